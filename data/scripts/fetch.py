@@ -1,0 +1,396 @@
+#!/usr/bin/python3
+"""Fetches a public data set, checks it and puts its files where ada-train reads them.
+
+Takes the files from the data set's own site, or from a folder (--from) where they already are. What
+is complete and correct already is left alone. Only Python's standard library is used.
+"""
+import argparse
+import contextlib
+import fcntl
+import gzip
+import hashlib
+import http.client
+import lzma
+import os
+import pathlib
+import shutil
+import socket
+import ssl
+import sys
+import tarfile
+import time
+import urllib.error
+import urllib.request
+import zlib
+
+from catalog import CATALOG
+
+PIECE = 1 << 20  # bytes read at a time
+DATA_FOLDER = pathlib.Path(__file__).resolve().parents[1]
+
+
+class FetchError(Exception):
+    """Ends the program with a message and exit code 1."""
+
+
+class BrokenDownload(Exception):
+    """A download that may go on after a pause."""
+
+
+def say(text):
+    print(f"fetch.py: {text}", file=sys.stderr)
+
+
+def mebibytes(size):
+    return f"{size / (1 << 20):.1f} MiB"
+
+
+class Progress:
+    """A line that is rewritten on a terminal; silent elsewhere."""
+
+    def __init__(self, name, total):
+        self.name, self.total = name, total
+        self.begin, self.drawn = time.monotonic(), 0.0
+        self.first = None
+
+    def show(self, done):
+        now = time.monotonic()
+        if self.first is None:
+            self.first = done
+        if sys.stderr.isatty() and now - self.drawn > 0.2:
+            self.drawn = now
+            speed = (done - self.first) / max(now - self.begin, 1e-3)
+            print(f"\r{self.name}  {mebibytes(done)} of {mebibytes(self.total)}"
+                  f"  {100 * done // max(self.total, 1)} %  {mebibytes(speed)}/s ",
+                  end="", file=sys.stderr, flush=True)
+
+    def end(self):
+        if self.drawn:
+            print(file=sys.stderr)
+
+
+def pieces(stream):
+    while True:
+        piece = stream.read(PIECE)
+        if not piece:
+            return
+        yield piece
+
+
+def open_plain(path):
+    """The unpacked content of a plain, .gz or .xz file."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")
+    if path.suffix == ".xz":
+        return lzma.open(path, "rb")
+    return open(path, "rb")
+
+
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
+
+
+def sha256_of(stream):
+    digest = hashlib.sha256()
+    for piece in pieces(stream):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def content_sha256(path):
+    """SHA-256 of the unpacked content; FetchError where it cannot be read or unpacked."""
+    try:
+        with open_plain(path) as stream:
+            return sha256_of(stream)
+    except DAMAGED as error:
+        raise FetchError(f"{path}: cannot be read: {error}") from error
+
+
+def check(name, expected, found):
+    if found != expected:
+        raise FetchError(f"{name}: wrong SHA-256: expected {expected}, got {found}")
+
+
+@contextlib.contextmanager
+def written_beside(path):
+    """A file object whose content becomes `path` at the end, or nothing at all."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with open(beside, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_checked(stream, name, expected, path):
+    """Copies `stream` to `path` if its SHA-256 is `expected`; `name` stands in messages."""
+    digest = hashlib.sha256()
+    with written_beside(path) as out:
+        try:
+            for piece in pieces(stream):
+                digest.update(piece)
+                out.write(piece)
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            raise FetchError(f"{name}: cannot be unpacked: {error}") from error
+        check(name, expected, digest.hexdigest())
+
+
+def is_good(path, expected):
+    try:
+        return path.is_file() and content_sha256(path) == expected
+    except FetchError:
+        return False
+
+
+def missing_files(data_set, target):
+    """The names of the files that are not there yet, plain or .gz, with the right content."""
+    def forms(name):
+        return [target / name] if data_set.archive else [target / name, target / f"{name}.gz"]
+
+    missing = []
+    for name, expected in data_set.files.items():
+        # ada-train takes the plain file where there are both, so the first one there must be good.
+        there = [path for path in forms(name) if path.exists()]
+        if not there or not is_good(there[0], expected):
+            missing.append(name)
+    return missing
+
+
+def unpack_archive(data_set, archive, target, wanted):
+    """Takes the wanted files out of a checked .tar.gz; nothing else in it is touched."""
+    say(f"unpacking {archive}")
+    left = set(wanted)
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                name = pathlib.PurePosixPath(member.name).name
+                if member.isfile() and name in left:
+                    write_checked(tar.extractfile(member), f"{archive}:{member.name}",
+                                  data_set.files[name], target / name)
+                    left.discard(name)
+    except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as error:
+        raise FetchError(f"{archive}: cannot be unpacked: {error}") from error
+    if left:
+        raise FetchError(f"{archive}: has no {', '.join(sorted(left))}")
+
+
+def take_from(data_set, source, target, wanted):
+    """Installs the wanted files from a folder, or from the official archive."""
+    if not source.exists():
+        raise FetchError(f"{source}: no such file or folder")
+    folders = [source] + [source / name for name in data_set.inside]
+    lost = []
+    for name in wanted:
+        found = next((path for folder in folders
+                      for path in (folder / (name + end) for end in ("", ".gz", ".xz"))
+                      if path.is_file()), None)
+        if found is None:
+            lost.append(name)
+        else:
+            install(data_set, name, found, target)
+    if lost:
+        archive = source / data_set.downloads[0].name if source.is_dir() else source
+        if not data_set.archive or not archive.is_file():
+            raise FetchError(
+                f"{source}: has no {', '.join(lost)} (looked for the files plain, .gz and .xz, in "
+                f"this folder{''.join(', ' + name for name in data_set.inside)}"
+                + (f", and for {data_set.downloads[0].name})" if data_set.archive else ")"))
+        with open(archive, "rb") as stream:
+            check(archive, data_set.downloads[0].sha256, sha256_of(stream))
+        unpack_archive(data_set, archive, target, lost)
+
+
+def install(data_set, name, found, target):
+    """One file: a .gz that ada-train can read stays packed, anything else is unpacked."""
+    expected = data_set.files[name]
+    if found.suffix == ".gz" and not data_set.archive:
+        check(found, expected, content_sha256(found))
+        if (target / name).exists():
+            (target / name).unlink()  # a damaged plain file, which would be read first
+        with open(found, "rb") as stream, written_beside(target / f"{name}.gz") as out:
+            shutil.copyfileobj(stream, out, PIECE)
+        return
+    try:
+        stream = open_plain(found)
+    except OSError as error:
+        raise FetchError(f"{found}: cannot be read: {error.strerror}") from error
+    with stream:
+        write_checked(stream, found, expected, target / name)
+
+
+def request(url, start):
+    headers = {"User-Agent": "ada-train-fetch/1", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30)
+
+
+def continue_download(url, download, part):
+    """Appends to `part` what it lacks. BrokenDownload where it stops early."""
+    start = part.stat().st_size if part.exists() else 0
+    if start >= download.size:
+        return
+    try:
+        with request(url, start) as response:
+            resumed = response.status == 206 and response.headers.get(
+                "Content-Range", "").startswith(f"bytes {start}-")
+            done = start if resumed else 0
+            progress = Progress(download.name, download.size)
+            with open(part, "ab" if resumed else "wb") as out:
+                for piece in pieces(response):
+                    out.write(piece)
+                    done += len(piece)
+                    progress.show(done)
+                    if done > download.size:
+                        break
+            progress.end()
+    except urllib.error.HTTPError as error:
+        if error.code < 500 and error.code not in (408, 429):
+            raise FetchError(f"{url}: {error.code} {error.reason}") from error
+        raise BrokenDownload(f"{error.code} {error.reason}") from error
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError,
+            TimeoutError) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)):
+            raise FetchError(f"{url}: {reason}") from error  # waiting will not mend it
+        raise BrokenDownload(str(reason)) from error
+    if done < download.size:
+        raise BrokenDownload(f"stopped at byte {done} of {download.size}")
+
+
+def download_from(url, download, part, retries, wait):
+    """The whole file into `part`, checked. Stops at a wrong checksum, with nothing left behind."""
+    for attempt in range(retries + 1):
+        began_with = part.stat().st_size if part.exists() else 0
+        try:
+            continue_download(url, download, part)
+        except BrokenDownload as error:
+            if attempt == retries:
+                raise FetchError(f"{url}: {error}") from error
+            say(f"{url}: {error}; trying again")
+            time.sleep(wait * 2 ** attempt)
+            continue
+        with open(part, "rb") as stream:
+            found = sha256_of(stream)
+        if found == download.sha256:
+            return
+        part.unlink()
+        if not began_with:
+            check(url, download.sha256, found)
+        say(f"{url}: what an earlier download left is damaged; starting over")
+    check(url, download.sha256, found)
+
+
+def fetch(download, target, base, retries, wait):
+    """Downloads one file into `target`/NAME.part, from the first site that has it, or `base`."""
+    part = target / f"{download.name}.part"
+    problems = []
+    for site in (base,) if base else download.bases:
+        url = site.rstrip("/") + "/" + download.name
+        say(f"downloading {url} ({mebibytes(download.size)})")
+        try:
+            download_from(url, download, part, retries, wait)
+            return part
+        except FetchError as error:
+            problems.append(str(error))
+    raise FetchError("\n".join(problems))
+
+
+def take_from_network(data_set, target, wanted, arguments):
+    for download in data_set.downloads:
+        if not data_set.archive and download.name.removesuffix(".gz") not in wanted:
+            continue
+        part = fetch(download, target, arguments.url, arguments.retries, arguments.retry_wait)
+        whole = target / download.name
+        os.replace(part, whole)
+        if data_set.archive:
+            try:
+                unpack_archive(data_set, whole, target, wanted)
+            finally:
+                whole.unlink()
+        else:
+            (target / download.name.removesuffix(".gz")).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def alone_in(target):
+    """Keeps a second fetch.py out of the folder, for as long as this process lives."""
+    handle = os.open(target, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise FetchError(f"{target}: another fetch.py works here; wait for it") from error
+    finally:
+        os.close(handle)
+
+
+def run(arguments, catalog):
+    data_set = catalog[arguments.dataset]
+    target = pathlib.Path(arguments.to) if arguments.to else DATA_FOLDER / data_set.folder
+    created = not target.exists()
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        with alone_in(target):
+            wanted = missing_files(data_set, target)
+            if not wanted:
+                print(f"{target}: {arguments.dataset} is complete and verified, nothing to do")
+                return
+            if arguments.source:
+                take_from(data_set, pathlib.Path(arguments.source), target, wanted)
+            else:
+                take_from_network(data_set, target, wanted, arguments)
+            still = missing_files(data_set, target)
+            if still:
+                raise FetchError(f"{target}: still without {', '.join(still)}")
+            print(f"{target}: {arguments.dataset} is complete and verified")
+    finally:
+        if created:
+            with contextlib.suppress(OSError):
+                target.rmdir()  # only if nothing came of it
+
+
+def parse(argv, catalog):
+    parser = argparse.ArgumentParser(
+        prog="fetch.py", description="Fetches and checks a public data set for ada-train.",
+        epilog="examples:\n  data/scripts/fetch.py cifar10\n  data/scripts/fetch.py fashion_mnist "
+               "--from /usr/share/datasets/fashion-mnist",
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", choices=list(catalog), metavar="DATASET",
+                        help="one of " + ", ".join(catalog))
+    parser.add_argument("--from", dest="source", metavar="FOLDER",
+                        help="take the files from here (plain, .gz or .xz, or the official "
+                             "archive) and not from the network")
+    parser.add_argument("--to", metavar="FOLDER", help="where they go (default: data/<name>)")
+    parser.add_argument("--url", metavar="URL",
+                        help="download from this folder of a server (a mirror of your own)")
+    parser.add_argument("--retries", type=int, default=4, help=argparse.SUPPRESS)
+    parser.add_argument("--retry-wait", type=float, default=1.0, help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def main(argv=None, catalog=None):
+    catalog = catalog or CATALOG
+    arguments = parse(argv, catalog)
+    try:
+        run(arguments, catalog)
+        return 0
+    except FetchError as error:
+        say(error)
+        if not arguments.source:
+            say("without a network: --from FOLDER takes the files from a folder"
+                + (f". {catalog[arguments.dataset].hint}"
+                   if catalog[arguments.dataset].hint else ""))
+        return 1
+    except OSError as error:
+        say(f"{error.filename or arguments.to or DATA_FOLDER}: {error.strerror or error}")
+        return 1
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on where this one was")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

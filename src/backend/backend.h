@@ -1,0 +1,220 @@
+// The contract between the graph and a backend. A backend allocates tensors and turns specs into
+// ops: plans that are slow to make, cheap to call and bound to their tensors. Rounding points,
+// formulas and counts are fixed here (and in DESIGN) and are the same in every backend; handles of
+// libraries appear nowhere in this file.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/stats.h"
+#include "core/tensor.h"
+#include "scaling/rules.h"
+
+namespace ada::backend {
+
+// What one call of an op is part of.
+struct Pass {
+  int rows = 0;                // images of this call, at most the n of the tensors
+  bool training = true;        // false: running statistics, no dropout
+  bool count = false;          // fill every field of the TensorStats, not only max_abs
+  bool accumulate = false;     // add to dw and db instead of replacing them (later micro-batches)
+  std::int64_t loss_rows = 0;  // images over which the loss is a mean (all micro-batches)
+  float init_scale = 1;        // S of the logit gradient
+  std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's random numbers
+};
+
+// A gradient: the tensor, the scale S it carries, and what its rounding lost. Optional parts are
+// null.
+struct Gradient {
+  Tensor tensor;
+  float* scale = nullptr;            // in backend memory
+  TensorStats* stats = nullptr;      // null: the values are exact, nothing is rounded
+  TensorMoments* moments = nullptr;  // of the stored values, where a consumer asks for them
+  explicit operator bool() const { return static_cast<bool>(tensor); }
+};
+
+// Per-block, per-channel sums of a convolution's output, written by its epilogue for batch norm.
+struct ChannelMoments {
+  float* mean = nullptr;  // [blocks, c]
+  float* m2 = nullptr;    // [blocks, c]
+};
+
+// --- Specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy in, dx out.
+// ---------
+
+struct InputSpec {  // x in fp32 from the host -> y rounded
+  Tensor x, y;
+};
+// y = round(w * x + b); dw = wgrad(x, dy) / S; db = sum(dy) / S; alpha = rule(dy, w);
+// dx = round(alpha * dgrad(dy, w)), S_out = S * alpha. dx empty: not computed.
+struct ProductSpec {
+  std::string layer;
+  Tensor x, w, b,
+      y;  // w [out, kh, kw, in/groups] in Shape's words; bytes lie as PyTorch's [out, in, kh, kw]
+  TensorStats* y_stats = nullptr;
+  TensorStats* w_stats = nullptr;  // rounding of the copy that is multiplied
+  ChannelMoments y_moments;        // optional
+  Gradient dy, dx;
+  Tensor dw, db;
+  TensorStats* dw_stats = nullptr;
+  scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
+};
+struct Conv2dSpec : ProductSpec {
+  std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int groups = 1;
+};
+struct LinearSpec : ProductSpec {};  // a spatial x is flattened in the order channel, row, column
+
+// y = round((x - mean) / sqrt(var + eps) * gamma + beta) per channel; with `addend`:
+// sum = round(y + addend); with `relu`: out = max(., 0). `out` is the last of these.
+struct BatchNormSpec {
+  Tensor x, gamma, beta, running_mean, running_var, out;
+  Tensor addend;  // empty: none
+  bool relu = false;
+  float eps = 1e-5f, momentum = 0.1f;
+  ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
+  TensorStats* y_stats = nullptr;
+  TensorStats* sum_stats = nullptr;  // with addend
+  Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
+  Gradient dx;
+  Tensor dgamma, dbeta;
+};
+struct ReluSpec {
+  Tensor x, y;
+  Gradient dy, dx;
+};
+struct MaxPoolSpec {
+  Tensor x, y;
+  std::array<int, 2> kernel, stride, padding = {0, 0};
+  Gradient dy, dx;  // dx.stats only where windows overlap
+};
+struct AvgPoolSpec {  // mean over kernel h x w, padding counted as zeros (PyTorch's default)
+  Tensor x, y;
+  std::array<int, 2> kernel, stride, padding = {0, 0};
+  TensorStats* y_stats = nullptr;
+  Gradient dy, dx;
+};
+struct AddSpec {  // y = round(left-to-right fp32 sum); its backward is an alias, not an op
+  std::vector<Tensor> x;
+  Tensor y;
+  TensorStats* y_stats = nullptr;
+};
+struct ShortcutSpec {  // option A: every stride-th pixel, channels padded with zeros on both sides
+  Tensor x, y;
+  std::array<int, 2> stride;
+  Gradient dy, dx;
+};
+struct FlattenSpec {  // [n, h, w, c] -> [n, 1, 1, c*h*w] in the order channel, row, column
+  Tensor x, y;
+  Gradient dy, dx;
+};
+struct DropoutSpec {
+  Tensor x, y;
+  float rate = 0.5f;
+  std::uint64_t layer = 0;  // tells layers apart in the random numbers
+  TensorStats* y_stats = nullptr;
+  Gradient dy, dx;
+};
+// Where an output feeds several layers: sum = round(sum of g_i * target / S_i), S = target
+// (scaling::BranchTarget); of a branch without moments (a dy that was masked in place) the op takes
+// them itself where it needs them. If the fp32 sum reaches u_max where no branch did, target is
+// halved.
+struct BranchSumSpec {
+  std::vector<Gradient> branches;
+  Gradient sum;
+  scaling::ScaleDecision* decision = nullptr;
+};
+// Softmax cross-entropy in fp32, mean over Pass::loss_rows; dlogits = round(gradient * init_scale).
+struct LossSpec {
+  Tensor logits;
+  float label_smoothing = 0;
+  Gradient dlogits;  // empty: evaluation only
+};
+
+class Op {
+ public:
+  virtual ~Op() = default;
+  virtual void Forward(const Pass& pass) = 0;
+  virtual void Backward(const Pass& pass) = 0;
+  virtual void RefreshWeights(bool /*count*/) {
+  }  // masters changed: make the low-precision copies anew
+};
+
+// Loss and hits of one call, summed over its rows.
+struct LossResult {
+  double loss_sum = 0;  // of the rows' losses, label smoothing included
+  std::int64_t top1 = 0, top5 = 0;
+};
+class LossOp : public Op {
+ public:
+  virtual void SetLabels(const std::int32_t* labels, int rows) = 0;  // host memory, copied
+  virtual LossResult Result() = 0;                                   // of the last Forward
+};
+class InputOp : public Op {
+ public:
+  virtual void SetImages(const float* images, int rows) = 0;  // host memory [rows, h, w, c]
+};
+
+// --- The update: what turns dw into new masters -------------------------------------------------
+
+// One parameter as the optimizer sees it. State tensors are fp32 of the same shape.
+struct UpdateSlot {
+  Tensor value, gradient, state1, state2;
+  bool decay = true;
+};
+struct UpdateRule {
+  enum class Kind { kSgd, kAdam, kAdamW } kind = Kind::kSgd;
+  double momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  bool nesterov = false;
+};
+struct UpdateStep {
+  double lr = 0;
+  double gradient_factor = 1;  // clipping
+  std::int64_t count = 1;      // updates made, this one included (Adam's bias correction)
+};
+class UpdateOp {
+ public:
+  virtual ~UpdateOp() = default;
+  // Global L2 norm of all gradients, in double; not finite when any gradient is not.
+  virtual double GradientNorm() = 0;
+  virtual void Apply(const UpdateStep& step) = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string Describe() const = 0;  // "cpu (oneDNN 2.6.3, avx512, 2 threads)"
+  virtual std::string InstructionSet() const = 0;
+
+  // Memory of `bytes` bytes, zeroed, 64-byte aligned, owned by the backend until it dies.
+  virtual std::byte* Allocate(std::size_t bytes) = 0;
+  virtual std::size_t allocated_bytes() const = 0;
+  virtual void Upload(std::byte* to, const void* from, std::size_t bytes) = 0;
+  virtual void Download(void* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual void Synchronize() = 0;
+
+  // Images in one reduction block of tensors of this shape: fixed by the shape alone.
+  virtual int BlockImages(const Shape& shape) const = 0;
+
+  virtual std::unique_ptr<InputOp> MakeInput(const InputSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeConv2d(const Conv2dSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeLinear(const LinearSpec&) = 0;
+  // Null: this fusion is declined; the graph then makes the parts.
+  virtual std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeRelu(const ReluSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeMaxPool(const MaxPoolSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeAvgPool(const AvgPoolSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeAdd(const AddSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeShortcut(const ShortcutSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeFlatten(const FlattenSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeDropout(const DropoutSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec&) = 0;
+  virtual std::unique_ptr<LossOp> MakeLoss(const LossSpec&) = 0;
+  virtual std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule&, std::vector<UpdateSlot>) = 0;
+};
+
+}  // namespace ada::backend

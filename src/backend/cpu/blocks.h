@@ -1,0 +1,43 @@
+// How work is cut: reduction blocks and chunks of images, fixed by shapes alone so that no sum
+// depends on the number of threads.
+//
+//   images   0 1 2 3 4 5 6 7 8 9 ...
+//   blocks   [0  ][1  ][2  ][3  ]...    about 16K values: one BlockStats each
+//   chunks   [0        ][1        ]...  whole blocks of x and y: one call of oneDNN each, in the
+//   cache groups   [0                  ]...   whole chunks: one partial weight gradient each
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace ada::backend::cpu {
+
+inline std::int64_t PowerOfTwoBelow(std::int64_t x) {
+  std::int64_t p = 1;
+  while (p * 2 <= x) p *= 2;
+  return p;
+}
+
+// Images in a reduction block: the power of two that gives at most 16,384 values (at least one
+// image).
+inline int BlockImages(const Shape& shape) {
+  return static_cast<int>(PowerOfTwoBelow(std::max<std::int64_t>(1, 16384 / shape.per_image())));
+}
+inline std::int64_t BlockCount(std::int64_t rows, int block) { return (rows + block - 1) / block; }
+
+// Images in a chunk of a product: its fp32 input and output fit in a core's own cache.
+inline int ChunkImages(const Shape& x, const Shape& y) {
+  constexpr std::int64_t kBytes = 256 * 1024;
+  const std::int64_t largest = 4 * std::max(x.per_image(), y.per_image());
+  const std::int64_t images = PowerOfTwoBelow(std::max<std::int64_t>(1, kBytes / largest));
+  return static_cast<int>(std::max<std::int64_t>({images, BlockImages(x), BlockImages(y)}));
+}
+
+// Chunks in a group: at most 8 partial weight gradients, 4 where each is large.
+inline std::int64_t GroupChunks(std::int64_t chunks, std::int64_t weight_values) {
+  const std::int64_t groups = weight_values > (1 << 20) ? 4 : 8;
+  return (chunks + groups - 1) / groups;
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,60 @@
+// What every op of the CPU backend works with: threads, kernels and scratch memory.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/thread_pool.h"
+#include "core/tensor.h"
+
+namespace ada::backend::cpu {
+
+// Memory that ops use within one call: a part for each worker and a part shared by all. Ops reserve
+// when they are made; the largest wish counts. Pointers are valid from the first call on.
+class Scratch {
+ public:
+  explicit Scratch(int workers) : own_(static_cast<std::size_t>(workers)) {}
+  void Reserve(std::size_t bytes_each, std::size_t bytes_shared) {
+    each_ = std::max(each_, bytes_each);
+    shared_bytes_ = std::max(shared_bytes_, bytes_shared);
+  }
+  std::byte* worker(int index) { return Get(own_[static_cast<std::size_t>(index)], each_); }
+  std::byte* shared() { return Get(shared_, shared_bytes_); }
+  // What ops hold for themselves (weight copies, partial sums), so that allocated_bytes knows.
+  void CountOwn(std::ptrdiff_t bytes) { counted_ += bytes; }
+  std::size_t bytes() const {
+    return each_ * own_.size() + shared_bytes_ + static_cast<std::size_t>(counted_);
+  }
+
+ private:
+  struct Block {
+    std::vector<std::byte> bytes;
+  };
+  static std::byte* Get(Block& block, std::size_t bytes) {
+    constexpr std::size_t kAlign = 64;
+    if (block.bytes.size() < bytes + kAlign) block.bytes.resize(bytes + kAlign);
+    const auto address = reinterpret_cast<std::uintptr_t>(block.bytes.data());
+    return block.bytes.data() + (kAlign - address % kAlign) % kAlign;
+  }
+  std::vector<Block> own_;
+  Block shared_;
+  std::size_t each_ = 0, shared_bytes_ = 0;
+  std::ptrdiff_t counted_ = 0;
+};
+
+struct Context {
+  ThreadPool& pool;
+  const Kernels& kernels;
+  Scratch& scratch;
+};
+
+// The part of a tensor that begins at image `image`.
+inline Piece At(const Tensor& tensor, std::int64_t image) {
+  const auto offset = static_cast<std::size_t>(image * tensor.shape.per_image());
+  return {tensor.data + offset * BytesOf(tensor.storage), tensor.storage};
+}
+inline Piece None() { return {}; }
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,137 @@
+// The factory of the CPU backend's ops and the owner of its memory.
+#include "backend/cpu/cpu_backend.h"
+
+#include <sched.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "backend/cpu/batch_norm_op.h"
+#include "backend/cpu/blocks.h"
+#include "backend/cpu/product_op.h"
+#include "backend/cpu/simple_ops.h"
+#include "core/error.h"
+#include "core/text.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+int UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+ProductGeometry GeometryOf(const ProductSpec& spec, bool linear) {
+  ProductGeometry g;
+  g.linear = linear;
+  g.x = spec.x.shape, g.y = spec.y.shape, g.w = spec.w.shape;
+  g.bias = static_cast<bool>(spec.b);
+  g.training = static_cast<bool>(spec.dy);
+  g.data_gradient = static_cast<bool>(spec.dx);
+  return g;
+}
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads)
+      : kernels_(SelectKernels()),
+        pool_(threads > 0 ? threads : UsableCores()),
+        scratch_(pool_.size()),
+        context_{pool_, kernels_, scratch_} {}
+  ~CpuBackend() override {
+    for (std::byte* p : memory_) std::free(p);
+  }
+
+  std::string Describe() const override {
+    const int n = pool_.size();
+    return "cpu (" + OnednnVersion() + ", " + kernels_.name + ", " + std::to_string(n) +
+           (n == 1 ? " thread)" : " threads)");
+  }
+  std::string InstructionSet() const override { return kernels_.name; }
+
+  std::byte* Allocate(std::size_t bytes) override {
+    const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64;
+    auto* p = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
+    if (p == nullptr)
+      throw DeviceError("cannot allocate " + HumanBytes(rounded) + " of memory on the CPU (" +
+                        HumanBytes(allocated_) +
+                        " in use); a smaller data.batch_size or train.accumulate helps");
+    std::memset(p, 0, rounded);
+    memory_.push_back(p);
+    allocated_ += rounded;
+    return p;
+  }
+  std::size_t allocated_bytes() const override { return allocated_ + scratch_.bytes(); }
+  void Upload(std::byte* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void Download(void* to, const std::byte* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void Synchronize() override {}
+  int BlockImages(const Shape& shape) const override { return cpu::BlockImages(shape); }
+
+  std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {
+    return MakeInputOp(context_, s);
+  }
+  std::unique_ptr<Op> MakeConv2d(const Conv2dSpec& s) override {
+    ProductGeometry g = GeometryOf(s, false);
+    g.stride = s.stride, g.padding = s.padding, g.dilation = s.dilation, g.groups = s.groups;
+    return MakeProduct(s, g);
+  }
+  std::unique_ptr<Op> MakeLinear(const LinearSpec& s) override {
+    return MakeProduct(s, GeometryOf(s, true));
+  }
+  std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec& s) override {
+    return std::make_unique<BatchNormOp>(context_, s);
+  }
+  std::unique_ptr<Op> MakeRelu(const ReluSpec& s) override { return MakeReluOp(context_, s); }
+  std::unique_ptr<Op> MakeMaxPool(const MaxPoolSpec& s) override {
+    return MakeMaxPoolOp(context_, s);
+  }
+  std::unique_ptr<Op> MakeAvgPool(const AvgPoolSpec& s) override {
+    return MakeAvgPoolOp(context_, s);
+  }
+  std::unique_ptr<Op> MakeAdd(const AddSpec& s) override { return MakeAddOp(context_, s); }
+  std::unique_ptr<Op> MakeShortcut(const ShortcutSpec& s) override {
+    return MakeShortcutOp(context_, s);
+  }
+  std::unique_ptr<Op> MakeFlatten(const FlattenSpec& s) override {
+    return MakeFlattenOp(context_, s);
+  }
+  std::unique_ptr<Op> MakeDropout(const DropoutSpec& s) override {
+    return MakeDropoutOp(context_, s);
+  }
+  std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec& s) override {
+    return MakeBranchSumOp(context_, s);
+  }
+  std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override { return MakeLossOp(context_, s); }
+  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule,
+                                       std::vector<UpdateSlot> slots) override {
+    return MakeUpdateOp(context_, rule, std::move(slots));
+  }
+
+ private:
+  std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
+    return std::make_unique<ProductOp>(context_, spec, geometry);
+  }
+
+  const Kernels& kernels_;
+  ThreadPool pool_;
+  Scratch scratch_;
+  Context context_;
+  std::vector<std::byte*> memory_;
+  std::size_t allocated_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend(int threads) {
+  return std::make_unique<CpuBackend>(threads);
+}
+std::string LibraryVersion() { return OnednnVersion(); }
+
+}  // namespace ada::backend::cpu

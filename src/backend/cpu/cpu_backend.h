@@ -1,0 +1,15 @@
+// The CPU backend: oneDNN for products in fp32, own kernels for everything that rounds and counts.
+// Formats are emulated: a tensor's values lie exactly on its format's grid.
+#pragma once
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace ada::backend::cpu {
+
+// threads 0: one per core that this process may use.
+std::unique_ptr<Backend> MakeCpuBackend(int threads);
+// "oneDNN 2.6.3", for --version.
+std::string LibraryVersion();
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,140 @@
+// Input, relu, add and dropout.
+#include <cstring>
+#include <vector>
+
+#include "backend/cpu/block_loop.h"
+#include "backend/cpu/simple_ops.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+class CpuInput final : public InputOp {
+ public:
+  CpuInput(const Context& context, const InputSpec& spec) : context_(context), spec_(spec) {}
+  void SetImages(const float* images, int rows) override {
+    ForBlocks(context_, spec_.y.shape, rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
+                const std::int64_t per_image = spec_.y.shape.per_image();
+                context_.kernels.round(images + image * per_image, 1.0f, At(spec_.y, image),
+                                       n * per_image, {spec_.y.format, false, false, nullptr});
+              });
+  }
+  void Forward(const Pass&) override {}  // SetImages has rounded them
+  void Backward(const Pass&) override {}
+
+ private:
+  Context context_;
+  InputSpec spec_;
+};
+
+class CpuRelu final : public Op {
+ public:
+  CpuRelu(const Context& context, const ReluSpec& spec)
+      : context_(context), spec_(spec), notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {}
+  void Forward(const Pass& pass) override {
+    ForBlocks(context_, spec_.x.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
+                context_.kernels.relu(At(spec_.x, image), At(spec_.y, image),
+                                      n * spec_.x.shape.per_image());
+              });
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    ForBlocks(context_, spec_.x.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                context_.kernels.relu_backward(
+                    At(spec_.dy.tensor, image), At(spec_.y, image), At(spec_.dx.tensor, image),
+                    n * spec_.x.shape.per_image(), notes_.For(spec_.dx.tensor.format, pass, block));
+              });
+    Finish(notes_, spec_.x.shape, pass);
+  }
+
+ private:
+  Context context_;
+  ReluSpec spec_;
+  Notes notes_;
+};
+
+class CpuAdd final : public Op {
+ public:
+  CpuAdd(const Context& context, const AddSpec& spec)
+      : context_(context),
+        spec_(spec),
+        notes_(spec.y_stats, nullptr, Blocks(spec.y.shape, spec.y.shape.n)) {}
+  void Forward(const Pass& pass) override {
+    ForBlocks(context_, spec_.y.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                std::vector<Piece> in;
+                for (const Tensor& x : spec_.x) in.push_back(At(x, image));
+                context_.kernels.sum(in.data(), nullptr, static_cast<int>(in.size()),
+                                     At(spec_.y, image), n * spec_.y.shape.per_image(),
+                                     notes_.For(spec_.y.format, pass, block));
+              });
+    Finish(notes_, spec_.y.shape, pass);
+  }
+  void Backward(const Pass&) override {}  // an alias of the graph
+
+ private:
+  Context context_;
+  AddSpec spec_;
+  Notes notes_;
+};
+
+class CpuDropout final : public Op {
+ public:
+  CpuDropout(const Context& context, const DropoutSpec& spec)
+      : context_(context),
+        spec_(spec),
+        y_notes_(spec.y_stats, nullptr, Blocks(spec.x.shape, spec.x.shape.n)),
+        dx_notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {}
+  void Forward(const Pass& pass) override {
+    if (pass.training)
+      Drop(pass, spec_.x, spec_.y, y_notes_);
+    else
+      Copy(pass);
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    Drop(pass, spec_.dy.tensor, spec_.dx.tensor, dx_notes_);
+  }
+
+ private:
+  void Drop(const Pass& pass, const Tensor& in, const Tensor& out, Notes& notes) {
+    const std::int64_t per_image = in.shape.per_image();
+    ForBlocks(context_, in.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                context_.kernels.dropout(At(in, image), At(out, image), image * per_image,
+                                         n * per_image, spec_.rate, pass.seed ^ spec_.layer,
+                                         pass.draw, notes.For(out.format, pass, block));
+              });
+    Finish(notes, in.shape, pass);
+  }
+  void Copy(const Pass& pass) {
+    const auto bytes =
+        static_cast<std::size_t>(pass.rows * spec_.x.shape.per_image()) * BytesOf(spec_.x.storage);
+    std::memcpy(spec_.y.data, spec_.x.data, bytes);
+  }
+
+  Context context_;
+  DropoutSpec spec_;
+  Notes y_notes_, dx_notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<InputOp> MakeInputOp(const Context& c, const InputSpec& s) {
+  return std::make_unique<CpuInput>(c, s);
+}
+std::unique_ptr<Op> MakeReluOp(const Context& c, const ReluSpec& s) {
+  return std::make_unique<CpuRelu>(c, s);
+}
+std::unique_ptr<Op> MakeAddOp(const Context& c, const AddSpec& s) {
+  return std::make_unique<CpuAdd>(c, s);
+}
+std::unique_ptr<Op> MakeDropoutOp(const Context& c, const DropoutSpec& s) {
+  return std::make_unique<CpuDropout>(c, s);
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,17 @@
+# The kernels are compiled once per instruction set, each in its own namespace; SelectKernels picks a
+# table at run time. Nothing else in the program needs more than x86-64.
+file(GLOB ADA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/*.cpp)
+set(ADA_KERNEL_OBJECTS "")
+foreach(isa sse2 avx2 avx512)
+  add_library(ada_kernels_${isa} OBJECT ${ADA_KERNEL_SOURCES})
+  target_include_directories(ada_kernels_${isa} PRIVATE src)
+  target_compile_definitions(ada_kernels_${isa} PRIVATE ADA_ISA=${isa})
+  target_compile_options(ada_kernels_${isa} PRIVATE $<$<CONFIG:Release>:-O3> -fno-math-errno
+                         -fno-trapping-math -Wno-psabi
+                         -Wno-maybe-uninitialized)  # GCC 12 warns of its own AVX-512 headers
+  list(APPEND ADA_KERNEL_OBJECTS $<TARGET_OBJECTS:ada_kernels_${isa}>)
+endforeach()
+target_compile_options(ada_kernels_avx2 PRIVATE -mavx2 -mf16c -mfma)
+target_compile_options(ada_kernels_avx512 PRIVATE -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2
+                       -mf16c -mfma -mprefer-vector-width=512)
+add_library(ada_kernels STATIC ${ADA_KERNEL_OBJECTS})

@@ -1,0 +1,115 @@
+// The vectorised kernels of the CPU backend as a table of functions, one table per instruction set.
+// Every kernel works on one reduction block (whole images of an NHWC tensor) in one thread; partial
+// results go to a BlockStats that merge.h combines in block order. All sets compute with 16 lanes
+// in the same order, so they agree bit for bit.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "core/tensor.h"
+
+namespace ada::backend::cpu {
+
+// A piece of a tensor: `data` points at the block's first value.
+struct Piece {
+  void* data = nullptr;
+  Storage storage = Storage::kF32;
+};
+
+// What one block's rounding counted. Sums are over values before rounding, `rounded_*` after it.
+struct BlockStats {
+  std::uint32_t max_bits = 0;           // of |x| before rounding
+  std::uint32_t min_bits = 0xffffffff;  // smallest non-zero |x|, minus 1
+  std::int64_t values = 0, zeros = 0, underflow = 0, below_min = 0, subnormal = 0, overflow = 0;
+  std::int64_t inf = 0, nan = 0;
+  double sum = 0, sum_square = 0, l1 = 0;
+  double rounded_sum = 0, rounded_square = 0;
+  float rounded_min = 0, rounded_max = 0;
+};
+
+// How a kernel rounds and what it notes while doing so.
+struct Rounding {
+  NumberFormat format;
+  bool count = false;           // every field of BlockStats
+  bool moments = false;         // the rounded_* fields
+  BlockStats* stats = nullptr;  // null: nothing is noted (the values are exact)
+};
+
+struct BatchNormForwardArgs {
+  Piece x, addend, out;
+  std::int64_t pixels = 0, channels = 0;
+  const float *mean = nullptr, *factor = nullptr,
+              *beta = nullptr;  // factor = gamma / sqrt(var + eps)
+  bool relu = false;
+  Rounding y, sum;
+};
+struct BatchNormSumsArgs {
+  Piece x, dy, out;  // out.data null: no relu; else dy is masked in place where out is not positive
+  std::int64_t pixels = 0, channels = 0;
+  const float *mean = nullptr, *inverse = nullptr;  // inverse = 1 / sqrt(var + eps)
+  float *sum_dy = nullptr, *sum_dy_xhat = nullptr;  // [channels], written
+};
+struct BatchNormBackwardArgs {
+  Piece x, dy, dx;
+  std::int64_t pixels = 0, channels = 0;
+  const float *mean = nullptr, *factor = nullptr;    // factor = gamma / sqrt(var + eps)
+  const float *mean_dy = nullptr, *slope = nullptr;  // slope = mean(dy * xhat) / sqrt(var + eps)
+  Rounding dx_rounding;
+};
+struct PoolArgs {
+  Piece x, y;  // of `images` images; gradients in backward: y is dy, x is dx
+  std::int64_t images = 0, h = 0, w = 0, c = 0, out_h = 0, out_w = 0;
+  int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+  std::uint8_t* index = nullptr;  // max pooling: position in the window, [images, out_h, out_w, c]
+  float* work = nullptr;          // backward: one image of x in fp32
+  Rounding rounding;
+};
+
+struct Kernels {
+  const char* name;  // "avx512", "avx2", "sse2"
+
+  // out = in, widened to fp32.
+  void (*widen)(Piece in, float* out, std::int64_t n);
+  // out = round(in * factor).
+  void (*round)(const float* in, float factor, Piece out, std::int64_t n, const Rounding&);
+  // Notes what `round` would of values that are stored already (they equal their rounding).
+  void (*inspect)(Piece in, std::int64_t n, const Rounding&);
+  // Per channel: mean and sum of squared deviations over the block's pixels.
+  void (*channel_moments)(Piece in, std::int64_t pixels, std::int64_t channels, float* mean,
+                          float* m2);
+
+  void (*batch_norm_forward)(const BatchNormForwardArgs&);
+  void (*batch_norm_sums)(const BatchNormSumsArgs&);
+  void (*batch_norm_backward)(const BatchNormBackwardArgs&);
+
+  // y = max(x, 0); NaN stays.
+  void (*relu)(Piece x, Piece y, std::int64_t n);
+  // dx = y > 0 ? dy : 0. Moments only (exact).
+  void (*relu_backward)(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding&);
+  // out = round(((in[0] * factor[0]) + in[1] * factor[1]) + ...); factors null: all 1.
+  void (*sum)(const Piece* in, const float* factors, int count, Piece out, std::int64_t n,
+              const Rounding&);
+  // out = keep(i) ? round(in * factor) : 0 for values first .. first + n of the tensor.
+  void (*dropout)(Piece in, Piece out, std::int64_t first, std::int64_t n, float rate,
+                  std::uint64_t key, std::uint64_t draw, const Rounding&);
+
+  void (*max_pool)(const PoolArgs&);
+  void (*max_pool_backward)(const PoolArgs&);
+  void (*avg_pool)(const PoolArgs&);
+  void (*avg_pool_backward)(const PoolArgs&);
+
+  // accumulator[i] += x[i]
+  void (*accumulate)(const float* x, float* accumulator, std::int64_t n);
+  // out[i] = x[i] / scale, added to out[i] if `add`.
+  void (*unscale)(const float* x, float scale, bool add, float* out, std::int64_t n);
+  double (*sum_squares)(const float* x, std::int64_t n);
+  void (*update)(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,
+                 std::int64_t n);
+};
+
+// The table of the best instruction set that this processor has; the environment variable
+// ADA_ISA=sse2|avx2|avx512 chooses a lesser one (DeviceError where it is not there).
+const Kernels& SelectKernels();
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,140 @@
+// Kernels on runs of values: widening, rounding with counting, exact masks, sums of several
+// tensors.
+#include "backend/cpu/kernels/flat.h"
+#include "backend/cpu/kernels/functions.h"
+#include "core/random.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+void Widen(Piece in, float* out, std::int64_t n) {
+  Dispatch({in},
+           in.storage == Storage::kF32   ? kFp32
+           : in.storage == Storage::kF16 ? kFp16
+                                         : kBf16,
+           [&](auto mode) {
+             using Mode = decltype(mode);
+             const Piece to{out, Storage::kF32};
+             ForValues(
+                 n,
+                 [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+                   constexpr bool kTail = decltype(tail)::value;
+                   StoreAt<ModeF32, kTail>(to, i, lanes, LoadAt<Mode, kTail>(in, i, lanes));
+                 },
+                 [] {});
+           });
+}
+
+void Round(const float* in, float factor, Piece out, std::int64_t n, const Rounding& rounding) {
+  const Piece from{const_cast<float*>(in), Storage::kF32};
+  const F f = Fill(factor);
+  Dispatch({out}, rounding.format, [&](auto mode) {
+    using Mode = decltype(mode);
+    RoundValues<Mode>(
+        out, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+          return LoadAt<ModeF32, decltype(tail)::value>(from, i, lanes) * f;
+        });
+  });
+}
+
+void Inspect(Piece in, std::int64_t n, const Rounding& rounding) {
+  Dispatch({in}, rounding.format, [&](auto mode) {
+    using Mode = decltype(mode);
+    DispatchNotes<Mode>(rounding, [&](auto count, auto moments) {
+      Counter<Mode, count(), moments()> counter(rounding);
+      ForValues(
+          n,
+          [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+            constexpr bool kTail = decltype(tail)::value;
+            const F x = LoadAt<Mode, kTail>(in, i, lanes);
+            counter.template Add<kTail>(x, x, FirstLanes(lanes));
+          },
+          [&] { counter.Flush(); });
+      counter.Finish(n);
+    });
+  });
+}
+
+void Relu(Piece x, Piece y, std::int64_t n) {
+  Dispatch({x, y},
+           x.storage == Storage::kF32   ? kFp32
+           : x.storage == Storage::kF16 ? kFp16
+                                        : kBf16,
+           [&](auto mode) {
+             using Mode = decltype(mode);
+             ForValues(
+                 n,
+                 [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+                   constexpr bool kTail = decltype(tail)::value;
+                   const F v = LoadAt<Mode, kTail>(x, i, lanes);
+                   StoreAt<Mode, kTail>(y, i, lanes, v <= F{} ? F{} : v);
+                 },
+                 [] {});
+           });
+}
+
+void ReluBackward(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding& rounding) {
+  Dispatch({dy, y, dx}, rounding.format, [&](auto mode) {
+    using Mode = decltype(mode);
+    RoundValues<Mode>(
+        dx, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+          constexpr bool kTail = decltype(tail)::value;
+          const F g = LoadAt<Mode, kTail>(dy, i, lanes);
+          return LoadAt<Mode, kTail>(y, i, lanes) > F{} ? g : F{};
+        });
+  });
+}
+
+namespace {
+// The first two terms and the rest apart: two is the common count.
+template <class Mode, bool kTail>
+ADA_INLINE F SumAt(const Piece* in, const float* factors, int count, std::int64_t i, int lanes) {
+  F sum = LoadAt<Mode, kTail>(in[0], i, lanes);
+  if (factors != nullptr) sum *= Fill(factors[0]);
+  for (int k = 1; k < count; ++k) {
+    F term = LoadAt<Mode, kTail>(in[k], i, lanes);
+    if (factors != nullptr) term *= Fill(factors[k]);
+    sum += term;
+  }
+  return sum;
+}
+}  // namespace
+
+void Sum(const Piece* in, const float* factors, int count, Piece out, std::int64_t n,
+         const Rounding& rounding) {
+  auto run = [&](auto mode) {
+    using Mode = decltype(mode);
+    RoundValues<Mode>(
+        out, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+          return SumAt<Mode, decltype(tail)::value>(in, factors, count, i, lanes);
+        });
+  };
+  bool same = true;
+  for (int k = 0; k < count; ++k) same = same && in[k].storage == out.storage;
+  if (same)
+    Dispatch({out}, rounding.format, run);
+  else
+    run(ModeAny{});
+}
+
+void Dropout(Piece in, Piece out, std::int64_t first, std::int64_t n, float rate, std::uint64_t key,
+             std::uint64_t draw, const Rounding& rounding) {
+  const F factor = Fill(1.0f / (1.0f - rate));
+  Dispatch({in, out}, rounding.format, [&](auto mode) {
+    using Mode = decltype(mode);
+    RoundValues<Mode>(
+        out, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+          // Value j of the tensor takes word j % 4 of block j / 4.
+          const std::uint64_t begin = static_cast<std::uint64_t>(first + i);
+          alignas(64) float random[kLanes + 4];
+          for (int k = 0; k < kLanes + 4; k += 4) {
+            const auto words = Philox(key, draw, begin / 4 + static_cast<std::uint64_t>(k / 4));
+            for (int w = 0; w < 4; ++w)
+              random[k + w] = UniformFloat(words[static_cast<std::size_t>(w)]);
+          }
+          const F x = LoadAt<Mode, decltype(tail)::value>(in, i, lanes);
+          return LoadF(random + begin % 4) >= Fill(rate) ? x * factor : F{};
+        });
+  });
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,91 @@
+// Softmax cross-entropy. Few values (rows x classes), so plain loops in double; the gradient is
+// rounded once to fp32 and once, scaled, to its format.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backend/cpu/block_loop.h"
+#include "backend/cpu/simple_ops.h"
+#include "core/error.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+class CpuLoss final : public LossOp {
+ public:
+  CpuLoss(const Context& context, const LossSpec& spec)
+      : context_(context),
+        spec_(spec),
+        notes_(spec.dlogits, Blocks(spec.logits.shape, spec.logits.shape.n)),
+        logits_(static_cast<std::size_t>(spec.logits.shape.numel())),
+        gradient_(logits_.size()) {}
+
+  void SetLabels(const std::int32_t* labels, int rows) override {
+    labels_.assign(labels, labels + rows);
+    for (const std::int32_t label : labels_) ADA_CHECK(label >= 0 && label < spec_.logits.shape.c);
+  }
+
+  void Forward(const Pass& pass) override {
+    ADA_CHECK(static_cast<std::size_t>(pass.rows) == labels_.size());
+    const std::int64_t c = spec_.logits.shape.c;
+    context_.kernels.widen(At(spec_.logits, 0), logits_.data(), pass.rows * c);
+    result_ = LossResult{};
+    for (std::int64_t row = 0; row < pass.rows; ++row) Row(pass, row);
+  }
+
+  void Backward(const Pass& pass) override {
+    *spec_.dlogits.scale = pass.init_scale;
+    const Tensor& out = spec_.dlogits.tensor;
+    ForBlocks(context_, out.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                context_.kernels.round(gradient_.data() + image * out.shape.c, pass.init_scale,
+                                       At(out, image), n * out.shape.c,
+                                       notes_.For(out.format, pass, block));
+              });
+    Finish(notes_, out.shape, pass);
+  }
+
+  LossResult Result() override { return result_; }
+
+ private:
+  // The row's loss, hits and unscaled gradient (p - target) / loss_rows.
+  void Row(const Pass& pass, std::int64_t row) {
+    const std::int64_t c = spec_.logits.shape.c;
+    const float* z = logits_.data() + row * c;
+    const std::int64_t label = labels_[static_cast<std::size_t>(row)];
+    double highest = -INFINITY;
+    for (std::int64_t k = 0; k < c; ++k) highest = std::max(highest, static_cast<double>(z[k]));
+    double sum = 0;
+    for (std::int64_t k = 0; k < c; ++k) sum += std::exp(static_cast<double>(z[k]) - highest);
+    const double log_sum = highest + std::log(sum);
+    const double smooth = static_cast<double>(spec_.label_smoothing) / static_cast<double>(c);
+    std::int64_t better = 0;
+    for (std::int64_t k = 0; k < c; ++k) {
+      const double log_p = static_cast<double>(z[k]) - log_sum;
+      const double target =
+          smooth + (k == label ? 1 - static_cast<double>(spec_.label_smoothing) : 0);
+      if (target != 0) result_.loss_sum -= target * log_p;
+      gradient_[static_cast<std::size_t>(row * c + k)] =
+          static_cast<float>((std::exp(log_p) - target) / static_cast<double>(pass.loss_rows));
+      better += z[k] > z[label] || (z[k] == z[label] && k < label) ? 1 : 0;
+    }
+    const bool comparable = !std::isnan(z[label]);
+    result_.top1 += comparable && better < 1 ? 1 : 0;
+    result_.top5 += comparable && better < 5 ? 1 : 0;
+  }
+
+  Context context_;
+  LossSpec spec_;
+  Notes notes_;
+  std::vector<float> logits_, gradient_;
+  std::vector<std::int32_t> labels_;
+  LossResult result_;
+};
+
+}  // namespace
+
+std::unique_ptr<LossOp> MakeLossOp(const Context& c, const LossSpec& s) {
+  return std::make_unique<CpuLoss>(c, s);
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,59 @@
+// A convolution or linear map over a fixed number of images, in fp32, as oneDNN primitives of one
+// thread. Knows no formats, scales or counts: those are product_op's. One set per worker thread:
+// primitives are never shared.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "core/tensor.h"
+
+namespace ada::backend::cpu {
+
+struct ProductGeometry {
+  bool linear = false;
+  Shape x, y;  // of the whole tensors; n is ignored
+  Shape w;     // {out, kh, kw, in / groups}; linear: {out, h, w, c}
+  std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int groups = 1;
+  bool bias = false;
+  bool training = true;       // backward primitives are made
+  bool data_gradient = true;  // the one for dx too
+};
+
+// One layout in which oneDNN wants the weights or writes their gradient. Opaque outside
+// product.cpp.
+class WeightLayout;
+
+class Product {
+ public:
+  virtual ~Product() = default;
+  // Made in the thread that will call it. gradient: the layout of dw; null: the product's choice.
+  static std::unique_ptr<Product> Make(const ProductGeometry& geometry, int images,
+                                       const WeightLayout* gradient);
+
+  virtual void Forward(const float* x, const float* w, const float* b, float* y,
+                       std::byte* scratchpad) = 0;
+  virtual void BackwardWeights(const float* x, const float* dy, float* dw, float* db,
+                               std::byte* scratchpad) = 0;
+  virtual void BackwardData(const float* dy, const float* w, float* dx, std::byte* scratchpad) = 0;
+
+  virtual std::shared_ptr<const WeightLayout> forward_layout() const = 0;
+  virtual std::shared_ptr<const WeightLayout> data_layout() const = 0;
+  virtual std::shared_ptr<const WeightLayout> gradient_layout() const = 0;
+  virtual std::size_t scratchpad_bytes() const = 0;
+};
+
+bool SameLayout(const WeightLayout& a, const WeightLayout& b);
+std::size_t LayoutBytes(const WeightLayout& layout);
+// Between PyTorch's order and a layout.
+void ToLayout(const ProductGeometry& geometry, const float* plain, const WeightLayout& layout,
+              float* out);
+void FromLayout(const ProductGeometry& geometry, const WeightLayout& layout, const float* in,
+                float* plain);
+
+// "oneDNN 2.6.3"
+std::string OnednnVersion();
+
+}  // namespace ada::backend::cpu

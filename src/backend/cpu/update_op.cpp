@@ -1,0 +1,59 @@
+// The parameter update and the gradient norm, in segments shared by the workers.
+#include <cmath>
+
+#include "backend/cpu/simple_ops.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+constexpr std::int64_t kSegment = 16384;
+
+class CpuUpdate final : public UpdateOp {
+ public:
+  CpuUpdate(const Context& context, const UpdateRule& rule, std::vector<UpdateSlot> slots)
+      : context_(context), rule_(rule), slots_(std::move(slots)) {
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+      for (std::int64_t first = 0; first < slots_[slot].value.shape.numel(); first += kSegment)
+        segments_.push_back(
+            {slot, first, std::min(kSegment, slots_[slot].value.shape.numel() - first)});
+    squares_.resize(segments_.size());
+  }
+
+  double GradientNorm() override {
+    context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
+      const Segment& s = segments_[static_cast<std::size_t>(i)];
+      squares_[static_cast<std::size_t>(i)] =
+          context_.kernels.sum_squares(slots_[s.slot].gradient.f32() + s.first, s.n);
+    });
+    double sum = 0;
+    for (const double square : squares_) sum += square;
+    return std::sqrt(sum);
+  }
+
+  void Apply(const UpdateStep& step) override {
+    context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
+      const Segment& s = segments_[static_cast<std::size_t>(i)];
+      context_.kernels.update(rule_, step, slots_[s.slot], s.first, s.n);
+    });
+  }
+
+ private:
+  struct Segment {
+    std::size_t slot;
+    std::int64_t first, n;
+  };
+  Context context_;
+  UpdateRule rule_;
+  std::vector<UpdateSlot> slots_;
+  std::vector<Segment> segments_;
+  std::vector<double> squares_;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateOp> MakeUpdateOp(const Context& c, const UpdateRule& rule,
+                                       std::vector<UpdateSlot> slots) {
+  return std::make_unique<CpuUpdate>(c, rule, std::move(slots));
+}
+
+}  // namespace ada::backend::cpu

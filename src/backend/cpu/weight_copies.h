@@ -1,0 +1,45 @@
+// The low-precision copies of one weight tensor: rounded once, then kept in every layout that the
+// products of its layer want. Read by all workers, changed only by Refresh and Add.
+#pragma once
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/merge.h"
+#include "backend/cpu/product.h"
+
+namespace ada::backend::cpu {
+
+class WeightCopies {
+ public:
+  // moments: the rounded copy's are taken on every Refresh.
+  WeightCopies(const Context& context, const ProductGeometry& geometry, const Tensor& master,
+               const NumberFormat& format, TensorStats* stats, bool moments);
+  ~WeightCopies();
+  WeightCopies(const WeightCopies&) = delete;
+  // The copy in `layout`, made if it is new. Not while workers read.
+  const float* Add(const std::shared_ptr<const WeightLayout>& layout);
+  void Refresh(bool count);
+  const TensorMoments& moments() const { return moments_; }
+
+ private:
+  struct Copy {
+    std::shared_ptr<const WeightLayout> layout;
+    std::unique_ptr<std::byte, decltype(&std::free)> data{nullptr, &std::free};
+    float* f32() const { return reinterpret_cast<float*>(data.get()); }
+  };
+  const float* plain() const;
+
+  Context context_;
+  ProductGeometry geometry_;
+  Tensor master_;
+  NumberFormat format_;
+  TensorMoments moments_;
+  Notes notes_;
+  std::vector<float> rounded_;  // PyTorch's order; empty where the format is fp32
+  std::vector<Copy> copies_;
+  std::ptrdiff_t bytes_ = 0;
+};
+
+}  // namespace ada::backend::cpu

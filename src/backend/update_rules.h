@@ -1,0 +1,94 @@
+// The update of one weight by one gradient, as plain inline functions that every backend's kernels
+// call: SGD with momentum, Adam and AdamW in the order of fp32 operations of torch.optim's
+// single-tensor path (torch/optim/sgd.py, adam.py). Knows no tensors and no loops. `static`:
+// kernels compiled for several instruction sets must each keep their own copy.
+#pragma once
+#include <cmath>
+
+#include "backend/backend.h"
+
+namespace ada::backend {
+
+// The scalars of one update, each computed in double and rounded to fp32 once, as torch rounds the
+// Python numbers that it hands to its kernels. `decay` of a slot that is not to decay:
+// WithoutDecay.
+struct UpdateScalars {
+  float gradient_factor = 1;  // clipping
+  float weight_decay = 0;     // 0: not added at all (sgd, adam)
+  float keep = 1;             // 1 - lr * weight_decay (adamw)
+  float minus_lr = 0;
+  float momentum = 0;
+  bool first = false;  // first update: the momentum buffer becomes the gradient itself
+  bool nesterov = false;
+  float one_minus_beta1 = 0;
+  float beta2 = 0, one_minus_beta2 = 0;
+  float minus_step_size = 0;   // -lr / (1 - beta1^count)
+  float sqrt_correction2 = 1;  // sqrt(1 - beta2^count)
+  float epsilon = 0;
+};
+
+// Host only (it calls pow); step.count counts from 1.
+static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const UpdateStep& step) {
+  const double count = static_cast<double>(step.count);
+  UpdateScalars s;
+  s.gradient_factor = static_cast<float>(step.gradient_factor);
+  if (rule.kind == UpdateRule::Kind::kAdamW) {
+    s.keep = static_cast<float>(1 - step.lr * rule.weight_decay);
+  } else {
+    s.weight_decay = static_cast<float>(rule.weight_decay);
+  }
+  s.minus_lr = static_cast<float>(-step.lr);
+  s.momentum = static_cast<float>(rule.momentum);
+  s.first = step.count == 1;
+  s.nesterov = rule.nesterov;
+  s.one_minus_beta1 = static_cast<float>(1 - rule.beta1);
+  s.beta2 = static_cast<float>(rule.beta2);
+  s.one_minus_beta2 = static_cast<float>(1 - rule.beta2);
+  s.minus_step_size = static_cast<float>(-(step.lr / (1 - std::pow(rule.beta1, count))));
+  s.sqrt_correction2 = static_cast<float>(std::sqrt(1 - std::pow(rule.beta2, count)));
+  s.epsilon = static_cast<float>(rule.epsilon);
+  return s;
+}
+
+// The same scalars for a slot with decay == false.
+static inline UpdateScalars WithoutDecay(UpdateScalars s) {
+  s.weight_decay = 0;
+  s.keep = 1;
+  return s;
+}
+
+// The new weight under SGD without momentum.
+ADA_HOST_DEVICE static inline float SgdUpdate(const UpdateScalars& s, float value, float gradient) {
+  gradient *= s.gradient_factor;
+  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
+  return value + s.minus_lr * gradient;
+}
+
+// The new weight under SGD with momentum; `buffer` (state1) is updated. Dampening is 0.
+ADA_HOST_DEVICE static inline float SgdMomentumUpdate(const UpdateScalars& s, float value,
+                                                      float gradient, float& buffer) {
+  gradient *= s.gradient_factor;
+  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
+  buffer = s.first ? gradient : buffer * s.momentum + gradient;
+  gradient = s.nesterov ? gradient + s.momentum * buffer : buffer;
+  return value + s.minus_lr * gradient;
+}
+
+// The new weight under Adam and AdamW; `average` (state1) and `square` (state2) are updated. The
+// two differ only in their scalars: Adam adds weight_decay to the gradient, AdamW shrinks the
+// weight.
+ADA_HOST_DEVICE static inline float AdamUpdate(const UpdateScalars& s, float value, float gradient,
+                                               float& average, float& square) {
+  gradient *= s.gradient_factor;
+  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
+  if (s.keep != 1) value *= s.keep;
+  // torch's lerp takes the end that is nearer.
+  const float difference = gradient - average;
+  average = s.one_minus_beta1 < 0.5f ? average + s.one_minus_beta1 * difference
+                                     : gradient - difference * (1 - s.one_minus_beta1);
+  square = square * s.beta2 + (s.one_minus_beta2 * gradient) * gradient;
+  const float denominator = std::sqrt(square) / s.sqrt_correction2 + s.epsilon;
+  return value + (s.minus_step_size * average) / denominator;
+}
+
+}  // namespace ada::backend

@@ -1,0 +1,204 @@
+// The configuration as typed structs: one field per YAML key, of the same name. Defaults stand here
+// and nowhere else. Reading, checking and writing YAML is load.h's work.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/number_format.h"
+
+namespace ada::config {
+
+// Where a value was written. Empty `file`: a default; line 0: `file` is "--set KEY".
+struct Location {
+  std::string file;
+  int line = 0, column = 0;  // from 1
+};
+std::string ToString(const Location& where);  // "file:line:column", "--set KEY" or "(default)"
+
+enum class DeviceKind { kAuto, kCpu, kCuda };
+struct DeviceConfig {
+  DeviceKind kind = DeviceKind::kAuto;
+  int index = 0;    // of `cuda:1`
+  int threads = 0;  // 0: one per core
+};
+
+enum class Dataset { kCifar10, kCifar100, kMnist, kFashionMnist, kSynthetic };
+struct NormalizeConfig {
+  enum class Kind { kStandard, kNone, kCustom } kind = Kind::kStandard;
+  std::vector<double> mean, std;  // one per channel, kCustom only
+};
+struct AugmentConfig {
+  int pad = 0;
+  bool random_crop = false;
+  bool horizontal_flip = false;
+};
+struct LimitConfig {
+  std::int64_t train = 0, test = 0;  // first N images; 0: all
+};
+// Shape and size of `dataset: synthetic`.
+struct SyntheticConfig {
+  int height = 32, width = 32, channels = 3, classes = 10;
+  std::int64_t train = 2048, test = 512;
+};
+struct DataConfig {
+  Dataset dataset = Dataset::kSynthetic;  // required key
+  std::string path;
+  int batch_size = 128;
+  int evaluate_batch_size = 256;
+  bool shuffle = true;
+  bool drop_last = true;
+  NormalizeConfig normalize;
+  AugmentConfig augment;
+  LimitConfig limit;
+  std::int64_t validation = 0;
+  SyntheticConfig synthetic;
+  Location where;  // of `data:`
+};
+
+// One entry of `model.layers`, or what a zoo model expands to. Keys a kind does not know are errors
+// of the reader; unset optionals take the kind's default.
+struct LayerConfig {
+  std::string name;
+  std::string kind;  // conv2d linear batch_norm relu max_pool avg_pool global_avg_pool add flatten
+                     // dropout shortcut
+  std::vector<std::string> inputs;  // empty: the layer before
+  int channels = 0;                 // conv2d, shortcut: output channels
+  int features = 0;                 // linear
+  std::array<int, 2> kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int groups = 1;
+  bool bias = true;
+  double rate = 0.5;                  // dropout
+  double eps = 1e-5, momentum = 0.1;  // batch_norm
+  Location where;
+};
+
+enum class InitScheme { kHeNormal, kHeUniform, kXavierNormal, kXavierUniform };
+struct InitConfig {
+  InitScheme scheme = InitScheme::kHeNormal;
+  std::string weights;  // safetensors file; overrides the scheme for every tensor found in it
+  Location where;
+};
+struct ModelConfig {
+  std::string zoo;  // empty: `layers`
+  int classes = 10;
+  std::string shortcut = "A";            // resnet: A or B
+  std::vector<int> hidden = {512, 512};  // mlp
+  double dropout = 0;                    // vgg: before the last layer; 0: none
+  std::vector<LayerConfig> layers;       // `repeat` already expanded
+  InitConfig init;
+  Location where;
+};
+
+struct PrecisionConfig {
+  NumberFormat format = kFp32;
+};
+
+enum class Policy { kNone, kFixed, kDynamic, kAdaptive };
+enum class Method { kApproxRange, kFixed };
+enum class Fan { kExact, kReference };
+// `scaling.layers`: keys of the layers whose names match; unset: as in `scaling`. Last match wins,
+// key by key.
+struct LayerScalingConfig {
+  std::string match;
+  std::optional<Method> method;
+  std::optional<double> scale, underflow_target, scale_upper_bound, accum_upper_bound, u_min;
+  std::optional<bool> power_of_two;
+  std::optional<int> update_interval;
+  std::optional<Fan> fan;
+  Location where;
+};
+struct ScalingConfig {
+  Policy policy = Policy::kNone;
+  double init_scale = 1;  // none, adaptive: S of the logit gradient; dynamic: the start (65536)
+  // fixed (and method fixed)
+  double scale = 1;
+  // dynamic
+  std::string preset = "pytorch";
+  double growth_factor = 2, backoff_factor = 0.5;
+  int growth_interval = 2000;
+  std::optional<double> min_scale, max_scale;
+  // adaptive
+  Method method = Method::kApproxRange;
+  double underflow_target = 1e-3, scale_upper_bound = 16, accum_upper_bound = 1024;
+  bool power_of_two = true;
+  int update_interval = 1;
+  Fan fan = Fan::kExact;
+  std::optional<double> u_min;  // unset: the format's smallest subnormal
+  std::vector<LayerScalingConfig> layers;
+  Location where;
+};
+
+enum class OptimizerKind { kSgd, kAdam, kAdamW };
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  double lr = 0.1;  // required key for sgd; adam, adamw: 1e-3
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;  // adamw: 1e-2
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  std::vector<std::string> no_decay;  // globs on parameter names
+};
+
+enum class ScheduleKind { kConstant, kMultistep, kCosine, kLinear, kPoly };
+struct WarmupConfig {
+  double epochs = 0;
+  double lr = 0;
+};
+struct ScheduleConfig {
+  ScheduleKind kind = ScheduleKind::kConstant;
+  std::vector<int> milestones;  // epochs finished before the factor applies
+  double gamma = 0.1;
+  double power = 1;   // poly
+  double min_lr = 0;  // cosine, linear, poly
+  WarmupConfig warmup;
+};
+
+enum class OnOverflow { kSkip };
+enum class ScheduleOnSkip { kAdvance, kHold };
+struct TrainConfig {
+  int epochs = 1;
+  std::int64_t max_steps = 0;
+  double max_minutes = 0;
+  int accumulate = 1;
+  double clip_norm = 0;
+  OnOverflow on_overflow = OnOverflow::kSkip;
+  ScheduleOnSkip schedule_on_skip = ScheduleOnSkip::kAdvance;
+  double label_smoothing = 0;
+  std::int64_t stop_after_skips = 0;  // this many skipped steps in a row end the run
+};
+struct EvaluateConfig {
+  int every_epochs = 1;
+};
+struct LogConfig {
+  std::int64_t every = 100;
+  std::vector<std::string> statistics = {"dx", "dy", "dw"};  // of y w dx dw dy
+};
+struct CheckpointConfig {
+  int every_epochs = 1;
+  std::int64_t every_steps = 0;
+  int keep = 2;
+  bool best = false;
+};
+
+struct Config {
+  std::string name;  // default: the file's name
+  std::uint64_t seed = 1;
+  std::string output;  // default: runs/<name>
+  DeviceConfig device;
+  DataConfig data;
+  ModelConfig model;
+  PrecisionConfig precision;
+  ScalingConfig scaling;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  TrainConfig train;
+  EvaluateConfig evaluate;
+  LogConfig log;
+  CheckpointConfig checkpoint;
+  std::string file;  // where it was read
+};
+
+}  // namespace ada::config

@@ -1,0 +1,129 @@
+// The tree's look-ups and its text. Scalars are quoted only where a plain one would read
+// differently.
+#include "config/node.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace ada::config {
+
+const Entry* Node::FindEntry(std::string_view key) const {
+  for (const Entry& entry : entries) {
+    if (entry.key.text == key) return &entry;
+  }
+  return nullptr;
+}
+
+Entry* Node::FindEntry(std::string_view key) {
+  return const_cast<Entry*>(static_cast<const Node*>(this)->FindEntry(key));
+}
+
+const Node* Node::Find(std::string_view key) const {
+  const Entry* entry = FindEntry(key);
+  return entry ? &entry->value : nullptr;
+}
+
+Node Scalar(std::string text) {
+  Node node;
+  node.kind = Node::Kind::kScalar;
+  node.text = std::move(text);
+  return node;
+}
+
+Node List(std::vector<Node> items) {
+  Node node;
+  node.kind = Node::Kind::kList;
+  node.items = std::move(items);
+  return node;
+}
+
+void Append(Node& map, std::string key, Node value) {
+  map.kind = Node::Kind::kMap;
+  map.entries.push_back({Scalar(std::move(key)), std::move(value)});
+}
+
+namespace {
+
+// True where the text stands for itself without quotes, for every YAML reader.
+bool IsPlain(const std::string& text) {
+  if (text.empty() || text.front() == '-' || text.back() == ':') return false;
+  for (const char* word : {"~", "null", "Null", "NULL"}) {
+    if (text == word) return false;
+  }
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '/' || c == '-' || c == '+' ||
+           c == ':';
+  });
+}
+
+std::string Quoted(const std::string& text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string result = "\"";
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      result += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+std::string ScalarText(const Node& node) {
+  const bool negative_number = !node.quoted && node.text.size() > 1 && node.text[0] == '-' &&
+                               (std::isdigit(static_cast<unsigned char>(node.text[1])) != 0);
+  if (negative_number || (!node.quoted && IsPlain(node.text))) return node.text;
+  return Quoted(node.text);
+}
+
+bool HoldsMaps(const Node& node) {
+  return node.kind == Node::Kind::kList && !node.items.empty() &&
+         node.items.front().kind == Node::Kind::kMap;
+}
+
+void AppendBlock(const Node& map, const std::string& indent, std::string& text) {
+  for (const Entry& entry : map.entries) {
+    text += indent + FlowText(entry.key) + ":";
+    if (indent.empty() && entry.value.kind == Node::Kind::kMap) {
+      text += "\n";
+      AppendBlock(entry.value, "  ", text);
+    } else if (HoldsMaps(entry.value)) {
+      text += "\n";
+      for (const Node& item : entry.value.items) text += indent + "  - " + FlowText(item) + "\n";
+    } else {
+      text += " " + FlowText(entry.value) + "\n";
+    }
+  }
+}
+
+}  // namespace
+
+std::string FlowText(const Node& node) {
+  std::string text;
+  switch (node.kind) {
+    case Node::Kind::kNull:
+      return "null";
+    case Node::Kind::kScalar:
+      return ScalarText(node);
+    case Node::Kind::kList:
+      for (const Node& item : node.items) text += (text.empty() ? "" : ", ") + FlowText(item);
+      return "[" + text + "]";
+    case Node::Kind::kMap:
+      for (const Entry& entry : node.entries) {
+        text += (text.empty() ? "" : ", ") + FlowText(entry.key) + ": " + FlowText(entry.value);
+      }
+      return "{" + text + "}";
+  }
+  return text;
+}
+
+std::string DocumentText(const Node& root) {
+  std::string text;
+  AppendBlock(root, "", text);
+  return text;
+}
+
+}  // namespace ada::config

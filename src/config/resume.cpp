@@ -1,0 +1,70 @@
+// Flattens both configurations to "key: value" and compares key by key.
+#include "config/resume.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include "config/sections.h"
+
+namespace ada::config {
+namespace {
+
+// Neither weights nor the rows of the logs up to the resume depend on these. A dot at the end: all
+// keys of the section.
+constexpr std::array<std::string_view, 11> kFree = {
+    "name",
+    "output",
+    "device.threads",
+    "data.path",
+    "train.epochs",
+    "train.max_steps",
+    "log.",
+    "checkpoint.",
+    "train.max_minutes",
+    "evaluate.every_epochs",
+    "train.stop_after_skips",
+};
+
+bool IsFree(std::string_view key) {
+  return std::any_of(kFree.begin(), kFree.end(), [&](std::string_view free) {
+    return free.ends_with('.') ? key.starts_with(free) : key == free;
+  });
+}
+
+void Flatten(const Node& map, const std::string& path, std::map<std::string, std::string>& values) {
+  for (const Entry& entry : map.entries) {
+    const std::string inner = Join(path, entry.key.text);
+    if (entry.value.kind == Node::Kind::kMap) {
+      Flatten(entry.value, inner, values);
+    } else {
+      values[inner] = FlowText(entry.value);
+    }
+  }
+}
+
+std::string Shown(const std::string& value) {
+  constexpr std::size_t kLimit = 60;
+  if (value.empty()) return "(not set)";
+  return value.size() > kLimit ? value.substr(0, kLimit) + "..." : value;
+}
+
+}  // namespace
+
+std::vector<std::string> ResumeConflicts(const Config& stored, const Config& now) {
+  std::map<std::string, std::string> before, after;
+  Flatten(ToNode(stored), "", before);
+  Flatten(ToNode(now), "", after);
+  for (const auto& item : before) after.try_emplace(item.first);
+  std::vector<std::string> conflicts;
+  for (const auto& [key, value] : after) {
+    const auto found = before.find(key);
+    const std::string old = found == before.end() ? "" : found->second;
+    if (old == value || IsFree(key)) continue;
+    conflicts.push_back(key + ": " + Shown(old) + " -> " + Shown(value));
+  }
+  return conflicts;
+}
+
+}  // namespace ada::config

@@ -1,0 +1,21 @@
+// All keys of the configuration as data: for documentation, lists and editors.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace ada::config {
+
+struct KeyInfo {
+  std::string path;          // "scaling.init_scale", "model.layers[].kernel"
+  std::string type;          // "integer", "list of words"
+  std::string default_text;  // "required" where there is none
+  std::string range;         // in words; empty: any
+  std::string meaning;
+  std::vector<std::string> only_for;  // choices of its section that know it; empty: all
+  std::string chooser;                // the key that makes this choice ("policy"); empty: none
+};
+
+// Every key of this version, in the order of the document. Maps stand before their own keys.
+std::vector<KeyInfo> AllKeys();
+
+}  // namespace ada::config

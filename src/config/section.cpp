@@ -1,0 +1,135 @@
+// Reading and writing a map by its table of keys: unknown, misplaced and missing keys are found
+// here.
+#include <algorithm>
+
+#include "config/keys.h"
+#include "config/later.h"
+#include "core/text.h"
+
+namespace ada::config {
+namespace {
+
+bool Contains(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string Listed(const Names& names, const char* last) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const char* before = i == 0 ? "" : i + 1 == names.size() ? last : ", ";
+    text += before + names[i];
+  }
+  return text;
+}
+
+// "policy adaptive", or "`layers`" for the alternative to a chooser.
+std::string ChoiceName(const Section& section, const std::string& choice) {
+  return choice == section.alternative ? "a model of own layers" : section.chooser + " " + choice;
+}
+
+std::string MisplacedMessage(const Section& section, const Key& key, const std::string& choice) {
+  if (key.name == section.alternative) {
+    return "give either " + section.chooser + " or " + section.alternative + ", not both";
+  }
+  return "does not belong to " + ChoiceName(section, choice) + ", only to " +
+         Listed(key.only_for, " and ");
+}
+
+// The nearest of the keys that the choice knows, else of all.
+std::string UnknownKey(const std::string& name, const Section& section, const std::string& choice) {
+  Names all, fitting;
+  for (const Key& key : section.keys) {
+    all.push_back(key.name);
+    if (choice.empty() || section.Knows(key, choice)) fitting.push_back(key.name);
+  }
+  for (const Names& names : {fitting, all}) {
+    const std::string nearest = NearestName(name, names);
+    if (!nearest.empty()) return "unknown key; did you mean '" + nearest + "'?";
+  }
+  return "unknown key; known here: " + Listed(fitting, ", ");
+}
+
+void ReadKey(const Entry& entry, const Section& section, const std::string& choice,
+             const Reading& reading) {
+  const std::string path = Join(reading.path, entry.key.text);
+  const Key* key = section.Find(entry.key.text);
+  if (!key) {
+    reading.problems.Add(entry.key, path,
+                         IsLaterKey(path) ? "this key is not available in this version"
+                                          : UnknownKey(entry.key.text, section, choice));
+    return;
+  }
+  if (!choice.empty() && !section.Knows(*key, choice)) {
+    reading.problems.Add(entry.key, path, MisplacedMessage(section, *key, choice));
+    return;
+  }
+  key->read(entry.value, {reading.problems, path, entry.key});
+}
+
+void FindMissing(const Node& map, const Section& section, const std::string& choice,
+                 const Reading& reading) {
+  for (const Key& key : section.keys) {
+    const bool by_choice = !choice.empty() && Contains(key.required_for, choice);
+    if ((!key.required && !by_choice) || map.FindEntry(key.name)) continue;
+    reading.problems.Add(reading.key, Join(reading.path, key.name),
+                         by_choice ? "missing; " + ChoiceName(section, choice) + " needs it"
+                                   : "missing; it has no default");
+  }
+}
+
+}  // namespace
+
+std::string Join(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
+const Key* Section::Find(std::string_view name) const {
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.name == name; });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+std::string Section::ChoiceOf(const Node& map) const {
+  if (chooser.empty()) return "";
+  if (const Node* value = map.Find(chooser)) {
+    const bool known = value->kind == Node::Kind::kScalar && Contains(choices, value->text);
+    return known ? value->text : "";
+  }
+  return !alternative.empty() && map.Find(alternative) ? alternative : default_choice;
+}
+
+bool Section::Knows(const Key& key, const std::string& choice) const {
+  return key.only_for.empty() || Contains(key.only_for, choice);
+}
+
+void ReadSection(const Node& map, const Section& section, const Reading& reading) {
+  if (map.kind != Node::Kind::kMap) {
+    reading.problems.Add(map, reading.path, Expected("a map of keys and values", map));
+    return;
+  }
+  if (section.where) *section.where = reading.problems.Where(reading.key);
+  const std::string choice = section.ChoiceOf(map);
+  if (section.set_defaults && !choice.empty()) section.set_defaults(choice);
+  for (const Entry& entry : map.entries) ReadKey(entry, section, choice, reading);
+  FindMissing(map, section, choice, reading);
+  if (section.check) section.check(map, reading);
+}
+
+Node WriteSection(const Section& section) {
+  Node map;
+  map.kind = Node::Kind::kMap;
+  std::string choice;
+  for (const Key& key : section.keys) {
+    if (key.name != section.chooser) continue;
+    const std::optional<Node> value = key.write();
+    choice = value ? value->text : section.alternative;
+  }
+  for (const Key& key : section.keys) {
+    if (!choice.empty() && !section.Knows(key, choice)) continue;
+    std::optional<Node> value = key.write();
+    if (value) Append(map, key.name, std::move(*value));
+  }
+  return map;
+}
+
+}  // namespace ada::config

@@ -1,0 +1,76 @@
+// The keys of `train`, `evaluate`, `log` and `checkpoint`.
+#include "config/sections.h"
+
+namespace ada::config {
+namespace {
+
+const Words<OnOverflow> kOnOverflow = {{"skip", OnOverflow::kSkip}};
+const Words<ScheduleOnSkip> kScheduleOnSkip = {
+    {"advance", ScheduleOnSkip::kAdvance},
+    {"hold", ScheduleOnSkip::kHold},
+};
+constexpr double kMany = 1e9;  // steps: more than any run makes
+
+}  // namespace
+
+Section TrainSection(TrainConfig& train) {
+  Section section;
+  section.path = "train";
+  section.keys = {
+      Integer("epochs", train.epochs, FromTo(1, 1'000'000), "passes over the training images"),
+      Integer("max_steps", train.max_steps, FromTo(0, kMany), "stop after this step; 0: no limit"),
+      Number("max_minutes", train.max_minutes, AtLeast(0), "stop after this time; 0: no limit"),
+      Integer("accumulate", train.accumulate, FromTo(1, 1'000'000),
+              "parts in which a batch is computed; their gradients are summed"),
+      Number("clip_norm", train.clip_norm, AtLeast(0),
+             "largest norm of all unscaled gradients together; 0: no clipping"),
+      Choice("on_overflow", train.on_overflow, kOnOverflow,
+             "what a step does whose gradients are not finite", {"retry"}),
+      Choice("schedule_on_skip", train.schedule_on_skip, kScheduleOnSkip,
+             "whether a skipped step moves the learning rate on"),
+      Number("label_smoothing", train.label_smoothing, FromBelow(0, 1),
+             "share of the target spread over all classes"),
+      Integer("stop_after_skips", train.stop_after_skips, FromTo(0, kMany),
+              "end the run after so many skipped steps in a row; 0: never"),
+  };
+  return section;
+}
+
+Section EvaluateSection(EvaluateConfig& evaluate) {
+  Section section;
+  section.path = "evaluate";
+  section.keys = {
+      Integer("every_epochs", evaluate.every_epochs, FromTo(0, 1'000'000),
+              "epochs between evaluations; 0: only at the end"),
+  };
+  return section;
+}
+
+Section LogSection(LogConfig& log) {
+  Section section;
+  section.path = "log";
+  section.keys = {
+      Integer("every", log.every, FromTo(0, kMany),
+              "steps between rows of scales.csv, underflow.csv and timing.csv, step 1 included; 0: "
+              "never"),
+      TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy"},
+               "tensors with rows in underflow.csv"),
+  };
+  return section;
+}
+
+Section CheckpointSection(CheckpointConfig& checkpoint) {
+  Section section;
+  section.path = "checkpoint";
+  section.keys = {
+      Integer("every_epochs", checkpoint.every_epochs, FromTo(0, 1'000'000),
+              "epochs between checkpoints; 0: never; the last step always has one"),
+      Integer("every_steps", checkpoint.every_steps, FromTo(0, kMany),
+              "steps between checkpoints; 0: never"),
+      Integer("keep", checkpoint.keep, FromTo(1, 1'000'000), "newest checkpoints kept"),
+      Switch("best", checkpoint.best, "keep the checkpoint of the best evaluation as well"),
+  };
+  return section;
+}
+
+}  // namespace ada::config

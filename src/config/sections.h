@@ -1,0 +1,33 @@
+// The tables of keys, one function a section of the YAML. Each binds to a struct of config.h, which
+// must outlive the table.
+#pragma once
+#include "config/keys.h"
+
+namespace ada::config {
+
+// The whole document.
+Section RootSection(Config& config);
+// The resolved configuration as a tree.
+Node ToNode(const Config& config);
+
+Section DataSection(DataConfig& data);
+Section ModelSection(ModelConfig& model);
+Section LayerSection(LayerConfig& layer);  // one entry of model.layers
+Section ScalingSection(ScalingConfig& scaling);
+Section OptimizerSection(OptimizerConfig& optimizer);
+Section ScheduleSection(ScheduleConfig& schedule);
+Section TrainSection(TrainConfig& train);
+Section EvaluateSection(EvaluateConfig& evaluate);
+Section LogSection(LogConfig& log);
+Section CheckpointSection(CheckpointConfig& checkpoint);
+
+// The key model.layers: a list of layers with `repeat` blocks, expanded while it is read.
+Key LayersKey(std::vector<LayerConfig>& layers);
+
+// Replaces a leading `~` and every ${VAR} of a path; why it cannot, or nothing.
+std::string ExpandPath(std::string& path);
+// Channels and classes of a data set's images.
+int ChannelsOf(const DataConfig& data);
+int ClassesOf(const DataConfig& data);
+
+}  // namespace ada::config

@@ -1,0 +1,43 @@
+// Every error this program reports is one of these; main.cpp alone turns them into exit codes.
+// A message says what, where, what was expected and what to do. No other room exits or prints
+// errors.
+#pragma once
+#include <stdexcept>
+#include <string>
+
+namespace ada {
+
+// The base of all expected failures; `exit_code` is the process's status (INTERFACE: exit codes).
+class Error : public std::runtime_error {
+ public:
+  Error(int exit_code, const std::string& message)
+      : std::runtime_error(message), exit_code_(exit_code) {}
+  int exit_code() const { return exit_code_; }
+
+ private:
+  int exit_code_;
+};
+
+#define ADA_DEFINE_ERROR(Name, code)                                    \
+  class Name : public Error {                                           \
+   public:                                                              \
+    explicit Name(const std::string& message) : Error(code, message) {} \
+  }
+
+ADA_DEFINE_ERROR(ConfigError, 2);     // command line, YAML, a refused output folder
+ADA_DEFINE_ERROR(DataError, 3);       // data sets, weights, checkpoints that cannot be read
+ADA_DEFINE_ERROR(DeviceError, 4);     // device missing, not built in, out of its memory
+ADA_DEFINE_ERROR(TrainingError, 5);   // a policy or train.stop_after_skips ends the run
+ADA_DEFINE_ERROR(OutputError, 6);     // a log or checkpoint cannot be written
+ADA_DEFINE_ERROR(InternalError, 70);  // a broken invariant: a bug in this program
+#undef ADA_DEFINE_ERROR
+
+// Throws InternalError naming the place when `condition` is false.
+#define ADA_CHECK(condition)                                                              \
+  do {                                                                                    \
+    if (!(condition))                                                                     \
+      throw ::ada::InternalError(std::string(__FILE__) + ":" + std::to_string(__LINE__) + \
+                                 ": check failed: " #condition);                          \
+  } while (false)
+
+}  // namespace ada

@@ -1,0 +1,104 @@
+// Reader and writer of safetensors files (github.com/huggingface/safetensors, README "Format"):
+// 8 bytes header length, a JSON header, tensors. Knows no layer names.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace ada {
+
+enum class DType : std::uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kF8E4M3,
+  kF8E5M2,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,
+};
+std::string_view ToString(DType dtype);  // as in files: "BF16", "F8_E4M3"
+std::size_t BytesOf(DType dtype);        // of one element
+
+struct TensorEntry {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;   // empty: a scalar
+  std::uint64_t begin = 0, end = 0;  // byte offsets in the file
+  std::int64_t numel() const;        // 1 for a scalar
+};
+
+// A checked, memory-mapped file. The file must not be cut while it is open (replacing it by rename
+// is fine).
+class SafetensorsFile {
+ public:
+  // Throws DataError naming file and byte offset: length, JSON, duplicate keys, dtypes, shapes,
+  // offsets that overlap, leave holes or end elsewhere than the file.
+  static SafetensorsFile Open(const std::string& path);
+  SafetensorsFile(SafetensorsFile&& other) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&& other) noexcept;
+  ~SafetensorsFile();
+
+  const std::string& path() const { return path_; }
+  const std::vector<TensorEntry>& entries() const { return entries_; }  // in the order of the bytes
+  const TensorEntry* Find(std::string_view name) const;                 // nullptr: not there
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // Both throw DataError where there is no such tensor.
+  std::span<const std::byte> Bytes(std::string_view name) const;
+  // F32, F16 and BF16 exactly, F64 rounded to nearest; DataError for other dtypes.
+  std::vector<float> ReadF32(std::string_view name) const;
+
+ private:
+  SafetensorsFile() = default;
+  const TensorEntry& Get(std::string_view name) const;
+  std::string path_;
+  const std::byte* map_ = nullptr;
+  std::uint64_t size_ = 0;
+  std::vector<TensorEntry> entries_;
+  std::unordered_map<std::string, std::size_t> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Collects tensors, then streams them. Bytes are not copied: they must live until the write. Equal
+// calls give equal files.
+class SafetensorsWriter {
+ public:
+  void SetMetadata(std::map<std::string, std::string> metadata) { metadata_ = std::move(metadata); }
+  // InternalError: a name twice, "__metadata__", not UTF-8, or bytes that do not fit the shape.
+  void Add(std::string name, DType dtype, std::vector<std::int64_t> shape,
+           std::span<const std::byte> bytes);
+  void Add(std::string name, std::vector<std::int64_t> shape, std::span<const float> values) {
+    Add(std::move(name), DType::kF32, std::move(shape), std::as_bytes(values));
+  }
+  // Writes beside and renames; returns HashBytes of the file. OutputError with the system's reason.
+  std::string WriteAtomically(const std::string& path) const;
+
+ private:
+  std::string Header() const;
+  struct Item {
+    std::string name;
+    DType dtype;
+    std::vector<std::int64_t> shape;
+    std::span<const std::byte> bytes;
+  };
+  std::vector<Item> items_;
+  std::unordered_set<std::string> names_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace ada

@@ -1,0 +1,74 @@
+// Where tensors lie in a safetensors file: no holes, no overlaps, sizes as shapes and dtypes say.
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "core/error.h"
+#include "core/safetensors_header.h"
+
+namespace ada::safetensors {
+namespace {
+
+// Bytes of the tensor; false where the product leaves 63 bits.
+bool ByteCount(const TensorEntry& entry, std::uint64_t* bytes) {
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  *bytes = BytesOf(entry.dtype);
+  bool empty = false;
+  for (const std::int64_t size : entry.shape) {
+    const auto factor = static_cast<std::uint64_t>(size);
+    empty = empty || factor == 0;
+    if (factor != 0 && *bytes > kMax / factor) return false;
+    if (factor != 0) *bytes *= factor;
+  }
+  if (empty) *bytes = 0;
+  return true;
+}
+
+}  // namespace
+
+std::string Shown(std::string_view name) {
+  std::string shown;
+  for (const char c : name.substr(0, 80)) {
+    shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
+  }
+  return "'" + shown + (name.size() > 80 ? "...'" : "'");
+}
+
+void PlaceEntries(const std::string& path, std::uint64_t data_start, std::uint64_t data_size,
+                  std::vector<TensorEntry>* entries) {
+  std::stable_sort(entries->begin(), entries->end(),
+                   [](const TensorEntry& a, const TensorEntry& b) {
+                     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+                   });
+  std::uint64_t expected = 0;
+  const auto fail = [&](const TensorEntry& entry, const std::string& what) {
+    throw DataError(path + ": byte " + std::to_string(data_start + expected) + ": tensor " +
+                    Shown(entry.name) + " " + what);
+  };
+  for (TensorEntry& entry : *entries) {
+    const std::string range =
+        "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
+    if (entry.begin > entry.end) fail(entry, "has data_offsets " + range + " that run backwards");
+    if (entry.begin < expected) fail(entry, "overlaps the tensor before it, data_offsets " + range);
+    if (entry.begin > expected) fail(entry, "leaves a hole before it, data_offsets " + range);
+    std::uint64_t bytes = 0;
+    if (!ByteCount(entry, &bytes)) fail(entry, "has a shape whose size overflows");
+    if (entry.end - entry.begin != bytes) {
+      fail(entry, "needs " + std::to_string(bytes) + " bytes for its shape and dtype, but has " +
+                      "data_offsets " + range);
+    }
+    if (entry.end > data_size) {
+      fail(entry, "ends at byte " + std::to_string(data_start + entry.end) + ", but the file has " +
+                      std::to_string(data_start + data_size) + " (is it truncated?)");
+    }
+    expected = entry.end;
+    entry.begin += data_start;
+    entry.end += data_start;
+  }
+  if (expected != data_size) {
+    throw DataError(path + ": byte " + std::to_string(data_start + expected) + ": " +
+                    std::to_string(data_size - expected) + " bytes after the last tensor");
+  }
+}
+
+}  // namespace ada::safetensors

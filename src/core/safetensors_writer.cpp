@@ -1,0 +1,84 @@
+// Writing safetensors: header from the collected tensors, then their bytes straight from where they
+// lie.
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/hash.h"
+#include "core/safetensors.h"
+#include "core/safetensors_header.h"
+
+namespace ada {
+namespace {
+
+// A JSON string; InternalError where `text` is not UTF-8 or holds a NUL.
+std::string Quoted(const std::string& text) {
+  ADA_CHECK(text.find('\0') == std::string::npos);
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw InternalError("a name or value for a safetensors header is not UTF-8");
+  }
+}
+
+}  // namespace
+
+void SafetensorsWriter::Add(std::string name, DType dtype, std::vector<std::int64_t> shape,
+                            std::span<const std::byte> bytes) {
+  Quoted(name);
+  ADA_CHECK(name != "__metadata__");
+  std::size_t expected = BytesOf(dtype);
+  for (const std::int64_t size : shape) {
+    ADA_CHECK(size >= 0);
+    expected *= static_cast<std::size_t>(size);
+  }
+  if (expected != bytes.size()) {
+    throw InternalError("tensor '" + name + "' has " + std::to_string(bytes.size()) +
+                        " bytes; its shape and dtype need " + std::to_string(expected));
+  }
+  if (!names_.insert(name).second) throw InternalError("tensor '" + name + "' added twice");
+  items_.push_back({std::move(name), dtype, std::move(shape), bytes});
+}
+
+std::string SafetensorsWriter::Header() const {
+  std::string json = "{";
+  if (!metadata_.empty()) {
+    json += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata_) {
+      if (json.back() != '{') json += ",";
+      json += Quoted(key) + ":" + Quoted(value);
+    }
+    json += "}";
+  }
+  std::size_t offset = 0;
+  for (const Item& item : items_) {
+    if (json.size() > 1) json += ",";
+    json += Quoted(item.name) + ":{\"dtype\":\"" + std::string(ToString(item.dtype)) +
+            "\",\"shape\":" + nlohmann::json(item.shape).dump() + ",\"data_offsets\":[" +
+            std::to_string(offset) + ",";
+    offset += item.bytes.size();
+    json += std::to_string(offset) + "]}";
+  }
+  json += "}";
+  json.resize((json.size() + 7) / 8 * 8, ' ');  // the tensors start at a multiple of 8 bytes
+  ADA_CHECK(json.size() <= safetensors::kMaxHeaderBytes);
+  return json;
+}
+
+std::string SafetensorsWriter::WriteAtomically(const std::string& path) const {
+  const std::string header = Header();
+  const std::uint64_t length = header.size();
+  AtomicFile file(path);
+  Hasher hasher;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    file.Write(bytes);
+    hasher.Update(bytes);
+  };
+  write(std::as_bytes(std::span(&length, 1)));
+  write(std::as_bytes(std::span(header)));
+  for (const Item& item : items_) write(item.bytes);
+  file.Commit();
+  return hasher.Hex();
+}
+
+}  // namespace ada

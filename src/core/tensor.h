@@ -1,0 +1,38 @@
+// Shapes and tensor views. A view owns nothing: its backend owns the bytes.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/number_format.h"
+
+namespace ada {
+
+// [n, h, w, c] of an activation in NHWC order; a flat activation is [n, 1, 1, features].
+struct Shape {
+  std::int64_t n = 0, h = 1, w = 1, c = 0;
+  std::int64_t numel() const { return n * h * w * c; }
+  std::int64_t per_image() const { return h * w * c; }
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+// "32x32x16" (height, width, channels) or "10" for a flat activation; n is left out.
+std::string ToString(const Shape& shape);
+
+// How values are kept in memory: any value of the tensor's format is exact in its storage.
+enum class Storage : std::uint8_t { kF32, kF16, kBF16 };
+constexpr std::size_t BytesOf(Storage storage) { return storage == Storage::kF32 ? 4 : 2; }
+Storage StorageFor(const NumberFormat& format);
+
+struct Tensor {
+  Shape shape;
+  NumberFormat format = kFp32;
+  Storage storage = Storage::kF32;
+  std::byte* data = nullptr;
+
+  explicit operator bool() const { return data != nullptr; }
+  std::size_t bytes() const { return static_cast<std::size_t>(shape.numel()) * BytesOf(storage); }
+  float* f32() const { return reinterpret_cast<float*>(data); }
+};
+
+}  // namespace ada

@@ -1,0 +1,182 @@
+// Edit distance, glob matching and number texts; independent of the locale.
+#include "core/text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace ada {
+namespace {
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+// Optimal string alignment: the restricted Damerau-Levenshtein distance, O(|a| |b|).
+std::size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::swap(before_last, last);
+    std::swap(last, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+      }
+    }
+  }
+  return row[b.size()];
+}
+
+// One element of a glob: `*`, or something that matches a single character.
+struct GlobPiece {
+  enum Kind { kStar, kAny, kCharacter, kSet } kind;
+  std::string_view text;  // kCharacter: that one; kSet: between the brackets
+};
+
+bool InSet(std::string_view set, char character) {
+  const bool negated = set.front() == '!';
+  if (negated) set.remove_prefix(1);
+  const auto value = static_cast<unsigned char>(character);
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    const auto low = static_cast<unsigned char>(set[i]);
+    auto high = low;
+    if (i + 2 < set.size() && set[i + 1] == '-') {
+      high = static_cast<unsigned char>(set[i + 2]);
+      i += 2;
+    }
+    if (low <= value && value <= high) return !negated;
+  }
+  return negated;
+}
+
+std::vector<GlobPiece> ParseGlob(std::string_view pattern) {
+  std::vector<GlobPiece> pieces;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const std::string_view here = pattern.substr(i, 1);
+    if (here == "*") {
+      pieces.push_back({GlobPiece::kStar, here});
+    } else if (here == "?") {
+      pieces.push_back({GlobPiece::kAny, here});
+    } else if (here == "[") {
+      // The first character of a set belongs to it, even where it is a bracket.
+      const std::size_t first = i + 1 + (pattern.substr(i + 1, 1) == "!");
+      const std::size_t close = pattern.find(']', first + 1);
+      if (close == std::string_view::npos) {
+        pieces.push_back({GlobPiece::kCharacter, here});
+        continue;
+      }
+      pieces.push_back({GlobPiece::kSet, pattern.substr(i + 1, close - i - 1)});
+      i = close;
+    } else {
+      pieces.push_back({GlobPiece::kCharacter, here});
+    }
+  }
+  return pieces;
+}
+
+bool MatchesOne(const GlobPiece& piece, char character) {
+  switch (piece.kind) {
+    case GlobPiece::kAny:
+      return true;
+    case GlobPiece::kCharacter:
+      return piece.text.front() == character;
+    case GlobPiece::kSet:
+      return InSet(piece.text, character);
+    case GlobPiece::kStar:
+      break;
+  }
+  return false;
+}
+
+std::string NotFinite(double value) {
+  if (std::isnan(value)) return "nan";
+  return value > 0 ? "inf" : "-inf";
+}
+
+template <class T>
+std::string Shortest(T value) {
+  if (!std::isfinite(value)) return NotFinite(value);
+  std::array<char, 64> buffer;
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return {buffer.data(), result.ptr};
+}
+
+}  // namespace
+
+std::string NearestName(std::string_view name, const std::vector<std::string>& known) {
+  const std::string wanted = Lower(name);
+  std::string nearest;
+  std::size_t fewest = 0;
+  for (const std::string& candidate : known) {
+    const std::size_t longer = std::max(wanted.size(), candidate.size());
+    const std::size_t shorter = std::min(wanted.size(), candidate.size());
+    const std::size_t limit = std::max<std::size_t>(1, longer / 3);
+    if (longer - shorter > limit) continue;  // spares the table of a giant name
+    const std::size_t edits = EditDistance(wanted, Lower(candidate));
+    if (edits > limit || edits >= longer) continue;
+    if (nearest.empty() || edits < fewest) {
+      nearest = candidate;
+      fewest = edits;
+    }
+  }
+  return nearest;
+}
+
+bool GlobMatch(std::string_view pattern, std::string_view text) {
+  const std::vector<GlobPiece> pieces = ParseGlob(pattern);
+  constexpr auto kNone = static_cast<std::size_t>(-1);
+  std::size_t piece = 0, at = 0;
+  std::size_t star = kNone, star_end = 0;  // only the last star ever needs to take more
+  while (at < text.size()) {
+    if (piece < pieces.size() && pieces[piece].kind == GlobPiece::kStar) {
+      star = piece++;
+      star_end = at;
+    } else if (piece < pieces.size() && MatchesOne(pieces[piece], text[at])) {
+      ++piece;
+      ++at;
+    } else if (star != kNone) {
+      piece = star + 1;
+      at = ++star_end;
+    } else {
+      return false;
+    }
+  }
+  while (piece < pieces.size() && pieces[piece].kind == GlobPiece::kStar) ++piece;
+  return piece == pieces.size();
+}
+
+std::string ShortestText(double value) { return Shortest(value); }
+std::string ShortestText(float value) { return Shortest(value); }
+
+std::string NineDigits(double value) {
+  if (!std::isfinite(value)) return NotFinite(value);
+  std::array<char, 64> buffer;
+  // to_chars ignores the locale, unlike printf.
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::general, 9);
+  return {buffer.data(), result.ptr};
+}
+
+std::string HumanBytes(std::uint64_t bytes) {
+  constexpr std::array<const char*, 7> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1023.95 && unit + 1 < kUnits.size()) {  // 1023.95 would print as 1024.0
+    value /= 1024;
+    ++unit;
+  }
+  std::array<char, 32> buffer;
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::fixed, unit == 0 ? 0 : 1);
+  return std::string(buffer.data(), result.ptr) + " " + kUnits[unit];
+}
+
+}  // namespace ada

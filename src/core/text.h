@@ -1,0 +1,30 @@
+// Small text helpers: nearest names for messages, globs, and numbers as text. No parsing of YAML or
+// CSV here.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ada {
+
+// The member of `known` with the fewest edits to `name` (insertion, deletion, substitution,
+// exchange of neighbours; letter case counts nothing), the first of equals. "" where all are more
+// than a third of the longer name (at least one edit) away.
+std::string NearestName(std::string_view name, const std::vector<std::string>& known);
+
+// Whether `pattern` matches all of `text`: `*` any characters, `?` one, `[abc]`, `[a-z]` and `[!a]`
+// one of (not of) a set. A `[` without `]` stands for itself. Time is O(pattern * text).
+bool GlobMatch(std::string_view pattern, std::string_view text);
+
+// The shortest decimal text that reads back to the same value; inf, -inf, nan in words.
+std::string ShortestText(double value);
+std::string ShortestText(float value);
+
+// Nine significant digits without trailing zeros (printf's %.9g); inf, -inf, nan in words.
+std::string NineDigits(double value);
+
+// "512 B", "1.5 KiB", "2.3 GiB": at most one digit behind the point.
+std::string HumanBytes(std::uint64_t bytes);
+
+}  // namespace ada

@@ -1,0 +1,100 @@
+#include "data/augment.h"
+
+#include <algorithm>
+
+#include "core/random.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::uint64_t kAugmentStream = StreamId("augment");
+
+std::int64_t Offset(std::uint32_t word, int pad) {
+  const std::uint64_t choices = 2 * static_cast<std::uint64_t>(pad) + 1;
+  return static_cast<std::int64_t>(word * choices >> 32) - pad;
+}
+
+// `count` pixels of one row; kChannels 0: as many as `channels` says. A step of -channels writes
+// them from right to left.
+template <int kChannels>
+void WritePixels(const std::uint8_t* in, std::int64_t count, int channels, std::int64_t step,
+                 const float* table, float* out) {
+  const int used = kChannels > 0 ? kChannels : channels;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (int c = 0; c < used; ++c) out[c] = table[c * 256 + in[c]];
+    in += used;
+    out += step;
+  }
+}
+
+void WriteRun(const std::uint8_t* in, std::int64_t count, int channels, bool backwards,
+              const float* table, float* out) {
+  const std::int64_t step = backwards ? -channels : channels;
+  if (channels == 3) {
+    WritePixels<3>(in, count, channels, step, table, out);
+  } else if (channels == 1) {
+    WritePixels<1>(in, count, channels, step, table, out);
+  } else {
+    WritePixels<0>(in, count, channels, step, table, out);
+  }
+}
+
+void WriteBlack(std::int64_t count, int channels, const float* table, float* out) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (int c = 0; c < channels; ++c) *out++ = table[c * 256];
+  }
+}
+
+}  // namespace
+
+Placement Place(const AugmentSpec& spec, std::uint64_t seed, std::int64_t epoch,
+                std::int64_t image) {
+  Placement place;
+  if (!spec.random_crop && !spec.horizontal_flip) return place;
+  const auto words =
+      Philox(seed, kAugmentStream,
+             static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(image));
+  if (spec.random_crop) {
+    place.dy = Offset(words[0], spec.pad);
+    place.dx = Offset(words[1], spec.pad);
+  }
+  place.flip = spec.horizontal_flip && (words[2] >> 31) != 0;
+  return place;
+}
+
+std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
+                                  const std::vector<double>& std) {
+  std::vector<float> table;
+  for (int c = 0; c < channels; ++c) {
+    for (int pixel = 0; pixel < 256; ++pixel) {
+      float value = static_cast<float>(pixel) / 255.0f;
+      if (!mean.empty()) value -= static_cast<float>(mean[static_cast<std::size_t>(c)]);
+      if (!std.empty()) value /= static_cast<float>(std[static_cast<std::size_t>(c)]);
+      table.push_back(value);
+    }
+  }
+  return table;
+}
+
+void WriteImage(const std::uint8_t* pixels, const ImageShape& shape, const Placement& place,
+                const std::vector<float>& table, float* out) {
+  const std::int64_t h = shape.height, w = shape.width, c = shape.channels;
+  // Columns first..last of the crop lie inside the stored image, the others are black.
+  const std::int64_t first = std::clamp<std::int64_t>(-place.dx, 0, w);
+  const std::int64_t last = std::clamp<std::int64_t>(w - place.dx, first, w);
+  for (std::int64_t y = 0; y < h; ++y, out += w * c) {
+    const std::int64_t from = y + place.dy;
+    if (from < 0 || from >= h || first == last) {
+      WriteBlack(w, shape.channels, table.data(), out);
+      continue;
+    }
+    const std::int64_t before = place.flip ? w - last : first;  // black pixels left in the result
+    const std::int64_t after = w - before - (last - first);
+    WriteBlack(before, shape.channels, table.data(), out);
+    WriteRun(pixels + (from * w + first + place.dx) * c, last - first, shape.channels, place.flip,
+             table.data(), out + (place.flip ? w - 1 - first : first) * c);
+    WriteBlack(after, shape.channels, table.data(), out + (w - after) * c);
+  }
+}
+
+}  // namespace ada::data

@@ -1,0 +1,149 @@
+#include "data/catalog.h"
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace ada::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Means and standard deviations are those that most published results use. CIFAR-10's deviations
+// are the mean over images of each image's own deviation (0.2023), not that of all pixels (0.2470).
+std::vector<DatasetFacts> MakeCatalog() {
+  const FileNames idx_train = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
+  const FileNames idx_test = {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+  return {
+      {"cifar10",
+       "CIFAR-10, binary version",
+       "https://www.cs.toronto.edu/~kriz/cifar.html",
+       FileLayout::kCifar,
+       32,
+       32,
+       3,
+       10,
+       0,
+       50000,
+       10000,
+       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+        "data_batch_5.bin"},
+       {"test_batch.bin"},
+       {"cifar-10-batches-bin"},
+       {0.4914, 0.4822, 0.4465},
+       {0.2023, 0.1994, 0.2010}},
+      {"cifar100",
+       "CIFAR-100, binary version, fine labels",
+       "https://www.cs.toronto.edu/~kriz/cifar.html",
+       FileLayout::kCifar,
+       32,
+       32,
+       3,
+       100,
+       20,
+       50000,
+       10000,
+       {"train.bin"},
+       {"test.bin"},
+       {"cifar-100-binary"},
+       {0.5071, 0.4865, 0.4409},
+       {0.2673, 0.2564, 0.2762}},
+      {"mnist",
+       "MNIST, IDX files, plain or .gz",
+       "https://yann.lecun.com/exdb/mnist/",
+       FileLayout::kIdx,
+       28,
+       28,
+       1,
+       10,
+       0,
+       60000,
+       10000,
+       idx_train,
+       idx_test,
+       {"MNIST/raw", "raw"},
+       {0.1307},
+       {0.3081}},
+      {"fashion_mnist",
+       "Fashion-MNIST, IDX files, plain or .gz",
+       "https://github.com/zalandoresearch/fashion-mnist",
+       FileLayout::kIdx,
+       28,
+       28,
+       1,
+       10,
+       0,
+       60000,
+       10000,
+       idx_train,
+       idx_test,
+       {"FashionMNIST/raw", "raw"},
+       {0.2860},
+       {0.3530}},
+  };
+}
+
+bool HoldsAnyFile(const DatasetFacts& facts, const fs::path& folder) {
+  std::error_code ignored;
+  for (const FileNames* names : {&facts.train_files, &facts.test_files}) {
+    for (const std::string_view name : *names) {
+      if (fs::exists(folder / name, ignored)) return true;
+      if (facts.layout == FileLayout::kIdx &&
+          fs::exists(folder / (std::string(name) + ".gz"), ignored)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+const std::vector<DatasetFacts>& Catalog() {
+  static const std::vector<DatasetFacts> catalog = MakeCatalog();
+  return catalog;
+}
+
+const DatasetFacts& FactsOf(std::string_view name) {
+  std::string known;
+  std::vector<std::string> names;
+  for (const DatasetFacts& facts : Catalog()) {
+    if (facts.name == name) return facts;
+    names.emplace_back(facts.name);
+    known += (known.empty() ? "" : ", ") + names.back();
+  }
+  const std::string nearest = NearestName(name, names);
+  throw DataError("data set '" + std::string(name) + "': expected one of " + known +
+                  (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+}
+
+std::string FetchAdvice(const DatasetFacts& facts, const std::string& folder) {
+  return "fetch it: data/scripts/fetch.py " + std::string(facts.name) + " --to " + folder;
+}
+
+std::string FindFolder(const DatasetFacts& facts, const std::string& folder) {
+  const std::string advice = "; " + FetchAdvice(facts, folder);
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (!fs::exists(status)) {
+    throw DataError(folder + ": no such folder; expected the files of " + std::string(facts.title) +
+                    advice);
+  }
+  if (!fs::is_directory(status)) {
+    throw DataError(folder + ": not a folder; expected a folder with the files of " +
+                    std::string(facts.title) + advice);
+  }
+  if (HoldsAnyFile(facts, folder)) return folder;
+  std::string looked;
+  for (const std::string_view below : facts.subfolders) {
+    const fs::path inside = fs::path(folder) / below;
+    if (HoldsAnyFile(facts, inside)) return inside.string();
+    looked += " or " + inside.string();
+  }
+  throw DataError(folder + ": none of the files of " + std::string(facts.title) +
+                  " here; expected " + std::string(facts.train_files.front()) + " in " + folder +
+                  looked + advice);
+}
+
+}  // namespace ada::data

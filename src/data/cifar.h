@@ -1,0 +1,23 @@
+// The binary version of CIFAR-10 and CIFAR-100: records of one label byte (CIFAR-100: coarse, then
+// fine) and 3 x 1024 pixels, a plane a colour, row by row
+// (https://www.cs.toronto.edu/~kriz/cifar.html). Not the Python or Matlab versions.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "data/catalog.h"
+#include "data/dataset.h"
+
+namespace ada::data {
+
+// Appends `images` records of `path` to `into`, pixels to [h, w, c]; the file must have exactly
+// that many. Throws DataError: missing, truncated, oversized, a label out of range.
+void ReadCifarFile(const DatasetFacts& facts, const std::string& path, std::int64_t images,
+                   const std::string& advice, Dataset* into);
+
+// Only looks at the file's size; throws as above.
+void CheckCifarFile(const DatasetFacts& facts, const std::string& path, std::int64_t images,
+                    const std::string& advice);
+
+}  // namespace ada::data

@@ -1,0 +1,54 @@
+// Labelled images in memory and the readers of the public file formats. Decoded once at start; the
+// loader turns them into batches.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ada::data {
+
+struct Dataset {
+  std::string name;
+  int height = 0, width = 0, channels = 0, classes = 0;
+  std::vector<std::uint8_t> pixels;  // [images, height, width, channels]
+  std::vector<std::uint8_t> labels;  // [images]
+  std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
+};
+struct Splits {
+  Dataset train, test;
+  std::vector<double> mean, std;  // `normalize: standard`, per channel, of pixels / 255
+};
+
+struct SyntheticSpec {
+  int height = 32, width = 32, channels = 3, classes = 10;
+  std::int64_t train = 2048, test = 512;
+};
+
+// Reads `name` (cifar10 cifar100 mnist fashion_mnist) from `folder`, or from the subfolder that the
+// set's archive makes there. CIFAR must have its published sizes; IDX files say theirs. Throws
+// DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label out of
+// range.
+Splits Read(const std::string& name, const std::string& folder);
+// Learnable images: each class has its own random pattern, each image that pattern plus noise.
+// Image i has label i % classes and depends on the seed, the shape, the classes and i alone. Throws
+// ConfigError for sizes that make no sense.
+Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed);
+
+// Shapes and sizes without reading images, for --dry-run and checks; throws DataError like Read
+// where files are missing or have the wrong size.
+struct DatasetInfo {
+  int height = 0, width = 0, channels = 0, classes = 0;
+  std::int64_t train = 0, test = 0;
+};
+DatasetInfo Inspect(const std::string& name, const std::string& folder);
+
+// Keeps the first `count` images (0, or more than there are: all) / splits the last `count` off
+// (ConfigError where none would be left).
+void Limit(Dataset& dataset, std::int64_t count);
+Dataset SplitLast(Dataset& dataset, std::int64_t count);
+
+// One line each for `ada-train datasets`: name, shape, classes, images, source.
+std::vector<std::string> ListDatasets();
+
+}  // namespace ada::data

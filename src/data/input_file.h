@@ -1,0 +1,50 @@
+// A data file that is read once from front to back, plain or gzip, and names itself and the byte in
+// every error. Not for files that are read as a whole (core/file.h).
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace ada::data {
+
+class InputFile {
+ public:
+  // Unpacks where the name ends in .gz. `advice` (what to do) ends every message. Throws DataError
+  // where the file is missing, no regular file or may not be read.
+  InputFile(std::string path, std::string advice);
+  ~InputFile();
+
+  // Exactly `to.size()` bytes; DataError with the offset where the file ends before or is damaged.
+  // `expected` says what should have been there, for that message.
+  void Read(std::span<std::uint8_t> to, const std::string& expected);
+
+  // Throws unless the (unpacked) file has exactly `bytes` bytes, without reading it where its size
+  // or its gzip trailer says so; else by unpacking it once. The position stays as it was.
+  void ExpectSize(std::uint64_t bytes, const std::string& expected);
+
+  // Reads on to the end and checks gzip's checksum; DataError where there is more data.
+  void ExpectEnd(const std::string& expected);
+
+  // Throws DataError: "PATH: byte OFFSET: PROBLEM; expected EXPECTED; ADVICE". An offset into a .gz
+  // file's content says "of the unpacked data"; damage to the packing itself is at a byte of the
+  // file.
+  [[noreturn]] void Fail(std::uint64_t offset, const std::string& problem,
+                         const std::string& expected) const;
+
+ private:
+  struct Stream;
+  std::size_t ReadPacked(Stream& stream, std::span<std::uint8_t> to) const;
+  std::size_t ReadSome(Stream& stream, std::span<std::uint8_t> to) const;
+  std::uint64_t UnpackedSize() const;
+  bool TrailerAgrees(std::uint64_t bytes) const;
+  std::unique_ptr<Stream> Open() const;
+
+  std::string path_, advice_;
+  bool packed_ = false;
+  std::uint64_t stored_bytes_ = 0;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace ada::data

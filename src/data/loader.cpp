@@ -1,0 +1,134 @@
+// Worker threads fill a ring of batches ahead of the caller. Which batch is which is BatchMaker's
+// work; this file is only about threads.
+#include "data/loader.h"
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "core/error.h"
+#include "data/batch_maker.h"
+
+namespace ada::data {
+
+// Batch `s` lives in slot s % slots. Workers make batches below released_ + slots; all below
+// released_ are the caller's no more. So the batch that the caller holds is never written to.
+struct Loader::Impl {
+  struct Slot {
+    Batch batch;
+    std::exception_ptr error;
+    bool ready = false;
+  };
+
+  Impl(const Dataset& dataset, const LoaderSpec& spec)
+      : maker(dataset, spec),
+        workers(spec.workers),
+        slots(spec.workers == 0 ? 1 : static_cast<std::size_t>(spec.prefetch) + 1) {}
+  ~Impl();
+
+  void StartWorkers();
+  void Work();
+  void MakeInto(std::int64_t sequence, Slot* slot) noexcept;
+  Slot& SlotOf(std::int64_t sequence) {
+    return slots[static_cast<std::size_t>(sequence) % slots.size()];
+  }
+  std::int64_t window() const { return static_cast<std::int64_t>(slots.size()); }
+
+  BatchMaker maker;
+  const int workers;
+  std::vector<Slot> slots;
+  std::vector<std::thread> threads;
+  std::int64_t next = 0;  // what Next returns; the caller's thread alone
+
+  std::mutex mutex;  // guards what follows, and `ready` of the slots
+  std::condition_variable work, done;
+  std::int64_t next_to_make = 0, released = 0;
+  int busy = 0;
+  bool stop = false;
+};
+
+Loader::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex);
+    stop = true;
+  }
+  work.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void Loader::Impl::StartWorkers() {
+  try {
+    while (static_cast<int>(threads.size()) < workers) threads.emplace_back([this] { Work(); });
+  } catch (const std::system_error& error) {
+    throw DeviceError("cannot start a thread that loads data (" + std::to_string(threads.size()) +
+                      " of " + std::to_string(workers) + " run): " + error.what() +
+                      "; lower device.threads or free some processes");
+  }
+}
+
+void Loader::Impl::MakeInto(std::int64_t sequence, Slot* slot) noexcept {
+  slot->error = nullptr;
+  try {
+    maker.Make(sequence, &slot->batch);
+  } catch (...) {
+    slot->error = std::current_exception();
+  }
+}
+
+void Loader::Impl::Work() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    work.wait(lock, [this] { return stop || next_to_make < released + window(); });
+    if (stop) return;
+    const std::int64_t sequence = next_to_make++;
+    ++busy;
+    lock.unlock();
+    MakeInto(sequence, &SlotOf(sequence));
+    lock.lock();
+    SlotOf(sequence).ready = true;
+    --busy;
+    done.notify_all();
+  }
+}
+
+Loader::Loader(const Dataset& dataset, const LoaderSpec& spec)
+    : impl_(std::make_unique<Impl>(dataset, spec)) {}
+Loader::~Loader() = default;
+
+std::int64_t Loader::batches_per_epoch() const { return impl_->maker.batches_per_epoch(); }
+
+void Loader::Seek(std::int64_t epoch, std::int64_t index) {
+  ADA_CHECK(epoch >= 0 && index >= 0 && index <= batches_per_epoch());
+  Impl& impl = *impl_;
+  {
+    std::unique_lock lock(impl.mutex);
+    impl.released = impl.next_to_make - impl.window();  // no new work while the old is finished
+    impl.done.wait(lock, [&impl] { return impl.busy == 0; });
+    for (Impl::Slot& slot : impl.slots) slot.ready = false;
+    impl.next = epoch * batches_per_epoch() + index;
+    impl.next_to_make = impl.released = impl.next;
+  }
+  impl.StartWorkers();
+  impl.work.notify_all();
+}
+
+const Batch& Loader::Next() {
+  Impl& impl = *impl_;
+  impl.StartWorkers();
+  Impl::Slot& slot = impl.SlotOf(impl.next);
+  if (impl.workers == 0) {
+    impl.MakeInto(impl.next, &slot);
+  } else {
+    std::unique_lock lock(impl.mutex);
+    for (; impl.released < impl.next; ++impl.released) impl.SlotOf(impl.released).ready = false;
+    impl.work.notify_all();
+    impl.done.wait(lock, [&slot] { return slot.ready; });
+  }
+  if (slot.error) std::rethrow_exception(slot.error);
+  ++impl.next;
+  return slot.batch;
+}
+
+}  // namespace ada::data

@@ -1,0 +1,48 @@
+// Batches from a data set: shuffling, augmentation and normalisation on worker threads. Every batch
+// is a pure function of (seed, epoch, index), whatever the threads do.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace ada::data {
+
+struct LoaderSpec {
+  int batch_size = 128;
+  bool shuffle = false, drop_last = false;
+  int pad = 0;  // black pixels (0 before normalising) around it, to crop from;
+                // without random_crop it changes nothing
+  bool random_crop = false, horizontal_flip = false;
+  std::vector<double> mean, std;  // per channel; empty: pixels / 255 as they are
+  std::uint64_t seed = 1;
+  int workers = 1;   // threads; 0: in the caller's thread
+  int prefetch = 4;  // batches ahead
+};
+struct Batch {
+  std::vector<float> images;  // [rows, h, w, c]
+  std::vector<std::int32_t> labels;
+  int rows = 0;
+};
+
+class Loader {
+ public:
+  // The data set must outlive it, unchanged. Throws ConfigError where the two do not go together:
+  // no images, drop_last without one whole batch, mean and std for another number of channels.
+  Loader(const Dataset& dataset, const LoaderSpec& spec);
+  ~Loader();
+  std::int64_t batches_per_epoch() const;
+  // Goes to batch `index` (from 0, at most batches_per_epoch) of `epoch` (from 0). Threads start at
+  // the first Seek or Next.
+  void Seek(std::int64_t epoch, std::int64_t index);
+  // The next batch; goes on into the next epoch. Valid until the following call. What went wrong in
+  // a worker is thrown here, by every call until a Seek.
+  const Batch& Next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ada::data

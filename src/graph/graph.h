@@ -1,0 +1,126 @@
+// The network as a static graph: named layers in topological order, each one op of a backend (or
+// part of a fused one). Built once from the configuration; then Forward and Backward only call ops.
+// Knows no scaling policy (it asks for each layer's rule) and no optimizer.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "config/config.h"
+#include "core/tensor.h"
+
+namespace ada::graph {
+
+// A trained tensor or a running statistic, named as in PyTorch (conv1.weight, bn1.running_mean).
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> dims;  // PyTorch's: [out, in, kh, kw], [out, in], [c]
+  Tensor value;                    // fp32 master, bytes in the order of dims
+  Tensor gradient;                 // fp32, unscaled; empty for a running statistic
+  std::int64_t numel() const;
+};
+
+// One row of the layer table (--dry-run) and what the logs name.
+struct LayerRow {
+  std::string name, kind;
+  Shape output;  // of one image: n is 1
+  std::int64_t parameters = 0;
+  double mflop = 0;  // forward, one image, a multiply-add counted as 2
+  NumberFormat format;
+  bool has_weight = false;  // conv2d, linear
+};
+
+// A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
+struct RoundingPoint {
+  std::string layer;
+  std::string tensor;  // y w dx dw dy
+  NumberFormat format;
+  const TensorStats* stats;
+  const float* scale;
+};
+
+// A decision that is logged: one row of scales.csv, in the order of the backward pass. layer of a
+// branch point: the one whose output the branches share.
+struct ScalePoint {
+  std::string layer;
+  const scaling::ScaleDecision* decision;
+  scaling::LayerScaler* scaler;  // null at a branch point
+};
+
+// What was counted at the roundings of one layer; a graph that does not train counts nothing.
+struct LayerStats {
+  TensorStats y, w, dx, dw, dy;
+};
+
+// What the builder asks of the policy for each layer that computes a dx.
+struct ScalerRequest {
+  std::string layer;
+  double fan_reference, fan_exact;
+  NumberFormat gradient_format;
+};
+using RuleFor = std::function<scaling::LayerRule(const ScalerRequest&)>;
+
+struct GraphSpec {
+  const config::ModelConfig* model = nullptr;
+  NumberFormat format;
+  Shape input;           // n: images of the largest batch
+  bool training = true;  // false: no gradients are allocated, buffers are reused
+  bool fuse = true;      // let the backend fuse batch norm, add and relu
+  float label_smoothing = 0;
+  bool adaptive = false;  // some layer's rule wants moments of dy and w (method kApproxRange)
+  RuleFor rule_for;       // training only; none: every alpha is 1
+};
+
+class Graph {
+ public:
+  // Throws ConfigError naming the layer and both shapes where shapes do not fit. With `share`,
+  // parameters are those of another graph of the same model (the evaluation graph). Masters are
+  // zero until Initialize (or a checkpoint) fills them; then RefreshWeights makes the copies.
+  static std::unique_ptr<Graph> Build(const GraphSpec& spec, backend::Backend& backend,
+                                      const Graph* share = nullptr);
+
+  // Images [rows, h, w, c] and labels, both copied before it returns; rows at most input.n.
+  void SetBatch(const float* images, const std::int32_t* labels, int rows);
+  void Forward(const backend::Pass& pass);
+  void Backward(const backend::Pass& pass);
+  void RefreshWeights(bool count);  // after masters changed
+  backend::LossResult Result();     // of the last Forward
+
+  const std::vector<LayerRow>& layers() const { return layers_; }
+  std::vector<Parameter>& parameters() { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<RoundingPoint>& roundings() const { return roundings_; }  // execution order
+  const std::vector<ScalePoint>& scales() const { return scales_; }
+  int classes() const;  // logits of one image
+
+  ~Graph();
+  Graph(const Graph&) = delete;
+
+ private:
+  Graph();
+  friend class Builder;
+  std::vector<LayerRow> layers_;
+  std::vector<Parameter> parameters_;
+  std::vector<RoundingPoint> roundings_;
+  std::vector<ScalePoint> scales_;
+  // What ops write into; sized once, never moved.
+  std::vector<LayerStats> stats_;                  // 0: the loss, i + 1: node i
+  std::vector<scaling::LayerScaler> scalers_;      // by node
+  std::vector<scaling::ScaleDecision> decisions_;  // by branch sum
+  std::vector<TensorMoments> moments_;             // by gradient
+  std::unique_ptr<backend::InputOp> input_;
+  std::unique_ptr<backend::LossOp> loss_;
+  std::vector<std::unique_ptr<backend::Op>> ops_;  // made once
+  std::vector<backend::Op*> forward_, backward_;   // execution orders
+};
+
+// Fills the masters by config.init.scheme (fan-in He normal and so on; gamma 1, beta and biases 0,
+// running variance 1) from counter-based random numbers keyed by seed and parameter name, then
+// overrides from config.init.weights (safetensors; num_batches_tracked is ignored). Throws
+// DataError on unknown names or wrong shapes. The caller refreshes the copies of weights.
+void Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
+                backend::Backend& backend);
+
+}  // namespace ada::graph

@@ -1,0 +1,201 @@
+// See op_maker.h.
+#include "graph/op_maker.h"
+
+#include "core/error.h"
+#include "core/random.h"
+
+namespace ada::graph {
+
+using backend::Gradient;
+using backend::Op;
+
+Tensor Bindings::View(int value, int buffer) const {
+  Tensor tensor;
+  tensor.shape = network->shape(value);
+  tensor.shape.n = images;
+  tensor.format = format;
+  tensor.storage = StorageFor(format);
+  tensor.data = block + offsets[buffer];
+  return tensor;
+}
+
+Tensor Bindings::Value(int value) const {
+  const int buffer = plan->value_buffers[value];
+  ADA_CHECK(buffer >= 0);
+  return View(value, buffer);
+}
+
+Gradient Bindings::Grad(int index) const {
+  if (index < 0) return {};
+  const GradientPlan& gradient = plan->gradients[index];
+  Gradient result;
+  result.tensor = View(gradient.value, gradient.buffer);
+  result.scale = scales + gradient.scale;
+  if (gradient.rounds) {
+    LayerStats& layer = (*stats)[gradient.node + 1];
+    result.stats = gradient.source == GradientPlan::Source::kBranchSum ? &layer.dy : &layer.dx;
+  }
+  if (gradient.moments) result.moments = &(*moments)[index];
+  return result;
+}
+
+TensorStats* OpMaker::YStats(int node) const {
+  return b_.training ? &(*b_.stats)[node + 1].y : nullptr;
+}
+
+Parameter& OpMaker::Param(int node, int index) const {
+  return (*b_.parameters)[b_.first_parameter[node] + index];
+}
+
+template <typename Spec>
+Spec OpMaker::Plain(const OpPlan& op) const {
+  Spec spec;
+  spec.x = X(op);
+  spec.y = Y(op);
+  spec.dy = b_.Grad(op.dy);
+  spec.dx = b_.Grad(op.dx);
+  return spec;
+}
+
+template <typename Spec>
+Spec OpMaker::Pool(const OpPlan& op) const {
+  Spec spec = Plain<Spec>(op);
+  spec.kernel = node(op).config.kernel;
+  spec.stride = node(op).config.stride;
+  spec.padding = node(op).config.padding;
+  return spec;
+}
+
+void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
+  const config::LayerConfig& layer = node(op).config;
+  LayerStats& stats = (*b_.stats)[op.node + 1];
+  spec.layer = layer.name;
+  spec.w = Param(op.node, 0).value;
+  spec.dw = Param(op.node, 0).gradient;
+  if (layer.bias) {
+    spec.b = Param(op.node, 1).value;
+    spec.db = Param(op.node, 1).gradient;
+  }
+  spec.y_moments = b_.channel_moments[op.node];
+  spec.y_stats = YStats(op.node);
+  spec.w_stats = b_.training ? &stats.w : nullptr;
+  spec.dw_stats = b_.training ? &stats.dw : nullptr;
+  spec.scaler = op.dx >= 0 ? &(*b_.scalers)[op.node] : nullptr;
+}
+
+std::unique_ptr<Op> OpMaker::MakeConv2d(const OpPlan& op) {
+  const config::LayerConfig& layer = node(op).config;
+  auto spec = Plain<backend::Conv2dSpec>(op);
+  FillProduct(op, spec);
+  spec.stride = layer.stride;
+  spec.padding = layer.padding;
+  spec.dilation = layer.dilation;
+  spec.groups = layer.groups;
+  return backend_.MakeConv2d(spec);
+}
+
+std::unique_ptr<Op> OpMaker::MakeLinear(const OpPlan& op) {
+  auto spec = Plain<backend::LinearSpec>(op);
+  FillProduct(op, spec);
+  return backend_.MakeLinear(spec);
+}
+
+std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
+  const config::LayerConfig& layer = node(op).config;
+  const int producer = node(op).inputs[0] - 1;
+  backend::BatchNormSpec spec;
+  spec.x = X(op);
+  spec.out = Y(op);
+  spec.gamma = Param(op.node, 0).value;
+  spec.dgamma = Param(op.node, 0).gradient;
+  spec.beta = Param(op.node, 1).value;
+  spec.dbeta = Param(op.node, 1).gradient;
+  spec.running_mean = Param(op.node, 2).value;
+  spec.running_var = Param(op.node, 3).value;
+  if (op.addend >= 0) {
+    spec.addend = b_.Value(op.addend);
+    spec.sum_stats = YStats(op.add);
+  }
+  spec.relu = op.relu >= 0;
+  spec.eps = static_cast<float>(layer.eps);
+  spec.momentum = static_cast<float>(layer.momentum);
+  if (producer >= 0) spec.x_moments = b_.channel_moments[producer];
+  spec.y_stats = YStats(op.node);
+  spec.dy = b_.Grad(op.dy);
+  spec.dx = b_.Grad(op.dx);
+  return backend_.MakeBatchNorm(spec);
+}
+
+std::unique_ptr<Op> OpMaker::MakeAvgPool(const OpPlan& op) {
+  auto spec = Pool<backend::AvgPoolSpec>(op);
+  spec.y_stats = YStats(op.node);
+  return backend_.MakeAvgPool(spec);
+}
+
+std::unique_ptr<Op> OpMaker::MakeAdd(const OpPlan& op) {
+  backend::AddSpec spec;
+  for (const int value : node(op).inputs) spec.x.push_back(b_.Value(value));
+  spec.y = Y(op);
+  spec.y_stats = YStats(op.node);
+  return backend_.MakeAdd(spec);
+}
+
+std::unique_ptr<Op> OpMaker::MakeShortcut(const OpPlan& op) {
+  auto spec = Plain<backend::ShortcutSpec>(op);
+  spec.stride = node(op).config.stride;
+  return backend_.MakeShortcut(spec);
+}
+
+std::unique_ptr<Op> OpMaker::MakeDropout(const OpPlan& op) {
+  auto spec = Plain<backend::DropoutSpec>(op);
+  spec.rate = static_cast<float>(node(op).config.rate);
+  spec.layer = StreamId(node(op).config.name);
+  spec.y_stats = YStats(op.node);
+  return backend_.MakeDropout(spec);
+}
+
+std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
+  switch (node(op).kind) {
+    case Kind::kConv2d:
+      return MakeConv2d(op);
+    case Kind::kLinear:
+      return MakeLinear(op);
+    case Kind::kBatchNorm:
+      return MakeBatchNorm(op);
+    case Kind::kRelu:
+      return backend_.MakeRelu(Plain<backend::ReluSpec>(op));
+    case Kind::kMaxPool:
+      return backend_.MakeMaxPool(Pool<backend::MaxPoolSpec>(op));
+    case Kind::kAvgPool:
+    case Kind::kGlobalAvgPool:
+      return MakeAvgPool(op);
+    case Kind::kAdd:
+      return MakeAdd(op);
+    case Kind::kFlatten:
+      return backend_.MakeFlatten(Plain<backend::FlattenSpec>(op));
+    case Kind::kDropout:
+      return MakeDropout(op);
+    case Kind::kShortcut:
+      return MakeShortcut(op);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Op> OpMaker::MakeBranchSum(int index) {
+  const BranchPlan& branch = b_.plan->branches[index];
+  backend::BranchSumSpec spec;
+  for (const int gradient : branch.branches) spec.branches.push_back(b_.Grad(gradient));
+  spec.sum = b_.Grad(branch.sum);
+  spec.decision = &(*b_.decisions)[index];
+  return backend_.MakeBranchSum(spec);
+}
+
+std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(float label_smoothing) {
+  backend::LossSpec spec;
+  spec.logits = b_.Value(static_cast<int>(b_.network->nodes.size()));
+  spec.label_smoothing = label_smoothing;
+  spec.dlogits = b_.Grad(b_.plan->loss_gradient);
+  return backend_.MakeLoss(spec);
+}
+
+}  // namespace ada::graph

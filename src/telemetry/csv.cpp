@@ -1,0 +1,219 @@
+#include "telemetry/csv.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace ada::telemetry {
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+// What to do about a log that is not the one its checkpoint knew.
+constexpr const char* kAdvice =
+    "the file was changed after the run stopped; put the old one back, or start again with "
+    "--overwrite";
+
+// Reads `size` bytes at `offset`; fewer only at the end of the file or on an error.
+std::string ReadAt(int fd, std::size_t size, std::int64_t offset) {
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got = pread(fd, text.data() + done, size - done, offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += got;
+  }
+  text.resize(done);
+  return text;
+}
+
+}  // namespace
+
+std::string Exact(double value) { return ShortestText(value); }
+std::string Exact(float value) { return ShortestText(value); }
+std::string Digits9(double value) { return NineDigits(value); }
+double AsLogged(double value) {
+  return std::isfinite(value) ? std::strtod(NineDigits(value).c_str(), nullptr) : value;
+}
+
+CsvFile::CsvFile(std::string path, std::string_view header, std::int64_t keep)
+    : path_(std::move(path)), columns_(std::count(header.begin(), header.end(), ',') + 1) {
+  try {
+    if (keep < 0) {
+      Open(header);
+    } else {
+      Reopen(header, keep);
+    }
+  } catch (...) {
+    if (fd_ >= 0) close(fd_);
+    throw;
+  }
+}
+
+CsvFile::~CsvFile() {
+  try {
+    Flush();
+  } catch (...) {  // a destructor cannot report it; Flush and Sync were there to do so
+  }
+  close(fd_);
+}
+
+void CsvFile::Open(std::string_view header) {
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) Fail("cannot be created", errno);
+  buffer_ = std::string(header) + "\n";
+  row_ends_ = {buffer_.size()};
+  Flush();
+}
+
+void CsvFile::Reopen(std::string_view header, std::int64_t keep) {
+  fd_ = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd_ < 0 && errno == ENOENT) {
+    throw DataError(path_ + ": missing, but the checkpoint goes on from " + std::to_string(keep) +
+                    " bytes of it: " + kAdvice);
+  }
+  if (fd_ < 0) Fail("cannot be opened", errno);
+  const std::string expected = std::string(header) + "\n";
+  if (ReadAt(fd_, expected.size(), 0) != expected) {
+    throw DataError(path_ + ": the first line is not '" + std::string(header) +
+                    "', the columns of this version: the file belongs to another version or "
+                    "program; start again with --overwrite or in another --output folder");
+  }
+  struct stat status = {};
+  if (fstat(fd_, &status) != 0) Fail("cannot be read", errno);
+  if (status.st_size < keep) {
+    throw DataError(path_ + ": " + std::to_string(status.st_size) +
+                    " bytes, but the checkpoint goes on from " + std::to_string(keep) +
+                    " bytes of it: " + kAdvice);
+  }
+  length_ = std::max(keep, static_cast<std::int64_t>(expected.size()));
+  if (ReadAt(fd_, 1, length_ - 1) != "\n") {
+    throw DataError(path_ + ": no row ends at byte " + std::to_string(length_) +
+                    ", where the checkpoint goes on: " + kAdvice);
+  }
+  if (ftruncate(fd_, length_) != 0) Fail("cannot be cut to its length at the checkpoint", errno);
+  if (lseek(fd_, 0, SEEK_END) < 0) Fail("cannot be appended to", errno);
+}
+
+void CsvFile::Separate() {
+  if (fields_++ > 0) row_ += ',';
+}
+
+CsvFile& CsvFile::Text(std::string_view field) {
+  Separate();
+  if (field.find_first_of(",\"\r\n") == std::string_view::npos) {
+    row_ += field;
+    return *this;
+  }
+  row_ += '"';
+  for (const char c : field) {
+    if (c == '"') row_ += '"';
+    row_ += c;
+  }
+  row_ += '"';
+  return *this;
+}
+
+CsvFile& CsvFile::Integer(std::int64_t value) {
+  Separate();
+  row_ += std::to_string(value);
+  return *this;
+}
+
+CsvFile& CsvFile::Scale(double value) {
+  if (std::isnan(value)) return Empty();
+  Separate();
+  row_ += Exact(value);
+  return *this;
+}
+
+CsvFile& CsvFile::Number(double value) {
+  Separate();
+  row_ += Digits9(value);
+  return *this;
+}
+
+CsvFile& CsvFile::Empty() {
+  Separate();
+  return *this;
+}
+
+void CsvFile::EndRow() {
+  ADA_CHECK(fields_ == columns_);
+  buffer_ += row_;
+  buffer_ += '\n';
+  row_ends_.push_back(buffer_.size());
+  row_.clear();
+  fields_ = 0;
+}
+
+// Rows are handed over in pieces that end within one page of the file, and a row that lies across a
+// page border alone. Linux looks for a fatal signal at the page borders of a write: a SIGKILL can
+// tear that one row, in the moment between its two pages, and no other.
+std::size_t CsvFile::NextPiece(std::size_t start) const {
+  const std::size_t room = kPage - (length_ % kPage);
+  const auto next = std::upper_bound(row_ends_.begin(), row_ends_.end(), start);
+  const auto beyond = std::upper_bound(next, row_ends_.end(), start + room);
+  return (beyond == next ? *next : *(beyond - 1)) - start;
+}
+
+void CsvFile::WritePiece(std::string_view piece) {
+  std::size_t done = 0;
+  while (done < piece.size()) {
+    const ssize_t wrote = write(fd_, piece.data() + done, piece.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) {
+      const int error = errno;
+      if (done > 0 && ftruncate(fd_, length_) == 0) lseek(fd_, length_, SEEK_SET);
+      Fail("cannot be written", error);
+    }
+    done += wrote;
+  }
+  length_ += piece.size();
+}
+
+void CsvFile::Flush() {
+  std::size_t start = 0;
+  try {
+    while (start < buffer_.size()) {
+      const std::size_t size = NextPiece(start);
+      WritePiece(std::string_view(buffer_).substr(start, size));
+      start += size;
+    }
+  } catch (...) {
+    buffer_.erase(0, start);
+    std::erase_if(row_ends_, [&](std::size_t end) { return end <= start; });
+    for (std::size_t& end : row_ends_) end -= start;
+    throw;
+  }
+  buffer_.clear();
+  row_ends_.clear();
+}
+
+std::int64_t CsvFile::Sync() {
+  Flush();
+  // A pipe or device has nothing to sync; a regular file's failure is a disk that lost data.
+  if (fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) Fail("cannot be synced", errno);
+  return length_;
+}
+
+void CsvFile::Fail(const std::string& doing, int error) const {
+  const std::string advice = error == ENOSPC || error == EDQUOT || error == EFBIG
+                                 ? "; make room, then go on with --resume from the last checkpoint"
+                                 : "";
+  throw OutputError(path_ + ": " + doing + ": " + Reason(error) + advice);
+}
+
+}  // namespace ada::telemetry

@@ -1,0 +1,187 @@
+#include "telemetry/log.h"
+
+#include <fcntl.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace ada::telemetry {
+namespace {
+
+using Sink = spdlog::sinks::base_sink<std::mutex>;
+using spdlog::memory_buf_t;
+using spdlog::details::log_msg;
+
+constexpr char kClearLine[] = "\r\033[K";
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  return static_cast<spdlog::level::level_enum>(static_cast<int>(level));
+}
+
+// Writes all of `text`; 0 or the system's error.
+int WriteAll(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t wrote = write(descriptor, text.data(), text.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return errno;
+    text.remove_prefix(wrote);
+  }
+  return 0;
+}
+
+bool IsTerminal(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return isatty(descriptor) == 1 && (term == nullptr || std::string_view(term) != "dumb");
+}
+
+// Messages as plain lines; on a terminal the status line moves out of their way.
+class ConsoleSink : public Sink {
+ public:
+  explicit ConsoleSink(int descriptor)
+      : descriptor_(descriptor), terminal_(IsTerminal(descriptor)) {}
+  bool terminal() const { return terminal_; }
+
+  void SetStatus(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (!terminal_ || line == status_) return;
+    status_ = line;
+    WriteAll(descriptor_, kClearLine + status_);
+  }
+
+ protected:
+  void sink_it_(const log_msg& message) override {
+    std::string text = status_.empty() ? "" : kClearLine;
+    if (message.level == spdlog::level::warn) text += "warning: ";
+    if (message.level == spdlog::level::err) text += "error: ";
+    text.append(message.payload.data(), message.payload.size());
+    WriteAll(descriptor_, text + "\n" + status_);
+  }
+  void flush_() override {}
+
+ private:
+  const int descriptor_;
+  const bool terminal_;
+  std::string status_;
+};
+
+// log.txt: time stamp, level, text. Keeps messages until it has a file.
+class FileSink : public Sink {
+ public:
+  FileSink() { set_pattern("%Y-%m-%d %H:%M:%S %-7l %v"); }
+  ~FileSink() override {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+  void Open(const std::string& path, bool append) {
+    const std::lock_guard lock(mutex_);
+    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC);
+    const int opened = open(path.c_str(), flags, 0666);
+    const int error = opened < 0 ? errno : WriteAll(opened, early_);
+    if (error != 0) {
+      if (opened >= 0) close(opened);
+      throw OutputError(path + ": cannot be written: " + std::generic_category().message(error));
+    }
+    if (descriptor_ >= 0) close(descriptor_);
+    descriptor_ = opened;
+    path_ = path;
+    early_.clear();
+  }
+
+  // What is wrong with the file, once; else empty.
+  std::string TakeProblem() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(problem_, "");
+  }
+
+ protected:
+  void sink_it_(const log_msg& message) override {
+    memory_buf_t line;
+    formatter_->format(message, line);
+    const std::string_view text(line.data(), line.size());
+    if (descriptor_ < 0) {
+      if (path_.empty()) early_ += text;
+      return;
+    }
+    const int error = WriteAll(descriptor_, text);
+    if (error == 0) return;
+    problem_ = path_ + ": cannot be written: " + std::generic_category().message(error) +
+               "; the log goes on here only";
+    close(descriptor_);
+    descriptor_ = -1;
+  }
+  void flush_() override {}
+
+ private:
+  int descriptor_ = -1;
+  std::string path_, early_, problem_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& LogLevelNames() {
+  static const std::vector<std::string> names = {"trace", "debug", "info", "warning", "error"};
+  return names;
+}
+
+LogLevel ParseLogLevel(std::string_view name) {
+  const std::vector<std::string>& names = LogLevelNames();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return static_cast<LogLevel>(i);
+  }
+  const std::string nearest = NearestName(name, names);
+  throw ConfigError("--log-level " + std::string(name) +
+                    ": expected trace, debug, info, warning or error" +
+                    (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+}
+
+struct Log::Impl {
+  std::shared_ptr<ConsoleSink> console;
+  std::shared_ptr<FileSink> file = std::make_shared<FileSink>();
+  int descriptor;
+  spdlog::logger logger;
+
+  Impl(LogLevel level, int fd)
+      : console(std::make_shared<ConsoleSink>(fd)), descriptor(fd), logger("ada", {console, file}) {
+    const spdlog::level::level_enum shown = ToSpdlog(level);
+    console->set_level(shown);
+    file->set_level(std::min(shown, spdlog::level::info));
+    logger.set_level(std::min(shown, spdlog::level::info));
+  }
+};
+
+Log::Log(LogLevel level, int descriptor) : impl_(std::make_unique<Impl>(level, descriptor)) {}
+Log::~Log() { SetStatus(""); }
+
+void Log::Write(LogLevel level, const std::string& text) {
+  impl_->logger.log(ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
+  const std::string problem = impl_->file->TakeProblem();
+  if (!problem.empty()) Warning(problem);
+}
+
+bool Log::Shows(LogLevel level) const { return impl_->console->should_log(ToSpdlog(level)); }
+
+void Log::OpenFile(const std::string& path, bool append) { impl_->file->Open(path, append); }
+
+void Log::SetStatus(const std::string& line) { impl_->console->SetStatus(line); }
+
+bool Log::terminal() const { return impl_->console->terminal(); }
+
+int Log::width() const {
+  winsize size = {};
+  if (ioctl(impl_->descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+}  // namespace ada::telemetry

@@ -1,0 +1,51 @@
+// The console log: messages on stderr and in the run's log.txt, and the one status line that a
+// terminal shows below them. Knows spdlog; nothing behind this header does.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ada::telemetry {
+
+enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError };
+
+// The words of --log-level, in order: trace debug info warning error.
+const std::vector<std::string>& LogLevelNames();
+// Throws ConfigError naming the nearest level.
+LogLevel ParseLogLevel(std::string_view name);
+
+class Log {
+ public:
+  // Shows messages of `level` and above on the stream `descriptor` (2: stderr). log.txt gets them
+  // as well, and all from info on.
+  explicit Log(LogLevel level = LogLevel::kInfo, int descriptor = 2);
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  // Safe from any thread. A text of several lines is one message.
+  void Trace(const std::string& text) { Write(LogLevel::kTrace, text); }
+  void Debug(const std::string& text) { Write(LogLevel::kDebug, text); }
+  void Info(const std::string& text) { Write(LogLevel::kInfo, text); }
+  void Warning(const std::string& text) { Write(LogLevel::kWarning, text); }
+  void Error(const std::string& text) { Write(LogLevel::kError, text); }
+  void Write(LogLevel level, const std::string& text);
+  bool Shows(LogLevel level) const;  // on the console
+
+  // From now on every message is a line with a time stamp in `path` too; those of before come
+  // first. Throws OutputError. A write that fails later is reported once on the console.
+  void OpenFile(const std::string& path, bool append);
+
+  // The line that stays at the bottom of a terminal, redrawn below messages; empty: none. Nothing
+  // happens where the console is no terminal.
+  void SetStatus(const std::string& line);
+  bool terminal() const;
+  int width() const;  // columns of the terminal now; 80 where it does not say
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ada::telemetry

@@ -1,0 +1,193 @@
+#include "telemetry/run_folder.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "core/error.h"
+#include "telemetry/run_logs.h"
+
+namespace ada::telemetry {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
+constexpr const char* kLock = ".lock";
+const std::vector<std::string> kFiles = {"steps.csv",      "scales.csv",     "underflow.csv",
+                                         "events.csv",     "evaluation.csv", "timing.csv",
+                                         "histograms.csv", "what_if.csv",    "config.yaml",
+                                         "summary.json",   "log.txt"};
+const std::vector<std::string> kFolders = {"checkpoints", "dump"};
+
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool IsTemporary(const std::string& name) {
+  return name.starts_with(".ada-") && name.ends_with(".tmp");
+}
+
+bool HasExtension(const fs::path& path, std::initializer_list<const char*> extensions) {
+  return std::any_of(extensions.begin(), extensions.end(),
+                     [&](const char* extension) { return path.extension() == extension; });
+}
+
+// Names in `folder`; empty where it is missing. OutputError where it cannot be read.
+std::vector<std::string> Names(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw OutputError(folder + ": the folder cannot be read: " + error.message());
+  }
+  return names;
+}
+
+// Whether `steps.csv` is one of ours, of this version or another.
+bool HasOurSteps(const std::string& folder) {
+  std::ifstream file(folder + "/steps.csv", std::ios::binary);
+  std::string line;
+  return std::getline(file, line) && line.starts_with("step,epoch,loss,");
+}
+
+bool IsFinished(const std::string& folder) {
+  std::string text;
+  if (!TryReadFile(folder + "/summary.json", kMaxSummaryBytes, &text).empty()) return false;
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  return json.is_object() && json.value("status", nlohmann::json()) == "finished";
+}
+
+void Remove(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) throw OutputError(path.string() + ": cannot be deleted: " + error.message());
+}
+
+// Deletes the run's files in a sub-folder, and the sub-folder where nothing else is left in it.
+void RemoveFolder(const std::string& folder) {
+  RemoveStaleTemporaries(folder);
+  for (const std::string& name : Names(folder)) {
+    const fs::path path = fs::path(folder) / name;
+    if (HasExtension(path, {".safetensors", ".json"})) Remove(path);
+  }
+  std::error_code ignored;  // a link to another disk stays, as does a folder with files of others
+  if (!fs::is_symlink(folder, ignored) && Names(folder).empty()) Remove(folder);
+}
+
+// The lock stays: it is ours already.
+void RemoveRun(const std::string& folder) {
+  // The marks of a run last, so that what an interruption leaves is still known as one.
+  for (const std::string& name : kFolders) {
+    if (fs::is_directory(folder + "/" + name)) RemoveFolder(folder + "/" + name);
+  }
+  RemoveStaleTemporaries(folder);
+  for (auto name = kFiles.rbegin(); name != kFiles.rend(); ++name) Remove(folder + "/" + *name);
+}
+
+[[noreturn]] void Refuse(const std::string& folder, const std::string& why,
+                         const std::string& advice) {
+  throw ConfigError("output folder " + folder + ": " + why + "; " + advice);
+}
+
+void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExisting on_existing) {
+  const std::string choices =
+      "--overwrite deletes that run first, --output FOLDER takes another folder";
+  std::error_code ignored;
+  if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) {
+    Refuse(folder, "is a file", "--output FOLDER takes another folder");
+  }
+  const std::string elsewhere = "choose another folder with --output, or empty this one by hand";
+  if (state == FolderState::kForeign) {
+    Refuse(folder, "holds files that no run of this program wrote, with names that a run uses",
+           elsewhere);
+  }
+  if (on_existing == OnExisting::kOverwrite && state == FolderState::kEmpty) {
+    const std::vector<std::string> names = Names(folder);
+    const bool others = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+      return name != kLock && !IsTemporary(name);
+    });
+    if (others) {
+      Refuse(folder, "holds files but no run of this program, and --overwrite deletes runs only",
+             elsewhere);
+    }
+  }
+  if (on_existing != OnExisting::kRefuse) return;
+  if (state == FolderState::kFinished) {
+    Refuse(folder, "holds a finished run",
+           "--resume extends it where train.epochs or train.max_steps grew, " + choices);
+  }
+  if (state == FolderState::kUnfinished && HasCheckpoints(folder)) {
+    Refuse(folder, "holds an unfinished run with checkpoints",
+           "--resume goes on from the newest, " + choices);
+  }
+}
+
+FileLock Lock(const std::string& folder) {
+  std::optional<FileLock> lock = FileLock::TryLock(folder);
+  if (!lock) {
+    Refuse(folder, "another process is running there", "wait for it, or choose another --output");
+  }
+  return std::move(*lock);
+}
+
+}  // namespace
+
+bool HasCheckpoints(const std::string& folder) {
+  const std::string checkpoints = folder + "/checkpoints";
+  std::error_code ignored;
+  if (!fs::is_directory(checkpoints, ignored)) return false;
+  const std::vector<std::string> names = Names(checkpoints);
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return HasExtension(name, {".safetensors"}) && !IsTemporary(name);
+  });
+}
+
+FolderState InspectRunFolder(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) return FolderState::kEmpty;
+  bool ours = false, others = false, locked = false;
+  for (const std::string& name : Names(folder)) {
+    if (name == kLock) {
+      locked = true;
+    } else if (Contains(kFiles, name) || Contains(kFolders, name)) {
+      ours = true;
+    } else if (!IsTemporary(name)) {
+      others = true;
+    }
+  }
+  if (!ours) return FolderState::kEmpty;
+  // A run that was killed before its first log has the lock and nothing but files of ours.
+  const auto size = fs::file_size(folder + "/steps.csv", ignored);  // -1: missing
+  const bool started = locked && !others && (size == 0 || size == static_cast<std::uintmax_t>(-1));
+  if (!HasOurSteps(folder) && !started) return FolderState::kForeign;
+  return IsFinished(folder) ? FolderState::kFinished : FolderState::kUnfinished;
+}
+
+RunFolder::RunFolder(const std::string& path, OnExisting on_existing) : path_(path) {
+  std::error_code ignored;
+  if (fs::exists(path + "/" + kLock, ignored)) lock_ = Lock(path);
+  state_ = InspectRunFolder(path);
+  RefuseUnlessAllowed(path, state_, on_existing);
+  if (!lock_) {
+    CreateFolders(path);
+    lock_ = Lock(path);
+    state_ = InspectRunFolder(path);  // a run may have come and gone in between
+    RefuseUnlessAllowed(path, state_, on_existing);
+  }
+  if (on_existing == OnExisting::kOverwrite) {
+    RemoveRun(path);
+    state_ = FolderState::kEmpty;
+  }
+}
+
+void RunFolder::MarkUnfinished() const { Remove(path_ + "/summary.json"); }
+
+}  // namespace ada::telemetry

@@ -1,0 +1,82 @@
+// The CSV files of a run: one typed row each, columns as in INTERFACE ("A run's folder"). Rows are
+// written as they come; what they sum up to is run_totals.h's work.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/number_format.h"
+#include "core/stats.h"
+#include "scaling/rules.h"
+
+namespace ada::telemetry {
+
+struct StepRow {
+  std::int64_t step = 0, epoch = 0;  // from 1
+  double loss = 0, accuracy = 0, lr = 0, scale = 1;
+  bool overflow = false, skipped = false;
+  double grad_norm = 0;
+};
+struct EventRow {
+  std::int64_t step = 0, epoch = 0;
+  std::string event, layer, tensor, value, message;
+};
+struct EvaluationRow {
+  std::int64_t step = 0, epoch = 0;
+  std::string split;
+  std::int64_t images = 0;
+  double loss = 0, top1 = 0, top5 = 0;
+};
+// Seconds of one logged interval, by phase.
+struct TimingRow {
+  std::int64_t step = 0;
+  double seconds = 0, images_per_second = 0;
+  double data = 0, forward = 0, backward = 0, update = 0, log = 0;
+};
+
+// The first lines of the files.
+inline constexpr char kStepColumns[] =
+    "step,epoch,loss,accuracy,lr,scale,overflow,skipped,grad_norm";
+inline constexpr char kScaleColumns[] =
+    "step,epoch,layer,policy,scale_in,unbound,bound,pow2,alpha,scale_out,limit";
+inline constexpr char kUnderflowColumns[] =
+    "step,epoch,layer,tensor,format,scale,numel,zeros_before,zeros_after,underflow,"
+    "underflow_pct_nonzero,underflow_pct_numel,below_min_pct,subnormal,overflow,inf,nan,min_abs,"
+    "max_abs,mean,std,l1,l2,range_log2,mse,sqnr_db";
+inline constexpr char kEventColumns[] = "step,epoch,event,layer,tensor,value,message";
+inline constexpr char kEvaluationColumns[] = "step,epoch,split,images,loss,top1,top5";
+// seconds: of the logged interval, and of its parts: waiting for data, the passes, the weight
+// update, writing logs. What is missing to `seconds` is evaluation, checkpoints and the like.
+inline constexpr char kTimingColumns[] =
+    "step,seconds,images_per_second,data,forward,backward,update,log";
+
+class RunLogs {
+ public:
+  // `lengths`: file name -> bytes to keep, from a checkpoint; empty: start afresh. timing.csv,
+  // which no checkpoint records, is cut behind the last step that steps.csv keeps. Throws
+  // OutputError with the system's reason; DataError where the files are not those of the
+  // checkpoint.
+  RunLogs(const std::string& folder, const std::map<std::string, std::int64_t>& lengths);
+  ~RunLogs();
+  void Step(const StepRow& row);
+  void Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
+             const std::string& policy, const scaling::ScaleDecision& decision);
+  // `stats` must be full; its values carry `scale` and are logged without it.
+  void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
+                 const std::string& tensor, const NumberFormat& format, double scale,
+                 const TensorStats& stats);
+  void Event(const EventRow& row);
+  void Evaluation(const EvaluationRow& row);
+  void Timing(const TimingRow& row);
+
+  void Flush();  // throws OutputError naming the file
+  // Syncs all files; lengths for a checkpoint (timing.csv is not among them).
+  std::map<std::string, std::int64_t> Sync();
+
+ private:
+  struct Files;
+  std::unique_ptr<Files> files_;
+};
+
+}  // namespace ada::telemetry

@@ -1,0 +1,124 @@
+#include "telemetry/summary.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/file.h"
+
+namespace ada::telemetry {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// NaN, a stage that was not taken, and inf are null in JSON (what dump writes for them).
+Json EvaluationJson(const SplitTotals& split) {
+  const EvaluationRow& last = split.last;
+  return {{"step", last.step},
+          {"epoch", last.epoch},
+          {"images", last.images},
+          {"loss", last.loss},
+          {"top1", last.top1},
+          {"top5", last.top5},
+          {"best",
+           {{"step", split.best.step},
+            {"epoch", split.best.epoch},
+            {"top1", split.best.top1},
+            {"loss", split.best.loss}}}};
+}
+
+Json TensorJson(const TensorTotals& tensor) {
+  return {{"rows", tensor.rows},
+          {"numel", tensor.numel},
+          {"zeros_before", tensor.zeros_before},
+          {"underflow", tensor.underflow},
+          {"overflow", tensor.overflow},
+          {"underflow_pct_nonzero_mean", tensor.pct_mean()},
+          {"underflow_pct_nonzero_max", tensor.pct_max},
+          {"last_scale", tensor.last_scale}};
+}
+
+Json ScaleJson(const ScaleTotals& scale) {
+  Json json = {{"rows", scale.rows},
+               {"last_scale_in", scale.last_scale_in},
+               {"last_scale_out", scale.last_scale_out}};
+  if (!scale.branch) json["last_alpha"] = scale.last_alpha;
+  json["last_limit"] = scale.last_limit;
+  json["limits"] = scale.limits;
+  return json;
+}
+
+// One object a layer, in the order of the logs: its tensors, its decisions, its branch point.
+Json LayersJson(const LayerTotals& layers) {
+  Json all = Json::object();
+  for (const TensorTotals& tensor : layers.tensors()) {
+    all[tensor.layer][tensor.tensor] = TensorJson(tensor);
+  }
+  for (const ScaleTotals& scale : layers.scales()) {
+    all[scale.layer][scale.branch ? "branch" : "alpha"] = ScaleJson(scale);
+  }
+  return all;
+}
+
+Json RunJson(const SummaryFacts& facts, const RunTotals& run) {
+  Json json = {{"name", facts.name}, {"status", RunStatusName(facts.status)}};
+  for (const auto& [key, value] : {std::pair("model", &facts.model),
+                                   {"dataset", &facts.dataset},
+                                   {"format", &facts.format},
+                                   {"policy", &facts.policy}}) {
+    if (!value->empty()) json[key] = *value;
+  }
+  json["epochs"] = facts.epochs;
+  json["steps"] = run.steps();
+  json["skipped"] = run.skipped();
+  json["last_scale"] = run.last().scale;
+  json["train"] = {
+      {"epoch", run.last().epoch}, {"loss", run.epoch_loss()}, {"accuracy", run.epoch_accuracy()}};
+  json["evaluation"] = Json::object();
+  for (const SplitTotals& split : run.evaluations()) {
+    json["evaluation"][split.last.split] = EvaluationJson(split);
+  }
+  return json;
+}
+
+}  // namespace
+
+const char* RunStatusName(RunStatus status) {
+  switch (status) {
+    case RunStatus::kFinished:
+      return "finished";
+    case RunStatus::kStopped:
+      return "stopped";
+    case RunStatus::kInterrupted:
+      break;
+  }
+  return "interrupted";
+}
+
+std::string CpuModel() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+std::string SummaryJson(const SummaryFacts& facts, const RunTotals& run,
+                        const LayerTotals& layers) {
+  Json json = RunJson(facts, run);
+  json["layers"] = LayersJson(layers);
+  json["seconds"] = facts.seconds;
+  json["images_per_second"] = facts.images_per_second;
+  json["folder"] = facts.folder;
+  json["versions"] = Json::object();
+  for (const auto& [what, version] : facts.versions) json["versions"][what] = version;
+  json["host"] = {
+      {"processor", facts.processor}, {"threads", facts.threads}, {"device", facts.device}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers) {
+  WriteFileAtomically(facts.folder + "/summary.json", SummaryJson(facts, run, layers));
+}
+
+}  // namespace ada::telemetry

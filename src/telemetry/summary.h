@@ -1,0 +1,48 @@
+// What a run leaves behind for people and scripts: summary.json, and the text at the end of a run.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "telemetry/recorder.h"
+
+namespace ada::telemetry {
+
+enum class RunStatus { kFinished, kStopped, kInterrupted };
+// finished: all epochs or steps are done; stopped: ended early by a limit in time, a policy or an
+// error; interrupted: by a signal.
+const char* RunStatusName(RunStatus status);
+
+// What the recorder cannot know.
+struct SummaryFacts {
+  std::string name, folder;  // of the configuration; of the run
+  RunStatus status = RunStatus::kFinished;
+  std::string model, dataset, format, policy, device;  // as words; empty: left out
+  std::int64_t epochs = 0;                             // completed
+  double seconds = 0;                                  // wall time of this process
+  double images_per_second = 0;                        // of training
+  std::int64_t log_every = 0;                          // shown with the layers
+  std::string processor;                               // CpuModel()
+  int threads = 0;
+  std::vector<std::pair<std::string, std::string>> versions;  // ada-train, compiler, oneDNN ...
+};
+
+// The processor's name as the system gives it; "unknown" where it does not.
+std::string CpuModel();
+
+// summary.json's text. Numbers that are not finite are null. Apart from seconds, images_per_second,
+// host, versions and folder it is the same for a run that was resumed and one that never stopped.
+std::string SummaryJson(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
+// Writes <folder>/summary.json atomically; OutputError.
+void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
+
+// The text printed at the end: results, the layers that underflow most with the scale each got and
+// why, skipped steps, where the files lie. Several lines, without a line end at the end.
+std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
+
+// Why a tensor carries its scale: the layer's last decision in words (empty limit: none was
+// logged).
+std::string ExplainLimit(const ScaleTotals& scale);
+
+}  // namespace ada::telemetry

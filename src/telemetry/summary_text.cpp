@@ -1,0 +1,158 @@
+// The summary for people: SummaryText and the words that explain a scale.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/text.h"
+#include "telemetry/progress.h"
+#include "telemetry/summary.h"
+
+namespace ada::telemetry {
+namespace {
+
+constexpr std::size_t kTopLayers = 5;
+
+std::string Print(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string Counted(std::int64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string Percent(double share) { return Print("%.2f %%", 100 * share); }
+
+// "run NAME finished: 10 epochs, 3900 steps (2 skipped) in 12:03, 541 images/s"
+std::string FirstLine(const SummaryFacts& facts, const RunTotals& run) {
+  std::string line = "run " + facts.name + " " + RunStatusName(facts.status) + ": " +
+                     Counted(facts.epochs, "epoch") + ", " + Counted(run.steps(), "step") + " (" +
+                     std::to_string(run.skipped()) + " skipped) in " +
+                     FormatDuration(facts.seconds);
+  if (facts.images_per_second > 0) line += Print(", %.0f images/s", facts.images_per_second);
+  return line;
+}
+
+std::string Results(const RunTotals& run) {
+  std::string text;
+  for (const SplitTotals& split : run.evaluations()) {
+    text += "\n  " + split.last.split + " accuracy " + Percent(split.last.top1) + ", loss " +
+            Print("%.4g", split.last.loss);
+    if (split.best.step != split.last.step) {
+      text += " (best " + Percent(split.best.top1) + " in epoch " +
+              std::to_string(split.best.epoch) + ")";
+    }
+  }
+  if (!std::isnan(run.epoch_loss())) {
+    text += "\n  training accuracy " + Percent(run.epoch_accuracy()) + ", loss " +
+            Print("%.4g", run.epoch_loss()) + " (mean of epoch " +
+            std::to_string(run.last().epoch) + ")";
+  }
+  return text;
+}
+
+// The tensor of each layer that loses most, the worst layers first; those that lose nothing are not
+// among them.
+std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers) {
+  std::vector<const TensorTotals*> worst;
+  for (const TensorTotals& tensor : layers.tensors()) {
+    if (tensor.underflow > 0) worst.push_back(&tensor);
+  }
+  std::stable_sort(worst.begin(), worst.end(), [](const TensorTotals* a, const TensorTotals* b) {
+    return a->pct_mean() > b->pct_mean();
+  });
+  std::vector<const TensorTotals*> result;
+  for (const TensorTotals* tensor : worst) {
+    const bool seen = std::any_of(result.begin(), result.end(), [&](const TensorTotals* other) {
+      return other->layer == tensor->layer;
+    });
+    if (!seen && result.size() < kTopLayers) result.push_back(tensor);
+  }
+  return result;
+}
+
+// Why the tensor carries its scale.
+std::string Reason(const TensorTotals& tensor, const LayerTotals& layers) {
+  if (tensor.tensor == "y" || tensor.tensor == "w") return "carries no scale";
+  if (tensor.tensor == "dw") return "already unscaled";
+  if (tensor.layer == "loss") return "the scale that backpropagation starts with";
+  const ScaleTotals* scale = layers.FindScale(tensor.layer, tensor.tensor == "dy");
+  return scale != nullptr ? ExplainLimit(*scale) : "passes on the scale it is given";
+}
+
+std::string Alpha(const TensorTotals& tensor, const LayerTotals& layers) {
+  const ScaleTotals* scale =
+      tensor.tensor == "dx" ? layers.FindScale(tensor.layer, false) : nullptr;
+  return scale == nullptr || std::isnan(scale->last_alpha) ? "-" : NineDigits(scale->last_alpha);
+}
+
+using Row = std::vector<std::string>;
+
+// Rows as columns, two blanks between, the last one as it is.
+std::string Table(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    text += "\n  ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += row[i];
+      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+  }
+  return text;
+}
+
+std::string Layers(const LayerTotals& layers) {
+  if (layers.tensors().empty()) return "\nno tensor was counted (log.statistics)";
+  const std::vector<const TensorTotals*> worst = WorstTensors(layers);
+  if (worst.empty()) return "\nno value underflowed in the logged steps";
+  std::vector<Row> rows = {{"layer", "tensor", "lost", "at most", "scale", "alpha", "why"}};
+  std::int64_t most = 0;
+  for (const TensorTotals* tensor : worst) {
+    rows.push_back({tensor->layer, tensor->tensor, Print("%.3f %%", tensor->pct_mean()),
+                    Print("%.3f %%", tensor->pct_max), NineDigits(tensor->last_scale),
+                    Alpha(*tensor, layers), Reason(*tensor, layers)});
+    most = std::max(most, tensor->rows);
+  }
+  return "\nlayers that underflow most (share of their values other than zero, mean of " +
+         Counted(most, "logged step") + "; last scale)" + Table(rows);
+}
+
+std::string Skips(const RunTotals& run) {
+  if (run.skipped() == 0) return "";
+  return "\n" + Counted(run.skipped(), "step") +
+         " skipped because gradients were not finite: events.csv names layer and tensor";
+}
+
+}  // namespace
+
+std::string ExplainLimit(const ScaleTotals& scale) {
+  const std::string& limit = scale.last_limit;
+  const std::string bound = std::isnan(scale.last_bound) ? "" : " " + NineDigits(scale.last_bound);
+  const std::string s_in = NineDigits(scale.last_scale_in);
+  if (limit == "target") return "target: meets underflow_target";
+  if (limit == "one") return "one: meets underflow_target without a factor";
+  if (limit == "cap") return "cap: a larger factor could overflow";
+  if (limit == "SB") return "SB: held at scale_upper_bound" + bound;
+  if (limit == "AB") return "AB: held at accum_upper_bound / scale_in" + bound;
+  if (limit == "stale") return "stale: the value of an earlier step (update_interval)";
+  if (limit == "fixed") return "fixed: the constant of the layer";
+  if (limit == "state") return "state: the layer's own dynamic scale";
+  if (limit == "nonfinite") return "nonfinite: the gradient was not finite, the step was skipped";
+  if (limit == "branch") return "branch: gradients of several layers brought to one scale";
+  return "none: passes on the scale " + s_in;
+}
+
+std::string SummaryText(const SummaryFacts& facts, const RunTotals& run,
+                        const LayerTotals& layers) {
+  return FirstLine(facts, run) + Results(run) + Layers(layers) + Skips(run) +
+         "\nfiles: " + facts.folder +
+         "\n  underflow.csv scales.csv steps.csv evaluation.csv events.csv " +
+         "summary.json log.txt config.yaml checkpoints/";
+}
+
+}  // namespace ada::telemetry

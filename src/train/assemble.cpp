@@ -1,0 +1,253 @@
+// Translations of the configuration; see assemble.h.
+#include "train/assemble.h"
+
+#include "backend/cpu/cpu_backend.h"
+#include "core/error.h"
+#include "core/text.h"
+
+namespace ada::train {
+namespace {
+
+std::string DatasetKey(config::Dataset dataset) {
+  switch (dataset) {
+    case config::Dataset::kCifar10:
+      return "cifar10";
+    case config::Dataset::kCifar100:
+      return "cifar100";
+    case config::Dataset::kMnist:
+      return "mnist";
+    case config::Dataset::kFashionMnist:
+      return "fashion_mnist";
+    case config::Dataset::kSynthetic:
+      return "synthetic";
+  }
+  return "";
+}
+
+data::SyntheticSpec Synthetic(const config::SyntheticConfig& c) {
+  return {c.height, c.width, c.channels, c.classes, c.train, c.test};
+}
+
+// The settings of one layer: `scaling`, then each matching entry of `scaling.layers` key by key.
+scaling::AdaptiveSettings SettingsOf(const config::ScalingConfig& c, const std::string& layer) {
+  config::LayerScalingConfig found;
+  for (const config::LayerScalingConfig& entry : c.layers) {
+    if (!GlobMatch(entry.match, layer)) continue;
+    if (entry.method) found.method = entry.method;
+    if (entry.scale) found.scale = entry.scale;
+    if (entry.underflow_target) found.underflow_target = entry.underflow_target;
+    if (entry.scale_upper_bound) found.scale_upper_bound = entry.scale_upper_bound;
+    if (entry.accum_upper_bound) found.accum_upper_bound = entry.accum_upper_bound;
+    if (entry.u_min) found.u_min = entry.u_min;
+    if (entry.power_of_two) found.power_of_two = entry.power_of_two;
+    if (entry.update_interval) found.update_interval = entry.update_interval;
+    if (entry.fan) found.fan = entry.fan;
+  }
+  scaling::AdaptiveSettings s;
+  s.method = found.method.value_or(c.method) == config::Method::kFixed
+                 ? scaling::LayerMethod::kFixed
+                 : scaling::LayerMethod::kApproxRange;
+  s.scale = found.scale.value_or(c.scale);
+  s.underflow_target = found.underflow_target.value_or(c.underflow_target);
+  s.scale_upper_bound = found.scale_upper_bound.value_or(c.scale_upper_bound);
+  s.accum_upper_bound = found.accum_upper_bound.value_or(c.accum_upper_bound);
+  s.u_min = found.u_min ? *found.u_min : c.u_min.value_or(0);
+  s.power_of_two = found.power_of_two.value_or(c.power_of_two);
+  s.update_interval = found.update_interval.value_or(c.update_interval);
+  s.fan_exact = found.fan.value_or(c.fan) == config::Fan::kExact;
+  return s;
+}
+
+}  // namespace
+
+ChosenBackend MakeBackend(const config::DeviceConfig& device) {
+  if (device.kind == config::DeviceKind::kCuda)
+    throw DeviceError(
+        "device cuda: this program is built without the CUDA backend; use device.kind: cpu");
+  ChosenBackend chosen;
+  chosen.backend = backend::cpu::MakeCpuBackend(device.threads);
+  chosen.reason = chosen.backend->Describe();
+  if (device.kind == config::DeviceKind::kAuto)
+    chosen.reason += ": device auto, and no CUDA backend is built in";
+  return chosen;
+}
+
+std::string DatasetName(config::Dataset dataset) { return DatasetKey(dataset); }
+
+data::DatasetInfo InspectData(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  data::DatasetInfo info;
+  if (d.dataset == config::Dataset::kSynthetic) {
+    const config::SyntheticConfig& s = d.synthetic;
+    info = {s.height, s.width, s.channels, s.classes, s.train, s.test};
+  } else {
+    info = data::Inspect(DatasetKey(d.dataset), d.path);
+  }
+  if (d.limit.train > 0) info.train = std::min(info.train, d.limit.train);
+  if (d.limit.test > 0) info.test = std::min(info.test, d.limit.test);
+  info.train -= d.validation;
+  if (info.train < 1)
+    throw ConfigError(config::ToString(d.where) + ": data.validation: " +
+                      std::to_string(d.validation) + " images held back leave none of " +
+                      std::to_string(info.train + d.validation) + " to train on");
+  if (d.drop_last && info.train < d.batch_size)
+    throw ConfigError(config::ToString(d.where) +
+                      ": data.batch_size: " + std::to_string(d.batch_size) + " is more than the " +
+                      std::to_string(info.train) +
+                      " training images, and drop_last leaves no batch; use a smaller batch or "
+                      "drop_last: false");
+  return info;
+}
+
+RunData ReadData(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  data::Splits splits = d.dataset == config::Dataset::kSynthetic
+                            ? data::MakeSynthetic(Synthetic(d.synthetic), config.seed)
+                            : data::Read(DatasetKey(d.dataset), d.path);
+  RunData run{std::move(splits.train), {}, std::move(splits.test), {}, {}};
+  data::Limit(run.train, d.limit.train);
+  data::Limit(run.test, d.limit.test);
+  run.validation = data::SplitLast(run.train, d.validation);
+  if (d.normalize.kind == config::NormalizeConfig::Kind::kStandard)
+    run.mean = splits.mean, run.std = splits.std;
+  if (d.normalize.kind == config::NormalizeConfig::Kind::kCustom)
+    run.mean = d.normalize.mean, run.std = d.normalize.std;
+  if (!run.mean.empty() && run.mean.size() != static_cast<std::size_t>(run.train.channels))
+    throw ConfigError(config::ToString(d.where) + ": data.normalize: " +
+                      std::to_string(run.mean.size()) + " means for images of " +
+                      std::to_string(run.train.channels) + " channels; give one for each channel");
+  return run;
+}
+
+data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) {
+  const config::DataConfig& d = config.data;
+  data::LoaderSpec spec;
+  spec.batch_size = d.batch_size;
+  spec.shuffle = d.shuffle;
+  spec.drop_last = d.drop_last;
+  spec.pad = d.augment.pad;
+  spec.random_crop = d.augment.random_crop;
+  spec.horizontal_flip = d.augment.horizontal_flip;
+  spec.mean = data.mean;
+  spec.std = data.std;
+  spec.seed = config.seed;
+  return spec;
+}
+
+data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data) {
+  data::LoaderSpec spec;
+  spec.batch_size = config.data.evaluate_batch_size;
+  spec.mean = data.mean;
+  spec.std = data.std;
+  spec.seed = config.seed;
+  spec.prefetch = 2;
+  return spec;
+}
+
+std::unique_ptr<scaling::Policy> MakePolicy(const config::ScalingConfig& c) {
+  switch (c.policy) {
+    case config::Policy::kNone:
+      return scaling::MakeNone(c.init_scale);
+    case config::Policy::kFixed:
+      return scaling::MakeFixed(c.scale);
+    case config::Policy::kAdaptive:
+      return scaling::MakeAdaptive(c.init_scale,
+                                   [c](const std::string& layer) { return SettingsOf(c, layer); });
+    case config::Policy::kDynamic:
+      break;
+  }
+  scaling::DynamicParameters p;
+  p.init_scale = c.init_scale;
+  p.growth_factor = c.growth_factor;
+  p.backoff_factor = c.backoff_factor;
+  p.growth_interval = c.growth_interval;
+  p.min_scale = c.min_scale.value_or(0);
+  p.max_scale = c.max_scale.value_or(0);
+  return scaling::MakeDynamic(p);
+}
+
+graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
+                            const scaling::Policy& policy) {
+  graph::GraphSpec spec = EvaluationGraph(config, image);
+  spec.input.n = config.data.batch_size / config.train.accumulate;
+  spec.training = true;
+  spec.adaptive = config.scaling.policy == config::Policy::kAdaptive;
+  spec.rule_for = [&policy](const graph::ScalerRequest& request) {
+    return policy.RuleFor({request.layer, request.fan_reference, request.fan_exact,
+                           request.gradient_format.smallest_subnormal(),
+                           request.gradient_format.largest()});
+  };
+  return spec;
+}
+
+graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image) {
+  graph::GraphSpec spec;
+  spec.model = &config.model;
+  spec.format = config.precision.format;
+  spec.input = image;
+  spec.input.n = config.data.evaluate_batch_size;
+  spec.training = false;
+  spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
+  return spec;
+}
+
+backend::UpdateRule MakeUpdateRule(const config::OptimizerConfig& o) {
+  backend::UpdateRule rule;
+  using Kind = backend::UpdateRule::Kind;
+  rule.kind = o.kind == config::OptimizerKind::kSgd    ? Kind::kSgd
+              : o.kind == config::OptimizerKind::kAdam ? Kind::kAdam
+                                                       : Kind::kAdamW;
+  rule.momentum = o.momentum;
+  rule.nesterov = o.nesterov;
+  rule.weight_decay = o.weight_decay;
+  rule.beta1 = o.beta1;
+  rule.beta2 = o.beta2;
+  rule.epsilon = o.epsilon;
+  return rule;
+}
+
+std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
+                                                           const graph::Graph& graph) {
+  std::vector<optim::OptimizedParameter> trained;
+  for (const graph::Parameter& p : graph.parameters()) {
+    if (!p.gradient) continue;  // a running statistic
+    bool decay = true;
+    for (const std::string& pattern : optimizer.no_decay)
+      if (GlobMatch(pattern, p.name)) decay = false;
+    trained.push_back({p.name, p.value, p.gradient, decay});
+  }
+  return trained;
+}
+
+optim::ScheduleSpec MakeSchedule(const config::Config& config) {
+  using Kind = optim::ScheduleSpec::Kind;
+  const config::ScheduleConfig& c = config.schedule;
+  optim::ScheduleSpec spec;
+  switch (c.kind) {
+    case config::ScheduleKind::kConstant:
+      spec.kind = Kind::kConstant;
+      break;
+    case config::ScheduleKind::kMultistep:
+      spec.kind = Kind::kMultistep;
+      break;
+    case config::ScheduleKind::kCosine:
+      spec.kind = Kind::kCosine;
+      break;
+    case config::ScheduleKind::kLinear:
+      spec.kind = Kind::kLinear;
+      break;
+    case config::ScheduleKind::kPoly:
+      spec.kind = Kind::kPoly;
+      break;
+  }
+  spec.lr = config.optimizer.lr;
+  spec.milestones = c.milestones;
+  spec.gamma = c.gamma;
+  spec.power = c.power;
+  spec.min_lr = c.min_lr;
+  spec.warmup_epochs = c.warmup.epochs;
+  spec.warmup_lr = c.warmup.lr;
+  return spec;
+}
+
+}  // namespace ada::train

@@ -1,0 +1,51 @@
+// From the configuration to the parts of a run: each function turns one section into what a room
+// understands. The rooms do not know the configuration; this file is where names meet.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "config/config.h"
+#include "data/loader.h"
+#include "graph/graph.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "scaling/policy.h"
+
+namespace ada::train {
+
+// The backend that device.kind asks for and, in one line, which it is and why. DeviceError where
+// the wanted one is missing.
+struct ChosenBackend {
+  std::unique_ptr<backend::Backend> backend;
+  std::string reason;
+};
+ChosenBackend MakeBackend(const config::DeviceConfig& device);
+
+// The images of a run, limited and split as `data:` says. `validation` has no images where none are
+// held back.
+struct RunData {
+  data::Dataset train, validation, test;
+  std::vector<double> mean, std;  // of the normalisation; empty: none
+};
+RunData ReadData(const config::Config& config);
+// Shape and number of training images without reading them (--dry-run, shape checks).
+data::DatasetInfo InspectData(const config::Config& config);
+std::string DatasetName(config::Dataset dataset);
+
+data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
+data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
+
+std::unique_ptr<scaling::Policy> MakePolicy(const config::ScalingConfig& scaling);
+// The graph that trains; rules of layers come from `policy`. Input n: images of one micro-batch.
+graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
+                            const scaling::Policy& policy);
+graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
+
+backend::UpdateRule MakeUpdateRule(const config::OptimizerConfig& optimizer);
+std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
+                                                           const graph::Graph& graph);
+optim::ScheduleSpec MakeSchedule(const config::Config& config);
+
+}  // namespace ada::train

@@ -1,0 +1,65 @@
+// --dry-run: everything a run would make, made but not run.
+#include <ostream>
+
+#include "core/text.h"
+#include "graph/table.h"
+#include "train/evaluator.h"
+#include "train/run.h"
+#include "train/session.h"
+
+namespace ada::train {
+namespace {
+
+// What decides alpha in each layer, as a word for the table.
+std::vector<std::string> PolicyWords(const graph::Graph& graph, const scaling::Policy& policy) {
+  std::vector<std::string> words;
+  for (const graph::LayerRow& layer : graph.layers()) {
+    std::string word = "-";
+    for (const graph::ScalePoint& point : graph.scales()) {
+      if (point.scaler == nullptr || point.layer != layer.name) continue;
+      const scaling::LayerMethod method = point.scaler->rule.method;
+      word = std::string(policy.name());
+      if (method == scaling::LayerMethod::kFixed)
+        word += ": fixed " + ShortestText(point.scaler->rule.fixed_scale);
+      if (method == scaling::LayerMethod::kApproxRange) word += ": approx_range";
+    }
+    words.push_back(word);
+  }
+  return words;
+}
+
+// Program text, libraries, generated kernels and heap of a process that trains nothing.
+constexpr std::uint64_t kProcessBytes = 40u << 20;
+
+}  // namespace
+
+void DryRun(const config::Config& config, std::ostream& out) {
+  const ChosenBackend chosen = MakeBackend(config.device);
+  const data::DatasetInfo info = InspectData(config);
+  const Shape image{1, info.height, info.width, info.channels};
+  const std::unique_ptr<scaling::Policy> policy = MakePolicy(config.scaling);
+  const auto graph = graph::Graph::Build(TrainGraph(config, image, *policy), *chosen.backend);
+  const optim::Optimizer optimizer(*chosen.backend, MakeUpdateRule(config.optimizer),
+                                   OptimizedParameters(config.optimizer, *graph),
+                                   config.train.clip_norm);
+  const Evaluator evaluator(config, image, *chosen.backend, graph.get());
+
+  for (const std::string& line : graph::LayerTable(graph->layers(), PolicyWords(*graph, *policy)))
+    out << line << '\n';
+  const auto pixels = static_cast<std::uint64_t>(image.per_image());
+  const std::uint64_t images =
+      static_cast<std::uint64_t>(info.train + info.test + config.data.validation) * (pixels + 1);
+  const std::uint64_t batches = 4 * 5 * pixels * static_cast<std::uint64_t>(config.data.batch_size);
+  const std::uint64_t network = chosen.backend->allocated_bytes();
+  const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
+  out << "device    " << chosen.reason << '\n'
+      << "data      " << DatasetName(config.data.dataset) << ": " << info.train << " training and "
+      << info.test << " test images of " << ToString(image) << '\n'
+      << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
+      << "memory    " << HumanBytes(network + images + batches + kProcessBytes)
+      << " (network and optimizer " << HumanBytes(network) << ", images " << HumanBytes(images)
+      << ", batches ahead " << HumanBytes(batches) << ", program " << HumanBytes(kProcessBytes)
+      << ")\n";
+}
+
+}  // namespace ada::train

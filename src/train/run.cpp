@@ -1,0 +1,84 @@
+// A training run, put together in the order in which problems should be found: configuration,
+// device, data, output folder.
+#include "train/run.h"
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "telemetry/run_folder.h"
+#include "train/session.h"
+
+namespace ada::train {
+namespace {
+
+telemetry::OnExisting OnExistingOf(const RunOptions& options) {
+  return options.overwrite ? telemetry::OnExisting::kOverwrite
+         : options.resume  ? telemetry::OnExisting::kResume
+                           : telemetry::OnExisting::kRefuse;
+}
+
+// What --resume finds in the folder. done: the run is finished, and the configuration asks for no
+// more.
+struct Continuation {
+  std::optional<ResumePoint> from;
+  bool done = false;
+};
+Continuation FindContinuation(const telemetry::RunFolder& folder, const config::Config& config,
+                              std::int64_t total_steps, telemetry::Log& log) {
+  Continuation c;
+  c.from = FindResumePoint(folder.path() + "/checkpoints", config, log);
+  const bool finished = folder.state() == telemetry::FolderState::kFinished;
+  c.done = finished && (!c.from || c.from->state.step >= total_steps);
+  if (c.done)
+    log.Info(
+        folder.path() +
+        ": the run is finished, nothing to do; more train.epochs or train.max_steps extend it");
+  else if (c.from)
+    log.Info("resuming " + folder.path() + " after step " + std::to_string(c.from->state.step));
+  else
+    log.Info(folder.path() + ": no checkpoint to go on from, starting afresh");
+  return c;
+}
+
+void WarnOfOtherBackend(const ResumePoint& from, const backend::Backend& backend,
+                        telemetry::Log& log) {
+  auto without_threads = [](const std::string& text) { return text.substr(0, text.rfind(',')); };
+  if (without_threads(from.state.backend) != without_threads(backend.Describe()))
+    log.Warning("the checkpoint was written on " + from.state.backend + ", this is " +
+                backend.Describe() +
+                ": results may differ in the last bits from a run that never stopped");
+}
+
+}  // namespace
+
+int Train(const config::Config& config, const RunOptions& options, telemetry::Log& log) {
+  const ChosenBackend chosen = MakeBackend(config.device);
+  backend::Backend& backend = *chosen.backend;
+  const data::DatasetInfo info = InspectData(config);
+  const std::unique_ptr<scaling::Policy> policy = MakePolicy(config.scaling);
+  const auto graph = graph::Graph::Build(
+      TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy), backend);
+
+  // Whatever can still fail comes before an old run is deleted.
+  std::optional<telemetry::RunFolder> folder;
+  if (!options.overwrite) folder.emplace(config.output, OnExistingOf(options));
+  Continuation continuation;
+  if (options.resume) {
+    const std::int64_t total = TotalSteps(config, StepsPerEpoch(config, info.train));
+    continuation = FindContinuation(*folder, config, total, log);
+    if (continuation.done) return 0;
+  }
+  const RunData data = ReadData(config);
+  if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
+
+  log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
+  log.Info(config.name + ": " + chosen.reason);
+  if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
+  folder->MarkUnfinished();
+  WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));
+  Session session({config, folder->path(), backend, data, *graph, *policy, log, options.progress},
+                  continuation.from);
+  return session.Run();
+}
+
+}  // namespace ada::train

@@ -1,0 +1,40 @@
+// What the command line can ask for: a whole training run, its dry run, the evaluation of a
+// checkpoint. The composition root: here the rooms are put together.
+#pragma once
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "telemetry/log.h"
+
+namespace ada::train {
+
+struct RunOptions {
+  bool resume = false, overwrite = false;
+  bool progress = true;  // the progress line, on a terminal
+};
+
+// Trains. Returns the exit code: 0, or 128 + the signal that stopped the run after a checkpoint.
+// Throws ada::Error.
+int Train(const config::Config& config, const RunOptions& options, telemetry::Log& log);
+
+// Checks configuration and data, prints the layer table and the memory needed; trains nothing.
+void DryRun(const config::Config& config, std::ostream& out);
+
+// Prints split,images,loss,top1,top5 of a checkpoint as CSV.
+void Evaluate(const config::Config& config, const std::string& checkpoint, std::ostream& out);
+
+// One line each: models, policies, formats or datasets.
+std::vector<std::string> List(const std::string& what);
+
+// The configuration that a checkpoint was written with, as YAML. DataError.
+std::string CheckpointConfig(const std::string& checkpoint);
+
+// Program, compiler, backends and libraries: "name value" lines of --version.
+struct Version {
+  std::string name, value;
+};
+std::vector<Version> Versions();
+
+}  // namespace ada::train

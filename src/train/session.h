@@ -1,0 +1,73 @@
+// One run from its first or next step to its end: the loop over epochs with evaluation,
+// checkpoints, limits and signals around Trainer::Step.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "telemetry/progress.h"
+#include "telemetry/recorder.h"
+#include "telemetry/summary.h"
+#include "train/assemble.h"
+#include "train/evaluator.h"
+#include "train/resume_point.h"
+#include "train/signals.h"
+#include "train/step_log.h"
+#include "train/trainer.h"
+
+namespace ada::train {
+
+// What a session is made of; all of it outlives the session.
+struct SessionParts {
+  const config::Config& config;
+  std::string folder;
+  backend::Backend& backend;
+  const RunData& data;
+  graph::Graph& graph;
+  scaling::Policy& policy;
+  telemetry::Log& log;
+  bool progress;
+};
+
+// Attempts of the whole run: epochs, or train.max_steps where that is less.
+std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
+std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
+
+class Session {
+ public:
+  Session(const SessionParts& parts, const std::optional<ResumePoint>& from);
+  // The exit code. Throws TrainingError after train.stop_after_skips skipped steps in a row.
+  int Run();
+
+ private:
+  enum class End { kFinished, kTime, kSkips, kSignal };
+  End Loop();
+  void Timing(const StepResult& result);
+  void ShowProgress(const StepResult& result);
+  bool EvaluationDue(const StepResult& result) const;
+  bool CheckpointDue(const StepResult& result) const;
+  void EvaluateAll();
+  void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
+  void Checkpoint();
+  CheckpointState State();
+  void Summarise(telemetry::RunStatus status);
+  double Seconds() const;
+
+  SessionParts p_;
+  telemetry::Recorder recorder_;
+  data::Loader loader_;
+  optim::Optimizer optimizer_;
+  StepLog step_log_;
+  std::int64_t steps_per_epoch_, total_steps_;
+  Trainer trainer_;
+  Evaluator evaluator_;
+  telemetry::Progress progress_;
+  SignalWatch signals_;
+  double start_, last_timing_;
+  std::int64_t images_ = 0, timed_images_ = 0;  // of this process; since the last timing row
+  double training_seconds_ = 0;
+  std::int64_t evaluated_step_ = -1, checkpoint_step_ = -1, skipped_ = 0;
+  double best_top1_ = -1;
+};
+
+}  // namespace ada::train

@@ -1,0 +1,49 @@
+// Writes down a step: rows of steps.csv, scales.csv, underflow.csv and events.csv from what the
+// graph counted. Reads the graph, changes nothing.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "graph/graph.h"
+#include "scaling/policy.h"
+#include "telemetry/log.h"
+#include "telemetry/recorder.h"
+
+namespace ada::train {
+
+struct StepResult;
+
+class StepLog {
+ public:
+  StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
+          telemetry::Recorder& recorder, telemetry::Log& log);
+
+  // Step 1 and the multiples of log.every.
+  bool Logs(std::int64_t step) const;
+  // Adds up the counts of several micro-batches; not called where there is one.
+  void AddMicroBatch(bool first);
+  void Write(const StepResult& result, const scaling::ScaleChange& change);
+
+ private:
+  struct Culprit {
+    std::string layer, tensor, value;
+  };
+  const TensorStats& StatsOf(std::size_t point) const;
+  Culprit FirstNotFinite() const;
+  void WriteCounts(const StepResult& result);
+  void WriteEvents(const StepResult& result, const scaling::ScaleChange& change);
+
+  const config::Config& config_;
+  const graph::Graph& graph_;
+  std::string policy_;
+  telemetry::Recorder& recorder_;
+  telemetry::Log& log_;
+  std::vector<TensorStats> sums_;  // by rounding point, with several micro-batches
+};
+
+// The counts of both, as if one tensor had held all values.
+TensorStats Combine(const TensorStats& a, const TensorStats& b);
+
+}  // namespace ada::train

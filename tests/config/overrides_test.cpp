@@ -1,0 +1,191 @@
+// --set: what it sets, what it drops with a note, and that its values pass the same checks.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "config/load.h"
+#include "core/error.h"
+
+namespace ada::config {
+
+namespace {
+
+constexpr char kFile[] = R"(name: base
+device: {kind: auto, threads: 2}
+data:
+  dataset: cifar10
+  path: data/cifar-10
+  normalize: standard
+model:
+  zoo: resnet20
+  shortcut: B
+scaling:
+  policy: adaptive
+  underflow_target: 1e-3
+  layers: [{match: fc, underflow_target: 1e-4}]
+optimizer:
+  kind: sgd
+  lr: 0.1
+  momentum: 0.9
+schedule: {kind: multistep, milestones: [1]}
+)";
+
+Loaded Set(const Overrides& overrides) { return LoadText(kFile, "f.yaml", overrides); }
+
+std::string MessageOf(const Overrides& overrides) {
+  try {
+    Set(overrides);
+  } catch (const ada::ConfigError& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+using Lines = std::vector<std::string>;
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("single keys, in the order given") {
+    const Config config = Set({{"data.batch_size", "64"},
+                               {"log.statistics", "[dx]"},
+                               {"train.epochs", "7"},
+                               {"train.epochs", "8"},
+                               {"data.augment.pad", "4"},
+                               {"name", "other"}})
+                              .config;
+    CHECK(config.data.batch_size == 64);
+    CHECK(config.log.statistics == Lines{"dx"});
+    CHECK(config.train.epochs == 8);
+    CHECK(config.data.augment.pad == 4);
+    CHECK(config.output == "runs/other");
+    CHECK(config.model.shortcut == "B");
+  }
+
+  TEST_CASE("a choice drops the file's keys that it does not know") {
+    const Loaded policy = Set({{"scaling.policy", "fixed"}, {"scaling.scale", "1024"}});
+    CHECK(policy.config.scaling.policy == Policy::kFixed);
+    CHECK(policy.config.scaling.scale == 1024);
+    CHECK(policy.notes ==
+          Lines{"f.yaml:12:3: scaling.underflow_target dropped: policy fixed does not know it",
+                "f.yaml:13:3: scaling.layers dropped: policy fixed does not know it"});
+    CHECK(policy.config.scaling.layers.empty());
+
+    const Loaded data = Set({{"data.dataset", "synthetic"}});
+    CHECK(data.config.data.dataset == Dataset::kSynthetic);
+    CHECK(data.notes == Lines{"f.yaml:5:3: data.path dropped: dataset synthetic does not know it"});
+
+    const Loaded zoo = Set({{"model.zoo", "lenet"}});
+    CHECK(zoo.notes == Lines{"f.yaml:9:3: model.shortcut dropped: zoo lenet does not know it"});
+
+    const Loaded optimizer = Set({{"optimizer.kind", "adam"}});
+    CHECK(optimizer.notes ==
+          Lines{"f.yaml:17:3: optimizer.momentum dropped: kind adam does not know it"});
+    CHECK(optimizer.config.optimizer.lr == 0.1);
+
+    const Loaded schedule = Set({{"schedule.kind", "cosine"}});
+    CHECK(schedule.notes ==
+          Lines{"f.yaml:18:29: schedule.milestones dropped: kind cosine does not know it"});
+
+    const Loaded layers = Set({{"model.layers", "[{name: fc, kind: linear, features: 10}]"}});
+    CHECK(layers.config.model.zoo.empty());
+    CHECK(layers.notes ==
+          Lines{"f.yaml:8:3: model.zoo dropped: --set model.layers replaces it",
+                "f.yaml:9:3: model.shortcut dropped: --set model.layers replaces it"});
+
+    CHECK(Set({{"scaling.preset", "pytorch"}, {"scaling.policy", "dynamic"}}).notes.size() == 2);
+    CHECK(Set({}).notes.empty());
+  }
+
+  TEST_CASE("a map replaces its section, without notes") {
+    const Loaded loaded = Set({{"scaling", "{policy: fixed, scale: 8}"}});
+    CHECK(loaded.config.scaling.scale == 8);
+    CHECK(loaded.notes.empty());
+  }
+
+  TEST_CASE("device: the short form keeps the threads") {
+    CHECK(Set({{"device", "cpu"}}).config.device.kind == DeviceKind::kCpu);
+    CHECK(Set({{"device", "cpu"}}).config.device.threads == 2);
+    CHECK(Set({{"device.kind", "cuda:1"}, {"device.threads", "5"}}).config.device.threads == 5);
+    const Config config =
+        LoadText("device: cpu\n" + std::string(kFile).substr(std::string(kFile).find("data:")),
+                 "f.yaml", {{"device.threads", "3"}})
+            .config;
+    CHECK(config.device.kind == DeviceKind::kCpu);
+    CHECK(config.device.threads == 3);
+  }
+
+  TEST_CASE("a key below a plain value makes a map of it, with a note") {
+    const Loaded loaded = Set(
+        {{"data.normalize.mean", "[0.5, 0.5, 0.5]"}, {"data.normalize.std", "[0.2, 0.2, 0.2]"}});
+    CHECK(loaded.config.data.normalize.kind == NormalizeConfig::Kind::kCustom);
+    CHECK(loaded.notes == Lines{"f.yaml:6:3: data.normalize: standard dropped for --set "
+                                "data.normalize.mean"});
+  }
+
+  TEST_CASE("wrong overrides: exact messages") {
+    struct Row {
+      Overrides overrides;
+      std::string message;
+    };
+    const std::vector<Row> rows = {
+        {{{"data.batch_size", "many"}},
+         "--set data.batch_size: expected a whole number, 1 to 1000000; got 'many'"},
+        {{{"data.batch_size", "010"}},
+         "--set data.batch_size: expected a whole number, 1 to 1000000; got '010' (leading zeros "
+         "mean octal to some readers)"},
+        {{{"data.batchsize", "1"}},
+         "--set data.batchsize: unknown key; did you mean 'batch_size'?"},
+        {{{"scalling.policy", "none"}},
+         "--set scalling.policy: scalling: unknown key; did you mean 'scaling'?"},
+        {{{"scaling.policy", "adaptve"}},
+         "--set scaling.policy: expected one of none, fixed, dynamic, adaptive; got 'adaptve'; did "
+         "you mean 'adaptive'?"},
+        {{{"scaling.policy", "fixed"}},
+         "f.yaml:10:1: scaling.scale: missing; policy fixed needs it"},
+        {{{"scaling.scale", "8"}, {"scaling.policy", "dynamic"}},
+         "--set scaling.scale: does not belong to policy dynamic, only to fixed and adaptive"},
+        {{{"scaling", "{policy: fixed, sale: 8}"}},
+         "--set scaling: scaling.scale: missing; policy fixed needs it\n--set scaling: "
+         "scaling.sale: unknown key; did you mean 'scale'?"},
+        {{{"scaling", "{policy: none, policy: none}"}},
+         "--set scaling: scaling.policy: duplicate key, first given in line 1"},
+        {{{"log.probe_every", "1"}},
+         "--set log.probe_every: this key is not available in this version"},
+        {{{"data.path", ""}}, "--set data.path: expected text; got nothing"},
+        {{{"data.limit", "[1"}}, "--set data.limit: '[1': not valid YAML here"},
+        {{{"data..limit", "1"}}, "--set data..limit: expected a key such as scaling.policy"},
+        {{{"", "1"}}, "--set : expected a key such as scaling.policy"},
+        {{{"scaling.layers.match", "fc"}},
+         "--set scaling.layers.match: scaling.layers is a list; set the whole list: --set "
+         "'scaling.layers=[...]'"},
+        {{{"train.accumulate", "3"}},
+         "--set train.accumulate: batch_size, 128, must be a multiple of train.accumulate, 3"},
+        {{{"data.dataset", "cifar100"}, {"model.classes", "10"}},
+         "--set model.classes: the data set has 100 classes; got 10"},
+    };
+    for (const Row& row : rows) {
+      CAPTURE(row.overrides.front().first);
+      CHECK(MessageOf(row.overrides) == row.message);
+    }
+  }
+
+  TEST_CASE("problems of the file come first, those of --set in their order") {
+    CHECK(MessageOf({{"seed", "x"}, {"train.epochs", "0"}, {"model.zoo", "vgg12"}}) ==
+          "--set seed: expected a whole number, 0 or more; got 'x'\n"
+          "--set train.epochs: expected a whole number, 1 to 1000000; got '0'\n"
+          "--set model.zoo: expected one of mlp, lenet, resnet20, resnet32, resnet44, resnet56, "
+          "resnet110, vgg11, vgg13, vgg16; got 'vgg12'; did you mean 'vgg11'?");
+  }
+
+  TEST_CASE("YamlText reads back to exactly the text") {
+    for (const std::string text : {"plain", "a: b", "[x]", "010", "true", "~", "it's \"so\" \\ ",
+                                   "-", "#x", "a#b", "null", " x", "\u00e4", "{i}", "a,b", "*x"}) {
+      CAPTURE(text);
+      CHECK(Set({{"name", YamlText(text)}}).config.name == text);
+    }
+  }
+}
+
+}  // namespace ada::config

@@ -1,0 +1,191 @@
+// Reading with a limit, writing all or nothing, and locks between processes.
+#include "core/file.h"
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/scratch.h"
+
+namespace ada {
+namespace {
+
+using test::Get;
+using test::Put;
+using test::Scratch;
+
+// Makes every file of this process end at `bytes`, as a full disk would.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : old_handler_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_);
+    rlimit limit = old_;
+    limit.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit old_{};
+  sighandler_t old_handler_;
+};
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("reading") {
+    const Scratch scratch;
+    const std::string path = scratch.Path("file"), bytes("a\0b\n\xff", 5);
+    Put(path, bytes);
+    CHECK(ReadFile(path, 5) == bytes);
+    CHECK(ReadFile("/proc/self/comm", 100).size() > 1);  // its size reads as 0
+    CHECK_THROWS_WITH_AS(ReadFile(path, 4),
+                         (path + ": larger than 4 bytes, the most that is read here").c_str(),
+                         DataError);
+    CHECK_THROWS_WITH_AS(ReadFile("/dev/zero", 100'000),
+                         "/dev/zero: larger than 100000 bytes, the most that is read here",
+                         DataError);
+    CHECK_THROWS_WITH_AS(
+        ReadFile<ConfigError>(scratch.Path("none"), 5),
+        (scratch.Path("none") + ": cannot be opened: No such file or directory").c_str(),
+        ConfigError);
+    CHECK_THROWS_WITH_AS(ReadFile(scratch.folder(), 5),
+                         (scratch.folder() + ": cannot be read: Is a directory").c_str(),
+                         DataError);
+    Put(path, "");
+    CHECK(ReadFile(path, 0) == "");
+  }
+
+  TEST_CASE("a file is replaced whole, or stays") {
+    const Scratch scratch;
+    const std::string path = scratch.Path("file");
+    WriteFileAtomically(path, "one");
+    CHECK(Get(path) == "one");
+    WriteFileAtomically(path, "two");
+    CHECK(Get(path) == "two");
+    {
+      AtomicFile unfinished(path);
+      unfinished.Write("three");
+      CHECK(Get(path) == "two");
+      CHECK(scratch.FileCount() == 2);
+    }
+    CHECK(Get(path) == "two");
+    {
+      const FileSizeLimit limit(1 << 16);
+      CHECK_THROWS_WITH_AS(WriteFileAtomically(path, std::string(1 << 17, 'x')),
+                           (path + ": cannot be written: File too large").c_str(), OutputError);
+    }
+    CHECK(Get(path) == "two");
+    CHECK(scratch.FileCount() == 1);  // nothing temporary is left
+  }
+
+  TEST_CASE("writing where nothing can be written") {
+    const Scratch scratch;
+    CHECK_THROWS_WITH_AS(WriteFileAtomically(scratch.Path("none/file"), "x"),
+                         (scratch.Path("none/file") +
+                          ": cannot create a file in its folder: No such file or directory")
+                             .c_str(),
+                         OutputError);
+    std::filesystem::create_directory(scratch.Path("folder"));
+    CHECK_THROWS_WITH_AS(
+        WriteFileAtomically(scratch.Path("folder"), "x"),
+        (scratch.Path("folder") + ": cannot be put in its place: Is a directory").c_str(),
+        OutputError);
+    CHECK(scratch.FileCount() == 1);
+    CreateFolders(scratch.Path("folder/a/b"));
+    CreateFolders(scratch.Path("folder/a/b"));
+    CHECK(std::filesystem::is_directory(scratch.Path("folder/a/b")));
+    Put(scratch.Path("file"), "x");
+    for (const char* below : {"file", "file/x"}) {
+      CHECK_THROWS_WITH_AS(
+          CreateFolders(scratch.Path(below)),
+          (scratch.Path(below) + ": the folder cannot be created: Not a directory").c_str(),
+          OutputError);
+    }
+  }
+
+  TEST_CASE("two writers and a reader never meet a mixture") {
+    const Scratch scratch;
+    const std::string path = scratch.Path("file");
+    const std::string a(20'000, 'a'), b(30'000, 'b');
+    WriteFileAtomically(path, a);
+    std::atomic<int> running = 2;
+    const auto write = [&](const std::string& bytes) {
+      for (int i = 0; i < 15; ++i) WriteFileAtomically(path, bytes);
+      --running;
+    };
+    std::thread first(write, a), second(write, b);
+    int mixed = 0;
+    while (running > 0) {
+      const std::string seen = Get(path);
+      mixed += seen != a && seen != b;
+    }
+    first.join();
+    second.join();
+    CHECK(mixed == 0);
+    CHECK(scratch.FileCount() == 1);
+  }
+
+  TEST_CASE("what a killed writer left goes, the rest stays") {
+    const Scratch scratch;
+    for (const char* name : {".ada-123-0.tmp", ".ada-9-17.tmp", ".adax", "a.tmp", ".lock"}) {
+      Put(scratch.Path(name), "x");
+    }
+    RemoveStaleTemporaries(scratch.folder());
+    CHECK(scratch.FileCount() == 3);
+    CHECK_FALSE(std::filesystem::exists(scratch.Path(".ada-9-17.tmp")));
+    RemoveStaleTemporaries(scratch.Path("none"));
+  }
+
+  TEST_CASE("a lock is exclusive and moves") {
+    const Scratch scratch;
+    std::optional<FileLock> lock = FileLock::TryLock(scratch.folder());
+    REQUIRE(lock);
+    CHECK_FALSE(FileLock::TryLock(scratch.folder()));
+    FileLock moved = std::move(*lock);
+    lock.reset();
+    CHECK_FALSE(FileLock::TryLock(scratch.folder()));
+    { const FileLock last = std::move(moved); }
+    CHECK(FileLock::TryLock(scratch.folder()));
+    const std::optional<FileLock> on_deleted = FileLock::TryLock(scratch.folder());
+    std::filesystem::remove(scratch.Path(".lock"));
+    CHECK(FileLock::TryLock(scratch.folder()));  // a new file, a new lock
+    CHECK_THROWS_WITH_AS(
+        FileLock::TryLock(scratch.Path("none")),
+        (scratch.Path("none/.lock") + ": cannot be opened: No such file or directory").c_str(),
+        OutputError);
+  }
+
+  TEST_CASE("a lock dies with its process") {
+    const Scratch scratch;
+    int ready[2];
+    REQUIRE(pipe(ready) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      const std::optional<FileLock> lock = FileLock::TryLock(scratch.folder());
+      const char answer = lock ? 'y' : 'n';
+      if (write(ready[1], &answer, 1) != 1) _exit(1);
+      while (true) pause();
+    }
+    char answer = 0;
+    CHECK(read(ready[0], &answer, 1) == 1);
+    CHECK(answer == 'y');
+    CHECK_FALSE(FileLock::TryLock(scratch.folder()));
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, nullptr, 0) == child);
+    CHECK(FileLock::TryLock(scratch.folder()));
+    close(ready[0]);
+    close(ready[1]);
+  }
+}
+
+}  // namespace ada

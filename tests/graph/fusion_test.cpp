@@ -1,0 +1,136 @@
+// Promise 3 of the design on the CPU backend: fused and unfused graphs round at the same places and
+// agree bit for bit in gradients, running statistics, counts and scales.
+#include "graph/fusion.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/cpu_backend.h"
+#include "core/random.h"
+#include "graph/graph.h"
+#include "graph/networks.h"
+
+namespace ada::graph::test {
+namespace {
+
+using scaling::LayerMethod;
+
+// A third of the layers under each method, told apart by their names.
+scaling::LayerRule MixedRule(const ScalerRequest& request) {
+  scaling::LayerRule rule;
+  const std::uint64_t id = StreamId(request.layer);
+  rule.method = id % 3 == 0   ? LayerMethod::kPass
+                : id % 3 == 1 ? LayerMethod::kFixed
+                              : LayerMethod::kApproxRange;
+  rule.fixed_scale = 4;
+  rule.u_min = request.gradient_format.smallest_subnormal();
+  rule.u_max = request.gradient_format.largest();
+  rule.fan = request.fan_exact;
+  return rule;
+}
+
+struct Run {
+  std::unique_ptr<backend::Backend> backend = backend::cpu::MakeCpuBackend(2);
+  std::unique_ptr<Graph> graph;
+  double loss = 0;
+
+  Run(const TestNetwork& network, const NumberFormat& format, bool fuse) {
+    GraphSpec spec;
+    spec.model = &network.model;
+    spec.format = format;
+    spec.input = network.input;
+    spec.fuse = fuse;
+    spec.adaptive = true;
+    spec.rule_for = MixedRule;
+    graph = Graph::Build(spec, *backend);
+    Initialize(*graph, {}, 1, *backend);
+    graph->RefreshWeights(true);
+  }
+  void Step(const TestNetwork& network, int step) {
+    RandomStream random(2, static_cast<std::uint64_t>(step));
+    const int rows = static_cast<int>(network.input.n);
+    std::vector<float> images(static_cast<std::size_t>(network.input.numel()));
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(rows));
+    for (float& value : images) value = static_cast<float>(random.Normal());
+    for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random.Below(10));
+    backend::Pass pass;
+    pass.rows = rows;
+    pass.count = true;
+    pass.loss_rows = rows;
+    pass.init_scale = 8;
+    pass.draw = static_cast<std::uint64_t>(step);
+    graph->SetBatch(images.data(), labels.data(), rows);
+    graph->Forward(pass);
+    graph->Backward(pass);
+    loss = graph->Result().loss_sum;
+  }
+};
+
+bool SameBytes(const Tensor& a, const Tensor& b) {
+  return a.bytes() == b.bytes() && std::memcmp(a.data, b.data, a.bytes()) == 0;
+}
+
+// Counts and extremes equal; sums, whose lanes may be merged in another order, to 12 digits.
+void CheckStats(const TensorStats& a, const TensorStats& b) {
+  CHECK(a.numel > 0);
+  CHECK(a.numel == b.numel);
+  CHECK(a.zeros_before == b.zeros_before);
+  CHECK(a.zeros_after == b.zeros_after);
+  CHECK(a.underflow == b.underflow);
+  CHECK(a.subnormal == b.subnormal);
+  CHECK(a.overflow == b.overflow);
+  CHECK(a.min_abs == b.min_abs);
+  CHECK(a.max_abs == b.max_abs);
+  CHECK(std::abs(a.mean - b.mean) <= 1e-12 * a.std);
+  CHECK(a.std == doctest::Approx(b.std).epsilon(1e-12));
+  CHECK(a.l1 == doctest::Approx(b.l1).epsilon(1e-12));
+  CHECK(a.l2 == doctest::Approx(b.l2).epsilon(1e-12));
+}
+
+void CheckEqual(Graph& fused, Graph& parts) {
+  REQUIRE(fused.parameters().size() == parts.parameters().size());
+  for (std::size_t i = 0; i < fused.parameters().size(); ++i) {
+    const Parameter &a = fused.parameters()[i], &b = parts.parameters()[i];
+    INFO(a.name);
+    CHECK(SameBytes(a.value, b.value));
+    if (a.gradient) CHECK(SameBytes(a.gradient, b.gradient));
+  }
+  REQUIRE(fused.roundings().size() == parts.roundings().size());
+  for (std::size_t i = 0; i < fused.roundings().size(); ++i) {
+    const RoundingPoint &a = fused.roundings()[i], &b = parts.roundings()[i];
+    INFO(a.layer << " " << a.tensor);
+    CheckStats(*a.stats, *b.stats);
+    if (a.scale) CHECK(*a.scale == *b.scale);
+  }
+  REQUIRE(fused.scales().size() == parts.scales().size());
+  for (std::size_t i = 0; i < fused.scales().size(); ++i) {
+    INFO(fused.scales()[i].layer);
+    CHECK(fused.scales()[i].decision->scale_out == parts.scales()[i].decision->scale_out);
+    CHECK(fused.scales()[i].decision->alpha == parts.scales()[i].decision->alpha);
+  }
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("fused and unfused agree bit for bit") {
+    for (const TestNetwork& network : AllNetworks()) {
+      if (network.name.starts_with("vgg") || network.name == "mlp") continue;
+      for (const NumberFormat& format : {kFp16, kBf16, kFp32}) {
+        CAPTURE(network.name);
+        CAPTURE(FormatName(format));
+        Run fused(network, format, true), parts(network, format, false);
+        for (const int step : {1, 2}) {
+          fused.Step(network, step);
+          parts.Step(network, step);
+          CHECK(fused.loss == parts.loss);
+          CHECK(fused.loss > 0);
+          CheckEqual(*fused.graph, *parts.graph);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ada::graph::test

@@ -1,0 +1,170 @@
+// Start values: variances of the schemes, constants, reproducibility, files with their refusals.
+#include "graph/initialise.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/safetensors.h"
+#include "graph/fake_backend.h"
+#include "graph/networks.h"
+
+namespace ada::graph::test {
+namespace {
+
+using config::InitScheme;
+
+Parameter Make(const std::string& name, std::vector<std::int64_t> dims) {
+  Parameter parameter{name, std::move(dims), {}, {}};
+  std::int64_t numel = 1;
+  for (const std::int64_t dim : parameter.dims) numel *= dim;
+  parameter.value.shape = {1, 1, 1, numel};
+  return parameter;
+}
+
+struct SmallModel {
+  FakeBackend backend;
+  config::ModelConfig model = Model({Conv("c", 4), Layer("b", "batch_norm"), Linear("fc", 10)});
+  std::unique_ptr<Graph> graph;
+  SmallModel() {
+    GraphSpec spec;
+    spec.model = &model;
+    spec.input = {2, 4, 4, 3};
+    graph = Graph::Build(spec, backend);
+  }
+  std::vector<float> Values(const std::string& name) const {
+    for (const Parameter& p : graph->parameters()) {
+      if (p.name == name) return {p.value.f32(), p.value.f32() + p.numel()};
+    }
+    return {};
+  }
+};
+
+class TemporaryFile {
+ public:
+  TemporaryFile()
+      : path_(std::filesystem::temp_directory_path() /
+              ("ada_graph_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) +
+               ".safetensors")) {}
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string MessageOf(SmallModel& m, const config::InitConfig& init) {
+  try {
+    Initialize(*m.graph, init, 1, m.backend);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("variance and range of each scheme") {
+    struct Case {
+      InitScheme scheme;
+      bool uniform;
+      double fans;  // the sum under 2 / fans
+    };
+    const std::vector<std::int64_t> conv = {64, 32, 3, 5}, linear = {200, 150};
+    const double in = 32 * 15, out = 64 * 15;
+    for (const Case& c : std::vector<Case>{{InitScheme::kHeNormal, false, in},
+                                           {InitScheme::kHeUniform, true, in},
+                                           {InitScheme::kXavierNormal, false, in + out},
+                                           {InitScheme::kXavierUniform, true, in + out}}) {
+      const std::vector<float> w = StartValues(Make("c.weight", conv), c.scheme, 7);
+      double mean = 0, square = 0, largest = 0;
+      for (const float v : w) {
+        mean += v / w.size();
+        square += double{v} * v / w.size();
+        largest = std::max(largest, std::abs(double{v}));
+      }
+      const double sd = std::sqrt(2 / c.fans);
+      CHECK(std::abs(mean) < 4 * sd / std::sqrt(w.size()));
+      CHECK(square == doctest::Approx(sd * sd).epsilon(0.03));
+      if (c.uniform) CHECK(largest <= sd * std::sqrt(3.0) * 1.000001);
+      CHECK(largest > sd * (c.uniform ? 1.72 : 3.5));
+    }
+    double square = 0;
+    for (const float v : StartValues(Make("fc.weight", linear), InitScheme::kHeNormal, 7)) {
+      square += double{v} * v / 30000;
+    }
+    CHECK(square == doctest::Approx(2.0 / 150).epsilon(0.03));
+  }
+
+  TEST_CASE("vectors") {
+    for (const auto& [name, value] :
+         std::vector<std::pair<std::string, float>>{{"b.weight", 1},
+                                                    {"b.bias", 0},
+                                                    {"b.running_mean", 0},
+                                                    {"b.running_var", 1},
+                                                    {"fc.bias", 0}}) {
+      CHECK(StartValues(Make(name, {3}), InitScheme::kHeNormal, 7) ==
+            std::vector<float>{value, value, value});
+    }
+  }
+
+  TEST_CASE("seed and name decide, nothing else") {
+    const auto values = [](const char* name, std::uint64_t seed) {
+      return StartValues(Make(name, {4, 5}), InitScheme::kHeNormal, seed);
+    };
+    CHECK(values("a.weight", 1) == values("a.weight", 1));
+    CHECK(values("a.weight", 1) != values("a.weight", 2));
+    CHECK(values("a.weight", 1) != values("b.weight", 1));
+  }
+
+  TEST_CASE("a file overrides the tensors it names") {
+    SmallModel m;
+    TemporaryFile file;
+    const std::vector<float> weight(10 * 64, 0.5f), mean = {1, 2, 3, 4}, count = {9};
+    SafetensorsWriter writer;
+    writer.Add("fc.weight", {10, 64}, weight);
+    writer.Add("b.running_mean", {4}, mean);
+    writer.Add("b.num_batches_tracked", {}, count);
+    writer.WriteAtomically(file.path());
+    config::InitConfig init;
+    init.weights = file.path();
+    CHECK(MessageOf(m, init) == "no error");
+    CHECK(m.Values("fc.weight") == weight);
+    CHECK(m.Values("b.running_mean") == mean);
+    CHECK(m.Values("b.running_var") == std::vector<float>(4, 1.0f));
+    Parameter conv = Make("c.weight", {4, 3, 3, 3});
+    CHECK(m.Values("c.weight") == StartValues(conv, InitScheme::kHeNormal, 1));
+  }
+
+  TEST_CASE("unknown names and wrong shapes are refused") {
+    struct Case {
+      std::string name;
+      std::vector<std::int64_t> shape;
+      std::string message;
+    };
+    for (const Case& c :
+         std::vector<Case>{{"fc.wieght",
+                            {2},
+                            "tensor fc.wieght: the network has none of this name; did you mean "
+                            "'fc.weight'?"},
+                           {"c.weight",
+                            {4, 3, 1, 3},
+                            "tensor c.weight: expected shape [4, 3, 3, 3], found "
+                            "[4, 3, 1, 3]"}}) {
+      SmallModel m;
+      TemporaryFile file;
+      std::vector<float> values(c.shape.size() == 1 ? 2 : 36);
+      SafetensorsWriter writer;
+      writer.Add(c.name, c.shape, values);
+      writer.WriteAtomically(file.path());
+      config::InitConfig init;
+      init.weights = file.path();
+      CHECK(MessageOf(m, init) == file.path() + ": " + c.message);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ada::graph::test

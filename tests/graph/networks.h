@@ -1,0 +1,125 @@
+// Networks that the tests of this room share: the zoo and some that are awkward on purpose.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "core/tensor.h"
+
+namespace ada::graph::test {
+
+struct TestNetwork {
+  std::string name;
+  config::ModelConfig model;
+  Shape input;
+};
+
+inline config::LayerConfig Layer(const std::string& name, const std::string& kind,
+                                 std::vector<std::string> inputs = {}) {
+  config::LayerConfig layer;
+  layer.name = name;
+  layer.kind = kind;
+  layer.inputs = std::move(inputs);
+  return layer;
+}
+inline config::LayerConfig Conv(const std::string& name, int channels,
+                                std::vector<std::string> inputs = {}) {
+  config::LayerConfig layer = Layer(name, "conv2d", std::move(inputs));
+  layer.channels = channels;
+  layer.kernel = {3, 3};
+  layer.padding = {1, 1};
+  return layer;
+}
+inline config::LayerConfig Window(const std::string& name, const std::string& kind, int kernel,
+                                  int stride, std::vector<std::string> inputs = {}) {
+  config::LayerConfig layer = Layer(name, kind, std::move(inputs));
+  layer.kernel = {kernel, kernel};
+  layer.stride = {stride, stride};
+  return layer;
+}
+inline config::LayerConfig Linear(const std::string& name, int features) {
+  config::LayerConfig layer = Layer(name, "linear");
+  layer.features = features;
+  return layer;
+}
+
+inline config::ModelConfig Zoo(const std::string& name) {
+  config::ModelConfig model;
+  model.zoo = name;
+  return model;
+}
+inline config::ModelConfig Model(std::vector<config::LayerConfig> layers) {
+  config::ModelConfig model;
+  model.layers = std::move(layers);
+  return model;
+}
+
+// Pre-activation: relu feeds the addition and one more, or the addition alone.
+inline config::ModelConfig PreActivation() {
+  return Model({Conv("c1", 8), Layer("b1", "batch_norm"), Layer("r1", "relu"), Conv("c2", 8),
+                Layer("b2", "batch_norm"), Layer("r2", "relu"), Layer("sum", "add", {"r2", "r1"}),
+                Layer("r3", "relu"), Layer("again", "add", {"r3", "c1"}), Linear("fc", 10)});
+}
+
+// Everything that a plan can get wrong: a value read twice by one addition, three branches, an
+// addition of three, overlapping windows, layers before the first weight, an addition with the
+// input.
+inline config::ModelConfig Awkward() {
+  return Model({Layer("r0", "relu"),
+                Window("p0", "max_pool", 3, 1),
+                Conv("c1", 4),
+                Layer("b1", "batch_norm"),
+                Layer("twice", "add", {"b1", "b1"}),
+                Layer("d1", "dropout"),
+                Window("p1", "max_pool", 3, 1),
+                Conv("c2", 4, {"d1"}),
+                Layer("b2", "batch_norm"),
+                Layer("three", "add", {"b2", "d1", "twice"}),
+                Layer("r3", "relu"),
+                Window("p3", "avg_pool", 3, 1, {"r3"}),
+                Window("p4", "max_pool", 3, 1, {"r3"}),
+                Layer("join", "add", {"p3", "p1"}),
+                Layer("all", "add", {"join", "p4"}),
+                Layer("flat", "flatten"),
+                Linear("f1", 16),
+                Layer("n1", "batch_norm"),
+                Layer("rf", "relu"),
+                Linear("f2", 10)});
+}
+
+// Shortcuts that are bare convolutions, one of them behind an addition.
+inline config::ModelConfig BareShortcut() {
+  return Model({Conv("c0", 4), Conv("c1", 4, {"c0"}), Layer("b1", "batch_norm"),
+                Conv("s1", 4, {"c0"}), Layer("j1", "add", {"b1", "s1"}), Layer("r1", "relu"),
+                Conv("c2", 4), Layer("b2", "batch_norm"), Conv("s2", 4, {"r1"}),
+                Conv("t2", 4, {"r1"}), Layer("u2", "add", {"s2", "t2"}),
+                Layer("j2", "add", {"u2", "b2"}), Layer("r2", "relu"), Linear("fc", 10)});
+}
+
+// An addition whose other input is the network's own, and a chain that ends without relu.
+inline config::ModelConfig WithInput() {
+  return Model({Conv("c1", 3), Layer("b1", "batch_norm"), Layer("join", "add", {"input", "b1"}),
+                Layer("r1", "relu"), Conv("c2", 3), Layer("b2", "batch_norm"),
+                Layer("end", "add", {"r1", "b2"}), Layer("pool", "global_avg_pool"),
+                Linear("fc", 10)});
+}
+
+inline std::vector<TestNetwork> AllNetworks() {
+  const Shape mnist{5, 28, 28, 1}, cifar{5, 32, 32, 3};
+  std::vector<TestNetwork> all = {{"mlp", Zoo("mlp"), mnist},
+                                  {"lenet", Zoo("lenet"), mnist},
+                                  {"resnet20", Zoo("resnet20"), cifar},
+                                  {"vgg11", Zoo("vgg11"), cifar}};
+  config::ModelConfig projection = Zoo("resnet20"), dropped = Zoo("vgg11");
+  projection.shortcut = "B";
+  dropped.dropout = 0.25;
+  all.push_back({"resnet20 B", projection, cifar});
+  all.push_back({"vgg11 dropout", dropped, cifar});
+  all.push_back({"pre-activation", PreActivation(), {5, 8, 8, 3}});
+  all.push_back({"awkward", Awkward(), {5, 10, 9, 3}});
+  all.push_back({"bare shortcut", BareShortcut(), {5, 6, 6, 3}});
+  all.push_back({"with input", WithInput(), {5, 6, 6, 3}});
+  return all;
+}
+
+}  // namespace ada::graph::test

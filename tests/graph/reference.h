@@ -1,0 +1,181 @@
+// What a step must compute, in symbols, straight from the resolved network: no plan, no fusion, no
+// shared memory. The independent truth for what graphs do on the fake backend.
+#pragma once
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/fake_backend.h"
+#include "graph/graph.h"
+#include "graph/shapes.h"
+
+namespace ada::graph::test {
+
+struct Reference {
+  Symbol logits = 0;
+  std::map<std::string, Symbol> gradients;                     // by parameter
+  std::vector<std::pair<std::string, std::string>> roundings;  // layer, tensor: the expected list
+  std::map<std::string, Symbol> symbols;                       // "layer tensor" of every rounding
+  std::map<std::string, float> scales;                         // the same, S of it
+  std::vector<std::string> decisions;  // layers of scales(), a branch as "branch LAYER"
+};
+
+class ReferenceStep {
+ public:
+  ReferenceStep(const Network& network, const RuleFor& rule_for)
+      : network_(network), rule_for_(rule_for), needs_(network.NeedsGradient()) {}
+
+  Reference Run() {
+    const int nodes = static_cast<int>(network_.nodes.size());
+    y_ = {Hash("input", {})};
+    for (const Node& node : network_.nodes) y_.push_back(Forward(node));
+    r_.logits = y_.back();
+    gradients_.resize(nodes + 1);
+    gradients_[nodes].push_back({Hash("loss", {y_.back()}), 8});
+    Note("loss", "dx", gradients_[nodes][0]);
+    for (int i = nodes - 1; i >= 0; --i) {
+      if (needs_[i + 1]) Backward(i, Meet(i + 1));
+    }
+    return r_;
+  }
+
+ private:
+  struct G {
+    Symbol symbol;
+    float scale;
+  };
+
+  static std::string FormulaOf(const Node& node);
+  static Symbol P(const Node& node, const char* name) {
+    return Hash(node.config.name + "." + name, {});
+  }
+  void Note(const std::string& layer, const std::string& tensor, const G& g) {
+    r_.roundings.emplace_back(layer, tensor);
+    r_.symbols[layer + " " + tensor] = g.symbol;
+    r_.scales[layer + " " + tensor] = g.scale;
+  }
+  Symbol Forward(const Node& node);
+  G Meet(int value);
+  G Dx(const Node& node, const G& dy);
+  void Backward(int index, const G& dy);
+
+  const Network& network_;
+  const RuleFor& rule_for_;
+  const std::vector<bool> needs_;
+  std::vector<Symbol> y_;
+  std::vector<std::vector<G>> gradients_;  // by value, last consumer first
+  Reference r_;
+};
+
+inline std::string ReferenceStep::FormulaOf(const Node& node) {
+  const config::LayerConfig& c = node.config;
+  const auto window = [&](const char* name) {
+    return Numbers(name, {1.0 * c.kernel[0], 1.0 * c.kernel[1], 1.0 * c.stride[0],
+                          1.0 * c.stride[1], 1.0 * c.padding[0], 1.0 * c.padding[1]});
+  };
+  switch (node.kind) {
+    case Kind::kConv2d:
+      return Numbers("conv2d",
+                     {1.0 * c.stride[0], 1.0 * c.stride[1], 1.0 * c.padding[0], 1.0 * c.padding[1],
+                      1.0 * c.dilation[0], 1.0 * c.dilation[1], 1.0 * c.groups});
+    case Kind::kMaxPool:
+      return window("max_pool");
+    case Kind::kAvgPool:
+      return window("avg_pool");
+    case Kind::kGlobalAvgPool:
+      return Numbers("avg_pool", {1.0 * node.input.h, 1.0 * node.input.w, 1.0 * node.input.h,
+                                  1.0 * node.input.w, 0, 0});
+    case Kind::kShortcut:
+      return Numbers("shortcut", {1.0 * c.stride[0], 1.0 * c.stride[1]});
+    case Kind::kDropout:
+      return Numbers("dropout", {static_cast<float>(c.rate)}) + std::to_string(StreamId(c.name));
+    case Kind::kBatchNorm:
+      return Numbers("batch_norm", {static_cast<float>(c.eps), static_cast<float>(c.momentum)});
+    default:
+      return c.kind;
+  }
+}
+
+inline Symbol ReferenceStep::Forward(const Node& node) {
+  std::vector<Symbol> x;
+  for (const int value : node.inputs) x.push_back(y_[value]);
+  if (node.is_product()) {
+    x.push_back(P(node, "weight"));
+    x.push_back(node.config.bias ? P(node, "bias") : 0);
+    Note(node.config.name, "w", {P(node, "weight"), 1});
+  } else if (node.kind == Kind::kBatchNorm) {
+    x.push_back(P(node, "weight"));
+    x.push_back(P(node, "bias"));
+  }
+  const Symbol y = node.kind == Kind::kAdd ? AddSymbol(x) : Hash(FormulaOf(node), x);
+  const bool exact = node.kind == Kind::kRelu || node.kind == Kind::kMaxPool ||
+                     node.kind == Kind::kFlatten || node.kind == Kind::kShortcut;
+  if (!exact) Note(node.config.name, "y", {y, 1});
+  return y;
+}
+
+// The gradient of a value: of its one consumer, or the sum over consumers in layer order.
+inline ReferenceStep::G ReferenceStep::Meet(int value) {
+  const std::vector<G>& all = gradients_[value];
+  if (all.size() == 1) return all[0];
+  std::vector<Symbol> symbols;
+  float target = 0;
+  for (auto g = all.rbegin(); g != all.rend(); ++g) {
+    symbols.push_back(g->symbol);
+    target = std::max(target, g->scale);
+  }
+  const G sum{Hash("sum", symbols), target};
+  const std::string& name = network_.nodes[value - 1].config.name;
+  Note(name, "dy", sum);
+  r_.decisions.push_back("branch " + name);
+  return sum;
+}
+
+inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
+  const std::string f = FormulaOf(node) + " dx";
+  const Symbol x = y_[node.inputs[0]];
+  if (node.is_product()) {
+    r_.decisions.push_back(node.config.name);
+    const float alpha = AlphaOf(rule_for_({node.config.name, 0, 0, kFp16}));
+    return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale * alpha};
+  }
+  if (node.kind == Kind::kBatchNorm) {
+    return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+  }
+  const Symbol y = Hash(FormulaOf(node), {x});
+  if (node.kind == Kind::kRelu) return {Hash("mask", {y, dy.symbol}), dy.scale};
+  if (node.kind == Kind::kMaxPool) return {Hash(f, {x, y, dy.symbol}), dy.scale};
+  return {Hash(f, {dy.symbol}), dy.scale};
+}
+
+inline void ReferenceStep::Backward(int index, const G& dy) {
+  const Node& node = network_.nodes[index];
+  const std::string& name = node.config.name;
+  const std::string f = FormulaOf(node);
+  const Symbol x = y_[node.inputs[0]];
+  if (node.kind == Kind::kAdd) {  // the sum takes its branches in the order of its inputs
+    for (auto value = node.inputs.rbegin(); value != node.inputs.rend(); ++value) {
+      if (needs_[*value]) gradients_[*value].push_back(dy);
+    }
+    return;
+  }
+  if (node.is_product()) {
+    r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
+    if (node.config.bias) r_.gradients[name + ".bias"] = Hash(f + " db", {dy.symbol});
+    Note(name, "dw", {r_.gradients[name + ".weight"], 1});
+  } else if (node.kind == Kind::kBatchNorm) {
+    r_.gradients[name + ".weight"] = Hash(f + " dgamma", {x, dy.symbol});
+    r_.gradients[name + ".bias"] = Hash(f + " dbeta", {dy.symbol});
+  }
+  if (!needs_[node.inputs[0]]) return;
+  const G dx = Dx(node, dy);
+  const bool overlap = node.config.kernel[0] > node.config.stride[0] ||
+                       node.config.kernel[1] > node.config.stride[1];
+  const bool exact = node.kind == Kind::kRelu || node.kind == Kind::kFlatten ||
+                     node.kind == Kind::kShortcut || (node.kind == Kind::kMaxPool && !overlap);
+  if (!exact) Note(name, "dx", dx);
+  gradients_[node.inputs[0]].push_back(dx);
+}
+
+}  // namespace ada::graph::test

@@ -1,0 +1,159 @@
+// The zoo: parameter counts known from the literature, layer names of INTERFACE, shapes on the way.
+#include "graph/zoo.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "core/error.h"
+#include "graph/networks.h"
+#include "graph/shapes.h"
+
+namespace ada::graph::test {
+namespace {
+
+struct Size {
+  std::string zoo, shortcut;
+  Shape input;
+  std::int64_t parameters;
+  double mflop;  // 2 x multiply-adds of convolutions and linear layers
+};
+
+// resnet, shortcut A: github.com/akamaster/pytorch_resnet_cifar10 (its own
+// counts). B adds 16*32 + 32*64 weights and 2*(32+64) of batch norm. VGG without convolution
+// biases: torchvision's features of vgg11_bn, vgg13_bn, vgg16_bn (9,225,984, 9,410,880, 14,723,136
+// with biases) less their 2,752, 2,944, 4,224 biases, plus 5,130 of fc. LeNet-5 with full
+// connections: 61,706.
+const std::vector<Size> kSizes = {
+    {"mlp", "A", {1, 28, 28, 1}, 784 * 512 + 512 + 512 * 512 + 512 + 5130, 1.337344},
+    {"lenet", "A", {1, 28, 28, 1}, 61706, 0.83304},
+    {"resnet20", "A", {1, 32, 32, 3}, 269722, 81.102},
+    {"resnet20", "B", {1, 32, 32, 3}, 269722 + 512 + 2048 + 192, 81.627},
+    {"resnet32", "A", {1, 32, 32, 3}, 464154, 137.72},
+    {"resnet44", "A", {1, 32, 32, 3}, 658586, 194.35},
+    {"resnet56", "A", {1, 32, 32, 3}, 853018, 250.97},
+    {"resnet110", "A", {1, 32, 32, 3}, 1727962, 505.79},
+    {"vgg11", "A", {1, 32, 32, 3}, 9225984 - 2752 + 5130, 305.54},
+    {"vgg13", "A", {1, 32, 32, 3}, 9410880 - 2944 + 5130, 456.53},
+    {"vgg16", "A", {1, 32, 32, 3}, 14723136 - 4224 + 5130, 626.40},
+};
+
+std::vector<std::string> NamesFrom(const std::vector<config::LayerConfig>& layers,
+                                   const std::string& prefix) {
+  std::vector<std::string> names;
+  for (const auto& layer : layers) {
+    if (layer.name.starts_with(prefix)) names.push_back(layer.name.substr(prefix.size()));
+  }
+  return names;
+}
+
+std::string MessageOf(const config::ModelConfig& model) {
+  try {
+    ExpandZoo(model);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+using Names = std::vector<std::string>;
+
+TEST_SUITE("cpu") {
+  TEST_CASE("parameters and operations") {
+    for (const Size& size : kSizes) {
+      CAPTURE(size.zoo);
+      config::ModelConfig model = Zoo(size.zoo);
+      model.shortcut = size.shortcut;
+      const Network network = Resolve(model, size.input);
+      CHECK(network.parameters() == size.parameters);
+      CHECK(network.mflop() == doctest::Approx(size.mflop).epsilon(1e-4));
+    }
+  }
+
+  TEST_CASE(
+      "depth: resnetN has N layers with weights on its longest path, vggN without its lost "
+      "two linear layers") {
+    const std::map<std::string, int> depths = {
+        {"resnet20", 20},   {"resnet32", 32}, {"resnet44", 44}, {"resnet56", 56},
+        {"resnet110", 110}, {"vgg11", 9},     {"vgg13", 11},    {"vgg16", 14}};
+    for (const auto& [zoo, depth] : depths) {
+      int count = 0;
+      for (const auto& layer : ExpandZoo(Zoo(zoo))) {
+        count += layer.kind == "conv2d" || layer.kind == "linear";
+      }
+      CHECK_MESSAGE(count == depth, zoo);
+    }
+  }
+
+  TEST_CASE("resnet's names, inputs and shapes") {
+    config::ModelConfig model = Zoo("resnet20");
+    const auto a = ExpandZoo(model);
+    model.shortcut = "B";
+    const auto b = ExpandZoo(model);
+    CHECK(NamesFrom(a, "stage1.block1.") ==
+          Names{"conv1", "bn1", "relu1", "conv2", "bn2", "add", "relu2"});
+    CHECK(NamesFrom(a, "stage2.block1.") ==
+          Names{"conv1", "bn1", "relu1", "conv2", "bn2", "shortcut", "add", "relu2"});
+    CHECK(NamesFrom(b, "stage3.block1.") == Names{"conv1", "bn1", "relu1", "conv2", "bn2",
+                                                  "shortcut.conv", "shortcut.bn", "add", "relu2"});
+    CHECK(a[0].name == "conv1");
+    CHECK(a[a.size() - 2].name == "pool");
+    CHECK(a.back().name == "fc");
+    const Network network = Resolve(model, {1, 32, 32, 3});
+    for (const Node& node : network.nodes) {
+      const std::string& name = node.config.name;
+      if (node.kind == Kind::kConv2d) CHECK_FALSE(node.config.bias);
+      if (name == "conv1") CHECK(node.output == Shape{1, 32, 32, 16});
+      if (name == "stage1.block3.relu2") CHECK(node.output == Shape{1, 32, 32, 16});
+      if (name == "stage2.block1.conv1") CHECK(node.output == Shape{1, 16, 16, 32});
+      if (name == "stage2.block1.shortcut.conv") {
+        CHECK(node.config.kernel == std::array<int, 2>{1, 1});
+        CHECK(node.config.stride == std::array<int, 2>{2, 2});
+        CHECK(node.config.padding == std::array<int, 2>{0, 0});
+        CHECK(network.nodes[node.inputs[0] - 1].config.name == "stage1.block3.relu2");
+      }
+      if (name == "stage3.block3.relu2") CHECK(node.output == Shape{1, 8, 8, 64});
+      if (name == "pool") CHECK(node.output == Shape{1, 1, 1, 64});
+    }
+  }
+
+  TEST_CASE("names of the others") {
+    config::ModelConfig mlp = Zoo("mlp");
+    mlp.hidden = {7, 5};
+    CHECK(NamesFrom(ExpandZoo(mlp), "") == Names{"fc1", "relu1", "fc2", "relu2", "fc3"});
+    mlp.hidden = {};
+    CHECK(NamesFrom(ExpandZoo(mlp), "") == Names{"fc1"});
+    CHECK(NamesFrom(ExpandZoo(Zoo("lenet")), "") == Names{"conv1", "relu1", "pool1", "conv2",
+                                                          "relu2", "pool2", "fc1", "relu3", "fc2",
+                                                          "relu4", "fc3"});
+    config::ModelConfig vgg = Zoo("vgg16");
+    CHECK(NamesFrom(ExpandZoo(vgg), "stage3.") ==
+          Names{"conv1", "bn1", "relu1", "conv2", "bn2", "relu2", "conv3", "bn3", "relu3", "pool"});
+    CHECK(ExpandZoo(vgg)[ExpandZoo(vgg).size() - 2].name == "stage5.pool");
+    vgg.dropout = 0.5;
+    CHECK(ExpandZoo(vgg)[ExpandZoo(vgg).size() - 2].kind == "dropout");
+    CHECK(ExpandZoo(vgg).back().name == "fc");
+  }
+
+  TEST_CASE("unknown names say what is near and where") {
+    config::ModelConfig model = Zoo("resnet21");
+    model.where = {"net.yaml", 3, 8};
+    CHECK(MessageOf(model) ==
+          "net.yaml:3:8: model.zoo: unknown model 'resnet21'; did you mean 'resnet20'?; `ada-train "
+          "models` lists them");
+    model.zoo = "resnet20";
+    model.shortcut = "C";
+    CHECK(MessageOf(model) == "net.yaml:3:8: model.shortcut: expected A or B, found 'C'");
+  }
+
+  TEST_CASE("the list has one line per model") {
+    const std::vector<std::string> lines = ListModels();
+    REQUIRE(lines.size() == ZooNames().size());
+    CHECK(lines[2] ==
+          "resnet20       269722 parameters     81.1 MFLOP at 32x32x3   keys: shortcut");
+    for (std::size_t i = 0; i < lines.size(); ++i) CHECK(lines[i].starts_with(ZooNames()[i] + " "));
+  }
+}
+
+}  // namespace
+}  // namespace ada::graph::test

@@ -1,0 +1,118 @@
+// A backend that can only allocate and update, for tests of the optimizer: the plainest loops over
+// backend/update_rules.h.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/update_rules.h"
+
+namespace ada::testing {
+
+class FakeUpdate final : public backend::UpdateOp {
+ public:
+  FakeUpdate(const backend::UpdateRule& rule, std::vector<backend::UpdateSlot> slots)
+      : rule_(rule), slots_(std::move(slots)) {}
+
+  double GradientNorm() override {
+    double sum = 0;
+    for (const backend::UpdateSlot& slot : slots_) {
+      for (std::int64_t i = 0; i < slot.gradient.shape.numel(); ++i) {
+        sum += static_cast<double>(slot.gradient.f32()[i]) * slot.gradient.f32()[i];
+      }
+    }
+    return std::sqrt(sum);
+  }
+
+  void Apply(const backend::UpdateStep& step) override {
+    const backend::UpdateScalars scalars = backend::MakeUpdateScalars(rule_, step);
+    for (const backend::UpdateSlot& slot : slots_) {
+      const backend::UpdateScalars s = slot.decay ? scalars : backend::WithoutDecay(scalars);
+      for (std::int64_t i = 0; i < slot.value.shape.numel(); ++i) {
+        float& value = slot.value.f32()[i];
+        const float gradient = slot.gradient.f32()[i];
+        if (slot.state2) {
+          value =
+              backend::AdamUpdate(s, value, gradient, slot.state1.f32()[i], slot.state2.f32()[i]);
+        } else if (slot.state1) {
+          value = backend::SgdMomentumUpdate(s, value, gradient, slot.state1.f32()[i]);
+        } else {
+          value = backend::SgdUpdate(s, value, gradient);
+        }
+      }
+    }
+  }
+
+ private:
+  backend::UpdateRule rule_;
+  std::vector<backend::UpdateSlot> slots_;
+};
+
+class FakeBackend final : public backend::Backend {
+ public:
+  std::string Describe() const override { return "fake"; }
+  std::string InstructionSet() const override { return "none"; }
+  std::byte* Allocate(std::size_t bytes) override {
+    memory_.push_back(std::make_unique<std::byte[]>(bytes));
+    allocated_ += bytes;
+    return memory_.back().get();
+  }
+  std::size_t allocated_bytes() const override { return allocated_; }
+  void Upload(std::byte* to, const void* from, std::size_t n) override { std::memcpy(to, from, n); }
+  void Download(void* to, const std::byte* from, std::size_t n) override {
+    std::memcpy(to, from, n);
+  }
+  void Synchronize() override {}
+  std::unique_ptr<backend::UpdateOp> MakeUpdate(const backend::UpdateRule& rule,
+                                                std::vector<backend::UpdateSlot> slots) override {
+    return std::make_unique<FakeUpdate>(rule, std::move(slots));
+  }
+
+  // An fp32 tensor [n] with these values.
+  Tensor Make(const std::vector<float>& values) {
+    Tensor tensor;
+    tensor.shape = {static_cast<std::int64_t>(values.size()), 1, 1, 1};
+    tensor.data = Allocate(tensor.bytes());
+    Upload(tensor.data, values.data(), tensor.bytes());
+    return tensor;
+  }
+
+  int BlockImages(const Shape&) const override { return Missing<int>(); }
+  std::unique_ptr<backend::InputOp> MakeInput(const backend::InputSpec&) override {
+    return Missing<std::unique_ptr<backend::InputOp>>();
+  }
+#define ADA_FAKE_OP(Name)                                                        \
+  std::unique_ptr<backend::Op> Make##Name(const backend::Name##Spec&) override { \
+    return Missing<std::unique_ptr<backend::Op>>();                              \
+  }
+  ADA_FAKE_OP(Conv2d)
+  ADA_FAKE_OP(Linear)
+  ADA_FAKE_OP(BatchNorm)
+  ADA_FAKE_OP(Relu)
+  ADA_FAKE_OP(MaxPool)
+  ADA_FAKE_OP(AvgPool)
+  ADA_FAKE_OP(Add)
+  ADA_FAKE_OP(Shortcut)
+  ADA_FAKE_OP(Flatten)
+  ADA_FAKE_OP(Dropout)
+  ADA_FAKE_OP(BranchSum)
+#undef ADA_FAKE_OP
+  std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec&) override {
+    return Missing<std::unique_ptr<backend::LossOp>>();
+  }
+
+ private:
+  template <typename T>
+  static T Missing() {
+    throw std::logic_error("the fake backend has no such op");
+  }
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::size_t allocated_ = 0;
+};
+
+}  // namespace ada::testing

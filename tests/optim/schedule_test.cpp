@@ -1,0 +1,121 @@
+// Learning rates against tables recorded from torch.optim.lr_scheduler; warm-up and edges by hand.
+#include "optim/schedule.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "core/error.h"
+#include "golden_table.h"
+
+namespace ada::optim {
+namespace {
+
+using Kind = ScheduleSpec::Kind;
+
+TEST_SUITE("cpu") {
+  TEST_CASE("recorded rates of torch's schedulers") {
+    const std::map<std::string, Kind> kinds = {{"constant", Kind::kConstant},
+                                               {"multistep", Kind::kMultistep},
+                                               {"cosine", Kind::kCosine},
+                                               {"linear", Kind::kLinear},
+                                               {"poly", Kind::kPoly}};
+    int schedules = 0;
+    for (const testing::GoldenRow& row : testing::ReadGolden("optim/schedules.csv").rows) {
+      ScheduleSpec spec;
+      spec.kind = kinds.at(row.at("kind"));
+      for (const std::string& word : testing::Words(row.at("milestones"))) {
+        spec.milestones.push_back(std::stoi(word));
+      }
+      spec.gamma = testing::Number(row, "gamma");
+      spec.power = testing::Number(row, "power");
+      spec.min_lr = testing::Number(row, "min_lr");
+      const std::vector<std::string> rates = testing::Words(row.at("rates"));
+      REQUIRE(rates.size() == 60);
+      for (int step = 0; step < 60; ++step) {
+        CAPTURE(row.at("kind"));
+        CAPTURE(step);
+        // torch updates its rates step by step; ours are closed forms.
+        const double error = LearningRate(spec, step, 5, 60) - std::stod(rates[step]);
+        CHECK(std::fabs(error) <= 1e-13 * spec.lr);
+      }
+      ++schedules;
+    }
+    CHECK(schedules == 12);
+  }
+
+  TEST_CASE("milestones act from the first step of the epoch after") {
+    ScheduleSpec spec;
+    spec.kind = Kind::kMultistep;
+    spec.milestones = {81, 122};
+    const std::int64_t epoch = 390, total = 164 * epoch;
+    const std::pair<std::int64_t, double> rows[] = {{0, 0.1},
+                                                    {81 * epoch - 1, 0.1},
+                                                    {81 * epoch, 0.01},
+                                                    {122 * epoch - 1, 0.01},
+                                                    {122 * epoch, 0.001},
+                                                    {total - 1, 0.001}};
+    for (const auto& [step, lr] : rows) {
+      CAPTURE(step);
+      CHECK(LearningRate(spec, step, epoch, total) == doctest::Approx(lr).epsilon(1e-15));
+    }
+    spec.milestones = {0};
+    CHECK(LearningRate(spec, 0, epoch, total) == doctest::Approx(0.01).epsilon(1e-15));
+  }
+
+  TEST_CASE("warm-up holds its rate, then the schedule is where it would be without") {
+    struct Row {
+      double epochs;
+      std::int64_t steps;  // of warm-up, at 10 steps an epoch
+    };
+    const Row rows[] = {{0, 0},    {1, 10},   {0.5, 5}, {2.3, 23},
+                        {0.04, 0}, {0.06, 1}, {0.7, 7}, {50, 30}};
+    for (const Kind kind :
+         {Kind::kConstant, Kind::kMultistep, Kind::kCosine, Kind::kLinear, Kind::kPoly}) {
+      for (const Row& row : rows) {
+        CAPTURE(row.epochs);
+        ScheduleSpec spec;
+        spec.kind = kind;
+        spec.milestones = {1};
+        spec.power = 2;
+        ScheduleSpec plain = spec;
+        spec.warmup_epochs = row.epochs;
+        spec.warmup_lr = 0.0125;
+        for (std::int64_t step = 0; step < 30; ++step) {
+          CAPTURE(step);
+          const double expected = step < row.steps ? 0.0125 : LearningRate(plain, step, 10, 30);
+          CHECK(LearningRate(spec, step, 10, 30) == expected);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("from lr to min_lr, never rising, and min_lr from the end on") {
+    for (const Kind kind : {Kind::kCosine, Kind::kLinear, Kind::kPoly}) {
+      ScheduleSpec spec;
+      spec.kind = kind;
+      spec.power = 0.9;
+      spec.min_lr = 1e-4;
+      double before = LearningRate(spec, 0, 7, 100);
+      CHECK(before == 0.1);
+      for (int step = 1; step < 100; ++step) {
+        const double lr = LearningRate(spec, step, 7, 100);
+        CHECK(lr < before);
+        before = lr;
+      }
+      for (const std::int64_t step : {100, 101, 100000}) {
+        CHECK(LearningRate(spec, step, 7, 100) == doctest::Approx(1e-4).epsilon(1e-12));
+      }
+    }
+  }
+
+  TEST_CASE("impossible calls are bugs") {
+    CHECK_THROWS_AS(LearningRate({}, -1, 1, 1), InternalError);
+    CHECK_THROWS_AS(LearningRate({}, 0, 0, 1), InternalError);
+    CHECK_THROWS_AS(LearningRate({}, 0, 1, 0), InternalError);
+  }
+}
+
+}  // namespace
+}  // namespace ada::optim

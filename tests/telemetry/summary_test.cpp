@@ -1,0 +1,183 @@
+// summary.json and the text at the end of a run.
+#include "telemetry/summary.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "temp_folder.h"
+
+using namespace ada::telemetry;
+using ada::TensorStats;
+using ada::scaling::Limit;
+using ada::testing::TempFolder;
+
+namespace {
+
+TensorStats Stats(std::int64_t underflow) {
+  TensorStats stats;
+  stats.numel = 2000;
+  stats.zeros_before = 1000;
+  stats.underflow = underflow;
+  stats.overflow = 1;
+  stats.full = true;
+  return stats;
+}
+
+SummaryFacts Facts() {
+  return {.name = "demo",
+          .folder = "runs/demo",
+          .status = RunStatus::kFinished,
+          .model = "resnet20",
+          .dataset = "cifar10",
+          .format = "fp16",
+          .policy = "adaptive",
+          .device = "cpu",
+          .epochs = 2,
+          .seconds = 125,
+          .images_per_second = 541.4,
+          .processor = "a processor",
+          .threads = 2,
+          .versions = {{"ada-train", "0.1.0"}, {"oneDNN", "2.6.3"}}};
+}
+
+RunTotals Run() {
+  RunTotals run;
+  run.Add(StepRow{1, 1, 2, 0.25, 0.1, 1, false, false, 1});
+  run.Add(StepRow{2, 2, NAN, 0.25, 0.1, 1, true, true, 1});
+  run.Add(StepRow{3, 2, 1.5, 0.5, 0.1, 1, false, false, 1});
+  run.Add(EvaluationRow{1, 1, "test", 100, 1.25, 0.8125, 1});
+  run.Add(EvaluationRow{3, 2, "test", 100, 1.125, 0.75, 0.9375});
+  return run;
+}
+
+LayerTotals Layers() {
+  LayerTotals layers;
+  layers.AddUnderflow("loss", "dx", 1, Stats(1));
+  layers.AddUnderflow("fc", "dx", 16, Stats(20));
+  layers.AddUnderflow("fc", "dw", 1, Stats(5));
+  layers.AddUnderflow("bn2", "dx", 16, Stats(30));
+  layers.AddUnderflow("conv2", "dx", 128, Stats(100));
+  layers.AddUnderflow("relu1", "dy", 64, Stats(40));
+  layers.AddUnderflow("conv1", "dx", 128, Stats(2));
+  layers.AddUnderflow("conv0", "dx", 128, Stats(0));
+  layers.AddScale("fc", {1, 100, 16, 16, 16, 16, Limit::kScaleBound});
+  layers.AddScale("conv2", {16, 9.5, 9.5, 8, 8, 128, Limit::kTarget});
+  layers.AddScale("relu1", {128, NAN, NAN, NAN, 1, 64, Limit::kBranch});
+  layers.AddScale("conv1", {128, 1, 1, 1, 1, 128, Limit::kOne});
+  return layers;
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("the text") {
+    CHECK(SummaryText(Facts(), Run(), Layers()) ==
+          R"(run demo finished: 2 epochs, 3 steps (1 skipped) in 2:05, 541 images/s
+  test accuracy 75.00 %, loss 1.125 (best 81.25 % in epoch 1)
+  training accuracy 50.00 %, loss 1.5 (mean of epoch 2)
+layers that underflow most (share of their values other than zero, mean of 1 logged step; last scale)
+  layer  tensor  lost      at most   scale  alpha  why
+  conv2  dx      10.000 %  10.000 %  128    8      target: meets underflow_target
+  relu1  dy      4.000 %   4.000 %   64     -      branch: gradients of several layers brought to one scale
+  bn2    dx      3.000 %   3.000 %   16     -      passes on the scale it is given
+  fc     dx      2.000 %   2.000 %   16     16     SB: held at scale_upper_bound 16
+  conv1  dx      0.200 %   0.200 %   128    1      one: meets underflow_target without a factor
+1 step skipped because gradients were not finite: events.csv names layer and tensor
+files: runs/demo
+  underflow.csv scales.csv steps.csv evaluation.csv events.csv summary.json log.txt config.yaml checkpoints/)");
+  }
+
+  TEST_CASE("the text of a run without anything") {
+    SummaryFacts facts = Facts();
+    facts.status = RunStatus::kInterrupted;
+    facts.epochs = 0;
+    facts.images_per_second = 0;
+    CHECK(SummaryText(facts, RunTotals(), LayerTotals())
+              .starts_with("run demo interrupted: 0 epochs, 0 steps (0 skipped) in 2:05\n"
+                           "no tensor was counted (log.statistics)\nfiles: runs/demo\n"));
+    LayerTotals clean;
+    clean.AddUnderflow("fc", "dx", 1, Stats(0));
+    CHECK(SummaryText(facts, RunTotals(), clean)
+              .find("\nno value underflowed in the logged steps\n") != std::string::npos);
+  }
+
+  TEST_CASE("every limit has its words") {
+    ScaleTotals scale;
+    scale.last_scale_in = 256;
+    scale.last_bound = 4;
+    const std::vector<std::pair<Limit, const char*>> cases = {
+        {Limit::kNone, "none: passes on the scale 256"},
+        {Limit::kTarget, "target: meets underflow_target"},
+        {Limit::kOne, "one: meets underflow_target without a factor"},
+        {Limit::kCap, "cap: a larger factor could overflow"},
+        {Limit::kScaleBound, "SB: held at scale_upper_bound 4"},
+        {Limit::kAccumBound, "AB: held at accum_upper_bound / scale_in 4"},
+        {Limit::kStale, "stale: the value of an earlier step (update_interval)"},
+        {Limit::kFixed, "fixed: the constant of the layer"},
+        {Limit::kState, "state: the layer's own dynamic scale"},
+        {Limit::kNonfinite, "nonfinite: the gradient was not finite, the step was skipped"},
+        {Limit::kBranch, "branch: gradients of several layers brought to one scale"},
+    };
+    for (const auto& [limit, words] : cases) {
+      scale.last_limit = ada::scaling::LimitName(limit);
+      CHECK(ExplainLimit(scale) == words);
+    }
+  }
+
+  TEST_CASE("summary.json") {
+    const TempFolder folder;
+    SummaryFacts facts = Facts();
+    facts.folder = folder.path();
+    WriteSummary(facts, Run(), Layers());
+    const auto json = nlohmann::json::parse(folder.Read("summary.json"));
+    CHECK(json["name"] == "demo");
+    CHECK(json["status"] == "finished");
+    CHECK(json["model"] == "resnet20");
+    CHECK(json["policy"] == "adaptive");
+    CHECK(json["epochs"] == 2);
+    CHECK(json["steps"] == 3);
+    CHECK(json["skipped"] == 1);
+    CHECK(json["train"] == nlohmann::json{{"epoch", 2}, {"loss", 1.5}, {"accuracy", 0.5}});
+    CHECK(json["evaluation"]["test"]["top1"] == 0.75);
+    CHECK(json["evaluation"]["test"]["best"]["top1"] == 0.8125);
+    CHECK(json["evaluation"]["test"]["best"]["epoch"] == 1);
+    const auto& conv2 = json["layers"]["conv2"];
+    CHECK(conv2["dx"] == nlohmann::json{{"rows", 1},
+                                        {"numel", 2000},
+                                        {"zeros_before", 1000},
+                                        {"underflow", 100},
+                                        {"overflow", 1},
+                                        {"underflow_pct_nonzero_mean", 10.0},
+                                        {"underflow_pct_nonzero_max", 10.0},
+                                        {"last_scale", 128.0}});
+    CHECK(conv2["alpha"] == nlohmann::json{{"rows", 1},
+                                           {"last_scale_in", 16.0},
+                                           {"last_scale_out", 128.0},
+                                           {"last_alpha", 8.0},
+                                           {"last_limit", "target"},
+                                           {"limits", {{"target", 1}}}});
+    CHECK(json["layers"]["relu1"]["branch"]["last_scale_out"] == 64.0);
+    CHECK_FALSE(json["layers"]["relu1"]["branch"].contains("last_alpha"));
+    CHECK(json["seconds"] == 125);
+    CHECK(json["versions"]["oneDNN"] == "2.6.3");
+    CHECK(json["host"] ==
+          nlohmann::json{{"processor", "a processor"}, {"threads", 2}, {"device", "cpu"}});
+  }
+
+  TEST_CASE("summary.json of a run without a step is JSON still; an unwritable folder") {
+    const std::string text = SummaryJson({}, RunTotals(), LayerTotals());
+    const auto json = nlohmann::json::parse(text);
+    CHECK(json["train"]["loss"].is_null());
+    CHECK(json["layers"].empty());
+    SummaryFacts nowhere;
+    nowhere.folder = "/nonexistent/folder";
+    CHECK_THROWS_AS(WriteSummary(nowhere, RunTotals(), LayerTotals()), ada::OutputError);
+    CHECK_FALSE(CpuModel().empty());
+    CHECK(std::string(RunStatusName(RunStatus::kStopped)) == "stopped");
+  }
+}

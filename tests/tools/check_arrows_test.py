@@ -1,0 +1,81 @@
+"""tools/check_arrows.py on small trees: which includes it lets pass and which it names."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_arrows.py"
+
+# (file, its include line, a part of the message; None: allowed)
+CASES = [
+    ("core/a.h", '#include <vector>', None),
+    ("core/a.h", '#include "core/b.h"', None),
+    ("core/a.h", '#include "config/config.h"', "core must not include"),
+    ("core/a.h", '#include <yaml-cpp/yaml.h>', "is for config only"),
+    ("config/a.cpp", '#include <yaml-cpp/yaml.h>', None),
+    ("config/a.cpp", '#include "core/error.h"', None),
+    ("config/a.cpp", '#include "graph/graph.h"', "config must not include"),
+    ("scaling/a.cpp", '#include "backend/backend.h"', "scaling must not include"),
+    ("telemetry/a.cpp", '#include "scaling/rules.h"', None),
+    ("telemetry/a.cpp", '#include <spdlog/spdlog.h>', None),
+    ("telemetry/a.cpp", '#include "train/run.h"', "telemetry must not include"),
+    ("train/a.cpp", '#include <spdlog/spdlog.h>', "is for telemetry only"),
+    ("backend/backend.h", '#include "scaling/rules.h"', None),
+    ("backend/backend.h", '#include "scaling/policy.h"', "backend must not include"),
+    ("backend/backend.h", '#include "backend/cpu/cpu_backend.h"', "backend must not include"),
+    ("backend/cpu/a.cpp", '#include "backend/backend.h"', None),
+    ("backend/cpu/a.cpp", '#include "scaling/rules_inline.h"', None),
+    ("backend/cpu/a.cpp", '#include "scaling/policy.h"', "backend/cpu must not include"),
+    ("backend/cpu/a.cpp", '#include <dnnl.hpp>', None),
+    ("backend/cpu/a.cpp", '#include <oneapi/dnnl/dnnl.hpp>', None),
+    ("backend/cpu/a.cpp", '  #  include <immintrin.h>', None),
+    ("core/a.cpp", '#include <immintrin.h>', "is for backend/cpu only"),
+    ("graph/a.cpp", '#include <dnnl.hpp>', "is for backend/cpu only"),
+    ("graph/a.cpp", '#include "backend/backend.h"', None),
+    ("graph/a.cpp", '#include "backend/cpu/cpu_backend.h"', "graph must not include"),
+    ("graph/a.cpp", '#include "config/config.h"', None),
+    ("graph/a.cpp", '#include "config/load.h"', "graph must not include"),
+    ("optim/a.cpp", '#include "backend/backend.h"', None),
+    ("optim/a.cpp", '#include "graph/graph.h"', "optim must not include"),
+    ("train/run.cpp", '#include "backend/cpu/cpu_backend.h"', None),
+    ("train/run.cpp", '#include <CLI/CLI.hpp>', "is for main.cpp only"),
+    ("main.cpp", '#include <CLI/CLI.hpp>', None),
+    ("main.cpp", '#include "train/run.h"', None),
+    ("data/a.cpp", '#include <zlib.h>', None),
+    ("core/a.cpp", '#include <zlib.h>', "is for data only"),
+    ("train/a.cpp", '#include "run.h"', 'write "room/file.h"'),
+    ("train/a.cpp", '#include "../core/error.h"', 'write "room/file.h"'),
+    ("train/a.cpp", '#include <core/error.h>', "is ours"),
+    ("train/a.cpp", '// #include "nowhere.h"', None),
+    ("attic/a.cpp", '#include <vector>', "lies in no room"),
+]
+
+
+def run(source):
+    return subprocess.run([sys.executable, str(TOOL), str(source)], capture_output=True, text=True,
+                          check=False)
+
+
+class CheckArrowsTest(unittest.TestCase):
+    def test_cases(self):
+        for name, line, message in CASES:
+            with self.subTest(file=name, line=line), tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("#pragma once\n" + line + "\n", encoding="utf-8")
+                result = run(folder)
+                if message is None:
+                    self.assertEqual((result.returncode, result.stdout), (0, ""))
+                    continue
+                self.assertEqual(result.returncode, 1)
+                place = f"{path}:{1 if 'no room' in message else 2}: "
+                self.assertTrue(result.stdout.startswith(place), result.stdout)
+                self.assertIn(message, result.stdout)
+
+    def test_missing_folder(self):
+        self.assertEqual(run("/nonexistent").returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,186 @@
+#!/usr/bin/python3
+"""Images per second of ada-train's training loop and of PyTorch's ResNet-20 step, taken in turns so
+that a machine whose speed drifts treats both alike; or what counting and the policy cost.
+
+Started by run.sh, which prepares both programs. Prints a Markdown table.
+"""
+import argparse
+import csv
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TORCH_MODES = {
+    "fp32": "PyTorch fp32",
+    "bf16": "PyTorch bf16 autocast",
+    "fp16": "PyTorch fp16 autocast",
+    "emulated": "PyTorch fp16 emulated by hooks",
+    "emulated-counting": "PyTorch fp16 emulated by hooks, lost values counted",
+}
+BASE = "fp32"
+ADA_MODES = {
+    "ada": ("ada-train fp16, adaptive, logging", []),
+}
+# The same training without what the project adds to mixed precision.
+WITHOUT = ["--set", "scaling.policy=none", "--set", "log.statistics=[]"]
+
+
+def cifar10():
+    """The folder of the real data set, or None."""
+    for folder in (os.environ.get("ADA_CIFAR10"), ROOT / "data" / "cifar-10"):
+        if folder and pathlib.Path(folder, "data_batch_1.bin").exists():
+            return str(folder)
+    return None
+
+
+def data_options():
+    folder = cifar10()
+    if folder:
+        return ["--set", f"data.path={folder}", "--set", "data.limit={train: 0, test: 256}"]
+    return ["--set", "data.dataset=synthetic"]
+
+
+class AdaTrain:
+    """The program, run afresh for each measurement."""
+
+    def __init__(self, options, scratch):
+        self.program, self.options, self.scratch = ROOT / "build" / "ada-train", options, scratch
+        self.version = subprocess.run([self.program, "--version"], capture_output=True, text=True,
+                                      check=True).stdout.splitlines()[0]
+
+    def images_per_second(self, extra):
+        """Of all steps but the first, whose interval holds the warm-up, from timing.csv."""
+        o = self.options
+        folder = pathlib.Path(self.scratch, "run")
+        command = [self.program, "--config", o.config, "--output", folder, "--overwrite",
+                   "--no-progress", "--quiet", "--threads", str(o.threads),
+                   "--set", f"data.batch_size={o.batch}", "--set", f"train.max_steps={o.ada_steps}",
+                   "--set", f"log.every={o.log_every}", "--set", "evaluate.every_epochs=0",
+                   "--set", "checkpoint={every_epochs: 0}", *data_options(), *extra]
+        done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True,
+                              text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"bench.py: ada-train ended with {done.returncode}:\n{done.stderr}")
+        with open(folder / "timing.csv", encoding="utf-8", newline="") as file:
+            rows = [(int(r["step"]), float(r["seconds"])) for r in csv.DictReader(file)]
+        steps = [row[0] for row in rows]
+        if len(rows) < 2:
+            sys.exit("bench.py: too few logged steps; raise --ada-steps or lower --log-every")
+        return (steps[-1] - steps[0]) * o.batch / sum(seconds for _, seconds in rows[1:])
+
+
+class Torch:
+    """One PyTorch process that waits while the other program is measured."""
+
+    def __init__(self, options):
+        self.batch, self.steps = options.batch, options.torch_steps
+        self.process = subprocess.Popen(
+            [options.python, ROOT / "tools" / "bench" / "torch_resnet20.py", "--batch",
+             str(options.batch), "--threads", str(options.threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.version = self._answer()["torch"]
+
+    def _answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit("bench.py: the PyTorch process ended (its message stands above)")
+        return json.loads(line)
+
+    def images_per_second(self, mode):
+        self.process.stdin.write(f"{mode} {self.steps}\n")
+        self.process.stdin.flush()
+        return self.batch / statistics.median(self._answer())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def machine(options):
+    """The machine in words that name no machine."""
+    flags = next((line for line in open("/proc/cpuinfo", encoding="ascii", errors="replace")
+                  if line.startswith("flags")), "").split()
+    best = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2"))
+                 if flag in flags), "SSE2")
+    amx = " and AMX" if "amx_tile" in flags else ""
+    data = "CIFAR-10" if cifar10() else "synthetic data of CIFAR-10's shape"
+    return (f"{os.cpu_count()} cores, {platform.machine()} with {best}{amx}, {options.threads} "
+            f"threads each, batch {options.batch}, {data}")
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def compare(options, ada, torch):
+    """All modes in turns; each round starts with another one."""
+    names = {**{mode: label for mode, (label, _) in ADA_MODES.items()}, **TORCH_MODES}
+    speeds = {mode: [] for mode in names}
+    order = list(names)
+    for number in range(options.rounds):
+        for mode in order[number % len(order):] + order[:number % len(order)]:
+            speed = (ada.images_per_second(ADA_MODES[mode][1]) if mode in ADA_MODES
+                     else torch.images_per_second(mode))
+            speeds[mode].append(speed)
+            note(f"round {number + 1} of {options.rounds}: {names[mode]}: {speed:.0f} images/s")
+    base = statistics.median(speeds[BASE])
+    print(f"{machine(options)}; {ada.version}, PyTorch {torch.version}, channels_last; "
+          f"median of {options.rounds} rounds taken in turns\n")
+    print("| | images/s | lowest, highest round | to PyTorch fp32 |\n|---|---|---|---|")
+    for mode, label in names.items():
+        values = speeds[mode]
+        middle = statistics.median(values)
+        print(f"| {label} | {middle:.0f} | {min(values):.0f}, {max(values):.0f} "
+              f"| {middle / base:.2f} |")
+
+
+def policy_cost(options, ada):
+    """Pairs of runs with and without counting and policy, in the order AB BA AB ..."""
+    costs = []
+    for number in range(options.rounds):
+        pair = [("with", []), ("without", WITHOUT)]
+        if number % 2:
+            pair.reverse()
+        speed = {name: ada.images_per_second(extra) for name, extra in pair}
+        costs.append((speed["without"] / speed["with"] - 1) * 100)
+        note(f"pair {number + 1} of {options.rounds}: with {speed['with']:.0f}, without "
+             f"{speed['without']:.0f} images/s: {costs[-1]:+.1f} %")
+    print(f"{machine(options)}; {ada.version}; {options.rounds} alternating pairs, logging every "
+          f"{options.log_every} steps\n")
+    print("| counting and adaptive policy, % of the step without | |\n|---|---|")
+    print(f"| median | {statistics.median(costs):+.1f} |")
+    print(f"| lowest, highest pair | {min(costs):+.1f}, {max(costs):+.1f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tools/bench/run.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy-cost", action="store_true", help="only what counting and the "
+                        "policy cost; needs no PyTorch")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--ada-steps", type=int, default=200, help="steps of one measurement")
+    parser.add_argument("--torch-steps", type=int, default=25)
+    parser.add_argument("--log-every", type=int, default=100)
+    parser.add_argument("--config", default="configs/resnet20_cifar.yaml")
+    parser.add_argument("--python", default=sys.executable, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ada-bench-") as scratch:
+        ada = AdaTrain(options, scratch)
+        if options.policy_cost:
+            policy_cost(options, ada)
+            return
+        torch = Torch(options)
+        compare(options, ada, torch)
+        torch.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Benchmarks ada-train against PyTorch's ResNet-20 step: builds the program, makes a virtual
+# environment with PyTorch for this alone (build/bench-venv; several GB on the first call), and
+# hands over to bench.py. `--help` lists the options. ADA_BENCH_PYTHON: a Python that has torch.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+needs_torch=true
+for option in "$@"; do
+  case $option in
+    --policy-cost) needs_torch=false ;;
+    -h | --help) exec python3 tools/bench/bench.py --help ;;
+  esac
+done
+
+tools/setup.sh
+tools/build.sh --no-tests
+python=${ADA_BENCH_PYTHON:-python3}
+if $needs_torch && [ -z "${ADA_BENCH_PYTHON-}" ]; then
+  tools/setup.sh --bench
+  venv=build/bench-venv
+  if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+    echo "run.sh: installing PyTorch into $venv (log: build/bench-venv.log)" >&2
+    python3 -m venv "$venv"
+    if ! "$venv/bin/python" -m pip install --quiet torch numpy >build/bench-venv.log 2>&1; then
+      tail -n 15 build/bench-venv.log >&2
+      echo "run.sh: PyTorch could not be installed; ADA_BENCH_PYTHON may name a Python that has it" >&2
+      exit 1
+    fi
+  fi
+  python=$venv/bin/python
+elif $needs_torch && ! "$python" -c 'import torch' 2>/dev/null; then
+  echo "run.sh: ADA_BENCH_PYTHON=$python has no torch" >&2
+  exit 1
+fi
+exec python3 tools/bench/bench.py --python "$python" "$@"

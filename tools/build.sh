@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Configures and builds ada-train and its tests with CMake. Installs nothing (tools/setup.sh does).
+# Quiet when all is well; the compiler's words are in the build folder's build.log.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/common.sh
+
+usage() {
+  cat <<'TEXT'
+usage: tools/build.sh [--debug|--asan|--ubsan|--tsan] [--tests|--no-tests] [--cuda]
+
+  (none)       Release, in build/: the program is build/ada-train
+  --debug      without optimisation, in build-debug/
+  --asan       with AddressSanitizer, in build-asan/ (likewise --ubsan, --tsan)
+  --no-tests   only the program; --tests (the default): the test programs as well
+  --cuda       the CUDA backend as well
+Environment: ADA_JOBS, the number of parallel compilers (default: by cores and memory).
+TEXT
+}
+
+preset=release
+targets=(all)
+for option in "$@"; do
+  case $option in
+    --debug | --asan | --ubsan | --tsan) preset=${option#--} ;;
+    --tests) targets=(all) ;;
+    --no-tests) targets=(ada-train) ;;
+    --cuda)
+      echo "build.sh: the CUDA backend is not part of this version; build without --cuda" >&2
+      exit 2
+      ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "build.sh: unknown option '$option'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+if ! command -v cmake >/dev/null; then
+  echo "build.sh: cmake is missing; run tools/setup.sh first" >&2
+  exit 1
+fi
+
+folder=build
+[ "$preset" = release ] || folder=build-$preset
+mkdir -p "$folder"
+log=$folder/build.log
+exec 9>"$folder/.lock"
+flock 9 # a second build of the same folder waits for the first
+
+configure=(cmake --preset "$preset")
+# A new folder, or one that was configured for a tree that has since been moved or copied.
+if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; then
+  configure+=(--fresh)
+  if command -v ninja >/dev/null; then configure+=(-G Ninja); else configure+=(-G "Unix Makefiles"); fi
+  if command -v ccache >/dev/null; then configure+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+fi
+
+fail() {
+  echo "build.sh: $1 failed; the end of $log:" >&2
+  grep -nE -m 5 '(error|Error)[: ]' "$log" >&2 || true
+  tail -n 40 "$log" >&2
+  exit 1
+}
+
+"${configure[@]}" >"$log" 2>&1 9>&- || fail "configuring"
+cmake --build "$folder" --parallel "$(parallel_jobs)" --target "${targets[@]}" 9>&- 2>&1 |
+  tee -a "$log" | progress_line '^\[' || fail "compiling"
+if grep -q 'warning:' "$log"; then
+  echo "build.sh: $(grep -c 'warning:' "$log") compiler warnings, in $log" >&2
+fi

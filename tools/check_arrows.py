@@ -1,0 +1,120 @@
+#!/usr/bin/python3
+"""Checks that the includes in src/ follow the arrows of the design: rooms depend in one direction,
+and each foreign library is known to one room only.
+
+usage: tools/check_arrows.py [SOURCE_FOLDER]    (default: src of this tree)
+Prints one line per violation, file:line, and exits 1 if there are any.
+"""
+import pathlib
+import re
+import sys
+
+# What a room may include besides itself: a room, a folder, or one header (a glob). The longest room
+# that contains a file is its room. CMakeLists.txt links the same arrows.
+ARROWS = {
+    "core": [],
+    "config": ["core"],
+    "data": ["core"],
+    "scaling": ["core"],
+    "telemetry": ["core", "scaling"],
+    "backend": ["core", "scaling/rules*.h"],
+    "backend/cpu": ["core", "scaling/rules*.h", "backend/*.h"],
+    "graph": ["core", "config/config.h", "scaling", "backend/*.h"],
+    "optim": ["core", "backend/*.h"],
+    "train": ["core", "config", "data", "scaling", "backend", "graph", "optim", "telemetry"],
+    "main.cpp": ["core", "config", "data", "scaling", "backend", "graph", "optim", "telemetry",
+                 "train"],
+}
+
+# Foreign headers and the only room that may know them.
+LIBRARIES = {
+    r"yaml-cpp/": "config",
+    r"(oneapi/dnnl|dnnl)": "backend/cpu",
+    r"[a-z0-9]*(mm|x86|avx\w*|amx\w*)intrin\.h$": "backend/cpu",
+    r"(cpuid\.h|omp\.h)$": "backend/cpu",
+    r"spdlog/": "telemetry",
+    r"CLI/": "main.cpp",
+    r"zlib\.h$": "data",
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def room_of(path):
+    """The room of a path relative to the source folder, or None where it lies in none."""
+    rooms = [room for room in ARROWS if path == room or path.startswith(room + "/")]
+    return max(rooms, key=len, default=None)
+
+
+def allowed(room, target):
+    """Whether a file of `room` may include the project's header `target`."""
+    target_room = room_of(target)
+    if target_room is None:
+        return False
+    if target_room == room:
+        return True
+    parts = pathlib.PurePosixPath(target)
+    for arrow in ARROWS[room]:
+        if "*" in arrow or arrow.endswith(".h"):
+            if parts.match(arrow) and len(parts.parts) == arrow.count("/") + 1:
+                return True
+        elif target_room == arrow or target_room.startswith(arrow + "/"):
+            return True
+    return False
+
+
+def violation(room, bracket, target):
+    """What is wrong with one include, or None."""
+    if bracket == "<":
+        for pattern, owner in LIBRARIES.items():
+            if re.match(pattern, target) and room != owner:
+                return f"<{target}> is for {owner} only"
+        if room_of(target) is not None:
+            return f"<{target}> is ours: write \"{target}\""
+        return None
+    if target.startswith(".") or room_of(target) is None:
+        return f"\"{target}\": write \"room/file.h\", from src/"
+    if not allowed(room, target):
+        arrows = ", ".join(ARROWS[room]) or "nothing"
+        return f"{room} must not include \"{target}\" (it may include: {arrows})"
+    return None
+
+
+def check_file(source, path):
+    """Yields 'file:line: message' for each violation in one file."""
+    relative = path.relative_to(source).as_posix()
+    room = room_of(relative)
+    if room is None:
+        yield f"{path}:1: lies in no room of the design"
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        include = INCLUDE.match(line)
+        if include:
+            wrong = violation(room, include.group(1), include.group(2))
+            if wrong:
+                yield f"{path}:{number}: {wrong}"
+
+
+def check_tree(source):
+    """All violations below `source`, in the order of the paths."""
+    files = sorted(p for p in source.rglob("*") if p.suffix in {".cpp", ".h", ".cu", ".cuh", ".inc"})
+    return [message for path in files for message in check_file(source, path)]
+
+
+def main():
+    if len(sys.argv) > 2 or sys.argv[1:2] in (["-h"], ["--help"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    source = pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else
+                          pathlib.Path(__file__).resolve().parent.parent / "src")
+    if not source.is_dir():
+        print(f"check_arrows.py: {source} is no folder", file=sys.stderr)
+        return 2
+    violations = check_tree(source)
+    for message in violations:
+        print(message)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

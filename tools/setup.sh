@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building, testing, the quickstart and the Python tools need.
+# Installs only what is missing, says nothing when nothing is, and touches nothing but packages.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: tools/setup.sh [--dev] [--bench] [--list]
+
+Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
+  --dev     also what tools/format.sh and tools/lint.sh use
+  --bench   also what tools/bench/run.sh uses
+  --list    print the packages, install nothing
+TEXT
+}
+
+packages=(
+  g++ cmake ninja-build                  # the build
+  libyaml-cpp-dev libcli11-dev libspdlog-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev
+  libdnnl-dev                            # convolutions on the CPU
+  doctest-dev                            # the tests
+  python3 ca-certificates xz-utils       # data/scripts and the tools
+  dataset-fashion-mnist                  # what the quickstart trains on
+)
+list=false
+while [ $# -gt 0 ]; do
+  case $1 in
+    --dev) packages+=(clang-format clang-tidy shellcheck) ;;
+    --bench) packages+=(python3-venv) ;;
+    --list) list=true ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "setup.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+if $list; then printf '%s\n' "${packages[@]}"; exit 0; fi
+
+die() { printf 'setup.sh: %s\n' "$@" >&2; exit 1; }
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  die "this is no Debian-like system (no apt-get). Install these yourself, then use tools/build.sh:" \
+    "${packages[*]}"
+fi
+
+is_installed() {
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+missing=()
+for package in "${packages[@]}"; do
+  is_installed "$package" || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || die "packages are missing, and installing them needs root or sudo:" \
+    "as root, run: apt-get install ${missing[*]}"
+  as_root=(sudo)
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# Runs apt-get, waiting for another package manager and trying again when a mirror hiccups.
+apt_get() {
+  local attempt
+  for attempt in 1 2 3; do
+    if "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+      -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" >"$log" 2>&1 </dev/null; then
+      return 0
+    fi
+    [ "$attempt" = 3 ] || sleep $((attempt * 5))
+  done
+  tail -n 15 "$log" >&2
+  return 1
+}
+
+echo "setup.sh: installing ${missing[*]}" >&2
+apt_get -o APT::Update::Error-Mode=any update ||
+  echo "setup.sh: 'apt-get update' failed (above; is the network up?); trying to install anyway" >&2
+apt_get install --no-install-recommends "${missing[@]}" ||
+  die "'apt-get install' failed (above). Missing: ${missing[*]}"

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test that needs no GPU. Ends with the line
+# "N passed, N failed"; prints more only about what failed or was skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/common.sh
+
+usage() {
+  cat <<'TEXT'
+usage: tools/test.sh [--fast] [--debug|--asan|--ubsan|--tsan] [--no-setup]
+
+  (none)       all suites: cpu (seconds), slow (minutes), lint
+  --fast       the cpu suites only
+  --asan ...   the same under a sanitizer, in a build folder of its own
+  --no-setup   installs nothing
+All output is in the build folder's test.log. CIFAR-10 is taken from $ADA_CIFAR10 or data/cifar-10;
+tests that need it are skipped, and say so, where it is missing.
+TEXT
+}
+
+folder=build
+build=()
+select=()
+setup=true
+for option in "$@"; do
+  case $option in
+    --fast) select=(-L '^cpu$') ;;
+    --debug | --asan | --ubsan | --tsan) build=("$option"); folder=build-${option#--} ;;
+    --no-setup) setup=false ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "test.sh: unknown option '$option'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+
+if $setup; then tools/setup.sh; fi
+tools/build.sh "${build[@]}"
+
+run=(ctest --test-dir "$folder" --verbose --parallel "$(parallel_jobs)" "${select[@]}")
+# ThreadSanitizer of g++ 12 cannot live with the address randomisation of newer kernels.
+if [ "$folder" = build-tsan ] && setarch -R true 2>/dev/null; then run=(setarch -R "${run[@]}"); fi
+
+status=0
+"${run[@]}" 2>&1 | tee "$folder/test.log" | progress_line '^ *[0-9]+/[0-9]+ Test ' || status=$?
+python3 tools/test_summary.py "$folder/test.log" || status=1
+exit "$status"
