@@ -177,7 +177,9 @@ int Fail(int code, const std::string& message) {
 
 int main(int argc, char** argv) {
   try {
-    return Dispatch(argc, argv);
+    const int code = Dispatch(argc, argv);
+    if (!std::cout.flush()) throw ada::OutputError("standard output cannot be written");
+    return code;
   } catch (const ada::InternalError& e) {
     return Fail(e.exit_code(), std::string("internal error: ") + e.what() + "; please report this");
   } catch (const ada::Error& e) {

@@ -43,7 +43,10 @@ folder=build
 mkdir -p "$folder"
 log=$folder/build.log
 exec 9>"$folder/.lock"
-flock 9 # a second build of the same folder waits for the first
+if ! flock -n 9; then
+  echo "build.sh: another build of $folder/ is going on; waiting for it" >&2
+  flock 9
+fi
 
 configure=(cmake --preset "$preset")
 # A new folder, or one that was configured for a tree that has since been moved or copied.

@@ -11,26 +11,26 @@ namespace ada::config {
 namespace {
 
 // The value at `section.key`, or the nearest thing above it that was written.
-const Node& At(const Node& root, std::string_view section, std::string_view key) {
-  const Node* map = root.Find(section);
+const YamlNode& At(const YamlNode& root, std::string_view section, std::string_view key) {
+  const YamlNode* map = root.Find(section);
   if (!map) return root;
-  const Node* value = map->Find(key);
+  const YamlNode* value = map->Find(key);
   return value ? *value : *map;
 }
 
-void CheckBatch(const Config& config, const Node& root, Problems& problems) {
+void CheckBatch(const Config& config, const YamlNode& root, Problems& problems) {
   if (!problems.Clean({"data.batch_size", "train.accumulate"})) return;
   if (config.data.batch_size % config.train.accumulate == 0) return;
-  const Node* train = root.Find("train");
+  const YamlNode* train = root.Find("train");
   const bool by_set = train && train->Find("accumulate") && train->Find("accumulate")->source > 0;
   const std::string message = "batch_size, " + std::to_string(config.data.batch_size) +
                               ", must be a multiple of train.accumulate, " +
                               std::to_string(config.train.accumulate);
-  const Node& at = by_set ? *train->Find("accumulate") : At(root, "data", "batch_size");
+  const YamlNode& at = by_set ? *train->Find("accumulate") : At(root, "data", "batch_size");
   problems.Add(at, by_set ? "train.accumulate" : "data.batch_size", message);
 }
 
-void CheckNormalize(const Config& config, const Node& root, Problems& problems) {
+void CheckNormalize(const Config& config, const YamlNode& root, Problems& problems) {
   const NormalizeConfig& normalize = config.data.normalize;
   if (normalize.kind != NormalizeConfig::Kind::kCustom) return;
   if (!problems.Clean({"data.dataset", "data.synthetic.channels", "data.normalize.mean",
@@ -48,10 +48,10 @@ void CheckNormalize(const Config& config, const Node& root, Problems& problems) 
   check("std", normalize.std.size());
 }
 
-void CheckClasses(Config& config, const Node& root, Problems& problems) {
+void CheckClasses(Config& config, const YamlNode& root, Problems& problems) {
   if (!problems.Clean({"data", "data.dataset", "data.synthetic.classes", "model.classes"})) return;
   const int classes = ClassesOf(config.data);
-  const Node* model = root.Find("model");
+  const YamlNode* model = root.Find("model");
   if (!model || !model->Find("classes")) {
     config.model.classes = classes;
   } else if (config.model.classes < classes) {
@@ -61,14 +61,14 @@ void CheckClasses(Config& config, const Node& root, Problems& problems) {
   }
 }
 
-void CheckLearningRates(const Config& config, const Node& root, Problems& problems) {
+void CheckLearningRates(const Config& config, const YamlNode& root, Problems& problems) {
   if (!problems.Clean({"optimizer.lr", "schedule.min_lr"})) return;
   if (config.schedule.min_lr <= config.optimizer.lr) return;
   problems.Add(At(root, "schedule", "min_lr"), "schedule.min_lr",
                "must not be above optimizer.lr, " + NumberText(config.optimizer.lr));
 }
 
-void CheckValidation(const Config& config, const Node& root, Problems& problems) {
+void CheckValidation(const Config& config, const YamlNode& root, Problems& problems) {
   const DataConfig& data = config.data;
   std::int64_t images = data.limit.train;
   if (data.dataset == Dataset::kSynthetic && (images == 0 || images > data.synthetic.train)) {
@@ -79,7 +79,7 @@ void CheckValidation(const Config& config, const Node& root, Problems& problems)
                "holds back all of the " + std::to_string(images) + " training images");
 }
 
-void FillName(Config& config, const Node& root, const std::string& file, Problems& problems) {
+void FillName(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
   if (config.name.empty() && problems.Clean({"name"})) {
     config.name = std::filesystem::path(file).stem().string();
     if (config.name.empty()) problems.Add(root, "name", "missing; the file's name gives none");
@@ -89,7 +89,7 @@ void FillName(Config& config, const Node& root, const std::string& file, Problem
 
 }  // namespace
 
-void Complete(Config& config, const Node& root, const std::string& file, Problems& problems) {
+void Complete(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
   config.file = file;
   FillName(config, root, file, problems);
   CheckBatch(config, root, problems);

@@ -10,6 +10,6 @@ namespace ada::config {
 
 // Fills name, output and model.classes where the document does not give them, then checks what no
 // section can check alone. `file` is the path given.
-void Complete(Config& config, const Node& root, const std::string& file, Problems& problems);
+void Complete(Config& config, const YamlNode& root, const std::string& file, Problems& problems);
 
 }  // namespace ada::config

@@ -15,17 +15,17 @@ std::string JoinNames(const Names& names) {
 }
 
 // Adds `refusal` as a problem unless it is empty; true when there was none.
-bool Accept(const std::string& refusal, const Node& node, const Reading& reading) {
+bool Accept(const std::string& refusal, const YamlNode& node, const Reading& reading) {
   if (!refusal.empty()) reading.problems.Add(node, reading.path, refusal);
   return refusal.empty();
 }
 
 // The place of `node` among `words`; nothing and a problem where it is none of them.
-std::optional<std::size_t> ReadWord(const Node& node, const Names& words, const Names& later,
+std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words, const Names& later,
                                     const Reading& reading) {
   const std::string what = "one of " + JoinNames(words);
   std::string text;
-  if (node.kind != Node::Kind::kScalar || !ReadText(node, text).empty()) {
+  if (node.kind != YamlNode::Kind::kScalar || !ReadText(node, text).empty()) {
     Accept(Expected(what, node), node, reading);
     return std::nullopt;
   }
@@ -42,13 +42,13 @@ std::optional<std::size_t> ReadWord(const Node& node, const Names& words, const 
 }
 
 // Reads every item of a list with `read_item`.
-void ReadList(const Node& node, const std::string& what, const Reading& reading,
-              const std::function<void(const Node&)>& read_item) {
-  if (node.kind != Node::Kind::kList) {
+void ReadList(const YamlNode& node, const std::string& what, const Reading& reading,
+              const std::function<void(const YamlNode&)>& read_item) {
+  if (node.kind != YamlNode::Kind::kList) {
     Accept(Expected(what, node), node, reading);
     return;
   }
-  for (const Node& item : node.items) read_item(item);
+  for (const YamlNode& item : node.items) read_item(item);
 }
 
 }  // namespace
@@ -85,11 +85,11 @@ Key IntegerKey(std::string name, SetInteger set, std::function<std::optional<lon
                const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "integer", std::move(meaning));
   key.range = range.Words();
-  key.read = [set = std::move(set), range](const Node& node, const Reading& reading) {
+  key.read = [set = std::move(set), range](const YamlNode& node, const Reading& reading) {
     long long value = 0;
     if (Accept(ReadInteger(node, range, value), node, reading)) set(value);
   };
-  key.write = [get = std::move(get)]() -> std::optional<Node> {
+  key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
     const auto value = get();
     return value ? std::optional(Scalar(std::to_string(*value))) : std::nullopt;
   };
@@ -100,11 +100,11 @@ Key NumberKey(std::string name, std::function<void(double)> set,
               std::function<std::optional<double>()> get, const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "number", std::move(meaning));
   key.range = range.Words();
-  key.read = [set = std::move(set), range](const Node& node, const Reading& reading) {
+  key.read = [set = std::move(set), range](const YamlNode& node, const Reading& reading) {
     double value = 0;
     if (Accept(ReadNumber(node, range, value), node, reading)) set(value);
   };
-  key.write = [get = std::move(get)]() -> std::optional<Node> {
+  key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
     const auto value = get();
     return value ? std::optional(Scalar(NumberText(*value))) : std::nullopt;
   };
@@ -115,11 +115,11 @@ Key SwitchKey(std::string name, std::function<void(bool)> set,
               std::function<std::optional<bool>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "boolean", std::move(meaning));
   key.range = "true, false";
-  key.read = [set = std::move(set)](const Node& node, const Reading& reading) {
+  key.read = [set = std::move(set)](const YamlNode& node, const Reading& reading) {
     bool value = false;
     if (Accept(ReadSwitch(node, value), node, reading)) set(value);
   };
-  key.write = [get = std::move(get)]() -> std::optional<Node> {
+  key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
     const auto value = get();
     return value ? std::optional(Scalar(*value ? "true" : "false")) : std::nullopt;
   };
@@ -130,12 +130,12 @@ Key WordKey(std::string name, Names words, Names later, std::function<void(std::
             std::function<std::optional<std::size_t>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "word", std::move(meaning));
   key.range = JoinNames(words);
-  key.write = [words, get = std::move(get)]() -> std::optional<Node> {
+  key.write = [words, get = std::move(get)]() -> std::optional<YamlNode> {
     const auto index = get();
     return index ? std::optional(Scalar(words[*index])) : std::nullopt;
   };
   key.read = [words = std::move(words), later = std::move(later), set = std::move(set)](
-                 const Node& node, const Reading& reading) {
+                 const YamlNode& node, const Reading& reading) {
     const auto index = ReadWord(node, words, later, reading);
     if (index) set(*index);
   };
@@ -144,19 +144,20 @@ Key WordKey(std::string name, Names words, Names later, std::function<void(std::
 
 Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse) {
   Key key = MakeKey(std::move(name), "text", std::move(meaning));
-  key.read = [&field, refuse = std::move(refuse)](const Node& node, const Reading& reading) {
+  key.read = [&field, refuse = std::move(refuse)](const YamlNode& node, const Reading& reading) {
     std::string text;
     if (!Accept(ReadText(node, text), node, reading)) return;
     if (refuse && !Accept(refuse(text), node, reading)) return;
     field = text;
   };
-  key.write = [&field]() -> std::optional<Node> {
+  key.write = [&field]() -> std::optional<YamlNode> {
     return field.empty() ? std::nullopt : std::optional(TextNode(field));
   };
   return key;
 }
 
-Key WordText(std::string name, std::string& field, Names words, Names later, std::string meaning) {
+Key WordText(std::string name, std::string& field, const Names& words, Names later,
+             std::string meaning) {
   return WordKey(
       std::move(name), words, std::move(later),
       [&field, words](std::size_t index) { field = words[index]; },
@@ -171,21 +172,21 @@ Key WordText(std::string name, std::string& field, Names words, Names later, std
 Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "integer or [height, width]", std::move(meaning));
   key.range = range.Words();
-  key.read = [&field, range](const Node& node, const Reading& reading) {
-    const bool pair = node.kind == Node::Kind::kList;
+  key.read = [&field, range](const YamlNode& node, const Reading& reading) {
+    const bool pair = node.kind == YamlNode::Kind::kList;
     if (pair && node.items.size() != 2) {
       const std::string count = std::to_string(node.items.size());
       Accept("expected [height, width]; got a list of " + count, node, reading);
       return;
     }
     for (std::size_t i = 0; i < 2; ++i) {
-      const Node& item = pair ? node.items[i] : node;
+      const YamlNode& item = pair ? node.items[i] : node;
       long long value = 0;
       if (!Accept(ReadInteger(item, range, value), item, reading)) return;
       field[i] = static_cast<int>(value);
     }
   };
-  key.write = [&field]() -> std::optional<Node> {
+  key.write = [&field]() -> std::optional<YamlNode> {
     if (field[0] == field[1]) return Scalar(std::to_string(field[0]));
     return List({Scalar(std::to_string(field[0])), Scalar(std::to_string(field[1]))});
   };
@@ -196,9 +197,9 @@ Key IntegerList(std::string name, std::vector<int>& field, const Range& range,
                 std::string meaning) {
   Key key = MakeKey(std::move(name), "list of integers", std::move(meaning));
   key.range = range.Words();
-  key.read = [&field, range](const Node& node, const Reading& reading) {
+  key.read = [&field, range](const YamlNode& node, const Reading& reading) {
     std::vector<int> values;
-    ReadList(node, "a list of whole numbers", reading, [&](const Node& item) {
+    ReadList(node, "a list of whole numbers", reading, [&](const YamlNode& item) {
       long long value = 0;
       if (Accept(ReadInteger(item, range, value), item, reading)) {
         values.push_back(static_cast<int>(value));
@@ -206,8 +207,8 @@ Key IntegerList(std::string name, std::vector<int>& field, const Range& range,
     });
     field = values;
   };
-  key.write = [&field]() -> std::optional<Node> {
-    std::vector<Node> items;
+  key.write = [&field]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
     for (int value : field) items.push_back(Scalar(std::to_string(value)));
     return List(std::move(items));
   };
@@ -218,16 +219,16 @@ Key NumberList(std::string name, std::vector<double>& field, const Range& range,
                std::string meaning) {
   Key key = MakeKey(std::move(name), "list of numbers", std::move(meaning));
   key.range = range.Words();
-  key.read = [&field, range](const Node& node, const Reading& reading) {
+  key.read = [&field, range](const YamlNode& node, const Reading& reading) {
     std::vector<double> values;
-    ReadList(node, "a list of numbers", reading, [&](const Node& item) {
+    ReadList(node, "a list of numbers", reading, [&](const YamlNode& item) {
       double value = 0;
       if (Accept(ReadNumber(item, range, value), item, reading)) values.push_back(value);
     });
     field = values;
   };
-  key.write = [&field]() -> std::optional<Node> {
-    std::vector<Node> items;
+  key.write = [&field]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
     for (double value : field) items.push_back(Scalar(NumberText(value)));
     return List(std::move(items));
   };
@@ -238,10 +239,10 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
   const char* type = words.empty() ? "list of texts" : "list of words";
   Key key = MakeKey(std::move(name), type, std::move(meaning));
   key.range = JoinNames(words);
-  key.read = [&field, words = std::move(words)](const Node& node, const Reading& reading) {
+  key.read = [&field, words = std::move(words)](const YamlNode& node, const Reading& reading) {
     std::vector<std::string> values;
     const std::string what = words.empty() ? "a list of texts" : "a list of " + JoinNames(words);
-    ReadList(node, what, reading, [&](const Node& item) {
+    ReadList(node, what, reading, [&](const YamlNode& item) {
       std::string text;
       if (words.empty() ? !Accept(ReadText(item, text), item, reading)
                         : !ReadWord(item, words, {}, reading)) {
@@ -255,8 +256,8 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
     });
     field = values;
   };
-  key.write = [&field]() -> std::optional<Node> {
-    std::vector<Node> items;
+  key.write = [&field]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
     for (const std::string& value : field) items.push_back(TextNode(value));
     return List(std::move(items));
   };
@@ -267,10 +268,10 @@ Key Nested(std::string name, Section section, std::string meaning) {
   Key key = MakeKey(std::move(name), "map", std::move(meaning));
   key.default_text = "{}";
   key.section = std::make_shared<Section>(std::move(section));
-  key.read = [inner = key.section](const Node& node, const Reading& reading) {
+  key.read = [inner = key.section](const YamlNode& node, const Reading& reading) {
     ReadSection(node, *inner, reading);
   };
-  key.write = [inner = key.section]() -> std::optional<Node> { return WriteSection(*inner); };
+  key.write = [inner = key.section]() -> std::optional<YamlNode> { return WriteSection(*inner); };
   return key;
 }
 

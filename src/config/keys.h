@@ -27,7 +27,7 @@ using Words = std::vector<std::pair<std::string, E>>;
 struct Reading {
   Problems& problems;
   std::string path;
-  const Node& key;
+  const YamlNode& key;
 };
 
 struct Section;
@@ -40,8 +40,8 @@ struct Key {
   Names required_for;                // choices that need it
   bool required = false;             // always
   std::shared_ptr<Section> section;  // of a nested section, or of a list's entries
-  std::function<void(const Node&, const Reading&)> read;
-  std::function<std::optional<Node>()> write;  // nothing: the key is unset
+  std::function<void(const YamlNode&, const Reading&)> read;
+  std::function<std::optional<YamlNode>()> write;  // nothing: the key is unset
 
   Key& For(Names choices);
   Key& Required();
@@ -58,20 +58,20 @@ struct Section {
   std::string default_choice;  // empty: the chooser must be given
   std::string alternative;     // a key that stands for a choice of its own name
   std::function<void(const std::string& choice)> set_defaults;
-  std::function<void(const Node& map, const Reading&)> check;  // across the section's keys
+  std::function<void(const YamlNode& map, const Reading&)> check;  // across the section's keys
   Location* where = nullptr;
 
   const Key* Find(std::string_view name) const;
   // The choice that `map` makes; empty where it makes none or an unknown one.
-  std::string ChoiceOf(const Node& map) const;
+  std::string ChoiceOf(const YamlNode& map) const;
   bool Knows(const Key& key, const std::string& choice) const;
 };
 
 // Reads `map` into the fields behind the section's keys, adding problems; fields of wrong values
 // keep their defaults.
-void ReadSection(const Node& map, const Section& section, const Reading& reading);
+void ReadSection(const YamlNode& map, const Section& section, const Reading& reading);
 // The section's values in the order of its keys, those of the current choice only.
-Node WriteSection(const Section& section);
+YamlNode WriteSection(const Section& section);
 // "a.b", or "b" where a is empty.
 std::string Join(const std::string& path, const std::string& name);
 
@@ -144,7 +144,8 @@ Key Choice(std::string name, T& field, const Words<E>& words, std::string meanin
 using RefuseText = std::function<std::string(std::string& text)>;
 Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse = nullptr);
 // One of `words`, kept as text.
-Key WordText(std::string name, std::string& field, Names words, Names later, std::string meaning);
+Key WordText(std::string name, std::string& field, const Names& words, Names later,
+             std::string meaning);
 // An integer n, meaning [n, n], or [height, width].
 Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::string meaning);
 Key IntegerList(std::string name, std::vector<int>& field, const Range& range, std::string meaning);
@@ -161,19 +162,19 @@ Key Entries(std::string name, std::vector<T>& field, Section (*make)(T&), std::s
   Key key = MakeKey(std::move(name), "list of maps", std::move(meaning));
   key.default_text = "[]";
   key.section = std::make_shared<Section>(make(example));
-  key.read = [&field, make](const Node& node, const Reading& reading) {
-    if (node.kind != Node::Kind::kList) {
+  key.read = [&field, make](const YamlNode& node, const Reading& reading) {
+    if (node.kind != YamlNode::Kind::kList) {
       reading.problems.Add(node, reading.path, Expected("a list of maps", node));
       return;
     }
-    for (const Node& item : node.items) {
+    for (const YamlNode& item : node.items) {
       T entry;
       ReadSection(item, make(entry), {reading.problems, reading.path + "[]", item});
       field.push_back(std::move(entry));
     }
   };
-  key.write = [&field, make]() -> std::optional<Node> {
-    std::vector<Node> items;
+  key.write = [&field, make]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
     for (T& entry : field) items.push_back(WriteSection(make(entry)));
     return List(std::move(items));
   };

@@ -14,13 +14,13 @@ namespace {
 
 // The document's map. What keeps the text from being one is thrown at once: nothing else can be
 // said.
-Node ParseDocument(const std::string& text, Problems& problems) {
-  Node place;
+YamlNode ParseDocument(const std::string& text, Problems& problems) {
+  YamlNode place;
   try {
-    Node root = ParseYaml(text, 0);
-    if (root.kind == Node::Kind::kMap) return root;
+    YamlNode root = ParseYaml(text, 0);
+    if (root.kind == YamlNode::Kind::kMap) return root;
     place = root;
-    const bool empty = root.kind == Node::Kind::kNull;
+    const bool empty = root.kind == YamlNode::Kind::kNull;
     if (empty) place.line = 0;
     problems.Add(place, "",
                  empty ? "is empty; expected a configuration (see configs/README.md)"
@@ -35,8 +35,8 @@ Node ParseDocument(const std::string& text, Problems& problems) {
 }
 
 // Keys given twice in one map: the first stays. yaml-cpp keeps both without a word.
-void RemoveDuplicates(Node& node, const std::string& path, Problems& problems) {
-  for (Node& item : node.items) RemoveDuplicates(item, path + "[]", problems);
+void RemoveDuplicates(YamlNode& node, const std::string& path, Problems& problems) {
+  for (YamlNode& item : node.items) RemoveDuplicates(item, path + "[]", problems);
   std::map<std::string, int> lines;
   std::vector<Entry> kept;
   for (Entry& entry : node.entries) {
@@ -57,9 +57,9 @@ void RemoveDuplicates(Node& node, const std::string& path, Problems& problems) {
 
 Loaded LoadText(const std::string& text, const std::string& name, const Overrides& overrides) {
   std::vector<std::string> set_keys;
-  for (const auto& override_ : overrides) set_keys.push_back(override_.first);
+  for (const auto& item : overrides) set_keys.push_back(item.first);
   Problems problems(name, set_keys);
-  Node root = ParseDocument(text, problems);
+  YamlNode root = ParseDocument(text, problems);
   Loaded loaded;
   const Section document = RootSection(loaded.config);
   ApplyOverrides(overrides, document, root, problems, loaded.notes);
@@ -74,7 +74,7 @@ Loaded Load(const std::string& path, const Overrides& overrides) {
   return LoadText(ReadTextFile(path), path, overrides);
 }
 
-Node ToNode(const Config& config) {
+YamlNode ToNode(const Config& config) {
   Config copy = config;
   return WriteSection(RootSection(copy));
 }

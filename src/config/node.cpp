@@ -7,38 +7,38 @@
 
 namespace ada::config {
 
-const Entry* Node::FindEntry(std::string_view key) const {
+const Entry* YamlNode::FindEntry(std::string_view key) const {
   for (const Entry& entry : entries) {
     if (entry.key.text == key) return &entry;
   }
   return nullptr;
 }
 
-Entry* Node::FindEntry(std::string_view key) {
-  return const_cast<Entry*>(static_cast<const Node*>(this)->FindEntry(key));
+Entry* YamlNode::FindEntry(std::string_view key) {
+  return const_cast<Entry*>(static_cast<const YamlNode*>(this)->FindEntry(key));
 }
 
-const Node* Node::Find(std::string_view key) const {
+const YamlNode* YamlNode::Find(std::string_view key) const {
   const Entry* entry = FindEntry(key);
   return entry ? &entry->value : nullptr;
 }
 
-Node Scalar(std::string text) {
-  Node node;
-  node.kind = Node::Kind::kScalar;
+YamlNode Scalar(std::string text) {
+  YamlNode node;
+  node.kind = YamlNode::Kind::kScalar;
   node.text = std::move(text);
   return node;
 }
 
-Node List(std::vector<Node> items) {
-  Node node;
-  node.kind = Node::Kind::kList;
+YamlNode List(std::vector<YamlNode> items) {
+  YamlNode node;
+  node.kind = YamlNode::Kind::kList;
   node.items = std::move(items);
   return node;
 }
 
-void Append(Node& map, std::string key, Node value) {
-  map.kind = Node::Kind::kMap;
+void Append(YamlNode& map, std::string key, YamlNode value) {
+  map.kind = YamlNode::Kind::kMap;
   map.entries.push_back({Scalar(std::move(key)), std::move(value)});
 }
 
@@ -72,27 +72,28 @@ std::string Quoted(const std::string& text) {
   return result + '"';
 }
 
-std::string ScalarText(const Node& node) {
+std::string ScalarText(const YamlNode& node) {
   const bool negative_number = !node.quoted && node.text.size() > 1 && node.text[0] == '-' &&
                                (std::isdigit(static_cast<unsigned char>(node.text[1])) != 0);
   if (negative_number || (!node.quoted && IsPlain(node.text))) return node.text;
   return Quoted(node.text);
 }
 
-bool HoldsMaps(const Node& node) {
-  return node.kind == Node::Kind::kList && !node.items.empty() &&
-         node.items.front().kind == Node::Kind::kMap;
+bool HoldsMaps(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::kList && !node.items.empty() &&
+         node.items.front().kind == YamlNode::Kind::kMap;
 }
 
-void AppendBlock(const Node& map, const std::string& indent, std::string& text) {
+void AppendBlock(const YamlNode& map, const std::string& indent, std::string& text) {
   for (const Entry& entry : map.entries) {
     text += indent + FlowText(entry.key) + ":";
-    if (indent.empty() && entry.value.kind == Node::Kind::kMap) {
+    if (indent.empty() && entry.value.kind == YamlNode::Kind::kMap) {
       text += "\n";
       AppendBlock(entry.value, "  ", text);
     } else if (HoldsMaps(entry.value)) {
       text += "\n";
-      for (const Node& item : entry.value.items) text += indent + "  - " + FlowText(item) + "\n";
+      for (const YamlNode& item : entry.value.items)
+        text += indent + "  - " + FlowText(item) + "\n";
     } else {
       text += " " + FlowText(entry.value) + "\n";
     }
@@ -101,17 +102,17 @@ void AppendBlock(const Node& map, const std::string& indent, std::string& text) 
 
 }  // namespace
 
-std::string FlowText(const Node& node) {
+std::string FlowText(const YamlNode& node) {
   std::string text;
   switch (node.kind) {
-    case Node::Kind::kNull:
+    case YamlNode::Kind::kNull:
       return "null";
-    case Node::Kind::kScalar:
+    case YamlNode::Kind::kScalar:
       return ScalarText(node);
-    case Node::Kind::kList:
-      for (const Node& item : node.items) text += (text.empty() ? "" : ", ") + FlowText(item);
+    case YamlNode::Kind::kList:
+      for (const YamlNode& item : node.items) text += (text.empty() ? "" : ", ") + FlowText(item);
       return "[" + text + "]";
-    case Node::Kind::kMap:
+    case YamlNode::Kind::kMap:
       for (const Entry& entry : node.entries) {
         text += (text.empty() ? "" : ", ") + FlowText(entry.key) + ": " + FlowText(entry.value);
       }
@@ -120,7 +121,7 @@ std::string FlowText(const Node& node) {
   return text;
 }
 
-std::string DocumentText(const Node& root) {
+std::string DocumentText(const YamlNode& root) {
   std::string text;
   AppendBlock(root, "", text);
   return text;

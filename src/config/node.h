@@ -9,33 +9,33 @@ namespace ada::config {
 
 struct Entry;
 
-struct Node {
+struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
   std::string text;     // kScalar
   bool quoted = false;  // kScalar: written in quotes or as a block, so never a number or a boolean
   int source = 0;       // 0: the file; n: the n-th --set
-  int line = 0, column = 0;    // from 1
-  std::vector<Node> items;     // kList
-  std::vector<Entry> entries;  // kMap, in the order written
+  int line = 0, column = 0;     // from 1
+  std::vector<YamlNode> items;  // kList
+  std::vector<Entry> entries;   // kMap, in the order written
 
   const Entry* FindEntry(std::string_view key) const;
   Entry* FindEntry(std::string_view key);
-  const Node* Find(std::string_view key) const;  // the value; null where there is none
+  const YamlNode* Find(std::string_view key) const;  // the value; null where there is none
 };
 
 struct Entry {
-  Node key, value;
+  YamlNode key, value;
 };
 
-Node Scalar(std::string text);
-Node List(std::vector<Node> items);
+YamlNode Scalar(std::string text);
+YamlNode List(std::vector<YamlNode> items);
 // Appends `key: value` to a map.
-void Append(Node& map, std::string key, Node value);
+void Append(YamlNode& map, std::string key, YamlNode value);
 
 // The value in flow style on one line, `{a: 1, b: [x, y]}`; reads back to the same tree.
-std::string FlowText(const Node& node);
+std::string FlowText(const YamlNode& node);
 // A whole document: sections as blocks, their values in flow style, lists of maps one line each.
-std::string DocumentText(const Node& root);
+std::string DocumentText(const YamlNode& root);
 
 }  // namespace ada::config

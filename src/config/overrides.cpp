@@ -22,22 +22,22 @@ std::optional<Names> Split(const std::string& path) {
   }
 }
 
-Node Named(const std::string& name, int source) {
-  Node key = Scalar(name);
+YamlNode Named(const std::string& name, int source) {
+  YamlNode key = Scalar(name);
   key.source = source;
   return key;
 }
 
 // `device: cpu` and `--set device=cpu` mean the kind; the map's other keys stay.
-void SpellOutDevice(Node& root) {
+void SpellOutDevice(YamlNode& root) {
   Entry* device = root.FindEntry("device");
-  if (!device || device->value.kind != Node::Kind::kScalar) return;
-  Node map;
-  map.kind = Node::Kind::kMap;
+  if (!device || device->value.kind != YamlNode::Kind::kScalar) return;
+  YamlNode map;
+  map.kind = YamlNode::Kind::kMap;
   map.source = device->value.source;
   map.line = device->value.line;
   map.column = device->value.column;
-  Node key = device->key;
+  YamlNode key = device->key;
   key.text = "kind";
   map.entries.push_back({key, device->value});
   device->value = map;
@@ -45,18 +45,18 @@ void SpellOutDevice(Node& root) {
 
 class Setter {
  public:
-  Setter(Node& root, Problems& problems, std::vector<std::string>& notes)
+  Setter(YamlNode& root, Problems& problems, std::vector<std::string>& notes)
       : root_(root), problems_(problems), notes_(notes) {}
 
-  void Set(const std::string& path, Node value, int source) {
-    Node at = Named(path, source);
+  void Set(const std::string& path, YamlNode value, int source) {
+    YamlNode at = Named(path, source);
     std::optional<Names> parts = Split(path);
     if (!parts) {
       problems_.Add(at, path, "expected a key such as scaling.policy");
       return;
     }
-    if (path == "device" && value.kind == Node::Kind::kScalar) parts->push_back("kind");
-    Node* node = &root_;
+    if (path == "device" && value.kind == YamlNode::Kind::kScalar) parts->push_back("kind");
+    YamlNode* node = &root_;
     std::string reached;
     for (std::size_t i = 0; i + 1 < parts->size(); ++i) {
       reached = Join(reached, (*parts)[i]);
@@ -68,34 +68,34 @@ class Setter {
 
  private:
   // The map below `name`, made where there is none; null and a problem for a list.
-  Node* Enter(Node& map, const std::string& name, const std::string& reached,
-              const std::string& path, const Node& at) {
+  YamlNode* Enter(YamlNode& map, const std::string& name, const std::string& reached,
+                  const std::string& path, const YamlNode& at) {
     Entry* entry = map.FindEntry(name);
     if (!entry) {
-      map.entries.push_back({Named(name, at.source), Node()});
+      map.entries.push_back({Named(name, at.source), YamlNode()});
       entry = &map.entries.back();
       entry->value.source = at.source;
-      entry->value.kind = Node::Kind::kMap;
+      entry->value.kind = YamlNode::Kind::kMap;
     }
-    Node& value = entry->value;
-    if (value.kind == Node::Kind::kList) {
+    YamlNode& value = entry->value;
+    if (value.kind == YamlNode::Kind::kList) {
       problems_.Add(at, path,
                     reached + " is a list; set the whole list: --set '" + reached + "=[...]'");
       return nullptr;
     }
-    if (value.kind != Node::Kind::kMap) {
-      if (value.kind == Node::Kind::kScalar) {
+    if (value.kind != YamlNode::Kind::kMap) {
+      if (value.kind == YamlNode::Kind::kScalar) {
         notes_.push_back(ToString(problems_.Where(entry->key)) + ": " + reached + ": " +
                          FlowText(value) + " dropped for --set " + path);
       }
-      value = Node();
-      value.kind = Node::Kind::kMap;
+      value = YamlNode();
+      value.kind = YamlNode::Kind::kMap;
       value.source = at.source;
     }
     return &value;
   }
 
-  static void Put(Node& map, Node key, Node value) {
+  static void Put(YamlNode& map, YamlNode key, YamlNode value) {
     if (Entry* entry = map.FindEntry(key.text)) {
       *entry = {std::move(key), std::move(value)};
     } else {
@@ -103,13 +103,13 @@ class Setter {
     }
   }
 
-  Node& root_;
+  YamlNode& root_;
   Problems& problems_;
   std::vector<std::string>& notes_;
 };
 
 // Drops the file's keys in `map` for which `drop` holds.
-void DropKeys(Node& map, const Section& section, const std::string& reason,
+void DropKeys(YamlNode& map, const Section& section, const std::string& reason,
               const std::function<bool(const Key&)>& drop, const Problems& problems,
               std::vector<std::string>& notes) {
   const auto unfit = [&](const Entry& entry) {
@@ -123,7 +123,7 @@ void DropKeys(Node& map, const Section& section, const std::string& reason,
                     map.entries.end());
 }
 
-void DropMisfits(Node& map, const Section& section, const Problems& problems,
+void DropMisfits(YamlNode& map, const Section& section, const Problems& problems,
                  std::vector<std::string>& notes) {
   const Entry* chooser = map.FindEntry(section.chooser);
   const Entry* other = section.alternative.empty() ? nullptr : map.FindEntry(section.alternative);
@@ -148,7 +148,7 @@ void DropMisfits(Node& map, const Section& section, const Problems& problems,
 
 }  // namespace
 
-void ApplyOverrides(const Overrides& overrides, const Section& document, Node& root,
+void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
                     Problems& problems, std::vector<std::string>& notes) {
   SpellOutDevice(root);
   Setter setter(root, problems, notes);
@@ -156,7 +156,7 @@ void ApplyOverrides(const Overrides& overrides, const Section& document, Node& r
   for (const auto& [path, text] : overrides) {
     ++source;
     try {
-      Node value = ParseYaml(text, source);
+      YamlNode value = ParseYaml(text, source);
       value.source = source;
       setter.Set(path, std::move(value), source);
     } catch (const ParseProblem& problem) {
@@ -166,7 +166,7 @@ void ApplyOverrides(const Overrides& overrides, const Section& document, Node& r
   for (const Key& key : document.keys) {
     Entry* entry =
         key.section && !key.section->chooser.empty() ? root.FindEntry(key.name) : nullptr;
-    if (entry && entry->value.kind == Node::Kind::kMap) {
+    if (entry && entry->value.kind == YamlNode::Kind::kMap) {
       DropMisfits(entry->value, *key.section, problems, notes);
     }
   }

@@ -17,13 +17,13 @@ std::string ToString(const Location& where) {
 Problems::Problems(std::string file, std::vector<std::string> set_keys)
     : file_(std::move(file)), set_keys_(std::move(set_keys)) {}
 
-Location Problems::Where(const Node& node) const {
+Location Problems::Where(const YamlNode& node) const {
   if (node.source > 0)
     return {"--set " + set_keys_[static_cast<std::size_t>(node.source) - 1], 0, 0};
   return {file_, node.line, node.column};
 }
 
-void Problems::Add(const Node& at, const std::string& path, const std::string& message) {
+void Problems::Add(const YamlNode& at, const std::string& path, const std::string& message) {
   const Location where = Where(at);
   std::string text = ToString(where);
   const bool named = !path.empty() && where.file != "--set " + path;

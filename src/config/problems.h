@@ -16,9 +16,9 @@ class Problems {
   // `file` stands for source 0, `set_keys` for the sources 1, 2, ... (the keys of --set).
   Problems(std::string file, std::vector<std::string> set_keys);
 
-  Location Where(const Node& node) const;
+  Location Where(const YamlNode& node) const;
   // One line: the place of `at`, the key's path (may be empty), and what is wrong.
-  void Add(const Node& at, const std::string& path, const std::string& message);
+  void Add(const YamlNode& at, const std::string& path, const std::string& message);
   // True when none of these keys has a problem: a check across keys then makes sense.
   bool Clean(std::initializer_list<std::string_view> paths) const;
   std::size_t count() const { return lines_.size(); }

@@ -33,10 +33,11 @@ bool IsFree(std::string_view key) {
   });
 }
 
-void Flatten(const Node& map, const std::string& path, std::map<std::string, std::string>& values) {
+void Flatten(const YamlNode& map, const std::string& path,
+             std::map<std::string, std::string>& values) {
   for (const Entry& entry : map.entries) {
     const std::string inner = Join(path, entry.key.text);
-    if (entry.value.kind == Node::Kind::kMap) {
+    if (entry.value.kind == YamlNode::Kind::kMap) {
       Flatten(entry.value, inner, values);
     } else {
       values[inner] = FlowText(entry.value);

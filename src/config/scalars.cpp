@@ -73,8 +73,8 @@ std::string Shown(const std::string& text) {
 }
 
 // Common to both kinds of number; `spelling` is set where the scalar may be one.
-std::string RefuseNumber(const Node& node, const std::string& what, Spelling& spelling) {
-  if (node.kind != Node::Kind::kScalar) return Expected(what, node);
+std::string RefuseNumber(const YamlNode& node, const std::string& what, Spelling& spelling) {
+  if (node.kind != YamlNode::Kind::kScalar) return Expected(what, node);
   spelling = Classify(node.text);
   if (node.quoted) {
     const bool number = spelling == Spelling::kInteger || spelling == Spelling::kDecimal;
@@ -133,25 +133,25 @@ Range FromTo(double low, double high) { return {low, high, true, true, ""}; }
 Range Inside(double low, double high) { return {low, high, false, false, ""}; }
 Range FromBelow(double low, double high) { return {low, high, true, false, ""}; }
 
-std::string Expected(const std::string& what, const Node& got) {
+std::string Expected(const std::string& what, const YamlNode& got) {
   const std::string start = "expected " + what + "; got ";
   switch (got.kind) {
-    case Node::Kind::kNull:
+    case YamlNode::Kind::kNull:
       return start + "nothing";
-    case Node::Kind::kList:
+    case YamlNode::Kind::kList:
       return start + "a list";
-    case Node::Kind::kMap:
+    case YamlNode::Kind::kMap:
       return start + "a map";
-    case Node::Kind::kScalar:
+    case YamlNode::Kind::kScalar:
       break;
   }
   return start + Shown(got.text);
 }
 
-std::string ReadInteger(const Node& node, const Range& range, long long& value) {
+std::string ReadInteger(const YamlNode& node, const Range& range, long long& value) {
   const std::string what = WithRange("a whole number", range);
   Spelling spelling = Spelling::kNoNumber;
-  const std::string refusal = RefuseNumber(node, what, spelling);
+  std::string refusal = RefuseNumber(node, what, spelling);
   if (!refusal.empty()) return refusal;
   if (spelling == Spelling::kDecimal) {
     return Expected(what, node) + " (write it without point or exponent)";
@@ -166,10 +166,10 @@ std::string ReadInteger(const Node& node, const Range& range, long long& value) 
   return "";
 }
 
-std::string ReadNumber(const Node& node, const Range& range, double& value) {
+std::string ReadNumber(const YamlNode& node, const Range& range, double& value) {
   const std::string what = WithRange("a number", range);
   Spelling spelling = Spelling::kNoNumber;
-  const std::string refusal = RefuseNumber(node, what, spelling);
+  std::string refusal = RefuseNumber(node, what, spelling);
   if (!refusal.empty()) return refusal;
   const std::string_view text = WithoutPlus(node.text);
   double read = 0;
@@ -182,8 +182,8 @@ std::string ReadNumber(const Node& node, const Range& range, double& value) {
   return "";
 }
 
-std::string ReadSwitch(const Node& node, bool& value) {
-  const bool plain = node.kind == Node::Kind::kScalar && !node.quoted;
+std::string ReadSwitch(const YamlNode& node, bool& value) {
+  const bool plain = node.kind == YamlNode::Kind::kScalar && !node.quoted;
   if (!plain || (node.text != "true" && node.text != "false")) {
     return Expected("true or false", node);
   }
@@ -191,15 +191,15 @@ std::string ReadSwitch(const Node& node, bool& value) {
   return "";
 }
 
-std::string ReadText(const Node& node, std::string& value) {
-  if (node.kind != Node::Kind::kScalar) return Expected("text", node);
+std::string ReadText(const YamlNode& node, std::string& value) {
+  if (node.kind != YamlNode::Kind::kScalar) return Expected("text", node);
   if (node.text.empty()) return "expected text; got empty quotes";
   value = node.text;
   return "";
 }
 
-Node TextNode(const std::string& text) {
-  Node node = Scalar(text);
+YamlNode TextNode(const std::string& text) {
+  YamlNode node = Scalar(text);
   const std::string lower = Lower(text);
   for (const char* word : {"true", "false", "yes", "no", "on", "off", "y", "n"}) {
     node.quoted = node.quoted || lower == word;

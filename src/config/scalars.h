@@ -24,15 +24,15 @@ Range Inside(double low, double high);     // both ends excluded
 Range FromBelow(double low, double high);  // low included, high excluded
 
 // "expected <what>; got 'abc'", where the value given is shown shortened.
-std::string Expected(const std::string& what, const Node& got);
+std::string Expected(const std::string& what, const YamlNode& got);
 
-std::string ReadInteger(const Node& node, const Range& range, long long& value);
-std::string ReadNumber(const Node& node, const Range& range, double& value);
-std::string ReadSwitch(const Node& node, bool& value);
-std::string ReadText(const Node& node, std::string& value);
+std::string ReadInteger(const YamlNode& node, const Range& range, long long& value);
+std::string ReadNumber(const YamlNode& node, const Range& range, double& value);
+std::string ReadSwitch(const YamlNode& node, bool& value);
+std::string ReadText(const YamlNode& node, std::string& value);
 
 // A scalar that every YAML reader takes for text: quoted where it looks like a number or a boolean.
-Node TextNode(const std::string& text);
+YamlNode TextNode(const std::string& text);
 // Shortest text that reads back to the same double; exponents as YAML 1.1 wants them too (1.0e-05).
 std::string NumberText(double value);
 

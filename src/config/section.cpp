@@ -66,7 +66,7 @@ void ReadKey(const Entry& entry, const Section& section, const std::string& choi
   key->read(entry.value, {reading.problems, path, entry.key});
 }
 
-void FindMissing(const Node& map, const Section& section, const std::string& choice,
+void FindMissing(const YamlNode& map, const Section& section, const std::string& choice,
                  const Reading& reading) {
   for (const Key& key : section.keys) {
     const bool by_choice = !choice.empty() && Contains(key.required_for, choice);
@@ -89,10 +89,10 @@ const Key* Section::Find(std::string_view name) const {
   return found == keys.end() ? nullptr : &*found;
 }
 
-std::string Section::ChoiceOf(const Node& map) const {
+std::string Section::ChoiceOf(const YamlNode& map) const {
   if (chooser.empty()) return "";
-  if (const Node* value = map.Find(chooser)) {
-    const bool known = value->kind == Node::Kind::kScalar && Contains(choices, value->text);
+  if (const YamlNode* value = map.Find(chooser)) {
+    const bool known = value->kind == YamlNode::Kind::kScalar && Contains(choices, value->text);
     return known ? value->text : "";
   }
   return !alternative.empty() && map.Find(alternative) ? alternative : default_choice;
@@ -102,8 +102,8 @@ bool Section::Knows(const Key& key, const std::string& choice) const {
   return key.only_for.empty() || Contains(key.only_for, choice);
 }
 
-void ReadSection(const Node& map, const Section& section, const Reading& reading) {
-  if (map.kind != Node::Kind::kMap) {
+void ReadSection(const YamlNode& map, const Section& section, const Reading& reading) {
+  if (map.kind != YamlNode::Kind::kMap) {
     reading.problems.Add(map, reading.path, Expected("a map of keys and values", map));
     return;
   }
@@ -115,18 +115,18 @@ void ReadSection(const Node& map, const Section& section, const Reading& reading
   if (section.check) section.check(map, reading);
 }
 
-Node WriteSection(const Section& section) {
-  Node map;
-  map.kind = Node::Kind::kMap;
+YamlNode WriteSection(const Section& section) {
+  YamlNode map;
+  map.kind = YamlNode::Kind::kMap;
   std::string choice;
   for (const Key& key : section.keys) {
     if (key.name != section.chooser) continue;
-    const std::optional<Node> value = key.write();
+    const std::optional<YamlNode> value = key.write();
     choice = value ? value->text : section.alternative;
   }
   for (const Key& key : section.keys) {
     if (!choice.empty() && !section.Knows(key, choice)) continue;
-    std::optional<Node> value = key.write();
+    std::optional<YamlNode> value = key.write();
     if (value) Append(map, key.name, std::move(*value));
   }
   return map;

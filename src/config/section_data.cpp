@@ -29,20 +29,20 @@ Key NormalizeKey(NormalizeConfig& normalize) {
                     "standard: the data set's own mean and standard deviation; none: pixels / 255; "
                     "or numbers, one per channel");
   key.range = "standard, none, {mean: [...], std: [...]}";
-  key.read = [&normalize](const Node& node, const Reading& reading) {
-    if (node.kind == Node::Kind::kMap) {
+  key.read = [&normalize](const YamlNode& node, const Reading& reading) {
+    if (node.kind == YamlNode::Kind::kMap) {
       normalize.kind = Kind::kCustom;
       ReadSection(node, CustomNormalizeSection(normalize), reading);
-    } else if (node.kind == Node::Kind::kScalar && node.text == "standard") {
+    } else if (node.kind == YamlNode::Kind::kScalar && node.text == "standard") {
       normalize.kind = Kind::kStandard;
-    } else if (node.kind == Node::Kind::kScalar && node.text == "none") {
+    } else if (node.kind == YamlNode::Kind::kScalar && node.text == "none") {
       normalize.kind = Kind::kNone;
     } else {
       reading.problems.Add(node, reading.path,
                            Expected("standard, none or {mean: [...], std: [...]}", node));
     }
   };
-  key.write = [&normalize]() -> std::optional<Node> {
+  key.write = [&normalize]() -> std::optional<YamlNode> {
     if (normalize.kind == Kind::kCustom) return WriteSection(CustomNormalizeSection(normalize));
     return Scalar(normalize.kind == Kind::kStandard ? "standard" : "none");
   };
@@ -82,7 +82,7 @@ Section SyntheticSection(SyntheticConfig& synthetic) {
       Integer("train", synthetic.train, FromTo(1, 10'000'000), "training images"),
       Integer("test", synthetic.test, FromTo(1, 10'000'000), "test images"),
   };
-  section.check = [&synthetic](const Node& map, const Reading& reading) {
+  section.check = [&synthetic](const YamlNode& map, const Reading& reading) {
     constexpr double kLimit = 17'179'869'184.0;  // 16 GiB of pixels
     const double bytes = static_cast<double>(synthetic.height) * synthetic.width *
                          synthetic.channels * static_cast<double>(synthetic.train + synthetic.test);

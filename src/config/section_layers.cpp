@@ -22,9 +22,9 @@ std::string RefuseLayerName(std::string& name) {
   return "";
 }
 
-void CheckLayer(const LayerConfig& layer, const Node& map, const Reading& reading) {
+void CheckLayer(const LayerConfig& layer, const YamlNode& map, const Reading& reading) {
   const auto add = [&](const char* key, const std::string& message) {
-    const Node* value = map.Find(key);
+    const YamlNode* value = map.Find(key);
     reading.problems.Add(value ? *value : reading.key, Join(reading.path, key), message);
   };
   if (layer.kind == "conv2d" && layer.channels % layer.groups != 0) {
@@ -54,10 +54,10 @@ std::string WithIndex(std::string text, int index) {
 }
 
 // Replaces {i} in the layer's name and inputs.
-Node Numbered(Node layer, int index) {
+YamlNode Numbered(YamlNode layer, int index) {
   if (Entry* name = layer.FindEntry("name")) name->value.text = WithIndex(name->value.text, index);
   if (Entry* inputs = layer.FindEntry("inputs")) {
-    for (Node& input : inputs->value.items) input.text = WithIndex(input.text, index);
+    for (YamlNode& input : inputs->value.items) input.text = WithIndex(input.text, index);
   }
   return layer;
 }
@@ -67,9 +67,9 @@ class LayerReader {
   LayerReader(std::vector<LayerConfig>& layers, const Reading& reading)
       : layers_(layers), reading_(reading), path_(reading.path + "[]") {}
 
-  void ReadList(const Node& list) {
-    for (const Node& item : list.items) {
-      if (item.kind == Node::Kind::kMap && item.FindEntry("repeat")) {
+  void ReadList(const YamlNode& list) {
+    for (const YamlNode& item : list.items) {
+      if (item.kind == YamlNode::Kind::kMap && item.FindEntry("repeat")) {
         ReadRepeat(item);
       } else {
         ReadLayer(item);
@@ -78,34 +78,34 @@ class LayerReader {
   }
 
  private:
-  void Refuse(const Node& at, const std::string& key, const std::string& message) {
+  void Refuse(const YamlNode& at, const std::string& key, const std::string& message) {
     reading_.problems.Add(at, Join(path_, key), message);
   }
 
-  void ReadRepeat(const Node& block) {
+  void ReadRepeat(const YamlNode& block) {
     for (const Entry& entry : block.entries) {
       const std::string& key = entry.key.text;
       if (key == "repeat" || key == "layers") continue;
       Refuse(entry.key, key, "a repeat block has the keys repeat and layers only");
     }
     long long count = 0;
-    const Node& times = *block.Find("repeat");
+    const YamlNode& times = *block.Find("repeat");
     const std::string refusal = ReadInteger(times, FromTo(1, 1000), count);
     if (!refusal.empty()) Refuse(times, "repeat", refusal);
-    const Node* inner = block.Find("layers");
-    if (!inner || inner->kind != Node::Kind::kList) {
-      const Node& at = inner ? *inner : block;
+    const YamlNode* inner = block.Find("layers");
+    if (!inner || inner->kind != YamlNode::Kind::kList) {
+      const YamlNode& at = inner ? *inner : block;
       Refuse(at, "layers", "expected a list of layers to repeat");
       return;
     }
-    for (const Node& item : inner->items) {
-      if (item.kind != Node::Kind::kMap || !item.FindEntry("repeat")) continue;
+    for (const YamlNode& item : inner->items) {
+      if (item.kind != YamlNode::Kind::kMap || !item.FindEntry("repeat")) continue;
       Refuse(item, "repeat", "a repeat block cannot stand in another");
       return;
     }
     const std::size_t problems = reading_.problems.count();
     for (int i = 1; i <= count; ++i) {
-      for (const Node& item : inner->items) {
+      for (const YamlNode& item : inner->items) {
         if (!ReadLayer(Numbered(item, i))) return;
       }
       if (reading_.problems.count() > problems) {  // the next rounds would only repeat them
@@ -116,7 +116,7 @@ class LayerReader {
   }
 
   // False where nothing more should be read.
-  bool ReadLayer(const Node& item) {
+  bool ReadLayer(const YamlNode& item) {
     if (layers_.size() >= kLayerLimit) {
       if (layers_.size() == kLayerLimit) Refuse(item, "", "more than 10000 layers");
       return false;
@@ -128,8 +128,8 @@ class LayerReader {
     return true;
   }
 
-  void CheckNames(const LayerConfig& layer, const Node& item) {
-    const Node* inputs = item.Find("inputs");
+  void CheckNames(const LayerConfig& layer, const YamlNode& item) {
+    const YamlNode* inputs = item.Find("inputs");
     for (std::size_t i = 0; inputs && i < layer.inputs.size(); ++i) {
       const std::string& input = layer.inputs[i];
       if (!complete_ || std::find(names_.begin(), names_.end(), input) != names_.end()) continue;
@@ -194,7 +194,7 @@ Section LayerSection(LayerConfig& layer) {
   };
   for (Key& key : section.keys) {
     if (key.name == "inputs") {  // unset unless given
-      key.write = [&layer, write = key.write]() -> std::optional<Node> {
+      key.write = [&layer, write = key.write]() -> std::optional<YamlNode> {
         return layer.inputs.empty() ? std::nullopt : write();
       };
     }
@@ -202,7 +202,7 @@ Section LayerSection(LayerConfig& layer) {
       key.default_text = "required";
     }
   }
-  section.check = [&layer](const Node& map, const Reading& reading) {
+  section.check = [&layer](const YamlNode& map, const Reading& reading) {
     const bool pool = layer.kind == "max_pool" || layer.kind == "avg_pool";
     if (pool && !map.Find("stride")) layer.stride = layer.kernel;
     CheckLayer(layer, map, reading);
@@ -216,19 +216,19 @@ Key LayersKey(std::vector<LayerConfig>& layers) {
                     "a network of one's own, in order; {repeat: N, layers: [...]} repeats a block");
   key.default_text = "required without `zoo`";
   key.section = std::make_shared<Section>(LayerSection(example));
-  key.read = [&layers](const Node& node, const Reading& reading) {
-    if (node.kind != Node::Kind::kList || node.items.empty()) {
+  key.read = [&layers](const YamlNode& node, const Reading& reading) {
+    if (node.kind != YamlNode::Kind::kList || node.items.empty()) {
       reading.problems.Add(node, reading.path,
-                           node.kind == Node::Kind::kList
+                           node.kind == YamlNode::Kind::kList
                                ? "expected at least one layer; got an empty list"
                                : Expected("a list of layers", node));
       return;
     }
     LayerReader(layers, reading).ReadList(node);
   };
-  key.write = [&layers]() -> std::optional<Node> {
+  key.write = [&layers]() -> std::optional<YamlNode> {
     if (layers.empty()) return std::nullopt;
-    std::vector<Node> items;
+    std::vector<YamlNode> items;
     for (LayerConfig& layer : layers) items.push_back(WriteSection(LayerSection(layer)));
     return List(std::move(items));
   };

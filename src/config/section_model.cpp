@@ -55,7 +55,7 @@ Section ModelSection(ModelConfig& model) {
           .For(kVggs),
       Nested("init", InitSection(model.init), "how the weights start"),
   };
-  section.check = [](const Node& map, const Reading& reading) {
+  section.check = [](const YamlNode& map, const Reading& reading) {
     if (!map.Find("zoo") && !map.Find("layers")) {
       reading.problems.Add(reading.key, reading.path,
                            "expected `zoo:` with the name of a network, or `layers:`");

@@ -24,9 +24,9 @@ Section WarmupSection(WarmupConfig& warmup) {
       Number("epochs", warmup.epochs, FromTo(0, 1'000'000), "its length; 0: none"),
       Number("lr", warmup.lr, AtLeast(0), "the learning rate held meanwhile"),
   };
-  section.check = [&warmup](const Node& map, const Reading& reading) {
+  section.check = [&warmup](const YamlNode& map, const Reading& reading) {
     if (warmup.epochs > 0 && warmup.lr == 0) {
-      const Node* lr = map.Find("lr");
+      const YamlNode* lr = map.Find("lr");
       reading.problems.Add(lr ? *lr : reading.key, Join(reading.path, "lr"),
                            "a warm-up needs a learning rate above 0");
     }
@@ -34,8 +34,8 @@ Section WarmupSection(WarmupConfig& warmup) {
   return section;
 }
 
-void CheckMilestones(const ScheduleConfig& schedule, const Node& map, const Reading& reading) {
-  const Node* list = map.Find("milestones");
+void CheckMilestones(const ScheduleConfig& schedule, const YamlNode& map, const Reading& reading) {
+  const YamlNode* list = map.Find("milestones");
   if (!list || schedule.kind != ScheduleKind::kMultistep) return;
   const std::vector<int>& values = schedule.milestones;
   const bool rising =
@@ -76,7 +76,7 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
     optimizer.lr = kind == "sgd" ? 0.1 : 1e-3;
     optimizer.weight_decay = kind == "adamw" ? 1e-2 : 0;
   };
-  section.check = [&optimizer](const Node& map, const Reading& reading) {
+  section.check = [&optimizer](const YamlNode& map, const Reading& reading) {
     const bool sgd = optimizer.kind == OptimizerKind::kSgd;
     if (sgd && optimizer.nesterov && optimizer.momentum == 0) {
       reading.problems.Add(*map.Find("nesterov"), Join(reading.path, "nesterov"),
@@ -105,7 +105,7 @@ Section ScheduleSection(ScheduleConfig& schedule) {
           .For({"cosine", "linear", "poly"}),
       Nested("warmup", WarmupSection(schedule.warmup), "a constant learning rate at the start"),
   };
-  section.check = [&schedule](const Node& map, const Reading& reading) {
+  section.check = [&schedule](const YamlNode& map, const Reading& reading) {
     CheckMilestones(schedule, map, reading);
   };
   return section;

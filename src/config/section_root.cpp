@@ -17,8 +17,8 @@ std::string RefuseName(std::string& name) {
 }
 
 // auto, cpu, cuda or cuda:N.
-std::string ReadDeviceKind(const Node& node, DeviceConfig& device) {
-  const std::string text = node.kind == Node::Kind::kScalar ? node.text : "";
+std::string ReadDeviceKind(const YamlNode& node, DeviceConfig& device) {
+  const std::string text = node.kind == YamlNode::Kind::kScalar ? node.text : "";
   const auto set = [&](DeviceKind kind, int index) {
     device.kind = kind;
     device.index = index;
@@ -38,11 +38,11 @@ std::string ReadDeviceKind(const Node& node, DeviceConfig& device) {
 Key DeviceKindKey(DeviceConfig& device) {
   Key key = MakeKey("kind", "word", "what computes; auto takes cuda where one works");
   key.range = "auto, cpu, cuda, cuda:N";
-  key.read = [&device](const Node& node, const Reading& reading) {
+  key.read = [&device](const YamlNode& node, const Reading& reading) {
     const std::string refusal = ReadDeviceKind(node, device);
     if (!refusal.empty()) reading.problems.Add(node, reading.path, refusal);
   };
-  key.write = [&device]() -> std::optional<Node> {
+  key.write = [&device]() -> std::optional<YamlNode> {
     if (device.kind == DeviceKind::kAuto) return Scalar("auto");
     if (device.kind == DeviceKind::kCpu) return Scalar("cpu");
     return Scalar(device.index == 0 ? "cuda" : "cuda:" + std::to_string(device.index));
@@ -137,9 +137,9 @@ Section RootSection(Config& config) {
   // `device: cpu` is short for `device: {kind: cpu}`; overrides meet the same rule.
   for (Key& key : section.keys) {
     if (key.name != "device") continue;
-    key.read = [&device = config.device, inner = key.section](const Node& node,
+    key.read = [&device = config.device, inner = key.section](const YamlNode& node,
                                                               const Reading& reading) {
-      if (node.kind == Node::Kind::kMap) {
+      if (node.kind == YamlNode::Kind::kMap) {
         ReadSection(node, *inner, reading);
         return;
       }

@@ -63,15 +63,15 @@ bool UsesMethodFixed(const ScalingConfig& scaling) {
 }
 
 // `scale` and method fixed go together, in the section and in its layers.
-void CheckFixedMethod(const ScalingConfig& scaling, const Node& map, const Reading& reading) {
-  const Node* scale = map.Find("scale");
+void CheckFixedMethod(const ScalingConfig& scaling, const YamlNode& map, const Reading& reading) {
+  const YamlNode* scale = map.Find("scale");
   const std::string path = Join(reading.path, "scale");
   if (!UsesMethodFixed(scaling)) {
     const std::string message = "only method fixed uses a scale, and no layer has it";
     if (scale) reading.problems.Add(*scale, path, message);
-    const Node* layers = map.Find("layers");
-    for (const Node& layer : layers ? layers->items : std::vector<Node>()) {
-      const Node* own = layer.Find("scale");
+    const YamlNode* layers = map.Find("layers");
+    for (const YamlNode& layer : layers ? layers->items : std::vector<YamlNode>()) {
+      const YamlNode* own = layer.Find("scale");
       if (own) reading.problems.Add(*own, Join(reading.path, "layers[].scale"), message);
     }
     return;
@@ -84,14 +84,14 @@ void CheckFixedMethod(const ScalingConfig& scaling, const Node& map, const Readi
   }
   const bool layer_scale = std::any_of(scaling.layers.begin(), scaling.layers.end(),
                                        [](const auto& layer) { return layer.scale.has_value(); });
-  const Node* layers = map.Find("layers");
+  const YamlNode* layers = map.Find("layers");
   if (!layer_scale && layers) {
     reading.problems.Add(*layers, Join(reading.path, "layers[].scale"),
                          "missing; method fixed needs it: the constant alpha");
   }
 }
 
-void CheckScaling(const ScalingConfig& scaling, const Node& map, const Reading& reading) {
+void CheckScaling(const ScalingConfig& scaling, const YamlNode& map, const Reading& reading) {
   if (scaling.policy == Policy::kAdaptive) CheckFixedMethod(scaling, map, reading);
   if (scaling.policy == Policy::kDynamic && scaling.min_scale && scaling.max_scale &&
       *scaling.min_scale > *scaling.max_scale) {
@@ -164,7 +164,7 @@ Section ScalingSection(ScalingConfig& scaling) {
   for (Key& key : AdaptiveKeys(scaling)) section.keys.push_back(std::move(key));
   for (Key& key : section.keys) {
     if (key.name != "scale") continue;
-    key.write = [&scaling, write = key.write]() -> std::optional<Node> {
+    key.write = [&scaling, write = key.write]() -> std::optional<YamlNode> {
       const bool unused = scaling.policy == Policy::kAdaptive && !UsesMethodFixed(scaling);
       return unused ? std::nullopt : write();
     };
@@ -172,7 +172,7 @@ Section ScalingSection(ScalingConfig& scaling) {
   section.set_defaults = [&scaling](const std::string& policy) {
     scaling.init_scale = policy == "dynamic" ? 65536 : 1;
   };
-  section.check = [&scaling](const Node& map, const Reading& reading) {
+  section.check = [&scaling](const YamlNode& map, const Reading& reading) {
     CheckScaling(scaling, map, reading);
   };
   return section;

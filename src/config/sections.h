@@ -8,7 +8,7 @@ namespace ada::config {
 // The whole document.
 Section RootSection(Config& config);
 // The resolved configuration as a tree.
-Node ToNode(const Config& config);
+YamlNode ToNode(const Config& config);
 
 Section DataSection(DataConfig& data);
 Section ModelSection(ModelConfig& model);

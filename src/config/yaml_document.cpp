@@ -76,9 +76,9 @@ class Lines {
   int last_line_ = -1, last_bytes_ = 0, last_characters_ = 0;
 };
 
-std::size_t Count(const Node& node, std::size_t limit) {
+std::size_t Count(const YamlNode& node, std::size_t limit) {
   std::size_t count = 1;
-  for (const Node& item : node.items) {
+  for (const YamlNode& item : node.items) {
     if (count > limit) return count;
     count += Count(item, limit - count);
   }
@@ -89,11 +89,11 @@ std::size_t Count(const Node& node, std::size_t limit) {
   return count;
 }
 
-std::size_t Height(const Node& node) {
+std::size_t Height(const YamlNode& node) {
   std::size_t below = 0;
-  for (const Node& item : node.items) below = std::max(below, Height(item));
+  for (const YamlNode& item : node.items) below = std::max(below, Height(item));
   for (const Entry& entry : node.entries) below = std::max(below, Height(entry.value));
-  const bool leaf = node.kind == Node::Kind::kScalar || node.kind == Node::Kind::kNull;
+  const bool leaf = node.kind == YamlNode::Kind::kScalar || node.kind == YamlNode::Kind::kNull;
   return leaf ? 0 : below + 1;
 }
 
@@ -101,7 +101,7 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(Lines& lines, int source) : lines_(lines), source_(source) {}
 
-  Node root;
+  YamlNode root;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
@@ -110,7 +110,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Finish(Make(Node::Kind::kNull, mark), anchor);
+    Finish(Make(YamlNode::Kind::kNull, mark), anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
@@ -124,7 +124,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    Node node = Make(Node::Kind::kScalar, mark);
+    YamlNode node = Make(YamlNode::Kind::kScalar, mark);
     node.text = value;
     node.quoted = tag == "!";
     if (node.quoted && !lines_.IsClosed(mark)) Fail(mark, "this quote is never closed");
@@ -133,12 +133,12 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value /*style*/) override {
-    Open(Node::Kind::kList, mark, tag, anchor);
+    Open(YamlNode::Kind::kList, mark, tag, anchor);
   }
   void OnSequenceEnd() override { Close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
-    Open(Node::Kind::kMap, mark, tag, anchor);
+    Open(YamlNode::Kind::kMap, mark, tag, anchor);
   }
   void OnMapEnd() override { Close(); }
 
@@ -151,8 +151,8 @@ class TreeBuilder : public YAML::EventHandler {
 
  private:
   struct Frame {
-    Node node;
-    std::optional<Node> key;
+    YamlNode node;
+    std::optional<YamlNode> key;
     YAML::anchor_t anchor;
     YAML::Mark mark;
   };
@@ -163,14 +163,14 @@ class TreeBuilder : public YAML::EventHandler {
   [[noreturn]] void FailTag(const YAML::Mark& mark) const {
     Fail(mark, "tags (!...) are not used here; write the plain value");
   }
-  Node Make(Node::Kind kind, const YAML::Mark& mark) const {
-    Node node;
+  YamlNode Make(YamlNode::Kind kind, const YAML::Mark& mark) const {
+    YamlNode node;
     node.kind = kind;
     node.source = source_;
     lines_.Place(mark, node.line, node.column);
     return node;
   }
-  void Open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag,
+  void Open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
             YAML::anchor_t anchor) {
     if (stack_.size() >= kNestingLimit) FailNesting(mark);
     if (!tag.empty() && tag != "?" && tag != "!") FailTag(mark);
@@ -182,22 +182,22 @@ class TreeBuilder : public YAML::EventHandler {
     Finish(std::move(frame.node), frame.anchor);
   }
   // Puts a complete value where it belongs.
-  void Finish(Node node, YAML::anchor_t anchor) {
+  void Finish(YamlNode node, YAML::anchor_t anchor) {
     if (anchor != 0) anchors_[anchor] = node;
     if (stack_.empty()) {
       root = std::move(node);
       return;
     }
     Frame& parent = stack_.back();
-    if (parent.node.kind == Node::Kind::kList) {
+    if (parent.node.kind == YamlNode::Kind::kList) {
       parent.node.items.push_back(std::move(node));
     } else if (!parent.key) {
-      if (node.kind != Node::Kind::kScalar) {
+      if (node.kind != YamlNode::Kind::kScalar) {
         throw ParseProblem{node.line, node.column, "a key must be a name"};
       }
       parent.key = std::move(node);
     } else {
-      if (node.kind == Node::Kind::kNull) {  // its own place is that of whatever comes next
+      if (node.kind == YamlNode::Kind::kNull) {  // its own place is that of whatever comes next
         node.line = parent.key->line;
         node.column = parent.key->column;
       }
@@ -210,13 +210,13 @@ class TreeBuilder : public YAML::EventHandler {
   int source_;
   int documents_ = 0;
   std::vector<Frame> stack_;
-  std::map<YAML::anchor_t, Node> anchors_;
+  std::map<YAML::anchor_t, YamlNode> anchors_;
   std::size_t expanded_ = 0;
 };
 
 }  // namespace
 
-Node ParseYaml(const std::string& text, int source) {
+YamlNode ParseYaml(const std::string& text, int source) {
   const std::string problem = TextProblem(text);
   if (!problem.empty()) throw ParseProblem{0, 0, problem};
   const bool marked = text.starts_with("\xEF\xBB\xBF");  // a byte order mark

@@ -18,6 +18,6 @@ struct ParseProblem {
 
 // Parses one document; an empty one is a null node. `source` is noted in every node. Columns count
 // characters. Duplicate keys are kept: RemoveDuplicates reports them. Throws ParseProblem.
-Node ParseYaml(const std::string& text, int source);
+YamlNode ParseYaml(const std::string& text, int source);
 
 }  // namespace ada::config

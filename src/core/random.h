@@ -9,8 +9,10 @@
 namespace ada {
 
 // Four random words: ten rounds of Philox4x32 under `key` at the 128-bit counter (high, low).
-inline std::array<std::uint32_t, 4> Philox(std::uint64_t key, std::uint64_t counter_high,
-                                           std::uint64_t counter_low) {
+// Always inlined: files compiled for one instruction set must not leave a copy that others call.
+[[gnu::always_inline]] inline std::array<std::uint32_t, 4> Philox(std::uint64_t key,
+                                                                  std::uint64_t counter_high,
+                                                                  std::uint64_t counter_low) {
   constexpr std::uint64_t kMultiply0 = 0xD2511F53u, kMultiply1 = 0xCD9E8D57u;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
   auto c0 = static_cast<std::uint32_t>(counter_low);

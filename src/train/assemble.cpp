@@ -65,7 +65,8 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device) {
     throw DeviceError(
         "device cuda: this program is built without the CUDA backend; use device.kind: cpu");
   ChosenBackend chosen;
-  chosen.backend = backend::cpu::MakeCpuBackend(device.threads);
+  chosen.threads = device.threads > 0 ? device.threads : backend::cpu::UsableCores();
+  chosen.backend = backend::cpu::MakeCpuBackend(chosen.threads);
   chosen.reason = chosen.backend->Describe();
   if (device.kind == config::DeviceKind::kAuto)
     chosen.reason += ": device auto, and no CUDA backend is built in";
@@ -169,6 +170,7 @@ std::unique_ptr<scaling::Policy> MakePolicy(const config::ScalingConfig& c) {
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             const scaling::Policy& policy) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
+  spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.adaptive = config.scaling.policy == config::Policy::kAdaptive;
@@ -187,7 +189,6 @@ graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& imag
   spec.input = image;
   spec.input.n = config.data.evaluate_batch_size;
   spec.training = false;
-  spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
   return spec;
 }
 

@@ -20,6 +20,7 @@ namespace ada::train {
 struct ChosenBackend {
   std::unique_ptr<backend::Backend> backend;
   std::string reason;
+  int threads = 1;
 };
 ChosenBackend MakeBackend(const config::DeviceConfig& device);
 
@@ -41,6 +42,7 @@ std::unique_ptr<scaling::Policy> MakePolicy(const config::ScalingConfig& scaling
 // The graph that trains; rules of layers come from `policy`. Input n: images of one micro-batch.
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             const scaling::Policy& policy);
+// Evaluates plain cross-entropy: label smoothing is for training alone.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 
 backend::UpdateRule MakeUpdateRule(const config::OptimizerConfig& optimizer);

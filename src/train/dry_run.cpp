@@ -28,8 +28,16 @@ std::vector<std::string> PolicyWords(const graph::Graph& graph, const scaling::P
   return words;
 }
 
-// Program text, libraries, generated kernels and heap of a process that trains nothing.
-constexpr std::uint64_t kProcessBytes = 40u << 20;
+// Program text, libraries, generated kernels and heap of a process that trains nothing (measured).
+constexpr std::uint64_t kProcessBytes = 24u << 20;
+
+// A checkpoint is copied as a whole before it is written.
+std::uint64_t CheckpointBytes(const graph::Graph& graph, const optim::Optimizer& optimizer) {
+  std::uint64_t bytes = 0;
+  for (const graph::Parameter& p : graph.parameters()) bytes += p.value.bytes();
+  for (const optim::StateTensor& s : optimizer.state()) bytes += s.tensor.bytes();
+  return bytes;
+}
 
 }  // namespace
 
@@ -51,15 +59,16 @@ void DryRun(const config::Config& config, std::ostream& out) {
       static_cast<std::uint64_t>(info.train + info.test + config.data.validation) * (pixels + 1);
   const std::uint64_t batches = 4 * 5 * pixels * static_cast<std::uint64_t>(config.data.batch_size);
   const std::uint64_t network = chosen.backend->allocated_bytes();
+  const std::uint64_t checkpoint = CheckpointBytes(*graph, optimizer);
   const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
   out << "device    " << chosen.reason << '\n'
       << "data      " << DatasetName(config.data.dataset) << ": " << info.train << " training and "
       << info.test << " test images of " << ToString(image) << '\n'
       << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
-      << "memory    " << HumanBytes(network + images + batches + kProcessBytes)
+      << "memory    " << HumanBytes(network + images + batches + checkpoint + kProcessBytes)
       << " (network and optimizer " << HumanBytes(network) << ", images " << HumanBytes(images)
-      << ", batches ahead " << HumanBytes(batches) << ", program " << HumanBytes(kProcessBytes)
-      << ")\n";
+      << ", batches ahead " << HumanBytes(batches) << ", a checkpoint " << HumanBytes(checkpoint)
+      << ", program " << HumanBytes(kProcessBytes) << ")\n";
 }
 
 }  // namespace ada::train

@@ -76,7 +76,8 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();
   WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));
-  Session session({config, folder->path(), backend, data, *graph, *policy, log, options.progress},
+  Session session({config, folder->path(), backend, data, *graph, *policy, log, options.progress,
+                   chosen.threads},
                   continuation.from);
   return session.Run();
 }

@@ -79,6 +79,8 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
   best_top1_ = s.best_top1;
   skipped_ = recorder_.run().skipped();
   checkpoint_step_ = s.step;
+  for (const telemetry::SplitTotals& split : recorder_.run().evaluations())
+    if (split.last.step == s.step) evaluated_step_ = s.step;
 }
 
 int Session::Run() {
@@ -246,7 +248,7 @@ void Session::Summarise(telemetry::RunStatus status) {
       training_seconds_ > 0 ? static_cast<double>(images_) / training_seconds_ : 0;
   f.log_every = p_.config.log.every;
   f.processor = telemetry::CpuModel();
-  f.threads = p_.config.device.threads;
+  f.threads = p_.threads;
   for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);
   telemetry::WriteSummary(f, recorder_.run(), recorder_.layers());
   p_.log.Info(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()));

@@ -27,6 +27,7 @@ struct SessionParts {
   scaling::Policy& policy;
   telemetry::Log& log;
   bool progress;
+  int threads;
 };
 
 // Attempts of the whole run: epochs, or train.max_steps where that is less.

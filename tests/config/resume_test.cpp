@@ -29,24 +29,24 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("free keys") {
-    for (const auto& [key, value] : Overrides{{"train.epochs", "9"},
-                                              {"train.max_steps", "9"},
-                                              {"train.max_minutes", "9"},
-                                              {"train.stop_after_skips", "9"},
-                                              {"checkpoint.every_epochs", "9"},
-                                              {"checkpoint.every_steps", "9"},
-                                              {"checkpoint.keep", "9"},
-                                              {"checkpoint.best", "true"},
-                                              {"log.every", "9"},
-                                              {"log.statistics", "[y]"},
-                                              {"device.threads", "9"},
-                                              {"evaluate.every_epochs", "9"},
-                                              {"name", "x"},
-                                              {"output", "x"},
-                                              {"data.path", "x"}}) {
-      CAPTURE(key);
-      CHECK(ToYaml(Set({{key, value}})) != ToYaml(Set({})));
-      CHECK(ResumeConflicts(Set({}), Set({{key, value}})).empty());
+    for (const auto& item : Overrides{{"train.epochs", "9"},
+                                      {"train.max_steps", "9"},
+                                      {"train.max_minutes", "9"},
+                                      {"train.stop_after_skips", "9"},
+                                      {"checkpoint.every_epochs", "9"},
+                                      {"checkpoint.every_steps", "9"},
+                                      {"checkpoint.keep", "9"},
+                                      {"checkpoint.best", "true"},
+                                      {"log.every", "9"},
+                                      {"log.statistics", "[y]"},
+                                      {"device.threads", "9"},
+                                      {"evaluate.every_epochs", "9"},
+                                      {"name", "x"},
+                                      {"output", "x"},
+                                      {"data.path", "x"}}) {
+      CAPTURE(item.first);
+      CHECK(ToYaml(Set({item})) != ToYaml(Set({})));
+      CHECK(ResumeConflicts(Set({}), Set({item})).empty());
     }
   }
 

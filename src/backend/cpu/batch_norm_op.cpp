@@ -59,6 +59,8 @@ void BatchNormOp::BatchStatistics(const Pass& pass) {
     const auto i = static_cast<std::size_t>(c);
     mean_[i] = static_cast<float>(mean);
     inverse_[i] = static_cast<float>(1 / std::sqrt(m2 / count + static_cast<double>(spec_.eps)));
+    // Statistics that are not finite belong to a step that is skipped: they must not outlive it.
+    if (!std::isfinite(mean) || !std::isfinite(m2)) continue;
     const double m = static_cast<double>(spec_.momentum);
     float& running_mean = spec_.running_mean.f32()[c];
     float& running_var = spec_.running_var.f32()[c];

@@ -17,13 +17,6 @@
 namespace ada::backend::cpu {
 namespace {
 
-int UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
-
 ProductGeometry GeometryOf(const ProductSpec& spec, bool linear) {
   ProductGeometry g;
   g.linear = linear;
@@ -132,6 +125,13 @@ class CpuBackend final : public Backend {
 std::unique_ptr<Backend> MakeCpuBackend(int threads) {
   return std::make_unique<CpuBackend>(threads);
 }
+int UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 std::string LibraryVersion() { return OnednnVersion(); }
 
 }  // namespace ada::backend::cpu

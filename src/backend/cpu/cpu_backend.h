@@ -7,8 +7,10 @@
 
 namespace ada::backend::cpu {
 
-// threads 0: one per core that this process may use.
+// threads: at least 1, the caller included.
 std::unique_ptr<Backend> MakeCpuBackend(int threads);
+// Cores that this process may use.
+int UsableCores();
 // "oneDNN 2.6.3", for --version.
 std::string LibraryVersion();
 

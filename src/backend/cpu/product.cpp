@@ -12,7 +12,7 @@ using dnnl::memory;
 
 class WeightLayout {
  public:
-  explicit WeightLayout(memory::desc description) : description_(std::move(description)) {}
+  explicit WeightLayout(const memory::desc& description) : description_(description) {}
   const memory::desc& description() const { return description_; }
 
  private:

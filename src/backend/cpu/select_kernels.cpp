@@ -1,4 +1,6 @@
 // Which instruction set this process uses.
+#include <cpuid.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -16,9 +18,17 @@ namespace avx512 {
 extern const Kernels kTable;
 }
 
+namespace {
+// Conversions to and from fp16 (clang 14's __builtin_cpu_supports does not know the name).
+bool HasF16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+}  // namespace
+
 const Kernels& SelectKernels() {
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
-                        __builtin_cpu_supports("fma");
+  const bool has_avx2 =
+      __builtin_cpu_supports("avx2") && HasF16c() && __builtin_cpu_supports("fma");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
                           __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

@@ -22,6 +22,14 @@ typedef double D __attribute__((vector_size(64)));  // 8 lanes
 typedef float F8 __attribute__((vector_size(32)));
 
 #define ADA_INLINE inline __attribute__((always_inline))
+// For what is rare (tails, formats without a mode of their own) or large where registers are narrow:
+// one copy instead of hundreds keeps compile time in bounds.
+#define ADA_OUTLINE inline __attribute__((noinline))
+#ifdef __AVX512F__
+#define ADA_INLINE_WIDE ADA_INLINE
+#else
+#define ADA_INLINE_WIDE ADA_OUTLINE
+#endif
 
 ADA_INLINE F Fill(float x) { return F{} + x; }
 ADA_INLINE U FillU(std::uint32_t x) { return U{} + x; }
@@ -53,7 +61,7 @@ ADA_INLINE I FirstLanes(int n) { return LaneNumbers() < (I{} + n); }
 
 // --- fp16 and bf16 codes -------------------------------------------------------------------------
 
-ADA_INLINE F FromFp16(H code) {
+ADA_INLINE_WIDE F FromFp16(H code) {
 #if defined(__AVX512F__)
   return reinterpret_cast<F>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(code)));
 #elif defined(__F16C__)
@@ -78,7 +86,7 @@ ADA_INLINE F FromFp16(H code) {
 }
 
 // `x` lies on the fp16 grid or is to be rounded to it (nearest even).
-ADA_INLINE H ToFp16(F x) {
+ADA_INLINE_WIDE H ToFp16(F x) {
 #if defined(__AVX512F__)
   return reinterpret_cast<H>(
       _mm512_cvtps_ph(reinterpret_cast<__m512>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -107,7 +115,7 @@ ADA_INLINE H ToFp16(F x) {
 }
 
 ADA_INLINE F FromBf16(H code) { return Float(__builtin_convertvector(code, U) << 16); }
-ADA_INLINE H ToBf16(F x) {
+ADA_INLINE_WIDE H ToBf16(F x) {
   const U u = Bits(x);
   const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U quiet = (u >> 16) | 0x40u;
@@ -144,7 +152,7 @@ struct Grid {
   }
 };
 
-ADA_INLINE F RoundToGrid(F x, const Grid& grid) {
+ADA_OUTLINE F RoundToGrid(F x, const Grid& grid) {
   if (grid.shift == 0) return x;
   const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
   const U normal = ((u + grid.half_minus + ((u >> grid.shift) & 1u)) >> grid.shift) << grid.shift;
@@ -184,7 +192,7 @@ struct ModeF32 {
   static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
     return LoadF(static_cast<const float*>(p.data) + i);
   }
-  static ADA_INLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
     alignas(64) float v[16];
     LoadSome(p.data, i, n, v);
     return LoadF(v);
@@ -193,7 +201,7 @@ struct ModeF32 {
   static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
     StoreF(static_cast<float*>(p.data) + i, v);
   }
-  static ADA_INLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
     std::memcpy(static_cast<float*>(p.data) + i, &v, static_cast<std::size_t>(n) * 4);
   }
 };
@@ -203,7 +211,7 @@ struct ModeHalf {
   static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
     return kFrom(LoadH(static_cast<const std::uint16_t*>(p.data) + i));
   }
-  static ADA_INLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
     alignas(32) std::uint16_t v[16];
     LoadSome(p.data, i, n, v);
     return kFrom(LoadH(v));
@@ -212,7 +220,7 @@ struct ModeHalf {
   static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
     StoreH(static_cast<std::uint16_t*>(p.data) + i, kTo(v));
   }
-  static ADA_INLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
     const H h = kTo(v);
     std::memcpy(static_cast<std::uint16_t*>(p.data) + i, &h, static_cast<std::size_t>(n) * 2);
   }
@@ -221,7 +229,7 @@ using ModeF16 = ModeHalf<FromFp16, ToFp16, false>;
 using ModeBF16 = ModeHalf<FromBf16, ToBf16, true>;
 struct ModeAny {
   static constexpr bool kWide = true;
-  static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
+  static ADA_OUTLINE F Load(const Piece& p, std::int64_t i) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::Load(p, i);
@@ -231,7 +239,7 @@ struct ModeAny {
         return ModeF32::Load(p, i);
     }
   }
-  static ADA_INLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::LoadFirst(p, i, n);
@@ -242,7 +250,7 @@ struct ModeAny {
     }
   }
   static ADA_INLINE F Round(F x, const Grid& grid) { return RoundToGrid(x, grid); }
-  static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
+  static ADA_OUTLINE void Store(const Piece& p, std::int64_t i, F v) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::Store(p, i, v);
@@ -252,7 +260,7 @@ struct ModeAny {
         return ModeF32::Store(p, i, v);
     }
   }
-  static ADA_INLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::StoreFirst(p, i, n, v);

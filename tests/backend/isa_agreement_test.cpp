@@ -1,0 +1,105 @@
+// All instruction sets give the same bits: kernels on runs of values and on parameters. Whether
+// the bits are right is for the other tests.
+#include <doctest/doctest.h>
+
+#include "backend/isa_record.h"
+
+namespace ada::backend::test {
+
+TEST_SUITE("cpu") {
+  TEST_CASE("sets agree: widen, round, inspect") {
+    ADA_NEEDS_TWO_SETS();
+    ForFlat([](const Kind& kind, std::size_t n, bool wild) {
+      const Values in = wild ? RandomBits(n, n) : Spread(kind.format, n, n);
+      CHECK(
+          Disagreement([&](const Kernels& k, Record& record) {
+            Memory out(kind.storage, n), wide(Storage::kF32, n);
+            BlockStats rounded, inspected;
+            k.round(in.data(), 0.75f, out.piece(), Length(n), {kind.format, true, true, &rounded});
+            k.inspect(out.piece(), Length(n), {kind.format, true, true, &inspected});
+            k.widen(out.piece(), static_cast<float*>(wide.piece().data), Length(n));
+            record.Add(out), record.Add(wide), record.Add(rounded), record.Add(inspected);
+          }) == -1);
+    });
+  }
+
+  TEST_CASE("sets agree: relu and its mask") {
+    ADA_NEEDS_TWO_SETS();
+    ForFlat([](const Kind& kind, std::size_t n, bool wild) {
+      CHECK(Disagreement([&](const Kernels& k, Record& record) {
+              Memory x(kind.storage, Input(kind, n, 1, wild)), y(kind.storage, n);
+              Memory dy(kind.storage, Input(kind, n, 2, wild)), dx(kind.storage, n);
+              BlockStats stats;
+              k.relu(x.piece(), y.piece(), Length(n));
+              k.relu_backward(dy.piece(), y.piece(), dx.piece(), Length(n),
+                              {kind.format, false, true, &stats});
+              record.Add(y), record.Add(dx), record.Add(stats);
+            }) == -1);
+    });
+  }
+
+  TEST_CASE("sets agree: sums of two and three tensors, with factors, of mixed storages") {
+    ADA_NEEDS_TWO_SETS();
+    ForFlat([](const Kind& kind, std::size_t n, bool wild) {
+      CHECK(Disagreement([&](const Kernels& k, Record& record) {
+              Memory a(kind.storage, Input(kind, n, 1, wild)),
+                  b(kind.storage, Input(kind, n, 2, 0));
+              Memory c(Storage::kF32, Input(kind, n, 3, wild)), out(kind.storage, n);
+              const Piece in[] = {a.piece(), b.piece(), c.piece()};
+              const float factors[] = {0.5f, 3.0f, 0.1f};
+              for (const int count : {2, 3})
+                for (const float* f : {static_cast<const float*>(nullptr), factors}) {
+                  BlockStats stats;
+                  k.sum(in, f, count, out.piece(), Length(n), {kind.format, true, true, &stats});
+                  record.Add(out), record.Add(stats);
+                }
+            }) == -1);
+    });
+  }
+
+  TEST_CASE("sets agree: dropout from any place of a tensor") {
+    ADA_NEEDS_TWO_SETS();
+    ForFlat([](const Kind& kind, std::size_t n, bool wild) {
+      CHECK(Disagreement([&](const Kernels& k, Record& record) {
+              Memory in(kind.storage, Input(kind, n, 1, wild)), out(kind.storage, n);
+              for (const std::int64_t first : {0, 3, 16389}) {
+                BlockStats stats;
+                k.dropout(in.piece(), out.piece(), first, Length(n), 0.3f, 11, 5,
+                          {kind.format, true, true, &stats});
+                record.Add(out), record.Add(stats);
+              }
+            }) == -1);
+    });
+  }
+
+  TEST_CASE("sets agree: sums, unscaling and updates of parameters") {
+    ADA_NEEDS_TWO_SETS();
+    UpdateRule rule;
+    rule.momentum = 0.9, rule.weight_decay = 1e-4, rule.nesterov = true;
+    UpdateStep step;
+    step.lr = 0.1, step.gradient_factor = 0.3, step.count = 7;
+    for (const std::size_t n : {1, 15, 16, 4097})
+      for (const auto kind :
+           {UpdateRule::Kind::kSgd, UpdateRule::Kind::kAdam, UpdateRule::Kind::kAdamW}) {
+        rule.kind = kind;
+        CHECK(Disagreement([&](const Kernels& k, Record& record) {
+                Values v[4] = {Normal(n, 1, 1), Normal(n, 1, 2), Normal(n, 1, 3), Normal(n, 1, 4)};
+                for (float& square : v[3]) square *= square;
+                k.accumulate(v[0].data(), v[1].data(), Length(n));
+                k.unscale(v[1].data(), 3, true, v[2].data(), Length(n));
+                k.unscale(v[2].data(), 5, false, v[1].data(), Length(n));
+                record.values.push_back(k.sum_squares(v[1].data(), Length(n)));
+                Tensor t[4];
+                for (int i = 0; i < 4; ++i)
+                  t[i] = {{1, 1, 1, Length(n)},
+                          kFp32,
+                          Storage::kF32,
+                          reinterpret_cast<std::byte*>(v[i].data())};
+                k.update(rule, step, {t[0], t[1], t[2], t[3], true}, 0, Length(n));
+                for (const Values& values : v) record.Add(values);
+              }) == -1);
+      }
+  }
+}
+
+}  // namespace ada::backend::test

@@ -1,0 +1,149 @@
+// The same bytes with any number of threads: values, gradients and statistics of ops whose work is
+// cut into several chunks, groups and blocks, the last one partial.
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "backend/naive_batch_norm.h"
+#include "backend/naive_product.h"
+
+namespace ada::backend::test {
+namespace {
+
+// All that an op wrote, byte for byte.
+struct Bytes {
+  std::vector<std::byte> bytes;
+  void Add(const void* from, std::size_t n) {
+    const auto* begin = static_cast<const std::byte*>(from);
+    bytes.insert(bytes.end(), begin, begin + n);
+  }
+  void Add(const Tensor& t) { Add(t.data, t.bytes()); }
+  void Add(const TensorStats* s) {
+    for (const std::int64_t count : {s->numel, s->zeros_before, s->zeros_after, s->underflow,
+                                     s->below_min, s->subnormal, s->overflow, s->inf, s->nan})
+      Add(&count, sizeof count);
+    for (const double sum : {static_cast<double>(s->min_abs), static_cast<double>(s->max_abs),
+                             s->mean, s->std, s->l1, s->l2})
+      Add(&sum, sizeof sum);
+  }
+  void Add(const Gradient& g) {
+    Add(g.tensor), Add(g.stats), Add(g.scale, sizeof(float));
+    for (const double m :
+         {g.moments->mean, g.moments->mean_square, static_cast<double>(g.moments->min),
+          static_cast<double>(g.moments->max)})
+      Add(&m, sizeof m);
+  }
+};
+
+// run(bench, bytes) with 1, 2, 3 and 5 threads.
+void CheckInvariance(const std::function<void(Bench&, Bytes&)>& run) {
+  Bytes first;
+  for (const int threads : {1, 2, 3, 5}) {
+    CAPTURE(threads);
+    Bench bench(threads);
+    Bytes bytes;
+    run(bench, bytes);
+    if (threads == 1) first = bytes;
+    CHECK(bytes.bytes.size() > 100);
+    CHECK(bytes.bytes == first.bytes);
+  }
+}
+
+void RunProduct(Bench& bench, Bytes& bytes, const ProductCase& c, const NumberFormat& format,
+                int rows) {
+  ProductBench p(bench, c, format, 16, 2);
+  const auto op = p.MakeOp(bench);
+  Pass pass = MakePass(rows);
+  for (const bool accumulate : {false, true}) {
+    pass.accumulate = accumulate;
+    p.Step(*op, pass);
+  }
+  bytes.Add(p.spec.y), bytes.Add(p.spec.dx), bytes.Add(p.spec.dw);
+  if (c.bias) bytes.Add(p.spec.db);
+  bytes.Add(p.spec.y_stats), bytes.Add(p.spec.w_stats), bytes.Add(p.spec.dw_stats);
+}
+
+std::vector<ProductCase> CutProducts() {
+  const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3}, no = {0, 0};
+  return {{"many chunks", {75, 16, 16, 16}, 16, three, one, one, one, 1, true},
+          {"stride 2", {39, 16, 16, 10}, 20, three, two, one, one, 1, false},
+          {"1x1", {70, 8, 8, 32}, 17, one, one, no, one, 1, false},
+          {"depthwise", {40, 16, 16, 16}, 16, three, one, one, one, 16, false},
+          LinearCase("linear", {3000, 1, 1, 64}, 33, true)};
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("threads: convolution and linear") {
+    for (const ProductCase& c : CutProducts()) {
+      CAPTURE(c.name);
+      const int all = static_cast<int>(c.x.n);
+      CheckInvariance([&](Bench& b, Bytes& bytes) { RunProduct(b, bytes, c, kFp16, all); });
+      CheckInvariance([&](Bench& b, Bytes& bytes) { RunProduct(b, bytes, c, kFp32, all - 5); });
+    }
+  }
+
+  TEST_CASE("threads: batch norm with sum and relu, forward and backward") {
+    const BatchNormCase c = {"bn", {37, 16, 16, 19}, 35, true, true};
+    for (const Kind& kind : MainKinds())
+      CheckInvariance([&](Bench& bench, Bytes& bytes) {
+        BatchNormBench b(bench, c, kind.format, 4);
+        const auto op = bench->MakeBatchNorm(b.spec);
+        op->Forward(MakePass(c.rows));
+        op->Backward(MakePass(c.rows));
+        for (const Tensor& t :
+             {b.spec.out, b.spec.dgamma, b.spec.dbeta, b.spec.running_mean, b.spec.running_var})
+          bytes.Add(t);
+        bytes.Add(b.spec.dx), bytes.Add(b.spec.y_stats), bytes.Add(b.spec.sum_stats);
+      });
+  }
+
+  TEST_CASE("threads: pooling") {
+    const Shape x{23, 16, 16, 19}, y{23, 8, 8, 19};
+    const auto n = static_cast<std::size_t>(x.numel());
+    CheckInvariance([&](Bench& bench, Bytes& bytes) {
+      MaxPoolSpec max;
+      max.kernel = {3, 3}, max.stride = {2, 2}, max.padding = {1, 1};
+      max.x = bench.Make(x, kFp16, Normal(n, 1, 1)), max.y = bench.Make(y, kFp16);
+      max.dy = bench.MakeGradient(y, kFp16, Normal(n / 4, 1, 2), 2);
+      max.dx = bench.MakeGradient(x, kFp16);
+      AvgPoolSpec avg;
+      avg.kernel = max.kernel, avg.stride = max.stride, avg.padding = max.padding;
+      avg.x = max.x, avg.y = bench.Make(y, kFp16), avg.y_stats = bench.Stats();
+      avg.dy = max.dy, avg.dx = bench.MakeGradient(x, kFp16);
+      const auto max_op = bench->MakeMaxPool(max);
+      const auto avg_op = bench->MakeAvgPool(avg);
+      for (Op* op : {max_op.get(), avg_op.get()}) {
+        op->Forward(MakePass(21));
+        op->Backward(MakePass(21));
+      }
+      bytes.Add(max.y), bytes.Add(max.dx), bytes.Add(avg.y), bytes.Add(avg.dx);
+      bytes.Add(avg.y_stats);
+    });
+  }
+
+  TEST_CASE("threads: branch sum, dropout and the gradient norm") {
+    const Shape shape{45, 16, 16, 19};
+    const auto n = static_cast<std::size_t>(shape.numel());
+    CheckInvariance([&](Bench& bench, Bytes& bytes) {
+      BranchSumSpec sum;
+      for (const float scale : {8.0f, 64.0f, 32.0f})
+        sum.branches.push_back(bench.MakeGradient(shape, kFp16, Normal(n, 1, 1), scale));
+      for (Gradient& g : sum.branches) g.moments = nullptr;
+      sum.sum = bench.MakeGradient(shape, kFp16);
+      bench->MakeBranchSum(sum)->Backward(MakePass(44));
+      DropoutSpec drop;
+      drop.x = sum.branches[0].tensor, drop.y = bench.Make(shape, kFp16);
+      drop.y_stats = bench.Stats();
+      bench->MakeDropout(drop)->Forward(MakePass(44));
+      UpdateSlot slot;
+      slot.value = slot.gradient = bench.Vector(Normal(100000, 1, 3));
+      const double norm = bench->MakeUpdate(UpdateRule{}, {slot})->GradientNorm();
+      bytes.Add(sum.sum), bytes.Add(drop.y), bytes.Add(drop.y_stats);
+      bytes.Add(&norm, sizeof norm);
+    });
+  }
+}
+
+}  // namespace ada::backend::test

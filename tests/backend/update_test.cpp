@@ -1,0 +1,126 @@
+// The update op against update_rules.h value by value (that those follow torch.optim is shown in
+// tests/optim), and the gradient norm against a sum in double.
+#include <doctest/doctest.h>
+
+#include "backend/op_bench.h"
+#include "backend/update_rules.h"
+
+namespace ada::backend::test {
+namespace {
+
+// Slots around the lengths at which work is cut: vectors of 16, segments of 16,384.
+const std::vector<std::size_t> kLengths = {1, 15, 16, 432, 16384, 40001};
+
+struct UpdateBench {
+  UpdateBench(Bench& bench, const UpdateRule& rule, int states) {
+    for (std::size_t i = 0; i < kLengths.size(); ++i) {
+      UpdateSlot slot;
+      slot.value = bench.Vector(Normal(kLengths[i], 0.1, 10 * i));
+      slot.gradient = bench.Vector(Normal(kLengths[i], 0.01, 10 * i + 1));
+      if (states > 0) slot.state1 = bench.Vector(Values(kLengths[i]));
+      if (states > 1) slot.state2 = bench.Vector(Values(kLengths[i]));
+      slot.decay = i % 2 == 0;
+      slots.push_back(slot);
+    }
+    op = bench->MakeUpdate(rule, slots);
+  }
+  std::vector<UpdateSlot> slots;
+  std::unique_ptr<UpdateOp> op;
+};
+
+Values GetOr(const Tensor& t, std::size_t n) { return t ? Bench::Get(t) : Values(n); }
+
+// One update of `slot`, by the scalar rules.
+void CheckUpdate(const UpdateRule& rule, const UpdateStep& step, UpdateOp& op,
+                 const std::vector<UpdateSlot>& slots) {
+  std::vector<Values> value, state1, state2;
+  for (const UpdateSlot& slot : slots) {
+    const auto n = static_cast<std::size_t>(slot.value.shape.numel());
+    UpdateScalars s = MakeUpdateScalars(rule, step);
+    if (!slot.decay) s = WithoutDecay(s);
+    Values v = Bench::Get(slot.value), a = GetOr(slot.state1, n), b = GetOr(slot.state2, n);
+    const Values g = Bench::Get(slot.gradient);
+    for (std::size_t i = 0; i < n; ++i)
+      v[i] = rule.kind != UpdateRule::Kind::kSgd ? AdamUpdate(s, v[i], g[i], a[i], b[i])
+             : slot.state1                       ? SgdMomentumUpdate(s, v[i], g[i], a[i])
+                                                 : SgdUpdate(s, v[i], g[i]);
+    value.push_back(v), state1.push_back(a), state2.push_back(b);
+  }
+  op.Apply(step);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    CheckEqual(slots[i].value, value[i]);
+    if (slots[i].state1) CheckEqual(slots[i].state1, state1[i]);
+    if (slots[i].state2) CheckEqual(slots[i].state2, state2[i]);
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("update: every rule, several updates, decay per slot, clipping factor") {
+    using K = UpdateRule::Kind;
+    struct Case {
+      K kind;
+      int states;
+      double momentum;
+      bool nesterov;
+      double weight_decay;
+    };
+    for (const Case& c : {Case{K::kSgd, 0, 0, false, 0},
+                          {K::kSgd, 0, 0, false, 1e-2},
+                          {K::kSgd, 1, 0.9, false, 1e-4},
+                          {K::kSgd, 1, 0.9, true, 1e-2},
+                          {K::kAdam, 2, 0, false, 0},
+                          {K::kAdam, 2, 0, false, 1e-2},
+                          {K::kAdamW, 2, 0, false, 1e-2}}) {
+      CAPTURE(static_cast<int>(c.kind));
+      CAPTURE(c.momentum);
+      UpdateRule rule;
+      rule.kind = c.kind, rule.momentum = c.momentum, rule.nesterov = c.nesterov;
+      rule.weight_decay = c.weight_decay;
+      Bench bench;
+      UpdateBench b(bench, rule, c.states);
+      for (int count = 1; count <= 4; ++count) {
+        UpdateStep step;
+        step.lr = 0.1 / count, step.count = count;
+        step.gradient_factor = count == 3 ? 0.37 : 1;
+        CheckUpdate(rule, step, *b.op, b.slots);
+      }
+    }
+  }
+
+  TEST_CASE("gradient norm: of all gradients together, in double") {
+    Bench bench;
+    UpdateBench b(bench, UpdateRule{}, 0);
+    double sum = 0;
+    for (const UpdateSlot& slot : b.slots)
+      for (const float g : Bench::Get(slot.gradient)) sum += std::pow(static_cast<double>(g), 2);
+    CHECK(b.op->GradientNorm() == doctest::Approx(std::sqrt(sum)).epsilon(1e-12));
+  }
+
+  TEST_CASE("gradient norm: squares far beyond fp32's range, and below it") {
+    for (const float g : {1e30f, 1e-30f}) {
+      Bench bench;
+      UpdateSlot slot;
+      slot.value = bench.Vector(Values(100)), slot.gradient = bench.Vector(Values(100, g));
+      const auto op = bench->MakeUpdate(UpdateRule{}, {slot});
+      CHECK(op->GradientNorm() ==
+            doctest::Approx(10 * static_cast<double>(g)).epsilon(1e-12).scale(1e-40));
+    }
+  }
+
+  TEST_CASE("gradient norm: one value that is not finite, wherever it is") {
+    const float inf = std::numeric_limits<float>::infinity();
+    for (const float bad : {inf, -inf, std::nanf("")})
+      for (std::size_t slot = 0; slot < kLengths.size(); ++slot) {
+        Bench bench;
+        UpdateBench b(bench, UpdateRule{}, 0);
+        b.slots[slot].gradient.f32()[kLengths[slot] - 1] = bad;
+        CHECK(!std::isfinite(b.op->GradientNorm()));
+        b.slots[slot].gradient.f32()[kLengths[slot] - 1] = 0;
+        CHECK(std::isfinite(b.op->GradientNorm()));
+      }
+  }
+}
+
+}  // namespace ada::backend::test

@@ -1,0 +1,153 @@
+// What the program prints and returns without training: help, lists, usage errors, --print-config,
+// --dry-run.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "train/small_run.h"
+
+namespace ada::testing {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+std::size_t Count(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("--help of every command ends with two examples") {
+    const TempFolder folder;
+    for (const Arguments& command : {Arguments{},
+                                     {"train"},
+                                     {"evaluate"},
+                                     {"models"},
+                                     {"policies"},
+                                     {"formats"},
+                                     {"datasets"}}) {
+      const Outcome o = Run(With(command, {"--help"}), folder.path());
+      CAPTURE(o.out);
+      ADA_CHECK_EXIT(o, 0);
+      CHECK(o.err.empty());
+      const std::size_t examples = o.out.find("Examples:");
+      REQUIRE(examples != std::string::npos);
+      const std::string wanted = "\n  ada-train " + (command.empty() ? "" : command.front());
+      CHECK(Count(o.out.substr(examples), wanted) == 2);
+    }
+  }
+
+  TEST_CASE("lists and --version go to stdout") {
+    struct List {
+      const char* command;
+      std::vector<std::string> names;
+    };
+    const List lists[] = {
+        {"models",
+         {"mlp", "lenet", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "vgg11",
+          "vgg13", "vgg16"}},
+        {"policies", {"none", "fixed", "dynamic", "adaptive"}},
+        {"formats", {"fp32", "fp16", "bf16"}},
+        {"datasets", {"cifar10", "cifar100", "mnist", "fashion_mnist", "synthetic"}},
+        {"--version", {"ada-train", "commit", "compiler", "backends", "cuda"}},
+    };
+    const TempFolder folder;
+    for (const List& list : lists) {
+      CAPTURE(list.command);
+      const Outcome o = Run({list.command}, folder.path());
+      ADA_CHECK_EXIT(o, 0);
+      CHECK(o.err.empty());
+      for (const std::string& name : list.names) {
+        CAPTURE(name);
+        CHECK(Contains("\n" + o.out, "\n" + name));
+      }
+    }
+    CHECK(Contains(Run({"--version"}, folder.path()).out, "oneDNN"));
+  }
+
+  TEST_CASE("usage errors are exit code 2, say what is wrong on stderr, and print nothing else") {
+    struct Wrong {
+      Arguments arguments;
+      const char* says;
+    };
+    const Wrong table[] = {
+        {{}, "--config"},
+        {{"--nonsense"}, "--nonsense"},
+        {{"nonsense"}, "nonsense"},
+        {{"evaluate"}, "--checkpoint"},
+        {{"--config", "missing.yaml"}, "missing.yaml"},
+        {{"--config", "good.yaml", "--threads", "many"}, "--threads"},
+        {{"--config", "good.yaml", "--resume", "--overwrite"}, "--overwrite"},
+        {{"--config", "good.yaml", "--set", "seed"}, "KEY=VALUE"},
+        {{"--config", "good.yaml", "--set", "=3"}, "KEY=VALUE"},
+        {{"--config", "good.yaml", "--set", "seeds=3"}, "seed"},
+        {{"--config", "good.yaml", "--set", "scaling.underflow_traget=0.1"}, "underflow_target"},
+        {{"--config", "good.yaml", "--set", "precision.format=fp17"}, "fp16"},
+        {{"--config", "good.yaml", "--log-level", "loud"}, "warning"},
+        {{"--config", "good.yaml", "--device", "tpu"}, "cuda"},
+        {{"--config", "unknown.yaml"}, "unknown.yaml:2:1"},
+    };
+    const TempFolder folder;
+    folder.Write("good.yaml", SmallRun());
+    folder.Write("unknown.yaml", "seed: 1\nepoch: 3\n" + SmallRun());
+    for (const Wrong& wrong : table) {
+      CAPTURE(wrong.says);
+      const Outcome o = Run(wrong.arguments, folder.path());
+      ADA_CHECK_EXIT(o, 2);
+      CHECK(Contains(o.err, wrong.says));
+      CHECK(o.out.empty());
+      CHECK(!folder.Has("runs"));
+    }
+  }
+
+  TEST_CASE("--print-config prints a complete configuration that means the same") {
+    const TempFolder folder;
+    folder.Write("a.yaml", SmallRun());
+    const Outcome first =
+        Run({"--config", "a.yaml", "--set", "scaling.underflow_target=1e-4", "--threads", "3",
+             "--output", "else where", "--name", "it's", "--print-config"},
+            folder.path());
+    ADA_REQUIRE_EXIT(first, 0);
+    for (const char* line : {"underflow_target: 1.0e-04", "threads: 3", "rate: 0.2", "eps: 1.0e-05",
+                             "nesterov: false", "growth_interval"})
+      CHECK(Contains(first.out, line) == (std::string(line) != "growth_interval"));
+    folder.Write("b.yaml", first.out);
+    const Outcome second = Run({"--config", "b.yaml", "--print-config"}, folder.path());
+    ADA_CHECK_EXIT(second, 0);
+    CHECK(second.out == first.out);
+    CHECK(!folder.Has("runs"));
+    CHECK(!folder.Has("else where"));
+  }
+
+  TEST_CASE("--dry-run prints the layers and writes nothing") {
+    const TempFolder folder;
+    const Outcome o =
+        Run(With(WriteConfig(folder, "run", SmallRun()), {"--dry-run"}), folder.path());
+    ADA_CHECK_EXIT(o, 0);
+    CHECK(Contains(o.out, "conv1  conv2d      12x12x8         216"));  // 3 * 3 * 3 * 8 parameters
+    CHECK(Contains(o.out, "steps     6 an epoch, 48 in all"));
+    for (const char* word : {"memory", "device", "adaptive: approx_range", "dropout"})
+      CHECK(Contains(o.out, word));
+    CHECK(!folder.Has("run"));
+  }
+
+  TEST_CASE("--quiet is silent, --verbose says more than the default") {
+    const TempFolder folder;
+    const Arguments run =
+        With(WriteConfig(folder, "run", SmallRun()), {"--overwrite", "--set", "train.epochs=1"});
+    const Outcome quiet = Run(With(run, {"--quiet"}), folder.path());
+    CHECK(quiet.err.empty());
+    CHECK(quiet.out.empty());
+    const Outcome plain = Run(run, folder.path()),
+                  verbose = Run(With(run, {"--verbose"}), folder.path());
+    CHECK(Contains(plain.err, "test accuracy"));
+    CHECK(plain.err.find('\r') == std::string::npos);  // no terminal: plain lines
+    CHECK(!Contains(plain.err, "checkpoint of step"));
+    CHECK(Contains(verbose.err, "checkpoint of step"));
+  }
+}
+
+}  // namespace
+}  // namespace ada::testing

@@ -1,0 +1,114 @@
+// Signals and kills at any moment: the run goes on as if nothing had happened.
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "train/small_run.h"
+
+namespace ada::testing {
+namespace {
+
+using Arguments = std::vector<std::string>;
+constexpr const char* kLong = "train.epochs=40";  // 240 steps: time enough for a signal
+
+// Sends `number` once steps.csv has `rows` rows (or more: whole log intervals appear together).
+Outcome Interrupt(const Arguments& arguments, const TempFolder& folder, const std::string& run,
+                  std::int64_t rows, int number) {
+  Child child(arguments, folder.path());
+  const std::string steps = folder / (run + "/steps.csv");
+  if (!child.WaitUntil([&] { return RowCount(steps) >= rows; })) return child.Wait();
+  child.Signal(number);
+  return child.Wait();
+}
+
+std::int64_t NewestStep(const std::string& run) {
+  const std::string path = NewestCheckpoint(run, ".json");
+  return nlohmann::json::parse(ReadBytes(path)).at("step").get<std::int64_t>();
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("SIGTERM and SIGINT write a checkpoint; the resumed run is the undisturbed one") {
+    const TempFolder folder;
+    const Arguments length = {"--set", kLong};
+    ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), length), folder.path()), 0);
+    const Arguments parts = With(WriteConfig(folder, "parts", SmallRun()), length);
+    struct Stop {
+      std::int64_t rows;
+      int number, code;
+    };
+    for (const Stop& stop : {Stop{1, SIGTERM, 143}, {30, SIGINT, 130}, {75, SIGTERM, 143}}) {
+      CAPTURE(stop.rows);
+      const Outcome o =
+          Interrupt(With(parts, {"--resume"}), folder, "parts", stop.rows, stop.number);
+      ADA_REQUIRE_EXIT(o, stop.code);
+      CHECK(Contains(o.err, "--resume"));
+      CHECK(NewestStep(folder / "parts") == RowCount(folder / "parts/steps.csv"));
+      CHECK(Summary(folder / "parts").at("status") == "interrupted");
+    }
+    ADA_REQUIRE_EXIT(Run(With(parts, {"--resume"}), folder.path()), 0);
+    CHECK(Differences(folder / "whole", folder / "parts") == std::vector<std::string>{});
+  }
+
+  TEST_CASE("kill -9, twice") {
+    const TempFolder folder;
+    const Arguments length = {"--set", kLong};
+    ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), length), folder.path()), 0);
+    const Arguments parts = With(WriteConfig(folder, "parts", SmallRun()), length);
+    for (const std::int64_t rows : {10, 60}) {
+      const Outcome o = Interrupt(With(parts, {"--resume"}), folder, "parts", rows, SIGKILL);
+      REQUIRE(o.signal == SIGKILL);
+    }
+    ADA_REQUIRE_EXIT(Run(With(parts, {"--resume"}), folder.path()), 0);
+    CHECK(Differences(folder / "whole", folder / "parts") == std::vector<std::string>{});
+  }
+}
+
+TEST_SUITE("slow") {
+  TEST_CASE("kill -9 at random moments, again and again") {
+    const std::string scalings[] = {
+        "{policy: adaptive, update_interval: 3}",
+        "{policy: dynamic, init_scale: 1e9, growth_interval: 4}",
+    };
+    std::mt19937 random(20);  // the moments differ all the same: the machine's load decides
+    int kills = 0;
+    for (const std::string& scaling : scalings) {
+      const TempFolder folder;
+      const Arguments extra = {"--set", kLong,
+                               "--set", "scaling=" + scaling,
+                               "--set", "schedule={kind: cosine, warmup: {epochs: 2, lr: 0.01}}",
+                               "--set", "optimizer={kind: adamw, lr: 2e-3}"};
+      const auto start = std::chrono::steady_clock::now();
+      ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), extra), folder.path()),
+                       0);
+      const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - start;
+      for (int round = 0; round < 10; ++round) {
+        CAPTURE(round);
+        const std::string name = "parts" + std::to_string(round);
+        const Arguments parts =
+            With(With(WriteConfig(folder, name, SmallRun()), extra), {"--resume"});
+        // At most 50 kills a round, then the run may finish.
+        std::uniform_real_distribution<double> moment(0, 0.7 * whole.count());
+        for (int i = 0; i < 50; ++i) {
+          Child child(parts, folder.path());
+          std::this_thread::sleep_for(std::chrono::duration<double>(moment(random)));
+          child.Signal(SIGKILL);
+          const Outcome o = child.Wait();
+          if (o.signal == 0) {
+            ADA_REQUIRE_EXIT(o, 0);
+            break;
+          }
+          ++kills;
+        }
+        ADA_REQUIRE_EXIT(Run(parts, folder.path()), 0);
+        CHECK(Differences(folder / "whole", folder / name) == std::vector<std::string>{});
+      }
+    }
+    CHECK(kills > 20);
+  }
+}
+
+}  // namespace
+}  // namespace ada::testing

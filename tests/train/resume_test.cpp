@@ -1,0 +1,176 @@
+// A run that is stopped and resumed is, byte for byte, the run that never stopped. Here: stops at
+// chosen steps, extensions, damaged checkpoints, refusals. Signals and kills: interrupt_test.cpp.
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/small_run.h"
+
+namespace ada::testing {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+// Every kind of state there is: a scale that falls and grows with skipped steps, Adam's moments and
+// counts, a schedule that skipped steps hold, a fixed layer.
+const std::map<std::string, std::string> kVariants = {
+    {"adaptive", SmallRun()},
+    {"dynamic", std::string(kSmallNetwork) + R"(
+name: dynamic
+scaling: {policy: dynamic, init_scale: 1e9, growth_interval: 4}
+schedule: {kind: multistep, milestones: [1, 2], gamma: 0.5}
+train: {epochs: 8, schedule_on_skip: hold}
+log: {every: 3}
+)"},
+};
+
+void Train(const TempFolder& folder, const Arguments& arguments, const Arguments& more = {}) {
+  ADA_REQUIRE_EXIT(Run(With(arguments, more), folder.path()), 0);
+}
+
+// Every file of a folder with its bytes.
+std::map<std::string, std::string> Snapshot(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files[entry.path().string()] = ReadBytes(entry.path());
+  return files;
+}
+
+// As a process leaves it that is killed just before it writes its summary.
+void MakeUnfinished(const std::string& run) { std::filesystem::remove(run + "/summary.json"); }
+
+void FlipByte(const std::string& path) {
+  std::string bytes = ReadBytes(path);
+  bytes[bytes.size() / 2] ^= 0x10;
+  WriteBytes(path, bytes);
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("stopped after each of the first steps, then resumed") {
+    for (const auto& [name, text] : kVariants) {
+      CAPTURE(name);
+      const TempFolder folder;
+      Train(folder, WriteConfig(folder, "whole", text));
+      const Arguments parts = WriteConfig(folder, "parts", text);
+      Train(folder, parts, {"--set", "train.max_steps=1"});
+      for (const char* step : {"2", "3", "4", "7", "12", "13", "0"})
+        Train(folder, parts, {"--resume", "--set", std::string("train.max_steps=") + step});
+      CHECK(Differences(folder / "whole", folder / "parts") == std::vector<std::string>{});
+    }
+  }
+
+  TEST_CASE("the variants do what they are there for") {
+    const TempFolder folder;
+    for (const auto& [name, text] : kVariants) Train(folder, WriteConfig(folder, name, text));
+    const Table steps = ReadCsv(folder / "dynamic/steps.csv");
+    CHECK(RowsWhere(steps, "skipped", "1").size() > 5);
+    int grew = 0;
+    for (std::size_t i = 1; i < steps.size(); ++i)
+      grew += Number(steps[i], "scale") > Number(steps[i - 1], "scale");
+    CHECK(grew > 1);
+    const Table scales = ReadCsv(folder / "adaptive/scales.csv");
+    CHECK(!RowsWhere(scales, "limit", "stale").empty());
+    CHECK(!RowsWhere(scales, "limit", "target").empty());
+    CHECK(!RowsWhere(scales, "limit", "branch").empty());
+  }
+
+  TEST_CASE("killed between the last checkpoint and the summary") {
+    const TempFolder folder;
+    Train(folder, WriteConfig(folder, "whole", SmallRun()));
+    const Arguments killed = WriteConfig(folder, "killed", SmallRun());
+    Train(folder, killed);
+    MakeUnfinished(folder / "killed");
+    Train(folder, killed, {"--resume"});
+    CHECK(Differences(folder / "whole", folder / "killed") == std::vector<std::string>{});
+  }
+
+  TEST_CASE("a damaged newest checkpoint is reported and the one before it taken") {
+    struct Damage {
+      const char* name;
+      const char* named;  // what the warning names
+      void (*apply)(const std::string& stem);
+    };
+    const Damage damages[] = {
+        {"a byte of the tensors", ".safetensors",
+         [](const std::string& stem) { FlipByte(stem + ".safetensors"); }},
+        {"half of the JSON", ".json",
+         [](const std::string& stem) {
+           std::filesystem::resize_file(stem + ".json",
+                                        std::filesystem::file_size(stem + ".json") / 2);
+         }},
+        {"a byte of the JSON", ".json", [](const std::string& stem) { FlipByte(stem + ".json"); }},
+        {"no tensors", ".safetensors",
+         [](const std::string& stem) { std::filesystem::remove(stem + ".safetensors"); }},
+        {"empty tensors", ".safetensors",
+         [](const std::string& stem) { WriteBytes(stem + ".safetensors", ""); }},
+    };
+    const TempFolder folder;
+    Train(folder, WriteConfig(folder, "whole", SmallRun()));
+    const Arguments damaged = WriteConfig(folder, "damaged", SmallRun());
+    for (const Damage& damage : damages) {
+      CAPTURE(damage.name);
+      Train(folder, damaged, {"--overwrite"});
+      MakeUnfinished(folder / "damaged");
+      const std::string newest = NewestCheckpoint(folder / "damaged", ".json");
+      damage.apply(newest.substr(0, newest.size() - 5));
+      const Outcome o = Run(With(damaged, {"--resume", "--quiet"}), folder.path());
+      ADA_CHECK_EXIT(o, 0);
+      CHECK(Contains(o.err, "step-00000048" + std::string(damage.named)));
+      CHECK(Contains(ReadBytes(folder / "damaged/log.txt"), "step-00000048"));
+      CHECK(Differences(folder / "whole", folder / "damaged") == std::vector<std::string>{});
+    }
+  }
+
+  TEST_CASE("without one usable checkpoint a resume starts afresh") {
+    const TempFolder folder;
+    Train(folder, WriteConfig(folder, "whole", SmallRun()));
+    const Arguments again = WriteConfig(folder, "again", SmallRun());
+    Train(folder, again, {"--resume"});  // no folder at all
+    CHECK(Differences(folder / "whole", folder / "again") == std::vector<std::string>{});
+    MakeUnfinished(folder / "again");
+    for (const std::string& name : Checkpoints(folder / "again", ".json"))
+      FlipByte(folder / "again/checkpoints/" + name);
+    const Outcome o = Run(With(again, {"--resume"}), folder.path());
+    ADA_CHECK_EXIT(o, 0);
+    CHECK(Contains(o.err, "afresh"));
+    CHECK(Differences(folder / "whole", folder / "again") == std::vector<std::string>{});
+  }
+
+  TEST_CASE("a finished run is left as it is, and extended by more epochs") {
+    const TempFolder folder;
+    Train(folder, WriteConfig(folder, "long", SmallRun()));
+    const Arguments grows = WriteConfig(folder, "grows", SmallRun());
+    Train(folder, grows, {"--set", "train.epochs=3"});
+    const auto before = Snapshot(folder / "grows");
+    Train(folder, grows, {"--set", "train.epochs=3", "--resume"});
+    CHECK(Snapshot(folder / "grows") == before);
+    Train(folder, grows, {"--resume"});
+    CHECK(Differences(folder / "long", folder / "grows") == std::vector<std::string>{});
+  }
+
+  TEST_CASE("keys that may not change are refused by name, others pass") {
+    const TempFolder folder;
+    const Arguments run = WriteConfig(folder, "run", SmallRun());
+    Train(folder, run, {"--set", "train.epochs=1"});
+    const auto before = Snapshot(folder / "run");
+    for (const std::string setting :
+         {"seed=4", "data.batch_size=10", "scaling.update_interval=4", "optimizer.lr=0.03",
+          "precision.format=bf16", "train.accumulate=1", "data.augment.pad=1"}) {
+      CAPTURE(setting);
+      const Outcome o = Run(With(run, {"--resume", "--set", setting}), folder.path());
+      ADA_CHECK_EXIT(o, 2);
+      CHECK(Contains(o.err, setting.substr(0, setting.find('='))));
+      CHECK(Snapshot(folder / "run") == before);
+    }
+    Train(folder, run,
+          {"--resume", "--set", "train.epochs=2", "--set", "log.every=1", "--set",
+           "checkpoint.keep=1", "--threads", "1", "--name", "other"});
+    CHECK(ReadCsv(folder / "run/steps.csv").size() == 12);
+    CHECK(Checkpoints(folder / "run", ".json") == std::vector<std::string>{"step-00000012.json"});
+  }
+}
+
+}  // namespace
+}  // namespace ada::testing
