@@ -134,7 +134,7 @@ struct ScalingConfig {
 enum class OptimizerKind { kSgd, kAdam, kAdamW };
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
-  double lr = 0.1;  // required key for sgd; adam, adamw: 1e-3
+  double lr = 0.1;  // adam, adamw: 1e-3
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;  // adamw: 1e-2

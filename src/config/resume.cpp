@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 11> kFree = {
     "name",
     "output",
-    "device.threads",
+    "device.",
     "data.path",
     "train.epochs",
     "train.max_steps",

@@ -57,9 +57,7 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
   section.default_choice = "sgd";
   section.keys = {
       Choice("kind", optimizer.kind, kOptimizers, "the update rule, as in torch.optim"),
-      Number("lr", optimizer.lr, Above(0), "learning rate")
-          .RequiredFor({"sgd"})
-          .Default("sgd: required; adam, adamw: 0.001"),
+      Number("lr", optimizer.lr, Above(0), "learning rate").Default("sgd: 0.1; adam, adamw: 0.001"),
       Number("momentum", optimizer.momentum, FromBelow(0, 1), "share of the last update kept")
           .For({"sgd"}),
       Switch("nesterov", optimizer.nesterov, "Nesterov's momentum").For({"sgd"}),

@@ -127,7 +127,7 @@ Section RootSection(Config& config) {
       Nested("model", ModelSection(config.model), "the network").Required(),
       Nested("precision", PrecisionSection(config.precision), "number formats"),
       Nested("scaling", ScalingSection(config.scaling), "loss scaling"),
-      Nested("optimizer", OptimizerSection(config.optimizer), "the update rule").Required(),
+      Nested("optimizer", OptimizerSection(config.optimizer), "the update rule"),
       Nested("schedule", ScheduleSection(config.schedule), "the learning rate over time"),
       Nested("train", TrainSection(config.train), "length and manner of the training"),
       Nested("evaluate", EvaluateSection(config.evaluate), "when to evaluate"),

@@ -11,24 +11,6 @@
 #include "train/run.h"
 
 namespace ada::train {
-namespace {
-
-const char* PolicyName(config::Policy policy) {
-  switch (policy) {
-    case config::Policy::kNone:
-      return "none";
-    case config::Policy::kFixed:
-      return "fixed";
-    case config::Policy::kDynamic:
-      return "dynamic";
-    case config::Policy::kAdaptive:
-      return "adaptive";
-  }
-  return "";
-}
-
-}  // namespace
-
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {
   const std::int64_t batch = config.data.batch_size;
   return config.data.drop_last ? images / batch : (images + batch - 1) / batch;
@@ -46,8 +28,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       optimizer_(parts.backend, MakeUpdateRule(parts.config.optimizer),
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm),
-      step_log_(parts.config, parts.graph, PolicyName(parts.config.scaling.policy), recorder_,
-                parts.log),
+      step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log),
       steps_per_epoch_(loader_.batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, loader_, parts.policy, optimizer_, step_log_,
@@ -238,7 +219,7 @@ void Session::Summarise(telemetry::RunStatus status) {
   f.model = p_.config.model.zoo.empty() ? "layers" : p_.config.model.zoo;
   f.dataset = DatasetName(p_.config.data.dataset);
   f.format = FormatName(p_.config.precision.format);
-  f.policy = PolicyName(p_.config.scaling.policy);
+  f.policy = p_.policy.name();
   f.device = p_.backend.Describe();
   f.epochs = trainer_.steps() / steps_per_epoch_;
   f.seconds = Seconds();

@@ -40,6 +40,7 @@ TEST_SUITE("cpu") {
                                       {"log.every", "9"},
                                       {"log.statistics", "[y]"},
                                       {"device.threads", "9"},
+                                      {"device.kind", "cpu"},
                                       {"evaluate.every_epochs", "9"},
                                       {"name", "x"},
                                       {"output", "x"},
@@ -57,7 +58,6 @@ TEST_SUITE("cpu") {
     };
     const std::vector<Row> rows = {
         {{{"seed", "2"}}, {"seed: 1 -> 2"}},
-        {{{"device", "cpu"}}, {"device.kind: auto -> cpu"}},
         {{{"data.batch_size", "64"}}, {"data.batch_size: 128 -> 64"}},
         {{{"data.augment.pad", "4"}}, {"data.augment.pad: 0 -> 4"}},
         {{{"data.limit.train", "10"}}, {"data.limit.train: 0 -> 10"}},

@@ -27,7 +27,9 @@ TEST_SUITE("cpu") {
                  "  dataset: synthetic\n  synthetic: {height: 12, width: 12, channels: "
                  "3, classes: 10, train: 130, test: 30}\n",
                  "  dataset: cifar10\n  path: nowhere\n");
-    const Arguments run = With(WriteConfig(folder, "run", no_data), {"--output", "run.yaml/x"});
+    folder.Write("run.yaml", no_data);
+    folder.Write("synthetic.yaml", SmallRun());
+    const Arguments run = {"--config", "run.yaml", "--output", "run.yaml/x"};
     const Outcome config = Run(With(run, {"--device", "cuda", "--set", "seed=-1"}), folder.path());
     ADA_CHECK_EXIT(config, 2);
     CHECK(Contains(config.err, "seed"));
@@ -38,8 +40,8 @@ TEST_SUITE("cpu") {
     ADA_CHECK_EXIT(data, 3);
     CHECK(Contains(data.err, "nowhere"));
     CHECK(Contains(data.err, "fetch.py"));
-    const Outcome output = Run(
-        With(WriteConfig(folder, "run", SmallRun()), {"--output", "run.yaml/x"}), folder.path());
+    const Outcome output =
+        Run({"--config", "synthetic.yaml", "--output", "run.yaml/x"}, folder.path());
     ADA_CHECK_EXIT(output, 6);
     CHECK(Contains(output.err, "run.yaml/x"));
   }
@@ -130,13 +132,14 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("a disk that fills up is exit code 6; the earlier checkpoint goes on") {
     const TempFolder folder;
-    ADA_REQUIRE_EXIT(Run(WriteConfig(folder, "whole", SmallRun()), folder.path()), 0);
+    const Arguments logs = {"--set", "log.every=1"};  // so that a log hits the limit first
+    ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), logs), folder.path()), 0);
     const auto largest =
         static_cast<std::int64_t>(std::filesystem::file_size(NewestCheckpoint(folder / "whole")));
     const auto log =
         static_cast<std::int64_t>(std::filesystem::file_size(folder / "whole/underflow.csv"));
-    REQUIRE(log > 1.5 * static_cast<double>(largest));  // so that a log hits the limit first
-    const Arguments run = WriteConfig(folder, "full", SmallRun());
+    REQUIRE(log > 1.5 * static_cast<double>(largest));
+    const Arguments run = With(WriteConfig(folder, "full", SmallRun()), logs);
     const Outcome o = Run(run, folder.path(), (largest + log) / 2);
     ADA_CHECK_EXIT(o, 6);
     CHECK(Contains(o.err, "underflow.csv"));

@@ -34,7 +34,8 @@ TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) 
   if (!full || total.numel == 0) return total;
   const auto n = static_cast<double>(total.numel);
   total.zeros_after = total.zeros_before + total.underflow;
-  total.min_abs = min_bits + 1 == 0 ? 0.0f : std::bit_cast<float>(min_bits + 1);
+  constexpr std::uint32_t kInfinity = 0x7f800000u;  // from here on: no finite value but zeros
+  total.min_abs = min_bits >= kInfinity - 1 ? 0.0f : std::bit_cast<float>(min_bits + 1);
   total.mean = sum / n;
   const double variance = square / n - total.mean * total.mean;
   total.std = std::sqrt(variance < 0 ? 0 : variance);

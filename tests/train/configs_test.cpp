@@ -1,0 +1,80 @@
+// Every shipped configuration trains: two steps on made-up images of its data set's shape, and then
+// evaluates.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/small_run.h"
+
+namespace ada::testing {
+namespace {
+
+std::vector<std::string> ShippedConfigs() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(ADA_SOURCE_DIR "/configs"))
+    if (entry.path().extension() == ".yaml") paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// The value of "  key: value" in the resolved configuration.
+std::string Value(const std::string& yaml, const std::string& key) {
+  const std::size_t at = yaml.find("\n  " + key + ": ");
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = at + key.size() + 5;
+  return yaml.substr(begin, yaml.find('\n', begin) - begin);
+}
+
+// Everything below `data:` that a made-up data set needs too stays as the file has it.
+std::vector<std::string> Synthetic(const std::string& dataset) {
+  const std::map<std::string, std::string> shapes = {
+      {"cifar10", "{height: 32, width: 32, channels: 3, classes: 10, train: 384, test: 32}"},
+      {"cifar100", "{height: 32, width: 32, channels: 3, classes: 100, train: 384, test: 32}"},
+      {"mnist", "{height: 28, width: 28, channels: 1, classes: 10, train: 384, test: 32}"},
+      {"fashion_mnist", "{height: 28, width: 28, channels: 1, classes: 10, train: 384, test: 32}"},
+  };
+  REQUIRE(shapes.contains(dataset));
+  return {"--set", "data.dataset=synthetic", "--set", "data.synthetic=" + shapes.at(dataset)};
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("every shipped configuration trains two steps") {
+    const std::vector<std::string> paths = ShippedConfigs();
+    CHECK(paths.size() >= 11);
+    for (const std::string& path : paths) {
+      CAPTURE(path);
+      const TempFolder folder;
+      const Outcome before = Run({"--config", path, "--print-config"}, folder.path());
+      ADA_REQUIRE_EXIT(before, 0);
+      const auto synthetic = Synthetic(Value(before.out, "dataset"));
+      const Outcome after =
+          Run(With({"--config", path, "--print-config"}, synthetic), folder.path());
+      ADA_REQUIRE_EXIT(after, 0);
+      for (const char* key :
+           {"batch_size", "augment", "normalize", "drop_last", "policy", "format"})
+        CHECK(Value(after.out, key) == Value(before.out, key));
+
+      const Outcome o = Run(With({"--config", path, "--output", "run", "--set", "train.max_steps=2",
+                                  "--set", "log.every=1"},
+                                 synthetic),
+                            folder.path());
+      ADA_REQUIRE_EXIT(o, 0);
+      const Table steps = ReadCsv(folder / "run/steps.csv"),
+                  evaluations = ReadCsv(folder / "run/evaluation.csv");
+      REQUIRE(steps.size() == 2);
+      for (const GoldenRow& step : steps) {
+        CHECK(Number(step, "loss") > 0);
+        CHECK(Number(step, "loss") < 10);  // about ln(classes)
+      }
+      REQUIRE(evaluations.size() == 1);
+      CHECK(evaluations[0].at("images") == "32");
+      CHECK(!ReadCsv(folder / "run/underflow.csv").empty());
+      CHECK(!ReadCsv(folder / "run/scales.csv").empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ada::testing

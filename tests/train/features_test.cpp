@@ -1,0 +1,161 @@
+// Keys that decide what is written and how the loss and the update are made: seen in the files of
+// small runs.
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "train/small_run.h"
+
+namespace ada::testing {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using Names = std::vector<std::string>;
+
+// Trains the small run with `settings` into "run" and returns its folder.
+std::string Train(const TempFolder& folder, const Arguments& settings) {
+  Arguments arguments = With(WriteConfig(folder, "run", SmallRun()), {"--overwrite"});
+  for (const std::string& setting : settings) arguments = With(arguments, {"--set", setting});
+  ADA_REQUIRE_EXIT(Run(arguments, folder.path()), 0);
+  return folder / "run";
+}
+
+std::vector<std::string> Column(const Table& table, const std::string& name) {
+  std::vector<std::string> values;
+  for (const GoldenRow& row : table) values.push_back(row.at(name));
+  return values;
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("checkpoint.every_steps, every_epochs and keep") {
+    struct Case {
+      Arguments settings;  // epochs of six steps
+      Names kept;
+    };
+    const Case cases[] = {
+        {{"train.epochs=2", "checkpoint={every_steps: 4, keep: 100}"},
+         {"step-00000004.json", "step-00000006.json", "step-00000008.json", "step-00000012.json"}},
+        {{"train.epochs=2", "checkpoint={every_steps: 4, keep: 2}"},
+         {"step-00000008.json", "step-00000012.json"}},
+        {{"train.epochs=4", "checkpoint={every_epochs: 3, keep: 9}"},
+         {"step-00000018.json", "step-00000024.json"}},
+        {{"train.max_steps=9", "checkpoint={every_epochs: 0}"}, {"step-00000009.json"}},
+    };
+    const TempFolder folder;
+    for (const Case& c : cases) {
+      CAPTURE(c.settings.back());
+      const std::string run = Train(folder, c.settings);
+      CHECK(Checkpoints(run, ".json") == c.kept);
+      CHECK(Checkpoints(run, ".safetensors").size() == c.kept.size());
+      CHECK(!std::filesystem::exists(run + "/checkpoints/best.json"));
+    }
+  }
+
+  TEST_CASE("checkpoint.best is the first of the best validations; evaluate repeats its row") {
+    const TempFolder folder;
+    const std::string run = Train(folder, {});
+    const Table validations = RowsWhere(ReadCsv(run + "/evaluation.csv"), "split", "validation");
+    REQUIRE(validations.size() == 8);
+    GoldenRow best = validations.front();
+    for (const GoldenRow& row : validations)
+      if (Number(row, "top1") > Number(best, "top1")) best = row;
+    const auto state = nlohmann::json::parse(ReadBytes(run + "/checkpoints/best.json"));
+    CHECK(state.at("step") == std::stoi(best.at("step")));
+    CHECK(Summary(run).at("evaluation").at("validation").at("best").at("step") == state.at("step"));
+
+    for (const std::string file : {std::string("run/checkpoints/best.safetensors"),
+                                   std::string("run/checkpoints/step-00000048.json")}) {
+      CAPTURE(file);
+      const Outcome o = Run({"evaluate", "--checkpoint", file, "--threads", "1"}, folder.path());
+      ADA_REQUIRE_EXIT(o, 0);
+      folder.Write("evaluate.csv", o.out);
+      const std::string step = Contains(file, "best") ? best.at("step") : "48";
+      const Table rows = RowsWhere(ReadCsv(run + "/evaluation.csv"), "step", step),
+                  now = ReadCsv(folder / "evaluate.csv");
+      REQUIRE(now.size() == 2);
+      for (std::size_t i = 0; i < 2; ++i)
+        for (const auto& [column, value] : now[i]) CHECK(value == rows[i].at(column));
+    }
+    // The same with the configuration given, and another evaluation batch.
+    const Outcome o = Run({"evaluate", "--config", "run.yaml", "--checkpoint",
+                           "run/checkpoints/step-00000048.safetensors"},
+                          folder.path());
+    CHECK(o.out == ReadBytes(folder / "evaluate.csv"));
+  }
+
+  TEST_CASE("evaluate.every_epochs, and one at the end") {
+    const TempFolder folder;
+    auto steps = [&](const Arguments& settings) {
+      return Column(
+          RowsWhere(ReadCsv(Train(folder, settings) + "/evaluation.csv"), "split", "test"), "step");
+    };
+    CHECK(steps({"train.epochs=5", "evaluate.every_epochs=2"}) == Names{"12", "24", "30"});
+    CHECK(steps({"train.epochs=2", "evaluate.every_epochs=0"}) == Names{"12"});
+    CHECK(steps({"train.max_steps=8"}) == Names{"6", "8"});
+  }
+
+  TEST_CASE("log.every and log.statistics") {
+    const TempFolder folder;
+    const std::string run =
+        Train(folder, {"train.epochs=1", "log.every=4", "log.statistics=[y, dw]"});
+    const Table rows = ReadCsv(run + "/underflow.csv");
+    const Names tensors = Column(rows, "tensor"), logged = Column(rows, "step");
+    CHECK(std::set<std::string>(tensors.begin(), tensors.end()) ==
+          std::set<std::string>{"dw", "y"});
+    CHECK(std::set<std::string>(logged.begin(), logged.end()) == std::set<std::string>{"1", "4"});
+    CHECK(Column(ReadCsv(run + "/timing.csv"), "step") == Names{"1", "4"});
+    CHECK(ReadCsv(run + "/steps.csv").size() == 6);
+    const std::string never = Train(folder, {"train.epochs=1", "log.every=0"});
+    CHECK(ReadCsv(never + "/underflow.csv").empty());
+    CHECK(ReadCsv(never + "/scales.csv").empty());
+    CHECK(ReadCsv(never + "/steps.csv").size() == 6);
+  }
+
+  TEST_CASE("drop_last: false trains on the tail as well") {
+    const TempFolder folder;  // 130 images, 10 held back, batches of 50
+    const Arguments settings = {"train.epochs=1", "train.accumulate=1", "data.batch_size=50",
+                                "log.every=1", "log.statistics=[dx]"};
+    CHECK(ReadCsv(Train(folder, settings) + "/steps.csv").size() == 2);
+    const std::string run = Train(folder, With(settings, {"data.drop_last=false"}));
+    const Table loss = RowsWhere(ReadCsv(run + "/underflow.csv"), "layer", "loss");
+    CHECK(Column(loss, "numel") == Names{"500", "500", "200"});
+    // In two parts of 25: the tail of 20 fills the first.
+    const std::string parts =
+        Train(folder, With(settings, {"data.drop_last=false", "train.accumulate=2"}));
+    const Table again = RowsWhere(ReadCsv(parts + "/underflow.csv"), "layer", "loss");
+    CHECK(Column(again, "numel") == Names{"500", "500", "200"});
+  }
+
+  TEST_CASE("clip_norm: the update has that norm, grad_norm is of before") {
+    // One step of plain SGD at lr 1: weights move by the clipped gradient.
+    const TempFolder folder;
+    const Arguments one = {"train.max_steps=1", "optimizer={kind: sgd, lr: 1}",
+                           "precision.format=fp32", "scaling={policy: none}"};
+    const std::string free = Train(folder, one);
+    const double norm = Number(ReadCsv(free + "/steps.csv").at(0), "grad_norm");
+    REQUIRE(norm > 0.1);
+    const std::string clipped = Train(folder, With(one, {"train.clip_norm=0.1"}));
+    CHECK(Number(ReadCsv(clipped + "/steps.csv").at(0), "grad_norm") == norm);
+    const std::string wide = Train(folder, With(one, {"train.clip_norm=1e6"}));
+    CHECK(Number(ReadCsv(wide + "/steps.csv").at(0), "grad_norm") == norm);
+  }
+
+  TEST_CASE("label smoothing raises the loss that can be reached") {
+    // The least loss with smoothing e over K classes is the entropy of the smoothed target.
+    const TempFolder folder;
+    const Arguments settings = {"train.epochs=1", "precision.format=fp32",
+                                "scaling={policy: none}"};
+    const double plain = Number(ReadCsv(Train(folder, settings) + "/steps.csv").at(0), "loss");
+    const Table smooth =
+        ReadCsv(Train(folder, With(settings, {"train.label_smoothing=0.9"})) + "/steps.csv");
+    const double hit = 0.1 + 0.9 / 10, miss = 0.9 / 10;
+    const double least = -hit * std::log(hit) - 9 * miss * std::log(miss);
+    CHECK(Number(smooth.at(0), "loss") != plain);
+    for (const GoldenRow& row : smooth) CHECK(Number(row, "loss") >= least);
+  }
+}
+
+}  // namespace
+}  // namespace ada::testing

@@ -1,0 +1,79 @@
+// --dry-run's memory figure beside what a run of the same configuration then takes.
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "skip.h"
+#include "train/small_run.h"
+
+namespace ada::testing {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kShadowMemory = true;
+#else
+constexpr bool kShadowMemory = false;
+#endif
+
+// From the line "memory    184.6 MiB (network ...".
+double ReportedMib(const std::string& table) {
+  const std::size_t line = table.find("\nmemory ");
+  REQUIRE(line != std::string::npos);
+  std::istringstream words(table.substr(line + 8));
+  double amount = 0;
+  std::string unit;
+  words >> amount >> unit;
+  const std::map<std::string, double> units = {{"KiB", 1.0 / 1024}, {"MiB", 1}, {"GiB", 1024}};
+  REQUIRE(units.contains(unit));
+  return amount * units.at(unit);
+}
+
+struct Case {
+  const char* name;
+  const char* text;
+};
+constexpr Case kCases[] = {
+    {"resnet20", R"(
+data: {dataset: synthetic, batch_size: 128, synthetic: {train: 512, test: 256}}
+model: {zoo: resnet20}
+scaling: {policy: adaptive}
+)"},
+    {"vgg11", R"(
+data: {dataset: synthetic, batch_size: 128, synthetic: {train: 256, test: 256}}
+model: {zoo: vgg11}
+scaling: {policy: dynamic}
+)"},
+    {"mlp", R"(
+data: {dataset: synthetic, batch_size: 128,
+       synthetic: {height: 28, width: 28, channels: 1, train: 1024, test: 256}}
+model: {zoo: mlp}
+scaling: {policy: none}
+)"},
+};
+
+TEST_SUITE("cpu") {
+  TEST_CASE("--dry-run tells the memory of a run within 20 %") {
+    if (kShadowMemory) ADA_SKIP("the sanitizer's own memory is larger than the program's");
+    for (const Case& c : kCases) {
+      CAPTURE(c.name);
+      const TempFolder folder;
+      const auto run =
+          With(WriteConfig(folder, c.name,
+                           std::string(c.text) + "precision: {format: fp16}\n"
+                                                 "optimizer: {kind: sgd, lr: 0.01, momentum: 0.9}\n"
+                                                 "train: {max_steps: 2}\n"),
+               {"--threads", "2"});
+      const Outcome dry = Run(With(run, {"--dry-run"}), folder.path());
+      ADA_REQUIRE_EXIT(dry, 0);
+      const Outcome real = Run(run, folder.path());
+      ADA_REQUIRE_EXIT(real, 0);
+      const double told = ReportedMib(dry.out), taken = static_cast<double>(real.peak_kib) / 1024;
+      MESSAGE(c.name, ": ", told, " MiB told, ", taken, " MiB taken");
+      CHECK(std::abs(told / taken - 1) < 0.2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ada::testing
