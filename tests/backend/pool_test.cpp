@@ -5,6 +5,7 @@
 
 #include "backend/naive_count.h"
 #include "backend/op_bench.h"
+#include "core/error.h"
 
 namespace ada::backend::test {
 namespace {
@@ -145,6 +146,15 @@ TEST_SUITE("cpu") {
       CheckMaxPool(c, kind.format, 5, x);
       CheckMaxPool(c, kind.format, 5, Values(x.size(), -inf));
     }
+  }
+
+  TEST_CASE("max pool: a window whose positions cannot be kept is refused") {
+    Bench bench;
+    const PoolCase c = {"256x256", {1, 256, 256, 1}, {256, 256}, {256, 256}};
+    const auto spec = MakeSpec<MaxPoolSpec>(bench, c, kFp32, Values(65536));
+    CHECK_THROWS_AS(bench->MakeMaxPool(spec), ConfigError);
+    CheckMaxPool({"255x256", {1, 255, 256, 1}, {255, 256}, {255, 256}}, kFp32, 1,
+                 Normal(65280, 1, 1));
   }
 
   TEST_CASE("average pool: every window shape; padding counts as zeros") {

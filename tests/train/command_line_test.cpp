@@ -41,7 +41,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("lists and --version go to stdout") {
     struct List {
-      const char* command;
+      std::string command;
       std::vector<std::string> names;
     };
     const List lists[] = {
@@ -70,7 +70,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("usage errors are exit code 2, say what is wrong on stderr, and print nothing else") {
     struct Wrong {
       Arguments arguments;
-      const char* says;
+      std::string says;
     };
     const Wrong table[] = {
         {{}, "--config"},

@@ -79,7 +79,7 @@ TEST_SUITE("cpu") {
     }));
     const TempFolder elsewhere;  // another place for the second process's output
     const std::string place = folder / "run", config = folder / "run.yaml";
-    for (const char* flag : {"--quiet", "--resume", "--overwrite"}) {
+    for (const std::string flag : {"--quiet", "--resume", "--overwrite"}) {
       CAPTURE(flag);
       const Outcome o = Run({"--config", config, "--output", place, flag}, elsewhere.path());
       ADA_CHECK_EXIT(o, 2);

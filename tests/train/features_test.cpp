@@ -2,10 +2,12 @@
 // small runs.
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "core/safetensors.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -26,6 +28,16 @@ std::vector<std::string> Column(const Table& table, const std::string& name) {
   std::vector<std::string> values;
   for (const GoldenRow& row : table) values.push_back(row.at(name));
   return values;
+}
+
+// The trained tensors of the newest checkpoint.
+std::map<std::string, std::vector<float>> Weights(const std::string& run) {
+  const SafetensorsFile file = SafetensorsFile::Open(NewestCheckpoint(run));
+  std::map<std::string, std::vector<float>> weights;
+  for (const TensorEntry& entry : file.entries())
+    if (!Contains(entry.name, "running_") && !entry.name.starts_with("optimizer."))
+      weights[entry.name] = file.ReadF32(entry.name);
+  return weights;
 }
 
 TEST_SUITE("cpu") {
@@ -65,8 +77,8 @@ TEST_SUITE("cpu") {
     CHECK(state.at("step") == std::stoi(best.at("step")));
     CHECK(Summary(run).at("evaluation").at("validation").at("best").at("step") == state.at("step"));
 
-    for (const std::string file : {std::string("run/checkpoints/best.safetensors"),
-                                   std::string("run/checkpoints/step-00000048.json")}) {
+    for (const std::string file :
+         {"run/checkpoints/best.safetensors", "run/checkpoints/step-00000048.json"}) {
       CAPTURE(file);
       const Outcome o = Run({"evaluate", "--checkpoint", file, "--threads", "1"}, folder.path());
       ADA_REQUIRE_EXIT(o, 0);
@@ -129,17 +141,24 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("clip_norm: the update has that norm, grad_norm is of before") {
-    // One step of plain SGD at lr 1: weights move by the clipped gradient.
+    // Plain SGD: one step at lr 2 leads past one at lr 1 by the gradient that was applied.
     const TempFolder folder;
-    const Arguments one = {"train.max_steps=1", "optimizer={kind: sgd, lr: 1}",
-                           "precision.format=fp32", "scaling={policy: none}"};
-    const std::string free = Train(folder, one);
-    const double norm = Number(ReadCsv(free + "/steps.csv").at(0), "grad_norm");
-    REQUIRE(norm > 0.1);
-    const std::string clipped = Train(folder, With(one, {"train.clip_norm=0.1"}));
-    CHECK(Number(ReadCsv(clipped + "/steps.csv").at(0), "grad_norm") == norm);
-    const std::string wide = Train(folder, With(one, {"train.clip_norm=1e6"}));
-    CHECK(Number(ReadCsv(wide + "/steps.csv").at(0), "grad_norm") == norm);
+    const Arguments one = {"train.max_steps=1", "precision.format=fp32", "scaling={policy: none}"};
+    for (const double limit : {0.0, 0.125, 1e6}) {
+      CAPTURE(limit);
+      const Arguments clipped = With(one, {"train.clip_norm=" + std::to_string(limit)});
+      const std::string run = Train(folder, With(clipped, {"optimizer={kind: sgd, lr: 1}"}));
+      const double norm = Number(ReadCsv(run + "/steps.csv").at(0), "grad_norm");
+      REQUIRE(norm > 0.2);
+      const std::map<std::string, std::vector<float>> near = Weights(run);
+      const std::map<std::string, std::vector<float>> far =
+          Weights(Train(folder, With(clipped, {"optimizer={kind: sgd, lr: 2}"})));
+      double square = 0;
+      for (const auto& [name, values] : near)
+        for (std::size_t i = 0; i < values.size(); ++i)
+          square += std::pow(static_cast<double>(values[i]) - far.at(name)[i], 2);
+      CHECK(std::sqrt(square) == doctest::Approx(limit == 0.125 ? limit : norm).epsilon(1e-4));
+    }
   }
 
   TEST_CASE("label smoothing raises the loss that can be reached") {

@@ -35,17 +35,17 @@ constexpr char kLenet[] = R"(
 // How far sums in another order, and the roundings that they flip, may lead. Measured with oneDNN
 // 2.6.3 on AVX-512: a quarter or less of each.
 struct Case {
-  const char* name;
+  std::string name;
   double first_loss, other_losses;  // relative
   double first_norm;                // relative
   double unbound;                   // relative, adaptive only
   double final_weights;             // distance, relative to what training changed
 };
-constexpr Case kLenetCases[] = {
+const Case kLenetCases[] = {
     {"lenet_fp32", 1e-6, 1e-3, 1e-6, 0, 1e-5},
     {"lenet_fp16_adaptive", 4e-4, 5e-3, 1e-4, 1e-4, 0.02},
 };
-constexpr Case kResnetCases[] = {
+const Case kResnetCases[] = {
     {"resnet20_fp32", 1e-6, 1e-3, 1e-3, 0, 0.05},
     {"resnet20_fp16_fixed1", 4e-4, 5e-3, 0.02, 0, 0.15},
     {"resnet20_fp16_fixed1024", 4e-4, 5e-3, 0.02, 0, 0.15},
@@ -162,7 +162,7 @@ void CheckFinal(const Case& c, const std::string& ours_path, const std::string& 
 
 void CheckCase(const Case& c, const std::string& data_path) {
   CAPTURE(c.name);
-  const std::string golden = kGolden + std::string(c.name);
+  const std::string golden = kGolden + c.name;
   const auto recorded = nlohmann::json::parse(ReadBytes(golden + "/case.json"));
   const TempFolder folder;
   ADA_REQUIRE_EXIT(Run(WriteConfig(folder, "run", ConfigText(recorded, data_path)), folder.path()),
@@ -176,7 +176,7 @@ void CheckCase(const Case& c, const std::string& data_path) {
   CheckScales(c, scales, first(golden + "/scales.csv"),
               recorded.at("scaling").at("policy") == "adaptive");
   CheckUnderflow(first(run + "/underflow.csv"), first(golden + "/underflow.csv"));
-  const std::string net = std::string(c.name).substr(0, std::string(c.name).find('_'));
+  const std::string net = c.name.substr(0, c.name.find('_'));
   CheckFinal(c, NewestCheckpoint(run), kGolden + net + "_init.safetensors",
              golden + "/final.safetensors");
 }

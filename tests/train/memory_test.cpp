@@ -30,10 +30,9 @@ double ReportedMib(const std::string& table) {
 }
 
 struct Case {
-  const char* name;
-  const char* text;
+  std::string name, text;
 };
-constexpr Case kCases[] = {
+const Case kCases[] = {
     {"resnet20", R"(
 data: {dataset: synthetic, batch_size: 128, synthetic: {train: 512, test: 256}}
 model: {zoo: resnet20}
@@ -58,12 +57,11 @@ TEST_SUITE("cpu") {
     for (const Case& c : kCases) {
       CAPTURE(c.name);
       const TempFolder folder;
-      const auto run =
-          With(WriteConfig(folder, c.name,
-                           std::string(c.text) + "precision: {format: fp16}\n"
+      const auto run = With(WriteConfig(folder, c.name,
+                                        c.text + "precision: {format: fp16}\n"
                                                  "optimizer: {kind: sgd, lr: 0.01, momentum: 0.9}\n"
                                                  "train: {max_steps: 2}\n"),
-               {"--threads", "2"});
+                            {"--threads", "2"});
       const Outcome dry = Run(With(run, {"--dry-run"}), folder.path());
       ADA_REQUIRE_EXIT(dry, 0);
       const Outcome real = Run(run, folder.path());

@@ -31,7 +31,7 @@ TEST_SUITE("cpu") {
       const TempFolder folder;
       const Arguments first = WriteConfig(folder, "first", text);
       ADA_REQUIRE_EXIT(Run(first, folder.path()), 0);
-      for (const char* threads : {"1", "2", "3", "4"}) {
+      for (const std::string threads : {"1", "2", "3", "4"}) {
         CAPTURE(threads);
         const Arguments again =
             With(WriteConfig(folder, "again", text), {"--threads", threads, "--overwrite"});

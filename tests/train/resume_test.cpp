@@ -88,8 +88,8 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("a damaged newest checkpoint is reported and the one before it taken") {
     struct Damage {
-      const char* name;
-      const char* named;  // what the warning names
+      std::string name;
+      std::string named;  // what the warning names
       void (*apply)(const std::string& stem);
     };
     const Damage damages[] = {
@@ -117,7 +117,7 @@ TEST_SUITE("cpu") {
       damage.apply(newest.substr(0, newest.size() - 5));
       const Outcome o = Run(With(damaged, {"--resume", "--quiet"}), folder.path());
       ADA_CHECK_EXIT(o, 0);
-      CHECK(Contains(o.err, "step-00000048" + std::string(damage.named)));
+      CHECK(Contains(o.err, "step-00000048" + damage.named));
       CHECK(Contains(ReadBytes(folder / "damaged/log.txt"), "step-00000048"));
       CHECK(Differences(folder / "whole", folder / "damaged") == std::vector<std::string>{});
     }

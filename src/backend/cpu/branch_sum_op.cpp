@@ -37,7 +37,7 @@ class CpuBranchSum final : public Op {
       Sum(pass, scales, target);
       // The sum may leave the format's range where no branch does: half the scale then.
       const double sum_max = static_cast<double>(notes_.max_abs());
-      if (!(sum_max >= u_max) || !std::isfinite(sum_max) || target < 0x1p-120f) break;
+      if (!(sum_max >= u_max) || target < 0x1p-120f) break;
       if (!(Largest(pass) * static_cast<double>(target) < u_max)) break;
     }
     *spec_.sum.scale = target;

@@ -61,8 +61,8 @@ struct PoolArgs {
   Piece x, y;  // of `images` images; gradients in backward: y is dy, x is dx
   std::int64_t images = 0, h = 0, w = 0, c = 0, out_h = 0, out_w = 0;
   int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
-  std::uint8_t* index = nullptr;  // max pooling: position in the window, [images, out_h, out_w, c]
-  float* work = nullptr;          // backward: one image of x in fp32
+  std::uint16_t* index = nullptr;  // max pooling: position in the window, [images, out_h, out_w, c]
+  float* work = nullptr;           // backward: one image of x in fp32
   Rounding rounding;
 };
 

@@ -1,8 +1,11 @@
 // Max and average pooling.
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "backend/cpu/block_loop.h"
 #include "backend/cpu/simple_ops.h"
+#include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -25,6 +28,9 @@ class CpuMaxPool final : public Op {
  public:
   CpuMaxPool(const Context& context, const MaxPoolSpec& spec)
       : context_(context), spec_(spec), notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {
+    if (std::int64_t{spec.kernel[0]} * spec.kernel[1] > std::numeric_limits<Index>::max())
+      throw ConfigError("max_pool: a kernel of " + std::to_string(spec.kernel[0]) + "x" +
+                        std::to_string(spec.kernel[1]) + " has more than 65535 positions");
     if (spec.dx) index_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
     if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);
   }
@@ -53,10 +59,11 @@ class CpuMaxPool final : public Op {
   }
 
  private:
+  using Index = std::uint16_t;
   Context context_;
   MaxPoolSpec spec_;
   Notes notes_;
-  std::vector<std::uint8_t> index_;  // position of the maximum in its window
+  std::vector<Index> index_;  // position of the maximum in its window
 };
 
 class CpuAvgPool final : public Op {

@@ -97,7 +97,7 @@ void MaxPool(const PoolArgs& a) {
               StoreAt<Mode, kTail>(a.y, out * a.c + c, lanes, best);
               if (a.index != nullptr)
                 for (int k = 0; k < lanes; ++k)
-                  a.index[out * a.c + c + k] = static_cast<std::uint8_t>(where[k]);
+                  a.index[out * a.c + c + k] = static_cast<std::uint16_t>(where[k]);
             });
       });
     }
@@ -113,9 +113,8 @@ void MaxPoolBackward(const PoolArgs& a) {
           a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;
             const F g = LoadAt<Mode, kTail>(a.y, out * a.c + c, lanes);
-            typedef std::uint8_t B __attribute__((vector_size(16)));
-            B codes{};
-            std::memcpy(&codes, a.index + out * a.c + c, static_cast<std::size_t>(lanes));
+            H codes{};
+            std::memcpy(&codes, a.index + out * a.c + c, static_cast<std::size_t>(lanes) * 2);
             const I where = __builtin_convertvector(codes, I);
             ForTaps(
                 a, oy, ox, [&](int position, std::int64_t pixel) __attribute__((always_inline)) {

@@ -22,8 +22,8 @@ typedef double D __attribute__((vector_size(64)));  // 8 lanes
 typedef float F8 __attribute__((vector_size(32)));
 
 #define ADA_INLINE inline __attribute__((always_inline))
-// For what is rare (tails, formats without a mode of their own) or large where registers are narrow:
-// one copy instead of hundreds keeps compile time in bounds.
+// For what is rare (tails, formats without a mode of their own) or large where registers are
+// narrow: one copy instead of hundreds keeps compile time in bounds.
 #define ADA_OUTLINE inline __attribute__((noinline))
 #ifdef __AVX512F__
 #define ADA_INLINE_WIDE ADA_INLINE
