@@ -121,6 +121,26 @@ TEST_SUITE("cpu") {
     CheckTensor(b.spec.dbeta, naive.Dbeta(4.0 / 3), kError);
   }
 
+  TEST_CASE("batch norm: a channel that is not finite leaves its running averages alone") {
+    const BatchNormCase c = BatchNormCases()[2];
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      Bench bench;
+      BatchNormBench b(bench, c, kFp16, 1);
+      Values x = Bench::Get(b.spec.x);
+      x[5 * 17 + 3] = bad;  // channel 3
+      Bench::Set(b.spec.x, x);
+      const Values mean = Bench::Get(b.spec.running_mean), var = Bench::Get(b.spec.running_var);
+      bench->MakeBatchNorm(b.spec)->Forward(MakePass(c.rows));
+      for (std::size_t k = 0; k < 17; ++k) {
+        CHECK((b.spec.running_mean.f32()[k] == mean[k]) == (k == 3));
+        CHECK((b.spec.running_var.f32()[k] == var[k]) == (k == 3));
+      }
+      const Values out = Bench::Get(b.spec.out);
+      CHECK(std::isnan(out[3]));
+      CHECK(std::isfinite(out[4]));
+    }
+  }
+
   TEST_CASE("batch norm: a large mean costs no accuracy") {
     const BatchNormCase c = {"offset", {16, 16, 16, 16}, 16};
     Bench bench;

@@ -24,8 +24,7 @@ using cpu::Piece;
 
 inline std::vector<const Kernels*> KernelSets() {
   std::vector<const Kernels*> sets = {&cpu::sse2::kTable};
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
-                    __builtin_cpu_supports("fma");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   if (avx2) sets.push_back(&cpu::avx2::kTable);
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))

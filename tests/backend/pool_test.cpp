@@ -148,6 +148,25 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("pooling: ops that only evaluate") {
+    const PoolCase c = PoolCases()[2];
+    const Values x = Ties(static_cast<std::size_t>(c.x.numel()));
+    Bench bench;
+    auto max = MakeSpec<MaxPoolSpec>(bench, c, kFp16, x);
+    auto average = MakeSpec<AvgPoolSpec>(bench, c, kFp16, x);
+    bench->MakeMaxPool(max)->Forward(MakePass(5));
+    bench->MakeAvgPool(average)->Forward(MakePass(5));
+    const Values largest = Bench::Get(max.y), means = Bench::Get(average.y);
+    Pass pass = MakePass(5);
+    pass.training = false;
+    max.y = average.y = bench.Make(c.y(), kFp16);
+    max.dy = max.dx = average.dy = average.dx = Gradient{};
+    bench->MakeMaxPool(max)->Forward(pass);
+    CheckEqual(max.y, largest);
+    bench->MakeAvgPool(average)->Forward(pass);
+    CheckEqual(average.y, means);
+  }
+
   TEST_CASE("max pool: a window whose positions cannot be kept is refused") {
     Bench bench;
     const PoolCase c = {"256x256", {1, 256, 256, 1}, {256, 256}, {256, 256}};

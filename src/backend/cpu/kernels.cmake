@@ -8,7 +8,7 @@ foreach(isa sse2 avx2 avx512)
   target_compile_definitions(ada_kernels_${isa} PRIVATE ADA_ISA=${isa})
   target_compile_options(ada_kernels_${isa} PRIVATE $<$<CONFIG:Release>:-O3> -fno-math-errno
                          -fno-trapping-math -Wno-psabi
-                         -Wno-maybe-uninitialized)  # GCC 12 warns of its own AVX-512 headers
+                         -Wno-maybe-uninitialized -Wno-uninitialized)  # of GCC 12's own AVX-512 headers
   list(APPEND ADA_KERNEL_OBJECTS $<TARGET_OBJECTS:ada_kernels_${isa}>)
 endforeach()
 target_compile_options(ada_kernels_avx2 PRIVATE -mavx2 -mf16c -mfma $<$<CONFIG:Release>:-O1>)
