@@ -44,6 +44,10 @@ bool StepLog::Logs(std::int64_t step) const {
   return config_.log.every > 0 && (step == 1 || step % config_.log.every == 0);
 }
 
+bool StepLog::Counts(std::int64_t step) const {
+  return Logs(step) && !config_.log.statistics.empty();
+}
+
 void StepLog::AddMicroBatch(bool first) {
   const auto& points = graph_.roundings();
   if (first) sums_.assign(points.size(), TensorStats{});

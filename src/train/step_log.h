@@ -22,6 +22,8 @@ class StepLog {
 
   // Step 1 and the multiples of log.every.
   bool Logs(std::int64_t step) const;
+  // A logged step whose tensors are counted: log.statistics is not empty.
+  bool Counts(std::int64_t step) const;
   // Adds up the counts of several micro-batches; not called where there is one.
   void AddMicroBatch(bool first);
   void Write(const StepResult& result, const scaling::ScaleChange& change);

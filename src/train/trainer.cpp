@@ -40,7 +40,8 @@ StepResult Trainer::Step() {
   // 1. A batch, and the low-precision copies of the weights that it meets.
   const data::Batch& batch = loader_.Next();
   Lap(seconds_.data);
-  if (weights_changed_ || r.logged) graph_.RefreshWeights(r.logged);
+  const bool count = log_.Counts(step_);
+  if (weights_changed_ || count) graph_.RefreshWeights(count);
   weights_changed_ = false;
 
   // 2. Forward, loss and backward, with the logit gradient multiplied by S.
@@ -74,7 +75,7 @@ backend::LossResult Trainer::Gradients(const data::Batch& batch, const StepResul
   const auto per_image = static_cast<std::int64_t>(batch.images.size()) / batch.rows;
   backend::LossResult total;
   backend::Pass pass;
-  pass.count = result.logged;
+  pass.count = log_.Counts(step_);
   pass.loss_rows = batch.rows;
   pass.init_scale = static_cast<float>(result.scale);
   pass.seed = config_.seed;

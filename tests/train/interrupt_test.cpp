@@ -13,6 +13,8 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 constexpr const char* kLong = "train.epochs=40";  // 240 steps: time enough for a signal
+constexpr const char* kFewCheckpoints =
+    "checkpoint={every_steps: 16, every_epochs: 0, keep: 3, best: true}";
 
 // Sends `number` once steps.csv has `rows` rows (or more: whole log intervals appear together).
 Outcome Interrupt(const Arguments& arguments, const TempFolder& folder, const std::string& run,
@@ -32,7 +34,7 @@ std::int64_t NewestStep(const std::string& run) {
 TEST_SUITE("cpu") {
   TEST_CASE("SIGTERM and SIGINT write a checkpoint; the resumed run is the undisturbed one") {
     const TempFolder folder;
-    const Arguments length = {"--set", kLong};
+    const Arguments length = {"--set", kLong, "--set", kFewCheckpoints};
     ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), length), folder.path()), 0);
     const Arguments parts = With(WriteConfig(folder, "parts", SmallRun()), length);
     struct Stop {
@@ -54,7 +56,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("kill -9, twice") {
     const TempFolder folder;
-    const Arguments length = {"--set", kLong};
+    const Arguments length = {"--set", kLong, "--set", kFewCheckpoints};
     ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), length), folder.path()), 0);
     const Arguments parts = With(WriteConfig(folder, "parts", SmallRun()), length);
     for (const std::int64_t rows : {10, 60}) {

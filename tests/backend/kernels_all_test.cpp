@@ -1,0 +1,55 @@
+// Rounding by the kernels of all instruction sets on every fp32 bit pattern, against core's scalar
+// conversion (which tests/core holds against an independent one on all patterns too).
+#include <doctest/doctest.h>
+
+#include "backend/kernel_sets.h"
+
+namespace ada::backend::test {
+namespace {
+
+constexpr std::uint64_t kRun = 1 << 16;  // patterns at a time: of one sign and one exponent
+
+// Patterns on which `kernels` and `want` differ; a NaN is a NaN.
+std::uint64_t Differences(const Kernels& kernels, const Kind& kind, const Values& in,
+                          const Values& want, std::uint64_t underflow, std::uint64_t overflow) {
+  Memory out(kind.storage, in.size());
+  BlockStats stats;
+  kernels.round(in.data(), 1, out.piece(), static_cast<std::int64_t>(in.size()),
+                {kind.format, true, false, &stats});
+  const Values got = out.Get();
+  std::uint64_t wrong = stats.underflow != static_cast<std::int64_t>(underflow);
+  wrong += stats.overflow != static_cast<std::int64_t>(overflow);
+  if (std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0) return wrong;
+  for (std::size_t i = 0; i < got.size(); ++i) wrong += !ada::test::Same(got[i], want[i]);
+  return wrong;
+}
+
+void CheckAllPatterns(const Kind& kind) {
+  CAPTURE(kind.name);
+  std::uint64_t wrong = 0;
+  Values in(kRun), want(kRun);
+  for (std::uint64_t first = 0; first < 1ull << 32; first += kRun) {
+    std::uint64_t underflow = 0, overflow = 0;
+    for (std::uint64_t i = 0; i < kRun; ++i) {
+      in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
+      want[i] = RoundTo(kind.format, in[i]);
+      underflow += want[i] == 0 && in[i] != 0;
+      overflow += std::isinf(want[i]) && std::isfinite(in[i]);
+    }
+    for (const Kernels* kernels : KernelSets())
+      wrong += Differences(*kernels, kind, in, want, underflow, overflow);
+  }
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_SUITE("slow") {
+  TEST_CASE("all patterns: fp16") { CheckAllPatterns({"fp16", kFp16, Storage::kF16}); }
+  TEST_CASE("all patterns: bf16") { CheckAllPatterns({"bf16", kBf16, Storage::kBF16}); }
+  TEST_CASE("all patterns: {4, 3} in fp32") {
+    CheckAllPatterns({"{4, 3}", {4, 3, 7, true}, Storage::kF32});
+  }
+}
+
+}  // namespace ada::backend::test
