@@ -134,8 +134,8 @@ std::string ExplainLimit(const ScaleTotals& scale) {
   const std::string& limit = scale.last_limit;
   const std::string bound = std::isnan(scale.last_bound) ? "" : " " + NineDigits(scale.last_bound);
   const std::string s_in = NineDigits(scale.last_scale_in);
-  if (limit == "target") return "target: meets underflow_target";
-  if (limit == "one") return "one: meets underflow_target without a factor";
+  if (limit == "target") return "target: the value computed for underflow_target";
+  if (limit == "one") return "one: computed to need no factor";
   if (limit == "cap") return "cap: a larger factor could overflow";
   if (limit == "SB") return "SB: held at scale_upper_bound" + bound;
   if (limit == "AB") return "AB: held at accum_upper_bound / scale_in" + bound;

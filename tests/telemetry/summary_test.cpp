@@ -82,11 +82,11 @@ TEST_SUITE("cpu") {
   training accuracy 50.00 %, loss 1.5 (mean of epoch 2)
 layers that underflow most (share of their values other than zero, mean of 1 logged step; last scale)
   layer  tensor  lost      at most   scale  alpha  why
-  conv2  dx      10.000 %  10.000 %  128    8      target: meets underflow_target
+  conv2  dx      10.000 %  10.000 %  128    8      target: the value computed for underflow_target
   relu1  dy      4.000 %   4.000 %   64     -      branch: gradients of several layers brought to one scale
   bn2    dx      3.000 %   3.000 %   16     -      passes on the scale it is given
   fc     dx      2.000 %   2.000 %   16     16     SB: held at scale_upper_bound 16
-  conv1  dx      0.200 %   0.200 %   128    1      one: meets underflow_target without a factor
+  conv1  dx      0.200 %   0.200 %   128    1      one: computed to need no factor
 1 step skipped because gradients were not finite: events.csv names layer and tensor
 files: runs/demo
   underflow.csv scales.csv steps.csv evaluation.csv events.csv summary.json log.txt config.yaml checkpoints/)");
@@ -112,8 +112,8 @@ files: runs/demo
     scale.last_bound = 4;
     const std::vector<std::pair<Limit, const char*>> cases = {
         {Limit::kNone, "none: passes on the scale 256"},
-        {Limit::kTarget, "target: meets underflow_target"},
-        {Limit::kOne, "one: meets underflow_target without a factor"},
+        {Limit::kTarget, "target: the value computed for underflow_target"},
+        {Limit::kOne, "one: computed to need no factor"},
         {Limit::kCap, "cap: a larger factor could overflow"},
         {Limit::kScaleBound, "SB: held at scale_upper_bound 4"},
         {Limit::kAccumBound, "AB: held at accum_upper_bound / scale_in 4"},
