@@ -51,15 +51,6 @@ void AddTrainOptions(CLI::App& app, Arguments& a) {
       ->type_name("LEVEL");
 }
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 // --set in its order, then the options that are short for a key.
 ada::config::Overrides OverridesOf(const Arguments& a) {
   ada::config::Overrides overrides;
@@ -70,9 +61,9 @@ ada::config::Overrides OverridesOf(const Arguments& a) {
                              ": expected KEY=VALUE, for example --set scaling.scale=1024");
     overrides.emplace_back(item.substr(0, equals), item.substr(equals + 1));
   }
-  if (!a.name.empty()) overrides.emplace_back("name", Quoted(a.name));
-  if (!a.output.empty()) overrides.emplace_back("output", Quoted(a.output));
-  if (!a.device.empty()) overrides.emplace_back("device.kind", Quoted(a.device));
+  if (!a.name.empty()) overrides.emplace_back("name", ada::config::YamlText(a.name));
+  if (!a.output.empty()) overrides.emplace_back("output", ada::config::YamlText(a.output));
+  if (!a.device.empty()) overrides.emplace_back("device.kind", ada::config::YamlText(a.device));
   if (a.threads >= 0) overrides.emplace_back("device.threads", std::to_string(a.threads));
   return overrides;
 }

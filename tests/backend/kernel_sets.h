@@ -2,20 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernel_tables.h"
 #include "backend/naive_count.h"
-
-namespace ada::backend::cpu {
-namespace sse2 {
-extern const Kernels kTable;
-}
-namespace avx2 {
-extern const Kernels kTable;
-}
-namespace avx512 {
-extern const Kernels kTable;
-}
-}  // namespace ada::backend::cpu
 
 namespace ada::backend::test {
 

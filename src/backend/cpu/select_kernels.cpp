@@ -4,20 +4,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernel_tables.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
-namespace sse2 {
-extern const Kernels kTable;
-}
-namespace avx2 {
-extern const Kernels kTable;
-}
-namespace avx512 {
-extern const Kernels kTable;
-}
-
 namespace {
 // Conversions to and from fp16 (clang 14's __builtin_cpu_supports does not know the name).
 bool HasF16c() {
