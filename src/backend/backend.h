@@ -4,6 +4,7 @@
 // libraries appear nowhere in this file.
 #pragma once
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "core/stats.h"
 #include "core/tensor.h"
 #include "scaling/rules.h"
+#include "scaling/tensor_scale.h"
 
 namespace ada::backend {
 
@@ -24,7 +26,17 @@ struct Pass {
   bool accumulate = false;     // add to dw and db instead of replacing them (later micro-batches)
   std::int64_t loss_rows = 0;  // images over which the loss is a mean (all micro-batches)
   float init_scale = 1;        // S of the logit gradient
-  std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's random numbers
+  std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's and rounding's random numbers
+  double edge = INFINITY;            // TensorStats::above_edge, where `count` is set
+};
+
+// How values are rounded to their tensor's format, beside the format itself.
+struct RoundingStyle {
+  bool stochastic = false;   // value i of the tensor takes random word i of (seed ^ stream, draw)
+  std::uint64_t stream = 0;  // tells rounding points apart
+  // A scale of the tensor's own: stored value = round(x * scale) / scale, in fp32 storage; counts
+  // are of x * scale. Null: none. The graph updates it between steps.
+  const scaling::TensorScaler* scaler = nullptr;
 };
 
 // A gradient: the tensor, the scale S it carries, and what its rounding lost. Optional parts are
@@ -34,6 +46,7 @@ struct Gradient {
   float* scale = nullptr;            // in backend memory
   TensorStats* stats = nullptr;      // null: the values are exact, nothing is rounded
   TensorMoments* moments = nullptr;  // of the stored values, where a consumer asks for them
+  RoundingStyle style;
   explicit operator bool() const { return static_cast<bool>(tensor); }
 };
 
@@ -48,16 +61,23 @@ struct ChannelMoments {
 
 struct InputSpec {  // x in fp32 from the host -> y rounded
   Tensor x, y;
+  TensorStats* y_stats = nullptr;  // where the input has a scale of its own
+  RoundingStyle y_style;
 };
 // y = round(w * x + b); dw = wgrad(x, dy) / S; db = sum(dy) / S; alpha = rule(dy, w);
-// dx = round(alpha * dgrad(dy, w)), S_out = S * alpha. dx empty: not computed.
+// dx = round(alpha * dgrad(dy, w)), S_out = S * alpha. dx empty: not computed. The copy of w that
+// is multiplied is rounded to w_format, dw (after the division) to dw_format. Under rule.reference:
+// dx = round(dgrad(round(alpha * dy), w)), alpha * dy in dy's format.
 struct ProductSpec {
   std::string layer;
   Tensor x, w, b,
       y;  // w [out, kh, kw, in/groups] in Shape's words; bytes lie as PyTorch's [out, in, kh, kw]
   TensorStats* y_stats = nullptr;
   TensorStats* w_stats = nullptr;  // rounding of the copy that is multiplied
-  ChannelMoments y_moments;        // optional
+  NumberFormat w_format = kFp32, dw_format = kFp32;
+  RoundingStyle y_style, w_style, dw_style;
+  bool reference = false;    // the authors' program: dw, db = round(round(gradient) / S)
+  ChannelMoments y_moments;  // optional
   Gradient dy, dx;
   Tensor dw, db;
   TensorStats* dw_stats = nullptr;
@@ -79,6 +99,8 @@ struct BatchNormSpec {
   ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
   TensorStats* y_stats = nullptr;
   TensorStats* sum_stats = nullptr;  // with addend
+  NumberFormat y_format = kFp32;     // of the normalised values before `addend`; without: out's
+  RoundingStyle y_style, sum_style;
   Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
   Gradient dx;
   Tensor dgamma, dbeta;
@@ -96,12 +118,24 @@ struct AvgPoolSpec {  // mean over kernel h x w, padding counted as zeros (PyTor
   Tensor x, y;
   std::array<int, 2> kernel, stride, padding = {0, 0};
   TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
   Gradient dy, dx;
 };
 struct AddSpec {  // y = round(left-to-right fp32 sum); its backward is an alias, not an op
   std::vector<Tensor> x;
   Tensor y;
   TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+};
+// The paper's cast at a border between formats: y = round(x), alpha = rule(dy) without a weight,
+// dx = round(alpha * dy), S_out = S * alpha; under rule.reference alpha * dy is rounded to dy's
+// format first. dx empty: not computed.
+struct ScaleSpec {
+  Tensor x, y;
+  TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+  Gradient dy, dx;
+  scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
 };
 struct ShortcutSpec {  // option A: every stride-th pixel, channels padded with zeros on both sides
   Tensor x, y;
@@ -117,6 +151,7 @@ struct DropoutSpec {
   float rate = 0.5f;
   std::uint64_t layer = 0;  // tells layers apart in the random numbers
   TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
   Gradient dy, dx;
 };
 // Where an output feeds several layers: sum = round(sum of g_i * target / S_i), S = target
@@ -127,12 +162,19 @@ struct BranchSumSpec {
   std::vector<Gradient> branches;
   Gradient sum;
   scaling::ScaleDecision* decision = nullptr;
+  // The authors' program: each branch times its factor (itself rounded to the branch's format) is
+  // rounded to that format, then the sum after every addend; BranchTargetReference; no halving.
+  bool reference = false;
+  // Under `reference`, false where the method is not approx_range: branches are summed as they are,
+  // and the sum is said to carry the first one's scale.
+  bool rescale = true;
 };
 // Softmax cross-entropy in fp32, mean over Pass::loss_rows; dlogits = round(gradient * init_scale).
 struct LossSpec {
   Tensor logits;
   float label_smoothing = 0;
-  Gradient dlogits;  // empty: evaluation only
+  Gradient dlogits;        // empty: evaluation only
+  bool reference = false;  // the authors' program: round(round(gradient) * init_scale)
 };
 
 class Op {
@@ -140,8 +182,8 @@ class Op {
   virtual ~Op() = default;
   virtual void Forward(const Pass& pass) = 0;
   virtual void Backward(const Pass& pass) = 0;
-  virtual void RefreshWeights(bool /*count*/) {
-  }  // masters changed: make the low-precision copies anew
+  // Masters changed: make the low-precision copies anew. Of `pass`: count, seed, draw.
+  virtual void RefreshWeights(const Pass& /*pass*/) {}
 };
 
 // Loss and hits of one call, summed over its rows.
@@ -181,6 +223,10 @@ class UpdateOp {
   virtual ~UpdateOp() = default;
   // Global L2 norm of all gradients, in double; not finite when any gradient is not.
   virtual double GradientNorm() = 0;
+  // Largest magnitude of all gradients; inf or NaN where one is (NaN first). Marian's and LogMax's.
+  virtual float LargestGradient() = 0;
+  // NaN become 0, magnitudes above `largest` (inf too) become it with their sign.
+  virtual void Sanitize(float largest) = 0;
   virtual void Apply(const UpdateStep& step) = 0;
 };
 
@@ -212,6 +258,7 @@ class Backend {
   virtual std::unique_ptr<Op> MakeShortcut(const ShortcutSpec&) = 0;
   virtual std::unique_ptr<Op> MakeFlatten(const FlattenSpec&) = 0;
   virtual std::unique_ptr<Op> MakeDropout(const DropoutSpec&) = 0;
+  virtual std::unique_ptr<Op> MakeScale(const ScaleSpec&) = 0;
   virtual std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec&) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const LossSpec&) = 0;
   virtual std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule&, std::vector<UpdateSlot>) = 0;

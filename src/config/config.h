@@ -63,7 +63,7 @@ struct DataConfig {
 struct LayerConfig {
   std::string name;
   std::string kind;  // conv2d linear batch_norm relu max_pool avg_pool global_avg_pool add flatten
-                     // dropout shortcut
+                     // dropout shortcut scale
   std::vector<std::string> inputs;  // empty: the layer before
   int channels = 0;                 // conv2d, shortcut: output channels
   int features = 0;                 // linear
@@ -92,12 +92,43 @@ struct ModelConfig {
   Location where;
 };
 
-struct PrecisionConfig {
-  NumberFormat format = kFp32;
+// Formats by role; unset: as in what stands above (a layer's entry, `precision`, `format`).
+struct RoleFormatsConfig {
+  std::optional<NumberFormat> activations, weights, gradients, weight_gradients;
+};
+// `precision.layers`: last match wins, key by key; a role's key beats `format` of the same entry.
+struct LayerPrecisionConfig : RoleFormatsConfig {
+  std::string match;
+  std::optional<NumberFormat> format;  // of activations, weights and gradients
+  Location where;
+};
+enum class RoundingKind { kNearest, kStochastic };
+enum class OverflowKind { kDefault, kSaturate };
+enum class AmaxKind { kMax, kMostRecent };
+struct TensorScalingConfig {
+  enum class Kind { kNone, kDelayed } kind = Kind::kNone;
+  int history = 1024;
+  double margin = 0;  // scale divided by 2^margin
+  AmaxKind amax = AmaxKind::kMax;
+  bool power_of_two = false;
+};
+struct PrecisionConfig : RoleFormatsConfig {
+  NumberFormat format = kFp32;  // weight_gradients: fp32 unless set
+  std::vector<LayerPrecisionConfig> layers;
+  RoundingKind rounding = RoundingKind::kNearest;
+  TensorScalingConfig tensor_scaling;
+  OverflowKind overflow = OverflowKind::kDefault;
 };
 
-enum class Policy { kNone, kFixed, kDynamic, kAdaptive };
-enum class Method { kApproxRange, kFixed };
+enum class Policy { kNone, kFixed, kDynamic, kAdaptive, kLayerwiseDynamic, kLogMax, kHistogram };
+enum class Method {
+  kApproxRange,
+  kLognormal,
+  kAbsRange,
+  kElementWiseRange,
+  kExactRange,
+  kFixed,
+};
 enum class Fan { kExact, kReference };
 // `scaling.layers`: keys of the layers whose names match; unset: as in `scaling`. Last match wins,
 // key by key.
@@ -105,22 +136,36 @@ struct LayerScalingConfig {
   std::string match;
   std::optional<Method> method;
   std::optional<double> scale, underflow_target, scale_upper_bound, accum_upper_bound, u_min;
+  std::optional<double> headroom_bits;
   std::optional<bool> power_of_two;
   std::optional<int> update_interval;
   std::optional<Fan> fan;
+  // layerwise_dynamic
+  std::optional<double> init_scale, growth_factor, backoff_factor, min_scale, max_scale;
+  std::optional<int> growth_interval;
   Location where;
 };
 struct ScalingConfig {
   Policy policy = Policy::kNone;
-  double init_scale = 1;  // none, adaptive: S of the logit gradient; dynamic: the start (65536)
-  // fixed (and method fixed)
-  double scale = 1;
-  // dynamic
-  std::string preset = "pytorch";
-  double growth_factor = 2, backoff_factor = 0.5;
-  int growth_interval = 2000;
+  // Unset values of these are the policy's (or preset's) own: train/scaling_config.h fills them in,
+  // so that config.yaml shows them; a bound that stays unset does not exist.
+  std::optional<double> init_scale;  // none, adaptive: S of the logit gradient; others: the start
+  std::optional<double> growth_factor, backoff_factor;
+  std::optional<int> growth_interval;
   std::optional<double> min_scale, max_scale;
-  // adaptive
+  std::optional<int> hysteresis;
+  std::optional<bool> consecutive_hysteresis, error_at_min_scale;
+  std::optional<double> tolerance;
+  std::string preset = "pytorch";  // dynamic
+  double scale = 1;                // fixed (and method fixed)
+  // histogram
+  int update_period = 1000;
+  double bin_edge = 0.125, threshold = 1e-7;
+  // logmax
+  double beta1 = 0.99, beta2 = 0.999, overflow_std_dev = 3.09, log_max = 16;
+  // adaptive; `reference` is logmax's too
+  bool reference = false;
+  double headroom_bits = 4;  // exact_range
   Method method = Method::kApproxRange;
   double underflow_target = 1e-3, scale_upper_bound = 16, accum_upper_bound = 1024;
   bool power_of_two = true;
@@ -156,7 +201,7 @@ struct ScheduleConfig {
   WarmupConfig warmup;
 };
 
-enum class OnOverflow { kSkip };
+enum class OnOverflow { kPreset, kSkip, kRetry };  // kPreset: what the preset does, else skip
 enum class ScheduleOnSkip { kAdvance, kHold };
 struct TrainConfig {
   int epochs = 1;
@@ -164,7 +209,8 @@ struct TrainConfig {
   double max_minutes = 0;
   int accumulate = 1;
   double clip_norm = 0;
-  OnOverflow on_overflow = OnOverflow::kSkip;
+  OnOverflow on_overflow = OnOverflow::kPreset;
+  std::int64_t max_retries = 100;  // retry: attempts after the first, then the step is given up
   ScheduleOnSkip schedule_on_skip = ScheduleOnSkip::kAdvance;
   double label_smoothing = 0;
   std::int64_t stop_after_skips = 0;  // this many skipped steps in a row end the run

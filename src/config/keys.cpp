@@ -21,7 +21,7 @@ bool Accept(const std::string& refusal, const YamlNode& node, const Reading& rea
 }
 
 // The place of `node` among `words`; nothing and a problem where it is none of them.
-std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words, const Names& later,
+std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
                                     const Reading& reading) {
   const std::string what = "one of " + JoinNames(words);
   std::string text;
@@ -31,10 +31,6 @@ std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words, co
   }
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  if (std::find(later.begin(), later.end(), text) != later.end()) {
-    Accept("'" + text + "' is not available in this version; expected " + what, node, reading);
-    return std::nullopt;
-  }
   const std::string nearest = NearestName(text, words);
   const std::string hint = nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
   Accept(Expected(what, node) + hint, node, reading);
@@ -55,6 +51,11 @@ void ReadList(const YamlNode& node, const std::string& what, const Reading& read
 
 Key& Key::For(Names choices) {
   only_for = std::move(choices);
+  return *this;
+}
+
+Key& Key::ForRefined(Names refinements) {
+  refined_for = std::move(refinements);
   return *this;
 }
 
@@ -126,7 +127,7 @@ Key SwitchKey(std::string name, std::function<void(bool)> set,
   return key;
 }
 
-Key WordKey(std::string name, Names words, Names later, std::function<void(std::size_t)> set,
+Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
             std::function<std::optional<std::size_t>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "word", std::move(meaning));
   key.range = JoinNames(words);
@@ -134,9 +135,9 @@ Key WordKey(std::string name, Names words, Names later, std::function<void(std::
     const auto index = get();
     return index ? std::optional(Scalar(words[*index])) : std::nullopt;
   };
-  key.read = [words = std::move(words), later = std::move(later), set = std::move(set)](
-                 const YamlNode& node, const Reading& reading) {
-    const auto index = ReadWord(node, words, later, reading);
+  key.read = [words = std::move(words), set = std::move(set)](const YamlNode& node,
+                                                              const Reading& reading) {
+    const auto index = ReadWord(node, words, reading);
     if (index) set(*index);
   };
   return key;
@@ -156,11 +157,9 @@ Key Text(std::string name, std::string& field, std::string meaning, RefuseText r
   return key;
 }
 
-Key WordText(std::string name, std::string& field, const Names& words, Names later,
-             std::string meaning) {
+Key WordText(std::string name, std::string& field, const Names& words, std::string meaning) {
   return WordKey(
-      std::move(name), words, std::move(later),
-      [&field, words](std::size_t index) { field = words[index]; },
+      std::move(name), words, [&field, words](std::size_t index) { field = words[index]; },
       [&field, words]() -> std::optional<std::size_t> {
         const auto found = std::find(words.begin(), words.end(), field);
         if (found == words.end()) return std::nullopt;
@@ -245,7 +244,7 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
     ReadList(node, what, reading, [&](const YamlNode& item) {
       std::string text;
       if (words.empty() ? !Accept(ReadText(item, text), item, reading)
-                        : !ReadWord(item, words, {}, reading)) {
+                        : !ReadWord(item, words, reading)) {
         return;
       }
       text = item.text;

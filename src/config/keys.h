@@ -37,6 +37,7 @@ struct Key {
   std::string range;                 // in words; empty: none
   std::string default_text;          // empty: what `write` gives for default structs
   Names only_for;                    // choices of the section that know it; empty: all
+  Names refined_for;                 // the same for the section's refiner
   Names required_for;                // choices that need it
   bool required = false;             // always
   std::shared_ptr<Section> section;  // of a nested section, or of a list's entries
@@ -44,9 +45,16 @@ struct Key {
   std::function<std::optional<YamlNode>()> write;  // nothing: the key is unset
 
   Key& For(Names choices);
+  Key& ForRefined(Names refinements);
   Key& Required();
   Key& RequiredFor(Names choices);
   Key& Default(std::string words);
+};
+
+// The choice in a section that does not know a key: "policy fixed"; null `known`: there is none.
+struct Misfit {
+  std::string chooser, choice;
+  const Names* known = nullptr;  // the choices that do
 };
 
 // A map of keys. `chooser` names the key whose value decides which of the others apply.
@@ -55,8 +63,14 @@ struct Section {
   std::vector<Key> keys;
   std::string chooser;  // empty: none
   Names choices;
-  std::string default_choice;  // empty: the chooser must be given
-  std::string alternative;     // a key that stands for a choice of its own name
+  std::string default_choice;         // empty: the chooser must be given
+  std::string alternative;            // a key that stands for a choice of its own name
+  std::optional<std::string> chosen;  // the choice, where a section around this one makes it
+  // A second chooser, a key below the first ("preset" below "policy"); empty: none.
+  std::string refiner;
+  Names refinements;
+  std::string default_refinement;
+  std::string short_key;  // `section: value` is short for `section: {short_key: value}`
   std::function<void(const std::string& choice)> set_defaults;
   std::function<void(const YamlNode& map, const Reading&)> check;  // across the section's keys
   Location* where = nullptr;
@@ -65,6 +79,7 @@ struct Section {
   // The choice that `map` makes; empty where it makes none or an unknown one.
   std::string ChoiceOf(const YamlNode& map) const;
   bool Knows(const Key& key, const std::string& choice) const;
+  Misfit MisfitOf(const Key& key, const YamlNode& map) const;
 };
 
 // Reads `map` into the fields behind the section's keys, adding problems; fields of wrong values
@@ -87,8 +102,7 @@ Key NumberKey(std::string name, std::function<void(double)> set,
               std::function<std::optional<double>()> get, const Range& range, std::string meaning);
 Key SwitchKey(std::string name, std::function<void(bool)> set,
               std::function<std::optional<bool>()> get, std::string meaning);
-// `later`: names that other versions know.
-Key WordKey(std::string name, Names words, Names later, std::function<void(std::size_t)> set,
+Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
             std::function<std::optional<std::size_t>()> get, std::string meaning);
 
 // T: int or std::optional<int>.
@@ -122,12 +136,11 @@ Key Switch(std::string name, T& field, std::string meaning) {
 }
 // T: the enumeration E or std::optional<E>.
 template <class T, class E>
-Key Choice(std::string name, T& field, const Words<E>& words, std::string meaning,
-           Names later = {}) {
+Key Choice(std::string name, T& field, const Words<E>& words, std::string meaning) {
   Names names;
   for (const auto& word : words) names.push_back(word.first);
   return WordKey(
-      std::move(name), std::move(names), std::move(later),
+      std::move(name), std::move(names),
       [&field, words](std::size_t index) { field = words[index].second; },
       [&field, words]() -> std::optional<std::size_t> {
         const std::optional<E> value = field;
@@ -144,8 +157,7 @@ Key Choice(std::string name, T& field, const Words<E>& words, std::string meanin
 using RefuseText = std::function<std::string(std::string& text)>;
 Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse = nullptr);
 // One of `words`, kept as text.
-Key WordText(std::string name, std::string& field, const Names& words, Names later,
-             std::string meaning);
+Key WordText(std::string name, std::string& field, const Names& words, std::string meaning);
 // An integer n, meaning [n, n], or [height, width].
 Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::string meaning);
 Key IntegerList(std::string name, std::vector<int>& field, const Range& range, std::string meaning);
@@ -155,9 +167,9 @@ Key NumberList(std::string name, std::vector<double>& field, const Range& range,
 Key TextList(std::string name, std::vector<std::string>& field, Names words, std::string meaning);
 
 Key Nested(std::string name, Section section, std::string meaning);
-// A list of maps: `make` declares the keys of one entry.
-template <class T>
-Key Entries(std::string name, std::vector<T>& field, Section (*make)(T&), std::string meaning) {
+// A list of maps: `make`, a Section(T&), declares the keys of one entry.
+template <class T, class Make>
+Key Entries(std::string name, std::vector<T>& field, Make make, std::string meaning) {
   static T example;
   Key key = MakeKey(std::move(name), "list of maps", std::move(meaning));
   key.default_text = "[]";

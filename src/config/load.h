@@ -25,6 +25,31 @@ Loaded Load(const std::string& path, const Overrides& overrides);
 // The same from text; `name` stands for the file in messages.
 Loaded LoadText(const std::string& text, const std::string& name, const Overrides& overrides);
 
+// A `scaling:` section for itself, with what belongs to it in `train:`.
+struct LoadedScaling {
+  ScalingConfig scaling;
+  TrainConfig train;
+  std::vector<std::string> notes;  // as in Loaded
+};
+// Of a file that is a whole configuration (its other sections are not looked at), or holds only
+// `scaling:`, or is only what stands below it. Overrides set keys of `scaling` and `train`. Throws
+// ConfigError as Load does.
+LoadedScaling LoadScaling(const std::string& path, const Overrides& overrides);
+LoadedScaling LoadScalingText(const std::string& text, const std::string& name,
+                              const Overrides& overrides);
+
+// Policy adaptive as a list of overrides changes it, to compare methods: `scaling.scale` may be
+// given without a method that uses it.
+struct AdaptiveOverrides {
+  ScalingConfig scaling;
+  bool has_method = false, has_scale = false;  // given
+};
+AdaptiveOverrides ReadAdaptive(const Overrides& overrides);
+
+// A format as it stands behind `precision.format`: a name or a YAML map. Throws ConfigError whose
+// lines begin with "--format".
+NumberFormat ReadFormat(const std::string& yaml_text);
+
 // The complete resolved configuration, every default filled in, as YAML that Load reads back to an
 // equal Config.
 std::string ToYaml(const Config& config);

@@ -28,25 +28,40 @@ YamlNode Named(const std::string& name, int source) {
   return key;
 }
 
-// `device: cpu` and `--set device=cpu` mean the kind; the map's other keys stay.
-void SpellOutDevice(YamlNode& root) {
-  Entry* device = root.FindEntry("device");
-  if (!device || device->value.kind != YamlNode::Kind::kScalar) return;
-  YamlNode map;
-  map.kind = YamlNode::Kind::kMap;
-  map.source = device->value.source;
-  map.line = device->value.line;
-  map.column = device->value.column;
-  YamlNode key = device->key;
-  key.text = "kind";
-  map.entries.push_back({key, device->value});
-  device->value = map;
+// `device: cpu` is short for `device: {kind: cpu}`.
+void SpellOutShortForms(YamlNode& map, const Section& section) {
+  for (const Key& key : section.keys) {
+    Entry* entry = key.section ? map.FindEntry(key.name) : nullptr;
+    if (!entry) continue;
+    YamlNode& value = entry->value;
+    if (value.kind == YamlNode::Kind::kScalar && !key.section->short_key.empty()) {
+      YamlNode inner = entry->key;
+      inner.text = key.section->short_key;
+      YamlNode spelled = value;
+      spelled.kind = YamlNode::Kind::kMap;
+      spelled.entries.push_back({std::move(inner), value});
+      value = std::move(spelled);
+    }
+    if (value.kind == YamlNode::Kind::kMap) SpellOutShortForms(value, *key.section);
+  }
+}
+
+// The section below `document` that `parts` leads to; null where it is none.
+const Section* SectionAt(const Section& document, const Names& parts) {
+  const Section* section = &document;
+  for (const std::string& part : parts) {
+    const Key* key = section->Find(part);
+    if (!key || !key->section) return nullptr;
+    section = key->section.get();
+  }
+  return section;
 }
 
 class Setter {
  public:
-  Setter(YamlNode& root, Problems& problems, std::vector<std::string>& notes)
-      : root_(root), problems_(problems), notes_(notes) {}
+  Setter(YamlNode& root, const Section& document, Problems& problems,
+         std::vector<std::string>& notes)
+      : root_(root), document_(document), problems_(problems), notes_(notes) {}
 
   void Set(const std::string& path, YamlNode value, int source) {
     YamlNode at = Named(path, source);
@@ -55,7 +70,10 @@ class Setter {
       problems_.Add(at, path, "expected a key such as scaling.policy");
       return;
     }
-    if (path == "device" && value.kind == YamlNode::Kind::kScalar) parts->push_back("kind");
+    const Section* section = SectionAt(document_, *parts);
+    if (section && !section->short_key.empty() && value.kind == YamlNode::Kind::kScalar) {
+      parts->push_back(section->short_key);  // the map's other keys stay
+    }
     YamlNode* node = &root_;
     std::string reached;
     for (std::size_t i = 0; i + 1 < parts->size(); ++i) {
@@ -104,54 +122,89 @@ class Setter {
   }
 
   YamlNode& root_;
+  const Section& document_;
   Problems& problems_;
   std::vector<std::string>& notes_;
 };
 
-// Drops the file's keys in `map` for which `drop` holds.
-void DropKeys(YamlNode& map, const Section& section, const std::string& reason,
-              const std::function<bool(const Key&)>& drop, const Problems& problems,
-              std::vector<std::string>& notes) {
-  const auto unfit = [&](const Entry& entry) {
-    const Key* key = section.Find(entry.key.text);
-    if (!key || entry.key.source != 0 || !drop(*key)) return false;
-    notes.push_back(ToString(problems.Where(entry.key)) + ": " +
-                    Join(section.path, entry.key.text) + " dropped: " + reason);
-    return true;
-  };
-  map.entries.erase(std::remove_if(map.entries.begin(), map.entries.end(), unfit),
-                    map.entries.end());
-}
+class Dropper {
+ public:
+  Dropper(const Problems& problems, std::vector<std::string>& notes)
+      : problems_(problems), notes_(notes) {}
 
-void DropMisfits(YamlNode& map, const Section& section, const Problems& problems,
-                 std::vector<std::string>& notes) {
-  const Entry* chooser = map.FindEntry(section.chooser);
-  const Entry* other = section.alternative.empty() ? nullptr : map.FindEntry(section.alternative);
-  if (other && other->key.source > 0 && (!chooser || chooser->key.source == 0)) {
-    const std::string reason = ToString(problems.Where(other->key)) + " replaces it";
-    DropKeys(
-        map, section, reason,
-        [&](const Key& key) {
-          return key.name == section.chooser || !section.Knows(key, section.alternative);
-        },
-        problems, notes);
-    return;
+  // Drops what a choice made by --set does not know, in `map` and below.
+  void Drop(YamlNode& map, const Section& section) {
+    const Entry* chooser = map.FindEntry(section.chooser);
+    const Entry* other = section.alternative.empty() ? nullptr : map.FindEntry(section.alternative);
+    if (other && other->key.source > 0 && (!chooser || chooser->key.source == 0)) {
+      const std::string reason = ToString(problems_.Where(other->key)) + " replaces it";
+      DropKeys(map, section, [&](const Key& key) {
+        const bool replaced =
+            key.name == section.chooser || !section.Knows(key, section.alternative);
+        return replaced ? reason : "";
+      });
+    } else {
+      DropKeys(map, section, [&](const Key& key) { return MisfitReason(key, section, map); });
+    }
+    for (const Key& key : section.keys) {
+      Entry* entry = key.section ? map.FindEntry(key.name) : nullptr;
+      if (entry && entry->value.kind == YamlNode::Kind::kMap) Drop(entry->value, *key.section);
+      if (!entry || entry->value.kind != YamlNode::Kind::kList || !key.section->chosen) continue;
+      if (!IsSet(map, section.chooser)) continue;
+      Section inner = *key.section;
+      inner.chosen = section.ChoiceOf(map);
+      for (YamlNode& item : entry->value.items) {
+        DropKeys(item, inner, [&](const Key& inner_key) {
+          const Misfit misfit = inner.MisfitOf(inner_key, item);
+          return misfit.known ? Reason(misfit) : "";
+        });
+      }
+    }
   }
-  if (!chooser || chooser->key.source == 0) return;
-  const std::string choice = section.ChoiceOf(map);
-  if (choice.empty()) return;
-  const std::string reason = section.chooser + " " + choice + " does not know it";
-  DropKeys(
-      map, section, reason, [&](const Key& key) { return !section.Knows(key, choice); }, problems,
-      notes);
-}
+
+ private:
+  static bool IsSet(const YamlNode& map, const std::string& key) {
+    const Entry* entry = map.FindEntry(key);
+    return entry && entry->key.source > 0;
+  }
+
+  static std::string Reason(const Misfit& misfit) {
+    return misfit.chooser + " " + misfit.choice + " does not know it";
+  }
+
+  // Empty where the key may stay: it fits, or the file alone is at fault.
+  static std::string MisfitReason(const Key& key, const Section& section, const YamlNode& map) {
+    const Misfit misfit = section.MisfitOf(key, map);
+    return misfit.known && IsSet(map, misfit.chooser) ? Reason(misfit) : "";
+  }
+
+  // Drops the file's keys for which `reason` gives one.
+  void DropKeys(YamlNode& map, const Section& section,
+                const std::function<std::string(const Key&)>& reason) {
+    std::vector<Entry> kept;
+    for (const Entry& entry : map.entries) {
+      const Key* key = section.Find(entry.key.text);
+      const std::string why = key && entry.key.source == 0 ? reason(*key) : "";
+      if (why.empty()) {
+        kept.push_back(entry);
+      } else {
+        notes_.push_back(ToString(problems_.Where(entry.key)) + ": " +
+                         Join(section.path, entry.key.text) + " dropped: " + why);
+      }
+    }
+    map.entries = std::move(kept);
+  }
+
+  const Problems& problems_;
+  std::vector<std::string>& notes_;
+};
 
 }  // namespace
 
 void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
                     Problems& problems, std::vector<std::string>& notes) {
-  SpellOutDevice(root);
-  Setter setter(root, problems, notes);
+  SpellOutShortForms(root, document);
+  Setter setter(root, document, problems, notes);
   int source = 0;
   for (const auto& [path, text] : overrides) {
     ++source;
@@ -163,13 +216,8 @@ void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNod
       problems.Add(Named(path, source), path, "'" + text + "': " + problem.message);
     }
   }
-  for (const Key& key : document.keys) {
-    Entry* entry =
-        key.section && !key.section->chooser.empty() ? root.FindEntry(key.name) : nullptr;
-    if (entry && entry->value.kind == YamlNode::Kind::kMap) {
-      DropMisfits(entry->value, *key.section, problems, notes);
-    }
-  }
+  SpellOutShortForms(root, document);
+  Dropper(problems, notes).Drop(root, document);
 }
 
 }  // namespace ada::config

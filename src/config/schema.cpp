@@ -24,6 +24,8 @@ void Collect(const Section& section, const std::string& path, std::vector<KeyInf
     info.meaning = key.meaning;
     info.only_for = key.only_for;
     info.chooser = key.only_for.empty() ? "" : section.chooser;
+    info.refined_for = key.refined_for;
+    info.refiner = key.refined_for.empty() ? "" : section.refiner;
     const bool list = key.type.starts_with("list");
     keys.push_back(std::move(info));
     if (key.section) Collect(*key.section, Join(path, key.name) + (list ? "[]" : ""), keys);

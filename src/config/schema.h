@@ -11,8 +11,10 @@ struct KeyInfo {
   std::string default_text;  // "required" where there is none
   std::string range;         // in words; empty: any
   std::string meaning;
-  std::vector<std::string> only_for;  // choices of its section that know it; empty: all
-  std::string chooser;                // the key that makes this choice ("policy"); empty: none
+  std::vector<std::string> only_for;     // choices of its section that know it; empty: all
+  std::string chooser;                   // the key that makes this choice ("policy"); empty: none
+  std::vector<std::string> refined_for;  // the same for a choice below it ("preset")
+  std::string refiner;
 };
 
 // Every key of this version, in the order of the document. Maps stand before their own keys.

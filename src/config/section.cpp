@@ -22,17 +22,18 @@ std::string Listed(const Names& names, const char* last) {
   return text;
 }
 
-// "policy adaptive", or "`layers`" for the alternative to a chooser.
-std::string ChoiceName(const Section& section, const std::string& choice) {
-  return choice == section.alternative ? "a model of own layers" : section.chooser + " " + choice;
+// "policy adaptive", or words for the alternative to a chooser.
+std::string ChoiceName(const Section& section, const std::string& chooser,
+                       const std::string& choice) {
+  return choice == section.alternative ? "a model of own layers" : chooser + " " + choice;
 }
 
-std::string MisplacedMessage(const Section& section, const Key& key, const std::string& choice) {
+std::string MisplacedMessage(const Section& section, const Key& key, const Misfit& misfit) {
   if (key.name == section.alternative) {
     return "give either " + section.chooser + " or " + section.alternative + ", not both";
   }
-  return "does not belong to " + ChoiceName(section, choice) + ", only to " +
-         Listed(key.only_for, " and ");
+  return "does not belong to " + ChoiceName(section, misfit.chooser, misfit.choice) + ", only to " +
+         Listed(*misfit.known, " and ");
 }
 
 // The nearest of the keys that the choice knows, else of all.
@@ -49,8 +50,8 @@ std::string UnknownKey(const std::string& name, const Section& section, const st
   return "unknown key; known here: " + Listed(fitting, ", ");
 }
 
-void ReadKey(const Entry& entry, const Section& section, const std::string& choice,
-             const Reading& reading) {
+void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
+             const std::string& choice, const Reading& reading) {
   const std::string path = Join(reading.path, entry.key.text);
   const Key* key = section.Find(entry.key.text);
   if (!key) {
@@ -59,11 +60,28 @@ void ReadKey(const Entry& entry, const Section& section, const std::string& choi
                                           : UnknownKey(entry.key.text, section, choice));
     return;
   }
-  if (!choice.empty() && !section.Knows(*key, choice)) {
-    reading.problems.Add(entry.key, path, MisplacedMessage(section, *key, choice));
+  const Misfit misfit = section.MisfitOf(*key, map);
+  if (misfit.known) {
+    reading.problems.Add(entry.key, path, MisplacedMessage(section, *key, misfit));
     return;
   }
   key->read(entry.value, {reading.problems, path, entry.key});
+}
+
+// What the scalar at `name` says, if it is one of `words`; `otherwise` where it is not given.
+std::string WordAt(const YamlNode& map, const std::string& name, const Names& words,
+                   const std::string& otherwise) {
+  const YamlNode* value = map.Find(name);
+  if (!value) return otherwise;
+  const bool known = value->kind == YamlNode::Kind::kScalar && Contains(words, value->text);
+  return known ? value->text : "";
+}
+
+// What the key called `name` would write.
+std::string Written(const Section& section, const std::string& name) {
+  const Key* key = name.empty() ? nullptr : section.Find(name);
+  const std::optional<YamlNode> value = key ? key->write() : std::nullopt;
+  return value ? value->text : "";
 }
 
 void FindMissing(const YamlNode& map, const Section& section, const std::string& choice,
@@ -71,9 +89,10 @@ void FindMissing(const YamlNode& map, const Section& section, const std::string&
   for (const Key& key : section.keys) {
     const bool by_choice = !choice.empty() && Contains(key.required_for, choice);
     if ((!key.required && !by_choice) || map.FindEntry(key.name)) continue;
-    reading.problems.Add(reading.key, Join(reading.path, key.name),
-                         by_choice ? "missing; " + ChoiceName(section, choice) + " needs it"
-                                   : "missing; it has no default");
+    reading.problems.Add(
+        reading.key, Join(reading.path, key.name),
+        by_choice ? "missing; " + ChoiceName(section, section.chooser, choice) + " needs it"
+                  : "missing; it has no default");
   }
 }
 
@@ -90,16 +109,23 @@ const Key* Section::Find(std::string_view name) const {
 }
 
 std::string Section::ChoiceOf(const YamlNode& map) const {
+  if (chosen) return *chosen;
   if (chooser.empty()) return "";
-  if (const YamlNode* value = map.Find(chooser)) {
-    const bool known = value->kind == YamlNode::Kind::kScalar && Contains(choices, value->text);
-    return known ? value->text : "";
-  }
-  return !alternative.empty() && map.Find(alternative) ? alternative : default_choice;
+  const bool other = !alternative.empty() && map.Find(alternative);
+  return WordAt(map, chooser, choices, other ? alternative : default_choice);
 }
 
 bool Section::Knows(const Key& key, const std::string& choice) const {
   return key.only_for.empty() || Contains(key.only_for, choice);
+}
+
+Misfit Section::MisfitOf(const Key& key, const YamlNode& map) const {
+  const std::string choice = ChoiceOf(map);
+  if (!choice.empty() && !Knows(key, choice)) return {chooser, choice, &key.only_for};
+  if (key.refined_for.empty()) return {};
+  const std::string refinement = WordAt(map, refiner, refinements, default_refinement);
+  if (refinement.empty() || Contains(key.refined_for, refinement)) return {};
+  return {refiner, refinement, &key.refined_for};
 }
 
 void ReadSection(const YamlNode& map, const Section& section, const Reading& reading) {
@@ -110,7 +136,7 @@ void ReadSection(const YamlNode& map, const Section& section, const Reading& rea
   if (section.where) *section.where = reading.problems.Where(reading.key);
   const std::string choice = section.ChoiceOf(map);
   if (section.set_defaults && !choice.empty()) section.set_defaults(choice);
-  for (const Entry& entry : map.entries) ReadKey(entry, section, choice, reading);
+  for (const Entry& entry : map.entries) ReadKey(entry, section, map, choice, reading);
   FindMissing(map, section, choice, reading);
   if (section.check) section.check(map, reading);
 }
@@ -118,14 +144,12 @@ void ReadSection(const YamlNode& map, const Section& section, const Reading& rea
 YamlNode WriteSection(const Section& section) {
   YamlNode map;
   map.kind = YamlNode::Kind::kMap;
-  std::string choice;
-  for (const Key& key : section.keys) {
-    if (key.name != section.chooser) continue;
-    const std::optional<YamlNode> value = key.write();
-    choice = value ? value->text : section.alternative;
-  }
+  std::string choice = section.chosen.value_or(Written(section, section.chooser));
+  if (choice.empty()) choice = section.alternative;
+  const std::string refinement = Written(section, section.refiner);
   for (const Key& key : section.keys) {
     if (!choice.empty() && !section.Knows(key, choice)) continue;
+    if (!key.refined_for.empty() && !Contains(key.refined_for, refinement)) continue;
     std::optional<YamlNode> value = key.write();
     if (value) Append(map, key.name, std::move(*value));
   }

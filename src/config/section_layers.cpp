@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kLayerLimit = 10'000;
 const Names kKinds = {"conv2d",          "linear", "batch_norm", "relu",    "max_pool", "avg_pool",
-                      "global_avg_pool", "add",    "flatten",    "dropout", "shortcut"};
+                      "global_avg_pool", "add",    "flatten",    "dropout", "shortcut", "scale"};
 
 std::string RefuseLayerName(std::string& name) {
   const bool good = std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -166,7 +166,7 @@ Section LayerSection(LayerConfig& layer) {
       Text("name", layer.name,
            "its name in logs and checkpoints; {i} in a repeat block is 1, 2, ...", RefuseLayerName)
           .Required(),
-      WordText("kind", layer.kind, kKinds, {}, "what it computes").Required(),
+      WordText("kind", layer.kind, kKinds, "what it computes").Required(),
       TextList("inputs", layer.inputs, {}, "names of earlier layers; `input`: the images")
           .Default("the layer before")
           .RequiredFor({"add"}),

@@ -39,13 +39,12 @@ Section ModelSection(ModelConfig& model) {
   section.alternative = "layers";
   section.where = &model.where;
   section.keys = {
-      WordText("zoo", model.zoo, kZoo, {}, "a network of the zoo")
-          .Default("required without `layers`"),
+      WordText("zoo", model.zoo, kZoo, "a network of the zoo").Default("required without `layers`"),
       LayersKey(model.layers).For({"layers"}),
       Integer("classes", model.classes, FromTo(2, 1'000'000),
               "outputs of the last layer; at least the data set's classes")
           .Default("the data set's"),
-      WordText("shortcut", model.shortcut, {"A", "B"}, {},
+      WordText("shortcut", model.shortcut, {"A", "B"},
                "A: every second pixel, channels filled with zeros; B: a 1x1 convolution")
           .For(kResnets),
       IntegerList("hidden", model.hidden, FromTo(1, 1'000'000), "sizes of the hidden layers")

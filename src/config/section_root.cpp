@@ -2,7 +2,6 @@
 #include <cstdlib>
 
 #include "config/sections.h"
-#include "core/number_format.h"
 
 namespace ada::config {
 namespace {
@@ -53,28 +52,11 @@ Key DeviceKindKey(DeviceConfig& device) {
 Section DeviceSection(DeviceConfig& device) {
   Section section;
   section.path = "device";
+  section.short_key = "kind";
   section.keys = {
       DeviceKindKey(device),
       Integer("threads", device.threads, FromTo(0, 1024), "worker threads; 0: one per core"),
   };
-  return section;
-}
-
-Key FormatKey(NumberFormat& format) {
-  Words<NumberFormat> words;
-  for (const NamedFormat& known : NamedFormats()) {
-    words.emplace_back(std::string(known.name), known.format);
-  }
-  return Choice(
-      "format", format, words,
-      "format of activations, multiplied weights and gradients; sums and masters are fp32",
-      {"cb16", "fp8_e4m3", "fp8_e5m2"});
-}
-
-Section PrecisionSection(PrecisionConfig& precision) {
-  Section section;
-  section.path = "precision";
-  section.keys = {FormatKey(precision.format)};
   return section;
 }
 
@@ -134,19 +116,6 @@ Section RootSection(Config& config) {
       Nested("log", LogSection(config.log), "what is logged and when"),
       Nested("checkpoint", CheckpointSection(config.checkpoint), "when to save, and what to keep"),
   };
-  // `device: cpu` is short for `device: {kind: cpu}`; overrides meet the same rule.
-  for (Key& key : section.keys) {
-    if (key.name != "device") continue;
-    key.read = [&device = config.device, inner = key.section](const YamlNode& node,
-                                                              const Reading& reading) {
-      if (node.kind == YamlNode::Kind::kMap) {
-        ReadSection(node, *inner, reading);
-        return;
-      }
-      const std::string refusal = ReadDeviceKind(node, device);
-      if (!refusal.empty()) reading.problems.Add(node, reading.path, refusal);
-    };
-  }
   return section;
 }
 

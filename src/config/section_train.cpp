@@ -4,7 +4,7 @@
 namespace ada::config {
 namespace {
 
-const Words<OnOverflow> kOnOverflow = {{"skip", OnOverflow::kSkip}};
+const Words<OnOverflow> kOnOverflow = {{"skip", OnOverflow::kSkip}, {"retry", OnOverflow::kRetry}};
 const Words<ScheduleOnSkip> kScheduleOnSkip = {
     {"advance", ScheduleOnSkip::kAdvance},
     {"hold", ScheduleOnSkip::kHold},
@@ -25,7 +25,11 @@ Section TrainSection(TrainConfig& train) {
       Number("clip_norm", train.clip_norm, AtLeast(0),
              "largest norm of all unscaled gradients together; 0: no clipping"),
       Choice("on_overflow", train.on_overflow, kOnOverflow,
-             "what a step does whose gradients are not finite", {"retry"}),
+             "what a step does whose gradients are not finite: leave the weights alone, or try "
+             "the same update again with the next batch")
+          .Default("what the preset does, else skip"),
+      Integer("max_retries", train.max_retries, FromTo(0, kMany),
+              "attempts of a step beyond the first, under on_overflow: retry"),
       Choice("schedule_on_skip", train.schedule_on_skip, kScheduleOnSkip,
              "whether a skipped step moves the learning rate on"),
       Number("label_smoothing", train.label_smoothing, FromBelow(0, 1),

@@ -13,7 +13,10 @@ YamlNode ToNode(const Config& config);
 Section DataSection(DataConfig& data);
 Section ModelSection(ModelConfig& model);
 Section LayerSection(LayerConfig& layer);  // one entry of model.layers
+Section PrecisionSection(PrecisionConfig& precision);
+Section FormatSection(NumberFormat& format);  // a format as a map
 Section ScalingSection(ScalingConfig& scaling);
+Section LayerScalingSection(LayerScalingConfig& layer, const std::string& policy);
 Section OptimizerSection(OptimizerConfig& optimizer);
 Section ScheduleSection(ScheduleConfig& schedule);
 Section TrainSection(TrainConfig& train);
@@ -21,6 +24,9 @@ Section EvaluateSection(EvaluateConfig& evaluate);
 Section LogSection(LogConfig& log);
 Section CheckpointSection(CheckpointConfig& checkpoint);
 
+// A format as a name or a map; nothing and a problem where it is none.
+std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
+                                           const Reading& reading);
 // The key model.layers: a list of layers with `repeat` blocks, expanded while it is read.
 Key LayersKey(std::vector<LayerConfig>& layers);
 

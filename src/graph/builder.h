@@ -3,9 +3,9 @@
 #pragma once
 #include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
+#include "graph/bindings.h"
 #include "graph/graph.h"
 #include "graph/op_maker.h"
 #include "graph/plan.h"
@@ -18,29 +18,28 @@ class Builder {
   std::unique_ptr<Graph> Build();
 
  private:
+  void Bind();
   void AddLayerRows();
-  void AddParameters();
-  void AddParameter(const std::string& name, std::vector<std::int64_t> dims, const Shape& shape,
-                    bool trained);
   void AskRules();
   void AddChannelMoments();
   bool MakeOps();  // false: a chain was declined; plan anew without it
   void Allocate();
-  bool MakePlannedOps(OpMaker& maker);
-  void ListRoundings();
-  void ListScales();
-  const OpPlan* OpOf(int node) const;  // the op that starts at this node
+  bool MakeForward(OpMaker& maker);  // false as above
+  void MakeBackward(OpMaker& maker);
+  void MakeEnds(OpMaker& maker);
+  void FillLists();
 
   const GraphSpec& spec_;
   backend::Backend& backend_;
   const Graph* share_;
-  Network network_;
+  const Network network_;
+  const Encodings encodings_;
+  RoundingStyles styles_;
   Plan plan_;
   Bindings bindings_;
   std::size_t block_bytes_ = 0;
-  std::set<int> declined_;  // batch norms whose chains the backend does not take
-  std::vector<scaling::LayerMethod> methods_;
-  std::vector<int> op_of_, branch_of_;  // by node; -1: none
+  std::set<int> declined_;                 // batch norms whose chains the backend does not take
+  std::vector<scaling::LayerRule> rules_;  // by node
   std::unique_ptr<Graph> graph_;
 };
 

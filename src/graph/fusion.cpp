@@ -22,7 +22,7 @@ bool OwnsItsGradient(const Network& network, const Consumers& consumers, int rel
 bool MayBeMasked(const Network& network, const Consumers& consumers, int value) {
   if (value == 0 || consumers[value].size() > 1) return true;
   const Node& producer = network.nodes[value - 1];
-  return !producer.is_product() && producer.kind != Kind::kAdd;
+  return !producer.has_rule() && producer.kind != Kind::kAdd;
 }
 
 Chain FindChain(const Network& network, const Consumers& consumers, const std::set<int>& taken,

@@ -18,9 +18,9 @@ struct Chain {
 // addition takes part with two inputs, and with the first of them where both could. A relu takes
 // part only where the gradient of its output belongs to it alone, because the op masks it in place:
 // its one reader must not be an addition (which hands one gradient to all its inputs). Behind an
-// addition the masked gradient is also that of the other input: there no product may read it, since
-// nobody takes the moments of a masked gradient for its rule. Batch norms in `declined` start no
-// chain.
+// addition the masked gradient is also that of the other input: there no layer with a rule may read
+// it, since nobody takes the moments of a masked gradient for it. Batch norms in `declined` start
+// no chain.
 std::vector<Chain> FindChains(const Network& network, const std::set<int>& declined);
 
 }  // namespace ada::graph

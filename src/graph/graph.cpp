@@ -32,8 +32,8 @@ void Graph::Backward(const backend::Pass& pass) {
   for (backend::Op* op : backward_) op->Backward(pass);
 }
 
-void Graph::RefreshWeights(bool count) {
-  for (backend::Op* op : forward_) op->RefreshWeights(count);
+void Graph::RefreshWeights(const backend::Pass& pass) {
+  for (backend::Op* op : forward_) op->RefreshWeights(pass);
 }
 
 backend::LossResult Graph::Result() { return loss_->Result(); }

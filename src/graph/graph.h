@@ -27,8 +27,8 @@ struct LayerRow {
   std::string name, kind;
   Shape output;  // of one image: n is 1
   std::int64_t parameters = 0;
-  double mflop = 0;  // forward, one image, a multiply-add counted as 2
-  NumberFormat format;
+  double mflop = 0;         // forward, one image, a multiply-add counted as 2
+  NumberFormat format;      // of its output
   bool has_weight = false;  // conv2d, linear
 };
 
@@ -39,6 +39,8 @@ struct RoundingPoint {
   NumberFormat format;
   const TensorStats* stats;
   const float* scale;
+  scaling::TensorScaler* scaler =
+      nullptr;  // the tensor's own scale (delayed scaling), times `scale`
 };
 
 // A decision that is logged: one row of scales.csv, in the order of the backward pass. layer of a
@@ -47,6 +49,14 @@ struct ScalePoint {
   std::string layer;
   const scaling::ScaleDecision* decision;
   scaling::LayerScaler* scaler;  // null at a branch point
+};
+
+// A tensor with a scale of its own: "conv1.y", "input.y", "loss.dx". stats of its last rounding
+// (max_abs is of x * scale); null in an evaluation graph.
+struct ScaledTensor {
+  std::string name;
+  scaling::TensorScaler* scaler;
+  const TensorStats* stats;
 };
 
 // What was counted at the roundings of one layer; a graph that does not train counts nothing.
@@ -58,19 +68,35 @@ struct LayerStats {
 struct ScalerRequest {
   std::string layer;
   double fan_reference, fan_exact;
-  NumberFormat gradient_format;
+  NumberFormat gradient_format;    // of its dx: the gradient format of the layer that made x
+  bool has_weight;                 // false: kind scale
+  NumberFormat dy_format = kFp32;  // of what it reads in the backward pass
 };
 using RuleFor = std::function<scaling::LayerRule(const ScalerRequest&)>;
 
+// What each layer rounds to, by role (graph/precision.h resolves the configuration).
+struct LayerFormats {
+  NumberFormat activations, weights, gradients, weight_gradients;
+};
+// How a graph rounds: formats by layer name, and what holds for all of it.
+struct Precision {
+  LayerFormats base;  // of the network's input and of layers where `formats_of` is empty
+  std::function<LayerFormats(const std::string& layer)> formats_of;
+  bool stochastic = false;  // training alone; evaluation rounds to nearest
+  // Delayed scaling: of y and w, and of gradients where no per-layer policy owns their scale.
+  bool scaled_forward = false, scaled_backward = false;
+  scaling::TensorScaleRule tensor_scale;  // format_max is filled in by tensor
+};
+
 struct GraphSpec {
   const config::ModelConfig* model = nullptr;
-  NumberFormat format;
+  Precision precision;
   Shape input;           // n: images of the largest batch
   bool training = true;  // false: no gradients are allocated, buffers are reused
   bool fuse = true;      // let the backend fuse batch norm, add and relu
   float label_smoothing = 0;
-  bool adaptive = false;  // some layer's rule wants moments of dy and w (method kApproxRange)
-  RuleFor rule_for;       // training only; none: every alpha is 1
+  RuleFor rule_for;        // training only; none: every alpha is 1
+  bool reference = false;  // branch sums and the logit gradient as in the authors' program
 };
 
 class Graph {
@@ -85,14 +111,19 @@ class Graph {
   void SetBatch(const float* images, const std::int32_t* labels, int rows);
   void Forward(const backend::Pass& pass);
   void Backward(const backend::Pass& pass);
-  void RefreshWeights(bool count);  // after masters changed
-  backend::LossResult Result();     // of the last Forward
+  // After masters or tensor scales of weights changed. Of `pass`: count, seed, draw.
+  void RefreshWeights(const backend::Pass& pass);
+  backend::LossResult Result();  // of the last Forward
 
   const std::vector<LayerRow>& layers() const { return layers_; }
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<RoundingPoint>& roundings() const { return roundings_; }  // execution order
   const std::vector<ScalePoint>& scales() const { return scales_; }
+  std::vector<scaling::LayerScaler>& scalers() { return scalers_; }
+  // Tensors with a scale of their own (delayed scaling), in a fixed order; empty where there are
+  // none. With `share`, the scalers of y and w are the other graph's.
+  const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
   int classes() const;  // logits of one image
 
   ~Graph();
@@ -106,10 +137,12 @@ class Graph {
   std::vector<RoundingPoint> roundings_;
   std::vector<ScalePoint> scales_;
   // What ops write into; sized once, never moved.
-  std::vector<LayerStats> stats_;                  // 0: the loss, i + 1: node i
+  std::vector<LayerStats> stats_;                  // 0: input and loss, i + 1: node i
   std::vector<scaling::LayerScaler> scalers_;      // by node
   std::vector<scaling::ScaleDecision> decisions_;  // by branch sum
   std::vector<TensorMoments> moments_;             // by gradient
+  std::vector<ScaledTensor> scaled_tensors_;
+  std::vector<std::unique_ptr<scaling::TensorScaler>> tensor_scalers_;  // those it owns
   std::unique_ptr<backend::InputOp> input_;
   std::unique_ptr<backend::LossOp> loss_;
   std::vector<std::unique_ptr<backend::Op>> ops_;  // made once

@@ -12,9 +12,9 @@ namespace {
 
 using config::LayerConfig;
 
-constexpr std::array<std::string_view, 11> kKindNames = {
+constexpr std::array<std::string_view, 12> kKindNames = {
     "conv2d",          "linear", "batch_norm", "relu",    "max_pool", "avg_pool",
-    "global_avg_pool", "add",    "flatten",    "dropout", "shortcut"};
+    "global_avg_pool", "add",    "flatten",    "dropout", "shortcut", "scale"};
 
 using Extent = std::array<std::int64_t, 2>;
 
@@ -170,6 +170,7 @@ void Infer(Node& node, const std::vector<InputShape>& inputs) {
       node.parameters = 2 * node.input.c;
       return;
     case Kind::kRelu:
+    case Kind::kScale:
       node.output = node.input;
       return;
   }

@@ -6,45 +6,16 @@
 
 namespace ada::graph {
 
-using backend::Gradient;
 using backend::Op;
-
-Tensor Bindings::View(int value, int buffer) const {
-  Tensor tensor;
-  tensor.shape = network->shape(value);
-  tensor.shape.n = images;
-  tensor.format = format;
-  tensor.storage = StorageFor(format);
-  tensor.data = block + offsets[buffer];
-  return tensor;
-}
-
-Tensor Bindings::Value(int value) const {
-  const int buffer = plan->value_buffers[value];
-  ADA_CHECK(buffer >= 0);
-  return View(value, buffer);
-}
-
-Gradient Bindings::Grad(int index) const {
-  if (index < 0) return {};
-  const GradientPlan& gradient = plan->gradients[index];
-  Gradient result;
-  result.tensor = View(gradient.value, gradient.buffer);
-  result.scale = scales + gradient.scale;
-  if (gradient.rounds) {
-    LayerStats& layer = (*stats)[gradient.node + 1];
-    result.stats = gradient.source == GradientPlan::Source::kBranchSum ? &layer.dy : &layer.dx;
-  }
-  if (gradient.moments) result.moments = &(*moments)[index];
-  return result;
-}
-
-TensorStats* OpMaker::YStats(int node) const {
-  return b_.training ? &(*b_.stats)[node + 1].y : nullptr;
-}
 
 Parameter& OpMaker::Param(int node, int index) const {
   return (*b_.parameters)[b_.first_parameter[node] + index];
+}
+
+template <typename Spec>
+void OpMaker::FillRounding(const OpPlan& op, Spec& spec) const {
+  spec.y_stats = b_.ValueStats(op.node + 1);
+  spec.y_style = b_.ValueStyle(op.node + 1);
 }
 
 template <typename Spec>
@@ -77,10 +48,16 @@ void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
     spec.db = Param(op.node, 1).gradient;
   }
   spec.y_moments = b_.channel_moments[op.node];
-  spec.y_stats = YStats(op.node);
+  FillRounding(op, spec);
+  const Encoding& w = b_.encodings->weights[op.node];
+  const Encoding& dw = b_.encodings->weight_gradients[op.node];
+  spec.w_format = w.format;
+  spec.w_style = b_.styles->Of(layer.name, "w", w);
   spec.w_stats = b_.training ? &stats.w : nullptr;
+  spec.dw_format = dw.format;
+  spec.dw_style = b_.styles->Of(layer.name, "dw", dw);
   spec.dw_stats = b_.training ? &stats.dw : nullptr;
-  spec.scaler = op.dx >= 0 ? &(*b_.scalers)[op.node] : nullptr;
+  spec.scaler = ScalerOf(op);
 }
 
 std::unique_ptr<Op> OpMaker::MakeConv2d(const OpPlan& op) {
@@ -114,13 +91,15 @@ std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
   spec.running_var = Param(op.node, 3).value;
   if (op.addend >= 0) {
     spec.addend = b_.Value(op.addend);
-    spec.sum_stats = YStats(op.add);
+    spec.sum_stats = b_.ValueStats(op.add + 1);
+    spec.sum_style = b_.ValueStyle(op.add + 1);
   }
   spec.relu = op.relu >= 0;
   spec.eps = static_cast<float>(layer.eps);
   spec.momentum = static_cast<float>(layer.momentum);
   if (producer >= 0) spec.x_moments = b_.channel_moments[producer];
-  spec.y_stats = YStats(op.node);
+  FillRounding(op, spec);
+  spec.y_format = b_.encodings->values[op.node + 1].format;
   spec.dy = b_.Grad(op.dy);
   spec.dx = b_.Grad(op.dx);
   return backend_.MakeBatchNorm(spec);
@@ -128,7 +107,7 @@ std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
 
 std::unique_ptr<Op> OpMaker::MakeAvgPool(const OpPlan& op) {
   auto spec = Pool<backend::AvgPoolSpec>(op);
-  spec.y_stats = YStats(op.node);
+  FillRounding(op, spec);
   return backend_.MakeAvgPool(spec);
 }
 
@@ -136,7 +115,7 @@ std::unique_ptr<Op> OpMaker::MakeAdd(const OpPlan& op) {
   backend::AddSpec spec;
   for (const int value : node(op).inputs) spec.x.push_back(b_.Value(value));
   spec.y = Y(op);
-  spec.y_stats = YStats(op.node);
+  FillRounding(op, spec);
   return backend_.MakeAdd(spec);
 }
 
@@ -150,8 +129,15 @@ std::unique_ptr<Op> OpMaker::MakeDropout(const OpPlan& op) {
   auto spec = Plain<backend::DropoutSpec>(op);
   spec.rate = static_cast<float>(node(op).config.rate);
   spec.layer = StreamId(node(op).config.name);
-  spec.y_stats = YStats(op.node);
+  FillRounding(op, spec);
   return backend_.MakeDropout(spec);
+}
+
+std::unique_ptr<Op> OpMaker::MakeScale(const OpPlan& op) {
+  auto spec = Plain<backend::ScaleSpec>(op);
+  FillRounding(op, spec);
+  spec.scaler = ScalerOf(op);
+  return backend_.MakeScale(spec);
 }
 
 std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
@@ -177,25 +163,38 @@ std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
       return MakeDropout(op);
     case Kind::kShortcut:
       return MakeShortcut(op);
+    case Kind::kScale:
+      return MakeScale(op);
   }
   return nullptr;
 }
 
-std::unique_ptr<Op> OpMaker::MakeBranchSum(int index) {
+std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, bool reference) {
   const BranchPlan& branch = b_.plan->branches[index];
   backend::BranchSumSpec spec;
   for (const int gradient : branch.branches) spec.branches.push_back(b_.Grad(gradient));
   spec.sum = b_.Grad(branch.sum);
   spec.decision = &(*b_.decisions)[index];
+  spec.reference = reference;
   return backend_.MakeBranchSum(spec);
 }
 
-std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(float label_smoothing) {
+std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(float label_smoothing, bool reference) {
   backend::LossSpec spec;
   spec.logits = b_.Value(static_cast<int>(b_.network->nodes.size()));
   spec.label_smoothing = label_smoothing;
   spec.dlogits = b_.Grad(b_.plan->loss_gradient);
+  spec.reference = reference;
   return backend_.MakeLoss(spec);
+}
+
+std::unique_ptr<backend::InputOp> OpMaker::MakeInput(const Tensor& images) {
+  backend::InputSpec spec;
+  spec.x = images;
+  spec.y = b_.Value(0);
+  spec.y_style = b_.ValueStyle(0);
+  if (spec.y_style.scaler) spec.y_stats = b_.ValueStats(0);
+  return backend_.MakeInput(spec);
 }
 
 }  // namespace ada::graph

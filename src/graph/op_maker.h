@@ -2,37 +2,10 @@
 // parameters. Decides nothing about order or memory.
 #pragma once
 #include <memory>
-#include <vector>
 
-#include "backend/backend.h"
-#include "graph/graph.h"
-#include "graph/plan.h"
+#include "graph/bindings.h"
 
 namespace ada::graph {
-
-// What the numbers of a plan stand for. Vectors are those of the graph and must not move.
-struct Bindings {
-  const Network* network = nullptr;
-  const Plan* plan = nullptr;
-  std::int64_t images = 1;
-  NumberFormat format;
-  bool training = true;
-  std::byte* block = nullptr;        // activations and gradients
-  std::vector<std::size_t> offsets;  // by buffer
-  float* scales = nullptr;           // by scale
-  std::vector<Parameter>* parameters = nullptr;
-  std::vector<int> first_parameter;                          // by node
-  std::vector<backend::ChannelMoments> channel_moments;      // by node: of a convolution's y
-  std::vector<LayerStats>* stats = nullptr;                  // 0: the loss, i + 1: node i
-  std::vector<scaling::LayerScaler>* scalers = nullptr;      // by node
-  std::vector<scaling::ScaleDecision>* decisions = nullptr;  // by branch
-  std::vector<TensorMoments>* moments = nullptr;             // by gradient
-
-  Tensor Value(int value) const;
-  backend::Gradient Grad(int gradient) const;  // empty for -1
-  const float* ScaleOf(int gradient) const { return scales + plan->gradients[gradient].scale; }
-  Tensor View(int value, int buffer) const;
-};
 
 class OpMaker {
  public:
@@ -40,17 +13,23 @@ class OpMaker {
 
   // Null: the backend declines this chain.
   std::unique_ptr<backend::Op> Make(const OpPlan& op);
-  std::unique_ptr<backend::Op> MakeBranchSum(int branch);
-  std::unique_ptr<backend::LossOp> MakeLoss(float label_smoothing);
+  // `reference`: as in the authors' program.
+  std::unique_ptr<backend::Op> MakeBranchSum(int branch, bool reference);
+  std::unique_ptr<backend::LossOp> MakeLoss(float label_smoothing, bool reference);
+  std::unique_ptr<backend::InputOp> MakeInput(const Tensor& images);
 
  private:
   const Node& node(const OpPlan& op) const { return b_.network->nodes[op.node]; }
   Tensor X(const OpPlan& op) const { return b_.Value(node(op).inputs[0]); }
   Tensor Y(const OpPlan& op) const { return b_.Value(op.output); }
-  TensorStats* YStats(int node) const;
+  scaling::LayerScaler* ScalerOf(const OpPlan& op) const {
+    return op.dx >= 0 ? &(*b_.scalers)[op.node] : nullptr;
+  }
   Parameter& Param(int node, int index) const;
   void FillProduct(const OpPlan& op, backend::ProductSpec& spec) const;
 
+  template <typename Spec>
+  void FillRounding(const OpPlan& op, Spec& spec) const;  // of y
   template <typename Spec>
   Spec Plain(const OpPlan& op) const;  // x, y, dy, dx
   template <typename Spec>
@@ -63,6 +42,7 @@ class OpMaker {
   std::unique_ptr<backend::Op> MakeAdd(const OpPlan& op);
   std::unique_ptr<backend::Op> MakeShortcut(const OpPlan& op);
   std::unique_ptr<backend::Op> MakeDropout(const OpPlan& op);
+  std::unique_ptr<backend::Op> MakeScale(const OpPlan& op);
 
   const Bindings& b_;
   backend::Backend& backend_;

@@ -33,11 +33,13 @@ class Planner {
 
   const Node& node(const OpPlan& op) const { return network_.nodes[op.node]; }
 
-  int NewBuffer(int value) {
+  int NewBuffer(int value, const Encoding& encoding) {
     const std::int64_t numel = network_.shape(value).per_image() * spec_.images;
-    plan_.buffers.push_back({static_cast<std::size_t>(numel) * spec_.element_bytes, now_, now_});
+    plan_.buffers.push_back(
+        {static_cast<std::size_t>(numel) * BytesOf(encoding.storage), now_, now_});
     return static_cast<int>(plan_.buffers.size()) - 1;
   }
+  int NewValueBuffer(int value) { return NewBuffer(value, spec_.encodings->values[value]); }
   void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
   void TouchValue(int value) { Touch(plan_.value_buffers[value]); }
   void TouchGradient(int gradient) { Touch(plan_.gradients[gradient].buffer); }
@@ -49,6 +51,7 @@ class Planner {
   void ReadForBackward(const OpPlan& op);
   int GradientOf(int value);
   int SumBranches(int value, std::vector<Contribution>& contributions);
+  void MakeRounded(GradientPlan& gradient);
   int NewGradient(const GradientPlan& gradient);
   int NewDx(const OpPlan& op);
   int NewMasked(const OpPlan& op);
@@ -88,12 +91,12 @@ void Planner::PlaceOps() {
 
 void Planner::PlanForward() {
   plan_.value_buffers.assign(values_, -1);
-  plan_.value_buffers[0] = NewBuffer(0);
+  plan_.value_buffers[0] = NewValueBuffer(0);
   for (const OpPlan& op : plan_.ops) {
     ++now_;
     for (const int value : node(op).inputs) TouchValue(value);
     if (op.addend >= 0) TouchValue(op.addend);
-    plan_.value_buffers[op.output] = NewBuffer(op.output);
+    plan_.value_buffers[op.output] = NewValueBuffer(op.output);
   }
   ++now_;
   TouchValue(values_ - 1);
@@ -113,20 +116,30 @@ int Planner::NewGradient(const GradientPlan& gradient) {
   return static_cast<int>(plan_.gradients.size()) - 1;
 }
 
+void Planner::MakeRounded(GradientPlan& gradient) {
+  gradient.rounds = true;
+  gradient.encoding = spec_.encodings->gradients[gradient.value];
+  gradient.buffer = NewBuffer(gradient.value, gradient.encoding);
+}
+
 int Planner::NewDx(const OpPlan& op) {
   const Node& part = node(op);
   GradientPlan dx = plan_.gradients[op.dy];
   dx.source = GradientPlan::Source::kDx;
   dx.node = op.node;
   dx.value = part.inputs[0];
-  dx.buffer = NewBuffer(dx.value);
-  dx.rounds = part.rounds_gradient();
   dx.moments = false;
-  if (part.is_product()) {
-    const scaling::LayerMethod method = spec_.methods[op.node];
+  if (part.rounds_gradient()) {
+    MakeRounded(dx);
+  } else {
+    dx.rounds = false;
+    dx.buffer = NewBuffer(dx.value, dx.encoding);
+  }
+  if (part.has_rule()) {
+    const scaling::LayerRule& rule = spec_.rules[op.node];
     dx.scale = plan_.scales++;
-    if (method != scaling::LayerMethod::kPass) dx.scale_group = scale_groups_++;
-    if (method == scaling::LayerMethod::kApproxRange) {
+    if (rule.method != scaling::LayerMethod::kPass) dx.scale_group = scale_groups_++;
+    if (scaling::MayNeedMoments(rule)) {
       ADA_CHECK(plan_.gradients[op.dy].source != GradientPlan::Source::kMasked);
       plan_.gradients[op.dy].moments = true;
     }
@@ -164,10 +177,9 @@ int Planner::SumBranches(int value, std::vector<Contribution>& contributions) {
   sum.source = GradientPlan::Source::kBranchSum;
   sum.node = value - 1;
   sum.value = value;
-  sum.buffer = NewBuffer(value);
   sum.scale = plan_.scales++;
   sum.scale_group = scale_groups_++;
-  sum.rounds = true;
+  MakeRounded(sum);
   branch.sum = NewGradient(sum);
   plan_.backward.push_back({-1, static_cast<int>(plan_.branches.size())});
   plan_.branches.push_back(branch);
@@ -210,10 +222,9 @@ void Planner::PlanBackward() {
   TouchValue(logits);
   GradientPlan loss;
   loss.value = logits;
-  loss.buffer = NewBuffer(logits);
   loss.scale = plan_.scales++;
   loss.scale_group = scale_groups_++;
-  loss.rounds = true;
+  MakeRounded(loss);
   plan_.loss_gradient = NewGradient(loss);
   contributions_[logits].push_back({values_, plan_.loss_gradient});
   for (int index = static_cast<int>(plan_.ops.size()) - 1; index >= 0; --index) {

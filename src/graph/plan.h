@@ -2,9 +2,9 @@
 // backward pass, every gradient with the scale it carries, every buffer with its life. Everything
 // is a number here; builder.h turns numbers into tensors and ops.
 #pragma once
-#include <cstddef>
 #include <vector>
 
+#include "graph/encodings.h"
 #include "graph/fusion.h"
 #include "graph/memory_plan.h"
 #include "graph/shapes.h"
@@ -24,6 +24,7 @@ struct GradientPlan {
   int buffer = -1;
   int scale = -1;        // which S it carries
   int scale_group = -1;  // gradients of one group carry equal scales in every step
+  Encoding encoding;     // where it does not round: that of the dy it came from
   bool rounds = false;   // its values are rounded and counted
   bool moments = false;  // a reader wants the moments of its values (never of a masked one)
 };
@@ -61,11 +62,11 @@ struct Plan {
 };
 
 struct PlanSpec {
-  std::int64_t images = 1;        // of the largest batch
-  std::size_t element_bytes = 4;  // of activations and gradients
+  std::int64_t images = 1;  // of the largest batch
+  const Encodings* encodings = nullptr;
   bool training = true;
   std::vector<Chain> chains;
-  std::vector<scaling::LayerMethod> methods;  // by node; what products do about scales
+  std::vector<scaling::LayerRule> rules;  // by node
 };
 
 // Plans the execution. Time in BufferLife: 0 the input, then one step per op, the loss forward, the

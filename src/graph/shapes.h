@@ -22,6 +22,7 @@ enum class Kind : std::uint8_t {
   kFlatten,
   kDropout,
   kShortcut,
+  kScale,
 };
 
 // A layer whose inputs are found and whose shapes are known. Values are numbered: 0 is the
@@ -36,6 +37,8 @@ struct Node {
 
   bool is_product() const { return kind == Kind::kConv2d || kind == Kind::kLinear; }
   bool is_trained() const { return is_product() || kind == Kind::kBatchNorm; }
+  // Whether its dx gets a scale of its own, by the rule of a policy.
+  bool has_rule() const { return is_product() || kind == Kind::kScale; }
   bool rounds_output() const;    // DESIGN, "Rounding points"
   bool rounds_gradient() const;  // the same for dx
 };

@@ -50,6 +50,12 @@ Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
 
 double Optimizer::GradientNorm() { return norm_ = op_->GradientNorm(); }
 
+void Optimizer::Sanitize(float largest) {
+  ADA_CHECK(largest > 0 && std::isfinite(largest));
+  op_->Sanitize(largest);
+  GradientNorm();
+}
+
 bool Optimizer::Apply(double lr) {
   ADA_CHECK(norm_ >= 0 && std::isfinite(norm_));
   backend::UpdateStep step;
@@ -60,14 +66,6 @@ bool Optimizer::Apply(double lr) {
   ++updates_;
   norm_ = -1;
   return step.gradient_factor < 1;
-}
-
-StepOutcome Optimizer::Step(double lr) {
-  StepOutcome outcome;
-  outcome.grad_norm = GradientNorm();
-  outcome.finite = std::isfinite(outcome.grad_norm);
-  if (outcome.finite) outcome.clipped = Apply(lr);
-  return outcome;
 }
 
 void Optimizer::set_updates(std::int64_t updates) {

@@ -24,26 +24,23 @@ struct StateTensor {
   Tensor tensor;  // fp32, shape of the parameter
 };
 
-// What one call of Step did.
-struct StepOutcome {
-  double grad_norm = 0;  // global L2 norm of the unscaled gradients, before clipping and decay
-  bool finite = true;    // false: some gradient is not, and nothing was changed
-  bool clipped = false;
-};
-
 class Optimizer {
  public:
   // Allocates the state tensors (zeroed) in `backend`, which must outlive this. clip_norm 0: none.
   Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
             const std::vector<OptimizedParameter>& parameters, double clip_norm);
 
-  // The norm of all gradients as they stand; not finite when any gradient is not.
+  // The global L2 norm of all gradients as they stand (unscaled, before clipping and decay); not
+  // finite when any gradient is not.
   double GradientNorm();
+  // The largest magnitude of all gradients; inf or NaN where one is (NaN first).
+  float LargestGradient() { return op_->LargestGradient(); }
+  // Makes NaN 0 and larger magnitudes (inf too) +-`largest`; then takes the norm anew, so that
+  // Apply may follow.
+  void Sanitize(float largest);
   // Updates all parameters at rate `lr`, clipped by what GradientNorm last returned for these
   // gradients (it must have been called and be finite). Returns whether clipping took place.
   bool Apply(double lr);
-  // Both: leaves everything untouched where a gradient is not finite.
-  StepOutcome Step(double lr);
 
   // Updates made so far: the index (from 0) of the next one.
   std::int64_t updates() const { return updates_; }

@@ -1,4 +1,5 @@
 // `none` and `fixed`: one scale for the whole run and every layer, no state.
+#include "scaling/pass_rule.h"
 #include "scaling/policy.h"
 #include "scaling/scale_check.h"
 #include "scaling/state_text.h"
@@ -12,13 +13,10 @@ class ConstantPolicy final : public Policy {
 
   std::string_view name() const override { return name_; }
   double Scale() const override { return scale_; }
-  LayerRule RuleFor(const LayerInfo& layer) const override {
-    LayerRule rule;
-    rule.u_min = layer.u_min;
-    rule.u_max = layer.u_max;
-    return rule;
+  LayerRule RuleFor(const LayerInfo& layer) override { return PassRule(layer); }
+  Verdict Update(const Attempt& attempt) override {
+    return {attempt.overflow ? Action::kSkip : Action::kUpdate, scale_, scale_, "", ""};
   }
-  ScaleChange Update(bool /*overflow*/) override { return {scale_, scale_, ""}; }
   StateMap SaveState() const override { return {}; }
   void LoadState(const StateMap& state) override { ExpectKeys(state, name_, {}); }
 

@@ -1,12 +1,13 @@
-// `dynamic`: one global scale that grows after a window of clean attempts and falls on overflow
-// (POLICIES 2). What every preset shares is Update and the two moves Lowered and Raised; when a
-// move is due is OnOverflow's and OnClean's business, here as in torch.amp.GradScaler.
+// `dynamic`: one global scale that a preset's machine moves (POLICIES 2). This file holds the scale
+// and its state; when and how far it moves is decided in the machines and ScaleArithmetic.
 #include <algorithm>
-#include <cmath>
 
 #include "core/error.h"
+#include "core/text.h"
+#include "scaling/dynamic_machine.h"
+#include "scaling/pass_rule.h"
 #include "scaling/policy.h"
-#include "scaling/scale_check.h"
+#include "scaling/presets.h"
 #include "scaling/state_text.h"
 
 namespace ada::scaling {
@@ -14,81 +15,128 @@ namespace {
 
 class DynamicPolicy final : public Policy {
  public:
-  explicit DynamicPolicy(const DynamicParameters& parameters)
-      : parameters_(parameters), scale_(CheckedScale("scaling.init_scale", parameters.init_scale)) {
-    ADA_CHECK(parameters.growth_interval >= 1);
-  }
+  DynamicPolicy(const DynamicParameters& parameters, const DynamicTraits& traits)
+      : arithmetic_(parameters, traits),
+        machine_(MakeMachine(parameters, traits)),
+        deferred_(traits.deferred),
+        growth_interval_(parameters.growth_interval),
+        scale_(arithmetic_.Start()),
+        next_(scale_) {}
 
   std::string_view name() const override { return "dynamic"; }
   double Scale() const override { return scale_; }
-  LayerRule RuleFor(const LayerInfo& layer) const override {
-    LayerRule rule;
-    rule.u_min = layer.u_min;
-    rule.u_max = layer.u_max;
-    return rule;
-  }
+  LayerRule RuleFor(const LayerInfo& layer) override { return PassRule(layer); }
 
-  ScaleChange Update(bool overflow) override {
-    const float before = scale_;
-    overflow ? OnOverflow() : OnClean();
-    ScaleChange change{before, scale_, ""};
-    if (scale_ != before) {
-      change.reason =
-          overflow ? "overflow" : std::to_string(parameters_.growth_interval) + " clean steps";
-    }
-    return change;
+  Verdict Update(const Attempt& attempt) override {
+    Verdict verdict;
+    verdict.before = scale_;
+    if (deferred_) scale_ = next_;
+    Move move{scale_, attempt.overflow ? Action::kSkip : Action::kUpdate, "", ""};
+    attempt.overflow ? machine_->OnOverflow(move) : machine_->OnClean(move);
+    (deferred_ ? next_ : scale_) = move.scale;
+    verdict.action = move.action;
+    verdict.after = scale_;
+    verdict.error = move.error;
+    if (verdict.after == verdict.before) return verdict;
+    verdict.reason = deferred_ ? LateReason(verdict) : move.reason;
+    return verdict;
   }
 
   StateMap SaveState() const override {
-    return {{"scale", ToHex(scale_)}, {"growth_tracker", std::to_string(growth_tracker_)}};
+    StateMap state{{"scale", ToHex(scale_)}};
+    if (deferred_) state["next_scale"] = ToHex(next_);
+    for (const Counter& counter : machine_->Counters())
+      state[counter.name] = std::to_string(*counter.value);
+    return state;
   }
+
   void LoadState(const StateMap& state) override {
-    ExpectKeys(state, name(), {"scale", "growth_tracker"});
-    const double scale = ReadHex(state, "scale");
-    const std::int64_t tracker = ReadInteger(state, "growth_tracker");
-    const bool fp32 = std::isfinite(scale) && static_cast<float>(scale) == scale;
-    if (!fp32 || scale < 0 || tracker < 0 || tracker >= parameters_.growth_interval) {
-      throw DataError("scaling state of 'dynamic': scale " + state.at("scale") +
-                      ", growth_tracker " + state.at("growth_tracker") +
-                      " do not fit; expected an fp32 scale and a count below growth_interval (" +
-                      std::to_string(parameters_.growth_interval) + ")");
-    }
-    scale_ = static_cast<float>(scale);
-    growth_tracker_ = tracker;
+    const std::vector<Counter> counters = machine_->Counters();
+    std::vector<std::string_view> keys{"scale"};
+    if (deferred_) keys.push_back("next_scale");
+    for (const Counter& counter : counters) keys.push_back(counter.name);
+    ExpectKeys(state, name(), keys);
+    const double scale = ReadScale(state, "scale");
+    const double next = deferred_ ? ReadScale(state, "next_scale") : scale;
+    std::vector<std::int64_t> values;
+    for (const Counter& counter : counters) values.push_back(ReadCounter(state, counter));
+    scale_ = scale;
+    next_ = next;
+    for (std::size_t i = 0; i < counters.size(); ++i) *counters[i].value = values[i];
   }
 
  private:
-  void OnOverflow() {
-    scale_ = Lowered();
-    growth_tracker_ = 0;
+  // Deferred: the attempt before this one decided.
+  std::string LateReason(const Verdict& verdict) const {
+    if (verdict.after < verdict.before) return "overflow one attempt ago";
+    return std::to_string(growth_interval_) + " clean steps, one attempt ago";
+  }
+  double ReadScale(const StateMap& state, const std::string& key) const {
+    const double scale = ReadHex(state, key);
+    if (arithmetic_.Possible(scale)) return scale;
+    throw DataError("scaling state of 'dynamic': " + key + " " + state.at(key) +
+                    " is no scale of this preset; was the run started with other settings?");
+  }
+  static std::int64_t ReadCounter(const StateMap& state, const Counter& counter) {
+    const std::int64_t value = ReadInteger(state, counter.name);
+    if (value >= counter.least && value <= counter.most) return value;
+    throw DataError("scaling state of 'dynamic': " + std::string(counter.name) + " is " +
+                    std::to_string(value) + ", expected " + std::to_string(counter.least) + " .. " +
+                    std::to_string(counter.most) + "; was the run started with other settings?");
   }
 
-  void OnClean() {
-    if (++growth_tracker_ != parameters_.growth_interval) return;
-    growth_tracker_ = 0;
-    const float raised = Raised();
-    if (std::isfinite(raised)) scale_ = raised;
-  }
-
-  // The factors are doubles and the fp32 scale is rounded once, as torch does.
-  float Lowered() const {
-    return static_cast<float>(std::max(scale_ * parameters_.backoff_factor, parameters_.min_scale));
-  }
-  float Raised() const {
-    const double raised = scale_ * parameters_.growth_factor;
-    const bool bound = parameters_.max_scale > 0;
-    return static_cast<float>(bound ? std::min(raised, parameters_.max_scale) : raised);
-  }
-
-  DynamicParameters parameters_;
-  float scale_;                      // 0 once it has fallen that far: then it stays
-  std::int64_t growth_tracker_ = 0;  // clean attempts since the last change of scale or overflow
+  ScaleArithmetic arithmetic_;
+  std::unique_ptr<DynamicMachine> machine_;
+  bool deferred_;
+  std::int64_t growth_interval_;
+  double scale_;  // of the present attempt; 0 and inf stay for good
+  double next_;   // deferred: in force after the next attempt
 };
+
+[[noreturn]] void Refuse(const char* key, const std::string& value, const std::string& preset,
+                         const std::string& expected) {
+  throw ConfigError("scaling." + std::string(key) + ": " + value + " under preset " + preset +
+                    ", expected " + expected);
+}
+
+// A parameter that differs from its default must be one that the machine knows.
+void CheckKeys(const DynamicParameters& p, const DynamicPreset& preset) {
+  const std::vector<std::string_view> keys = KeysOf(preset.name);
+  auto check = [&](bool given, std::string_view key) {
+    if (!given || std::find(keys.begin(), keys.end(), key) != keys.end()) return;
+    throw ConfigError("scaling." + std::string(key) + ": preset " + std::string(preset.name) +
+                      " knows no such key");
+  };
+  check(p.hysteresis != preset.parameters.hysteresis, "hysteresis");
+  check(p.consecutive_hysteresis, "consecutive_hysteresis");
+  check(p.tolerance != preset.parameters.tolerance, "tolerance");
+}
+
+void CheckValues(const DynamicParameters& p) {
+  auto text = [](double value) { return ShortestText(value); };
+  if (p.growth_interval < 1)
+    Refuse("growth_interval", std::to_string(p.growth_interval), p.preset, "1 or more");
+  if (!(p.growth_factor >= 1))
+    Refuse("growth_factor", text(p.growth_factor), p.preset, "1 or more");
+  if (!(p.backoff_factor > 0 && p.backoff_factor <= 1))
+    Refuse("backoff_factor", text(p.backoff_factor), p.preset, "a number above 0, at most 1");
+  if (p.hysteresis < 1) Refuse("hysteresis", std::to_string(p.hysteresis), p.preset, "1 or more");
+  if (!(p.tolerance >= 0 && p.tolerance <= 1))
+    Refuse("tolerance", text(p.tolerance), p.preset, "a share, 0 .. 1");
+  if (!(p.min_scale >= 0)) Refuse("min_scale", text(p.min_scale), p.preset, "0 or more");
+  if (!(p.max_scale >= 0)) Refuse("max_scale", text(p.max_scale), p.preset, "0 or more");
+  if (p.max_scale > 0 && p.min_scale > p.max_scale)
+    Refuse("min_scale", text(p.min_scale), p.preset, "at most max_scale, " + text(p.max_scale));
+}
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeDynamic(const DynamicParameters& parameters) {
-  return std::make_unique<DynamicPolicy>(parameters);
+std::unique_ptr<Policy> MakeDynamic(const DynamicParameters& given) {
+  const DynamicPreset& preset = FindDynamicPreset(given.preset);
+  const DynamicParameters parameters = Resolved(given);
+  CheckKeys(parameters, preset);
+  CheckValues(parameters);
+  return std::make_unique<DynamicPolicy>(parameters, preset.traits);
 }
 
 }  // namespace ada::scaling

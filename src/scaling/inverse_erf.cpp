@@ -21,12 +21,9 @@ double Start(double l) {
   return std::sqrt(b > 0 ? (-l / a) / (root + b) : root - b);
 }
 
-}  // namespace
-
-double InverseErf(double n) {
-  ADA_CHECK(n >= 0 && n < 1);
+// x with erf(x) = n and erfc(x) = tail, of which the smaller one is exact; tail > 0.
+double Solve(double n, double tail) {
   if (n < std::numeric_limits<double>::min()) return n / kTwoOverSqrtPi;
-  const double tail = 1 - n;  // exact for n >= 0.5
   double x = n < 1e-8 ? n / kTwoOverSqrtPi : Start(std::log1p(n) + std::log(tail));
   // Newton doubles the digits: 2e-3, 4e-6, 2e-11, 1e-16; far out in the tail x^2 slows it a little.
   for (int i = 0; i < 8; ++i) {
@@ -38,6 +35,21 @@ double InverseErf(double n) {
   return x;
 }
 
+}  // namespace
+
+double InverseErf(double n) {
+  ADA_CHECK(n >= 0 && n < 1);
+  return Solve(n, 1 - n);  // 1 - n is exact for n >= 0.5
+}
+
 double GaussianThreshold(double n) { return std::sqrt(2.0) * InverseErf(n); }
+
+double NormalQuantile(double p) {
+  ADA_CHECK(p >= 0 && p <= 1);
+  const double side = p < 0.5 ? p : 1 - p;  // exact
+  const double x = side > 0 ? std::sqrt(2.0) * Solve(1 - 2 * side, 2 * side)
+                            : std::numeric_limits<double>::infinity();
+  return p < 0.5 ? -x : x;
+}
 
 }  // namespace ada::scaling

@@ -1,5 +1,5 @@
-// The inverse error function and what approx_range makes of it. Host only: it runs once a layer,
-// when rules are made.
+// The inverse error function and what approx_range and lognormal make of it. Host only: it runs
+// once a layer, when rules are made.
 #pragma once
 
 namespace ada::scaling {
@@ -11,5 +11,9 @@ double InverseErf(double n);
 // Gaussian gradient of deviation sigma loses the share n below u_min when u_min / sigma = t
 // (POLICIES 1).
 double GaussianThreshold(double n);
+
+// x below which a standard normal value lies with probability p, for 0 <= p <= 1 (-inf and inf at
+// the ends); within 1e-15 relative. Throws InternalError outside.
+double NormalQuantile(double p);
 
 }  // namespace ada::scaling

@@ -1,5 +1,7 @@
-// Names of the limits, as scales.csv writes them (INTERFACE: `limit`).
+// Names of limits (as in scales.csv) and methods (as in the YAML), texts of errors.
 #include "scaling/rules.h"
+
+#include <string>
 
 #include "core/error.h"
 
@@ -31,6 +33,51 @@ const char* LimitName(Limit limit) {
       return "branch";
   }
   throw InternalError("LimitName: unknown limit " + std::to_string(static_cast<int>(limit)));
+}
+
+const char* MethodName(LayerMethod method) {
+  switch (method) {
+    case LayerMethod::kPass:
+      return "none";
+    case LayerMethod::kFixed:
+      return "fixed";
+    case LayerMethod::kApproxRange:
+      return "approx_range";
+    case LayerMethod::kLognormal:
+      return "lognormal";
+    case LayerMethod::kAbsRange:
+      return "abs_range";
+    case LayerMethod::kElementWiseRange:
+      return "element_wise_range";
+    case LayerMethod::kExactRange:
+      return "exact_range";
+    case LayerMethod::kState:
+      return "state";
+  }
+  throw InternalError("MethodName: unknown method " + std::to_string(static_cast<int>(method)));
+}
+
+const char* DecisionErrorText(DecisionError error) {
+  switch (error) {
+    case DecisionError::kNone:
+      return "";
+    case DecisionError::kNonfinite:
+      return "the gradient, the weight or the scale computed from them is not finite: the authors' "
+             "program raises ValueError";
+    case DecisionError::kNoProduct:
+      return "element_wise_range: no product of gradient and weight is other than zero: the "
+             "authors' program raises RuntimeError";
+    case DecisionError::kNeedsWeight:
+      return "abs_range and element_wise_range need a layer with a weight in the authors' program";
+    case DecisionError::kAlphaNotFinite:
+      return "alpha or the scale of the result is not finite in the authors' number format: their "
+             "program raises AssertionError";
+    case DecisionError::kNoTarget:
+      return "no common scale keeps the gradients of all branches within range: the authors' "
+             "program raises ValueError";
+  }
+  throw InternalError("DecisionErrorText: unknown error " +
+                      std::to_string(static_cast<int>(error)));
 }
 
 }  // namespace ada::scaling

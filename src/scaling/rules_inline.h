@@ -1,55 +1,15 @@
 // The bodies of rules.h: arithmetic on plain structs, compiled by g++ and nvcc alike (C++17, no
 // exceptions, no allocation, no library type). Doubles throughout; only alpha and S are fp32.
 #pragma once
+#include "scaling/branch_inline.h"
+#include "scaling/exact_range_inline.h"
+#include "scaling/methods_inline.h"
+#include "scaling/reference_inline.h"
 #include "scaling/rules.h"
 
 namespace ada::scaling {
 
-// alpha and S_out stay within normal fp32 powers of two: alpha is never 0 and S never 0 or inf,
-// however far the statistics go (the reference's fp16 alpha wipes the gradient there).
-inline constexpr double kSmallestScale = 1.1754943508222875e-38;  // 2^-126
-inline constexpr double kLargestScale = 1.7014118346046923e38;    // 2^127
-
 namespace detail {
-
-ADA_HOST_DEVICE inline double Least(double a, double b) { return b < a ? b : a; }
-ADA_HOST_DEVICE inline double Greatest(double a, double b) { return a < b ? b : a; }
-ADA_HOST_DEVICE inline bool IsFinite(double x) { return x - x == 0; }
-ADA_HOST_DEVICE inline bool AllFinite(const TensorMoments& m) {
-  return IsFinite(m.mean) && IsFinite(m.mean_square) && IsFinite(m.min) && IsFinite(m.max);
-}
-
-// 2^floor(log2 x) exactly, for x > 0.
-ADA_HOST_DEVICE inline double PowerOfTwoBelow(double x) {
-  int exponent = 0;
-  std::frexp(x, &exponent);
-  return std::ldexp(1.0, exponent - 1);
-}
-
-// The largest magnitude of a product of one element of each tensor.
-ADA_HOST_DEVICE inline double LargestProduct(const TensorMoments& dy, const TensorMoments& w) {
-  const double magnitude_dy = Greatest(std::fabs(dy.min), std::fabs(dy.max));
-  return magnitude_dy * Greatest(std::fabs(w.min), std::fabs(w.max));
-}
-
-// approx_range with a weight: u and the rule that decided it, into `state`.
-ADA_HOST_DEVICE inline void ApproxRange(const LayerRule& rule, const TensorMoments& dy,
-                                        const TensorMoments& w, LayerState& state) {
-  const double sigma = std::sqrt(dy.mean_square * w.mean_square) * std::sqrt(0.5 * rule.fan);
-  state.unbound = 1;
-  state.unbound_limit = Limit::kOne;
-  if (sigma == 0) return;  // before the cap: there is nothing that could overflow
-  const double want = rule.u_min / (rule.t * sigma);
-  if (want > 1) {
-    state.unbound = want;
-    state.unbound_limit = Limit::kTarget;
-  }
-  const double cap = (rule.u_max / rule.fan) / LargestProduct(dy, w);
-  if (cap < state.unbound) {
-    state.unbound = cap;
-    state.unbound_limit = Limit::kCap;
-  }
-}
 
 // alpha = factor, kept where alpha and S_in * alpha lie within kSmallestScale..kLargestScale; a
 // power of two stays one.
@@ -64,75 +24,110 @@ ADA_HOST_DEVICE inline float ClampAlpha(double factor, double scale_in, bool pow
   return static_cast<float>(Greatest(low, Least(factor, high)));
 }
 
-}  // namespace detail
+ADA_HOST_DEVICE inline bool IsScale(float scale) { return IsFinite(scale) && scale > 0; }
 
-ADA_HOST_DEVICE inline bool NeedsMoments(const LayerScaler& scaler) {
-  return scaler.rule.method == LayerMethod::kApproxRange &&
+// Whether this call makes a new unbound value.
+ADA_HOST_DEVICE inline bool IsUpdate(const LayerScaler& scaler) {
+  if (scaler.rule.method == LayerMethod::kExactRange) {
+    const bool every = scaler.rule.update_interval == 1 && scaler.state.tail.scale_in > 0;
+    return every || scaler.state.tail_is_new;
+  }
+  return LooksAtMoments(scaler.rule.method) &&
          scaler.state.calls % scaler.rule.update_interval == 0;
 }
 
-// Moments are read only where NeedsMoments says so. Where dy, w or S_in is not finite (or S_in not
-// positive): alpha 1, limit kNonfinite, stages empty, state as it was, so that the next pass
-// decides.
-ADA_HOST_DEVICE inline void Decide(LayerScaler& scaler, const TensorMoments& dy,
-                                   const TensorMoments& w, float scale_in) {
+// Whether what an update would read can be computed with.
+ADA_HOST_DEVICE inline bool IsReadable(const LayerRule& rule, const Observation& seen) {
+  if (!LooksAtMoments(rule.method)) return true;
+  if (!AllFinite(seen.dy) || (rule.has_weight && !AllFinite(seen.w))) return false;
+  if (rule.method == LayerMethod::kElementWiseRange && rule.has_weight) {
+    return IsFinite(seen.product_min) && IsFinite(seen.product_max);
+  }
+  const bool logs = rule.method == LayerMethod::kLognormal && !rule.has_weight;
+  return !logs || (IsFinite(seen.log_mean) && IsFinite(seen.log_std));
+}
+
+// The unbound value of this call and what decided it, into `out` (and, if new, into the state).
+ADA_HOST_DEVICE inline void TakeUnbound(LayerScaler& scaler, const Observation& seen, bool update) {
+  const LayerRule& rule = scaler.rule;
+  ScaleDecision& out = scaler.decision;
+  if (rule.method == LayerMethod::kFixed) {
+    out.unbound = rule.fixed_scale;
+    out.limit = Limit::kFixed;
+    return;
+  }
+  LayerState& state = scaler.state;
+  if (update) {
+    const Unbound u = rule.method == LayerMethod::kExactRange
+                          ? ExactRange(rule, state.tail, out.scale_in)
+                          : FromMoments(rule, seen);
+    state.unbound = u.value;
+    state.unbound_limit = u.limit;
+    state.tail_is_new = false;
+  }
+  const bool first = rule.method == LayerMethod::kExactRange && state.tail.scale_in == 0;
+  out.unbound = state.unbound;
+  out.limit = update || first ? state.unbound_limit : Limit::kStale;
+}
+
+// SB and AB / S_in; where both are the same number the word is SB.
+ADA_HOST_DEVICE inline double Bounded(const LayerRule& rule, double factor, ScaleDecision& out) {
+  const double accumulated = rule.accum_upper_bound / static_cast<double>(out.scale_in);
+  const double bound = Least(accumulated, rule.scale_upper_bound);
+  if (!(bound < factor)) return factor;
+  out.limit = rule.scale_upper_bound <= accumulated ? Limit::kScaleBound : Limit::kAccumBound;
+  return bound;
+}
+
+// kState: S_out is the layer's own scale.
+ADA_HOST_DEVICE inline void TakeOwnScale(float own_scale, ScaleDecision& out) {
+  out.limit = Limit::kState;
+  out.unbound = static_cast<double>(own_scale) / out.scale_in;
+  out.alpha = ClampAlpha(out.unbound, out.scale_in, false);
+  const bool clamped = out.alpha != static_cast<float>(out.unbound);
+  out.scale_out = clamped ? out.scale_in * out.alpha : own_scale;
+}
+
+}  // namespace detail
+
+ADA_HOST_DEVICE inline Needs NeedsOf(const LayerScaler& scaler) {
+  const LayerRule& rule = scaler.rule;
+  Needs needs;
+  needs.moments = detail::LooksAtMoments(rule.method) && detail::IsUpdate(scaler);
+  needs.logs = needs.moments && rule.method == LayerMethod::kLognormal && !rule.has_weight;
+  needs.products =
+      needs.moments && rule.method == LayerMethod::kElementWiseRange && rule.has_weight;
+  return needs;
+}
+
+ADA_HOST_DEVICE inline bool MayNeedMoments(const LayerRule& rule) {
+  return detail::LooksAtMoments(rule.method);
+}
+
+ADA_HOST_DEVICE inline void Decide(LayerScaler& scaler, const Observation& seen, float scale_in) {
   const LayerRule& rule = scaler.rule;
   ScaleDecision& out = scaler.decision;
   out = ScaleDecision{};
   out.scale_in = out.scale_out = scale_in;
   if (rule.method == LayerMethod::kPass) return;
-  const bool update = NeedsMoments(scaler);
-  if (!detail::IsFinite(scale_in) || !(scale_in > 0) ||
-      (update && !(detail::AllFinite(dy) && detail::AllFinite(w)))) {
+  const bool update = detail::IsUpdate(scaler);
+  if (detail::FollowsReference(rule)) return detail::DecideAsReference(scaler, seen, update);
+  const bool state_machine = rule.method == LayerMethod::kState;
+  if (!detail::IsScale(scale_in) || (update && !detail::IsReadable(rule, seen)) ||
+      (state_machine && !detail::IsScale(scaler.state.own_scale))) {
     out.limit = Limit::kNonfinite;
     return;
   }
-
-  double factor = rule.fixed_scale;
-  out.limit = Limit::kFixed;
-  if (rule.method == LayerMethod::kApproxRange) {
-    if (update) detail::ApproxRange(rule, dy, w, scaler.state);
-    factor = scaler.state.unbound;
-    out.limit = update ? scaler.state.unbound_limit : Limit::kStale;
-  }
-  out.unbound = factor;
-
-  if (rule.method == LayerMethod::kApproxRange) {
-    const double accumulated = rule.accum_upper_bound / scale_in;
-    if (accumulated < factor) {
-      factor = accumulated;
-      out.limit = Limit::kAccumBound;
-    }
-    if (rule.scale_upper_bound < factor) {
-      factor = rule.scale_upper_bound;
-      out.limit = Limit::kScaleBound;
-    }
-    out.bound = factor;
-  }
-
-  if (rule.power_of_two) out.pow2 = factor = detail::PowerOfTwoBelow(factor);
-  out.alpha = detail::ClampAlpha(factor, scale_in, rule.power_of_two);
-  out.scale_out = scale_in * out.alpha;
   ++scaler.state.calls;
-}
+  if (state_machine) return detail::TakeOwnScale(scaler.state.own_scale, out);
 
-// `largest` not finite (the step is skipped anyway): the smallest scale. Never below 2^-126.
-ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double largest,
-                                          double u_max) {
-  float smallest = scales[0];
-  float fitting = 0;
-  for (int i = 0; i < count; ++i) {
-    if (scales[i] < smallest) smallest = scales[i];
-    if (scales[i] > fitting && largest * scales[i] < u_max) fitting = scales[i];
-  }
-  if (!detail::IsFinite(largest)) return smallest;
-  if (fitting > 0) return fitting;
-  float target = smallest;
-  while (target >= 0.125f && !(largest * target < u_max)) target /= 2;
-  if (largest * target < u_max) return target;
-  double power = detail::PowerOfTwoBelow(u_max / largest);
-  if (!(largest * power < u_max)) power /= 2;  // u_max / largest is itself a power of two
-  return static_cast<float>(detail::Greatest(power, kSmallestScale));
+  detail::TakeUnbound(scaler, seen, update);
+  double factor = out.unbound;
+  if (detail::IsBounded(rule.method)) out.bound = factor = detail::Bounded(rule, factor, out);
+  if (rule.power_of_two) out.pow2 = factor = detail::PowerOfTwoBelow(factor);
+  const bool power = rule.power_of_two || rule.method == LayerMethod::kExactRange;
+  out.alpha = detail::ClampAlpha(factor, scale_in, power);
+  out.scale_out = scale_in * out.alpha;
 }
 
 }  // namespace ada::scaling

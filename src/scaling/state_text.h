@@ -2,9 +2,9 @@
 // format: a checkpoint stores the maps as it likes.
 #pragma once
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "scaling/policy.h"
 
@@ -15,12 +15,14 @@ std::string ToHex(double value);
 
 // Throws DataError unless `state` has exactly these keys.
 void ExpectKeys(const StateMap& state, std::string_view policy,
-                std::initializer_list<std::string_view> keys);
+                const std::vector<std::string_view>& keys);
 // The value of a key that ExpectKeys has seen. Throw DataError where it is not a number.
 double ReadHex(const StateMap& state, const std::string& key);
 std::int64_t ReadInteger(const StateMap& state, const std::string& key);
 
-// What a layer remembers between steps (rules.h). LoadLayerState throws DataError naming `layer`.
+// What a layer remembers between steps (rules.h), without own_scale, which the policy sets anew;
+// the key `tail` is there once exact_range has observed one. LoadLayerState throws DataError naming
+// `layer` or the key. An unbound value of NaN, 0 or inf is one: `reference` knows them.
 StateMap SaveLayerState(const LayerState& state);
 LayerState LoadLayerState(const StateMap& state, const std::string& layer);
 

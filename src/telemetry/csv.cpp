@@ -43,6 +43,16 @@ std::string ReadAt(int fd, std::size_t size, std::int64_t offset) {
 
 std::string Exact(double value) { return ShortestText(value); }
 std::string Exact(float value) { return ShortestText(value); }
+
+std::string CsvField(std::string_view field) {
+  if (field.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(field);
+  std::string quoted = "\"";
+  for (const char c : field) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
 std::string Digits9(double value) { return NineDigits(value); }
 double AsLogged(double value) {
   return std::isfinite(value) ? std::strtod(NineDigits(value).c_str(), nullptr) : value;
@@ -113,16 +123,7 @@ void CsvFile::Separate() {
 
 CsvFile& CsvFile::Text(std::string_view field) {
   Separate();
-  if (field.find_first_of(",\"\r\n") == std::string_view::npos) {
-    row_ += field;
-    return *this;
-  }
-  row_ += '"';
-  for (const char c : field) {
-    if (c == '"') row_ += '"';
-    row_ += c;
-  }
-  row_ += '"';
+  row_ += CsvField(field);
   return *this;
 }
 

@@ -16,6 +16,9 @@ std::string Exact(double value);
 std::string Exact(float value);
 std::string Digits9(double value);
 
+// `field` as a field of a row, quoted where RFC 4180 asks for it.
+std::string CsvField(std::string_view field);
+
 // The number that a reader of the CSV gets: `value` at nine significant digits.
 double AsLogged(double value);
 

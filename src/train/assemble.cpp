@@ -4,6 +4,8 @@
 #include "backend/cpu/cpu_backend.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "graph/precision.h"
+#include "train/scaling_config.h"
 
 namespace ada::train {
 namespace {
@@ -26,36 +28,6 @@ std::string DatasetKey(config::Dataset dataset) {
 
 data::SyntheticSpec Synthetic(const config::SyntheticConfig& c) {
   return {c.height, c.width, c.channels, c.classes, c.train, c.test};
-}
-
-// The settings of one layer: `scaling`, then each matching entry of `scaling.layers` key by key.
-scaling::AdaptiveSettings SettingsOf(const config::ScalingConfig& c, const std::string& layer) {
-  config::LayerScalingConfig found;
-  for (const config::LayerScalingConfig& entry : c.layers) {
-    if (!GlobMatch(entry.match, layer)) continue;
-    if (entry.method) found.method = entry.method;
-    if (entry.scale) found.scale = entry.scale;
-    if (entry.underflow_target) found.underflow_target = entry.underflow_target;
-    if (entry.scale_upper_bound) found.scale_upper_bound = entry.scale_upper_bound;
-    if (entry.accum_upper_bound) found.accum_upper_bound = entry.accum_upper_bound;
-    if (entry.u_min) found.u_min = entry.u_min;
-    if (entry.power_of_two) found.power_of_two = entry.power_of_two;
-    if (entry.update_interval) found.update_interval = entry.update_interval;
-    if (entry.fan) found.fan = entry.fan;
-  }
-  scaling::AdaptiveSettings s;
-  s.method = found.method.value_or(c.method) == config::Method::kFixed
-                 ? scaling::LayerMethod::kFixed
-                 : scaling::LayerMethod::kApproxRange;
-  s.scale = found.scale.value_or(c.scale);
-  s.underflow_target = found.underflow_target.value_or(c.underflow_target);
-  s.scale_upper_bound = found.scale_upper_bound.value_or(c.scale_upper_bound);
-  s.accum_upper_bound = found.accum_upper_bound.value_or(c.accum_upper_bound);
-  s.u_min = found.u_min ? *found.u_min : c.u_min.value_or(0);
-  s.power_of_two = found.power_of_two.value_or(c.power_of_two);
-  s.update_interval = found.update_interval.value_or(c.update_interval);
-  s.fan_exact = found.fan.value_or(c.fan) == config::Fan::kExact;
-  return s;
 }
 
 }  // namespace
@@ -145,39 +117,18 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& d
   return spec;
 }
 
-std::unique_ptr<scaling::Policy> MakePolicy(const config::ScalingConfig& c) {
-  switch (c.policy) {
-    case config::Policy::kNone:
-      return scaling::MakeNone(c.init_scale);
-    case config::Policy::kFixed:
-      return scaling::MakeFixed(c.scale);
-    case config::Policy::kAdaptive:
-      return scaling::MakeAdaptive(c.init_scale,
-                                   [c](const std::string& layer) { return SettingsOf(c, layer); });
-    case config::Policy::kDynamic:
-      break;
-  }
-  scaling::DynamicParameters p;
-  p.init_scale = c.init_scale;
-  p.growth_factor = c.growth_factor;
-  p.backoff_factor = c.backoff_factor;
-  p.growth_interval = c.growth_interval;
-  p.min_scale = c.min_scale.value_or(0);
-  p.max_scale = c.max_scale.value_or(0);
-  return scaling::MakeDynamic(p);
-}
-
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
-                            const scaling::Policy& policy) {
+                            scaling::Policy& policy) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
-  spec.adaptive = config.scaling.policy == config::Policy::kAdaptive;
+  spec.reference = config.scaling.policy == config::Policy::kAdaptive && config.scaling.reference;
   spec.rule_for = [&policy](const graph::ScalerRequest& request) {
     return policy.RuleFor({request.layer, request.fan_reference, request.fan_exact,
                            request.gradient_format.smallest_subnormal(),
-                           request.gradient_format.largest()});
+                           request.gradient_format.largest(), request.has_weight,
+                           FormatName(request.dy_format) == "fp16"});
   };
   return spec;
 }
@@ -185,7 +136,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image) {
   graph::GraphSpec spec;
   spec.model = &config.model;
-  spec.format = config.precision.format;
+  spec.precision = graph::ResolvePrecision(config.precision, OwnsLayerScales(config.scaling));
   spec.input = image;
   spec.input.n = config.data.evaluate_batch_size;
   spec.training = false;

@@ -38,10 +38,9 @@ std::string DatasetName(config::Dataset dataset);
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
 
-std::unique_ptr<scaling::Policy> MakePolicy(const config::ScalingConfig& scaling);
 // The graph that trains; rules of layers come from `policy`. Input n: images of one micro-batch.
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
-                            const scaling::Policy& policy);
+                            scaling::Policy& policy);
 // Evaluates plain cross-entropy: label smoothing is for training alone.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr std::uint64_t kLargestJson = 64u << 20;
 
 std::string StemOf(const std::string& path) {
@@ -61,10 +61,13 @@ Json ToJson(const CheckpointState& s, const std::string& tensors_hash) {
   j["step"] = s.step;
   j["updates"] = s.updates;
   j["skips_in_a_row"] = s.skips_in_a_row;
+  j["retries"] = s.retries;
+  j["schedule_steps"] = s.schedule_steps;
   j["seed"] = s.seed;
   j["best_top1"] = s.best_top1;
   j["policy"] = s.policy;
   j["layers"] = s.layers;
+  j["tensors"] = s.tensors;
   j["lengths"] = s.lengths;
   j["config"] = s.config;
   j["backend"] = s.backend;
@@ -101,10 +104,13 @@ CheckpointState FromJson(const std::string& path, const Json& j) {
     s.step = j.at("step").get<std::int64_t>();
     s.updates = j.at("updates").get<std::int64_t>();
     s.skips_in_a_row = j.at("skips_in_a_row").get<std::int64_t>();
+    s.retries = j.at("retries").get<std::int64_t>();
+    s.schedule_steps = j.at("schedule_steps").get<std::int64_t>();
     s.seed = j.at("seed").get<std::uint64_t>();
     s.best_top1 = j.at("best_top1").get<double>();
     s.policy = j.at("policy").get<scaling::StateMap>();
     s.layers = j.at("layers").get<std::map<std::string, scaling::StateMap>>();
+    s.tensors = j.at("tensors").get<std::map<std::string, scaling::StateMap>>();
     s.lengths = j.at("lengths").get<std::map<std::string, std::int64_t>>();
     s.config = j.at("config").get<std::string>();
     s.backend = j.at("backend").get<std::string>();
@@ -159,6 +165,16 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
                                ", this model wants " + Dims(s.dims));
     const std::vector<float> values = file.ReadF32(s.name);
     backend.Upload(s.tensor.data, values.data(), s.tensor.bytes());
+  }
+}
+
+void LoadTensorScales(const std::string& path, const CheckpointState& state,
+                      const graph::Graph& graph) {
+  for (const graph::ScaledTensor& t : graph.scaled_tensors()) {
+    const auto found = state.tensors.find(t.name);
+    if (found == state.tensors.end())
+      Damaged(StemOf(path) + ".json", "no scale of tensor " + t.name);
+    scaling::LoadTensorScale(found->second, t.name, *t.scaler);
   }
 }
 

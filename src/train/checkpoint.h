@@ -16,14 +16,15 @@ namespace ada::train {
 
 // What the JSON holds.
 struct CheckpointState {
-  std::int64_t step = 0, skips_in_a_row = 0, updates = 0;
+  std::int64_t step = 0, skips_in_a_row = 0, updates = 0, retries = 0, schedule_steps = 0;
   std::uint64_t seed = 0;
   double best_top1 = -1;  // of the evaluations so far; below 0: none
   scaling::StateMap policy;
-  std::map<std::string, scaling::StateMap> layers;  // cached values of each layer's scaler
-  std::map<std::string, std::int64_t> lengths;      // of the CSV files, in bytes
-  std::string config;                               // resolved, YAML
-  std::string backend, version;                     // what wrote it
+  std::map<std::string, scaling::StateMap> layers;   // cached values of each layer's scaler
+  std::map<std::string, scaling::StateMap> tensors;  // scales of tensors (delayed scaling)
+  std::map<std::string, std::int64_t> lengths;       // of the CSV files, in bytes
+  std::string config;                                // resolved, YAML
+  std::string backend, version;                      // what wrote it
 };
 
 // "<folder>/step-00001950", without the extension.
@@ -39,6 +40,10 @@ CheckpointState ReadCheckpointState(const std::string& path);
 // Puts the tensors where they belong. `optimizer` null: weights alone (evaluate). DataError.
 void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
                            const optim::Optimizer* optimizer, backend::Backend& backend);
+
+// Puts the scales of tensors where they belong. DataError where one is missing or not usable.
+void LoadTensorScales(const std::string& path, const CheckpointState& state,
+                      const graph::Graph& graph);
 
 // Steps of the checkpoints in `folder`, newest first; a missing folder has none.
 std::vector<std::int64_t> ListCheckpoints(const std::string& folder);

@@ -5,6 +5,7 @@
 #include "graph/table.h"
 #include "train/evaluator.h"
 #include "train/run.h"
+#include "train/scaling_config.h"
 #include "train/session.h"
 
 namespace ada::train {
@@ -19,9 +20,10 @@ std::vector<std::string> PolicyWords(const graph::Graph& graph, const scaling::P
       if (point.scaler == nullptr || point.layer != layer.name) continue;
       const scaling::LayerMethod method = point.scaler->rule.method;
       word = std::string(policy.name());
+      if (method == scaling::LayerMethod::kPass || method == scaling::LayerMethod::kState) continue;
+      word += std::string(": ") + scaling::MethodName(method);
       if (method == scaling::LayerMethod::kFixed)
-        word += ": fixed " + ShortestText(point.scaler->rule.fixed_scale);
-      if (method == scaling::LayerMethod::kApproxRange) word += ": approx_range";
+        word += " " + ShortestText(point.scaler->rule.fixed_scale);
     }
     words.push_back(word);
   }

@@ -14,6 +14,7 @@ void Evaluate(const config::Config& config, const std::string& checkpoint, std::
   const RunData data = ReadData(config);
   Evaluator evaluator(config, Shape{1, data.train.height, data.train.width, data.train.channels},
                       *chosen.backend, nullptr);
+  LoadTensorScales(checkpoint, ReadCheckpointState(checkpoint), evaluator.graph());
   LoadCheckpointTensors(checkpoint, evaluator.graph(), nullptr, *chosen.backend);
   out << "split,images,loss,top1,top5\n";
   auto row = [&](const char* split, const data::Dataset& dataset) {

@@ -10,7 +10,9 @@ Evaluator::Evaluator(const config::Config& config, const Shape& image, backend::
     : graph_(graph::Graph::Build(EvaluationGraph(config, image), backend, trained)) {}
 
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec) {
-  graph_->RefreshWeights(false);
+  backend::Pass refresh;
+  refresh.training = false;
+  graph_->RefreshWeights(refresh);
   data::Loader loader(dataset, spec);
   backend::LossResult total;
   EvaluationResult result;

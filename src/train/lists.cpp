@@ -18,7 +18,10 @@ std::vector<std::string> ListFormats() {
                     " mantissa bits, bias " + std::to_string(f.format.bias) + ", largest " +
                     NineDigits(f.format.largest()) + ", smallest normal " +
                     NineDigits(f.format.smallest_normal()) + ", smallest subnormal " +
-                    NineDigits(f.format.smallest_subnormal()));
+                    NineDigits(f.format.smallest_subnormal()) + "; beyond the largest: " +
+                    (f.format.saturate || !f.format.has_nan ? "it saturates"
+                     : f.format.has_inf                     ? "inf"
+                                                            : "NaN"));
   return lines;
 }
 

@@ -4,13 +4,15 @@
 #include "config/load.h"
 #include "config/resume.h"
 #include "core/error.h"
+#include "train/scaling_config.h"
 
 namespace ada::train {
 namespace {
 
 void CheckConfig(const CheckpointState& state, const std::string& stem,
                  const config::Config& config) {
-  const config::Config stored = config::LoadText(state.config, stem + ".json (config)", {}).config;
+  config::Config stored = config::LoadText(state.config, stem + ".json (config)", {}).config;
+  FillDefaults(stored);
   const std::vector<std::string> conflicts = config::ResumeConflicts(stored, config);
   if (conflicts.empty()) return;
   std::string message =

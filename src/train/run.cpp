@@ -2,10 +2,14 @@
 // device, data, output folder.
 #include "train/run.h"
 
+#include <algorithm>
+
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "telemetry/run_folder.h"
+#include "train/scaling_config.h"
 #include "train/session.h"
 
 namespace ada::train {
@@ -49,6 +53,24 @@ void WarnOfOtherBackend(const ResumePoint& from, const backend::Backend& backend
                 ": results may differ in the last bits from a run that never stopped");
 }
 
+// A pattern that names no layer is likely a slip of the pen.
+void WarnOfIdlePatterns(const config::Config& config, const graph::Graph& graph,
+                        telemetry::Log& log) {
+  const std::vector<graph::LayerRow>& layers = graph.layers();
+  auto check = [&](const char* key, const std::string& pattern, const config::Location& where) {
+    const bool used = std::any_of(layers.begin(), layers.end(), [&](const graph::LayerRow& layer) {
+      return GlobMatch(pattern, layer.name);
+    });
+    if (!used)
+      log.Warning(config::ToString(where) + ": " + key + ": '" + pattern +
+                  "' matches no layer of this model (--dry-run lists them)");
+  };
+  for (const auto& entry : config.precision.layers)
+    check("precision.layers[].match", entry.match, entry.where);
+  for (const auto& entry : config.scaling.layers)
+    check("scaling.layers[].match", entry.match, entry.where);
+}
+
 }  // namespace
 
 int Train(const config::Config& config, const RunOptions& options, telemetry::Log& log) {
@@ -73,6 +95,7 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
 
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
   log.Info(config.name + ": " + chosen.reason);
+  WarnOfIdlePatterns(config, *graph, log);
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();
   WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));

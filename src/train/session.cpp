@@ -44,19 +44,24 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
     graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
     return;
   }
-  const CheckpointState& s = from->state;
-  LoadCheckpointTensors(from->stem, p_.graph, &optimizer_, p_.backend);
+  Restore(*from);
+}
+
+void Session::Restore(const ResumePoint& from) {
+  const CheckpointState& s = from.state;
+  LoadCheckpointTensors(from.stem, p_.graph, &optimizer_, p_.backend);
+  LoadTensorScales(from.stem, s, p_.graph);
   optimizer_.set_updates(s.updates);
   p_.policy.LoadState(s.policy);
   for (const graph::ScalePoint& point : p_.graph.scales()) {
     if (point.scaler == nullptr) continue;
     const auto found = s.layers.find(point.layer);
     if (found == s.layers.end())
-      throw DataError(from->stem + ".json: no state of layer " + point.layer +
+      throw DataError(from.stem + ".json: no state of layer " + point.layer +
                       "; this checkpoint cannot be used");
     point.scaler->state = scaling::LoadLayerState(found->second, point.layer);
   }
-  trainer_.Resume(s.step, s.skips_in_a_row);
+  trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
   best_top1_ = s.best_top1;
   skipped_ = recorder_.run().skipped();
   checkpoint_step_ = s.step;
@@ -66,7 +71,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
 
 int Session::Run() {
   const End end = Loop();
-  if (end != End::kSignal && end != End::kSkips) {
+  if (end == End::kFinished || end == End::kTime) {
     // The evaluation at the end stands behind what the checkpoint records: a run that is extended
     // later has it only where an undisturbed one would.
     if (checkpoint_step_ != trainer_.steps()) Checkpoint();
@@ -79,21 +84,25 @@ int Session::Run() {
   }
   if (checkpoint_step_ != trainer_.steps()) Checkpoint();
   progress_.Clear();
-  if (end == End::kSkips) {
-    Summarise(telemetry::RunStatus::kStopped);
-    throw TrainingError(
-        "stopped: " + std::to_string(trainer_.skips_in_a_row()) +
-        " steps in a row were skipped at step " + std::to_string(trainer_.steps()) +
-        " (train.stop_after_skips: " + std::to_string(p_.config.train.stop_after_skips) +
-        "); gradients overflow at every scale tried: events.csv names the first layer. Try a "
-        "smaller "
-        "scale (scaling.scale, scaling.init_scale), a smaller optimizer.lr, or a format with more "
-        "range");
-  }
+  if (end != End::kSignal) FailTraining(end);
   Summarise(telemetry::RunStatus::kInterrupted);
   p_.log.Info("stopped by signal " + std::to_string(signals_.signal()) + " after step " +
               std::to_string(trainer_.steps()) + "; go on with --resume");
   return 128 + signals_.signal();
+}
+
+void Session::FailTraining(End end) {
+  Summarise(telemetry::RunStatus::kStopped);
+  if (end == End::kPolicy)
+    throw TrainingError("stopped by policy " + std::string(p_.policy.name()) + " at step " +
+                        std::to_string(trainer_.steps()) + ": " + policy_end_);
+  throw TrainingError(
+      "stopped: " + std::to_string(trainer_.skips_in_a_row()) +
+      " steps in a row were skipped at step " + std::to_string(trainer_.steps()) +
+      " (train.stop_after_skips: " + std::to_string(p_.config.train.stop_after_skips) +
+      "); gradients overflow at every scale tried: events.csv names the first layer. Try a smaller "
+      "scale (scaling.scale, scaling.init_scale), a smaller optimizer.lr, or a format with more "
+      "range");
 }
 
 Session::End Session::Loop() {
@@ -105,6 +114,10 @@ Session::End Session::Loop() {
     skipped_ += r.skipped ? 1 : 0;
     ShowProgress(r);
     if (r.logged) Timing(r);
+    if (!r.error.empty()) {
+      policy_end_ = r.error;
+      return End::kPolicy;
+    }
     if (r.step % steps_per_epoch_ == 0) progress_.EndEpoch();
     if (EvaluationDue(r)) EvaluateAll();
     if (CheckpointDue(r)) Checkpoint();
@@ -185,6 +198,8 @@ CheckpointState Session::State() {
   CheckpointState s;
   s.step = trainer_.steps();
   s.skips_in_a_row = trainer_.skips_in_a_row();
+  s.retries = trainer_.retries();
+  s.schedule_steps = trainer_.schedule_steps();
   s.updates = optimizer_.updates();
   s.seed = p_.config.seed;
   s.best_top1 = best_top1_;
@@ -192,6 +207,8 @@ CheckpointState Session::State() {
   for (const graph::ScalePoint& point : p_.graph.scales())
     if (point.scaler != nullptr)
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
+  for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
+    s.tensors[t.name] = scaling::SaveTensorScale(*t.scaler);
   s.lengths = recorder_.Sync();
   s.config = config::ToYaml(p_.config);
   s.backend = p_.backend.Describe();

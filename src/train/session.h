@@ -37,11 +37,12 @@ std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
 class Session {
  public:
   Session(const SessionParts& parts, const std::optional<ResumePoint>& from);
-  // The exit code. Throws TrainingError after train.stop_after_skips skipped steps in a row.
+  // The exit code. Throws TrainingError after train.stop_after_skips skipped steps in a row and
+  // where the policy ends the run.
   int Run();
 
  private:
-  enum class End { kFinished, kTime, kSkips, kSignal };
+  enum class End { kFinished, kTime, kSkips, kPolicy, kSignal };
   End Loop();
   void Timing(const StepResult& result);
   void ShowProgress(const StepResult& result);
@@ -51,6 +52,8 @@ class Session {
   void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
   void Checkpoint();
   CheckpointState State();
+  void Restore(const ResumePoint& from);
+  [[noreturn]] void FailTraining(End end);
   void Summarise(telemetry::RunStatus status);
   double Seconds() const;
 
@@ -69,6 +72,7 @@ class Session {
   double training_seconds_ = 0;
   std::int64_t evaluated_step_ = -1, checkpoint_step_ = -1, skipped_ = 0;
   double best_top1_ = -1;
+  std::string policy_end_;  // why the policy ended the run
 };
 
 }  // namespace ada::train

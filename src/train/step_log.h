@@ -26,7 +26,14 @@ class StepLog {
   bool Counts(std::int64_t step) const;
   // Adds up the counts of several micro-batches; not called where there is one.
   void AddMicroBatch(bool first);
-  void Write(const StepResult& result, const scaling::ScaleChange& change);
+  void Write(const StepResult& result, const scaling::Verdict& verdict);
+
+  // What a policy wants to know of the attempt: values of the rounded dx above and below
+  // Pass::edge; which layers' own gradients are not finite. All layers, where none can be named.
+  void CountEdge(scaling::Attempt& attempt) const;
+  void NoteLayers(scaling::Attempt& attempt) const;
+  // Exceptions of the authors' program in this attempt (scaling.reference), one line; or nothing.
+  std::string DecisionErrors() const;
 
  private:
   struct Culprit {
@@ -35,7 +42,10 @@ class StepLog {
   const TensorStats& StatsOf(std::size_t point) const;
   Culprit FirstNotFinite() const;
   void WriteCounts(const StepResult& result);
-  void WriteEvents(const StepResult& result, const scaling::ScaleChange& change);
+  void WriteEvents(const StepResult& result, const scaling::Verdict& verdict);
+  void WriteOverflow(const StepResult& result);
+  void Event(const StepResult& result, const std::string& name, const Culprit& at,
+             const std::string& message);
 
   const config::Config& config_;
   const graph::Graph& graph_;

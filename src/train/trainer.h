@@ -23,7 +23,10 @@ struct StepResult {
   double loss = 0, accuracy = 0, lr = 0, scale = 1, grad_norm = 0;
   int images = 0;
   bool overflow = false, skipped = false;
+  bool retried = false;    // skipped, and the next attempt is the same update again
+  bool sanitized = false;  // not finite, and updated with cleaned gradients all the same
   bool logged = false;
+  std::string error;  // not empty: the policy ends the run, and why
 };
 
 // Seconds since the last time they were taken, by phase.
@@ -42,14 +45,24 @@ class Trainer {
 
   std::int64_t steps() const { return step_; }
   std::int64_t skips_in_a_row() const { return skips_in_a_row_; }
+  std::int64_t retries() const { return retry_.retries(); }        // of the present update
+  std::int64_t schedule_steps() const { return schedule_steps_; }  // steps the schedule has made
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   PhaseSeconds TakeSeconds();
-  // Goes on after `step` attempts of an earlier process; policy, optimizer and weights are
-  // restored.
-  void Resume(std::int64_t step, std::int64_t skips_in_a_row);
+  // Goes on after an earlier process; policy, optimizer, weights and tensor scales are restored.
+  struct Position {
+    std::int64_t step = 0, skips_in_a_row = 0, retries = 0, schedule_steps = 0;
+  };
+  void Resume(const Position& position);
 
  private:
-  backend::LossResult Gradients(const data::Batch& batch, const StepResult& result);
+  backend::Pass MakePass(const StepResult& result) const;
+  void BeforeBackward();
+  backend::LossResult Gradients(const data::Batch& batch, backend::Pass pass);
+  void ObserveTensorScales(bool first);
+  void UpdateTensorScales();
+  scaling::Attempt AttemptOf(const StepResult& result);
+  void Finish(StepResult& result, const scaling::Verdict& verdict);
   void Lap(double& phase);
 
   const config::Config& config_;
@@ -60,7 +73,11 @@ class Trainer {
   StepLog& log_;
   optim::ScheduleSpec schedule_;
   std::int64_t steps_per_epoch_, total_steps_;
-  std::int64_t step_ = 0, skips_in_a_row_ = 0;
+  std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
+  scaling::RetryRule retry_;
+  scaling::Wishes wishes_;          // of the present attempt
+  double sanitize_limit_;           // largest value of the gradients' format
+  std::vector<float> tensor_amax_;  // by scaled tensor, of the present attempt
   bool weights_changed_ = true;
   PhaseSeconds seconds_;
   double lap_start_ = 0;

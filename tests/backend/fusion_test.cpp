@@ -131,7 +131,7 @@ TEST_SUITE("cpu") {
         Tensor mean = bench.Make({blocks, 1, 1, 20}, kFp32), m2 = bench.Make(mean.shape, kFp32);
         conv.spec.y_moments = {mean.f32(), m2.f32()};
         const auto op = conv.MakeOp(bench);
-        op->RefreshWeights(false);
+        op->RefreshWeights({});
         op->Forward(MakePass(rows));
         Values results[2];
         for (const bool own : {false, true}) {

@@ -135,7 +135,7 @@ TEST_SUITE("cpu") {
       const Pass pass = MakePass(static_cast<int>(c.x.n));
       p.Step(*op, pass);
       const auto loss = [&] {
-        op->RefreshWeights(false);
+        op->RefreshWeights({});
         op->Forward(pass);
         return Dot(p.spec.y, cotangent);
       };
@@ -151,7 +151,7 @@ TEST_SUITE("cpu") {
         CheckBatchNorm({addend ? "with sum" : "alone", {6, 4, 4, 10}, 6, addend, relu});
   }
 
-  TEST_CASE("gradients: relu, pooling, dropout, shortcut, flatten") {
+  TEST_CASE("gradients: relu, pooling, dropout, shortcut, flatten, scale") {
     Bench bench;
     const Shape x{3, 6, 6, 10};
     Layer<ReluSpec> relu(bench, x, x, Apart(x));
@@ -173,6 +173,11 @@ TEST_SUITE("cpu") {
     shortcut.Check("shortcut", *bench->MakeShortcut(shortcut.spec));
     Layer<FlattenSpec> flatten(bench, x, {3, 1, 1, 360}, Random(x, 1));
     flatten.Check("flatten", *bench->MakeFlatten(flatten.spec));
+    Layer<ScaleSpec> scale(bench, x, x, Random(x, 1));
+    scaling::LayerScaler scaler;
+    scaler.rule.method = scaling::LayerMethod::kFixed, scaler.rule.fixed_scale = 8;
+    scale.spec.scaler = &scaler;
+    scale.Check("scale", *bench->MakeScale(scale.spec));
   }
 
   // An addition's gradient is an alias of the graph; where it comes back, branches are summed.

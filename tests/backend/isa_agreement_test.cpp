@@ -9,30 +9,28 @@ namespace ada::backend::test {
 TEST_SUITE("cpu") {
   TEST_CASE("sets agree: widen, round, inspect") {
     ADA_NEEDS_TWO_SETS();
-    ForFlat([](const Kind& kind, std::size_t n, bool wild) {
+    ForFlat([](const Style& kind, std::size_t n, bool wild) {
       const Values in = wild ? RandomBits(n, n) : Spread(kind.format, n, n);
-      CHECK(
-          Disagreement([&](const Kernels& k, Record& record) {
-            Memory out(kind.storage, n), wide(Storage::kF32, n);
-            BlockStats rounded, inspected;
-            k.round(in.data(), 0.75f, out.piece(), Length(n), {kind.format, true, true, &rounded});
-            k.inspect(out.piece(), Length(n), {kind.format, true, true, &inspected});
-            k.widen(out.piece(), static_cast<float*>(wide.piece().data), Length(n));
-            record.Add(out), record.Add(wide), record.Add(rounded), record.Add(inspected);
-          }) == -1);
+      CHECK(Disagreement([&](const Kernels& k, Record& record) {
+              Memory out(kind.storage, n), wide(Storage::kF32, n);
+              BlockStats rounded, inspected;
+              k.round(in.data(), 0.75f, out.piece(), Length(n), Rounds(kind, &rounded));
+              k.inspect(out.piece(), Length(n), Rounds(kind, &inspected));
+              k.widen(out.piece(), static_cast<float*>(wide.piece().data), Length(n));
+              record.Add(out), record.Add(wide), record.Add(rounded), record.Add(inspected);
+            }) == -1);
     });
   }
 
   TEST_CASE("sets agree: relu and its mask") {
     ADA_NEEDS_TWO_SETS();
-    ForFlat([](const Kind& kind, std::size_t n, bool wild) {
+    ForFlat([](const Style& kind, std::size_t n, bool wild) {
       CHECK(Disagreement([&](const Kernels& k, Record& record) {
               Memory x(kind.storage, Input(kind, n, 1, wild)), y(kind.storage, n);
               Memory dy(kind.storage, Input(kind, n, 2, wild)), dx(kind.storage, n);
               BlockStats stats;
               k.relu(x.piece(), y.piece(), Length(n));
-              k.relu_backward(dy.piece(), y.piece(), dx.piece(), Length(n),
-                              {kind.format, false, true, &stats});
+              k.relu_backward(dy.piece(), y.piece(), dx.piece(), Length(n), Rounds(kind, &stats));
               record.Add(y), record.Add(dx), record.Add(stats);
             }) == -1);
     });
@@ -40,7 +38,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("sets agree: sums of two and three tensors, with factors, of mixed storages") {
     ADA_NEEDS_TWO_SETS();
-    ForFlat([](const Kind& kind, std::size_t n, bool wild) {
+    ForFlat([](const Style& kind, std::size_t n, bool wild) {
       CHECK(Disagreement([&](const Kernels& k, Record& record) {
               Memory a(kind.storage, Input(kind, n, 1, wild)),
                   b(kind.storage, Input(kind, n, 2, 0));
@@ -50,7 +48,7 @@ TEST_SUITE("cpu") {
               for (const int count : {2, 3})
                 for (const float* f : {static_cast<const float*>(nullptr), factors}) {
                   BlockStats stats;
-                  k.sum(in, f, count, out.piece(), Length(n), {kind.format, true, true, &stats});
+                  k.sum(in, f, count, out.piece(), Length(n), Rounds(kind, &stats));
                   record.Add(out), record.Add(stats);
                 }
             }) == -1);
@@ -59,13 +57,13 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("sets agree: dropout from any place of a tensor") {
     ADA_NEEDS_TWO_SETS();
-    ForFlat([](const Kind& kind, std::size_t n, bool wild) {
+    ForFlat([](const Style& kind, std::size_t n, bool wild) {
       CHECK(Disagreement([&](const Kernels& k, Record& record) {
               Memory in(kind.storage, Input(kind, n, 1, wild)), out(kind.storage, n);
               for (const std::int64_t first : {0, 3, 16389}) {
                 BlockStats stats;
                 k.dropout(in.piece(), out.piece(), first, Length(n), 0.3f, 11, 5,
-                          {kind.format, true, true, &stats});
+                          Rounds(kind, &stats));
                 record.Add(out), record.Add(stats);
               }
             }) == -1);

@@ -9,7 +9,7 @@ namespace ada::backend::test {
 TEST_SUITE("cpu") {
   TEST_CASE("sets agree: batch norm forward, with all that may follow it") {
     ADA_NEEDS_TWO_SETS();
-    ForPixels([](const Kind& kind, const Pixels& p, bool wild) {
+    ForPixels([](const Style& kind, const Pixels& p, bool wild) {
       const Values scale = Normal(p.n(), 1, 3);
       CHECK(Disagreement([&](const Kernels& k, Record& record) {
               Memory x(kind.storage, Input(kind, p.n(), 1, wild));
@@ -26,7 +26,7 @@ TEST_SUITE("cpu") {
                 a.relu = variant & 2;
                 a.pixels = p.pixels, a.channels = p.channels;
                 a.mean = mean.data(), a.factor = scale.data(), a.beta = scale.data();
-                a.y = {kind.format, true, false, &y}, a.sum = {kind.format, true, false, &sum};
+                a.y = Rounds(kind, &y, false), a.sum = Rounds(kind, &sum, false);
                 k.batch_norm_forward(a);
                 record.Add(out), record.Add(y);
                 if (variant & 1) record.Add(sum);
@@ -37,7 +37,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("sets agree: batch norm backward") {
     ADA_NEEDS_TWO_SETS();
-    ForPixels([](const Kind& kind, const Pixels& p, bool wild) {
+    ForPixels([](const Style& kind, const Pixels& p, bool wild) {
       const Values mean = Normal(p.n(), 1, 4), inverse = Normal(p.n(), 1, 5);
       CHECK(Disagreement([&](const Kernels& k, Record& record) {
               for (const bool relu : {false, true}) {
@@ -58,7 +58,7 @@ TEST_SUITE("cpu") {
                 b.pixels = p.pixels, b.channels = p.channels;
                 b.mean = mean.data(), b.factor = inverse.data();
                 b.mean_dy = sum_dy.data(), b.slope = sum_product.data();
-                b.dx_rounding = {kind.format, true, true, &stats};
+                b.dx_rounding = Rounds(kind, &stats);
                 k.batch_norm_backward(b);
                 record.Add(dy), record.Add(sum_dy), record.Add(sum_product);
                 record.Add(dx), record.Add(stats);
@@ -72,7 +72,7 @@ TEST_SUITE("cpu") {
     struct Window {
       int kernel, stride, padding;
     };
-    for (const Kind& kind : AllKinds())
+    for (const Style& kind : AllStyles())
       for (const Window w : {Window{2, 2, 0}, {3, 2, 1}, {3, 1, 1}})
         for (const std::int64_t c : {3, 16, 37})
           for (const bool wild : {false, true}) {
@@ -97,7 +97,7 @@ TEST_SUITE("cpu") {
                     p.x = x.piece(), p.y = y.piece();
                     k.max_pool(p);
                     record.Add(y);
-                    p.rounding = {kind.format, true, true, &stats[0]};
+                    p.rounding = Rounds(kind, &stats[0]);
                     k.avg_pool(p);
                     record.Add(y);
                     p.x = dx.piece(), p.y = dy.piece(), p.rounding.stats = &stats[1];

@@ -22,8 +22,9 @@ struct Record {
   void Add(const BlockStats& s) {
     Add(Values{std::bit_cast<float>(s.max_bits), s.rounded_min, s.rounded_max});
     for (const std::int64_t count :
-         {static_cast<std::int64_t>(s.min_bits), s.values, s.zeros, s.underflow, s.below_min,
-          s.subnormal, s.overflow, s.inf, s.nan})
+         {static_cast<std::int64_t>(s.min_bits), static_cast<std::int64_t>(s.rounded_min_bits),
+          s.values, s.zeros, s.underflow, s.below_min, s.subnormal, s.overflow, s.inf, s.nan,
+          s.above_edge})
       values.push_back(static_cast<double>(count));
     values.insert(values.end(), {s.sum, s.sum_square, s.l1, s.rounded_sum, s.rounded_square});
   }
@@ -59,16 +60,44 @@ inline Values Input(const Kind& kind, std::size_t n, std::uint64_t seed, bool wi
 }
 inline std::int64_t Length(std::size_t n) { return static_cast<std::int64_t>(n); }
 
-// body(kind, n, wild) for the kinds, some lengths, tame and wild values.
+// A format with the way it is rounded.
+struct Style : Kind {
+  bool stochastic = false;
+  float scale = 1;
+};
+// How values are rounded in that style, with every note.
+inline cpu::Rounding Rounds(const Style& style, BlockStats* stats, bool moments = true) {
+  cpu::Rounding rounding{style.format, true, moments, stats, 0.25};
+  rounding.scale = style.scale, rounding.stochastic = style.stochastic;
+  rounding.key = 17, rounding.draw = 3, rounding.first = 5;
+  return rounding;
+}
+// The kinds rounded to nearest, some stochastically, some with a scale of their own.
+inline std::vector<Style> AllStyles() {
+  std::vector<Style> styles;
+  for (const Kind& kind : AllKinds()) {
+    styles.push_back({kind, false, 1});
+    styles.push_back({kind, true, 1});
+    if (kind.storage != Storage::kF32) continue;
+    styles.push_back({kind, false, 0.3f});
+    styles.push_back({kind, true, 1024});
+  }
+  for (Style& style : styles)
+    style.name +=
+        std::string(style.stochastic ? " stochastic" : "") + (style.scale != 1 ? " scaled" : "");
+  return styles;
+}
+
+// body(style, n, wild) for the styles, some lengths, tame and wild values.
 template <class Body>
 void ForFlat(Body&& body) {
-  for (const Kind& kind : AllKinds())
+  for (const Style& style : AllStyles())
     for (const std::size_t n : {1, 7, 16, 33, 5000})
       for (const bool wild : {false, true}) {
-        CAPTURE(kind.name);
+        CAPTURE(style.name);
         CAPTURE(n);
         CAPTURE(wild);
-        body(kind, n, wild);
+        body(style, n, wild);
       }
 }
 
@@ -78,8 +107,8 @@ struct Pixels {
 };
 template <class Body>
 void ForPixels(Body&& body) {
-  for (const Kind& kind : AllKinds())
-    for (const Pixels p : {Pixels{1, 1}, {3, 5}, {300, 16}, {259, 35}})
+  for (const Style& kind : AllStyles())
+    for (const Pixels p : {Pixels{3, 5}, {40, 16}, {259, 19}})
       for (const bool wild : {false, true}) {
         CAPTURE(kind.name);
         CAPTURE(p.pixels);

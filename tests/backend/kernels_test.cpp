@@ -10,6 +10,8 @@
 namespace ada::backend::test {
 namespace {
 
+constexpr double kEdge = 0.125;  // for BlockStats::above_edge
+
 // Rounds `in` with every note taken and checks values and notes.
 void CheckRound(const Kernels& kernels, const Kind& kind, const Values& in, float factor) {
   Values before = in;
@@ -18,11 +20,11 @@ void CheckRound(const Kernels& kernels, const Kind& kind, const Values& in, floa
   Memory out(kind.storage, in.size());
   BlockStats stats;
   kernels.round(in.data(), factor, out.piece(), static_cast<std::int64_t>(in.size()),
-                {kind.format, true, true, &stats});
+                {kind.format, true, true, &stats, kEdge});
   const std::int64_t wrong = FirstDifference(out.Get(), after);
   CHECK_MESSAGE(wrong == -1, "value " << before[static_cast<std::size_t>(std::max(wrong, 0l))]);
   CHECK(out.guard_intact());
-  const NaiveCount want = CountNaively(kind.format, before, after);
+  const NaiveCount want = CountNaively(kind.format, before, after, after, kEdge);
   CheckBlock(want, stats);
   CheckRoundedMoments(want, stats);
 }

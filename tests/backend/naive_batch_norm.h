@@ -34,7 +34,7 @@ struct BatchNormBench {
     spec.running_mean = bench.Vector(Normal(k, 1, 5)), spec.running_var = bench.Vector(var);
     if (c.addend) spec.addend = bench.Make(c.x, format, Normal(n, 1, 6));
     spec.relu = c.relu;
-    spec.out = bench.Make(c.x, format);
+    spec.out = bench.Make(c.x, format), spec.y_format = format;
     spec.y_stats = bench.Stats(), spec.sum_stats = c.addend ? bench.Stats() : nullptr;
     spec.dy = bench.MakeGradient(c.x, format, Normal(n, 1, 7), scale);
     spec.dx = bench.MakeGradient(c.x, format);

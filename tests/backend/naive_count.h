@@ -22,30 +22,41 @@ struct NaiveCount {
   BlockStats stats;
   double rounded_l1 = 0;
 };
-// DESIGN, "What is counted", value by value.
+// DESIGN, "What is counted", value by value: `before` and `after` the rounding, and as stored.
 inline NaiveCount CountNaively(const NumberFormat& format, const Values& before,
-                               const Values& after) {
+                               const Values& after, const Values& stored,
+                               double edge = std::numeric_limits<double>::infinity()) {
   NaiveCount count;
   BlockStats& s = count.stats;
   s.values = static_cast<std::int64_t>(before.size());
+  const double largest = ada::test::LargestIndependently(format);
+  const auto threshold = static_cast<double>(OverflowThreshold(format));
   for (std::size_t i = 0; i < before.size(); ++i) {
     const auto x = static_cast<double>(before[i]), r = static_cast<double>(after[i]);
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(before[i]) & 0x7fffffffu;
     s.max_bits = std::max(s.max_bits, bits);
     s.min_bits = std::min(s.min_bits, bits - 1);
     s.zeros += x == 0;
-    s.underflow += x != 0 && r == 0;
+    s.underflow += x != 0 && !std::isnan(x) && r == 0;
     s.below_min += std::fabs(x) < format.smallest_subnormal();
     s.subnormal += r != 0 && std::fabs(r) < format.smallest_normal();
-    s.overflow += std::isfinite(x) && std::isinf(r);
+    s.overflow += std::isfinite(x) && std::fabs(x) >= threshold;
     s.inf += std::isinf(x);
     s.nan += std::isnan(x);
+    s.above_edge += std::fabs(r) > edge * largest;
     s.sum += x, s.sum_square += x * x, s.l1 += std::fabs(x);
-    s.rounded_sum += r, s.rounded_square += r * r, count.rounded_l1 += std::fabs(r);
-    s.rounded_min = i == 0 ? after[0] : std::min(s.rounded_min, after[i]);
-    s.rounded_max = i == 0 ? after[0] : std::max(s.rounded_max, after[i]);
+    const auto kept = static_cast<double>(stored[i]);
+    s.rounded_sum += kept, s.rounded_square += kept * kept, count.rounded_l1 += std::fabs(kept);
+    s.rounded_min = i == 0 ? stored[0] : std::min(s.rounded_min, stored[i]);
+    s.rounded_max = i == 0 ? stored[0] : std::max(s.rounded_max, stored[i]);
+    s.rounded_min_bits =
+        std::min(s.rounded_min_bits, (std::bit_cast<std::uint32_t>(stored[i]) & 0x7fffffffu) - 1);
   }
   return count;
+}
+inline NaiveCount CountNaively(const NumberFormat& format, const Values& before,
+                               const Values& after) {
+  return CountNaively(format, before, after, after);
 }
 
 // Within `bound`; both NaN or the same infinity are equal.
@@ -68,6 +79,7 @@ inline void CheckBlock(const NaiveCount& want, const BlockStats& got) {
   CHECK(got.overflow == w.overflow);
   CHECK(got.inf == w.inf);
   CHECK(got.nan == w.nan);
+  CHECK(got.above_edge == w.above_edge);
   CHECK(Near(got.sum, w.sum, 1e-12 * w.l1));
   CHECK(Near(got.sum_square, w.sum_square, 1e-12 * w.sum_square));
   CHECK(Near(got.l1, w.l1, 1e-12 * w.l1));
@@ -79,6 +91,7 @@ inline void CheckRoundedMoments(const NaiveCount& want, const BlockStats& got) {
   if (std::isnan(w.rounded_square)) return;  // extremes beside a NaN say nothing
   CHECK(got.rounded_min == w.rounded_min);
   CHECK(got.rounded_max == w.rounded_max);
+  CHECK(got.rounded_min_bits == w.rounded_min_bits);
 }
 
 // Every field of a tensor's statistics, from the values before and after its rounding.

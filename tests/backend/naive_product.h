@@ -90,6 +90,7 @@ struct ProductBench {
     spec.layer = c.name;
     spec.x = bench.Make(c.x, format, Normal(n(c.x), 1, 1));
     spec.w = bench.Make(c.w(), kFp32, Normal(n(c.w()), 0.3, 2));
+    spec.w_format = format;
     if (c.bias) {
       spec.b = bench.Vector(Normal(static_cast<std::size_t>(c.out), 1, 3));
       spec.db = bench.Make(spec.b.shape, kFp32);
@@ -115,7 +116,7 @@ struct ProductBench {
   }
   // One step of `op` over the pass's rows.
   void Step(Op& op, const Pass& pass) const {
-    op.RefreshWeights(pass.count);
+    op.RefreshWeights(pass);
     op.Forward(pass);
     op.Backward(pass);
   }

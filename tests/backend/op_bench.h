@@ -24,6 +24,12 @@ class Bench {
     t.data = backend_->Allocate(t.bytes());
     return t;
   }
+  // The same in fp32 storage, as values with a scale of their own need it.
+  Tensor MakeF32(const Shape& shape, const NumberFormat& format) {
+    Tensor t = Make(shape, kFp32);
+    t.format = format;
+    return t;
+  }
   // Values are rounded to the format.
   Tensor Make(const Shape& shape, const NumberFormat& format, const Values& values) {
     Tensor t = Make(shape, format);

@@ -2,6 +2,7 @@
 // convolution with weights that are powers of two, one input channel, two output channels.
 #include <doctest/doctest.h>
 
+#include "backend/moments.h"
 #include "backend/naive_count.h"
 #include "backend/naive_product.h"
 
@@ -36,17 +37,6 @@ void CheckValues(const Tensor& t, Values want) {
   for (float& v : got) v += 0.0f;
   for (float& v : want) v += 0.0f;
   CHECK(FirstDifference(got, want) == -1);
-}
-
-TensorMoments MomentsOf(const Values& values) {
-  TensorMoments m;
-  m.min = m.max = values[0];
-  for (const float v : values) {
-    m.mean += static_cast<double>(v) / static_cast<double>(values.size());
-    m.mean_square += std::pow(static_cast<double>(v), 2) / static_cast<double>(values.size());
-    m.min = std::min(m.min, v), m.max = std::max(m.max, v);
-  }
-  return m;
 }
 
 }  // namespace

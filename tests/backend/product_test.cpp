@@ -10,7 +10,7 @@ namespace {
 
 Values RoundedWeights(const ProductSpec& spec) {
   Values w = Bench::Get(spec.w);
-  for (float& v : w) v = RoundTo(spec.y.format, v);
+  for (float& v : w) v = RoundTo(spec.w_format, v);
   return w;
 }
 NaiveProduct Naive(const ProductBench& p, int rows) {
@@ -146,7 +146,7 @@ TEST_SUITE("cpu") {
       const std::unique_ptr<Op> evaluation = p.MakeOp(bench);
       Pass pass = MakePass(3);
       pass.training = false;
-      evaluation->RefreshWeights(false);
+      evaluation->RefreshWeights({});
       evaluation->Forward(pass);
       CheckTensor(p.spec.y, want.y);
     }

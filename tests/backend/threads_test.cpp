@@ -19,8 +19,9 @@ struct Bytes {
   }
   void Add(const Tensor& t) { Add(t.data, t.bytes()); }
   void Add(const TensorStats* s) {
-    for (const std::int64_t count : {s->numel, s->zeros_before, s->zeros_after, s->underflow,
-                                     s->below_min, s->subnormal, s->overflow, s->inf, s->nan})
+    for (const std::int64_t count :
+         {s->numel, s->zeros_before, s->zeros_after, s->underflow, s->below_min, s->subnormal,
+          s->overflow, s->inf, s->nan, s->above_edge})
       Add(&count, sizeof count);
     for (const double sum : {static_cast<double>(s->min_abs), static_cast<double>(s->max_abs),
                              s->mean, s->std, s->l1, s->l2})
@@ -30,7 +31,7 @@ struct Bytes {
     Add(g.tensor), Add(g.stats), Add(g.scale, sizeof(float));
     for (const double m :
          {g.moments->mean, g.moments->mean_square, static_cast<double>(g.moments->min),
-          static_cast<double>(g.moments->max)})
+          static_cast<double>(g.moments->max), static_cast<double>(g.moments->min_abs)})
       Add(&m, sizeof m);
   }
 };

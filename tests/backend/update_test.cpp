@@ -109,6 +109,49 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("largest gradient: a magnitude, inf before it, NaN before all, wherever it is") {
+    const float inf = std::numeric_limits<float>::infinity();
+    for (std::size_t slot = 0; slot < kLengths.size(); ++slot) {
+      Bench bench;
+      UpdateBench b(bench, UpdateRule{}, 0);
+      float* last = b.slots[slot].gradient.f32() + kLengths[slot] - 1;
+      float* first = b.slots[kLengths.size() - 1 - slot].gradient.f32();
+      *last = -7.5f;
+      CHECK(b.op->LargestGradient() == 7.5f);
+      *last = -inf;
+      CHECK(b.op->LargestGradient() == inf);
+      *first = std::nanf("");
+      CHECK(std::isnan(b.op->LargestGradient()));
+    }
+    Bench bench;
+    UpdateSlot slot;
+    slot.value = slot.gradient = bench.Vector(Values(100));
+    CHECK(bench->MakeUpdate(UpdateRule{}, {slot})->LargestGradient() == 0);
+  }
+
+  TEST_CASE("sanitize: NaN become 0, what is larger the limit with its sign, the rest stays") {
+    const float inf = std::numeric_limits<float>::infinity();
+    for (const float limit : {0.01f, 65504.0f}) {
+      Bench bench;
+      UpdateBench b(bench, UpdateRule{}, 0);
+      std::vector<Values> want;
+      for (const UpdateSlot& slot : b.slots) {
+        Values& g = want.emplace_back(Bench::Get(slot.gradient));
+        const float bad[] = {inf, -inf, std::nanf(""), -std::nanf(""), 70000, -70000, 65504, -0.0f};
+        for (std::size_t i = 0; i < g.size(); i += 3) g[i] = bad[i / 3 % 8];
+        Bench::Set(slot.gradient, g);
+        for (float& v : g) {
+          if (std::isnan(v)) v = 0;
+          if (std::fabs(v) > limit) v = std::copysign(limit, v);
+        }
+      }
+      b.op->Sanitize(limit);
+      for (std::size_t i = 0; i < want.size(); ++i) CheckEqual(b.slots[i].gradient, want[i]);
+      CHECK(b.op->LargestGradient() == limit);
+      CHECK(std::isfinite(b.op->GradientNorm()));
+    }
+  }
+
   TEST_CASE("gradient norm: one value that is not finite, wherever it is") {
     const float inf = std::numeric_limits<float>::infinity();
     for (const float bad : {inf, -inf, std::nanf("")})

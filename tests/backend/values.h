@@ -31,14 +31,34 @@ inline const std::vector<Kind>& MainKinds() {
                                           {"bf16", kBf16, Storage::kBF16}};
   return kinds;
 }
+// Every way of rounding: all families of formats, saturating or not, named and odd, in each
+// storage.
 inline const std::vector<Kind>& AllKinds() {
   static const std::vector<Kind> kinds = [] {
     std::vector<Kind> all = MainKinds();
-    all.push_back({"fp16 in fp32", kFp16, Storage::kF32});
-    all.push_back({"bf16 in fp32", kBf16, Storage::kF32});
-    all.push_back({"{4, 3} in fp32", {4, 3, 7, true}, Storage::kF32});
-    all.push_back({"{5, 2} in fp32", {5, 2, 15, true}, Storage::kF32});
-    all.push_back({"{6, 9} in fp32", {6, 9, 31, true}, Storage::kF32});
+    const auto add = [&all](const std::string& name, NumberFormat format, Storage storage) {
+      all.push_back({name, format, storage});
+    };
+    const auto saturating = [](NumberFormat format) {
+      format.saturate = true;
+      return format;
+    };
+    for (const NamedFormat& named : NamedFormats())
+      if (named.format != kFp32 && named.format != kFp16 && named.format != kBf16)
+        add(std::string(named.name), named.format, StorageFor(named.format));
+    for (const Kind& kind : MainKinds())
+      add(kind.name + " saturating", saturating(kind.format), kind.storage);
+    add("fp8_e4m3 saturating", saturating(kFp8E4M3), Storage::kF16);
+    add("fp16 in fp32", kFp16, Storage::kF32);
+    add("bf16 in fp32", kBf16, Storage::kF32);
+    add("fp8_e4m3 in fp32", kFp8E4M3, Storage::kF32);
+    add("{5, 2} in fp32", {5, 2, 15}, Storage::kF32);
+    add("fp8_e4m3_fnuz in bf16", {4, 3, 8, false, true, false}, Storage::kBF16);
+    add("{5, 23}", {5, 23, 15}, Storage::kF32);  // only its subnormals are rounded
+    add("{1, 3}", {1, 3, 0}, Storage::kF16);     // nothing but subnormals
+    add("{4, 0} without inf", {4, 0, 7, false}, Storage::kF16);
+    add("{8, 5} at fp32's low end", {8, 5, 139, false}, Storage::kF32);
+    add("{4, 3} at fp32's high end", {4, 3, -113}, Storage::kF32);
     return all;
   }();
   return kinds;
@@ -69,11 +89,12 @@ inline Values Spread(const NumberFormat& format, std::size_t n, std::uint64_t se
   return values;
 }
 
-// Each value of `format` (of fp32: of bf16), each midpoint to the next and the fp32 values on both
-// sides of it; zeros, the ends of fp32, infinities, NaNs; both signs.
+// Each value of `format` (of fp32: of bf16; of large formats a sample), each midpoint to the next
+// and the fp32 values on both sides of it; zeros, the ends of fp32, infinities, NaNs; both signs.
 inline Values Boundaries(const NumberFormat& format) {
-  const NumberFormat& grid = format == kFp32 ? kBf16 : format;
-  const unsigned codes = ((1u << grid.exponent_bits) - 1) << grid.mantissa_bits;
+  const NumberFormat& grid =
+      format.exponent_bits == 8 && format.mantissa_bits == 23 ? kBf16 : format;
+  const unsigned codes = ada::test::PositiveCodes(grid), step = codes / 65536 + 1;
   const float inf = std::numeric_limits<float>::infinity();
   Values values = {0,
                    std::bit_cast<float>(1u),
@@ -81,18 +102,18 @@ inline Values Boundaries(const NumberFormat& format) {
                    inf,
                    std::bit_cast<float>(0x007fffffu),
                    std::numeric_limits<float>::max(),
-                   std::numeric_limits<float>::quiet_NaN()};
-  for (unsigned code = 0; code < codes; ++code) {
-    const double at = ada::test::DecodeIndependently(grid, code);
-    // Behind the largest value lies the one that the next exponent would begin with.
-    const double next = code + 1 < codes
-                            ? ada::test::DecodeIndependently(grid, code + 1)
-                            : std::ldexp(1.0, (1 << grid.exponent_bits) - 1 - grid.bias);
-    const auto middle = static_cast<float>(at + (next - at) / 2);
+                   std::numeric_limits<float>::quiet_NaN(),
+                   std::bit_cast<float>(0x7f800001u)};  // a NaN by its last bit
+  const auto add = [&](double at) {
+    // Behind the largest value lies the one that a grid without end would have.
+    const auto middle = static_cast<float>(at + ada::test::SpacingAt(grid, at) / 2);
     values.insert(values.end(),
                   {static_cast<float>(at), std::nextafter(static_cast<float>(at), inf),
                    std::nextafter(middle, 0.0f), middle, std::nextafter(middle, inf)});
-  }
+  };
+  for (unsigned code = 0; code < codes; code += step)
+    add(ada::test::DecodeIndependently(grid, code));
+  add(ada::test::LargestIndependently(grid));
   const std::size_t positive = values.size();
   for (std::size_t i = 0; i < positive; ++i) values.push_back(-values[i]);
   return values;

@@ -80,7 +80,7 @@ TEST_SUITE("cpu") {
       REQUIRE(fs::exists(expected));
       CHECK(MessageOf(name) + "\n" == Read(expected));
     }
-    CHECK(files >= 65);
+    CHECK(files >= 90);
   }
 
   TEST_CASE("files that are none") {

@@ -45,14 +45,20 @@ TEST_SUITE("cpu") {
     CHECK(config.data.augment.pad == 0);
     CHECK(config.model.classes == 10);
     CHECK(config.precision.format == ada::kFp32);
+    CHECK_FALSE(config.precision.activations.has_value());
+    CHECK_FALSE(config.precision.weight_gradients.has_value());
+    CHECK(config.precision.rounding == RoundingKind::kNearest);
+    CHECK(config.precision.tensor_scaling.kind == TensorScalingConfig::Kind::kNone);
+    CHECK(config.precision.overflow == OverflowKind::kDefault);
     CHECK(config.scaling.policy == Policy::kNone);
-    CHECK(config.scaling.init_scale == 1);
+    CHECK_FALSE(config.scaling.init_scale.has_value());
     CHECK(config.optimizer.kind == OptimizerKind::kSgd);
     CHECK(config.optimizer.momentum == 0);
     CHECK(config.optimizer.weight_decay == 0);
     CHECK(config.schedule.kind == ScheduleKind::kConstant);
     CHECK(config.train.epochs == 1);
-    CHECK(config.train.on_overflow == OnOverflow::kSkip);
+    CHECK(config.train.on_overflow == OnOverflow::kPreset);
+    CHECK(config.train.max_retries == 100);
     CHECK(config.train.schedule_on_skip == ScheduleOnSkip::kAdvance);
     CHECK(config.log.every == 100);
     CHECK(config.log.statistics == std::vector<std::string>{"dx", "dy", "dw"});
@@ -62,9 +68,11 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("defaults that depend on a choice") {
-    CHECK(With("scaling", "{policy: dynamic}").scaling.init_scale == 65536);
     CHECK(With("scaling", "{policy: dynamic, init_scale: 8}").scaling.init_scale == 8);
-    CHECK(With("scaling", "{policy: adaptive}").scaling.init_scale == 1);
+    CHECK(With("scaling", "{policy: adaptive}").scaling.fan == Fan::kExact);
+    CHECK(With("scaling", "{policy: adaptive, reference: true}").scaling.fan == Fan::kReference);
+    CHECK(With("scaling", "{policy: adaptive, reference: true, fan: exact}").scaling.fan ==
+          Fan::kExact);
     CHECK(With("optimizer", "{kind: adam}").optimizer.lr == 1e-3);
     CHECK(With("optimizer", "{kind: adam}").optimizer.weight_decay == 0);
     CHECK(With("optimizer", "{kind: adamw}").optimizer.weight_decay == 1e-2);
@@ -158,6 +166,73 @@ model:
     CHECK(config.model.zoo.empty());
   }
 
+  TEST_CASE("formats: names and maps") {
+    struct Row {
+      const char* text;
+      ada::NumberFormat format;
+      const char* written;
+    };
+    const char* custom =
+        "{exponent: 4, mantissa: 4, bias: 7, has_inf: true, has_nan: true, negative_zero: true, "
+        "saturate: false, signed: true}";
+    const char* saturating =
+        "{exponent: 5, mantissa: 10, bias: 15, has_inf: true, has_nan: true, negative_zero: true, "
+        "saturate: true, signed: true}";
+    for (const Row& row :
+         std::vector<Row>{{"fp32", ada::kFp32, "fp32"},
+                          {"cb16", ada::kCb16, "cb16"},
+                          {"fp8_e4m3", ada::kFp8E4M3, "fp8_e4m3"},
+                          {"fp8_e5m2", ada::kFp8E5M2, "fp8_e5m2"},
+                          {"'fp16'", ada::kFp16, "fp16"},
+                          {"{exponent: 5, mantissa: 10}", ada::kFp16, "fp16"},
+                          {"{exponent: 6, mantissa: 9}", ada::kCb16, "cb16"},
+                          {"{exponent: 4, mantissa: 3, has_inf: false}", ada::kFp8E4M3, "fp8_e4m3"},
+                          {"{exponent: 4, mantissa: 4}", {4, 4, 7}, custom},
+                          {"{exponent: 5, mantissa: 10, saturate: true}",
+                           {5, 10, 15, true, true, true, true},
+                           saturating}}) {
+      CAPTURE(row.text);
+      const Config config = With("precision.gradients", row.text);
+      CHECK(config.precision.gradients == row.format);
+      CHECK(config.precision.format == ada::kFp32);
+      CHECK(ToYaml(config).find("  gradients: " + std::string(row.written) + "\n") !=
+            std::string::npos);
+      CHECK(ReadFormat(row.text) == row.format);
+    }
+    CHECK_FALSE(ReadFormat("e8m0").is_signed);
+  }
+
+  TEST_CASE("formats of single layers: unset keys stay unset") {
+    const Config config = With(
+        "precision.layers",
+        "[{match: fc, format: fp32}, {match: 'c*', activations: bf16, weight_gradients: fp16}]");
+    REQUIRE(config.precision.layers.size() == 2);
+    CHECK(config.precision.layers[0].format == ada::kFp32);
+    CHECK_FALSE(config.precision.layers[0].activations.has_value());
+    CHECK_FALSE(config.precision.layers[1].format.has_value());
+    CHECK(config.precision.layers[1].activations == ada::kBf16);
+    CHECK(config.precision.layers[1].weight_gradients == ada::kFp16);
+    CHECK(ToString(config.precision.layers[1].where) == "--set precision.layers");
+  }
+
+  TEST_CASE("tensor scaling: a word or a map") {
+    using Kind = TensorScalingConfig::Kind;
+    const auto read = [](const char* text) {
+      return With("precision", "{tensor_scaling: " + std::string(text) + "}")
+          .precision.tensor_scaling;
+    };
+    CHECK(read("none").kind == Kind::kNone);
+    CHECK(read("delayed").kind == Kind::kDelayed);
+    CHECK(read("delayed").history == 1024);
+    CHECK(read("delayed").margin == 0);
+    const TensorScalingConfig map =
+        read("{kind: delayed, history: 16, margin: 2, amax: most_recent, power_of_two: true}");
+    CHECK(map.history == 16);
+    CHECK(map.margin == 2);
+    CHECK(map.amax == AmaxKind::kMostRecent);
+    CHECK(map.power_of_two);
+  }
+
   TEST_CASE("per-layer scaling: unset keys stay unset") {
     const Config config = With("scaling",
                                "{policy: adaptive, layers: [{match: fc, method: fixed, scale: 8}, "
@@ -249,7 +324,38 @@ model:
         {"schedule", "{kind: poly, power: 2, min_lr: 1e-4, warmup: {epochs: 0.5, lr: 0.01}}"},
         {"train", "{epochs: 3, schedule_on_skip: hold, on_overflow: skip, max_minutes: 1.5}"},
         {"log", "{every: 0, statistics: []}"},
+        {"train", "{on_overflow: retry, max_retries: 0}"},
         {"precision", "{format: bf16}"},
+        {"precision", "{format: {exponent: 4, mantissa: 4}}"},
+        {"precision", "{format: {exponent: 5, mantissa: 10, saturate: true}}"},
+        {"precision",
+         "{activations: fp16, weights: bf16, gradients: fp8_e5m2, weight_gradients: cb16}"},
+        {"precision",
+         "{layers: [{match: fc, format: fp32}, {match: 'c*', gradients: {exponent: 6, mantissa: 9, "
+         "bias: 40, has_inf: false, has_nan: false}}]}"},
+        {"precision", "{rounding: stochastic, overflow: saturate}"},
+        {"precision", "{tensor_scaling: delayed}"},
+        {"precision",
+         "{tensor_scaling: {kind: delayed, history: 16, margin: 1.5, amax: most_recent}}"},
+        {"precision", "{tensor_scaling: {kind: delayed, margin: -1, power_of_two: true}}"},
+        {"scaling",
+         "{policy: dynamic, preset: deepspeed, hysteresis: 3, consecutive_hysteresis: true, "
+         "error_at_min_scale: false}"},
+        {"scaling", "{policy: dynamic, preset: cerebras, tolerance: 0, min_scale: 0}"},
+        {"scaling", "{policy: dynamic, preset: flax, max_scale: 3.4028234663852886e38}"},
+        {"scaling", "{policy: dynamic, preset: marian, growth_factor: 1, backoff_factor: 1}"},
+        {"scaling", "{policy: adaptive, method: exact_range, headroom_bits: 2.5}"},
+        {"scaling", "{policy: adaptive, method: lognormal, reference: true, fan: exact}"},
+        {"scaling", "{policy: adaptive, scale_upper_bound: 1e300, accum_upper_bound: 0.5}"},
+        {"scaling",
+         "{policy: layerwise_dynamic, init_scale: 1024, growth_interval: 5, layers: [{match: fc, "
+         "init_scale: 16, growth_factor: 4, backoff_factor: 0.25, min_scale: 2, max_scale: 64}]}"},
+        {"scaling",
+         "{policy: logmax, reference: true, beta1: 0.9, beta2: 0, overflow_std_dev: 2, log_max: 4, "
+         "min_scale: 4, max_scale: 1048576}"},
+        {"scaling",
+         "{policy: histogram, init_scale: 8, update_period: 1, bin_edge: 1, threshold: 0}"},
+        {"model", "{layers: [{name: up, kind: scale}, {name: fc, kind: linear, features: 10}]}"},
     };
     for (const auto& row : rows) {
       const std::string& key = row.first;
@@ -270,7 +376,8 @@ model:
     const std::string fixed = ToYaml(With("scaling", "{policy: fixed, scale: 8}"));
     CHECK(fixed.find("scaling:\n  policy: fixed\n  scale: 8\noptimizer:") != std::string::npos);
     const std::string none = ToYaml(Read(kSmallest));
-    CHECK(none.find("scaling:\n  policy: none\n  init_scale: 1\noptimizer:") != std::string::npos);
+    CHECK(none.find("scaling:\n  policy: none\noptimizer:") != std::string::npos);
+    CHECK(none.find("on_overflow") == std::string::npos);
     CHECK(none.find("path:") == std::string::npos);
     CHECK(none.find("shortcut") == std::string::npos);
     CHECK(none.find("milestones") == std::string::npos);

@@ -94,8 +94,59 @@ TEST_SUITE("cpu") {
           Lines{"f.yaml:8:3: model.zoo dropped: --set model.layers replaces it",
                 "f.yaml:9:3: model.shortcut dropped: --set model.layers replaces it"});
 
-    CHECK(Set({{"scaling.preset", "pytorch"}, {"scaling.policy", "dynamic"}}).notes.size() == 2);
+    CHECK(Set({{"scaling.preset", "apex"}, {"scaling.policy", "dynamic"}}).notes.size() == 2);
     CHECK(Set({}).notes.empty());
+  }
+
+  TEST_CASE("another preset drops the keys of the file's preset") {
+    const std::string file = std::string(kFile).replace(
+        std::string(kFile).find("scaling:"),
+        std::string(kFile).find("optimizer:") - std::string(kFile).find("scaling:"),
+        "scaling:\n  policy: dynamic\n  preset: deepspeed\n  hysteresis: 4\n"
+        "  consecutive_hysteresis: true\n  growth_interval: 10\n");
+    const Loaded jmp = LoadText(file, "f.yaml", {{"scaling.preset", "jmp"}});
+    CHECK(
+        jmp.notes ==
+        Lines{"f.yaml:13:3: scaling.hysteresis dropped: preset jmp does not know it",
+              "f.yaml:14:3: scaling.consecutive_hysteresis dropped: preset jmp does not know it"});
+    CHECK(jmp.config.scaling.growth_interval == 10);
+    CHECK_FALSE(jmp.config.scaling.hysteresis.has_value());
+    const Loaded megatron = LoadText(file, "f.yaml", {{"scaling.preset", "megatron"}});
+    CHECK(megatron.notes.size() == 1);
+    CHECK(megatron.config.scaling.hysteresis == 4);
+    CHECK(LoadText(file, "f.yaml", {{"scaling.policy", "dynamic"}}).notes.empty());
+    const Loaded layerwise = LoadText(file, "f.yaml", {{"scaling.policy", "layerwise_dynamic"}});
+    CHECK(layerwise.notes.size() == 3);
+    CHECK(layerwise.config.scaling.growth_interval == 10);
+  }
+
+  TEST_CASE("another policy drops keys of single layers too") {
+    const Loaded loaded = Set({{"scaling.policy", "layerwise_dynamic"}});
+    CHECK(loaded.notes == Lines{"f.yaml:12:3: scaling.underflow_target dropped: policy "
+                                "layerwise_dynamic does not know it",
+                                "f.yaml:13:24: scaling.layers[].underflow_target dropped: policy "
+                                "layerwise_dynamic does not know it"});
+    REQUIRE(loaded.config.scaling.layers.size() == 1);
+    CHECK(loaded.config.scaling.layers[0].match == "fc");
+    CHECK_FALSE(loaded.config.scaling.layers[0].underflow_target.has_value());
+  }
+
+  TEST_CASE("tensor scaling: the short form keeps or drops the map's keys") {
+    const std::string file =
+        std::string(kFile) + "precision: {tensor_scaling: {kind: delayed, history: 5}}\n";
+    const auto set = [&](const Overrides& overrides) {
+      return LoadText(file, "f.yaml", overrides);
+    };
+    CHECK(set({{"precision.tensor_scaling", "delayed"}}).config.precision.tensor_scaling.history ==
+          5);
+    const Loaded none = set({{"precision.tensor_scaling", "none"}});
+    CHECK(none.config.precision.tensor_scaling.kind == TensorScalingConfig::Kind::kNone);
+    CHECK(none.notes == Lines{"f.yaml:19:45: precision.tensor_scaling.history dropped: kind none "
+                              "does not know it"});
+    const Config history = LoadText(std::string(kFile) + "precision: {tensor_scaling: delayed}\n",
+                                    "f.yaml", {{"precision.tensor_scaling.history", "7"}})
+                               .config;
+    CHECK(history.precision.tensor_scaling.history == 7);
   }
 
   TEST_CASE("a map replaces its section, without notes") {
@@ -140,8 +191,15 @@ TEST_SUITE("cpu") {
         {{{"scalling.policy", "none"}},
          "--set scalling.policy: scalling: unknown key; did you mean 'scaling'?"},
         {{{"scaling.policy", "adaptve"}},
-         "--set scaling.policy: expected one of none, fixed, dynamic, adaptive; got 'adaptve'; did "
-         "you mean 'adaptive'?"},
+         "--set scaling.policy: expected one of none, fixed, dynamic, adaptive, layerwise_dynamic, "
+         "logmax, histogram; got 'adaptve'; did you mean 'adaptive'?"},
+        {{{"scaling.policy", "dynamic"}, {"scaling.preset", "jmp"}, {"scaling.tolerance", "0.1"}},
+         "--set scaling.tolerance: does not belong to preset jmp, only to fairseq and cerebras"},
+        {{{"precision.tensor_scaling.history", "16"}},
+         "--set precision.tensor_scaling.history: precision.tensor_scaling.kind: missing; it has "
+         "no default"},
+        {{{"precision.format", "{exponent: 5}"}},
+         "--set precision.format: precision.format.mantissa: missing; it has no default"},
         {{{"scaling.policy", "fixed"}},
          "f.yaml:10:1: scaling.scale: missing; policy fixed needs it"},
         {{{"scaling.scale", "8"}, {"scaling.policy", "dynamic"}},

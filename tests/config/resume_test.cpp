@@ -68,6 +68,24 @@ TEST_SUITE("cpu") {
         {{{"model.hidden", "[8]"}}, {"model.hidden: [512, 512] -> [8]"}},
         {{{"model.init.scheme", "he_uniform"}}, {"model.init.scheme: he_normal -> he_uniform"}},
         {{{"precision.format", "fp16"}}, {"precision.format: fp32 -> fp16"}},
+        {{{"precision.gradients", "bf16"}}, {"precision.gradients: (not set) -> bf16"}},
+        {{{"precision.layers", "[{match: fc1, format: fp16}]"}},
+         {"precision.layers: [] -> [{match: fc1, format: fp16}]"}},
+        {{{"precision.rounding", "stochastic"}}, {"precision.rounding: nearest -> stochastic"}},
+        {{{"precision.overflow", "saturate"}}, {"precision.overflow: default -> saturate"}},
+        {{{"precision.tensor_scaling", "{kind: delayed, history: 4}"}},
+         {"precision.tensor_scaling.amax: (not set) -> max",
+          "precision.tensor_scaling.history: (not set) -> 4",
+          "precision.tensor_scaling.kind: none -> delayed",
+          "precision.tensor_scaling.margin: (not set) -> 0",
+          "precision.tensor_scaling.power_of_two: (not set) -> false"}},
+        {{{"scaling.method", "abs_range"}}, {"scaling.method: approx_range -> abs_range"}},
+        {{{"scaling.headroom_bits", "2"}}, {"scaling.headroom_bits: 4 -> 2"}},
+        {{{"scaling.init_scale", "2"}}, {"scaling.init_scale: (not set) -> 2"}},
+        {{{"scaling.reference", "true"}},
+         {"scaling.fan: exact -> reference", "scaling.reference: false -> true"}},
+        {{{"train.on_overflow", "retry"}}, {"train.on_overflow: (not set) -> retry"}},
+        {{{"train.max_retries", "3"}}, {"train.max_retries: 100 -> 3"}},
         {{{"scaling.underflow_target", "0.5"}}, {"scaling.underflow_target: 0.001 -> 0.5"}},
         {{{"scaling.layers", "[]"}},
          {"scaling.layers: [{match: fc1, underflow_target: 1.0e-04}] -> []"}},
@@ -90,7 +108,7 @@ TEST_SUITE("cpu") {
         ResumeConflicts(Set({}), Set({{"scaling", "{policy: fixed, scale: 8}"}}));
     CHECK(conflicts.front() == "scaling.accum_upper_bound: 1024 -> (not set)");
     CHECK(conflicts.back() == "scaling.update_interval: 1 -> (not set)");
-    CHECK(conflicts.size() == 11);
+    CHECK(conflicts.size() == 12);
   }
 }
 

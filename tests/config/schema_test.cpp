@@ -42,6 +42,13 @@ std::vector<std::string> Examples(const std::string& readme) {
   return examples;
 }
 
+// "; preset: deepspeed, megatron".
+std::string Refined(const KeyInfo& key) {
+  std::string names;
+  for (const std::string& name : key.refined_for) names += (names.empty() ? "" : ", ") + name;
+  return names.empty() ? "" : "; " + key.refiner + ": " + names;
+}
+
 // The README's row of a key: | `key` | type | default | range | meaning |
 std::string Row(const KeyInfo& key) {
   std::string meaning = key.meaning;
@@ -49,7 +56,7 @@ std::string Row(const KeyInfo& key) {
     std::string choices;
     for (const std::string& choice : key.only_for)
       choices += (choices.empty() ? "" : ", ") + choice;
-    meaning += choices == "layers" ? "" : " (" + key.chooser + ": " + choices + ")";
+    if (choices != "layers") meaning += " (" + key.chooser + ": " + choices + Refined(key) + ")";
   }
   const std::string shown = key.default_text == "{}" ? "" : key.default_text;
   return "| `" + key.path + "` | " + key.type + " | " + InCell(shown) + " | " + InCell(key.range) +

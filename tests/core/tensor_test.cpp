@@ -30,6 +30,14 @@ TEST_SUITE("cpu") {
         {{6, 9, 31, true}, Storage::kF32},   // wider than either
         {{5, 10, 16, true}, Storage::kF32},  // its subnormals reach below fp16's
         {{8, 8, 127, true}, Storage::kF32},
+        {kCb16, Storage::kF32},
+        {kFp8E4M3, Storage::kF16},
+        {{4, 3, 11, false, true, false}, Storage::kF16},
+        {{2, 1, 1, false, false}, Storage::kF16},
+        {{5, 10, 15, true, true, true, true}, Storage::kF16},  // saturating
+        {{5, 10, 15, false}, Storage::kF32},                   // its top exponent holds numbers
+        {{8, 7, 127, true, true, true, true}, Storage::kBF16},
+        {{8, 0, 127, false, true, true, true, false}, Storage::kBF16},
     };
     for (const auto& row : table) {
       CAPTURE(row.format.exponent_bits);

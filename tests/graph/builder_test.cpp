@@ -2,45 +2,11 @@
 // parameters and the rules' requests.
 #include <doctest/doctest.h>
 
-#include <map>
-
-#include "core/error.h"
-#include "graph/fake_backend.h"
-#include "graph/graph.h"
+#include "graph/build_training.h"
 #include "graph/networks.h"
 
 namespace ada::graph::test {
 namespace {
-
-using scaling::LayerMethod;
-
-struct Built {
-  FakeBackend backend;
-  config::ModelConfig model;
-  std::map<std::string, ScalerRequest> requests;
-  std::unique_ptr<Graph> graph;
-};
-
-std::unique_ptr<Built> BuildTraining(const config::ModelConfig& model, const Shape& input,
-                                     bool fuse = true,
-                                     LayerMethod method = LayerMethod::kApproxRange) {
-  auto built = std::make_unique<Built>();
-  built->model = model;
-  GraphSpec spec;
-  spec.model = &built->model;
-  spec.format = kFp16;
-  spec.input = input;
-  spec.fuse = fuse;
-  spec.adaptive = method == LayerMethod::kApproxRange;
-  spec.rule_for = [&](const ScalerRequest& request) {
-    built->requests.emplace(request.layer, request);
-    scaling::LayerRule rule;
-    rule.method = method;
-    return rule;
-  };
-  built->graph = Graph::Build(spec, built->backend);
-  return built;
-}
 
 const Shape kCifar{128, 32, 32, 3};
 
@@ -149,6 +115,35 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("`reference` reaches the loss and every branch sum") {
+    const config::ModelConfig model = Zoo("resnet20");
+    for (const bool reference : {false, true}) {
+      FakeBackend backend;
+      GraphSpec spec;
+      spec.model = &model;
+      spec.input = {2, 32, 32, 3};
+      spec.reference = reference;
+      const auto graph = Graph::Build(spec, backend);
+      CHECK(backend.losses[0].reference == reference);
+      for (const auto& sum : backend.branch_sums) CHECK(sum.reference == reference);
+    }
+  }
+
+  TEST_CASE("refreshing passes on what is counted and drawn, to every op") {
+    const auto built = BuildTraining(Zoo("lenet"), {4, 28, 28, 1});
+    Pass pass;
+    pass.count = true;
+    pass.seed = 3;
+    pass.draw = 5;
+    built->graph->RefreshWeights(pass);
+    CHECK(built->backend.refreshes.size() == built->graph->layers().size());
+    for (const Pass& seen : built->backend.refreshes) {
+      CHECK(seen.count);
+      CHECK(seen.seed == 3);
+      CHECK(seen.draw == 5);
+    }
+  }
+
   TEST_CASE("fans") {
     config::ModelConfig model = Zoo("resnet20");
     model.shortcut = "B";
@@ -225,20 +220,6 @@ TEST_SUITE("cpu") {
     for (const std::size_t bytes : fused->backend.allocations) block = std::max(block, bytes);
     CHECK(block >= 2 * 128 * image);
     CHECK(block < 2 * 128 * image * 1.03);
-  }
-
-  TEST_CASE("an approximating rule without `adaptive` is a bug of the caller") {
-    FakeBackend backend;
-    const config::ModelConfig model = Zoo("lenet");
-    GraphSpec spec;
-    spec.model = &model;
-    spec.input = {4, 28, 28, 1};
-    spec.rule_for = [](const ScalerRequest&) {
-      scaling::LayerRule rule;
-      rule.method = LayerMethod::kApproxRange;
-      return rule;
-    };
-    CHECK_THROWS_AS(Graph::Build(spec, backend), InternalError);
   }
 }
 

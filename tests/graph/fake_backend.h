@@ -8,76 +8,10 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "graph/symbols.h"
+#include "graph/fake_ops.h"
+#include "graph/formulas.h"
 
 namespace ada::graph::test {
-
-using backend::Gradient;
-using backend::Op;
-using backend::Pass;
-
-inline void Count(TensorStats* stats, const Tensor& tensor, Symbol symbol) {
-  if (!stats) return;
-  stats->numel = tensor.shape.numel();
-  stats->mean = static_cast<double>(symbol);
-}
-
-inline void WriteGradient(const Gradient& gradient, Symbol symbol, float scale) {
-  if (!gradient) return;
-  Write(gradient.tensor, symbol);
-  *gradient.scale = scale;
-  Count(gradient.stats, gradient.tensor, symbol);
-  if (gradient.moments) gradient.moments->mean = static_cast<double>(symbol);
-}
-
-// The symbol of a gradient; moments, where it has them, must be those of the same values.
-inline Symbol ReadGradient(const Gradient& gradient) {
-  const Symbol symbol = Read(gradient.tensor);
-  if (gradient.moments) REQUIRE(gradient.moments->mean == static_cast<double>(symbol));
-  return symbol;
-}
-
-using Call = std::function<void()>;
-
-template <typename Base>
-struct CallOp : Base {
-  Call forward, backward;
-  void Forward(const Pass&) override { forward(); }
-  void Backward(const Pass&) override { backward(); }
-};
-
-struct FakeInput : CallOp<backend::InputOp> {
-  void SetImages(const float*, int) override {}
-};
-struct FakeLoss : CallOp<backend::LossOp> {
-  void SetLabels(const std::int32_t*, int) override {}
-  backend::LossResult Result() override { return {}; }
-};
-
-inline std::string Formula(const backend::Conv2dSpec& s) {
-  return Numbers("conv2d",
-                 {1.0 * s.stride[0], 1.0 * s.stride[1], 1.0 * s.padding[0], 1.0 * s.padding[1],
-                  1.0 * s.dilation[0], 1.0 * s.dilation[1], 1.0 * s.groups});
-}
-inline std::string Formula(const backend::LinearSpec&) { return "linear"; }
-template <typename PoolSpec>
-std::string PoolFormula(const char* name, const PoolSpec& s) {
-  return Numbers(name, {1.0 * s.kernel[0], 1.0 * s.kernel[1], 1.0 * s.stride[0], 1.0 * s.stride[1],
-                        1.0 * s.padding[0], 1.0 * s.padding[1]});
-}
-inline std::string Formula(const backend::MaxPoolSpec& s) { return PoolFormula("max_pool", s); }
-inline std::string Formula(const backend::AvgPoolSpec& s) { return PoolFormula("avg_pool", s); }
-inline std::string Formula(const backend::ReluSpec&) { return "relu"; }
-inline std::string Formula(const backend::FlattenSpec&) { return "flatten"; }
-inline std::string Formula(const backend::ShortcutSpec& s) {
-  return Numbers("shortcut", {1.0 * s.stride[0], 1.0 * s.stride[1]});
-}
-inline std::string Formula(const backend::DropoutSpec& s) {
-  return Numbers("dropout", {s.rate}) + std::to_string(s.layer);
-}
-inline std::string Formula(const backend::BatchNormSpec& s) {
-  return Numbers("batch_norm", {s.eps, s.momentum});
-}
 
 class FakeBackend : public backend::Backend {
  public:
@@ -87,7 +21,14 @@ class FakeBackend : public backend::Backend {
   std::vector<backend::BatchNormSpec> batch_norms;
   std::vector<backend::ReluSpec> relus;
   std::vector<backend::MaxPoolSpec> max_pools;
+  std::vector<backend::AvgPoolSpec> avg_pools;
+  std::vector<backend::DropoutSpec> dropouts;
+  std::vector<backend::ScaleSpec> casts;
+  std::vector<backend::AddSpec> additions;
   std::vector<backend::BranchSumSpec> branch_sums;
+  std::vector<backend::InputSpec> inputs;
+  std::vector<backend::LossSpec> losses;
+  std::vector<Pass> refreshes;
   std::vector<std::size_t> allocations;
 
   std::string Describe() const override { return "fake"; }
@@ -112,6 +53,7 @@ class FakeBackend : public backend::Backend {
   int BlockImages(const Shape&) const override { return 3; }
 
   std::unique_ptr<backend::InputOp> MakeInput(const backend::InputSpec& s) override {
+    inputs.push_back(s);
     auto op = std::make_unique<FakeInput>();
     op->forward = [s] { Write(s.y, Hash("input", {})); };
     return op;
@@ -127,6 +69,7 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<Op> MakeBatchNorm(const backend::BatchNormSpec& s) override;
   std::unique_ptr<Op> MakeRelu(const backend::ReluSpec& s) override {
     relus.push_back(s);
+    RequireExact(s);
     return Make([s] { Write(s.y, Hash("relu", {Read(s.x)})); },
                 [s] {
                   const Symbol dy = ReadGradient(s.dy);
@@ -135,6 +78,7 @@ class FakeBackend : public backend::Backend {
   }
   std::unique_ptr<Op> MakeMaxPool(const backend::MaxPoolSpec& s) override {
     max_pools.push_back(s);
+    RequireExact(s);
     const std::string f = Formula(s);
     return Make([s, f] { Write(s.y, Hash(f, {Read(s.x)})); },
                 [s, f] {
@@ -142,11 +86,25 @@ class FakeBackend : public backend::Backend {
                   WriteGradient(s.dx, Hash(f + " dx", {Read(s.x), Read(s.y), dy}), *s.dy.scale);
                 });
   }
-  std::unique_ptr<Op> MakeAvgPool(const backend::AvgPoolSpec& s) override { return Rounded(s); }
-  std::unique_ptr<Op> MakeDropout(const backend::DropoutSpec& s) override { return Rounded(s); }
-  std::unique_ptr<Op> MakeShortcut(const backend::ShortcutSpec& s) override { return Linear(s); }
-  std::unique_ptr<Op> MakeFlatten(const backend::FlattenSpec& s) override { return Linear(s); }
+  std::unique_ptr<Op> MakeAvgPool(const backend::AvgPoolSpec& s) override {
+    avg_pools.push_back(s);
+    return Rounded(s);
+  }
+  std::unique_ptr<Op> MakeDropout(const backend::DropoutSpec& s) override {
+    dropouts.push_back(s);
+    return Rounded(s);
+  }
+  std::unique_ptr<Op> MakeShortcut(const backend::ShortcutSpec& s) override {
+    RequireExact(s);
+    return Linear(s);
+  }
+  std::unique_ptr<Op> MakeFlatten(const backend::FlattenSpec& s) override {
+    RequireExact(s);
+    return Linear(s);
+  }
+  std::unique_ptr<Op> MakeScale(const backend::ScaleSpec& s) override;
   std::unique_ptr<Op> MakeAdd(const backend::AddSpec& s) override {
+    additions.push_back(s);
     return Make(
         [s] {
           std::vector<Symbol> x;
@@ -158,6 +116,7 @@ class FakeBackend : public backend::Backend {
   }
   std::unique_ptr<Op> MakeBranchSum(const backend::BranchSumSpec& s) override;
   std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec& s) override {
+    losses.push_back(s);
     auto op = std::make_unique<FakeLoss>();
     op->forward = [this, s] { logits = Read(s.logits); };
     op->backward = [s] { WriteGradient(s.dlogits, Hash("loss", {Read(s.logits)}), 8); };
@@ -171,14 +130,15 @@ class FakeBackend : public backend::Backend {
   Symbol logits = 0;  // of the last loss forward
 
  private:
-  static std::unique_ptr<Op> Make(Call forward, Call backward) {
+  std::unique_ptr<Op> Make(Call forward, Call backward) {
     auto op = std::make_unique<CallOp<Op>>();
     op->forward = std::move(forward);
     op->backward = std::move(backward);
+    op->refreshes = &refreshes;
     return op;
   }
   template <typename Spec>
-  static std::unique_ptr<Op> Linear(const Spec& s) {  // backward reads dy alone
+  std::unique_ptr<Op> Linear(const Spec& s) {  // backward reads dy alone
     const std::string f = Formula(s);
     return Make([s, f] { Write(s.y, Hash(f, {Read(s.x)})); },
                 [s, f] {
@@ -187,7 +147,7 @@ class FakeBackend : public backend::Backend {
                 });
   }
   template <typename Spec>
-  static std::unique_ptr<Op> Rounded(const Spec& s) {
+  std::unique_ptr<Op> Rounded(const Spec& s) {
     auto op = Linear(s);
     auto& calls = static_cast<CallOp<Op>&>(*op);
     calls.forward = [s, forward = calls.forward] {
@@ -197,15 +157,10 @@ class FakeBackend : public backend::Backend {
     return op;
   }
   template <typename Spec>
-  static std::unique_ptr<Op> Product(const Spec& s);
+  std::unique_ptr<Op> Product(const Spec& s);
 
   std::deque<std::vector<std::byte>> memory_;
 };
-
-// alpha of a rule in this backend: its constant, whatever the method.
-inline float AlphaOf(const scaling::LayerRule& rule) {
-  return rule.method == scaling::LayerMethod::kPass ? 1 : static_cast<float>(rule.fixed_scale);
-}
 
 template <typename Spec>
 std::unique_ptr<Op> FakeBackend::Product(const Spec& s) {
@@ -221,13 +176,7 @@ std::unique_ptr<Op> FakeBackend::Product(const Spec& s) {
     Write(s.dw, Hash(f + " dw", {x, dy}));
     Count(s.dw_stats, s.dw, Hash(f + " dw", {x, dy}));
     if (s.db) Write(s.db, Hash(f + " db", {dy}));
-    REQUIRE(static_cast<bool>(s.dx) == (s.scaler != nullptr));
-    if (!s.dx) return;
-    REQUIRE(s.dx.scale != s.dy.scale);
-    if (s.scaler->rule.method == scaling::LayerMethod::kApproxRange) REQUIRE(s.dy.moments);
-    const float alpha = AlphaOf(s.scaler->rule);
-    s.scaler->decision.alpha = alpha;
-    WriteGradient(s.dx, Hash(f + " dx", {w, dy}), *s.dy.scale * alpha);
+    WriteScaledDx(s, Hash(f + " dx", {w, dy}));
   };
   return Make(forward, backward);
 }
@@ -258,6 +207,15 @@ inline std::unique_ptr<Op> FakeBackend::MakeBatchNorm(const backend::BatchNormSp
     WriteGradient(s.dx, Hash(f + " dx", {x, gamma, dy}), *s.dy.scale);
   };
   return Make(forward, backward);
+}
+
+inline std::unique_ptr<Op> FakeBackend::MakeScale(const backend::ScaleSpec& s) {
+  casts.push_back(s);
+  auto op = Rounded(s);
+  static_cast<CallOp<Op>&>(*op).backward = [s] {
+    WriteScaledDx(s, Hash("scale dx", {ReadGradient(s.dy)}));
+  };
+  return op;
 }
 
 inline std::unique_ptr<Op> FakeBackend::MakeBranchSum(const backend::BranchSumSpec& s) {

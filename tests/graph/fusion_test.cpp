@@ -6,24 +6,28 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "backend/cpu/cpu_backend.h"
 #include "core/random.h"
 #include "graph/graph.h"
 #include "graph/networks.h"
+#include "graph/precisions.h"
 
 namespace ada::graph::test {
 namespace {
 
 using scaling::LayerMethod;
 
-// A third of the layers under each method, told apart by their names.
+// A quarter of the layers under each method, told apart by their names.
 scaling::LayerRule MixedRule(const ScalerRequest& request) {
   scaling::LayerRule rule;
   const std::uint64_t id = StreamId(request.layer);
-  rule.method = id % 3 == 0   ? LayerMethod::kPass
-                : id % 3 == 1 ? LayerMethod::kFixed
+  rule.method = id % 4 == 0   ? LayerMethod::kPass
+                : id % 4 == 1 ? LayerMethod::kFixed
+                : id % 4 == 2 ? LayerMethod::kExactRange
                               : LayerMethod::kApproxRange;
+  rule.has_weight = request.has_weight;
   rule.fixed_scale = 4;
   rule.u_min = request.gradient_format.smallest_subnormal();
   rule.u_max = request.gradient_format.largest();
@@ -31,22 +35,31 @@ scaling::LayerRule MixedRule(const ScalerRequest& request) {
   return rule;
 }
 
+backend::Pass PassOf(const TestNetwork& network, int step) {
+  backend::Pass pass;
+  pass.rows = static_cast<int>(network.input.n);
+  pass.count = true;
+  pass.loss_rows = network.input.n;
+  pass.init_scale = 8;
+  pass.draw = static_cast<std::uint64_t>(step);
+  return pass;
+}
+
 struct Run {
   std::unique_ptr<backend::Backend> backend = backend::cpu::MakeCpuBackend(2);
   std::unique_ptr<Graph> graph;
   double loss = 0;
 
-  Run(const TestNetwork& network, const NumberFormat& format, bool fuse) {
+  Run(const TestNetwork& network, const Precision& precision, bool fuse) {
     GraphSpec spec;
     spec.model = &network.model;
-    spec.format = format;
+    spec.precision = precision;
     spec.input = network.input;
     spec.fuse = fuse;
-    spec.adaptive = true;
     spec.rule_for = MixedRule;
     graph = Graph::Build(spec, *backend);
     Initialize(*graph, {}, 1, *backend);
-    graph->RefreshWeights(true);
+    graph->RefreshWeights(PassOf(network, 0));
   }
   void Step(const TestNetwork& network, int step) {
     RandomStream random(2, static_cast<std::uint64_t>(step));
@@ -55,18 +68,28 @@ struct Run {
     std::vector<std::int32_t> labels(static_cast<std::size_t>(rows));
     for (float& value : images) value = static_cast<float>(random.Normal());
     for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random.Below(10));
-    backend::Pass pass;
-    pass.rows = rows;
-    pass.count = true;
-    pass.loss_rows = rows;
-    pass.init_scale = 8;
-    pass.draw = static_cast<std::uint64_t>(step);
+    const backend::Pass pass = PassOf(network, step);
     graph->SetBatch(images.data(), labels.data(), rows);
     graph->Forward(pass);
     graph->Backward(pass);
     loss = graph->Result().loss_sum;
+    for (const ScaledTensor& tensor : graph->scaled_tensors()) {
+      scaling::UpdateTensorScale(*tensor.scaler, tensor.stats->max_abs / tensor.scaler->scale);
+    }
+    graph->RefreshWeights(PassOf(network, step + 1));
   }
 };
+
+std::map<std::string, Precision> Precisions() {
+  std::map<std::string, Precision> all = {{"fp16", Uniform(kFp16)},
+                                          {"bf16", Uniform(kBf16)},
+                                          {"fp32", Uniform(kFp32)},
+                                          {"patchwork", Patchwork()},
+                                          {"hybrid fp8", HybridFp8()}};
+  all["stochastic patchwork"] = Patchwork();
+  all["stochastic patchwork"].stochastic = true;
+  return all;
+}
 
 bool SameBytes(const Tensor& a, const Tensor& b) {
   return a.bytes() == b.bytes() && std::memcmp(a.data, b.data, a.bytes()) == 0;
@@ -103,6 +126,8 @@ void CheckEqual(Graph& fused, Graph& parts) {
     INFO(a.layer << " " << a.tensor);
     CheckStats(*a.stats, *b.stats);
     if (a.scale) CHECK(*a.scale == *b.scale);
+    REQUIRE((a.scaler != nullptr) == (b.scaler != nullptr));
+    if (a.scaler) CHECK(a.scaler->scale == b.scaler->scale);
   }
   REQUIRE(fused.scales().size() == parts.scales().size());
   for (std::size_t i = 0; i < fused.scales().size(); ++i) {
@@ -116,10 +141,10 @@ TEST_SUITE("cpu") {
   TEST_CASE("fused and unfused agree bit for bit") {
     for (const TestNetwork& network : AllNetworks()) {
       if (network.name.starts_with("vgg") || network.name == "mlp") continue;
-      for (const NumberFormat& format : {kFp16, kBf16, kFp32}) {
+      for (const auto& [name, precision] : Precisions()) {
         CAPTURE(network.name);
-        CAPTURE(FormatName(format));
-        Run fused(network, format, true), parts(network, format, false);
+        CAPTURE(name);
+        Run fused(network, precision, true), parts(network, precision, false);
         for (const int step : {1, 2}) {
           fused.Step(network, step);
           parts.Step(network, step);

@@ -37,8 +37,9 @@ inline config::LayerConfig Window(const std::string& name, const std::string& ki
   layer.stride = {stride, stride};
   return layer;
 }
-inline config::LayerConfig Linear(const std::string& name, int features) {
-  config::LayerConfig layer = Layer(name, "linear");
+inline config::LayerConfig Linear(const std::string& name, int features,
+                                  std::vector<std::string> inputs = {}) {
+  config::LayerConfig layer = Layer(name, "linear", std::move(inputs));
   layer.features = features;
   return layer;
 }
@@ -104,6 +105,17 @@ inline config::ModelConfig WithInput() {
                 Linear("fc", 10)});
 }
 
+// Casts at borders: behind a relu that two layers read, before the addition that joins them, where
+// nothing is trained yet, and before the head.
+inline config::ModelConfig WithCasts() {
+  return Model({Layer("early", "scale"), Conv("c1", 4), Layer("b1", "batch_norm"),
+                Layer("r1", "relu"), Layer("down", "scale"), Conv("c2", 4),
+                Layer("up", "scale", {"r1"}), Layer("join", "add", {"c2", "up"}),
+                Layer("b2", "batch_norm", {"join"}), Layer("cast", "scale"),
+                Layer("j2", "add", {"b2", "cast"}), Layer("r2", "relu"),
+                Window("p2", "max_pool", 2, 2), Layer("head", "scale"), Linear("fc", 10)});
+}
+
 inline std::vector<TestNetwork> AllNetworks() {
   const Shape mnist{5, 28, 28, 1}, cifar{5, 32, 32, 3};
   std::vector<TestNetwork> all = {{"mlp", Zoo("mlp"), mnist},
@@ -119,6 +131,7 @@ inline std::vector<TestNetwork> AllNetworks() {
   all.push_back({"awkward", Awkward(), {5, 10, 9, 3}});
   all.push_back({"bare shortcut", BareShortcut(), {5, 6, 6, 3}});
   all.push_back({"with input", WithInput(), {5, 6, 6, 3}});
+  all.push_back({"with casts", WithCasts(), {5, 6, 6, 3}});
   return all;
 }
 

@@ -137,8 +137,13 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
   const Symbol x = y_[node.inputs[0]];
   if (node.is_product()) {
     r_.decisions.push_back(node.config.name);
-    const float alpha = AlphaOf(rule_for_({node.config.name, 0, 0, kFp16}));
+    const float alpha = AlphaOf(rule_for_({node.config.name, 0, 0, kFp16, true}));
     return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale * alpha};
+  }
+  if (node.kind == Kind::kScale) {
+    r_.decisions.push_back(node.config.name);
+    const float alpha = AlphaOf(rule_for_({node.config.name, 1, 1, kFp16, false}));
+    return {Hash(f, {dy.symbol}), dy.scale * alpha};
   }
   if (node.kind == Kind::kBatchNorm) {
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};

@@ -65,20 +65,21 @@ TEST_SUITE("cpu") {
       l.channels = 7;
       l.stride = {2, 2};
     };
-    const ModelConfig model = Model(
-        {Conv("c", 4), Layer("b", "batch_norm"), Layer("r", "relu"), Window("m", "max_pool", 2, 2),
-         Window("a", "avg_pool", 3, 1), With(Layer("s", "shortcut"), shortcut),
-         Layer("d", "dropout"), Layer("two", "add", {"s", "d"}), Layer("g", "global_avg_pool"),
-         Linear("f", 12), Layer("n", "batch_norm"), Layer("x", "flatten"), Linear("fc", 10)});
+    const ModelConfig model =
+        Model({Conv("c", 4), Layer("b", "batch_norm"), Layer("r", "relu"),
+               Window("m", "max_pool", 2, 2), Window("a", "avg_pool", 3, 1),
+               With(Layer("s", "shortcut"), shortcut), Layer("d", "dropout"),
+               Layer("two", "add", {"s", "d"}), Layer("t", "scale"), Layer("g", "global_avg_pool"),
+               Linear("f", 12), Layer("n", "batch_norm"), Layer("x", "flatten"), Linear("fc", 10)});
     const Network network = Resolve(model, {99, 11, 10, 3});
     const std::vector<std::string> expected = {"11x10x4", "11x10x4", "11x10x4", "5x5x4", "3x3x4",
-                                               "2x2x7",   "2x2x7",   "2x2x7",   "7",     "12",
-                                               "12",      "12",      "10"};
+                                               "2x2x7",   "2x2x7",   "2x2x7",   "2x2x7", "7",
+                                               "12",      "12",      "12",      "10"};
     std::vector<std::string> found;
     for (const Node& node : network.nodes) found.push_back(ToString(node.output));
     CHECK(found == expected);
     CHECK(network.nodes[7].inputs == std::vector<int>{6, 7});
-    CHECK(network.nodes[8].config.kernel == std::array<int, 2>{2, 2});
+    CHECK(network.nodes[9].config.kernel == std::array<int, 2>{2, 2});
     CHECK(network.parameters() == 112 + 8 + (12 * 7 + 12) + 24 + 130);
   }
 
@@ -157,6 +158,8 @@ TEST_SUITE("cpu") {
          at + "join: add takes at least two `inputs`, found 1"},
         {Model({Conv("c", 4), At(Layer("r", "relu", {"c", "input"}), 5), fc}),
          at + "r: relu takes one input, found 2 in `inputs`"},
+        {Model({Conv("c", 4), At(Layer("s", "scale", {"c", "input"}), 5), fc}),
+         at + "s: scale takes one input, found 2 in `inputs`"},
         {Model({At(Layer("r", "rellu"), 5), fc}),
          at + "r: unknown kind 'rellu'; did you mean 'relu'?"},
         {Model({At(Conv("c", 4), 4), At(Conv("c", 4), 5), fc}),

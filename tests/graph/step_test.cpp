@@ -5,6 +5,7 @@
 #include "graph/fake_backend.h"
 #include "graph/graph.h"
 #include "graph/networks.h"
+#include "graph/precisions.h"
 #include "graph/reference.h"
 #include "graph/shapes.h"
 
@@ -28,13 +29,15 @@ std::vector<Variant> Variants() {
           {"relu declined", true, [](const auto& s) { return s.relu && !s.addend; }}};
 }
 
-// Layers under three kinds of rule, told apart by their names; alpha differs from layer to layer.
+// Layers under four kinds of rule, told apart by their names; alpha differs from layer to layer.
 scaling::LayerRule MixedRule(const ScalerRequest& request) {
   scaling::LayerRule rule;
   const Symbol symbol = Hash(request.layer, {});
-  rule.method = symbol % 3 == 0   ? LayerMethod::kPass
-                : symbol % 3 == 1 ? LayerMethod::kFixed
+  rule.method = symbol % 4 == 0   ? LayerMethod::kPass
+                : symbol % 4 == 1 ? LayerMethod::kFixed
+                : symbol % 4 == 2 ? LayerMethod::kState
                                   : LayerMethod::kApproxRange;
+  rule.has_weight = request.has_weight;
   rule.fixed_scale = static_cast<double>(1 << symbol % 5) / 2;
   return rule;
 }
@@ -43,8 +46,15 @@ scaling::LayerRule PassRule(const ScalerRequest&) { return {}; }
 struct Policy {
   std::string name;
   RuleFor rule_for;
-  bool adaptive;
 };
+struct NamedPrecision {
+  std::string name;
+  Precision precision;
+};
+const std::vector<NamedPrecision> kPrecisions = {{"fp16", Uniform(kFp16)},
+                                                 {"fp32", Uniform(kFp32)},
+                                                 {"patchwork", Patchwork()},
+                                                 {"hybrid fp8", HybridFp8()}};
 
 std::string DecisionName(const ScalePoint& point) {
   return (point.scaler ? "" : "branch ") + point.layer;
@@ -86,24 +96,24 @@ void FillMasters(Graph& graph) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("a step computes what the layers say, whatever is fused and shared") {
-    const std::vector<Policy> policies = {{"pass", PassRule, false}, {"mixed", MixedRule, true}};
+    const std::vector<Policy> policies = {{"pass", PassRule}, {"mixed", MixedRule}};
     for (const TestNetwork& network : AllNetworks()) {
       for (const Policy& policy : policies) {
         const Network resolved = Resolve(network.model, network.input);
         const Reference expected = ReferenceStep(resolved, policy.rule_for).Run();
         for (const Variant& variant : Variants()) {
-          for (const NumberFormat& format : {kFp16, kFp32}) {
+          for (const NamedPrecision& rounding : kPrecisions) {
             CAPTURE(network.name);
             CAPTURE(policy.name);
             CAPTURE(variant.name);
+            CAPTURE(rounding.name);
             FakeBackend backend;
             backend.declines = variant.declines;
             GraphSpec spec;
             spec.model = &network.model;
-            spec.format = format;
+            spec.precision = rounding.precision;
             spec.input = network.input;
             spec.fuse = variant.fuse;
-            spec.adaptive = policy.adaptive;
             spec.rule_for = policy.rule_for;
             const auto graph = Graph::Build(spec, backend);
             FillMasters(*graph);
@@ -122,7 +132,7 @@ TEST_SUITE("cpu") {
       FakeBackend training_backend, backend;
       GraphSpec spec;
       spec.model = &network.model;
-      spec.format = kFp16;
+      spec.precision = Uniform(kFp16);
       spec.input = network.input;
       const auto training = Graph::Build(spec, training_backend);
       FillMasters(*training);

@@ -1,6 +1,7 @@
 // A backend that can only allocate and update, for tests of the optimizer: the plainest loops over
 // backend/update_rules.h.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -27,6 +28,26 @@ class FakeUpdate final : public backend::UpdateOp {
       }
     }
     return std::sqrt(sum);
+  }
+
+  float LargestGradient() override {
+    float largest = 0;
+    for (const backend::UpdateSlot& slot : slots_) {
+      for (std::int64_t i = 0; i < slot.gradient.shape.numel(); ++i) {
+        const float magnitude = std::fabs(slot.gradient.f32()[i]);
+        if (std::isnan(magnitude)) return magnitude;
+        largest = std::max(largest, magnitude);
+      }
+    }
+    return largest;
+  }
+  void Sanitize(float largest) override {
+    for (const backend::UpdateSlot& slot : slots_) {
+      for (std::int64_t i = 0; i < slot.gradient.shape.numel(); ++i) {
+        float& x = slot.gradient.f32()[i];
+        x = std::isnan(x) ? 0 : std::clamp(x, -largest, largest);
+      }
+    }
   }
 
   void Apply(const backend::UpdateStep& step) override {
@@ -100,6 +121,7 @@ class FakeBackend final : public backend::Backend {
   ADA_FAKE_OP(Shortcut)
   ADA_FAKE_OP(Flatten)
   ADA_FAKE_OP(Dropout)
+  ADA_FAKE_OP(Scale)
   ADA_FAKE_OP(BranchSum)
 #undef ADA_FAKE_OP
   std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec&) override {

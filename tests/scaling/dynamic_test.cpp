@@ -1,174 +1,195 @@
-// The dynamic state machine: every transition as a table, all recorded traces of
-// torch.amp.GradScaler, and save and restore at every step of random overflow patterns.
+// The dynamic policy beyond single transitions: starts, reasons, ends, random overflow patterns
+// with save and restore at every attempt, states that do not fit.
 #include <doctest/doctest.h>
 
-#include <cfloat>
-#include <filesystem>
+#include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
-#include "golden_table.h"
 #include "scaling/policy.h"
 #include "scaling/presets.h"
+#include "scaling/with.h"
 
 namespace ada::scaling {
 namespace {
 
-DynamicParameters Small(double start, int window) {
-  DynamicParameters p = FindDynamicPreset("pytorch").parameters;
-  p.init_scale = start;
-  p.growth_interval = window;
+using testing::Of;
+using testing::With;
+
+// Random parameters of a preset, small enough that every branch is taken within a few hundred
+// attempts; factors are powers of two.
+DynamicParameters RandomParameters(const DynamicPreset& preset, std::mt19937& random) {
+  DynamicParameters p = preset.parameters;
+  p.init_scale = std::ldexp(1.0, static_cast<int>(random() % 12));
+  p.growth_interval = 1 + static_cast<std::int64_t>(random() % 9);
+  p.growth_factor = random() % 3 == 0 ? 4 : 2;
+  p.backoff_factor = random() % 3 == 0 ? 0.25 : 0.5;
+  p.min_scale = std::ldexp(1.0, -static_cast<int>(random() % 6));
+  p.max_scale = std::ldexp(1.0, 12 + static_cast<int>(random() % 6));
+  p.error_at_min_scale = false;
+  if (preset.parameters.tolerance > 0 || preset.name == "fairseq")
+    p.tolerance = static_cast<double>(random() % 5) / 10;
+  if (preset.name == "deepspeed" || preset.name == "megatron" || preset.name == "paddle")
+    p.hysteresis = 1 + static_cast<std::int64_t>(random() % 3);
+  p.consecutive_hysteresis = preset.name == "deepspeed" && random() % 2 == 0;
   return p;
 }
 
-// "o" = overflow, "." = clean.
-struct Transition {
-  const char* what;
-  DynamicParameters parameters;
-  const char* attempts;
-  std::vector<double> after;
-};
-
-std::vector<Transition> Transitions() {
-  DynamicParameters odd = Small(1, 1), floor = Small(4, 2), ceiling = Small(16, 1),
-                    outside = Small(1024, 1), below = Small(1, 2);
-  odd.growth_factor = 1.5;
-  odd.backoff_factor = 0.7;
-  floor.min_scale = 1.5;
-  ceiling.max_scale = 40;
-  outside.max_scale = 256;
-  below.min_scale = 8;
-  const auto f = [](double x) { return static_cast<double>(static_cast<float>(x)); };
-  return {
-      {"grows when the window is full", Small(8, 3), "....", {8, 8, 16, 16}},
-      {"counts afresh after growth", Small(8, 2), ".....", {8, 16, 16, 32, 32}},
-      {"overflow halves", Small(8, 3), "o", {4}},
-      {"overflows in a row halve each time", Small(8, 3), "ooo", {4, 2, 1}},
-      {"overflow empties the window", Small(8, 3), "..o...", {8, 8, 4, 4, 4, 8}},
-      {"overflow right after growth", Small(8, 2), "..o..", {8, 16, 8, 8, 16}},
-      {"overflow with an empty window", Small(8, 2), "o..", {4, 4, 8}},
-      {"window of one", Small(8, 1), ".o..", {16, 8, 16, 32}},
-      {"falls below one", Small(1, 9), "oo", {0.5, 0.25}},
-      {"growth to inf is refused, the window starts again",
-       Small(0x1p127, 2),
-       "....o..",
-       {0x1p127, 0x1p127, 0x1p127, 0x1p127, 0x1p126, 0x1p126, 0x1p127}},
-      {"reaches 0 and stays", Small(0x1p-148, 1), "oo..", {0x1p-149, 0, 0, 0}},
-      {"factors are doubles, rounded once", odd, ".o", {1.5, f(1.5 * 0.7)}},
-      {"floor", floor, "ooo..", {2, 1.5, 1.5, 1.5, 3}},
-      {"ceiling", ceiling, "...o", {32, 40, 40, 20}},
-      {"a start above the ceiling holds until growth", outside, ".o", {256, 128}},
-      {"a start below the floor holds until overflow", below, ".o", {1, 8}},
-  };
-}
-
 TEST_SUITE("cpu") {
-  TEST_CASE("every transition") {
-    for (const Transition& t : Transitions()) {
-      CAPTURE(t.what);
-      const auto policy = MakeDynamic(t.parameters);
-      CHECK(policy->Scale() == t.parameters.init_scale);
-      for (std::size_t i = 0; t.attempts[i] != '\0'; ++i) {
-        CAPTURE(i);
-        const double before = policy->Scale();
-        const bool overflow = t.attempts[i] == 'o';
-        const ScaleChange change = policy->Update(overflow);
-        REQUIRE(i < t.after.size());
-        CHECK(policy->Scale() == t.after[i]);
-        CHECK(change.before == before);
-        CHECK(change.after == t.after[i]);
-        const std::string grown = std::to_string(t.parameters.growth_interval) + " clean steps";
-        CHECK(change.reason == (before == t.after[i] ? "" : overflow ? "overflow" : grown));
-      }
-    }
+  TEST_CASE("where a run starts") {
+    CHECK(MakeDynamic(With("apex", 0x1p25, 9).p)->Scale() == 0x1p24);
+    CHECK(MakeDynamic(With("apex", 4, 9).Bounds(8, 64).p)->Scale() == 4);
+    CHECK(MakeDynamic(With("openseq2seq_backoff", 0, 9).Bounds(1, 64).p)->Scale() == 64);
+    CHECK(MakeDynamic(With("deepspeed", 0.25, 9).p)->Scale() == 0.25);
+    CHECK(MakeDynamic(With("cerebras", 0x1p20, 9).p)->Scale() == 0x1p20);
+    CHECK(MakeDynamic(With("mindspore", 0.1, 9).p)->Scale() == 0.1);
+    CHECK(MakeDynamic(With("pytorch", 0.1, 9).p)->Scale() == static_cast<double>(0.1f));
   }
 
-  TEST_CASE("recorded traces of torch.amp.GradScaler, every row") {
-    int traces = 0, rows = 0;
-    const std::string folder = std::string(ADA_SOURCE_DIR) + "/tests/golden/dynamic/pytorch";
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      const std::string file = entry.path().filename();
-      CAPTURE(file);
-      const testing::GoldenTable table = testing::ReadGolden("dynamic/pytorch/" + file);
-      DynamicParameters p = FindDynamicPreset("pytorch").parameters;
-      for (const std::string& comment : table.comments) {
-        if (comment.rfind("params: ", 0) != 0) continue;
-        for (const std::string& word : testing::Words(comment.substr(8))) {
-          const double value = std::stod(word.substr(word.find('=') + 1));
-          if (word.rfind("init_scale=", 0) == 0) p.init_scale = value;
-          if (word.rfind("growth_factor=", 0) == 0) p.growth_factor = value;
-          if (word.rfind("backoff_factor=", 0) == 0) p.backoff_factor = value;
-          if (word.rfind("growth_interval=", 0) == 0) p.growth_interval = static_cast<int>(value);
+  TEST_CASE("mindspore ends at the 1001st overflow in a row") {
+    const auto policy = MakeDynamic(With("mindspore", 4, 9).p);
+    for (int round = 0; round < 2; ++round) {
+      for (int i = 0; i < 1000; ++i) REQUIRE(policy->Update(Of('o')).error.empty());
+      if (round == 0) REQUIRE(policy->Update(Of('.')).error.empty());
+    }
+    const Verdict verdict = policy->Update(Of('o'));
+    CHECK(verdict.error.rfind("1001 overflows in a row", 0) == 0);
+    CHECK(verdict.action == Action::kSkip);
+    CHECK(verdict.after == 1);
+  }
+
+  TEST_CASE("reasons that people read") {
+    struct Row {
+      With with;
+      const char* attempts;
+      const char* reason;  // of the last attempt
+    };
+    const Row rows[] = {
+        {{"pytorch", 8, 2}, "o", "overflow"},
+        {{"pytorch", 8, 2}, "..", "2 clean steps"},
+        {{"deepspeed", 8, 2}, "oo", "overflow, hysteresis spent"},
+        {With("paddle", 8, 2).Hysteresis(2), "oo", "2 overflows in a row"},
+        {With("fairseq", 8, 9).Tolerance(0.25), "...o", "overflow: 1 of 4 attempts"},
+        {{"fairseq", 8, 9}, "o", "overflow"},
+        {{"cerebras", 8, 9}, "..o", "overflow: 1 of 3 attempts"},
+        {{"cerebras", 8, 2}, "..", "2 steps since the last change"},
+        {{"cerebras", 0x1p17, 9}, ".", "max_scale"},
+        {{"mxnet", 8, 9}, "oo", "overflow one attempt ago"},
+        {{"mxnet", 8, 1}, "..", "1 clean steps, one attempt ago"},
+        {{"chainer", 1, 9}, ".", "no overflow so far"},
+        {{"chainer", 4, 9}, "o.", "clean step"},
+    };
+    for (const Row& row : rows) {
+      const auto policy = MakeDynamic(row.with.p);
+      CAPTURE(row.with.p.preset);
+      Verdict verdict;
+      for (const char* mark = row.attempts; *mark != '\0'; ++mark)
+        verdict = policy->Update(Of(*mark));
+      CHECK(verdict.reason == row.reason);
+    }
+    const Verdict end = MakeDynamic(With("deepspeed", 1, 9).Hysteresis(1).p)->Update(Of('o'));
+    CHECK(end.error ==
+          "gradients overflow at the smallest scale, 1 (scaling.min_scale of preset deepspeed): "
+          "the scale cannot fall further; lower scaling.min_scale or the learning rate, or set "
+          "scaling.error_at_min_scale: false");
+  }
+
+  TEST_CASE("random overflows: bounds, powers of two, and a restored policy goes on alike") {
+    std::mt19937 random(5);
+    for (const DynamicPreset& preset : DynamicPresets()) {
+      CAPTURE(preset.name);
+      for (int pattern = 0; pattern < 40; ++pattern) {
+        CAPTURE(pattern);
+        const DynamicParameters p = RandomParameters(preset, random);
+        const unsigned one_in = 2 + random() % 9;
+        auto straight = MakeDynamic(p), restored = MakeDynamic(p);
+        for (int step = 0; step < 200; ++step) {
+          CAPTURE(step);
+          const Attempt attempt = Of(random() % one_in == 0 ? 'o' : '.');
+          const Verdict verdict = straight->Update(attempt);
+          auto next = MakeDynamic(p);
+          next->LoadState(restored->SaveState());
+          restored = std::move(next);
+          const Verdict again = restored->Update(attempt);
+          REQUIRE(again.after == verdict.after);
+          REQUIRE(again.action == verdict.action);
+          REQUIRE(again.error == verdict.error);
+          REQUIRE(restored->SaveState() == straight->SaveState());
+          REQUIRE(verdict.after >= std::min(p.min_scale, verdict.before));
+          REQUIRE(verdict.after <= std::max(p.max_scale, verdict.before));
+          if (preset.name == "chainer") continue;  // its scales are no powers of two
+          int exponent = 0;
+          REQUIRE(std::frexp(verdict.after, &exponent) == 0.5);
+          if (preset.name == "mxnet" || preset.name == "cerebras") continue;  // late; counts both
+          if (verdict.action == Action::kSkip) REQUIRE(verdict.after <= verdict.before);
+          if (verdict.action == Action::kUpdate) REQUIRE(verdict.after >= verdict.before);
         }
       }
+    }
+  }
+
+  TEST_CASE("states that do not fit are refused and change nothing") {
+    for (const DynamicPreset& preset : DynamicPresets()) {
+      CAPTURE(preset.name);
+      DynamicParameters p = preset.parameters;
+      p.init_scale = 8;
+      p.growth_interval = 4;
       const auto policy = MakeDynamic(p);
-      for (const testing::GoldenRow& row : table.rows) {
-        CAPTURE(row.at("step"));
-        REQUIRE(policy->Scale() == testing::Number(row, "scale"));
-        policy->Update(row.at("overflow") == "1");
-        REQUIRE(row.at("skipped") == row.at("overflow"));  // what the trainer does with it
-        REQUIRE(policy->Scale() == testing::Number(row, "scale_after"));
-        REQUIRE(policy->SaveState().at("growth_tracker") == row.at("growth_tracker"));
-        ++rows;
+      const StateMap good = policy->SaveState();
+      policy->LoadState(good);
+      std::vector<StateMap> states = {{}};
+      for (const auto& [key, text] : good) {
+        states.push_back(good);
+        states.back().erase(key);
+        for (const char* bad : {"", "eight", "-1", "0x1p+3 ", "nan", "-0x1p+3"}) {
+          states.push_back(good);
+          states.back()[key] = bad;
+        }
       }
-      ++traces;
-    }
-    CHECK(traces == 11);
-    CHECK(rows == 8580);
-  }
-
-  TEST_CASE("random overflows: save and restore at any step changes nothing") {
-    std::mt19937 random(5);
-    for (int pattern = 0; pattern < 60; ++pattern) {
-      DynamicParameters p = Small(std::ldexp(1.0, static_cast<int>(random() % 40) - 10),
-                                  1 + static_cast<int>(random() % 9));
-      p.backoff_factor = pattern % 2 ? 0.5 : 0.7;
-      p.growth_factor = pattern % 3 ? 2 : 1.3;
-      const unsigned one_in = 2 + random() % 12;
-      auto straight = MakeDynamic(p), restored = MakeDynamic(p);
-      for (int step = 0; step < 300; ++step) {
-        CAPTURE(pattern);
-        CAPTURE(step);
-        const bool overflow = random() % one_in == 0;
-        straight->Update(overflow);
-        auto next = MakeDynamic(p);
-        next->LoadState(restored->SaveState());
-        restored = std::move(next);
-        const ScaleChange change = restored->Update(overflow);
-        REQUIRE(restored->Scale() == straight->Scale());
-        REQUIRE(restored->SaveState() == straight->SaveState());
-        // Invariants: never up on overflow, never down on a clean step, always fp32 and finite.
-        REQUIRE((overflow ? change.after <= change.before : change.after >= change.before));
-        REQUIRE(static_cast<float>(change.after) == change.after);
-        REQUIRE(change.after <= FLT_MAX);
+      states.push_back(good);
+      states.back()["more"] = "1";
+      for (const StateMap& state : states) {
+        CHECK_THROWS_AS(policy->LoadState(state), DataError);
+        CHECK(policy->SaveState() == good);
       }
     }
   }
 
-  TEST_CASE("states that do not fit are refused") {
-    const auto policy = MakeDynamic(Small(8, 4));
-    const StateMap states[] = {{},
-                               {{"scale", "0x1p+3"}},
-                               {{"scale", "0x1p+3"}, {"growth_tracker", "0"}, {"more", "1"}},
-                               {{"scale", "eight"}, {"growth_tracker", "0"}},
-                               {{"scale", ""}, {"growth_tracker", "0"}},
-                               {{"scale", "0x1p+3 "}, {"growth_tracker", "0"}},
-                               {{"scale", "inf"}, {"growth_tracker", "0"}},
-                               {{"scale", "-0x1p+3"}, {"growth_tracker", "0"}},
-                               {{"scale", "0x1.0000000000001p+3"}, {"growth_tracker", "0"}},
-                               {{"scale", "0x1p+3"}, {"growth_tracker", "4"}},
-                               {{"scale", "0x1p+3"}, {"growth_tracker", "-1"}},
-                               {{"scale", "0x1p+3"}, {"growth_tracker", "1.5"}}};
-    for (const StateMap& state : states) {
+  TEST_CASE("states out of a machine's range") {
+    struct Row {
+      std::string preset, key, value;
+    };
+    const Row rows[] = {{"pytorch", "scale", "inf"},
+                        {"pytorch", "scale", "0x1.0000000000001p+3"},  // no fp32
+                        {"apex", "scale", "inf"},
+                        {"pytorch", "growth_tracker", "4"},
+                        {"deepspeed", "growth_tracker", "5"},
+                        {"nnabla", "growth_tracker", "6"},
+                        {"deepspeed", "overflows_left", "0"},
+                        {"deepspeed", "overflows_left", "3"},
+                        {"mindspore", "overflows_in_a_row", "1001"},
+                        {"chainer", "overflowed", "2"},
+                        {"cerebras", "attempts_since_rescale", "4"}};
+    for (const Row& row : rows) {
+      CAPTURE(row.preset);
+      CAPTURE(row.key);
+      const auto policy = MakeDynamic(With(row.preset.c_str(), 8, 4).p);
+      StateMap state = policy->SaveState();
+      state[row.key] = row.value;
       CHECK_THROWS_AS(policy->LoadState(state), DataError);
-      CHECK(policy->Scale() == 8);
     }
+    StateMap grown = MakeDynamic(With("keras", 8, 4).p)->SaveState();
+    grown["scale"] = "inf";
+    MakeDynamic(With("keras", 8, 4).p)->LoadState(grown);  // keras can get there
   }
 
   TEST_CASE("layers under dynamic pass S on") {
-    const LayerRule rule = MakeDynamic({})->RuleFor({"conv1", 9, 9, 0x1p-24, 65504});
+    LayerInfo layer;
+    layer.u_max = 65504;
+    const LayerRule rule = MakeDynamic({})->RuleFor(layer);
     CHECK(rule.method == LayerMethod::kPass);
     CHECK(rule.u_max == 65504);
   }

@@ -1,5 +1,6 @@
-// Decide and BranchTarget stage by stage: tables written by hand from POLICIES 1 (formulas, bounds,
-// clamps, non-finite input). Recorded calls of the reference: adaptive_golden_test.cpp.
+// Decide stage by stage: tables written by hand from POLICIES 1 (bounds, caching, clamps,
+// non-finite input, layers with a state of their own). The methods: methods_test.cpp; recorded
+// calls of the authors' program: adaptive_golden_test.cpp.
 #include "scaling/rules.h"
 
 #include <doctest/doctest.h>
@@ -17,8 +18,9 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Zero mean, deviation sd, extremes +-extreme.
 TensorMoments Centred(double sd, double extreme) {
-  return {0, sd * sd, static_cast<float>(-extreme), static_cast<float>(extreme)};
+  return {0, sd * sd, static_cast<float>(-extreme), static_cast<float>(extreme), 0};
 }
+Observation Seen(const TensorMoments& dy, const TensorMoments& w) { return {dy, w, 0, 0, 0, 0}; }
 
 LayerScaler ApproxRangeScaler() {
   LayerScaler scaler;
@@ -49,7 +51,7 @@ TEST_SUITE("cpu") {
       CAPTURE(row.sd_dy);
       LayerScaler scaler = ApproxRangeScaler();
       scaler.rule.scale_upper_bound = scaler.rule.accum_upper_bound = kInf;
-      Decide(scaler, Centred(row.sd_dy, 5 * row.sd_dy), kWeights, 1);
+      Decide(scaler, Seen(Centred(row.sd_dy, 5 * row.sd_dy), kWeights), 1);
       CHECK(scaler.decision.unbound == doctest::Approx(row.unbound).epsilon(1e-6));
       CHECK(scaler.decision.bound == scaler.decision.unbound);
       CHECK(scaler.decision.pow2 == row.pow2);
@@ -76,8 +78,7 @@ TEST_SUITE("cpu") {
     const Row rows[] = {
         {"SB", 1e-8, 5e-8, 1, 16, 1024, true, 16, 16, 16, Limit::kScaleBound},
         {"AB", 1e-8, 5e-8, 512, 16, 1024, true, 2, 2, 1024, Limit::kAccumBound},
-        {"AB equals SB: AB came first", 1e-8, 5e-8, 64, 16, 1024, true, 16, 16, 1024,
-         Limit::kAccumBound},
+        {"AB / S equals SB", 1e-8, 5e-8, 64, 16, 1024, true, 16, 16, 1024, Limit::kScaleBound},
         {"AB below 1", 1e-8, 5e-8, 4096, 16, 1024, true, 0.25, 0.25f, 1024, Limit::kAccumBound},
         {"AB binds u = 1", 1e-2, 5e-2, 4096, 16, 1024, true, 0.25, 0.25f, 1024, Limit::kAccumBound},
         {"AB without power of two", 1e-8, 5e-8, 300, 16, 1000, false, 1000.0 / 300,
@@ -97,7 +98,7 @@ TEST_SUITE("cpu") {
       scaler.rule.scale_upper_bound = row.sb;
       scaler.rule.accum_upper_bound = row.ab;
       scaler.rule.power_of_two = row.power_of_two;
-      Decide(scaler, Centred(row.sd_dy, row.extreme), kWeights, row.scale_in);
+      Decide(scaler, Seen(Centred(row.sd_dy, row.extreme), kWeights), row.scale_in);
       CHECK(scaler.decision.scale_in == row.scale_in);
       CHECK(scaler.decision.bound == doctest::Approx(row.bound).epsilon(1e-7));
       CHECK(std::isnan(scaler.decision.pow2) == !row.power_of_two);
@@ -110,8 +111,8 @@ TEST_SUITE("cpu") {
   TEST_CASE("signed extremes: the cap uses the largest product") {
     LayerScaler scaler = ApproxRangeScaler();
     scaler.rule.power_of_two = false;
-    const TensorMoments dy{100, 20000, -3, 1000}, w{0, 0.01, -0.5f, 0.25f};
-    Decide(scaler, dy, w, 1);
+    const TensorMoments dy{100, 20000, -3, 1000, 0}, w{0, 0.01, -0.5f, 0.25f, 0};
+    Decide(scaler, Seen(dy, w), 1);
     CHECK(scaler.decision.alpha == static_cast<float>(65504.0 / 576 / 500));
     CHECK(scaler.decision.limit == Limit::kCap);
   }
@@ -137,8 +138,8 @@ TEST_SUITE("cpu") {
                           {kNan, 1, false, 1, Limit::kStale}};
     for (const Call& call : calls) {
       CAPTURE(scaler.state.calls);
-      CHECK(NeedsMoments(scaler) == call.needs);
-      Decide(scaler, Centred(call.sd_dy, 5 * call.sd_dy), kWeights, call.scale_in);
+      CHECK(NeedsOf(scaler).moments == call.needs);
+      Decide(scaler, Seen(Centred(call.sd_dy, 5 * call.sd_dy), kWeights), call.scale_in);
       CHECK(scaler.decision.alpha == call.alpha);
       CHECK(scaler.decision.limit == call.limit);
     }
@@ -160,8 +161,8 @@ TEST_SUITE("cpu") {
       scaler.rule.method = LayerMethod::kFixed;
       scaler.rule.fixed_scale = row.constant;
       scaler.rule.power_of_two = row.power_of_two;
-      CHECK_FALSE(NeedsMoments(scaler));
-      Decide(scaler, {kNan, kNan, 0, 0}, {kNan, kNan, 0, 0}, 1024);
+      CHECK_FALSE(NeedsOf(scaler).moments);
+      Decide(scaler, Seen({kNan, kNan, 0, 0, 0}, {kNan, kNan, 0, 0, 0}), 1024);
       CHECK(scaler.decision.unbound == row.constant);
       CHECK(std::isnan(scaler.decision.bound));
       CHECK(std::isnan(scaler.decision.pow2) == !row.power_of_two);
@@ -174,8 +175,8 @@ TEST_SUITE("cpu") {
   TEST_CASE("pass: S goes through, whatever it is") {
     for (const float scale : {1.0f, 65536.0f, 0.0f, INFINITY}) {
       LayerScaler scaler;
-      CHECK_FALSE(NeedsMoments(scaler));
-      Decide(scaler, {kNan, kNan, 0, 0}, {}, scale);
+      CHECK_FALSE(NeedsOf(scaler).moments);
+      Decide(scaler, Seen({kNan, kNan, 0, 0, 0}, {}), scale);
       CHECK(scaler.decision.alpha == 1);
       CHECK(scaler.decision.scale_in == scale);
       CHECK(scaler.decision.scale_out == scale);
@@ -207,9 +208,11 @@ TEST_SUITE("cpu") {
       CAPTURE(row.what);
       LayerScaler scaler = ApproxRangeScaler();
       scaler.rule.update_interval = 2;
-      scaler.state = {123.5, Limit::kCap, 4};
+      scaler.state.unbound = 123.5;
+      scaler.state.unbound_limit = Limit::kCap;
+      scaler.state.calls = 4;
       const LayerState before = scaler.state;
-      Decide(scaler, row.dy, row.w, row.scale);
+      Decide(scaler, Seen(row.dy, row.w), row.scale);
       CHECK(scaler.decision.alpha == 1);
       CHECK(scaler.decision.limit == Limit::kNonfinite);
       CHECK(std::isnan(scaler.decision.unbound));
@@ -217,8 +220,8 @@ TEST_SUITE("cpu") {
       CHECK(std::isnan(scaler.decision.pow2));
       CHECK(SameState(scaler.state, before));
       if (std::isfinite(row.scale)) CHECK(scaler.decision.scale_out == row.scale);
-      CHECK(NeedsMoments(scaler));
-      Decide(scaler, good, kWeights, 4);
+      CHECK(NeedsOf(scaler).moments);
+      Decide(scaler, Seen(good, kWeights), 4);
       CHECK(scaler.decision.limit == Limit::kScaleBound);
       CHECK(scaler.state.calls == 5);
     }
@@ -235,7 +238,7 @@ TEST_SUITE("cpu") {
           scaler.rule.method = LayerMethod::kFixed;
           scaler.rule.fixed_scale = constant;
           scaler.rule.power_of_two = power_of_two;
-          Decide(scaler, {}, {}, scale);
+          Decide(scaler, {}, scale);
           const float alpha = scaler.decision.alpha, out = scaler.decision.scale_out;
           CHECK(std::isnormal(alpha));
           CHECK(alpha > 0);
@@ -269,41 +272,54 @@ TEST_SUITE("cpu") {
     CHECK(detail::PowerOfTwoBelow(0.23) == 0.125);
   }
 
-  TEST_CASE("branch target") {
+  TEST_CASE("state: S_out is the layer's own scale") {
     struct Row {
-      const char* what;
-      std::vector<float> scales;
-      double largest, u_max;
-      float target;
+      float own, scale_in, alpha;
     };
-    const Row rows[] = {
-        {"largest fits", {4, 16}, 1, 65504, 16},
-        {"one candidate overflows", {1, 1024}, 2000, 65504, 1},
-        {"strictly below u_max", {1, 8}, 65504, 65504, 0.5f},
-        {"all zero", {2, 128}, 0, 65504, 128},
-        {"halved from the smallest, not from the largest", {3, 4}, 40000, 65504, 1.5f},
-        {"1/16 is the last halving", {1, 4}, 1e6, 65504, 0.0625f},
-        {"beyond the last halving: largest power of two", {1, 4}, 2e6, 65504, 0x1p-5f},
-        {"the power of two is strict as well", {1, 4}, 0x1p20 * 4, 0x1p16, 0x1p-7f},
-        {"smallest below 1/8 is not halved", {0.1f, 0.1f}, 1e7, 65504, 0x1p-8f},
-        {"beyond fp32: the smallest normal power", {1, 1}, 1e60, 65504, 0x1p-126f},
-        {"inf", {2, 4}, kInf, 65504, 2},
-        {"NaN", {8, 4}, kNan, 65504, 4},
-        {"another format", {1, 256}, 300, 57344, 1},
-        {"bf16: no limit in practice", {1, 1024}, 1e30, 3.3895313892515355e38, 1024},
-    };
+    const Row rows[] = {{65536, 65536, 1},       {1024, 65536, 0x1p-6f},    {3, 2, 1.5f},
+                        {0x1p126f, 1, 0x1p126f}, {0x1p-126f, 1, 0x1p-126f}, {5, 3, 5 / 3.0f}};
     for (const Row& row : rows) {
-      CAPTURE(row.what);
-      const int count = static_cast<int>(row.scales.size());
-      CHECK(BranchTarget(row.scales.data(), count, row.largest, row.u_max) == row.target);
+      LayerScaler scaler;
+      scaler.rule.method = LayerMethod::kState;
+      scaler.state.own_scale = row.own;
+      CHECK_FALSE(NeedsOf(scaler).moments);
+      Decide(scaler, {}, row.scale_in);
+      CHECK(scaler.decision.alpha == row.alpha);
+      CHECK(scaler.decision.scale_out == row.own);
+      CHECK(scaler.decision.unbound == static_cast<double>(row.own) / row.scale_in);
+      CHECK(std::isnan(scaler.decision.bound));
+      CHECK(std::isnan(scaler.decision.pow2));
+      CHECK(scaler.decision.limit == Limit::kState);
+    }
+    LayerScaler scaler;  // beyond what fp32 holds: what the gradient then carries
+    scaler.rule.method = LayerMethod::kState;
+    scaler.state.own_scale = 0x1p126f;
+    Decide(scaler, {}, 0x1p-60f);
+    CHECK(scaler.decision.alpha == 0x1p127f);
+    CHECK(scaler.decision.scale_out == 0x1p67f);
+    for (const float own : {0.0f, -1.0f, INFINITY, NAN}) {
+      scaler.state.own_scale = own;
+      Decide(scaler, {}, 4);
+      CHECK(scaler.decision.alpha == 1);
+      CHECK(scaler.decision.limit == Limit::kNonfinite);
     }
   }
 
-  TEST_CASE("names of the limits") {
-    const char* names[] = {"none",  "target", "one",   "cap",       "SB",    "AB",
-                           "stale", "fixed",  "state", "nonfinite", "branch"};
+  TEST_CASE("names") {
+    const char* limits[] = {"none",  "target", "one",   "cap",       "SB",    "AB",
+                            "stale", "fixed",  "state", "nonfinite", "branch"};
     for (int i = 0; i <= static_cast<int>(Limit::kBranch); ++i) {
-      CHECK(std::string(LimitName(static_cast<Limit>(i))) == names[i]);
+      CHECK(std::string(LimitName(static_cast<Limit>(i))) == limits[i]);
+    }
+    const char* methods[] = {"none",        "fixed",     "approx_range",
+                             "lognormal",   "abs_range", "element_wise_range",
+                             "exact_range", "state"};
+    for (int i = 0; i <= static_cast<int>(LayerMethod::kState); ++i) {
+      CHECK(std::string(MethodName(static_cast<LayerMethod>(i))) == methods[i]);
+    }
+    CHECK(std::string(DecisionErrorText(DecisionError::kNone)).empty());
+    for (int i = 1; i <= static_cast<int>(DecisionError::kNoTarget); ++i) {
+      CHECK_FALSE(std::string(DecisionErrorText(static_cast<DecisionError>(i))).empty());
     }
   }
 }

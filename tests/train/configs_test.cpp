@@ -13,7 +13,7 @@ namespace {
 
 std::vector<std::string> ShippedConfigs() {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(ADA_SOURCE_DIR "/configs"))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(ADA_SOURCE_DIR "/configs"))
     if (entry.path().extension() == ".yaml") paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -42,7 +42,7 @@ std::vector<std::string> Synthetic(const std::string& dataset) {
 TEST_SUITE("cpu") {
   TEST_CASE("every shipped configuration trains two steps") {
     const std::vector<std::string> paths = ShippedConfigs();
-    CHECK(paths.size() >= 11);
+    CHECK(paths.size() >= 22);
     for (const std::string& path : paths) {
       CAPTURE(path);
       const TempFolder folder;

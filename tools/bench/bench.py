@@ -27,8 +27,21 @@ BASE = "fp32"
 ADA_MODES = {
     "ada": ("ada-train fp16, adaptive, logging", []),
 }
-# The same training without what the project adds to mixed precision.
-WITHOUT = ["--set", "scaling.policy=none", "--set", "log.statistics=[]"]
+# The same training without what the project adds to mixed precision, and with one policy each: what
+# a policy looks at in every step, without the statistics of the logged ones.
+BARE = ["--set", "log.statistics=[]"]
+WITHOUT = ["--set", "scaling={policy: none}", *BARE]
+POLICIES = {
+    "policy none, nothing counted": WITHOUT,
+    "adaptive, approx_range": ["--set", "scaling={policy: adaptive}", *BARE],
+    "adaptive, abs_range": ["--set", "scaling={policy: adaptive, method: abs_range}", *BARE],
+    "adaptive, element_wise_range":
+        ["--set", "scaling={policy: adaptive, method: element_wise_range}", *BARE],
+    "adaptive, exact_range": ["--set", "scaling={policy: adaptive, method: exact_range}", *BARE],
+    "layerwise_dynamic": ["--set", "scaling={policy: layerwise_dynamic}", *BARE],
+    "dynamic, pytorch": ["--set", "scaling={policy: dynamic}", *BARE],
+    "as configured, with statistics": [],
+}
 
 
 def cifar10():
@@ -54,8 +67,8 @@ class AdaTrain:
         self.version = subprocess.run([self.program, "--version"], capture_output=True, text=True,
                                       check=True).stdout.splitlines()[0]
 
-    def images_per_second(self, extra):
-        """Of all steps but the first, whose interval holds the warm-up, from timing.csv."""
+    def _timing(self, extra):
+        """Rows (step, seconds since the row before) of a run's timing.csv."""
         o = self.options
         folder = pathlib.Path(self.scratch, "run")
         command = [self.program, "--config", o.config, "--output", folder, "--overwrite",
@@ -69,10 +82,23 @@ class AdaTrain:
             sys.exit(f"bench.py: ada-train ended with {done.returncode}:\n{done.stderr}")
         with open(folder / "timing.csv", encoding="utf-8", newline="") as file:
             rows = [(int(r["step"]), float(r["seconds"])) for r in csv.DictReader(file)]
-        steps = [row[0] for row in rows]
         if len(rows) < 2:
             sys.exit("bench.py: too few logged steps; raise --ada-steps or lower --log-every")
-        return (steps[-1] - steps[0]) * o.batch / sum(seconds for _, seconds in rows[1:])
+        return rows
+
+    def images_per_second(self, extra):
+        """Of all steps but the first, whose interval holds the warm-up."""
+        rows = self._timing(extra)
+        seconds = sum(interval for _, interval in rows[1:])
+        return (rows[-1][0] - rows[0][0]) * self.options.batch / seconds
+
+    def step_seconds(self, extra):
+        """The median over the logged intervals of the mean step: what disturbs one interval of a
+        run does not count."""
+        rows = self._timing(extra)
+        return statistics.median(
+            seconds / (step - before)
+            for (before, _), (step, seconds) in zip(rows[1:], rows[2:]))
 
 
 class Torch:
@@ -141,28 +167,32 @@ def compare(options, ada, torch):
 
 
 def policy_cost(options, ada):
-    """Pairs of runs with and without counting and policy, in the order AB BA AB ..."""
-    costs = []
+    """The step under each policy beside the step without any, in turns, each round starting with
+    another one; ratios within a round."""
+    names = list(POLICIES)
+    costs = {name: [] for name in names}
     for number in range(options.rounds):
-        pair = [("with", []), ("without", WITHOUT)]
-        if number % 2:
-            pair.reverse()
-        speed = {name: ada.images_per_second(extra) for name, extra in pair}
-        costs.append((speed["without"] / speed["with"] - 1) * 100)
-        note(f"pair {number + 1} of {options.rounds}: with {speed['with']:.0f}, without "
-             f"{speed['without']:.0f} images/s: {costs[-1]:+.1f} %")
-    print(f"{machine(options)}; {ada.version}; {options.rounds} alternating pairs, logging every "
-          f"{options.log_every} steps\n")
-    print("| counting and adaptive policy, % of the step without | |\n|---|---|")
-    print(f"| median | {statistics.median(costs):+.1f} |")
-    print(f"| lowest, highest pair | {min(costs):+.1f}, {max(costs):+.1f} |")
+        shift = number % len(names)
+        seconds = {name: ada.step_seconds(POLICIES[name])
+                   for name in names[shift:] + names[:shift]}
+        for name in names:
+            costs[name].append((seconds[name] / seconds[names[0]] - 1) * 100)
+        note(f"round {number + 1} of {options.rounds}: "
+             + ", ".join(f"{name} {costs[name][-1]:+.1f} %" for name in names[1:]))
+    print(f"{machine(options)}; {ada.version}; {options.rounds} rounds of {options.ada_steps} steps "
+          f"in turns, logging every {options.log_every} steps\n")
+    print("| | cost, % of the step without: median | lowest, highest round |\n|---|---|---|")
+    for name in names[1:]:
+        values = costs[name]
+        print(f"| {name} | {statistics.median(values):+.1f} | {min(values):+.1f}, "
+              f"{max(values):+.1f} |")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="tools/bench/run.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy-cost", action="store_true", help="only what counting and the "
-                        "policy cost; needs no PyTorch")
+    parser.add_argument("--policy-cost", action="store_true", help="only what each policy and "
+                        "counting cost; needs no PyTorch")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

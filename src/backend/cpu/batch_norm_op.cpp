@@ -19,11 +19,13 @@ BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
   const auto c = static_cast<std::size_t>(channels_);
   const std::int64_t blocks = BlockCount(spec.x.shape.n, block_);
   for (auto* v : {&mean_, &inverse_, &factor_, &mean_dy_, &slope_}) v->resize(c);
-  y_notes_ = Notes(spec.y_stats, nullptr, blocks);
-  sum_notes_ = Notes(spec.sum_stats, nullptr, blocks);
+  Tensor y = spec.out;  // with addend: never stored
+  if (spec.addend) y.format = spec.y_format;
+  y_notes_ = Notes(y, spec.y_style, spec.y_stats);
+  if (spec.addend) sum_notes_ = Notes(spec.out, spec.sum_style, spec.sum_stats);
   const std::size_t partials = static_cast<std::size_t>(blocks) * c;
   if (!spec.dx && !spec.dgamma) return;  // evaluation
-  dx_notes_ = Notes(spec.dx, blocks);
+  dx_notes_ = Notes(spec.dx);
   sum_dy_.resize(partials), sum_dy_xhat_.resize(partials);
   if (moments_.mean == nullptr) {
     own_mean_.resize(partials), own_m2_.resize(partials);
@@ -96,12 +98,12 @@ void BatchNormOp::Forward(const Pass& pass) {
     a.pixels = images * pixels_, a.channels = channels_;
     a.mean = mean_.data(), a.factor = factor_.data(), a.beta = spec_.beta.f32();
     a.relu = spec_.relu;
-    a.y = y_notes_.For(spec_.out.format, pass, block);
-    a.sum = sum_notes_.For(spec_.out.format, pass, block);
+    a.y = y_notes_.For(pass, block);
+    a.sum = sum_notes_.For(pass, block);
     context_.kernels.batch_norm_forward(a);
   });
-  y_notes_.Finish(pass, blocks);
-  sum_notes_.Finish(pass, blocks);
+  y_notes_.Finish(pass);
+  sum_notes_.Finish(pass);
 }
 
 void BatchNormOp::ReduceGradient(const Pass& pass) {
@@ -149,10 +151,10 @@ void BatchNormOp::Backward(const Pass& pass) {
     a.pixels = images * pixels_, a.channels = channels_;
     a.mean = mean_.data(), a.factor = factor_.data();
     a.mean_dy = mean_dy_.data(), a.slope = slope_.data();
-    a.dx_rounding = dx_notes_.For(spec_.dx.tensor.format, pass, block);
+    a.dx_rounding = dx_notes_.For(pass, block);
     context_.kernels.batch_norm_backward(a);
   });
-  dx_notes_.Finish(pass, blocks);
+  dx_notes_.Finish(pass);
 }
 
 }  // namespace ada::backend::cpu

@@ -1,4 +1,4 @@
-// The loop over reduction blocks that every elementwise op runs.
+// The loops over reduction blocks that every op runs.
 #pragma once
 #include <algorithm>
 
@@ -17,12 +17,14 @@ void ForBlocks(const Context& context, const Shape& shape, int rows, Body&& body
     body(image, std::min<std::int64_t>(size, rows - image), block, worker);
   });
 }
-inline std::int64_t Blocks(const Shape& shape, std::int64_t rows) {
-  return BlockCount(rows, BlockImages(shape));
-}
-// Merges the notes of such a loop.
-inline void Finish(Notes& notes, const Shape& shape, const Pass& pass) {
-  notes.Finish(pass, Blocks(shape, pass.rows));
+
+// body(first, values, segment, worker) for each segment of a parameter of `numel` values.
+template <class Body>
+void ForSegments(const Context& context, std::int64_t numel, Body&& body) {
+  context.pool.For(Segments(numel), [&](std::int64_t segment, int worker) {
+    const std::int64_t first = segment * kSegment;
+    body(first, std::min(kSegment, numel - first), segment, worker);
+  });
 }
 
 }  // namespace ada::backend::cpu

@@ -26,6 +26,10 @@ inline int BlockImages(const Shape& shape) {
 }
 inline std::int64_t BlockCount(std::int64_t rows, int block) { return (rows + block - 1) / block; }
 
+// Parameters and their gradients are cut into segments of so many values: one BlockStats each.
+inline constexpr std::int64_t kSegment = 16384;
+inline std::int64_t Segments(std::int64_t values) { return (values + kSegment - 1) / kSegment; }
+
 // Images in a chunk of a product: its fp32 input and output fit in a core's own cache.
 inline int ChunkImages(const Shape& x, const Shape& y) {
   constexpr std::int64_t kBytes = 256 * 1024;

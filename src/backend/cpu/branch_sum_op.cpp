@@ -14,64 +14,124 @@ class CpuBranchSum final : public Op {
       : context_(context),
         spec_(spec),
         factors_(spec.branches.size()),
-        notes_(spec.sum, Blocks(spec.sum.tensor.shape, spec.sum.tensor.shape.n)) {
-    for (const Gradient& g : spec.branches) {
-      branch_notes_.emplace_back(nullptr, nullptr, Blocks(g.tensor.shape, g.tensor.shape.n));
-      own_moments_.emplace_back();
-    }
+        notes_(spec.sum),
+        own_moments_(spec.branches.size()) {
+    for (std::size_t i = 0; i < spec.branches.size(); ++i)
+      branch_notes_.emplace_back(spec.branches[i].tensor, RoundingStyle{}, nullptr,
+                                 &own_moments_[i]);
+    if (spec.reference) context.scratch.Reserve(2 * Block() * sizeof(float), 0);
   }
   void Forward(const Pass&) override {}
 
   void Backward(const Pass& pass) override {
     std::vector<float> scales;
     for (const Gradient& g : spec_.branches) scales.push_back(*g.scale);
+    scaling::ScaleDecision decision;
+    decision.limit = scaling::Limit::kBranch;
+    decision.scale_out = spec_.reference ? SumLikeReference(pass, scales, decision.error)
+                                         : SumFitting(pass, scales, decision.halvings);
+    decision.scale_in = *spec_.sum.scale = decision.scale_out;
+    if (spec_.decision != nullptr) *spec_.decision = decision;
+  }
+
+ private:
+  // The sum at the largest scale at which branches and sum fit; returns that scale.
+  float SumFitting(const Pass& pass, const std::vector<float>& scales, std::int32_t& halvings) {
     bool equal = true;
     for (const float s : scales) equal = equal && s == scales[0];
-    const double u_max = spec_.sum.tensor.format.largest();
+    // A scale of the tensor's own keeps its values in range.
+    const auto* scaler = spec_.sum.style.scaler;
+    const double u_max = (scaler != nullptr ? kFp32 : spec_.sum.tensor.format).largest();
+    const double own_scale = scaler != nullptr ? static_cast<double>(scaler->scale) : 1;
     float target = scales[0];
     if (!equal)
       target = scaling::BranchTarget(scales.data(), static_cast<int>(scales.size()), Largest(pass),
                                      u_max);
-    std::int32_t halvings = 0;
-    for (;; ++halvings, target /= 2) {
+    for (halvings = 0;; ++halvings, target /= 2) {
       Sum(pass, scales, target);
       // The sum may leave the format's range where no branch does: half the scale then.
-      const double sum_max = static_cast<double>(notes_.max_abs());
-      if (!(sum_max >= u_max) || target < 0x1p-120f) break;
-      if (!(Largest(pass) * static_cast<double>(target) < u_max)) break;
+      const double sum_max = static_cast<double>(notes_.max_abs()) / own_scale;
+      if (!(sum_max >= u_max) || target < 0x1p-120f) return target;
+      if (!(Largest(pass) * static_cast<double>(target) < u_max)) return target;
     }
-    *spec_.sum.scale = target;
-    if (spec_.decision == nullptr) return;
-    *spec_.decision = scaling::ScaleDecision{};
-    spec_.decision->scale_in = spec_.decision->scale_out = target;
-    spec_.decision->limit = scaling::Limit::kBranch;
-    spec_.decision->halvings = halvings;
   }
 
- private:
+  // The authors' way; returns the scale, NaN (and all of the sum) where they raise.
+  float SumLikeReference(const Pass& pass, const std::vector<float>& scales,
+                         scaling::DecisionError& error) {
+    const float target = spec_.rescale ? TargetOfReference(pass, scales) : scales[0];
+    if (std::isnan(target)) error = scaling::DecisionError::kNoTarget;
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      factors_[i] =
+          spec_.rescale ? RoundTo(spec_.branches[i].tensor.format, target / scales[i]) : 1;
+    const Shape& shape = spec_.sum.tensor.shape;
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                SumStepwise(image, n * shape.per_image(), notes_.For(pass, block), worker);
+              });
+    notes_.Finish(pass);
+    return target;
+  }
+  float TargetOfReference(const Pass& pass, const std::vector<float>& scales) {
+    std::vector<float> largest;
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      largest.push_back(static_cast<float>(LargestOf(pass, i)));
+    const auto count = static_cast<int>(scales.size());
+    // The authors know fp16's range alone, be the gradients fp16 or fp32.
+    const auto u_max =
+        static_cast<float>(std::min(spec_.sum.tensor.format.largest(), kFp16.largest()));
+    return scaling::BranchTargetReference(
+        scales.data(), count, scaling::BranchLargestReference(largest.data(), scales.data(), count),
+        u_max);
+  }
+  // Every product and every partial sum is rounded; `last` is the rounding of the whole sum.
+  void SumStepwise(std::int64_t image, std::int64_t n, const Rounding& last, int worker) {
+    auto* sum = reinterpret_cast<float*>(context_.scratch.worker(worker));
+    const Piece terms[] = {{sum, Storage::kF32}, {sum + Block(), Storage::kF32}};
+    const Tensor& out = spec_.sum.tensor;
+    const std::size_t count = spec_.branches.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const Tensor& branch = spec_.branches[i].tensor;
+      const Piece in = At(branch, image);
+      context_.kernels.sum(&in, &factors_[i], 1, terms[i == 0 ? 0 : 1], n, Quietly(branch.format));
+      if (i == 0 && count > 1) continue;
+      context_.kernels.sum(terms, nullptr, i == 0 ? 1 : 2,
+                           i + 1 == count ? At(out, image) : terms[0], n,
+                           i + 1 == count ? last : Quietly(out.format));
+    }
+  }
+  std::size_t Block() const {  // values, at most
+    const Shape& shape = spec_.sum.tensor.shape;
+    return static_cast<std::size_t>((BlockImages(shape) * shape.per_image() + 15) / 16 * 16);
+  }
+
   // Largest unscaled magnitude over the branches; infinite where a branch is not finite.
   double Largest(const Pass& pass) {
     double largest = 0;
     for (std::size_t i = 0; i < spec_.branches.size(); ++i) {
-      const Gradient& g = spec_.branches[i];
-      const TensorMoments moments = g.moments != nullptr ? *g.moments : Inspect(pass, i);
-      if (!std::isfinite(moments.mean_square)) return INFINITY;
-      const double m = std::max(std::fabs(static_cast<double>(moments.min)),
-                                std::fabs(static_cast<double>(moments.max)));
-      largest = std::max(largest, m / static_cast<double>(*g.scale));
+      const double m = LargestOf(pass, i);
+      if (!std::isfinite(m)) return INFINITY;
+      largest = std::max(largest, m / static_cast<double>(*spec_.branches[i].scale));
     }
     return largest;
+  }
+  // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
+  double LargestOf(const Pass& pass, std::size_t branch) {
+    const Gradient& g = spec_.branches[branch];
+    const TensorMoments moments = g.moments != nullptr ? *g.moments : Inspect(pass, branch);
+    if (!std::isfinite(moments.mean_square)) return moments.mean_square;
+    return std::max(std::fabs(static_cast<double>(moments.min)),
+                    std::fabs(static_cast<double>(moments.max)));
   }
   TensorMoments Inspect(const Pass& pass, std::size_t branch) {
     const Tensor& t = spec_.branches[branch].tensor;
     Notes& notes = branch_notes_[branch];
-    notes = Notes(nullptr, &own_moments_[branch], Blocks(t.shape, t.shape.n));
     ForBlocks(context_, t.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 context_.kernels.inspect(At(t, image), n * t.shape.per_image(),
-                                         notes.For(t.format, pass, block));
+                                         notes.For(pass, block));
               });
-    Finish(notes, t.shape, pass);
+    notes.Finish(pass);
     return own_moments_[branch];
   }
   void Sum(const Pass& pass, const std::vector<float>& scales, float target) {
@@ -83,17 +143,17 @@ class CpuBranchSum final : public Op {
                 for (const Gradient& g : spec_.branches) in.push_back(At(g.tensor, image));
                 context_.kernels.sum(in.data(), factors_.data(), static_cast<int>(in.size()),
                                      At(out, image), n * out.shape.per_image(),
-                                     notes_.For(out.format, pass, block));
+                                     notes_.For(pass, block));
               });
-    Finish(notes_, out.shape, pass);
+    notes_.Finish(pass);
   }
 
   Context context_;
   BranchSumSpec spec_;
   std::vector<float> factors_;
   Notes notes_;
+  std::vector<TensorMoments> own_moments_;  // of branches without moments
   std::vector<Notes> branch_notes_;
-  std::vector<TensorMoments> own_moments_;
 };
 
 }  // namespace

@@ -98,6 +98,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Op> MakeDropout(const DropoutSpec& s) override {
     return MakeDropoutOp(context_, s);
   }
+  std::unique_ptr<Op> MakeScale(const ScaleSpec& s) override { return MakeScaleOp(context_, s); }
   std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec& s) override {
     return MakeBranchSumOp(context_, s);
   }

@@ -1,36 +1,64 @@
 // Input, relu, add and dropout.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "backend/cpu/block_loop.h"
 #include "backend/cpu/simple_ops.h"
+#include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
 
+// Images are rounded when they are set; where that takes a pass (random numbers, counts), a copy of
+// them waits for Forward.
 class CpuInput final : public InputOp {
  public:
-  CpuInput(const Context& context, const InputSpec& spec) : context_(context), spec_(spec) {}
-  void SetImages(const float* images, int rows) override {
-    ForBlocks(context_, spec_.y.shape, rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
-                const std::int64_t per_image = spec_.y.shape.per_image();
-                context_.kernels.round(images + image * per_image, 1.0f, At(spec_.y, image),
-                                       n * per_image, {spec_.y.format, false, false, nullptr});
-              });
+  CpuInput(const Context& context, const InputSpec& spec)
+      : context_(context), spec_(spec), notes_(spec.y, spec.y_style, spec.y_stats) {
+    if (!spec.y_style.stochastic && !notes_.wanted()) return;
+    waiting_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
+    context_.scratch.CountOwn(Bytes());
   }
-  void Forward(const Pass&) override {}  // SetImages has rounded them
+  ~CpuInput() override { context_.scratch.CountOwn(-Bytes()); }
+  void SetImages(const float* images, int rows) override {
+    Pass pass;
+    pass.rows = rows;
+    if (waiting_.empty()) return Round(images, pass);
+    std::copy_n(images, rows * spec_.y.shape.per_image(), waiting_.data());
+  }
+  void Forward(const Pass& pass) override {
+    if (waiting_.empty()) return;
+    Round(waiting_.data(), pass);
+    notes_.Finish(pass);
+  }
   void Backward(const Pass&) override {}
 
  private:
+  void Round(const float* images, const Pass& pass) {
+    const std::int64_t per_image = spec_.y.shape.per_image();
+    ForBlocks(context_, spec_.y.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                context_.kernels.round(images + image * per_image, 1.0f, At(spec_.y, image),
+                                       n * per_image, notes_.For(pass, block));
+              });
+  }
+  std::ptrdiff_t Bytes() const {
+    return static_cast<std::ptrdiff_t>(waiting_.size() * sizeof(float));
+  }
+
   Context context_;
   InputSpec spec_;
+  Notes notes_;
+  std::vector<float> waiting_;
 };
 
 class CpuRelu final : public Op {
  public:
   CpuRelu(const Context& context, const ReluSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {}
+      : context_(context), spec_(spec), notes_(spec.dx) {
+    ADA_CHECK(spec.x.format == spec.y.format);
+  }
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.x.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
@@ -45,9 +73,9 @@ class CpuRelu final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 context_.kernels.relu_backward(
                     At(spec_.dy.tensor, image), At(spec_.y, image), At(spec_.dx.tensor, image),
-                    n * spec_.x.shape.per_image(), notes_.For(spec_.dx.tensor.format, pass, block));
+                    n * spec_.x.shape.per_image(), notes_.For(pass, block));
               });
-    Finish(notes_, spec_.x.shape, pass);
+    notes_.Finish(pass);
   }
 
  private:
@@ -59,9 +87,7 @@ class CpuRelu final : public Op {
 class CpuAdd final : public Op {
  public:
   CpuAdd(const Context& context, const AddSpec& spec)
-      : context_(context),
-        spec_(spec),
-        notes_(spec.y_stats, nullptr, Blocks(spec.y.shape, spec.y.shape.n)) {}
+      : context_(context), spec_(spec), notes_(spec.y, spec.y_style, spec.y_stats) {}
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.y.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
@@ -69,9 +95,9 @@ class CpuAdd final : public Op {
                 for (const Tensor& x : spec_.x) in.push_back(At(x, image));
                 context_.kernels.sum(in.data(), nullptr, static_cast<int>(in.size()),
                                      At(spec_.y, image), n * spec_.y.shape.per_image(),
-                                     notes_.For(spec_.y.format, pass, block));
+                                     notes_.For(pass, block));
               });
-    Finish(notes_, spec_.y.shape, pass);
+    notes_.Finish(pass);
   }
   void Backward(const Pass&) override {}  // an alias of the graph
 
@@ -86,30 +112,29 @@ class CpuDropout final : public Op {
   CpuDropout(const Context& context, const DropoutSpec& spec)
       : context_(context),
         spec_(spec),
-        y_notes_(spec.y_stats, nullptr, Blocks(spec.x.shape, spec.x.shape.n)),
-        dx_notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {}
+        y_notes_(spec.y, spec.y_style, spec.y_stats),
+        dx_notes_(spec.dx) {}
   void Forward(const Pass& pass) override {
-    if (pass.training)
-      Drop(pass, spec_.x, spec_.y, y_notes_);
-    else
-      Copy(pass);
+    if (!pass.training && spec_.x.format == spec_.y.format && spec_.x.storage == spec_.y.storage)
+      return Copy(pass);
+    Drop(pass, pass.training ? spec_.rate : 0, spec_.x, spec_.y, y_notes_);
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     *spec_.dx.scale = *spec_.dy.scale;
-    Drop(pass, spec_.dy.tensor, spec_.dx.tensor, dx_notes_);
+    Drop(pass, spec_.rate, spec_.dy.tensor, spec_.dx.tensor, dx_notes_);
   }
 
  private:
-  void Drop(const Pass& pass, const Tensor& in, const Tensor& out, Notes& notes) {
+  void Drop(const Pass& pass, float rate, const Tensor& in, const Tensor& out, Notes& notes) {
     const std::int64_t per_image = in.shape.per_image();
     ForBlocks(context_, in.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 context_.kernels.dropout(At(in, image), At(out, image), image * per_image,
-                                         n * per_image, spec_.rate, pass.seed ^ spec_.layer,
-                                         pass.draw, notes.For(out.format, pass, block));
+                                         n * per_image, rate, pass.seed ^ spec_.layer, pass.draw,
+                                         notes.For(pass, block));
               });
-    Finish(notes, in.shape, pass);
+    notes.Finish(pass);
   }
   void Copy(const Pass& pass) {
     const auto bytes =

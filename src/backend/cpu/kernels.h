@@ -3,6 +3,7 @@
 // results go to a BlockStats that merge.h combines in block order. All sets compute with 16 lanes
 // in the same order, so they agree bit for bit.
 #pragma once
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,10 +23,11 @@ struct BlockStats {
   std::uint32_t max_bits = 0;           // of |x| before rounding
   std::uint32_t min_bits = 0xffffffff;  // smallest non-zero |x|, minus 1
   std::int64_t values = 0, zeros = 0, underflow = 0, below_min = 0, subnormal = 0, overflow = 0;
-  std::int64_t inf = 0, nan = 0;
+  std::int64_t inf = 0, nan = 0, above_edge = 0;
   double sum = 0, sum_square = 0, l1 = 0;
   double rounded_sum = 0, rounded_square = 0;
   float rounded_min = 0, rounded_max = 0;
+  std::uint32_t rounded_min_bits = 0xffffffff;  // smallest non-zero |x| after rounding, minus 1
 };
 
 // How a kernel rounds and what it notes while doing so.
@@ -34,6 +36,20 @@ struct Rounding {
   bool count = false;           // every field of BlockStats
   bool moments = false;         // the rounded_* fields
   BlockStats* stats = nullptr;  // null: nothing is noted (the values are exact)
+  double edge = INFINITY;       // above_edge counts |rounded x| > edge * largest value
+  // Values are multiplied by `scale` before and divided by it after rounding; counts are of the
+  // scaled values, rounded_* of what is stored. Not 1: storage is fp32.
+  float scale = 1;
+  // Stochastic rounding: value i of the block takes random word first + i of (key, draw).
+  bool stochastic = false;
+  std::uint64_t key = 0, draw = 0, first = 0;
+};
+
+// Magnitudes of fp32 values by exponent (scaling::ExponentTail), summed up over calls.
+struct TailCounts {
+  std::int64_t bins[256] = {};
+  std::int64_t nonzero = 0;
+  std::uint32_t max_bits = 0;
 };
 
 struct BatchNormForwardArgs {
@@ -75,6 +91,13 @@ struct Kernels {
   void (*round)(const float* in, float factor, Piece out, std::int64_t n, const Rounding&);
   // Notes what `round` would of values that are stored already (they equal their rounding).
   void (*inspect)(Piece in, std::int64_t n, const Rounding&);
+  // Adds x to `counts`: bins of non-zero values whose exponent field is below `limit`, nonzero and
+  // max_bits of all.
+  void (*exponent_tail)(const float* x, std::int64_t n, int limit, TailCounts& counts);
+  // Per channel: smallest non-zero magnitude minus 1 and largest magnitude, as bits; merged into
+  // what min_bits (start: 0xffffffff) and max_bits (start: 0) hold.
+  void (*channel_magnitudes)(Piece in, std::int64_t pixels, std::int64_t channels,
+                             std::uint32_t* min_bits, std::uint32_t* max_bits);
   // Per channel: mean and sum of squared deviations over the block's pixels.
   void (*channel_moments)(Piece in, std::int64_t pixels, std::int64_t channels, float* mean,
                           float* m2);
@@ -104,6 +127,9 @@ struct Kernels {
   // out[i] = x[i] / scale, added to out[i] if `add`.
   void (*unscale)(const float* x, float scale, bool add, float* out, std::int64_t n);
   double (*sum_squares)(const float* x, std::int64_t n);
+  std::uint32_t (*largest)(const float* x, std::int64_t n);  // bits of max |x|; a NaN is largest
+  // NaN -> 0, |x| > limit -> limit with the sign of x.
+  void (*sanitize)(float* x, std::int64_t n, float limit);
   void (*update)(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,
                  std::int64_t n);
 };

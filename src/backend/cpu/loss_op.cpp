@@ -16,7 +16,7 @@ class CpuLoss final : public LossOp {
   CpuLoss(const Context& context, const LossSpec& spec)
       : context_(context),
         spec_(spec),
-        notes_(spec.dlogits, Blocks(spec.logits.shape, spec.logits.shape.n)),
+        notes_(spec.dlogits),
         logits_(static_cast<std::size_t>(spec.logits.shape.numel())),
         gradient_(logits_.size()) {}
 
@@ -38,11 +38,15 @@ class CpuLoss final : public LossOp {
     const Tensor& out = spec_.dlogits.tensor;
     ForBlocks(context_, out.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
-                context_.kernels.round(gradient_.data() + image * out.shape.c, pass.init_scale,
-                                       At(out, image), n * out.shape.c,
-                                       notes_.For(out.format, pass, block));
+                float* gradient = gradient_.data() + image * out.shape.c;
+                const std::int64_t values = n * out.shape.c;
+                if (spec_.reference)
+                  context_.kernels.round(gradient, 1.0f, {gradient, Storage::kF32}, values,
+                                         Quietly(out.format));
+                context_.kernels.round(gradient, pass.init_scale, At(out, image), values,
+                                       notes_.For(pass, block));
               });
-    Finish(notes_, out.shape, pass);
+    notes_.Finish(pass);
   }
 
   LossResult Result() override { return result_; }

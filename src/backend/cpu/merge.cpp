@@ -5,9 +5,19 @@
 #include <bit>
 #include <cmath>
 
+#include "backend/cpu/blocks.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
+namespace {
+
+// The smallest non-zero finite magnitude, of bits minus 1; 0 where there is none.
+float SmallestOf(std::uint32_t min_bits) {
+  constexpr std::uint32_t kInfinity = 0x7f800000u;
+  return min_bits >= kInfinity - 1 ? 0.0f : std::bit_cast<float>(min_bits + 1);
+}
+
+}  // namespace
 
 TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) {
   TensorStats total;
@@ -25,6 +35,7 @@ TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) 
     total.overflow += b.overflow;
     total.inf += b.inf;
     total.nan += b.nan;
+    total.above_edge += b.above_edge;
     sum += b.sum;
     square += b.sum_square;
     total.l1 += b.l1;
@@ -34,8 +45,7 @@ TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) 
   if (!full || total.numel == 0) return total;
   const auto n = static_cast<double>(total.numel);
   total.zeros_after = total.zeros_before + total.underflow;
-  constexpr std::uint32_t kInfinity = 0x7f800000u;  // from here on: no finite value but zeros
-  total.min_abs = min_bits >= kInfinity - 1 ? 0.0f : std::bit_cast<float>(min_bits + 1);
+  total.min_abs = SmallestOf(min_bits);
   total.mean = sum / n;
   const double variance = square / n - total.mean * total.mean;
   total.std = std::sqrt(variance < 0 ? 0 : variance);
@@ -46,6 +56,7 @@ TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) 
 TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count) {
   double sum = 0, square = 0, values = 0;
   TensorMoments moments;
+  std::uint32_t min_bits = 0xffffffffu;
   if (count > 0) moments.min = blocks[0].rounded_min, moments.max = blocks[0].rounded_max;
   for (std::int64_t i = 0; i < count; ++i) {
     sum += blocks[i].rounded_sum;
@@ -53,21 +64,68 @@ TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count) {
     values += static_cast<double>(blocks[i].values);
     moments.min = std::min(moments.min, blocks[i].rounded_min);
     moments.max = std::max(moments.max, blocks[i].rounded_max);
+    min_bits = std::min(min_bits, blocks[i].rounded_min_bits);
   }
+  moments.min_abs = SmallestOf(min_bits);
   moments.mean = values > 0 ? sum / values : 0;
   moments.mean_square = values > 0 ? square / values : 0;
   return moments;
 }
 
-Rounding Notes::For(const NumberFormat& format, const Pass& pass, std::int64_t block) {
-  if (!wanted()) return {format, false, false, nullptr};
-  ADA_CHECK(block < static_cast<std::int64_t>(blocks_.size()));
-  return {format, pass.count && stats_ != nullptr, moments_ != nullptr,
-          &blocks_[static_cast<std::size_t>(block)]};
+Rounding Quietly(const NumberFormat& format) {
+  Rounding rounding;
+  rounding.format = format;
+  return rounding;
 }
 
-void Notes::Finish(const Pass& pass, std::int64_t blocks) {
+Notes::Notes(const Tensor& tensor, const RoundingStyle& style, TensorStats* stats,
+             TensorMoments* moments, int images)
+    : format_(tensor.format), style_(style), stats_(stats), moments_(moments) {
+  if (!tensor) return;
+  ADA_CHECK(style.scaler == nullptr || tensor.storage == Storage::kF32);
+  images_ = images > 0 ? images : BlockImages(tensor.shape);
+  block_values_ = images_ * tensor.shape.per_image();
+  if (wanted()) blocks_.resize(static_cast<std::size_t>(BlockCount(tensor.shape.n, images_)));
+}
+
+Notes::Notes(const Gradient& g) : Notes(g.tensor, g.style, g.stats, g.moments) {
+  if (g.stats != nullptr) return;
+  style_ = RoundingStyle{};
+  // In fp32 they may lie on a grid that has a scale of its own. 16 bits hold what they hold.
+  if (g.tensor.storage == Storage::kF32) format_ = kFp32;
+}
+
+Notes Notes::OfParameter(const NumberFormat& format, std::int64_t numel, const RoundingStyle& style,
+                         TensorStats* stats, TensorMoments* moments) {
+  Notes notes;
+  notes.format_ = format, notes.style_ = style;
+  notes.stats_ = stats, notes.moments_ = moments;
+  notes.block_values_ = kSegment;
+  if (notes.wanted()) notes.blocks_.resize(static_cast<std::size_t>(Segments(numel)));
+  return notes;
+}
+
+Rounding Notes::For(const Pass& pass, std::int64_t block) {
+  Rounding rounding = Quietly(format_);
+  if (style_.scaler != nullptr) rounding.scale = style_.scaler->scale;
+  if (style_.stochastic && pass.training) {
+    rounding.stochastic = true;
+    rounding.key = pass.seed ^ style_.stream, rounding.draw = pass.draw;
+    rounding.first = static_cast<std::uint64_t>(block * block_values_);
+  }
+  if (!wanted()) return rounding;
+  ADA_CHECK(block < static_cast<std::int64_t>(blocks_.size()));
+  rounding.count = pass.count && stats_ != nullptr;
+  rounding.moments = moments_ != nullptr;
+  rounding.edge = pass.edge;
+  rounding.stats = &blocks_[static_cast<std::size_t>(block)];
+  return rounding;
+}
+
+void Notes::Finish(const Pass& pass) {
   if (!wanted()) return;
+  const std::int64_t blocks =
+      images_ > 0 ? BlockCount(pass.rows, images_) : static_cast<std::int64_t>(blocks_.size());
   const TensorStats stats = MergeStats(blocks_.data(), blocks, pass.count && stats_ != nullptr);
   max_abs_ = stats.max_abs;
   if (stats_ != nullptr) *stats_ = stats;

@@ -1,4 +1,5 @@
-// Partial results of blocks to those of a tensor, always in block order.
+// A rounding point of an op: how each of its blocks is rounded, and how what the blocks noted
+// becomes what the tensor's is, always in block order.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,30 +9,43 @@
 
 namespace ada::backend::cpu {
 
-// The notes of one rounding: a BlockStats for each block and where their merged values go. Made
-// once with the op, used in every call.
+// Made once with the op, used in every call. A default one rounds nothing and notes nothing.
 class Notes {
  public:
   Notes() = default;
-  // stats, moments: null where nobody asks.
-  Notes(TensorStats* stats, TensorMoments* moments, std::int64_t blocks)
-      : stats_(stats), moments_(moments), blocks_(static_cast<std::size_t>(blocks)) {}
-  explicit Notes(const Gradient& gradient, std::int64_t blocks)
-      : Notes(gradient.stats, gradient.moments, blocks) {}
+  // The rounding of `tensor`, in blocks of `images` images (0: BlockImages of its shape). stats,
+  // moments: null where nobody asks.
+  Notes(const Tensor& tensor, const RoundingStyle& style, TensorStats* stats,
+        TensorMoments* moments = nullptr, int images = 0);
+  // Of a gradient; without stats its values are exact and kept as they are.
+  explicit Notes(const Gradient& gradient);
+  // The rounding of a parameter of `numel` values to `format`, in segments (blocks.h).
+  static Notes OfParameter(const NumberFormat& format, std::int64_t numel,
+                           const RoundingStyle& style, TensorStats* stats,
+                           TensorMoments* moments = nullptr);
 
   // How block `block` of this call is to be rounded.
-  Rounding For(const NumberFormat& format, const Pass& pass, std::int64_t block);
-  bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
+  Rounding For(const Pass& pass, std::int64_t block);
   // Merges the blocks of this call.
-  void Finish(const Pass& pass, std::int64_t blocks);
-  float max_abs() const { return max_abs_; }  // of the last Finish
+  void Finish(const Pass& pass);
+  bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
+  // Whether anything is stored otherwise than it is: format or scale.
+  bool rounds() const { return !(format_ == kFp32) || style_.scaler != nullptr; }
+  float max_abs() const { return max_abs_; }  // of the last Finish; of scaled values
 
  private:
+  NumberFormat format_ = kFp32;
+  RoundingStyle style_;
   TensorStats* stats_ = nullptr;
   TensorMoments* moments_ = nullptr;
+  int images_ = 0;  // of a block; 0: a parameter
+  std::int64_t block_values_ = 0;
   std::vector<BlockStats> blocks_;
   float max_abs_ = 0;
 };
+
+// Rounding to `format` in between, where nothing is noted: to nearest, unscaled.
+Rounding Quietly(const NumberFormat& format);
 
 TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full);
 TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count);

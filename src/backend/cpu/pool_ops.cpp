@@ -27,7 +27,8 @@ std::size_t ImageBytes(const Shape& shape) {
 class CpuMaxPool final : public Op {
  public:
   CpuMaxPool(const Context& context, const MaxPoolSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {
+      : context_(context), spec_(spec), notes_(spec.dx) {
+    ADA_CHECK(spec.x.format == spec.y.format);
     if (std::int64_t{spec.kernel[0]} * spec.kernel[1] > std::numeric_limits<Index>::max())
       throw ConfigError("max_pool: a kernel of " + std::to_string(spec.kernel[0]) + "x" +
                         std::to_string(spec.kernel[1]) + " has more than 65535 positions");
@@ -52,10 +53,10 @@ class CpuMaxPool final : public Op {
                 a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
                 a.index = index_.data() + image * spec_.y.shape.per_image();
                 a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));
-                a.rounding = notes_.For(spec_.dx.tensor.format, pass, block);
+                a.rounding = notes_.For(pass, block);
                 context_.kernels.max_pool_backward(a);
               });
-    Finish(notes_, spec_.x.shape, pass);
+    notes_.Finish(pass);
   }
 
  private:
@@ -71,8 +72,8 @@ class CpuAvgPool final : public Op {
   CpuAvgPool(const Context& context, const AvgPoolSpec& spec)
       : context_(context),
         spec_(spec),
-        y_notes_(spec.y_stats, nullptr, Blocks(spec.x.shape, spec.x.shape.n)),
-        dx_notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {
+        y_notes_(spec.y, spec.y_style, spec.y_stats, nullptr, BlockImages(spec.x.shape)),
+        dx_notes_(spec.dx) {
     if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);
   }
   void Forward(const Pass& pass) override {
@@ -80,10 +81,10 @@ class CpuAvgPool final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 PoolArgs a = Geometry(spec_, n);
                 a.x = At(spec_.x, image), a.y = At(spec_.y, image);
-                a.rounding = y_notes_.For(spec_.y.format, pass, block);
+                a.rounding = y_notes_.For(pass, block);
                 context_.kernels.avg_pool(a);
               });
-    Finish(y_notes_, spec_.x.shape, pass);
+    y_notes_.Finish(pass);
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
@@ -93,10 +94,10 @@ class CpuAvgPool final : public Op {
                 PoolArgs a = Geometry(spec_, n);
                 a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
                 a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));
-                a.rounding = dx_notes_.For(spec_.dx.tensor.format, pass, block);
+                a.rounding = dx_notes_.For(pass, block);
                 context_.kernels.avg_pool_backward(a);
               });
-    Finish(dx_notes_, spec_.x.shape, pass);
+    dx_notes_.Finish(pass);
   }
 
  private:

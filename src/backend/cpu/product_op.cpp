@@ -3,21 +3,24 @@
 //   forward chunk:   x --widen--> fp32 --product--> fp32 --round, count--> y --> channel moments
 //   backward chunk:  dy, x --widen--> fp32 --+--> partial dw (of the chunk's group)
 //                                            +--> dx in fp32 --times alpha, round, count--> dx
+//   (the authors' program instead:  dy --times alpha, round--> product --round, count--> dx)
 #include "backend/cpu/product_op.h"
 
 #include <algorithm>
 
-#include "backend/cpu/blocks.h"
+#include "backend/cpu/block_loop.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
 
-constexpr std::int64_t kSegment = 16384;  // values of dw that one thread handles at a time
-std::int64_t Segments(std::int64_t n) { return (n + kSegment - 1) / kSegment; }
 std::size_t Aligned(std::size_t values) { return (values + 15) / 16 * 16; }
+// The authors multiply dy, which rounds. exact_range is not theirs: it looks at dx before alpha.
+bool AlphaComesFirst(const scaling::LayerRule& rule) {
+  return rule.reference && rule.method != scaling::LayerMethod::kExactRange;
+}
 bool WantsMoments(const ProductSpec& spec) {
-  return spec.scaler != nullptr && spec.scaler->rule.method == scaling::LayerMethod::kApproxRange;
+  return spec.scaler != nullptr && scaling::MayNeedMoments(spec.scaler->rule);
 }
 
 }  // namespace
@@ -30,10 +33,12 @@ ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
       chunk_(ChunkImages(spec.x.shape, spec.y.shape)),
       block_x_(BlockImages(spec.x.shape)),
       block_y_(BlockImages(spec.y.shape)),
-      weights_(context, geometry, spec.w, spec.y.format, spec.w_stats, WantsMoments(spec)),
-      y_notes_(spec.y_stats, nullptr, BlockCount(spec.y.shape.n, block_y_)),
-      dx_notes_(spec.dx, BlockCount(spec.x.shape.n, block_x_)),
-      dw_notes_(spec.dw_stats, nullptr, Segments(spec.w.shape.numel())) {
+      weights_(context, geometry, spec, WantsMoments(spec)),
+      y_notes_(spec.y, spec.y_style, spec.y_stats),
+      dx_notes_(spec.dx),
+      dw_notes_(
+          Notes::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style, spec.dw_stats)),
+      tail_(context.pool.size()) {
   SetFor(std::min<std::int64_t>(chunk_, spec.x.shape.n));
 }
 
@@ -105,7 +110,7 @@ void ProductOp::Forward(const Pass& pass) {
     const std::int64_t image = chunk * chunk_;
     ForwardChunk(pass, image, std::min<std::int64_t>(chunk_, pass.rows - image), worker);
   });
-  y_notes_.Finish(pass, BlockCount(pass.rows, block_y_));
+  y_notes_.Finish(pass);
 }
 
 void ProductOp::ForwardChunk(const Pass& pass, std::int64_t image, std::int64_t images,
@@ -126,7 +131,7 @@ void ProductOp::RoundOutput(const Pass& pass, const float* y, std::int64_t image
                        block = (image + i) / block_y_;
     const Piece out = At(spec_.y, image + i);
     context_.kernels.round(y + i * shape.per_image(), 1.0f, out, n * shape.per_image(),
-                           y_notes_.For(spec_.y.format, pass, block));
+                           y_notes_.For(pass, block));
     if (spec_.y_moments.mean != nullptr && pass.training)
       context_.kernels.channel_moments(out, n * shape.h * shape.w, shape.c,
                                        spec_.y_moments.mean + block * shape.c,
@@ -134,19 +139,29 @@ void ProductOp::RoundOutput(const Pass& pass, const float* y, std::int64_t image
   }
 }
 
-float ProductOp::DecideAlpha() {
+float ProductOp::DecideAlpha(const Pass& pass) {
   if (!spec_.dx) return 1;
   ADA_CHECK(spec_.scaler != nullptr);
-  const bool moments = scaling::NeedsMoments(*spec_.scaler);
-  ADA_CHECK(!moments || spec_.dy.moments != nullptr);
-  scaling::Decide(*spec_.scaler, moments ? *spec_.dy.moments : TensorMoments{}, weights_.moments(),
-                  *spec_.dy.scale);
+  const scaling::Needs needs = scaling::NeedsOf(*spec_.scaler);
+  scaling::Observation seen;
+  if (needs.moments) {
+    ADA_CHECK(spec_.dy.moments != nullptr);
+    seen.dy = *spec_.dy.moments, seen.w = weights_.moments();
+  }
+  if (needs.products) {
+    const std::int64_t out = spec_.w.shape.n;
+    ObserveProducts(MagnitudesOfImages(context_, spec_.dy.tensor, pass.rows),
+                    MagnitudesOfRows(context_, weights_.plain(), out, spec_.w.shape.numel() / out),
+                    seen);
+  }
+  scaling::Decide(*spec_.scaler, seen, *spec_.dy.scale);
   *spec_.dx.scale = spec_.scaler->decision.scale_out;
   return spec_.scaler->decision.alpha;
 }
 
 void ProductOp::Backward(const Pass& pass) {
-  const float alpha = DecideAlpha();
+  const float alpha = DecideAlpha(pass);
+  tail_.Begin(spec_.dx ? spec_.scaler : nullptr);
   const std::int64_t chunks = BlockCount(pass.rows, chunk_);
   const std::int64_t per_group = GroupChunks(chunks, spec_.w.shape.numel());
   const std::int64_t groups = BlockCount(chunks, static_cast<int>(per_group));
@@ -159,9 +174,9 @@ void ProductOp::Backward(const Pass& pass) {
                     PartialOf(group), chunk == begin, alpha);
     }
   });
-  if (spec_.dx) dx_notes_.Finish(pass, BlockCount(pass.rows, block_x_));
+  dx_notes_.Finish(pass);
+  tail_.Finish(spec_.scaler);
   FinishWeightGradient(pass, groups);
-  CountWeightGradient(pass);
 }
 
 void ProductOp::BackwardChunk(const Pass& pass, std::int64_t image, std::int64_t images, int worker,
@@ -177,50 +192,27 @@ void ProductOp::BackwardChunk(const Pass& pass, std::int64_t image, std::int64_t
                                 static_cast<std::int64_t>(LayoutBytes(*gradient_layout_) / 4));
     if (spec_.b) context_.kernels.accumulate(b.db, partial.db, spec_.w.shape.n);
   }
-  if (!spec_.dx) return;
-  product.BackwardData(dy, set.data_weights, b.dx, b.pad);
+  if (spec_.dx) DataGradient(pass, dy, image, images, worker, alpha);
+}
+
+void ProductOp::DataGradient(const Pass& pass, const float* dy, std::int64_t image,
+                             std::int64_t images, int worker, float alpha) {
+  const Set& set = sets_.at(images);
+  const Buffers b = BuffersOf(worker);
+  if (AlphaComesFirst(spec_.scaler->rule) && alpha != 1) {
+    context_.kernels.round(dy, alpha, {b.y, Storage::kF32}, images * spec_.y.shape.per_image(),
+                           Quietly(spec_.dy.tensor.format));
+    dy = b.y, alpha = 1;
+  }
+  set.products[static_cast<std::size_t>(worker)]->BackwardData(dy, set.data_weights, b.dx, b.pad);
   const std::int64_t per_image = spec_.x.shape.per_image();
   for (std::int64_t i = 0; i < images; i += block_x_) {
-    const std::int64_t n = std::min<std::int64_t>(block_x_, images - i);
-    context_.kernels.round(b.dx + i * per_image, alpha, At(spec_.dx.tensor, image + i),
-                           n * per_image,
-                           dx_notes_.For(spec_.dx.tensor.format, pass, (image + i) / block_x_));
+    const std::int64_t n = std::min<std::int64_t>(block_x_, images - i) * per_image;
+    const float* dx = b.dx + i * per_image;
+    tail_.Add(context_.kernels, dx, n, worker);
+    context_.kernels.round(dx, alpha, At(spec_.dx.tensor, image + i), n,
+                           dx_notes_.For(pass, (image + i) / block_x_));
   }
-}
-
-void ProductOp::FinishWeightGradient(const Pass& pass, std::int64_t groups) {
-  const Partial total = PartialOf(0);
-  const float scale = *spec_.dy.scale;
-  const auto values = static_cast<std::int64_t>(LayoutBytes(*gradient_layout_) / 4);
-  context_.pool.For(Segments(values), [&](std::int64_t segment, int) {
-    const std::int64_t first = segment * kSegment, n = std::min(kSegment, values - first);
-    for (std::int64_t g = 1; g < groups; ++g)
-      context_.kernels.accumulate(PartialOf(g).dw + first, total.dw + first, n);
-  });
-  float* plain = PartialOf(8).dw;  // behind the partials
-  FromLayout(geometry_, *gradient_layout_, total.dw, plain);
-  const std::int64_t numel = spec_.w.shape.numel();
-  context_.pool.For(Segments(numel), [&](std::int64_t segment, int) {
-    const std::int64_t first = segment * kSegment;
-    context_.kernels.unscale(plain + first, scale, pass.accumulate, spec_.dw.f32() + first,
-                             std::min(kSegment, numel - first));
-  });
-  if (!spec_.b) return;
-  for (std::int64_t g = 1; g < groups; ++g)
-    context_.kernels.accumulate(PartialOf(g).db, total.db, spec_.w.shape.n);
-  context_.kernels.unscale(total.db, scale, pass.accumulate, spec_.db.f32(), spec_.w.shape.n);
-}
-
-void ProductOp::CountWeightGradient(const Pass& pass) {
-  if (spec_.dw_stats == nullptr) return;
-  const std::int64_t numel = spec_.w.shape.numel();
-  context_.pool.For(Segments(numel), [&](std::int64_t segment, int) {
-    const std::int64_t first = segment * kSegment;
-    context_.kernels.inspect({spec_.dw.f32() + first, Storage::kF32},
-                             std::min(kSegment, numel - first),
-                             dw_notes_.For(kFp32, pass, segment));
-  });
-  dw_notes_.Finish(pass, Segments(numel));
 }
 
 }  // namespace ada::backend::cpu

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/merge.h"
+#include "backend/cpu/observe.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/weight_copies.h"
 
@@ -17,7 +18,7 @@ class ProductOp final : public Op {
   ProductOp(const Context& context, const ProductSpec& spec, const ProductGeometry& geometry);
   void Forward(const Pass& pass) override;
   void Backward(const Pass& pass) override;
-  void RefreshWeights(bool count) override { weights_.Refresh(count); }
+  void RefreshWeights(const Pass& pass) override { weights_.Refresh(pass); }
 
  private:
   // The products of one chunk size: one a worker, and their weights.
@@ -42,9 +43,12 @@ class ProductOp final : public Op {
   void RoundOutput(const Pass& pass, const float* y, std::int64_t image, std::int64_t images);
   void BackwardChunk(const Pass& pass, std::int64_t image, std::int64_t images, int worker,
                      const Partial& partial, bool first, float alpha);
-  float DecideAlpha();
+  void DataGradient(const Pass& pass, const float* dy, std::int64_t image, std::int64_t images,
+                    int worker, float alpha);
+  float DecideAlpha(const Pass& pass);
   void FinishWeightGradient(const Pass& pass, std::int64_t groups);
-  void CountWeightGradient(const Pass& pass);
+  void StoreWeightGradient(const Pass& pass, float* gradient);
+  void StoreBiasGradient(const Pass& pass, float* gradient);
   const float* AsF32(const Tensor& tensor, std::int64_t image, std::int64_t images,
                      float* buffer) const;
 
@@ -55,6 +59,7 @@ class ProductOp final : public Op {
   WeightCopies weights_;
   std::map<std::int64_t, Set> sets_;
   Notes y_notes_, dx_notes_, dw_notes_;
+  TailNotes tail_;
   std::shared_ptr<const WeightLayout> gradient_layout_;  // of every set
   std::size_t pad_bytes_ = 0, layout_values_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/block_loop.h"
 #include "backend/cpu/simple_ops.h"
+#include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -12,18 +13,27 @@ namespace {
 void Inspect(const Context& context, const Gradient& g, Notes& notes, const Pass& pass) {
   if (!notes.wanted()) return;
   const Shape& shape = g.tensor.shape;
-  ForBlocks(context, shape, pass.rows,
-            [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
-              context.kernels.inspect(At(g.tensor, image), n * shape.per_image(),
-                                      notes.For(g.tensor.format, pass, block));
-            });
-  Finish(notes, shape, pass);
+  ForBlocks(
+      context, shape, pass.rows, [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+        context.kernels.inspect(At(g.tensor, image), n * shape.per_image(), notes.For(pass, block));
+      });
+  notes.Finish(pass);
+}
+
+// Bytes are moved as they are.
+template <class Spec>
+void CheckExact(const Spec& spec) {
+  ADA_CHECK(spec.x.format == spec.y.format && spec.x.storage == spec.y.storage);
+  ADA_CHECK(!spec.dx || (spec.dx.tensor.format == spec.dy.tensor.format &&
+                         spec.dx.tensor.storage == spec.dy.tensor.storage));
 }
 
 class CpuShortcut final : public Op {
  public:
   CpuShortcut(const Context& context, const ShortcutSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {}
+      : context_(context), spec_(spec), notes_(spec.dx) {
+    CheckExact(spec);
+  }
   void Forward(const Pass& pass) override {
     const Shape& out = spec_.y.shape;
     ForBlocks(context_, out, pass.rows, [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
@@ -32,9 +42,9 @@ class CpuShortcut final : public Op {
       for (std::int64_t i = image; i < image + n; ++i)
         for (std::int64_t h = 0; h < out.h; ++h)
           for (std::int64_t w = 0; w < out.w; ++w)
-            std::memcpy(spec_.y.data + Offset(spec_.y, i, h, w) + Pad(),
+            std::memcpy(spec_.y.data + Offset(spec_.y, i, h, w) + Pad(spec_.y),
                         spec_.x.data + Offset(spec_.x, i, h * spec_.stride[0], w * spec_.stride[1]),
-                        Row());
+                        Row(spec_.x));
     });
   }
   void Backward(const Pass& pass) override {
@@ -47,9 +57,11 @@ class CpuShortcut final : public Op {
       for (std::int64_t i = image; i < image + n; ++i)
         for (std::int64_t h = 0; h < spec_.y.shape.h; ++h)
           for (std::int64_t w = 0; w < spec_.y.shape.w; ++w)
-            std::memcpy(spec_.dx.tensor.data +
-                            Offset(spec_.dx.tensor, i, h * spec_.stride[0], w * spec_.stride[1]),
-                        spec_.dy.tensor.data + Offset(spec_.dy.tensor, i, h, w) + Pad(), Row());
+            std::memcpy(
+                spec_.dx.tensor.data +
+                    Offset(spec_.dx.tensor, i, h * spec_.stride[0], w * spec_.stride[1]),
+                spec_.dy.tensor.data + Offset(spec_.dy.tensor, i, h, w) + Pad(spec_.dy.tensor),
+                Row(spec_.dx.tensor));
     });
     Inspect(context_, spec_.dx, notes_, pass);
   }
@@ -59,12 +71,12 @@ class CpuShortcut final : public Op {
     return static_cast<std::size_t>(((i * t.shape.h + h) * t.shape.w + w) * t.shape.c) *
            BytesOf(t.storage);
   }
-  std::size_t Pad() const {  // half of the new channels stand before the old ones
-    return static_cast<std::size_t>((spec_.y.shape.c - spec_.x.shape.c) / 2) *
-           BytesOf(spec_.x.storage);
+  // Bytes of the channels of x, and of those before them in y: half of the new ones.
+  std::size_t Row(const Tensor& t) const {
+    return static_cast<std::size_t>(spec_.x.shape.c) * BytesOf(t.storage);
   }
-  std::size_t Row() const {
-    return static_cast<std::size_t>(spec_.x.shape.c) * BytesOf(spec_.x.storage);
+  std::size_t Pad(const Tensor& t) const {
+    return static_cast<std::size_t>((spec_.y.shape.c - spec_.x.shape.c) / 2) * BytesOf(t.storage);
   }
 
   Context context_;
@@ -82,7 +94,9 @@ void Transpose(const T* in, std::int64_t rows, std::int64_t columns, T* out) {
 class CpuFlatten final : public Op {
  public:
   CpuFlatten(const Context& context, const FlattenSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.dx, Blocks(spec.x.shape, spec.x.shape.n)) {}
+      : context_(context), spec_(spec), notes_(spec.dx) {
+    CheckExact(spec);
+  }
   void Forward(const Pass& pass) override {
     Move(pass, spec_.x, spec_.y, Pixels(), spec_.x.shape.c);
   }

@@ -1,4 +1,5 @@
-// Ops that are one loop over blocks: input, relu, add, dropout, shortcut, flatten, pooling.
+// Ops that are one loop over blocks: input, relu, add, dropout, shortcut, flatten, pooling,
+// casts; sums of branches, the loss and the update.
 #pragma once
 #include <memory>
 
@@ -15,6 +16,7 @@ std::unique_ptr<Op> MakeShortcutOp(const Context&, const ShortcutSpec&);
 std::unique_ptr<Op> MakeFlattenOp(const Context&, const FlattenSpec&);
 std::unique_ptr<Op> MakeMaxPoolOp(const Context&, const MaxPoolSpec&);
 std::unique_ptr<Op> MakeAvgPoolOp(const Context&, const AvgPoolSpec&);
+std::unique_ptr<Op> MakeScaleOp(const Context&, const ScaleSpec&);
 std::unique_ptr<Op> MakeBranchSumOp(const Context&, const BranchSumSpec&);
 std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&, std::vector<UpdateSlot>);

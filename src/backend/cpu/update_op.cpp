@@ -1,12 +1,14 @@
-// The parameter update and the gradient norm, in segments shared by the workers.
+// The parameter update and what is asked of all gradients at once, in segments shared by the
+// workers.
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "backend/cpu/blocks.h"
 #include "backend/cpu/simple_ops.h"
 
 namespace ada::backend::cpu {
 namespace {
-
-constexpr std::int64_t kSegment = 16384;
 
 class CpuUpdate final : public UpdateOp {
  public:
@@ -28,6 +30,24 @@ class CpuUpdate final : public UpdateOp {
     double sum = 0;
     for (const double square : squares_) sum += square;
     return std::sqrt(sum);
+  }
+
+  float LargestGradient() override {
+    std::vector<std::uint32_t> bits(segments_.size());
+    context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
+      const Segment& s = segments_[static_cast<std::size_t>(i)];
+      bits[static_cast<std::size_t>(i)] =
+          context_.kernels.largest(slots_[s.slot].gradient.f32() + s.first, s.n);
+    });
+    // As bits a NaN is the largest.
+    return bits.empty() ? 0.0f : std::bit_cast<float>(*std::max_element(bits.begin(), bits.end()));
+  }
+
+  void Sanitize(float largest) override {
+    context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
+      const Segment& s = segments_[static_cast<std::size_t>(i)];
+      context_.kernels.sanitize(slots_[s.slot].gradient.f32() + s.first, s.n, largest);
+    });
   }
 
   void Apply(const UpdateStep& step) override {

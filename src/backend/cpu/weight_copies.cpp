@@ -1,24 +1,20 @@
 // Rounding and reordering of weights; see weight_copies.h.
 #include "backend/cpu/weight_copies.h"
 
-#include <algorithm>
 #include <new>
 
+#include "backend/cpu/block_loop.h"
+
 namespace ada::backend::cpu {
-namespace {
-constexpr std::int64_t kSegment = 16384;  // values of one BlockStats
-std::int64_t Segments(const Tensor& t) { return (t.shape.numel() + kSegment - 1) / kSegment; }
-}  // namespace
 
 WeightCopies::WeightCopies(const Context& context, const ProductGeometry& geometry,
-                           const Tensor& master, const NumberFormat& format, TensorStats* stats,
-                           bool moments)
+                           const ProductSpec& spec, bool moments)
     : context_(context),
       geometry_(geometry),
-      master_(master),
-      format_(format),
-      notes_(stats, moments ? &moments_ : nullptr, Segments(master)) {
-  if (!(format == kFp32)) rounded_.resize(static_cast<std::size_t>(master.shape.numel()));
+      master_(spec.w),
+      notes_(Notes::OfParameter(spec.w_format, spec.w.shape.numel(), spec.w_style, spec.w_stats,
+                                moments ? &moments_ : nullptr)) {
+  if (notes_.rounds()) rounded_.resize(static_cast<std::size_t>(master_.shape.numel()));
   bytes_ = static_cast<std::ptrdiff_t>(rounded_.size() * sizeof(float));
   context_.scratch.CountOwn(bytes_);
 }
@@ -44,21 +40,19 @@ const float* WeightCopies::Add(const std::shared_ptr<const WeightLayout>& layout
   return copies_.back().f32();
 }
 
-void WeightCopies::Refresh(bool count) {
-  Pass pass;
-  pass.count = count;
-  const std::int64_t numel = master_.shape.numel();
+void WeightCopies::Refresh(const Pass& pass) {
   if (!rounded_.empty() || notes_.wanted()) {
-    context_.pool.For(Segments(master_), [&](std::int64_t segment, int) {
-      const std::int64_t first = segment * kSegment, n = std::min(kSegment, numel - first);
-      const Rounding rounding = notes_.For(format_, pass, segment);
-      const float* in = master_.f32() + first;
-      if (rounded_.empty())
-        context_.kernels.inspect({const_cast<float*>(in), Storage::kF32}, n, rounding);
-      else
-        context_.kernels.round(in, 1.0f, {rounded_.data() + first, Storage::kF32}, n, rounding);
-    });
-    notes_.Finish(pass, Segments(master_));
+    ForSegments(
+        context_, master_.shape.numel(),
+        [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+          const Rounding rounding = notes_.For(pass, segment);
+          float* in = master_.f32() + first;
+          if (rounded_.empty())
+            context_.kernels.inspect({in, Storage::kF32}, n, rounding);
+          else
+            context_.kernels.round(in, 1.0f, {rounded_.data() + first, Storage::kF32}, n, rounding);
+        });
+    notes_.Finish(pass);
   }
   context_.pool.For(static_cast<std::int64_t>(copies_.size()), [&](std::int64_t i, int) {
     const Copy& copy = copies_[static_cast<std::size_t>(i)];

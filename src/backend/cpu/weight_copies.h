@@ -13,15 +13,17 @@ namespace ada::backend::cpu {
 
 class WeightCopies {
  public:
-  // moments: the rounded copy's are taken on every Refresh.
-  WeightCopies(const Context& context, const ProductGeometry& geometry, const Tensor& master,
-               const NumberFormat& format, TensorStats* stats, bool moments);
+  // Of spec.w, in spec.w_format. moments: the rounded copy's are taken on every Refresh.
+  WeightCopies(const Context& context, const ProductGeometry& geometry, const ProductSpec& spec,
+               bool moments);
   ~WeightCopies();
   WeightCopies(const WeightCopies&) = delete;
   // The copy in `layout`, made if it is new. Not while workers read.
   const float* Add(const std::shared_ptr<const WeightLayout>& layout);
-  void Refresh(bool count);
+  void Refresh(const Pass& pass);
   const TensorMoments& moments() const { return moments_; }
+  // The rounded weights in PyTorch's order.
+  const float* plain() const;
 
  private:
   struct Copy {
@@ -29,15 +31,13 @@ class WeightCopies {
     std::unique_ptr<std::byte, decltype(&std::free)> data{nullptr, &std::free};
     float* f32() const { return reinterpret_cast<float*>(data.get()); }
   };
-  const float* plain() const;
 
   Context context_;
   ProductGeometry geometry_;
   Tensor master_;
-  NumberFormat format_;
   TensorMoments moments_;
   Notes notes_;
-  std::vector<float> rounded_;  // PyTorch's order; empty where the format is fp32
+  std::vector<float> rounded_;  // PyTorch's order; empty where nothing is rounded
   std::vector<Copy> copies_;
   std::ptrdiff_t bytes_ = 0;
 };

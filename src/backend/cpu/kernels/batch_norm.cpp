@@ -7,74 +7,50 @@
 //    i | |    | |    |  |
 //    x | v    | v    |  |
 //      +------+------+--+
-#include "backend/cpu/kernels/flat.h"
+#include "backend/cpu/kernels/columns.h"
 #include "backend/cpu/kernels/functions.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-// body(c, lanes, tail) for each group of 16 channels.
-template <class Body>
-ADA_INLINE void ForChannels(std::int64_t channels, Body&& body) {
-  std::int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) body(c, kLanes, std::false_type{});
-  if (c < channels) body(c, static_cast<int>(channels - c), std::true_type{});
-}
-template <bool kTail>
-ADA_INLINE F Parameter(const float* p, std::int64_t c, int lanes) {
-  return LoadAt<ModeF32, kTail>(Piece{const_cast<float*>(p), Storage::kF32}, c, lanes);
-}
-template <bool kTail>
-ADA_INLINE void SetParameter(float* p, std::int64_t c, int lanes, F v) {
-  StoreAt<ModeF32, kTail>(Piece{p, Storage::kF32}, c, lanes, v);
-}
-// pixel(i) for the values of a column; flush after each 256 pixels.
-template <class Pixel, class Flush>
-ADA_INLINE void ForPixels(std::int64_t pixels, std::int64_t channels, std::int64_t c, Pixel&& pixel,
-                          Flush&& flush) {
-  for (std::int64_t begin = 0; begin < pixels; begin += 256) {
-    const std::int64_t end = std::min<std::int64_t>(begin + 256, pixels);
-    for (std::int64_t p = begin; p < end; ++p) pixel(p * channels + c);
-    flush();
-  }
+// pixels(begin, end) for at most 256 pixels at a time.
+template <class Run>
+ADA_INLINE void ForPixelRuns(std::int64_t pixels, Run&& run) {
+  for (std::int64_t begin = 0; begin < pixels; begin += 256)
+    run(begin, std::min<std::int64_t>(begin + 256, pixels));
 }
 
 }  // namespace
 
 // Deviations from the block's first pixel keep the fp32 sums small; four chains hide latency.
 void ChannelMoments(Piece in, std::int64_t pixels, std::int64_t channels, float* mean, float* m2) {
-  Dispatch(
-      {in},
-      in.storage == Storage::kF32   ? kFp32
-      : in.storage == Storage::kF16 ? kFp16
-                                    : kBf16,
-      [&](auto mode) {
-        using Mode = decltype(mode);
-        ForChannels(
-            channels, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
-              constexpr bool kTail = decltype(tail)::value;
-              const F origin = LoadAt<Mode, kTail>(in, c, lanes);
-              F sum[4]{}, square[4]{};
-              std::int64_t p = 0;
-              for (; p + 4 <= pixels; p += 4) {
-                for (int k = 0; k < 4; ++k) {
-                  const F d = LoadAt<Mode, kTail>(in, (p + k) * channels + c, lanes) - origin;
-                  sum[k] += d;
-                  square[k] += d * d;
-                }
-              }
-              for (; p < pixels; ++p) {
-                const F d = LoadAt<Mode, kTail>(in, p * channels + c, lanes) - origin;
-                sum[0] += d;
-                square[0] += d * d;
-              }
-              const F s = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-              const F q = (square[0] + square[1]) + (square[2] + square[3]);
-              const F shift = s / Fill(static_cast<float>(pixels));
-              SetParameter<kTail>(mean, c, lanes, origin + shift);
-              SetParameter<kTail>(m2, c, lanes, Max(q - s * shift, F{}) + (q - q));  // a NaN stays
-            });
-      });
+  Dispatch({in}, [&](auto mode) {
+    using Mode = decltype(mode);
+    ForChannels(
+        channels, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
+          constexpr bool kTail = decltype(tail)::value;
+          const F origin = LoadAt<Mode, kTail>(in, c, lanes);
+          F sum[4]{}, square[4]{};
+          std::int64_t p = 0;
+          for (; p + 4 <= pixels; p += 4) {
+            for (int k = 0; k < 4; ++k) {
+              const F d = LoadAt<Mode, kTail>(in, (p + k) * channels + c, lanes) - origin;
+              sum[k] += d;
+              square[k] += d * d;
+            }
+          }
+          for (; p < pixels; ++p) {
+            const F d = LoadAt<Mode, kTail>(in, p * channels + c, lanes) - origin;
+            sum[0] += d;
+            square[0] += d * d;
+          }
+          const F s = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+          const F q = (square[0] + square[1]) + (square[2] + square[3]);
+          const F shift = s / Fill(static_cast<float>(pixels));
+          SetParameter<kTail>(mean, c, lanes, origin + shift);
+          SetParameter<kTail>(m2, c, lanes, Max(q - s * shift, F{}) + (q - q));  // a NaN stays
+        });
+  });
 }
 
 namespace {
@@ -89,50 +65,57 @@ ADA_INLINE void Normalise(const BatchNormForwardArgs& a, CounterY& y_counter,
                 factor = Parameter<kTail>(a.factor, c, lanes);
         const F beta = Parameter<kTail>(a.beta, c, lanes);
         const I valid = FirstLanes(lanes);
-        ForPixels(
-            a.pixels, a.channels, c,
-            [&](std::int64_t i) __attribute__((always_inline)) {
-              const F x = (LoadAt<Mode, kTail>(a.x, i, lanes) - mean) * factor + beta;
-              F r = Mode::Round(x, y_counter.grid());
-              y_counter.template Add<kTail>(x, r, valid);
-              if constexpr (kAdd) {
-                const F sum = r + LoadAt<Mode, kTail>(a.addend, i, lanes);
-                r = Mode::Round(sum, sum_counter.grid());
-                sum_counter.template Add<kTail>(sum, r, valid);
+        ForPixelRuns(
+            a.pixels, [&](std::int64_t begin, std::int64_t end) __attribute__((always_inline)) {
+              const Piece in = a.x, addend = a.addend, out = a.out;
+              auto ys = y_counter.Begin();
+              auto sums = sum_counter.Begin();
+              std::int64_t i = begin * a.channels + c;
+              for (const std::int64_t step = a.channels, last = end * step; i < last; i += step) {
+                const F x = (LoadAt<Mode, kTail>(in, i, lanes) - mean) * factor + beta;
+                F r = ys.template Round<kTail>(x, i, valid);
+                if constexpr (kAdd) {
+                  r += LoadAt<Mode, kTail>(addend, i, lanes);
+                  r = sums.template Round<kTail>(r, i, valid);
+                }
+                if constexpr (kRelu) r = r <= F{} ? F{} : r;
+                StoreAt<Mode, kTail>(out, i, lanes, r);
               }
-              if constexpr (kRelu) r = r <= F{} ? F{} : r;
-              StoreAt<Mode, kTail>(a.out, i, lanes, r);
-            },
-            [&] { y_counter.Flush(), sum_counter.Flush(); });
+              y_counter.End(ys);
+              if constexpr (kAdd) sum_counter.End(sums);
+            });
       });
 }
 
 }  // namespace
 
+// Both roundings are counted where one is to be; each keeps what it was asked for.
 void BatchNormForward(const BatchNormForwardArgs& a) {
-  Dispatch({a.x, a.addend, a.out}, a.y.format, [&](auto mode) {
+  const bool add = a.addend.data != nullptr;
+  Dispatch({a.x, a.addend, a.out}, {&a.y, add ? &a.sum : &a.y}, [&](auto mode) {
     using Mode = decltype(mode);
-    DispatchNotes<Mode>(a.y, [&](auto count, auto) {
+    auto run = [&](auto count) {
       Counter<Mode, count(), false> y(a.y), sum(a.sum);
-      if (a.addend.data && a.relu)
+      if (add && a.relu)
         Normalise<Mode, true, true>(a, y, sum);
-      else if (a.addend.data)
+      else if (add)
         Normalise<Mode, false, true>(a, y, sum);
       else if (a.relu)
         Normalise<Mode, true, false>(a, y, sum);
       else
         Normalise<Mode, false, false>(a, y, sum);
       y.Finish(a.pixels * a.channels);
-      sum.Finish(a.pixels * a.channels);
-    });
+      if (add) sum.Finish(a.pixels * a.channels);
+    };
+    if ((a.y.count && a.y.stats != nullptr) || (add && a.sum.count && a.sum.stats != nullptr))
+      run(std::true_type{});
+    else
+      run(std::false_type{});
   });
 }
 
 void BatchNormSums(const BatchNormSumsArgs& a) {
-  const NumberFormat own = a.dy.storage == Storage::kF32   ? kFp32
-                           : a.dy.storage == Storage::kF16 ? kFp16
-                                                           : kBf16;
-  Dispatch({a.dy, a.x, a.out}, own, [&](auto mode) {
+  Dispatch({a.dy, a.x, a.out}, [&](auto mode) {
     using Mode = decltype(mode);
     auto run = [&](auto masked) __attribute__((always_inline)) {
       ForChannels(
@@ -166,7 +149,7 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
 }
 
 void BatchNormBackward(const BatchNormBackwardArgs& a) {
-  Dispatch({a.dx, a.dy, a.x}, a.dx_rounding.format, [&](auto mode) {
+  Dispatch({a.dx, a.dy, a.x}, {&a.dx_rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     DispatchNotes<Mode>(a.dx_rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.dx_rounding);
@@ -177,18 +160,19 @@ void BatchNormBackward(const BatchNormBackwardArgs& a) {
                     factor = Parameter<kTail>(a.factor, c, lanes);
             const F mean_dy = Parameter<kTail>(a.mean_dy, c, lanes),
                     slope = Parameter<kTail>(a.slope, c, lanes);
-            const I valid = FirstLanes(lanes);
-            ForPixels(
-                a.pixels, a.channels, c,
-                [&](std::int64_t i) __attribute__((always_inline)) {
-                  const F deviation = LoadAt<Mode, kTail>(a.x, i, lanes) - mean;
-                  const F g = LoadAt<Mode, kTail>(a.dy, i, lanes) - mean_dy;
-                  const F x = (g - deviation * slope) * factor;
-                  const F r = Mode::Round(x, counter.grid());
-                  counter.template Add<kTail>(x, r, valid);
-                  StoreAt<Mode, kTail>(a.dx, i, lanes, r);
-                },
-                [&] { counter.Flush(); });
+            ForPixelRuns(
+                a.pixels, [&](std::int64_t begin, std::int64_t end) __attribute__((always_inline)) {
+                  const Piece in = a.x, dy = a.dy, dx = a.dx;
+                  auto loop = counter.Begin();
+                  std::int64_t i = begin * a.channels + c;
+                  for (const std::int64_t step = a.channels, last = end * step; i < last;
+                       i += step) {
+                    const F deviation = LoadAt<Mode, kTail>(in, i, lanes) - mean;
+                    const F g = LoadAt<Mode, kTail>(dy, i, lanes) - mean_dy;
+                    loop.template RoundInto<kTail>(dx, i, lanes, (g - deviation * slope) * factor);
+                  }
+                  counter.End(loop);
+                });
           });
       counter.Finish(a.pixels * a.channels);
     });

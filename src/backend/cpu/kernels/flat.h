@@ -7,21 +7,30 @@
 
 namespace ada::backend::cpu::ADA_ISA {
 
-// body(i, lanes, tail): handles values i .. i + lanes; tail is std::true_type for the partial
-// vector.
-template <class Body, class Flush>
-ADA_INLINE void ForValues(std::int64_t n, Body&& body, Flush&& flush) {
-  constexpr std::int64_t kSegment = 4096;
+// body(i, lanes, tail, loop): handles values i .. i + lanes; tail is std::true_type for the partial
+// vector; loop is what the counter `notes` began.
+template <class Notes, class Body>
+ADA_INLINE void ForValues(std::int64_t n, Notes& notes, Body&& body) {
+  constexpr std::int64_t kSegment = 256 * kLanes;
   const std::int64_t whole = n / kLanes * kLanes;
   for (std::int64_t begin = 0; begin < whole; begin += kSegment) {
     const std::int64_t end = std::min(begin + kSegment, whole);
-    for (std::int64_t i = begin; i < end; i += kLanes) body(i, kLanes, std::false_type{});
-    flush();
+    auto loop = notes.Begin();
+    for (std::int64_t i = begin; i < end; i += kLanes) body(i, kLanes, std::false_type{}, loop);
+    notes.End(loop);
   }
   if (whole < n) {
-    body(whole, static_cast<int>(n - whole), std::true_type{});
-    flush();
+    auto loop = notes.Begin();
+    body(whole, static_cast<int>(n - whole), std::true_type{}, loop);
+    notes.End(loop);
   }
+}
+// body(i, lanes, tail) where nothing is noted.
+template <class Body>
+ADA_INLINE void ForValues(std::int64_t n, Body&& body) {
+  const std::int64_t whole = n / kLanes * kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) body(i, kLanes, std::false_type{});
+  if (whole < n) body(whole, static_cast<int>(n - whole), std::true_type{});
 }
 
 template <class Mode, bool kTail>
@@ -46,15 +55,11 @@ ADA_INLINE void RoundValues(const Piece& out, std::int64_t n, const Rounding& ro
   DispatchNotes<Mode>(rounding, [&](auto count, auto moments) {
     Counter<Mode, count(), moments()> counter(rounding);
     ForValues(
-        n,
-        [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+        n, counter,
+        [&](std::int64_t i, int lanes, auto tail, auto& loop) __attribute__((always_inline)) {
           constexpr bool kTail = decltype(tail)::value;
-          const F x = value(i, lanes, tail);
-          const F r = Mode::Round(x, counter.grid());
-          counter.template Add<kTail>(x, r, FirstLanes(lanes));
-          StoreAt<Mode, kTail>(out, i, lanes, r);
-        },
-        [&] { counter.Flush(); });
+          loop.template RoundInto<kTail>(out, i, lanes, value(i, lanes, tail));
+        });
     counter.Finish(n);
   });
 }

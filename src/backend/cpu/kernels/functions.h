@@ -8,6 +8,9 @@ namespace ada::backend::cpu::ADA_ISA {
 void Widen(Piece in, float* out, std::int64_t n);
 void Round(const float* in, float factor, Piece out, std::int64_t n, const Rounding&);
 void Inspect(Piece in, std::int64_t n, const Rounding&);
+void ExponentTail(const float* x, std::int64_t n, int limit, TailCounts& counts);
+void ChannelMagnitudes(Piece in, std::int64_t pixels, std::int64_t channels,
+                       std::uint32_t* min_bits, std::uint32_t* max_bits);
 void Relu(Piece x, Piece y, std::int64_t n);
 void ReluBackward(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding&);
 void Sum(const Piece* in, const float* factors, int count, Piece out, std::int64_t n,
@@ -25,6 +28,8 @@ void AvgPoolBackward(const PoolArgs&);
 void Accumulate(const float* x, float* accumulator, std::int64_t n);
 void Unscale(const float* x, float scale, bool add, float* out, std::int64_t n);
 double SumSquares(const float* x, std::int64_t n);
+std::uint32_t Largest(const float* x, std::int64_t n);
+void Sanitize(float* x, std::int64_t n, float limit);
 void Update(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,
             std::int64_t n);
 

@@ -1,7 +1,7 @@
 // Max and average pooling on the images of one block, channels as the vector dimension.
 #include <limits>
 
-#include "backend/cpu/kernels/flat.h"
+#include "backend/cpu/kernels/columns.h"
 #include "backend/cpu/kernels/functions.h"
 
 namespace ada::backend::cpu::ADA_ISA {
@@ -25,17 +25,6 @@ ADA_INLINE void ForTaps(const PoolArgs& a, std::int64_t y, std::int64_t x, Tap&&
     }
   }
 }
-template <class Body>
-ADA_INLINE void ForColumns(std::int64_t channels, Body&& body) {
-  std::int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) body(c, kLanes, std::false_type{});
-  if (c < channels) body(c, static_cast<int>(channels - c), std::true_type{});
-}
-template <class Call>
-void DispatchStorage(const PoolArgs& a, Call&& call) {
-  const Storage s = a.x.storage;
-  Dispatch({a.x, a.y}, s == Storage::kF32 ? kFp32 : s == Storage::kF16 ? kFp16 : kBf16, call);
-}
 Piece Image(const PoolArgs& a, std::int64_t image) {
   return {static_cast<std::byte*>(a.x.data) +
               image * a.h * a.w * a.c * static_cast<std::int64_t>(BytesOf(a.x.storage)),
@@ -44,22 +33,20 @@ Piece Image(const PoolArgs& a, std::int64_t image) {
 // The image's gradient, gathered in `work`, is rounded to dx.
 template <class Mode, bool kCount, bool kMoments>
 void StoreImage(const PoolArgs& a, std::int64_t image, Counter<Mode, kCount, kMoments>& counter) {
-  const Piece work{a.work, Storage::kF32}, dx = Image(a, image);
+  const Piece work{a.work, Storage::kF32};
+  const std::int64_t first = image * a.h * a.w * a.c;
   ForValues(
-      a.h * a.w * a.c,
-      [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+      a.h * a.w * a.c, counter,
+      [&](std::int64_t i, int lanes, auto tail, auto& loop) __attribute__((always_inline)) {
         constexpr bool kTail = decltype(tail)::value;
         const F x = LoadAt<ModeF32, kTail>(work, i, lanes);
-        const F r = Mode::Round(x, counter.grid());
-        counter.template Add<kTail>(x, r, FirstLanes(lanes));
-        StoreAt<Mode, kTail>(dx, i, lanes, r);
-      },
-      [&] { counter.Flush(); });
+        loop.template RoundInto<kTail>(a.x, first + i, lanes, x);
+      });
 }
 // Per image: clear `work`, let gather(mode, image) fill it, round it to dx.
 template <class Gather>
 void Backward(const PoolArgs& a, Gather&& gather) {
-  Dispatch({a.x, a.y}, a.rounding.format, [&](auto mode) {
+  Dispatch({a.x, a.y}, {&a.rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     DispatchNotes<Mode>(a.rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.rounding);
@@ -77,12 +64,12 @@ void Backward(const PoolArgs& a, Gather&& gather) {
 
 // The first largest value in row order wins, a NaN beats everything (PyTorch's rule).
 void MaxPool(const PoolArgs& a) {
-  DispatchStorage(a, [&](auto mode) {
+  Dispatch({a.x, a.y}, [&](auto mode) {
     using Mode = decltype(mode);
     for (std::int64_t image = 0; image < a.images; ++image) {
       const Piece x = Image(a, image);
       ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
-        ForColumns(
+        ForChannels(
             a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
               constexpr bool kTail = decltype(tail)::value;
               F best = Fill(-std::numeric_limits<float>::infinity());
@@ -109,7 +96,7 @@ void MaxPoolBackward(const PoolArgs& a) {
     using Mode = decltype(mode);
     const Piece work{a.work, Storage::kF32};
     ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
-      ForColumns(
+      ForChannels(
           a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;
             const F g = LoadAt<Mode, kTail>(a.y, out * a.c + c, lanes);
@@ -128,15 +115,16 @@ void MaxPoolBackward(const PoolArgs& a) {
 }
 
 void AvgPool(const PoolArgs& a) {
-  Dispatch({a.x, a.y}, a.rounding.format, [&](auto mode) {
+  Dispatch({a.x, a.y}, {&a.rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     const F area = Fill(static_cast<float>(a.kernel_h * a.kernel_w));
     DispatchNotes<Mode>(a.rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.rounding);
       for (std::int64_t image = 0; image < a.images; ++image) {
         const Piece x = Image(a, image);
+        auto loop = counter.Begin();
         ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
-          ForColumns(
+          ForChannels(
               a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
                 constexpr bool kTail = decltype(tail)::value;
                 F sum{};
@@ -144,13 +132,11 @@ void AvgPool(const PoolArgs& a) {
                     a, oy, ox, [&](int, std::int64_t pixel) __attribute__((always_inline)) {
                       sum += LoadAt<Mode, kTail>(x, pixel * a.c + c, lanes);
                     });
-                const F v = sum / area;
-                const F r = Mode::Round(v, counter.grid());
-                counter.template Add<kTail>(v, r, FirstLanes(lanes));
-                StoreAt<Mode, kTail>(a.y, out * a.c + c, lanes, r);
+                const std::int64_t i = out * a.c + c;
+                loop.template RoundInto<kTail>(a.y, i, lanes, sum / area);
               });
         });
-        counter.Flush();
+        counter.End(loop);
       }
       counter.Finish(a.images * a.out_h * a.out_w * a.c);
     });
@@ -163,7 +149,7 @@ void AvgPoolBackward(const PoolArgs& a) {
     using Mode = decltype(mode);
     const Piece work{a.work, Storage::kF32};
     ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
-      ForColumns(
+      ForChannels(
           a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;
             const F g = LoadAt<Mode, kTail>(a.y, out * a.c + c, lanes) / area;

@@ -2,32 +2,25 @@
 // tensors.
 #include "backend/cpu/kernels/flat.h"
 #include "backend/cpu/kernels/functions.h"
-#include "core/random.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
 void Widen(Piece in, float* out, std::int64_t n) {
-  Dispatch({in},
-           in.storage == Storage::kF32   ? kFp32
-           : in.storage == Storage::kF16 ? kFp16
-                                         : kBf16,
-           [&](auto mode) {
-             using Mode = decltype(mode);
-             const Piece to{out, Storage::kF32};
-             ForValues(
-                 n,
-                 [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
-                   constexpr bool kTail = decltype(tail)::value;
-                   StoreAt<ModeF32, kTail>(to, i, lanes, LoadAt<Mode, kTail>(in, i, lanes));
-                 },
-                 [] {});
-           });
+  Dispatch({in}, [&](auto mode) {
+    using Mode = decltype(mode);
+    const Piece to{out, Storage::kF32};
+    ForValues(
+        n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+          constexpr bool kTail = decltype(tail)::value;
+          StoreAt<ModeF32, kTail>(to, i, lanes, LoadAt<Mode, kTail>(in, i, lanes));
+        });
+  });
 }
 
 void Round(const float* in, float factor, Piece out, std::int64_t n, const Rounding& rounding) {
   const Piece from{const_cast<float*>(in), Storage::kF32};
   const F f = Fill(factor);
-  Dispatch({out}, rounding.format, [&](auto mode) {
+  Dispatch({out}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
         out, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
@@ -37,43 +30,35 @@ void Round(const float* in, float factor, Piece out, std::int64_t n, const Round
 }
 
 void Inspect(Piece in, std::int64_t n, const Rounding& rounding) {
-  Dispatch({in}, rounding.format, [&](auto mode) {
+  Dispatch({in}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     DispatchNotes<Mode>(rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(rounding);
       ForValues(
-          n,
-          [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+          n, counter,
+          [&](std::int64_t i, int lanes, auto tail, auto& loop) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;
-            const F x = LoadAt<Mode, kTail>(in, i, lanes);
-            counter.template Add<kTail>(x, x, FirstLanes(lanes));
-          },
-          [&] { counter.Flush(); });
+            loop.template Inspect<kTail>(LoadAt<Mode, kTail>(in, i, lanes), FirstLanes(lanes));
+          });
       counter.Finish(n);
     });
   });
 }
 
 void Relu(Piece x, Piece y, std::int64_t n) {
-  Dispatch({x, y},
-           x.storage == Storage::kF32   ? kFp32
-           : x.storage == Storage::kF16 ? kFp16
-                                        : kBf16,
-           [&](auto mode) {
-             using Mode = decltype(mode);
-             ForValues(
-                 n,
-                 [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
-                   constexpr bool kTail = decltype(tail)::value;
-                   const F v = LoadAt<Mode, kTail>(x, i, lanes);
-                   StoreAt<Mode, kTail>(y, i, lanes, v <= F{} ? F{} : v);
-                 },
-                 [] {});
-           });
+  Dispatch({x, y}, [&](auto mode) {
+    using Mode = decltype(mode);
+    ForValues(
+        n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+          constexpr bool kTail = decltype(tail)::value;
+          const F v = LoadAt<Mode, kTail>(x, i, lanes);
+          StoreAt<Mode, kTail>(y, i, lanes, v <= F{} ? F{} : v);
+        });
+  });
 }
 
 void ReluBackward(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding& rounding) {
-  Dispatch({dy, y, dx}, rounding.format, [&](auto mode) {
+  Dispatch({dy, y, dx}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
         dx, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
@@ -111,28 +96,23 @@ void Sum(const Piece* in, const float* factors, int count, Piece out, std::int64
   bool same = true;
   for (int k = 0; k < count; ++k) same = same && in[k].storage == out.storage;
   if (same)
-    Dispatch({out}, rounding.format, run);
+    Dispatch({out}, {&rounding}, run);
   else
     run(ModeAny{});
 }
 
+// Value j of the tensor takes word j: UniformFloat of it decides.
 void Dropout(Piece in, Piece out, std::int64_t first, std::int64_t n, float rate, std::uint64_t key,
              std::uint64_t draw, const Rounding& rounding) {
   const F factor = Fill(1.0f / (1.0f - rate));
-  Dispatch({in, out}, rounding.format, [&](auto mode) {
+  Dispatch({in, out}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
         out, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
-          // Value j of the tensor takes word j % 4 of block j / 4.
-          const std::uint64_t begin = static_cast<std::uint64_t>(first + i);
-          alignas(64) float random[kLanes + 4];
-          for (int k = 0; k < kLanes + 4; k += 4) {
-            const auto words = Philox(key, draw, begin / 4 + static_cast<std::uint64_t>(k / 4));
-            for (int w = 0; w < 4; ++w)
-              random[k + w] = UniformFloat(words[static_cast<std::size_t>(w)]);
-          }
+          const U words = RandomWords(key, draw, static_cast<std::uint64_t>(first + i));
+          const F random = __builtin_convertvector((I)(words >> 8), F) * 0x1p-24f;
           const F x = LoadAt<Mode, decltype(tail)::value>(in, i, lanes);
-          return LoadF(random + begin % 4) >= Fill(rate) ? x * factor : F{};
+          return random >= Fill(rate) ? x * factor : F{};
         });
   });
 }

@@ -11,6 +11,8 @@ const Kernels kTable = {ADA_TEXT(ADA_ISA),
                         Widen,
                         Round,
                         Inspect,
+                        ExponentTail,
+                        ChannelMagnitudes,
                         ChannelMoments,
                         BatchNormForward,
                         BatchNormSums,
@@ -26,6 +28,8 @@ const Kernels kTable = {ADA_TEXT(ADA_ISA),
                         Accumulate,
                         Unscale,
                         SumSquares,
+                        Largest,
+                        Sanitize,
                         Update};
 
 }  // namespace ada::backend::cpu::ADA_ISA

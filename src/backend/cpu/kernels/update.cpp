@@ -23,11 +23,9 @@ double SumSquares(const float* x, std::int64_t n) {
   const Piece in{const_cast<float*>(x), Storage::kF32};
   Sums<true> sums;
   ForValues(
-      n,
-      [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+      n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
         sums.Add(LoadAt<ModeF32, decltype(tail)::value>(in, i, lanes));
-      },
-      [] {});
+      });
   double sum = 0, square = 0;
   sums.Flush(sum, square);
   return square;

@@ -1,0 +1,156 @@
+// Rounding 16 values to any format, nearest or stochastically, to the bits of core/number_format.h.
+#pragma once
+#include "backend/cpu/kernels/simd.h"
+#include "core/random.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+ADA_INLINE std::uint32_t AsBits(float x) {
+  std::uint32_t u;
+  std::memcpy(&u, &x, 4);
+  return u;
+}
+// 2^exponent, -126..127.
+ADA_INLINE float PowerOfTwo(int exponent) {
+  const std::uint32_t u = static_cast<std::uint32_t>(exponent + 127) << 23;
+  float x;
+  std::memcpy(&x, &u, 4);
+  return x;
+}
+
+// Constants of a format as fp32 bits.
+struct Grid {
+  int shift = 0;                           // mantissa bits dropped
+  std::uint32_t keep = ~0u;                // mask of the bits that stay
+  std::uint32_t half_minus = 0;            // half a spacing, minus the bit that decides ties
+  std::uint32_t tie = 0;                   // that bit, where the format has one
+  std::uint32_t min_normal = 0;            // bits of the smallest normal value
+  float magic = 0;                         // adding and taking it off rounds a subnormal
+  float down[2] = {1, 1}, up[2] = {1, 1};  // products: 1 / spacing of the subnormals, and spacing
+  std::uint32_t below_min = 0;             // |x| < this: below the smallest subnormal
+  std::uint32_t largest = 0;
+  std::uint32_t overflow_min = 0;              // |x| >= this overflows, inf too
+  std::uint32_t over = 0;                      // and becomes this
+  std::uint32_t nan_keep = ~0u, nan_flip = 0;  // without NaN, one becomes a zero of the other sign
+  std::uint32_t zero_sign = 0x80000000u;       // 0: no negative zero
+  bool by_hand = false;  // the vectors' way leaves the range of fp32: value by value
+
+  Grid() = default;
+  explicit Grid(const NumberFormat& f) {
+    shift = 23 - f.mantissa_bits;
+    keep = ~0u << shift;
+    tie = shift == 0 || f.mantissa_bits == 0 ? 0 : 1;
+    if (shift != 0) half_minus = (1u << (shift - 1)) - tie;
+    min_normal = AsBits(static_cast<float>(f.smallest_normal()));
+    below_min = AsBits(static_cast<float>(f.smallest_subnormal()));
+    largest = AsBits(static_cast<float>(f.largest()));
+    overflow_min = AsBits(OverflowThreshold(f));
+    over = f.saturate || !f.has_nan ? largest : f.has_inf ? 0x7f800000u : 0x7fc00000u;
+    if (!f.has_nan) nan_keep = 0, nan_flip = 0x80000000u;
+    if (!f.has_negative_zero) zero_sign = 0;
+    by_hand = NeedsHand(f);
+    if (by_hand) return;
+    const int spacing = 1 - f.bias - f.mantissa_bits;  // exponent of the smallest subnormal
+    magic = PowerOfTwo(spacing + 23);
+    const int first = spacing < -126 ? -126 : spacing;
+    up[0] = PowerOfTwo(spacing - first), up[1] = PowerOfTwo(first);
+    down[0] = PowerOfTwo(-first), down[1] = PowerOfTwo(first - spacing);
+  }
+  static ADA_INLINE bool NeedsHand(const NumberFormat& f) {
+    return f.bias > 127 || 24 - f.bias - f.mantissa_bits > 127 || !f.is_signed;
+  }
+};
+
+// r: rounded magnitudes, right for u < overflow_min.
+ADA_INLINE F FinishRounding(U u, U sign, U r, const Grid& grid) {
+  r = (I)u >= (I)FillU(grid.overflow_min) ? FillU(grid.over) : r;
+  const U nan = (U)((I)u > (I)FillU(0x7f800000u));
+  r = (I)nan ? u & grid.nan_keep : r;
+  sign ^= nan & grid.nan_flip;
+  sign &= (U)(r != 0u) | grid.zero_sign;
+  return Float(r | sign);
+}
+
+// Nearest, ties to even; not for grids that are to be rounded by hand.
+ADA_INLINE_WIDE F RoundToGrid(F x, const Grid& grid) {
+  const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
+  const U normal = (u + grid.half_minus + ((u >> grid.shift) & grid.tie)) & grid.keep;
+  const U subnormal = Bits((Float(u) + grid.magic) - grid.magic);
+  const U r = (I)u < (I)FillU(grid.min_normal) ? subnormal : normal;
+  return FinishRounding(u, sign, r, grid);
+}
+
+// As ada::RoundStochastically with the words of `random`; not for grids rounded by hand.
+ADA_OUTLINE F RoundStochasticallyToGrid(F x, U random, const Grid& grid) {
+  const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
+  // The place between two neighbours in units of 2^-32 of their distance.
+  const U part = grid.shift == 0 ? U{} : u << (32 - grid.shift);
+  const U normal = (u & grid.keep) + ((U)(random < part) & (1u << grid.shift));
+  const F place = Min(Float(u) * grid.down[0] * grid.down[1], Fill(0x1p23f));
+  const I below = __builtin_convertvector(place, I);
+  const F rest = (place - __builtin_convertvector(below, F)) * 0x1p16f;
+  const I high = __builtin_convertvector(rest, I);
+  const I low = __builtin_convertvector((rest - __builtin_convertvector(high, F)) * 0x1p16f, I);
+  const I up = (I)(random < ((U)high << 16 | (U)low));
+  const U subnormal = Bits(__builtin_convertvector(below - up, F) * grid.up[0] * grid.up[1]);
+  U r = (I)u < (I)FillU(grid.min_normal) ? subnormal : normal;
+  r = (I)u >= (I)FillU(grid.largest) ? FillU(grid.largest) : r;
+  return FinishRounding(u, sign, r, grid);
+}
+
+// Random words first .. first + 15 of (key, draw): word j lies in block j / 4 at j % 4.
+ADA_OUTLINE U RandomWords(std::uint64_t key, std::uint64_t draw, std::uint64_t first) {
+  alignas(64) std::uint32_t words[kLanes + 4];
+  for (std::uint64_t block = 0; block < kLanes / 4 + 1; ++block) {
+    const auto four = Philox(key, draw, first / 4 + block);
+    std::memcpy(words + 4 * block, &four, sizeof four);
+  }
+  U lanes;
+  std::memcpy(&lanes, words + first % 4, sizeof lanes);
+  return lanes;
+}
+
+// A Rounding with its format's constants, made once a block.
+struct Rounder {
+  Rounding rounding;
+  Grid grid;
+};
+// 16 values on their way: as they are counted before and after rounding, and as they are stored.
+struct Rounded {
+  F before, after, stored;
+};
+
+// Value by value where fp32 arithmetic cannot round to the format.
+ADA_OUTLINE F RoundNearest(F x, const Rounder& rounder) {
+  if (!rounder.grid.by_hand) return RoundToGrid(x, rounder.grid);
+  for (int k = 0; k < kLanes; ++k) x[k] = RoundTo(rounder.rounding.format, x[k]);
+  return x;
+}
+ADA_OUTLINE F RoundRandomly(F x, U random, const Rounder& rounder) {
+  if (!rounder.grid.by_hand) return RoundStochasticallyToGrid(x, random, rounder.grid);
+  for (int k = 0; k < kLanes; ++k)
+    x[k] = RoundStochastically(rounder.rounding.format, x[k], random[k]);
+  return x;
+}
+
+// Values i .. i + 15 of the block, rounded as asked, whatever is asked.
+ADA_OUTLINE Rounded RoundAnyWay(F x, std::int64_t i, const Rounder& rounder) {
+  const Rounding& how = rounder.rounding;
+  const bool scaled = how.scale != 1;
+  if (scaled) x *= Fill(how.scale);
+  F r;
+  if (how.stochastic) {
+    const std::uint64_t first = how.first + static_cast<std::uint64_t>(i);
+    r = RoundRandomly(x, RandomWords(how.key, how.draw, first), rounder);
+  } else {
+    r = RoundNearest(x, rounder);
+  }
+  return {x, r, scaled ? r / Fill(how.scale) : r};
+}
+// The rounded values that were stored as x: the division by the scale undone, to the very value.
+ADA_OUTLINE F RoundStored(F x, const Rounder& rounder) {
+  const float scale = rounder.rounding.scale;
+  return scale == 1 ? x : RoundNearest(x * Fill(scale), rounder);
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,167 @@
+// Modes: how kernels load, round and store. All pieces of a call in one storage with rounding of
+// its own, or anything.
+#pragma once
+#include <initializer_list>
+
+#include "backend/cpu/kernels/grid.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+// kRounding: how the mode rounds. kExact: not at all; kCodes: Nearest and its code, Encode;
+// kAnyWay: by RoundAnyWay.
+enum class ModeRounding : std::uint8_t { kExact, kCodes, kAnyWay };
+struct ModeF32 {
+  static constexpr bool kWide = true;  // values may leave the range in which fp32 squares are safe
+  static constexpr ModeRounding kRounding = ModeRounding::kExact;
+  static constexpr bool kNeedsGrid = false;
+  static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
+    return LoadF(static_cast<const float*>(p.data) + i);
+  }
+  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+    alignas(64) float v[16];
+    LoadSome(p.data, i, n, v);
+    return LoadF(v);
+  }
+  static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
+    StoreF(static_cast<float*>(p.data) + i, v);
+  }
+  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+    std::memcpy(static_cast<float*>(p.data) + i, &v, static_cast<std::size_t>(n) * 4);
+  }
+};
+// kCode: the code of a value that lies on the grid.
+template <F (*kFrom)(H), H (*kTo)(F), H (*kCode)(F), bool kWideRange>
+struct ModeHalf {
+  static constexpr bool kWide = kWideRange, kNeedsGrid = false;
+  static constexpr ModeRounding kRounding = ModeRounding::kCodes;
+  static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
+    return kFrom(LoadH(static_cast<const std::uint16_t*>(p.data) + i));
+  }
+  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+    alignas(32) std::uint16_t v[16];
+    LoadSome(p.data, i, n, v);
+    return kFrom(LoadH(v));
+  }
+  static ADA_INLINE H Encode(F x, const Grid&) { return kTo(x); }
+  static ADA_INLINE F Decode(H code) { return kFrom(code); }
+  static ADA_INLINE F Nearest(F x, const Grid&) { return kFrom(kTo(x)); }
+  static ADA_INLINE void StoreCode(const Piece& p, std::int64_t i, H code) {
+    StoreH(static_cast<std::uint16_t*>(p.data) + i, code);
+  }
+  static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
+    StoreH(static_cast<std::uint16_t*>(p.data) + i, kCode(v));
+  }
+  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+    const H h = kTo(v);
+    std::memcpy(static_cast<std::uint16_t*>(p.data) + i, &h, static_cast<std::size_t>(n) * 2);
+  }
+};
+using ModeF16 = ModeHalf<FromFp16, ToFp16, ToFp16, false>;
+using ModeBF16 = ModeHalf<FromBf16, ToBf16, CodeOfBf16, true>;
+// Small formats in memory that holds fp16: fp8 and the like, or fp16 that saturates.
+struct ModeSmall : ModeF16 {
+  static constexpr bool kNeedsGrid = true;
+  static ADA_INLINE F Nearest(F x, const Grid& grid) { return RoundToGrid(x, grid); }
+  static ADA_INLINE H Encode(F x, const Grid& grid) { return ToFp16(RoundToGrid(x, grid)); }
+};
+struct ModeAny {
+  static constexpr bool kWide = true, kNeedsGrid = true;
+  static constexpr ModeRounding kRounding = ModeRounding::kAnyWay;
+  static ADA_OUTLINE F Load(const Piece& p, std::int64_t i) {
+    switch (p.storage) {
+      case Storage::kF16:
+        return ModeF16::Load(p, i);
+      case Storage::kBF16:
+        return ModeBF16::Load(p, i);
+      default:
+        return ModeF32::Load(p, i);
+    }
+  }
+  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+    switch (p.storage) {
+      case Storage::kF16:
+        return ModeF16::LoadFirst(p, i, n);
+      case Storage::kBF16:
+        return ModeBF16::LoadFirst(p, i, n);
+      default:
+        return ModeF32::LoadFirst(p, i, n);
+    }
+  }
+  static ADA_OUTLINE void Store(const Piece& p, std::int64_t i, F v) {
+    switch (p.storage) {
+      case Storage::kF16:
+        return ModeF16::Store(p, i, v);
+      case Storage::kBF16:
+        return ModeBF16::StoreCode(p, i, ToBf16(v));  // whatever NaN it is
+      default:
+        return ModeF32::Store(p, i, v);
+    }
+  }
+  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+    switch (p.storage) {
+      case Storage::kF16:
+        return ModeF16::StoreFirst(p, i, n, v);
+      case Storage::kBF16:
+        return ModeBF16::StoreFirst(p, i, n, v);
+      default:
+        return ModeF32::StoreFirst(p, i, n, v);
+    }
+  }
+};
+
+enum class ModeName : std::uint8_t { kF32, kF16, kBF16, kSmall, kAny };
+// The fastest mode for pieces that are rounded like this; without roundings: moved as they are.
+ADA_OUTLINE ModeName ChooseMode(const Piece* pieces, std::size_t count,
+                                const Rounding* const* roundings, std::size_t rounding_count) {
+  const Storage storage = pieces[0].storage;
+  for (std::size_t k = 0; k < count; ++k)
+    if (pieces[k].data != nullptr && pieces[k].storage != storage) return ModeName::kAny;
+  const NumberFormat& own = storage == Storage::kF32   ? kFp32
+                            : storage == Storage::kF16 ? kFp16
+                                                       : kBf16;
+  bool plain = true, small = storage == Storage::kF16;
+  for (std::size_t k = 0; k < rounding_count; ++k) {
+    const Rounding& r = *roundings[k];
+    if (r.stochastic || r.scale != 1) return ModeName::kAny;
+    plain = plain && r.format == own;
+    small = small && !Grid::NeedsHand(r.format);
+  }
+  if (!plain) return small ? ModeName::kSmall : ModeName::kAny;
+  return storage == Storage::kF32   ? ModeName::kF32
+         : storage == Storage::kF16 ? ModeName::kF16
+                                    : ModeName::kBF16;
+}
+
+// Calls f(Mode) with the mode that fits pieces which are rounded as `roundings` say.
+template <class Call>
+void Dispatch(std::initializer_list<Piece> pieces, std::initializer_list<const Rounding*> roundings,
+              Call&& f) {
+  switch (ChooseMode(pieces.begin(), pieces.size(), roundings.begin(), roundings.size())) {
+    case ModeName::kF32:
+      return f(ModeF32{});
+    case ModeName::kF16:
+      return f(ModeF16{});
+    case ModeName::kBF16:
+      return f(ModeBF16{});
+    case ModeName::kSmall:
+      return f(ModeSmall{});
+    default:
+      return f(ModeAny{});
+  }
+}
+// The same for pieces that are not rounded.
+template <class Call>
+void Dispatch(std::initializer_list<Piece> pieces, Call&& f) {
+  switch (ChooseMode(pieces.begin(), pieces.size(), nullptr, 0)) {
+    case ModeName::kF32:
+      return f(ModeF32{});
+    case ModeName::kF16:
+      return f(ModeF16{});
+    case ModeName::kBF16:
+      return f(ModeBF16{});
+    default:
+      return f(ModeAny{});
+  }
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

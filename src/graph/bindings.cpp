@@ -1,0 +1,49 @@
+// See bindings.h.
+#include "graph/bindings.h"
+
+#include "core/error.h"
+
+namespace ada::graph {
+
+Tensor Bindings::View(int value, int buffer, const Encoding& encoding) const {
+  Tensor tensor;
+  tensor.shape = network->shape(value);
+  tensor.shape.n = images;
+  tensor.format = encoding.format;
+  tensor.storage = encoding.storage;
+  tensor.data = block + offsets[buffer];
+  return tensor;
+}
+
+Tensor Bindings::Value(int value) const {
+  const int buffer = plan->value_buffers[value];
+  ADA_CHECK(buffer >= 0);
+  return View(value, buffer, encodings->values[value]);
+}
+
+backend::Gradient Bindings::Grad(int index) const {
+  if (index < 0) return {};
+  const GradientPlan& gradient = plan->gradients[index];
+  backend::Gradient result;
+  result.tensor = View(gradient.value, gradient.buffer, gradient.encoding);
+  result.scale = scales + gradient.scale;
+  if (gradient.rounds) {
+    const bool sum = gradient.source == GradientPlan::Source::kBranchSum;
+    const std::string layer = gradient.node == kLossNode ? "loss" : NameOf(gradient.node);
+    LayerStats& layer_stats = (*stats)[gradient.node + 1];
+    result.stats = sum ? &layer_stats.dy : &layer_stats.dx;
+    result.style = styles->Of(layer, sum ? "dy" : "dx", gradient.encoding);
+  }
+  if (gradient.moments) result.moments = &(*moments)[index];
+  return result;
+}
+
+backend::RoundingStyle Bindings::ValueStyle(int value) const {
+  return styles->Of(value == 0 ? "input" : NameOf(value - 1), "y", encodings->values[value]);
+}
+
+TensorStats* Bindings::ValueStats(int value) const {
+  return training ? &(*stats)[value].y : nullptr;
+}
+
+}  // namespace ada::graph

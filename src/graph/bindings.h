@@ -1,0 +1,45 @@
+// What the numbers of a plan stand for: tensors, gradients, statistics, parameters.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "graph/encodings.h"
+#include "graph/graph.h"
+#include "graph/plan.h"
+#include "graph/rounding_styles.h"
+
+namespace ada::graph {
+
+// Vectors that are pointed to are those of the graph and must not move.
+struct Bindings {
+  const Network* network = nullptr;
+  const Plan* plan = nullptr;
+  const Encodings* encodings = nullptr;
+  RoundingStyles* styles = nullptr;
+  std::int64_t images = 1;
+  bool training = true;
+  std::byte* block = nullptr;        // activations and gradients
+  std::vector<std::size_t> offsets;  // by buffer
+  float* scales = nullptr;           // by scale
+  std::vector<Parameter>* parameters = nullptr;
+  std::vector<int> first_parameter;                          // by node
+  std::vector<backend::ChannelMoments> channel_moments;      // by node: of a convolution's y
+  std::vector<LayerStats>* stats = nullptr;                  // 0: input and loss, i + 1: node i
+  std::vector<scaling::LayerScaler>* scalers = nullptr;      // by node
+  std::vector<scaling::ScaleDecision>* decisions = nullptr;  // by branch
+  std::vector<TensorMoments>* moments = nullptr;             // by gradient
+
+  Tensor Value(int value) const;
+  backend::Gradient Grad(int gradient) const;  // empty for -1
+  const float* ScaleOf(int gradient) const { return scales + plan->gradients[gradient].scale; }
+  // Of a value that is rounded, by the layer that makes it (0: the network's input).
+  backend::RoundingStyle ValueStyle(int value) const;
+  TensorStats* ValueStats(int value) const;  // null in a graph that does not train
+  const std::string& NameOf(int node) const { return network->nodes[node].config.name; }
+
+ private:
+  Tensor View(int value, int buffer, const Encoding& encoding) const;
+};
+
+}  // namespace ada::graph

@@ -1,0 +1,107 @@
+// See points.h.
+#include "graph/points.h"
+
+namespace ada::graph {
+namespace {
+
+class PointLister {
+ public:
+  explicit PointLister(const Bindings& bindings)
+      : b_(bindings),
+        nodes_(static_cast<int>(bindings.network->nodes.size())),
+        op_of_(nodes_, nullptr),
+        branch_of_(nodes_, -1) {
+    const Plan& plan = *b_.plan;
+    for (const OpPlan& op : plan.ops) op_of_[op.node] = &op;
+    for (std::size_t i = 0; i < plan.branches.size(); ++i) {
+      branch_of_[plan.branches[i].value - 1] = static_cast<int>(i);
+    }
+  }
+
+  std::vector<RoundingPoint> Roundings() {
+    for (int i = 0; i < nodes_; ++i) AddForward(i);
+    if (b_.training) AddBackward();
+    return std::move(points_);
+  }
+
+  std::vector<ScalePoint> Scales() {
+    std::vector<ScalePoint> scales;
+    for (int i = nodes_ - 1; i >= 0; --i) {
+      if (branch_of_[i] >= 0) {
+        scales.push_back({b_.NameOf(i), &(*b_.decisions)[branch_of_[i]], nullptr});
+      }
+      if (!node(i).has_rule() || !op_of_[i] || op_of_[i]->dx < 0) continue;
+      scaling::LayerScaler& scaler = (*b_.scalers)[i];
+      scales.push_back({b_.NameOf(i), &scaler.decision, &scaler});
+    }
+    return scales;
+  }
+
+ private:
+  const Node& node(int index) const { return b_.network->nodes[index]; }
+
+  void Add(const std::string& layer, const char* tensor, const NumberFormat& format,
+           const TensorStats& stats, const float* scale = nullptr) {
+    points_.push_back({layer, tensor, format, &stats, scale, b_.styles->ScalerOf(layer, tensor)});
+  }
+  void AddGradient(const std::string& layer, const char* tensor, const TensorStats& stats,
+                   int gradient) {
+    const NumberFormat& format = b_.plan->gradients[gradient].encoding.format;
+    Add(layer, tensor, format, stats, b_.ScaleOf(gradient));
+  }
+
+  void AddForward(int i) {
+    const LayerStats& stats = (*b_.stats)[i + 1];
+    if (node(i).is_product()) Add(b_.NameOf(i), "w", b_.encodings->weights[i].format, stats.w);
+    if (node(i).rounds_output()) {
+      Add(b_.NameOf(i), "y", b_.encodings->values[i + 1].format, stats.y);
+    }
+  }
+  void AddBackward() {
+    const Plan& plan = *b_.plan;
+    AddGradient("loss", "dx", (*b_.stats)[0].dx, plan.loss_gradient);
+    for (int i = nodes_ - 1; i >= 0; --i) {
+      const LayerStats& stats = (*b_.stats)[i + 1];
+      const std::string& name = b_.NameOf(i);
+      if (branch_of_[i] >= 0) AddGradient(name, "dy", stats.dy, plan.branches[branch_of_[i]].sum);
+      if (node(i).is_product()) {
+        Add(name, "dw", b_.encodings->weight_gradients[i].format, stats.dw);
+      }
+      const OpPlan* op = op_of_[i];
+      if (!op || op->dx < 0 || !plan.gradients[op->dx].rounds) continue;
+      AddGradient(name, "dx", stats.dx, op->dx);
+    }
+  }
+
+  const Bindings& b_;
+  const int nodes_;
+  std::vector<const OpPlan*> op_of_;  // by node: the op that starts there; null: none
+  std::vector<int> branch_of_;        // by node: where its output's gradients meet; -1: nowhere
+  std::vector<RoundingPoint> points_;
+};
+
+}  // namespace
+
+std::vector<RoundingPoint> ListRoundings(const Bindings& bindings) {
+  return PointLister(bindings).Roundings();
+}
+
+std::vector<ScalePoint> ListScales(const Bindings& bindings) {
+  return PointLister(bindings).Scales();
+}
+
+std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
+                                            const std::vector<RoundingPoint>& roundings) {
+  std::vector<ScaledTensor> list;
+  if (scaling::TensorScaler* scaler = bindings.styles->ScalerOf("input", "y")) {
+    list.push_back({"input.y", scaler, bindings.ValueStats(0)});
+  }
+  for (const RoundingPoint& point : roundings) {
+    if (!point.scaler) continue;
+    const TensorStats* stats = bindings.training ? point.stats : nullptr;
+    list.push_back({point.layer + "." + point.tensor, point.scaler, stats});
+  }
+  return list;
+}
+
+}  // namespace ada::graph

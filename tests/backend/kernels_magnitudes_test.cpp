@@ -1,0 +1,139 @@
+// Kernels that look at magnitudes, and what becomes of gradients that are not finite, against plain
+// loops.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "backend/isa_record.h"
+
+namespace ada::backend::test {
+namespace {
+
+std::uint32_t MagnitudeBits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
+
+void CountTailNaively(const Values& x, int limit, cpu::TailCounts& counts) {
+  for (const float v : x) {
+    const std::uint32_t bits = MagnitudeBits(v);
+    counts.nonzero += bits != 0;
+    counts.max_bits = std::max(counts.max_bits, bits);
+    const auto field = static_cast<int>(bits >> 23);
+    if (bits != 0 && field < limit) ++counts.bins[field];
+  }
+}
+bool SameTails(const cpu::TailCounts& a, const cpu::TailCounts& b) {
+  return std::equal(std::begin(a.bins), std::end(a.bins), std::begin(b.bins)) &&
+         a.nonzero == b.nonzero && a.max_bits == b.max_bits;
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("exponent tails: lengths, limits, zeros, values that are not finite, several calls") {
+    for (const Kernels* kernels : KernelSets())
+      for (const std::size_t n : {1, 15, 16, 17, 63, 64, 65, 1000, 16384})
+        for (const int limit : {-3, 0, 1, 2, 100, 115, 127, 255, 256}) {
+          CAPTURE(kernels->name);
+          CAPTURE(n);
+          CAPTURE(limit);
+          Values dense = Normal(n, 1e-3, n), sparse(n), edges(n);
+          for (std::size_t i = 0; i < n; i += 7) sparse[i] = dense[i];
+          for (std::size_t i = 0; i < n; ++i)  // on both sides of the limit
+            edges[i] = std::bit_cast<float>(
+                (static_cast<std::uint32_t>(std::clamp(limit, 0, 254)) << 23) - (i % 3 == 0));
+          cpu::TailCounts got, want;
+          for (const Values& x : {dense, sparse, edges, RandomBits(n, n), Values(n, -0.0f)}) {
+            kernels->exponent_tail(x.data(), Length(n), limit, got);
+            CountTailNaively(x, limit, want);
+          }
+          CHECK(SameTails(got, want));
+        }
+  }
+
+  TEST_CASE("magnitudes of channels are merged into what is there") {
+    for (const Kernels* kernels : KernelSets())
+      for (const Kind& kind : MainKinds())
+        for (const Pixels p : {Pixels{1, 1}, {7, 3}, {64, 16}, {300, 37}}) {
+          CAPTURE(kernels->name);
+          CAPTURE(kind.name);
+          CAPTURE(p.channels);
+          const auto channels = static_cast<std::size_t>(p.channels);
+          std::vector<std::uint32_t> min(channels, 0xffffffffu), max(channels, 0);
+          std::vector<std::uint32_t> want_min = min, want_max = max;
+          for (const bool wild : {false, true}) {
+            Memory in(kind.storage, Input(kind, p.n(), 3, wild));
+            kernels->channel_magnitudes(in.piece(), p.pixels, p.channels, min.data(), max.data());
+            const Values values = in.Get();
+            for (std::size_t i = 0; i < values.size(); ++i) {
+              const std::size_t c = i % channels;
+              want_min[c] = std::min(want_min[c], MagnitudeBits(values[i]) - 1);
+              want_max[c] = std::max(want_max[c], MagnitudeBits(values[i]));
+            }
+          }
+          CHECK(min == want_min);
+          for (std::size_t c = 0; c < channels; ++c) {
+            const bool both_nan = max[c] > 0x7f800000u && want_max[c] > 0x7f800000u;
+            CHECK((max[c] == want_max[c] || both_nan));
+          }
+        }
+  }
+
+  TEST_CASE("the largest magnitude: inf beats numbers, NaN beats inf") {
+    for (const Kernels* kernels : KernelSets())
+      for (const std::size_t n : {1, 16, 17, 1000}) {
+        CAPTURE(kernels->name);
+        CAPTURE(n);
+        Values x = Normal(n, 1, n);
+        std::uint32_t want = 0;
+        for (const float v : x) want = std::max(want, MagnitudeBits(v));
+        CHECK(kernels->largest(x.data(), Length(n)) == want);
+        x[n / 2] = -INFINITY;
+        CHECK(kernels->largest(x.data(), Length(n)) == 0x7f800000u);
+        x[n - 1] = -NAN;
+        CHECK(kernels->largest(x.data(), Length(n)) > 0x7f800000u);
+        CHECK(kernels->largest(x.data(), 0) == 0);
+      }
+  }
+
+  TEST_CASE("sanitize: NaN to zero, too large to the limit, everything else as it was") {
+    for (const Kernels* kernels : KernelSets())
+      for (const std::size_t n : {1, 16, 17, 1003}) {
+        CAPTURE(kernels->name);
+        CAPTURE(n);
+        Values x = RandomBits(n, n);
+        x[0] = -INFINITY, x[n / 2] = -65505, x[n - 1] = NAN;
+        Values want = x;
+        for (float& v : want) {
+          if (std::isnan(v)) v = 0;
+          if (std::fabs(v) > 65504) v = std::copysign(65504.0f, v);
+        }
+        kernels->sanitize(x.data(), Length(n), 65504);
+        CHECK(FirstDifference(x, want) == -1);
+      }
+  }
+
+  TEST_CASE("sets agree on tails, channels, the largest and sanitized values") {
+    ADA_NEEDS_TWO_SETS();
+    ForPixels([](const Style& kind, const Pixels& p, bool wild) {
+      CHECK(Disagreement([&](const Kernels& k, Record& record) {
+              Memory in(kind.storage, Input(kind, p.n(), 1, wild));
+              Values values = Input(kind, p.n(), 2, wild);
+              const auto channels = static_cast<std::size_t>(p.channels);
+              std::vector<std::uint32_t> min(channels, 0xffffffffu), max(channels, 0);
+              k.channel_magnitudes(in.piece(), p.pixels, p.channels, min.data(), max.data());
+              record.values.insert(record.values.end(), min.begin(), min.end());
+              for (const std::uint32_t bits : max) record.Add(Values{std::bit_cast<float>(bits)});
+              cpu::TailCounts tail;
+              k.exponent_tail(values.data(), Length(p.n()), 120, tail);
+              for (const std::int64_t count : tail.bins)
+                record.values.push_back(static_cast<double>(count));
+              record.values.push_back(static_cast<double>(tail.nonzero));
+              record.Add(Values{std::bit_cast<float>(tail.max_bits)});
+              record.Add(Values{std::bit_cast<float>(k.largest(values.data(), Length(p.n())))});
+              k.sanitize(values.data(), Length(p.n()), 100);
+              record.Add(values);
+            }) == -1);
+    });
+  }
+}
+
+}  // namespace ada::backend::test

@@ -1,0 +1,19 @@
+// A table of tests/golden/adaptive and its tensors.
+#pragma once
+#include <string>
+
+#include "core/safetensors.h"
+#include "golden_table.h"
+
+namespace ada::backend::test {
+
+struct Recorded {
+  explicit Recorded(const std::string& name)
+      : table(ada::testing::ReadGolden("adaptive/" + name + ".csv")),
+        file(SafetensorsFile::Open(ADA_SOURCE_DIR "/tests/golden/adaptive/" + name +
+                                   ".safetensors")) {}
+  ada::testing::GoldenTable table;
+  SafetensorsFile file;
+};
+
+}  // namespace ada::backend::test

@@ -1,0 +1,78 @@
+// What the specs that a fake backend was given say about each rounding, by its stream.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "graph/fake_backend.h"
+#include "graph/graph.h"
+
+namespace ada::graph::test {
+
+struct BoundRounding {
+  NumberFormat format;
+  bool stochastic = false;
+  std::string scaled;  // the name of the tensor whose scaler it has; "": none
+  friend bool operator==(const BoundRounding&, const BoundRounding&) = default;
+};
+
+class BoundRoundingReader {
+ public:
+  BoundRoundingReader(const FakeBackend& backend, const Graph& graph) {
+    for (const ScaledTensor& tensor : graph.scaled_tensors()) names_[tensor.scaler] = tensor.name;
+    for (const auto& s : backend.inputs) Add(s.y_style, s.y.format, &s.y);
+    for (const auto& s : backend.convolutions) AddProduct(s);
+    for (const auto& s : backend.linears) AddProduct(s);
+    for (const auto& s : backend.batch_norms) AddBatchNorm(s);
+    for (const auto& s : backend.avg_pools) AddLayer(s);
+    for (const auto& s : backend.dropouts) AddLayer(s);
+    for (const auto& s : backend.casts) AddLayer(s);
+    for (const auto& s : backend.additions) Add(s.y_style, s.y.format, &s.y);
+    for (const auto& s : backend.relus) AddGradient(s.dx);
+    for (const auto& s : backend.max_pools) AddGradient(s.dx);
+    for (const auto& s : backend.branch_sums) AddGradient(s.sum);
+    for (const auto& s : backend.losses) AddGradient(s.dlogits);
+  }
+  std::map<std::uint64_t, BoundRounding> Take() { return std::move(all_); }
+
+ private:
+  // `stored`: the tensor it goes to, where that keeps exactly what was rounded.
+  void Add(const backend::RoundingStyle& style, const NumberFormat& format, const Tensor* stored) {
+    REQUIRE(style.stream != 0);
+    if (style.scaler && stored) CHECK(stored->storage == Storage::kF32);
+    if (!style.scaler && stored) CHECK(stored->storage == StorageFor(format));
+    BoundRounding bound{format, style.stochastic, ""};
+    if (style.scaler) bound.scaled = names_.at(style.scaler);
+    CHECK(all_.emplace(style.stream, bound).second);
+  }
+  void AddGradient(const Gradient& gradient) {
+    if (gradient.stats) Add(gradient.style, gradient.tensor.format, &gradient.tensor);
+  }
+  template <typename Spec>
+  void AddLayer(const Spec& s) {
+    Add(s.y_style, s.y.format, &s.y);
+    AddGradient(s.dx);
+  }
+  template <typename Spec>
+  void AddProduct(const Spec& s) {
+    AddLayer(s);
+    Add(s.w_style, s.w_format, nullptr);
+    if (s.dw) Add(s.dw_style, s.dw_format, nullptr);
+  }
+  void AddBatchNorm(const backend::BatchNormSpec& s) {
+    if (!s.addend) CHECK(s.out.format == s.y_format);
+    Add(s.y_style, s.y_format, s.addend ? nullptr : &s.out);
+    if (s.addend) Add(s.sum_style, s.out.format, &s.out);
+    AddGradient(s.dx);
+  }
+
+  std::map<const scaling::TensorScaler*, std::string> names_;
+  std::map<std::uint64_t, BoundRounding> all_;
+};
+
+inline std::map<std::uint64_t, BoundRounding> BoundRoundings(const FakeBackend& backend,
+                                                             const Graph& graph) {
+  return BoundRoundingReader(backend, graph).Take();
+}
+
+}  // namespace ada::graph::test

@@ -1,0 +1,36 @@
+// The formula of each op as text: what symbols.h hashes. Names and numbers of a spec, no tensors.
+#pragma once
+#include <string>
+
+#include "backend/backend.h"
+#include "graph/symbols.h"
+
+namespace ada::graph::test {
+
+inline std::string Formula(const backend::Conv2dSpec& s) {
+  return Numbers("conv2d",
+                 {1.0 * s.stride[0], 1.0 * s.stride[1], 1.0 * s.padding[0], 1.0 * s.padding[1],
+                  1.0 * s.dilation[0], 1.0 * s.dilation[1], 1.0 * s.groups});
+}
+inline std::string Formula(const backend::LinearSpec&) { return "linear"; }
+template <typename PoolSpec>
+std::string PoolFormula(const char* name, const PoolSpec& s) {
+  return Numbers(name, {1.0 * s.kernel[0], 1.0 * s.kernel[1], 1.0 * s.stride[0], 1.0 * s.stride[1],
+                        1.0 * s.padding[0], 1.0 * s.padding[1]});
+}
+inline std::string Formula(const backend::MaxPoolSpec& s) { return PoolFormula("max_pool", s); }
+inline std::string Formula(const backend::AvgPoolSpec& s) { return PoolFormula("avg_pool", s); }
+inline std::string Formula(const backend::ReluSpec&) { return "relu"; }
+inline std::string Formula(const backend::FlattenSpec&) { return "flatten"; }
+inline std::string Formula(const backend::ShortcutSpec& s) {
+  return Numbers("shortcut", {1.0 * s.stride[0], 1.0 * s.stride[1]});
+}
+inline std::string Formula(const backend::DropoutSpec& s) {
+  return Numbers("dropout", {s.rate}) + std::to_string(s.layer);
+}
+inline std::string Formula(const backend::BatchNormSpec& s) {
+  return Numbers("batch_norm", {s.eps, s.momentum});
+}
+inline std::string Formula(const backend::ScaleSpec&) { return "scale"; }
+
+}  // namespace ada::graph::test

@@ -1,0 +1,238 @@
+// Delayed scaling against recorded traces of Transformer Engine and MS-AMP, edges by hand, states.
+#include "scaling/tensor_scale.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "golden_table.h"
+#include "scaling/state_text.h"
+
+namespace ada::scaling {
+namespace {
+
+using testing::GoldenRow;
+using testing::Number;
+
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+// amax as recorded: 9 significant digits that read back to the fp32.
+float Amax(const GoldenRow& row) { return static_cast<float>(Number(row, "amax")); }
+
+// Steps between two positive fp32 values.
+int UlpsBetween(float a, float b) {
+  int steps = 0;
+  for (; a != b && steps < 100; ++steps) a = std::nextafter(a, b);
+  return steps;
+}
+
+// "amax_history_len=16 amax_compute_algo=max margin=2 fp8_max=448" of a trace's comment lines.
+TensorScaleRule RuleOf(const testing::GoldenTable& trace) {
+  TensorScaleRule rule;
+  int known = 0;
+  for (const std::string& comment : trace.comments) {
+    for (const std::string& word : testing::Words(comment)) {
+      const std::string value = word.substr(word.find('=') + 1);
+      if (word.rfind("amax_history_len=", 0) == 0) rule.history = std::stoi(value), ++known;
+      if (word.rfind("amax_compute_algo=", 0) == 0) {
+        rule.most_recent = value == "most_recent", ++known;
+      }
+      if (word.rfind("margin=", 0) == 0) rule.margin = std::stod(value), ++known;
+      if (word.rfind("fp8_max=", 0) == 0) rule.format_max = std::stod(value), ++known;
+    }
+  }
+  REQUIRE(known == 4);
+  return rule;
+}
+
+TensorScaler ScalerOf(std::int32_t history) {
+  TensorScaler scaler;
+  scaler.rule.history = history;
+  return scaler;
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("recorded traces of Transformer Engine, within 2 ulp") {
+    int steps = 0;
+    for (const std::string name : {"len1-max-e4m3", "len1024-max-e4m3", "len16-max-e4m3",
+                                   "len16-max-e5m2-margin2", "len16-nonfinite", "len16-zeros",
+                                   "len4-recent-e4m3", "len4-recent-nonfinite", "len8-tiny"}) {
+      CAPTURE(name);
+      const testing::GoldenTable trace = testing::ReadGolden("delayed/te_delayed/" + name + ".csv");
+      TensorScaler scaler;
+      scaler.rule = RuleOf(trace);
+      for (const GoldenRow& row : trace.rows) {
+        CAPTURE(row.at("step"));
+        CHECK(UlpsBetween(scaler.scale, static_cast<float>(Number(row, "scale"))) <= 2);
+        UpdateTensorScale(scaler, Amax(row));
+        CHECK(UlpsBetween(scaler.scale, static_cast<float>(Number(row, "scale_after"))) <= 2);
+        ++steps;
+      }
+    }
+    CHECK(steps == 2100);
+  }
+
+  TEST_CASE("recorded factors of MS-AMP, exactly but for its slip") {
+    int exact = 0, slips = 0;
+    for (const GoldenRow& row : testing::ReadGolden("delayed/msamp.csv").rows) {
+      CAPTURE(row.at("fp_max"));
+      CAPTURE(row.at("amax"));
+      TensorScaler scaler;
+      scaler.rule.power_of_two = true;
+      scaler.rule.history = 1;
+      scaler.rule.format_max = Number(row, "fp_max");
+      scaler.rule.margin = Number(row, "margin");
+      scaler.scale = static_cast<float>(Number(row, "scale"));
+      const float factor = DelayedScale(scaler.rule, Amax(row), scaler.scale);
+      const double recorded = Number(row, "scale_after");
+      UpdateTensorScale(scaler, Amax(row));
+      if (std::isinf(Amax(row))) {  // 1 / scale there, kept here
+        CHECK(recorded == 0.125);
+        CHECK(factor == 8);
+        ++slips;
+        continue;
+      }
+      CHECK(factor == recorded);
+      CHECK(scaler.scale == (std::isinf(recorded) ? 8 : recorded));
+      ++exact;
+    }
+    CHECK(exact > 600);
+    CHECK(slips >= 3);
+  }
+
+  TEST_CASE("edges of the factor") {
+    struct Row {
+      double format_max, margin;
+      bool power_of_two;
+      float amax, expected;  // current: 4
+    };
+    const float inf = INFINITY, nan = NAN;
+    const Row rows[] = {{448, 0, false, 2, 224},
+                        {448, 2, false, 2, 56},
+                        {448, -1, false, 2, 448},
+                        {57344, 0, false, 0.5f, 114688},
+                        {448, 0, false, 0, 4},
+                        {448, 0, false, inf, 4},
+                        {448, 0, false, nan, 4},
+                        {448, 0, false, 1e-38f, kLargest},
+                        {448, 200, false, 1e-38f, kLargest},
+                        {448, 0, true, 2, 128},
+                        {448, 2, true, 2, 32},
+                        {448, 0, true, 448, 1},
+                        {448, 0, true, 449, 0.5f},
+                        {448, 0, true, 0, 4},
+                        {448, 0, true, inf, 4},
+                        {448, 0, true, nan, 4},
+                        {448, 0, true, 1e-38f, inf},
+                        {448, 0, true, 3e38f, 0x1p-120f}};
+    for (const Row& row : rows) {
+      CAPTURE(row.amax);
+      TensorScaleRule rule;
+      rule.format_max = row.format_max;
+      rule.margin = row.margin;
+      rule.power_of_two = row.power_of_two;
+      CHECK(DelayedScale(rule, row.amax, 4) == row.expected);
+    }
+  }
+
+  TEST_CASE("a NaN or an inf in the history freezes the scale until it has left") {
+    for (const float bad : {NAN, INFINITY}) {
+      TensorScaler scaler = ScalerOf(4);
+      UpdateTensorScale(scaler, 1);
+      CHECK(scaler.scale == 448);
+      UpdateTensorScale(scaler, bad);
+      for (int step = 0; step < 3; ++step) {
+        UpdateTensorScale(scaler, 7);
+        CHECK(scaler.scale == 448);
+      }
+      UpdateTensorScale(scaler, 7);
+      CHECK(scaler.scale == 64);
+      scaler.rule.most_recent = true;  // there it lasts for its own step alone
+      UpdateTensorScale(scaler, bad);
+      CHECK(scaler.scale == 64);
+      UpdateTensorScale(scaler, 3.5f);
+      CHECK(scaler.scale == 128);
+    }
+  }
+
+  TEST_CASE("the scale stays a positive finite number, whatever comes") {
+    std::mt19937_64 random(3);
+    for (const bool power_of_two : {false, true}) {
+      TensorScaler scaler = ScalerOf(3);
+      scaler.rule.power_of_two = power_of_two;
+      const float values[] = {0, 1e-45f, 1e-38f, 1e-3f, 1, 448, 1e30f, kLargest, INFINITY, NAN};
+      for (int step = 0; step < 2000; ++step) {
+        UpdateTensorScale(scaler, values[random() % std::size(values)]);
+        CHECK(scaler.scale > 0);
+        CHECK(std::isfinite(scaler.scale));
+        CHECK(scaler.amax.size() <= 3);
+      }
+    }
+  }
+
+  TEST_CASE("saved at any step and read back: the same scales") {
+    std::mt19937_64 random(5);
+    for (const std::int32_t history : {1, 3, 8}) {
+      TensorScaler straight = ScalerOf(history), resumed = ScalerOf(history);
+      for (int step = 0; step < 30; ++step) {
+        const float amax = step % 11 == 7   ? NAN
+                           : step % 13 == 5 ? INFINITY
+                                            : std::ldexp(1.1f, static_cast<int>(random() % 20));
+        UpdateTensorScale(straight, amax);
+        UpdateTensorScale(resumed, amax);
+        CHECK(straight.scale == resumed.scale);
+        const StateMap saved = SaveTensorScale(resumed);
+        resumed = ScalerOf(history);
+        LoadTensorScale(saved, "conv1.y", resumed);
+        CHECK(SaveTensorScale(resumed) == saved);
+        CHECK(SaveTensorScale(straight) == saved);
+      }
+    }
+  }
+
+  TEST_CASE("damaged states are refused, naming the tensor") {
+    TensorScaler scaler = ScalerOf(2);
+    UpdateTensorScale(scaler, 1);
+    const std::vector<std::pair<std::string, std::string>> rows = {{"scale", "0x0p+0"},
+                                                                   {"scale", "inf"},
+                                                                   {"scale", "nan"},
+                                                                   {"scale", "-0x1p+0"},
+                                                                   {"scale", "0x1p+200"},
+                                                                   {"next", "0"},
+                                                                   {"next", "2"},
+                                                                   {"next", "x"},
+                                                                   {"amax", ""},
+                                                                   {"amax", "-0x1p+0"},
+                                                                   {"amax", "0x1.00000001p+0"},
+                                                                   {"amax", "0x1p+0 0x1p+0 0x1p+0"},
+                                                                   {"amax", "one"},
+                                                                   {"other", "1"}};
+    for (const auto& [key, text] : rows) {
+      CAPTURE(key);
+      CAPTURE(text);
+      StateMap bad = SaveTensorScale(scaler);
+      bad[key] = text;
+      TensorScaler loaded = ScalerOf(2);
+      CHECK_THROWS_AS(LoadTensorScale(bad, "conv1.y", loaded), DataError);
+      CHECK(loaded.amax.empty());
+      CHECK(loaded.scale == 1);
+    }
+    StateMap bad = SaveTensorScale(scaler);
+    bad["scale"] = "inf";
+    CHECK_THROWS_WITH_AS(LoadTensorScale(bad, "conv1.y", scaler),
+                         "scale of tensor conv1.y: scale is inf, expected a positive fp32; the "
+                         "checkpoint is damaged or from a run with other settings: resume from an "
+                         "older one",
+                         DataError);
+  }
+}
+
+}  // namespace
+}  // namespace ada::scaling
