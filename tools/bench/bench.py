@@ -31,16 +31,17 @@ ADA_MODES = {
 # a policy looks at in every step, without the statistics of the logged ones.
 BARE = ["--set", "log.statistics=[]"]
 WITHOUT = ["--set", "scaling={policy: none}", *BARE]
-POLICIES = {
-    "policy none, nothing counted": WITHOUT,
-    "adaptive, approx_range": ["--set", "scaling={policy: adaptive}", *BARE],
-    "adaptive, abs_range": ["--set", "scaling={policy: adaptive, method: abs_range}", *BARE],
-    "adaptive, element_wise_range":
-        ["--set", "scaling={policy: adaptive, method: element_wise_range}", *BARE],
-    "adaptive, exact_range": ["--set", "scaling={policy: adaptive, method: exact_range}", *BARE],
-    "layerwise_dynamic": ["--set", "scaling={policy: layerwise_dynamic}", *BARE],
-    "dynamic, pytorch": ["--set", "scaling={policy: dynamic}", *BARE],
-    "as configured, with statistics": [],
+APPROX = ["--set", "scaling={policy: adaptive}", *BARE]
+EXACT = ["--set", "scaling={policy: adaptive, method: exact_range}", *BARE]
+COSTS = {  # what is measured, and beside what
+    "adaptive, approx_range": (APPROX, WITHOUT),
+    "adaptive, abs_range": (
+        ["--set", "scaling={policy: adaptive, method: abs_range}", *BARE], WITHOUT),
+    "adaptive, element_wise_range": (
+        ["--set", "scaling={policy: adaptive, method: element_wise_range}", *BARE], WITHOUT),
+    "adaptive, exact_range": (EXACT, WITHOUT),
+    "layerwise_dynamic": (["--set", "scaling={policy: layerwise_dynamic}", *BARE], WITHOUT),
+    "exact_range beside approx_range": (EXACT, APPROX),
 }
 
 
@@ -67,38 +68,59 @@ class AdaTrain:
         self.version = subprocess.run([self.program, "--version"], capture_output=True, text=True,
                                       check=True).stdout.splitlines()[0]
 
-    def _timing(self, extra):
-        """Rows (step, seconds since the row before) of a run's timing.csv."""
+    def _start(self, name, threads, extra, core=None):
+        """Starts a run that writes to the folder `name`; bound to a core where one is given."""
         o = self.options
-        folder = pathlib.Path(self.scratch, "run")
-        command = [self.program, "--config", o.config, "--output", folder, "--overwrite",
-                   "--no-progress", "--quiet", "--threads", str(o.threads),
+        command = [self.program, "--config", o.config, "--output", self._folder(name),
+                   "--overwrite", "--no-progress", "--quiet", "--threads", str(threads),
                    "--set", f"data.batch_size={o.batch}", "--set", f"train.max_steps={o.ada_steps}",
                    "--set", f"log.every={o.log_every}", "--set", "evaluate.every_epochs=0",
                    "--set", "checkpoint={every_epochs: 0}", *data_options(), *extra]
-        done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True,
-                              text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"bench.py: ada-train ended with {done.returncode}:\n{done.stderr}")
-        with open(folder / "timing.csv", encoding="utf-8", newline="") as file:
-            rows = [(int(r["step"]), float(r["seconds"])) for r in csv.DictReader(file)]
-        if len(rows) < 2:
+        bind = None if core is None else lambda: os.sched_setaffinity(0, {core})
+        return subprocess.Popen([str(part) for part in command], cwd=ROOT, preexec_fn=bind,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def _folder(self, name):
+        return pathlib.Path(self.scratch, name)
+
+    def _timing(self, name, process):
+        """Rows of a run's timing.csv, once it has ended."""
+        _, message = process.communicate()
+        if process.returncode != 0:
+            sys.exit(f"bench.py: ada-train ended with {process.returncode}:\n{message}")
+        with open(self._folder(name) / "timing.csv", encoding="utf-8", newline="") as file:
+            rows = [{key: float(value) for key, value in row.items()}
+                    for row in csv.DictReader(file)]
+        if len(rows) < 3:
             sys.exit("bench.py: too few logged steps; raise --ada-steps or lower --log-every")
         return rows
 
     def images_per_second(self, extra):
         """Of all steps but the first, whose interval holds the warm-up."""
-        rows = self._timing(extra)
-        seconds = sum(interval for _, interval in rows[1:])
-        return (rows[-1][0] - rows[0][0]) * self.options.batch / seconds
+        rows = self._timing("run", self._start("run", self.options.threads, extra))
+        seconds = sum(row["seconds"] for row in rows[1:])
+        return (rows[-1]["step"] - rows[0]["step"]) * self.options.batch / seconds
 
-    def step_seconds(self, extra):
-        """The median over the logged intervals of the mean step: what disturbs one interval of a
-        run does not count."""
-        rows = self._timing(extra)
-        return statistics.median(
-            seconds / (step - before)
-            for (before, _), (step, seconds) in zip(rows[1:], rows[2:]))
+    def cost(self, extra, base):
+        """What `extra` adds to the step beside `base`, as a share of it. A policy works in the
+        backward pass; the forward pass of the same run does the same in both and is the measure of
+        how fast the machine was. Both run at the same time, one thread and one core each, then with
+        the cores exchanged."""
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        ratio, share = 1.0, 0.0
+        for mine, other in (cores, cores[::-1]):
+            processes = (self._start("with", 1, extra, mine), self._start("without", 1, base, other))
+            with_, without = (self._timing(name, process)[2:]
+                              for name, process in zip(("with", "without"), processes))
+            ratio *= (median_of(with_, lambda row: row["backward"] / row["forward"])
+                      / median_of(without, lambda row: row["backward"] / row["forward"]))
+            share += median_of(without, lambda row: row["backward"] / row["seconds"]) / 2
+        return (ratio ** 0.5 - 1) * share
+
+
+def median_of(rows, value):
+    """Over the logged intervals."""
+    return statistics.median(value(row) for row in rows)
 
 
 class Torch:
@@ -137,7 +159,7 @@ def machine(options):
     amx = " and AMX" if "amx_tile" in flags else ""
     data = "CIFAR-10" if cifar10() else "synthetic data of CIFAR-10's shape"
     return (f"{os.cpu_count()} cores, {platform.machine()} with {best}{amx}, {options.threads} "
-            f"threads each, batch {options.batch}, {data}")
+            f"thread(s) each, batch {options.batch}, {data}")
 
 
 def note(text):
@@ -167,23 +189,17 @@ def compare(options, ada, torch):
 
 
 def policy_cost(options, ada):
-    """The step under each policy beside the step without any, in turns, each round starting with
-    another one; ratios within a round."""
-    names = list(POLICIES)
-    costs = {name: [] for name in names}
+    """What each policy adds to the step: medians over rounds."""
+    costs = {name: [] for name in COSTS}
     for number in range(options.rounds):
-        shift = number % len(names)
-        seconds = {name: ada.step_seconds(POLICIES[name])
-                   for name in names[shift:] + names[:shift]}
-        for name in names:
-            costs[name].append((seconds[name] / seconds[names[0]] - 1) * 100)
-        note(f"round {number + 1} of {options.rounds}: "
-             + ", ".join(f"{name} {costs[name][-1]:+.1f} %" for name in names[1:]))
-    print(f"{machine(options)}; {ada.version}; {options.rounds} rounds of {options.ada_steps} steps "
-          f"in turns, logging every {options.log_every} steps\n")
+        for name, (extra, base) in COSTS.items():
+            costs[name].append(ada.cost(extra, base) * 100)
+            note(f"round {number + 1} of {options.rounds}: {name} {costs[name][-1]:+.1f} %")
+    options.threads = 1
+    print(f"{machine(options)}; {ada.version}; {options.rounds} rounds of two pairs of "
+          f"{options.ada_steps} steps\n")
     print("| | cost, % of the step without: median | lowest, highest round |\n|---|---|---|")
-    for name in names[1:]:
-        values = costs[name]
+    for name, values in costs.items():
         print(f"| {name} | {statistics.median(values):+.1f} | {min(values):+.1f}, "
               f"{max(values):+.1f} |")
 
