@@ -117,6 +117,12 @@ float Keep(const NumberFormat& format, std::uint32_t sign, std::uint32_t rounded
   return std::bit_cast<float>(sign | rounded);
 }
 
+// ml_dtypes' e8m0: fp32's subnormals above 2^-127 become 2^-126 even where 2^-127 is nearer.
+bool RoundsUp(const NumberFormat& format, std::uint32_t magnitude) {
+  const bool e8m0 = !format.is_signed && format.mantissa_bits == 0 && format.bias == 127;
+  return e8m0 && magnitude > 0x400000u && magnitude < 0x800000u;
+}
+
 // Without a code for NaN: a zero of the other sign, as ml_dtypes gives.
 float KeepNan(const NumberFormat& format, float x) {
   if (format.has_nan) return x;
@@ -169,6 +175,7 @@ float RoundTo(const NumberFormat& format, float x) {
   const std::uint32_t sign = bits & 0x80000000u, magnitude = bits ^ sign;
   if (magnitude > kInfBits) return KeepNan(format, x);
   if (!format.is_signed && (sign != 0 || magnitude == 0)) return std::bit_cast<float>(kNanBits);
+  if (RoundsUp(format, magnitude)) return 0x1p-126f;
   return Keep(format, sign, RoundMagnitude(format, magnitude));
 }
 

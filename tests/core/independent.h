@@ -51,6 +51,8 @@ inline float RoundIndependently(const NumberFormat& format, float x) {
   if (!format.is_signed && (negative || x == 0)) return std::numeric_limits<float>::quiet_NaN();
   const double magnitude = std::fabs(static_cast<double>(x));
   if (std::isinf(x)) return KeepIndependently(format, magnitude, negative);
+  const bool e8m0 = !format.is_signed && format.mantissa_bits == 0 && format.bias == 127;
+  if (e8m0 && magnitude > 0x1p-127 && magnitude < 0x1p-126) return 0x1p-126f;  // as ml_dtypes
   const double shift = std::ldexp(SpacingAt(format, magnitude), 52);
   const volatile double moved = magnitude + 1.5 * shift;
   return KeepIndependently(format, moved - 1.5 * shift, negative);
