@@ -34,8 +34,10 @@ Encodings ResolveEncodings(const Network& network, const Precision& precision) {
       result.values.push_back(Encode(formats.activations, precision.scaled_forward));
       result.gradients.push_back(Encode(formats.gradients, precision.scaled_backward));
     } else {
-      result.values.push_back(Encoding(result.values[node.inputs[0]]));
-      result.gradients.push_back(Encoding(result.gradients[node.inputs[0]]));
+      const Encoding value = result.values[node.inputs[0]],
+                     gradient = result.gradients[node.inputs[0]];
+      result.values.push_back(value);
+      result.gradients.push_back(gradient);
     }
     result.weights.push_back(Encode(formats.weights, precision.scaled_forward));
     result.weight_gradients.push_back({formats.weight_gradients, Storage::kF32, false});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/error.h"
 
@@ -39,6 +40,7 @@ Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
     backend::UpdateSlot slot{parameter.value, parameter.gradient, {}, {}, parameter.decay};
     Tensor* const states[] = {&slot.state1, &slot.state2};
     const std::vector<const char*> names = StateNames(rule);
+    ADA_CHECK(names.size() <= std::size(states));
     for (std::size_t i = 0; i < names.size(); ++i) {
       *states[i] = AllocateLike(backend, parameter.value);
       state_.push_back({"optimizer." + parameter.name + "." + names[i], *states[i]});

@@ -53,8 +53,8 @@ class DynamicPolicy final : public Policy {
   void LoadState(const StateMap& state) override {
     const std::vector<Counter> counters = machine_->Counters();
     std::vector<std::string_view> keys{"scale"};
-    if (deferred_) keys.push_back("next_scale");
-    for (const Counter& counter : counters) keys.push_back(counter.name);
+    if (deferred_) keys.emplace_back("next_scale");
+    for (const Counter& counter : counters) keys.emplace_back(counter.name);
     ExpectKeys(state, name(), keys);
     const double scale = ReadScale(state, "scale");
     const double next = deferred_ ? ReadScale(state, "next_scale") : scale;

@@ -133,7 +133,7 @@ std::vector<std::string_view> KeysOf(std::string_view preset) {
                                         "growth_interval", "min_scale",     "max_scale"};
   const DynamicPreset& found = FindDynamicPreset(preset);
   keys.insert(keys.end(), found.more_keys.begin(), found.more_keys.end());
-  keys.push_back("error_at_min_scale");
+  keys.emplace_back("error_at_min_scale");
   return keys;
 }
 
