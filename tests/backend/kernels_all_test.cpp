@@ -2,6 +2,11 @@
 // conversion (which tests/core holds against an independent one on all patterns too).
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "backend/kernel_sets.h"
 
 namespace ada::backend::test {
@@ -24,22 +29,35 @@ std::uint64_t Differences(const Kernels& kernels, const Kind& kind, const Values
   return wrong;
 }
 
+// The patterns first .. first + kRun.
+std::uint64_t WrongIn(const Kind& kind, std::uint64_t first, Values& in, Values& want) {
+  const float threshold = OverflowThreshold(kind.format);
+  std::uint64_t wrong = 0, underflow = 0, overflow = 0;
+  for (std::uint64_t i = 0; i < kRun; ++i) {
+    in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
+    want[i] = RoundTo(kind.format, in[i]);
+    underflow += want[i] == 0 && in[i] != 0 && !std::isnan(in[i]);
+    overflow += std::isfinite(in[i]) && std::fabs(in[i]) >= threshold;
+  }
+  for (const Kernels* kernels : KernelSets())
+    wrong += Differences(*kernels, kind, in, want, underflow, overflow);
+  return wrong;
+}
+
+// On all cores: there are 2^32 of them.
 void CheckAllPatterns(const Kind& kind) {
   CAPTURE(kind.name);
-  std::uint64_t wrong = 0;
-  const float threshold = OverflowThreshold(kind.format);
-  Values in(kRun), want(kRun);
-  for (std::uint64_t first = 0; first < 1ull << 32; first += kRun) {
-    std::uint64_t underflow = 0, overflow = 0;
-    for (std::uint64_t i = 0; i < kRun; ++i) {
-      in[i] = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
-      want[i] = RoundTo(kind.format, in[i]);
-      underflow += want[i] == 0 && in[i] != 0 && !std::isnan(in[i]);
-      overflow += std::isfinite(in[i]) && std::fabs(in[i]) >= threshold;
-    }
-    for (const Kernels* kernels : KernelSets())
-      wrong += Differences(*kernels, kind, in, want, underflow, overflow);
-  }
+  std::atomic<std::uint64_t> next = 0, wrong = 0, runs = 0;
+  auto work = [&] {
+    Values in(kRun), want(kRun);
+    for (std::uint64_t first; (first = next.fetch_add(kRun)) < 1ull << 32; ++runs)
+      wrong += WrongIn(kind, first, in, want);
+  };
+  std::vector<std::thread> workers;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+    workers.emplace_back(work);
+  for (std::thread& worker : workers) worker.join();
+  CHECK(runs == (1ull << 32) / kRun);
   CHECK(wrong == 0);
 }
 
