@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "config/load.h"
-#include "core/error.h"
+#include "config/refusal.h"
 
 namespace fs = std::filesystem;
 using ada::config::Load;
 using ada::config::LoadText;
+using ada::config::RefusalOf;
 
 namespace {
 
@@ -26,22 +27,11 @@ std::string Read(const fs::path& path) {
 }
 
 std::string MessageOf(const std::string& path) {
-  try {
-    Load(path, {});
-  } catch (const ada::ConfigError& error) {
-    CHECK(error.exit_code() == 2);
-    return error.what();
-  }
-  return "(accepted)";
+  return RefusalOf([&] { Load(path, {}); });
 }
 
 std::string MessageOfText(const std::string& text) {
-  try {
-    LoadText(text, "text.yaml", {});
-  } catch (const ada::ConfigError& error) {
-    return error.what();
-  }
-  return "(accepted)";
+  return RefusalOf([&] { LoadText(text, "text.yaml", {}); });
 }
 
 std::string Repeated(const std::string& part, int times) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/load.h"
-#include "core/error.h"
+#include "config/refusal.h"
 
 namespace ada::config {
 
@@ -34,12 +34,7 @@ schedule: {kind: multistep, milestones: [1]}
 Loaded Set(const Overrides& overrides) { return LoadText(kFile, "f.yaml", overrides); }
 
 std::string MessageOf(const Overrides& overrides) {
-  try {
-    Set(overrides);
-  } catch (const ada::ConfigError& error) {
-    return error.what();
-  }
-  return "(accepted)";
+  return RefusalOf([&] { Set(overrides); });
 }
 
 using Lines = std::vector<std::string>;

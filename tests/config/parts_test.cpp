@@ -1,25 +1,15 @@
 // A scaling section and a format read for themselves: replay, inspect, --format.
 #include <doctest/doctest.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "config/load.h"
-#include "core/error.h"
+#include "config/refusal.h"
 
 namespace ada::config {
 
 namespace {
-
-std::string MessageOf(const std::function<void()>& read) {
-  try {
-    read();
-  } catch (const ada::ConfigError& error) {
-    return error.what();
-  }
-  return "(accepted)";
-}
 
 using Lines = std::vector<std::string>;
 
@@ -86,9 +76,9 @@ TEST_SUITE("cpu") {
               "--set optimizer.lr: optimizer: unknown key; known here: scaling, train"},
          }) {
       CAPTURE(row.text);
-      CHECK(MessageOf([&] { LoadScalingText(row.text, "s.yaml", row.overrides); }) == row.message);
+      CHECK(RefusalOf([&] { LoadScalingText(row.text, "s.yaml", row.overrides); }) == row.message);
     }
-    CHECK(MessageOf([] { LoadScaling("no_such_file.yaml", {}); }) ==
+    CHECK(RefusalOf([] { LoadScaling("no_such_file.yaml", {}); }) ==
           "no_such_file.yaml: cannot be opened: No such file or directory");
   }
 
@@ -109,11 +99,11 @@ TEST_SUITE("cpu") {
     CHECK(both.has_method);
     CHECK(both.scaling.method == Method::kFixed);
     CHECK(
-        MessageOf([] {
+        RefusalOf([] {
           ReadAdaptive({{"scaling.method", "fixed"}});
         }) ==
         "--set scaling.method: scaling.scale: missing; method fixed needs it: the constant alpha");
-    CHECK(MessageOf([] {
+    CHECK(RefusalOf([] {
             ReadAdaptive({{"scaling.beta1", "0"}});
           }) == "--set scaling.beta1: does not belong to policy adaptive, only to logmax");
   }
@@ -134,11 +124,11 @@ TEST_SUITE("cpu") {
              {"{exponent: 4", "--format: '{exponent: 4': not valid YAML here"},
          }) {
       CAPTURE(row.text);
-      CHECK(MessageOf([&] { ReadFormat(row.text); }) == row.message);
+      CHECK(RefusalOf([&] { ReadFormat(row.text); }) == row.message);
     }
     for (const char* text : {"fp17", "", "[fp16]", "16"}) {
       CAPTURE(text);
-      CHECK(MessageOf([&] { ReadFormat(text); }).starts_with("--format: expected fp32, fp16, "));
+      CHECK(RefusalOf([&] { ReadFormat(text); }).starts_with("--format: expected fp32, fp16, "));
     }
   }
 }
