@@ -1,7 +1,6 @@
 // Statistics of a layer's tensors, in double over all values.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "backend/cpu/count_rounding.h"
 #include "backend/cpu/observe.h"
@@ -19,30 +18,6 @@ TensorMoments MomentsOf(const Values& values) {
   backend::cpu::CountRounding(values.data(), static_cast<std::int64_t>(values.size()), 1, kFp32,
                               &moments);
   return moments;
-}
-
-// Mean and standard deviation of ln|x| over the non-zero values, in two passes.
-void TakeLogs(const Values& values, scaling::Observation& seen) {
-  double sum = 0, deviation = 0;
-  std::int64_t count = 0;
-  float smallest = INFINITY, largest = 0;
-  for (const float x : values) {
-    if (x == 0) continue;
-    const float magnitude = std::fabs(x);
-    sum += std::log(static_cast<double>(magnitude));
-    smallest = std::fmin(smallest, magnitude);
-    largest = std::fmax(largest, magnitude);
-    ++count;
-  }
-  if (count == 0) return;
-  seen.log_mean = sum / static_cast<double>(count);
-  if (smallest == largest) return;  // one magnitude: exactly 0, whatever the sum rounded
-  for (const float x : values) {
-    if (x == 0) continue;
-    const double d = std::log(std::fabs(static_cast<double>(x))) - seen.log_mean;
-    deviation += d * d;
-  }
-  seen.log_std = std::sqrt(deviation / static_cast<double>(count));
 }
 
 // Magnitudes by output: runs of `inner` values belong to output 0, 1 ... and from the start again.
@@ -75,7 +50,7 @@ scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer
   const Values dy = ReadFloats(file, *layer.dy);
   seen.dy = MomentsOf(dy);
   if (layer.w == nullptr) {
-    TakeLogs(dy, seen);
+    backend::cpu::ObserveLogs(dy.data(), static_cast<std::int64_t>(dy.size()), seen);
     return seen;
   }
   Values w = ReadFloats(file, *layer.w);

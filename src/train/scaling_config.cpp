@@ -1,8 +1,6 @@
 // Defaults by policy come from scaling's own structs; see scaling_config.h.
 #include "train/scaling_config.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/text.h"
 #include "scaling/presets.h"
@@ -23,28 +21,6 @@ void DefaultBound(std::optional<double>& value, double fallback) {
   if (!value && fallback != 0) value = fallback;
 }
 
-// Throws where the section gives a key that the preset's machine does not have.
-void CheckPresetKeys(const ScalingConfig& c) {
-  const auto keys = scaling::KeysOf(c.preset);
-  auto check = [&](bool given, const char* key) {
-    if (!given || std::find(keys.begin(), keys.end(), key) != keys.end()) return;
-    std::string known;
-    for (const auto k : keys) known += (known.empty() ? "" : ", ") + std::string(k);
-    throw ConfigError(config::ToString(c.where) + ": scaling." + key + ": preset " + c.preset +
-                      " knows no such key; it has " + known);
-  };
-  check(c.init_scale.has_value(), "init_scale");
-  check(c.growth_factor.has_value(), "growth_factor");
-  check(c.backoff_factor.has_value(), "backoff_factor");
-  check(c.growth_interval.has_value(), "growth_interval");
-  check(c.min_scale.has_value(), "min_scale");
-  check(c.max_scale.has_value(), "max_scale");
-  check(c.hysteresis.has_value(), "hysteresis");
-  check(c.consecutive_hysteresis.has_value(), "consecutive_hysteresis");
-  check(c.tolerance.has_value(), "tolerance");
-  check(c.error_at_min_scale.has_value(), "error_at_min_scale");
-}
-
 scaling::DynamicParameters DynamicOf(const ScalingConfig& c) {
   scaling::DynamicParameters p = scaling::FindDynamicPreset(c.preset).parameters;
   p.init_scale = c.init_scale.value_or(p.init_scale);
@@ -60,26 +36,22 @@ scaling::DynamicParameters DynamicOf(const ScalingConfig& c) {
   return p;
 }
 
+// Keys that the preset does not know get its machine's defaults too; ToYaml leaves them out.
 void FillDynamic(ScalingConfig& c, config::TrainConfig& train) {
-  CheckPresetKeys(c);
-  const scaling::DynamicPreset& preset = scaling::FindDynamicPreset(c.preset);
   const scaling::DynamicParameters p = scaling::Resolved(DynamicOf(c));
-  const auto keys = scaling::KeysOf(c.preset);
-  auto knows = [&](const char* key) {
-    return std::find(keys.begin(), keys.end(), key) != keys.end();
-  };
-  if (knows("init_scale")) Default(c.init_scale, p.init_scale);
-  if (knows("growth_factor")) Default(c.growth_factor, p.growth_factor);
-  if (knows("backoff_factor")) Default(c.backoff_factor, p.backoff_factor);
-  if (knows("growth_interval")) Default(c.growth_interval, p.growth_interval);
+  Default(c.init_scale, p.init_scale);
+  Default(c.growth_factor, p.growth_factor);
+  Default(c.backoff_factor, p.backoff_factor);
+  Default(c.growth_interval, p.growth_interval);
   DefaultBound(c.min_scale, p.min_scale);
   DefaultBound(c.max_scale, p.max_scale);
-  if (knows("hysteresis")) Default(c.hysteresis, p.hysteresis);
-  if (knows("consecutive_hysteresis")) Default(c.consecutive_hysteresis, p.consecutive_hysteresis);
-  if (knows("tolerance")) Default(c.tolerance, p.tolerance);
-  if (knows("error_at_min_scale")) Default(c.error_at_min_scale, p.error_at_min_scale);
-  if (train.on_overflow != config::OnOverflow::kPreset || preset.max_retries == 0) return;
-  train.on_overflow = config::OnOverflow::kRetry;
+  Default(c.hysteresis, p.hysteresis);
+  Default(c.consecutive_hysteresis, p.consecutive_hysteresis);
+  Default(c.tolerance, p.tolerance);
+  Default(c.error_at_min_scale, p.error_at_min_scale);
+  if (train.on_overflow == config::OnOverflow::kPreset &&
+      scaling::FindDynamicPreset(c.preset).max_retries > 0)
+    train.on_overflow = config::OnOverflow::kRetry;
 }
 
 scaling::LayerMethod MethodOf(config::Method method) {

@@ -11,8 +11,8 @@
 namespace ada::train {
 
 // Fills in what is unset: the start, factors and bounds of the policy or preset, and
-// train.on_overflow (what the preset does). Throws ConfigError, with its place, for a key that the
-// preset does not know.
+// train.on_overflow (what the preset does). Throws ConfigError, with its place, for bounds that
+// cross.
 void FillScalingDefaults(config::ScalingConfig& scaling, config::TrainConfig& train);
 // The same for a whole configuration; scaling.reference brings precision.weight_gradients in the
 // gradients' format, as the authors' program has them, unless they are set.

@@ -44,6 +44,11 @@ LogMoments LogsOf(const float* x, std::int64_t n) {
   return logs;
 }
 
+void SetLogs(const LogMoments& logs, scaling::Observation& seen) {
+  seen.log_mean = logs.mean;
+  seen.log_std = logs.count > 0 ? std::sqrt(logs.m2 / logs.count) : 0;
+}
+
 }  // namespace
 
 ChannelMagnitudes MagnitudesOfImages(const Context& context, const Tensor& tensor, int rows) {
@@ -107,8 +112,11 @@ void ObserveLogs(const Context& context, const Tensor& dy, int rows, scaling::Ob
             });
   LogMoments total;
   for (const LogMoments& block : blocks) total.Merge(block);
-  seen.log_mean = total.mean;
-  seen.log_std = total.count > 0 ? std::sqrt(total.m2 / total.count) : 0;
+  SetLogs(total, seen);
+}
+
+void ObserveLogs(const float* dy, std::int64_t n, scaling::Observation& seen) {
+  SetLogs(LogsOf(dy, n), seen);
 }
 
 bool TailNotes::Begin(const scaling::LayerScaler* scaler) {
