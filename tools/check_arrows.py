@@ -22,8 +22,9 @@ ARROWS = {
     "graph": ["core", "config/config.h", "scaling", "backend/*.h"],
     "optim": ["core", "backend/*.h"],
     "train": ["core", "config", "data", "scaling", "backend", "graph", "optim", "telemetry"],
-    "main.cpp": ["core", "config", "data", "scaling", "backend", "graph", "optim", "telemetry",
-                 "train"],
+    "study": ["core", "config", "scaling", "backend", "telemetry", "train"],
+    "cli": ["core", "config", "telemetry", "train", "study"],
+    "main.cpp": ["core", "cli"],
 }
 
 # Foreign headers and the only room that may know them.
@@ -33,7 +34,7 @@ LIBRARIES = {
     r"[a-z0-9]*(mm|x86|avx\w*|amx\w*)intrin\.h$": "backend/cpu",
     r"(cpuid\.h|omp\.h)$": "backend/cpu",
     r"spdlog/": "telemetry",
-    r"CLI/": "main.cpp",
+    r"CLI/": "cli",
     r"zlib\.h$": "data",
 }
 

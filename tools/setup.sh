@@ -20,6 +20,8 @@ packages=(
   libdnnl-dev                            # convolutions on the CPU
   doctest-dev                            # the tests
   python3 ca-certificates xz-utils       # data/scripts and the tools
+  python3-pandas python3-matplotlib python3-yaml   # tools/report.py
+  python3-jsonschema                     # the tests of the schema
   dataset-fashion-mnist                  # what the quickstart trains on
 )
 list=false

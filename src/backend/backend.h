@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/exponent_bins.h"
 #include "core/stats.h"
 #include "core/tensor.h"
 #include "scaling/rules.h"
@@ -28,6 +29,7 @@ struct Pass {
   float init_scale = 1;        // S of the logit gradient
   std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's and rounding's random numbers
   double edge = INFINITY;            // TensorStats::above_edge, where `count` is set
+  bool bins = false;                 // fill RoundingStyle::bins as well; goes with `count`
 };
 
 // How values are rounded to their tensor's format, beside the format itself.
@@ -37,6 +39,11 @@ struct RoundingStyle {
   // A scale of the tensor's own: stored value = round(x * scale) / scale, in fp32 storage; counts
   // are of x * scale. Null: none. The graph updates it between steps.
   const scaling::TensorScaler* scaler = nullptr;
+  // False: a pass that counts fills only numel and max_abs of the TensorStats all the same.
+  bool counted = true;
+  // Filled in a pass that says so, of the values before rounding without any scale (the gradient's
+  // S times the tensor's own). Null: not wanted.
+  ExponentBins* bins = nullptr;
 };
 
 // A gradient: the tensor, the scale S it carries, and what its rounding lost. Optional parts are
@@ -182,7 +189,7 @@ class Op {
   virtual ~Op() = default;
   virtual void Forward(const Pass& pass) = 0;
   virtual void Backward(const Pass& pass) = 0;
-  // Masters changed: make the low-precision copies anew. Of `pass`: count, seed, draw.
+  // Masters changed: make the low-precision copies anew. Of `pass`: count, bins, seed, draw.
   virtual void RefreshWeights(const Pass& /*pass*/) {}
 };
 
@@ -242,6 +249,9 @@ class Backend {
   virtual void Upload(std::byte* to, const void* from, std::size_t bytes) = 0;
   virtual void Download(void* to, const std::byte* from, std::size_t bytes) = 0;
   virtual void Synchronize() = 0;
+  // The first `rows` images of a tensor of the backend's, as fp32 in its own order (NHWC; the bytes
+  // of weights lie as PyTorch's), with whatever scale it carries. `out`: rows * per_image values.
+  virtual void Read(const Tensor& tensor, std::int64_t rows, float* out) = 0;
 
   // Images in one reduction block of tensors of this shape: fixed by the shape alone.
   virtual int BlockImages(const Shape& shape) const = 0;

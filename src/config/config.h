@@ -218,9 +218,23 @@ struct TrainConfig {
 struct EvaluateConfig {
   int every_epochs = 1;
 };
+// One entry of log.what_if: another choice, judged from the histograms of each logged step.
+struct WhatIfConfig {
+  std::string name;                      // of the scenario in what_if.csv; empty: made of the rest
+  std::optional<NumberFormat> format;    // unset: each tensor's own
+  std::optional<double> scale;           // that every tensor would carry; unset: its own
+  std::optional<ScalingConfig> scaling;  // a policy instead of a scale
+  Location where;
+};
 struct LogConfig {
   std::int64_t every = 100;
   std::vector<std::string> statistics = {"dx", "dy", "dw"};  // of y w dx dw dy
+  // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one.
+  std::int64_t probe_every = 0, histogram_every = 0, dump_every = 0;
+  std::vector<std::string> dump = {"*"};  // globs on layer names
+  std::vector<WhatIfConfig> what_if;      // needs histogram_every
+  double alert_underflow_pct = 0;         // of underflow_pct_nonzero; 0: no alerts
+  bool tensorboard = false;
 };
 struct CheckpointConfig {
   int every_epochs = 1;

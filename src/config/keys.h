@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "config/form.h"
 #include "config/node.h"
 #include "config/problems.h"
 #include "config/scalars.h"
 
 namespace ada::config {
 
-using Names = std::vector<std::string>;
 // The words of an enumeration in the order in which messages list them.
 template <class E>
 using Words = std::vector<std::pair<std::string, E>>;
@@ -40,15 +40,24 @@ struct Key {
   Names refined_for;                 // the same for the section's refiner
   Names required_for;                // choices that need it
   bool required = false;             // always
+  std::vector<Form> forms;           // what a value may be: one of these
   std::shared_ptr<Section> section;  // of a nested section, or of a list's entries
   std::function<void(const YamlNode&, const Reading&)> read;
   std::function<std::optional<YamlNode>()> write;  // nothing: the key is unset
+  std::function<bool()> unused;  // true: a section is written without it; null: never
 
   Key& For(Names choices);
   Key& ForRefined(Names refinements);
   Key& Required();
   Key& RequiredFor(Names choices);
   Key& Default(std::string words);
+  Key& Fits(std::string pattern);  // the expression of a text
+};
+
+// Keys of a map that depend on each other, and what is said where they do not fit.
+struct KeyRule {
+  Names keys;  // empty: no rule
+  std::string refusal;
 };
 
 // The choice in a section that does not know a key: "policy fixed"; null `known`: there is none.
@@ -73,7 +82,10 @@ struct Section {
   std::string short_key;  // `section: value` is short for `section: {short_key: value}`
   std::function<void(const std::string& choice)> set_defaults;
   std::function<void(const YamlNode& map, const Reading&)> check;  // across the section's keys
+  // At least one key of the first is given, and at most one of the second.
+  KeyRule needs_one, not_both;
   Location* where = nullptr;
+  std::shared_ptr<void> owner;  // of the fields, where nothing else holds them
 
   const Key* Find(std::string_view name) const;
   // The choice that `map` makes; empty where it makes none or an unknown one.
@@ -167,13 +179,21 @@ Key NumberList(std::string name, std::vector<double>& field, const Range& range,
 Key TextList(std::string name, std::vector<std::string>& field, Names words, std::string meaning);
 
 Key Nested(std::string name, Section section, std::string meaning);
+// The table of a struct of its own, to show what a map may hold. `make` is a Section(T&).
+template <class T, class Make>
+std::shared_ptr<Section> ExampleSection(Make make) {
+  const auto example = std::make_shared<T>();
+  auto section = std::make_shared<Section>(make(*example));
+  section->owner = example;
+  return section;
+}
 // A list of maps: `make`, a Section(T&), declares the keys of one entry.
 template <class T, class Make>
 Key Entries(std::string name, std::vector<T>& field, Make make, std::string meaning) {
-  static T example;
   Key key = MakeKey(std::move(name), "list of maps", std::move(meaning));
   key.default_text = "[]";
-  key.section = std::make_shared<Section>(make(example));
+  key.section = ExampleSection<T>(make);
+  key.forms = {ListForm({MapForm([entry = key.section] { return entry; })})};
   key.read = [&field, make](const YamlNode& node, const Reading& reading) {
     if (node.kind != YamlNode::Kind::kList) {
       reading.problems.Add(node, reading.path, Expected("a list of maps", node));

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "config/keys.h"
-#include "config/later.h"
 #include "core/text.h"
 
 namespace ada::config {
@@ -55,9 +54,7 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
   const std::string path = Join(reading.path, entry.key.text);
   const Key* key = section.Find(entry.key.text);
   if (!key) {
-    reading.problems.Add(entry.key, path,
-                         IsLaterKey(path) ? "this key is not available in this version"
-                                          : UnknownKey(entry.key.text, section, choice));
+    reading.problems.Add(entry.key, path, UnknownKey(entry.key.text, section, choice));
     return;
   }
   const Misfit misfit = section.MisfitOf(*key, map);
@@ -94,6 +91,24 @@ void FindMissing(const YamlNode& map, const Section& section, const std::string&
         by_choice ? "missing; " + ChoiceName(section, section.chooser, choice) + " needs it"
                   : "missing; it has no default");
   }
+}
+
+// The section's rules about keys that depend on each other.
+void CheckRules(const YamlNode& map, const Section& section, const Reading& reading) {
+  const auto given = [&](const Names& names) {
+    return std::count_if(names.begin(), names.end(),
+                         [&](const std::string& name) { return map.FindEntry(name) != nullptr; });
+  };
+  const KeyRule& needs_one = section.needs_one;
+  if (!needs_one.keys.empty() && given(needs_one.keys) == 0) {
+    reading.problems.Add(reading.key, reading.path, needs_one.refusal);
+  }
+  const KeyRule& not_both = section.not_both;
+  if (given(not_both.keys) < 2) return;
+  const std::string& last = not_both.keys.back();
+  const Entry* entry = map.FindEntry(last);
+  reading.problems.Add(entry ? entry->key : reading.key, Join(reading.path, last),
+                       not_both.refusal);
 }
 
 }  // namespace
@@ -138,6 +153,7 @@ void ReadSection(const YamlNode& map, const Section& section, const Reading& rea
   if (section.set_defaults && !choice.empty()) section.set_defaults(choice);
   for (const Entry& entry : map.entries) ReadKey(entry, section, map, choice, reading);
   FindMissing(map, section, choice, reading);
+  CheckRules(map, section, reading);
   if (section.check) section.check(map, reading);
 }
 
@@ -150,6 +166,7 @@ YamlNode WriteSection(const Section& section) {
   for (const Key& key : section.keys) {
     if (!choice.empty() && !section.Knows(key, choice)) continue;
     if (!key.refined_for.empty() && !Contains(key.refined_for, refinement)) continue;
+    if (key.unused && key.unused()) continue;
     std::optional<YamlNode> value = key.write();
     if (value) Append(map, key.name, std::move(*value));
   }

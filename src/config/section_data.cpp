@@ -29,6 +29,8 @@ Key NormalizeKey(NormalizeConfig& normalize) {
                     "standard: the data set's own mean and standard deviation; none: pixels / 255; "
                     "or numbers, one per channel");
   key.range = "standard, none, {mean: [...], std: [...]}";
+  key.forms = {WordForm({"standard", "none"}),
+               MapForm([] { return ExampleSection<NormalizeConfig>(CustomNormalizeSection); })};
   key.read = [&normalize](const YamlNode& node, const Reading& reading) {
     if (node.kind == YamlNode::Kind::kMap) {
       normalize.kind = Kind::kCustom;

@@ -54,12 +54,8 @@ Section ModelSection(ModelConfig& model) {
           .For(kVggs),
       Nested("init", InitSection(model.init), "how the weights start"),
   };
-  section.check = [](const YamlNode& map, const Reading& reading) {
-    if (!map.Find("zoo") && !map.Find("layers")) {
-      reading.problems.Add(reading.key, reading.path,
-                           "expected `zoo:` with the name of a network, or `layers:`");
-    }
-  };
+  section.needs_one = {{"zoo", "layers"},
+                       "expected `zoo:` with the name of a network, or `layers:`"};
   return section;
 }
 

@@ -43,10 +43,12 @@ YamlNode FormatNode(NumberFormat format) {
   return WriteSection(FormatSection(format));
 }
 
-Key FormatKey(std::string name, std::function<void(const NumberFormat&)> set,
-              std::function<std::optional<NumberFormat>()> get, std::string meaning) {
+Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
+                std::function<std::optional<NumberFormat>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
   key.range = "a format";
+  key.forms = {WordForm(FormatNames(true)),
+               MapForm([] { return ExampleSection<NumberFormat>(FormatSection); })};
   key.read = [set = std::move(set)](const YamlNode& node, const Reading& reading) {
     const std::optional<NumberFormat> format = ReadFormatNode(node, true, reading);
     if (format) set(*format);
@@ -56,12 +58,6 @@ Key FormatKey(std::string name, std::function<void(const NumberFormat&)> set,
     return format ? std::optional(FormatNode(*format)) : std::nullopt;
   };
   return key;
-}
-
-Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning) {
-  return FormatKey(
-      std::move(name), [&field](const NumberFormat& format) { field = format; },
-      [&field] { return field; }, std::move(meaning));
 }
 
 std::vector<Key> RoleKeys(RoleFormatsConfig& roles) {
@@ -126,6 +122,12 @@ Section TensorScalingSection(TensorScalingConfig& scaling) {
 
 }  // namespace
 
+Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning) {
+  return FormatKeyOf(
+      std::move(name), [&field](const NumberFormat& format) { field = format; },
+      [&field] { return field; }, std::move(meaning));
+}
+
 Section FormatSection(NumberFormat& format) {
   Section section;
   section.path = "precision.format";
@@ -185,15 +187,14 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
 }
 
 Section PrecisionSection(PrecisionConfig& precision) {
-  static NumberFormat example;  // for the list of keys
   Section section;
   section.path = "precision";
-  section.keys = {FormatKey(
+  section.keys = {FormatKeyOf(
       "format", [&format = precision.format](const NumberFormat& read) { format = read; },
       [&format = precision.format] { return std::optional(format); },
       "format of activations, multiplied weights and gradients; sums and masters are fp32")};
   section.keys.front().range = FormatWords(true, "{exponent: E, mantissa: M, ...}");
-  section.keys.front().section = std::make_shared<Section>(FormatSection(example));
+  section.keys.front().section = ExampleSection<NumberFormat>(FormatSection);
   for (Key& key : RoleKeys(precision)) section.keys.push_back(std::move(key));
   section.keys.push_back(
       Entries("layers", precision.layers, &LayerPrecisionSection, "formats of single layers"));

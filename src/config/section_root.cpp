@@ -6,6 +6,11 @@
 namespace ada::config {
 namespace {
 
+// What RefuseName lets pass, but for the length.
+constexpr char kNamePattern[] = R"(^(?!\.{1,2}$)[^/\u0000-\u001f]+$)";
+constexpr char kNumberedDevice[] =  // cuda:0 to cuda:255
+    "^cuda:([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$";
+
 std::string RefuseName(std::string& name) {
   if (name == "." || name == ".." || name.size() > 200) return "is not usable as a folder's name";
   for (char c : name) {
@@ -37,6 +42,7 @@ std::string ReadDeviceKind(const YamlNode& node, DeviceConfig& device) {
 Key DeviceKindKey(DeviceConfig& device) {
   Key key = MakeKey("kind", "word", "what computes; auto takes cuda where one works");
   key.range = "auto, cpu, cuda, cuda:N";
+  key.forms = {WordForm({"auto", "cpu", "cuda"}), TextForm(kNumberedDevice, false)};
   key.read = [&device](const YamlNode& node, const Reading& reading) {
     const std::string refusal = ReadDeviceKind(node, device);
     if (!refusal.empty()) reading.problems.Add(node, reading.path, refusal);
@@ -99,6 +105,7 @@ Section RootSection(Config& config) {
   Section section;
   section.keys = {
       Text("name", config.name, "name of the run", RefuseName)
+          .Fits(kNamePattern)
           .Default("the file's name without its ending"),
       SeedKey(config.seed),
       Text("output", config.output, "folder of the run; `~` and ${VAR} expand", ExpandPath)

@@ -119,14 +119,6 @@ Key LayersKeyOf(ScalingConfig& scaling) {
       .For({"adaptive", "layerwise_dynamic"});
 }
 
-// A scale is written only where the policy or a method uses it.
-void HideUnusedScale(ScalingConfig& scaling, Key& key) {
-  key.write = [&scaling, write = key.write]() -> std::optional<YamlNode> {
-    const bool unused = scaling.policy == Policy::kAdaptive && !UsesMethodFixed(scaling);
-    return unused ? std::nullopt : write();
-  };
-}
-
 }  // namespace
 
 std::string PolicyName(Policy policy) {
@@ -155,7 +147,10 @@ Section ScalingSection(ScalingConfig& scaling) {
   }
   section.keys.push_back(LayersKeyOf(scaling));
   for (Key& key : section.keys) {
-    if (key.name == "scale") HideUnusedScale(scaling, key);
+    if (key.name != "scale") continue;
+    key.unused = [&scaling] {  // a scale is written only where the policy or a method uses it
+      return scaling.policy == Policy::kAdaptive && !UsesMethodFixed(scaling);
+    };
   }
   section.set_defaults = [&scaling](const std::string& policy) {
     for (const auto& [name, value] : kPolicies) {

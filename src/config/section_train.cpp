@@ -1,4 +1,4 @@
-// The keys of `train`, `evaluate`, `log` and `checkpoint`.
+// The keys of `train`, `evaluate` and `checkpoint`.
 #include "config/sections.h"
 
 namespace ada::config {
@@ -46,19 +46,6 @@ Section EvaluateSection(EvaluateConfig& evaluate) {
   section.keys = {
       Integer("every_epochs", evaluate.every_epochs, FromTo(0, 1'000'000),
               "epochs between evaluations; 0: only at the end"),
-  };
-  return section;
-}
-
-Section LogSection(LogConfig& log) {
-  Section section;
-  section.path = "log";
-  section.keys = {
-      Integer("every", log.every, FromTo(0, kMany),
-              "steps between rows of scales.csv, underflow.csv and timing.csv, step 1 included; 0: "
-              "never"),
-      TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy"},
-               "tensors with rows in underflow.csv"),
   };
   return section;
 }

@@ -27,6 +27,8 @@ Section CheckpointSection(CheckpointConfig& checkpoint);
 // A format as a name or a map; nothing and a problem where it is none.
 std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
                                            const Reading& reading);
+// The same as a key; unset: nothing.
+Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning);
 // The key model.layers: a list of layers with `repeat` blocks, expanded while it is read.
 Key LayersKey(std::vector<LayerConfig>& layers);
 

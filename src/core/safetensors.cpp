@@ -9,7 +9,9 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "core/error.h"
@@ -71,6 +73,25 @@ std::uint64_t HeaderLength(const std::string& path, const std::byte* map, std::u
   return length;
 }
 
+// The value of an 8-bit code (OCP 8-bit floating point specification): sign, exponent, mantissa.
+float DecodeFp8(const NumberFormat& format, unsigned code) {
+  const unsigned mantissa = code & ((1u << format.mantissa_bits) - 1);
+  const unsigned top = (1u << format.exponent_bits) - 1;
+  const unsigned exponent = (code >> format.mantissa_bits) & top;
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  float magnitude = 0;
+  if (format.has_inf && exponent == top) {
+    magnitude = mantissa == 0 ? INFINITY : kNan;
+  } else if (!format.has_inf && (code & 0x7f) == 0x7f) {
+    magnitude = kNan;
+  } else {
+    const unsigned digits = exponent == 0 ? mantissa : mantissa + (1u << format.mantissa_bits);
+    const int power = exponent == 0 ? 1 : static_cast<int>(exponent);
+    magnitude = std::ldexp(static_cast<float>(digits), power - format.bias - format.mantissa_bits);
+  }
+  return (code & 0x80) != 0 ? -magnitude : magnitude;
+}
+
 template <class Stored, class Convert>
 std::vector<float> ConvertAll(std::span<const std::byte> bytes, Convert convert) {
   std::vector<float> values(bytes.size() / sizeof(Stored));
@@ -82,10 +103,18 @@ std::vector<float> ConvertAll(std::span<const std::byte> bytes, Convert convert)
   return values;
 }
 
+std::vector<float> ConvertFp8(std::span<const std::byte> bytes, const NumberFormat& format) {
+  std::array<float, 256> values;
+  for (unsigned code = 0; code < 256; ++code) values[code] = DecodeFp8(format, code);
+  return ConvertAll<std::uint8_t>(bytes, [&values](std::uint8_t code) { return values[code]; });
+}
+
 }  // namespace
 
 std::string_view ToString(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 std::size_t BytesOf(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].bytes; }
+
+bool IsFloat(DType dtype) { return dtype <= DType::kF8E5M2; }
 
 std::int64_t TensorEntry::numel() const {
   std::int64_t product = 1;
@@ -168,10 +197,14 @@ std::vector<float> SafetensorsFile::ReadF32(std::string_view name) const {
       return ConvertAll<std::uint16_t>(bytes, DecodeFp16);
     case DType::kBF16:
       return ConvertAll<std::uint16_t>(bytes, DecodeBf16);
+    case DType::kF8E4M3:
+      return ConvertFp8(bytes, kFp8E4M3);
+    case DType::kF8E5M2:
+      return ConvertFp8(bytes, kFp8E5M2);
     default:
       throw DataError(path_ + ": byte " + std::to_string(entry.begin) + ": tensor '" + entry.name +
                       "' is " + std::string(ToString(entry.dtype)) +
-                      "; expected F64, F32, F16 or BF16");
+                      "; expected F64, F32, F16, BF16, F8_E4M3 or F8_E5M2");
   }
 }
 

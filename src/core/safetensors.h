@@ -33,6 +33,7 @@ enum class DType : std::uint8_t {
 };
 std::string_view ToString(DType dtype);  // as in files: "BF16", "F8_E4M3"
 std::size_t BytesOf(DType dtype);        // of one element
+bool IsFloat(DType dtype);               // F64 F32 F16 BF16 F8_E4M3 F8_E5M2
 
 struct TensorEntry {
   std::string name;
@@ -60,7 +61,7 @@ class SafetensorsFile {
 
   // Both throw DataError where there is no such tensor.
   std::span<const std::byte> Bytes(std::string_view name) const;
-  // F32, F16 and BF16 exactly, F64 rounded to nearest; DataError for other dtypes.
+  // Types that IsFloat names: exactly, but F64 rounded to nearest. DataError for others.
   std::vector<float> ReadF32(std::string_view name) const;
 
  private:

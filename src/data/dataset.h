@@ -43,6 +43,11 @@ struct DatasetInfo {
 };
 DatasetInfo Inspect(const std::string& name, const std::string& folder);
 
+// What the labels 0, 1, ... of the set are called, one name a class; empty where nobody says it:
+// the set's own list of names is not among its files in `folder`. Throws DataError: no such folder,
+// a list of another length.
+std::vector<std::string> ClassNames(const std::string& name, const std::string& folder);
+
 // Keeps the first `count` images (0, or more than there are: all) / splits the last `count` off
 // (ConfigError where none would be left).
 void Limit(Dataset& dataset, std::int64_t count);

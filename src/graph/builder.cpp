@@ -6,6 +6,7 @@
 #include "graph/memory_plan.h"
 #include "graph/parameters.h"
 #include "graph/points.h"
+#include "graph/watch.h"
 
 namespace ada::graph {
 namespace {
@@ -36,7 +37,7 @@ Builder::Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* 
       share_(share),
       network_(ResolveFor(spec)),
       encodings_(ResolveEncodings(network_, spec.precision)),
-      styles_(spec.precision, spec.training, share),
+      styles_(spec, share),
       graph_(new Graph) {}
 
 std::unique_ptr<Graph> Builder::Build() {
@@ -48,6 +49,7 @@ std::unique_ptr<Graph> Builder::Build() {
   }
   FillLists();
   graph_->tensor_scalers_ = styles_.TakeOwned();
+  graph_->bins_ = styles_.TakeBins();
   return std::move(graph_);
 }
 
@@ -180,6 +182,8 @@ void Builder::MakeEnds(OpMaker& maker) {
 void Builder::FillLists() {
   std::vector<RoundingPoint> roundings = ListRoundings(bindings_);
   graph_->scaled_tensors_ = ListScaledTensors(bindings_, roundings);
+  graph_->watched_ = ListWatched(bindings_);
+  graph_->logits_ = bindings_.Value(static_cast<int>(network_.nodes.size()));
   if (!spec_.training) return;
   graph_->roundings_ = std::move(roundings);
   graph_->scales_ = ListScales(bindings_);

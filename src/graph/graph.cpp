@@ -5,6 +5,13 @@
 #include "graph/builder.h"
 
 namespace ada::graph {
+namespace {
+
+void Show(const std::vector<WatchedTensor>& tensors, const backend::Pass& pass, Watcher& watcher) {
+  for (const WatchedTensor& tensor : tensors) watcher.See(tensor, pass);
+}
+
+}  // namespace
 
 std::int64_t Parameter::numel() const { return value.shape.numel(); }
 
@@ -21,15 +28,22 @@ void Graph::SetBatch(const float* images, const std::int32_t* labels, int rows) 
   loss_->SetLabels(labels, rows);
 }
 
-void Graph::Forward(const backend::Pass& pass) {
+void Graph::Forward(const backend::Pass& pass, Watcher* watcher) {
   input_->Forward(pass);
-  for (backend::Op* op : forward_) op->Forward(pass);
+  for (std::size_t i = 0; i < forward_.size(); ++i) {
+    forward_[i]->Forward(pass);
+    if (watcher) Show(watched_.forward[i], pass, *watcher);
+  }
   loss_->Forward(pass);
 }
 
-void Graph::Backward(const backend::Pass& pass) {
+void Graph::Backward(const backend::Pass& pass, Watcher* watcher) {
   loss_->Backward(pass);
-  for (backend::Op* op : backward_) op->Backward(pass);
+  if (watcher) Show(watched_.backward[0], pass, *watcher);
+  for (std::size_t i = 0; i < backward_.size(); ++i) {
+    backward_[i]->Backward(pass);
+    if (watcher) Show(watched_.backward[i + 1], pass, *watcher);
+  }
 }
 
 void Graph::RefreshWeights(const backend::Pass& pass) {

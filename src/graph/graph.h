@@ -40,7 +40,35 @@ struct RoundingPoint {
   const TensorStats* stats;
   const float* scale;
   scaling::TensorScaler* scaler =
-      nullptr;  // the tensor's own scale (delayed scaling), times `scale`
+      nullptr;                         // the tensor's own scale (delayed scaling), times `scale`
+  const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
+  // The factor that its values carry.
+  double carried() const {
+    return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *
+           (scaler != nullptr ? static_cast<double>(scaler->scale) : 1.0);
+  }
+};
+
+// A tensor of one layer as it lies in memory when it has been written.
+struct WatchedTensor {
+  std::string layer;
+  std::string tensor;  // x y dy dx
+  Tensor value;
+  const float* scale = nullptr;  // S that it carries; null: none
+  // Its values come from a rounding that is counted under these names (else it is another layer's
+  // tensor, or exact).
+  bool rounded = false;
+};
+// What is shown after each forward op, and (first: after the loss) after each step of the backward
+// pass.
+struct WatchList {
+  std::vector<std::vector<WatchedTensor>> forward, backward;
+};
+// Looks at tensors while a pass runs; changes nothing.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void See(const WatchedTensor& seen, const backend::Pass& pass) = 0;
 };
 
 // A decision that is logged: one row of scales.csv, in the order of the backward pass. layer of a
@@ -97,6 +125,10 @@ struct GraphSpec {
   float label_smoothing = 0;
   RuleFor rule_for;        // training only; none: every alpha is 1
   bool reference = false;  // branch sums and the logit gradient as in the authors' program
+  // Of y w dx dw dy: tensors whose TensorStats are filled in full in a pass that counts, and those
+  // of which ExponentBins are taken.
+  std::vector<std::string> counted = {"y", "w", "dx", "dw", "dy"};
+  std::vector<std::string> histograms;
 };
 
 class Graph {
@@ -109,9 +141,12 @@ class Graph {
 
   // Images [rows, h, w, c] and labels, both copied before it returns; rows at most input.n.
   void SetBatch(const float* images, const std::int32_t* labels, int rows);
-  void Forward(const backend::Pass& pass);
-  void Backward(const backend::Pass& pass);
-  // After masters or tensor scales of weights changed. Of `pass`: count, seed, draw.
+  // A watcher is shown every tensor when it has been written: x and y of each op (an addition: y
+  // alone), dy of each layer, dx of each op, the logit gradient as loss.dx. A fused op has the x of
+  // its first layer and the y of its last: to see everything, build without fusion.
+  void Forward(const backend::Pass& pass, Watcher* watcher = nullptr);
+  void Backward(const backend::Pass& pass, Watcher* watcher = nullptr);
+  // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.
   void RefreshWeights(const backend::Pass& pass);
   backend::LossResult Result();  // of the last Forward
 
@@ -124,7 +159,8 @@ class Graph {
   // Tensors with a scale of their own (delayed scaling), in a fixed order; empty where there are
   // none. With `share`, the scalers of y and w are the other graph's.
   const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
-  int classes() const;  // logits of one image
+  int classes() const;                              // logits of one image
+  const Tensor& logits() const { return logits_; }  // valid after Forward
 
   ~Graph();
   Graph(const Graph&) = delete;
@@ -137,12 +173,15 @@ class Graph {
   std::vector<RoundingPoint> roundings_;
   std::vector<ScalePoint> scales_;
   // What ops write into; sized once, never moved.
-  std::vector<LayerStats> stats_;                  // 0: input and loss, i + 1: node i
+  std::vector<LayerStats> stats_;  // 0: input and loss, i + 1: node i
+  Tensor logits_;
+  WatchList watched_;
   std::vector<scaling::LayerScaler> scalers_;      // by node
   std::vector<scaling::ScaleDecision> decisions_;  // by branch sum
   std::vector<TensorMoments> moments_;             // by gradient
   std::vector<ScaledTensor> scaled_tensors_;
   std::vector<std::unique_ptr<scaling::TensorScaler>> tensor_scalers_;  // those it owns
+  std::vector<std::unique_ptr<ExponentBins>> bins_;
   std::unique_ptr<backend::InputOp> input_;
   std::unique_ptr<backend::LossOp> loss_;
   std::vector<std::unique_ptr<backend::Op>> ops_;  // made once

@@ -42,7 +42,8 @@ class PointLister {
 
   void Add(const std::string& layer, const char* tensor, const NumberFormat& format,
            const TensorStats& stats, const float* scale = nullptr) {
-    points_.push_back({layer, tensor, format, &stats, scale, b_.styles->ScalerOf(layer, tensor)});
+    points_.push_back({layer, tensor, format, &stats, scale, b_.styles->ScalerOf(layer, tensor),
+                       b_.styles->BinsOf(layer, tensor)});
   }
   void AddGradient(const std::string& layer, const char* tensor, const TensorStats& stats,
                    int gradient) {

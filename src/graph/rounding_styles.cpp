@@ -1,12 +1,25 @@
 // See rounding_styles.h.
 #include "graph/rounding_styles.h"
 
+#include <algorithm>
+
 #include "core/random.h"
 
 namespace ada::graph {
 
-RoundingStyles::RoundingStyles(const Precision& precision, bool training, const Graph* share)
-    : stochastic_(precision.stochastic && training), rule_(precision.tensor_scale) {
+namespace {
+
+bool Holds(const std::vector<std::string>& tensors, const std::string& tensor) {
+  return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
+}
+
+}  // namespace
+
+RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share)
+    : stochastic_(spec.precision.stochastic && spec.training),
+      counted_(spec.counted),
+      histograms_(spec.training ? spec.histograms : std::vector<std::string>{}),
+      rule_(spec.precision.tensor_scale) {
   if (!share) return;
   for (const ScaledTensor& tensor : share->scaled_tensors()) {
     shared_.emplace(tensor.name, tensor.scaler);
@@ -32,8 +45,26 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   backend::RoundingStyle style;
   style.stochastic = stochastic_ && encoding.format != kFp32;
   style.stream = StreamId("round:" + layer + "." + tensor);
-  if (encoding.own_scale) style.scaler = FindOrMake(layer + "." + tensor, encoding.format);
+  const std::string name = layer + "." + tensor;
+  if (encoding.own_scale) style.scaler = FindOrMake(name, encoding.format);
+  style.counted = Holds(counted_, tensor);
+  if (Holds(histograms_, tensor) && layer != "input") style.bins = FindOrMakeBins(name);
   return style;
+}
+
+ExponentBins* RoundingStyles::FindOrMakeBins(const std::string& name) {
+  ExponentBins*& bins = bins_[name];
+  if (!bins) {
+    owned_bins_.push_back(std::make_unique<ExponentBins>());
+    bins = owned_bins_.back().get();
+  }
+  return bins;
+}
+
+const ExponentBins* RoundingStyles::BinsOf(const std::string& layer,
+                                           const std::string& tensor) const {
+  const auto found = bins_.find(layer + "." + tensor);
+  return found == bins_.end() ? nullptr : found->second;
 }
 
 scaling::TensorScaler* RoundingStyles::ScalerOf(const std::string& layer,

@@ -25,6 +25,12 @@ constexpr const char* kAdvice =
     "the file was changed after the run stopped; put the old one back, or start again with "
     "--overwrite";
 
+// "65536" -> "65536.0"; a number with a point or an exponent, and words, as they are.
+std::string Real(std::string text) {
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
 // Reads `size` bytes at `offset`; fewer only at the end of the file or on an error.
 std::string ReadAt(int fd, std::size_t size, std::int64_t offset) {
   std::string text(size, '\0');
@@ -44,6 +50,10 @@ std::string ReadAt(int fd, std::size_t size, std::int64_t offset) {
 std::string Exact(double value) { return ShortestText(value); }
 std::string Exact(float value) { return ShortestText(value); }
 
+std::string Digits9(double value) { return NineDigits(value); }
+std::string ScaleField(double value) { return std::isnan(value) ? "" : Real(Exact(value)); }
+std::string NumberField(double value) { return Real(Digits9(value)); }
+
 std::string CsvField(std::string_view field) {
   if (field.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(field);
   std::string quoted = "\"";
@@ -53,7 +63,7 @@ std::string CsvField(std::string_view field) {
   }
   return quoted + '"';
 }
-std::string Digits9(double value) { return NineDigits(value); }
+
 double AsLogged(double value) {
   return std::isfinite(value) ? std::strtod(NineDigits(value).c_str(), nullptr) : value;
 }
@@ -134,15 +144,14 @@ CsvFile& CsvFile::Integer(std::int64_t value) {
 }
 
 CsvFile& CsvFile::Scale(double value) {
-  if (std::isnan(value)) return Empty();
   Separate();
-  row_ += Exact(value);
+  row_ += ScaleField(value);
   return *this;
 }
 
 CsvFile& CsvFile::Number(double value) {
   Separate();
-  row_ += Digits9(value);
+  row_ += NumberField(value);
   return *this;
 }
 

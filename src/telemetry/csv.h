@@ -16,6 +16,13 @@ std::string Exact(double value);
 std::string Exact(float value);
 std::string Digits9(double value);
 
+// The same as fields of a column of real numbers: whole numbers end with `.0`, because readers that
+// guess a column's type from its first rows would take such a column for one of integers, and round
+// what comes later. ScaleField: Exact, empty for NaN (a stage that was not taken). NumberField:
+// Digits9.
+std::string ScaleField(double value);
+std::string NumberField(double value);
+
 // `field` as a field of a row, quoted where RFC 4180 asks for it.
 std::string CsvField(std::string_view field);
 
@@ -37,8 +44,8 @@ class CsvFile {
   // field.
   CsvFile& Text(std::string_view field);
   CsvFile& Integer(std::int64_t value);
-  CsvFile& Scale(double value);   // Exact; empty for NaN: a stage that was not taken
-  CsvFile& Number(double value);  // Digits9
+  CsvFile& Scale(double value);   // ScaleField
+  CsvFile& Number(double value);  // NumberField
   CsvFile& Empty();
   void EndRow();  // throws InternalError when the row has not as many fields as the header
 

@@ -21,17 +21,30 @@ bool Parse(const std::string& text, T& value) {
 
 }  // namespace
 
-CsvReader::CsvReader(std::string path) : path_(std::move(path)), file_(path_, std::ios::binary) {
+CsvReader::CsvReader(std::string path, LastRow last)
+    : path_(std::move(path)), file_(path_, std::ios::binary), last_(last) {
   if (!file_) throw DataError(path_ + ": " + std::generic_category().message(errno));
-  if (!ReadRecord(header_)) Fail("empty file, expected a header line");
+  SkipComments();
+  header_line_ = row_line_ = line_;
+  if (!ReadRecord(header_) && last_ == LastRow::kMustBeWhole) {
+    Fail("empty file, expected a header line");
+  }
+}
+
+void CsvReader::SkipComments() {
+  while (Peek() == '#') {
+    for (int c = Get(); c != '\n' && c != kEnd;) c = Get();
+    row_end_ = offset_;
+  }
 }
 
 std::size_t CsvReader::Column(std::string_view name) const {
   const auto found = std::find(header_.begin(), header_.end(), name);
   if (found != header_.end()) return found - header_.begin();
-  std::string columns;
+  std::string columns = header_.empty() ? "no header line" : "";
   for (const std::string& column : header_) columns += (columns.empty() ? "" : ",") + column;
-  throw DataError(path_ + ":1: no column '" + std::string(name) + "'; the file has " + columns);
+  throw DataError(path_ + ":" + std::to_string(header_line_) + ": no column '" + std::string(name) +
+                  "'; the file has " + columns);
 }
 
 bool CsvReader::Next() {
@@ -60,35 +73,59 @@ double CsvReader::NumberOrNan(std::size_t column) const {
   return fields_[column].empty() ? NAN : Number(column);
 }
 
+// The stream's own get would do, at several times the cost. A buffer throws what a stream reports:
+// a folder that was opened as a file.
+int CsvReader::Peek() {
+  try {
+    return file_.rdbuf()->sgetc();
+  } catch (const std::ios_base::failure&) {
+    throw DataError(path_ + ": cannot be read");
+  }
+}
+
 int CsvReader::Get() {
-  const int c = file_.rdbuf()->sbumpc();
+  const int c = Peek();
   if (c == kEnd) return c;
+  file_.rdbuf()->sbumpc();
   ++offset_;
   if (c == '\n') ++line_;
   return c;
 }
 
-// One record: fields up to a line end outside of quotes. False where nothing is left.
+// One record, with what the end of the file does to it. False where nothing is left to read.
 bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
   fields.clear();
+  const Ending ending = ReadFields(fields);
+  const bool torn = ending == Ending::kTorn || ending == Ending::kQuoteOpen;
+  if (torn && last_ != LastRow::kMayBeTorn) {
+    if (ending == Ending::kQuoteOpen) Fail("a quoted field has no closing quote");
+    if (last_ == LastRow::kMustBeWhole) Fail("the last row has no line end: it was cut off");
+  }
+  if (ending == Ending::kNothing || (torn && last_ == LastRow::kMayBeTorn)) {
+    fields.clear();
+    return false;
+  }
+  row_end_ = offset_;
+  return true;
+}
+
+// Fields up to a line end outside of quotes, or up to the end of the file.
+CsvReader::Ending CsvReader::ReadFields(std::vector<std::string>& fields) {
   std::string field;
   bool closed = false;  // the field was quoted and its closing quote was read
   for (int c = Get();; c = Get()) {
-    if (c == kEnd) {
-      if (fields.empty() && field.empty() && !closed) return false;
-      Fail("the last row has no line end: it was cut off");
-    }
-    if (c == '\r' && file_.rdbuf()->sgetc() == '\n') continue;
-    if (c == ',' || c == '\n') {
+    if (c == kEnd && fields.empty() && field.empty() && !closed) return Ending::kNothing;
+    if (c == '\r' && (Peek() == '\n' || Peek() == kEnd)) continue;
+    if (c == ',' || c == '\n' || c == kEnd) {
       fields.push_back(std::move(field));
       field.clear();
       closed = false;
-      if (c == '\n') return true;
+      if (c != ',') return c == '\n' ? Ending::kLineEnd : Ending::kTorn;
     } else if (closed) {
       Fail("text behind a closing quote; a comma or line end was expected");
     } else if (c == '"') {
       if (!field.empty()) Fail("a quote within an unquoted field");
-      ReadQuoted(field);
+      if (!ReadQuoted(field)) return Ending::kQuoteOpen;
       closed = true;
     } else {
       field += static_cast<char>(c);
@@ -96,15 +133,16 @@ bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
   }
 }
 
-void CsvReader::ReadQuoted(std::string& field) {
-  for (int c = Get();; c = Get()) {
-    if (c == kEnd) Fail("a quoted field has no closing quote");
+// The rest of a quoted field; false where the file ends before its closing quote.
+bool CsvReader::ReadQuoted(std::string& field) {
+  for (int c = Get(); c != kEnd; c = Get()) {
     if (c == '"') {
-      if (file_.rdbuf()->sgetc() != '"') return;
+      if (Peek() != '"') return true;
       Get();
     }
     field += static_cast<char>(c);
   }
+  return false;
 }
 
 void CsvReader::Fail(const std::string& problem) const {

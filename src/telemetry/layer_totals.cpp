@@ -29,9 +29,11 @@ void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tens
   totals.underflow += stats.underflow;
   totals.overflow += stats.overflow;
   totals.last_scale = scale;
+  totals.last_pct = 0;
   const std::int64_t nonzero = stats.numel - stats.zeros_before;
   if (nonzero <= 0) return;
   const double pct = 100.0 * static_cast<double>(stats.underflow) / static_cast<double>(nonzero);
+  totals.last_pct = pct;
   ++totals.pct_rows;
   totals.pct_sum += pct;
   totals.pct_max = std::max(totals.pct_max, pct);
@@ -63,6 +65,12 @@ void LayerTotals::Add(const std::string& layer, const ScaleRow& row) {
 const ScaleTotals* LayerTotals::FindScale(const std::string& layer, bool branch) const {
   const auto found = scale_index_.find({layer, branch});
   return found == scale_index_.end() ? nullptr : &scales_[found->second];
+}
+
+const TensorTotals* LayerTotals::FindTensor(const std::string& layer,
+                                            const std::string& tensor) const {
+  const auto found = tensor_index_.find({layer, tensor});
+  return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
 }
 
 void LayerTotals::RebuildFrom(const std::string& folder) {

@@ -23,6 +23,7 @@ struct TensorTotals {
   double pct_sum = 0;         // of underflow_pct_nonzero
   double pct_max = 0;
   double last_scale = 1;
+  double last_pct = 0;  // underflow_pct_nonzero of the last row; 0 where it is empty
   double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
 };
 
@@ -49,7 +50,9 @@ class LayerTotals {
   // In the order of their first rows.
   const std::vector<TensorTotals>& tensors() const { return tensors_; }
   const std::vector<ScaleTotals>& scales() const { return scales_; }
-  const ScaleTotals* FindScale(const std::string& layer, bool branch) const;  // null: none
+  // Null: none was logged.
+  const ScaleTotals* FindScale(const std::string& layer, bool branch) const;
+  const TensorTotals* FindTensor(const std::string& layer, const std::string& tensor) const;
 
  private:
   struct ScaleRow {

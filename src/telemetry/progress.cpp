@@ -44,17 +44,21 @@ std::string FormatCount(double value) {
 }
 
 std::string FormatDuration(double seconds) {
-  const auto whole = static_cast<long long>(std::min(std::max(seconds, 0.0), 1e12) + 0.5);
+  const auto whole = std::llround(std::min(std::max(seconds, 0.0), 1e12));
   const long long s = whole % 60, m = whole / 60 % 60, h = whole / 3600, days = h / 24;
   if (days > 0) return Print("%lldd %02lld:%02lld", days, h % 24, m);
   return h > 0 ? Print("%lld:%02lld:%02lld", h, m, s) : Print("%lld:%02lld", m, s);
 }
 
+double Printable(double value) { return std::isnan(value) ? NAN : value; }
+
 std::string FormatProgress(const ProgressState& state) {
   std::string line = OutOf("epoch", state.epoch, state.epochs);
   line += "  " + OutOf("step", state.step, state.steps);
-  line += Print("  loss %.4g  acc %.1f%%  scale ", state.loss, 100 * state.accuracy);
-  line += Print("%.9g  skipped %lld", state.scale, static_cast<long long>(state.skipped));
+  line += Print("  loss %.4g  acc %.1f%%  scale ", Printable(state.loss),
+                Printable(100 * state.accuracy));
+  line +=
+      Print("%.9g  skipped %lld", Printable(state.scale), static_cast<long long>(state.skipped));
   if (state.images_per_second > 0) line += "  " + FormatCount(state.images_per_second) + " img/s";
   if (state.seconds_left >= 0) line += "  left " + FormatDuration(state.seconds_left);
   return line;

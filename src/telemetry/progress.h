@@ -40,6 +40,8 @@ std::string FormatDuration(double seconds);
 // "epoch 3/164  step 1234/64124  loss 1.234  acc 56.7%  scale 16  skipped 2  541 img/s  left
 // 1:02:03"
 std::string FormatProgress(const ProgressState& state);
+// `value` for printf, which shows the sign of a NaN as "-nan": that one without it.
+double Printable(double value);
 // The first `width` columns (the text is ASCII); the last ones are dots where something is cut off.
 std::string Truncate(const std::string& line, int width);
 

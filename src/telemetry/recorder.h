@@ -3,32 +3,41 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "telemetry/layer_totals.h"
 #include "telemetry/run_logs.h"
 #include "telemetry/run_totals.h"
+#include "telemetry/tensorboard.h"
 
 namespace ada::telemetry {
 
 class Recorder {
  public:
-  // `lengths` as in RunLogs; with lengths the totals go on from the rows that are kept. Throws
+  // `lengths` and `choice` as in RunLogs; with lengths the totals go on from the rows that are
+  // kept. `tensorboard`: write event files to <folder>/tensorboard as well. Without lengths the
+  // event files and the dumped steps of an earlier run in the folder are deleted. Throws
   // OutputError or DataError.
-  Recorder(const std::string& folder, const std::map<std::string, std::int64_t>& lengths);
+  Recorder(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
+           const LogChoice& choice = {}, bool tensorboard = false);
 
   void Step(const StepRow& row);
   void Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
              const std::string& policy, const scaling::ScaleDecision& decision);
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, const NumberFormat& format, double scale,
-                 const TensorStats& stats);
+                 const TensorStats& stats, const ProbeError& error = {});
+  void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
+                 const std::string& tensor, double scale, const ExponentBins& bins);
+  void WhatIf(const WhatIfRow& row) { logs_.WhatIf(row); }
+  void Probe(const ProbeRow& row) { logs_.Probe(row); }
   void Event(const EventRow& row) { logs_.Event(row); }
   void Evaluation(const EvaluationRow& row);
   void Timing(const TimingRow& row);
 
-  void Flush() { logs_.Flush(); }
-  std::map<std::string, std::int64_t> Sync() { return logs_.Sync(); }
+  void Flush();
+  std::map<std::string, std::int64_t> Sync();
 
   const RunTotals& run() const { return run_; }
   const LayerTotals& layers() const { return layers_; }
@@ -39,6 +48,7 @@ class Recorder {
   RunLogs logs_;
   RunTotals run_;
   LayerTotals layers_;
+  std::optional<TensorBoard> tensorboard_;
   double earlier_seconds_ = 0;
 };
 

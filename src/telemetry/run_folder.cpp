@@ -6,11 +6,13 @@
 #include <fstream>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <ranges>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "core/error.h"
-#include "telemetry/run_logs.h"
+#include "telemetry/tensorboard.h"
 
 namespace ada::telemetry {
 namespace {
@@ -19,11 +21,10 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
 constexpr const char* kLock = ".lock";
-const std::vector<std::string> kFiles = {"steps.csv",      "scales.csv",     "underflow.csv",
-                                         "events.csv",     "evaluation.csv", "timing.csv",
-                                         "histograms.csv", "what_if.csv",    "config.yaml",
-                                         "summary.json",   "log.txt"};
-const std::vector<std::string> kFolders = {"checkpoints", "dump"};
+const std::vector<std::string> kFiles = {
+    "steps.csv",      "scales.csv",  "underflow.csv", "events.csv",  "evaluation.csv", "timing.csv",
+    "histograms.csv", "what_if.csv", "probes.csv",    "config.yaml", "summary.json",   "log.txt"};
+const std::vector<std::string> kFolders = {"checkpoints", "dump", kEventFolder};
 
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -71,12 +72,23 @@ void Remove(const fs::path& path) {
   if (error) throw OutputError(path.string() + ": cannot be deleted: " + error.message());
 }
 
-// Deletes the run's files in a sub-folder, and the sub-folder where nothing else is left in it.
-void RemoveFolder(const std::string& folder) {
+bool IsDump(const std::string& name) {
+  constexpr std::string_view kBegin = "step-", kEnd = ".safetensors";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
+  const std::size_t length = name.size() - std::min(name.size(), kBegin.size() + kEnd.size());
+  const std::string digits = name.substr(kBegin.size(), length);
+  return !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos;
+}
+
+bool IsRunsOwn(const std::string& name) {
+  return HasExtension(name, {".safetensors", ".json"}) || IsEventFile(name);
+}
+
+// Deletes the files in a sub-folder that are `ours`, and the sub-folder where nothing else is left.
+void RemoveFolder(const std::string& folder, bool (*ours)(const std::string& name)) {
   RemoveStaleTemporaries(folder);
   for (const std::string& name : Names(folder)) {
-    const fs::path path = fs::path(folder) / name;
-    if (HasExtension(path, {".safetensors", ".json"})) Remove(path);
+    if (ours(name)) Remove(fs::path(folder) / name);
   }
   std::error_code ignored;  // a link to another disk stays, as does a folder with files of others
   if (!fs::is_symlink(folder, ignored) && Names(folder).empty()) Remove(folder);
@@ -86,10 +98,10 @@ void RemoveFolder(const std::string& folder) {
 void RemoveRun(const std::string& folder) {
   // The marks of a run last, so that what an interruption leaves is still known as one.
   for (const std::string& name : kFolders) {
-    if (fs::is_directory(folder + "/" + name)) RemoveFolder(folder + "/" + name);
+    if (fs::is_directory(folder + "/" + name)) RemoveFolder(folder + "/" + name, IsRunsOwn);
   }
   RemoveStaleTemporaries(folder);
-  for (auto name = kFiles.rbegin(); name != kFiles.rend(); ++name) Remove(folder + "/" + *name);
+  for (const auto& name : kFiles | std::views::reverse) Remove(folder + "/" + name);
 }
 
 [[noreturn]] void Refuse(const std::string& folder, const std::string& why,
@@ -148,6 +160,12 @@ bool HasCheckpoints(const std::string& folder) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return HasExtension(name, {".safetensors"}) && !IsTemporary(name);
   });
+}
+
+void RemoveDumps(const std::string& run_folder) {
+  std::error_code ignored;
+  const std::string folder = run_folder + "/dump";
+  if (fs::is_directory(folder, ignored)) RemoveFolder(folder, IsDump);
 }
 
 FolderState InspectRunFolder(const std::string& folder) {

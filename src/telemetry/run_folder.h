@@ -22,6 +22,10 @@ enum class OnExisting { kRefuse, kResume, kOverwrite };
 FolderState InspectRunFolder(const std::string& folder);
 bool HasCheckpoints(const std::string& folder);
 
+// Deletes the dumped steps of an earlier run in a run's folder, dump/step-<digits>.safetensors, and
+// dump/ where nothing else is in it; other files stay. OutputError.
+void RemoveDumps(const std::string& run_folder);
+
 // A folder that is this process's alone as long as the object lives.
 class RunFolder {
  public:

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <filesystem>
+#include <optional>
 
 #include "core/error.h"
 #include "telemetry/csv.h"
@@ -56,13 +58,32 @@ void PercentOrEmpty(CsvFile& file, std::int64_t part, std::int64_t whole) {
   whole > 0 ? file.Number(Percent(part, whole)) : file.Empty();
 }
 
-// A stage of a decision; NaN: not taken.
-void Stage(CsvFile& file, double value) { std::isnan(value) ? file.Empty() : file.Number(value); }
+// NaN: a stage of a decision that was not taken, an error that was not measured.
+void NumberOrEmpty(CsvFile& file, double value) {
+  std::isnan(value) ? file.Empty() : file.Number(value);
+}
+
+// A file that not every run has: there where it is wanted, or where the checkpoint knows it (then
+// it is cut like the others). Else one that lies there goes: its rows are of steps to be done
+// again, or of an earlier run.
+void OpenOptional(std::optional<CsvFile>& file, const std::string& path, const char* columns,
+                  const Lengths& lengths, bool wanted) {
+  const auto known = lengths.find(std::filesystem::path(path).filename().string());
+  if (known != lengths.end()) {
+    file.emplace(path, columns, known->second);
+  } else if (wanted) {
+    file.emplace(path, columns);
+  } else {
+    std::error_code error;
+    std::filesystem::remove(path, error);
+    if (error) throw OutputError(path + ": cannot be deleted: " + error.message());
+  }
+}
 
 }  // namespace
 
 struct RunLogs::Files {
-  Files(const std::string& folder, const Lengths& lengths)
+  Files(const std::string& folder, const Lengths& lengths, const LogChoice& choice)
       : steps(folder + "/steps.csv", kStepColumns, Keep(folder, lengths, "steps.csv")),
         scales(folder + "/scales.csv", kScaleColumns, Keep(folder, lengths, "scales.csv")),
         underflow(folder + "/underflow.csv", kUnderflowColumns,
@@ -70,13 +91,19 @@ struct RunLogs::Files {
         events(folder + "/events.csv", kEventColumns, Keep(folder, lengths, "events.csv")),
         evaluation(folder + "/evaluation.csv", kEvaluationColumns,
                    Keep(folder, lengths, "evaluation.csv")),
-        timing(folder + "/timing.csv", kTimingColumns, KeepTiming(folder, lengths)) {}
+        timing(folder + "/timing.csv", kTimingColumns, KeepTiming(folder, lengths)) {
+    OpenOptional(histograms, folder + "/histograms.csv", kHistogramColumns, lengths,
+                 choice.histograms);
+    OpenOptional(what_if, folder + "/what_if.csv", kWhatIfColumns, lengths, choice.what_if);
+    OpenOptional(probes, folder + "/probes.csv", kProbeColumns, lengths, choice.probes);
+  }
 
   CsvFile steps, scales, underflow, events, evaluation, timing;
+  std::optional<CsvFile> histograms, what_if, probes;
 };
 
-RunLogs::RunLogs(const std::string& folder, const Lengths& lengths)
-    : files_(std::make_unique<Files>(folder, lengths)) {}
+RunLogs::RunLogs(const std::string& folder, const Lengths& lengths, const LogChoice& choice)
+    : files_(std::make_unique<Files>(folder, lengths, choice)) {}
 RunLogs::~RunLogs() = default;
 
 void RunLogs::Step(const StepRow& row) {
@@ -90,15 +117,15 @@ void RunLogs::Scale(std::int64_t step, std::int64_t epoch, const std::string& la
   CsvFile& file = files_->scales;
   const bool branch = decision.limit == scaling::Limit::kBranch;
   file.Integer(step).Integer(epoch).Text(layer).Text(policy).Scale(decision.scale_in);
-  Stage(file, branch ? NAN : decision.unbound);
-  Stage(file, branch ? NAN : decision.bound);
+  NumberOrEmpty(file, branch ? NAN : decision.unbound);
+  NumberOrEmpty(file, branch ? NAN : decision.bound);
   file.Scale(branch ? NAN : decision.pow2).Scale(branch ? NAN : decision.alpha);
   file.Scale(decision.scale_out).Text(scaling::LimitName(decision.limit)).EndRow();
 }
 
 void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                         const std::string& tensor, const NumberFormat& format, double scale,
-                        const TensorStats& stats) {
+                        const TensorStats& stats, const ProbeError& error) {
   ADA_CHECK(stats.full);
   CsvFile& file = files_->underflow;
   const double smallest = stats.min_abs, largest = stats.max_abs;
@@ -114,7 +141,48 @@ void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string
   file.Number(largest / scale).Number(stats.mean / scale).Number(stats.std / scale);
   file.Number(stats.l1 / scale).Number(stats.l2 / scale);
   any ? file.Number(std::log2(largest / smallest)) : file.Empty();
-  file.Empty().Empty().EndRow();  // mse, sqnr_db: of probe steps only
+  NumberOrEmpty(file, error.mse);
+  NumberOrEmpty(file, error.sqnr_db);
+  file.EndRow();
+}
+
+void RunLogs::Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
+                        const std::string& tensor, double scale, const ExponentBins& bins) {
+  ADA_CHECK(files_->histograms.has_value());
+  CsvFile& file = *files_->histograms;
+  const auto begin = [&]() -> CsvFile& {
+    return file.Integer(step).Integer(epoch).Text(layer).Text(tensor).Scale(scale);
+  };
+  for (const auto& [word, count] :
+       {std::pair("zero", bins.zeros), {"inf", bins.inf}, {"nan", bins.nan}}) {
+    begin().Text(word).Integer(count).EndRow();
+  }
+  for (int exponent = ExponentBins::kLowest; exponent <= ExponentBins::kHighest; ++exponent) {
+    if (bins[exponent] > 0) begin().Integer(exponent).Integer(bins[exponent]).EndRow();
+  }
+}
+
+void RunLogs::WhatIf(const WhatIfRow& row) {
+  ADA_CHECK(files_->what_if.has_value());
+  CsvFile& file = *files_->what_if;
+  file.Integer(row.step).Integer(row.epoch).Text(row.layer).Text(row.tensor).Text(row.scenario);
+  file.Text(row.format).Scale(row.scale);
+  NumberOrEmpty(file, row.underflow_pct_nonzero);
+  file.Number(row.overflow);
+  NumberOrEmpty(file, row.underflow_unsure_pct);
+  file.Integer(row.overflow_unsure).EndRow();
+}
+
+void RunLogs::Probe(const ProbeRow& row) {
+  ADA_CHECK(files_->probes.has_value());
+  CsvFile& file = *files_->probes;
+  file.Integer(row.step).Integer(row.epoch).Text(row.layer).Text(row.tensor).Text(row.format);
+  file.Scale(row.scale).Integer(row.numel).Integer(row.nonzero).Integer(row.lost);
+  PercentOrEmpty(file, row.lost, row.nonzero);
+  NumberOrEmpty(file, row.mse);
+  NumberOrEmpty(file, row.sqnr_db);
+  NumberOrEmpty(file, row.cosine);
+  file.EndRow();
 }
 
 void RunLogs::Event(const EventRow& row) {
@@ -134,20 +202,29 @@ void RunLogs::Timing(const TimingRow& row) {
 }
 
 void RunLogs::Flush() {
+  Files& f = *files_;
+  for (std::optional<CsvFile>* file : {&f.histograms, &f.what_if, &f.probes}) {
+    if (*file) (*file)->Flush();
+  }
   // steps.csv last: a row there means that the other files know its step.
-  for (CsvFile* file : {&files_->scales, &files_->underflow, &files_->events, &files_->evaluation,
-                        &files_->timing, &files_->steps}) {
+  for (CsvFile* file : {&f.scales, &f.underflow, &f.events, &f.evaluation, &f.timing, &f.steps}) {
     file->Flush();
   }
 }
 
 Lengths RunLogs::Sync() {
-  files_->timing.Sync();
-  return {{"scales.csv", files_->scales.Sync()},
-          {"underflow.csv", files_->underflow.Sync()},
-          {"events.csv", files_->events.Sync()},
-          {"steps.csv", files_->steps.Sync()},
-          {"evaluation.csv", files_->evaluation.Sync()}};
+  Files& f = *files_;
+  Lengths lengths;
+  if (f.histograms) lengths["histograms.csv"] = f.histograms->Sync();
+  if (f.what_if) lengths["what_if.csv"] = f.what_if->Sync();
+  if (f.probes) lengths["probes.csv"] = f.probes->Sync();
+  lengths["scales.csv"] = f.scales.Sync();
+  lengths["underflow.csv"] = f.underflow.Sync();
+  lengths["events.csv"] = f.events.Sync();
+  lengths["evaluation.csv"] = f.evaluation.Sync();
+  f.timing.Sync();
+  lengths["steps.csv"] = f.steps.Sync();
+  return lengths;
 }
 
 }  // namespace ada::telemetry

@@ -38,7 +38,8 @@ std::string SummaryJson(const SummaryFacts& facts, const RunTotals& run, const L
 void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
 
 // The text printed at the end: results, the layers that underflow most with the scale each got and
-// why, skipped steps, where the files lie. Several lines, without a line end at the end.
+// why, skipped steps, where the files lie (those that only some runs have: where they exist).
+// Several lines, without a line end at the end.
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
 
 // Why a tensor carries its scale: the layer's last decision in words (empty limit: none was

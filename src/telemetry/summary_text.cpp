@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "core/text.h"
 #include "telemetry/progress.h"
@@ -14,7 +15,7 @@ constexpr std::size_t kTopLayers = 5;
 
 std::string Print(const char* format, double value) {
   char text[64];
-  std::snprintf(text, sizeof text, format, value);
+  std::snprintf(text, sizeof text, format, Printable(value));
   return text;
 }
 
@@ -128,6 +129,20 @@ std::string Skips(const RunTotals& run) {
          " skipped because gradients were not finite: events.csv names layer and tensor";
 }
 
+// What every run has, and of what only some have the names that are there.
+std::string Files(const std::string& folder) {
+  std::string some;
+  for (const std::string name :
+       {"histograms.csv", "what_if.csv", "probes.csv", "dump/", "tensorboard/"}) {
+    std::error_code error;  // what cannot be looked at is not named
+    const bool empty = std::filesystem::is_empty(folder + "/" + name, error);
+    if (!error && !empty) some += (some.empty() ? "\n  " : " ") + name;
+  }
+  return "\nfiles: " + folder +
+         "\n  underflow.csv scales.csv steps.csv evaluation.csv events.csv " +
+         "summary.json log.txt config.yaml checkpoints/" + some;
+}
+
 }  // namespace
 
 std::string ExplainLimit(const ScaleTotals& scale) {
@@ -149,10 +164,7 @@ std::string ExplainLimit(const ScaleTotals& scale) {
 
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run,
                         const LayerTotals& layers) {
-  return FirstLine(facts, run) + Results(run) + Layers(layers) + Skips(run) +
-         "\nfiles: " + facts.folder +
-         "\n  underflow.csv scales.csv steps.csv evaluation.csv events.csv " +
-         "summary.json log.txt config.yaml checkpoints/";
+  return FirstLine(facts, run) + Results(run) + Layers(layers) + Skips(run) + Files(facts.folder);
 }
 
 }  // namespace ada::telemetry

@@ -1,6 +1,8 @@
 // Translations of the configuration; see assemble.h.
 #include "train/assemble.h"
 
+#include <algorithm>
+
 #include "backend/cpu/cpu_backend.h"
 #include "core/error.h"
 #include "core/text.h"
@@ -117,12 +119,23 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& d
   return spec;
 }
 
+bool WatchesEverything(const config::Config& config) {
+  const config::LogConfig& log = config.log;
+  const auto& wanted = log.statistics;
+  const bool y = std::find(wanted.begin(), wanted.end(), "y") != wanted.end();
+  return log.dump_every > 0 || (log.probe_every > 0 && y);
+}
+
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
+  spec.fuse = !WatchesEverything(config);
+  spec.counted = config.log.statistics;
+  if (config.scaling.policy == config::Policy::kHistogram) spec.counted.emplace_back("dx");
+  if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;
   spec.reference = config.scaling.policy == config::Policy::kAdaptive && config.scaling.reference;
   spec.rule_for = [&policy](const graph::ScalerRequest& request) {
     return policy.RuleFor({request.layer, request.fan_reference, request.fan_exact,

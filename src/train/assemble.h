@@ -38,6 +38,9 @@ std::string DatasetName(config::Dataset dataset);
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
 
+// Whether the run looks at tensors that a fused op never stores (dumps, probes of y): then nothing
+// is fused, which changes no bit.
+bool WatchesEverything(const config::Config& config);
 // The graph that trains; rules of layers come from `policy`. Input n: images of one micro-batch.
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy);

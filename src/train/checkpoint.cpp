@@ -68,6 +68,7 @@ Json ToJson(const CheckpointState& s, const std::string& tensors_hash) {
   j["policy"] = s.policy;
   j["layers"] = s.layers;
   j["tensors"] = s.tensors;
+  j["scenarios"] = s.scenarios;
   j["lengths"] = s.lengths;
   j["config"] = s.config;
   j["backend"] = s.backend;
@@ -111,6 +112,8 @@ CheckpointState FromJson(const std::string& path, const Json& j) {
     s.policy = j.at("policy").get<scaling::StateMap>();
     s.layers = j.at("layers").get<std::map<std::string, scaling::StateMap>>();
     s.tensors = j.at("tensors").get<std::map<std::string, scaling::StateMap>>();
+    if (j.contains("scenarios"))  // not in checkpoints of earlier versions
+      s.scenarios = j.at("scenarios").get<std::map<std::string, scaling::StateMap>>();
     s.lengths = j.at("lengths").get<std::map<std::string, std::int64_t>>();
     s.config = j.at("config").get<std::string>();
     s.backend = j.at("backend").get<std::string>();

@@ -20,11 +20,12 @@ struct CheckpointState {
   std::uint64_t seed = 0;
   double best_top1 = -1;  // of the evaluations so far; below 0: none
   scaling::StateMap policy;
-  std::map<std::string, scaling::StateMap> layers;   // cached values of each layer's scaler
-  std::map<std::string, scaling::StateMap> tensors;  // scales of tensors (delayed scaling)
-  std::map<std::string, std::int64_t> lengths;       // of the CSV files, in bytes
-  std::string config;                                // resolved, YAML
-  std::string backend, version;                      // what wrote it
+  std::map<std::string, scaling::StateMap> layers;     // cached values of each layer's scaler
+  std::map<std::string, scaling::StateMap> tensors;    // scales of tensors (delayed scaling)
+  std::map<std::string, scaling::StateMap> scenarios;  // of log.what_if, by name
+  std::map<std::string, std::int64_t> lengths;         // of the CSV files, in bytes
+  std::string config;                                  // resolved, YAML
+  std::string backend, version;                        // what wrote it
 };
 
 // "<folder>/step-00001950", without the extension.

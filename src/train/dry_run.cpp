@@ -53,6 +53,8 @@ void DryRun(const config::Config& config, std::ostream& out) {
                                    OptimizedParameters(config.optimizer, *graph),
                                    config.train.clip_norm);
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());
+  std::optional<Probe> probe;
+  if (config.log.probe_every > 0) probe.emplace(config, image, *graph, *chosen.backend);
 
   for (const std::string& line : graph::LayerTable(graph->layers(), PolicyWords(*graph, *policy)))
     out << line << '\n';

@@ -1,30 +1,83 @@
 // The evaluate command.
+#include <optional>
 #include <ostream>
 
 #include "core/text.h"
 #include "train/assemble.h"
 #include "train/checkpoint.h"
 #include "train/evaluator.h"
+#include "train/predictions.h"
 #include "train/run.h"
 
 namespace ada::train {
+namespace {
 
-void Evaluate(const config::Config& config, const std::string& checkpoint, std::ostream& out) {
+std::vector<std::string> ClassNames(const config::DataConfig& data) {
+  if (data.dataset == config::Dataset::kSynthetic) return {};
+  return data::ClassNames(DatasetName(data.dataset), data.path);
+}
+
+// What is printed of one split and written of its images.
+class SplitReport {
+ public:
+  SplitReport(const config::Config& config, const RunData& data, Evaluator& evaluator,
+              const EvaluateOptions& options, std::ostream& out)
+      : loader_(EvaluationLoader(config, data)),
+        evaluator_(evaluator),
+        options_(options),
+        out_(out) {
+    if (options.per_class) names_ = ClassNames(config.data);
+    if (!options.predictions.empty()) predictions_.emplace(options.predictions);
+    out << (options.per_class ? "split,class,name,images,top1,top5,precision\n"
+                              : "split,images,loss,top1,top5\n");
+  }
+
+  // `first`: of the split's images in the data set's files.
+  void Write(const char* split, std::int64_t first, const data::Dataset& dataset) {
+    if (dataset.images() == 0) return;
+    ClassTable classes(evaluator_.graph().classes());
+    ImageVisitor visit;
+    if (predictions_ || options_.per_class)
+      visit = [&](const ImageResult& result) {
+        if (predictions_) predictions_->Add(split, first, result);
+        classes.Add(result);
+      };
+    const EvaluationResult e = evaluator_.Run(dataset, loader_, visit);
+    if (options_.per_class)
+      classes.Write(split, names_, out_);
+    else
+      out_ << split << ',' << e.images << ',' << NineDigits(e.loss) << ',' << NineDigits(e.top1)
+           << ',' << NineDigits(e.top5) << '\n';
+  }
+
+  void Finish() {
+    if (predictions_) predictions_->Commit();
+  }
+
+ private:
+  data::LoaderSpec loader_;
+  Evaluator& evaluator_;
+  const EvaluateOptions& options_;
+  std::ostream& out_;
+  std::optional<PredictionsFile> predictions_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+void Evaluate(const config::Config& config, const std::string& checkpoint,
+              const EvaluateOptions& options, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(config.device);
   const RunData data = ReadData(config);
   Evaluator evaluator(config, Shape{1, data.train.height, data.train.width, data.train.channels},
                       *chosen.backend, nullptr);
   LoadTensorScales(checkpoint, ReadCheckpointState(checkpoint), evaluator.graph());
   LoadCheckpointTensors(checkpoint, evaluator.graph(), nullptr, *chosen.backend);
-  out << "split,images,loss,top1,top5\n";
-  auto row = [&](const char* split, const data::Dataset& dataset) {
-    if (dataset.images() == 0) return;
-    const EvaluationResult e = evaluator.Run(dataset, EvaluationLoader(config, data));
-    out << split << ',' << e.images << ',' << NineDigits(e.loss) << ',' << NineDigits(e.top1) << ','
-        << NineDigits(e.top5) << '\n';
-  };
-  row("validation", data.validation);
-  row("test", data.test);
+  SplitReport report(config, data, evaluator, options, out);
+  // The images held back are the last of the training files.
+  report.Write("validation", data.train.images(), data.validation);
+  report.Write("test", 0, data.test);
+  report.Finish();
 }
 
 }  // namespace ada::train

@@ -1,15 +1,19 @@
 // The evaluation loop.
 #include "train/evaluator.h"
 
+#include "core/error.h"
 #include "train/assemble.h"
 
 namespace ada::train {
 
 Evaluator::Evaluator(const config::Config& config, const Shape& image, backend::Backend& backend,
                      const graph::Graph* trained)
-    : graph_(graph::Graph::Build(EvaluationGraph(config, image), backend, trained)) {}
+    : backend_(backend),
+      graph_(graph::Graph::Build(EvaluationGraph(config, image), backend, trained)) {}
 
-EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec) {
+EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
+                                const ImageVisitor& visit) {
+  ADA_CHECK(!spec.shuffle);
   backend::Pass refresh;
   refresh.training = false;
   graph_->RefreshWeights(refresh);
@@ -29,6 +33,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     total.loss_sum += loss.loss_sum;
     total.top1 += loss.top1;
     total.top5 += loss.top5;
+    if (visit) Visit(batch, result.images, visit);
     result.images += batch.rows;
   }
   const auto n = static_cast<double>(result.images);
@@ -37,6 +42,19 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   result.top1 = static_cast<double>(total.top1) / n;
   result.top5 = static_cast<double>(total.top5) / n;
   return result;
+}
+
+void Evaluator::Visit(const data::Batch& batch, std::int64_t first, const ImageVisitor& visit) {
+  const auto classes = static_cast<std::size_t>(graph_->classes());
+  const auto rows = static_cast<std::size_t>(batch.rows);
+  logits_.resize(rows * classes);
+  backend_.Read(graph_->logits(), batch.rows, logits_.data());
+  for (std::size_t row = 0; row < rows; ++row) {
+    ImageResult result =
+        JudgeImage(logits_.data() + row * classes, graph_->classes(), batch.labels[row]);
+    result.image = first + static_cast<std::int64_t>(row);
+    visit(result);
+  }
 }
 
 }  // namespace ada::train

@@ -2,12 +2,14 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "backend/backend.h"
 #include "config/config.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "graph/graph.h"
+#include "train/image_result.h"
 
 namespace ada::train {
 
@@ -21,12 +23,19 @@ class Evaluator {
   // `trained` may be null: then the evaluator's own graph holds the parameters.
   Evaluator(const config::Config& config, const Shape& image, backend::Backend& backend,
             const graph::Graph* trained);
-  // Every image once, the tail included.
-  EvaluationResult Run(const data::Dataset& dataset, const data::LoaderSpec& spec);
+  // Every image once, the tail included. `spec` must not shuffle. `visit`, where there is one, is
+  // called for each image in the data set's order; then logits are read back from the backend.
+  EvaluationResult Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
+                       const ImageVisitor& visit = {});
   graph::Graph& graph() { return *graph_; }
 
  private:
+  // Judges the images of the last forward pass; `first` is the index of the first.
+  void Visit(const data::Batch& batch, std::int64_t first, const ImageVisitor& visit);
+
+  backend::Backend& backend_;
   std::unique_ptr<graph::Graph> graph_;
+  std::vector<float> logits_;  // of the last batch that was visited
 };
 
 }  // namespace ada::train

@@ -67,6 +67,9 @@ void WarnOfIdlePatterns(const config::Config& config, const graph::Graph& graph,
   };
   for (const auto& entry : config.precision.layers)
     check("precision.layers[].match", entry.match, entry.where);
+  if (config.log.dump_every > 0)
+    for (const std::string& glob : config.log.dump)
+      if (!GlobMatch(glob, "loss")) check("log.dump", glob, {});
   for (const auto& entry : config.scaling.layers)
     check("scaling.layers[].match", entry.match, entry.where);
 }

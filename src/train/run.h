@@ -22,8 +22,14 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
 // Checks configuration and data, prints the layer table and the memory needed; trains nothing.
 void DryRun(const config::Config& config, std::ostream& out);
 
-// Prints split,images,loss,top1,top5 of a checkpoint as CSV.
-void Evaluate(const config::Config& config, const std::string& checkpoint, std::ostream& out);
+struct EvaluateOptions {
+  std::string predictions;  // CSV file, one row an image; empty: none
+  bool per_class = false;   // rows of classes instead of splits
+};
+// Prints split,images,loss,top1,top5 of a checkpoint as CSV, or
+// split,class,name,images,top1,top5,precision.
+void Evaluate(const config::Config& config, const std::string& checkpoint,
+              const EvaluateOptions& options, std::ostream& out);
 
 // One line each: models, policies, formats or datasets.
 std::vector<std::string> List(const std::string& what);

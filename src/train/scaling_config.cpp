@@ -81,21 +81,6 @@ Value LayerValue(const ScalingConfig& c, const std::string& layer,
   return fallback;
 }
 
-scaling::LayerwiseSettings LayerwiseOf(const ScalingConfig& c, const std::string& layer) {
-  using L = LayerScalingConfig;
-  scaling::LayerwiseSettings s;
-  s.init_scale = LayerValue(c, layer, &L::init_scale, c.init_scale.value_or(s.init_scale));
-  s.growth_factor =
-      LayerValue(c, layer, &L::growth_factor, c.growth_factor.value_or(s.growth_factor));
-  s.backoff_factor =
-      LayerValue(c, layer, &L::backoff_factor, c.backoff_factor.value_or(s.backoff_factor));
-  s.growth_interval = LayerValue(c, layer, &L::growth_interval,
-                                 c.growth_interval.value_or(static_cast<int>(s.growth_interval)));
-  s.min_scale = LayerValue(c, layer, &L::min_scale, c.min_scale.value_or(s.min_scale));
-  s.max_scale = LayerValue(c, layer, &L::max_scale, c.max_scale.value_or(s.max_scale));
-  return s;
-}
-
 scaling::LogMaxParameters LogMaxOf(const ScalingConfig& c) {
   scaling::LogMaxParameters p;
   p.reference = c.reference;
@@ -158,6 +143,10 @@ void FillScalingDefaults(ScalingConfig& c, config::TrainConfig& train) {
 
 void FillDefaults(config::Config& config) {
   FillScalingDefaults(config.scaling, config.train);
+  for (config::WhatIfConfig& entry : config.log.what_if) {
+    config::TrainConfig unused;  // what a preset says of skipping is the run's own business
+    if (entry.scaling) FillScalingDefaults(*entry.scaling, unused);
+  }
   config::PrecisionConfig& p = config.precision;
   const bool reference = config.scaling.policy == Policy::kAdaptive && config.scaling.reference;
   if (reference && !p.weight_gradients) p.weight_gradients = p.gradients.value_or(p.format);
@@ -188,6 +177,21 @@ scaling::AdaptiveSettings SettingsOf(const ScalingConfig& c, const std::string& 
   return s;
 }
 
+scaling::LayerwiseSettings LayerwiseSettingsOf(const ScalingConfig& c, const std::string& layer) {
+  using L = LayerScalingConfig;
+  scaling::LayerwiseSettings s;
+  s.init_scale = LayerValue(c, layer, &L::init_scale, c.init_scale.value_or(s.init_scale));
+  s.growth_factor =
+      LayerValue(c, layer, &L::growth_factor, c.growth_factor.value_or(s.growth_factor));
+  s.backoff_factor =
+      LayerValue(c, layer, &L::backoff_factor, c.backoff_factor.value_or(s.backoff_factor));
+  s.growth_interval = LayerValue(c, layer, &L::growth_interval,
+                                 c.growth_interval.value_or(static_cast<int>(s.growth_interval)));
+  s.min_scale = LayerValue(c, layer, &L::min_scale, c.min_scale.value_or(s.min_scale));
+  s.max_scale = LayerValue(c, layer, &L::max_scale, c.max_scale.value_or(s.max_scale));
+  return s;
+}
+
 std::unique_ptr<scaling::Policy> MakePolicy(const ScalingConfig& c) {
   switch (c.policy) {
     case Policy::kNone:
@@ -202,7 +206,7 @@ std::unique_ptr<scaling::Policy> MakePolicy(const ScalingConfig& c) {
     case Policy::kLayerwiseDynamic:
       return scaling::MakeLayerwiseDynamic(
           c.init_scale.value_or(scaling::LayerwiseSettings{}.init_scale),
-          [c](const std::string& layer) { return LayerwiseOf(c, layer); });
+          [c](const std::string& layer) { return LayerwiseSettingsOf(c, layer); });
     case Policy::kLogMax:
       return scaling::MakeLogMax(LogMaxOf(c));
     case Policy::kHistogram:

@@ -27,6 +27,9 @@ std::int64_t MaxRetries(const config::TrainConfig& train);
 // `scaling.layers` key by key.
 scaling::AdaptiveSettings SettingsOf(const config::ScalingConfig& scaling,
                                      const std::string& layer);
+// The same of one layer under `layerwise_dynamic`.
+scaling::LayerwiseSettings LayerwiseSettingsOf(const config::ScalingConfig& scaling,
+                                               const std::string& layer);
 // Whether the policy decides a scale for each layer, so that no other scale of gradients may.
 bool OwnsLayerScales(const config::ScalingConfig& scaling);
 

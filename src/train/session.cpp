@@ -11,6 +11,33 @@
 #include "train/run.h"
 
 namespace ada::train {
+namespace {
+
+telemetry::LogChoice LogsOf(const config::LogConfig& log) {
+  return {log.histogram_every > 0, !log.what_if.empty(), log.probe_every > 0};
+}
+
+Shape ImageOf(const data::Dataset& d) { return {1, d.height, d.width, d.channels}; }
+
+std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
+  if (p.config.log.probe_every == 0) return nullptr;
+  return std::make_unique<Probe>(p.config, ImageOf(p.data.train), p.graph, p.backend);
+}
+
+std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
+  if (p.config.log.dump_every == 0) return nullptr;
+  return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend);
+}
+
+std::vector<Onlooker*> OnlookersOf(Probe* probe, Dump* dump) {
+  std::vector<Onlooker*> all;
+  if (probe != nullptr) all.push_back(probe);
+  if (dump != nullptr) all.push_back(dump);
+  return all;
+}
+
+}  // namespace
+
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {
   const std::int64_t batch = config.data.batch_size;
   return config.data.drop_last ? images / batch : (images + batch - 1) / batch;
@@ -23,20 +50,21 @@ std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epo
 
 Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& from)
     : p_(parts),
-      recorder_(parts.folder, from ? from->state.lengths : std::map<std::string, std::int64_t>{}),
+      recorder_(parts.folder, from ? from->state.lengths : std::map<std::string, std::int64_t>{},
+                LogsOf(parts.config.log), parts.config.log.tensorboard),
       loader_(parts.data.train, TrainLoader(parts.config, parts.data)),
       optimizer_(parts.backend, MakeUpdateRule(parts.config.optimizer),
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm),
-      step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log),
+      probe_(MakeProbe(parts)),
+      dump_(MakeDump(parts)),
+      step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
+                probe_.get()),
       steps_per_epoch_(loader_.batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, loader_, parts.policy, optimizer_, step_log_,
-               total_steps_),
-      evaluator_(
-          parts.config,
-          Shape{1, parts.data.train.height, parts.data.train.width, parts.data.train.channels},
-          parts.backend, &parts.graph),
+               OnlookersOf(probe_.get(), dump_.get()), total_steps_),
+      evaluator_(parts.config, ImageOf(parts.data.train), parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       start_(telemetry::SteadySeconds()),
       last_timing_(start_) {
@@ -61,6 +89,7 @@ void Session::Restore(const ResumePoint& from) {
                       "; this checkpoint cannot be used");
     point.scaler->state = scaling::LoadLayerState(found->second, point.layer);
   }
+  step_log_.LoadScenarios(s.scenarios);
   trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
   best_top1_ = s.best_top1;
   skipped_ = recorder_.run().skipped();
@@ -185,8 +214,8 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
   char text[160];
   std::snprintf(text, sizeof text,
                 "epoch %lld  %s: loss %.4f  top-1 %.2f%%  top-5 %.2f%%  (%lld images)",
-                static_cast<long long>(epoch), split.c_str(), e.loss, 100 * e.top1, 100 * e.top5,
-                static_cast<long long>(e.images));
+                static_cast<long long>(epoch), split.c_str(), telemetry::Printable(e.loss),
+                100 * e.top1, 100 * e.top5, static_cast<long long>(e.images));
   p_.log.Info(text);
   if (!p_.config.checkpoint.best || !decides_best || !(e.top1 > best_top1_)) return;
   best_top1_ = e.top1;
@@ -209,6 +238,7 @@ CheckpointState Session::State() {
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
   for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
     s.tensors[t.name] = scaling::SaveTensorScale(*t.scaler);
+  s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();
   s.config = config::ToYaml(p_.config);
   s.backend = p_.backend.Describe();

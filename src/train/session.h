@@ -9,7 +9,9 @@
 #include "telemetry/recorder.h"
 #include "telemetry/summary.h"
 #include "train/assemble.h"
+#include "train/dump.h"
 #include "train/evaluator.h"
+#include "train/probe.h"
 #include "train/resume_point.h"
 #include "train/signals.h"
 #include "train/step_log.h"
@@ -61,6 +63,8 @@ class Session {
   telemetry::Recorder recorder_;
   data::Loader loader_;
   optim::Optimizer optimizer_;
+  std::unique_ptr<Probe> probe_;  // null: log.probe_every is 0
+  std::unique_ptr<Dump> dump_;    // null: log.dump_every is 0
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;

@@ -37,26 +37,54 @@ TensorStats Combine(const TensorStats& a, const TensorStats& b) {
   return s;
 }
 
+bool IsDue(std::int64_t every, std::int64_t step) {
+  return every > 0 && (step == 1 || step % every == 0);
+}
+
 StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
-                 telemetry::Recorder& recorder, telemetry::Log& log)
-    : config_(config), graph_(graph), policy_(policy), recorder_(recorder), log_(log) {}
+                 telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe)
+    : config_(config),
+      graph_(graph),
+      policy_(policy),
+      recorder_(recorder),
+      events_(config, recorder, log),
+      probe_(probe) {
+  for (const config::WhatIfConfig& entry : config.log.what_if)
+    scenarios_.emplace_back(entry, config.model);
+}
 
 bool StepLog::Logs(std::int64_t step) const {
-  return config_.log.every > 0 && (step == 1 || step % config_.log.every == 0);
+  const config::LogConfig& log = config_.log;
+  return IsDue(log.every, step) || IsDue(log.probe_every, step) || IsDue(log.dump_every, step) ||
+         IsDue(log.histogram_every, step);
 }
 
 bool StepLog::Counts(std::int64_t step) const {
   return Logs(step) && !config_.log.statistics.empty();
 }
 
+bool StepLog::TakesHistograms(std::int64_t step) const {
+  return IsDue(config_.log.histogram_every, step);
+}
+
 void StepLog::AddMicroBatch(bool first) {
   const auto& points = graph_.roundings();
-  if (first) sums_.assign(points.size(), TensorStats{});
+  if (first) {
+    sums_.assign(points.size(), TensorStats{});
+    if (config_.log.histogram_every > 0) bin_sums_.assign(points.size(), ExponentBins{});
+  }
   for (std::size_t i = 0; i < points.size(); ++i) {
     // A weight and its gradient exist once a batch, whatever the micro-batches.
     const bool once = points[i].tensor == "w" || points[i].tensor == "dw";
     sums_[i] = first || once ? *points[i].stats : Combine(sums_[i], *points[i].stats);
+    if (points[i].bins == nullptr) continue;
+    if (once) bin_sums_[i] = ExponentBins{};
+    bin_sums_[i].Add(*points[i].bins);
   }
+}
+
+const ExponentBins& StepLog::BinsOf(std::size_t point) const {
+  return bin_sums_.empty() ? *graph_.roundings()[point].bins : bin_sums_[point];
 }
 
 const TensorStats& StepLog::StatsOf(std::size_t point) const {
@@ -64,7 +92,7 @@ const TensorStats& StepLog::StatsOf(std::size_t point) const {
 }
 
 // The first rounding, in the order of execution, whose largest magnitude is or becomes infinite.
-StepLog::Culprit StepLog::FirstNotFinite() const {
+Culprit StepLog::FirstNotFinite() const {
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {
     const float largest = StatsOf(i).max_abs;
@@ -75,10 +103,19 @@ StepLog::Culprit StepLog::FirstNotFinite() const {
 }
 
 void StepLog::Write(const StepResult& r, const scaling::Verdict& verdict) {
+  events_.Loss(r);
+  events_.LearningRate(r);
   recorder_.Step(
       {r.step, r.epoch, r.loss, r.accuracy, r.lr, r.scale, r.overflow, r.skipped, r.grad_norm});
-  if (r.logged) WriteCounts(r);
-  WriteEvents(r, verdict);
+  if (r.logged) {
+    WriteScales(r);
+    WriteTensors(r);
+    WriteProbe(r);
+    if (TakesHistograms(r.step)) WriteHistograms(r);
+  }
+  for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
+  if (r.overflow) events_.Overflow(r, FirstNotFinite());
+  events_.Policy(r, verdict);
   if (r.logged) recorder_.Flush();
 }
 
@@ -123,55 +160,65 @@ std::string StepLog::DecisionErrors() const {
   return "";
 }
 
-void StepLog::WriteCounts(const StepResult& r) {
-  for (const graph::ScalePoint& point : graph_.scales())
+void StepLog::WriteScales(const StepResult& r) {
+  for (const graph::ScalePoint& point : graph_.scales()) {
+    events_.LayerScale(r, point);
     recorder_.Scale(r.step, r.epoch, point.layer, policy_, *point.decision);
+  }
+}
+
+void StepLog::WriteTensors(const StepResult& r) {
   const auto& wanted = config_.log.statistics;
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
     if (std::find(wanted.begin(), wanted.end(), p.tensor) == wanted.end()) continue;
-    const double carried = p.scale != nullptr ? static_cast<double>(*p.scale) : 1.0;
-    const double own = p.scaler != nullptr ? static_cast<double>(p.scaler->scale) : 1.0;
-    recorder_.Underflow(r.step, r.epoch, p.layer, p.tensor, p.format, carried * own, StatsOf(i));
+    events_.Underflow(r, p, StatsOf(i));
+    recorder_.Underflow(r.step, r.epoch, p.layer, p.tensor, p.format, p.carried(), StatsOf(i),
+                        ErrorOf(r, p));
   }
 }
 
-void StepLog::Event(const StepResult& r, const std::string& name, const Culprit& at,
-                    const std::string& message) {
-  recorder_.Event({r.step, r.epoch, name, at.layer, at.tensor, at.value, message});
+telemetry::ProbeError StepLog::ErrorOf(const StepResult& r, const graph::RoundingPoint& p) const {
+  if (probe_ == nullptr || !probe_->Due(r.step)) return {};
+  for (const telemetry::ProbeRow& row : probe_->rows())
+    if (row.layer == p.layer && row.tensor == p.tensor) return {row.mse, row.sqnr_db};
+  return {};
 }
 
-void StepLog::WriteOverflow(const StepResult& r) {
-  const Culprit first = FirstNotFinite();
-  const std::string where = first.layer.empty() ? "no rounded tensor: a product or the loss itself"
-                                                : first.layer + "." + first.tensor +
-                                                      " (largest magnitude " + first.value + ")";
-  const char* what = r.retried     ? "the next batch tries the same update"
-                     : r.skipped   ? "step skipped"
-                     : r.sanitized ? "updated without them"
-                                   : "updated all the same";
-  const std::string message =
-      std::string("gradients are not finite, ") + what + "; first: " + where;
-  Event(r, r.retried ? "retry" : r.skipped ? "skip" : "sanitize", first, message);
-  log_.Info("step " + std::to_string(r.step) + ": " + message + "; S = " + ShortestText(r.scale));
+void StepLog::WriteProbe(const StepResult& r) {
+  if (probe_ == nullptr || !probe_->Due(r.step)) return;
+  for (telemetry::ProbeRow row : probe_->rows()) {
+    row.step = r.step, row.epoch = r.epoch;
+    recorder_.Probe(row);
+  }
 }
 
-void StepLog::WriteEvents(const StepResult& r, const scaling::Verdict& verdict) {
-  for (const graph::ScalePoint& point : graph_.scales()) {
-    if (point.decision->halvings == 0) continue;
-    Event(r, "branch_halved", {point.layer, "dy", ShortestText(point.decision->scale_out)},
-          "the sum of the branches left the range of the format; their common scale was halved " +
-              std::to_string(point.decision->halvings) + " times");
+void StepLog::WriteHistograms(const StepResult& r) {
+  const auto& points = graph_.roundings();
+  std::vector<HistogramOfTensor> tensors;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const graph::RoundingPoint& p = points[i];
+    if (p.bins == nullptr) continue;
+    recorder_.Histogram(r.step, r.epoch, p.layer, p.tensor, p.carried(), BinsOf(i));
+    tensors.push_back({p.layer, p.tensor, p.format, p.carried(), &BinsOf(i)});
   }
-  if (r.overflow) WriteOverflow(r);
-  if (verdict.before != verdict.after) {
-    const std::string change = "scale " + ShortestText(verdict.before) + " -> " +
-                               ShortestText(verdict.after) + ": " + verdict.reason;
-    Event(r, "scale_change", {"", "", ShortestText(verdict.after)}, change);
-    log_.Debug("step " + std::to_string(r.step) + ": " + change);
+  for (Scenario& scenario : scenarios_)
+    for (const telemetry::WhatIfRow& row : scenario.Judge(r.step, r.epoch, tensors))
+      recorder_.WhatIf(row);
+}
+
+std::map<std::string, scaling::StateMap> StepLog::SaveScenarios() const {
+  std::map<std::string, scaling::StateMap> states;
+  for (const Scenario& scenario : scenarios_) states[scenario.name()] = scenario.SaveState();
+  return states;
+}
+
+void StepLog::LoadScenarios(const std::map<std::string, scaling::StateMap>& states) {
+  for (Scenario& scenario : scenarios_) {
+    const auto found = states.find(scenario.name());
+    if (found != states.end()) scenario.LoadState(found->second);
   }
-  if (!r.error.empty()) Event(r, "policy_end", {}, r.error);
 }
 
 }  // namespace ada::train

@@ -20,13 +20,14 @@ double Now() {
 
 Trainer::Trainer(const config::Config& config, graph::Graph& graph, data::Loader& loader,
                  scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-                 std::int64_t total_steps)
+                 std::vector<Onlooker*> onlookers, std::int64_t total_steps)
     : config_(config),
       graph_(graph),
       loader_(loader),
       policy_(policy),
       optimizer_(optimizer),
       log_(log),
+      onlookers_(std::move(onlookers)),
       schedule_(MakeSchedule(config)),
       steps_per_epoch_(loader.batches_per_epoch()),
       total_steps_(total_steps),
@@ -47,8 +48,10 @@ StepResult Trainer::Step() {
   const data::Batch& batch = loader_.Next();
   Lap(seconds_.data);
   const backend::Pass pass = MakePass(r);
-  if (weights_changed_ || pass.count || !tensor_amax_.empty()) graph_.RefreshWeights(pass);
+  if (weights_changed_ || pass.count || r.logged || !tensor_amax_.empty())
+    graph_.RefreshWeights(pass);
   weights_changed_ = false;
+  onlookers_.Begin(step_, pass);
 
   // 2. Forward, loss and backward, with the logit gradient multiplied by S.
   BeforeBackward();
@@ -76,6 +79,7 @@ StepResult Trainer::Step() {
 
 backend::Pass Trainer::MakePass(const StepResult& result) const {
   backend::Pass pass;
+  pass.bins = log_.TakesHistograms(step_);
   pass.count = log_.Counts(step_) || wishes_.edge > 0;
   if (wishes_.edge > 0) pass.edge = wishes_.edge;
   pass.init_scale = static_cast<float>(result.scale);
@@ -101,19 +105,24 @@ backend::LossResult Trainer::Gradients(const data::Batch& batch, backend::Pass p
   for (int first = 0; first < batch.rows; first += micro, ++pass.draw) {
     pass.rows = std::min(micro, batch.rows - first);
     pass.accumulate = first > 0;
-    graph_.SetBatch(batch.images.data() + first * per_image, batch.labels.data() + first,
-                    pass.rows);
-    graph_.Forward(pass);
+    const MicroBatch part{batch.images.data() + first * per_image, batch.labels.data() + first,
+                          pass};
+    graph_.SetBatch(part.images, part.labels, pass.rows);
+    graph_.Forward(pass, onlookers_.watcher());
     Lap(seconds_.forward);
     const backend::LossResult loss = graph_.Result();
     total.loss_sum += loss.loss_sum;
     total.top1 += loss.top1;
     total.top5 += loss.top5;
-    graph_.Backward(pass);
+    graph_.Backward(pass, onlookers_.watcher());
     if (config_.train.accumulate > 1) log_.AddMicroBatch(/*first=*/first == 0);
     ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
+    onlookers_.EndMicroBatch(part);
+    Lap(seconds_.log);
   }
+  onlookers_.End();
+  Lap(seconds_.log);
   return total;
 }
 

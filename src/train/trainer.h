@@ -13,6 +13,7 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "scaling/policy.h"
+#include "train/onlooker.h"
 #include "train/step_log.h"
 
 namespace ada::train {
@@ -39,7 +40,7 @@ class Trainer {
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
   Trainer(const config::Config& config, graph::Graph& graph, data::Loader& loader,
           scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-          std::int64_t total_steps);
+          std::vector<Onlooker*> onlookers, std::int64_t total_steps);
 
   StepResult Step();
 
@@ -71,6 +72,7 @@ class Trainer {
   scaling::Policy& policy_;
   optim::Optimizer& optimizer_;
   StepLog& log_;
+  Onlookers onlookers_;
   optim::ScheduleSpec schedule_;
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;

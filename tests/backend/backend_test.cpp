@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/naive_count.h"
 #include "backend/op_bench.h"
 
 namespace ada::backend::test {
@@ -37,6 +38,29 @@ TEST_SUITE("cpu") {
     bench->Upload(p, values.data(), 33 * sizeof(float));
     bench->Download(back.data(), p, 33 * sizeof(float));
     CHECK(FirstDifference(values, back) == -1);
+  }
+
+  TEST_CASE("backend: the first images of a tensor as fp32, in every storage") {
+    Bench bench(2);
+    const Shape shape{5, 3, 7, 5};
+    const auto n = static_cast<std::size_t>(shape.numel());
+    for (const Kind& kind : MainKinds())
+      for (const std::size_t rows : {0, 1, 3, 5}) {
+        CAPTURE(kind.name);
+        CAPTURE(rows);
+        Values stored = RoundAll(kind.format, Spread(kind.format, n, 7));
+        stored[2] = INFINITY, stored[3] = -0.0f, stored[4] = NAN;
+        const Tensor t = bench.Make(shape, kind.format, stored);
+        Values read(n, 77);
+        bench->Read(t, static_cast<std::int64_t>(rows), read.data());
+        for (std::size_t i = 0; i < n; ++i)
+          CHECK(ada::test::Same(read[i], i < rows * n / 5 ? stored[i] : 77));
+      }
+    // Weights too, whose first number is that of their outputs.
+    const Tensor w = bench.Make({4, 3, 3, 2}, kFp32, Normal(72, 1, 1));
+    Values read(72);
+    bench->Read(w, 4, read.data());
+    CHECK(read == Bench::Get(w));
   }
 
   TEST_CASE("backend: reduction blocks are powers of two of images, at most 16,384 values") {

@@ -204,8 +204,12 @@ TEST_SUITE("cpu") {
          "scaling.sale: unknown key; did you mean 'scale'?"},
         {{{"scaling", "{policy: none, policy: none}"}},
          "--set scaling: scaling.policy: duplicate key, first given in line 1"},
-        {{{"log.probe_every", "1"}},
-         "--set log.probe_every: this key is not available in this version"},
+        {{{"log.dump", "[conv1]"}},
+         "--set log.dump: names layers, but nothing is dumped; set dump_every, the steps between "
+         "dumps"},
+        {{{"log.what_if", "[{scale: 8}]"}},
+         "--set log.what_if: is judged from histograms; set histogram_every, the steps between "
+         "them"},
         {{{"data.path", ""}}, "--set data.path: expected text; got nothing"},
         {{{"data.limit", "[1"}}, "--set data.limit: '[1': not valid YAML here"},
         {{{"data..limit", "1"}}, "--set data..limit: expected a key such as scaling.policy"},

@@ -39,6 +39,11 @@ TEST_SUITE("cpu") {
                                       {"checkpoint.best", "true"},
                                       {"log.every", "9"},
                                       {"log.statistics", "[y]"},
+                                      {"log.probe_every", "3"},
+                                      {"log.histogram_every", "2"},
+                                      {"log.dump_every", "4"},
+                                      {"log.alert_underflow_pct", "1"},
+                                      {"log.tensorboard", "true"},
                                       {"device.threads", "9"},
                                       {"device.kind", "cpu"},
                                       {"evaluate.every_epochs", "9"},
@@ -49,6 +54,13 @@ TEST_SUITE("cpu") {
       CHECK(ToYaml(Set({item})) != ToYaml(Set({})));
       CHECK(ResumeConflicts(Set({}), Set({item})).empty());
     }
+    const Overrides scenarios = {{"log.histogram_every", "2"},
+                                 {"log.what_if", "[{scale: 8}, {scaling: {policy: dynamic}}]"},
+                                 {"log.dump_every", "4"},
+                                 {"log.dump", "[fc]"}};
+    CHECK(ToYaml(Set(scenarios)) != ToYaml(Set({})));
+    CHECK(ResumeConflicts(Set({}), Set(scenarios)).empty());
+    CHECK(ResumeConflicts(Set(scenarios), Set({})).empty());
   }
 
   TEST_CASE("bound keys: exact lines") {

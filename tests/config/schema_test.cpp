@@ -1,14 +1,16 @@
-// The table of keys is complete, and configs/README.md says what it says.
+// The table of keys is complete, and configs/README.md and the JSON Schema say what it says.
 #include "config/schema.h"
 
 #include <doctest/doctest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "config/json_schema.h"
 #include "config/load.h"
 
 namespace ada::config {
@@ -40,6 +42,51 @@ std::vector<std::string> Examples(const std::string& readme) {
     at = end;
   }
   return examples;
+}
+
+using Json = nlohmann::ordered_json;
+
+// What a reference of the schema stands for.
+const Json& Resolved(const Json& schema, const Json& node) {
+  if (!node.contains("$ref")) return node;
+  const std::string start = "#/$defs/";
+  const std::string name = node["$ref"];
+  REQUIRE(name.starts_with(start));
+  REQUIRE(schema["$defs"].contains(name.substr(start.size())));
+  return schema["$defs"][name.substr(start.size())];
+}
+
+// The forms of a value that are maps: it is one, or one of several, or an `else`.
+std::vector<Json> MapsOf(const Json& schema, const Json& value) {
+  std::vector<Json> maps;
+  const Json& node = Resolved(schema, value);
+  if (node.contains("properties")) maps.push_back(node);
+  if (maps.empty() && node.contains("anyOf")) {
+    for (const Json& form : node["anyOf"]) {
+      for (const Json& map : MapsOf(schema, form)) maps.push_back(map);
+    }
+  }
+  if (node.contains("else")) {
+    for (const Json& map : MapsOf(schema, node["else"])) maps.push_back(map);
+  }
+  return maps;
+}
+
+// The schema of the key at "scaling.layers[].match"; null where there is none.
+Json SchemaOf(const Json& schema, const std::string& path) {
+  Json value = schema;
+  std::stringstream parts(path);
+  for (std::string part; std::getline(parts, part, '.');) {
+    const bool list = part.ends_with("[]");
+    if (list) part.resize(part.size() - 2);
+    Json found;
+    for (const Json& map : MapsOf(schema, value)) {
+      if (map["properties"].contains(part)) found = map["properties"][part];
+    }
+    if (found.is_null()) return found;
+    value = list ? Resolved(schema, found)["items"] : found;
+  }
+  return value;
 }
 
 // "; preset: deepspeed, megatron".
@@ -89,6 +136,43 @@ TEST_SUITE("cpu") {
       CAPTURE(row);
       CHECK(readme.find(row) != std::string::npos);
     }
+  }
+
+  TEST_CASE("the JSON Schema has every key, with its meaning") {
+    const Json schema = Json::parse(JsonSchema());
+    for (const KeyInfo& key : AllKeys()) {
+      CAPTURE(key.path);
+      const Json found = SchemaOf(schema, key.path);
+      REQUIRE_FALSE(found.is_null());
+      CHECK(found["description"].get<std::string>().starts_with(key.meaning));
+    }
+    CHECK(SchemaOf(schema, "scaling.no_such_key").is_null());
+    CHECK(SchemaOf(schema, "data.normalize.mean")["type"] == "array");
+    CHECK(SchemaOf(schema, "log.what_if[].scaling.layers[].match")["minLength"] == 1);
+  }
+
+  TEST_CASE("the JSON Schema: some keys in full") {
+    const Json schema = Json::parse(JsonSchema());
+    CHECK(SchemaOf(schema, "data.batch_size").dump() ==
+          R"({"description":"images per weight update; a multiple of train.accumulate",)"
+          R"("type":"integer","minimum":1,"maximum":1000000,"default":128})");
+    CHECK(SchemaOf(schema, "optimizer.momentum").dump() ==
+          R"-({"description":"share of the last update kept (kind: sgd)","type":"number",)-"
+          R"-("minimum":0,"exclusiveMaximum":1,"default":0})-");
+    CHECK(SchemaOf(schema, "scaling.u_min").dump() ==
+          R"({"description":"magnitude below which a gradient counts as lost (policy: adaptive). )"
+          R"(Default: the format's smallest subnormal","type":"number","exclusiveMinimum":0})");
+    CHECK(SchemaOf(schema, "log.statistics").dump() ==
+          R"({"description":"tensors with rows in underflow.csv","type":"array","items":)"
+          R"({"enum":["y","w","dx","dw","dy"]},"uniqueItems":true,"default":["dx","dy","dw"]})");
+    CHECK(SchemaOf(schema, "model.layers[].stride")["anyOf"].dump() ==
+          R"([{"type":"integer","minimum":1,"maximum":1000},{"type":"array","items":)"
+          R"({"type":"integer","minimum":1,"maximum":1000},"minItems":2,"maxItems":2}])");
+    CHECK(SchemaOf(schema, "log.dump").dump() ==
+          R"({"description":"globs on the names of the layers that are dumped","type":"array",)"
+          R"("items":{"type":["string","number","boolean"],"minLength":1},"minItems":1,)"
+          R"("uniqueItems":true,"default":["*"]})");
+    CHECK(schema["required"].dump() == R"(["data","model"])");
   }
 
   TEST_CASE("the examples of configs/README.md load") {

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/independent.h"
 #include "core/scratch.h"
 
 namespace ada {
@@ -78,6 +79,8 @@ TEST_SUITE("cpu") {
     CHECK(std::signbit(file.ReadF32("values.f16")[1]));
     CHECK(file.ReadF32("values.bf16") ==
           std::vector<float>{0, -0.0f, 1, -1.5, 65536, 0x1p-14f, 0x1p-24f});
+    CHECK(file.ReadF32("values.e4m3") == std::vector<float>{1, -448, 0x1p-9f});
+    CHECK(file.ReadF32("values.e5m2") == std::vector<float>{1, 57344, -0.25f});
     const std::vector<float> thirds = file.ReadF32("values.f64");
     for (std::size_t i = 0; i < 7; ++i) {
       CHECK(thirds[i] == static_cast<float>(static_cast<double>(f16[i]) / 3));
@@ -89,8 +92,39 @@ TEST_SUITE("cpu") {
     CHECK(file.Find("conv1") == nullptr);
     CHECK_THROWS_WITH_AS(file.Bytes("conv1"), (path + ": has no tensor 'conv1'").c_str(),
                          DataError);
-    CHECK(ErrorOf(file, "flags") ==
-          path + ": byte 1089: tensor 'flags' is BOOL; expected F64, F32, F16 or BF16");
+    CHECK(ErrorOf(file, "flags") == path +
+                                        ": byte 1089: tensor 'flags' is BOOL; expected F64, F32, "
+                                        "F16, BF16, F8_E4M3 or F8_E5M2");
+  }
+
+  TEST_CASE("every code of 8 bits is read as its value") {
+    const Scratch scratch;
+    const std::string path = scratch.Path("codes.safetensors");
+    std::vector<std::uint8_t> codes(256);
+    for (std::size_t i = 0; i < 256; ++i) codes[i] = static_cast<std::uint8_t>(i);
+    SafetensorsWriter writer;
+    writer.Add("e4m3", DType::kF8E4M3, {16, 16}, BytesOfVector(codes));
+    writer.Add("e5m2", DType::kF8E5M2, {256}, BytesOfVector(codes));
+    writer.WriteAtomically(path);
+    const SafetensorsFile file = SafetensorsFile::Open(path);
+    const std::vector<float> e4m3 = file.ReadF32("e4m3"), e5m2 = file.ReadF32("e5m2");
+    for (unsigned code = 0; code < 256; ++code) {
+      CAPTURE(code);
+      const auto want = [code](const NumberFormat& format) {
+        return static_cast<float>(test::DecodeIndependently(format, code));
+      };
+      CHECK(test::Same(e4m3[code], want(kFp8E4M3)));
+      CHECK(test::Same(e5m2[code], want(kFp8E5M2)));
+    }
+  }
+
+  TEST_CASE("types: which hold floats") {
+    for (const DType type :
+         {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2})
+      CHECK(IsFloat(type));
+    for (const DType type : {DType::kI64, DType::kI32, DType::kI16, DType::kI8, DType::kU64,
+                             DType::kU32, DType::kU16, DType::kU8, DType::kBool})
+      CHECK_FALSE(IsFloat(type));
   }
 
   TEST_CASE("written, the same again, and read back") {

@@ -50,6 +50,7 @@ class FakeBackend : public backend::Backend {
     std::memcpy(to, from, bytes);
   }
   void Synchronize() override {}
+  void Read(const Tensor&, std::int64_t, float*) override { FAIL("symbols are no numbers"); }
   int BlockImages(const Shape&) const override { return 3; }
 
   std::unique_ptr<backend::InputOp> MakeInput(const backend::InputSpec& s) override {
@@ -70,21 +71,22 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<Op> MakeRelu(const backend::ReluSpec& s) override {
     relus.push_back(s);
     RequireExact(s);
-    return Make([s] { Write(s.y, Hash("relu", {Read(s.x)})); },
+    return Make([s] { Write(s.y, Hash("relu", {test::Read(s.x)})); },
                 [s] {
                   const Symbol dy = ReadGradient(s.dy);
-                  WriteGradient(s.dx, Hash("mask", {Read(s.y), dy}), *s.dy.scale);
+                  WriteGradient(s.dx, Hash("mask", {test::Read(s.y), dy}), *s.dy.scale);
                 });
   }
   std::unique_ptr<Op> MakeMaxPool(const backend::MaxPoolSpec& s) override {
     max_pools.push_back(s);
     RequireExact(s);
     const std::string f = Formula(s);
-    return Make([s, f] { Write(s.y, Hash(f, {Read(s.x)})); },
-                [s, f] {
-                  const Symbol dy = ReadGradient(s.dy);
-                  WriteGradient(s.dx, Hash(f + " dx", {Read(s.x), Read(s.y), dy}), *s.dy.scale);
-                });
+    return Make(
+        [s, f] { Write(s.y, Hash(f, {test::Read(s.x)})); },
+        [s, f] {
+          const Symbol dy = ReadGradient(s.dy);
+          WriteGradient(s.dx, Hash(f + " dx", {test::Read(s.x), test::Read(s.y), dy}), *s.dy.scale);
+        });
   }
   std::unique_ptr<Op> MakeAvgPool(const backend::AvgPoolSpec& s) override {
     avg_pools.push_back(s);
@@ -108,7 +110,7 @@ class FakeBackend : public backend::Backend {
     return Make(
         [s] {
           std::vector<Symbol> x;
-          for (const Tensor& tensor : s.x) x.push_back(Read(tensor));
+          for (const Tensor& tensor : s.x) x.push_back(test::Read(tensor));
           Write(s.y, AddSymbol(x));
           Count(s.y_stats, s.y, AddSymbol(x));
         },
@@ -118,8 +120,8 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec& s) override {
     losses.push_back(s);
     auto op = std::make_unique<FakeLoss>();
-    op->forward = [this, s] { logits = Read(s.logits); };
-    op->backward = [s] { WriteGradient(s.dlogits, Hash("loss", {Read(s.logits)}), 8); };
+    op->forward = [this, s] { logits = test::Read(s.logits); };
+    op->backward = [s] { WriteGradient(s.dlogits, Hash("loss", {test::Read(s.logits)}), 8); };
     return op;
   }
   std::unique_ptr<backend::UpdateOp> MakeUpdate(const backend::UpdateRule&,
@@ -140,7 +142,7 @@ class FakeBackend : public backend::Backend {
   template <typename Spec>
   std::unique_ptr<Op> Linear(const Spec& s) {  // backward reads dy alone
     const std::string f = Formula(s);
-    return Make([s, f] { Write(s.y, Hash(f, {Read(s.x)})); },
+    return Make([s, f] { Write(s.y, Hash(f, {test::Read(s.x)})); },
                 [s, f] {
                   const Symbol dy = ReadGradient(s.dy);
                   WriteGradient(s.dx, Hash(f + " dx", {dy}), *s.dy.scale);
@@ -152,7 +154,7 @@ class FakeBackend : public backend::Backend {
     auto& calls = static_cast<CallOp<Op>&>(*op);
     calls.forward = [s, forward = calls.forward] {
       forward();
-      Count(s.y_stats, s.y, Read(s.y));
+      Count(s.y_stats, s.y, test::Read(s.y));
     };
     return op;
   }
@@ -166,13 +168,13 @@ template <typename Spec>
 std::unique_ptr<Op> FakeBackend::Product(const Spec& s) {
   const std::string f = Formula(s);
   const auto forward = [s, f] {
-    const Symbol y = Hash(f, {Read(s.x), Read(s.w), s.b ? Read(s.b) : 0});
+    const Symbol y = Hash(f, {test::Read(s.x), test::Read(s.w), s.b ? test::Read(s.b) : 0});
     Write(s.y, y);
     Count(s.y_stats, s.y, y);
-    Count(s.w_stats, s.w, Read(s.w));
+    Count(s.w_stats, s.w, test::Read(s.w));
   };
   const auto backward = [s, f] {
-    const Symbol x = Read(s.x), w = Read(s.w), dy = ReadGradient(s.dy);
+    const Symbol x = test::Read(s.x), w = test::Read(s.w), dy = ReadGradient(s.dy);
     Write(s.dw, Hash(f + " dw", {x, dy}));
     Count(s.dw_stats, s.dw, Hash(f + " dw", {x, dy}));
     if (s.db) Write(s.db, Hash(f + " db", {dy}));
@@ -186,20 +188,20 @@ inline std::unique_ptr<Op> FakeBackend::MakeBatchNorm(const backend::BatchNormSp
   batch_norms.push_back(s);
   const std::string f = Formula(s);
   const auto forward = [s, f] {
-    Symbol out = Hash(f, {Read(s.x), Read(s.gamma), Read(s.beta)});
+    Symbol out = Hash(f, {test::Read(s.x), test::Read(s.gamma), test::Read(s.beta)});
     Count(s.y_stats, s.out, out);
     if (s.addend) {
-      out = AddSymbol({out, Read(s.addend)});
+      out = AddSymbol({out, test::Read(s.addend)});
       Count(s.sum_stats, s.out, out);
     }
     if (s.relu) out = Hash("relu", {out});
     Write(s.out, out);
   };
   const auto backward = [s, f] {
-    const Symbol x = Read(s.x), gamma = Read(s.gamma);
+    const Symbol x = test::Read(s.x), gamma = test::Read(s.gamma);
     Symbol dy = ReadGradient(s.dy);
     if (s.relu) {
-      dy = Hash("mask", {Read(s.out), dy});
+      dy = Hash("mask", {test::Read(s.out), dy});
       Write(s.dy.tensor, dy);
     }
     Write(s.dgamma, Hash(f + " dgamma", {x, dy}));

@@ -89,6 +89,9 @@ class FakeBackend final : public backend::Backend {
     std::memcpy(to, from, n);
   }
   void Synchronize() override {}
+  void Read(const Tensor&, std::int64_t, float*) override {
+    FAIL("the optimizer reads no tensors");
+  }
   std::unique_ptr<backend::UpdateOp> MakeUpdate(const backend::UpdateRule& rule,
                                                 std::vector<backend::UpdateSlot> slots) override {
     return std::make_unique<FakeUpdate>(rule, std::move(slots));

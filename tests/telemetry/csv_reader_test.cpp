@@ -10,14 +10,15 @@
 #include "temp_folder.h"
 
 using ada::telemetry::CsvReader;
+using ada::telemetry::LastRow;
 using ada::testing::TempFolder;
 
 namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-Rows ReadAll(const std::string& path) {
-  CsvReader reader(path);
+Rows ReadAll(const std::string& path, LastRow last = LastRow::kMustBeWhole) {
+  CsvReader reader(path, last);
   Rows rows;
   while (reader.Next()) {
     rows.emplace_back();
@@ -42,6 +43,7 @@ TEST_SUITE("cpu") {
         {"a,b\n\"two\nlines\",\"\"\n3,4\n", {{"two\nlines", ""}, {"3", "4"}}},
         {"a,b\n\"cr\r\nlf\",z\r\n", {{"cr\r\nlf", "z"}}},
         {"a\n\n1\n", {{""}, {"1"}}},
+        {"# a comment, \"\n#another\na,b\n#1,2\n", {{"#1", "2"}}},
     };
     for (const Case& c : cases) {
       CAPTURE(c.text);
@@ -78,6 +80,70 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     const std::string message = folder / "no.csv" + ": No such file or directory";
     CHECK_THROWS_WITH_AS(CsvReader(folder / "no.csv"), message.c_str(), ada::DataError);
+    const std::string folders = folder.path() + ": cannot be read";
+    CHECK_THROWS_WITH_AS(CsvReader(folder.path()), folders.c_str(), ada::DataError);
+  }
+
+  TEST_CASE("cut off at any byte, a file's whole rows are read and nothing else") {
+    const std::string text = "# c\na,b\r\n1,\"x, \"\"y\"\"\"\r\n22,\"two\nlines\"\n,\"\"\n";
+    const Rows rows = {{"1", "x, \"y\""}, {"22", "two\nlines"}, {"", ""}};
+    // Ends of comment, header and rows, counted by hand.
+    const std::vector<std::size_t> ends = {4, 9, 23, 38, 42};
+    REQUIRE(text.size() == ends.back());
+    for (std::size_t size = 0; size <= text.size(); ++size) {
+      CAPTURE(size);
+      std::size_t whole = 0;
+      while (whole < ends.size() && ends[whole] <= size) ++whole;
+      const TempFolder folder;
+      folder.Write("a.csv", text.substr(0, size));
+      CsvReader reader(folder / "a.csv", LastRow::kMayBeTorn);
+      CHECK(reader.header() ==
+            (whole < 2 ? std::vector<std::string>() : std::vector<std::string>{"a", "b"}));
+      for (std::size_t row = 0; row + 2 < whole; ++row) {
+        REQUIRE(reader.Next());
+        CHECK(std::vector<std::string>{reader.Text(0), reader.Text(1)} == rows[row]);
+      }
+      CHECK_FALSE(reader.Next());
+      CHECK_FALSE(reader.Next());
+      if (whole >= 2) CHECK(reader.offset() == static_cast<std::int64_t>(ends[whole - 1]));
+      if (whole < 2) CHECK_THROWS_AS(reader.Column("a"), ada::DataError);
+    }
+  }
+
+  TEST_CASE("where the last row may be torn, a bad row before it stays an error") {
+    const std::vector<std::pair<const char*, const char*>> cases = {
+        {"a,b\n1\n3,4\n", ":2: 1 fields, expected the header's 2"},
+        {"a,b\n1\n3,", ":2: 1 fields, expected the header's 2"},
+        {"a,b\n1,\"x\"y\n3,4\n",
+         ":2: text behind a closing quote; a comma or line end was expected"},
+        {"a,b\n1,x\"\n3,4", ":2: a quote within an unquoted field"},
+    };
+    for (const auto& [text, message] : cases) {
+      CAPTURE(text);
+      const TempFolder folder;
+      folder.Write("a.csv", text);
+      CHECK_THROWS_WITH_AS(ReadAll(folder / "a.csv", LastRow::kMayBeTorn),
+                           (folder / "a.csv" + message).c_str(), ada::DataError);
+    }
+  }
+
+  TEST_CASE("a last row that may lack its line end") {
+    const TempFolder folder;
+    const auto read = [&](const char* text) {
+      folder.Write("a.csv", text);
+      return ReadAll(folder / "a.csv", LastRow::kMayLackLineEnd);
+    };
+    CHECK(read("a,b\n1,2\n3,4") == Rows{{"1", "2"}, {"3", "4"}});
+    CHECK(read("a,b\n3,\"4\"") == Rows{{"3", "4"}});
+    CHECK(read("a,b\n3,") == Rows{{"3", ""}});
+    CHECK(read("a,b").empty());
+    CHECK(read("").empty());
+    const std::string path = folder / "a.csv";
+    CHECK_THROWS_WITH_AS(read("a,b\n1,2\n3"),
+                         (path + ":3: 1 fields, expected the header's 2").c_str(), ada::DataError);
+    CHECK_THROWS_WITH_AS(read("a,b\n3,\"4"),
+                         (path + ":2: a quoted field has no closing quote").c_str(),
+                         ada::DataError);
   }
 
   TEST_CASE("fields as numbers") {
@@ -102,6 +168,10 @@ TEST_SUITE("cpu") {
     CHECK_THROWS_WITH_AS(reader.Number(x), (path + ":4: column x is '', expected a number").c_str(),
                          ada::DataError);
     CHECK_THROWS_WITH_AS(reader.Column("y"), (path + ":1: no column 'y'; the file has n,x").c_str(),
+                         ada::DataError);
+    folder.Write("b.csv", "# c\n# d\nn\n");
+    CHECK_THROWS_WITH_AS(CsvReader(folder / "b.csv").Column("y"),
+                         (folder / "b.csv" + ":3: no column 'y'; the file has n").c_str(),
                          ada::DataError);
   }
 }

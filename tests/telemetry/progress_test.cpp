@@ -43,11 +43,17 @@ TEST_SUITE("cpu") {
          "left 1:02:03"},
         {{1, 0, 7, 0, NAN, 0, 1.00069339, 0, 0, -1},
          "epoch 1  step 7  loss nan  acc 0.0%  scale 1.00069339  skipped 0"},
+        {{1, 0, 7, 0, -NAN, -NAN, -NAN, 0, 0, -1},
+         "epoch 1  step 7  loss nan  acc nan%  scale nan  skipped 0"},
         {{1, 1, 1, 10, 2.5e-7, 1, 4294967296, 0, 1e6, 0},
          "epoch 1/1  step 1/10  loss 2.5e-07  acc 100.0%  scale 4.2949673e+09  skipped 0  1.0M "
          "img/s  left 0:00"},
     };
     for (const Case& c : cases) CHECK(FormatProgress(c.state) == c.text);
+    CHECK(std::signbit(-NAN));
+    CHECK_FALSE(std::signbit(Printable(-NAN)));
+    CHECK(std::isnan(Printable(-NAN)));
+    for (const double value : {0.0, -1.5, -HUGE_VAL}) CHECK(Printable(value) == value);
   }
 
   TEST_CASE("cut to a width") {

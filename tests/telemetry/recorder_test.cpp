@@ -77,7 +77,13 @@ TEST_SUITE("cpu") {
     CHECK(a.pct_mean() == 30);
     CHECK(a.pct_max == 40);
     CHECK(a.last_scale == 8);
+    CHECK(a.last_pct == 0);  // nothing to lose in the last row
     CHECK(totals.tensors()[1].pct_mean() == 0);
+    totals.AddUnderflow("b", "dx", 3, Stats(10, 2, 1));
+    CHECK(totals.FindTensor("a", "dx") == &totals.tensors()[0]);
+    CHECK(totals.FindTensor("b", "dx")->last_pct == 12.5);
+    CHECK(totals.FindTensor("a", "dy") == nullptr);
+    CHECK(totals.FindTensor("c", "dx") == nullptr);
   }
 
   TEST_CASE("totals of a layer's decisions; a branch point of the same name is apart") {
@@ -143,9 +149,42 @@ TEST_SUITE("cpu") {
       }
       Recorder recorder(resumed.path(), lengths);
       CHECK(recorder.earlier_seconds() == doctest::Approx(1.5 * (stop / 3)));
+      for (const TensorTotals& tensor : recorder.layers().tensors()) {
+        // Stats() of the last logged step, a multiple of three.
+        const int last = stop / 3 * 3;
+        const double nonzero = 1000 + last - last * 7 % 11;
+        CHECK(tensor.last_pct == 100.0 * (last * 13 % 17) / nonzero);
+        CHECK(recorder.layers().FindTensor(tensor.layer, "dx") == &tensor);
+      }
       for (int step = stop + 1; step <= 60; ++step) RunStep(recorder, step);
       CHECK(SummaryJson(facts, recorder.run(), recorder.layers()) == expected);
     }
+  }
+
+  TEST_CASE("started afresh over an old run its dumped steps are gone; other files stay") {
+    const TempFolder folder;
+    const std::vector<std::string> foreign = {
+        "step-.safetensors", "step-1a.safetensors", "step-00000001.safetensors.bak",
+        "notes.txt",         "fc.safetensors",      "step-7.json"};
+    const auto dump = [&] {
+      folder.Write("dump/step-00000001.safetensors", "values");
+      folder.Write("dump/step-123456789.safetensors", "values");
+    };
+    dump();
+    std::map<std::string, std::int64_t> lengths;
+    {
+      Recorder recorder(folder.path(), {});
+      CHECK_FALSE(folder.Has("dump"));  // nothing was left in it
+      dump();
+      lengths = recorder.Sync();
+    }
+    { const Recorder recorder(folder.path(), lengths); }  // resumed
+    CHECK(folder.Has("dump/step-00000001.safetensors"));
+    for (const std::string& name : foreign) folder.Write("dump/" + name, "mine");
+    { const Recorder recorder(folder.path(), {}); }
+    CHECK_FALSE(folder.Has("dump/step-00000001.safetensors"));
+    CHECK_FALSE(folder.Has("dump/step-123456789.safetensors"));
+    for (const std::string& name : foreign) CHECK(folder.Read("dump/" + name) == "mine");
   }
 
   TEST_CASE("a damaged row is named") {

@@ -132,7 +132,9 @@ TEST_SUITE("cpu") {
     Make(folder, "steps config finished checkpoint notes");
     for (const char* name :
          {"run/scales.csv", "run/underflow.csv", "run/events.csv", "run/evaluation.csv",
-          "run/timing.csv", "run/log.txt", "run/dump/step-00000100.safetensors",
+          "run/timing.csv", "run/histograms.csv", "run/what_if.csv", "run/probes.csv",
+          "run/log.txt", "run/dump/step-00000100.safetensors",
+          "run/tensorboard/events.out.tfevents.1700000000.host.1.0",
           "run/checkpoints/best.safetensors", "run/checkpoints/mine.txt", "run/analysis.csv",
           "run/plots/a.png", "run/.ada-1-2.tmp"}) {
       folder.Write(name, "x");
@@ -145,6 +147,22 @@ TEST_SUITE("cpu") {
                                                            "plots", "plots/a.png"});
     }
     CHECK(folder.Read("run/notes.txt") == "mine");
+  }
+
+  TEST_CASE("each file and folder of a run is known as such; a folder's other files stay") {
+    for (const char* name : {"scales.csv", "underflow.csv", "events.csv", "evaluation.csv",
+                             "timing.csv", "histograms.csv", "what_if.csv", "probes.csv", "log.txt",
+                             "dump/mine.txt", "tensorboard/mine.txt"}) {
+      CAPTURE(name);
+      const TempFolder folder;
+      folder.Write(std::string("run/") + name, "x");
+      CHECK(InspectRunFolder(folder / "run") == FolderState::kForeign);
+      folder.Write("run/steps.csv", kSteps);
+      CHECK(InspectRunFolder(folder / "run") == FolderState::kUnfinished);
+      { const RunFolder run(folder / "run", OnExisting::kOverwrite); }
+      const bool mine = std::string(name).ends_with("mine.txt");
+      CHECK(folder.Has(std::string("run/") + name) == mine);
+    }
   }
 
   TEST_CASE("checkpoints on another disk behind a link: emptied, the link stays") {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -90,6 +91,32 @@ layers that underflow most (share of their values other than zero, mean of 1 log
 1 step skipped because gradients were not finite: events.csv names layer and tensor
 files: runs/demo
   underflow.csv scales.csv steps.csv evaluation.csv events.csv summary.json log.txt config.yaml checkpoints/)");
+  }
+
+  TEST_CASE("the text names the files that only some runs have, where they exist") {
+    const TempFolder folder;
+    SummaryFacts facts = Facts();
+    facts.folder = folder.path();
+    const auto end = [&] {
+      const std::string text = SummaryText(facts, Run(), Layers());
+      return text.substr(text.find(" checkpoints/") + 13);
+    };
+    CHECK(end() == "");
+    std::filesystem::create_directories(folder / "dump");  // empty
+    folder.Write("probes.csv", "step,epoch\n");
+    CHECK(end() == "\n  probes.csv");
+    folder.Write("histograms.csv", "step,epoch\n");
+    folder.Write("what_if.csv", "step,epoch\n");
+    folder.Write("dump/step-00000001.safetensors", "values");
+    folder.Write("tensorboard/events.out.tfevents.1.a.2.0", "events");
+    CHECK(end() == "\n  histograms.csv what_if.csv probes.csv dump/ tensorboard/");
+  }
+
+  TEST_CASE("a NaN is written without its sign") {
+    RunTotals run;
+    run.Add(EvaluationRow{1, 1, "test", 100, -NAN, -NAN, 0});
+    CHECK(SummaryText(Facts(), run, LayerTotals()).find("\n  test accuracy nan %, loss nan") !=
+          std::string::npos);
   }
 
   TEST_CASE("the text of a run without anything") {

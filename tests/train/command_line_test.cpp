@@ -27,10 +27,15 @@ TEST_SUITE("cpu") {
                                      {"inspect"},
                                      {"convert"},
                                      {"replay"},
+                                     {"what-if"},
+                                     {"recommend"},
+                                     {"compare"},
+                                     {"watch"},
                                      {"models"},
                                      {"policies"},
                                      {"formats"},
-                                     {"datasets"}}) {
+                                     {"datasets"},
+                                     {"schema"}}) {
       const Outcome o = Run(With(command, {"--help"}), folder.path());
       CAPTURE(o.out);
       ADA_CHECK_EXIT(o, 0);
@@ -91,6 +96,29 @@ TEST_SUITE("cpu") {
         {{"--config", "good.yaml", "--log-level", "loud"}, "warning"},
         {{"--config", "good.yaml", "--device", "tpu"}, "cuda"},
         {{"--config", "unknown.yaml"}, "unknown.yaml:2:1"},
+        {{"--threads", "2", "models"}, "--threads stands before the command models"},
+        {{"--set", "seed=2", "compare", "a", "b"}, "--set stands before the command compare"},
+        {{"what-if"}, "RUN_DIR is missing"},
+        {{"what-if", "--policy", "dynamic", "--set", "scaling.init_scale=8"}, "RUN_DIR is missing"},
+        {{"what-if", "run", "--format", "fp17"}, "fp16"},
+        {{"what-if", "run", "--scale", "0"}, "--scale 0"},
+        {{"what-if", "run", "--scale", "nan"}, "--scale nan"},
+        {{"what-if", "run", "--scale", "1e39"}, "--scale 1e+39"},
+        {{"what-if", "run", "--set", "scaling.init_scale=8"}, "--policy"},
+        {{"what-if", "run", "--policy", "dynamic", "--set", "scaling"}, "KEY=VALUE"},
+        {{"what-if", "run", "more"}, "more"},
+        {{"recommend"}, "RUN_DIR"},
+        {{"recommend", "run", "--underflow-target", "101"}, "--underflow-target 101"},
+        {{"recommend", "run", "--underflow-target", "nan"}, "--underflow-target nan"},
+        {{"recommend", "run", "--headroom", "-1"}, "--headroom -1"},
+        {{"recommend", "run", "--headroom", "two"}, "--headroom"},
+        {{"compare"}, "RUN_A"},
+        {{"compare", "run"}, "RUN_B"},
+        {{"compare", "run", "run", "run"}, "run"},
+        {{"watch"}, "RUN_DIR"},
+        {{"watch", "run", "--interval", "0"}, "--interval 0"},
+        {{"watch", "run", "--interval", "nan"}, "--interval nan"},
+        {{"schema", "more"}, "more"},
     };
     const TempFolder folder;
     folder.Write("good.yaml", SmallRun());
@@ -103,6 +131,29 @@ TEST_SUITE("cpu") {
       CHECK(o.out.empty());
       CHECK(!folder.Has("runs"));
     }
+  }
+
+  TEST_CASE("--set takes what follows it, but not the command's folder or file") {
+    const TempFolder folder;
+    for (const Arguments& arguments :
+         {Arguments{"what-if", "--policy", "dynamic", "--set", "scaling.init_scale=8", "no/run"},
+          {"inspect", "--set", "scaling.method=abs_range", "scaling.fan=exact", "no/run"}}) {
+      const Outcome o = Run(arguments, folder.path());
+      ADA_CHECK_EXIT(o, 3);
+      CHECK(Contains(o.err, "no/run"));
+      CHECK(o.out.empty());
+    }
+  }
+
+  TEST_CASE("schema prints one JSON document that knows the keys of the YAML") {
+    const TempFolder folder;
+    const Outcome o = Run({"schema"}, folder.path());
+    ADA_REQUIRE_EXIT(o, 0);
+    CHECK(o.err.empty());
+    const nlohmann::json schema = nlohmann::json::parse(o.out);
+    CHECK(Contains(schema.at("$schema"), "json-schema.org"));
+    for (const char* section : {"data", "model", "precision", "scaling", "log"})
+      CHECK(schema.at("properties").contains(section));
   }
 
   TEST_CASE("--print-config prints a complete configuration that means the same") {

@@ -60,6 +60,31 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("folders that hold no run are exit code 3") {
+    const TempFolder folder;
+    folder.Write("empty/nothing.txt", "");
+    folder.Write("file", "no folder");
+    ADA_REQUIRE_EXIT(Run(WriteConfig(folder, "run", SmallRun()), folder.path()), 0);
+    for (const std::string place : {"missing", "empty", "file"}) {
+      for (const Arguments& command : {Arguments{"what-if", place},
+                                       {"recommend", place},
+                                       {"compare", "run", place},
+                                       {"compare", place, "run"},
+                                       {"watch", place, "--once"}}) {
+        CAPTURE(command.front());
+        const Outcome o = Run(command, folder.path());
+        ADA_CHECK_EXIT(o, 3);
+        CHECK(Contains(o.err, place));
+        CHECK(o.out.empty());
+      }
+    }
+    for (const char* command : {"what-if", "recommend"}) {
+      const Outcome o = Run({command, "run"}, folder.path());  // a run without histograms
+      ADA_CHECK_EXIT(o, 3);
+      CHECK(Contains(o.err, "log.histogram_every"));
+    }
+  }
+
   TEST_CASE("a folder with a finished or running run is refused, --overwrite takes the first") {
     const TempFolder folder;
     const Arguments run = WriteConfig(folder, "run", SmallRun());
@@ -156,6 +181,7 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     const Arguments run = WriteConfig(folder, "run", SmallRun());
     for (const Arguments& arguments : {Arguments{"models"},
+                                       {"schema"},
                                        {"--version"},
                                        With(run, {"--dry-run"}),
                                        With(run, {"--print-config"})})

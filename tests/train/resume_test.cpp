@@ -24,6 +24,24 @@ schedule: {kind: multistep, milestones: [1, 2], gamma: 0.5}
 train: {epochs: 8, schedule_on_skip: hold}
 log: {every: 3}
 )"},
+    {"recorded", std::string(kSmallNetwork) + R"(
+scaling: {policy: layerwise_dynamic, init_scale: 64, growth_interval: 3, max_scale: 4096}
+schedule: {kind: multistep, milestones: [1, 2]}
+train: {epochs: 3, accumulate: 2}
+log:
+  every: 3
+  statistics: [y, w, dx, dw, dy]
+  probe_every: 4
+  histogram_every: 2
+  dump_every: 5
+  dump: ["conv*", fc]
+  what_if:
+    - {format: fp8_e4m3, scale: 8}
+    - {scaling: {policy: dynamic, init_scale: 1e9, growth_interval: 3}}
+    - {scaling: {policy: layerwise_dynamic, init_scale: 1e9, growth_interval: 4}}
+    - {scaling: {policy: adaptive}}
+  alert_underflow_pct: 0.1
+)"},
 };
 
 void Train(const TempFolder& folder, const Arguments& arguments, const Arguments& more = {}) {

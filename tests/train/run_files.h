@@ -96,12 +96,17 @@ inline nlohmann::json Summary(const std::string& run) {
 }
 
 // What differs between two runs that should be equal, in words; empty: nothing. Every CSV but
-// timing.csv and the newest weights with all training state, byte for byte; the summaries.
+// timing.csv, dumps and the newest weights with all training state, byte for byte; the summaries.
 inline std::vector<std::string> Differences(const std::string& a, const std::string& b) {
   std::vector<std::string> found;
   if (CsvNames(a) != CsvNames(b)) found.push_back("names of CSV files");
   for (const std::string& name : CsvNames(a)) {
     if (!CsvNames(b).contains(name)) continue;
+    if (ReadBytes(a + "/" + name) != ReadBytes(b + "/" + name)) found.push_back(name);
+  }
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(a + "/dump", none)) {
+    const std::string name = "dump/" + entry.path().filename().string();
     if (ReadBytes(a + "/" + name) != ReadBytes(b + "/" + name)) found.push_back(name);
   }
   const std::filesystem::path last_a = NewestCheckpoint(a), last_b = NewestCheckpoint(b);

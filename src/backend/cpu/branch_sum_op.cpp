@@ -30,7 +30,7 @@ class CpuBranchSum final : public Op {
     decision.limit = scaling::Limit::kBranch;
     decision.scale_out = spec_.reference ? SumLikeReference(pass, scales, decision.error)
                                          : SumFitting(pass, scales, decision.halvings);
-    decision.scale_in = *spec_.sum.scale = decision.scale_out;
+    decision.scale_in = decision.scale_out;
     if (spec_.decision != nullptr) *spec_.decision = decision;
   }
 
@@ -65,6 +65,7 @@ class CpuBranchSum final : public Op {
       factors_[i] =
           spec_.rescale ? RoundTo(spec_.branches[i].tensor.format, target / scales[i]) : 1;
     const Shape& shape = spec_.sum.tensor.shape;
+    *spec_.sum.scale = target;
     ForBlocks(context_, shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 SumStepwise(image, n * shape.per_image(), notes_.For(pass, block), worker);
@@ -135,6 +136,7 @@ class CpuBranchSum final : public Op {
     return own_moments_[branch];
   }
   void Sum(const Pass& pass, const std::vector<float>& scales, float target) {
+    *spec_.sum.scale = target;
     for (std::size_t i = 0; i < scales.size(); ++i) factors_[i] = target / scales[i];
     const Tensor& out = spec_.sum.tensor;
     ForBlocks(context_, out.shape, pass.rows,

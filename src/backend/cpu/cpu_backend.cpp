@@ -65,6 +65,10 @@ class CpuBackend final : public Backend {
     std::memcpy(to, from, bytes);
   }
   void Synchronize() override {}
+  void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
+    ADA_CHECK(rows >= 0 && rows <= tensor.shape.n);
+    kernels_.widen(At(tensor, 0), out, rows * tensor.shape.per_image());
+  }
   int BlockImages(const Shape& shape) const override { return cpu::BlockImages(shape); }
 
   std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {

@@ -30,6 +30,14 @@ struct BlockStats {
   std::uint32_t rounded_min_bits = 0xffffffff;  // smallest non-zero |x| after rounding, minus 1
 };
 
+// What one block's values are by exponent: bin k counts those with floor(log2(|x| / m)) =
+// kLowest + k, where m is the rounding's bins_divisor. inf, NaN and zeros apart.
+struct BlockBins {
+  static constexpr int kLowest = -150, kCount = 278;  // 2^-149 divided by almost 2, to below 2^128
+  std::uint32_t counts[kCount] = {};
+  std::uint32_t zeros = 0, inf = 0, nan = 0;
+};
+
 // How a kernel rounds and what it notes while doing so.
 struct Rounding {
   NumberFormat format;
@@ -40,6 +48,9 @@ struct Rounding {
   // Values are multiplied by `scale` before and divided by it after rounding; counts are of the
   // scaled values, rounded_* of what is stored. Not 1: storage is fp32.
   float scale = 1;
+  // Where `count` is set and this is not null: filled, of the values before `scale`.
+  BlockBins* bins = nullptr;
+  float bins_divisor = 1;  // 1 <= m < 2
   // Stochastic rounding: value i of the block takes random word first + i of (key, draw).
   bool stochastic = false;
   std::uint64_t key = 0, draw = 0, first = 0;

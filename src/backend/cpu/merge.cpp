@@ -17,6 +17,18 @@ float SmallestOf(std::uint32_t min_bits) {
   return min_bits >= kInfinity - 1 ? 0.0f : std::bit_cast<float>(min_bits + 1);
 }
 
+// A positive, finite scale as mantissa * 2^exponent, 1 <= mantissa < 2. Others belong to steps in
+// which nothing is finite: as 1.
+struct SplitScale {
+  explicit SplitScale(float scale) {
+    if (!(scale > 0) || !std::isfinite(scale)) return;
+    mantissa = 2 * std::frexp(scale, &exponent);
+    --exponent;
+  }
+  float mantissa = 1;
+  int exponent = 0;
+};
+
 }  // namespace
 
 TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) {
@@ -72,6 +84,18 @@ TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count) {
   return moments;
 }
 
+ExponentBins MergeBins(const BlockBins* blocks, std::int64_t count, float scale) {
+  ExponentBins total;
+  const int first = BlockBins::kLowest - SplitScale(scale).exponent;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const BlockBins& b = blocks[i];
+    for (int k = 0; k < BlockBins::kCount; ++k)
+      if (b.counts[k] != 0) total[first + k] += b.counts[k];
+    total.zeros += b.zeros, total.inf += b.inf, total.nan += b.nan;
+  }
+  return total;
+}
+
 Rounding Quietly(const NumberFormat& format) {
   Rounding rounding;
   rounding.format = format;
@@ -85,10 +109,11 @@ Notes::Notes(const Tensor& tensor, const RoundingStyle& style, TensorStats* stat
   ADA_CHECK(style.scaler == nullptr || tensor.storage == Storage::kF32);
   images_ = images > 0 ? images : BlockImages(tensor.shape);
   block_values_ = images_ * tensor.shape.per_image();
-  if (wanted()) blocks_.resize(static_cast<std::size_t>(BlockCount(tensor.shape.n, images_)));
+  MakeBlocks(BlockCount(tensor.shape.n, images_));
 }
 
 Notes::Notes(const Gradient& g) : Notes(g.tensor, g.style, g.stats, g.moments) {
+  scale_ = g.scale;
   if (g.stats != nullptr) return;
   style_ = RoundingStyle{};
   // In fp32 they may lie on a grid that has a scale of its own. 16 bits hold what they hold.
@@ -101,8 +126,13 @@ Notes Notes::OfParameter(const NumberFormat& format, std::int64_t numel, const R
   notes.format_ = format, notes.style_ = style;
   notes.stats_ = stats, notes.moments_ = moments;
   notes.block_values_ = kSegment;
-  if (notes.wanted()) notes.blocks_.resize(static_cast<std::size_t>(Segments(numel)));
+  notes.MakeBlocks(Segments(numel));
   return notes;
+}
+
+void Notes::MakeBlocks(std::int64_t count) {
+  if (wanted()) blocks_.resize(static_cast<std::size_t>(count));
+  if (stats_ != nullptr && style_.bins != nullptr) bins_.resize(static_cast<std::size_t>(count));
 }
 
 Rounding Notes::For(const Pass& pass, std::int64_t block) {
@@ -115,10 +145,14 @@ Rounding Notes::For(const Pass& pass, std::int64_t block) {
   }
   if (!wanted()) return rounding;
   ADA_CHECK(block < static_cast<std::int64_t>(blocks_.size()));
-  rounding.count = pass.count && stats_ != nullptr;
+  rounding.count = pass.count && stats_ != nullptr && (style_.counted || TakesBins(pass));
   rounding.moments = moments_ != nullptr;
   rounding.edge = pass.edge;
   rounding.stats = &blocks_[static_cast<std::size_t>(block)];
+  if (TakesBins(pass)) {
+    rounding.bins = &bins_[static_cast<std::size_t>(block)];
+    rounding.bins_divisor = SplitScale(carried()).mantissa;
+  }
   return rounding;
 }
 
@@ -126,10 +160,11 @@ void Notes::Finish(const Pass& pass) {
   if (!wanted()) return;
   const std::int64_t blocks =
       images_ > 0 ? BlockCount(pass.rows, images_) : static_cast<std::int64_t>(blocks_.size());
-  const TensorStats stats = MergeStats(blocks_.data(), blocks, pass.count && stats_ != nullptr);
+  const TensorStats stats = MergeStats(blocks_.data(), blocks, pass.count && style_.counted);
   max_abs_ = stats.max_abs;
   if (stats_ != nullptr) *stats_ = stats;
   if (moments_ != nullptr) *moments_ = MergeMoments(blocks_.data(), blocks);
+  if (TakesBins(pass)) *style_.bins = MergeBins(bins_.data(), blocks, carried());
 }
 
 }  // namespace ada::backend::cpu

@@ -24,7 +24,7 @@ class Notes {
                            const RoundingStyle& style, TensorStats* stats,
                            TensorMoments* moments = nullptr);
 
-  // How block `block` of this call is to be rounded.
+  // How block `block` of this call is to be rounded. A gradient's scale must be set already.
   Rounding For(const Pass& pass, std::int64_t block);
   // Merges the blocks of this call.
   void Finish(const Pass& pass);
@@ -34,13 +34,20 @@ class Notes {
   float max_abs() const { return max_abs_; }  // of the last Finish; of scaled values
 
  private:
+  void MakeBlocks(std::int64_t count);
+  bool TakesBins(const Pass& pass) const { return pass.count && pass.bins && !bins_.empty(); }
+  // What values carry before any scale of the tensor's own.
+  float carried() const { return scale_ != nullptr ? *scale_ : 1; }
+
   NumberFormat format_ = kFp32;
   RoundingStyle style_;
   TensorStats* stats_ = nullptr;
   TensorMoments* moments_ = nullptr;
   int images_ = 0;  // of a block; 0: a parameter
   std::int64_t block_values_ = 0;
+  const float* scale_ = nullptr;  // of a gradient
   std::vector<BlockStats> blocks_;
+  std::vector<BlockBins> bins_;  // empty where nobody asks
   float max_abs_ = 0;
 };
 
@@ -49,5 +56,7 @@ Rounding Quietly(const NumberFormat& format);
 
 TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full);
 TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count);
+// Of values that carry `scale` (of whose mantissa the blocks knew).
+ExponentBins MergeBins(const BlockBins* blocks, std::int64_t count, float scale);
 
 }  // namespace ada::backend::cpu

@@ -1,8 +1,9 @@
 // What is noted while values are rounded: the lanes of a BlockStats. Which notes are taken is a
 // compile-time choice, so that a step that is not logged pays only for the largest magnitude.
 #pragma once
-#include <limits>
+#include <type_traits>
 
+#include "backend/cpu/kernels/counts.h"
 #include "backend/cpu/kernels/modes.h"
 
 namespace ada::backend::cpu::ADA_ISA {
@@ -40,7 +41,7 @@ struct Sums<true> {
       F8 half[2];
     } u{x};
     for (int k = 0; k < 2; ++k) {
-      const D d = __builtin_convertvector(u.half[k], D);
+      const D d = ToDouble(u.half[k]);
       sum[k] += d;
       square[k] += d * d;
     }
@@ -52,42 +53,8 @@ struct Sums<true> {
   }
 };
 
-// What is noted of values lane by lane, in three parts. kTail: only the lanes in `valid` are
-// values; the others are zero.
-template <bool kCount>
-struct CountLanes {  // every count and moment before rounding
-  U min = ~U{};
-  I zeros{}, zeros_after{}, below{}, beyond{}, not_finite{}, nan{}, subnormal{}, above_edge{};
-  Sums<true> before;
-  D l1[2]{};
-
-  template <bool kTail>
-  ADA_INLINE void Add(F x, F r, I valid, const Grid& grid, std::uint32_t edge) {
-    const U u = Magnitude(x), ur = Magnitude(r);
-    min = MinBits(min, u - 1u);
-    if constexpr (kTail) {  // the lanes beyond are zero
-      zeros -= (I)(u == 0u) & valid;
-      zeros_after -= (I)(ur == 0u) & valid;
-      below -= (I)(u < FillU(grid.below_min)) & valid;
-    } else {
-      CountEqual(zeros, u, U{});
-      CountEqual(zeros_after, ur, U{});
-      CountLess(below, u, FillU(grid.below_min));
-    }
-    CountLess(beyond, FillU(grid.overflow_min - 1), u);
-    CountLess(not_finite, FillU(0x7f7fffffu), u);
-    CountLess(nan, FillU(0x7f800000u), u);
-    CountLess(subnormal, ur - 1u, FillU(grid.min_normal - 1));
-    CountLess(above_edge, ur - (edge + 1), FillU(0x7f800000u - edge));
-    before.Add(x);
-    union {
-      F f;
-      F8 half[2];
-    } a{Float(u)};
-    l1[0] += __builtin_convertvector(a.half[0], D);
-    l1[1] += __builtin_convertvector(a.half[1], D);
-  }
-};
+// What is noted of values lane by lane. kTail: only the lanes in `valid` are values; the others are
+// zero.
 template <class Mode, bool kMoments>
 struct MomentLanes {  // of stored values
   Sums<Mode::kWide> sums;
@@ -107,23 +74,24 @@ struct MomentLanes {  // of stored values
     }
   }
 };
-template <>
-struct CountLanes<false> {};
 template <class Mode>
 struct MomentLanes<Mode, false> {};
 
-template <class Mode, bool kCount, bool kMoments>
+template <class Mode, bool kMax, bool kMoments>
 struct NoteLanes {
   U max{};
-  [[no_unique_address]] CountLanes<kCount> counts;
   [[no_unique_address]] MomentLanes<Mode, kMoments> moments;
 
   template <bool kTail>
-  ADA_INLINE void Add(F x, F after, F stored, I valid, const Grid& grid, std::uint32_t edge) {
-    max = MaxBits(max, Magnitude(x));
-    if constexpr (kCount) counts.template Add<kTail>(x, after, valid, grid, edge);
+  ADA_INLINE void Add(F x, F stored, I valid) {
+    if constexpr (kMax) max = MaxBits(max, Magnitude(x));
     if constexpr (kMoments) moments.template Add<kTail>(stored, valid);
   }
+};
+
+// Nothing is counted.
+struct NoTally {
+  NoTally(const Rounder&, bool) {}
 };
 
 // The notes of a block. A loop works on a copy of the lanes (Begin, End) that nothing points to, so
@@ -131,16 +99,15 @@ struct NoteLanes {
 template <class Mode, bool kCount, bool kMoments>
 class Counter {
  public:
-  static constexpr int kEndAfter = 256;  // vectors between Begin and End, at most
-
   explicit Counter(const Rounding& rounding)
       : rounder_{rounding, kCount || Mode::kNeedsGrid ? Grid(rounding.format) : Grid{}},
-        edge_(kCount ? EdgeBits(rounding) : 0) {}
+        tally_(rounder_, kApart) {}
 
   class Loop {
    public:
-    ADA_INLINE explicit Loop(const Counter& c)
-        : lanes_(c.lanes_), rounder_(c.rounder_), edge_(c.edge_) {}
+    ADA_INLINE explicit Loop(Counter& c) : lanes_(c.lanes_), rounder_(c.rounder_) {
+      if constexpr (kCount) kept_ = &c.tally_.kept(), at_ = c.tally_.Begin();
+    }
     // Rounds values i .. of the block and notes them: what is to be stored. kTail: only the lanes
     // in `valid` are values.
     template <bool kTail = false>
@@ -151,12 +118,12 @@ class Counter {
         const Rounded v = RoundAnyWay(x, i, rounder_);
         r = v.stored;
         if constexpr (kTail) r = Only(valid, r);
-        Note<kTail>(v.before, kTail ? Only(valid, v.after) : v.after, r, valid);
+        Note<kTail>(x, v.before, kTail ? Only(valid, v.after) : v.after, r, valid);
         return r;
       } else if constexpr (Mode::kRounding == ModeRounding::kCodes) {
         r = Mode::Nearest(x, rounder_.grid);
       }
-      Note<kTail>(x, r, r, valid);
+      Note<kTail>(x, x, r, r, valid);
       return r;
     }
     // The same, stored at out[i].
@@ -167,7 +134,7 @@ class Counter {
       } else if constexpr (Mode::kRounding == ModeRounding::kCodes) {
         const H code = Mode::Encode(x, rounder_.grid);
         const F r = Mode::Decode(code);
-        Note<false>(x, r, r, I{});
+        Note<false>(x, x, r, r, I{});
         Mode::StoreCode(out, i, code);
       } else {
         Mode::Store(out, i, Round(x, i));
@@ -179,9 +146,9 @@ class Counter {
       if constexpr (Mode::kRounding == ModeRounding::kAnyWay) {
         F r = RoundStored(x, rounder_);
         if constexpr (kTail) r = Only(valid, r);
-        Note<kTail>(r, r, x, valid);
+        Note<kTail>(x, r, r, x, valid);
       } else {
-        Note<kTail>(x, x, x, valid);
+        Note<kTail>(x, x, x, x, valid);
       }
     }
 
@@ -189,17 +156,26 @@ class Counter {
     friend class Counter;
     // Not every format rounds 0 to 0, nor is 0 times every factor 0.
     static ADA_INLINE F Only(I valid, F x) { return Float(Bits(x) & (U)valid); }
+    // x: before any scale of the tensor's own.
     template <bool kTail>
-    ADA_INLINE void Note(F x, F after, F stored, I valid) {
-      lanes_.template Add<kTail>(x, after, stored, valid, rounder_.grid, edge_);
+    ADA_INLINE void Note(F x, F before, F after, F stored, I valid) {
+      lanes_.template Add<kTail>(before, stored, valid);
+      if constexpr (kCount) {
+        StoreF(kept_->x + at_, x);
+        if constexpr (kApart)
+          StoreF(kept_->before + at_, before), StoreF(kept_->after + at_, after);
+        at_ += kLanes;
+      }
     }
-    NoteLanes<Mode, kCount, kMoments> lanes_;
+    NoteLanes<Mode, !kCount, kMoments> lanes_;
+    KeptValues* kept_ = nullptr;
+    std::int64_t at_ = 0;
     const Rounder& rounder_;
-    const std::uint32_t edge_;
   };
-  ADA_INLINE Loop Begin() const { return Loop(*this); }
+  ADA_INLINE Loop Begin() { return Loop(*this); }
   ADA_INLINE void End(const Loop& loop) {
     lanes_ = loop.lanes_;
+    if constexpr (kCount) tally_.End(static_cast<int>(loop.at_));
     if constexpr (kMoments) lanes_.moments.sums.Flush(stats_.rounded_sum, stats_.rounded_square);
   }
 
@@ -209,36 +185,15 @@ class Counter {
     s.values = values;
     for (int i = 0; i < kLanes; ++i)
       s.max_bits = lanes_.max[i] > s.max_bits ? lanes_.max[i] : s.max_bits;
-    if constexpr (kCount)
-      if (rounder_.rounding.count) FinishCounts();
+    if constexpr (kCount) tally_.Finish(values, s);
     if constexpr (kMoments) FinishMoments();
     if (rounder_.rounding.stats != nullptr) *rounder_.rounding.stats = s;
   }
 
  private:
-  // Bits of the largest fp32 that does not lie above the edge.
-  static std::uint32_t EdgeBits(const Rounding& rounding) {
-    const double edge = rounding.edge * rounding.format.largest();
-    if (!(edge < std::numeric_limits<float>::infinity())) return 0x7f800000u;
-    const auto near = static_cast<float>(edge);
-    return AsBits(near) - (static_cast<double>(near) > edge ? 1 : 0);
-  }
-  void FinishCounts() {
-    BlockStats& s = stats_;
-    CountLanes<kCount>& l = lanes_.counts;
-    for (int i = 0; i < kLanes; ++i) {
-      s.min_bits = l.min[i] < s.min_bits ? l.min[i] : s.min_bits;
-      s.zeros += l.zeros[i], s.underflow += l.zeros_after[i] - l.zeros[i];
-      s.below_min += l.below[i], s.subnormal += l.subnormal[i], s.above_edge += l.above_edge[i];
-      s.overflow += l.beyond[i] - l.not_finite[i];
-      s.inf += l.not_finite[i] - l.nan[i], s.nan += l.nan[i];
-    }
-    const NumberFormat& format = rounder_.rounding.format;
-    if (!format.has_nan) s.underflow -= s.nan;  // they became zeros
-    if (!format.is_signed) s.underflow = 0;     // there are no zeros
-    l.before.Flush(s.sum, s.sum_square);
-    s.l1 = SumLanes(l.l1[0]) + SumLanes(l.l1[1]);
-  }
+  // What is counted after rounding does not follow from the value before it.
+  static constexpr bool kApart = Mode::kRounding == ModeRounding::kAnyWay;
+
   void FinishMoments() {
     BlockStats& s = stats_;
     const MomentLanes<Mode, kMoments>& l = lanes_.moments;
@@ -251,9 +206,9 @@ class Counter {
   }
 
   const Rounder rounder_;
-  const std::uint32_t edge_;
-  NoteLanes<Mode, kCount, kMoments> lanes_;
+  NoteLanes<Mode, !kCount, kMoments> lanes_;
   BlockStats stats_;
+  [[no_unique_address]] std::conditional_t<kCount, CountTally, NoTally> tally_;
 };
 
 // Calls f(Mode, count, moments) with the last two as compile-time constants.

@@ -48,12 +48,15 @@ ADA_INLINE void StoreAt(const Piece& p, std::int64_t i, int lanes, F v) {
     Mode::Store(p, i, v);
 }
 
-// out = round(value(i)) with its notes; value(mode, i, lanes, tail) gives the fp32 values.
+// out = round(value(i)) with its notes; value(i, lanes, tail) gives the fp32 values. It should hold
+// copies of what it needs: a copy of it that nothing points to stays in registers.
 template <class Mode, class Value>
-ADA_INLINE void RoundValues(const Piece& out, std::int64_t n, const Rounding& rounding,
-                            Value&& value) {
+ADA_INLINE void RoundValues(const Piece& out_piece, std::int64_t n, const Rounding& rounding,
+                            const Value& value_at) {
   DispatchNotes<Mode>(rounding, [&](auto count, auto moments) {
     Counter<Mode, count(), moments()> counter(rounding);
+    const Piece out = out_piece;
+    const Value value = value_at;
     ForValues(
         n, counter,
         [&](std::int64_t i, int lanes, auto tail, auto& loop) __attribute__((always_inline)) {

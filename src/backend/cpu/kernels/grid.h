@@ -85,13 +85,13 @@ ADA_OUTLINE F RoundStochasticallyToGrid(F x, U random, const Grid& grid) {
   const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
   // The place between two neighbours in units of 2^-32 of their distance.
   const U part = grid.shift == 0 ? U{} : u << (32 - grid.shift);
-  const U normal = (u & grid.keep) + ((U)(random < part) & (1u << grid.shift));
+  const U normal = (u & grid.keep) + ((U)Less(random, part) & (1u << grid.shift));
   const F place = Min(Float(u) * grid.down[0] * grid.down[1], Fill(0x1p23f));
   const I below = __builtin_convertvector(place, I);
   const F rest = (place - __builtin_convertvector(below, F)) * 0x1p16f;
   const I high = __builtin_convertvector(rest, I);
   const I low = __builtin_convertvector((rest - __builtin_convertvector(high, F)) * 0x1p16f, I);
-  const I up = (I)(random < ((U)high << 16 | (U)low));
+  const I up = Less(random, (U)high << 16 | (U)low);
   const U subnormal = Bits(__builtin_convertvector(below - up, F) * grid.up[0] * grid.up[1]);
   U r = (I)u < (I)FillU(grid.min_normal) ? subnormal : normal;
   r = (I)u >= (I)FillU(grid.largest) ? FillU(grid.largest) : r;

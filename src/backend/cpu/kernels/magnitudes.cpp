@@ -1,27 +1,11 @@
 // Kernels that look at magnitudes alone: exponents, extremes of channels, the largest gradient, and
 // what becomes of gradients that are not finite.
-#include <immintrin.h>
-
+#include "backend/cpu/kernels/bins.h"
 #include "backend/cpu/kernels/columns.h"
 #include "backend/cpu/kernels/functions.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
-
-// One bit for each lane of a comparison's result.
-ADA_INLINE unsigned LaneBits(I v) {
-#if defined(__AVX512F__)
-  return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(v), reinterpret_cast<__m512i>(v));
-#else
-  union {
-    I lanes;
-    __m128 parts[4];
-  } u{v};
-  unsigned bits = 0;
-  for (int k = 0; k < 4; ++k) bits |= static_cast<unsigned>(_mm_movemask_ps(u.parts[k])) << (4 * k);
-  return bits;
-#endif
-}
 
 // Bins the lanes whose bit is set.
 ADA_INLINE void CountTail(U magnitude, unsigned bits, TailCounts& counts) {
@@ -48,7 +32,7 @@ void ExponentTail(const float* x, std::int64_t n, int limit, TailCounts& counts)
     max = MaxBits(max, u);
     zeros -= (I)u == 0;
     // A zero minus 1 is far above every limit.
-    const unsigned below = LaneBits((I)((u - 1u) < FillU(end)));
+    const unsigned below = LaneBits(Less(u - 1u, FillU(end)));
     if (below != 0) CountTail(u, below, counts);
   };
   std::int64_t i = 0;

@@ -122,10 +122,10 @@ void AvgPool(const PoolArgs& a) {
       Counter<Mode, count(), moments()> counter(a.rounding);
       for (std::int64_t image = 0; image < a.images; ++image) {
         const Piece x = Image(a, image);
-        auto loop = counter.Begin();
         ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
-          ForChannels(
-              a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
+          ForValues(
+              a.c, counter,
+              [&](std::int64_t c, int lanes, auto tail, auto& loop) __attribute__((always_inline)) {
                 constexpr bool kTail = decltype(tail)::value;
                 F sum{};
                 ForTaps(
@@ -136,7 +136,6 @@ void AvgPool(const PoolArgs& a) {
                 loop.template RoundInto<kTail>(a.y, i, lanes, sum / area);
               });
         });
-        counter.End(loop);
       }
       counter.Finish(a.images * a.out_h * a.out_w * a.c);
     });

@@ -23,7 +23,7 @@ void Round(const float* in, float factor, Piece out, std::int64_t n, const Round
   Dispatch({out}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
-        out, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+        out, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
           return LoadAt<ModeF32, decltype(tail)::value>(from, i, lanes) * f;
         });
   });
@@ -61,7 +61,7 @@ void ReluBackward(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding& r
   Dispatch({dy, y, dx}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
-        dx, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+        dx, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
           constexpr bool kTail = decltype(tail)::value;
           const F g = LoadAt<Mode, kTail>(dy, i, lanes);
           return LoadAt<Mode, kTail>(y, i, lanes) > F{} ? g : F{};
@@ -69,28 +69,22 @@ void ReluBackward(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding& r
   });
 }
 
-namespace {
-// The first two terms and the rest apart: two is the common count.
-template <class Mode, bool kTail>
-ADA_INLINE F SumAt(const Piece* in, const float* factors, int count, std::int64_t i, int lanes) {
-  F sum = LoadAt<Mode, kTail>(in[0], i, lanes);
-  if (factors != nullptr) sum *= Fill(factors[0]);
-  for (int k = 1; k < count; ++k) {
-    F term = LoadAt<Mode, kTail>(in[k], i, lanes);
-    if (factors != nullptr) term *= Fill(factors[k]);
-    sum += term;
-  }
-  return sum;
-}
-}  // namespace
-
 void Sum(const Piece* in, const float* factors, int count, Piece out, std::int64_t n,
          const Rounding& rounding) {
+  // Two terms are the common count.
+  const Piece first = in[0], second = in[count > 1 ? 1 : 0];
+  const float factor1 = factors != nullptr ? factors[0] : 1;
+  const float factor2 = factors != nullptr && count > 1 ? factors[1] : 1;
   auto run = [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
-        out, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
-          return SumAt<Mode, decltype(tail)::value>(in, factors, count, i, lanes);
+        out, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+          constexpr bool kTail = decltype(tail)::value;
+          F sum = LoadAt<Mode, kTail>(first, i, lanes) * Fill(factor1);
+          if (count > 1) sum += LoadAt<Mode, kTail>(second, i, lanes) * Fill(factor2);
+          for (int k = 2; k < count; ++k)
+            sum += LoadAt<Mode, kTail>(in[k], i, lanes) * Fill(factors != nullptr ? factors[k] : 1);
+          return sum;
         });
   };
   bool same = true;
@@ -108,7 +102,7 @@ void Dropout(Piece in, Piece out, std::int64_t first, std::int64_t n, float rate
   Dispatch({in, out}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
-        out, n, rounding, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
+        out, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
           const U words = RandomWords(key, draw, static_cast<std::uint64_t>(first + i));
           const F random = __builtin_convertvector((I)(words >> 8), F) * 0x1p-24f;
           const F x = LoadAt<Mode, decltype(tail)::value>(in, i, lanes);

@@ -38,7 +38,15 @@ ADA_INLINE F Float(U x) { return (F)x; }
 ADA_INLINE U Magnitude(F x) { return Bits(x) & 0x7fffffffu; }
 ADA_INLINE F Max(F a, F b) { return a > b ? a : b; }
 ADA_INLINE F Min(F a, F b) { return a < b ? a : b; }
-// Bits of magnitudes are below 2^31: signed comparison is cheaper on old sets.
+// a < b of all 32 bits: narrower sets compare signed numbers only.
+ADA_INLINE I Less(U a, U b) {
+#ifdef __AVX512F__
+  return (I)(a < b);
+#else
+  return (I)(a ^ 0x80000000u) < (I)(b ^ 0x80000000u);
+#endif
+}
+// Bits of magnitudes are below 2^31.
 ADA_INLINE U MaxBits(U a, U b) {
 #ifdef __AVX512F__
   return reinterpret_cast<U>(
@@ -52,34 +60,12 @@ ADA_INLINE U MinBits(U a, U b) {
   return reinterpret_cast<U>(
       _mm512_min_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 #else
-  return a < b ? a : b;
+  return Less(a, b) ? a : b;
 #endif
 }
 inline I LaneNumbers() { return I{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; }
 // All ones in the first n lanes.
 ADA_INLINE I FirstLanes(int n) { return LaneNumbers() < (I{} + n); }
-
-// Counts lanes with a < b, in a and b unsigned; with a == b.
-ADA_INLINE void CountLess(I& count, U a, U b) {
-#ifdef __AVX512F__
-  const __mmask16 less =
-      _mm512_cmplt_epu32_mask(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b));
-  const __m512i c = reinterpret_cast<__m512i>(count);
-  count = reinterpret_cast<I>(_mm512_mask_add_epi32(c, less, c, _mm512_set1_epi32(1)));
-#else
-  count -= (I)(a < b);
-#endif
-}
-ADA_INLINE void CountEqual(I& count, U a, U b) {
-#ifdef __AVX512F__
-  const __mmask16 equal =
-      _mm512_cmpeq_epi32_mask(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b));
-  const __m512i c = reinterpret_cast<__m512i>(count);
-  count = reinterpret_cast<I>(_mm512_mask_add_epi32(c, equal, c, _mm512_set1_epi32(1)));
-#else
-  count -= (I)(a == b);
-#endif
-}
 
 // --- fp16 and bf16 codes -------------------------------------------------------------------------
 
@@ -144,6 +130,17 @@ ADA_INLINE_WIDE H ToBf16(F x) {
   const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U quiet = (u >> 16) | 0x40u;
   return __builtin_convertvector((I)Magnitude(x) > (I)FillU(0x7f800000u) ? quiet : rounded, H);
+}
+
+// --- double --------------------------------------------------------------------------------------
+
+// GCC 12 converts half vectors one by one.
+ADA_INLINE D ToDouble(F8 x) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<D>(_mm512_cvtps_pd(reinterpret_cast<__m256>(x)));
+#else
+  return __builtin_convertvector(x, D);
+#endif
 }
 
 // --- memory --------------------------------------------------------------------------------------

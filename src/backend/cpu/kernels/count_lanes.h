@@ -1,0 +1,123 @@
+// Vectors as wide as the registers, for the loops that count kept values: the compiler keeps sums
+// of such vectors in registers, those of 16 lanes only where registers are that wide.
+#pragma once
+#include <array>
+
+#include "backend/cpu/kernels/simd.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int kWidth = 16;
+#elif defined(__AVX2__)
+inline constexpr int kWidth = 8;
+#else
+inline constexpr int kWidth = 4;
+#endif
+typedef std::int32_t Ints __attribute__((vector_size(4 * kWidth)));
+typedef std::uint32_t Unsigned __attribute__((vector_size(4 * kWidth)));
+typedef float Half __attribute__((vector_size(2 * kWidth)));
+typedef double Doubles __attribute__((vector_size(4 * kWidth)));
+typedef std::int64_t Longs __attribute__((vector_size(4 * kWidth)));
+
+template <class T, class From>
+ADA_INLINE T LoadAs(const From* at) {
+  T v;
+  std::memcpy(&v, at, sizeof v);
+  return v;
+}
+// Magnitudes compare as signed integers.
+ADA_INLINE Ints Magnitudes(const float* at) { return LoadAs<Ints>(at) & 0x7fffffff; }
+
+ADA_INLINE Doubles ToDoubles(Half x) {
+#if defined(__AVX512F__)
+  return ToDouble(x);
+#elif defined(__AVX2__)
+  return (Doubles)_mm256_cvtps_pd((__m128)x);
+#else
+  return __builtin_convertvector(x, Doubles);
+#endif
+}
+// Squares of fp32 values are exact in double, so that it does not matter whether they are rounded.
+ADA_INLINE Doubles AddSquare(Doubles sum, Doubles d) {
+#if defined(__AVX512F__)
+  return (Doubles)_mm512_fmadd_pd((__m512d)d, (__m512d)d, (__m512d)sum);
+#elif defined(__AVX2__)
+  return (Doubles)_mm256_fmadd_pd((__m256d)d, (__m256d)d, (__m256d)sum);
+#else
+  return sum + d * d;
+#endif
+}
+
+// The smallest that is not zero, the largest, and how many are zeros.
+struct ExtremeLanes {
+  Ints min = Ints{} + 0x7fffffff, max{}, zeros{};
+
+  ADA_INLINE void Add(Ints u) {
+#if defined(__AVX512F__)
+    const __m512i v = (__m512i)u, least = (__m512i)min, count = (__m512i)zeros;
+    const __mmask16 some = _mm512_test_epi32_mask(v, v);
+    min = (Ints)_mm512_mask_min_epi32(least, some, least, v);
+    zeros = (Ints)_mm512_mask_sub_epi32(count, some, count, _mm512_set1_epi32(1));
+#else
+    const Ints zero = u == 0;
+    const Ints others = u | (zero & 0x7fffffff);
+    min = others < min ? others : min;
+    zeros -= zero;
+#endif
+    max = u > max ? u : max;
+  }
+};
+
+ADA_INLINE std::int64_t Total(Ints v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_epi32((__m512i)v);
+#else
+  std::int32_t total = 0;
+  for (int k = 0; k < kWidth; ++k) total += v[k];
+  return total;
+#endif
+}
+ADA_INLINE std::int32_t Smallest(Ints v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_min_epi32((__m512i)v);
+#else
+  std::int32_t smallest = v[0];
+  for (int k = 1; k < kWidth; ++k) smallest = v[k] < smallest ? v[k] : smallest;
+  return smallest;
+#endif
+}
+
+// Numbers of magnitudes u, 1 <= u < end, for several ends, lane by lane.
+template <int kEnds>
+class Counts {
+ public:
+  explicit Counts(const std::array<std::uint32_t, kEnds>& ends) {
+    for (int k = 0; k < kEnds; ++k) ends_[k] = static_cast<std::int32_t>(ends[k] + kMost);
+  }
+  // Of n values, in the counts first, first + 1, ..
+  ADA_INLINE void Add(const float* x, int n, int first = 0) {
+    for (int i = 0; i < n; i += kWidth) {
+      const Ints u = (Ints)((Unsigned)Magnitudes(x + i) +
+                            kMost);  // 1, 2, .. become the least numbers, 0 the largest
+      for (int k = first; k < kEnds; ++k) Count(counts_[k], u, ends_[k]);
+    }
+  }
+  std::int64_t operator[](int k) const { return Total(counts_[k]); }
+
+ private:
+  static constexpr std::uint32_t kMost = 0x7fffffffu;
+  static ADA_INLINE void Count(Ints& count, Ints u, std::int32_t end) {
+#if defined(__AVX512F__)
+    const __mmask16 less = _mm512_cmplt_epi32_mask((__m512i)u, _mm512_set1_epi32(end));
+    const __m512i c = (__m512i)count;
+    count = (Ints)_mm512_mask_add_epi32(c, less, c, _mm512_set1_epi32(1));
+#else
+    count -= u < end;
+#endif
+  }
+  Ints counts_[kEnds]{};
+  std::int32_t ends_[kEnds];
+};
+
+}  // namespace ada::backend::cpu::ADA_ISA

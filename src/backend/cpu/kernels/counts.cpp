@@ -1,0 +1,163 @@
+// The loops that count kept values. Vectors here are as wide as the registers: a column of lanes at
+// a time, with all its sums.
+#include "backend/cpu/kernels/counts.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/cpu/kernels/count_lanes.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+namespace {
+
+constexpr std::uint32_t kInfinity = 0x7f800000u, kLargestMagnitude = 0x7fffffffu;
+
+// Bits of the smallest fp32 above `x`, or (or_equal) not below it; x >= 0.
+std::uint32_t BitsAbove(double x, bool or_equal) {
+  const auto near = static_cast<float>(x);
+  const double at = near;
+  return AsBits(near) + (at < x || (at == x && !or_equal) ? 1 : 0);
+}
+
+}  // namespace
+
+CountTally::CountTally(const Rounder& rounder, bool apart)
+    : rounder_(rounder), apart_(apart), bins_(rounder.rounding) {
+  const NumberFormat& format = rounder.rounding.format;
+  const double edge = rounder.rounding.edge * format.largest();
+  if (edge < std::numeric_limits<float>::infinity()) edge_ = BitsAbove(edge, false) - 1;
+  if (apart) return;
+  // Half a spacing is a tie: to the even zero, but from the largest subnormal to a normal value.
+  const double half = format.smallest_subnormal() / 2;
+  zero_end_ = BitsAbove(half, false);
+  subnormal_end_ = std::max(zero_end_, BitsAbove(format.smallest_normal() - half, true));
+  if (rounder.grid.over < rounder.grid.min_normal) subnormal_end_ = kInfinity + 1;
+}
+
+CountTally::Extremes CountTally::AddSums(const float* x, int n, Sums& sums) {
+  Extremes all;
+  for (int column = 0; column < kLanes; column += kWidth) {
+    constexpr int kHalf = kWidth / 2;
+    Doubles sum[2], square[2], l1[2];
+    for (int k = 0; k < 2; ++k) {
+      sum[k] = LoadAs<Doubles>(sums.sum + column + k * kHalf);
+      square[k] = LoadAs<Doubles>(sums.square + column + k * kHalf);
+      l1[k] = LoadAs<Doubles>(sums.l1 + column + k * kHalf);
+    }
+    ExtremeLanes extremes;
+    for (int first = 0; first < n; first += kRun) {
+      extremes.min = Ints{} + 0x7fffffff;
+      const int end = std::min(first + kRun, n);
+      for (int i = first + column; i < end; i += kLanes) {
+        extremes.Add(Magnitudes(x + i));
+        for (int k = 0; k < 2; ++k) {
+          const Doubles d = ToDoubles(LoadAs<Half>(x + i + k * kHalf));
+          sum[k] += d;
+          square[k] = AddSquare(square[k], d);
+          l1[k] += (Doubles)((Longs)d & std::numeric_limits<std::int64_t>::max());
+        }
+      }
+      std::uint32_t& min = all.min[first / kRun];
+      const auto least = static_cast<std::uint32_t>(Smallest(extremes.min));
+      min = column == 0 || least < min ? least : min;
+    }
+    for (int k = 0; k < 2; ++k) {
+      std::memcpy(sums.sum + column + k * kHalf, &sum[k], sizeof sum[k]);
+      std::memcpy(sums.square + column + k * kHalf, &square[k], sizeof square[k]);
+      std::memcpy(sums.l1 + column + k * kHalf, &l1[k], sizeof l1[k]);
+    }
+    all.max = std::max(all.max, static_cast<std::uint32_t>(-Smallest(-extremes.max)));
+    all.zeros += Total(extremes.zeros);
+#if defined(__AVX512F__)
+    all.zeros += n;  // the others were taken off
+#endif
+  }
+  return all;
+}
+
+void CountTally::Count() {
+  const float* before = apart_ ? kept_.before : kept_.x;
+  const Extremes extremes = AddSums(before, end_, sums_);
+  for (int run = 0; run * kRun < end_; ++run) min_ = std::min(min_, extremes.min[run]);
+  max_ = std::max(max_, extremes.max);
+  kept_count_ += end_;
+  zeros_ += extremes.zeros;
+  if (apart_)
+    CountSmallApart();
+  else
+    CountSmall(extremes);
+  CountLarge(before, extremes);
+  bins_.Add(kept_.x, end_);
+  end_ = 0;
+}
+
+// What becomes zeros or subnormals, and what lies below the subnormals. Where values are small,
+// that is mostly the subnormals alone.
+void CountTally::CountSmall(const Extremes& extremes) {
+  Counts<3> counts({rounder_.grid.below_min, zero_end_, subnormal_end_});
+  const std::uint32_t low = std::max(rounder_.grid.below_min, zero_end_);
+  for (int first = 0; first < end_; first += kRun) {
+    const std::uint32_t min = extremes.min[first / kRun];
+    if (min >= std::max(low, subnormal_end_)) continue;
+    const int n = std::min(kRun, end_ - first);
+    if (min < low)
+      counts.Add(kept_.x + first, n);
+    else
+      counts.Add(kept_.x + first, n, 2);
+  }
+  below_min_ += counts[0], underflow_ += counts[1], subnormal_ += counts[2] - counts[1];
+}
+void CountTally::CountSmallApart() {
+  Counts<1> before({rounder_.grid.below_min});
+  Counts<2> after({rounder_.grid.min_normal, kLargestMagnitude + 1});
+  before.Add(kept_.before, end_);
+  after.Add(kept_.after, end_);
+  below_min_ += before[0], subnormal_ += after[0];
+  zeros_after_ += end_ - after[1];
+}
+
+// What overflows or is no number; what lies above the edge after rounding: rare, mostly.
+void CountTally::CountLarge(const float* before, const Extremes& extremes) {
+  const std::uint32_t overflow_min = rounder_.grid.overflow_min;
+  if (extremes.max >= overflow_min) {
+    Counts<3> below({overflow_min, kInfinity, kInfinity + 1});
+    below.Add(before, end_);
+    const std::int64_t others = end_ - extremes.zeros;
+    beyond_ += others - below[0], not_finite_ += others - below[1], nan_ += others - below[2];
+  }
+  if (edge_ >= kInfinity) return;
+  if (!apart_) {
+    // Rounding to nearest at most doubles.
+    if (extremes.max < edge_ - std::min(edge_, 1u << 23)) return;
+    for (int i = 0; i < end_; i += kLanes)
+      StoreF(kept_.after + i, RoundNearest(LoadF(before + i), rounder_));
+  }
+  Counts<2> below({edge_ + 1, kInfinity + 1});
+  below.Add(kept_.after, end_);
+  above_edge_ += below[1] - below[0];
+}
+
+void CountTally::Finish(std::int64_t values, BlockStats& s) {
+  if (end_ > 0) Count();
+  s.max_bits = max_;
+  bins_.Finish(values);
+  if (!rounder_.rounding.count) return;
+  if (kept_count_ > zeros_) s.min_bits = min_ - 1;
+  s.zeros = zeros_ - (kept_count_ - values);
+  s.below_min = s.zeros + below_min_;
+  s.underflow = apart_ ? zeros_after_ - zeros_ : underflow_;
+  s.subnormal = subnormal_;
+  s.overflow = beyond_ - not_finite_, s.inf = not_finite_ - nan_, s.nan = nan_;
+  s.above_edge = above_edge_;
+  const NumberFormat& format = rounder_.rounding.format;
+  if (apart_ && !format.has_nan) s.underflow -= s.nan;  // they became zeros
+  if (!format.is_signed) s.underflow = 0;               // there are no zeros
+  const auto sum = [](const double* lanes) {
+    double halves[2] = {};
+    for (int k = 0; k < kLanes; ++k) halves[k / 8] += lanes[k];
+    return halves[0] + halves[1];
+  };
+  s.sum = sum(sums_.sum), s.sum_square = sum(sums_.square), s.l1 = sum(sums_.l1);
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,69 @@
+// Counting a block's values in two steps: the rounding loop only stores them in a buffer that fits
+// the first-level cache; from there they are counted in short loops, whose sums stay in registers.
+#pragma once
+#include "backend/cpu/kernels/bins.h"
+#include "backend/cpu/kernels/grid.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+// Where values wait to be counted.
+struct KeptValues {
+  // A loop may keep kLoop vectors at a time; short ones share the buffer.
+  static constexpr int kLoop = 256, kWait = 64;
+  static constexpr int kSize = (kLoop + kWait) * kLanes;
+  alignas(64) float x[kSize];
+  // Where rounding is not just a function of x: as it is counted before and after. Else unused.
+  alignas(64) float before[kSize], after[kSize];
+};
+
+class CountTally {
+ public:
+  // apart: values are kept three times, else as x only and rounded to nearest.
+  CountTally(const Rounder& rounder, bool apart);
+
+  ADA_INLINE KeptValues& kept() { return kept_; }
+  // Where the next values go, and that they have been put there. Vectors of fewer than 16 values
+  // are filled up with zeros.
+  ADA_INLINE int Begin() const { return end_; }
+  ADA_INLINE void End(int end) {
+    end_ = end;
+    if (end > KeptValues::kWait * kLanes) Count();
+  }
+  // Writes the counts of `values` values in all, and their bins.
+  void Finish(std::int64_t values, BlockStats& stats);
+
+ private:
+  // Lane by lane, so that all instruction sets add in the same order.
+  struct Sums {
+    double sum[kLanes] = {}, square[kLanes] = {}, l1[kLanes] = {};
+  };
+  // Of one filling of the buffer: magnitudes' bits (min: of each kRun values, zeros left out).
+  static constexpr int kRun = 16 * kLanes;
+  struct Extremes {
+    std::uint32_t min[KeptValues::kSize / kRun];
+    std::uint32_t max = 0;
+    std::int64_t zeros = 0;
+  };
+  static Extremes AddSums(const float* x, int n, Sums& sums);
+  void Count();
+  void CountSmall(const Extremes& extremes);
+  void CountSmallApart();
+  void CountLarge(const float* before, const Extremes& extremes);
+
+  const Rounder& rounder_;
+  const bool apart_;
+  // Where values are kept once: bits of magnitudes that are the first not to become zeros, and
+  // neither zeros nor subnormals.
+  std::uint32_t zero_end_ = 0, subnormal_end_ = 0;
+  std::uint32_t edge_ = 0x7f800000u;  // the largest that does not lie above the edge
+  Sums sums_;
+  std::uint32_t min_ = 0x7fffffffu, max_ = 0;
+  std::int64_t kept_count_ = 0, zeros_ = 0, zeros_after_ = 0;   // with zeros that filled up vectors
+  std::int64_t below_min_ = 0, underflow_ = 0, subnormal_ = 0;  // none of these is a zero
+  std::int64_t beyond_ = 0, not_finite_ = 0, nan_ = 0, above_edge_ = 0;
+  int end_ = 0;
+  BinTally bins_;
+  KeptValues kept_;
+};
+
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,57 @@
+#include "cli/options.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace ada::cli {
+
+CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples) {
+  CLI::App* command = app.add_subcommand(name, what);
+  command->footer("Examples:\n" + examples);
+  return command;
+}
+
+void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example) {
+  app.add_option("--set", set, std::string("override a key: ") + example)
+      ->type_name("KEY=VALUE")
+      ->expected(1, -1);
+}
+
+void AddFormat(CLI::App& app, std::string& format, const std::string& what) {
+  app.add_option("--format", format, what + "; a name or '{exponent: 4, mantissa: 3}'")
+      ->type_name("FORMAT");
+}
+
+config::Overrides OverridesOf(const std::vector<std::string>& set) {
+  config::Overrides overrides;
+  for (const std::string& item : set) {
+    const std::size_t equals = item.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw ConfigError("--set " + item +
+                        ": expected KEY=VALUE, for example --set scaling.scale=1024");
+    overrides.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+  }
+  return overrides;
+}
+
+void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
+                    const std::string& command) {
+  const auto found = std::find_if(set.begin(), set.end(), [](const std::string& item) {
+    return item.find('=') == std::string::npos;
+  });
+  if (operand.empty() && found != set.end()) {
+    operand = *found;
+    set.erase(found);
+  }
+  if (operand.empty())
+    throw ConfigError(what + " is missing; `ada-train " + command + " --help` shows examples");
+}
+
+double Checked(double value, double low, double high, const char* option, const char* expected) {
+  if (value >= low && value <= high) return value;
+  throw ConfigError(std::string(option) + " " + ShortestText(value) + ": expected " + expected);
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,130 @@
+// what-if, recommend, compare, watch: what reads the folder of a run.
+#include <cfloat>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "core/error.h"
+#include "study/compare.h"
+#include "study/recommend.h"
+#include "study/watch.h"
+#include "study/what_if.h"
+
+namespace ada::cli {
+namespace {
+
+struct WhatIfArguments {
+  std::string folder, format, policy;
+  std::optional<double> scale;
+  std::vector<std::string> set;
+};
+
+struct CompareArguments {
+  std::string a, b;
+};
+
+void AddFolder(CLI::App& app, std::string& folder, const char* what) {
+  app.add_option("RUN_DIR", folder, what)->type_name("");
+}
+
+int WhatIf(WhatIfArguments& a) {
+  RequireOperand(a.folder, a.set, "RUN_DIR", "what-if");
+  if (a.policy.empty() && !a.set.empty())
+    throw ConfigError("--set " + a.set.front() +
+                      ": changes a policy, and --policy names none; expected both or neither");
+  study::WhatIfOptions options;
+  options.folder = a.folder;
+  if (!a.format.empty()) options.format = config::ReadFormat(a.format);
+  if (a.scale)
+    options.scale = Checked(*a.scale, FLT_TRUE_MIN, FLT_MAX, "--scale",
+                            "a positive number that fp32 can hold, for example 1024");
+  options.policy = a.policy;
+  options.overrides = OverridesOf(a.set);
+  study::WhatIf(options, std::cout, std::cerr);
+  return 0;
+}
+
+int RecommendFor(const study::RecommendOptions& options) {
+  Checked(options.underflow_target_pct, 0, 100, "--underflow-target", "a percentage, 0 to 100");
+  Checked(options.headroom_bits, 0, 64, "--headroom", "bits, 0 to 64");
+  study::Recommend(options, std::cout);
+  return 0;
+}
+
+int WatchRun(const study::WatchOptions& options) {
+  Checked(options.interval, 0.1, 3600, "--interval", "seconds, 0.1 to 3600");
+  return study::Watch(options);
+}
+
+Command AddWhatIf(CLI::App& app) {
+  auto a = std::make_shared<WhatIfArguments>();
+  CLI::App* command =
+      Add(app, "what-if", "what another format, scale or policy would have lost, as CSV",
+          "  ada-train what-if runs/fashion_quickstart --format fp8_e5m2 --scale 1024\n"
+          "  ada-train what-if runs/fashion_quickstart --policy dynamic --set "
+          "scaling.growth_interval=100");
+  AddFolder(*command, a->folder, "a run with histograms (log.histogram_every)");
+  AddFormat(*command, a->format, "instead of each tensor's own");
+  command->add_option("--scale", a->scale, "that every tensor would carry (default: its own)")
+      ->type_name("S");
+  command->add_option("--policy", a->policy, "a scaling policy that would choose the scales")
+      ->type_name("POLICY");
+  AddSet(*command, a->set, "--set scaling.growth_interval=100, any key of that policy");
+  return {command, [a] { return WhatIf(*a); }};
+}
+
+Command AddRecommend(CLI::App& app) {
+  auto a = std::make_shared<study::RecommendOptions>();
+  CLI::App* command =
+      Add(app, "recommend", "scales and formats that a run's record speaks for, with reasons",
+          "  ada-train recommend runs/fashion_quickstart\n"
+          "  ada-train recommend runs/fashion_quickstart --underflow-target 0.01 --headroom 4");
+  AddFolder(*command, a->folder, "a run with histograms (log.histogram_every)");
+  command->get_option("RUN_DIR")->required();
+  command
+      ->add_option("--underflow-target", a->underflow_target_pct,
+                   "percent of a tensor's non-zero values that may underflow (default 0.1)")
+      ->type_name("PCT");
+  command
+      ->add_option("--headroom", a->headroom_bits,
+                   "powers of two between the largest value seen and overflow (default 2)")
+      ->type_name("BITS");
+  return {command, [a] { return RecommendFor(*a); }};
+}
+
+Command AddCompare(CLI::App& app) {
+  auto a = std::make_shared<CompareArguments>();
+  CLI::App* command =
+      Add(app, "compare", "two runs side by side, and the first step at which they part",
+          "  ada-train compare runs/none runs/adaptive\n"
+          "  ada-train compare runs/seed1 runs/seed2 | less");
+  command->add_option("RUN_A", a->a, "a run's folder")->type_name("")->required();
+  command->add_option("RUN_B", a->b, "another's")->type_name("")->required();
+  return {command, [a] {
+            study::Compare(a->a, a->b, std::cout);
+            return 0;
+          }};
+}
+
+Command AddWatch(CLI::App& app) {
+  auto a = std::make_shared<study::WatchOptions>();
+  CLI::App* command = Add(app, "watch", "a live table of a run's layers, from its folder",
+                          "  ada-train watch runs/fashion_quickstart\n"
+                          "  ada-train watch runs/fashion_quickstart --once");
+  AddFolder(*command, a->folder, "a run that goes on, or has ended");
+  command->get_option("RUN_DIR")->required();
+  command->add_option("--interval", a->interval, "seconds between looks (default 1)")
+      ->type_name("SECONDS");
+  command->add_flag("--once", a->once, "one look, then the end");
+  return {command, [a] { return WatchRun(*a); }};
+}
+
+}  // namespace
+
+Commands AddRunCommands(CLI::App& app) {
+  return {AddWhatIf(app), AddRecommend(app), AddCompare(app), AddWatch(app)};
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,40 @@
+// Every float tensor once through RoundTo.
+#include "study/convert.h"
+
+#include <algorithm>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "core/safetensors.h"
+#include "scaling/scale_check.h"
+
+namespace ada::study {
+
+void Convert(const std::string& input, const std::string& output, const NumberFormat& format,
+             double scale) {
+  const float factor = scaling::CheckedScale("--scale", scale);
+  const SafetensorsFile file = SafetensorsFile::Open(input);
+  // Large elements first, so that every tensor lies at a multiple of its element's size.
+  std::vector<const TensorEntry*> entries;
+  for (const TensorEntry& entry : file.entries()) entries.push_back(&entry);
+  std::stable_sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) {
+    const auto size = [](const TensorEntry& e) { return IsFloat(e.dtype) ? 4 : BytesOf(e.dtype); };
+    return size(*a) > size(*b);
+  });
+  std::deque<std::vector<float>> converted;  // lives until the file is written
+  SafetensorsWriter writer;
+  writer.SetMetadata(file.metadata());
+  for (const TensorEntry* entry : entries) {
+    if (!IsFloat(entry->dtype)) {
+      writer.Add(entry->name, entry->dtype, entry->shape, file.Bytes(entry->name));
+      continue;
+    }
+    std::vector<float>& values = converted.emplace_back(file.ReadF32(entry->name));
+    for (float& x : values) x = RoundTo(format, x * factor);
+    writer.Add(entry->name, entry->shape, values);
+  }
+  writer.WriteAtomically(output);
+}
+
+}  // namespace ada::study

@@ -1,0 +1,72 @@
+#include "study/text_table.h"
+
+#include <algorithm>
+#include <ostream>
+
+namespace ada::study {
+namespace {
+
+constexpr std::size_t kIndent = 2, kGap = 2, kNarrowest = 8;
+
+bool BeginsCodePoint(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
+
+}  // namespace
+
+std::size_t TextWidth(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), BeginsCodePoint));
+}
+
+std::string CutText(std::string_view text, std::size_t width) {
+  std::string shown(text);
+  std::replace_if(shown.begin(), shown.end(), IsControl, '?');
+  if (TextWidth(shown) <= width) return shown;
+  const std::size_t dots = std::min<std::size_t>(2, width);
+  std::size_t end = 0, columns = 0;
+  while (end < shown.size() && (!BeginsCodePoint(shown[end]) || columns++ < width - dots)) ++end;
+  return shown.substr(0, end) + std::string(dots, '.');
+}
+
+std::string PaddedText(std::string_view text, std::size_t width, bool right) {
+  const std::string shown = CutText(text, width);
+  const std::string blanks(width - TextWidth(shown), ' ');
+  return right ? blanks + shown : shown + blanks;
+}
+
+void TextTable::Print(std::ostream& out, std::size_t width) const {
+  std::vector<std::size_t> widths(rows_.front().size(), 0);
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], TextWidth(row[i]));
+    }
+  }
+  std::size_t total = kIndent + kGap * (widths.size() - 1);
+  for (const std::size_t w : widths) total += w;
+  const std::size_t excess = total > width ? total - width : 0;
+  widths[0] = std::max(std::min(kNarrowest, widths[0]), widths[0] - std::min(excess, widths[0]));
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      line += std::string(i == 0 ? kIndent : kGap, ' ') + PaddedText(row[i], widths[i], i >= left_);
+    }
+    out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
+  }
+}
+
+void PrintList(const std::vector<std::string>& words, std::size_t indent, std::ostream& out,
+               std::size_t width) {
+  const std::string blanks(indent, ' ');
+  std::string line = blanks;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string word =
+        CutText(words[i], width - indent - 1) + (i + 1 < words.size() ? "," : "");
+    if (line.size() > indent && TextWidth(line) + 1 + TextWidth(word) > width) {
+      out << line << '\n';
+      line = blanks;
+    }
+    line += (line.size() > indent ? " " : "") + word;
+  }
+  out << line << '\n';
+}
+
+}  // namespace ada::study

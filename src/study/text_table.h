@@ -1,0 +1,42 @@
+// Text for terminals: widths in columns of a terminal (one a code point), and tables with aligned
+// columns.
+#pragma once
+#include <cstddef>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ada::study {
+
+// Columns that `text` takes: its UTF-8 code points.
+std::size_t TextWidth(std::string_view text);
+// `text` in at most `width` columns; where it is cut it ends in "..". Control characters, which
+// could do things to a terminal, become '?'.
+std::string CutText(std::string_view text, std::size_t width);
+// CutText and then blanks up to `width`, before the text where `right`.
+std::string PaddedText(std::string_view text, std::size_t width, bool right = false);
+
+// Rows of fields below a line of titles: the first column (or all, by `left`) to the left, others
+// to the right, each as wide as its longest field.
+class TextTable {
+ public:
+  static constexpr std::size_t kWidth = 100;
+  // The first `left` columns are aligned to the left.
+  explicit TextTable(std::vector<std::string> titles, std::size_t left = 1)
+      : rows_{std::move(titles)}, left_(left) {}
+  void Row(std::vector<std::string> fields) { rows_.push_back(std::move(fields)); }
+  // Each line begins with two blanks; the first column is cut where lines would be longer than
+  // `width`.
+  void Print(std::ostream& out, std::size_t width = kWidth) const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::size_t left_;
+};
+
+// `words` with ", " between, in lines of at most `width` columns that begin with `indent` blanks.
+void PrintList(const std::vector<std::string>& words, std::size_t indent, std::ostream& out,
+               std::size_t width = TextTable::kWidth);
+
+}  // namespace ada::study

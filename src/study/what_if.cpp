@@ -1,0 +1,104 @@
+// See what_if.h. Rows as RunLogs::WhatIf writes them.
+#include "study/what_if.h"
+
+#include <cmath>
+#include <ostream>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "study/run_files.h"
+#include "study/run_histograms.h"
+#include "study/what_if_summary.h"
+#include "telemetry/csv.h"
+#include "telemetry/run_logs.h"
+#include "train/scenario.h"
+
+namespace ada::study {
+namespace {
+
+// The policy that --policy names, as its overrides and --scale shape it.
+std::optional<config::ScalingConfig> AskedPolicy(const WhatIfOptions& options,
+                                                 std::ostream& notes) {
+  if (options.policy.empty()) return std::nullopt;
+  config::Overrides overrides = options.overrides;
+  if (options.scale && options.policy != "fixed")
+    throw ConfigError("--scale " + ShortestText(*options.scale) + ": policy " + options.policy +
+                      " chooses its scales itself; leave out --scale or --policy");
+  if (options.scale) overrides.emplace_back("scaling.scale", ShortestText(*options.scale));
+  const config::LoadedScaling loaded =
+      config::LoadScalingText("policy: " + config::YamlText(options.policy), "--policy", overrides);
+  for (const std::string& note : loaded.notes) notes << note << '\n';
+  return loaded.scaling;
+}
+
+config::WhatIfConfig ScenarioOf(const WhatIfOptions& options, std::ostream& notes) {
+  config::WhatIfConfig scenario;
+  scenario.format = options.format;
+  scenario.scaling = AskedPolicy(options, notes);
+  if (!scenario.scaling) scenario.scale = options.scale;
+  return scenario;
+}
+
+void WriteRow(const telemetry::WhatIfRow& row, std::ostream& out) {
+  using telemetry::CsvField, telemetry::ScaleField;
+  const auto number = [](double value) {
+    return std::isnan(value) ? std::string() : telemetry::NumberField(value);
+  };
+  out << row.step << ',' << row.epoch << ',' << CsvField(row.layer) << ',' << row.tensor << ','
+      << CsvField(row.scenario) << ',' << CsvField(row.format) << ',' << ScaleField(row.scale)
+      << ',' << number(row.underflow_pct_nonzero) << ',' << number(row.overflow) << ','
+      << number(row.underflow_unsure_pct) << ',' << row.overflow_unsure << '\n';
+}
+
+// How a policy was judged.
+std::string PolicyNote(const config::WhatIfConfig& choice) {
+  if (!choice.scaling) return "";
+  switch (choice.scaling->policy) {
+    case config::Policy::kNone:
+    case config::Policy::kFixed:
+      return "";
+    case config::Policy::kAdaptive:
+      return "  adaptive is judged with foresight: each layer's scale comes from the gradient that "
+             "it "
+             "is\n    about to round, by the rule of exact_range; methods that see mean and "
+             "deviation alone differ\n";
+    default:
+      return "  each step stands for all attempts since the one before\n";
+  }
+}
+
+void ExpectGradients(const HistogramStep& step, const std::string& folder) {
+  for (const train::HistogramOfTensor& t : step.tensors)
+    if (t.carries_s()) return;
+  throw DataError(folder +
+                  "/histograms.csv: has no dx and no dy, whose scales a policy decides; run again "
+                  "with them in log.statistics");
+}
+
+}  // namespace
+
+void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes) {
+  const config::WhatIfConfig choice = ScenarioOf(options, notes);
+  const config::Config config = ReadRunConfig(options.folder);
+  train::Scenario scenario(choice, config.model);
+  WhatIfSummary summary(scenario.name());
+  const TensorFormats formats = ReadTensorFormats(options.folder, config);
+  bool first = true;
+  EachHistogramStep(options.folder, formats, [&](const HistogramStep& step) {
+    if (choice.scaling) ExpectGradients(step, options.folder);
+    if (first) out << telemetry::kWhatIfColumns << '\n';
+    first = false;
+    if (!scenario.ended().empty()) return;
+    for (const telemetry::WhatIfRow& row : scenario.Judge(step.step, step.epoch, step.tensors)) {
+      WriteRow(row, out);
+      summary.Add(row);
+    }
+    if (!scenario.ended().empty()) summary.End(step.step, scenario.ended());
+  });
+  if (config.precision.rounding == config::RoundingKind::kStochastic)
+    notes << "the run rounds stochastically; the shares are those of rounding to nearest\n";
+  notes << summary.Text() << PolicyNote(choice);
+}
+
+}  // namespace ada::study

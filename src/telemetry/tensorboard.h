@@ -1,0 +1,68 @@
+// What TensorBoard shows of a run: the rows of the CSVs as scalars and histograms in event files
+// under <run>/tensorboard (log.tensorboard). Nothing reads them back; they hold wall-clock times.
+//
+//   loss accuracy lr scale grad_norm                 each step
+//   evaluation/<split>/{loss,top1,top5}              each evaluation
+//   scale/<layer> alpha/<layer>                      logged steps: S_out and alpha of the layer
+//   scale/<layer>.dy                                 the scale at which its consumers' gradients
+//                                                    meet
+//   underflow_pct/<layer>.<tensor>                   of the values that are not zero
+//   histogram/<layer>.<tensor>                       of log2|x|, x without its scale and not
+//   rounded
+//
+// A histogram's axis is log2|x|, and its buckets are those of ExponentBins: [e, e+1) holds the
+// magnitudes from 2^e to below 2^(e+1). min and max are the ends of the lowest and the highest
+// bucket that holds a value, sum and sum_squares those of log2|x| spread evenly in the buckets. num
+// counts the finite values other than zero: zeros, inf and NaN have no place on the axis.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/exponent_bins.h"
+#include "core/stats.h"
+#include "scaling/rules.h"
+#include "telemetry/event_wire.h"
+#include "telemetry/run_logs.h"
+
+namespace ada::telemetry {
+
+inline constexpr char kEventFolder[] = "tensorboard";  // within the run's folder
+bool IsEventFile(std::string_view name);
+// Deletes the event files of an earlier run in a run's folder; other files stay. OutputError.
+void RemoveEventFiles(const std::string& run_folder);
+// HistogramProto's numbers; limits is empty where all values are zero, inf or NaN.
+EventHistogram ExponentHistogram(const ExponentBins& bins);
+
+class TensorBoard {
+ public:
+  // Starts a new file, behind those that are there. `first_step`: the first step to come; beyond 1
+  // (a run is resumed) TensorBoard is told to drop what earlier files say from there on. Throws
+  // OutputError, as Flush does.
+  TensorBoard(const std::string& run_folder, std::int64_t first_step);
+  ~TensorBoard();
+  TensorBoard(const TensorBoard&) = delete;
+  TensorBoard& operator=(const TensorBoard&) = delete;
+
+  // Buffered; values of one step become one event.
+  void Step(const StepRow& row);
+  void Scale(std::int64_t step, const std::string& layer, const scaling::ScaleDecision& decision);
+  void Underflow(std::int64_t step, const std::string& layer, const std::string& tensor,
+                 const TensorStats& stats);
+  void Histogram(std::int64_t step, const std::string& layer, const std::string& tensor,
+                 const ExponentBins& bins);
+  void Evaluation(const EvaluationRow& row);
+
+  void Flush();  // hands whole records to the system
+
+ private:
+  std::string& SummaryOf(std::int64_t step);
+  void EndEvent();
+
+  std::string path_, buffer_;
+  std::string summary_;    // of the event being made; empty: none
+  std::int64_t step_ = 0;  // its step
+  int fd_ = -1;
+};
+
+}  // namespace ada::telemetry

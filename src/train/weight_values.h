@@ -1,0 +1,21 @@
+// The weights as a layer multiplies them: the master, rounded as its copy is.
+#pragma once
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace ada::train {
+
+// fp32 values of a parameter or its gradient, in PyTorch's order.
+std::vector<float> HostValues(const Tensor& tensor, backend::Backend& backend);
+
+// The master `weight` rounded as `point` (its tensor is w) says; `pass`: that of the step's first
+// micro-batch, whose random words stochastic rounding takes.
+std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::RoundingPoint& point,
+                                  bool stochastic, const backend::Pass& pass,
+                                  backend::Backend& backend);
+
+// The weight of a convolution or linear layer; null for other layers.
+const graph::Parameter* WeightOf(const graph::Graph& graph, const std::string& layer);
+
+}  // namespace ada::train

@@ -1,0 +1,165 @@
+// The keys of `log`: defaults, scenarios and their names, and that all of them read back.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "config/load.h"
+#include "config/refusal.h"
+#include "config/what_if_name.h"
+#include "core/number_format.h"
+
+namespace ada::config {
+
+namespace {
+
+using Texts = std::vector<std::string>;
+constexpr char kStart[] = "data: {dataset: synthetic}\nmodel: {zoo: lenet}\n";
+
+LogConfig Log(const std::string& text) {
+  return LoadText(kStart + text, "log.yaml", {}).config.log;
+}
+
+Texts NamesOf(const LogConfig& log) {
+  Texts names;
+  for (const WhatIfConfig& scenario : log.what_if) names.push_back(scenario.name);
+  return names;
+}
+
+Texts NamesIn(const std::string& scenarios) {
+  return NamesOf(Log("log: {histogram_every: 1, what_if: [" + scenarios + "]}\n"));
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("defaults of log: nothing beyond the rows of every 100 steps") {
+    const LogConfig log = Log("");
+    CHECK(log.every == 100);
+    CHECK(log.probe_every == 0);
+    CHECK(log.histogram_every == 0);
+    CHECK(log.dump_every == 0);
+    CHECK(log.dump == Texts{"*"});
+    CHECK(log.what_if.empty());
+    CHECK(log.alert_underflow_pct == 0);
+    CHECK_FALSE(log.tensorboard);
+  }
+
+  TEST_CASE("every key of log") {
+    const LogConfig log = Log(R"(log:
+  every: 7
+  statistics: [y]
+  probe_every: 2
+  histogram_every: 3
+  dump_every: 4
+  dump: [conv1, "stage1.*"]
+  alert_underflow_pct: 2.5
+  tensorboard: true
+  what_if:
+    - {name: all, format: fp8_e5m2, scale: 3}
+    - {scaling: {policy: dynamic, preset: megatron, hysteresis: 4}}
+)");
+    CHECK(log.every == 7);
+    CHECK(log.statistics == Texts{"y"});
+    CHECK(log.probe_every == 2);
+    CHECK(log.histogram_every == 3);
+    CHECK(log.dump_every == 4);
+    CHECK(log.dump == Texts{"conv1", "stage1.*"});
+    CHECK(log.alert_underflow_pct == 2.5);
+    CHECK(log.tensorboard);
+    REQUIRE(log.what_if.size() == 2);
+    CHECK(log.what_if[0].name == "all");
+    CHECK(log.what_if[0].format == kFp8E5M2);
+    CHECK(log.what_if[0].scale == 3);
+    CHECK_FALSE(log.what_if[0].scaling.has_value());
+    CHECK(ToString(log.what_if[0].where) == "log.yaml:13:7");
+    CHECK_FALSE(log.what_if[1].format.has_value());
+    CHECK_FALSE(log.what_if[1].scale.has_value());
+    REQUIRE(log.what_if[1].scaling.has_value());
+    CHECK(log.what_if[1].scaling->policy == Policy::kDynamic);
+    CHECK(log.what_if[1].scaling->preset == "megatron");
+    CHECK(log.what_if[1].scaling->hysteresis == 4);
+    CHECK_FALSE(log.what_if[1].scaling->init_scale.has_value());
+    CHECK(ToString(log.what_if[1].scaling->where) == "log.yaml:14:8");
+  }
+
+  TEST_CASE("names of scenarios are made of what they say") {
+    CHECK(NamesIn("{scale: 1024}, {scale: 0.1}, {format: fp8_e5m2, scale: 8}, {format: cb16}") ==
+          Texts{"scale=1024", "scale=0.1", "format=fp8_e5m2 scale=8", "format=cb16"});
+    CHECK(NamesIn("{scaling: {policy: none}}, {scaling: {policy: fixed, scale: 1}}, "
+                  "{scaling: {policy: dynamic}}, {format: fp16, scaling: {policy: histogram}}") ==
+          Texts{"policy=none", "policy=fixed scale=1", "policy=dynamic",
+                "format=fp16 policy=histogram"});
+    CHECK(NamesIn("{scaling: {policy: dynamic, preset: apex, growth_interval: 5}}, "
+                  "{scaling: {policy: adaptive, power_of_two: false, layers: [{match: fc, "
+                  "method: lognormal}]}}") == Texts{"policy=dynamic preset=apex growth_interval=5",
+                                                    "policy=adaptive power_of_two=false layers"});
+    // What is given as it would be anyway is no difference.
+    CHECK(NamesIn("{scaling: {policy: dynamic, preset: pytorch}}") == Texts{"policy=dynamic"});
+    CHECK(NamesIn("{format: {exponent: 4, mantissa: 2}}") ==
+          Texts{"format={exponent: 4 mantissa: 2}"});
+  }
+
+  TEST_CASE("names that are made are no other scenario's") {
+    CHECK(NamesIn("{scale: 8}, {scale: 8.0}, {scale: 8}") ==
+          Texts{"scale=8", "scale=8 #2", "scale=8 #3"});
+    CHECK(NamesIn("{scale: 8}, {name: scale=8, scale: 9}") == Texts{"scale=8 #2", "scale=8"});
+    WhatIfConfig unnamed;
+    CHECK(NameOf(unnamed).empty());
+    unnamed.name = "not looked at";
+    unnamed.scale = 65536;
+    CHECK(NameOf(unnamed) == "scale=65536");
+  }
+
+  TEST_CASE("log reads back from ToYaml") {
+    for (const std::string text :
+         {"",
+          "log: {every: 0, statistics: [], probe_every: 1000000000, alert_underflow_pct: 100}\n",
+          "log: {dump_every: 1, dump: [\"*\"], tensorboard: true}\n",
+          "log: {histogram_every: 5, what_if: []}\n",
+          "log: {histogram_every: 5, what_if: [{scale: 8}, {name: 1, format: {exponent: 4, "
+          "mantissa: 2}}, {scaling: {policy: none}}, {format: fp16, scaling: {policy: adaptive, "
+          "method: fixed, scale: 4, layers: [{match: fc, scale: 8}]}}, {scaling: {policy: logmax, "
+          "beta1: 0.5}}, {name: 'a: #b', scale: 1e-3}]}\n"}) {
+      CAPTURE(text);
+      const Config config = LoadText(kStart + text, "log.yaml", {}).config;
+      const std::string yaml = ToYaml(config);
+      CAPTURE(yaml);
+      const Config again = LoadText(yaml, "log.yaml", {}).config;
+      CHECK(ToYaml(again) == yaml);
+      CHECK(NamesOf(again.log) == NamesOf(config.log));
+      CHECK(again.log.dump == config.log.dump);
+      CHECK(again.log.dump_every == config.log.dump_every);
+      REQUIRE(again.log.what_if.size() == config.log.what_if.size());
+      for (std::size_t i = 0; i < again.log.what_if.size(); ++i) {
+        CHECK(again.log.what_if[i].scale == config.log.what_if[i].scale);
+        CHECK(again.log.what_if[i].format == config.log.what_if[i].format);
+        CHECK(again.log.what_if[i].scaling.has_value() ==
+              config.log.what_if[i].scaling.has_value());
+      }
+    }
+  }
+
+  TEST_CASE("ToYaml writes the scenarios, and dump only where something is dumped") {
+    const std::string yaml =
+        ToYaml(LoadText(std::string(kStart) + "log: {histogram_every: 5, what_if: [{scale: 8}]}\n",
+                        "log.yaml", {})
+                   .config);
+    CHECK(yaml.find("  what_if:\n    - {name: \"scale=8\", scale: 8}\n") != std::string::npos);
+    CHECK(yaml.find("dump_every: 0\n") != std::string::npos);
+    CHECK(yaml.find("dump:") == std::string::npos);
+  }
+
+  TEST_CASE("--set reaches the keys of log") {
+    const Overrides overrides = {{"log.histogram_every", "10"},
+                                 {"log.what_if", "[{scale: 2}, {format: bf16}]"},
+                                 {"log.dump_every", "3"},
+                                 {"log.dump", "[fc]"}};
+    const LogConfig log = LoadText(kStart, "log.yaml", overrides).config.log;
+    CHECK(log.histogram_every == 10);
+    CHECK(NamesOf(log) == Texts{"scale=2", "format=bf16"});
+    CHECK(log.dump == Texts{"fc"});
+  }
+}
+
+}  // namespace ada::config

@@ -1,0 +1,280 @@
+// recommend on runs made by hand: the ends of the safe range against counting values one by one,
+// and fragments that a configuration takes.
+#include "study/recommend.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "core/error.h"
+#include "study/made_run.h"
+
+namespace ada::study {
+namespace {
+
+using testing::MadeRun;
+using testing::Values;
+
+constexpr char kMark[] = "# Put these sections in place of those of the run's configuration:\n";
+
+std::string Advice(const MadeRun& run, double target_pct = 0.1, double headroom = 2) {
+  std::ostringstream out;
+  RecommendOptions options;
+  options.folder = run.path();
+  options.underflow_target_pct = target_pct;
+  options.headroom_bits = headroom;
+  Recommend(options, out);
+  return out.str();
+}
+
+std::string Fragment(const std::string& advice) {
+  const std::size_t at = advice.find(kMark);
+  REQUIRE(at != std::string::npos);
+  return advice.substr(at + sizeof kMark - 1);
+}
+
+// The run's configuration with the fragment's sections in place of its own, as a person would do.
+config::Config Merged(const MadeRun& run, const std::string& fragment) {
+  std::istringstream lines(run.config());
+  std::string text = fragment, line;
+  bool replaced = false;
+  while (std::getline(lines, line)) {
+    if (line[0] != ' ')
+      replaced =
+          ("\n" + fragment).find("\n" + line.substr(0, line.find(':') + 1)) != std::string::npos;
+    if (!replaced) text += line + "\n";
+  }
+  return config::LoadText(text, "merged", {}).config;
+}
+
+double WorstPct(const std::vector<Values>& tensors, double scale) {
+  double worst = 0;
+  for (const Values& values : tensors) {
+    const TensorStats s = testing::CountedOneByOne(values, kFp16, scale);
+    worst = std::max(worst, 100.0 * static_cast<double>(s.underflow) /
+                                static_cast<double>(s.numel - s.zeros_before));
+  }
+  return worst;
+}
+float Largest(const std::vector<Values>& tensors) {
+  float largest = 0;
+  for (const Values& values : tensors)
+    for (const float x : values) largest = std::max(largest, std::fabs(x));
+  return largest;
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+std::string PowerText(double scale) { return "2^" + std::to_string(std::ilogb(scale)); }
+
+TEST_SUITE_BEGIN("cpu");
+
+TEST_CASE("one fixed scale serves all: its ends are those that counting gives") {
+  MadeRun run("precision: {format: fp16}\nscaling: {policy: none}");
+  std::vector<Values> tensors;
+  for (const int step : {1, 5, 10, 20}) {
+    const auto seed = static_cast<unsigned>(step);
+    tensors.push_back(testing::Normal(-14, 5000, seed));
+    run.Add(step, "loss", "dx", tensors.back());
+    tensors.push_back(testing::Normal(-20, 5000, seed + 50));
+    run.Add(step, "fc", "dx", tensors.back());
+    tensors.push_back(testing::Normal(-21 - step / 10, 5000, seed + 99));
+    run.Add(step, "conv2", "dx", tensors.back());
+  }
+  run.Finish();
+  double low = 1, high = 1;
+  while (WorstPct(tensors, low) <= 0.1) low /= 2;
+  while (WorstPct(tensors, low) > 0.1) low *= 2;
+  while (2 * high * static_cast<double>(Largest(tensors)) * 4 <= 65504) high *= 2;
+
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "One fixed scale: from " + PowerText(low) + " (conv2.dx) to " +
+                        PowerText(high) + " (loss.dx) serves all gradients."));
+  CHECK(Has(advice,
+            "How sure: little. 4 steps with histograms (1 to 20, epochs 1 to 2 of 2), 32 "
+            "images each"));
+  CHECK(Has(advice, "run made (synthetic)"));
+  const config::Config merged = Merged(run, Fragment(advice));
+  CHECK(merged.scaling.policy == config::Policy::kFixed);
+  // Much was lost: three quarters of the way up.
+  const int width = std::ilogb(high / low);
+  CHECK(merged.scaling.scale == std::ldexp(low, width - width / 4));
+  CHECK(merged.scaling.scale <= high);
+  CHECK(merged.precision.format == kFp16);
+  // What it promises holds for the values themselves.
+  CHECK(WorstPct(tensors, merged.scaling.scale) <= 0.1);
+  for (std::size_t at = 0; at < advice.size();) {
+    const std::size_t end = advice.find('\n', at);
+    CHECK(end - at <= 100);
+    at = end + 1;
+  }
+}
+
+TEST_CASE("a run that lost little: a margin above the smallest scale") {
+  MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: 64}");
+  for (int step = 1; step <= 3; ++step)
+    run.Add(step, "loss", "dx", testing::Normal(-20, 5000, static_cast<unsigned>(step)), kFp16, 64);
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  std::vector<Values> tensors;
+  for (unsigned step = 1; step <= 3; ++step) tensors.push_back(testing::Normal(-20, 5000, step));
+  double low = 1;
+  while (WorstPct(tensors, low) > 0.1) low *= 2;
+  CHECK(Merged(run, Fragment(advice)).scaling.scale == low * 256);
+}
+
+TEST_CASE("nothing has to change where S = 1 does") {
+  MadeRun run("precision: {format: fp16}\nscaling: {policy: fixed, scale: 1}");
+  for (unsigned step = 2; step <= 20; step += 2) {
+    run.Add(step, "loss", "dx", testing::Normal(-2, 1000, step));
+    run.Add(step, "fc", "dx", testing::Normal(-1, 1000, step + 1));
+  }
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "Fine as they are (2 of 2 tensors):\n  loss.dx, fc.dx\n"));
+  CHECK(Has(advice, "Recommended: no scaling (S = 1)."));
+  CHECK(Has(advice, "How sure: well. 10 steps "));
+  CHECK(Fragment(advice) == "scaling:\n  policy: none\n");
+}
+
+TEST_CASE("layers that pull in opposite directions get scales of their own") {
+  MadeRun run("precision: {format: fp16}");
+  for (const int step : {1, 10, 20}) {
+    const auto seed = static_cast<unsigned>(step);
+    run.Add(step, "loss", "dx", testing::Normal(4, 3000, seed));      // bears 2^7 or so
+    run.Add(step, "fc", "dx", testing::Normal(-30, 3000, seed + 1));  // needs 2^15 or so
+    run.Add(step, "bn2", "dx", testing::Normal(-28, 3000, seed + 2));
+    run.Add(step, "conv2", "dx", testing::Normal(-33, 3000, seed + 3));
+  }
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "One fixed scale: none serves all gradients."));
+  const std::size_t more = advice.find("need at least:"), less = advice.find("bear at most:");
+  const std::size_t best = advice.find("Best compromise with one scale");
+  REQUIRE(less != std::string::npos);
+  CHECK(advice.substr(more, less - more).find("fc.dx 2^") != std::string::npos);
+  CHECK(advice.substr(less, best - less).find("loss.dx 2^") != std::string::npos);
+  CHECK(advice.substr(less, best - less).find("fc.dx") == std::string::npos);
+  CHECK(Has(advice, "nothing overflows."));
+  const config::Config merged = Merged(run, Fragment(advice));
+  CHECK(merged.scaling.policy == config::Policy::kAdaptive);
+  CHECK(merged.scaling.method == config::Method::kExactRange);
+  CHECK(merged.scaling.underflow_target == doctest::Approx(0.001));
+  CHECK(merged.scaling.headroom_bits == 2);
+  CHECK(merged.precision.layers.empty());
+}
+
+TEST_CASE("a gradient that carries another layer's choice and loses at it gets a wider format") {
+  MadeRun run("precision: {format: fp16}");
+  run.Add(1, "loss", "dx", testing::Normal(4, 3000, 1));
+  run.Add(1, "fc", "dx", testing::Normal(-24, 3000, 2));
+  run.Add(1, "bn2", "dx", testing::Normal(-34, 3000, 3));  // carries the S of fc.dx
+  run.Add(1, "conv2", "dx", testing::Normal(-33, 3000, 4));
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "policy adaptive, method exact_range"));
+  CHECK(Has(advice, "  conv2: gradients in bf16, for bn2.dx\n"));
+  CHECK(Has(advice, "nothing overflows."));
+  const config::Config merged = Merged(run, Fragment(advice));
+  REQUIRE(merged.precision.layers.size() == 1);
+  CHECK(merged.precision.layers[0].gradients == kBf16);
+}
+
+TEST_CASE("a gradient that no scale can hold gets a wider format, at the layer that sets it") {
+  MadeRun run("precision: {format: fp16, layers: [{match: 'fc', weights: bf16}]}");
+  Values wide = testing::Normal(-40, 3000, 1);
+  const Values big = testing::Normal(5, 3000, 2);
+  wide.insert(wide.end(), big.begin(), big.end());
+  run.Add(1, "loss", "dx", testing::Normal(-10, 3000, 3));
+  run.Add(1, "fc", "dx", wide);  // the gradient of relu2's output, whose format bn2 sets
+  run.Add(1, "conv2", "dx", testing::Normal(-12, 3000, 4));
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "no scale fits"));
+  CHECK(Has(advice, "  bn2: gradients in bf16, for fc.dx\n"));
+  const config::Config merged = Merged(run, Fragment(advice));
+  REQUIRE(merged.precision.layers.size() == 2);
+  CHECK(merged.precision.layers[0].match == "fc");
+  CHECK(merged.precision.layers[1].match == "bn2");
+  CHECK(merged.precision.layers[1].gradients == kBf16);
+  CHECK(!merged.precision.layers[1].format);
+  CHECK((merged.scaling.policy == config::Policy::kFixed ||
+         merged.scaling.policy == config::Policy::kNone));
+}
+
+TEST_CASE("y, w and dw carry no scale: another format is all that helps") {
+  MadeRun run("precision: {format: fp8_e4m3, weight_gradients: fp16}");
+  run.Add(1, "conv1", "w", testing::Normal(-6, 2000, 1), kFp8E4M3);
+  run.Add(1, "conv1", "y", {1, 500, 2}, kFp8E4M3);  // 448 is the largest
+  run.Add(1, "loss", "dx", testing::Normal(-4, 2000, 2), kFp16);
+  run.Add(1, "conv1", "dw", testing::Normal(-30, 2000, 3), kFp16);
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "Tensors that carry no scale and lose more than the target:"));
+  CHECK(Has(advice, "conv1.y (fp8_e4m3) 0 % and overflow"));
+  CHECK(Has(advice, "  conv1: weights in fp8_e5m2, for conv1.w\n"));
+  CHECK(Has(advice, "  conv1: activations in fp8_e5m2, for conv1.y\n"));
+  CHECK(Has(advice, "  conv1: weight_gradients in bf16, for conv1.dw\n"));
+  const config::Config merged = Merged(run, Fragment(advice));
+  REQUIRE(merged.precision.layers.size() == 1);
+  CHECK(merged.precision.layers[0].activations == kFp8E5M2);
+  CHECK(merged.precision.layers[0].weights == kFp8E5M2);
+  CHECK(merged.precision.layers[0].weight_gradients == kBf16);
+}
+
+TEST_CASE("where all gradients change, the role's own key says it") {
+  MadeRun run("precision: {format: fp16, gradients: fp8_e4m3}");
+  const auto wide = [](double low, double high, unsigned seed) {
+    Values values = testing::Normal(low, 1000, seed);
+    const Values more = testing::Normal(high, 1000, seed + 1);
+    values.insert(values.end(), more.begin(), more.end());
+    return values;
+  };
+  run.Add(1, "loss", "dx", wide(-110, -4, 1), kFp8E4M3);  // 2^-126 upwards: bf16
+  run.Add(1, "fc", "dx", wide(-17, 0, 3), kFp8E4M3);      // fp8_e5m2
+  run.Add(1, "conv2", "dx", wide(-19, -2, 5), kFp8E4M3);
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "Best compromise with one scale and the formats as they are: S = 2^"));
+  CHECK(Has(advice, "once the formats below are changed"));
+  const config::Config merged = Merged(run, Fragment(advice));
+  CHECK(merged.precision.gradients == kFp8E5M2);
+  CHECK(merged.precision.format == kFp16);
+  REQUIRE(merged.precision.layers.size() == 1);
+  CHECK(merged.precision.layers[0].match == "fc");
+  CHECK(merged.precision.layers[0].gradients == kBf16);
+}
+
+TEST_CASE("histograms of what an overflow left over count for nothing") {
+  MadeRun run("precision: {format: fp16}");
+  Values broken = testing::Normal(-60, 100, 1);
+  broken.push_back(INFINITY);
+  run.Add(1, "loss", "dx", testing::Normal(-2, 1000, 2));
+  run.Add(1, "fc", "dx", broken);
+  run.Add(2, "fc", "dx", testing::Normal(-2, 1000, 3));
+  run.Finish();
+  const std::string advice = Advice(run);
+  CHECK(Has(advice, "1 histogram with inf or NaN"));
+  CHECK(Has(advice, "Recommended: no scaling"));
+}
+
+TEST_CASE("a run without gradients in its histograms") {
+  MadeRun run("precision: {format: fp16}");
+  run.Add(1, "conv1", "w", {1, 2});
+  run.Finish();
+  CHECK_THROWS_WITH_AS(Advice(run), doctest::Contains("has no dx and no dy"), DataError);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace ada::study

@@ -1,0 +1,319 @@
+// `watch` without a terminal: the sparkline, the picture at all sizes, files that grow, are torn or
+// cut, and what of them is shown.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "study/csv_tail.h"
+#include "study/run_state.h"
+#include "study/terminal.h"
+#include "study/text_table.h"
+#include "study/watch_feed.h"
+#include "study/watch_state.h"
+#include "study/watch_text.h"
+#include "study/written_run.h"
+
+namespace ada::study {
+namespace {
+
+using testing::TempFolder;
+using testing::WrittenRun;
+using Rows = std::vector<std::vector<std::string>>;
+
+Rows Read(CsvTail& tail) {
+  Rows rows;
+  tail.Read([&](const std::vector<std::string>& row) { rows.push_back(row); });
+  return rows;
+}
+
+// `layers` layers, of which layer i (from 1) has lost i / 10 percent.
+WatchState Network(int layers) {
+  WatchState state;
+  state.name = "r";
+  state.folder = "runs/r";
+  state.Add(telemetry::StepRow{.step = 200,
+                               .epoch = 2,
+                               .loss = 1.25,
+                               .accuracy = 0.5,
+                               .lr = 0.1,
+                               .scale = 1024,
+                               .skipped = true});
+  for (int i = 1; i <= layers; ++i) {
+    TensorRow row;
+    row.step = 200;
+    row.layer = "layer" + std::to_string(i);
+    row.tensor = "dx";
+    row.scale = 1024;
+    row.underflow_pct_nonzero = i / 10.0;
+    state.Add(row);
+  }
+  return state;
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("sparklines") {
+    const std::deque<double> pct = {0, 1e-9, 0.01, 0.02, 0.5, 3, 5, 30, 31, 100, NAN};
+    CHECK(Sparkline(pct, 20, false) == "_..:-=+*## ");
+    CHECK(Sparkline(pct, 4, false) == "*## ");
+    CHECK(Sparkline(pct, 0, false).empty());
+    CHECK(Sparkline({}, 5, false).empty());
+    CHECK(Sparkline({0, 50}, 5, true) == "▁█");
+  }
+
+  TEST_CASE("the picture") {
+    WatchState state = Network(2);
+    state.epochs = 4;
+    ScaleRow scale;
+    scale.step = 200;
+    scale.layer = "layer2";
+    scale.limit = "cap";
+    state.Add(scale);
+    scale.limit = "branch";  // a row of its own, not the layer's decision
+    state.Add(scale);
+    state.Add(telemetry::EvaluationRow{
+        .step = 100, .epoch = 1, .split = "test", .images = 10, .loss = 2, .top1 = 0.25});
+    state.Add(telemetry::EventRow{150, 2, "skip", "fc", "dx", "inf", "not finite"});
+    CHECK(DrawWatch(state, {.width = 80}) ==
+          std::vector<std::string>{
+              "r  running  runs/r",
+              "step 200  epoch 2/4  loss 1.25  acc 50.0 %  lr 0.1  S 1024  skipped 1",
+              "test: loss 2  top-1 25.00 % (step 100)  last event: step 150, skip: not finite",
+              "layer       scale  underf.%  limit      last logged steps, to step 200",
+              "layer1       1024     0.100  -          :",
+              "layer2       1024     0.200  cap        -",
+              "underflow % of dx, up to _ 0  . 0.01  : 0.1  - 1  = 3  + 10  * 30  # 100"});
+    state.status = "died";
+    CHECK(DrawWatch(state, {.width = 100}).front() ==
+          "r  ended without a summary (killed?)  runs/r");
+  }
+
+  TEST_CASE("a run that has written nothing yet") {
+    WatchState state;
+    state.name = "r";
+    CHECK(DrawWatch(state, {}) ==
+          std::vector<std::string>{"r  running", "no step has been written yet"});
+  }
+
+  TEST_CASE("more layers than lines: those that underflow most, in their order") {
+    WatchState state = Network(40);
+    for (WatchedLayer& layer : state.layers) {
+      if (layer.name == "layer3") layer.history = {90};
+    }
+    const auto lines = DrawWatch(state, {.width = 100, .height = 9});
+    REQUIRE(lines.size() == 9);
+    CHECK(lines[3].starts_with("layer3 "));
+    CHECK(lines[4].starts_with("layer38 "));
+    CHECK(lines[6].starts_with("layer40 "));
+    CHECK(lines[7] == "and 36 more layers, mean underflow at most 3.700 %");
+    CHECK(DrawWatch(state, {.width = 100, .height = 44}).size() == 44);
+    CHECK(DrawWatch(state, {.width = 100, .height = 44})[3].starts_with("layer1 "));
+    CHECK(DrawWatch(state, {.width = 100}).size() == 44);
+  }
+
+  TEST_CASE("no size breaks a line") {
+    WatchState state = Network(60);
+    state.name = "\xC3\xA4\xC3\xA4\xC3\xA4 \033[2J";
+    for (WatchedLayer& layer : state.layers) layer.history.assign(300, 0.5);
+    for (std::size_t width = 1; width < 200; width += 3) {
+      for (std::size_t height = 1; height < 70; height += 4) {
+        const auto lines = DrawWatch(state, {.width = width, .height = height, .utf8 = true});
+        CHECK(lines.size() <= height);
+        for (const std::string& line : lines) {
+          CHECK(TextWidth(line) <= width);
+          CHECK(line.find('\033') == std::string::npos);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("records of RFC 4180; the last is left where it is not whole") {
+    std::size_t used = 0;
+    CHECK(SplitCsv("a,b\n\"x, \"\"y\"\"\nz\",\n1,2", &used) ==
+          Rows{{"a", "b"}, {"x, \"y\"\nz", ""}});
+    CHECK(used == std::string("a,b\n\"x, \"\"y\"\"\nz\",\n").size());
+    CHECK(SplitCsv("\"open\n", &used).empty());
+    CHECK(used == 0);
+  }
+
+  TEST_CASE("a file that grows is read once") {
+    const TempFolder folder;
+    CsvTail tail(folder / "t.csv");
+    CHECK(Read(tail).empty());
+    CHECK(tail.Column("a") == -1);
+    folder.Write("t.csv", "a,");
+    CHECK(Read(tail).empty());
+    folder.Write("t.csv", "a,b\n1,2\n3");
+    CHECK(Read(tail) == Rows{{"1", "2"}});
+    CHECK(tail.Column("b") == 1);
+    CHECK_FALSE(tail.Changed());
+    folder.Write("t.csv", "a,b\n1,2\n3,4\n5,6\n");
+    CHECK_FALSE(tail.Changed());
+    CHECK(Read(tail) == Rows{{"3", "4"}, {"5", "6"}});
+    CHECK(Read(tail).empty());
+  }
+
+  TEST_CASE("a file that was cut, replaced or deleted is read anew") {
+    const TempFolder folder;
+    CsvTail tail(folder / "t.csv");
+    folder.Write("t.csv", "a,b\n1,2\n3,4\n");
+    Read(tail);
+    SUBCASE("cut") { folder.Write("t.csv", "a,b\n1,2\n"); }
+    SUBCASE("cut, and longer again, with other rows") {
+      folder.Write("t.csv", "a,b\n1,2\n7,8\n9,9\n");
+    }
+    SUBCASE("deleted") { std::filesystem::remove(folder / "t.csv"); }
+    CHECK(tail.Changed());
+    tail.Restart();
+    folder.Write("t.csv", "b,a\n1,2\n");
+    CHECK(Read(tail) == Rows{{"1", "2"}});
+    CHECK(tail.Column("a") == 1);
+    CHECK_FALSE(tail.Changed());
+  }
+
+  TEST_CASE("cut and written again with the same rows, as a resume does: nothing is read twice") {
+    const TempFolder folder;
+    CsvTail tail(folder / "t.csv");
+    folder.Write("t.csv", "a,b\n1,2\n3,4\n");
+    Read(tail);
+    folder.Write("t.csv", "a,b\n1,2\n3,4\n5,6\n");
+    CHECK_FALSE(tail.Changed());
+    CHECK(Read(tail) == Rows{{"5", "6"}});
+  }
+
+  TEST_CASE("of a long file only the end") {
+    const TempFolder folder;
+    std::string text = "a,b\n";
+    for (int i = 1000; i < 2000; ++i) text += std::to_string(i) + ",x\n";
+    folder.Write("t.csv", text);
+    CsvTail tail(folder / "t.csv", 30);
+    const Rows rows = Read(tail);
+    REQUIRE(rows.size() == 4);
+    CHECK(rows.front()[0] == "1996");
+    CHECK(rows.back()[0] == "1999");
+    CHECK(tail.Column("b") == 1);
+    folder.Write("t.csv", text + "2000,x\n");
+    CHECK_FALSE(tail.Changed());
+    CHECK(Read(tail) == Rows{{"2000", "x"}});
+  }
+
+  TEST_CASE("steps become visible when they are whole") {
+    const WrittenRun run("train: {epochs: 3, max_steps: 50}\n");
+    WatchFeed feed(run.path());
+    WatchState state;
+    CHECK_FALSE(feed.Look(state));
+    CHECK(state.name == "r");
+    CHECK(state.epochs == 3);
+    CHECK(state.max_steps == 50);
+    run.Tensor(1, "fc", "dx", "8", "0.5");
+    run.Tensor(1, "fc", "dw", "1", "9");
+    run.Scale(1, "fc", "8", "cap");
+    CHECK_FALSE(feed.Look(state));  // steps.csv has no row of step 1 yet
+    CHECK(state.layers.empty());
+    run.Step(1, "2.5", "4");
+    CHECK(feed.Look(state));
+    CHECK(state.step.loss == 2.5);
+    CHECK(state.step.scale == 4);
+    CHECK(state.logged_step == 1);
+    REQUIRE(state.layers.size() == 1);
+    CHECK(state.layers[0].name == "fc");
+    CHECK(state.layers[0].scale == 8);
+    CHECK(state.layers[0].limit == "cap");
+    CHECK(state.layers[0].underflow_pct == 0.5);
+    CHECK_FALSE(feed.Look(state));
+  }
+
+  TEST_CASE("each logged step is told, with its own state") {
+    const WrittenRun run;
+    for (int step = 1; step <= 5; ++step) run.Step(step, std::to_string(step), "1", step == 2);
+    for (const int step : {1, 3, 5}) run.Tensor(step, "fc", "dx", "8", std::to_string(step));
+    run.Append("events.csv", "2,1,skip,fc,dx,inf,\"one, two\"\n");
+    run.Append("evaluation.csv", "5,1,test,500,0.75,0.5,0.875\n");
+    WatchFeed feed(run.path());
+    WatchState state;
+    std::vector<std::int64_t> steps, skipped, events;
+    std::vector<double> pct;
+    feed.Look(state, [&] {
+      steps.push_back(state.step.step);
+      skipped.push_back(state.skipped);
+      events.push_back(state.event.step);
+      pct.push_back(state.layers.at(0).underflow_pct);
+    });
+    CHECK(steps == std::vector<std::int64_t>{1, 3, 5});
+    CHECK(skipped == std::vector<std::int64_t>{0, 1, 1});
+    CHECK(events == std::vector<std::int64_t>{0, 2, 2});
+    CHECK(pct == std::vector<double>{1, 3, 5});
+    CHECK(state.layers[0].history == std::deque<double>{1, 3, 5});
+    CHECK(state.event.message == "one, two");
+    CHECK(state.evaluation.top1 == 0.5);
+  }
+
+  TEST_CASE("a resume from an earlier step begins the state anew") {
+    const WrittenRun run;
+    run.Step(1, "3");
+    const std::string one = run.files().Read("steps.csv");
+    run.Step(2, "2", "1", true);
+    run.Tensor(2, "fc", "dx", "8", "1");
+    WatchFeed feed(run.path());
+    WatchState state;
+    state.folder = run.path();
+    CHECK(feed.Look(state));
+    CHECK(state.skipped == 1);
+    run.files().Write("steps.csv", one);
+    run.files().Write("underflow.csv", std::string(telemetry::kUnderflowColumns) + "\n");
+    CHECK(feed.Look(state));
+    CHECK(state.step.step == 1);
+    CHECK(state.skipped == 0);
+    CHECK(state.layers.empty());
+    CHECK(state.folder == run.path());
+    CHECK(state.name == "r");
+  }
+
+  TEST_CASE("whether a run goes on, and how it ended") {
+    const WrittenRun run;
+    CHECK(RunState(run.path()) == "finished");
+    run.Finish("interrupted");
+    CHECK(RunState(run.path()) == "interrupted");
+    std::filesystem::remove(run.files() / "summary.json");
+    CHECK(RunState(run.path()) == "died");
+    {
+      const auto lock = FileLock::TryLock(run.path());
+      REQUIRE(lock.has_value());
+      CHECK(IsRunning(run.path()));
+      CHECK(RunState(run.path()) == "running");
+    }
+    CHECK_FALSE(IsRunning(run.path()));
+    const auto lock = FileLock::TryLock(run.path());  // asking kept nobody out
+    CHECK(lock.has_value());
+    run.files().Write("summary.json", "{");
+    CHECK_THROWS_AS(RunState(run.path()), DataError);
+  }
+
+  TEST_CASE("the character set of the environment's locale") {
+    struct Saved {
+      explicit Saved(const char* variable) : name(variable) {
+        if (const char* old = std::getenv(variable)) value = old, set = true;
+        unsetenv(variable);
+      }
+      ~Saved() { set ? setenv(name, value.c_str(), 1) : unsetenv(name); }
+      const char* name;
+      std::string value;
+      bool set = false;
+    };
+    const Saved all("LC_ALL"), type("LC_CTYPE"), lang("LANG");
+    CHECK_FALSE(LocaleIsUtf8());
+    setenv("LANG", "de_DE.UTF-8", 1);
+    CHECK(LocaleIsUtf8());
+    setenv("LC_CTYPE", "C.utf8", 1);
+    CHECK(LocaleIsUtf8());
+    setenv("LC_ALL", "POSIX", 1);
+    CHECK_FALSE(LocaleIsUtf8());
+    setenv("LC_ALL", "", 1);
+    CHECK(LocaleIsUtf8());
+  }
+}
+
+}  // namespace
+}  // namespace ada::study

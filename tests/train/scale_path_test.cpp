@@ -1,0 +1,62 @@
+// The way of S through networks: who chooses, who hands on, where branches meet.
+#include "train/scale_path.h"
+
+#include <doctest/doctest.h>
+
+namespace ada::train {
+namespace {
+
+TEST_SUITE_BEGIN("cpu");
+
+// Each chooser multiplies by 2; sums take the largest.
+ScalePath::Scales Doubled(const ScalePath& path) {
+  ScalePath::Choice choose;
+  choose.layer = [](const std::string&, float scale_in) { return 2 * scale_in; };
+  choose.sum = [](const std::string&, const std::vector<float>& branches) {
+    float largest = 0;
+    for (const float b : branches) largest = std::max(largest, b);
+    return largest;
+  };
+  return path.Walk(1, choose);
+}
+
+TEST_CASE("resnet20: every product but the first chooses") {
+  config::ModelConfig model;
+  model.zoo = "resnet20";
+  const ScalePath path(model);
+  REQUIRE(path.choosers().size() == 19);  // 18 convolutions of 9 blocks, fc
+  CHECK(path.choosers().front() == "stage1.block1.conv1");
+  CHECK(path.choosers().back() == "fc");
+  const ScalePath::Scales scales = Doubled(path);
+  CHECK(scales.at({"loss", "dx"}) == 1);
+  CHECK(scales.at({"fc", "dx"}) == 2);
+  CHECK(scales.at({"pool", "dx"}) == 2);
+  CHECK(scales.at({"stage3.block3.bn2", "dx"}) == 2);
+  CHECK(scales.at({"stage3.block3.conv2", "dx"}) == 4);
+  CHECK(scales.at({"stage3.block3.bn1", "dx"}) == 4);
+  CHECK(scales.at({"stage3.block3.conv1", "dx"}) == 8);
+  CHECK(scales.at({"stage3.block2.relu2", "dy"}) == 8);  // of 8 and the shortcut's 2
+  CHECK(scales.at({"stage3.block2.bn2", "dx"}) == 8);
+  CHECK(scales.at({"relu1", "dy"}) == 2 * 262144);  // 2^19
+  CHECK(scales.at({"bn1", "dx"}) == 2 * 262144);
+  CHECK(scales.count({"conv1", "dx"}) == 0);
+  CHECK(scales.count({"stage3.block3.relu2", "dy"}) == 0);  // one reader
+}
+
+TEST_CASE("a gradient has the format of the layer that made the value") {
+  config::ModelConfig model;
+  model.zoo = "resnet20";
+  const ScalePath path(model);
+  CHECK(path.FormatOwner("loss", "dx") == "fc");
+  CHECK(path.FormatOwner("fc", "dx") == "pool");
+  CHECK(path.FormatOwner("stage1.block1.conv2", "dx") == "stage1.block1.bn1");  // behind the relu
+  CHECK(path.FormatOwner("stage1.block1.bn2", "dx") == "stage1.block1.conv2");
+  CHECK(path.FormatOwner("relu1", "dy") == "bn1");
+  CHECK(path.FormatOwner("stage1.block1.relu2", "dy") == "stage1.block1.add");
+  CHECK(path.FormatOwner("conv1", "dx") == "");
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace ada::train
