@@ -1,0 +1,75 @@
+"""tools/sweep.sh --slurm: each task of the job script, run as Slurm would run it."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from sweep_case import TOOL, SweepCase  # noqa: E402  (beside this file)
+
+
+class SlurmTest(SweepCase):
+    def setUp(self):
+        super().setUp()
+        self.sweep("--slurm", "job.sh", "-j", "3", "--threads", "4", "--vary", "mode=good,wait",
+                   "--vary", "seed=1,2")
+        self.write("scontrol", '#!/bin/sh\necho "$@" >>requeued\n')
+        (self.folder / "scontrol").chmod(0o755)
+        self.environment["PATH"] = f"{self.folder}:{os.environ['PATH']}"
+
+    def task(self, number):
+        environment = {**self.environment, "SLURM_ARRAY_TASK_ID": str(number),
+                       "SLURM_ARRAY_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "6"}
+        return subprocess.Popen(["bash", self.folder / "job.sh"], cwd="/", env=environment,
+                                stderr=subprocess.PIPE, text=True)
+
+    def test_one_task_is_one_run(self):
+        text = (self.folder / "job.sh").read_text(encoding="utf-8")
+        self.assertIn("#SBATCH --array=0-3%3\n", text)
+        self.assertIn("#SBATCH --cpus-per-task=4\n", text)
+        self.assertEqual(subprocess.run(["bash", "-n", self.folder / "job.sh"], check=False)
+                         .returncode, 0)
+        self.assertEqual(self.calls(), [])
+        for turn in range(2):  # the second finds the run finished
+            process = self.task(1)
+            _, said = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, said)
+            self.assertEqual([(call["name"], call["threads"]) for call in self.calls()],
+                             [] if turn else [("mode=good__seed=2", "6")])
+        result = subprocess.run([TOOL, "--table", "out"], cwd=self.folder, env=self.environment,
+                                capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(list(self.column("status").values()),
+                         ["pending", "finished", "pending", "pending"])
+
+    def test_a_signal_before_the_limit_queues_the_task_again(self):
+        for number, requeued in ((signal.SIGTERM, False), (signal.SIGUSR1, True)):
+            task = 2 if requeued else 3
+            folder = self.out / f"mode=wait__seed={task - 1}"
+            process = self.task(task)
+            end = time.monotonic() + 60
+            while not (folder / "waiting").exists() and time.monotonic() < end:
+                time.sleep(0.02)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 143, said)
+            self.assertEqual((folder / "checkpoints" / "step-00000002.json").read_text(), "1")
+            self.assertEqual((self.folder / "requeued").exists(), requeued)
+            process = self.task(task)  # as Slurm starts it again
+            _, said = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0, said)
+        self.assertEqual((self.folder / "requeued").read_text(), "requeue 77_2\n")
+
+    def test_a_failed_run_fails_its_task(self):
+        self.sweep("--slurm", "job.sh", "--vary", "mode=fail")
+        process = self.task(0)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 5)
+        self.assertIn("out of luck", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,202 @@
+"""tools/sweep.sh: what becomes of failing, finished, changed and interrupted runs, and the tables; on
+a stand-in for ada-train, and once on the program itself."""
+import csv
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from sweep_case import FAKE, SweepCase  # noqa: E402  (beside this file)
+
+BINARY = os.environ.get("ADA_BINARY", "")
+REAL = """data: {dataset: synthetic, batch_size: 16, limit: {train: 64, test: 32}}
+model: {zoo: mlp, hidden: [16]}
+precision: {format: fp16}
+train: {epochs: 1}
+log: {every: 2}
+"""
+
+
+class SweepTest(SweepCase):
+    def test_all_runs_and_their_tables(self):
+        result = self.sweep("-j", "2", "--threads", "3", "--vary", "lr=0.125,9",
+                            "--vary", "seed=1,2,6", "--set", "data={a: 1, b: 2}")
+        self.assertEqual(result.stdout, "")
+        self.assertIn("6/6 finished", result.stderr)
+        self.assertIn("6 finished, 0 skipped, 0 failed, 0 left", result.stderr)
+        calls = self.calls()
+        self.assertEqual(len(calls), 6)
+        self.assertEqual(calls[1], {"name": "lr=0.125__seed=2", "resume": True, "threads": "3",
+                                    "set": ["lr=0.125", "seed=2", "data={a: 1, b: 2}"]})
+        rows = self.table()
+        self.assertEqual([(row["lr"], row["seed"]) for row in rows],
+                         [(lr, seed) for lr in ("0.125", "9") for seed in "126"])
+        # loss: 8 of 80 lost; fc: 4 * 6 of 200; means of layers 10 and 2 * 6.
+        self.assertEqual(rows[2], {
+            "run": "lr=0.125__seed=6", "lr": "0.125", "seed": "6", "status": "finished",
+            "exit_code": "0", "steps": "4", "skipped": "6", "train_loss": "2",
+            "train_accuracy": "0.25", "test_loss": "7", "test_top1": "0.625", "test_top5": "1",
+            "best_step": "2", "best_loss": "0.5", "best_top1": "0.75", "best_top5": "0.875",
+            "dx_lost_pct": "11.4285714", "layer_lost_pct": "11", "worst_lost_pct": "12",
+            "worst_layer": "fc", "last_scale": "128", "images_per_second": "10", "seconds": "2.5"})
+        self.assertEqual(rows[0]["worst_layer"], "loss")
+        means = self.table("sweep_summary.csv")
+        self.assertEqual([(row["lr"], row["runs"], row["n"]) for row in means],
+                         [("0.125", "3", "3"), ("9", "3", "3")])
+        self.assertNotIn("seed", means[0])
+        self.assertEqual(means[0]["test_loss_mean"], "4")
+        self.assertEqual(means[0]["test_loss_std"], "2.64575131")  # sqrt((4 + 1 + 9) / 2)
+        self.assertEqual(float(means[0]["train_loss_std"]),
+                         float(f"{statistics.stdev([1 / 3, 2 / 3, 2]):.9g}"))
+        # A training loss that is not finite is null in summary.json: no mean hides it.
+        self.assertEqual(rows[3]["train_loss"], "")
+        self.assertEqual((means[1]["train_loss_mean"], means[1]["train_loss_std"]), ("", ""))
+
+    def test_one_seed_has_no_deviation(self):
+        self.sweep("--vary", "lr=0.1,0.2")
+        self.assertEqual([(row["n"], row["test_loss_mean"], row["test_loss_std"])
+                          for row in self.table("sweep_summary.csv")], [("1", "2", "")] * 2)
+
+    def test_a_failure_stops_no_other_and_only_it_runs_again(self):
+        result = self.sweep("--vary", "mode=good,fail,fine", "--vary", "seed=1", expect=1)
+        self.assertIn("mode=fail__seed=1: failed, exit code 5: ada-train: stopped: out of luck",
+                      result.stderr)
+        self.assertEqual(self.column("status"), {"mode=good__seed=1": "finished",
+                                                 "mode=fail__seed=1": "failed",
+                                                 "mode=fine__seed=1": "finished"})
+        self.assertEqual(self.column("exit_code")["mode=fail__seed=1"], "5")
+        self.assertEqual([row["n"] for row in self.table("sweep_summary.csv")], ["1", "0", "1"])
+        self.calls()
+        result = self.sweep("--vary", "mode=good,fail,fine", "--vary", "seed=1,2", expect=1)
+        self.assertEqual([call["name"] for call in self.calls()],
+                         ["mode=fail__seed=1", "mode=fail__seed=2", "mode=fine__seed=2",
+                          "mode=good__seed=2"])
+        self.assertIn("2 finished, 2 skipped, 2 failed", result.stderr)
+
+    def test_a_refused_configuration_is_a_failure(self):
+        result = self.sweep("--vary", "mode=bad,good", expect=1)
+        self.assertIn("mode: expected good, got 'bad'", result.stderr)
+        self.assertEqual(self.column("status"), {"mode=bad": "failed", "mode=good": "finished"})
+
+    def test_another_configuration_does_not_pass_for_finished(self):
+        self.sweep("--vary", "seed=1,2")
+        self.calls()
+        self.write("base.yaml", "lr: 0.1\nmode: good\ndevice.threads: 7\ndata.path: /elsewhere\n")
+        self.sweep("--vary", "seed=1,2", "--threads", "5")  # none of them changes a result
+        self.assertEqual(self.calls(), [])
+        self.write("base.yaml", "lr: 0.2\nmode: good\n")
+        result = self.sweep("--vary", "seed=1,2,3", expect=1)
+        self.assertIn("lr is 0.1 there, 0.2 here", result.stderr)
+        self.assertIn("delete the folders in out", result.stderr)
+        self.assertEqual([call["name"] for call in self.calls()], ["seed=3"])
+        self.assertEqual(self.column("status"),
+                         {"seed=1": "refused", "seed=2": "refused", "seed=3": "finished"})
+        self.assertEqual(self.column("test_loss"), {"seed=1": "", "seed=2": "", "seed=3": "4"})
+        self.write("base.yaml", "lr: 0.1\nmode: good\n")
+        self.sweep("--vary", "seed=1,2")
+        self.assertEqual(self.column("status"), {"seed=1": "finished", "seed=2": "finished"})
+
+    def interrupted(self, number):
+        """Starts three runs that wait, two at a time, and sends a signal."""
+        options = ("-j", "2", "--vary", "mode=wait", "--vary", "seed=1,2,3")
+        process = subprocess.Popen(self.command(*options), cwd=self.folder, env=self.environment,
+                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
+        waiting = [self.out / f"mode=wait__seed={seed}" / "waiting" for seed in (1, 2)]
+        end = time.monotonic() + 60
+        while not all(path.exists() for path in waiting) and time.monotonic() < end:
+            time.sleep(0.02)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does: the whole foreground group
+        else:
+            process.send_signal(number)
+        _, text = process.communicate(timeout=60)
+        return options, process.returncode, text
+
+    def test_a_signal_lets_the_runs_write_checkpoints(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(number):
+                options, status, text = self.interrupted(number)
+                self.assertEqual(status, code, text)
+                self.assertIn("0 finished, 0 skipped, 0 failed, 3 left", text)
+                self.assertEqual(list(self.column("status").values()),
+                                 ["interrupted", "interrupted", "pending"])
+                for seed in (1, 2):  # one signal each: a second one would end a run at once
+                    checkpoint = self.out / f"mode=wait__seed={seed}" / "checkpoints"
+                    self.assertEqual((checkpoint / "step-00000002.json").read_text(), "1")
+                self.calls()
+                (self.out / "mode=wait__seed=3" / "checkpoints").mkdir(parents=True)
+                self.sweep(*options)
+                self.assertEqual(len(self.calls()), 3)
+                self.assertEqual(set(self.column("status").values()), {"finished"})
+                subprocess.run(["rm", "-r", self.out], check=True)
+
+    def test_one_sweep_at_a_time(self):
+        self.out.joinpath("sweep_logs").mkdir(parents=True)
+        holder = subprocess.Popen(["flock", self.out / "sweep_logs" / ".lock", "sh", "-c",
+                                   "echo held; read end"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE)
+        holder.stdout.readline()
+        self.assertIn("another sweep.sh works in out", self.sweep(expect=2).stderr)
+        holder.communicate(b"\n")
+        self.sweep()
+
+    def test_dry_run_lists_commands(self):
+        result = self.sweep("--vary", "x={a: 1}", "--vary", "seed=1,2", "--dry-run")
+        lines = result.stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        words = subprocess.run(["bash", "-c", f"printf '%s\\n' {lines[1]}"], capture_output=True,
+                               text=True, check=True).stdout.splitlines()
+        self.assertEqual(words[:7], [str(FAKE), "--config", "base.yaml", "--set", "x={a: 1}",
+                                     "--set", "seed=2"])
+        self.assertIn("out/x=a-1__seed=2", words)
+        self.assertFalse(self.out.exists())
+        self.assertEqual(self.calls(), [])
+        result = self.sweep("--vary", "mode=good,bad", "--dry-run", expect=1)
+        self.assertIn("mode: expected good", result.stderr)
+
+    def test_wrong_options(self):
+        for options, message in ((["-j", "0"], "-j 0"), (["--vary"], "a value is missing"),
+                                 (["--varry", "a=1"], "unknown option"),
+                                 (["--vary", "a={1"], "is missing at the end"),
+                                 (["--set", "a"], "expected KEY=VALUE")):
+            with self.subTest(message):
+                self.assertIn(message, self.sweep(*options, expect=2).stderr)
+        self.assertFalse(self.out.exists())
+
+
+@unittest.skipUnless(BINARY, "ADA_BINARY is not set")
+class RealTest(SweepCase):
+    def test_the_program_itself(self):
+        self.environment["ADA_TRAIN"] = BINARY
+        self.write("base.yaml", REAL)
+        options = ("-j", "2", "--threads", "1", "--vary", "scaling={policy: none}",
+                   "scaling={policy: fixed, scale: 1024}", "--vary", "seed=1,2")
+        self.sweep(*options)
+        rows = self.table()
+        self.assertEqual([row["status"] for row in rows], ["finished"] * 4)
+        self.assertEqual([row["last_scale"] for row in rows], ["1", "1", "1024", "1024"])
+        for row in rows:
+            with open(self.out / row["run"] / "evaluation.csv", encoding="utf-8") as file:
+                last = list(csv.DictReader(file))[-1]
+            self.assertEqual([float(row[f"test_{column}"]) for column in ("loss", "top1", "top5")],
+                             [float(last[column]) for column in ("loss", "top1", "top5")])
+            lost = nonzero = 0
+            with open(self.out / row["run"] / "underflow.csv", encoding="utf-8") as file:
+                for line in csv.DictReader(file):
+                    if line["tensor"] == "dx":
+                        lost += int(line["underflow"])
+                        nonzero += int(line["numel"]) - int(line["zeros_before"])
+            self.assertEqual(row["dx_lost_pct"], f"{100 * lost / nonzero:.9g}")
+        again = self.sweep(*options)
+        self.assertIn("0 finished, 4 skipped, 0 failed", again.stderr)
+        refused = self.sweep(*options, "--set", "optimizer.lr=0.5", expect=1)
+        self.assertIn("optimizer.lr is 0.1 there, 0.5 here", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Many runs of ada-train from lists of values, several at a time, with one table at the end. Again:
+# finished runs are skipped, interrupted ones go on. The work of one run: sweep/runs.sh; the list of
+# runs: sweep/plan.py; the tables: sweep/table.py.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+usage() {
+  cat <<'TEXT'
+usage: tools/sweep.sh --config FILE... --out DIR [--vary KEY=V1,V2,...]... [options]
+       tools/sweep.sh --table DIR      only write the tables of an existing sweep
+
+  --config FILE...      the base configuration; several are one more thing to vary (also --configs)
+  --vary KEY=V1,V2,...  runs for each of the values; commas inside {...}, [...] and quotes do not part
+                        them, and further KEY=V words may follow. Each --vary multiplies the runs
+  --set KEY=VALUE...    for all runs. ada-train gets --set and --vary in the order they stand here
+  --out DIR             DIR/NAME/ for each run, DIR/sweep.csv, DIR/sweep_summary.csv, DIR/sweep_logs/
+  -j JOBS               runs at a time (1)
+  --threads N           threads of each run (cores / JOBS)
+  --dry-run             list the runs as commands on stdout, check their configurations, run nothing
+  --slurm FILE          write a Slurm job script of the same runs, one array task each, run nothing
+
+Ctrl-C lets every run write a checkpoint and ends; the same command goes on (a second Ctrl-C does
+not wait). Exit code: 0 all runs finished (or were before), 1 some failed, 2 wrong options.
+Environment: ADA_TRAIN, the program (build/ada-train of this tree).
+
+  tools/sweep.sh --config configs/resnet20_cifar_quick.yaml --out runs/policies -j 2 \
+    --vary 'scaling={policy: none}' 'scaling={policy: fixed, scale: 128}' 'scaling={policy: adaptive}' \
+    --vary precision.format=fp16,fp8_e5m2 --vary seed=1,2,3 --set train.max_steps=200
+  tools/sweep.sh --config configs/sweep/*.yaml --out runs/formats --vary precision.format=fp16,bf16
+TEXT
+}
+
+note() { echo "sweep.sh: $*" >&2; }
+refuse() { note "$1"; exit 2; }
+
+out='' only='' action=run jobs=1 threads='' slurm='' plan=()
+while [ $# -gt 0 ]; do
+  option=$1
+  shift
+  case $option in
+    --config | --configs | --vary | --set)
+      words=()
+      while [ $# -gt 0 ] && [[ $1 != -* ]]; do words+=("$1"); shift; done
+      [ ${#words[@]} -gt 0 ] || refuse "$option: a value is missing"
+      [ "$option" = --configs ] && option=--config
+      plan+=("$option" "${words[@]}") ;;
+    --dry-run) action=list ;;
+    -h | --help) usage; exit 0 ;;
+    -j[0-9]*) jobs=${option#-j} ;;
+    --out | -j | --jobs | --threads | --slurm | --table | --run)
+      [ $# -gt 0 ] || refuse "$option: a value is missing"
+      case $option in
+        --out) out=${1%/} ;;
+        -j | --jobs) jobs=$1 ;;
+        --threads) threads=$1 ;;
+        --slurm) action=slurm slurm=$1 ;;
+        --table) action=table out=${1%/} ;;
+        --run) action=one only=$1 ;; # of an existing sweep, for the Slurm script
+      esac
+      shift ;;
+    *) note "unknown option '$option'"; usage >&2; exit 2 ;;
+  esac
+done
+[ -n "$out" ] || refuse "--out DIR is missing"
+[[ $jobs =~ ^[1-9][0-9]*$ ]] || refuse "-j $jobs: expected a number of at least 1"
+[[ $threads =~ ^([1-9][0-9]*)?$ ]] || refuse "--threads $threads: expected a number of at least 1"
+program=${ADA_TRAIN:-${here%/*}/build/ada-train}
+# shellcheck source=tools/sweep/runs.sh
+. "$here/sweep/runs.sh"
+
+if [ "$action" = table ]; then
+  [ ${#plan[@]} -eq 0 ] || refuse "--table DIR stands alone"
+  python3 "$here/sweep/table.py" "$out"
+  note "$out/sweep.csv and $out/sweep_summary.csv written"
+  exit 0
+fi
+command -v "$program" >/dev/null || refuse "$program is missing; run tools/build.sh first"
+if [ "$action" = one ]; then
+  threads=${threads:-1}
+  status=0
+  run_alone "$only" || status=$?
+  exit "$status"
+fi
+
+cores=$(nproc)
+if [ -z "$threads" ]; then threads=$((cores / jobs > 1 ? cores / jobs : 1)); fi
+list=$(python3 "$here/sweep/plan.py" make "${plan[@]}") || exit 2
+if [ "$action" = list ]; then
+  status=0
+  list_runs "$list" || status=$?
+  exit "$status"
+fi
+
+mkdir -p "$out/sweep_logs"
+exec 9>"$out/sweep_logs/.lock" # closed in the runs themselves
+flock -n 9 || refuse "another sweep.sh works in $out; wait for it, or choose another --out"
+printf '%s\n' "$list" >"$out/.sweep.json"
+mv "$out/.sweep.json" "$out/sweep.json"
+if [ "$action" = slurm ]; then
+  python3 "$here/sweep/slurm.py" --out "$out" --file "$slurm" --tool "$here/sweep.sh" \
+    --jobs "$jobs" --threads "$threads" --program "${ADA_TRAIN-}"
+  exit 0
+fi
+
+status=0
+run_all || status=$?
+part table "$out"
+note "$out/sweep.csv: a row for each run; $out/sweep_summary.csv: mean and deviation over seeds"
+exit "$status"

@@ -1,0 +1,173 @@
+# What sweep.sh does with its runs (sourced, not run): which are left to do, start, wait, tell, and
+# stop on a signal. Uses here, out, program, jobs, threads and note() of sweep.sh.
+# shellcheck shell=bash disable=SC2154
+
+declare -A running=() told=() # by process id: the run's name; whether it got the signal
+failures=() refused=false signal='' total=0 ended=0 finished=0 skipped=0 failed=0
+
+# A Python part. Ctrl-C, which reaches every process of the terminal, must not cut it short.
+part() { (trap '' INT TERM HUP; exec python3 "$here/sweep/$1.py" "${@:2}"); }
+
+# The options of a run, in the array `options`.
+options_of() {
+  mapfile -d '' -t options < <(part plan options "$1" "$2")
+  [ ${#options[@]} -gt 0 ] || return 1
+  options+=(--output "$out/$2" --name "$2" --threads "$threads" --no-progress --resume)
+}
+
+# What became of a run, for the table: NAME STATE EXIT_CODE.
+set_state() { echo "$2 $3" >"$out/sweep_logs/$1.state"; }
+
+# The line of a failed run's log that says why.
+last_error() {
+  local line
+  line=$(grep -a '^ada-train: ' "$1" | tail -n 1)
+  [ -n "$line" ] || line=$(grep -a . "$1" | tail -n 1)
+  echo "${line:-no message}"
+}
+
+count() { printf '%*d/%d' "${#total}" "$ended" "$total"; }
+
+tell_skipped() {
+  ended=$((ended + 1)) skipped=$((skipped + 1))
+  set_state "$1" finished 0
+  note "$(count) skipped   $1 (finished before)"
+}
+
+# NAME refused|failed EXIT_CODE WHY
+tell_failed() {
+  ended=$((ended + 1)) failed=$((failed + 1))
+  failures+=("$1: $2, exit code $3: $4")
+  set_state "$1" "$2" "$3"
+  note "$(count) $(printf %-9s "$2") $1 (exit code $3)"
+}
+
+# Starts a run in the background, in a process group of its own: a signal reaches it through
+# stop_all alone, so that Ctrl-C comes once and it has time for its checkpoint.
+start() {
+  local name=$1 pid options
+  if ! options_of "$out" "$name"; then
+    tell_failed "$name" failed 2 "its options cannot be read from $out/sweep.json"
+    return
+  fi
+  rm -f "$out/sweep_logs/$name.state"
+  note "$(count) started   $name"
+  set -m
+  "$program" "${options[@]}" >"$out/sweep_logs/$name.log" 2>&1 </dev/null 9>&- &
+  pid=$!
+  set +m
+  running[$pid]=$name
+  if [ -n "$signal" ] && [ -z "${told[$pid]-}" ]; then kill -TERM "$pid" 2>/dev/null; fi
+}
+
+# Takes note of a run that has ended: NAME EXIT_CODE.
+finish() {
+  local name=$1 code=$2 log=$out/sweep_logs/$1.log result
+  case $code in
+    0)
+      ended=$((ended + 1)) finished=$((finished + 1))
+      set_state "$name" finished 0
+      result=$(part table "$out" "$name")
+      note "$(count) finished  $name${result:+ ($result)}"
+      return ;;
+    130 | 143)
+      ended=$((ended + 1))
+      set_state "$name" interrupted "$code"
+      note "$(count) stopped   $name (the next start goes on)" ;;
+    *) tell_failed "$name" failed "$code" "$(last_error "$log") (log: $log)" ;;
+  esac
+  part table "$out"
+}
+
+# Passes a signal on to all runs; nothing new is started afterwards.
+stop_all() {
+  local pid
+  if [ -z "$signal" ] && [ ${#running[@]} -gt 0 ]; then
+    note "stopping: each run writes a checkpoint (again: at once)"
+  fi
+  signal=$1
+  for pid in "${!running[@]}"; do
+    told[$pid]=yes
+    kill -TERM "$pid" 2>/dev/null
+  done
+}
+
+# Waits until a run has ended, or a signal has come.
+wait_for_one() {
+  local pid='' code=0
+  wait -n -p pid "${!running[@]}" || code=$?
+  if [ -z "${pid-}" ] && [ "$code" -eq 127 ]; then # one that ended before the call
+    for pid in "${!running[@]}"; do kill -0 "$pid" 2>/dev/null || break; done
+    code=0
+    wait "$pid" || code=$?
+  fi
+  [ -n "${pid-}" ] || return 0
+  local name=${running[$pid]}
+  unset "running[$pid]"
+  finish "$name" "$code"
+}
+
+# All runs of the plan; 1 where one failed, 128 + signal where one came.
+run_all() {
+  local decisions what name why failure
+  trap 'stop_all 2' INT
+  trap 'stop_all 15' TERM HUP
+  mapfile -t decisions < <(part check "$program" "$out")
+  total=${#decisions[@]}
+  note "$total runs in $out, $jobs at a time, threads of each: $threads"
+  while IFS=$'\t' read -r what name why <&3; do
+    while [ -z "$signal" ] && [ ${#running[@]} -ge "$jobs" ]; do wait_for_one; done
+    [ -z "$signal" ] || break
+    case $what in
+      finished) tell_skipped "$name" ;;
+      refused) tell_failed "$name" refused 2 "$why"; refused=true ;;
+      go) start "$name" ;;
+    esac
+  done 3< <(printf '%s\n' "${decisions[@]}")
+  while [ ${#running[@]} -gt 0 ]; do wait_for_one; done
+  local left=$((total - finished - skipped - failed))
+  note "$finished finished, $skipped skipped, $failed failed, $left left"
+  for failure in "${failures[@]}"; do note "  $failure"; done
+  if $refused; then
+    note "refused: put the old values back, delete the folders in $out, or choose another --out"
+  fi
+  [ -z "$signal" ] || return $((128 + signal))
+  [ "$failed" -eq 0 ] && [ "$total" -gt 0 ]
+}
+
+# One run of the plan in the foreground of a Slurm task; ada-train's exit code.
+run_alone() {
+  local what name why code=0
+  total=1
+  trap 'stop_all 15' TERM HUP INT
+  IFS=$'\t' read -r what name why < <(part check "$program" "$out" "$1") || return 2
+  mkdir -p "$out/sweep_logs"
+  case $what in
+    finished) tell_skipped "$name" ;;
+    refused) tell_failed "$name" refused 2 "$why" ;;
+    go) start "$name" ;;
+  esac
+  while [ ${#running[@]} -gt 0 ]; do wait_for_one; done
+  part table "$out"
+  [ ${#failures[@]} -eq 0 ] || note "  ${failures[0]}"
+  read -r what code <"$out/sweep_logs/$name.state" || return 2
+  return "$code"
+}
+
+# The runs of a plan (its JSON) as commands; 1 where ada-train refuses a configuration.
+list_runs() {
+  local names name options folder good=true
+  folder=$(mktemp -d)
+  printf '%s\n' "$1" >"$folder/sweep.json"
+  mapfile -t names < <(part plan names "$folder")
+  for name in "${names[@]}"; do
+    options_of "$folder" "$name" || return 2
+    printf '%q' "$program"
+    printf ' %q' "${options[@]}"
+    echo
+    "$program" "${options[@]}" --print-config >/dev/null || good=false
+  done
+  rm -r "$folder"
+  $good || { note "${#names[@]} runs; see the errors above"; return 1; }
+  note "${#names[@]} runs, all configurations are good"
+}

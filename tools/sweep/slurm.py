@@ -1,0 +1,98 @@
+#!/usr/bin/python3
+"""Writes a Slurm job script that runs a sweep, one array task a run.
+
+usage: slurm.py --out OUT --file FILE --tool SWEEP_SH --jobs N --threads N [--program ADA_TRAIN]
+Started by tools/sweep.sh --slurm. What to do with the file is told on stderr.
+"""
+import argparse
+import os
+import pathlib
+import shlex
+import sys
+
+import plan as plans
+
+SCRIPT = """#!/usr/bin/env bash
+# {count} runs of ada-train, one array task each: sbatch {file}
+# Limits of your cluster go in front of the file's name (sbatch --time=4:00:00 --partition=...).
+# Before the time is up, and when the job is preempted, the run writes a checkpoint; then the task
+# is queued again and goes on from there. Finished runs end at once.
+#SBATCH --job-name={job}
+#SBATCH --array=0-{last}%{jobs}
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task={threads}
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={log}
+set -u
+cd {folder} || exit 1
+{program}runs=(
+{names}
+)
+if [ -z "${{SLURM_ARRAY_TASK_ID-}}" ]; then
+  echo "this is a Slurm job script: sbatch $0" >&2
+  exit 2
+fi
+
+again=false
+task=
+woken=true
+stop() {{ woken=true; [ -z "$task" ] || kill -TERM "$task" 2>/dev/null; }}
+trap 'again=true; stop' USR1  # from --signal: the time is nearly up
+trap stop TERM INT
+{tool} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}" --out {out} \\
+  --threads "${{SLURM_CPUS_PER_TASK:-{threads}}}" &
+task=$!
+while $woken; do  # a signal ends the wait, not the task
+  woken=false status=0
+  wait "$task" || status=$?
+done
+if $again && [ "$status" -eq 143 ]; then
+  scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+fi
+exit "$status"
+"""
+
+
+def script_of(options, names):
+    here = os.getcwd()
+    quote = shlex.quote
+    program = ""
+    if options.program:
+        program = f"export ADA_TRAIN={quote(os.path.abspath(options.program))}\n"
+    log = os.path.join(here, options.out, "sweep_logs", "slurm-%A_%a.log")
+    return SCRIPT.format(
+        count=len(names), file=quote(options.file), last=len(names) - 1, jobs=options.jobs,
+        job="ada-" + "".join(c if c.isalnum() or c in "-_." else "-"
+                             for c in pathlib.Path(options.out).resolve().name),
+        threads=options.threads, log=log,
+        folder=quote(here), program=program, tool=quote(options.tool), out=quote(options.out),
+        names="\n".join("  " + quote(name) for name in names))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("--out", "--file", "--tool", "--program"):
+        parser.add_argument(name, default="")
+    for name in ("--jobs", "--threads"):
+        parser.add_argument(name, type=int, default=1)
+    options = parser.parse_args()
+    names = [run["name"] for run in plans.load(options.out)["runs"]]
+    try:
+        pathlib.Path(options.file).write_text(script_of(options, names), encoding="utf-8")
+        os.chmod(options.file, 0o755)
+    except OSError as error:
+        print(f"sweep.sh: {options.file} cannot be written: {error.strerror}", file=sys.stderr)
+        return 6
+    print(f"sweep.sh: {len(names)} runs, {options.jobs} at a time with {options.threads} cores "
+          f"each; to start them:\n  sbatch --time=4:00:00 {shlex.quote(options.file)}\n"
+          f"and for the tables, at any time:\n  {shlex.quote(options.tool)} --table "
+          f"{shlex.quote(options.out)}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+#!/usr/bin/python3
+"""The tables of a sweep: OUT/sweep.csv, one row a run in the order of the plan, and
+OUT/sweep_summary.csv, one row for each combination of values without `seed`: mean and sample
+standard deviation over its finished runs.
+
+usage: table.py OUT [NAME]    NAME: also a line on that run on stdout
+Numbers come from summary.json and evaluation.csv of each run. Both files are replaced as a whole.
+"""
+import contextlib
+import csv
+import fcntl
+import io
+import json
+import math
+import os
+import pathlib
+import statistics
+import sys
+
+import plan as plans
+
+LOGS = "sweep_logs"  # of the sweep: NAME.log, NAME.state ("finished 0")
+SEED = "seed"
+NUMBERS = ("steps", "skipped", "train_loss", "train_accuracy", "test_loss", "test_top1",
+           "test_top5", "best_step", "best_loss", "best_top1", "best_top5", "dx_lost_pct",
+           "layer_lost_pct", "worst_lost_pct", "worst_layer", "last_scale",
+           "images_per_second", "seconds")
+AVERAGED = ("train_loss", "train_accuracy", "test_loss", "test_top1", "test_top5", "best_top1",
+            "dx_lost_pct", "layer_lost_pct", "worst_lost_pct", "skipped")
+
+
+def text_of(value):
+    """As in the logs of a run: integers in full, other numbers with nine digits, None empty."""
+    if isinstance(value, float):
+        return format(value, ".9g")
+    return "" if value is None else str(value)
+
+
+def read_json(path):
+    """A JSON file's map; empty where there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def underflow(layers):
+    """What was lost at the roundings of dx, in percent of the values that were not zero: of all
+    logged steps together; the mean over the layers; the layer that lost most."""
+    rows = {name: layer["dx"] for name, layer in layers.items() if "dx" in layer}
+    if not rows:
+        return {}
+    lost = sum(row["underflow"] for row in rows.values())
+    nonzero = sum(row["numel"] - row["zeros_before"] for row in rows.values())
+    means = {name: row["underflow_pct_nonzero_mean"] for name, row in rows.items()
+             if row["underflow_pct_nonzero_mean"] is not None}
+    worst = max(means, key=means.get, default=None)
+    return {"dx_lost_pct": 100 * lost / nonzero if nonzero else None,
+            "layer_lost_pct": statistics.fmean(means.values()) if means else None,
+            "worst_lost_pct": means.get(worst), "worst_layer": worst}
+
+
+def best_top5(folder, step):
+    """top5 of the test evaluation after `step`; the summary names only top1 and loss of the
+    best."""
+    try:
+        with open(folder / "evaluation.csv", encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if row["split"] == "test" and row["step"] == str(step) and row.get("top5"):
+                    return float(row["top5"])
+    except (OSError, ValueError, KeyError):
+        pass
+    return None
+
+
+def numbers(folder, summary):
+    """The columns NUMBERS of a run that has a summary."""
+    train, test = summary.get("train") or {}, summary.get("evaluation", {}).get("test") or {}
+    best = test.get("best") or {}
+    row = {name: summary.get(name) for name in
+           ("steps", "skipped", "last_scale", "images_per_second", "seconds")}
+    row.update(train_loss=train.get("loss"), train_accuracy=train.get("accuracy"))
+    row.update({f"test_{name}": test.get(name) for name in ("loss", "top1", "top5")})
+    row.update({f"best_{name}": best.get(name) for name in ("step", "loss", "top1")})
+    row["best_top5"] = best_top5(folder, best["step"]) if best else None
+    row.update(underflow(summary.get("layers", {})))
+    return row
+
+
+def row_of(out, run):
+    """A row of sweep.csv: what became of the run, and its numbers where there are any."""
+    folder, state = pathlib.Path(out, run["name"]), pathlib.Path(out, LOGS, run["name"] + ".state")
+    summary = read_json(folder / "summary.json")
+    status, code = summary.get("status"), None
+    if state.exists():
+        words = state.read_text(encoding="utf-8").split()
+        if len(words) == 2:
+            code = int(words[1])
+            status = words[0] if code != 0 else status
+    status = status or ("unfinished" if folder.exists() else "pending")
+    row = {"run": run["name"], **run["values"], "status": status, "exit_code": code}
+    if status != "refused":  # its numbers would be another configuration's
+        row.update(numbers(folder, summary) if summary else {})
+    return row
+
+
+def averages(keys, rows):
+    """Rows of sweep_summary.csv. A metric that one of the finished runs lacks (a loss that is not
+    finite) has no mean; a single run has no deviation."""
+    keys = [key for key in keys if key != SEED]
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    for values, group in groups.items():
+        finished = [row for row in group if row["status"] == "finished"]
+        result = {**dict(zip(keys, values)), "runs": len(group), "n": len(finished)}
+        for name in AVERAGED:
+            sample = [row.get(name) for row in finished]
+            if sample and all(isinstance(x, (int, float)) and math.isfinite(x) for x in sample):
+                result[name + "_mean"] = statistics.fmean(sample)
+                if len(sample) > 1:
+                    result[name + "_std"] = statistics.stdev(sample)
+        yield result
+
+
+def write(path, columns, rows):
+    """A whole CSV file, or the old one as it was."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows([text_of(row.get(column)) for column in columns] for row in rows)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(beside, "w", encoding="utf-8", newline="") as file:
+            file.write(text.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        print(f"sweep.sh: {path} cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(6)
+
+
+def write_tables(out, keys, rows):
+    write(pathlib.Path(out, "sweep.csv"), ["run", *keys, "status", "exit_code", *NUMBERS], rows)
+    columns = [key for key in keys if key != SEED] + ["runs", "n"]
+    columns += [name + end for name in AVERAGED for end in ("_mean", "_std")]
+    write(pathlib.Path(out, "sweep_summary.csv"), columns, averages(keys, rows))
+
+
+@contextlib.contextmanager
+def alone(out):
+    """One writer after the other, so that no older table replaces a newer one."""
+    folder = pathlib.Path(out, LOGS)
+    folder.mkdir(exist_ok=True)
+    with open(folder / ".table.lock", "w", encoding="utf-8") as file:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def told(row):
+    """The result of a run in a few words."""
+    words = ["stopped early"] if row["status"] == "stopped" else []
+    if row.get("test_top1") is not None:
+        words.append(f"test top-1 {100 * row['test_top1']:.2f} %")
+    if row.get("dx_lost_pct") is not None:
+        words.append(f"dx lost {row['dx_lost_pct']:.3g} %")
+    if row.get("seconds") is not None:
+        words.append(f"{row['seconds']:.0f} s")
+    return ", ".join(words)
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        print(__doc__, file=sys.stderr)
+        return 2
+    out, *name = sys.argv[1:]
+    plan = plans.load(out)
+    keys = plan["keys"]
+    with alone(out):
+        rows = [row_of(out, run) for run in plan["runs"]]
+        write_tables(out, keys, rows)
+    if name:
+        print(next((told(row) for row in rows if row["run"] == name[0]), ""))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
