@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Images per second of ada-train's training loop and of PyTorch's ResNet-20 step, taken in turns so
-that a machine whose speed drifts treats both alike; or what counting and the policy cost.
+that a machine whose speed drifts treats both alike; or what policies cost; or what logs cost.
 
 Started by run.sh, which prepares both programs. Prints a Markdown table.
 """
@@ -14,6 +14,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import log_cost
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TORCH_MODES = {
@@ -117,6 +119,11 @@ class AdaTrain:
             share += median_of(without, lambda row: row["backward"] / row["seconds"]) / 2
         return (ratio ** 0.5 - 1) * share
 
+    def seconds_by_step(self, extra):
+        """Logged step -> seconds since the logged step before it."""
+        rows = self._timing("run", self._start("run", self.options.threads, extra))
+        return {int(row["step"]): row["seconds"] for row in rows}
+
 
 def median_of(rows, value):
     """Over the logged intervals."""
@@ -207,21 +214,33 @@ def policy_cost(options, ada):
 def main():
     parser = argparse.ArgumentParser(prog="tools/bench/run.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy-cost", action="store_true", help="only what each policy and "
-                        "counting cost; needs no PyTorch")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--policy-cost", action="store_true",
+                      help="only what each policy costs; needs no PyTorch")
+    only.add_argument("--log-cost", action="store_true",
+                      help="only what statistics and histograms cost; needs no PyTorch")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--ada-steps", type=int, default=200, help="steps of one measurement")
     parser.add_argument("--torch-steps", type=int, default=25)
     parser.add_argument("--log-every", type=int, default=100)
-    parser.add_argument("--config", default="configs/resnet20_cifar.yaml")
+    parser.add_argument("--config", help="default: configs/resnet20_cifar.yaml; --log-cost: "
+                        f"{log_cost.CONFIG}")
     parser.add_argument("--python", default=sys.executable, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.config = options.config or (log_cost.CONFIG if options.log_cost
+                                        else "configs/resnet20_cifar.yaml")
     with tempfile.TemporaryDirectory(prefix="ada-bench-") as scratch:
         ada = AdaTrain(options, scratch)
         if options.policy_cost:
             policy_cost(options, ada)
+            return
+        if options.log_cost:
+            costs = log_cost.measure(options, ada, note)
+            print(f"{machine(options)}; {ada.version}, {pathlib.Path(options.config).name}; "
+                  f"{options.rounds} rounds of {options.ada_steps} steps\n")
+            print(log_cost.table(costs))
             return
         torch = Torch(options)
         compare(options, ada, torch)

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 needs_torch=true
 for option in "$@"; do
   case $option in
-    --policy-cost) needs_torch=false ;;
+    --policy-cost | --log-cost) needs_torch=false ;;
     -h | --help) exec python3 tools/bench/bench.py --help ;;
   esac
 done
