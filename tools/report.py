@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+"""Draws what runs left behind as one HTML page that opens without a network: loss and accuracy,
+scale and underflow by layer, which limit decided, histograms with the format's range, probe errors,
+what other choices would have lost, events and time. Several runs stand side by side with the same
+axes. Runs may still be going on, or have been killed.
+
+usage: tools/report.py RUN_DIR... -o report.html [--png DIR] [--title TEXT] [--tensor dx]
+
+Exit status: 0; 1 packages missing; 2 command line; 3 a folder that holds no run; 6 cannot write.
+"""
+import argparse
+import os
+import sys
+import warnings
+
+TENSORS = ["y", "w", "dx", "dw", "dy"]
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        prog="report.py", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__.split("\n\n", maxsplit=1)[0],
+        epilog="examples:\n  tools/report.py runs/fashion_quickstart -o report.html\n"
+               "  tools/report.py runs/none runs/adaptive -o compare.html --png pictures")
+    parser.add_argument("runs", nargs="+", metavar="RUN_DIR", help="folder of a run")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page to write")
+    parser.add_argument("--png", metavar="DIR", help="write each picture there as well")
+    parser.add_argument("--title", help="of the page; default: the runs' names")
+    parser.add_argument("--tensor", default="dx", choices=TENSORS,
+                        help="whose scales, underflow and histograms are drawn; default: dx")
+    options = parser.parse_args()
+    options.runs = list(dict.fromkeys(os.path.normpath(folder) for folder in options.runs))
+    if os.path.isdir(options.output):
+        parser.error(f"-o {options.output} is a folder; name the HTML file to write")
+    return options
+
+
+def fail(status, message):
+    print(f"report.py: {message}", file=sys.stderr)
+    sys.exit(status)
+
+
+def write(options):
+    from report import load, page, sections
+    runs = load.read_runs(options.runs)
+    title = options.title or "Report: " + ", ".join(run.label for run in runs)
+    os.makedirs(os.path.dirname(options.output) or ".", exist_ok=True)
+    if options.png:
+        os.makedirs(options.png, exist_ok=True)
+    text = page.page(title, runs, sections.all_sections(runs, options.tensor), options.png)
+    beside = f"{options.output}.{os.getpid()}.part"
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(beside, options.output)
+    except OSError:
+        if os.path.exists(beside):
+            os.remove(beside)
+        raise
+
+
+def main():
+    options = arguments()
+    try:
+        import matplotlib  # noqa: F401
+        import pandas
+    except ImportError as error:
+        fail(1, f"{error}; tools/setup.sh installs python3-matplotlib, python3-pandas and "
+                "python3-yaml")
+    warnings.simplefilter("ignore", category=RuntimeWarning)  # means of nothing are NaN: shown so
+    warnings.simplefilter("ignore", category=pandas.errors.DtypeWarning)  # load makes numbers
+    from report.load import Unreadable
+    try:
+        write(options)
+    except Unreadable as error:
+        fail(3, str(error))
+    except OSError as error:
+        fail(6, f"cannot write {options.output}: {error.strerror} ({error.filename})")
+
+
+if __name__ == "__main__":
+    main()

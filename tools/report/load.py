@@ -1,0 +1,246 @@
+"""Run folders as tables: what a run left behind, whole or cut off at any moment.
+
+Nothing here fails because of a file that is missing, empty or torn: a table may be empty, and
+Run.notes says what was wrong. Only a folder that holds no run is an error (Unreadable).
+"""
+import csv
+import dataclasses
+import io
+import json
+import os
+
+import pandas
+
+try:
+    import yaml
+except ImportError:  # config.yaml is then shown as it stands, without differences
+    yaml = None
+
+# Columns that the report uses, by file; those in TEXT are words, all others numbers.
+COLUMNS = {
+    "steps": "step epoch loss accuracy lr scale overflow skipped grad_norm",
+    "evaluation": "step epoch split images loss top1 top5",
+    "scales": "step layer scale_in alpha scale_out limit",
+    "underflow": "step layer tensor format scale numel zeros_before underflow "
+                 "underflow_pct_nonzero overflow",
+    "histograms": "step layer tensor scale exponent count",
+    "probes": "step layer tensor format scale lost_pct mse sqnr_db cosine",
+    "what_if": "step layer tensor scenario underflow_pct_nonzero overflow underflow_unsure_pct",
+    "events": "step epoch event layer tensor value message",
+    "timing": "step seconds images_per_second data forward backward update log",
+}
+TEXT = {"split", "layer", "limit", "tensor", "format", "exponent", "scenario", "event", "value",
+        "message"}
+# What makes a file.
+MADE_BY = {
+    "steps": "every run writes it, a row a step",
+    "evaluation": "evaluate.every_epochs makes it",
+    "scales": "log.every makes it",
+    "underflow": "log.every makes it, log.statistics chooses the tensors",
+    "histograms": "log.histogram_every makes it",
+    "probes": "log.probe_every makes it",
+    "what_if": "log.what_if makes it, together with log.histogram_every",
+    "events": "every run writes it",
+    "timing": "log.every makes it",
+}
+
+
+class Unreadable(Exception):
+    """A folder that holds no run, or a file that the system refuses to read."""
+
+
+@dataclasses.dataclass
+class Run:
+    folder: str
+    label: str = ""      # unique among the runs of a report
+    summary: dict = None  # of summary.json; empty while the run goes on
+    config: dict = None   # dotted key -> text
+    config_text: str = ""
+    tables: dict = dataclasses.field(default_factory=dict)
+    notes: list = dataclasses.field(default_factory=list)
+
+    def __getattr__(self, name):
+        """run.steps and so on: the table of a file."""
+        try:
+            return self.__dict__["tables"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def status(self):
+        return self.summary.get("status") or "no summary.json: still running, or killed"
+
+    def fact(self, name, *keys):
+        """A fact of summary.json, or else the first of the configuration's keys that is set."""
+        value = self.summary.get(name)
+        for key in keys:
+            value = value if value not in (None, "") else self.config.get(key)
+        return "" if value is None else value
+
+
+class WholeLines(io.RawIOBase):
+    """The file's first `size` bytes: what stood there, in whole lines, when the size was taken."""
+
+    def __init__(self, path, size):
+        super().__init__()
+        self._file = open(path, "rb")
+        self._left = size
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        piece = self._file.read(min(len(buffer), self._left))
+        buffer[:len(piece)] = piece
+        self._left -= len(piece)
+        return len(piece)
+
+    def close(self):
+        self._file.close()
+        super().close()
+
+
+def whole_size(path, below=None):
+    """Bytes up to the last line end (that lies below `below`), and the bytes there are."""
+    with open(path, "rb") as file:
+        size = file.seek(0, io.SEEK_END)
+        end = size if below is None else below
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            at = file.read(end - start).rfind(b"\n")
+            if at >= 0:
+                return start + at + 1, size
+            end = start
+    return 0, size
+
+
+def _parse(path, size, columns):
+    text = {name: "category" for name in columns if name in TEXT}
+    empty = {name: ["", "nan"] for name in columns if name not in TEXT}
+    with io.BufferedReader(WholeLines(path, size), 1 << 20) as file:
+        return pandas.read_csv(file, usecols=lambda name: name in columns, dtype=text,
+                               na_values=empty, keep_default_na=False, on_bad_lines="skip",
+                               encoding_errors="replace")
+
+
+def _read_frame(path, columns, notes):
+    name = os.path.basename(path)
+    size, there = whole_size(path)
+    if size < there:
+        notes.append(f"{name}: the last line is cut off (the run was killed, or is writing); "
+                     "it is left out")
+    for _ in range(3):  # an open quote in the last row: one row less
+        if size == 0:
+            return pandas.DataFrame()
+        try:
+            return _parse(path, size, columns)
+        except pandas.errors.EmptyDataError:
+            return pandas.DataFrame()
+        except (pandas.errors.ParserError, ValueError, csv.Error) as error:
+            reason = str(error).strip()
+            size, _ = whole_size(path, size - 1)
+    notes.append(f"{name}: cannot be read as CSV and is left out: {reason}")
+    return pandas.DataFrame()
+
+
+def read_table(folder, name, notes):
+    """The rows of <folder>/<name>.csv with the columns of COLUMNS, all of them, in numbers and
+    categories. No rows where the file is missing or empty."""
+    columns = COLUMNS[name].split()
+    path = os.path.join(folder, name + ".csv")
+    frame = pandas.DataFrame()
+    if os.path.isfile(path):
+        frame = _read_frame(path, columns, notes)
+        missing = [column for column in columns if column not in frame.columns]
+        if missing and len(frame):
+            notes.append(f"{name}.csv has no column {', '.join(missing)}")
+    for column in columns:
+        if column not in frame.columns:
+            frame[column] = pandas.Series(dtype="category" if column in TEXT else "float64",
+                                          index=frame.index)
+        elif column not in TEXT:
+            frame[column] = pandas.to_numeric(frame[column], errors="coerce")
+    return frame[frame["step"].notna()].reset_index(drop=True)
+
+
+def flatten(value, key=""):
+    """A nested configuration as dotted keys; lists in one line."""
+    if isinstance(value, dict) and value:
+        flat = {}
+        for name, inner in value.items():
+            flat.update(flatten(inner, f"{key}.{name}" if key else str(name)))
+        return flat
+    return {key: one_line(value)}
+
+
+def one_line(value):
+    """YAML's flow style of a value whose leaves are text."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {one_line(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(one_line(v) for v in value) + "]"
+    return "" if value is None else str(value)
+
+
+def _read_text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def _read_config(run):
+    run.config_text = _read_text(os.path.join(run.folder, "config.yaml"))
+    run.config = {}
+    if not run.config_text:
+        run.notes.append("config.yaml is missing")
+    elif yaml is None:
+        run.notes.append("python3-yaml is not installed: config.yaml is not compared")
+    else:
+        try:
+            value = yaml.load(run.config_text, yaml.BaseLoader)
+            run.config = flatten(value) if isinstance(value, dict) else {}
+        except yaml.YAMLError as error:
+            run.notes.append("config.yaml cannot be read: " + " ".join(str(error).split()))
+
+
+def _read_summary(run):
+    text = _read_text(os.path.join(run.folder, "summary.json"))
+    run.summary = {}
+    if text:
+        try:
+            value = json.loads(text)
+            run.summary = value if isinstance(value, dict) else {}
+        except ValueError as error:
+            run.notes.append(f"summary.json cannot be read: {error}")
+
+
+def read_run(folder):
+    """The run in `folder`. Throws Unreadable."""
+    if not os.path.isdir(folder):
+        raise Unreadable(f"{folder}: no such folder; expected the folder of a run, such as "
+                         "runs/fashion_quickstart")
+    known = ["config.yaml"] + [name + ".csv" for name in COLUMNS]
+    if not any(os.path.isfile(os.path.join(folder, name)) for name in known):
+        raise Unreadable(f"{folder}: holds no run (neither config.yaml nor steps.csv); expected "
+                         "the folder that ada-train's --output named")
+    run = Run(os.path.normpath(folder))
+    try:
+        _read_config(run)
+        _read_summary(run)
+        for name in COLUMNS:
+            run.tables[name] = read_table(folder, name, run.notes)
+    except OSError as error:
+        raise Unreadable(f"{error.filename or folder}: {error.strerror}") from error
+    return run
+
+
+def read_runs(folders):
+    """All runs, each with a label of its own."""
+    runs = [read_run(folder) for folder in folders]
+    names = [str(run.fact("name", "name")) or os.path.basename(run.folder) for run in runs]
+    for run, name in zip(runs, names):
+        run.label = name if names.count(name) == 1 else f"{name} ({run.folder})"
+    return runs

@@ -1,0 +1,114 @@
+"""Sections as one HTML page that needs nothing but itself, and pictures as files."""
+import base64
+import html
+import io
+import os
+
+from report import style
+
+CSS = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; color: #1b1f24;
+       margin: 0 auto; max-width: 1140px; padding: 20px 28px 60px; background: #fff; }
+h1 { font-size: 26px; margin: 8px 0 2px; }
+h2 { font-size: 20px; margin: 40px 0 4px; padding-top: 12px; border-top: 1px solid #d5d9de; }
+p { margin: 6px 0 10px; max-width: 100ch; }
+p.how { color: #4a5560; }
+nav { margin: 10px 0 0; font-size: 14px; }
+nav a { margin-right: 14px; white-space: nowrap; }
+a { color: #0058a3; }
+figure { margin: 10px 0 20px; }
+figure img { width: 100%; height: auto; display: block; }
+figcaption { border-left: 3px solid #0072b2; padding: 2px 0 2px 12px; margin-top: 6px;
+             overflow-wrap: anywhere; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13.5px; margin: 8px 0 14px; }
+th, td { text-align: left; padding: 3px 14px 3px 0; border-bottom: 1px solid #e4e7ea;
+         vertical-align: top; overflow-wrap: break-word; }
+td:first-child { white-space: nowrap; }
+th { border-bottom: 2px solid #aab2ba; white-space: nowrap; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th.n { text-align: right; }
+pre { background: #f5f6f8; padding: 10px 14px; font-size: 12.5px; overflow-x: auto; }
+code { font-size: 13.5px; }
+details { margin: 6px 0; }
+summary { cursor: pointer; color: #0058a3; }
+.absent { color: #6a4a00; background: #fdf5e2; padding: 6px 12px; border-radius: 4px; }
+.notes { color: #6a4a00; }
+.chip { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 7px; }
+footer { margin-top: 40px; color: #66707a; font-size: 13px; }
+"""
+LONG = 40  # rows from which on a table is folded
+
+
+def png(picture):
+    buffer = io.BytesIO()
+    picture.figure.savefig(buffer, format="png", dpi=style.DPI)
+    style.plt.close(picture.figure)
+    return buffer.getvalue()
+
+
+def _is_number(text):
+    text = str(text).replace(",", "").split(" (")[0]
+    try:
+        float(text)
+        return True
+    except ValueError:
+        return text in ("–", "…", "")
+
+
+def _cell(tag, value, number, chip=""):
+    kind = ' class="n"' if number else ""
+    return f"<{tag}{kind}>{chip}{html.escape(str(value))}</{tag}>"
+
+
+def table(summary, header, rows, chips):
+    """A table; columns of numbers to the right, a run's colour beside its name."""
+    numeric = [all(_is_number(r[i]) for r in rows) and any(str(r[i]) not in "–…" for r in rows)
+               for i in range(len(header))]
+    head = "".join(_cell("th", h, n, chips.get(h, "")) for h, n in zip(header, numeric))
+    body = "".join("<tr>" + _cell("td", row[0], numeric[0], chips.get(row[0], "")) + "".join(
+        _cell("td", v, n) for v, n in zip(row[1:], numeric[1:])) + "</tr>" for row in rows)
+    text = (f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+            "</div>")
+    if summary or len(rows) > LONG:
+        name = html.escape(summary or f"{len(rows)} rows")
+        text = f"<details><summary>{name}</summary>{text}</details>"
+    return text
+
+
+def _figure(picture, folder):
+    image = png(picture)
+    if folder:
+        with open(os.path.join(folder, picture.name + ".png"), "wb") as file:
+            file.write(image)
+    sentence = html.escape(picture.sentence).replace("\n", "<br>")
+    data = base64.b64encode(image).decode("ascii")
+    return (f'<figure id="picture-{picture.name}"><img alt="{html.escape(picture.alt)}" '
+            f'src="data:image/png;base64,{data}"><figcaption>{sentence}'
+            "</figcaption></figure>")
+
+
+def _section(section, chips, folder):
+    parts = [f'<section id="{section.anchor}"><h2>{html.escape(section.title)}</h2>',
+             f'<p class="how">{html.escape(section.how)}</p>']
+    parts += [_figure(picture, folder) for picture in section.pictures]
+    parts += [table(*t, chips) for t in section.tables]
+    return "".join(parts) + section.extra + "</section>"
+
+
+def _chip(number):
+    return f'<span class="chip" style="background:{style.color(number)}"></span>'
+
+
+def page(title, runs, sections, folder):
+    """The whole page; pictures also as PNG files in `folder` where that is given."""
+    chips = {run.label: _chip(i) for i, run in enumerate(runs)} if len(runs) > 1 else {}
+    links = "".join(f'<a href="#{s.anchor}">{html.escape(s.title)}</a>' for s in sections)
+    body = "".join(_section(s, chips, folder) for s in sections)
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{html.escape(title)}</title><style>{CSS}</style></head><body>"
+            f"<h1>{html.escape(title)}</h1><nav>{links}</nav>{body}"
+            "<footer>Made by tools/report.py of ada-train. All axes and colours are the same for "
+            "all runs of a picture.</footer></body></html>\n")

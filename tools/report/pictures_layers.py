@@ -1,0 +1,217 @@
+"""Heat maps, layers over steps, one panel a run with the same axes and colours: the scale, what
+underflowed, and which limit decided."""
+import numpy
+import pandas
+from matplotlib import colors
+from matplotlib.patches import Patch
+
+from report import layers, style
+from report.style import Picture
+
+# Words of scales.csv's `limit`: colour and meaning, in the order of the legend.
+LIMITS = {
+    "target": ("#0072B2", "the value that the formula gives for underflow_target"),
+    "one": ("#56B4E9", "the formula found that no factor is needed: alpha = 1"),
+    "cap": ("#E69F00", "a larger factor could overflow the format"),
+    "SB": ("#CC79A7", "held at scale_upper_bound"),
+    "AB": ("#882255", "held at accum_upper_bound / scale_in"),
+    "stale": ("#F0E442", "the value of an earlier step (update_interval)"),
+    "fixed": ("#009E73", "the constant that the configuration gives the layer"),
+    "state": ("#44AA99", "the layer's own dynamic scale"),
+    "nonfinite": ("#000000", "the gradient was not finite; the step was skipped"),
+    "branch": ("#9a9a9a", "gradients of several layers were brought to one scale"),
+    "none": ("#e2e2e2", "the layer computes no factor: it passes on the scale it is given"),
+}
+LOST_TICKS = [0, 0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 75, 100]
+WORST = 6  # layers drawn as lines
+
+
+def lost_norm(top):
+    """Colours of percentages from 0 to what holds `top`, with more room for the small ones."""
+    return colors.PowerNorm(0.5, 0, next(
+        (end for end in (1, 2, 5, 10, 20, 30, 50, 75) if end >= top), 100))
+
+
+def lost_bar(figure, mesh, axes, norm, label):
+    ticks = []
+    for tick in LOST_TICKS:  # none that would touch the one before it
+        if tick <= norm.vmax and (not ticks or norm(tick) - norm(ticks[-1]) > 0.06):
+            ticks.append(tick)
+    bar = style.color_bar(figure, mesh, axes, label, ticks=ticks)
+    bar.set_ticklabels([f"{t:g}" for t in ticks])
+
+
+def shown(order, tables):
+    """Those layers of `order` that have rows in one of the tables."""
+    there = set()
+    for table in tables:
+        there.update(table["layer"].unique())
+    return [name for name in order if name in there]
+
+
+def heat_maps(runs, names, grids, last, cmap, norm):
+    """One panel a run. Returns figure, axes and a mesh for the colour bar."""
+    figure, axes = style.panels(len(runs), style.layers_height(len(names)))
+    for number, (run, ax, data) in enumerate(zip(runs, axes, grids)):
+        mesh = style.heat(ax, data.edges, data.values, cmap, norm)
+        style.layer_axis(ax, names, number % style.PER_ROW == 0)
+        style.step_axis(ax, last)
+        style.run_title(ax, run)
+    return figure, axes, mesh
+
+
+def _log2(values):
+    values = numpy.asarray(values, dtype=float)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        result = numpy.log2(values)
+    return numpy.where(numpy.isfinite(result), result, numpy.nan)
+
+
+def _scale_sentence(runs, names, grids):
+    parts = []
+    for run, data in zip(runs, grids):
+        if not numpy.isfinite(data.values).any():
+            continue
+        low, high = numpy.nanmin(data.values), numpy.nanmax(data.values)
+        if low == high:
+            parts.append(f"{run.label}: {style.power(2.0 ** low)} in every layer, all the time")
+            continue
+        ends = []
+        for pick in (numpy.nanargmin, numpy.nanargmax):
+            row, column = numpy.unravel_index(pick(data.values), data.values.shape)
+            ends.append(f"({names[row]}, step {int(data.edges[column]):,})")
+        parts.append(f"{run.label}: from {style.power(2.0 ** low)} {ends[0]} to "
+                     f"{style.power(2.0 ** high)} {ends[1]}")
+    return style.sentences(parts)
+
+
+def scales(runs, tensor, order, last):
+    tables = []
+    for run in runs:
+        rows = layers.of_tensor(run.underflow, tensor)
+        if not len(rows):  # not among log.statistics: what the layers' decisions say
+            rows = run.scales.rename(columns={"scale_out": "scale"})
+        tables.append(rows)
+    names = shown(order, tables)
+    grids = [layers.grid(t, layers.codes(t["layer"], names), names, _log2(t["scale"]), "last")
+             for t in tables]
+    values = numpy.concatenate([g.values.ravel() for g in grids])
+    values = values[numpy.isfinite(values)]
+    if not len(values):
+        return []
+    low, high = numpy.floor(values.min()), numpy.ceil(values.max())
+    norm = colors.Normalize(low, high + (low == high))
+    figure, axes, mesh = heat_maps(runs, names, grids, last, "viridis", norm)
+    bar = style.color_bar(figure, mesh, axes, f"scale of {tensor}\n(factor)")
+    style.powers_axis(bar.ax.yaxis)
+    sentence = _scale_sentence(runs, names, grids) + layers.thinned(grids, "last")
+    return [Picture("scale", figure, sentence, "scale by layer and step")]
+
+
+def _lost_sentence(runs, tables, tensor):
+    parts = []
+    for run, table in zip(runs, tables):
+        rows = layers.per_layer(table, "underflow_pct_nonzero")
+        if not rows or rows[0][1] == 0:
+            parts.append(f"{run.label}: no {tensor} loses anything" if rows
+                         else f"{run.label}: no values")
+            continue
+        layer, mean, most, step = rows[0]
+        parts.append(f"{run.label}: {layer} loses most, {style.percent(mean)} of its non-zero "
+                     f"{tensor} on average and {style.percent(most)} at step {step:,}")
+    return style.sentences(parts)
+
+
+def _worst_layers(tables):
+    """The layers that lose most in any of the runs, the worst first."""
+    worst = {}
+    for table in tables:
+        for layer, mean, _, _ in layers.per_layer(table, "underflow_pct_nonzero"):
+            worst[layer] = max(worst.get(layer, 0), mean)
+    ranked = sorted(worst, key=lambda layer: -worst[layer])
+    return [layer for layer in ranked if worst[layer] > 0][:WORST]
+
+
+def _worst_lines(runs, tables, tensor, last):
+    worst = _worst_layers(tables)
+    if not worst:
+        return []
+    figure, axes = style.panels(len(runs), 2.9, sharey=True)
+    for number, (run, table, ax) in enumerate(zip(runs, tables, axes)):
+        data = layers.grid(table, layers.codes(table["layer"], worst), worst,
+                           table["underflow_pct_nonzero"])
+        for i, layer in enumerate(worst):
+            ax.plot(data.edges[:-1], data.values[i], color=style.color(i), lw=1.3,
+                    label=style.shorten(layer, 34))
+        style.step_axis(ax, last)
+        style.run_title(ax, run)
+        if number % style.PER_ROW == 0:
+            ax.set_ylabel(f"underflow (% of non-zero {tensor})")
+    axes[0].set_ylim(bottom=0)
+    height = figure.get_size_inches()[1]
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="upper center", ncol=3)
+    room = 0.22 * ((len(worst) + 2) // 3) + 0.06
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - room / height))
+    sentence = ("The layers that lose most in any of the runs, in one colour each: "
+                + ", ".join(worst) + ". A line that climbs says that gradients shrink as training "
+                "goes on while the scale does not follow.")
+    return [Picture("underflow_worst", figure, sentence, "underflow of the worst layers")]
+
+
+def underflow(runs, tensor, order, last):
+    tables = [layers.of_tensor(run.underflow, tensor) for run in runs]
+    names = shown(order, tables)
+    if not names:
+        return []
+    grids = [layers.grid(t, layers.codes(t["layer"], names), names, t["underflow_pct_nonzero"])
+             for t in tables]
+    top = numpy.nanmax([0.0] + [numpy.nanmax(g.values) for g in grids
+                                if numpy.isfinite(g.values).any()])
+    norm = lost_norm(top)
+    figure, axes, mesh = heat_maps(runs, names, grids, last, "magma_r", norm)
+    lost_bar(figure, mesh, axes, norm, f"underflow\n(% of non-zero {tensor})")
+    sentence = _lost_sentence(runs, tables, tensor) + layers.thinned(grids)
+    return [Picture("underflow", figure, sentence, "underflow by layer and step")] + _worst_lines(
+        runs, tables, tensor, last)
+
+
+def _limit_rows(run):
+    """Row names of scales.csv's rows: a sum of branches stands beside its layer's own decision."""
+    table = run.scales
+    branch = (table["limit"] == "branch").to_numpy()
+    names = table["layer"].astype(object).to_numpy().copy()
+    names[branch] = [f"{name} (sum)" for name in names[branch]]
+    return names
+
+
+def _limit_sentence(runs):
+    parts = []
+    for run in runs:
+        own = run.scales["limit"][(run.scales["limit"] != "branch").to_numpy()]
+        words = [f"{w} {100 * n / len(own):.3g} %" for w, n in style.most_first(own)]
+        parts.append(f"{run.label}: " + (", ".join(words) or "no decisions"))
+    return "Shares of all decisions. " + style.sentences(parts)
+
+
+def limits(runs, order, last):
+    rows = [_limit_rows(run) for run in runs]
+    there = set().union(*[set(r) for r in rows])
+    names = [n for layer in order for n in (layer, f"{layer} (sum)") if n in there]
+    words = list(LIMITS)
+    seen = set().union(*[set(run.scales["limit"].unique()) for run in runs])
+    words += sorted(seen - set(words))
+    if not names:
+        return []
+    shades = [LIMITS[w][0] if w in LIMITS else "#ffffff" for w in words]
+    grids = [layers.grid(run.scales, layers.codes(pandas.Series(r, dtype="category"), names), names,
+                         layers.codes(run.scales["limit"], words), "last")
+             for run, r in zip(runs, rows)]
+    norm = colors.BoundaryNorm(numpy.arange(len(words) + 1) - 0.5, len(words))
+    figure, axes, _ = heat_maps(runs, names, grids, last, colors.ListedColormap(shades), norm)
+    used = [w for w in words if w in seen]
+    figure.legend([Patch(fc=shades[words.index(w)], ec="#777777", lw=0.5) for w in used], used,
+                  loc="upper center", ncol=len(used), handlelength=1.2)
+    height = figure.get_size_inches()[1]
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.3 / height))
+    sentence = _limit_sentence(runs) + layers.thinned(grids, "last")
+    return [Picture("limits", figure, sentence, "limits by layer and step")]

@@ -1,0 +1,217 @@
+"""Pictures of the whole run: loss, accuracy, learning rate, the scale, skipped steps, events, time.
+All runs share the axes; a run has one colour throughout the page."""
+import numpy
+from matplotlib.ticker import MaxNLocator
+
+from report import style
+from report.style import Picture, plt
+
+POINTS = 1500  # of a line; longer ones are thinned
+DIVERGED = 20  # times the median: a loss that would hide all others
+PHASES = [("data", "waiting for data"), ("forward", "forward"), ("backward", "backward"),
+          ("update", "weight update"), ("log", "logs")]
+PHASE_COLORS = ["#E69F00", "#56B4E9", "#0072B2", "#009E73", "#CC79A7", "#bbbbbb"]
+
+
+def _smooth(values):
+    """A running mean over a fortieth of the run; holes stay holes."""
+    width = max(1, len(values) // 40)
+    return values.rolling(width, min_periods=1).mean() if width > 1 else values
+
+
+def _thin(x, y):
+    every = max(1, len(x) // POINTS)
+    return x[::every], y[::every]
+
+
+def _width(number):
+    """Runs that lie on each other stay visible: later ones are thinner."""
+    return max(1.0, 2.4 - 0.5 * number)
+
+
+def _lines(ax, run, number, column, factor=1.0):
+    table = run.steps
+    values = table[column].replace([numpy.inf, -numpy.inf], numpy.nan) * factor
+    colour = style.color(number)
+    if len(values) >= 80:
+        ax.plot(*_thin(table["step"], values), color=colour, lw=0.6, alpha=0.25)
+    ax.plot(*_thin(table["step"], _smooth(values)), color=colour, lw=_width(number),
+            ls=style.line(number), label=style.shorten(run.label, 40))
+
+
+def _evaluations(ax, run, number, column, factor=1.0):
+    for split, marker in (("test", "o"), ("validation", "s")):
+        rows = run.evaluation[(run.evaluation["split"] == split).to_numpy()]
+        if len(rows):  # an empty line outside the clip box would upset the layout
+            ax.plot(rows["step"], rows[column] * factor, ls="none", marker=marker, ms=5,
+                    color=style.color(number), mec="white", mew=0.7, zorder=3, clip_on=False)
+
+
+def _is_set(column):
+    return column.fillna(0).to_numpy() != 0
+
+
+def _skip_marks(ax, runs):
+    """A row of ticks under the scale for each run that skipped steps."""
+    low, high = ax.get_ylim()
+    row = 0
+    for number, run in enumerate(runs):
+        skipped = run.steps["step"][_is_set(run.steps["skipped"])]
+        if not len(skipped):
+            continue
+        row += 1
+        height = numpy.full(len(skipped), low - (high - low) * 0.05 * row)
+        ax.plot(*_thin(skipped, height), ls="none", marker="|", ms=7, color=style.color(number))
+    if row:
+        ax.set_ylim(low - (high - low) * 0.05 * (row + 1), high)
+
+
+def _scale_lines(ax, runs):
+    for number, run in enumerate(runs):
+        scale = run.steps["scale"].where(run.steps["scale"] > 0)
+        if not scale.notna().any():
+            continue
+        logs = numpy.log2(scale).to_numpy()
+        steps = run.steps["step"].to_numpy()
+        # Changes only, drawn as the stairs that they are.
+        changed = numpy.append(True, numpy.diff(logs) != 0)
+        changed[-1] = True
+        ax.step(steps[changed], logs[changed], where="post", color=style.color(number),
+                lw=_width(number), ls=style.line(number))
+        moves = run.events[(run.events["event"] == "scale_change").to_numpy()]
+        at = numpy.searchsorted(steps, moves["step"].to_numpy())
+        at = at[at < len(steps)]
+        if len(at) <= 200:
+            ax.plot(steps[at], logs[at], ls="none", marker=".", ms=5, color=style.color(number))
+    low, high = ax.get_ylim()
+    if high - low < 2:
+        ax.set_ylim((low + high) / 2 - 1, (low + high) / 2 + 1)
+    style.powers_axis(ax.yaxis)
+    _skip_marks(ax, runs)
+
+
+def _loss_axis(ax, runs):
+    """A logarithmic axis where some run's loss left all others far behind."""
+    loss = numpy.concatenate([_smooth(run.steps["loss"]).to_numpy() for run in runs])
+    loss = loss[numpy.isfinite(loss) & (loss > 0)]
+    if len(loss) and loss.max() > DIVERGED * numpy.median(loss):
+        ax.set_yscale("log")
+        ax.set_title("Loss (logarithmic)")
+
+
+def _final_sentence(runs):
+    parts = []
+    for run in runs:
+        rows = run.evaluation[(run.evaluation["split"] == "test").to_numpy()]
+        if not len(rows):
+            rows = run.evaluation
+        text = f"{run.label}: "
+        if len(rows):
+            last = rows.iloc[-1]
+            text += (f"top-1 {100 * last['top1']:.2f} % ({last['split']}, step "
+                     f"{int(last['step']):,})")
+        else:
+            text += "not evaluated yet"
+        skipped = int(_is_set(run.steps["skipped"]).sum())
+        parts.append(text + f", {style.counted(skipped, 'step')} skipped")
+    return style.sentences(parts)
+
+
+def training(runs, last):
+    figure, axes = plt.subplots(2, 2, figsize=(style.WIDTH, 6.6), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
+    for number, run in enumerate(runs):
+        _lines(axes[0][0], run, number, "loss")
+        _evaluations(axes[0][0], run, number, "loss")
+        _lines(axes[0][1], run, number, "accuracy", 100)
+        _evaluations(axes[0][1], run, number, "top1", 100)
+        axes[1][0].plot(*_thin(run.steps["step"], run.steps["lr"]), color=style.color(number),
+                        ls=style.line(number), lw=_width(number))
+    _scale_lines(axes[1][1], runs)
+    titles = [("Loss", "cross-entropy (nats)"), ("Accuracy", "top-1 (% of images)"),
+              ("Learning rate", "learning rate (per update)"),
+              ("Scale of the logit gradient", "scale (factor)")]
+    for ax, (title, unit) in zip(axes.flat, titles):
+        ax.set_title(title)
+        ax.set_ylabel(unit)
+        style.step_axis(ax, last)
+    axes[1][0].set_ylim(bottom=0)
+    _loss_axis(axes[0][0], runs)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper center", ncol=min(4, len(labels)))
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.045 * (1 + (len(labels) - 1) // 4)))
+    return [Picture("training", figure, _final_sentence(runs), "loss, accuracy, learning rate and "
+                    "scale over steps")]
+
+
+def events(runs, last):
+    kinds = list(dict.fromkeys(k for run in runs for k in run.events["event"]))
+    if not kinds:
+        return []
+    figure, ax = plt.subplots(figsize=(style.WIDTH, 1.1 + 0.34 * len(kinds)),
+                              layout="constrained")
+    shift = 0.6 / max(1, len(runs))
+    for number, run in enumerate(runs):
+        at = run.events["event"].map({k: i for i, k in enumerate(kinds)}).to_numpy(dtype=float)
+        ax.plot(run.events["step"], at + shift * (number - (len(runs) - 1) / 2), ls="none",
+                marker="|", ms=9, color=style.color(number), label=style.shorten(run.label, 30))
+    ax.set_yticks(range(len(kinds)), kinds)
+    ax.set_ylim(len(kinds) - 0.4, -0.6)
+    ax.set_ylabel("event")
+    ax.set_title("Events")
+    style.step_axis(ax, last)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    parts = []
+    for run in runs:
+        counts = style.most_first(run.events["event"])
+        words = ", ".join(f"{n} × {k}" for k, n in counts) or "none"
+        parts.append(f"{run.label}: {words}")
+    return [Picture("events", figure, style.sentences(parts), "events over steps")]
+
+
+def _phase_seconds(run):
+    sums = [float(run.timing[name].sum()) for name, _ in PHASES]
+    return sums + [max(0.0, float(run.timing["seconds"].sum()) - sum(sums))]
+
+
+def _time_sentence(runs):
+    parts = []
+    for run in runs:
+        seconds = _phase_seconds(run)
+        total = sum(seconds)
+        if total > 0:
+            words = [w for _, w in PHASES] + ["evaluation, checkpoints and the rest"]
+            most = max(range(len(seconds)), key=lambda i: seconds[i])
+            parts.append(f"{run.label}: {total:.3g} s, of which {words[most]} takes "
+                         f"{100 * seconds[most] / total:.0f} % and logs "
+                         f"{style.percent(100 * seconds[4] / total)}")
+    return style.sentences(parts)
+
+
+def timing(runs, last):
+    height = max(2.6, 1.5 + 0.35 * len(runs))
+    figure, (bars, speed) = plt.subplots(1, 2, figsize=(style.WIDTH, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.08)
+    left = numpy.zeros(len(runs))
+    names = [w for _, w in PHASES] + ["evaluation, checkpoints, rest"]
+    table = numpy.array([_phase_seconds(run) for run in runs])
+    for i, name in enumerate(names):
+        bars.barh(range(len(runs)), table[:, i], left=left, color=PHASE_COLORS[i], label=name,
+                  height=0.62)
+        left += table[:, i]
+    bars.set_yticks(range(len(runs)), [style.shorten(run.label, 24) for run in runs])
+    bars.set_ylim(len(runs) - 0.5, -0.5)
+    bars.grid(axis="y", visible=False)
+    bars.set_xlabel("time (s, of all logged intervals)")
+    bars.set_title("Where the time went")
+    for number, run in enumerate(runs):
+        speed.plot(*_thin(run.timing["step"], run.timing["images_per_second"]),
+                   color=style.color(number), ls=style.line(number), lw=1.3)
+    speed.set_ylim(bottom=0)
+    speed.yaxis.set_major_locator(MaxNLocator(5))
+    speed.set_ylabel("training speed (images/s)")
+    speed.set_title("Speed")
+    style.step_axis(speed, last)
+    figure.legend(*bars.get_legend_handles_labels(), loc="upper center", ncol=6)
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.3 / height))
+    return [Picture("timing", figure, _time_sentence(runs), "time by phase, images per second")]

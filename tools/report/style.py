@@ -1,0 +1,162 @@
+"""How pictures look: colours that colour-blind people can tell apart, sizes for a page of 1200
+pixels, axes with units, and the sentence that stands under each picture."""
+import dataclasses
+import math
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
+import numpy  # noqa: E402
+from matplotlib.patches import Rectangle  # noqa: E402
+from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: E402
+
+# Okabe and Ito's palette without its yellow, which is too light for lines.
+OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+LINES = ["-", "--", "-.", ":"]
+NO_VALUE = "#c9c9c9"  # hatching of a heat map's cells without one
+DPI = 144
+WIDTH = 11.2  # inches; shown at 100 pixels an inch
+PER_ROW = 3   # panels side by side
+
+plt.rcParams.update({
+    "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.labelsize": 9,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "grid.color": "#e3e3e3", "grid.linewidth": 0.7, "axes.axisbelow": True, "legend.fontsize": 8.5,
+    "legend.frameon": False, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5,
+    "figure.facecolor": "white", "axes.titlelocation": "left",
+})
+
+
+@dataclasses.dataclass
+class Picture:
+    name: str         # of the file under --png
+    figure: object
+    sentence: str     # what to look for, made from the data
+    alt: str = ""
+
+
+def color(index):
+    return OKABE_ITO[index % len(OKABE_ITO)]
+
+
+def line(index):
+    return LINES[index // len(OKABE_ITO) % len(LINES)]
+
+
+def shorten(text, most):
+    """`text` with its middle left out where it is longer than `most` characters."""
+    text = str(text)
+    if len(text) <= most:
+        return text
+    head = (most - 1) // 2
+    return text[:head] + "…" + text[len(text) - (most - 1 - head):]
+
+
+def percent(value):
+    """A percentage for a sentence: three digits at most."""
+    if value is None or not math.isfinite(value):
+        return "an unknown share"
+    if value == 0:
+        return "0 %"
+    if value < 0.001:
+        return "under 0.001 %"
+    return f"{value:.3g} %"
+
+
+def power(value):
+    """A scale for a sentence: a power of two as such, anything else with four digits."""
+    if not (value > 0 and math.isfinite(value)):
+        return str(value)
+    exponent = math.log2(value)
+    if abs(exponent - round(exponent)) < 1e-9 and abs(exponent) >= 4:
+        return f"2^{round(exponent)}"
+    return f"{value:.4g}"
+
+
+def sentences(parts):
+    """What is said of each run, as one text; a line each where there are many."""
+    return "; ".join(parts) + "." if len(parts) <= 3 else "\n".join(part + "." for part in parts)
+
+
+def counted(count, what):
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def most_first(column):
+    """The words of a column with their counts, the most frequent first, in a fixed order."""
+    counts = [(word, int(n)) for word, n in column.value_counts().items() if n > 0]
+    return sorted(counts, key=lambda pair: (-pair[1], pair[0]))
+
+
+def power_label(exponent, _=None):
+    return f"$2^{{{round(exponent)}}}$"
+
+
+def powers_axis(axis, ticks=8):
+    """Ticks of an axis whose values are log2 of something."""
+    axis.set_major_locator(MaxNLocator(ticks, integer=True, min_n_ticks=1))
+    axis.set_major_formatter(FuncFormatter(power_label))
+
+
+def step_axis(ax, last, label=True):
+    ax.set_xlim(0, last)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
+    if label:
+        ax.set_xlabel("step (attempts of an update)")
+
+
+def panels(count, height, **options):
+    """A figure of `count` panels with the same axes, three in a row; each row `height` inches.
+    Returns figure and axes, in order."""
+    columns = min(count, PER_ROW)
+    rows = math.ceil(count / columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, rows * height), squeeze=False,
+                                layout="constrained", **options)
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
+    for ax in axes.flat[count:]:
+        ax.set_axis_off()
+    return figure, list(axes.flat[:count])
+
+
+def layer_axis(ax, names, first):
+    """Layers from top to bottom; names at the first panel of a row, no more than are readable."""
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    every = max(1, math.ceil(len(names) / 75))
+    at = range(0, len(names), every)
+    ax.set_yticks(list(at))
+    if first:
+        ax.set_yticklabels([shorten(names[i], 34) for i in at],
+                           fontsize=8.5 if len(names) <= 35 else 7)
+        ax.set_ylabel("layer (input at the top)")
+    else:
+        ax.set_yticklabels([])
+    ax.tick_params(axis="y", length=2)
+    ax.grid(False)
+
+
+def layers_height(count):
+    """Inches of a panel with so many layers."""
+    return 1.0 + min(10.5, max(1.4, count * (0.2 if count <= 35 else 0.145)))
+
+
+def heat(ax, edges, matrix, cmap, norm):
+    """Cells of a matrix layers x steps; NaN is hatched."""
+    rows = numpy.arange(len(matrix) + 1) - 0.5
+    if numpy.isnan(matrix).any():
+        ax.add_patch(Rectangle((edges[0], rows[0]), edges[-1] - edges[0], len(matrix), lw=0,
+                               fc="white", ec=NO_VALUE, hatch="/////", zorder=0.5))
+    return ax.pcolormesh(edges, rows, numpy.ma.masked_invalid(matrix), cmap=cmap, norm=norm)
+
+
+def color_bar(figure, mesh, axes, label, **options):
+    """A bar of the same width beside figures of any height."""
+    bar = figure.colorbar(mesh, ax=axes, pad=0.01, shrink=0.9,
+                          aspect=max(12, 6.5 * figure.get_size_inches()[1]), **options)
+    bar.set_label(label)
+    return bar
+
+
+def run_title(ax, run):
+    ax.set_title(shorten(run.label, 44))
