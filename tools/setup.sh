@@ -5,11 +5,10 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tools/setup.sh [--dev] [--bench] [--list]
+usage: tools/setup.sh [--dev] [--list]
 
 Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
   --dev     also what tools/format.sh and tools/lint.sh use
-  --bench   also what tools/bench/run.sh uses
   --list    print the packages, install nothing
 TEXT
 }
@@ -21,14 +20,13 @@ packages=(
   doctest-dev                            # the tests
   python3 ca-certificates xz-utils       # data/scripts and the tools
   python3-pandas python3-matplotlib python3-yaml   # tools/report.py
-  python3-jsonschema                     # the tests of the schema
+  python3-jsonschema python3-venv        # tests: of the schema; with packages from PyPI
   dataset-fashion-mnist                  # what the quickstart trains on
 )
 list=false
 while [ $# -gt 0 ]; do
   case $1 in
     --dev) packages+=(clang-format clang-tidy shellcheck) ;;
-    --bench) packages+=(python3-venv) ;;
     --list) list=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "setup.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;

@@ -13,18 +13,19 @@ namespace {
 constexpr double kEdge = 0.125;  // for BlockStats::above_edge
 
 // Rounds `in` with every note taken and checks values and notes.
-void CheckRound(const Kernels& kernels, const Kind& kind, const Values& in, float factor) {
+void CheckRound(const Kernels& kernels, const Kind& kind, const Values& in, float factor,
+                double edge = kEdge) {
   Values before = in;
   for (float& v : before) v *= factor;
   const Values after = RoundAll(kind.format, before);
   Memory out(kind.storage, in.size());
   BlockStats stats;
   kernels.round(in.data(), factor, out.piece(), static_cast<std::int64_t>(in.size()),
-                {kind.format, true, true, &stats, kEdge});
+                {kind.format, true, true, &stats, edge});
   const std::int64_t wrong = FirstDifference(out.Get(), after);
   CHECK_MESSAGE(wrong == -1, "value " << before[static_cast<std::size_t>(std::max(wrong, 0l))]);
   CHECK(out.guard_intact());
-  const NaiveCount want = CountNaively(kind.format, before, after, after, kEdge);
+  const NaiveCount want = CountNaively(kind.format, before, after, after, edge);
   CheckBlock(want, stats);
   CheckRoundedMoments(want, stats);
 }
@@ -115,6 +116,21 @@ TEST_SUITE("cpu") {
         CheckRoundInBlocks(*kernels, kind, Spread(kind.format, 50003, 3));
         CheckRoundInBlocks(*kernels, kind, Normal(16384, 1, 4));
       }
+  }
+
+  TEST_CASE("round: what lies above edges small and large, infinities too") {
+    for (const Kernels* kernels : KernelSets())
+      for (const Kind& kind : AllKinds())
+        for (const double edge : {1e-6, 0.5, 1.0, 3.0, 1e9, 1e300}) {
+          CAPTURE(kernels->name);
+          CAPTURE(kind.name);
+          CAPTURE(edge);
+          CheckRound(*kernels, kind, Spread(kind.format, 5003, 7), 1.0f, edge);
+          // Nothing beyond what just overflows.
+          const float most = OverflowThreshold(kind.format);
+          CheckRound(*kernels, kind, {most, std::nextafter(most, 0.0f), -most, 0, 1}, 1.0f, edge);
+          CheckRound(*kernels, kind, RandomBits(17, 8), 1.0f, edge);
+        }
   }
 
   TEST_CASE("round: the factor multiplies in fp32 before the rounding") {

@@ -17,7 +17,7 @@ tools/setup.sh
 tools/build.sh --no-tests
 python=${ADA_BENCH_PYTHON:-python3}
 if $needs_torch && [ -z "${ADA_BENCH_PYTHON-}" ]; then
-  tools/setup.sh --bench
+  tools/setup.sh
   venv=build/bench-venv
   if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     echo "run.sh: installing PyTorch into $venv (log: build/bench-venv.log)" >&2

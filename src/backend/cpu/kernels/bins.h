@@ -26,18 +26,31 @@ ADA_INLINE unsigned LaneBits(I v) {
 class BinTally {
  public:
   explicit BinTally(const Rounding& rounding);
-  // n: a multiple of 16; zeros that fill up vectors do no harm.
-  void Add(const float* x, int n);
+  bool wanted() const { return bins_ != nullptr; }
+  // Where it is wanted. n: a multiple of 16; zeros that fill up vectors do no harm. smallest,
+  // largest: bounds of these magnitudes, as bits, the first not of zeros; the tighter the faster.
+  void Add(const float* x, int n, std::uint32_t smallest, std::uint32_t largest);
   // Of `values` values in all.
   void Finish(std::int64_t values);
 
  private:
+  // Two values at a time, one store for both: stores are what limits such a loop.
+  typedef std::uint64_t Pairs __attribute__((vector_size(4 * kLanes)));
+  static constexpr int kFar = 31;
+
+  template <bool kPlain>
+  void AddPairs(const float* x, int n);  // plain: every value that is not zero has a code
+  void ChooseTop(int top);
+  Pairs PairsOf(U u) const;
+  U TakeOthers(U u);
   U TakeSpecial(U u, unsigned lanes);
+  void Fold();
 
   BlockBins* bins_;
   std::uint32_t mantissa_ = 0;  // of the divisor
-  // Shifted magnitudes are fields 0..254; those of zeros may be 511.
-  std::uint32_t tables_[4][512];
+  int top_ = 0;                 // field of the largest exponent that has a code: 0
+  // By the codes of two neighbours; neighbouring pairs have a table each.
+  std::uint32_t pairs_[2][1024];
 };
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -98,8 +98,8 @@ class Counts {
   // Of n values, in the counts first, first + 1, ..
   ADA_INLINE void Add(const float* x, int n, int first = 0) {
     for (int i = 0; i < n; i += kWidth) {
-      const Ints u = (Ints)((Unsigned)Magnitudes(x + i) +
-                            kMost);  // 1, 2, .. become the least numbers, 0 the largest
+      // 1, 2, .. become the least numbers, 0 the largest.
+      const Ints u = (Ints)((Unsigned)Magnitudes(x + i) + kMost);
       for (int k = first; k < kEnds; ++k) Count(counts_[k], u, ends_[k]);
     }
   }

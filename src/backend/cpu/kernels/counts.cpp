@@ -87,8 +87,16 @@ void CountTally::Count() {
   else
     CountSmall(extremes);
   CountLarge(before, extremes);
-  bins_.Add(kept_.x, end_);
+  if (bins_.wanted()) CountBins(extremes);
   end_ = 0;
+}
+
+void CountTally::CountBins(Extremes extremes) {
+  Sums unused;
+  if (apart_) extremes = AddSums(kept_.x, end_, unused);
+  const int runs = (end_ + kRun - 1) / kRun;
+  const std::uint32_t min = *std::min_element(extremes.min, extremes.min + runs);
+  bins_.Add(kept_.x, end_, min, extremes.max);
 }
 
 // What becomes zeros or subnormals, and what lies below the subnormals. Where values are small,
@@ -127,8 +135,8 @@ void CountTally::CountLarge(const float* before, const Extremes& extremes) {
   }
   if (edge_ >= kInfinity) return;
   if (!apart_) {
-    // Rounding to nearest at most doubles.
-    if (extremes.max < edge_ - std::min(edge_, 1u << 23)) return;
+    // Rounding to nearest at most doubles what does not overflow.
+    if (extremes.max < std::min(edge_ - std::min(edge_, 1u << 23), overflow_min)) return;
     for (int i = 0; i < end_; i += kLanes)
       StoreF(kept_.after + i, RoundNearest(LoadF(before + i), rounder_));
   }

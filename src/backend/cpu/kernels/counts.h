@@ -46,6 +46,7 @@ class CountTally {
   };
   static Extremes AddSums(const float* x, int n, Sums& sums);
   void Count();
+  void CountBins(Extremes extremes);
   void CountSmall(const Extremes& extremes);
   void CountSmallApart();
   void CountLarge(const float* before, const Extremes& extremes);
