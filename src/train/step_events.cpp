@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "core/text.h"
+#include "telemetry/csv.h"
 #include "train/scaling_config.h"
 #include "train/trainer.h"
 
@@ -65,7 +66,7 @@ void StepEvents::Loss(const StepResult& r) {
 
 void StepEvents::LearningRate(const StepResult& r) {
   const telemetry::RunTotals& before = recorder_.run();
-  if (before.steps() == 0 || before.last().lr == r.lr) return;
+  if (before.steps() == 0 || before.last().lr == telemetry::AsLogged(r.lr)) return;
   if (MovesEachStep(config_.schedule.kind) && before.last().epoch == r.epoch) return;
   const std::string message =
       "learning rate " + NineDigits(before.last().lr) + " -> " + NineDigits(r.lr);

@@ -33,19 +33,23 @@ Places PlacesOf(const Table& events, const std::string& event) {
 }
 
 TEST_SUITE("cpu") {
-  TEST_CASE("lr_change: every change of a schedule of steps") {
-    const TempFolder folder;
-    const Table events = Train(folder, R"(
-schedule: {kind: multistep, milestones: [1, 3], gamma: 0.5, warmup: {epochs: 0.5, lr: 0.001}}
-train: {epochs: 4}
-)");
-    Places expected;
-    const Table steps = Rows(folder, "steps.csv");
-    for (std::size_t i = 1; i < steps.size(); ++i)
-      if (steps[i].at("lr") != steps[i - 1].at("lr"))
-        expected.push_back(steps[i].at("step") + "  ");
-    CHECK(expected.size() == 3);
-    CHECK(PlacesOf(events, "lr_change") == expected);
+  TEST_CASE(
+      "lr_change: every change of a schedule of steps, also to what nine digits do not hold") {
+    for (const std::string gamma : {"0.5", "0.12345678901234"}) {
+      CAPTURE(gamma);
+      const TempFolder folder;
+      const Table events =
+          Train(folder, "schedule: {kind: multistep, milestones: [1, 3], gamma: " + gamma +
+                            ", warmup: {epochs: 0.5, lr: 0.001}}\n"
+                            "train: {epochs: 4}\n");
+      Places expected;
+      const Table steps = Rows(folder, "steps.csv");
+      for (std::size_t i = 1; i < steps.size(); ++i)
+        if (steps[i].at("lr") != steps[i - 1].at("lr"))
+          expected.push_back(steps[i].at("step") + "  ");
+      CHECK(expected.size() == 3);
+      CHECK(PlacesOf(events, "lr_change") == expected);
+    }
   }
 
   TEST_CASE("lr_change: of a schedule that moves with each step the first of an epoch") {
