@@ -3,15 +3,12 @@
 #include <algorithm>
 
 #include "config/json_schema_parts.h"
+#include "core/text.h"
 
 namespace ada::config {
 namespace {
 
 using Json = SchemaJson;
-
-bool Contains(const Names& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // What some choices of a section refuse and need.
 struct Branch {

@@ -8,10 +8,6 @@
 namespace ada::config {
 namespace {
 
-bool Contains(const Names& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string Listed(const Names& names, const char* last) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -130,6 +130,10 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
   return nearest;
 }
 
+bool Contains(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 bool GlobMatch(std::string_view pattern, std::string_view text) {
   const std::vector<GlobPiece> pieces = ParseGlob(pattern);
   constexpr auto kNone = static_cast<std::size_t>(-1);

@@ -17,6 +17,8 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
 // one of (not of) a set. A `[` without `]` stands for itself. Time is O(pattern * text).
 bool GlobMatch(std::string_view pattern, std::string_view text);
 
+bool Contains(const std::vector<std::string>& names, std::string_view name);
+
 // The shortest decimal text that reads back to the same value; inf, -inf, nan in words.
 std::string ShortestText(double value);
 std::string ShortestText(float value);

@@ -1,19 +1,10 @@
 // See rounding_styles.h.
 #include "graph/rounding_styles.h"
 
-#include <algorithm>
-
 #include "core/random.h"
+#include "core/text.h"
 
 namespace ada::graph {
-
-namespace {
-
-bool Holds(const std::vector<std::string>& tensors, const std::string& tensor) {
-  return std::find(tensors.begin(), tensors.end(), tensor) != tensors.end();
-}
-
-}  // namespace
 
 RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share)
     : stochastic_(spec.precision.stochastic && spec.training),
@@ -47,8 +38,8 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
   if (encoding.own_scale) style.scaler = FindOrMake(name, encoding.format);
-  style.counted = Holds(counted_, tensor);
-  if (Holds(histograms_, tensor) && layer != "input") style.bins = FindOrMakeBins(name);
+  style.counted = Contains(counted_, tensor);
+  if (Contains(histograms_, tensor) && layer != "input") style.bins = FindOrMakeBins(name);
   return style;
 }
 

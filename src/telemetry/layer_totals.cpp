@@ -18,6 +18,12 @@ Item& At(std::vector<Item>& items, std::map<Key, std::size_t>& index, const Key&
 
 }  // namespace
 
+double UnderflowPct(const TensorStats& stats) {
+  const std::int64_t nonzero = stats.numel - stats.zeros_before;
+  if (nonzero <= 0) return NAN;
+  return 100.0 * static_cast<double>(stats.underflow) / static_cast<double>(nonzero);
+}
+
 void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
                                const TensorStats& stats) {
   TensorTotals& totals = At(tensors_, tensor_index_, std::pair(layer, tensor));
@@ -30,9 +36,8 @@ void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tens
   totals.overflow += stats.overflow;
   totals.last_scale = scale;
   totals.last_pct = 0;
-  const std::int64_t nonzero = stats.numel - stats.zeros_before;
-  if (nonzero <= 0) return;
-  const double pct = 100.0 * static_cast<double>(stats.underflow) / static_cast<double>(nonzero);
+  const double pct = UnderflowPct(stats);
+  if (std::isnan(pct)) return;
   totals.last_pct = pct;
   ++totals.pct_rows;
   totals.pct_sum += pct;

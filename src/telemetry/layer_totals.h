@@ -14,6 +14,9 @@
 
 namespace ada::telemetry {
 
+// underflow_pct_nonzero: share of the values that are not zero; NaN where all are.
+double UnderflowPct(const TensorStats& stats);
+
 // The rows of one tensor of one layer: sums over the logged steps, and the last row's scale.
 struct TensorTotals {
   std::string layer, tensor;

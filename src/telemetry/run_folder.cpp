@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "telemetry/tensorboard.h"
 
 namespace ada::telemetry {
@@ -25,10 +26,6 @@ const std::vector<std::string> kFiles = {
     "steps.csv",      "scales.csv",  "underflow.csv", "events.csv",  "evaluation.csv", "timing.csv",
     "histograms.csv", "what_if.csv", "probes.csv",    "config.yaml", "summary.json",   "log.txt"};
 const std::vector<std::string> kFolders = {"checkpoints", "dump", kEventFolder};
-
-bool Contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 bool IsTemporary(const std::string& name) {
   return name.starts_with(".ada-") && name.ends_with(".tmp");

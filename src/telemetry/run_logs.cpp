@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "telemetry/csv.h"
 #include "telemetry/csv_reader.h"
+#include "telemetry/layer_totals.h"
 
 namespace ada::telemetry {
 namespace {
@@ -132,7 +133,7 @@ void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string
   file.Integer(step).Integer(epoch).Text(layer).Text(tensor).Text(FormatName(format)).Scale(scale);
   file.Integer(stats.numel).Integer(stats.zeros_before).Integer(stats.zeros_after);
   file.Integer(stats.underflow);
-  PercentOrEmpty(file, stats.underflow, stats.numel - stats.zeros_before);
+  NumberOrEmpty(file, UnderflowPct(stats));
   PercentOrEmpty(file, stats.underflow, stats.numel);
   PercentOrEmpty(file, stats.below_min, stats.numel);
   file.Integer(stats.subnormal).Integer(stats.overflow).Integer(stats.inf).Integer(stats.nan);

@@ -121,9 +121,7 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& d
 
 bool WatchesEverything(const config::Config& config) {
   const config::LogConfig& log = config.log;
-  const auto& wanted = log.statistics;
-  const bool y = std::find(wanted.begin(), wanted.end(), "y") != wanted.end();
-  return log.dump_every > 0 || (log.probe_every > 0 && y);
+  return log.dump_every > 0 || (log.probe_every > 0 && Contains(log.statistics, "y"));
 }
 
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,

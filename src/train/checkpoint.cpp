@@ -11,6 +11,7 @@
 #include "core/hash.h"
 #include "core/safetensors.h"
 #include "core/text.h"
+#include "train/weight_values.h"
 
 namespace ada::train {
 namespace {
@@ -140,8 +141,7 @@ void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
   std::vector<std::vector<float>> host(all.size());
   SafetensorsWriter writer;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    host[i].resize(static_cast<std::size_t>(all[i].tensor.shape.numel()));
-    backend.Download(host[i].data(), all[i].tensor.data, all[i].tensor.bytes());
+    host[i] = HostValues(all[i].tensor, backend);
     writer.Add(all[i].name, all[i].dims, host[i]);
   }
   const std::string hash = writer.WriteAtomically(stem + ".safetensors");

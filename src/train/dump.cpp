@@ -2,12 +2,12 @@
 #include "train/dump.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "core/text.h"
 #include "telemetry/csv.h"
+#include "train/checkpoint.h"
 #include "train/step_log.h"
 #include "train/weight_values.h"
 
@@ -95,9 +95,7 @@ void Dump::End() {
   }
   writer.SetMetadata(std::move(metadata));
   CreateFolders(folder_ + "/dump");
-  char file[40];
-  std::snprintf(file, sizeof file, "/dump/step-%08lld.safetensors", static_cast<long long>(step_));
-  writer.WriteAtomically(folder_ + file);
+  writer.WriteAtomically(CheckpointStem(folder_ + "/dump", step_) + ".safetensors");
   items_.clear();
 }
 

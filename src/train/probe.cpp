@@ -2,9 +2,9 @@
 // images and each of its tensors is compared when it appears.
 #include "train/probe.h"
 
-#include <algorithm>
 #include <cmath>
 
+#include "core/text.h"
 #include "train/assemble.h"
 #include "train/step_log.h"
 #include "train/weight_values.h"
@@ -70,8 +70,7 @@ Probe::~Probe() = default;
 bool Probe::Due(std::int64_t step) const { return IsDue(config_.log.probe_every, step); }
 
 bool Probe::Wants(const std::string& tensor) const {
-  const auto& wanted = config_.log.statistics;
-  return std::find(wanted.begin(), wanted.end(), tensor) != wanted.end();
+  return Contains(config_.log.statistics, tensor);
 }
 
 void Probe::Begin(std::int64_t /*step*/, const backend::Pass& pass) {

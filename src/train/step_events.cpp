@@ -17,12 +17,6 @@ bool MovesEachStep(config::ScheduleKind kind) {
          kind == config::ScheduleKind::kPoly;
 }
 
-double UnderflowPct(const TensorStats& stats) {
-  const std::int64_t nonzero = stats.numel - stats.zeros_before;
-  return nonzero > 0 ? 100.0 * static_cast<double>(stats.underflow) / static_cast<double>(nonzero)
-                     : 0;
-}
-
 // Three digits are enough for people; the event's value has nine.
 std::string Brief(double value) {
   char text[32];
@@ -76,8 +70,8 @@ void StepEvents::LearningRate(const StepResult& r) {
 
 void StepEvents::Underflow(const StepResult& r, const graph::RoundingPoint& point,
                            const TensorStats& stats) {
-  const double alert = config_.log.alert_underflow_pct, pct = UnderflowPct(stats);
-  if (alert <= 0 || pct <= alert) return;
+  const double alert = config_.log.alert_underflow_pct, pct = telemetry::UnderflowPct(stats);
+  if (alert <= 0 || !(pct > alert)) return;
   const telemetry::TensorTotals* before = recorder_.layers().FindTensor(point.layer, point.tensor);
   if (before != nullptr && before->last_pct > alert) return;
   const std::string message =

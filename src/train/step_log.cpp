@@ -67,17 +67,16 @@ bool StepLog::TakesHistograms(std::int64_t step) const {
   return IsDue(config_.log.histogram_every, step);
 }
 
-void StepLog::AddMicroBatch(bool first) {
+void StepLog::AddMicroBatch(const backend::Pass& pass) {
   const auto& points = graph_.roundings();
-  if (first) {
-    sums_.assign(points.size(), TensorStats{});
-    if (config_.log.histogram_every > 0) bin_sums_.assign(points.size(), ExponentBins{});
-  }
+  const bool first = !pass.accumulate;
+  if (first) sums_.assign(points.size(), TensorStats{});
+  if (first && pass.bins) bin_sums_.assign(points.size(), ExponentBins{});
   for (std::size_t i = 0; i < points.size(); ++i) {
     // A weight and its gradient exist once a batch, whatever the micro-batches.
     const bool once = points[i].tensor == "w" || points[i].tensor == "dw";
     sums_[i] = first || once ? *points[i].stats : Combine(sums_[i], *points[i].stats);
-    if (points[i].bins == nullptr) continue;
+    if (!pass.bins || points[i].bins == nullptr) continue;
     if (once) bin_sums_[i] = ExponentBins{};
     bin_sums_[i].Add(*points[i].bins);
   }
@@ -168,11 +167,10 @@ void StepLog::WriteScales(const StepResult& r) {
 }
 
 void StepLog::WriteTensors(const StepResult& r) {
-  const auto& wanted = config_.log.statistics;
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
-    if (std::find(wanted.begin(), wanted.end(), p.tensor) == wanted.end()) continue;
+    if (!Contains(config_.log.statistics, p.tensor)) continue;
     events_.Underflow(r, p, StatsOf(i));
     recorder_.Underflow(r.step, r.epoch, p.layer, p.tensor, p.format, p.carried(), StatsOf(i),
                         ErrorOf(r, p));

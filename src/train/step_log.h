@@ -35,7 +35,7 @@ class StepLog {
   // A logged step whose tensors are counted: log.statistics is not empty.
   bool Counts(std::int64_t step) const;
   // Adds up the counts of several micro-batches; not called where there is one.
-  void AddMicroBatch(bool first);
+  void AddMicroBatch(const backend::Pass& pass);
   void Write(const StepResult& result, const scaling::Verdict& verdict);
 
   // What a policy wants to know of the attempt: values of the rounded dx above and below

@@ -115,7 +115,7 @@ backend::LossResult Trainer::Gradients(const data::Batch& batch, backend::Pass p
     total.top1 += loss.top1;
     total.top5 += loss.top5;
     graph_.Backward(pass, onlookers_.watcher());
-    if (config_.train.accumulate > 1) log_.AddMicroBatch(/*first=*/first == 0);
+    if (config_.train.accumulate > 1) log_.AddMicroBatch(pass);
     ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
     onlookers_.EndMicroBatch(part);
