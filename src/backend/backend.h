@@ -53,6 +53,8 @@ struct Gradient {
   float* scale = nullptr;            // in backend memory
   TensorStats* stats = nullptr;      // null: the values are exact, nothing is rounded
   TensorMoments* moments = nullptr;  // of the stored values, where a consumer asks for them
+  // False: of the moments only mean_square and the larger of |min| and |max| need hold.
+  bool all_moments = true;
   RoundingStyle style;
   explicit operator bool() const { return static_cast<bool>(tensor); }
 };
@@ -61,6 +63,33 @@ struct Gradient {
 struct ChannelMoments {
   float* mean = nullptr;  // [blocks, c]
   float* m2 = nullptr;    // [blocks, c]
+};
+
+// A batch norm, with or without a relu, whose output z one convolution or linear layer reads and
+// nobody stores. The batch norm's op and the reader's get the same DeferredNorm and share the work;
+// what is rounded, counted and summed is what it is where z is stored, block by block of raw.
+//
+//             batch norm                        reader
+//   Forward   mean, inverse, factor             z from raw (rounded and counted) as its x
+//   Backward                                    z from raw again (nothing counted) as its x;
+//                                               stored dx: zero where z is not positive (relu),
+//                                               then sum_dy, sum_dy_xhat of each block
+//             dgamma, dbeta and dx, of raw,
+//             the sums and its dy: that dx
+//
+// y = round((raw - mean) * factor + beta); z = max(y, 0) with a relu, else y.
+struct DeferredNorm {
+  Tensor raw;  // the batch norm's x
+  Tensor z;    // shape, format and storage; no data
+  bool relu = false;
+  float *mean = nullptr, *inverse = nullptr;  // [c]; inverse = 1 / sqrt(var + eps)
+  float* factor = nullptr;                    // [c]; gamma * inverse
+  const float* beta = nullptr;                // [c]
+  TensorStats* y_stats = nullptr;             // written by the reader's Forward
+  RoundingStyle y_style;
+  // [blocks of raw, c]: of the masked dx, and of it times (raw - mean) * inverse. Null: evaluation.
+  float *sum_dy = nullptr, *sum_dy_xhat = nullptr;
+  explicit operator bool() const { return static_cast<bool>(raw); }
 };
 
 // --- Specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy in, dx out.
@@ -75,10 +104,12 @@ struct InputSpec {  // x in fp32 from the host -> y rounded
 // dx = round(alpha * dgrad(dy, w)), S_out = S * alpha. dx empty: not computed. The copy of w that
 // is multiplied is rounded to w_format, dw (after the division) to dw_format. Under rule.reference:
 // dx = round(dgrad(round(alpha * dy), w)), alpha * dy in dy's format.
+// With `deferred`, x is its z (no data), and dx, once rounded and noted, is masked in place.
 struct ProductSpec {
   std::string layer;
   Tensor x, w, b,
       y;  // w [out, kh, kw, in/groups] in Shape's words; bytes lie as PyTorch's [out, in, kh, kw]
+  DeferredNorm deferred;  // empty: x is stored
   TensorStats* y_stats = nullptr;
   TensorStats* w_stats = nullptr;  // rounding of the copy that is multiplied
   NumberFormat w_format = kFp32, dw_format = kFp32;
@@ -97,10 +128,12 @@ struct Conv2dSpec : ProductSpec {
 struct LinearSpec : ProductSpec {};  // a spatial x is flattened in the order channel, row, column
 
 // y = round((x - mean) / sqrt(var + eps) * gamma + beta) per channel; with `addend`:
-// sum = round(y + addend); with `relu`: out = max(., 0). `out` is the last of these.
+// sum = round(y + addend); with `relu`: out = max(., 0). `out` is the last of these. With
+// `deferred` (and no addend) out is its z (no data) and dy is masked already.
 struct BatchNormSpec {
   Tensor x, gamma, beta, running_mean, running_var, out;
-  Tensor addend;  // empty: none
+  DeferredNorm deferred;  // empty: out is stored
+  Tensor addend;          // empty: none
   bool relu = false;
   float eps = 1e-5f, momentum = 0.1f;
   ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
@@ -109,12 +142,12 @@ struct BatchNormSpec {
   NumberFormat y_format = kFp32;     // of the normalised values before `addend`; without: out's
   RoundingStyle y_style, sum_style;
   Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
-  Gradient dx;
+  Gradient dx;  // may lie where dy lies
   Tensor dgamma, dbeta;
 };
 struct ReluSpec {
   Tensor x, y;
-  Gradient dy, dx;
+  Gradient dy, dx;  // dx may lie where dy lies
 };
 struct MaxPoolSpec {
   Tensor x, y;
@@ -162,9 +195,9 @@ struct DropoutSpec {
   Gradient dy, dx;
 };
 // Where an output feeds several layers: sum = round(sum of g_i * target / S_i), S = target
-// (scaling::BranchTarget); of a branch without moments (a dy that was masked in place) the op takes
-// them itself where it needs them. If the fp32 sum reaches u_max where no branch did, target is
-// halved.
+// (scaling::BranchTarget). Where it matters, the op finds the largest magnitude of a branch without
+// moments itself: from the stats of a rounding to nearest, else (a dy that was masked in place) by
+// looking. If the fp32 sum reaches u_max where no branch did, target is halved.
 struct BranchSumSpec {
   std::vector<Gradient> branches;
   Gradient sum;
@@ -257,9 +290,10 @@ class Backend {
   virtual int BlockImages(const Shape& shape) const = 0;
 
   virtual std::unique_ptr<InputOp> MakeInput(const InputSpec&) = 0;
+  // Null where `deferred` is set, or a batch norm has an addend or a relu: this fusion is declined;
+  // the graph then asks for less of it (first without `deferred`) or for the parts.
   virtual std::unique_ptr<Op> MakeConv2d(const Conv2dSpec&) = 0;
   virtual std::unique_ptr<Op> MakeLinear(const LinearSpec&) = 0;
-  // Null: this fusion is declined; the graph then makes the parts.
   virtual std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec&) = 0;
   virtual std::unique_ptr<Op> MakeRelu(const ReluSpec&) = 0;
   virtual std::unique_ptr<Op> MakeMaxPool(const MaxPoolSpec&) = 0;

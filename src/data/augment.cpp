@@ -1,6 +1,7 @@
 #include "data/augment.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/random.h"
 
@@ -14,29 +15,42 @@ std::int64_t Offset(std::uint32_t word, int pad) {
   return static_cast<std::int64_t>(word * choices >> 32) - pad;
 }
 
-// `count` pixels of one row; kChannels 0: as many as `channels` says. A step of -channels writes
-// them from right to left.
-template <int kChannels>
-void WritePixels(const std::uint8_t* in, std::int64_t count, int channels, std::int64_t step,
-                 const float* table, float* out) {
-  const int used = kChannels > 0 ? kChannels : channels;
-  for (std::int64_t i = 0; i < count; ++i) {
-    for (int c = 0; c < used; ++c) out[c] = table[c * 256 + in[c]];
-    in += used;
-    out += step;
-  }
+// Pixels written together: the compiler sees straight code.
+constexpr int kTogether = 8;
+
+template <int kChannels, int kStep, std::size_t... kByte>
+inline void WriteTogether(const std::uint8_t* in, const float* table, float* out,
+                          std::index_sequence<kByte...>) {
+  ((out[static_cast<int>(kByte) / kChannels * kStep + static_cast<int>(kByte) % kChannels] =
+        table[kByte % kChannels * 256 + in[kByte]]),
+   ...);
+}
+
+// `count` pixels of one row; a step of -channels writes them from right to left.
+template <int kChannels, int kStep>
+void WritePixels(const std::uint8_t* in, std::int64_t count, const float* table, float* out) {
+  constexpr auto kBytes = std::make_index_sequence<kTogether * kChannels>();
+  std::int64_t i = 0;
+  for (; i + kTogether <= count; i += kTogether)
+    WriteTogether<kChannels, kStep>(in + i * kChannels, table, out + i * kStep, kBytes);
+  for (; i < count; ++i)
+    for (int c = 0; c < kChannels; ++c) out[i * kStep + c] = table[c * 256 + in[i * kChannels + c]];
+}
+
+// The same for any number of channels.
+void WriteAnyPixels(const std::uint8_t* in, std::int64_t count, int channels, std::int64_t step,
+                    const float* table, float* out) {
+  for (std::int64_t i = 0; i < count; ++i)
+    for (int c = 0; c < channels; ++c) out[i * step + c] = table[c * 256 + in[i * channels + c]];
 }
 
 void WriteRun(const std::uint8_t* in, std::int64_t count, int channels, bool backwards,
               const float* table, float* out) {
-  const std::int64_t step = backwards ? -channels : channels;
-  if (channels == 3) {
-    WritePixels<3>(in, count, channels, step, table, out);
-  } else if (channels == 1) {
-    WritePixels<1>(in, count, channels, step, table, out);
-  } else {
-    WritePixels<0>(in, count, channels, step, table, out);
-  }
+  if (channels == 3)
+    return (backwards ? WritePixels<3, -3> : WritePixels<3, 3>)(in, count, table, out);
+  if (channels == 1)
+    return (backwards ? WritePixels<1, -1> : WritePixels<1, 1>)(in, count, table, out);
+  WriteAnyPixels(in, count, channels, backwards ? -channels : channels, table, out);
 }
 
 void WriteBlack(std::int64_t count, int channels, const float* table, float* out) {

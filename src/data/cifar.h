@@ -11,10 +11,12 @@
 
 namespace ada::data {
 
-// Appends `images` records of `path` to `into`, pixels to [h, w, c]; the file must have exactly
-// that many. Throws DataError: missing, truncated, oversized, a label out of range.
+// Reads the `images` records of `path`, which must have exactly that many, into images `first` and
+// following of `into`, which has room for them; pixels to [h, w, c]. Throws DataError: missing,
+// truncated, oversized, a label out of range. Safe from several threads, each with images of its
+// own.
 void ReadCifarFile(const DatasetFacts& facts, const std::string& path, std::int64_t images,
-                   const std::string& advice, Dataset* into);
+                   const std::string& advice, std::int64_t first, Dataset* into);
 
 // Only looks at the file's size; throws as above.
 void CheckCifarFile(const DatasetFacts& facts, const std::string& path, std::int64_t images,

@@ -2,8 +2,10 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 
 #include "core/error.h"
+#include "core/side_by_side.h"
 #include "data/catalog.h"
 #include "data/cifar.h"
 #include "data/idx.h"
@@ -15,29 +17,38 @@ std::string PathOf(const std::string& folder, std::string_view name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-// One split: `images` is the published count (CIFAR files have no header that would say it).
-Dataset ReadSplit(const DatasetFacts& facts, const std::string& folder, const FileNames& files,
-                  std::int64_t images, const std::string& advice) {
-  Dataset dataset;
-  dataset.name = facts.name;
-  dataset.height = facts.height;
-  dataset.width = facts.width;
-  dataset.channels = facts.channels;
-  dataset.classes = facts.classes;
-  if (facts.layout == FileLayout::kIdx) {
-    ReadIdx(facts, FindIdxFile(folder, files[0]), FindIdxFile(folder, files[1]), advice, &dataset);
-    return dataset;
-  }
+using Tasks = std::vector<std::function<void()>>;
+
+// One split of CIFAR files, which have no header: `images` is the published count.
+void AddCifarTasks(const DatasetFacts& facts, const std::string& folder, const FileNames& files,
+                   std::int64_t images, const std::string& advice, Dataset* into, Tasks* tasks) {
   const std::int64_t each = images / static_cast<std::int64_t>(files.size());
   for (const std::string_view file : files) {
     CheckCifarFile(facts, PathOf(folder, file), each, advice);
   }
-  dataset.labels.reserve(static_cast<std::size_t>(images));
-  dataset.pixels.reserve(static_cast<std::size_t>(images * facts.per_image()));
-  for (const std::string_view file : files) {
-    ReadCifarFile(facts, PathOf(folder, file), each, advice, &dataset);
+  into->labels.resize(static_cast<std::size_t>(images));
+  into->pixels.resize(static_cast<std::size_t>(images * facts.per_image()));
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    tasks->push_back([&facts, &advice, path = PathOf(folder, files[i]), each,
+                      first = static_cast<std::int64_t>(i) * each,
+                      into] { ReadCifarFile(facts, path, each, advice, first, into); });
   }
-  return dataset;
+}
+
+// What reads one split into `into`; all that is named here outlives the tasks.
+void AddTasks(const DatasetFacts& facts, const std::string& folder, const FileNames& files,
+              std::int64_t images, const std::string& advice, Dataset* into, Tasks* tasks) {
+  into->name = facts.name;
+  into->height = facts.height;
+  into->width = facts.width;
+  into->channels = facts.channels;
+  into->classes = facts.classes;
+  if (facts.layout == FileLayout::kCifar) {
+    return AddCifarTasks(facts, folder, files, images, advice, into, tasks);
+  }
+  tasks->push_back([&facts, &folder, &files, &advice, into] {
+    ReadIdx(facts, FindIdxFile(folder, files[0]), FindIdxFile(folder, files[1]), advice, into);
+  });
 }
 
 std::int64_t InspectSplit(const DatasetFacts& facts, const std::string& folder,
@@ -59,9 +70,10 @@ Splits Read(const std::string& name, const std::string& folder) {
   const std::string advice = FetchAdvice(facts, folder);
   const std::string inside = FindFolder(facts, folder);
   Splits splits;
-  // The small split first: what is missing or damaged there is known sooner.
-  splits.test = ReadSplit(facts, inside, facts.test_files, facts.test, advice);
-  splits.train = ReadSplit(facts, inside, facts.train_files, facts.train, advice);
+  Tasks tasks;
+  AddTasks(facts, inside, facts.test_files, facts.test, advice, &splits.test, &tasks);
+  AddTasks(facts, inside, facts.train_files, facts.train, advice, &splits.train, &tasks);
+  RunSideBySide(tasks);
   splits.mean = facts.mean;
   splits.std = facts.std;
   return splits;

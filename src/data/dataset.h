@@ -6,12 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "core/pages.h"
+
 namespace ada::data {
+
+// Bytes of images; what resize() adds has no value until it is written.
+using PixelBytes = std::vector<std::uint8_t, PageAllocator<std::uint8_t>>;
 
 struct Dataset {
   std::string name;
   int height = 0, width = 0, channels = 0, classes = 0;
-  std::vector<std::uint8_t> pixels;  // [images, height, width, channels]
+  PixelBytes pixels;                 // [images, height, width, channels]
   std::vector<std::uint8_t> labels;  // [images]
   std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
 };

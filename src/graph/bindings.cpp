@@ -5,15 +5,22 @@
 
 namespace ada::graph {
 
-Tensor Bindings::View(int value, int buffer, const Encoding& encoding) const {
+Tensor Bindings::Describe(int value, const Encoding& encoding) const {
   Tensor tensor;
   tensor.shape = network->shape(value);
   tensor.shape.n = images;
   tensor.format = encoding.format;
   tensor.storage = encoding.storage;
+  return tensor;
+}
+
+Tensor Bindings::View(int value, int buffer, const Encoding& encoding) const {
+  Tensor tensor = Describe(value, encoding);
   tensor.data = block + offsets[buffer];
   return tensor;
 }
+
+Tensor Bindings::Unstored(int value) const { return Describe(value, encodings->values[value]); }
 
 Tensor Bindings::Value(int value) const {
   const int buffer = plan->value_buffers[value];
@@ -35,6 +42,7 @@ backend::Gradient Bindings::Grad(int index) const {
     result.style = styles->Of(layer, sum ? "dy" : "dx", gradient.encoding);
   }
   if (gradient.moments) result.moments = &(*moments)[index];
+  result.all_moments = gradient.all_moments;
   return result;
 }
 

@@ -23,14 +23,16 @@ struct Bindings {
   std::vector<std::size_t> offsets;  // by buffer
   float* scales = nullptr;           // by scale
   std::vector<Parameter>* parameters = nullptr;
-  std::vector<int> first_parameter;                          // by node
-  std::vector<backend::ChannelMoments> channel_moments;      // by node: of a convolution's y
-  std::vector<LayerStats>* stats = nullptr;                  // 0: input and loss, i + 1: node i
+  std::vector<int> first_parameter;                      // by node
+  std::vector<backend::ChannelMoments> channel_moments;  // by node: of a convolution's y
+  std::vector<backend::DeferredNorm> deferred;  // by node: memory that batch norm and reader share
+  std::vector<LayerStats>* stats = nullptr;     // 0: input and loss, i + 1: node i
   std::vector<scaling::LayerScaler>* scalers = nullptr;      // by node
   std::vector<scaling::ScaleDecision>* decisions = nullptr;  // by branch
   std::vector<TensorMoments>* moments = nullptr;             // by gradient
 
   Tensor Value(int value) const;
+  Tensor Unstored(int value) const;            // without data
   backend::Gradient Grad(int gradient) const;  // empty for -1
   const float* ScaleOf(int gradient) const { return scales + plan->gradients[gradient].scale; }
   // Of a value that is rounded, by the layer that makes it (0: the network's input).
@@ -39,6 +41,7 @@ struct Bindings {
   const std::string& NameOf(int node) const { return network->nodes[node].config.name; }
 
  private:
+  Tensor Describe(int value, const Encoding& encoding) const;  // without data
   Tensor View(int value, int buffer, const Encoding& encoding) const;
 };
 

@@ -119,7 +119,9 @@ bool Builder::MakeOps() {
   plan_spec.images = spec_.input.n;
   plan_spec.encodings = &encodings_;
   plan_spec.training = spec_.training;
-  if (spec_.fuse) plan_spec.chains = FindChains(network_, declined_);
+  plan_spec.stochastic = spec_.precision.stochastic;
+  limits_.defer = spec_.defer;
+  if (spec_.fuse) plan_spec.chains = FindChains(network_, limits_);
   plan_spec.rules = rules_;
   plan_ = MakePlan(network_, plan_spec);
   Allocate();
@@ -142,6 +144,24 @@ void Builder::Allocate() {
   }
   graph_->moments_.assign(plan_.gradients.size(), {});
   graph_->decisions_.assign(plan_.branches.size(), {});
+  for (const OpPlan& op : plan_.ops) {
+    if (op.reader >= 0) AllocateDeferred(op);
+  }
+}
+
+void Builder::AllocateDeferred(const OpPlan& batch_norm) {
+  bindings_.deferred.resize(network_.nodes.size());
+  backend::DeferredNorm& norm = bindings_.deferred[batch_norm.node];
+  if (norm.mean != nullptr) return;  // of a plan before this one
+  Shape shape = network_.nodes[batch_norm.node].output;
+  shape.n = spec_.input.n;
+  const std::int64_t images = backend_.BlockImages(shape);
+  const std::int64_t sums =
+      spec_.training ? (shape.n + images - 1) / images * shape.c : std::int64_t{0};
+  const std::int64_t values = 3 * shape.c + 2 * sums;
+  auto* memory = reinterpret_cast<float*>(backend_.Allocate(values * sizeof(float)));
+  norm.mean = memory, norm.inverse = memory + shape.c, norm.factor = memory + 2 * shape.c;
+  if (spec_.training) norm.sum_dy = memory + 3 * shape.c, norm.sum_dy_xhat = norm.sum_dy + sums;
 }
 
 bool Builder::MakeForward(OpMaker& maker) {
@@ -149,14 +169,32 @@ bool Builder::MakeForward(OpMaker& maker) {
   graph_->forward_.clear();
   bool complete = true;
   for (const OpPlan& op : plan_.ops) {
-    graph_->ops_.push_back(maker.Make(op));
-    graph_->forward_.push_back(graph_->ops_.back().get());
-    if (graph_->ops_.back()) continue;
-    ADA_CHECK(op.last() != op.node);  // only a chain may be declined
-    declined_.insert(op.node);
-    complete = false;
+    std::unique_ptr<backend::Op> made;
+    if (complete || !IsSettled(op)) {
+      made = maker.Make(op);
+      if (!made) Decline(op), complete = false;
+    }
+    graph_->forward_.push_back(made.get());
+    graph_->ops_.push_back(std::move(made));
   }
   return complete;
+}
+
+// Whether it need not be asked for in a plan that is given up: nothing of it is fused, or the batch
+// norm that it reads was declined.
+bool Builder::IsSettled(const OpPlan& op) const {
+  if (op.deferred >= 0) return limits_.stored.count(op.deferred) > 0;
+  return op.reader < 0 && op.last() == op.node;
+}
+
+// A chain is asked for once more without its reader.
+void Builder::Decline(const OpPlan& op) {
+  if (op.reader >= 0 || op.deferred >= 0) {
+    limits_.stored.insert(op.reader >= 0 ? op.node : op.deferred);
+    return;
+  }
+  ADA_CHECK(op.last() != op.node);  // only what is fused may be declined
+  limits_.unchained.insert(op.node);
 }
 
 void Builder::MakeBackward(OpMaker& maker) {

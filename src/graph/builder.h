@@ -2,7 +2,6 @@
 // allocates and lets the backend make the ops. Used by Graph::Build alone.
 #pragma once
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "graph/bindings.h"
@@ -22,9 +21,12 @@ class Builder {
   void AddLayerRows();
   void AskRules();
   void AddChannelMoments();
-  bool MakeOps();  // false: a chain was declined; plan anew without it
+  bool MakeOps();  // false: a fusion was declined; plan anew without it
   void Allocate();
+  void AllocateDeferred(const OpPlan& batch_norm);
   bool MakeForward(OpMaker& maker);  // false as above
+  bool IsSettled(const OpPlan& op) const;
+  void Decline(const OpPlan& op);
   void MakeBackward(OpMaker& maker);
   void MakeEnds(OpMaker& maker);
   void FillLists();
@@ -38,7 +40,7 @@ class Builder {
   Plan plan_;
   Bindings bindings_;
   std::size_t block_bytes_ = 0;
-  std::set<int> declined_;                 // batch norms whose chains the backend does not take
+  FusionLimits limits_;                    // what the backend does not take
   std::vector<scaling::LayerRule> rules_;  // by node
   std::unique_ptr<Graph> graph_;
 };

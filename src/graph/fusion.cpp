@@ -46,16 +46,26 @@ Chain FindChain(const Network& network, const Consumers& consumers, const std::s
   return chain;
 }
 
+int FindReader(const Network& network, const Consumers& consumers, const Chain& chain) {
+  const int reader = OnlyReader(consumers, chain.last());
+  return chain.add < 0 && reader >= 0 && network.nodes[reader].is_product() ? reader : -1;
+}
+
 }  // namespace
 
-std::vector<Chain> FindChains(const Network& network, const std::set<int>& declined) {
+std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits) {
   const Consumers consumers = network.Consumers();
   std::vector<Chain> chains;
   std::set<int> taken;  // additions that belong to a chain
   for (int i = 0; i < static_cast<int>(network.nodes.size()); ++i) {
-    if (network.nodes[i].kind != Kind::kBatchNorm || declined.count(i)) continue;
-    const Chain chain = FindChain(network, consumers, taken, i);
-    if (chain.last() == i) continue;
+    if (network.nodes[i].kind != Kind::kBatchNorm) continue;
+    Chain chain;
+    chain.batch_norm = i;
+    if (!limits.unchained.count(i)) chain = FindChain(network, consumers, taken, i);
+    if (limits.defer && !limits.stored.count(i)) {
+      chain.reader = FindReader(network, consumers, chain);
+    }
+    if (chain.last() == i && chain.reader < 0) continue;
     if (chain.add >= 0) taken.insert(chain.add);
     chains.push_back(chain);
   }

@@ -122,6 +122,9 @@ struct GraphSpec {
   Shape input;           // n: images of the largest batch
   bool training = true;  // false: no gradients are allocated, buffers are reused
   bool fuse = true;      // let the backend fuse batch norm, add and relu
+  // With `fuse`: outputs of batch norms that a convolution or linear layer alone reads need not be
+  // stored. Changes no result; a watcher does not see them, nor their gradients.
+  bool defer = true;
   float label_smoothing = 0;
   RuleFor rule_for;        // training only; none: every alpha is 1
   bool reference = false;  // branch sums and the logit gradient as in the authors' program
@@ -143,7 +146,8 @@ class Graph {
   void SetBatch(const float* images, const std::int32_t* labels, int rows);
   // A watcher is shown every tensor when it has been written: x and y of each op (an addition: y
   // alone), dy of each layer, dx of each op, the logit gradient as loss.dx. A fused op has the x of
-  // its first layer and the y of its last: to see everything, build without fusion.
+  // its first layer and the y of its last, where it is not deferred: to see everything, build
+  // without fusion; to see every gradient that is rounded, without `defer`.
   void Forward(const backend::Pass& pass, Watcher* watcher = nullptr);
   void Backward(const backend::Pass& pass, Watcher* watcher = nullptr);
   // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.

@@ -37,6 +37,17 @@ Spec OpMaker::Pool(const OpPlan& op) const {
   return spec;
 }
 
+backend::DeferredNorm OpMaker::Deferred(int batch_norm, int z) const {
+  backend::DeferredNorm norm = b_.deferred[batch_norm];
+  norm.raw = b_.Value(b_.network->nodes[batch_norm].inputs[0]);
+  norm.z = b_.Unstored(z);
+  norm.relu = z != batch_norm + 1;
+  norm.beta = Param(batch_norm, 1).value.f32();
+  norm.y_stats = b_.ValueStats(batch_norm + 1);
+  norm.y_style = b_.ValueStyle(batch_norm + 1);
+  return norm;
+}
+
 void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
   const config::LayerConfig& layer = node(op).config;
   LayerStats& stats = (*b_.stats)[op.node + 1];
@@ -58,6 +69,7 @@ void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
   spec.dw_style = b_.styles->Of(layer.name, "dw", dw);
   spec.dw_stats = b_.training ? &stats.dw : nullptr;
   spec.scaler = ScalerOf(op);
+  if (op.deferred >= 0) spec.deferred = Deferred(op.deferred, node(op).inputs[0]);
 }
 
 std::unique_ptr<Op> OpMaker::MakeConv2d(const OpPlan& op) {
@@ -95,6 +107,7 @@ std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
     spec.sum_style = b_.ValueStyle(op.add + 1);
   }
   spec.relu = op.relu >= 0;
+  if (op.reader >= 0) spec.deferred = Deferred(op.node, op.output);
   spec.eps = static_cast<float>(layer.eps);
   spec.momentum = static_cast<float>(layer.momentum);
   if (producer >= 0) spec.x_moments = b_.channel_moments[producer];

@@ -2,11 +2,18 @@
 #include "graph/plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/error.h"
 
 namespace ada::graph {
 namespace {
+
+// Branch sums and approx_range before a weight look at mean_square and the largest magnitude alone.
+bool MayNeedAllMoments(const scaling::LayerRule& rule) {
+  const bool size_will_do = rule.method == scaling::LayerMethod::kApproxRange && rule.has_weight;
+  return scaling::MayNeedMoments(rule) && !size_will_do;
+}
 
 class Planner {
  public:
@@ -32,6 +39,10 @@ class Planner {
   };
 
   const Node& node(const OpPlan& op) const { return network_.nodes[op.node]; }
+  // What a product, batch norm or pooling reads from memory.
+  int StoredInput(const OpPlan& op) const {
+    return (op.deferred >= 0 ? network_.nodes[op.deferred] : node(op)).inputs[0];
+  }
 
   int NewBuffer(int value, const Encoding& encoding) {
     const std::int64_t numel = network_.shape(value).per_image() * spec_.images;
@@ -43,6 +54,10 @@ class Planner {
   void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
   void TouchValue(int value) { Touch(plan_.value_buffers[value]); }
   void TouchGradient(int gradient) { Touch(plan_.gradients[gradient].buffer); }
+  void Contribute(int value, const Contribution& contribution) {
+    contributions_[value].push_back(contribution);
+    ++awaited_[plan_.gradients[contribution.gradient].buffer];
+  }
 
   void PlaceOps();
   void PlanForward();
@@ -55,12 +70,14 @@ class Planner {
   int NewGradient(const GradientPlan& gradient);
   int NewDx(const OpPlan& op);
   int NewMasked(const OpPlan& op);
+  bool FitsInPlace(const OpPlan& op, const Encoding& dx);
 
   const Network& network_;
   const PlanSpec& spec_;
   const int values_;
   const std::vector<bool> needs_;
   std::vector<std::vector<Contribution>> contributions_;
+  std::map<int, int> awaited_;  // by buffer: contributions in it that are not read yet
   Plan plan_;
   int now_ = 0;
   int scale_groups_ = 0;
@@ -78,6 +95,8 @@ void Planner::PlaceOps() {
     op.node = chain.batch_norm;
     op.add = chain.add;
     op.relu = chain.relu;
+    op.reader = chain.reader;
+    if (chain.reader >= 0) at[chain.reader].deferred = chain.batch_norm;
     if (chain.add < 0) continue;
     const std::vector<int>& inputs = network_.nodes[chain.add].inputs;
     op.addend = inputs[0] == chain.batch_norm + 1 ? inputs[1] : inputs[0];
@@ -94,9 +113,10 @@ void Planner::PlanForward() {
   plan_.value_buffers[0] = NewValueBuffer(0);
   for (const OpPlan& op : plan_.ops) {
     ++now_;
-    for (const int value : node(op).inputs) TouchValue(value);
+    TouchValue(StoredInput(op));
+    for (std::size_t i = 1; i < node(op).inputs.size(); ++i) TouchValue(node(op).inputs[i]);
     if (op.addend >= 0) TouchValue(op.addend);
-    plan_.value_buffers[op.output] = NewValueBuffer(op.output);
+    if (op.reader < 0) plan_.value_buffers[op.output] = NewValueBuffer(op.output);
   }
   ++now_;
   TouchValue(values_ - 1);
@@ -104,11 +124,12 @@ void Planner::PlanForward() {
 
 // What ops keep of the forward pass: products and batch norm their x, relu (also at the end of a
 // chain) its output as the mask, max pooling both; all others nothing (dropout draws its mask
-// anew).
+// anew). A reader makes x and the mask from the batch norm's x.
 void Planner::ReadForBackward(const OpPlan& op) {
   const Kind kind = node(op).kind;
-  if (node(op).is_trained() || kind == Kind::kMaxPool) TouchValue(node(op).inputs[0]);
-  if (op.relu >= 0 || kind == Kind::kRelu || kind == Kind::kMaxPool) TouchValue(op.output);
+  if (node(op).is_trained() || kind == Kind::kMaxPool) TouchValue(StoredInput(op));
+  const bool masks = (op.relu >= 0 && op.reader < 0) || kind == Kind::kRelu;
+  if (masks || kind == Kind::kMaxPool) TouchValue(op.output);
 }
 
 int Planner::NewGradient(const GradientPlan& gradient) {
@@ -119,7 +140,15 @@ int Planner::NewGradient(const GradientPlan& gradient) {
 void Planner::MakeRounded(GradientPlan& gradient) {
   gradient.rounds = true;
   gradient.encoding = spec_.encodings->gradients[gradient.value];
-  gradient.buffer = NewBuffer(gradient.value, gradient.encoding);
+}
+
+// Whether dx may lie where dy does: read value by value, and by nobody else from now on.
+bool Planner::FitsInPlace(const OpPlan& op, const Encoding& dx) {
+  const Kind kind = node(op).kind;
+  const GradientPlan& dy = plan_.gradients[op.dy];
+  const bool handed_on = op.addend >= 0 && needs_[op.addend];
+  return (kind == Kind::kBatchNorm || kind == Kind::kRelu) && !handed_on &&
+         awaited_[dy.buffer] == 0 && dy.encoding.storage == dx.storage;
 }
 
 int Planner::NewDx(const OpPlan& op) {
@@ -128,13 +157,9 @@ int Planner::NewDx(const OpPlan& op) {
   dx.source = GradientPlan::Source::kDx;
   dx.node = op.node;
   dx.value = part.inputs[0];
-  dx.moments = false;
-  if (part.rounds_gradient()) {
-    MakeRounded(dx);
-  } else {
-    dx.rounds = false;
-    dx.buffer = NewBuffer(dx.value, dx.encoding);
-  }
+  dx.rounds = dx.moments = dx.all_moments = false;
+  if (part.rounds_gradient()) MakeRounded(dx);
+  if (!FitsInPlace(op, dx.encoding)) dx.buffer = NewBuffer(dx.value, dx.encoding);
   if (part.has_rule()) {
     const scaling::LayerRule& rule = spec_.rules[op.node];
     dx.scale = plan_.scales++;
@@ -142,6 +167,7 @@ int Planner::NewDx(const OpPlan& op) {
     if (scaling::MayNeedMoments(rule)) {
       ADA_CHECK(plan_.gradients[op.dy].source != GradientPlan::Source::kMasked);
       plan_.gradients[op.dy].moments = true;
+      plan_.gradients[op.dy].all_moments |= MayNeedAllMoments(rule);
     }
   }
   return NewGradient(dx);
@@ -151,7 +177,7 @@ int Planner::NewMasked(const OpPlan& op) {
   GradientPlan masked = plan_.gradients[op.dy];
   masked.source = GradientPlan::Source::kMasked;
   masked.node = op.node;
-  masked.rounds = masked.moments = false;
+  masked.rounds = masked.moments = masked.all_moments = false;
   return NewGradient(masked);
 }
 
@@ -169,9 +195,11 @@ int Planner::SumBranches(int value, std::vector<Contribution>& contributions) {
     TouchGradient(contribution.gradient);
     equal_scales = equal_scales && plan_.gradients[contribution.gradient].scale_group == group;
   }
+  // A rounding to nearest says by its largest magnitude before what it is after.
   for (const int gradient : branch.branches) {
     GradientPlan& plan = plan_.gradients[gradient];
-    plan.moments |= !equal_scales && plan.source != GradientPlan::Source::kMasked;
+    const bool is_known = plan.rounds && !spec_.stochastic;
+    plan.moments |= !equal_scales && !is_known && plan.source != GradientPlan::Source::kMasked;
   }
   GradientPlan sum;
   sum.source = GradientPlan::Source::kBranchSum;
@@ -180,6 +208,7 @@ int Planner::SumBranches(int value, std::vector<Contribution>& contributions) {
   sum.scale = plan_.scales++;
   sum.scale_group = scale_groups_++;
   MakeRounded(sum);
+  sum.buffer = NewBuffer(value, sum.encoding);
   branch.sum = NewGradient(sum);
   plan_.backward.push_back({-1, static_cast<int>(plan_.branches.size())});
   plan_.branches.push_back(branch);
@@ -189,6 +218,7 @@ int Planner::SumBranches(int value, std::vector<Contribution>& contributions) {
 int Planner::GradientOf(int value) {
   std::vector<Contribution>& contributions = contributions_[value];
   ADA_CHECK(!contributions.empty());
+  for (const Contribution& c : contributions) --awaited_[plan_.gradients[c.gradient].buffer];
   return contributions.size() == 1 ? contributions[0].gradient : SumBranches(value, contributions);
 }
 
@@ -197,7 +227,7 @@ void Planner::PlanOpBackward(int index) {
   op.dy = GradientOf(op.output);
   if (node(op).kind == Kind::kAdd) {  // an alias: every input's gradient is the output's
     for (const int value : node(op).inputs) {
-      if (needs_[value]) contributions_[value].push_back({op.node, op.dy});
+      if (needs_[value]) Contribute(value, {op.node, op.dy});
     }
     return;
   }
@@ -208,10 +238,10 @@ void Planner::PlanOpBackward(int index) {
   const int input = node(op).inputs[0];
   if (needs_[input]) {
     op.dx = NewDx(op);
-    contributions_[input].push_back({op.node, op.dx});
+    Contribute(input, {op.node, op.dx});
   }
   if (op.addend >= 0 && needs_[op.addend]) {
-    contributions_[op.addend].push_back({op.add, op.relu >= 0 ? NewMasked(op) : op.dy});
+    Contribute(op.addend, {op.add, op.relu >= 0 ? NewMasked(op) : op.dy});
   }
   plan_.backward.push_back({index, -1});
 }
@@ -225,8 +255,9 @@ void Planner::PlanBackward() {
   loss.scale = plan_.scales++;
   loss.scale_group = scale_groups_++;
   MakeRounded(loss);
+  loss.buffer = NewBuffer(logits, loss.encoding);
   plan_.loss_gradient = NewGradient(loss);
-  contributions_[logits].push_back({values_, plan_.loss_gradient});
+  Contribute(logits, {values_, plan_.loss_gradient});
   for (int index = static_cast<int>(plan_.ops.size()) - 1; index >= 0; --index) {
     if (needs_[plan_.ops[index].output]) PlanOpBackward(index);
   }

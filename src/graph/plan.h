@@ -14,24 +14,28 @@ namespace ada::graph {
 
 inline constexpr int kLossNode = -1;
 
-// One gradient as one writer leaves it. Two of them share a buffer only where a fused op masks its
-// dy in place: the same tensor before and after.
+// One gradient as one writer leaves it. Two of them share a buffer where a fused op masks its dy in
+// place (the same tensor before and after), and where a batch norm or a relu is the last that reads
+// its dy and leaves dx there. A reader leaves its dx masked.
 struct GradientPlan {
   enum class Source { kDx, kBranchSum, kMasked };
   Source source = Source::kDx;
   int node = kLossNode;  // dx: of this node (or the loss); sum: of this node's output
   int value = 0;         // whose shape it has
   int buffer = -1;
-  int scale = -1;        // which S it carries
-  int scale_group = -1;  // gradients of one group carry equal scales in every step
-  Encoding encoding;     // where it does not round: that of the dy it came from
-  bool rounds = false;   // its values are rounded and counted
-  bool moments = false;  // a reader wants the moments of its values (never of a masked one)
+  int scale = -1;            // which S it carries
+  int scale_group = -1;      // gradients of one group carry equal scales in every step
+  Encoding encoding;         // where it does not round: that of the dy it came from
+  bool rounds = false;       // its values are rounded and counted
+  bool moments = false;      // a reader wants the moments of its values (never of a masked one)
+  bool all_moments = false;  // and more of them than mean_square and the largest magnitude
 };
 
 // A forward op: one node, or a chain that starts at `node`.
 struct OpPlan {
   int node = -1, add = -1, relu = -1;
+  int reader = -1;            // node that makes `output` anew for itself; -1: it is stored
+  int deferred = -1;          // a product's: the batch norm whose reader it is
   int output = -1;            // value
   int addend = -1;            // value, where add >= 0
   int dy = -1, dx = -1;       // gradients; -1: none
@@ -55,7 +59,7 @@ struct Plan {
   std::vector<BackwardStep> backward;
   std::vector<BranchPlan> branches;
   std::vector<GradientPlan> gradients;
-  std::vector<int> value_buffers;  // by value; -1: inside a chain, never stored
+  std::vector<int> value_buffers;  // by value; -1: inside a chain or made by its reader
   std::vector<BufferLife> buffers;
   int loss_gradient = -1;
   int scales = 0;  // how many S
@@ -65,6 +69,7 @@ struct PlanSpec {
   std::int64_t images = 1;  // of the largest batch
   const Encodings* encodings = nullptr;
   bool training = true;
+  bool stochastic = false;  // roundings of gradients
   std::vector<Chain> chains;
   std::vector<scaling::LayerRule> rules;  // by node
 };

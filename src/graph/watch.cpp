@@ -23,18 +23,19 @@ class WatchLister {
   void AddForward(const OpPlan& op, std::vector<WatchedTensor>& seen) const {
     const Node& node = b_.network->nodes[op.node];
     const Node& last = b_.network->nodes[op.last()];
-    if (node.kind != Kind::kAdd)
+    if (node.kind != Kind::kAdd && op.deferred < 0)
       seen.push_back({b_.NameOf(op.node), "x", b_.Value(node.inputs[0])});
+    if (op.reader >= 0) return;
     seen.push_back({b_.NameOf(op.last()), "y", b_.Value(op.output), nullptr, last.rounds_output()});
   }
 
   void AddBackward(const OpPlan& op) {
-    if (op.dy >= 0) {
+    if (op.dy >= 0 && op.reader < 0) {
       const GradientPlan& dy = plan_.gradients[op.dy];
       const bool sum = dy.source == GradientPlan::Source::kBranchSum;
       AddGradient(b_.NameOf(op.last()), "dy", op.dy, sum ? op.dy : -1);
     }
-    if (op.dx >= 0) AddGradient(b_.NameOf(op.node), "dx", op.dx, op.dx);
+    if (op.dx >= 0 && op.deferred < 0) AddGradient(b_.NameOf(op.node), "dx", op.dx, op.dx);
   }
 
   // `own`: the gradient whose rounding is counted under this name; -1: none.

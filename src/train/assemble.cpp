@@ -124,6 +124,10 @@ bool WatchesEverything(const config::Config& config) {
   return log.dump_every > 0 || (log.probe_every > 0 && Contains(log.statistics, "y"));
 }
 
+bool ProbesGradients(const config::Config& config) {
+  return config.log.probe_every > 0 && Contains(config.log.statistics, "dx");
+}
+
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
@@ -131,6 +135,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.fuse = !WatchesEverything(config);
+  spec.defer = !ProbesGradients(config);
   spec.counted = config.log.statistics;
   if (config.scaling.policy == config::Policy::kHistogram) spec.counted.emplace_back("dx");
   if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;

@@ -31,7 +31,7 @@ std::vector<std::string> PolicyWords(const graph::Graph& graph, const scaling::P
 }
 
 // Program text, libraries, generated kernels and heap of a process that trains nothing (measured).
-constexpr std::uint64_t kProcessBytes = 24u << 20;
+constexpr std::uint64_t kProcessBytes = 14u << 20;
 
 // A checkpoint is copied as a whole before it is written.
 std::uint64_t CheckpointBytes(const graph::Graph& graph, const optim::Optimizer& optimizer) {

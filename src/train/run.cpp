@@ -3,6 +3,7 @@
 #include "train/run.h"
 
 #include <algorithm>
+#include <future>
 
 #include "config/load.h"
 #include "core/error.h"
@@ -80,6 +81,8 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   const ChosenBackend chosen = MakeBackend(config.device);
   backend::Backend& backend = *chosen.backend;
   const data::DatasetInfo info = InspectData(config);
+  // The images come while the graph is made; what is wrong with them is told when it stands.
+  std::future<RunData> reading = std::async([&config] { return ReadData(config); });
   const std::unique_ptr<scaling::Policy> policy = MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(
       TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy), backend);
@@ -93,7 +96,7 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
     continuation = FindContinuation(*folder, config, total, log);
     if (continuation.done) return 0;
   }
-  const RunData data = ReadData(config);
+  const RunData data = reading.get();
   if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
 
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());

@@ -20,7 +20,8 @@ struct BranchBench {
       Values values(static_cast<std::size_t>(kShape.numel()));
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = b.values[i % b.values.size()];
       spec.branches.push_back(bench.MakeGradient(kShape, format, values, b.scale));
-      spec.branches.back().moments = nullptr;  // the op takes them itself
+      spec.branches.back().moments = nullptr;  // the op looks for the largest itself
+      spec.branches.back().stats = nullptr;
     }
     spec.sum = bench.MakeGradient(kShape, format);
     spec.decision = &decision;
@@ -106,6 +107,24 @@ TEST_SUITE("cpu") {
     large.min = -33000;
     given.Run();
     CHECK(*given.spec.sum.scale == 8);
+  }
+
+  TEST_CASE("branches: where a rounding to nearest told the largest, it is not looked for") {
+    BranchBench b(kFp16, {{{1, 1}, 8}, {{1}, 16}});
+    TensorStats small, large;
+    small.max_abs = 1, large.max_abs = 32740;
+    b.spec.branches[0].stats = &large, b.spec.branches[1].stats = &small;
+    b.Run();
+    CHECK(*b.spec.sum.scale == 16);
+    large.max_abs = 32745;  // rounds to 32752: twice that does not fit
+    b.Run();
+    CHECK(*b.spec.sum.scale == 8);
+    large.max_abs = 65520;  // became infinite
+    b.Run();
+    CHECK(*b.spec.sum.scale == 8);
+    b.spec.branches[0].style.stochastic = true;  // might have become anything: the values are ones
+    b.Run();
+    CHECK(*b.spec.sum.scale == 16);
   }
 
   TEST_CASE("branches: the target is halved until the sum fits") {

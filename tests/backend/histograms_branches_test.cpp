@@ -30,7 +30,7 @@ void CheckBranches(float first, float second, float largest, float target, int t
     Values values = Normal(n, 1e-3, s.branches.size());
     values[7] = largest;
     s.branches.push_back(bench.MakeGradient(shape, kFp16, values, scale));
-    s.branches.back().moments = nullptr;
+    s.branches.back().moments = nullptr, s.branches.back().stats = nullptr;
   }
   s.sum = GradientFor(bench, shape, kFp16, bins);
   bench->MakeBranchSum(s)->Backward(Binning(6));
@@ -65,7 +65,7 @@ TEST_SUITE("cpu") {
       for (const float scale : {4.0f, 64.0f}) {
         s.branches.push_back(bench.MakeGradient(
             shape, kFp16, Normal(n, 1e-3, static_cast<std::uint64_t>(scale)), scale));
-        s.branches.back().moments = nullptr;
+        s.branches.back().moments = nullptr, s.branches.back().stats = nullptr;
       }
       s.sum = GradientFor(bench, shape, kFp16, bins);
       bench->MakeBranchSum(s)->Backward(Binning(6));

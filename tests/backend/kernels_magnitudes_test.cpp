@@ -111,6 +111,29 @@ TEST_SUITE("cpu") {
       }
   }
 
+  TEST_CASE("largest_stored: the largest magnitude of any storage, a NaN above all") {
+    for (const Kernels* kernels : KernelSets())
+      for (const Kind& kind : MainKinds())
+        for (const std::size_t n : {1, 15, 16, 31, 33, 1000}) {
+          CAPTURE(kernels->name);
+          CAPTURE(kind.name);
+          CAPTURE(n);
+          Values x = RoundAll(kind.format, Normal(n, 1, n));
+          x[n - 1] = -x[n - 1];
+          float want = 0;
+          for (const float v : x) want = std::max(want, std::fabs(v));
+          const auto largest = [&] {
+            Memory in(kind.storage, x);
+            return std::bit_cast<float>(kernels->largest_stored(in.piece(), Length(n)));
+          };
+          CHECK(largest() == want);
+          x[n / 2] = -INFINITY;
+          CHECK(largest() == INFINITY);
+          x[n / 3] = NAN;
+          if (n > 3) CHECK(std::isnan(largest()));
+        }
+  }
+
   TEST_CASE("sets agree on tails, channels, the largest and sanitized values") {
     ADA_NEEDS_TWO_SETS();
     ForPixels([](const Style& kind, const Pixels& p, bool wild) {
@@ -129,6 +152,7 @@ TEST_SUITE("cpu") {
               record.values.push_back(static_cast<double>(tail.nonzero));
               record.Add(Values{std::bit_cast<float>(tail.max_bits)});
               record.Add(Values{std::bit_cast<float>(k.largest(values.data(), Length(p.n())))});
+              record.Add(Values{std::bit_cast<float>(k.largest_stored(in.piece(), Length(p.n())))});
               k.sanitize(values.data(), Length(p.n()), 100);
               record.Add(values);
             }) == -1);

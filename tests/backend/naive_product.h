@@ -79,26 +79,34 @@ inline NaiveProduct ComputeNaively(const ProductCase& c, std::int64_t rows, cons
   return r;
 }
 
+// Formats by role; dw is fp32.
+struct ProductFormats {
+  NumberFormat x, w, y, dy, dx;
+};
+
 // The layer on a backend with random values; alpha is the layer's fixed scale.
 struct ProductBench {
   ProductBench(Bench& bench, const ProductCase& c, const NumberFormat& format, float scale,
+               double alpha)
+      : ProductBench(bench, c, {format, format, format, format, format}, scale, alpha) {}
+  ProductBench(Bench& bench, const ProductCase& c, const ProductFormats& formats, float scale,
                double alpha)
       : product(c) {
     const auto n = [](const Shape& shape) { return static_cast<std::size_t>(shape.numel()); };
     scaler.rule.method = scaling::LayerMethod::kFixed;
     scaler.rule.fixed_scale = alpha;
     spec.layer = c.name;
-    spec.x = bench.Make(c.x, format, Normal(n(c.x), 1, 1));
+    spec.x = bench.Make(c.x, formats.x, Normal(n(c.x), 1, 1));
     spec.w = bench.Make(c.w(), kFp32, Normal(n(c.w()), 0.3, 2));
-    spec.w_format = format;
+    spec.w_format = formats.w;
     if (c.bias) {
       spec.b = bench.Vector(Normal(static_cast<std::size_t>(c.out), 1, 3));
       spec.db = bench.Make(spec.b.shape, kFp32);
     }
-    spec.y = bench.Make(c.y(), format);
+    spec.y = bench.Make(c.y(), formats.y);
     spec.y_stats = bench.Stats(), spec.w_stats = bench.Stats(), spec.dw_stats = bench.Stats();
-    spec.dy = bench.MakeGradient(c.y(), format, Normal(n(c.y()), 1, 4), scale);
-    spec.dx = bench.MakeGradient(c.x, format);
+    spec.dy = bench.MakeGradient(c.y(), formats.dy, Normal(n(c.y()), 1, 4), scale);
+    spec.dx = bench.MakeGradient(c.x, formats.dx);
     spec.dw = bench.Make(c.w(), kFp32);
     spec.scaler = &scaler;
   }

@@ -29,7 +29,7 @@ struct Branches {
       shape = {1, 1, 1, entry.numel()};
       spec.branches.push_back(bench.MakeGradient(shape, format, recorded.file.ReadF32(name),
                                                  std::strtof(scales[i].c_str(), nullptr)));
-      spec.branches.back().moments = nullptr;
+      spec.branches.back().moments = nullptr, spec.branches.back().stats = nullptr;
     }
     spec.sum = bench.MakeGradient(shape, spec.branches[0].tensor.format);
     spec.decision = &decision;
@@ -42,7 +42,7 @@ struct Branches {
   bool CheckAlone(std::size_t i, float target, const Values& want) {
     BranchSumSpec one = spec;
     one.branches = {spec.branches[i], bench.MakeGradient(shape, spec.sum.tensor.format, target)};
-    one.branches[1].moments = nullptr;
+    one.branches[1].moments = nullptr, one.branches[1].stats = nullptr;
     one.sum = bench.MakeGradient(shape, spec.sum.tensor.format);
     bench->MakeBranchSum(one)->Backward(MakePass(1));
     if (*one.sum.scale != target) return false;

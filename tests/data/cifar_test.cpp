@@ -17,9 +17,17 @@ DatasetFacts Tiny(const std::string& name) {
   return facts;
 }
 
-Dataset ReadTiny(const DatasetFacts& facts, const std::string& path, std::int64_t images) {
+// Room for `images` images.
+Dataset Room(const DatasetFacts& facts, std::int64_t images) {
   Dataset dataset;
-  ReadCifarFile(facts, path, images, "ADVICE", &dataset);
+  dataset.labels.resize(static_cast<std::size_t>(images));
+  dataset.pixels.resize(static_cast<std::size_t>(images * facts.per_image()));
+  return dataset;
+}
+
+Dataset ReadTiny(const DatasetFacts& facts, const std::string& path, std::int64_t images) {
+  Dataset dataset = Room(facts, images);
+  ReadCifarFile(facts, path, images, "ADVICE", 0, &dataset);
   return dataset;
 }
 
@@ -35,19 +43,41 @@ constexpr char kAdvice10[] = "; fetch it: data/scripts/fetch.py cifar10 --to DIR
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("cifar: planes become pixels, files follow one another") {
+  TEST_CASE("cifar: planes become pixels, each file at its place") {
     const TemporaryFolder folder;
     const Bytes first = {7, 1, 2, 3, 4, 11, 12, 13, 14, 21, 22, 23, 24};
     const Bytes second = {0, 5, 6, 7, 8, 15, 16, 17, 18, 25, 26, 27, 255};
     WriteFile(folder / "a", first);
     WriteFile(folder / "b", second);
-    Dataset dataset;
-    for (const char* name : {"a", "b"}) {
-      ReadCifarFile(Tiny("cifar10"), folder / name, 1, "ADVICE", &dataset);
-    }
+    Dataset dataset = Room(Tiny("cifar10"), 2);
+    ReadCifarFile(Tiny("cifar10"), folder / "b", 1, "ADVICE", 1, &dataset);
+    ReadCifarFile(Tiny("cifar10"), folder / "a", 1, "ADVICE", 0, &dataset);
     CHECK(dataset.labels == Bytes{7, 0});
-    CHECK(dataset.pixels == Bytes{1, 11, 21, 2, 12, 22, 3, 13, 23, 4, 14, 24,
-                                  5, 15, 25, 6, 16, 26, 7, 17, 27, 8, 18, 255});
+    CHECK(dataset.pixels == PixelBytes{1, 11, 21, 2, 12, 22, 3, 13, 23, 4, 14, 24,
+                                       5, 15, 25, 6, 16, 26, 7, 17, 27, 8, 18, 255});
+  }
+
+  TEST_CASE("cifar: pixels of every image size, nothing beyond the image is written") {
+    for (const int side : {1, 2, 3, 4, 5, 6, 7, 8, 13, 32}) {
+      DatasetFacts facts = FactsOf("cifar10");
+      facts.height = facts.width = side;
+      const std::size_t plane = static_cast<std::size_t>(side) * static_cast<std::size_t>(side);
+      Bytes bytes = {3};
+      for (std::size_t i = 0; i < 3 * plane; ++i) {
+        bytes.push_back(static_cast<std::uint8_t>(i * 7 + i / plane * 100 + 1));
+      }
+      const TemporaryFolder folder;
+      WriteFile(folder / "f", bytes);
+      Dataset dataset = Room(facts, 3);
+      std::fill(dataset.pixels.begin(), dataset.pixels.end(), std::uint8_t{99});
+      ReadCifarFile(facts, folder / "f", 1, "ADVICE", 1, &dataset);
+      CAPTURE(side);
+      for (std::size_t i = 0; i < 9 * plane; ++i) {
+        const std::size_t in = i - 3 * plane;  // within the second image
+        const bool inside = i >= 3 * plane && i < 6 * plane;
+        REQUIRE(dataset.pixels[i] == (inside ? bytes[1 + in % 3 * plane + in / 3] : 99));
+      }
+    }
   }
 
   TEST_CASE("cifar-100: the fine label is taken") {
@@ -55,7 +85,7 @@ TEST_SUITE("cpu") {
     WriteFile(folder / "f", {19, 99, 1, 2, 3, 4, 11, 12, 13, 14, 21, 22, 23, 24});
     const Dataset dataset = ReadTiny(Tiny("cifar100"), folder / "f", 1);
     CHECK(dataset.labels == Bytes{99});
-    CHECK(dataset.pixels == Bytes{1, 11, 21, 2, 12, 22, 3, 13, 23, 4, 14, 24});
+    CHECK(dataset.pixels == PixelBytes{1, 11, 21, 2, 12, 22, 3, 13, 23, 4, 14, 24});
   }
 
   TEST_CASE("cifar: more images than are read at a time") {

@@ -89,9 +89,9 @@ TEST_SUITE("cpu") {
     Dataset dataset = Numbered(5);
     const Dataset last = SplitLast(dataset, 2);
     CHECK(dataset.labels == Bytes{0, 1, 2});
-    CHECK(dataset.pixels == Bytes{100, 100, 101, 101, 102, 102});
+    CHECK(dataset.pixels == PixelBytes{100, 100, 101, 101, 102, 102});
     CHECK(last.labels == Bytes{3, 4});
-    CHECK(last.pixels == Bytes{103, 103, 104, 104});
+    CHECK(last.pixels == PixelBytes{103, 103, 104, 104});
     CHECK(last.width == 2);
     CHECK(last.classes == 256);
     CHECK(SplitLast(dataset, 0).images() == 0);
@@ -140,7 +140,7 @@ TEST_SUITE("cpu") {
     Limit(many.test, 10);
     CHECK(many.train.pixels == few.train.pixels);
     CHECK(many.test.pixels == few.test.pixels);
-    CHECK(few.test.pixels != Bytes(few.train.pixels.begin(), few.train.pixels.begin() + 1920));
+    CHECK(few.test.pixels != PixelBytes(few.train.pixels.begin(), few.train.pixels.begin() + 1920));
   }
 
   TEST_CASE("synthetic: measured mean and std are those of the pixels") {

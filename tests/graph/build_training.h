@@ -19,20 +19,23 @@ struct BuiltTraining {
   std::unique_ptr<Graph> graph;
 };
 
-inline std::unique_ptr<BuiltTraining> BuildTraining(
-    const config::ModelConfig& model, const Shape& input, bool fuse = true,
-    LayerMethod method = LayerMethod::kApproxRange) {
+inline std::unique_ptr<BuiltTraining> BuildTraining(const config::ModelConfig& model,
+                                                    const Shape& input, bool fuse = true,
+                                                    LayerMethod method = LayerMethod::kApproxRange,
+                                                    bool stochastic = false) {
   auto built = std::make_unique<BuiltTraining>();
   built->model = model;
   GraphSpec spec;
   spec.model = &built->model;
   spec.precision = Uniform(kFp16);
+  spec.precision.stochastic = stochastic;
   spec.input = input;
   spec.fuse = fuse;
   spec.rule_for = [&](const ScalerRequest& request) {
     built->requests.emplace(request.layer, request);
     scaling::LayerRule rule;
     rule.method = method;
+    rule.has_weight = request.has_weight;
     return rule;
   };
   built->graph = Graph::Build(spec, built->backend);

@@ -23,7 +23,7 @@ TEST_SUITE("cpu") {
         REQUIRE(casts[i].scaler);
         CHECK(casts[i].scaler->rule.method == method);
         CHECK(casts[i].dx.scale != casts[i].dy.scale);
-        // The dy of `cast` is a branch too: scales that differ want its moments.
+        // The dy of `cast` is a branch too, and not rounded: scales that differ want its moments.
         const bool asked =
             method == LayerMethod::kApproxRange || (i == 3 && method != LayerMethod::kPass);
         CHECK((casts[i].dy.moments != nullptr) == asked);
@@ -45,10 +45,12 @@ TEST_SUITE("cpu") {
     }
   }
 
+  // Where a rounding to nearest does not say how large they are.
   TEST_CASE("scales of branches differ under every rule but pass: their moments are wanted") {
     for (const LayerMethod method : {LayerMethod::kPass, LayerMethod::kFixed, LayerMethod::kState,
                                      LayerMethod::kApproxRange}) {
-      const auto built = BuildTraining(WithCasts(), {4, 6, 6, 3}, true, method);
+      const auto built =
+          BuildTraining(WithCasts(), {4, 6, 6, 3}, true, method, /*stochastic=*/true);
       REQUIRE(built->backend.branch_sums.size() == 2);
       for (const Gradient& branch : built->backend.branch_sums[1].branches) {  // down and up
         CHECK((branch.moments != nullptr) == (method != LayerMethod::kPass));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "graph/fake_deferred.h"
 #include "graph/fake_ops.h"
 #include "graph/formulas.h"
 
@@ -15,7 +16,11 @@ namespace ada::graph::test {
 
 class FakeBackend : public backend::Backend {
  public:
+  // Of what is fused or deferred: what is not taken.
   std::function<bool(const backend::BatchNormSpec&)> declines = [](const auto&) { return false; };
+  std::function<bool(const backend::ProductSpec&)> declines_reader = [](const auto&) {
+    return false;
+  };
   std::vector<backend::Conv2dSpec> convolutions;
   std::vector<backend::LinearSpec> linears;
   std::vector<backend::BatchNormSpec> batch_norms;
@@ -60,10 +65,12 @@ class FakeBackend : public backend::Backend {
     return op;
   }
   std::unique_ptr<Op> MakeConv2d(const backend::Conv2dSpec& s) override {
+    if (s.deferred && declines_reader(s)) return nullptr;
     convolutions.push_back(s);
     return Product(s);
   }
   std::unique_ptr<Op> MakeLinear(const backend::LinearSpec& s) override {
+    if (s.deferred && declines_reader(s)) return nullptr;
     linears.push_back(s);
     return Product(s);
   }
@@ -168,27 +175,29 @@ template <typename Spec>
 std::unique_ptr<Op> FakeBackend::Product(const Spec& s) {
   const std::string f = Formula(s);
   const auto forward = [s, f] {
-    const Symbol y = Hash(f, {test::Read(s.x), test::Read(s.w), s.b ? test::Read(s.b) : 0});
+    const Symbol y = Hash(f, {ReadX(s, true), test::Read(s.w), s.b ? test::Read(s.b) : 0});
     Write(s.y, y);
     Count(s.y_stats, s.y, y);
     Count(s.w_stats, s.w, test::Read(s.w));
   };
   const auto backward = [s, f] {
-    const Symbol x = test::Read(s.x), w = test::Read(s.w), dy = ReadGradient(s.dy);
+    const Symbol x = ReadX(s, false), w = test::Read(s.w), dy = ReadGradient(s.dy);
     Write(s.dw, Hash(f + " dw", {x, dy}));
     Count(s.dw_stats, s.dw, Hash(f + " dw", {x, dy}));
     if (s.db) Write(s.db, Hash(f + " db", {dy}));
     WriteScaledDx(s, Hash(f + " dx", {w, dy}));
+    TakeSums(s);
   };
   return Make(forward, backward);
 }
 
 inline std::unique_ptr<Op> FakeBackend::MakeBatchNorm(const backend::BatchNormSpec& s) {
-  if ((s.addend || s.relu) && declines(s)) return nullptr;
+  if ((s.addend || s.relu || s.deferred) && declines(s)) return nullptr;
   batch_norms.push_back(s);
   const std::string f = Formula(s);
   const auto forward = [s, f] {
     Symbol out = Hash(f, {test::Read(s.x), test::Read(s.gamma), test::Read(s.beta)});
+    if (s.deferred) return HandOver(s.deferred, out);
     Count(s.y_stats, s.out, out);
     if (s.addend) {
       out = AddSymbol({out, test::Read(s.addend)});
@@ -199,8 +208,8 @@ inline std::unique_ptr<Op> FakeBackend::MakeBatchNorm(const backend::BatchNormSp
   };
   const auto backward = [s, f] {
     const Symbol x = test::Read(s.x), gamma = test::Read(s.gamma);
-    Symbol dy = ReadGradient(s.dy);
-    if (s.relu) {
+    Symbol dy = s.deferred ? ReadMasked(s) : ReadGradient(s.dy);
+    if (s.relu && !s.deferred) {
       dy = Hash("mask", {test::Read(s.out), dy});
       Write(s.dy.tensor, dy);
     }

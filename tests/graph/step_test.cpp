@@ -18,6 +18,10 @@ struct Variant {
   std::string name;
   bool fuse;
   std::function<bool(const backend::BatchNormSpec&)> declines;
+  std::function<bool(const backend::ProductSpec&)> declines_reader = [](const auto&) {
+    return false;
+  };
+  bool defer = true;
 };
 
 std::vector<Variant> Variants() {
@@ -26,7 +30,14 @@ std::vector<Variant> Variants() {
           {"unfused", false, never},
           {"all declined", true, [](const backend::BatchNormSpec&) { return true; }},
           {"addends declined", true, [](const auto& s) { return static_cast<bool>(s.addend); }},
-          {"relu declined", true, [](const auto& s) { return s.relu && !s.addend; }}};
+          {"relu declined", true, [](const auto& s) { return s.relu && !s.addend; }},
+          {"nothing deferred", true, never, {}, false},
+          {"deferred declined", true, [](const auto& s) { return static_cast<bool>(s.deferred); }},
+          {"readers declined", true, never, [](const auto&) { return true; }},
+          {"readers of relus declined", true, never, [](const auto& s) { return s.deferred.relu; }},
+          {"every other declined", true,
+           [](const auto& s) { return s.deferred && s.x.shape.c % 32 == 0; },
+           [](const auto& s) { return s.x.shape.h % 8 == 0; }}};
 }
 
 // Layers under four kinds of rule, told apart by their names; alpha differs from layer to layer.
@@ -109,11 +120,13 @@ TEST_SUITE("cpu") {
             CAPTURE(rounding.name);
             FakeBackend backend;
             backend.declines = variant.declines;
+            backend.declines_reader = variant.declines_reader;
             GraphSpec spec;
             spec.model = &network.model;
             spec.precision = rounding.precision;
             spec.input = network.input;
             spec.fuse = variant.fuse;
+            spec.defer = variant.defer;
             spec.rule_for = policy.rule_for;
             const auto graph = Graph::Build(spec, backend);
             FillMasters(*graph);

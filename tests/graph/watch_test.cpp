@@ -40,13 +40,15 @@ scaling::LayerRule FixedRule(const ScalerRequest& request) {
   return rule;
 }
 
-Recording Watch(const TestNetwork& network, bool fuse, std::set<Name>* roundings = nullptr) {
+Recording Watch(const TestNetwork& network, bool fuse, std::set<Name>* roundings = nullptr,
+                bool defer = false) {
   FakeBackend backend;
   GraphSpec spec;
   spec.model = &network.model;
   spec.precision = Uniform(kFp16);
   spec.input = network.input;
   spec.fuse = fuse;
+  spec.defer = defer;
   spec.rule_for = FixedRule;
   const auto graph = Graph::Build(spec, backend);
   for (const Parameter& p : graph->parameters()) Write(p.value, Hash(p.name, {}));
@@ -98,6 +100,28 @@ TEST_SUITE("cpu") {
       for (const Name& name : plain.rounded)  // gradients that are rounded are always stored
         if (name.second != "y") CHECK(fused.rounded.contains(name));
     }
+  }
+
+  TEST_CASE("what deferring graphs show is the same: neither what is not stored nor its gradient") {
+    for (const TestNetwork& network : AllNetworks()) {
+      CAPTURE(network.name);
+      const Recording stored = Watch(network, true);
+      const Recording deferring = Watch(network, true, nullptr, /*defer=*/true);
+      CHECK(!deferring.twice);
+      for (const auto& [name, symbol] : deferring.symbols) {
+        CAPTURE(name.first);
+        CAPTURE(name.second);
+        CHECK(stored.symbols.at(name) == symbol);
+      }
+    }
+    const TestNetwork resnet = {"resnet20", Zoo("resnet20"), {5, 32, 32, 3}};
+    const Recording seen = Watch(resnet, true, nullptr, true);
+    CHECK_FALSE(seen.symbols.contains({"stage1.block1.relu1", "y"}));
+    CHECK_FALSE(seen.symbols.contains({"stage1.block1.conv2", "x"}));
+    CHECK_FALSE(seen.symbols.contains({"stage1.block1.conv2", "dx"}));
+    CHECK(seen.symbols.contains({"stage1.block1.conv2", "dy"}));
+    CHECK(seen.symbols.contains({"stage1.block1.conv1", "dx"}));
+    CHECK(seen.symbols.contains({"stage1.block1.relu2", "y"}));
   }
 }
 

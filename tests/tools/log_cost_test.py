@@ -1,19 +1,10 @@
 """tools/bench/log_cost.py: costs from timing rows whose steps have known times."""
-import importlib.util
 import pathlib
+import sys
 import unittest
 
-PATH = pathlib.Path(__file__).resolve().parents[2] / "tools" / "bench" / "log_cost.py"
-
-
-def load():
-    spec = importlib.util.spec_from_file_location("log_cost", PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-LOG_COST = load()
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "bench"))
+import log_cost as LOG_COST  # noqa: E402
 
 
 def rows(steps, time_of):
@@ -49,6 +40,19 @@ class LogCostTest(unittest.TestCase):
     def test_too_few_steps(self):
         self.assertIsNone(LOG_COST.shares(rows(11, kind)))
         self.assertEqual(LOG_COST.shares(rows(12, kind)), (0.25, 0.75))
+
+    def test_a_round_is_a_run_for_each_choice_of_tensors(self):
+        asked = []
+
+        def seconds_by_step(values):
+            asked.append(values)
+            return rows(60, kind)
+        costs = LOG_COST.measure(2, seconds_by_step)
+        self.assertEqual(set(costs), set(LOG_COST.TENSORS))
+        self.assertEqual(list(costs.values())[0], ([25.0, 25.0], [75.0, 75.0]))
+        self.assertEqual(len(asked), 4)
+        self.assertEqual(asked[0], ["log.every=2", "log.histogram_every=3",
+                                    "log.statistics=[dx, dy, dw]"])
 
     def test_table(self):
         text = LOG_COST.table({"dx": ([4.0, 2.0, 3.0], [9.0, 14.0, 11.0])})

@@ -1,16 +1,21 @@
 """What logs cost: how much longer a logged step takes than one that is not logged, both from one
 and the same run, a few steps apart. Used by bench.py --log-cost.
 """
+import pathlib
 import statistics
 import sys
+
+import machine
+import markdown
+from ada_runs import note
 
 CONFIG = "configs/resnet20_cifar_quick.yaml"
 # Statistics every second step and histograms (with statistics) every third: of six steps, two are
 # not logged, two have statistics and two have histograms.
-RHYTHM = ["--set", "log.every=2", "--set", "log.histogram_every=3"]
+RHYTHM = ["log.every=2", "log.histogram_every=3"]
 TENSORS = {
-    "dx, dy, dw (the default)": ["--set", "log.statistics=[dx, dy, dw]"],
-    "y, w, dx, dy, dw": ["--set", "log.statistics=[y, w, dx, dy, dw]"],
+    "dx, dy, dw (the default)": ["log.statistics=[dx, dy, dw]"],
+    "y, w, dx, dy, dw": ["log.statistics=[y, w, dx, dy, dw]"],
 }
 DEFAULT_EVERY = 100  # of log.every
 
@@ -33,31 +38,49 @@ def shares(seconds):
     return (statistics.median(counted), statistics.median(binned)) if counted else None
 
 
-def measure(options, ada, note):
-    """tensors -> (percentages of statistics, of histograms), one value a round."""
+def measure(rounds, seconds_by_step):
+    """tensors -> (percentages of statistics, of histograms), one value a round. `seconds_by_step`:
+    a run with the --set values it gets, as `shares` wants it."""
     costs = {name: ([], []) for name in TENSORS}
-    for number in range(options.rounds):
+    for number in range(rounds):
         for name, extra in TENSORS.items():
-            found = shares(ada.seconds_by_step([*RHYTHM, *extra]))
+            found = shares(seconds_by_step([*RHYTHM, *extra]))
             if found is None:
                 sys.exit("bench.py: too few steps; raise --ada-steps to 13 or more")
             for values, share in zip(costs[name], found):
                 values.append(share * 100)
-            note(f"round {number + 1} of {options.rounds}: {name}: statistics "
+            note(f"round {number + 1} of {rounds}: {name}: statistics "
                  f"{found[0] * 100:+.1f} %, histograms {found[1] * 100:+.1f} %")
     return costs
 
 
 def table(costs):
     """The costs as Markdown."""
-    lines = ["| tensors | logged | cost, % of a step that is not: median | lowest, highest round |",
-             "|---|---|---|---|"]
+    rows = []
     for name, (counted, binned) in costs.items():
         default = [value / DEFAULT_EVERY for value in counted]
         for what, values, digits in (
                 (f"statistics every {DEFAULT_EVERY} steps", default, 2),
                 ("statistics every step", counted, 1),
                 ("statistics and histograms every step", binned, 1)):
-            lines.append(f"| {name} | {what} | {statistics.median(values):+.{digits}f} "
-                         f"| {min(values):+.{digits}f}, {max(values):+.{digits}f} |")
-    return "\n".join(lines)
+            rows.append([name, what, f"{statistics.median(values):+.{digits}f}",
+                         f"{min(values):+.{digits}f}, {max(values):+.{digits}f}"])
+    return markdown.table(["tensors", "logged", "cost, % of a step that is not: median",
+                           "lowest, highest round"], rows)
+
+
+def run(options, ada):
+    """Measures and prints the table."""
+    steps = options.ada_steps or 200
+    common = [f"data.batch_size={options.batch[0]}", f"train.max_steps={steps}"]
+
+    def seconds_by_step(extra):
+        """Logged step -> seconds since the logged step before it."""
+        rows = ada.run(options.config, [*common, *extra], options.threads).rows
+        return {int(row["step"]): row["seconds"] for row in rows}
+
+    costs = measure(options.rounds, seconds_by_step)
+    print(f"{machine.describe()}, {options.threads} thread(s), batch {options.batch[0]}; "
+          f"{ada.version}, {pathlib.Path(options.config).name}; {options.rounds} rounds of {steps} "
+          f"steps\n")
+    print(table(costs))

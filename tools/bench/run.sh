@@ -1,23 +1,31 @@
 #!/usr/bin/env bash
-# Benchmarks ada-train against PyTorch's ResNet-20 step: builds the program, makes a virtual
-# environment with PyTorch for this alone (build/bench-venv; several GB on the first call), and
-# hands over to bench.py. `--help` lists the options. ADA_BENCH_PYTHON: a Python that has torch.
+# Benchmarks ada-train against PyTorch: builds the programs, makes a virtual environment with
+# PyTorch for this alone (build/bench-venv; several GB on the first call), and hands over to
+# bench.py. `--help` lists the options. ADA_BENCH_PYTHON: a Python that has torch.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+export PYTHONDONTWRITEBYTECODE=1
 
 needs_torch=true
+targets=(bench_peak)
 for option in "$@"; do
   case $option in
-    --policy-cost | --log-cost) needs_torch=false ;;
+    --policy-cost | --log-cost) needs_torch=false targets=() ;;
+    --ops) needs_torch=false targets=(bench_peak bench_ops) ;;
     -h | --help) exec python3 tools/bench/bench.py --help ;;
   esac
 done
 
 tools/setup.sh
 tools/build.sh --no-tests
+if ((${#targets[@]})); then
+  if ! cmake --build build --parallel 2 --target "${targets[@]}" >build/bench-build.log 2>&1; then
+    tail -n 40 build/bench-build.log >&2
+    exit 1
+  fi
+fi
 python=${ADA_BENCH_PYTHON:-python3}
 if $needs_torch && [ -z "${ADA_BENCH_PYTHON-}" ]; then
-  tools/setup.sh
   venv=build/bench-venv
   if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     echo "run.sh: installing PyTorch into $venv (log: build/bench-venv.log)" >&2

@@ -15,18 +15,24 @@ BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
       block_(BlockImages(spec.x.shape)),
       channels_(spec.x.shape.c),
       pixels_(spec.x.shape.h * spec.x.shape.w),
+      sum_dy_(spec.deferred.sum_dy),
+      sum_dy_xhat_(spec.deferred.sum_dy_xhat),
       moments_(spec.x_moments) {
   const auto c = static_cast<std::size_t>(channels_);
   const std::int64_t blocks = BlockCount(spec.x.shape.n, block_);
   for (auto* v : {&mean_, &inverse_, &factor_, &mean_dy_, &slope_}) v->resize(c);
-  Tensor y = spec.out;  // with addend: never stored
+  for (auto& v : sums_) v.resize(c);
+  Tensor y = spec.out;  // with addend: never stored; deferred: the reader's to round
   if (spec.addend) y.format = spec.y_format;
   y_notes_ = Notes(y, spec.y_style, spec.y_stats);
   if (spec.addend) sum_notes_ = Notes(spec.out, spec.sum_style, spec.sum_stats);
   const std::size_t partials = static_cast<std::size_t>(blocks) * c;
   if (!spec.dx && !spec.dgamma) return;  // evaluation
   dx_notes_ = Notes(spec.dx);
-  sum_dy_.resize(partials), sum_dy_xhat_.resize(partials);
+  if (!spec.deferred) {
+    own_sum_dy_.resize(partials), own_sum_dy_xhat_.resize(partials);
+    sum_dy_ = own_sum_dy_.data(), sum_dy_xhat_ = own_sum_dy_xhat_.data();
+  }
   if (moments_.mean == nullptr) {
     own_mean_.resize(partials), own_m2_.resize(partials);
     moments_ = {own_mean_.data(), own_m2_.data()};
@@ -45,19 +51,10 @@ void BatchNormOp::BatchStatistics(const Pass& pass) {
     });
   }
   const double count = static_cast<double>(pass.rows) * static_cast<double>(pixels_);
+  MergeBlocks(pass, count);
   for (std::int64_t c = 0; c < channels_; ++c) {
-    double mean = 0, m2 = 0;
-    auto pixels_of = [&](std::int64_t block) {
-      return static_cast<double>(std::min<std::int64_t>(block_, pass.rows - block * block_) *
-                                 pixels_);
-    };
-    for (std::int64_t b = 0; b < blocks; ++b)
-      mean += pixels_of(b) * static_cast<double>(moments_.mean[b * channels_ + c]);
-    mean /= count;
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      const double d = static_cast<double>(moments_.mean[b * channels_ + c]) - mean;
-      m2 += static_cast<double>(moments_.m2[b * channels_ + c]) + pixels_of(b) * d * d;
-    }
+    const double mean = sums_[0][static_cast<std::size_t>(c)],
+                 m2 = sums_[1][static_cast<std::size_t>(c)];
     const auto i = static_cast<std::size_t>(c);
     mean_[i] = static_cast<float>(mean);
     inverse_[i] = static_cast<float>(1 / std::sqrt(m2 / count + static_cast<double>(spec_.eps)));
@@ -70,6 +67,27 @@ void BatchNormOp::BatchStatistics(const Pass& pass) {
     running_var = static_cast<float>((1 - m) * static_cast<double>(running_var) +
                                      m * m2 / std::max(count - 1, 1.0));
   }
+}
+
+// Block by block over all channels: each channel's own chain of additions leaves room for the
+// others.
+void BatchNormOp::MergeBlocks(const Pass& pass, double count) {
+  const std::int64_t blocks = BlockCount(pass.rows, block_);
+  const auto pixels_of = [&](std::int64_t block) {
+    return static_cast<double>(std::min<std::int64_t>(block_, pass.rows - block * block_) *
+                               pixels_);
+  };
+  double *mean = sums_[0].data(), *m2 = sums_[1].data();
+  for (auto& v : sums_) std::fill(v.begin(), v.end(), 0.0);
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (std::int64_t c = 0; c < channels_; ++c)
+      mean[c] += pixels_of(b) * static_cast<double>(moments_.mean[b * channels_ + c]);
+  for (std::int64_t c = 0; c < channels_; ++c) mean[c] /= count;
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      const double d = static_cast<double>(moments_.mean[b * channels_ + c]) - mean[c];
+      m2[c] += static_cast<double>(moments_.m2[b * channels_ + c]) + pixels_of(b) * d * d;
+    }
 }
 
 void BatchNormOp::RunningStatistics() {
@@ -87,7 +105,19 @@ void BatchNormOp::Forward(const Pass& pass) {
   else
     RunningStatistics();
   for (std::size_t i = 0; i < factor_.size(); ++i) factor_[i] = spec_.gamma.f32()[i] * inverse_[i];
+  if (spec_.deferred)
+    HandOver();
+  else
+    Normalise(pass);
+}
 
+void BatchNormOp::HandOver() const {
+  std::copy(mean_.begin(), mean_.end(), spec_.deferred.mean);
+  std::copy(inverse_.begin(), inverse_.end(), spec_.deferred.inverse);
+  std::copy(factor_.begin(), factor_.end(), spec_.deferred.factor);
+}
+
+void BatchNormOp::Normalise(const Pass& pass) {
   const std::int64_t blocks = BlockCount(pass.rows, block_);
   context_.pool.For(blocks, [&](std::int64_t block, int) {
     const std::int64_t image = block * block_,
@@ -106,7 +136,7 @@ void BatchNormOp::Forward(const Pass& pass) {
   sum_notes_.Finish(pass);
 }
 
-void BatchNormOp::ReduceGradient(const Pass& pass) {
+void BatchNormOp::TakeSums(const Pass& pass) {
   const std::int64_t blocks = BlockCount(pass.rows, block_);
   context_.pool.For(blocks, [&](std::int64_t block, int) {
     const std::int64_t image = block * block_,
@@ -116,18 +146,25 @@ void BatchNormOp::ReduceGradient(const Pass& pass) {
     if (spec_.relu) a.out = At(spec_.out, image);
     a.pixels = images * pixels_, a.channels = channels_;
     a.mean = mean_.data(), a.inverse = inverse_.data();
-    a.sum_dy = sum_dy_.data() + block * channels_;
-    a.sum_dy_xhat = sum_dy_xhat_.data() + block * channels_;
+    a.sum_dy = sum_dy_ + block * channels_;
+    a.sum_dy_xhat = sum_dy_xhat_ + block * channels_;
     context_.kernels.batch_norm_sums(a);
   });
+}
+
+void BatchNormOp::ReduceGradient(const Pass& pass) {
+  const std::int64_t blocks = BlockCount(pass.rows, block_);
   const double count = static_cast<double>(pass.rows) * static_cast<double>(pixels_);
   const float scale = *spec_.dy.scale;
-  for (std::int64_t c = 0; c < channels_; ++c) {
-    double dy = 0, dy_xhat = 0;
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      dy += static_cast<double>(sum_dy_[static_cast<std::size_t>(b * channels_ + c)]);
-      dy_xhat += static_cast<double>(sum_dy_xhat_[static_cast<std::size_t>(b * channels_ + c)]);
+  for (auto& v : sums_) std::fill(v.begin(), v.end(), 0.0);
+  for (std::int64_t b = 0; b < blocks; ++b)
+    for (std::int64_t c = 0; c < channels_; ++c) {
+      sums_[0][static_cast<std::size_t>(c)] += static_cast<double>(sum_dy_[b * channels_ + c]);
+      sums_[1][static_cast<std::size_t>(c)] += static_cast<double>(sum_dy_xhat_[b * channels_ + c]);
     }
+  for (std::int64_t c = 0; c < channels_; ++c) {
+    const double dy = sums_[0][static_cast<std::size_t>(c)],
+                 dy_xhat = sums_[1][static_cast<std::size_t>(c)];
     const auto i = static_cast<std::size_t>(c);
     mean_dy_[i] = static_cast<float>(dy / count);
     slope_[i] = static_cast<float>(dy_xhat / count) * inverse_[i];
@@ -139,6 +176,7 @@ void BatchNormOp::ReduceGradient(const Pass& pass) {
 }
 
 void BatchNormOp::Backward(const Pass& pass) {
+  if (!spec_.deferred) TakeSums(pass);
   ReduceGradient(pass);
   if (!spec_.dx) return;
   *spec_.dx.scale = *spec_.dy.scale;

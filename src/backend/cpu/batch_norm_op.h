@@ -1,4 +1,5 @@
-// Batch norm, alone or with the residual sum and the relu behind it.
+// Batch norm, alone or with the residual sum and the relu behind it; or deferred: then it takes
+// statistics only, and the layer that reads it does what goes over its values (deferred_norm.h).
 #pragma once
 #include <vector>
 
@@ -15,16 +16,22 @@ class BatchNormOp final : public Op {
 
  private:
   void BatchStatistics(const Pass& pass);  // mean_, inverse_ of the batch; running averages move
-  void RunningStatistics();                // mean_, inverse_ of the running averages
-  void ReduceGradient(const Pass& pass);   // dgamma, dbeta, mean_dy_, slope_
+  void MergeBlocks(const Pass& pass, double count);  // into sums_: mean, sum of squared deviations
+  void RunningStatistics();                          // mean_, inverse_ of the running averages
+  void HandOver() const;                             // mean_, inverse_, factor_ to the reader
+  void Normalise(const Pass& pass);                  // out
+  void TakeSums(const Pass& pass);                   // sum_dy_, sum_dy_xhat_; masks dy
+  void ReduceGradient(const Pass& pass);             // dgamma, dbeta, mean_dy_, slope_
 
   Context context_;
   BatchNormSpec spec_;
   int block_;
   std::int64_t channels_, pixels_;  // pixels of one image
   std::vector<float> mean_, inverse_, factor_, mean_dy_, slope_;
-  std::vector<float> own_mean_, own_m2_;     // [blocks, c], where no convolution wrote them
-  std::vector<float> sum_dy_, sum_dy_xhat_;  // [blocks, c]
+  std::vector<double> sums_[2];                      // by channel, over blocks
+  std::vector<float> own_mean_, own_m2_;             // [blocks, c], where no convolution wrote them
+  std::vector<float> own_sum_dy_, own_sum_dy_xhat_;  // [blocks, c], where no reader writes them
+  float *sum_dy_ = nullptr, *sum_dy_xhat_ = nullptr;
   ChannelMoments moments_;
   Notes y_notes_, sum_notes_, dx_notes_;
 };

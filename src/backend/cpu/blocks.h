@@ -19,10 +19,18 @@ inline std::int64_t PowerOfTwoBelow(std::int64_t x) {
   return p;
 }
 
-// Images in a reduction block: the power of two that gives at most 16,384 values (at least one
-// image).
+// Images whose columns lie side by side so that 16 of them make a tile (tile_convolution.h): 1, 2,
+// 4, 8 or 16.
+inline int ImagesTogether(std::int64_t width) {
+  int together = 1;
+  while (width * together <= 8) together *= 2;
+  return together;
+}
+// Images in a reduction block: the power of two that gives at most 16,384 values, but no fewer than
+// a tile holds.
 inline int BlockImages(const Shape& shape) {
-  return static_cast<int>(PowerOfTwoBelow(std::max<std::int64_t>(1, 16384 / shape.per_image())));
+  const std::int64_t images = std::max<std::int64_t>(1, 16384 / shape.per_image());
+  return std::max(static_cast<int>(PowerOfTwoBelow(images)), ImagesTogether(shape.w));
 }
 inline std::int64_t BlockCount(std::int64_t rows, int block) { return (rows + block - 1) / block; }
 
@@ -38,9 +46,13 @@ inline int ChunkImages(const Shape& x, const Shape& y) {
   return static_cast<int>(std::max<std::int64_t>({images, BlockImages(x), BlockImages(y)}));
 }
 
-// Chunks in a group: at most 8 partial weight gradients, 4 where each is large.
+// Groups: at most 8 partial weight gradients, 4 where each is large.
+inline std::int64_t MostGroups(std::int64_t chunks, std::int64_t weight_values) {
+  return std::min<std::int64_t>(chunks, weight_values > (1 << 20) ? 4 : 8);
+}
+// Chunks in a group.
 inline std::int64_t GroupChunks(std::int64_t chunks, std::int64_t weight_values) {
-  const std::int64_t groups = weight_values > (1 << 20) ? 4 : 8;
+  const std::int64_t groups = MostGroups(chunks, weight_values);
   return (chunks + groups - 1) / groups;
 }
 

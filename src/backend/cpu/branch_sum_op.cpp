@@ -1,4 +1,6 @@
 // The sum of gradients where an output feeds several layers (POLICIES 1, "Where branches meet").
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -11,14 +13,9 @@ namespace {
 class CpuBranchSum final : public Op {
  public:
   CpuBranchSum(const Context& context, const BranchSumSpec& spec)
-      : context_(context),
-        spec_(spec),
-        factors_(spec.branches.size()),
-        notes_(spec.sum),
-        own_moments_(spec.branches.size()) {
-    for (std::size_t i = 0; i < spec.branches.size(); ++i)
-      branch_notes_.emplace_back(spec.branches[i].tensor, RoundingStyle{}, nullptr,
-                                 &own_moments_[i]);
+      : context_(context), spec_(spec), factors_(spec.branches.size()), notes_(spec.sum) {
+    const Shape& shape = spec.sum.tensor.shape;
+    largest_.resize(static_cast<std::size_t>(BlockCount(shape.n, BlockImages(shape))));
     if (spec.reference) context.scratch.Reserve(2 * Block() * sizeof(float), 0);
   }
   void Forward(const Pass&) override {}
@@ -119,21 +116,28 @@ class CpuBranchSum final : public Op {
   // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
   double LargestOf(const Pass& pass, std::size_t branch) {
     const Gradient& g = spec_.branches[branch];
-    const TensorMoments moments = g.moments != nullptr ? *g.moments : Inspect(pass, branch);
-    if (!std::isfinite(moments.mean_square)) return moments.mean_square;
-    return std::max(std::fabs(static_cast<double>(moments.min)),
-                    std::fabs(static_cast<double>(moments.max)));
+    if (g.moments != nullptr) {
+      const TensorMoments& moments = *g.moments;
+      if (!std::isfinite(moments.mean_square)) return moments.mean_square;
+      return std::max(std::fabs(static_cast<double>(moments.min)),
+                      std::fabs(static_cast<double>(moments.max)));
+    }
+    // Rounding to nearest keeps the order of magnitudes.
+    const bool ordered = !g.style.stochastic && g.tensor.format.has_nan;
+    const float largest = g.stats != nullptr && ordered
+                              ? RoundTo(g.tensor.format, g.stats->max_abs) /
+                                    (g.style.scaler != nullptr ? g.style.scaler->scale : 1)
+                              : LargestStored(pass, g.tensor);
+    return std::fabs(static_cast<double>(largest));
   }
-  TensorMoments Inspect(const Pass& pass, std::size_t branch) {
-    const Tensor& t = spec_.branches[branch].tensor;
-    Notes& notes = branch_notes_[branch];
+  float LargestStored(const Pass& pass, const Tensor& t) {
     ForBlocks(context_, t.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
-                context_.kernels.inspect(At(t, image), n * t.shape.per_image(),
-                                         notes.For(pass, block));
+                largest_[static_cast<std::size_t>(block)] =
+                    context_.kernels.largest_stored(At(t, image), n * t.shape.per_image());
               });
-    notes.Finish(pass);
-    return own_moments_[branch];
+    const auto blocks = BlockCount(pass.rows, BlockImages(t.shape));
+    return std::bit_cast<float>(*std::max_element(largest_.begin(), largest_.begin() + blocks));
   }
   void Sum(const Pass& pass, const std::vector<float>& scales, float target) {
     *spec_.sum.scale = target;
@@ -154,8 +158,7 @@ class CpuBranchSum final : public Op {
   BranchSumSpec spec_;
   std::vector<float> factors_;
   Notes notes_;
-  std::vector<TensorMoments> own_moments_;  // of branches without moments
-  std::vector<Notes> branch_notes_;
+  std::vector<std::uint32_t> largest_;  // by block
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/thread_pool.h"
+#include "core/pages.h"
 #include "core/tensor.h"
 
 namespace ada::backend::cpu {
@@ -29,14 +30,11 @@ class Scratch {
   }
 
  private:
-  struct Block {
-    std::vector<std::byte> bytes;
-  };
+  using Block = std::vector<std::byte, PageAllocator<std::byte, PageKind::kHuge>>;
+  // Grows where a later wish was larger; what lay in it stays.
   static std::byte* Get(Block& block, std::size_t bytes) {
-    constexpr std::size_t kAlign = 64;
-    if (block.bytes.size() < bytes + kAlign) block.bytes.resize(bytes + kAlign);
-    const auto address = reinterpret_cast<std::uintptr_t>(block.bytes.data());
-    return block.bytes.data() + (kAlign - address % kAlign) % kAlign;
+    if (block.size() < bytes) block.resize(bytes);
+    return block.data();
   }
   std::vector<Block> own_;
   Block shared_;

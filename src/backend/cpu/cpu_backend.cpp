@@ -3,15 +3,18 @@
 
 #include <sched.h>
 
-#include <cstdlib>
 #include <cstring>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/batch_norm_op.h"
 #include "backend/cpu/blocks.h"
 #include "backend/cpu/product_op.h"
 #include "backend/cpu/simple_ops.h"
+#include "backend/cpu/tile_kernels.h"
 #include "core/error.h"
+#include "core/pages.h"
 #include "core/text.h"
 
 namespace ada::backend::cpu {
@@ -24,6 +27,10 @@ ProductGeometry GeometryOf(const ProductSpec& spec, bool linear) {
   g.bias = static_cast<bool>(spec.b);
   g.training = static_cast<bool>(spec.dy);
   g.data_gradient = static_cast<bool>(spec.dx);
+  if (linear && g.x.c == 1) {  // one channel lies in memory as it is flattened
+    g.x = {g.x.n, 1, 1, g.x.h * g.x.w};
+    g.w = {g.w.n, 1, 1, g.w.h * g.w.w};
+  }
   return g;
 }
 
@@ -31,31 +38,32 @@ class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads)
       : kernels_(SelectKernels()),
+        tiles_(SelectTileKernels()),
         pool_(threads > 0 ? threads : UsableCores()),
         scratch_(pool_.size()),
         context_{pool_, kernels_, scratch_} {}
   ~CpuBackend() override {
-    for (std::byte* p : memory_) std::free(p);
+    for (const auto& [block, bytes] : memory_) FreePages(block, bytes);
   }
 
   std::string Describe() const override {
     const int n = pool_.size();
-    return "cpu (" + OnednnVersion() + ", " + kernels_.name + ", " + std::to_string(n) +
+    return "cpu (" + OnednnVersion() + ", " + InstructionSet() + ", " + std::to_string(n) +
            (n == 1 ? " thread)" : " threads)");
   }
-  std::string InstructionSet() const override { return kernels_.name; }
+  std::string InstructionSet() const override { return tiles_ != nullptr ? "amx" : kernels_.name; }
 
   std::byte* Allocate(std::size_t bytes) override {
-    const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64;
-    auto* p = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
-    if (p == nullptr)
-      throw DeviceError("cannot allocate " + HumanBytes(rounded) + " of memory on the CPU (" +
+    try {
+      memory_.reserve(memory_.size() + 1);
+      memory_.emplace_back(AllocatePages(bytes, PageKind::kHuge), bytes);
+    } catch (const std::bad_alloc&) {
+      throw DeviceError("cannot allocate " + HumanBytes(bytes) + " of memory on the CPU (" +
                         HumanBytes(allocated_) +
                         " in use); a smaller data.batch_size or train.accumulate helps");
-    std::memset(p, 0, rounded);
-    memory_.push_back(p);
-    allocated_ += rounded;
-    return p;
+    }
+    allocated_ += bytes;
+    return memory_.back().first;
   }
   std::size_t allocated_bytes() const override { return allocated_ + scratch_.bytes(); }
   void Upload(std::byte* to, const void* from, std::size_t bytes) override {
@@ -114,14 +122,15 @@ class CpuBackend final : public Backend {
 
  private:
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
-    return std::make_unique<ProductOp>(context_, spec, geometry);
+    return std::make_unique<ProductOp>(context_, tiles_, spec, geometry);
   }
 
   const Kernels& kernels_;
+  const TileKernels* tiles_;  // null: none
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;
-  std::vector<std::byte*> memory_;
+  std::vector<std::pair<std::byte*, std::size_t>> memory_;
   std::size_t allocated_ = 0;
 };
 

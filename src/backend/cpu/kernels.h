@@ -54,6 +54,8 @@ struct Rounding {
   // Stochastic rounding: value i of the block takes random word first + i of (key, draw).
   bool stochastic = false;
   std::uint64_t key = 0, draw = 0, first = 0;
+  // With `moments`: of these only rounded_square and the larger of |rounded_min| and |rounded_max|.
+  bool size_only = false;
 };
 
 // Magnitudes of fp32 values by exponent (scaling::ExponentTail), summed up over calls.
@@ -139,6 +141,7 @@ struct Kernels {
   void (*unscale)(const float* x, float scale, bool add, float* out, std::int64_t n);
   double (*sum_squares)(const float* x, std::int64_t n);
   std::uint32_t (*largest)(const float* x, std::int64_t n);  // bits of max |x|; a NaN is largest
+  std::uint32_t (*largest_stored)(Piece x, std::int64_t n);  // the same of any storage, as fp32
   // NaN -> 0, |x| > limit -> limit with the sign of x.
   void (*sanitize)(float* x, std::int64_t n, float limit);
   void (*update)(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,
@@ -146,7 +149,8 @@ struct Kernels {
 };
 
 // The table of the best instruction set that this processor has; the environment variable
-// ADA_ISA=sse2|avx2|avx512 chooses a lesser one (DeviceError where it is not there).
+// ADA_ISA=sse2|avx2|avx512|amx chooses one (DeviceError where it is not there). amx: avx512 here,
+// and the tables of tile_kernels.h; what a processor that has it uses unless told otherwise.
 const Kernels& SelectKernels();
 
 }  // namespace ada::backend::cpu

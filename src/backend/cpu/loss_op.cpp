@@ -18,7 +18,8 @@ class CpuLoss final : public LossOp {
         spec_(spec),
         notes_(spec.dlogits),
         logits_(static_cast<std::size_t>(spec.logits.shape.numel())),
-        gradient_(logits_.size()) {}
+        gradient_(logits_.size()),
+        log_p_(logits_.size()) {}
 
   void SetLabels(const std::int32_t* labels, int rows) override {
     labels_.assign(labels, labels + rows);
@@ -30,7 +31,12 @@ class CpuLoss final : public LossOp {
     const std::int64_t c = spec_.logits.shape.c;
     context_.kernels.widen(At(spec_.logits, 0), logits_.data(), pass.rows * c);
     result_ = LossResult{};
-    for (std::int64_t row = 0; row < pass.rows; ++row) Row(pass, row);
+    constexpr std::int64_t kRows = 16;
+    context_.pool.For(BlockCount(pass.rows, kRows), [&](std::int64_t block, int) {
+      const std::int64_t end = std::min<std::int64_t>(pass.rows, (block + 1) * kRows);
+      for (std::int64_t row = block * kRows; row < end; ++row) Row(pass, row);
+    });
+    for (std::int64_t row = 0; row < pass.rows; ++row) AddRow(row);
   }
 
   void Backward(const Pass& pass) override {
@@ -52,7 +58,11 @@ class CpuLoss final : public LossOp {
   LossResult Result() override { return result_; }
 
  private:
-  // The row's loss, hits and unscaled gradient (p - target) / loss_rows.
+  double Target(std::int64_t k, std::int64_t label) const {
+    const double smoothing = static_cast<double>(spec_.label_smoothing);
+    return smoothing / static_cast<double>(spec_.logits.shape.c) + (k == label ? 1 - smoothing : 0);
+  }
+  // The row's logarithms and unscaled gradient (p - target) / loss_rows.
   void Row(const Pass& pass, std::int64_t row) {
     const std::int64_t c = spec_.logits.shape.c;
     const float* z = logits_.data() + row * c;
@@ -62,15 +72,23 @@ class CpuLoss final : public LossOp {
     double sum = 0;
     for (std::int64_t k = 0; k < c; ++k) sum += std::exp(static_cast<double>(z[k]) - highest);
     const double log_sum = highest + std::log(sum);
-    const double smooth = static_cast<double>(spec_.label_smoothing) / static_cast<double>(c);
-    std::int64_t better = 0;
     for (std::int64_t k = 0; k < c; ++k) {
       const double log_p = static_cast<double>(z[k]) - log_sum;
-      const double target =
-          smooth + (k == label ? 1 - static_cast<double>(spec_.label_smoothing) : 0);
-      if (target != 0) result_.loss_sum -= target * log_p;
-      gradient_[static_cast<std::size_t>(row * c + k)] =
-          static_cast<float>((std::exp(log_p) - target) / static_cast<double>(pass.loss_rows));
+      const auto i = static_cast<std::size_t>(row * c + k);
+      log_p_[i] = log_p;
+      gradient_[i] = static_cast<float>((std::exp(log_p) - Target(k, label)) /
+                                        static_cast<double>(pass.loss_rows));
+    }
+  }
+  // Adds the row's loss and hits to the result.
+  void AddRow(std::int64_t row) {
+    const std::int64_t c = spec_.logits.shape.c;
+    const float* z = logits_.data() + row * c;
+    const std::int64_t label = labels_[static_cast<std::size_t>(row)];
+    std::int64_t better = 0;
+    for (std::int64_t k = 0; k < c; ++k) {
+      const double target = Target(k, label);
+      if (target != 0) result_.loss_sum -= target * log_p_[static_cast<std::size_t>(row * c + k)];
       better += z[k] > z[label] || (z[k] == z[label] && k < label) ? 1 : 0;
     }
     const bool comparable = !std::isnan(z[label]);
@@ -82,6 +100,7 @@ class CpuLoss final : public LossOp {
   LossSpec spec_;
   Notes notes_;
   std::vector<float> logits_, gradient_;
+  std::vector<double> log_p_;
   std::vector<std::int32_t> labels_;
   LossResult result_;
 };

@@ -65,7 +65,7 @@ TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) 
   return total;
 }
 
-TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count) {
+TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count, bool size_only) {
   double sum = 0, square = 0, values = 0;
   TensorMoments moments;
   std::uint32_t min_bits = 0xffffffffu;
@@ -78,9 +78,14 @@ TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count) {
     moments.max = std::max(moments.max, blocks[i].rounded_max);
     min_bits = std::min(min_bits, blocks[i].rounded_min_bits);
   }
+  moments.mean_square = values > 0 ? square / values : 0;
+  if (size_only) {
+    moments.max = std::max(std::fabs(moments.min), std::fabs(moments.max));
+    moments.min = -moments.max;
+    return moments;
+  }
   moments.min_abs = SmallestOf(min_bits);
   moments.mean = values > 0 ? sum / values : 0;
-  moments.mean_square = values > 0 ? square / values : 0;
   return moments;
 }
 
@@ -113,7 +118,7 @@ Notes::Notes(const Tensor& tensor, const RoundingStyle& style, TensorStats* stat
 }
 
 Notes::Notes(const Gradient& g) : Notes(g.tensor, g.style, g.stats, g.moments) {
-  scale_ = g.scale;
+  scale_ = g.scale, size_only_ = !g.all_moments;
   if (g.stats != nullptr) return;
   style_ = RoundingStyle{};
   // In fp32 they may lie on a grid that has a scale of its own. 16 bits hold what they hold.
@@ -146,7 +151,7 @@ Rounding Notes::For(const Pass& pass, std::int64_t block) {
   if (!wanted()) return rounding;
   ADA_CHECK(block < static_cast<std::int64_t>(blocks_.size()));
   rounding.count = pass.count && stats_ != nullptr && (style_.counted || TakesBins(pass));
-  rounding.moments = moments_ != nullptr;
+  rounding.moments = moments_ != nullptr, rounding.size_only = size_only_;
   rounding.edge = pass.edge;
   rounding.stats = &blocks_[static_cast<std::size_t>(block)];
   if (TakesBins(pass)) {
@@ -163,7 +168,7 @@ void Notes::Finish(const Pass& pass) {
   const TensorStats stats = MergeStats(blocks_.data(), blocks, pass.count && style_.counted);
   max_abs_ = stats.max_abs;
   if (stats_ != nullptr) *stats_ = stats;
-  if (moments_ != nullptr) *moments_ = MergeMoments(blocks_.data(), blocks);
+  if (moments_ != nullptr) *moments_ = MergeMoments(blocks_.data(), blocks, size_only_);
   if (TakesBins(pass)) *style_.bins = MergeBins(bins_.data(), blocks, carried());
 }
 

@@ -43,6 +43,7 @@ class Notes {
   RoundingStyle style_;
   TensorStats* stats_ = nullptr;
   TensorMoments* moments_ = nullptr;
+  bool size_only_ = false;
   int images_ = 0;  // of a block; 0: a parameter
   std::int64_t block_values_ = 0;
   const float* scale_ = nullptr;  // of a gradient
@@ -55,7 +56,8 @@ class Notes {
 Rounding Quietly(const NumberFormat& format);
 
 TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full);
-TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count);
+// size_only: mean_square and the largest magnitude, as max and -min.
+TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count, bool size_only = false);
 // Of values that carry `scale` (of whose mantissa the blocks knew).
 ExponentBins MergeBins(const BlockBins* blocks, std::int64_t count, float scale);
 

@@ -40,6 +40,7 @@ class TailNotes {
   explicit TailNotes(int workers) : counts_(static_cast<std::size_t>(workers)) {}
   // Begins a pass: counts if `scaler` wants it to (null: it does not). Returns whether it does.
   bool Begin(const scaling::LayerScaler* scaler);
+  bool wanted() const { return wanted_; }
   void Add(const Kernels& kernels, const float* x, std::int64_t n, int worker) {
     if (wanted_)
       kernels.exponent_tail(x, n, limit_, counts_[static_cast<std::size_t>(worker)].counts);

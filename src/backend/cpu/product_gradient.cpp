@@ -1,24 +1,66 @@
 // From the partial weight gradients of a product's groups to dw and db: sums in the order of
 // groups, PyTorch's order of values, unscaled, rounded where they have a format of their own.
+#include <algorithm>
+
 #include "backend/cpu/block_loop.h"
 #include "backend/cpu/product_op.h"
 
 namespace ada::backend::cpu {
 
-void ProductOp::FinishWeightGradient(const Pass& pass, std::int64_t groups) {
-  const Partial total = PartialOf(0);
-  const auto values = static_cast<std::int64_t>(LayoutBytes(*gradient_layout_) / 4);
-  ForSegments(context_, values, [&](std::int64_t first, std::int64_t n, std::int64_t, int) {
-    for (std::int64_t g = 1; g < groups; ++g)
-      context_.kernels.accumulate(PartialOf(g).dw + first, total.dw + first, n);
-  });
-  float* plain = PartialOf(8).dw;  // behind the partials
-  FromLayout(geometry_, *gradient_layout_, total.dw, plain);
+std::int64_t ProductOp::PartialsAtMost() const {
+  return MostGroups(chunks(static_cast<int>(spec_.x.shape.n)), spec_.w.shape.numel());
+}
+
+float* ProductOp::PartialOf(std::int64_t group) const {
+  const ChunkProduct& product = *product_;
+  return reinterpret_cast<float*>(context_.scratch.shared()) + group * product.partial_values();
+}
+
+// Sums the partial gradients and puts the sum in PyTorch's order behind them: dw, then db. False:
+// it is not finite.
+bool ProductOp::ReducePartials(const ChunkProduct& product, std::int64_t groups) {
+  const std::int64_t stride = product.partial_values();
+  auto* total = reinterpret_cast<float*>(context_.scratch.shared());
+  ForSegments(context_, product.partial_values(),
+              [&](std::int64_t first, std::int64_t n, std::int64_t, int) {
+                for (std::int64_t g = 1; g < groups; ++g)
+                  context_.kernels.accumulate(total + g * stride + first, total + first, n);
+              });
+  float* plain = total + PartialsAtMost() * stride;
+  const std::int64_t values = spec_.w.shape.numel();
+  product.ToPlain(total, plain, spec_.b ? plain + values : nullptr);
+  const std::uint32_t largest =
+      context_.kernels.largest(plain, values + (spec_.b ? spec_.w.shape.n : 0));
+  return largest < 0x7f800000u;
+}
+
+void ProductOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
+  const std::int64_t groups = BlockCount(chunks(pass.rows), static_cast<int>(per_group));
+  const ChunkProduct* product = product_.get();
+  if (!ReducePartials(*product, groups) && on_tiles_) product = &AllWeightsInFp32(pass, per_group);
+  float* plain = reinterpret_cast<float*>(context_.scratch.shared()) +
+                 PartialsAtMost() * product->partial_values();
   StoreWeightGradient(pass, plain);
-  if (!spec_.b) return;
-  for (std::int64_t g = 1; g < groups; ++g)
-    context_.kernels.accumulate(PartialOf(g).db, total.db, spec_.w.shape.n);
-  StoreBiasGradient(pass, total.db);
+  if (spec_.b) StoreBiasGradient(pass, plain + spec_.w.shape.numel());
+}
+
+// Where tiles gave something that is not finite: what fp32 gives.
+ChunkProduct& ProductOp::AllWeightsInFp32(const Pass& pass, std::int64_t per_group) {
+  ChunkProduct& product = Fp32();
+  Prepare(product, pass.rows);
+  const std::int64_t count = chunks(pass.rows), stride = product.partial_values();
+  const std::int64_t groups = BlockCount(count, static_cast<int>(per_group));
+  auto* partials = reinterpret_cast<float*>(context_.scratch.shared());
+  context_.pool.For(groups, [&](std::int64_t group, int worker) {
+    const std::int64_t begin = group * per_group, end = std::min(begin + per_group, count);
+    for (std::int64_t index = begin; index < end; ++index) {
+      const Chunk chunk = ChunkAt(pass, index, worker);
+      product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+                             index == begin, partials + group * stride);
+    }
+  });
+  ReducePartials(product, groups);
+  return product;
 }
 
 // dw = round(gradient / S); of several micro-batches each sum is rounded.

@@ -1,23 +1,29 @@
 // The chunk loops of convolution and linear layers.
 //
-//   forward chunk:   x --widen--> fp32 --product--> fp32 --round, count--> y --> channel moments
-//   backward chunk:  dy, x --widen--> fp32 --+--> partial dw (of the chunk's group)
-//                                            +--> dx in fp32 --times alpha, round, count--> dx
-//   (the authors' program instead:  dy --times alpha, round--> product --round, count--> dx)
+//   forward chunk:   x (or a batch norm of it, made here) --> products --> y
+//   backward chunk:  dy, x --+--> partial dw (of the chunk's group)
+//                            +--> dx --> sums of the batch norm that made x
+//   (the authors' program:  dy --times alpha, round--> products --round, count--> dx)
+//
+// Chunks that tiles decline are computed in fp32 after the others.
 #include "backend/cpu/product_op.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/cpu/block_loop.h"
+#include "backend/cpu/onednn_chunks.h"
+#include "backend/cpu/tile_chunks.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
 
-std::size_t Aligned(std::size_t values) { return (values + 15) / 16 * 16; }
+std::size_t Aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 // The authors multiply dy, which rounds. exact_range is not theirs: it looks at dx before alpha.
-bool AlphaComesFirst(const scaling::LayerRule& rule) {
-  return rule.reference && rule.method != scaling::LayerMethod::kExactRange;
+bool AlphaComesFirst(const ProductSpec& spec) {
+  return spec.scaler != nullptr && spec.scaler->rule.reference &&
+         spec.scaler->rule.method != scaling::LayerMethod::kExactRange;
 }
 bool WantsMoments(const ProductSpec& spec) {
   return spec.scaler != nullptr && scaling::MayNeedMoments(spec.scaler->rule);
@@ -25,118 +31,97 @@ bool WantsMoments(const ProductSpec& spec) {
 
 }  // namespace
 
-ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
+ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const ProductSpec& spec,
                      const ProductGeometry& geometry)
     : context_(context),
       spec_(spec),
       geometry_(geometry),
-      chunk_(ChunkImages(spec.x.shape, spec.y.shape)),
-      block_x_(BlockImages(spec.x.shape)),
-      block_y_(BlockImages(spec.y.shape)),
+      chunk_(static_cast<int>(
+          std::min<std::int64_t>(ChunkImages(spec.x.shape, spec.y.shape), spec.x.shape.n))),
       weights_(context, geometry, spec, WantsMoments(spec)),
-      y_notes_(spec.y, spec.y_style, spec.y_stats),
-      dx_notes_(spec.dx),
+      rounding_(context, spec),
+      on_tiles_(tiles != nullptr && RefuseTiles(spec, geometry) == nullptr),
       dw_notes_(
-          Notes::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style, spec.dw_stats)),
-      tail_(context.pool.size()) {
-  SetFor(std::min<std::int64_t>(chunk_, spec.x.shape.n));
+          Notes::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style, spec.dw_stats)) {
+  if (spec.deferred) deferred_.emplace(context, spec.deferred);
+  if (deferred_) own_bytes_ = Aligned(deferred_->chunk_bytes(chunk_));
+  if (AlphaComesFirst(spec))
+    own_bytes_ += Aligned(static_cast<std::size_t>(chunk_ * spec.y.shape.per_image()) * 4);
+  if (on_tiles_)
+    product_ = std::make_unique<TileChunks>(*tiles, context, spec_, geometry_, weights_, rounding_,
+                                            chunk_, own_bytes_);
+  else
+    product_ = std::make_unique<OnednnChunks>(context, spec_, geometry_, weights_, rounding_,
+                                              chunk_, own_bytes_);
+  Prepare(*product_, static_cast<int>(spec.x.shape.n));
 }
 
-ProductOp::Set& ProductOp::SetFor(std::int64_t images) {
-  const auto found = sets_.find(images);
-  if (found != sets_.end()) return found->second;
-  Set& set = sets_[images];
-  set.products.resize(static_cast<std::size_t>(context_.pool.size()));
-  context_.pool.Each([&](int worker) {
-    set.products[static_cast<std::size_t>(worker)] =
-        Product::Make(geometry_, static_cast<int>(images), gradient_layout_.get());
+std::int64_t ProductOp::chunks(int rows) const { return BlockCount(rows, chunk_); }
+
+Chunk ProductOp::ChunkAt(const Pass& pass, std::int64_t index, int worker) const {
+  const std::int64_t image = index * chunk_;
+  return {pass, image, std::min<std::int64_t>(chunk_, pass.rows - image), worker};
+}
+
+void ProductOp::Prepare(ChunkProduct& product, int rows) const {
+  product.Prepare(std::min(chunk_, rows));
+  product.Prepare(rows - (chunks(rows) - 1) * chunk_);
+  if (!geometry_.training) return;
+  const std::int64_t partials = PartialsAtMost() * product.partial_values();
+  const std::int64_t plain = spec_.w.shape.numel() + spec_.w.shape.n;
+  context_.scratch.Reserve(0, Aligned(static_cast<std::size_t>(partials) * 4) +
+                                  Aligned(static_cast<std::size_t>(plain) * 4));
+}
+
+// Made when it is first needed: most layers never do.
+ChunkProduct& ProductOp::Fp32() {
+  if (!fp32_)
+    fp32_ = std::make_unique<OnednnChunks>(context_, spec_, geometry_, weights_, rounding_, chunk_,
+                                           own_bytes_);
+  return *fp32_;
+}
+
+void ProductOp::RefreshWeights(const Pass& pass) {
+  weights_.Refresh(pass);
+  product_->Refresh();
+}
+
+// body(product, chunk, index) for the chunks that declined `what`.
+template <class Body>
+void ProductOp::ForDeclined(const Pass& pass, Declined what, Body&& body) {
+  std::vector<std::int64_t> indices;
+  for (std::size_t i = 0; i < declined_.size(); ++i)
+    if ((declined_[i] & what) != 0) indices.push_back(static_cast<std::int64_t>(i));
+  if (indices.empty()) return;
+  ChunkProduct& product = Fp32();
+  Prepare(product, pass.rows);
+  context_.pool.For(static_cast<std::int64_t>(indices.size()), [&](std::int64_t i, int worker) {
+    const std::int64_t index = indices[static_cast<std::size_t>(i)];
+    body(product, ChunkAt(pass, index, worker), index);
   });
-  const Product& product = *set.products[0];
-  set.forward_weights = weights_.Add(product.forward_layout());
-  if (product.data_layout()) set.data_weights = weights_.Add(product.data_layout());
-  if (product.gradient_layout() && !gradient_layout_) {
-    gradient_layout_ = product.gradient_layout();
-    layout_values_ = Aligned(LayoutBytes(*gradient_layout_) / 4);
-  }
-  pad_bytes_ = std::max(pad_bytes_, product.scratchpad_bytes());
-  Reserve();
-  return set;
 }
 
-void ProductOp::Reserve() {
-  const auto images = static_cast<std::size_t>(chunk_);
-  const std::size_t x = Aligned(images * static_cast<std::size_t>(spec_.x.shape.per_image()));
-  const std::size_t y = Aligned(images * static_cast<std::size_t>(spec_.y.shape.per_image()));
-  const std::size_t db = Aligned(static_cast<std::size_t>(spec_.w.shape.n));
-  const std::size_t own = (2 * x + y + layout_values_ + db) * 4 + pad_bytes_ + 64;
-  const std::size_t groups = 8;
-  const std::size_t plain = Aligned(static_cast<std::size_t>(spec_.w.shape.numel()));
-  context_.scratch.Reserve(own,
-                           geometry_.training ? (groups * (layout_values_ + db) + plain) * 4 : 0);
-}
-
-ProductOp::Buffers ProductOp::BuffersOf(int worker) const {
-  Buffers b;
-  const auto images = static_cast<std::size_t>(chunk_);
-  b.x = reinterpret_cast<float*>(context_.scratch.worker(worker));
-  b.y = b.x + Aligned(images * static_cast<std::size_t>(spec_.x.shape.per_image()));
-  b.dx = b.y + Aligned(images * static_cast<std::size_t>(spec_.y.shape.per_image()));
-  b.dw = b.dx + Aligned(images * static_cast<std::size_t>(spec_.x.shape.per_image()));
-  b.db = b.dw + layout_values_;
-  b.pad = reinterpret_cast<std::byte*>(b.db + Aligned(static_cast<std::size_t>(spec_.w.shape.n)));
-  return b;
-}
-
-ProductOp::Partial ProductOp::PartialOf(std::int64_t group) const {
-  const std::size_t db = Aligned(static_cast<std::size_t>(spec_.w.shape.n));
-  float* begin = reinterpret_cast<float*>(context_.scratch.shared()) +
-                 static_cast<std::size_t>(group) * (layout_values_ + db);
-  return {begin, begin + layout_values_};
-}
-
-const float* ProductOp::AsF32(const Tensor& tensor, std::int64_t image, std::int64_t images,
-                              float* buffer) const {
-  const Piece piece = At(tensor, image);
-  if (piece.storage == Storage::kF32) return static_cast<const float*>(piece.data);
-  context_.kernels.widen(piece, buffer, images * tensor.shape.per_image());
-  return buffer;
+// The chunk's input; of a batch norm that is not stored it is made here.
+Piece ProductOp::X(const Chunk& chunk, bool forward) {
+  if (!deferred_) return At(spec_.x, chunk.image);
+  std::byte* buffer = context_.scratch.worker(chunk.worker);
+  return forward ? deferred_->Forward(chunk.pass, chunk.image, chunk.images, buffer)
+                 : deferred_->Recompute(chunk.pass, chunk.image, chunk.images, buffer);
 }
 
 void ProductOp::Forward(const Pass& pass) {
-  const std::int64_t chunks = BlockCount(pass.rows, chunk_);
-  SetFor(std::min<std::int64_t>(chunk_, pass.rows));
-  SetFor(pass.rows - (chunks - 1) * chunk_);
-  context_.pool.For(chunks, [&](std::int64_t chunk, int worker) {
-    const std::int64_t image = chunk * chunk_;
-    ForwardChunk(pass, image, std::min<std::int64_t>(chunk_, pass.rows - image), worker);
+  Prepare(*product_, pass.rows);
+  declined_.assign(static_cast<std::size_t>(chunks(pass.rows)), 0);
+  context_.pool.For(chunks(pass.rows), [&](std::int64_t index, int worker) {
+    const Chunk chunk = ChunkAt(pass, index, worker);
+    if (!product_->Forward(chunk, X(chunk, /*forward=*/true)))
+      declined_[static_cast<std::size_t>(index)] = kForward;
   });
-  y_notes_.Finish(pass);
-}
-
-void ProductOp::ForwardChunk(const Pass& pass, std::int64_t image, std::int64_t images,
-                             int worker) {
-  const Set& set = sets_.at(images);
-  const Buffers b = BuffersOf(worker);
-  const float* bias = spec_.b ? spec_.b.f32() : nullptr;
-  set.products[static_cast<std::size_t>(worker)]->Forward(AsF32(spec_.x, image, images, b.x),
-                                                          set.forward_weights, bias, b.y, b.pad);
-  RoundOutput(pass, b.y, image, images);
-}
-
-void ProductOp::RoundOutput(const Pass& pass, const float* y, std::int64_t image,
-                            std::int64_t images) {
-  const Shape& shape = spec_.y.shape;
-  for (std::int64_t i = 0; i < images; i += block_y_) {
-    const std::int64_t n = std::min<std::int64_t>(block_y_, images - i),
-                       block = (image + i) / block_y_;
-    const Piece out = At(spec_.y, image + i);
-    context_.kernels.round(y + i * shape.per_image(), 1.0f, out, n * shape.per_image(),
-                           y_notes_.For(pass, block));
-    if (spec_.y_moments.mean != nullptr && pass.training)
-      context_.kernels.channel_moments(out, n * shape.h * shape.w, shape.c,
-                                       spec_.y_moments.mean + block * shape.c,
-                                       spec_.y_moments.m2 + block * shape.c);
-  }
+  ForDeclined(pass, kForward, [&](ChunkProduct& product, const Chunk& chunk, std::int64_t) {
+    product.Forward(chunk, X(chunk, /*forward=*/false));
+  });
+  rounding_.FinishY(pass);
+  if (deferred_) deferred_->FinishForward(pass);
 }
 
 float ProductOp::DecideAlpha(const Pass& pass) {
@@ -161,58 +146,77 @@ float ProductOp::DecideAlpha(const Pass& pass) {
 
 void ProductOp::Backward(const Pass& pass) {
   const float alpha = DecideAlpha(pass);
-  tail_.Begin(spec_.dx ? spec_.scaler : nullptr);
-  const std::int64_t chunks = BlockCount(pass.rows, chunk_);
-  const std::int64_t per_group = GroupChunks(chunks, spec_.w.shape.numel());
-  const std::int64_t groups = BlockCount(chunks, static_cast<int>(per_group));
+  rounding_.BeginDx(pass);
+  Prepare(*product_, pass.rows);
+  const std::int64_t count = chunks(pass.rows);
+  const std::int64_t per_group = GroupChunks(count, spec_.w.shape.numel());
+  declined_.assign(static_cast<std::size_t>(count), 0);
   (void)context_.scratch.shared();  // made before the workers ask for it
-  context_.pool.For(groups, [&](std::int64_t group, int worker) {
-    const std::int64_t begin = group * per_group, end = std::min(begin + per_group, chunks);
-    for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-      const std::int64_t image = chunk * chunk_;
-      BackwardChunk(pass, image, std::min<std::int64_t>(chunk_, pass.rows - image), worker,
-                    PartialOf(group), chunk == begin, alpha);
-    }
+  context_.pool.For(
+      BlockCount(count, static_cast<int>(per_group)), [&](std::int64_t group, int worker) {
+        const std::int64_t begin = group * per_group, end = std::min(begin + per_group, count);
+        for (std::int64_t index = begin; index < end; ++index)
+          BackwardChunk(*product_, ChunkAt(pass, index, worker), index == begin, PartialOf(group),
+                        alpha);
+      });
+  RedoDeclined(pass, per_group, alpha);
+  rounding_.FinishDx(pass);
+  FinishWeightGradient(pass, per_group);
+}
+
+void ProductOp::BackwardChunk(ChunkProduct& product, const Chunk& chunk, bool first, float* partial,
+                              float alpha) {
+  const Piece x = X(chunk, /*forward=*/false), dy = At(spec_.dy.tensor, chunk.image);
+  std::uint8_t& declined = declined_[static_cast<std::size_t>(chunk.image / chunk_)];
+  if (!product.WeightGradient(chunk, x, dy, first, partial)) {
+    if (first) std::fill_n(partial, product.partial_values(), 0.0f);
+    declined |= kWeights;
+  }
+  if (spec_.dx && !DataGradient(product, chunk, x, dy, alpha)) declined |= kData;
+}
+
+// With the sums that the batch norm before it wants, while dx is in the cache.
+bool ProductOp::DataGradient(ChunkProduct& product, const Chunk& chunk, const Piece& x,
+                             const Piece& dy, float alpha) {
+  Piece in = dy;
+  if (AlphaComesFirst(spec_) && alpha != 1) {
+    const std::int64_t values = chunk.images * spec_.y.shape.per_image();
+    const std::size_t offset = deferred_ ? Aligned(deferred_->chunk_bytes(chunk_)) : 0;
+    in = {context_.scratch.worker(chunk.worker) + offset, Storage::kF32};
+    auto* wide = static_cast<float*>(in.data);
+    context_.kernels.widen(dy, wide, values);
+    context_.kernels.round(wide, alpha, in, values, Quietly(spec_.dy.tensor.format));
+    alpha = 1;
+  }
+  if (!product.DataGradient(chunk, in, alpha)) return false;
+  if (deferred_)
+    deferred_->TakeSums(chunk.image, chunk.images, x, At(spec_.dx.tensor, chunk.image));
+  return true;
+}
+
+void ProductOp::RedoDeclined(const Pass& pass, std::int64_t per_group, float alpha) {
+  ForDeclined(pass, kData, [&](ChunkProduct& product, const Chunk& chunk, std::int64_t) {
+    DataGradient(product, chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+                 alpha);
   });
-  dx_notes_.Finish(pass);
-  tail_.Finish(spec_.scaler);
-  FinishWeightGradient(pass, groups);
+  // Group by group in the order of chunks: those of one share a partial gradient.
+  for (std::size_t i = 0; i < declined_.size(); ++i) {
+    if ((declined_[i] & kWeights) == 0) continue;
+    Prepare(Fp32(), pass.rows);
+    const auto index = static_cast<std::int64_t>(i);
+    RedoWeights(Fp32(), ChunkAt(pass, index, 0), PartialOf(index / per_group));
+  }
 }
 
-void ProductOp::BackwardChunk(const Pass& pass, std::int64_t image, std::int64_t images, int worker,
-                              const Partial& partial, bool first, float alpha) {
-  const Set& set = sets_.at(images);
-  Product& product = *set.products[static_cast<std::size_t>(worker)];
-  const Buffers b = BuffersOf(worker);
-  const float* dy = AsF32(spec_.dy.tensor, image, images, b.y);
-  const float* x = AsF32(spec_.x, image, images, b.x);
-  product.BackwardWeights(x, dy, first ? partial.dw : b.dw, first ? partial.db : b.db, b.pad);
-  if (!first) {
-    context_.kernels.accumulate(b.dw, partial.dw,
-                                static_cast<std::int64_t>(LayoutBytes(*gradient_layout_) / 4));
-    if (spec_.b) context_.kernels.accumulate(b.db, partial.db, spec_.w.shape.n);
-  }
-  if (spec_.dx) DataGradient(pass, dy, image, images, worker, alpha);
-}
-
-void ProductOp::DataGradient(const Pass& pass, const float* dy, std::int64_t image,
-                             std::int64_t images, int worker, float alpha) {
-  const Set& set = sets_.at(images);
-  const Buffers b = BuffersOf(worker);
-  if (AlphaComesFirst(spec_.scaler->rule) && alpha != 1) {
-    context_.kernels.round(dy, alpha, {b.y, Storage::kF32}, images * spec_.y.shape.per_image(),
-                           Quietly(spec_.dy.tensor.format));
-    dy = b.y, alpha = 1;
-  }
-  set.products[static_cast<std::size_t>(worker)]->BackwardData(dy, set.data_weights, b.dx, b.pad);
-  const std::int64_t per_image = spec_.x.shape.per_image();
-  for (std::int64_t i = 0; i < images; i += block_x_) {
-    const std::int64_t n = std::min<std::int64_t>(block_x_, images - i) * per_image;
-    const float* dx = b.dx + i * per_image;
-    tail_.Add(context_.kernels, dx, n, worker);
-    context_.kernels.round(dx, alpha, At(spec_.dx.tensor, image + i), n,
-                           dx_notes_.For(pass, (image + i) / block_x_));
-  }
+// From fp32 to the partial gradient of product_'s layout.
+void ProductOp::RedoWeights(ChunkProduct& product, const Chunk& chunk, float* partial) {
+  std::vector<float> own(static_cast<std::size_t>(product.partial_values()));
+  std::vector<float> plain(static_cast<std::size_t>(spec_.w.shape.numel() + spec_.w.shape.n));
+  float* db = spec_.b ? plain.data() + spec_.w.shape.numel() : nullptr;
+  product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+                         /*first=*/true, own.data());
+  product.ToPlain(own.data(), plain.data(), db);
+  product_->AddPlain(plain.data(), db, /*first=*/false, partial);
 }
 
 }  // namespace ada::backend::cpu

@@ -1,67 +1,71 @@
-// Convolution and linear layers as ops: what surrounds a product. Widening to fp32 and the single
-// rounding happen chunk by chunk, while the values are in the cache.
+// Convolution and linear layers as ops: what surrounds the products of chunks. Decides alpha, cuts
+// the batch into chunks for the workers, and makes dw of partial gradients.
 #pragma once
-#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "backend/cpu/chunk_product.h"
 #include "backend/cpu/context.h"
+#include "backend/cpu/deferred_norm.h"
 #include "backend/cpu/merge.h"
-#include "backend/cpu/observe.h"
 #include "backend/cpu/product.h"
+#include "backend/cpu/product_rounding.h"
+#include "backend/cpu/tile_kernels.h"
 #include "backend/cpu/weight_copies.h"
 
 namespace ada::backend::cpu {
 
 class ProductOp final : public Op {
  public:
-  ProductOp(const Context& context, const ProductSpec& spec, const ProductGeometry& geometry);
+  // tiles: null where there are none.
+  ProductOp(const Context& context, const TileKernels* tiles, const ProductSpec& spec,
+            const ProductGeometry& geometry);
   void Forward(const Pass& pass) override;
   void Backward(const Pass& pass) override;
-  void RefreshWeights(const Pass& pass) override { weights_.Refresh(pass); }
+  void RefreshWeights(const Pass& pass) override;
 
  private:
-  // The products of one chunk size: one a worker, and their weights.
-  struct Set {
-    std::vector<std::unique_ptr<Product>> products;
-    const float *forward_weights = nullptr, *data_weights = nullptr;
-  };
-  struct Buffers {
-    float *x, *y, *dx, *dw, *db;
-    std::byte* pad;
-  };
-  // A partial weight gradient of one group, in the products' layout.
-  struct Partial {
-    float *dw, *db;
-  };
-  Set& SetFor(std::int64_t images);
-  Buffers BuffersOf(int worker) const;
-  Partial PartialOf(std::int64_t group) const;
-  void Reserve();
+  // What a chunk's products could not do on tiles.
+  enum Declined : std::uint8_t { kForward = 1, kData = 2, kWeights = 4 };
 
-  void ForwardChunk(const Pass& pass, std::int64_t image, std::int64_t images, int worker);
-  void RoundOutput(const Pass& pass, const float* y, std::int64_t image, std::int64_t images);
-  void BackwardChunk(const Pass& pass, std::int64_t image, std::int64_t images, int worker,
-                     const Partial& partial, bool first, float alpha);
-  void DataGradient(const Pass& pass, const float* dy, std::int64_t image, std::int64_t images,
-                    int worker, float alpha);
+  void Prepare(ChunkProduct& product, int rows) const;
+  ChunkProduct& Fp32();
+  std::int64_t chunks(int rows) const;
+  Chunk ChunkAt(const Pass& pass, std::int64_t index, int worker) const;
+  template <class Body>
+  void ForDeclined(const Pass& pass, Declined what, Body&& body);
+  Piece X(const Chunk& chunk, bool forward);
+
   float DecideAlpha(const Pass& pass);
-  void FinishWeightGradient(const Pass& pass, std::int64_t groups);
+  void BackwardChunk(ChunkProduct& product, const Chunk& chunk, bool first, float* partial,
+                     float alpha);
+  bool DataGradient(ChunkProduct& product, const Chunk& chunk, const Piece& x, const Piece& dy,
+                    float alpha);
+  void RedoDeclined(const Pass& pass, std::int64_t per_group, float alpha);
+  void RedoWeights(ChunkProduct& product, const Chunk& chunk, float* partial);
+  ChunkProduct& AllWeightsInFp32(const Pass& pass, std::int64_t per_group);
+
+  // Partial gradients of the largest batch: what lies before dw in PyTorch's order.
+  std::int64_t PartialsAtMost() const;
+  float* PartialOf(std::int64_t group) const;
+  void FinishWeightGradient(const Pass& pass, std::int64_t per_group);
+  bool ReducePartials(const ChunkProduct& product, std::int64_t groups);
   void StoreWeightGradient(const Pass& pass, float* gradient);
   void StoreBiasGradient(const Pass& pass, float* gradient);
-  const float* AsF32(const Tensor& tensor, std::int64_t image, std::int64_t images,
-                     float* buffer) const;
 
   Context context_;
   ProductSpec spec_;
   ProductGeometry geometry_;
-  int chunk_, block_x_, block_y_;
+  int chunk_;  // images
   WeightCopies weights_;
-  std::map<std::int64_t, Set> sets_;
-  Notes y_notes_, dx_notes_, dw_notes_;
-  TailNotes tail_;
-  std::shared_ptr<const WeightLayout> gradient_layout_;  // of every set
-  std::size_t pad_bytes_ = 0, layout_values_ = 0;
+  ProductRounding rounding_;
+  std::optional<DeferredInput> deferred_;
+  std::size_t own_bytes_ = 0;  // of a worker's scratch memory, before the products' part
+  bool on_tiles_;
+  std::unique_ptr<ChunkProduct> product_, fp32_;  // fp32_: where tiles decline
+  std::vector<std::uint8_t> declined_;            // by chunk
+  Notes dw_notes_;
 };
 
 }  // namespace ada::backend::cpu

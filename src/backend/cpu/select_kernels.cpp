@@ -1,37 +1,78 @@
 // Which instruction set this process uses.
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
 
 #include "backend/cpu/kernel_tables.h"
+#include "backend/cpu/tile_kernels.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
+namespace amx {
+extern const TileKernels kTileTable;
+}
 namespace {
+
 // Conversions to and from fp16 (clang 14's __builtin_cpu_supports does not know the name).
 bool HasF16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
+bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") && HasF16c() && __builtin_cpu_supports("fma");
+}
+bool HasAvx512() {
+  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+// Tiles and their products of bf16 (CPUID 7.0, EDX bits 24 and 22), conversions to bf16 (7.1, EAX
+// bit 5).
+bool ProcessorHasTiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d >> 24 & 1u) == 0 || (d >> 22 & 1u) == 0)
+    return false;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1u) != 0;
+}
+// Linux keeps a process from the tiles' 8 KB of state until it asks (ARCH_REQ_XCOMP_PERM of
+// arch_prctl, for XTILEDATA); threads made later have the permission too.
+bool SystemPermitsTiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+bool HasTiles() {
+  static const bool has = HasAvx512() && ProcessorHasTiles() && SystemPermitsTiles();
+  return has;
+}
+
+std::string Wanted() {
+  const char* wanted = std::getenv("ADA_ISA");
+  return wanted != nullptr ? wanted : "";
+}
+
 }  // namespace
 
 const Kernels& SelectKernels() {
-  const bool has_avx2 =
-      __builtin_cpu_supports("avx2") && HasF16c() && __builtin_cpu_supports("fma");
-  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  const char* wanted = std::getenv("ADA_ISA");
-  const std::string isa = wanted != nullptr && *wanted != '\0' ? wanted
-                          : has_avx512                         ? "avx512"
-                          : has_avx2                           ? "avx2"
-                                                               : "sse2";
-  if (isa == "avx512" && has_avx512) return avx512::kTable;
-  if (isa == "avx2" && has_avx2) return avx2::kTable;
+  const std::string wanted = Wanted();
+  const std::string isa = !wanted.empty() ? wanted
+                          : HasAvx512()   ? "avx512"
+                          : HasAvx2()     ? "avx2"
+                                          : "sse2";
+  if (isa == "amx" && HasTiles()) return avx512::kTable;
+  if (isa == "avx512" && HasAvx512()) return avx512::kTable;
+  if (isa == "avx2" && HasAvx2()) return avx2::kTable;
   if (isa == "sse2") return sse2::kTable;
-  throw DeviceError("ADA_ISA=" + isa + ": this processor offers sse2" + (has_avx2 ? " avx2" : "") +
-                    (has_avx512 ? " avx512" : ""));
+  throw DeviceError("ADA_ISA=" + isa + ": this processor offers sse2" + (HasAvx2() ? " avx2" : "") +
+                    (HasAvx512() ? " avx512" : "") + (HasTiles() ? " amx" : ""));
+}
+
+const TileKernels* SelectTileKernels() {
+  const std::string wanted = Wanted();
+  const bool asked = wanted.empty() || wanted == "amx";
+  return asked && HasTiles() ? &amx::kTileTable : nullptr;
 }
 
 }  // namespace ada::backend::cpu

@@ -1,23 +1,76 @@
-// The pool's loop: workers spin briefly between rounds, for a step has hundreds of them, then
-// sleep.
+// The pool's loop. A step has hundreds of rounds, most of them shorter than it takes to wake a
+// thread, so nobody is waited for who has not begun:
+//
+//   caller   open   items of its range, then the others' ......   close   wait until nobody is in
+//   worker      enter   items of its range, then the others' ..  leave
+//   worker   (asleep) ...................................................... comes late: stays out
+//
+// Each worker begins with a range of its own, the same part of every loop over the same images, so
+// that it finds in its cache what it wrote in the round before; the ends of others' ranges are
+// taken where its own is done.
 #include "backend/cpu/thread_pool.h"
 
 #include <omp.h>
+#include <sched.h>
 
+#include <chrono>
 #include <utility>
 
 namespace ada::backend::cpu {
 namespace {
-constexpr int kSpins = 4000;  // some tens of microseconds
+
+using Clock = std::chrono::steady_clock;
+// Between two rounds of a step there is less; a longer wait is spent asleep.
+constexpr auto kSpinTime = std::chrono::microseconds(50);
+constexpr int kPausesAtATime = 32;  // between looks at the clock
 
 inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
+
+// Whether `ready` became true within kSpinTime.
+template <class Ready>
+bool Spin(Ready&& ready) {
+  for (const auto end = Clock::now() + kSpinTime; Clock::now() < end;) {
+    for (int i = 0; i < kPausesAtATime; ++i) {
+      if (ready()) return true;
+      Pause();
+    }
+  }
+  return ready();
+}
+
+constexpr std::uint64_t kFirst = 1, kEnd = std::uint64_t{1} << 32;
+std::uint64_t Ends(std::int64_t first, std::int64_t end) {
+  return static_cast<std::uint64_t>(end) << 32 | static_cast<std::uint64_t>(first);
+}
+std::int64_t FirstOf(std::uint64_t ends) { return static_cast<std::uint32_t>(ends); }
+std::int64_t EndOf(std::uint64_t ends) { return static_cast<std::int64_t>(ends >> 32); }
+
+// Takes the first item of a range (`back`: the last); -1 where it is empty.
+std::int64_t Take(std::atomic<std::uint64_t>& range, bool back) {
+  std::uint64_t ends = range.load(std::memory_order_relaxed);
+  while (FirstOf(ends) < EndOf(ends)) {
+    if (range.compare_exchange_weak(ends, back ? ends - kEnd : ends + kFirst))
+      return back ? EndOf(ends) - 1 : FirstOf(ends);
+  }
+  return -1;
+}
+
+int Cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads)
+    : ranges_(std::make_unique<Range[]>(static_cast<std::size_t>(threads))),
+      may_spin_(threads <= Cores()) {
   omp_set_num_threads(1);  // oneDNN's own loops stay in the thread that calls them
   for (int worker = 1; worker < threads; ++worker) {
     threads_.emplace_back([this, worker] {
@@ -28,24 +81,47 @@ ThreadPool::ThreadPool(int threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    round_.fetch_add(1);
-  }
-  wake_.notify_all();
+  stop_ = true;
+  round_.fetch_add(1);
+  Wake();
   for (std::thread& thread : threads_) thread.join();
+}
+
+// Wakes those that sleep or are about to: they look at the round again under the mutex.
+void ThreadPool::Wake() {
+  if (sleepers_.load() == 0) return;
+  { const std::lock_guard lock(mutex_); }
+  wake_.notify_all();
+}
+
+void ThreadPool::Deal(std::int64_t count) {
+  const std::int64_t threads = size();
+  for (std::int64_t worker = 0; worker < threads; ++worker)
+    ranges_[static_cast<std::size_t>(worker)].ends.store(
+        Ends(count * worker / threads, count * (worker + 1) / threads), std::memory_order_relaxed);
+}
+
+void ThreadPool::RunItems(int worker) {
+  const int threads = size();
+  for (int i = 0; i < threads; ++i) {
+    Range& range = ranges_[static_cast<std::size_t>((worker + i) % threads)];
+    for (std::int64_t item; (item = Take(range.ends, /*back=*/i > 0)) >= 0;)
+      call_(context_, item, worker);
+  }
 }
 
 void ThreadPool::Share(int worker) {
   try {
-    if (each_) return call_(context_, worker, worker);
-    for (std::int64_t item; (item = next_.fetch_add(1)) < count_;) call_(context_, item, worker);
+    if (each_)
+      call_(context_, worker, worker);
+    else
+      RunItems(worker);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = std::current_exception();
-    next_ = count_;
+    Deal(0);
   }
+  if (each_) left_.fetch_sub(1);
 }
 
 void ThreadPool::Run(std::int64_t count, Call call, void* context, bool each) {
@@ -54,40 +130,56 @@ void ThreadPool::Run(std::int64_t count, Call call, void* context, bool each) {
     for (std::int64_t item = 0; item < count; ++item) call(context, item, 0);
     return;
   }
-  call_ = call, context_ = context, count_ = count, each_ = each;
-  next_ = 0;
-  busy_ = static_cast<int>(threads_.size());
-  {
-    const std::lock_guard lock(mutex_);
-    round_.fetch_add(1);
-  }
-  wake_.notify_all();
+  call_ = call, context_ = context, each_ = each;
+  left_.store(each ? size() : 0, std::memory_order_relaxed);
+  if (!each) Deal(count);
+  round_.fetch_add(1);
+  Wake();
   Share(0);
-  for (int spin = 0; busy_.load() != 0; ++spin) {
-    if (spin < kSpins)
-      Pause();
-    else
-      std::this_thread::yield();
-  }
+  WaitForZero(left_);
+  round_.fetch_add(1);
+  WaitForZero(inside_);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-void ThreadPool::WaitForRound(std::uint64_t seen) {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (round_.load() != seen) return;
-    Pause();
-  }
+// `counter` is lowered by workers that leave; they look at caller_sleeps_ afterwards.
+void ThreadPool::WaitForZero(const std::atomic<int>& counter) {
+  const auto zero = [&] { return counter.load() == 0; };
+  if (zero() || (may_spin_ && Spin(zero))) return;
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return round_.load() != seen; });
+  caller_sleeps_ = true;
+  done_.wait(lock, zero);
+  caller_sleeps_ = false;
+}
+
+// An open round other than `seen`. Who was woken spins again before sleeping on: rounds come in
+// bursts.
+std::uint64_t ThreadPool::WaitForRound(std::uint64_t seen) {
+  while (true) {
+    std::uint64_t round = 0;
+    const auto open = [&] {
+      round = round_.load();
+      return (round % 2 == 1 && round != seen) || stop_.load(std::memory_order_relaxed);
+    };
+    if (open() || (may_spin_ && Spin(open))) return round;
+    std::unique_lock lock(mutex_);
+    sleepers_.fetch_add(1);
+    wake_.wait(lock, [&] { return round_.load() != round; });
+    sleepers_.fetch_sub(1);
+  }
 }
 
 void ThreadPool::Work(int worker) {
   for (std::uint64_t seen = 0;;) {
-    WaitForRound(seen);
-    seen = round_.load();
+    seen = WaitForRound(seen);
     if (stop_) return;
-    Share(worker);
-    busy_.fetch_sub(1);
+    // A round may be closed at any moment before this, but not between entering and leaving.
+    inside_.fetch_add(1);
+    if (round_.load() == seen) Share(worker);
+    inside_.fetch_sub(1);
+    if (!caller_sleeps_.load()) continue;
+    { const std::lock_guard lock(mutex_); }
+    done_.notify_one();
   }
 }
 

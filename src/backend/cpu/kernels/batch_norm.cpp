@@ -1,89 +1,112 @@
 // Batch norm on one block: channel moments, the normalisation with what follows it, and both passes
-// of the gradient. Sixteen channels at a time down the pixels, so that sums stay in registers.
+// of the gradient. Loops walk down the pixels with sums in registers, one column of 16 channels at
+// a time or two that share a line of the cache; every channel's values are added in the same order.
 //
-//      channels ->            a vector walks down its column of 16 channels;
-//      +------+------+--+     the last column may be partial
-//    p | 16   | 16   |..|
-//    i | |    | |    |  |
-//    x | v    | v    |  |
-//      +------+------+--+
+//      channels ->
+//      +------+------+------+--+
+//    p | 16   | 16   | 16   |..|     the last column may be partial
+//    i | |    | |    | |    |  |
+//    x | v    | v    | v    |  |
+//      +------+------+------+--+
 #include "backend/cpu/kernels/columns.h"
 #include "backend/cpu/kernels/functions.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-// pixels(begin, end) for at most 256 pixels at a time.
+constexpr std::int64_t kRun = 256;
+// pixels(begin, end, run) for runs of at most 256 pixels.
 template <class Run>
 ADA_INLINE void ForPixelRuns(std::int64_t pixels, Run&& run) {
-  for (std::int64_t begin = 0; begin < pixels; begin += 256)
-    run(begin, std::min<std::int64_t>(begin + 256, pixels));
+  for (std::int64_t begin = 0; begin < pixels; begin += kRun)
+    run(begin, std::min<std::int64_t>(begin + kRun, pixels), static_cast<int>(begin / kRun));
+}
+// Sums of one column of channels down the pixels, in kChains chains that hide latency.
+template <int kChains>
+struct ColumnSums {
+  F first[kChains]{}, second[kChains]{};
+  ADA_INLINE void Add(int chain, F x, F y) { first[chain] += x, second[chain] += y; }
+};
+// pixel(p, chain) for all pixels: p in chain p % kChains, those behind the last whole round in 0.
+template <int kChains, class Pixel>
+ADA_INLINE void ForPixels(std::int64_t pixels, Pixel&& pixel) {
+  std::int64_t p = 0;
+  for (; p + kChains <= pixels; p += kChains)
+    for (int k = 0; k < kChains; ++k) pixel(p + k, k);
+  for (; p < pixels; ++p) pixel(p, 0);
 }
 
 }  // namespace
 
-// Deviations from the block's first pixel keep the fp32 sums small; four chains hide latency.
+// Deviations from the block's first pixel keep the fp32 sums small.
 void ChannelMoments(Piece in, std::int64_t pixels, std::int64_t channels, float* mean, float* m2) {
   Dispatch({in}, [&](auto mode) {
     using Mode = decltype(mode);
-    ForChannels(
-        channels, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
+    ForColumns<kTogether<Mode>>(
+        channels, [&](std::int64_t c, int lanes, auto tail,
+                      auto columns) __attribute__((always_inline)) {
           constexpr bool kTail = decltype(tail)::value;
-          const F origin = LoadAt<Mode, kTail>(in, c, lanes);
-          F sum[4]{}, square[4]{};
-          std::int64_t p = 0;
-          for (; p + 4 <= pixels; p += 4) {
-            for (int k = 0; k < 4; ++k) {
-              const F d = LoadAt<Mode, kTail>(in, (p + k) * channels + c, lanes) - origin;
-              sum[k] += d;
-              square[k] += d * d;
-            }
+          constexpr int kColumns = decltype(columns)::value;
+          F origin[kColumns];
+          for (int k = 0; k < kColumns; ++k)
+            origin[k] = LoadAt<Mode, kTail>(in, c + k * kLanes, lanes);
+          ColumnSums<4> sums[kColumns];
+          ForPixels<4>(
+              pixels, [&](std::int64_t p, int chain) __attribute__((always_inline)) {
+                for (int k = 0; k < kColumns; ++k) {
+                  const F x = LoadAt<Mode, kTail>(in, p * channels + c + k * kLanes, lanes);
+                  const F d = x - origin[k];
+                  sums[k].Add(chain, d, d * d);
+                }
+              });
+          for (int k = 0; k < kColumns; ++k) {
+            const ColumnSums<4>& sum = sums[k];
+            const F s = (sum.first[0] + sum.first[1]) + (sum.first[2] + sum.first[3]);
+            const F q = (sum.second[0] + sum.second[1]) + (sum.second[2] + sum.second[3]);
+            const F shift = s / Fill(static_cast<float>(pixels));
+            const std::int64_t at = c + k * kLanes;
+            SetParameter<kTail>(mean, at, lanes, origin[k] + shift);
+            SetParameter<kTail>(m2, at, lanes, Max(q - s * shift, F{}) + (q - q));  // a NaN stays
           }
-          for (; p < pixels; ++p) {
-            const F d = LoadAt<Mode, kTail>(in, p * channels + c, lanes) - origin;
-            sum[0] += d;
-            square[0] += d * d;
-          }
-          const F s = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-          const F q = (square[0] + square[1]) + (square[2] + square[3]);
-          const F shift = s / Fill(static_cast<float>(pixels));
-          SetParameter<kTail>(mean, c, lanes, origin + shift);
-          SetParameter<kTail>(m2, c, lanes, Max(q - s * shift, F{}) + (q - q));  // a NaN stays
         });
   });
 }
 
 namespace {
 
-template <class Mode, bool kRelu, bool kAdd, class CounterY, class CounterSum>
+template <class Mode, bool kRelu, bool kAdd, int kMost, class CounterY, class CounterSum>
 ADA_INLINE void Normalise(const BatchNormForwardArgs& a, CounterY& y_counter,
                           CounterSum& sum_counter) {
-  ForChannels(
-      a.channels, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
+  ForColumns<kMost>(
+      a.channels, [&](std::int64_t c, int lanes, auto tail,
+                      auto columns) __attribute__((always_inline)) {
         constexpr bool kTail = decltype(tail)::value;
-        const F mean = Parameter<kTail>(a.mean, c, lanes),
-                factor = Parameter<kTail>(a.factor, c, lanes);
-        const F beta = Parameter<kTail>(a.beta, c, lanes);
+        constexpr int kColumns = decltype(columns)::value;
+        const Parameters<kColumns, kTail> mean(a.mean, c, lanes), factor(a.factor, c, lanes);
+        const Parameters<kColumns, kTail> beta(a.beta, c, lanes);
         const I valid = FirstLanes(lanes);
-        ForPixelRuns(
-            a.pixels, [&](std::int64_t begin, std::int64_t end) __attribute__((always_inline)) {
-              const Piece in = a.x, addend = a.addend, out = a.out;
-              auto ys = y_counter.Begin();
-              auto sums = sum_counter.Begin();
-              std::int64_t i = begin * a.channels + c;
-              for (const std::int64_t step = a.channels, last = end * step; i < last; i += step) {
-                const F x = (LoadAt<Mode, kTail>(in, i, lanes) - mean) * factor + beta;
-                F r = ys.template Round<kTail>(x, i, valid);
-                if constexpr (kAdd) {
-                  r += LoadAt<Mode, kTail>(addend, i, lanes);
-                  r = sums.template Round<kTail>(r, i, valid);
-                }
-                if constexpr (kRelu) r = r <= F{} ? F{} : r;
-                StoreAt<Mode, kTail>(out, i, lanes, r);
+        auto run = [&](std::int64_t begin, std::int64_t end, int) __attribute__((always_inline)) {
+          const Piece in = a.x, addend = a.addend, out = a.out;
+          auto ys = y_counter.Begin();
+          auto sums = sum_counter.Begin();
+          const std::int64_t step = a.channels, last = end * step;
+          for (std::int64_t pixel = begin * step + c; pixel < last; pixel += step) {
+            for (int k = 0; k < kColumns; ++k) {
+              const std::int64_t i = pixel + k * kLanes;
+              const F x = (LoadAt<Mode, kTail>(in, i, lanes) - mean[k]) * factor[k] + beta[k];
+              if constexpr (kAdd) {
+                const F y = ys.template Round<kTail>(x, i, valid);
+                const F sum = y + LoadAt<Mode, kTail>(addend, i, lanes);
+                sums.template RoundInto<kTail, kRelu>(out, i, lanes, sum);
+              } else {
+                ys.template RoundInto<kTail, kRelu>(out, i, lanes, x);
               }
-              y_counter.End(ys);
-              if constexpr (kAdd) sum_counter.End(sums);
-            });
+            }
+          }
+          y_counter.End(ys);
+          if constexpr (kAdd) sum_counter.End(sums);
+        };
+        ForPixelRuns(a.pixels, run);
       });
 }
 
@@ -95,15 +118,16 @@ void BatchNormForward(const BatchNormForwardArgs& a) {
   Dispatch({a.x, a.addend, a.out}, {&a.y, add ? &a.sum : &a.y}, [&](auto mode) {
     using Mode = decltype(mode);
     auto run = [&](auto count) {
-      Counter<Mode, count(), false> y(a.y), sum(a.sum);
+      Counter<Mode, count(), Moments::kNone> y(a.y), sum(a.sum);
+      constexpr int kMost = count() ? 1 : kTogether<Mode>;
       if (add && a.relu)
-        Normalise<Mode, true, true>(a, y, sum);
+        Normalise<Mode, true, true, kMost>(a, y, sum);
       else if (add)
-        Normalise<Mode, false, true>(a, y, sum);
+        Normalise<Mode, false, true, kMost>(a, y, sum);
       else if (a.relu)
-        Normalise<Mode, true, false>(a, y, sum);
+        Normalise<Mode, true, false, kMost>(a, y, sum);
       else
-        Normalise<Mode, false, false>(a, y, sum);
+        Normalise<Mode, false, false, kMost>(a, y, sum);
       y.Finish(a.pixels * a.channels);
       if (add) sum.Finish(a.pixels * a.channels);
     };
@@ -114,31 +138,49 @@ void BatchNormForward(const BatchNormForwardArgs& a) {
   });
 }
 
+namespace {
+// dy masked in place where `out` is not positive.
+template <class Mode, bool kTail>
+ADA_INLINE F Masked(const Piece& dy, const Piece& out, std::int64_t i, int lanes) {
+  if constexpr (kTail) {
+    const F all = Mode::LoadFirst(dy, i, lanes);
+    const F g = Select(Mode::LoadFirst(out, i, lanes) > F{}, all, F{});
+    Mode::StoreFirst(dy, i, lanes, g);
+    return g;
+  } else {
+    return Mode::MaskInPlace(dy, out, i);
+  }
+}
+}  // namespace
+
 void BatchNormSums(const BatchNormSumsArgs& a) {
   Dispatch({a.dy, a.x, a.out}, [&](auto mode) {
     using Mode = decltype(mode);
     auto run = [&](auto masked) __attribute__((always_inline)) {
-      ForChannels(
-          a.channels, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
+      ForColumns<kTogether<Mode>>(
+          a.channels, [&](std::int64_t c, int lanes, auto tail,
+                          auto columns) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;
-            const F mean = Parameter<kTail>(a.mean, c, lanes),
-                    inverse = Parameter<kTail>(a.inverse, c, lanes);
-            F sum[2]{}, product[2]{};
-            auto pixel = [&](std::int64_t p, int k) __attribute__((always_inline)) {
-              const std::int64_t i = p * a.channels + c;
-              F g = LoadAt<Mode, kTail>(a.dy, i, lanes);
-              if constexpr (masked()) {
-                g = LoadAt<Mode, kTail>(a.out, i, lanes) > F{} ? g : F{};
-                StoreAt<Mode, kTail>(a.dy, i, lanes, g);
-              }
-              sum[k] += g;
-              product[k] += g * ((LoadAt<Mode, kTail>(a.x, i, lanes) - mean) * inverse);
-            };
-            std::int64_t p = 0;
-            for (; p + 2 <= a.pixels; p += 2) pixel(p, 0), pixel(p + 1, 1);
-            if (p < a.pixels) pixel(p, 0);
-            SetParameter<kTail>(a.sum_dy, c, lanes, sum[0] + sum[1]);
-            SetParameter<kTail>(a.sum_dy_xhat, c, lanes, product[0] + product[1]);
+            constexpr int kColumns = decltype(columns)::value;
+            const Parameters<kColumns, kTail> mean(a.mean, c, lanes), inverse(a.inverse, c, lanes);
+            const Piece in = a.x, dy = a.dy, out = a.out;
+            ColumnSums<2> sums[kColumns];
+            ForPixels<2>(
+                a.pixels, [&](std::int64_t p, int chain) __attribute__((always_inline)) {
+                  for (int k = 0; k < kColumns; ++k) {
+                    const std::int64_t i = p * a.channels + c + k * kLanes;
+                    const F g = masked() ? Masked<Mode, kTail>(dy, out, i, lanes)
+                                         : LoadAt<Mode, kTail>(dy, i, lanes);
+                    const F x = LoadAt<Mode, kTail>(in, i, lanes);
+                    sums[k].Add(chain, g, g * ((x - mean[k]) * inverse[k]));
+                  }
+                });
+            for (int k = 0; k < kColumns; ++k) {
+              const ColumnSums<2>& sum = sums[k];
+              const std::int64_t at = c + k * kLanes;
+              SetParameter<kTail>(a.sum_dy, at, lanes, sum.first[0] + sum.first[1]);
+              SetParameter<kTail>(a.sum_dy_xhat, at, lanes, sum.second[0] + sum.second[1]);
+            }
           });
     };
     if (a.out.data != nullptr)
@@ -148,32 +190,56 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
   });
 }
 
+namespace {
+
+template <class Mode, int kMost, class Notes>
+ADA_INLINE void Differentiate(const BatchNormBackwardArgs& a, Notes& counter) {
+  typename Notes::LaterSums later;
+  ForColumns<kMost>(
+      a.channels, [&](std::int64_t c, int lanes, auto tail,
+                      auto columns) __attribute__((always_inline)) {
+        constexpr bool kTail = decltype(tail)::value;
+        constexpr int kColumns = decltype(columns)::value;
+        const Parameters<kColumns, kTail> mean(a.mean, c, lanes), factor(a.factor, c, lanes);
+        const Parameters<kColumns, kTail> mean_dy(a.mean_dy, c, lanes), slope(a.slope, c, lanes);
+        int runs = 0;
+        ForPixelRuns(
+            a.pixels, [&](std::int64_t begin, std::int64_t end,
+                          int run) __attribute__((always_inline)) {
+              const Piece in = a.x, dy = a.dy, dx = a.dx;
+              auto loop = counter.template Begin<kColumns>();
+              const std::int64_t step = a.channels, last = end * step;
+              for (std::int64_t pixel = begin * step + c; pixel < last; pixel += step) {
+                for (int k = 0; k < kColumns; ++k) {
+                  const std::int64_t i = pixel + k * kLanes;
+                  const F deviation = LoadAt<Mode, kTail>(in, i, lanes) - mean[k];
+                  const F g = LoadAt<Mode, kTail>(dy, i, lanes) - mean_dy[k];
+                  const F x = (g - deviation * slope[k]) * factor[k];
+                  loop.template RoundInto<kTail>(dx, i, lanes, x, k);
+                }
+              }
+              if constexpr (kColumns == 1)
+                counter.End(loop);
+              else
+                counter.End(loop, later, run);
+              runs = run + 1;
+            });
+        if constexpr (kColumns > 1) counter.EndSecond(later, runs, kColumns);
+      });
+}
+
+}  // namespace
+
 void BatchNormBackward(const BatchNormBackwardArgs& a) {
   Dispatch({a.dx, a.dy, a.x}, {&a.dx_rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     DispatchNotes<Mode>(a.dx_rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.dx_rounding);
-      ForChannels(
-          a.channels, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
-            constexpr bool kTail = decltype(tail)::value;
-            const F mean = Parameter<kTail>(a.mean, c, lanes),
-                    factor = Parameter<kTail>(a.factor, c, lanes);
-            const F mean_dy = Parameter<kTail>(a.mean_dy, c, lanes),
-                    slope = Parameter<kTail>(a.slope, c, lanes);
-            ForPixelRuns(
-                a.pixels, [&](std::int64_t begin, std::int64_t end) __attribute__((always_inline)) {
-                  const Piece in = a.x, dy = a.dy, dx = a.dx;
-                  auto loop = counter.Begin();
-                  std::int64_t i = begin * a.channels + c;
-                  for (const std::int64_t step = a.channels, last = end * step; i < last;
-                       i += step) {
-                    const F deviation = LoadAt<Mode, kTail>(in, i, lanes) - mean;
-                    const F g = LoadAt<Mode, kTail>(dy, i, lanes) - mean_dy;
-                    loop.template RoundInto<kTail>(dx, i, lanes, (g - deviation * slope) * factor);
-                  }
-                  counter.End(loop);
-                });
-          });
+      constexpr int kMost = count() ? 1 : kTogether<Mode>;
+      if (a.pixels <= kRun * kMostRuns)
+        Differentiate<Mode, kMost>(a, counter);
+      else
+        Differentiate<Mode, 1>(a, counter);
       counter.Finish(a.pixels * a.channels);
     });
   });

@@ -71,7 +71,7 @@ U BinTally::TakeOthers(U u) {
   for (; far != 0; far &= far - 1) {
     const int lane = __builtin_ctz(far);
     ++bins_->counts[fields[lane] - 127 - BlockBins::kLowest];
-    u[lane] = 0;
+    SetLane(u, lane, 0);
   }
   return u;
 }
@@ -106,7 +106,7 @@ U BinTally::TakeSpecial(U u, unsigned lanes) {
   for (; lanes != 0; lanes &= lanes - 1) {
     const int lane = __builtin_ctz(lanes);
     const std::uint32_t x = u[lane];
-    u[lane] = 0;
+    SetLane(u, lane, 0);
     if (x > 0x7f800000u) {
       ++bins_->nan;
     } else if (x == 0x7f800000u) {

@@ -1,26 +1,9 @@
 // Counting values by binary exponent: magnitudes are shifted to exponents 16 at a time and tallied
 // one by one, in several tables so that equal exponents in a row do not wait for each other.
 #pragma once
-#include <immintrin.h>
-
 #include "backend/cpu/kernels/simd.h"
 
 namespace ada::backend::cpu::ADA_ISA {
-
-// One bit for each lane of a comparison's result.
-ADA_INLINE unsigned LaneBits(I v) {
-#if defined(__AVX512F__)
-  return _mm512_test_epi32_mask(reinterpret_cast<__m512i>(v), reinterpret_cast<__m512i>(v));
-#else
-  union {
-    I lanes;
-    __m128 parts[4];
-  } u{v};
-  unsigned bits = 0;
-  for (int k = 0; k < 4; ++k) bits |= static_cast<unsigned>(_mm_movemask_ps(u.parts[k])) << (4 * k);
-  return bits;
-#endif
-}
 
 // Fills the rounding's BlockBins, where it has any.
 class BinTally {
@@ -35,7 +18,7 @@ class BinTally {
 
  private:
   // Two values at a time, one store for both: stores are what limits such a loop.
-  typedef std::uint64_t Pairs __attribute__((vector_size(4 * kLanes)));
+  using Pairs = U8;
   static constexpr int kFar = 31;
 
   template <bool kPlain>

@@ -1,108 +1,33 @@
 // What is noted while values are rounded: the lanes of a BlockStats. Which notes are taken is a
 // compile-time choice, so that a step that is not logged pays only for the largest magnitude.
 #pragma once
+#include <algorithm>
 #include <type_traits>
 
 #include "backend/cpu/kernels/counts.h"
-#include "backend/cpu/kernels/modes.h"
+#include "backend/cpu/kernels/note_lanes.h"
 
 namespace ada::backend::cpu::ADA_ISA {
-
-template <class Lanes>
-double SumLanes(const Lanes& v) {
-  double sum = 0;
-  for (std::size_t i = 0; i < sizeof(v) / sizeof(v[0]); ++i) sum += static_cast<double>(v[i]);
-  return sum;
-}
-
-// Two running sums of 16 lanes: fp32 where values are known to stay in range (emptied into double
-// by Flush), fp64 otherwise.
-template <bool kWide>
-struct Sums;
-template <>
-struct Sums<false> {
-  F sum{}, square{};
-  ADA_INLINE void Add(F x) {
-    sum += x;
-    square += x * x;
-  }
-  void Flush(double& s, double& q) {
-    s += SumLanes(sum);
-    q += SumLanes(square);
-    *this = Sums{};
-  }
-};
-template <>
-struct Sums<true> {
-  D sum[2]{}, square[2]{};
-  ADA_INLINE void Add(F x) {
-    union {
-      F f;
-      F8 half[2];
-    } u{x};
-    for (int k = 0; k < 2; ++k) {
-      const D d = ToDouble(u.half[k]);
-      sum[k] += d;
-      square[k] += d * d;
-    }
-  }
-  void Flush(double& s, double& q) {
-    s += SumLanes(sum[0]) + SumLanes(sum[1]);
-    q += SumLanes(square[0]) + SumLanes(square[1]);
-    *this = Sums{};
-  }
-};
-
-// What is noted of values lane by lane. kTail: only the lanes in `valid` are values; the others are
-// zero.
-template <class Mode, bool kMoments>
-struct MomentLanes {  // of stored values
-  Sums<Mode::kWide> sums;
-  U least = ~U{};
-  F low = Fill(__builtin_inff()), high = Fill(-__builtin_inff());
-
-  template <bool kTail>
-  ADA_INLINE void Add(F r, I valid) {
-    sums.Add(r);
-    least = MinBits(least, Magnitude(r) - 1u);
-    if constexpr (kTail) {
-      low = valid ? Min(low, r) : low;
-      high = valid ? Max(high, r) : high;
-    } else {
-      low = Min(low, r);
-      high = Max(high, r);
-    }
-  }
-};
-template <class Mode>
-struct MomentLanes<Mode, false> {};
-
-template <class Mode, bool kMax, bool kMoments>
-struct NoteLanes {
-  U max{};
-  [[no_unique_address]] MomentLanes<Mode, kMoments> moments;
-
-  template <bool kTail>
-  ADA_INLINE void Add(F x, F stored, I valid) {
-    if constexpr (kMax) max = MaxBits(max, Magnitude(x));
-    if constexpr (kMoments) moments.template Add<kTail>(stored, valid);
-  }
-};
 
 // Nothing is counted.
 struct NoTally {
   NoTally(const Rounder&, bool) {}
 };
+// The most runs of a loop's values down two columns at a time.
+inline constexpr int kMostRuns = 64;
 
 // The notes of a block. A loop works on a copy of the lanes (Begin, End) that nothing points to, so
 // that they stay in registers.
-template <class Mode, bool kCount, bool kMoments>
+template <class Mode, bool kCount, Moments kMoments>
 class Counter {
+  static constexpr bool kSums = kMoments != Moments::kNone;
+
  public:
   explicit Counter(const Rounding& rounding)
       : rounder_{rounding, kCount || Mode::kNeedsGrid ? Grid(rounding.format) : Grid{}},
         tally_(rounder_, kApart) {}
 
+  template <int kColumns = 1>
   class Loop {
    public:
     ADA_INLINE explicit Loop(Counter& c) : lanes_(c.lanes_), rounder_(c.rounder_) {
@@ -111,33 +36,37 @@ class Counter {
     // Rounds values i .. of the block and notes them: what is to be stored. kTail: only the lanes
     // in `valid` are values.
     template <bool kTail = false>
-    ADA_INLINE F Round(F x, std::int64_t i, I valid = I{}) {
+    ADA_INLINE F Round(F x, std::int64_t i, I valid = I{}, int column = 0) {
       if constexpr (kTail) x = Only(valid, x);
       F r = x;
       if constexpr (Mode::kRounding == ModeRounding::kAnyWay) {
         const Rounded v = RoundAnyWay(x, i, rounder_);
         r = v.stored;
         if constexpr (kTail) r = Only(valid, r);
-        Note<kTail>(x, v.before, kTail ? Only(valid, v.after) : v.after, r, valid);
+        Note<kTail>(x, v.before, kTail ? Only(valid, v.after) : v.after, r, valid, column);
         return r;
       } else if constexpr (Mode::kRounding == ModeRounding::kCodes) {
         r = Mode::Nearest(x, rounder_.grid);
       }
-      Note<kTail>(x, x, r, r, valid);
+      Note<kTail>(x, x, r, r, valid, column);
       return r;
     }
-    // The same, stored at out[i].
-    template <bool kTail>
-    ADA_INLINE void RoundInto(const Piece& out, std::int64_t i, int lanes, F x) {
+    // The same, stored at out[i]; kRelu: what is stored is the relu of the rounded value.
+    template <bool kTail, bool kRelu = false>
+    ADA_INLINE void RoundInto(const Piece& out, std::int64_t i, int lanes, F x, int column = 0) {
+      static_assert(!kRelu || !kSums);
       if constexpr (kTail) {
-        Mode::StoreFirst(out, i, lanes, Round<true>(x, i, FirstLanes(lanes)));
-      } else if constexpr (Mode::kRounding == ModeRounding::kCodes) {
-        const H code = Mode::Encode(x, rounder_.grid);
+        const F r = Round<true>(x, i, FirstLanes(lanes), column);
+        Mode::StoreFirst(out, i, lanes, kRelu ? PositivePart(r) : r);
+      } else if constexpr (Mode::kRounding == ModeRounding::kCodes &&
+                           (!kRelu || Mode::kKeepsSigns)) {
+        const H code = Mode::Encode(kRelu ? PositivePart(x) : x, rounder_.grid);
         const F r = Mode::Decode(code);
-        Note<false>(x, x, r, r, I{});
+        Note<false>(x, x, r, r, I{}, column);
         Mode::StoreCode(out, i, code);
       } else {
-        Mode::Store(out, i, Round(x, i));
+        const F r = Round(x, i, I{}, column);
+        Mode::Store(out, i, kRelu ? PositivePart(r) : r);
       }
     }
     // Notes values that were rounded and stored before.
@@ -146,9 +75,9 @@ class Counter {
       if constexpr (Mode::kRounding == ModeRounding::kAnyWay) {
         F r = RoundStored(x, rounder_);
         if constexpr (kTail) r = Only(valid, r);
-        Note<kTail>(x, r, r, x, valid);
+        Note<kTail>(x, r, r, x, valid, 0);
       } else {
-        Note<kTail>(x, x, x, x, valid);
+        Note<kTail>(x, x, x, x, valid, 0);
       }
     }
 
@@ -158,8 +87,9 @@ class Counter {
     static ADA_INLINE F Only(I valid, F x) { return Float(Bits(x) & (U)valid); }
     // x: before any scale of the tensor's own.
     template <bool kTail>
-    ADA_INLINE void Note(F x, F before, F after, F stored, I valid) {
+    ADA_INLINE void Note(F x, F before, F after, F stored, I valid, int column) {
       lanes_.template Add<kTail>(before, stored, valid);
+      sums_.Add(stored, column);
       if constexpr (kCount) {
         StoreF(kept_->x + at_, x);
         if constexpr (kApart)
@@ -168,25 +98,46 @@ class Counter {
       }
     }
     NoteLanes<Mode, !kCount, kMoments> lanes_;
+    [[no_unique_address]] LoopSums<Mode, kMoments, kColumns> sums_;
     KeptValues* kept_ = nullptr;
     std::int64_t at_ = 0;
     const Rounder& rounder_;
   };
-  ADA_INLINE Loop Begin() { return Loop(*this); }
-  ADA_INLINE void End(const Loop& loop) {
+  template <int kColumns = 1>
+  ADA_INLINE Loop<kColumns> Begin() {
+    return Loop<kColumns>(*this);
+  }
+  ADA_INLINE void End(Loop<1>& loop) {
     lanes_ = loop.lanes_;
     if constexpr (kCount) tally_.End(static_cast<int>(loop.at_));
-    if constexpr (kMoments) lanes_.moments.sums.Flush(stats_.rounded_sum, stats_.rounded_square);
+    if constexpr (kSums) Flush(loop.sums_.columns[0]);
+  }
+  // Run `run` of two columns: all runs of the first are summed up before those of the second, which
+  // wait in the caller's `later` until EndSecond.
+  using LaterSums = std::conditional_t<kSums, Sums<Mode::kWide>[3][kMostRuns], NoTally*>;
+  template <int kColumns>
+  ADA_INLINE void End(Loop<kColumns>& loop, LaterSums& later, int run) {
+    static_assert(!kCount);
+    lanes_ = loop.lanes_;
+    if constexpr (kSums) {
+      Flush(loop.sums_.columns[0]);
+      for (int k = 1; k < kColumns; ++k) later[k - 1][run] = loop.sums_.columns[k];
+    }
+  }
+  void EndSecond(LaterSums& later, int runs, int columns) {
+    if constexpr (kSums)
+      for (int k = 1; k < columns; ++k)
+        for (int run = 0; run < runs; ++run) Flush(later[k - 1][run]);
   }
 
   // Writes the notes of `values` values to the rounding's BlockStats.
   ADA_OUTLINE void Finish(std::int64_t values) {
     BlockStats& s = stats_;
     s.values = values;
-    for (int i = 0; i < kLanes; ++i)
-      s.max_bits = lanes_.max[i] > s.max_bits ? lanes_.max[i] : s.max_bits;
+    s.max_bits = std::max(s.max_bits, LargestOf(lanes_.max));
     if constexpr (kCount) tally_.Finish(values, s);
-    if constexpr (kMoments) FinishMoments();
+    if constexpr (kMoments == Moments::kAll) FinishMoments();
+    if constexpr (kMoments == Moments::kSize) FinishSize();
     if (rounder_.rounding.stats != nullptr) *rounder_.rounding.stats = s;
   }
 
@@ -194,6 +145,11 @@ class Counter {
   // What is counted after rounding does not follow from the value before it.
   static constexpr bool kApart = Mode::kRounding == ModeRounding::kAnyWay;
 
+  ADA_INLINE void Flush(Sums<Mode::kWide>& sums) {
+    sums.Flush(stats_.rounded_sum, stats_.rounded_square);
+  }
+  // What extremes are does not depend on the order of values: zeros have no sign, and where a value
+  // is NaN they are.
   void FinishMoments() {
     BlockStats& s = stats_;
     const MomentLanes<Mode, kMoments>& l = lanes_.moments;
@@ -203,6 +159,19 @@ class Counter {
       s.rounded_min = l.low[i] < s.rounded_min ? l.low[i] : s.rounded_min;
       s.rounded_max = l.high[i] > s.rounded_max ? l.high[i] : s.rounded_max;
     }
+    s.rounded_min += 0.0f, s.rounded_max += 0.0f;
+    if (s.rounded_square != s.rounded_square) s.rounded_min = s.rounded_max = __builtin_nanf("");
+  }
+
+  void FinishSize() {
+    BlockStats& s = stats_;
+    U most = FillU(s.max_bits);
+    if constexpr (!MomentLanes<Mode, kMoments>::kFollows) most = lanes_.moments.most;
+    F size = Float(most);
+    if constexpr (MomentLanes<Mode, kMoments>::kFollows && Mode::kRounding == ModeRounding::kCodes)
+      size = Mode::Nearest(size, rounder_.grid);
+    s.rounded_max = Float(FillU(LargestOf(Bits(size))))[0];
+    s.rounded_min = -s.rounded_max;
   }
 
   const Rounder rounder_;
@@ -211,14 +180,18 @@ class Counter {
   [[no_unique_address]] std::conditional_t<kCount, CountTally, NoTally> tally_;
 };
 
-// Calls f(Mode, count, moments) with the last two as compile-time constants.
+// Calls f(count, moments) with both as compile-time constants. Where values are counted all moments
+// are taken.
 template <class Mode, class Call>
 ADA_INLINE void DispatchNotes(const Rounding& rounding, Call&& f) {
-  constexpr std::integral_constant<bool, true> yes;
-  constexpr std::integral_constant<bool, false> no;
-  if (rounding.stats == nullptr || (!rounding.count && !rounding.moments)) return f(no, no);
-  if (rounding.count) return rounding.moments ? f(yes, yes) : f(yes, no);
-  f(no, yes);
+  constexpr std::true_type yes;
+  constexpr std::false_type no;
+  constexpr std::integral_constant<Moments, Moments::kNone> none;
+  constexpr std::integral_constant<Moments, Moments::kSize> size;
+  constexpr std::integral_constant<Moments, Moments::kAll> all;
+  if (rounding.stats == nullptr || (!rounding.count && !rounding.moments)) return f(no, none);
+  if (rounding.count) return rounding.moments ? f(yes, all) : f(yes, none);
+  rounding.size_only ? f(no, size) : f(no, all);
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -29,6 +29,7 @@ void Accumulate(const float* x, float* accumulator, std::int64_t n);
 void Unscale(const float* x, float scale, bool add, float* out, std::int64_t n);
 double SumSquares(const float* x, std::int64_t n);
 std::uint32_t Largest(const float* x, std::int64_t n);
+std::uint32_t LargestStored(Piece x, std::int64_t n);
 void Sanitize(float* x, std::int64_t n, float limit);
 void Update(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,
             std::int64_t n);

@@ -63,9 +63,9 @@ struct Grid {
 
 // r: rounded magnitudes, right for u < overflow_min.
 ADA_INLINE F FinishRounding(U u, U sign, U r, const Grid& grid) {
-  r = (I)u >= (I)FillU(grid.overflow_min) ? FillU(grid.over) : r;
+  r = Select((I)u >= (I)FillU(grid.overflow_min), FillU(grid.over), r);
   const U nan = (U)((I)u > (I)FillU(0x7f800000u));
-  r = (I)nan ? u & grid.nan_keep : r;
+  r = Select((I)nan, u & grid.nan_keep, r);
   sign ^= nan & grid.nan_flip;
   sign &= (U)(r != 0u) | grid.zero_sign;
   return Float(r | sign);
@@ -76,7 +76,7 @@ ADA_INLINE_WIDE F RoundToGrid(F x, const Grid& grid) {
   const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
   const U normal = (u + grid.half_minus + ((u >> grid.shift) & grid.tie)) & grid.keep;
   const U subnormal = Bits((Float(u) + grid.magic) - grid.magic);
-  const U r = (I)u < (I)FillU(grid.min_normal) ? subnormal : normal;
+  const U r = Select((I)u < (I)FillU(grid.min_normal), subnormal, normal);
   return FinishRounding(u, sign, r, grid);
 }
 
@@ -87,14 +87,14 @@ ADA_OUTLINE F RoundStochasticallyToGrid(F x, U random, const Grid& grid) {
   const U part = grid.shift == 0 ? U{} : u << (32 - grid.shift);
   const U normal = (u & grid.keep) + ((U)Less(random, part) & (1u << grid.shift));
   const F place = Min(Float(u) * grid.down[0] * grid.down[1], Fill(0x1p23f));
-  const I below = __builtin_convertvector(place, I);
-  const F rest = (place - __builtin_convertvector(below, F)) * 0x1p16f;
-  const I high = __builtin_convertvector(rest, I);
-  const I low = __builtin_convertvector((rest - __builtin_convertvector(high, F)) * 0x1p16f, I);
+  const I below = ToInts(place);
+  const F rest = (place - ToFloats(below)) * 0x1p16f;
+  const I high = ToInts(rest);
+  const I low = ToInts((rest - ToFloats(high)) * 0x1p16f);
   const I up = Less(random, (U)high << 16 | (U)low);
-  const U subnormal = Bits(__builtin_convertvector(below - up, F) * grid.up[0] * grid.up[1]);
-  U r = (I)u < (I)FillU(grid.min_normal) ? subnormal : normal;
-  r = (I)u >= (I)FillU(grid.largest) ? FillU(grid.largest) : r;
+  const U subnormal = Bits(ToFloats(below - up) * grid.up[0] * grid.up[1]);
+  U r = Select((I)u < (I)FillU(grid.min_normal), subnormal, normal);
+  r = Select((I)u >= (I)FillU(grid.largest), FillU(grid.largest), r);
   return FinishRounding(u, sign, r, grid);
 }
 
@@ -123,14 +123,18 @@ struct Rounded {
 // Value by value where fp32 arithmetic cannot round to the format.
 ADA_OUTLINE F RoundNearest(F x, const Rounder& rounder) {
   if (!rounder.grid.by_hand) return RoundToGrid(x, rounder.grid);
-  for (int k = 0; k < kLanes; ++k) x[k] = RoundTo(rounder.rounding.format, x[k]);
-  return x;
+  float lanes[kLanes];
+  StoreF(lanes, x);
+  for (float& lane : lanes) lane = RoundTo(rounder.rounding.format, lane);
+  return LoadF(lanes);
 }
 ADA_OUTLINE F RoundRandomly(F x, U random, const Rounder& rounder) {
   if (!rounder.grid.by_hand) return RoundStochasticallyToGrid(x, random, rounder.grid);
+  float lanes[kLanes];
+  StoreF(lanes, x);
   for (int k = 0; k < kLanes; ++k)
-    x[k] = RoundStochastically(rounder.rounding.format, x[k], random[k]);
-  return x;
+    lanes[k] = RoundStochastically(rounder.rounding.format, lanes[k], random[k]);
+  return LoadF(lanes);
 }
 
 // Values i .. i + 15 of the block, rounded as asked, whatever is asked.

@@ -14,12 +14,6 @@ ADA_INLINE void CountTail(U magnitude, unsigned bits, TailCounts& counts) {
   for (; bits != 0; bits &= bits - 1) ++counts.bins[lanes[__builtin_ctz(bits)] >> 23];
 }
 
-std::uint32_t LargestLane(U v) {
-  std::uint32_t largest = 0;
-  for (int k = 0; k < kLanes; ++k) largest = v[k] > largest ? v[k] : largest;
-  return largest;
-}
-
 }  // namespace
 
 // Few values lie below the limit: lanes are looked at only where one does.
@@ -44,7 +38,7 @@ void ExponentTail(const float* x, std::int64_t n, int limit, TailCounts& counts)
   }
   counts.nonzero += seen;
   for (int k = 0; k < kLanes; ++k) counts.nonzero -= zeros[k];
-  const std::uint32_t largest = LargestLane(max);
+  const std::uint32_t largest = LargestOf(max);
   counts.max_bits = largest > counts.max_bits ? largest : counts.max_bits;
 }
 
@@ -77,7 +71,23 @@ std::uint32_t Largest(const float* x, std::int64_t n) {
       n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
         max = MaxBits(max, Magnitude(LoadAt<ModeF32, decltype(tail)::value>(in, i, lanes)));
       });
-  return LargestLane(max);
+  return LargestOf(max);
+}
+
+// Codes without their signs are in the order of what they stand for.
+std::uint32_t LargestStored(Piece x, std::int64_t n) {
+  if (x.storage == Storage::kF32) return Largest(static_cast<const float*>(x.data), n);
+  const auto* codes = static_cast<const std::uint16_t*>(x.data);
+  H max[2]{};
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes)
+    for (int k = 0; k < 2; ++k) max[k] = MaxCode(max[k], LoadH(codes + i + k * kLanes) & 0x7fff);
+  for (; i < n; i += kLanes) {
+    const auto lanes = static_cast<int>(std::min<std::int64_t>(kLanes, n - i));
+    max[0] = MaxCode(max[0], LoadFirstH(codes + i, lanes) & 0x7fff);
+  }
+  const H all = MaxCode(max[0], max[1]);
+  return LargestOf(Bits(x.storage == Storage::kF16 ? FromFp16(all) : FromBf16(all)));
 }
 
 void Sanitize(float* x, std::int64_t n, float limit) {

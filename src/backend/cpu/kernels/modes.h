@@ -8,39 +8,41 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 // kRounding: how the mode rounds. kExact: not at all; kCodes: Nearest and its code, Encode;
-// kAnyWay: by RoundAnyWay.
+// kAnyWay: by RoundAnyWay. kKeepsSigns: numbers keep their signs, NaNs stay, so that the relu may
+// come before the rounding.
 enum class ModeRounding : std::uint8_t { kExact, kCodes, kAnyWay };
 struct ModeF32 {
   static constexpr bool kWide = true;  // values may leave the range in which fp32 squares are safe
   static constexpr ModeRounding kRounding = ModeRounding::kExact;
-  static constexpr bool kNeedsGrid = false;
+  static constexpr bool kNeedsGrid = false, kKeepsSigns = true;
   static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
     return LoadF(static_cast<const float*>(p.data) + i);
   }
-  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
-    alignas(64) float v[16];
-    LoadSome(p.data, i, n, v);
-    return LoadF(v);
+  static ADA_INLINE_WIDE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+    return LoadFirstF(static_cast<const float*>(p.data) + i, n);
   }
   static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
     StoreF(static_cast<float*>(p.data) + i, v);
   }
-  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
-    std::memcpy(static_cast<float*>(p.data) + i, &v, static_cast<std::size_t>(n) * 4);
+  static ADA_INLINE_WIDE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+    StoreFirstF(static_cast<float*>(p.data) + i, n, v);
+  }
+  static ADA_INLINE F MaskInPlace(const Piece& p, const Piece& mask, std::int64_t i) {
+    const F v = Load(p, i), masked = Select(Load(mask, i) > F{}, v, F{});
+    Store(p, i, masked);
+    return masked;
   }
 };
-// kCode: the code of a value that lies on the grid.
-template <F (*kFrom)(H), H (*kTo)(F), H (*kCode)(F), bool kWideRange>
+// kCode: the code of a value that lies on the grid; kInfinity: of infinity.
+template <F (*kFrom)(H), H (*kTo)(F), H (*kCode)(F), std::int16_t kInfinity, bool kWideRange>
 struct ModeHalf {
-  static constexpr bool kWide = kWideRange, kNeedsGrid = false;
+  static constexpr bool kWide = kWideRange, kNeedsGrid = false, kKeepsSigns = true;
   static constexpr ModeRounding kRounding = ModeRounding::kCodes;
   static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
     return kFrom(LoadH(static_cast<const std::uint16_t*>(p.data) + i));
   }
-  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
-    alignas(32) std::uint16_t v[16];
-    LoadSome(p.data, i, n, v);
-    return kFrom(LoadH(v));
+  static ADA_INLINE_WIDE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+    return kFrom(LoadFirstH(static_cast<const std::uint16_t*>(p.data) + i, n));
   }
   static ADA_INLINE H Encode(F x, const Grid&) { return kTo(x); }
   static ADA_INLINE F Decode(H code) { return kFrom(code); }
@@ -51,21 +53,28 @@ struct ModeHalf {
   static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
     StoreH(static_cast<std::uint16_t*>(p.data) + i, kCode(v));
   }
-  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
-    const H h = kTo(v);
-    std::memcpy(static_cast<std::uint16_t*>(p.data) + i, &h, static_cast<std::size_t>(n) * 2);
+  static ADA_INLINE_WIDE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+    StoreFirstH(static_cast<std::uint16_t*>(p.data) + i, n, kTo(v));
+  }
+  // Zeros the values of p where those of `mask` are not positive; what is left of them.
+  static ADA_INLINE F MaskInPlace(const Piece& p, const Piece& mask, std::int64_t i) {
+    auto* at = static_cast<std::uint16_t*>(p.data) + i;
+    const H code =
+        KeepPositive(LoadH(at), LoadH(static_cast<const std::uint16_t*>(mask.data) + i), kInfinity);
+    StoreH(at, code);
+    return kFrom(code);
   }
 };
-using ModeF16 = ModeHalf<FromFp16, ToFp16, ToFp16, false>;
-using ModeBF16 = ModeHalf<FromBf16, ToBf16, CodeOfBf16, true>;
+using ModeF16 = ModeHalf<FromFp16, ToFp16, ToFp16, 0x7c00, false>;
+using ModeBF16 = ModeHalf<FromBf16, ToBf16, CodeOfBf16, 0x7f80, true>;
 // Small formats in memory that holds fp16: fp8 and the like, or fp16 that saturates.
 struct ModeSmall : ModeF16 {
-  static constexpr bool kNeedsGrid = true;
+  static constexpr bool kNeedsGrid = true, kKeepsSigns = false;
   static ADA_INLINE F Nearest(F x, const Grid& grid) { return RoundToGrid(x, grid); }
   static ADA_INLINE H Encode(F x, const Grid& grid) { return ToFp16(RoundToGrid(x, grid)); }
 };
 struct ModeAny {
-  static constexpr bool kWide = true, kNeedsGrid = true;
+  static constexpr bool kWide = true, kNeedsGrid = true, kKeepsSigns = false;
   static constexpr ModeRounding kRounding = ModeRounding::kAnyWay;
   static ADA_OUTLINE F Load(const Piece& p, std::int64_t i) {
     switch (p.storage) {
@@ -106,6 +115,11 @@ struct ModeAny {
       default:
         return ModeF32::StoreFirst(p, i, n, v);
     }
+  }
+  static ADA_OUTLINE F MaskInPlace(const Piece& p, const Piece& mask, std::int64_t i) {
+    const F v = Load(p, i), masked = Select(Load(mask, i) > F{}, v, F{});
+    Store(p, i, masked);
+    return masked;
   }
 };
 

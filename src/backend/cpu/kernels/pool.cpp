@@ -7,23 +7,47 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-// window(y, x, out): the output pixel's position and its index among the block's output pixels.
-template <class Window>
-void ForWindows(const PoolArgs& a, std::int64_t image, Window&& window) {
-  for (std::int64_t y = 0; y < a.out_h; ++y)
-    for (std::int64_t x = 0; x < a.out_w; ++x) window(y, x, (image * a.out_h + y) * a.out_w + x);
-}
-// tap(position in the window, pixel) for the pixels of the window at (y, x) inside the image.
-template <class Tap>
-ADA_INLINE void ForTaps(const PoolArgs& a, std::int64_t y, std::int64_t x, Tap&& tap) {
-  for (int ky = 0; ky < a.kernel_h; ++ky) {
-    const std::int64_t iy = y * a.stride_h - a.pad_h + ky;
-    if (iy < 0 || iy >= a.h) continue;
-    for (int kx = 0; kx < a.kernel_w; ++kx) {
-      const std::int64_t ix = x * a.stride_w - a.pad_w + kx;
-      if (ix >= 0 && ix < a.w) tap(ky * a.kernel_w + kx, iy * a.w + ix);
+// An output pixel and the part of its window that lies inside the image.
+struct Window {
+  std::int64_t out = 0;     // its place among the block's output pixels
+  std::int64_t corner = 0;  // pixel of the image at the window's first position (may lie outside)
+  std::int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;  // rows and columns of the window
+  std::int64_t width = 1;                       // of the whole window
+  std::int64_t first() const { return y0 * width + x0; }
+};
+// visit(window) for all of an image's output pixels.
+template <class Visit>
+ADA_INLINE void ForWindows(const PoolArgs& a, std::int64_t image, Visit&& visit) {
+  Window window;
+  window.width = a.kernel_w;
+  window.out = image * a.out_h * a.out_w;
+  for (std::int64_t y = 0; y < a.out_h; ++y) {
+    const std::int64_t top = y * a.stride_h - a.pad_h;
+    window.y0 = std::max<std::int64_t>(0, -top);
+    window.y1 = std::min<std::int64_t>(a.kernel_h, a.h - top);
+    for (std::int64_t x = 0; x < a.out_w; ++x, ++window.out) {
+      const std::int64_t left = x * a.stride_w - a.pad_w;
+      window.x0 = std::max<std::int64_t>(0, -left);
+      window.x1 = std::min<std::int64_t>(a.kernel_w, a.w - left);
+      window.corner = top * a.w + left;
+      visit(window);
     }
   }
+}
+// tap(position in the window, pixel) for the window's pixels inside the image, row by row. Two by
+// two of them, the common case, without a loop.
+template <class Tap>
+ADA_INLINE void ForTaps(const PoolArgs& a, const Window& w, Tap&& tap) {
+  const auto at = [&](std::int64_t y, std::int64_t x) __attribute__((always_inline)) {
+    tap(static_cast<int>(y * w.width + x), w.corner + y * a.w + x);
+  };
+  if (w.y1 - w.y0 == 2 && w.x1 - w.x0 == 2) {
+    at(w.y0, w.x0), at(w.y0, w.x0 + 1);
+    at(w.y0 + 1, w.x0), at(w.y0 + 1, w.x0 + 1);
+    return;
+  }
+  for (std::int64_t y = w.y0; y < w.y1; ++y)
+    for (std::int64_t x = w.x0; x < w.x1; ++x) at(y, x);
 }
 Piece Image(const PoolArgs& a, std::int64_t image) {
   return {static_cast<std::byte*>(a.x.data) +
@@ -31,7 +55,7 @@ Piece Image(const PoolArgs& a, std::int64_t image) {
           a.x.storage};
 }
 // The image's gradient, gathered in `work`, is rounded to dx.
-template <class Mode, bool kCount, bool kMoments>
+template <class Mode, bool kCount, Moments kMoments>
 void StoreImage(const PoolArgs& a, std::int64_t image, Counter<Mode, kCount, kMoments>& counter) {
   const Piece work{a.work, Storage::kF32};
   const std::int64_t first = image * a.h * a.w * a.c;
@@ -43,16 +67,28 @@ void StoreImage(const PoolArgs& a, std::int64_t image, Counter<Mode, kCount, kMo
         loop.template RoundInto<kTail>(a.x, first + i, lanes, x);
       });
 }
-// Per image: clear `work`, let gather(mode, image) fill it, round it to dx.
+// No pixel lies in two windows; every pixel lies in one.
+bool Apart(const PoolArgs& a) { return a.stride_h >= a.kernel_h && a.stride_w >= a.kernel_w; }
+bool Covered(const PoolArgs& a) {
+  return a.stride_h <= a.kernel_h && a.stride_w <= a.kernel_w &&
+         (a.out_h - 1) * a.stride_h + a.kernel_h >= a.h + a.pad_h &&
+         (a.out_w - 1) * a.stride_w + a.kernel_w >= a.w + a.pad_w;
+}
+// Per image: clear `work`, let gather(mode, apart, image) fill it, round it to dx. apart: every
+// place that is written is written once.
 template <class Gather>
 void Backward(const PoolArgs& a, Gather&& gather) {
+  const bool apart = Apart(a), covered = apart && Covered(a);
   Dispatch({a.x, a.y}, {&a.rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     DispatchNotes<Mode>(a.rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.rounding);
       for (std::int64_t image = 0; image < a.images; ++image) {
-        std::fill_n(a.work, a.h * a.w * a.c, 0.0f);
-        gather(mode, image);
+        if (!covered) std::fill_n(a.work, a.h * a.w * a.c, 0.0f);
+        if (apart)
+          gather(mode, std::true_type{}, image);
+        else
+          gather(mode, std::false_type{}, image);
         StoreImage<Mode>(a, image, counter);
       }
       counter.Finish(a.images * a.h * a.w * a.c);
@@ -67,24 +103,23 @@ void MaxPool(const PoolArgs& a) {
   Dispatch({a.x, a.y}, [&](auto mode) {
     using Mode = decltype(mode);
     for (std::int64_t image = 0; image < a.images; ++image) {
-      const Piece x = Image(a, image);
-      ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
+      const Piece x = Image(a, image), y = a.y;
+      ForWindows(a, image, [&](const Window& window) {
         ForChannels(
             a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
               constexpr bool kTail = decltype(tail)::value;
               F best = Fill(-std::numeric_limits<float>::infinity());
-              I where = I{} - 1;
+              I where = I{} + static_cast<int>(window.first());
               ForTaps(
-                  a, oy, ox, [&](int position, std::int64_t pixel) __attribute__((always_inline)) {
+                  a, window, [&](int position, std::int64_t pixel) __attribute__((always_inline)) {
                     const F v = LoadAt<Mode, kTail>(x, pixel * a.c + c, lanes);
-                    const I better = (v > best) | (v != v) | (where < 0);
-                    best = better ? v : best;
-                    where = better ? I{} + position : where;
+                    const I better = (v > best) | (v != v);
+                    best = Select(better, v, best);
+                    where = Select(better, I{} + position, where);
                   });
-              StoreAt<Mode, kTail>(a.y, out * a.c + c, lanes, best);
-              if (a.index != nullptr)
-                for (int k = 0; k < lanes; ++k)
-                  a.index[out * a.c + c + k] = static_cast<std::uint16_t>(where[k]);
+              const std::int64_t i = window.out * a.c + c;
+              StoreAt<Mode, kTail>(y, i, lanes, best);
+              if (a.index != nullptr) StoreFirstH(a.index + i, lanes, ToCodes((U)where));
             });
       });
     }
@@ -92,22 +127,22 @@ void MaxPool(const PoolArgs& a) {
 }
 
 void MaxPoolBackward(const PoolArgs& a) {
-  Backward(a, [&](auto mode, std::int64_t image) {
+  Backward(a, [&](auto mode, auto apart, std::int64_t image) {
     using Mode = decltype(mode);
     const Piece work{a.work, Storage::kF32};
-    ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
+    ForWindows(a, image, [&](const Window& window) {
       ForChannels(
           a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;
-            const F g = LoadAt<Mode, kTail>(a.y, out * a.c + c, lanes);
-            H codes{};
-            std::memcpy(&codes, a.index + out * a.c + c, static_cast<std::size_t>(lanes) * 2);
-            const I where = __builtin_convertvector(codes, I);
+            const std::int64_t i = window.out * a.c + c;
+            const F g = LoadAt<Mode, kTail>(a.y, i, lanes);
+            const I where = (I)ToUnsigned(LoadFirstH(a.index + i, lanes));
             ForTaps(
-                a, oy, ox, [&](int position, std::int64_t pixel) __attribute__((always_inline)) {
-                  const std::int64_t i = pixel * a.c + c;
-                  const F old = LoadAt<ModeF32, kTail>(work, i, lanes);
-                  StoreAt<ModeF32, kTail>(work, i, lanes, where == position ? old + g : old);
+                a, window, [&](int position, std::int64_t pixel) __attribute__((always_inline)) {
+                  const std::int64_t to = pixel * a.c + c;
+                  const I mine = where == position;
+                  const F old = apart() ? F{} : LoadAt<ModeF32, kTail>(work, to, lanes);
+                  StoreAt<ModeF32, kTail>(work, to, lanes, Select(mine, old + g, old));
                 });
           });
     });
@@ -122,17 +157,17 @@ void AvgPool(const PoolArgs& a) {
       Counter<Mode, count(), moments()> counter(a.rounding);
       for (std::int64_t image = 0; image < a.images; ++image) {
         const Piece x = Image(a, image);
-        ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
+        ForWindows(a, image, [&](const Window& window) {
           ForValues(
               a.c, counter,
               [&](std::int64_t c, int lanes, auto tail, auto& loop) __attribute__((always_inline)) {
                 constexpr bool kTail = decltype(tail)::value;
                 F sum{};
                 ForTaps(
-                    a, oy, ox, [&](int, std::int64_t pixel) __attribute__((always_inline)) {
+                    a, window, [&](int, std::int64_t pixel) __attribute__((always_inline)) {
                       sum += LoadAt<Mode, kTail>(x, pixel * a.c + c, lanes);
                     });
-                const std::int64_t i = out * a.c + c;
+                const std::int64_t i = window.out * a.c + c;
                 loop.template RoundInto<kTail>(a.y, i, lanes, sum / area);
               });
         });
@@ -144,19 +179,19 @@ void AvgPool(const PoolArgs& a) {
 
 void AvgPoolBackward(const PoolArgs& a) {
   const F area = Fill(static_cast<float>(a.kernel_h * a.kernel_w));
-  Backward(a, [&](auto mode, std::int64_t image) {
+  Backward(a, [&](auto mode, auto apart, std::int64_t image) {
     using Mode = decltype(mode);
     const Piece work{a.work, Storage::kF32};
-    ForWindows(a, image, [&](std::int64_t oy, std::int64_t ox, std::int64_t out) {
+    ForWindows(a, image, [&](const Window& window) {
       ForChannels(
           a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;
-            const F g = LoadAt<Mode, kTail>(a.y, out * a.c + c, lanes) / area;
+            const F g = LoadAt<Mode, kTail>(a.y, window.out * a.c + c, lanes) / area;
             ForTaps(
-                a, oy, ox, [&](int, std::int64_t pixel) __attribute__((always_inline)) {
-                  const std::int64_t i = pixel * a.c + c;
-                  StoreAt<ModeF32, kTail>(work, i, lanes,
-                                          LoadAt<ModeF32, kTail>(work, i, lanes) + g);
+                a, window, [&](int, std::int64_t pixel) __attribute__((always_inline)) {
+                  const std::int64_t to = pixel * a.c + c;
+                  const F old = apart() ? F{} : LoadAt<ModeF32, kTail>(work, to, lanes);
+                  StoreAt<ModeF32, kTail>(work, to, lanes, old + g);
                 });
           });
     });

@@ -52,7 +52,7 @@ void Relu(Piece x, Piece y, std::int64_t n) {
         n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
           constexpr bool kTail = decltype(tail)::value;
           const F v = LoadAt<Mode, kTail>(x, i, lanes);
-          StoreAt<Mode, kTail>(y, i, lanes, v <= F{} ? F{} : v);
+          StoreAt<Mode, kTail>(y, i, lanes, PositivePart(v));
         });
   });
 }
@@ -64,7 +64,7 @@ void ReluBackward(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding& r
         dx, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
           constexpr bool kTail = decltype(tail)::value;
           const F g = LoadAt<Mode, kTail>(dy, i, lanes);
-          return LoadAt<Mode, kTail>(y, i, lanes) > F{} ? g : F{};
+          return Select(LoadAt<Mode, kTail>(y, i, lanes) > F{}, g, F{});
         });
   });
 }
@@ -104,9 +104,9 @@ void Dropout(Piece in, Piece out, std::int64_t first, std::int64_t n, float rate
     RoundValues<Mode>(
         out, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
           const U words = RandomWords(key, draw, static_cast<std::uint64_t>(first + i));
-          const F random = __builtin_convertvector((I)(words >> 8), F) * 0x1p-24f;
+          const F random = ToFloats((I)(words >> 8)) * 0x1p-24f;
           const F x = LoadAt<Mode, decltype(tail)::value>(in, i, lanes);
-          return random >= Fill(rate) ? x * factor : F{};
+          return Select(random >= Fill(rate), x * factor, F{});
         });
   });
 }

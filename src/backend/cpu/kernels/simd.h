@@ -1,43 +1,22 @@
-// Sixteen fp32 lanes in GCC's vector types, and the codes of fp16 and bf16. One source for all
-// instruction sets: the compiler splits the vectors where registers are narrower. Scalar definition
-// of the conversions: core/number_format.h.
+// What kernels do with sixteen lanes (lanes.h), and the codes of fp16 and bf16. One source for all
+// instruction sets. Scalar definition of the conversions: core/number_format.h.
 #pragma once
-#include <cstdint>
-#include <cstring>
-
 #include "backend/cpu/kernels.h"
-
-#if defined(__F16C__) || defined(__AVX512F__)
-#include <immintrin.h>
-#endif
+#include "backend/cpu/kernels/lanes.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
-inline constexpr int kLanes = 16;
-typedef float F __attribute__((vector_size(64)));
-typedef std::int32_t I __attribute__((vector_size(64)));
-typedef std::uint32_t U __attribute__((vector_size(64)));
-typedef std::uint16_t H __attribute__((vector_size(32)));
-typedef double D __attribute__((vector_size(64)));  // 8 lanes
 typedef float F8 __attribute__((vector_size(32)));
-
-#define ADA_INLINE inline __attribute__((always_inline))
-// For what is rare (tails, formats without a mode of their own) or large where registers are
-// narrow: one copy instead of hundreds keeps compile time in bounds.
-#define ADA_OUTLINE inline __attribute__((noinline))
-#ifdef __AVX512F__
-#define ADA_INLINE_WIDE ADA_INLINE
-#else
-#define ADA_INLINE_WIDE ADA_OUTLINE
-#endif
 
 ADA_INLINE F Fill(float x) { return F{} + x; }
 ADA_INLINE U FillU(std::uint32_t x) { return U{} + x; }
 ADA_INLINE U Bits(F x) { return (U)x; }
 ADA_INLINE F Float(U x) { return (F)x; }
 ADA_INLINE U Magnitude(F x) { return Bits(x) & 0x7fffffffu; }
-ADA_INLINE F Max(F a, F b) { return a > b ? a : b; }
-ADA_INLINE F Min(F a, F b) { return a < b ? a : b; }
+ADA_INLINE F Max(F a, F b) { return Select(a > b, a, b); }
+ADA_INLINE F Min(F a, F b) { return Select(a < b, a, b); }
+// A NaN stays.
+ADA_INLINE F PositivePart(F x) { return Select(x <= F{}, F{}, x); }
 // a < b of all 32 bits: narrower sets compare signed numbers only.
 ADA_INLINE I Less(U a, U b) {
 #ifdef __AVX512F__
@@ -48,22 +27,33 @@ ADA_INLINE I Less(U a, U b) {
 }
 // Bits of magnitudes are below 2^31.
 ADA_INLINE U MaxBits(U a, U b) {
-#ifdef __AVX512F__
-  return reinterpret_cast<U>(
-      _mm512_max_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#if defined(__AVX512F__)
+  return (U)_mm512_max_epu32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return {(Unsigneds)_mm256_max_epu32((__m256i)a.low, (__m256i)b.low),
+          (Unsigneds)_mm256_max_epu32((__m256i)a.high, (__m256i)b.high)};
 #else
-  return (I)a > (I)b ? a : b;
+  return Select((I)a > (I)b, a, b);
 #endif
 }
 ADA_INLINE U MinBits(U a, U b) {
-#ifdef __AVX512F__
-  return reinterpret_cast<U>(
-      _mm512_min_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#if defined(__AVX512F__)
+  return (U)_mm512_min_epu32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return {(Unsigneds)_mm256_min_epu32((__m256i)a.low, (__m256i)b.low),
+          (Unsigneds)_mm256_min_epu32((__m256i)a.high, (__m256i)b.high)};
 #else
-  return Less(a, b) ? a : b;
+  return Select(Less(a, b), a, b);
 #endif
 }
-inline I LaneNumbers() { return I{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; }
+ADA_INLINE std::uint32_t LargestOf(U v) {
+  std::uint32_t lanes[16], largest = 0;
+  std::memcpy(lanes, &v, sizeof lanes);
+  for (const std::uint32_t lane : lanes) largest = lane > largest ? lane : largest;
+  return largest;
+}
+// Of codes below 2^15.
+ADA_INLINE H MaxCode(H a, H b) { return Select((S)a > (S)b, a, b); }
 // All ones in the first n lanes.
 ADA_INLINE I FirstLanes(int n) { return LaneNumbers() < (I{} + n); }
 
@@ -71,21 +61,12 @@ ADA_INLINE I FirstLanes(int n) { return LaneNumbers() < (I{} + n); }
 
 ADA_INLINE_WIDE F FromFp16(H code) {
 #if defined(__AVX512F__)
-  return reinterpret_cast<F>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(code)));
-#elif defined(__F16C__)
-  union {
-    H h;
-    __m128i half[2];
-  } in{code};
-  union {
-    __m256 half[2];
-    F f;
-  } out;
-  out.half[0] = _mm256_cvtph_ps(in.half[0]);
-  out.half[1] = _mm256_cvtph_ps(in.half[1]);
-  return out.f;
+  return (F)_mm512_cvtph_ps((__m256i)code);
+#elif defined(__AVX2__)
+  return {(Floats)_mm256_cvtph_ps(_mm256_castsi256_si128((__m256i)code)),
+          (Floats)_mm256_cvtph_ps(_mm256_extracti128_si256((__m256i)code, 1))};
 #else
-  const U wide = __builtin_convertvector(code, U);
+  const U wide = ToUnsigned(code);
   const U magnitude = (wide & 0x7fffu) << 13;
   const F scaled = Float(magnitude) * 0x1p112f;  // exponent 2^(127 - 15); subnormals come out exact
   const U special = (U)(magnitude >= FillU(0x7c00u << 13)) & 0x7f800000u;
@@ -95,74 +76,121 @@ ADA_INLINE_WIDE F FromFp16(H code) {
 
 // `x` lies on the fp16 grid or is to be rounded to it (nearest even).
 ADA_INLINE_WIDE H ToFp16(F x) {
+#if defined(__AVX2__)
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+#endif
 #if defined(__AVX512F__)
-  return reinterpret_cast<H>(
-      _mm512_cvtps_ph(reinterpret_cast<__m512>(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#elif defined(__F16C__)
-  union {
-    F f;
-    __m256 half[2];
-  } in{x};
-  union {
-    __m128i half[2];
-    H h;
-  } out;
-  out.half[0] = _mm256_cvtps_ph(in.half[0], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  out.half[1] = _mm256_cvtps_ph(in.half[1], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  return out.h;
+  return (H)_mm512_cvtps_ph((__m512)x, kNearest);
+#elif defined(__AVX2__)
+  return (H)_mm256_set_m128i(_mm256_cvtps_ph((__m256)x.high, kNearest),
+                             _mm256_cvtps_ph((__m256)x.low, kNearest));
 #else
   const U u = Magnitude(x), sign = (Bits(x) >> 16) & 0x8000u;
   const U normal = (u - (112u << 23) + 0xfffu + ((u >> 13) & 1u)) >> 13;
   const F tiny = Float(u) + 0.5f;  // ulp(0.5) = 2^-24, the spacing of fp16's subnormals
   const U subnormal = Bits(tiny) - 0x3f000000u;
-  U code = (I)u < (I)FillU(113u << 23) ? subnormal : normal;
-  code = (I)u >= (I)FillU(0x477ff000u) ? FillU(0x7c00u) : code;
-  code = (I)u > (I)FillU(0x7f800000u) ? FillU(0x7e00u) : code;
-  return __builtin_convertvector(code | sign, H);
+  U code = Select((I)u < (I)FillU(113u << 23), subnormal, normal);
+  code = Select((I)u >= (I)FillU(0x477ff000u), FillU(0x7c00u), code);
+  code = Select((I)u > (I)FillU(0x7f800000u), FillU(0x7e00u), code);
+  return ToCodes(code | sign);
 #endif
 }
 
-ADA_INLINE F FromBf16(H code) { return Float(__builtin_convertvector(code, U) << 16); }
+ADA_INLINE F FromBf16(H code) { return Float(ToUnsigned(code) << 16); }
 // Of a value that bf16 holds, with quiet NaNs.
-ADA_INLINE H CodeOfBf16(F x) { return __builtin_convertvector(Bits(x) >> 16, H); }
+ADA_INLINE H CodeOfBf16(F x) { return ToCodes(Bits(x) >> 16); }
 ADA_INLINE_WIDE H ToBf16(F x) {
   const U u = Bits(x);
   const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U quiet = (u >> 16) | 0x40u;
-  return __builtin_convertvector((I)Magnitude(x) > (I)FillU(0x7f800000u) ? quiet : rounded, H);
+  return ToCodes(Select((I)Magnitude(x) > (I)FillU(0x7f800000u), quiet, rounded));
+}
+
+// `code` where that of `mask` is of a positive number, up to infinity's.
+ADA_INLINE H KeepPositive(H code, H mask, std::int16_t infinity) {
+#ifdef __AVX512F__
+  const __m256i below = _mm256_sub_epi16((__m256i)mask, _mm256_set1_epi16(1));
+  const __mmask16 keep = _mm256_cmplt_epu16_mask(below, _mm256_set1_epi16(infinity));
+  return (H)_mm256_maskz_mov_epi16(keep, (__m256i)code);
+#else
+  return code & (H)(((S)mask > S{}) & ((S)mask <= S{} + infinity));
+#endif
 }
 
 // --- double --------------------------------------------------------------------------------------
 
-// GCC 12 converts half vectors one by one.
-ADA_INLINE D ToDouble(F8 x) {
 #if defined(__AVX512F__)
-  return reinterpret_cast<D>(_mm512_cvtps_pd(reinterpret_cast<__m256>(x)));
-#else
-  return __builtin_convertvector(x, D);
+ADA_INLINE D ToDouble(F8 x) { return (D)_mm512_cvtps_pd((__m256)x); }
 #endif
-}
 
 // --- memory --------------------------------------------------------------------------------------
 
+// Part by part: each is a load or a store of its own register.
+template <class V>
+ADA_INLINE void LoadParts(const void* p, V& v) {
+  std::memcpy(&v, p, sizeof v);
+}
+template <class V>
+ADA_INLINE void LoadParts(const void* p, Pair<V>& v) {
+  LoadParts(p, v.low);
+  LoadParts(static_cast<const std::byte*>(p) + sizeof v.low, v.high);
+}
+template <class V>
+ADA_INLINE void StoreParts(void* p, const V& v) {
+  std::memcpy(p, &v, sizeof v);
+}
+template <class V>
+ADA_INLINE void StoreParts(void* p, const Pair<V>& v) {
+  StoreParts(p, v.low);
+  StoreParts(static_cast<std::byte*>(p) + sizeof v.low, v.high);
+}
 ADA_INLINE F LoadF(const float* p) {
   F v;
-  std::memcpy(&v, p, sizeof v);
+  LoadParts(p, v);
   return v;
 }
-ADA_INLINE void StoreF(float* p, F v) { std::memcpy(p, &v, sizeof v); }
+ADA_INLINE void StoreF(float* p, F v) { StoreParts(p, v); }
 ADA_INLINE H LoadH(const std::uint16_t* p) {
   H v;
-  std::memcpy(&v, p, sizeof v);
+  LoadParts(p, v);
   return v;
 }
-ADA_INLINE void StoreH(std::uint16_t* p, H v) { std::memcpy(p, &v, sizeof v); }
+ADA_INLINE void StoreH(std::uint16_t* p, H v) { StoreParts(p, v); }
 
-// The first n (1..16) values at p, zeros behind.
-template <class T>
-ADA_INLINE void LoadSome(const void* p, std::int64_t i, int n, T* out) {
-  std::memset(out, 0, 16 * sizeof(T));
-  std::memcpy(out, static_cast<const T*>(p) + i, static_cast<std::size_t>(n) * sizeof(T));
+// The first n (1..16) values at p, zeros behind, and storing as many.
+#ifdef __AVX512F__
+ADA_INLINE __mmask16 FirstBits(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+ADA_INLINE F LoadFirstF(const float* p, int n) { return (F)_mm512_maskz_loadu_ps(FirstBits(n), p); }
+ADA_INLINE void StoreFirstF(float* p, int n, F v) {
+  _mm512_mask_storeu_ps(p, FirstBits(n), (__m512)v);
 }
+ADA_INLINE H LoadFirstH(const std::uint16_t* p, int n) {
+  return (H)_mm256_maskz_loadu_epi16(FirstBits(n), p);
+}
+ADA_INLINE void StoreFirstH(std::uint16_t* p, int n, H v) {
+  _mm256_mask_storeu_epi16(p, FirstBits(n), (__m256i)v);
+}
+#else
+ADA_OUTLINE F LoadFirstF(const float* p, int n) {
+  alignas(64) float v[16] = {};
+  std::memcpy(v, p, static_cast<std::size_t>(n) * 4);
+  return LoadF(v);
+}
+ADA_INLINE void StoreFirstF(float* p, int n, F v) {
+  alignas(64) float lanes[16];
+  StoreF(lanes, v);
+  std::memcpy(p, lanes, static_cast<std::size_t>(n) * 4);
+}
+ADA_OUTLINE H LoadFirstH(const std::uint16_t* p, int n) {
+  alignas(32) std::uint16_t v[16] = {};
+  std::memcpy(v, p, static_cast<std::size_t>(n) * 2);
+  return LoadH(v);
+}
+ADA_INLINE void StoreFirstH(std::uint16_t* p, int n, H v) {
+  alignas(32) std::uint16_t lanes[16];
+  StoreH(lanes, v);
+  std::memcpy(p, lanes, static_cast<std::size_t>(n) * 2);
+}
+#endif
 
 }  // namespace ada::backend::cpu::ADA_ISA

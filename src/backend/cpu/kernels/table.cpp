@@ -29,6 +29,7 @@ const Kernels kTable = {ADA_TEXT(ADA_ISA),
                         Unscale,
                         SumSquares,
                         Largest,
+                        LargestStored,
                         Sanitize,
                         Update};
 

@@ -1,0 +1,41 @@
+// The reader's part of a batch norm that is never stored (DeferredNorm of backend.h): its values
+// are made and its gradient is summed chunk by chunk, while both are in the cache.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/merge.h"
+
+namespace ada::backend::cpu {
+
+// Chunks begin at whole blocks of raw and end at one or with the pass's rows. Workers may call for
+// different chunks at the same time.
+class DeferredInput {
+ public:
+  DeferredInput(const Context& context, const DeferredNorm& norm);
+
+  // What `buffer` must hold for a chunk of `images` images; 64-byte aligned.
+  std::size_t chunk_bytes(std::int64_t images) const;
+  // z of images [image, image + images), in `buffer` and in z's storage; rounded and noted.
+  Piece Forward(const Pass& pass, std::int64_t image, std::int64_t images, std::byte* buffer);
+  // The same bits, nothing noted.
+  Piece Recompute(const Pass& pass, std::int64_t image, std::int64_t images, std::byte* buffer);
+  // After the last chunk: merges what Forward noted into the batch norm's statistics.
+  void FinishForward(const Pass& pass);
+  // Masks the chunk's dx in place where z is not positive (relu) and writes its blocks' sums. dx is
+  // rounded and noted already; z is what Recompute gave for the chunk.
+  void TakeSums(std::int64_t image, std::int64_t images, Piece z, Piece dx) const;
+
+ private:
+  Piece Normalise(const Pass& pass, std::int64_t image, std::int64_t images, std::byte* buffer,
+                  bool quietly);
+
+  Context context_;
+  DeferredNorm norm_;
+  int block_;
+  std::int64_t channels_, pixels_;  // pixels of one image
+  Notes y_notes_;
+};
+
+}  // namespace ada::backend::cpu

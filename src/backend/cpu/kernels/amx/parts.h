@@ -1,0 +1,58 @@
+// Values as sums of bf16 parts, for a matrix unit that multiplies bf16 and adds in fp32. A value of
+// at most 8 significant bits is one part; one of at most 16 (fp16: 11) is the sum of two: its upper
+// 8 bits, and the rest. Both are exact where no part lies below 2^-126, so every product of parts
+// is too (24 bits hold 8 x 8), and the product of two values is the sum of the products of their
+// parts.
+//
+//      fp16   s eeeee mmmmmmm mmm
+//      high   s eeeeeeee mmmmmmm   low   s eeeeeeee mmm0000 (normalised anew)
+//
+// Not finite: high is inf or NaN, low NaN; a product with it is not finite either.
+#pragma once
+#include <immintrin.h>
+
+#include "backend/cpu/kernels/modes.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+// 32 bf16 values in the order of the values they are parts of.
+struct Parts32 {
+  __m512i high, low;
+};
+
+// Values 0..15 in `first`, 16..31 in `second`.
+ADA_INLINE __m512i HighParts(F first, F second) {
+  const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  const auto a = (__m512)_mm512_and_si512((__m512i)first, mask);
+  const auto b = (__m512)_mm512_and_si512((__m512i)second, mask);
+  return (__m512i)_mm512_cvtne2ps_pbh(b, a);  // exact: nothing is left to round
+}
+ADA_INLINE Parts32 SplitParts(F first, F second) {
+  const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  const auto a = (__m512)_mm512_and_si512((__m512i)first, mask);
+  const auto b = (__m512)_mm512_and_si512((__m512i)second, mask);
+  Parts32 parts;
+  parts.high = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+  parts.low = (__m512i)_mm512_cvtne2ps_pbh(_mm512_sub_ps((__m512)second, b),
+                                           _mm512_sub_ps((__m512)first, a));
+  return parts;
+}
+
+// The eight tile registers, each of 16 rows of 64 bytes.
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+// Tiles are configured as long as this lives; a kernel makes one before its first tile.
+class TileSession {
+ public:
+  ADA_INLINE TileSession() {
+    const TileShapes shapes;
+    asm volatile("ldtilecfg %0" : : "m"(shapes));  // GCC 12's own tells it of 8 bytes only
+  }
+  ADA_INLINE ~TileSession() { _tile_release(); }
+  TileSession(const TileSession&) = delete;
+};
+
+}  // namespace ada::backend::cpu::ADA_ISA

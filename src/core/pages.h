@@ -1,0 +1,45 @@
+// Large blocks of memory straight from the system: zero, taking up room only where they have been
+// touched.
+#pragma once
+#include <cstddef>
+#include <new>
+
+namespace ada {
+
+// The pages of a block of 2 MiB or more. Huge ones, where the system grants them, spare most of the
+// translation of addresses and are for what is read again and again; to clear them takes longer.
+enum class PageKind { kSmall, kHuge };
+
+// `bytes` zero bytes, aligned to 64 bytes; 2 MiB or more to 2 MiB. Throws std::bad_alloc.
+std::byte* AllocatePages(std::size_t bytes, PageKind kind);
+// `bytes`: what the block was allocated with. Null is nothing.
+void FreePages(std::byte* block, std::size_t bytes) noexcept;
+
+// An allocator over both whose vectors leave new elements as the memory is: resize(n) touches
+// nothing, and what it adds has no value until it is written.
+template <class T, PageKind kKind = PageKind::kSmall>
+struct PageAllocator {
+  using value_type = T;
+  template <class U>
+  struct rebind {
+    using other = PageAllocator<U, kKind>;
+  };
+  PageAllocator() = default;
+  template <class U>
+  PageAllocator(const PageAllocator<U, kKind>&) {}
+  T* allocate(std::size_t n) { return reinterpret_cast<T*>(AllocatePages(n * sizeof(T), kKind)); }
+  void deallocate(T* p, std::size_t n) noexcept {
+    FreePages(reinterpret_cast<std::byte*>(p), n * sizeof(T));
+  }
+  template <class U>
+  void construct(U* p) {
+    ::new (static_cast<void*>(p)) U;
+  }
+  template <class U, class... Args>
+  void construct(U* p, Args&&... args) {
+    ::new (static_cast<void*>(p)) U(static_cast<Args&&>(args)...);
+  }
+  friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
+};
+
+}  // namespace ada

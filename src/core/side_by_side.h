@@ -1,0 +1,13 @@
+// Independent pieces of work at the same time, where there is no pool of threads: while a run
+// starts.
+#pragma once
+#include <functional>
+#include <vector>
+
+namespace ada {
+
+// Runs every task, on up to as many threads as there are cores, begun in order. When all have
+// ended, throws again what the first of those that failed has thrown.
+void RunSideBySide(const std::vector<std::function<void()>>& tasks);
+
+}  // namespace ada

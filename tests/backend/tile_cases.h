@@ -1,0 +1,155 @@
+// What the tests of the matrix unit's path ("tiles") share: awkward shapes, formats by role, and
+// the fp32 path beside the default one. They pass on processors without such a unit too, where both
+// are one.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/isa_setting.h"
+#include "backend/naive_product.h"
+
+namespace ada::backend::test {
+
+// A bench whose products go through fp32.
+inline Bench FloatBench(int threads = 2) {
+  if (!HasTiles()) return Bench(threads);
+  const IsaSetting setting("avx512");
+  return Bench(threads);
+}
+
+// A pass in which nothing is counted, as most of a run's are.
+inline Pass QuietPass(int rows) {
+  Pass pass = MakePass(rows);
+  pass.count = false;
+  return pass;
+}
+
+struct FormatSet {
+  std::string name;
+  ProductFormats formats;
+};
+inline ProductFormats AllOf(const NumberFormat& f) { return {f, f, f, f, f}; }
+// Formats of one and of two bf16 parts, of none, and mixtures.
+inline const std::vector<FormatSet>& TileFormats() {
+  NumberFormat saturating16 = kFp16, saturating8 = kFp8E4M3;
+  saturating16.saturate = saturating8.saturate = true;
+  const NumberFormat tf32{8, 10, 127}, small{5, 7, 15}, odd{6, 12, 31};
+  static const std::vector<FormatSet> all = {
+      {"fp16", AllOf(kFp16)},
+      {"bf16", AllOf(kBf16)},
+      {"fp8_e4m3", AllOf(kFp8E4M3)},
+      {"fp8_e5m2", AllOf(kFp8E5M2)},
+      {"cb16", AllOf(kCb16)},
+      {"{8, 10}", AllOf(tf32)},
+      {"{5, 7}", AllOf(small)},
+      {"{6, 12}", AllOf(odd)},
+      {"fp32", AllOf(kFp32)},
+      {"fp16 saturating", AllOf(saturating16)},
+      {"fp8 x, fp16 w, bf16 gradients", {kFp8E4M3, kFp16, kFp16, kBf16, kBf16}},
+      {"fp16 x, fp8 w, fp8 gradients", {kFp16, saturating8, kFp16, kFp8E5M2, kFp8E5M2}},
+      {"fp32 x, fp16 elsewhere", {kFp32, kFp16, kFp16, kFp16, kFp16}},
+      {"fp32 w, bf16 elsewhere", {kBf16, kFp32, kBf16, kBf16, kBf16}},
+      {"bf16 x, cb16 w, fp16 gradients", {kBf16, kCb16, kFp32, kFp16, kFp32}},
+  };
+  return all;
+}
+
+inline double Products(const ProductCase& c, std::int64_t rows) {
+  return static_cast<double>(rows * c.y().per_image()) * static_cast<double>(c.w().numel() / c.out);
+}
+
+// Tails in every dimension: channels around 16 and 32, widths around 16, odd kernels and strides.
+inline std::vector<ProductCase> TileProducts() {
+  const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3}, no = {0, 0};
+  std::vector<ProductCase> all = {
+      {"3x3, 3 to 16", {5, 9, 11, 3}, 16, three, one, one, one, 1, false},
+      {"3x3, 16", {4, 8, 16, 16}, 16, three, one, one, one, 1, false},
+      {"3x3, 15 to 17, width 17", {3, 5, 17, 15}, 17, three, one, one, one, 1, true},
+      {"3x3, 31 to 33, width 15", {3, 6, 15, 31}, 33, three, one, one, one, 1, false},
+      {"3x3, 64 to 100", {2, 7, 4, 64}, 100, three, one, one, one, 1, false},
+      {"3x3, 100 to 64, width 1", {3, 5, 1, 100}, 64, three, one, one, one, 1, true},
+      {"3x3, 32, width 35", {2, 3, 35, 32}, 32, three, one, one, one, 1, false},
+      {"3x3, stride 2, 16 to 32", {3, 10, 12, 16}, 32, three, two, one, one, 1, false},
+      {"3x3, stride 2, odd", {3, 11, 13, 17}, 31, three, two, one, one, 1, true},
+      {"3x3, stride 3", {3, 11, 16, 10}, 16, three, three, one, one, 1, false},
+      {"3x3, stride 2x1", {3, 9, 18, 16}, 16, three, {2, 1}, one, one, 1, false},
+      {"3x3, stride 1x3, padding 3x0", {2, 4, 19, 33}, 15, three, {1, 3}, {3, 0}, one, 1, false},
+      {"3x3, not padded", {3, 7, 19, 16}, 16, three, one, no, one, 1, false},
+      {"3x3, padding 0x2", {3, 7, 6, 16}, 10, three, one, {0, 2}, one, 1, false},
+      {"3x3, dilation 2", {2, 9, 20, 32}, 16, three, one, two, two, 1, true},
+      {"3x3, dilation 2, stride 2", {2, 11, 14, 16}, 16, three, two, one, two, 1, false},
+      {"1x1, 16 to 32", {5, 5, 7, 16}, 32, one, one, no, one, 1, false},
+      {"1x1, 64 to 1", {3, 3, 5, 64}, 1, one, one, no, one, 1, true},
+      {"1x1, stride 2, 32 to 64", {3, 7, 9, 32}, 64, one, two, no, one, 1, false},
+      {"1x1, padding 3", {2, 3, 4, 10}, 16, one, one, {3, 3}, one, 1, true},
+      {"5x5, 1 to 6", {4, 12, 14, 1}, 6, {5, 5}, one, two, one, 1, true},
+      {"5x5, 16, stride 3", {3, 13, 15, 16}, 16, {5, 5}, three, {3, 2}, one, 1, false},
+      {"1x7", {3, 4, 21, 15}, 16, {1, 7}, one, {0, 3}, one, 1, false},
+      {"7x1 over 33 to 3", {2, 9, 6, 33}, 3, {7, 1}, one, {3, 0}, one, 1, true},
+      {"2x2, stride 2", {3, 8, 10, 17}, 32, two, two, no, one, 1, false},
+      {"2x2, stride 2, a rest", {3, 9, 11, 32}, 17, two, two, no, one, 1, true},
+      {"one pixel", {9, 1, 1, 16}, 16, three, one, one, one, 1, false},
+      {"2 groups", {3, 6, 7, 32}, 32, three, one, one, one, 2, true},
+      LinearCase("linear, 1 to 1", {9, 1, 1, 1}, 1, true),
+      LinearCase("linear, 64 to 10", {9, 1, 1, 64}, 10, true),
+      LinearCase("linear, 513 to 100", {7, 1, 1, 513}, 100, false),
+      LinearCase("linear, 100 to 513", {33, 1, 1, 100}, 513, true),
+      LinearCase("linear, 10 to 1", {17, 1, 1, 10}, 1, false),
+      LinearCase("linear of images", {5, 4, 3, 16}, 10, true),
+      LinearCase("linear of odd images", {6, 3, 5, 17}, 33, false)};
+  return all;
+}
+
+// Some of them, each of another kind.
+inline std::vector<ProductCase> SomeTileProducts() {
+  const std::vector<ProductCase> all = TileProducts();
+  return {all[1], all[2], all[7], all[16], all[30], all[33]};
+}
+
+// `count` cases from a fixed seed, each of at most `most` products.
+inline std::vector<ProductCase> RandomProducts(int count, double most, std::uint64_t seed) {
+  RandomStream random(seed, StreamId("products"));
+  const auto below = [&](int n) {
+    return static_cast<int>(random.Below(static_cast<unsigned>(n)));
+  };
+  const auto pick = [&](const auto& list) {
+    return list[static_cast<std::size_t>(below(static_cast<int>(list.size())))];
+  };
+  const std::vector<std::array<int, 2>> kernels = {{1, 1}, {3, 3}, {3, 3}, {5, 5},
+                                                   {1, 7}, {2, 2}, {3, 1}, {4, 3}},
+                                        strides = {{1, 1}, {1, 1}, {2, 2}, {3, 3}, {2, 1}, {1, 2}};
+  const std::vector<std::int64_t> channels = {1, 3, 10, 15, 16, 17, 31, 32, 33, 64, 100};
+  std::vector<ProductCase> all;
+  while (static_cast<int>(all.size()) < count) {
+    ProductCase c;
+    c.x = {1 + below(9), 1 + below(20), 1 + below(35), pick(channels)};
+    c.out = pick(channels), c.bias = below(2) == 0;
+    if (below(8) == 0) {
+      c = LinearCase("linear", {c.x.n * 4, below(2) + 1, 1 + below(3), c.x.c * 5 - 2}, c.out,
+                     c.bias);
+    } else {
+      c.kernel = pick(kernels), c.stride = pick(strides);
+      c.padding = {below(4), below(4)};
+      c.dilation = below(5) == 0 ? std::array<int, 2>{2, 2} : std::array<int, 2>{1, 1};
+      if (c.x.c % 2 == 0 && c.out % 2 == 0 && below(10) == 0) c.groups = 2;
+    }
+    c.name = "random " + std::to_string(all.size());
+    const Shape y = c.y();
+    const bool fits = c.x.h + 2 * c.padding[0] > c.dilation[0] * (c.kernel[0] - 1) &&
+                      c.x.w + 2 * c.padding[1] > c.dilation[1] * (c.kernel[1] - 1);
+    if (fits && y.h > 0 && y.w > 0 && Products(c, c.x.n) <= most) all.push_back(c);
+  }
+  return all;
+}
+
+inline std::string Text(const ProductCase& c) {
+  const auto pair = [](const std::array<int, 2>& p) {
+    return std::to_string(p[0]) + "x" + std::to_string(p[1]);
+  };
+  return c.name + ": x " + std::to_string(c.x.n) + " of " + ToString(c.x) + ", out " +
+         std::to_string(c.out) + (c.linear ? ", linear" : ", kernel " + pair(c.kernel)) +
+         ", stride " + pair(c.stride) + ", padding " + pair(c.padding) + ", dilation " +
+         pair(c.dilation) + ", groups " + std::to_string(c.groups) + (c.bias ? ", bias" : "");
+}
+
+}  // namespace ada::backend::test

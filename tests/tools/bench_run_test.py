@@ -1,0 +1,83 @@
+"""tools/bench/bench.py from start to end, with the real ada-train and a PyTorch that is made up."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "bench"))
+import ada_runs  # noqa: E402
+import models  # noqa: E402
+
+ADA = os.environ.get("ADA_BINARY", ROOT / "build" / "ada-train")
+# Answers as torch_worker.py does; every step takes 2 ms.
+TORCH = """#!/usr/bin/python3
+import json, sys
+print(json.dumps({{"torch": "0.0", "import_mib": 5.0, "parameters": {parameters},
+                  "forward_flop": {flop}}}), flush=True)
+for line in sys.stdin:
+    print(json.dumps({{"seconds": [0.002] * int(line), "peak_mib": 7.0}}), flush=True)
+"""
+PEAK = "#!/bin/sh\necho '{\"fma\": 100.0, \"tiles\": null, \"read\": 10.0, \"copy\": 10.0}'\n"
+
+
+class BenchRunTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def script(self, name, text):
+        path = pathlib.Path(self.folder.name, name)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def bench(self, *words, parameters=235146, flop=469504):
+        torch = self.script("torch", TORCH.format(parameters=parameters, flop=flop))
+        peak = self.script("peak", PEAK)
+        return subprocess.run(
+            [sys.executable, ROOT / "tools" / "bench" / "bench.py", "--program", ADA, "--python",
+             torch, "--peak", peak, "--models", "mlp", "--ada-steps", "12", "--batch", "32",
+             "--rounds", "1", "--threads", "1", *words], capture_output=True, text=True,
+            check=False)
+
+    def test_comparison(self):
+        done = self.bench("--modes", "ada-fp16,ada-bf16,ada-fp32,torch-fp32,torch-counted")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [line for line in done.stdout.splitlines() if line.startswith("| MLP")]
+        self.assertEqual(len(rows), 5)
+        self.assertIn("| PyTorch fp32 | 16,000 | 16,000, 16,000 | 1.00 | 1.00 | 16.1 | 16 % |  "
+                      "| 7 (import torch: 5) |", rows[3])
+        for row in rows[:3]:
+            memory = int(re.search(r"\| (\d+) \|$", row).group(1))
+            self.assertTrue(20 < memory < 2000, row)
+
+    def test_scaling(self):
+        done = self.bench("--scaling", "--threads", "2", "--modes", "ada-fp32,torch-fp32")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| PyTorch fp32 | 16,000 | 16,000 | 1.00 |", done.stdout)
+
+    def test_another_network_is_refused(self):
+        done = self.bench("--modes", "torch-fp32", parameters=1)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ada-train has 235146 parameters", done.stderr)
+
+    def test_log_cost(self):
+        done = self.bench("--log-cost", "--config", "configs/mlp_mnist_fashion.yaml",
+                          "--ada-steps", "13")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| y, w, dx, dy, dw | statistics every step |", done.stdout)
+
+    def test_networks(self):
+        """Every model of the table, and the parameters that PyTorch's version of it has."""
+        ada = ada_runs.AdaTrain(ADA, self.folder.name)
+        found = {name: ada.network(model, 8).parameters for name, model in models.MODELS.items()}
+        self.assertEqual(found, {"resnet20": 269722, "resnet56": 853018, "vgg16": 14724042,
+                                 "fashion": 224826, "lenet": 61706, "mlp": 235146})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,204 @@
+"""tools/bench: counting of operations, arguments, and tables from known numbers."""
+import contextlib
+import io
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "bench"))
+import bench  # noqa: E402
+import compare  # noqa: E402
+import flops  # noqa: E402
+import machine  # noqa: E402
+import markdown  # noqa: E402
+import op_rows  # noqa: E402
+import policy_cost  # noqa: E402
+import thread_rows  # noqa: E402
+
+LENET = """\
+layer  kind      output    parameters  MFLOP  format  policy
+conv1  conv2d    28x28x6          156  0.235  fp16    -
+relu1  relu      28x28x6                      fp16    -
+bn1    batch_norm  28x28x6         12          fp16    -
+conv2  conv2d    10x10x16        2416  0.480  fp16    adaptive: approx_range
+fc1    linear    120            48120  0.096  fp16    fixed
+fc2    linear    10              1210  0.002  fp16    fixed
+total                           51914  0.814
+device    cpu (oneDNN 2.6.3, avx512, 2 threads): device auto, and no CUDA backend is built in
+"""
+PEAK = machine.Peak(fma=100.0, tiles=1000.0, read=30.0, copy=20.0)
+
+
+class FlopsTest(unittest.TestCase):
+    def test_exact_numbers_behind_rounded_ones(self):
+        network = flops.parse(LENET)
+        self.assertEqual(network.parameters, 51914)
+        forward = (2 * 28 * 28 * 6 * 25, 2 * 10 * 10 * 16 * 150, 2 * 400 * 120, 2 * 120 * 10)
+        self.assertEqual(network.forward, forward)
+        self.assertEqual(network.forward_flop(), sum(forward))
+
+    def test_the_first_layer_has_no_data_gradient(self):
+        network = flops.Network(0, (10, 200, 3000))
+        self.assertEqual(network.training_flop(), 2 * 10 + 3 * 3200)
+
+    def test_a_layer_without_bias(self):
+        table = "conv1 conv2d 32x32x16 432 0.885 fp16 -\ntotal 432 0.885\n"
+        self.assertEqual(flops.parse(table).forward, (2 * 32 * 32 * 16 * 27,))
+
+    def test_what_is_no_table(self):
+        for text in ("", "total 5 0.1\n", LENET.replace("total", "sum"),
+                     LENET.replace("0.480", "0.490"), LENET.replace("2416", "2417")):
+            with self.assertRaises(ValueError):
+                flops.parse(text)
+
+
+class MarkdownTest(unittest.TestCase):
+    def test_numbers(self):
+        self.assertEqual([markdown.number(x) for x in (0.0012345, 1.2345, 98.76, 123.45, 98765.4)],
+                         ["0.00123", "1.23", "98.8", "123", "98,765"])
+        self.assertEqual([markdown.number(x) for x in (None, 0, float("nan"))], ["", "0", "nan"])
+        self.assertEqual([markdown.percent(x) for x in (0.001, 0.0567, 0.123, 1.5, None)],
+                         ["0.1 %", "5.7 %", "12 %", "150 %", ""])
+
+    def test_table(self):
+        self.assertEqual(markdown.table(["a", "b"], [["1", "2"], ["", "3"]]),
+                         "| a | b |\n|---|---|\n| 1 | 2 |\n|  | 3 |")
+
+
+class ArgumentsTest(unittest.TestCase):
+    def test_defaults(self):
+        options = bench.arguments([])
+        self.assertEqual(options.models,
+                         ["resnet20", "resnet56", "vgg16", "fashion", "lenet", "mlp"])
+        self.assertEqual(options.modes, compare.DEFAULT_MODES)
+        self.assertEqual((options.batch, options.rounds, options.log_every), ([128], 5, 100))
+        self.assertEqual(bench.arguments(["--ops"]).models, ["resnet20"])
+        self.assertEqual(bench.arguments(["--scaling"]).models, ["resnet20"])
+        self.assertIn("quick", bench.arguments(["--log-cost"]).config)
+        self.assertNotIn("quick", bench.arguments(["--policy-cost"]).config)
+
+    def test_lists(self):
+        options = bench.arguments(["--models", "mlp,resnet20", "--batch", "64,32", "--modes",
+                                   "torch-fp32,ada-bf16"])
+        self.assertEqual(options.models, ["mlp", "resnet20"])
+        self.assertEqual(options.batch, [64, 32])
+        self.assertEqual(options.modes, ["torch-fp32", "ada-bf16"])
+        self.assertEqual(bench.arguments(["--models", "all", "--ops"]).models[-1], "mlp")
+        self.assertIn("torch-bf16-compiled", bench.arguments(["--modes", "all"]).modes)
+
+    def test_refused(self):
+        for words in (["--models", "resnet21"], ["--modes", ""], ["--batch", "x"],
+                      ["--batch", "1"], ["--rounds", "0"], ["--threads", "-1"],
+                      ["--ops", "--scaling"], ["--ada-steps", "1.5"]):
+            with self.subTest(words), self.assertRaises(SystemExit), \
+                    contextlib.redirect_stderr(io.StringIO()):
+                bench.arguments(words)
+
+
+class CompareTest(unittest.TestCase):
+    def test_each_round_starts_with_another_mode(self):
+        seen = []
+        compare.in_turns(["a", "b", "c"], 4, lambda number, mode: seen.append((number, mode)))
+        self.assertEqual([mode for _, mode in seen], list("abcbcacababc"))
+        self.assertEqual([number for number, _ in seen], [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3)
+
+    def test_rows(self):
+        results = {
+            "ada-fp16": compare.Measured([300.0, 100.0, 200.0], 50.0),
+            "torch-fp32": compare.Measured([50.0], 700.0, 500.0),
+            "torch-bf16": compare.Measured([80.0, 90.0, 70.0], 1200.0, 500.0),
+        }
+        cells = compare.rows("Net", 64, results, 1e8, PEAK)
+        self.assertEqual(cells[0], ["Net", "64", "ada-train fp16, adaptive", "200", "100, 300",
+                                    "2.50", "4.00", "20.0", "20 %", "2.0 %", "50"])
+        self.assertEqual(cells[1][3:], ["50.0", "50.0, 50.0", "0.62", "1.00", "5.00", "5.0 %",
+                                        "0.5 %", "700 (import torch: 500)"])
+        self.assertEqual(cells[2][5:7], ["1.00", "1.60"])
+        self.assertEqual(len(cells[0]), len(compare.HEADER))
+
+    def test_rows_without_pytorch_or_tiles(self):
+        peak = machine.Peak(100.0, None, 30.0, 20.0)
+        cells = compare.rows("Net", 64, {"ada-fp32": compare.Measured([10.0], 5.0)}, 1e9, peak)
+        self.assertEqual(cells[0][5:], ["", "", "10.0", "10 %", "", "5"])
+        self.assertNotIn("tiles", peak.text())
+
+    def test_median_of_peaks(self):
+        peaks = [machine.Peak(1.0, None, 5.0, 7.0), machine.Peak(3.0, None, 4.0, 8.0),
+                 machine.Peak(2.0, None, 6.0, 9.0)]
+        self.assertEqual(machine.median_peak(peaks), machine.Peak(2.0, None, 5.0, 8.0))
+
+
+class LoadTest(unittest.TestCase):
+    def test_a_busy_machine_is_told(self):
+        self.assertEqual(machine.load_warning(0.2), "")
+        self.assertIn("load average 3.1", machine.load_warning(3.14))
+
+
+class ThreadsTest(unittest.TestCase):
+    def test_counts(self):
+        self.assertEqual([thread_rows.thread_counts(n) for n in (1, 2, 4, 6)],
+                         [[1], [1, 2], [1, 2, 4], [1, 2, 4, 6]])
+
+    def test_rows(self):
+        results = {"torch-fp32": {1: compare.Measured([10.0]), 2: compare.Measured([15.0])}}
+        self.assertEqual(thread_rows.rows("Net", 8, results),
+                         [["Net", "8", "PyTorch fp32", "10.0", "15.0", "1.50"]])
+
+
+def op(layer, layers, part, program, seconds, flop, size):
+    return {"layer": layer, "layers": layers, "part": part, "program": program,
+            "seconds": seconds, "flop": flop, "bytes": size}
+
+
+class OpsTest(unittest.TestCase):
+    def test_limits(self):
+        row = op("a", "1", "forward", "", "1", "1e9", "1e6")
+        for program, least in (("fp16", 1 / 250), ("fp32", 1 / 100), ("onednn", 1 / 100)):
+            self.assertAlmostEqual(op_rows.limit_seconds(row, program, PEAK), least)
+        without = machine.Peak(100.0, None, 30.0, 20.0)
+        self.assertAlmostEqual(op_rows.limit_seconds(row, "fp16", without), 1 / 100)
+        row["bytes"] = "1e9"  # memory decides
+        self.assertAlmostEqual(op_rows.limit_seconds(row, "fp32", PEAK), 1 / 20)
+
+    def test_rows_and_sums(self):
+        measured = [op("a", "2", "forward", "fp16", "0.008", "1e9", "0"),
+                    op("a", "2", "forward", "onednn", "0.02", "1e9", "0"),
+                    op("b", "1", "forward", "fp16", "0.004", "1e9", "0"),
+                    op("b", "1", "forward", "onednn", "0.01", "1e9", "0")]
+        cells = op_rows.rows(measured, PEAK)
+        self.assertEqual(cells[0], ["a", "2", "forward", "8.00", "125", "50 %", "", "", "", "20.0",
+                                    "50.0", "50 %", "2.50"])
+        self.assertEqual(cells[2], ["all", "3", "forward", "20.0", "150", "60 %", "", "", "",
+                                    "50.0", "60.0", "60 %", "2.50"])
+        self.assertEqual(len(cells), 3)
+        self.assertEqual(len(cells[0]), len(op_rows.HEADER))
+
+
+class PolicyCostTest(unittest.TestCase):
+    def test_backward_over_forward_in_both_orders(self):
+        """The backward pass takes 10 % more and is half of the step; one core is twice as fast."""
+        class Ada:
+            def start(self, config, values, threads, name, core):
+                speed = 2.0 if core == min(cores) else 1.0
+                factor = 1.1 if "extra" in values else 1.0
+                return {"forward": 1 / speed, "backward": factor / speed,
+                        "seconds": (1 + factor) / speed}
+
+            def finish(self, started, least):
+                return compare_run([started] * least)
+
+        def compare_run(rows):
+            return type("Run", (), {"rows": rows})
+
+        cores = {0, 1}
+        original = policy_cost.os.sched_getaffinity
+        policy_cost.os.sched_getaffinity = lambda _: cores
+        try:
+            cost = policy_cost.cost(Ada(), "config", [], ["extra"], [])
+        finally:
+            policy_cost.os.sched_getaffinity = original
+        self.assertAlmostEqual(cost, 0.1 * 0.5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,143 @@
+// Every model of the zoo at a size for tests, and whole steps of it: forward, backward and update
+// of a batch in two micro-batches.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "core/random.h"
+#include "graph/graph.h"
+#include "graph/zoo.h"
+
+namespace ada::train {
+
+using Floats = std::vector<float>;
+
+struct Net {
+  std::string name;
+  config::ModelConfig model;
+  Shape input;  // n: images of the larger micro-batch
+};
+// Small images and batches that no block divides: 7 or 3 images, then 4 or 2.
+// `deep`: those that hold the layers of the others more often.
+inline std::vector<Net> Nets(bool deep) {
+  std::vector<Net> nets;
+  for (const std::string& zoo : graph::ZooNames()) {
+    config::ModelConfig model;
+    model.zoo = zoo;
+    const bool vgg = zoo.starts_with("vgg"), resnet = zoo.starts_with("resnet");
+    nets.push_back({zoo, model,
+                    vgg      ? Shape{3, 32, 32, 3}
+                    : resnet ? Shape{7, 12, 14, 3}
+                             : Shape{7, 28, 28, 1}});
+  }
+  config::ModelConfig projection = nets[2].model, dropped = nets[7].model;
+  projection.shortcut = "B", dropped.dropout = 0.25;
+  nets.push_back({"resnet20 B", projection, {7, 9, 11, 3}});
+  nets.push_back({"vgg11 dropout", dropped, {2, 32, 32, 3}});
+  std::erase_if(nets, [deep](const Net& net) {
+    static const std::vector<std::string> more = {"resnet32",  "resnet44", "resnet56",
+                                                  "resnet110", "vgg13",    "vgg16"};
+    return (std::find(more.begin(), more.end(), net.name) != more.end()) != deep;
+  });
+  return nets;
+}
+
+struct Way {
+  NumberFormat format;
+  bool adaptive;
+};
+// Two of the four for those with millions of weights.
+inline std::vector<Way> WaysOf(const Net& net) {
+  if (net.name.starts_with("vgg")) return {{kFp16, true}, {kBf16, false}};
+  return {{kFp16, true}, {kFp16, false}, {kBf16, true}, {kBf16, false}};
+}
+
+enum class Fusion { kAll, kStored, kNone };  // kStored: all but what keeps values out of memory
+
+inline graph::GraphSpec SpecOf(const Net& net, const Way& way, Fusion fusion) {
+  graph::GraphSpec spec;
+  spec.model = &net.model;
+  spec.precision.base = {way.format, way.format, way.format, kFp32};
+  spec.input = net.input;
+  spec.fuse = fusion != Fusion::kNone;
+  spec.defer = fusion == Fusion::kAll;
+  spec.histograms = {"y", "dx"};
+  spec.rule_for = [way](const graph::ScalerRequest& request) {
+    scaling::LayerRule rule;
+    rule.has_weight = request.has_weight;
+    if (!way.adaptive) return rule;
+    rule.method = scaling::LayerMethod::kApproxRange;
+    rule.u_min = request.gradient_format.smallest_subnormal();
+    rule.u_max = request.gradient_format.largest();
+    rule.fan = request.fan_exact;
+    return rule;
+  };
+  return spec;
+}
+
+// A batch in two micro-batches, the same for every graph.
+struct Batch {
+  explicit Batch(const Shape& input) : micro{input.n, input.n / 2 + 1} {
+    RandomStream random(7, StreamId("batch"));
+    images.resize(static_cast<std::size_t>(input.numel()));
+    for (float& v : images) v = static_cast<float>(random.Normal());
+    for (std::int64_t i = 0; i < input.n; ++i)
+      labels.push_back(static_cast<std::int32_t>(random.Below(10)));
+  }
+  std::int64_t micro[2];
+  Floats images;
+  std::vector<std::int32_t> labels;
+};
+
+class Model {
+ public:
+  // Weights from the seed, or those of `from`.
+  Model(const Net& net, const Way& way, Fusion fusion, backend::Backend& backend,
+        const Model* from = nullptr)
+      : backend_(backend),
+        batch_(net.input),
+        graph_(graph::Graph::Build(SpecOf(net, way, fusion), backend)) {
+    if (from == nullptr) {
+      graph::Initialize(*graph_, net.model.init, 1, backend);
+      return;
+    }
+    for (std::size_t i = 0; i < parameters().size(); ++i)
+      std::copy_n(from->parameters()[i].value.f32(), parameters()[i].numel(),
+                  parameters()[i].value.f32());
+  }
+  void MicroBatch(int step, int index) {
+    backend::Pass pass;
+    pass.rows = static_cast<int>(batch_.micro[index]);
+    pass.loss_rows = batch_.micro[0] + batch_.micro[1];
+    pass.accumulate = index > 0, pass.edge = 0.5;
+    pass.count = pass.bins = (step + index) % 2 == 0;
+    pass.seed = 3, pass.draw = static_cast<std::uint64_t>(2 * step + index);
+    if (index == 0) graph_->RefreshWeights(pass);
+    graph_->SetBatch(batch_.images.data(), batch_.labels.data(), pass.rows);
+    graph_->Forward(pass);
+    logits_.resize(static_cast<std::size_t>(pass.rows * graph_->classes()));
+    backend_.Read(graph_->logits(), pass.rows, logits_.data());  // before their memory is reused
+    graph_->Backward(pass);
+  }
+  void Update() {
+    for (const graph::Parameter& p : parameters())
+      for (std::int64_t i = 0; p.gradient && i < p.numel(); ++i)
+        p.value.f32()[i] -= 0.01f * p.gradient.f32()[i];
+  }
+  double loss() const { return graph_->Result().loss_sum; }
+  const Floats& logits() const { return logits_; }  // of the last micro-batch
+  const std::vector<graph::Parameter>& parameters() const { return graph_->parameters(); }
+  const graph::Graph& graph() const { return *graph_; }
+
+ private:
+  backend::Backend& backend_;
+  const Batch batch_;
+  Floats logits_;
+  std::unique_ptr<graph::Graph> graph_;
+};
+
+}  // namespace ada::train

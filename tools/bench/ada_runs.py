@@ -1,0 +1,83 @@
+"""Runs of ada-train as the benchmarks need them: its real training loop for some steps, and what
+its timing.csv says of them."""
+import csv
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+
+import flops
+import machine
+
+# The same optimizer everywhere, as PyTorch's side has it; no evaluation, no checkpoints.
+LOOP = ("optimizer={kind: sgd, lr: 0.01, momentum: 0.9, weight_decay: 1e-4}",
+        "evaluate.every_epochs=0", "checkpoint={every_epochs: 0}", "train.epochs=1000000")
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What one run left: rows of timing.csv as numbers, and the most memory it had (VmHWM)."""
+    rows: list
+    peak_mib: float
+
+    def images_per_second(self, batch):
+        """Of all steps but the first, whose interval holds the warm-up."""
+        seconds = sum(row["seconds"] for row in self.rows[1:])
+        return (self.rows[-1]["step"] - self.rows[0]["step"]) * batch / seconds
+
+
+class AdaTrain:
+    """The program, started afresh for each measurement; folders of runs go to `scratch`."""
+
+    def __init__(self, program, scratch):
+        self.program, self.scratch = pathlib.Path(program).resolve(), scratch
+        self.version = self._say(["--version"]).splitlines()[0]
+
+    def _say(self, arguments):
+        done = subprocess.run([self.program, *arguments], cwd=machine.ROOT, capture_output=True,
+                              text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"bench.py: ada-train ended with {done.returncode}:\n{done.stderr}")
+        return done.stdout
+
+    def network(self, model, batch):
+        """The model's flops.Network, from --dry-run."""
+        values = [*machine.data_options(model.config), *model.network, f"data.batch_size={batch}"]
+        return flops.parse(self._say(["--config", model.config, "--dry-run", "--set", *values]))
+
+    def start(self, config, values, threads, name="run", core=None):
+        """Starts a run with --set `values`; bound to a core where one is given. `name` tells apart
+        runs that go on at the same time."""
+        command = [self.program, "--config", config, "--output", self._folder(name), "--overwrite",
+                   "--no-progress", "--quiet", "--threads", threads, "--set",
+                   *machine.data_options(config), *LOOP, *values]
+        bind = None if core is None else lambda: os.sched_setaffinity(0, {core})
+        return name, subprocess.Popen([str(part) for part in command], cwd=machine.ROOT,
+                                      preexec_fn=bind, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.PIPE, text=True)
+
+    def finish(self, started, least=2):
+        """Waits for a run and returns its Run, of at `least` so many rows."""
+        name, process = started
+        message = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            sys.exit(f"bench.py: ada-train ended with {process.returncode}:\n{message}")
+        with open(self._folder(name) / "timing.csv", encoding="utf-8", newline="") as file:
+            rows = [{key: float(value) for key, value in row.items()}
+                    for row in csv.DictReader(file)]
+        if len(rows) < least:
+            sys.exit("bench.py: too few logged steps; raise --ada-steps or lower --log-every")
+        return Run(rows, usage.ru_maxrss / 1024)
+
+    def run(self, config, values, threads):
+        return self.finish(self.start(config, values, threads))
+
+    def _folder(self, name):
+        return pathlib.Path(self.scratch, name)

@@ -1,0 +1,154 @@
+"""The table of models x batches x modes: every mode of one model in turns, each mode's speed, its
+ratios to PyTorch's of the same run, its share of the machine's peaks and its peak memory."""
+import dataclasses
+import statistics
+
+import machine
+import markdown
+import models
+import torch_runs
+from ada_runs import note
+
+ADA_MODES = {  # --set values beside the model's
+    "ada-fp16": ("ada-train fp16, adaptive",
+                 ("precision={format: fp16}", "scaling={policy: adaptive, underflow_target: 1e-3, "
+                  "scale_upper_bound: 128, accum_upper_bound: 4096}")),
+    "ada-bf16": ("ada-train bf16", ("precision={format: bf16}", "scaling={policy: none}")),
+    "ada-fp32": ("ada-train fp32", ("precision={format: fp32}", "scaling={policy: none}")),
+}
+TORCH_MODES = {
+    "torch-fp32": "PyTorch fp32",
+    "torch-bf16": "PyTorch bf16 autocast",
+    "torch-fp16": "PyTorch fp16 autocast",
+    "torch-emulated": "PyTorch fp16 emulated by hooks",
+    "torch-counted": "PyTorch fp16 emulated, lost values counted",
+}
+COMPILED_MODES = {  # a minute each before the first step, and a C++ compiler
+    "torch-fp32-compiled": "PyTorch fp32, torch.compile",
+    "torch-bf16-compiled": "PyTorch bf16 autocast, torch.compile",
+    "torch-fp16-compiled": "PyTorch fp16 autocast, torch.compile",
+}
+BASE = "torch-fp32"
+DEFAULT_MODES = [*ADA_MODES, *TORCH_MODES]
+MODES = [*DEFAULT_MODES, *COMPILED_MODES]
+HEADER = ["model", "batch", "mode", "images/s", "lowest, highest", "to PyTorch's fastest",
+          "to PyTorch fp32", "GFLOP/s", "of fp32 FMA peak", "of bf16 tile peak", "peak memory, MiB"]
+
+
+@dataclasses.dataclass
+class Measured:
+    """One mode of one model: images/s of each round, and memory in MiB."""
+    speeds: list = dataclasses.field(default_factory=list)
+    peak_mib: float = 0
+    import_mib: float = None  # of PyTorch before it made anything; None: ada-train
+
+    def speed(self):
+        return statistics.median(self.speeds)
+
+    def memory(self):
+        own = f"{self.peak_mib:,.0f}"
+        return own if self.import_mib is None else f"{own} (import torch: {self.import_mib:,.0f})"
+
+
+def ada_values(options, model, batch, mode):
+    """(--set values of a measurement of ada-train, its steps)."""
+    steps = options.ada_steps or model.steps(batch)
+    return [*model.network, f"data.batch_size={batch}", f"train.max_steps={steps}",
+            f"log={{every: {min(options.log_every, steps)}}}", *ADA_MODES[mode][1]], steps
+
+
+class Bench:
+    """One model at one batch: its PyTorch processes live as long as this does."""
+
+    def __init__(self, options, ada, name, batch, threads):
+        self.options, self.ada, self.threads = options, ada, threads
+        self.model, self.batch = models.MODELS[name], batch
+        self.network = ada.network(self.model, batch)
+        self.torch = {mode: torch_runs.Torch(options.python, name, mode.partition("-")[2], batch,
+                                             threads)
+                      for mode in options.modes if mode not in ADA_MODES}
+        for torch in self.torch.values():
+            torch_runs.check_same(name, self.network, torch.about)
+        self.results = {mode: Measured() for mode in options.modes}
+
+    def measure(self, mode):
+        """One measurement of one mode, added to its results."""
+        result, steps = self.results[mode], self.options.ada_steps or self.model.steps(self.batch)
+        if mode in ADA_MODES:
+            values, steps = ada_values(self.options, self.model, self.batch, mode)
+            run = self.ada.run(self.model.config, values, self.threads)
+            result.speeds.append(run.images_per_second(self.batch))
+            result.peak_mib = max(result.peak_mib, run.peak_mib)
+        else:
+            torch = self.torch[mode]
+            steps = self.options.torch_steps or max(5, steps // 8)
+            result.speeds.append(torch.images_per_second(steps))
+            result.peak_mib = torch.peak_mib
+            result.import_mib = torch.about["import_mib"]
+        return result.speeds[-1]
+
+    def torch_version(self):
+        return next((torch.about["torch"] for torch in self.torch.values()), None)
+
+    def close(self):
+        for torch in self.torch.values():
+            torch.close()
+
+
+def in_turns(order, rounds, measure):
+    """Calls measure(round, item) for all items in every round; each round starts with another."""
+    for number in range(rounds):
+        first = number % len(order)
+        for item in order[first:] + order[:first]:
+            measure(number, item)
+
+
+def label(mode):
+    return ADA_MODES[mode][0] if mode in ADA_MODES else {**TORCH_MODES, **COMPILED_MODES}[mode]
+
+
+def rows(title, batch, results, training_flop, peak):
+    """Cells of one model's rows. `results`: mode -> Measured; `training_flop`: of one image."""
+    torch = [result.speed() for mode, result in results.items() if mode not in ADA_MODES]
+    fastest = max(torch, default=None)
+    base = results[BASE].speed() if BASE in results else None
+    cells = []
+    for mode, result in results.items():
+        speed = result.speed()
+        gflops = speed * training_flop * 1e-9
+        cells.append([
+            title, str(batch), label(mode), markdown.number(speed),
+            f"{markdown.number(min(result.speeds))}, {markdown.number(max(result.speeds))}",
+            f"{speed / fastest:.2f}" if fastest else "", f"{speed / base:.2f}" if base else "",
+            markdown.number(gflops), markdown.percent(gflops / peak.fma),
+            markdown.percent(peak.tiles and gflops / peak.tiles), result.memory()])
+    return cells
+
+
+def run(options, ada):
+    """Measures all that the options name and prints the table."""
+    table, measured, peaks, torch_version = [], [], [], None
+    for name in options.models:
+        for batch in options.batch:
+            bench = Bench(options, ada, name, batch, options.threads)
+
+            def one(number, mode, bench=bench):
+                if mode is None:
+                    peaks.append(machine.measure_peak(options.peak, options.threads))
+                    return
+                speed = bench.measure(mode)
+                note(f"{bench.model.title}, batch {bench.batch}, round {number + 1} of "
+                     f"{options.rounds}: {label(mode)}: {speed:,.0f} images/s")
+            in_turns([*options.modes, None], options.rounds, one)
+            torch_version = torch_version or bench.torch_version()
+            measured.append((bench.model.title, batch, bench.results,
+                             bench.network.training_flop()))
+            bench.close()
+    peak = machine.median_peak(peaks)
+    for title, batch, results, flop in measured:
+        table += rows(title, batch, results, flop, peak)
+    torch = f", PyTorch {torch_version}, channels_last" if torch_version else ""
+    print(f"{machine.describe()}, {options.threads} thread(s) each; {ada.version}{torch}; median "
+          f"of {options.rounds} rounds taken in turns\n\nPeak, median of as many rounds: "
+          f"{peak.text()}\n")
+    print(markdown.table(HEADER, table))

@@ -1,0 +1,84 @@
+"""The machine in words that name no machine, its measured peaks, and the data it has."""
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def cores():
+    return len(os.sched_getaffinity(0))
+
+
+def instruction_sets():
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        flags = next((line for line in file if line.startswith("flags")), "").split()
+    best = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2"))
+                 if flag in flags), "SSE2")
+    return best + (" and AMX" if "amx_bf16" in flags else "")
+
+
+def describe():
+    return f"{os.cpu_count()} cores, {platform.machine()} with {instruction_sets()}"
+
+
+def load_warning(load):
+    """What a table must say where other programs ran when it was begun, by the load average of the
+    last minute; otherwise empty. PyTorch's threads wait for each other in every operation and
+    suffer most: ratios to it then mean nothing."""
+    if load < 0.5:
+        return ""
+    return (f"**Not a quiet machine** (load average {load:.1f} before the start): ratios between "
+            "programs mean nothing.\n")
+
+
+def cifar10():
+    """The folder of the real data set, or None."""
+    for folder in (os.environ.get("ADA_CIFAR10"), ROOT / "data" / "cifar-10"):
+        if folder and pathlib.Path(folder, "data_batch_1.bin").exists():
+            return str(folder)
+    return None
+
+
+def data_options(config):
+    """--set values for the data of a configuration: the real set where it is found, otherwise
+    synthetic images of the same shape."""
+    if "fashion" in config:
+        if pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
+            return ["data.limit={train: 0, test: 256}"]
+        return ["data.dataset=synthetic", "data.synthetic={height: 28, width: 28, channels: 1}"]
+    if cifar10():
+        return [f"data.path={cifar10()}", "data.limit={train: 0, test: 256}"]
+    return ["data.dataset=synthetic"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Peak:
+    """What the machine can do with so many threads at once; tiles is None where it has no AMX."""
+    fma: float  # GFLOP/s of fp32 fused multiply-adds
+    tiles: float  # GFLOP/s of bf16 products of tiles, summed in fp32
+    read: float  # GB/s
+    copy: float  # GB/s, bytes read and bytes written
+
+    def text(self):
+        tiles = "" if self.tiles is None else f"bf16 tiles {self.tiles:,.0f} GFLOP/s, "
+        return (f"fp32 FMA {self.fma:,.0f} GFLOP/s, {tiles}memory read {self.read:.0f} GB/s, "
+                f"copied {self.copy:.0f} GB/s")
+
+
+def measure_peak(program, threads):
+    """One Peak; about a second."""
+    done = subprocess.run([program, str(threads)], capture_output=True, text=True, check=True)
+    return Peak(**json.loads(done.stdout))
+
+
+def median_peak(peaks):
+    """Of Peaks measured in different rounds, each number's median."""
+    def middle(name):
+        values = [getattr(peak, name) for peak in peaks]
+        return None if None in values else statistics.median(values)
+    return Peak(*(middle(field.name) for field in dataclasses.fields(Peak)))

@@ -1,0 +1,24 @@
+"""Markdown tables, and numbers as they stand in them."""
+import math
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(cells) + " |" for cells in [header, *rows]]
+    lines.insert(1, "|" + "---|" * len(header))
+    return "\n".join(lines)
+
+
+def number(value, digits=3):
+    """With so many significant digits, but all of those before the point; None is empty."""
+    if value is None:
+        return ""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{max(places, 0)}f}"
+
+
+def percent(share):
+    if share is None:
+        return ""
+    return f"{share * 100:.{0 if share >= 0.1 else 1}f} %"

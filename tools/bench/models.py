@@ -1,0 +1,30 @@
+"""The networks of the benchmark: which configuration ada-train trains each with. PyTorch's versions
+of the same networks are in torch_networks.py, by the same names."""
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    title: str
+    config: str  # from the tree's root
+    image: str  # height x width x channels
+    network: tuple = ()  # --set values that choose the network, where it is not the configuration's
+    images: int = 0  # in one measurement of ada-train: some seconds on two cores
+
+    def steps(self, batch):
+        """Steps of one measurement of ada-train."""
+        return max(10, self.images // batch)
+
+
+RESNET20 = "configs/resnet20_cifar.yaml"
+MODELS = {
+    "resnet20": Model("ResNet-20", RESNET20, "32x32x3", images=25600),
+    "resnet56": Model("ResNet-56", RESNET20, "32x32x3", ("model={zoo: resnet56, shortcut: A}",),
+                      images=7680),
+    "vgg16": Model("VGG-16", RESNET20, "32x32x3", ("model={zoo: vgg16}",), images=2560),
+    "fashion": Model("Fashion-MNIST net", "configs/fashion_quickstart.yaml", "28x28x1",
+                     images=192000),
+    "lenet": Model("LeNet-5", "configs/lenet_fashion.yaml", "28x28x1", images=256000),
+    "mlp": Model("MLP 784-256-128-10", "configs/mlp_mnist_fashion.yaml", "28x28x1",
+                 images=512000),
+}

@@ -1,0 +1,82 @@
+"""Single convolutions and linear layers beside oneDNN's. Used by bench.py --ops."""
+import csv
+import subprocess
+import sys
+
+import machine
+import markdown
+import models
+from ada_runs import note
+
+PROGRAMS = {"fp16": "ada-train fp16", "fp32": "ada-train fp32", "onednn": "oneDNN f32"}
+HEADER = ["layer", "layers", "part",
+          *(cell for title in PROGRAMS.values()
+            for cell in (f"{title}, ms", "GFLOP/s", "of limit")),
+          "fp16 to oneDNN"]
+
+
+def limit_seconds(row, program, peak):
+    """The least time: of its arithmetic at the machine's peak, or of moving its operands and its
+    result once each, whichever is longer. Exact fp16 products are four of bf16 tiles where there
+    are tiles."""
+    gflops = peak.tiles / 4 if program == "fp16" and peak.tiles else peak.fma
+    return max(float(row["flop"]) / (gflops * 1e9), float(row["bytes"]) / (peak.copy * 1e9))
+
+
+class Sums:
+    """Seconds, operations and least seconds of one part in each program."""
+
+    def __init__(self):
+        self.by_program = {program: [0.0, 0.0, 0.0] for program in PROGRAMS}
+
+    def add(self, program, seconds, flop, least, times=1):
+        sums = self.by_program[program]
+        for i, value in enumerate((seconds, flop, least)):
+            sums[i] += value * times
+
+    def cells(self):
+        cells = []
+        for seconds, flop, least in self.by_program.values():
+            cells += ([markdown.number(seconds * 1e3), markdown.number(flop / seconds * 1e-9),
+                       markdown.percent(least / seconds)] if seconds else ["", "", ""])
+        ours, theirs = self.by_program["fp16"][0], self.by_program["onednn"][0]
+        return [*cells, f"{theirs / ours:.2f}" if ours and theirs else ""]
+
+
+def rows(measured, peak):
+    """Cells from bench_ops' rows (dictionaries of texts): a line for each layer and part, then the
+    sums over all layers of the network."""
+    lines, totals = {}, {}
+    for row in measured:
+        line = lines.setdefault((row["layer"], row["layers"], row["part"]), Sums())
+        total = totals.setdefault(row["part"], Sums())
+        numbers = (float(row["seconds"]), float(row["flop"]),
+                   limit_seconds(row, row["program"], peak))
+        line.add(row["program"], *numbers)
+        total.add(row["program"], *numbers, times=int(row["layers"]))
+    count = sum({(layer, int(layers)): int(layers) for layer, layers, _ in lines}.values())
+    return ([[*name, *sums.cells()] for name, sums in lines.items()]
+            + [["all", str(count), part, *sums.cells()] for part, sums in totals.items()])
+
+
+def run(options):
+    """Measures and prints a table for each model and batch."""
+    for name in options.models:
+        for batch in options.batch:
+            model = models.MODELS[name]
+            note(f"{model.title}, batch {batch}: {options.rounds} rounds")
+            before = machine.measure_peak(options.peak, options.threads)
+            done = subprocess.run(
+                [str(word) for word in (options.op_bench, machine.ROOT / model.config,
+                                        model.image, batch, options.threads, options.rounds,
+                                        *model.network)],
+                capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                sys.exit(f"bench.py: bench_ops ended with {done.returncode}:\n{done.stderr}")
+            after = machine.measure_peak(options.peak, options.threads)
+            peak = machine.median_peak([before, after])
+            measured = list(csv.DictReader(done.stdout.splitlines()))
+            print(f"{model.title}, batch {batch}; {machine.describe()}, {options.threads} "
+                  f"thread(s); median of {options.rounds} rounds taken in turns\n\n"
+                  f"Peak: {peak.text()}\n")
+            print(markdown.table(HEADER, rows(measured, peak)) + "\n")

@@ -1,0 +1,158 @@
+// A layer as oneDNN's f32 primitives, each over the whole batch with all threads, in the layouts
+// that oneDNN asks for: what benchdnn would time. See ops.h.
+#include <omp.h>
+
+#include <unordered_map>
+
+#include "backend/cpu/onednn_version.h"
+#include "ops.h"
+
+namespace ada::bench {
+namespace {
+
+using dnnl::memory;
+namespace onednn = backend::cpu::onednn;
+
+// oneDNN takes its threads from OpenMP; our backend leaves OpenMP one.
+class Threads {
+ public:
+  explicit Threads(int threads) { omp_set_num_threads(threads); }
+  ~Threads() { omp_set_num_threads(1); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+};
+
+memory::desc Any(const memory::dims& dims) {
+  return {dims, memory::data_type::f32, memory::format_tag::any};
+}
+
+// A primitive with its own memory.
+struct Call {
+  dnnl::primitive primitive;
+  std::unordered_map<int, memory> arguments;
+};
+
+class Onednn {
+ public:
+  Onednn(const Layer& layer, int threads)
+      : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+    const Threads all(threads_);
+    if (layer.linear)
+      MakeLinear(layer);
+    else
+      MakeConvolution(layer);
+  }
+
+  bool has_data_gradient() const { return static_cast<bool>(data_.primitive); }
+  void Forward() { Run(forward_); }
+  void DataGradient() { Run(data_); }
+  void WeightGradient() { Run(weights_); }
+
+ private:
+  void Run(Call& call) {
+    const Threads all(threads_);
+    call.primitive.execute(stream_, call.arguments);
+    stream_.wait();
+  }
+
+  memory Filled(const memory::desc& description, float deviation) {
+    memory m(description, engine_);
+    FillNormal(static_cast<float*>(m.get_data_handle()), description.get_size() / sizeof(float),
+               deviation);
+    return m;
+  }
+
+  template <class Primitive, class Descriptor>
+  Call MakeForward(const Descriptor& d) {
+    Call call{Primitive(d), {}};
+    call.arguments = {{DNNL_ARG_SRC, Filled(d.src_desc(), 1)},
+                      {DNNL_ARG_WEIGHTS, Filled(d.weights_desc(), 0.1f)},
+                      {DNNL_ARG_DST, Filled(d.dst_desc(), 0)},
+                      {DNNL_ARG_SCRATCHPAD, memory(d.scratchpad_desc(), engine_)}};
+    if (bias_) call.arguments.emplace(DNNL_ARG_BIAS, Filled(bias_desc_, 1));
+    return call;
+  }
+  template <class Primitive, class Descriptor>
+  Call MakeData(const Descriptor& d) {
+    Call call{Primitive(d), {}};
+    call.arguments = {{DNNL_ARG_DIFF_SRC, Filled(d.diff_src_desc(), 0)},
+                      {DNNL_ARG_WEIGHTS, Filled(d.weights_desc(), 0.1f)},
+                      {DNNL_ARG_DIFF_DST, Filled(d.diff_dst_desc(), 0.01f)},
+                      {DNNL_ARG_SCRATCHPAD, memory(d.scratchpad_desc(), engine_)}};
+    return call;
+  }
+  template <class Primitive, class Descriptor>
+  Call MakeWeights(const Descriptor& d) {
+    Call call{Primitive(d), {}};
+    call.arguments = {{DNNL_ARG_SRC, Filled(d.src_desc(), 1)},
+                      {DNNL_ARG_DIFF_WEIGHTS, Filled(d.diff_weights_desc(), 0)},
+                      {DNNL_ARG_DIFF_DST, Filled(d.diff_dst_desc(), 0.01f)},
+                      {DNNL_ARG_SCRATCHPAD, memory(d.scratchpad_desc(), engine_)}};
+    if (bias_) call.arguments.emplace(DNNL_ARG_DIFF_BIAS, Filled(bias_desc_, 0));
+    return call;
+  }
+
+  void MakeConvolution(const Layer& l) {
+    const memory::dim groups = l.groups;
+    onednn::ConvolutionShape s;
+    s.x = Any({l.x.n, l.x.c, l.x.h, l.x.w});
+    s.y = Any({l.y.n, l.y.c, l.y.h, l.y.w});
+    s.w = groups == 1 ? Any({l.w.n, l.w.c, l.w.h, l.w.w})
+                      : Any({groups, l.w.n / groups, l.w.c, l.w.h, l.w.w});
+    s.b = Bias(l);
+    s.stride = {l.stride[0], l.stride[1]};
+    s.dilation = {l.dilation[0] - 1, l.dilation[1] - 1};
+    s.pad_before = {l.padding[0], l.padding[1]};
+    s.pad_after = {
+        (l.y.h - 1) * l.stride[0] + (l.w.h - 1) * l.dilation[0] + 1 - l.x.h - l.padding[0],
+        (l.y.w - 1) * l.stride[1] + (l.w.w - 1) * l.dilation[1] + 1 - l.x.w - l.padding[1]};
+    const auto forward = onednn::ForwardDescriptor(engine_, dnnl::prop_kind::forward_training, s);
+    forward_ = MakeForward<dnnl::convolution_forward>(forward);
+    weights_ = MakeWeights<dnnl::convolution_backward_weights>(
+        onednn::BackwardWeightsDescriptor(engine_, s, forward));
+    if (l.data_gradient)
+      data_ = MakeData<dnnl::convolution_backward_data>(
+          onednn::BackwardDataDescriptor(engine_, s, forward));
+  }
+
+  void MakeLinear(const Layer& l) {
+    const memory::desc x = Any({l.x.n, l.x.per_image()}), y = Any({l.y.n, l.y.c}),
+                       w = Any({l.y.c, l.x.per_image()}), b = Bias(l);
+    const auto forward =
+        onednn::ForwardDescriptor(engine_, dnnl::prop_kind::forward_training, x, w, b, y);
+    forward_ = MakeForward<dnnl::inner_product_forward>(forward);
+    weights_ = MakeWeights<dnnl::inner_product_backward_weights>(
+        onednn::BackwardWeightsDescriptor(engine_, x, w, b, y, forward));
+    if (l.data_gradient)
+      data_ = MakeData<dnnl::inner_product_backward_data>(
+          onednn::BackwardDataDescriptor(engine_, x, w, y, forward));
+  }
+
+  memory::desc Bias(const Layer& l) {
+    bias_ = l.bias;
+    if (bias_) bias_desc_ = {{l.y.c}, memory::data_type::f32, memory::format_tag::x};
+    return bias_desc_;
+  }
+
+  int threads_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  bool bias_ = false;
+  memory::desc bias_desc_;
+  Call forward_, data_, weights_;
+};
+
+}  // namespace
+
+Program MakeOnednn(const Layer& layer, int threads) {
+  const auto onednn = std::make_shared<Onednn>(layer, threads);
+  Program program;
+  program.name = "onednn";
+  program.forward = [onednn] { onednn->Forward(); };
+  program.weight_gradient = [onednn] { onednn->WeightGradient(); };
+  if (onednn->has_data_gradient()) program.data_gradient = [onednn] { onednn->DataGradient(); };
+  program.owner = onednn;
+  return program;
+}
+
+}  // namespace ada::bench

@@ -1,0 +1,97 @@
+"""PyTorch's versions of the networks in models.py: the same layers with the same parameters and
+operations as ada-train's (bench.py compares both numbers before it measures)."""
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Block(nn.Module):
+    """Two convolutions and a shortcut A: every second pixel, zero channels on both sides."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.sum = nn.Identity()  # a place for a hook
+        self.stride, self.padding = stride, (outputs - inputs) // 2
+
+    def forward(self, x):
+        y = functional.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn2(self.conv2(y))
+        if self.stride != 1:
+            x = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.padding, self.padding))
+        return functional.relu(self.sum(y + x))
+
+
+def normed(inputs, outputs):
+    """A 3x3 convolution with batch norm."""
+    return [nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True)]
+
+
+def resnet(depth):
+    blocks = (depth - 2) // 6
+    widths = [16] * (blocks + 1) + [32] * blocks + [64] * blocks
+    stages = [Block(i, o, 1 if i == o else 2) for i, o in zip(widths, widths[1:])]
+    return nn.Sequential(*normed(3, 16), *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(64, 10))
+
+
+def vgg16():
+    layers, inputs = [], 3
+    for channels, convolutions in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(convolutions):
+            layers += normed(inputs, channels)
+            inputs = channels
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 10))
+
+
+def fashion():
+    return nn.Sequential(*normed(1, 16), nn.MaxPool2d(2), *normed(16, 32), nn.MaxPool2d(2),
+                         *normed(32, 64), nn.Flatten(), nn.Linear(64 * 7 * 7, 64),
+                         nn.ReLU(inplace=True), nn.Linear(64, 10))
+
+
+def lenet():
+    return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+                         nn.Conv2d(6, 16, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(),
+                         nn.Linear(400, 120), nn.ReLU(inplace=True), nn.Linear(120, 84),
+                         nn.ReLU(inplace=True), nn.Linear(84, 10))
+
+
+def mlp():
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(inplace=True),
+                         nn.Linear(256, 128), nn.ReLU(inplace=True), nn.Linear(128, 10))
+
+
+NETWORKS = {  # name -> what makes it, shape of an image
+    "resnet20": (lambda: resnet(20), (3, 32, 32)),
+    "resnet56": (lambda: resnet(56), (3, 32, 32)),
+    "vgg16": (vgg16, (3, 32, 32)),
+    "fashion": (fashion, (1, 28, 28)),
+    "lenet": (lenet, (1, 28, 28)),
+    "mlp": (mlp, (1, 28, 28)),
+}
+
+
+def describe(network, image):
+    """Trained parameters, and operations of a forward pass over one image (a multiply-add counts
+    as 2; convolutions and linear layers alone)."""
+    flop = 0
+
+    def count(module, _, y):
+        nonlocal flop
+        flop += 2 * y.numel() * module.weight[0].numel()
+
+    hooks = [module.register_forward_hook(count) for module in network.modules()
+             if isinstance(module, (nn.Conv2d, nn.Linear))]
+    network.eval()
+    with torch.no_grad():
+        network(torch.zeros(1, *image))
+    network.train()
+    for hook in hooks:
+        hook.remove()
+    return {"parameters": sum(p.numel() for p in network.parameters()), "forward_flop": flop}

@@ -1,0 +1,88 @@
+"""Training steps of one network in PyTorch in one mode: what ada-train's speed is compared with.
+Started by bench.py in the virtual environment that run.sh makes.
+
+Warms up, then prints what it is as a line of JSON. Reads numbers of steps from stdin, one a line,
+and answers each with {"seconds": [of each step], "peak_mib": VmHWM of this process}. Data stay in
+memory: no loader, no augmentation, no logging.
+"""
+import argparse
+import json
+import sys
+import time
+
+import torch
+from torch.nn import functional
+
+from torch_emulation import emulate_fp16
+from torch_networks import NETWORKS, describe
+
+WARM_UP = 5  # steps before the first measurement
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+MODES = ("fp32", *AUTOCAST, "emulated", "counted",
+         *(f"{mode}-compiled" for mode in ("fp32", *AUTOCAST)))
+
+
+def peak_mib():
+    with open("/proc/self/status", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+class Training:
+    """A network in one mode and its training step."""
+
+    def __init__(self, network, image, mode, batch):
+        self.network = network.to(memory_format=torch.channels_last)
+        if mode in ("emulated", "counted"):
+            emulate_fp16(self.network, counting=mode == "counted")
+        elif mode.endswith("-compiled"):
+            self.network = torch.compile(self.network)
+        self.autocast = AUTOCAST.get(mode.partition("-")[0])
+        self.scaler = torch.amp.GradScaler("cpu", enabled=self.autocast == torch.float16)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), 0.01, momentum=0.9,
+                                         weight_decay=1e-4)
+        self.images = torch.randn(batch, *image).contiguous(memory_format=torch.channels_last)
+        self.labels = torch.randint(0, 10, (batch,))
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=self.autocast or torch.bfloat16,
+                            enabled=self.autocast is not None):
+            loss = functional.cross_entropy(self.network(self.images), self.labels)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def measure(self, steps):
+        seconds = []
+        for _ in range(steps):
+            start = time.perf_counter()
+            self.step()
+            seconds.append(time.perf_counter() - start)
+        return seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=NETWORKS, required=True)
+    parser.add_argument("--mode", choices=MODES, required=True)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=0, help="0: torch's own choice")
+    options = parser.parse_args()
+    import_mib = peak_mib()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    make, image = NETWORKS[options.model]
+    network = make()
+    about = {"torch": torch.__version__, "import_mib": import_mib, **describe(network, image)}
+    training = Training(network, image, options.mode, options.batch)
+    training.measure(WARM_UP)
+    print(json.dumps(about), flush=True)  # from here on it only works when asked
+    for request in sys.stdin:
+        print(json.dumps({"seconds": training.measure(int(request)), "peak_mib": peak_mib()}),
+              flush=True)
+
+
+if __name__ == "__main__":
+    main()
