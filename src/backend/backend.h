@@ -275,6 +275,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string Describe() const = 0;  // "cpu (oneDNN 2.6.3, avx512, 2 threads)"
   virtual std::string InstructionSet() const = 0;
+  // What of the ops made so far runs otherwise than it best might, one line each, and why:
+  // "layer conv1: on oneDNN in fp32: its channels are in groups".
+  virtual std::vector<std::string> Remarks() const { return {}; }
 
   // Memory of `bytes` bytes, zeroed, 64-byte aligned, owned by the backend until it dies.
   virtual std::byte* Allocate(std::size_t bytes) = 0;

@@ -12,7 +12,7 @@
 #include "backend/cpu/blocks.h"
 #include "backend/cpu/product_op.h"
 #include "backend/cpu/simple_ops.h"
-#include "backend/cpu/tile_kernels.h"
+#include "backend/cpu/tile_chunks.h"
 #include "core/error.h"
 #include "core/pages.h"
 #include "core/text.h"
@@ -52,6 +52,7 @@ class CpuBackend final : public Backend {
            (n == 1 ? " thread)" : " threads)");
   }
   std::string InstructionSet() const override { return tiles_ != nullptr ? "amx" : kernels_.name; }
+  std::vector<std::string> Remarks() const override { return remarks_; }
 
   std::byte* Allocate(std::size_t bytes) override {
     try {
@@ -122,7 +123,11 @@ class CpuBackend final : public Backend {
 
  private:
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
-    return std::make_unique<ProductOp>(context_, tiles_, spec, geometry);
+    const char* reason = tiles_ != nullptr ? RefuseTiles(spec, geometry) : nullptr;
+    if (reason != nullptr && geometry.training)
+      remarks_.push_back("layer " + spec.layer + ": in fp32, not on tiles: " + reason);
+    return std::make_unique<ProductOp>(context_, reason == nullptr ? tiles_ : nullptr, spec,
+                                       geometry);
   }
 
   const Kernels& kernels_;
@@ -130,6 +135,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;
+  std::vector<std::string> remarks_;
   std::vector<std::pair<std::byte*, std::size_t>> memory_;
   std::size_t allocated_ = 0;
 };

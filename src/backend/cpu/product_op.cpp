@@ -25,6 +25,12 @@ bool AlphaComesFirst(const ProductSpec& spec) {
   return spec.scaler != nullptr && spec.scaler->rule.reference &&
          spec.scaler->rule.method != scaling::LayerMethod::kExactRange;
 }
+// Tiles take images in pairs, and pass over all weights in every chunk.
+int ChunkFor(const ProductSpec& spec, bool on_tiles) {
+  std::int64_t images = ChunkImages(spec.x.shape, spec.y.shape);
+  if (on_tiles) images = std::max<std::int64_t>(images, spec.w.shape.numel() > (1 << 20) ? 16 : 2);
+  return static_cast<int>(std::min(images, spec.x.shape.n));
+}
 bool WantsMoments(const ProductSpec& spec) {
   return spec.scaler != nullptr && scaling::MayNeedMoments(spec.scaler->rule);
 }
@@ -36,11 +42,10 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
     : context_(context),
       spec_(spec),
       geometry_(geometry),
-      chunk_(static_cast<int>(
-          std::min<std::int64_t>(ChunkImages(spec.x.shape, spec.y.shape), spec.x.shape.n))),
+      chunk_(ChunkFor(spec, tiles != nullptr)),
       weights_(context, geometry, spec, WantsMoments(spec)),
       rounding_(context, spec),
-      on_tiles_(tiles != nullptr && RefuseTiles(spec, geometry) == nullptr),
+      on_tiles_(tiles != nullptr),
       dw_notes_(
           Notes::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style, spec.dw_stats)) {
   if (spec.deferred) deferred_.emplace(context, spec.deferred);

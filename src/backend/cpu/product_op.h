@@ -18,7 +18,7 @@ namespace ada::backend::cpu {
 
 class ProductOp final : public Op {
  public:
-  // tiles: null where there are none.
+  // tiles: null where there are none, or RefuseTiles names the layer.
   ProductOp(const Context& context, const TileKernels* tiles, const ProductSpec& spec,
             const ProductGeometry& geometry);
   void Forward(const Pass& pass) override;

@@ -164,15 +164,17 @@ std::vector<TileOfRows> TileConvolution::TilesOf(const Part& part, int images) c
   return tiles;
 }
 
+// Taps of one block of channels follow one another: they read the same records, shifted.
 std::vector<std::int64_t> TileConvolution::StepsOf(const Part& part, int images) const {
   std::vector<std::int64_t> steps;
-  for (const Tap& tap : part.taps) {
-    const std::int64_t records =
-        ((static_cast<std::int64_t>(tap.remainder) * frame_.rows + tap.row) * frame_.columns +
-         tap.column) *
-        frame_.together;
-    for (int block = 0; block < frame_.blocks; ++block)
+  for (int block = 0; block < frame_.blocks; ++block) {
+    for (const Tap& tap : part.taps) {
+      const std::int64_t records =
+          ((static_cast<std::int64_t>(tap.remainder) * frame_.rows + tap.row) * frame_.columns +
+           tap.column) *
+          frame_.together;
       steps.push_back(records * frame_.row_bytes() + block * PlaneBytes(images));
+    }
   }
   return steps;
 }
@@ -184,7 +186,6 @@ void TileConvolution::Prepare(int images) {
   for (const Part& part : parts_) {
     lists.tiles.push_back(TilesOf(part, images));
     lists.steps.push_back(StepsOf(part, images));
-    lists.most_tiles = std::max(lists.most_tiles, lists.tiles.back().size());
   }
 }
 
@@ -229,9 +230,11 @@ void TileConvolution::PackTile(const float* plain, int out, int block, const Tap
 void TileConvolution::PackWeights(const float* plain, std::byte* tiles) const {
   for (const Part& part : parts_) {
     for (int out = 0; out < out_.c; out += 16) {
-      for (const Tap& tap : part.taps) {
-        for (int block = 0; block < frame_.blocks; ++block, tiles += 1024 * w_parts_)
+      for (int block = 0; block < frame_.blocks; ++block) {
+        for (const Tap& tap : part.taps) {
           PackTile(plain, out, block, tap, tiles);
+          tiles += 1024 * w_parts_;
+        }
       }
     }
   }

@@ -150,7 +150,6 @@ class TileConvolution {
   struct Lists {
     std::vector<std::vector<TileOfRows>> tiles;  // by part
     std::vector<std::vector<std::int64_t>> steps;
-    std::size_t most_tiles = 0;
   };
   std::map<int, Lists> lists_;  // by images of a call
 };

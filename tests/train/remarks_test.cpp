@@ -1,0 +1,38 @@
+// --verbose says which layers do not run on tiles, and why.
+#include <string>
+
+#include "backend/cpu/cpu_backend.h"
+#include "train/small_run.h"
+
+namespace ada::testing {
+TEST_SUITE("cpu") {
+  TEST_CASE("--verbose names the layers that tiles do not compute, with the reason") {
+    const bool tiles = backend::cpu::MakeCpuBackend(1)->InstructionSet() == "amx";
+    const TempFolder folder;
+    const auto run = WriteConfig(folder, "remarks", R"(
+data: {dataset: synthetic, batch_size: 8, synthetic: {train: 16, test: 8}}
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 16, kernel: 3, padding: 1}
+    - {name: conv2, kind: conv2d, channels: 16, kernel: 3, padding: 1, groups: 4}
+    - {name: pool, kind: global_avg_pool}
+    - {name: fc, kind: linear, features: 10}
+precision: {format: fp16, layers: [{match: fc, format: fp32}]}
+train: {max_steps: 1}
+)");
+    const Outcome quiet = Run(run, folder.path());
+    ADA_REQUIRE_EXIT(quiet, 0);
+    CHECK(!Contains(quiet.err + quiet.out, "not on tiles"));
+    const Outcome verbose = Run(With(run, {"--verbose", "--overwrite"}), folder.path());
+    ADA_REQUIRE_EXIT(verbose, 0);
+    const std::string said = verbose.err + verbose.out;
+    CAPTURE(said);
+    CHECK(!Contains(said, "layer conv1: in fp32"));
+    CHECK(Contains(said, "layer conv2: in fp32, not on tiles: its channels are in groups") ==
+          tiles);
+    CHECK(Contains(said, "layer fc: in fp32, not on tiles: what it reads is not kept in 16 bits") ==
+          tiles);
+  }
+}
+
+}  // namespace ada::testing
