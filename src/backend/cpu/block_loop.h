@@ -18,6 +18,13 @@ void ForBlocks(const Context& context, const Shape& shape, int rows, Body&& body
   });
 }
 
+// body(i, n) for the blocks of a chunk of `images` images, which begins with one: images i .. i + n
+// of the chunk. In the calling thread.
+template <class Body>
+void ForBlocksWithin(std::int64_t images, int size, Body&& body) {
+  for (std::int64_t i = 0; i < images; i += size) body(i, std::min<std::int64_t>(size, images - i));
+}
+
 // body(first, values, segment, worker) for each segment of a parameter of `numel` values.
 template <class Body>
 void ForSegments(const Context& context, std::int64_t numel, Body&& body) {

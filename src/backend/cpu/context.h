@@ -42,6 +42,9 @@ class Scratch {
   std::ptrdiff_t counted_ = 0;
 };
 
+// Bytes rounded up to whole lines of the cache, so that what follows is aligned.
+inline std::size_t WholeLines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 struct Context {
   ThreadPool& pool;
   const Kernels& kernels;

@@ -4,9 +4,7 @@
 //   raw, z, dx --mask dx, sum--> sum_dy, sum_dy_xhat of the block
 #include "backend/cpu/deferred_norm.h"
 
-#include <algorithm>
-
-#include "backend/cpu/blocks.h"
+#include "backend/cpu/block_loop.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -22,13 +20,6 @@ Piece Advance(Piece piece, std::int64_t values) {
   piece.data = static_cast<std::byte*>(piece.data) +
                static_cast<std::size_t>(values) * BytesOf(piece.storage);
   return piece;
-}
-
-// body(i, n): images [i, i + n) of a chunk of `images` images are a block.
-template <class Body>
-void ForBlocks(std::int64_t images, int block, Body&& body) {
-  for (std::int64_t i = 0; i < images; i += block)
-    body(i, std::min<std::int64_t>(block, images - i));
 }
 
 }  // namespace
@@ -61,7 +52,7 @@ Piece DeferredInput::Normalise(const Pass& pass, std::int64_t image, std::int64_
                                std::byte* buffer, bool quietly) {
   ADA_CHECK(image % block_ == 0);
   const Piece z{buffer, norm_.z.storage};
-  ForBlocks(images, block_, [&](std::int64_t i, std::int64_t n) {
+  ForBlocksWithin(images, block_, [&](std::int64_t i, std::int64_t n) {
     BatchNormForwardArgs a;
     a.x = At(norm_.raw, image + i), a.out = Advance(z, i * norm_.z.shape.per_image());
     a.pixels = n * pixels_, a.channels = channels_;
@@ -79,7 +70,7 @@ void DeferredInput::FinishForward(const Pass& pass) { y_notes_.Finish(pass); }
 void DeferredInput::TakeSums(std::int64_t image, std::int64_t images, Piece z, Piece dx) const {
   ADA_CHECK(image % block_ == 0 && norm_.sum_dy != nullptr);
   const std::int64_t per_image = norm_.z.shape.per_image();
-  ForBlocks(images, block_, [&](std::int64_t i, std::int64_t n) {
+  ForBlocksWithin(images, block_, [&](std::int64_t i, std::int64_t n) {
     const std::int64_t block = (image + i) / block_;
     BatchNormSumsArgs a;
     a.x = At(norm_.raw, image + i), a.dy = Advance(dx, i * per_image);

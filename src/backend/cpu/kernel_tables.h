@@ -1,7 +1,7 @@
 // The tables of all instruction sets, whether or not this processor has them: for SelectKernels and
 // for tests that compare them.
 #pragma once
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/tile_kernels.h"
 
 namespace ada::backend::cpu {
 namespace sse2 {
@@ -12,5 +12,8 @@ extern const Kernels kTable;
 }
 namespace avx512 {
 extern const Kernels kTable;
+}
+namespace amx {
+extern const TileKernels kTileTable;
 }
 }  // namespace ada::backend::cpu

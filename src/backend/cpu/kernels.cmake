@@ -2,29 +2,27 @@
 # table at run time. Nothing else in the program needs more than x86-64.
 file(GLOB ADA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/*.cpp)
 set(ADA_KERNEL_OBJECTS "")
-foreach(isa sse2 avx2 avx512)
-  add_library(ada_kernels_${isa} OBJECT ${ADA_KERNEL_SOURCES})
+set(ADA_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mf16c -mfma -mprefer-vector-width=512)
+function(ada_kernels isa)  # the sources of one set
+  add_library(ada_kernels_${isa} OBJECT ${ARGN})
   target_include_directories(ada_kernels_${isa} PRIVATE src)
   target_compile_definitions(ada_kernels_${isa} PRIVATE ADA_ISA=${isa})
   target_compile_options(ada_kernels_${isa} PRIVATE $<$<CONFIG:Release>:-O3> -fno-math-errno
                          -fno-trapping-math -Wno-psabi
                          -Wno-maybe-uninitialized -Wno-uninitialized)  # of GCC 12's own AVX-512 headers
+endfunction()
+foreach(isa sse2 avx2 avx512)
+  ada_kernels(${isa} ${ADA_KERNEL_SOURCES})
   list(APPEND ADA_KERNEL_OBJECTS $<TARGET_OBJECTS:ada_kernels_${isa}>)
 endforeach()
 target_compile_options(ada_kernels_avx2 PRIVATE -mavx2 -mf16c -mfma $<$<CONFIG:Release>:-O2>)
 # The narrower sets split every vector: less than -O3 keeps their compile time and size in bounds.
 target_compile_options(ada_kernels_sse2 PRIVATE $<$<CONFIG:Release>:-O1>)
-target_compile_options(ada_kernels_avx512 PRIVATE -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2
-                       -mf16c -mfma -mprefer-vector-width=512)
+target_compile_options(ada_kernels_avx512 PRIVATE ${ADA_AVX512})
 
 # Kernels on tiles beside them (AMX): one set.
 file(GLOB ADA_TILE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/amx/*.cpp)
-add_library(ada_kernels_amx OBJECT ${ADA_TILE_SOURCES})
-target_include_directories(ada_kernels_amx PRIVATE src)
-target_compile_definitions(ada_kernels_amx PRIVATE ADA_ISA=amx)
-target_compile_options(ada_kernels_amx PRIVATE $<$<CONFIG:Release>:-O3> -fno-math-errno
-                       -fno-trapping-math -Wno-psabi -Wno-maybe-uninitialized -Wno-uninitialized
-                       -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mamx-tile -mamx-bf16
-                       -mavx2 -mf16c -mfma -mprefer-vector-width=512)
+ada_kernels(amx ${ADA_TILE_SOURCES})
+target_compile_options(ada_kernels_amx PRIVATE ${ADA_AVX512} -mavx512bf16 -mamx-tile -mamx-bf16)
 list(APPEND ADA_KERNEL_OBJECTS $<TARGET_OBJECTS:ada_kernels_amx>)
 add_library(ada_kernels STATIC ${ADA_KERNEL_OBJECTS})

@@ -19,7 +19,6 @@
 namespace ada::backend::cpu {
 namespace {
 
-std::size_t Aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 // The authors multiply dy, which rounds. exact_range is not theirs: it looks at dx before alpha.
 bool AlphaComesFirst(const ProductSpec& spec) {
   return spec.scaler != nullptr && spec.scaler->rule.reference &&
@@ -49,9 +48,9 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
       dw_notes_(
           Notes::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style, spec.dw_stats)) {
   if (spec.deferred) deferred_.emplace(context, spec.deferred);
-  if (deferred_) own_bytes_ = Aligned(deferred_->chunk_bytes(chunk_));
+  if (deferred_) own_bytes_ = WholeLines(deferred_->chunk_bytes(chunk_));
   if (AlphaComesFirst(spec))
-    own_bytes_ += Aligned(static_cast<std::size_t>(chunk_ * spec.y.shape.per_image()) * 4);
+    own_bytes_ += WholeLines(static_cast<std::size_t>(chunk_ * spec.y.shape.per_image()) * 4);
   if (on_tiles_)
     product_ = std::make_unique<TileChunks>(*tiles, context, spec_, geometry_, weights_, rounding_,
                                             chunk_, own_bytes_);
@@ -74,8 +73,8 @@ void ProductOp::Prepare(ChunkProduct& product, int rows) const {
   if (!geometry_.training) return;
   const std::int64_t partials = PartialsAtMost() * product.partial_values();
   const std::int64_t plain = spec_.w.shape.numel() + spec_.w.shape.n;
-  context_.scratch.Reserve(0, Aligned(static_cast<std::size_t>(partials) * 4) +
-                                  Aligned(static_cast<std::size_t>(plain) * 4));
+  context_.scratch.Reserve(0, WholeLines(static_cast<std::size_t>(partials) * 4) +
+                                  WholeLines(static_cast<std::size_t>(plain) * 4));
 }
 
 // Made when it is first needed: most layers never do.
@@ -91,7 +90,7 @@ void ProductOp::RefreshWeights(const Pass& pass) {
   product_->Refresh();
 }
 
-// body(product, chunk, index) for the chunks that declined `what`.
+// body(product, chunk) for the chunks that declined `what`.
 template <class Body>
 void ProductOp::ForDeclined(const Pass& pass, Declined what, Body&& body) {
   std::vector<std::int64_t> indices;
@@ -101,8 +100,7 @@ void ProductOp::ForDeclined(const Pass& pass, Declined what, Body&& body) {
   ChunkProduct& product = Fp32();
   Prepare(product, pass.rows);
   context_.pool.For(static_cast<std::int64_t>(indices.size()), [&](std::int64_t i, int worker) {
-    const std::int64_t index = indices[static_cast<std::size_t>(i)];
-    body(product, ChunkAt(pass, index, worker), index);
+    body(product, ChunkAt(pass, indices[static_cast<std::size_t>(i)], worker));
   });
 }
 
@@ -122,7 +120,7 @@ void ProductOp::Forward(const Pass& pass) {
     if (!product_->Forward(chunk, X(chunk, /*forward=*/true)))
       declined_[static_cast<std::size_t>(index)] = kForward;
   });
-  ForDeclined(pass, kForward, [&](ChunkProduct& product, const Chunk& chunk, std::int64_t) {
+  ForDeclined(pass, kForward, [&](ChunkProduct& product, const Chunk& chunk) {
     product.Forward(chunk, X(chunk, /*forward=*/false));
   });
   rounding_.FinishY(pass);
@@ -151,7 +149,7 @@ float ProductOp::DecideAlpha(const Pass& pass) {
 
 void ProductOp::Backward(const Pass& pass) {
   const float alpha = DecideAlpha(pass);
-  rounding_.BeginDx(pass);
+  rounding_.BeginDx();
   Prepare(*product_, pass.rows);
   const std::int64_t count = chunks(pass.rows);
   const std::int64_t per_group = GroupChunks(count, spec_.w.shape.numel());
@@ -186,7 +184,7 @@ bool ProductOp::DataGradient(ChunkProduct& product, const Chunk& chunk, const Pi
   Piece in = dy;
   if (AlphaComesFirst(spec_) && alpha != 1) {
     const std::int64_t values = chunk.images * spec_.y.shape.per_image();
-    const std::size_t offset = deferred_ ? Aligned(deferred_->chunk_bytes(chunk_)) : 0;
+    const std::size_t offset = deferred_ ? WholeLines(deferred_->chunk_bytes(chunk_)) : 0;
     in = {context_.scratch.worker(chunk.worker) + offset, Storage::kF32};
     auto* wide = static_cast<float*>(in.data);
     context_.kernels.widen(dy, wide, values);
@@ -200,7 +198,7 @@ bool ProductOp::DataGradient(ChunkProduct& product, const Chunk& chunk, const Pi
 }
 
 void ProductOp::RedoDeclined(const Pass& pass, std::int64_t per_group, float alpha) {
-  ForDeclined(pass, kData, [&](ChunkProduct& product, const Chunk& chunk, std::int64_t) {
+  ForDeclined(pass, kData, [&](ChunkProduct& product, const Chunk& chunk) {
     DataGradient(product, chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
                  alpha);
   });

@@ -1,23 +1,9 @@
 // See product_rounding.h.
 #include "backend/cpu/product_rounding.h"
 
-#include <algorithm>
-
-#include "backend/cpu/blocks.h"
+#include "backend/cpu/block_loop.h"
 
 namespace ada::backend::cpu {
-namespace {
-
-// body(first image of the block within the chunk, images, block)
-template <class Body>
-void ForBlocksOf(const Chunk& chunk, int block_images, Body&& body) {
-  for (std::int64_t i = 0; i < chunk.images; i += block_images)
-    body(i, std::min<std::int64_t>(block_images, chunk.images - i),
-         (chunk.image + i) / block_images);
-}
-
-}  // namespace
-
 ProductRounding::ProductRounding(const Context& context, const ProductSpec& spec)
     : context_(context),
       spec_(spec),
@@ -29,7 +15,8 @@ ProductRounding::ProductRounding(const Context& context, const ProductSpec& spec
 
 void ProductRounding::RoundY(const Chunk& chunk, const float* y) {
   const std::int64_t per_image = spec_.y.shape.per_image();
-  ForBlocksOf(chunk, block_y_, [&](std::int64_t i, std::int64_t images, std::int64_t block) {
+  ForBlocksWithin(chunk.images, block_y_, [&](std::int64_t i, std::int64_t images) {
+    const std::int64_t block = (chunk.image + i) / block_y_;
     context_.kernels.round(y + i * per_image, 1.0f, At(spec_.y, chunk.image + i),
                            images * per_image, y_notes_.For(chunk.pass, block));
   });
@@ -39,7 +26,8 @@ void ProductRounding::RoundY(const Chunk& chunk, const float* y) {
 void ProductRounding::TakeChannelMoments(const Chunk& chunk) {
   if (spec_.y_moments.mean == nullptr || !chunk.pass.training) return;
   const Shape& shape = spec_.y.shape;
-  ForBlocksOf(chunk, block_y_, [&](std::int64_t i, std::int64_t images, std::int64_t block) {
+  ForBlocksWithin(chunk.images, block_y_, [&](std::int64_t i, std::int64_t images) {
+    const std::int64_t block = (chunk.image + i) / block_y_;
     context_.kernels.channel_moments(At(spec_.y, chunk.image + i), images * shape.h * shape.w,
                                      shape.c, spec_.y_moments.mean + block * shape.c,
                                      spec_.y_moments.m2 + block * shape.c);
@@ -48,7 +36,8 @@ void ProductRounding::TakeChannelMoments(const Chunk& chunk) {
 
 void ProductRounding::RoundDx(const Chunk& chunk, const float* dx, float alpha) {
   const std::int64_t per_image = spec_.x.shape.per_image();
-  ForBlocksOf(chunk, block_x_, [&](std::int64_t i, std::int64_t images, std::int64_t block) {
+  ForBlocksWithin(chunk.images, block_x_, [&](std::int64_t i, std::int64_t images) {
+    const std::int64_t block = (chunk.image + i) / block_x_;
     tail_.Add(context_.kernels, dx + i * per_image, images * per_image, chunk.worker);
     context_.kernels.round(dx + i * per_image, alpha, At(spec_.dx.tensor, chunk.image + i),
                            images * per_image, dx_notes_.For(chunk.pass, block));
@@ -66,7 +55,8 @@ bool ProductRounding::Plain(Notes& notes, const Tensor& tensor, const Pass& pass
 void ProductRounding::Note(Notes& notes, const Shape& shape, int block_images, const Chunk& chunk,
                            const std::uint32_t* largest) {
   if (!notes.wanted()) return;
-  ForBlocksOf(chunk, block_images, [&](std::int64_t i, std::int64_t images, std::int64_t block) {
+  ForBlocksWithin(chunk.images, block_images, [&](std::int64_t i, std::int64_t images) {
+    const std::int64_t block = (chunk.image + i) / block_images;
     BlockStats stats;
     stats.max_bits = largest[i / block_images];
     stats.values = images * shape.per_image();
@@ -82,7 +72,7 @@ void ProductRounding::NoteDx(const Chunk& chunk, const std::uint32_t* largest) {
   Note(dx_notes_, spec_.x.shape, block_x_, chunk, largest);
 }
 
-void ProductRounding::BeginDx(const Pass&) { tail_.Begin(spec_.dx ? spec_.scaler : nullptr); }
+void ProductRounding::BeginDx() { tail_.Begin(spec_.dx ? spec_.scaler : nullptr); }
 void ProductRounding::FinishDx(const Pass& pass) {
   dx_notes_.Finish(pass);
   tail_.Finish(spec_.scaler);

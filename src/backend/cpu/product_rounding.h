@@ -24,7 +24,7 @@ class ProductRounding {
   void NoteY(const Chunk& chunk, const std::uint32_t* largest);
   void NoteDx(const Chunk& chunk, const std::uint32_t* largest);
 
-  void BeginDx(const Pass& pass);
+  void BeginDx();
   void FinishY(const Pass& pass) { y_notes_.Finish(pass); }
   void FinishDx(const Pass& pass);
   int block_x() const { return block_x_; }

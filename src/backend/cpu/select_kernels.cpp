@@ -7,13 +7,9 @@
 #include <string>
 
 #include "backend/cpu/kernel_tables.h"
-#include "backend/cpu/tile_kernels.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
-namespace amx {
-extern const TileKernels kTileTable;
-}
 namespace {
 
 // Conversions to and from fp16 (clang 14's __builtin_cpu_supports does not know the name).

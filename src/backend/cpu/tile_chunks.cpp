@@ -16,7 +16,6 @@ constexpr std::uint32_t kInfinity = 0x7f800000u;
 // this exponent on nothing is subnormal in fp32.
 constexpr int kLowestNormal = -126;
 
-std::size_t Aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 int LowestBitOf(const NumberFormat& f) { return 1 - f.bias - f.mantissa_bits; }
 bool Kept16(const Tensor& t) { return t.storage != Storage::kF32; }
 
@@ -91,8 +90,8 @@ void TileChunks::Reserve() {
   std::size_t tiles = forward_.convolution->scratch_bytes(images);
   if (data_.convolution) tiles = std::max(tiles, data_.convolution->scratch_bytes(images));
   if (gradient_) tiles = std::max(tiles, gradient_->scratch_bytes(images));
-  context_.scratch.Reserve(offset_ + Aligned(static_cast<std::size_t>(most_) * 4) +
-                               Aligned(static_cast<std::size_t>(values) * 4) + Aligned(tiles),
+  context_.scratch.Reserve(offset_ + WholeLines(static_cast<std::size_t>(most_) * 4) +
+                               WholeLines(static_cast<std::size_t>(values) * 4) + WholeLines(tiles),
                            0);
 }
 
@@ -102,9 +101,9 @@ TileChunks::Buffers TileChunks::BuffersOf(int worker) const {
   std::byte* begin = context_.scratch.worker(worker) + offset_;
   Buffers b;
   b.largest = reinterpret_cast<std::uint32_t*>(begin);
-  begin += Aligned(static_cast<std::size_t>(most_) * 4);
+  begin += WholeLines(static_cast<std::size_t>(most_) * 4);
   b.values = reinterpret_cast<float*>(begin);
-  b.tiles = begin + Aligned(static_cast<std::size_t>(values) * 4);
+  b.tiles = begin + WholeLines(static_cast<std::size_t>(values) * 4);
   std::fill_n(b.largest, most_, 0u);
   return b;
 }

@@ -131,8 +131,7 @@ void TileConvolution::FinishPlan(int in_parts) {
 }
 
 std::int64_t TileConvolution::PlaneBytes(int images) const {
-  // The last tiles of a narrow last row may read past the frame: room for one tile more.
-  return (CeilDiv(images, frame_.together) * frame_.group_records() + 16) * frame_.row_bytes();
+  return CeilDiv(images, frame_.together) * frame_.group_records() * frame_.row_bytes();
 }
 
 std::vector<TileOfRows> TileConvolution::TilesOf(const Part& part, int images) const {

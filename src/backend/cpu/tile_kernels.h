@@ -14,8 +14,8 @@
 
 namespace ada::backend::cpu {
 
-// How many bf16 parts a value of `format` is the sum of (kernels/amx/parts.h): 1 or 2; 0: it takes
-// more, or parts may lie outside bf16's normal range.
+// How many bf16 parts a value of `format` is the sum of (kernels/amx/parts.h), as far as
+// significant bits go: 1 or 2; 0: it takes more.
 int PartsOf(const NumberFormat& format);
 
 struct PackRecordsArgs;      // tile_convolution.h

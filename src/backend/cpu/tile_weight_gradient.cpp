@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/context.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -16,7 +17,6 @@ constexpr int kStripBlocks = 16, kFirstBlocks = 4;
 int Over(int a, int b) { return (a + b - 1) / b; }
 // Towards larger numbers, for negative a too.
 int CeilOver(int a, int b) { return a >= 0 ? Over(a, b) : -(-a / b); }
-std::size_t Lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 std::size_t Size(int n) { return static_cast<std::size_t>(n); }
 
 // The groups of `columns` columns, for one or two blocks of output channels. Products on one sum
@@ -158,13 +158,13 @@ WeightGradientPlan TileWeightGradient::Plan(int images) const {
   p.strip_bytes = Size(p.strip) * Size(p.blocks) * Size(outs * s.dy_parts) * 1024;
   const int line = std::max((s.w + s.padding_w) * s.c, (s.out_w - 1) * s.stride_w * s.c +
                                                            16 * static_cast<int>(planes_.size()));
-  p.line_bytes = s.gathered ? Lines(Size(line) * 4) : 0;
+  p.line_bytes = s.gathered ? WholeLines(Size(line) * 4) : 0;
   p.dy = Size(p.ring) * p.row_bytes;
   p.zeros = p.dy + 2 * p.strip_bytes;
   p.lines = p.zeros + Size(s.x_parts) * p.plane_bytes;
   p.offsets = p.lines + Size(2 * p.pairs) * p.line_bytes;
   p.rows = p.offsets + 2 * Size(p.blocks) * sizeof(GradientOffsets);
-  p.bytes = p.rows + Lines(Size(p.strip * s.kernel_h) * sizeof(std::byte*));
+  p.bytes = p.rows + WholeLines(Size(p.strip * s.kernel_h) * sizeof(std::byte*));
   return p;
 }
 

@@ -30,7 +30,7 @@ const float* WeightCopies::Add(const std::shared_ptr<const WeightLayout>& layout
     if (SameLayout(*copy.layout, *layout)) return copy.f32();
   Copy copy;
   copy.layout = layout;
-  const std::size_t bytes = (LayoutBytes(*layout) + 63) / 64 * 64;
+  const std::size_t bytes = WholeLines(LayoutBytes(*layout));
   copy.data.reset(static_cast<std::byte*>(std::aligned_alloc(64, bytes)));
   if (!copy.data) throw std::bad_alloc();
   context_.scratch.CountOwn(static_cast<std::ptrdiff_t>(bytes));

@@ -20,22 +20,17 @@ struct Parts32 {
   __m512i high, low;
 };
 
-// Values 0..15 in `first`, 16..31 in `second`.
+ADA_INLINE F HighPart(F x) { return (F)_mm512_and_si512((__m512i)x, _mm512_set1_epi32(~0xffff)); }
+// 32 values that bf16 holds as such: 0..15 in `first`, 16..31 in `second`.
+ADA_INLINE __m512i Bf16Of(F first, F second) {
+  return (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+}
 ADA_INLINE __m512i HighParts(F first, F second) {
-  const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-  const auto a = (__m512)_mm512_and_si512((__m512i)first, mask);
-  const auto b = (__m512)_mm512_and_si512((__m512i)second, mask);
-  return (__m512i)_mm512_cvtne2ps_pbh(b, a);  // exact: nothing is left to round
+  return Bf16Of(HighPart(first), HighPart(second));
 }
 ADA_INLINE Parts32 SplitParts(F first, F second) {
-  const __m512i mask = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
-  const auto a = (__m512)_mm512_and_si512((__m512i)first, mask);
-  const auto b = (__m512)_mm512_and_si512((__m512i)second, mask);
-  Parts32 parts;
-  parts.high = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-  parts.low = (__m512i)_mm512_cvtne2ps_pbh(_mm512_sub_ps((__m512)second, b),
-                                           _mm512_sub_ps((__m512)first, a));
-  return parts;
+  const F a = HighPart(first), b = HighPart(second);
+  return {Bf16Of(a, b), Bf16Of(first - a, second - b)};
 }
 
 // The eight tile registers, each of 16 rows of 64 bytes.

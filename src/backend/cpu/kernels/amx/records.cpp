@@ -22,34 +22,12 @@ struct Target {
 
 // --- one record ----------------------------------------------------------------------------------
 
-// Channels `first` .. of a pixel as one row of a tile, or one row a part.
-template <Storage kStorage, int kParts, int kBlock>
-ADA_INLINE void PackBlock(const void* pixel, std::int64_t i, std::byte* to) {
-  const F a = LoadWhole<kStorage>(pixel, i);
+// 16 or 32 channels of a pixel as one row of a tile, or one row a part. Of up to 16 channels, both
+// parts make one row.
+template <int kParts, int kBlock>
+ADA_INLINE void StoreRecord(F a, F b, std::byte* to) {
   if constexpr (kBlock == 16) {
-    const F rest =
-        kParts == 2 ? a - (F)_mm512_and_si512((__m512i)a, _mm512_set1_epi32(~0xffff)) : F{};
-    _mm512_store_si512(to, HighParts(a, rest));  // the rest has no more than 8 bits
-  } else {
-    const F b = LoadWhole<kStorage>(pixel, i + 16);
-    if constexpr (kParts == 2) {
-      const Parts32 parts = SplitParts(a, b);
-      _mm512_store_si512(to, parts.high);
-      _mm512_store_si512(to + 64, parts.low);
-    } else {
-      _mm512_store_si512(to, HighParts(a, b));
-    }
-  }
-}
-template <Storage kStorage, int kParts, int kBlock>
-ADA_INLINE void PackBlockOf(const void* pixel, std::int64_t i, std::int64_t channels,
-                            std::byte* to) {
-  const F a = LoadLanes<kStorage>(pixel, i, Lanes(channels));
-  const F b = channels > 16 ? LoadLanes<kStorage>(pixel, i + 16, Lanes(channels - 16)) : F{};
-  if constexpr (kBlock == 16) {
-    const F rest =
-        kParts == 2 ? a - (F)_mm512_and_si512((__m512i)a, _mm512_set1_epi32(~0xffff)) : F{};
-    _mm512_store_si512(to, HighParts(a, rest));
+    _mm512_store_si512(to, Bf16Of(HighPart(a), kParts == 2 ? a - HighPart(a) : F{}));
   } else if constexpr (kParts == 2) {
     const Parts32 parts = SplitParts(a, b);
     _mm512_store_si512(to, parts.high);
@@ -57,6 +35,17 @@ ADA_INLINE void PackBlockOf(const void* pixel, std::int64_t i, std::int64_t chan
   } else {
     _mm512_store_si512(to, HighParts(a, b));
   }
+}
+template <Storage kStorage, int kParts, int kBlock>
+ADA_INLINE void PackBlock(const void* x, std::int64_t i, std::byte* to) {
+  const F b = kBlock == 32 ? LoadWhole<kStorage>(x, i + kBlock - 16) : F{};
+  StoreRecord<kParts, kBlock>(LoadWhole<kStorage>(x, i), b, to);
+}
+// Where only `channels` are left.
+template <Storage kStorage, int kParts, int kBlock>
+ADA_INLINE void PackBlockOf(const void* x, std::int64_t i, std::int64_t channels, std::byte* to) {
+  const F b = channels > 16 ? LoadLanes<kStorage>(x, i + 16, Lanes(channels - 16)) : F{};
+  StoreRecord<kParts, kBlock>(LoadLanes<kStorage>(x, i, Lanes(channels)), b, to);
 }
 
 // --- rows ----------------------------------------------------------------------------------------
@@ -114,10 +103,7 @@ ADA_INLINE void PackRow(const PackRecordsArgs& a, const Target& t, std::int64_t 
 // together.
 template <Storage kStorage, int kParts>
 ADA_INLINE void PackWindow(const void* row, std::int64_t value, __mmask16 lanes, std::byte* to) {
-  const F v = LoadLanes<kStorage>(row, value, lanes);
-  const F rest =
-      kParts == 2 ? v - (F)_mm512_and_si512((__m512i)v, _mm512_set1_epi32(~0xffff)) : F{};
-  _mm512_store_si512(to, HighParts(v, rest));
+  StoreRecord<kParts, 16>(LoadLanes<kStorage>(row, value, lanes), F{}, to);
 }
 ADA_INLINE __mmask16 LanesWithin(const PackRecordsArgs& a, std::int64_t x) {
   const std::int64_t low = x < 0 ? -x : 0;
