@@ -81,7 +81,8 @@ struct Problem {
   Values Plain(const float* partial) const {
     const auto weights = static_cast<std::size_t>(product.w().numel());
     Values plain(weights + (product.bias ? static_cast<std::size_t>(product.out) : 0));
-    tiles.ToPlain(partial, plain.data(), product.bias ? plain.data() + weights : nullptr);
+    for (const auto& group : tiles.groups()) tiles.ToPlain(group, partial, plain.data());
+    if (product.bias) tiles.BiasToPlain(partial, plain.data() + weights);
     return plain;
   }
   Sums Truth() const {

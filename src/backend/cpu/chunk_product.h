@@ -35,9 +35,11 @@ class ChunkProduct {
                               float* partial) = 0;
 
   virtual std::int64_t partial_values() const = 0;
-  // From a partial gradient to PyTorch's order. db null: there is none.
-  virtual void ToPlain(const float* partial, float* dw, float* db) const = 0;
-  // The other way; adds, unless `first`.
+  // The sum of `count` partial gradients, one behind the other and added in that order, in
+  // PyTorch's order. Overwrites them. db null: there is none. False: a sum is not finite. Not while
+  // workers run.
+  virtual bool Sum(float* partials, std::int64_t count, float* dw, float* db) const = 0;
+  // From PyTorch's order to a partial gradient; adds, unless `first`.
   virtual void AddPlain(const float* dw, const float* db, bool first, float* partial) const = 0;
 };
 

@@ -16,11 +16,6 @@ Tensor StandIn(const DeferredNorm& norm) {
   y.data = norm.raw.data;
   return y;
 }
-Piece Advance(Piece piece, std::int64_t values) {
-  piece.data = static_cast<std::byte*>(piece.data) +
-               static_cast<std::size_t>(values) * BytesOf(piece.storage);
-  return piece;
-}
 
 }  // namespace
 

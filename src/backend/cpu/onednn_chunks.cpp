@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "backend/cpu/block_loop.h"
+
 namespace ada::backend::cpu {
 namespace {
 
@@ -114,9 +116,17 @@ bool OnednnChunks::DataGradient(const Chunk& chunk, const Piece& dy, float alpha
   return true;
 }
 
-void OnednnChunks::ToPlain(const float* partial, float* dw, float* db) const {
-  FromLayout(geometry_, *gradient_layout_, partial, dw);
-  if (db != nullptr) std::copy_n(partial + layout_values(), spec_.w.shape.n, db);
+bool OnednnChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) const {
+  ForSegments(
+      context_, partial_values(), [&](std::int64_t first, std::int64_t n, std::int64_t, int) {
+        for (std::int64_t i = 1; i < count; ++i)
+          context_.kernels.accumulate(partials + i * partial_values() + first, partials + first, n);
+      });
+  FromLayout(geometry_, *gradient_layout_, partials, dw);
+  if (db != nullptr) std::copy_n(partials + layout_values(), spec_.w.shape.n, db);
+  std::uint32_t largest = context_.kernels.largest(dw, spec_.w.shape.numel());
+  if (db != nullptr) largest = std::max(largest, context_.kernels.largest(db, spec_.w.shape.n));
+  return largest < 0x7f800000u;
 }
 
 void OnednnChunks::AddPlain(const float* dw, const float* db, bool first, float* partial) const {

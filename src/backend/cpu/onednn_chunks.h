@@ -25,7 +25,7 @@ class OnednnChunks final : public ChunkProduct {
   bool WeightGradient(const Chunk& chunk, const Piece& x, const Piece& dy, bool first,
                       float* partial) override;
   std::int64_t partial_values() const override;
-  void ToPlain(const float* partial, float* dw, float* db) const override;
+  bool Sum(float* partials, std::int64_t count, float* dw, float* db) const override;
   void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;
 
  private:

@@ -16,28 +16,18 @@ float* ProductOp::PartialOf(std::int64_t group) const {
   return reinterpret_cast<float*>(context_.scratch.shared()) + group * product.partial_values();
 }
 
-// Sums the partial gradients and puts the sum in PyTorch's order behind them: dw, then db. False:
-// it is not finite.
-bool ProductOp::ReducePartials(const ChunkProduct& product, std::int64_t groups) {
-  const std::int64_t stride = product.partial_values();
-  auto* total = reinterpret_cast<float*>(context_.scratch.shared());
-  ForSegments(context_, product.partial_values(),
-              [&](std::int64_t first, std::int64_t n, std::int64_t, int) {
-                for (std::int64_t g = 1; g < groups; ++g)
-                  context_.kernels.accumulate(total + g * stride + first, total + first, n);
-              });
-  float* plain = total + PartialsAtMost() * stride;
-  const std::int64_t values = spec_.w.shape.numel();
-  product.ToPlain(total, plain, spec_.b ? plain + values : nullptr);
-  const std::uint32_t largest =
-      context_.kernels.largest(plain, values + (spec_.b ? spec_.w.shape.n : 0));
-  return largest < 0x7f800000u;
+// Puts the sum of the partial gradients in PyTorch's order behind them: dw, then db. False: it is
+// not finite.
+bool ProductOp::SumPartials(const ChunkProduct& product, std::int64_t groups) {
+  auto* partials = reinterpret_cast<float*>(context_.scratch.shared());
+  float* plain = partials + PartialsAtMost() * product.partial_values();
+  return product.Sum(partials, groups, plain, spec_.b ? plain + spec_.w.shape.numel() : nullptr);
 }
 
 void ProductOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
   const std::int64_t groups = BlockCount(chunks(pass.rows), static_cast<int>(per_group));
   const ChunkProduct* product = product_.get();
-  if (!ReducePartials(*product, groups) && on_tiles_) product = &AllWeightsInFp32(pass, per_group);
+  if (!SumPartials(*product, groups) && on_tiles_) product = &AllWeightsInFp32(pass, per_group);
   float* plain = reinterpret_cast<float*>(context_.scratch.shared()) +
                  PartialsAtMost() * product->partial_values();
   StoreWeightGradient(pass, plain);
@@ -59,7 +49,7 @@ ChunkProduct& ProductOp::AllWeightsInFp32(const Pass& pass, std::int64_t per_gro
                              index == begin, partials + group * stride);
     }
   });
-  ReducePartials(product, groups);
+  SumPartials(product, groups);
   return product;
 }
 

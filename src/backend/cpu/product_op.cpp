@@ -27,7 +27,7 @@ bool AlphaComesFirst(const ProductSpec& spec) {
 // Tiles take images in pairs, and pass over all weights in every chunk.
 int ChunkFor(const ProductSpec& spec, bool on_tiles) {
   std::int64_t images = ChunkImages(spec.x.shape, spec.y.shape);
-  if (on_tiles) images = std::max<std::int64_t>(images, spec.w.shape.numel() > (1 << 20) ? 16 : 2);
+  if (on_tiles) images = std::max<std::int64_t>(images, spec.w.shape.numel() > (1 << 20) ? 32 : 2);
   return static_cast<int>(std::min(images, spec.x.shape.n));
 }
 bool WantsMoments(const ProductSpec& spec) {
@@ -218,7 +218,7 @@ void ProductOp::RedoWeights(ChunkProduct& product, const Chunk& chunk, float* pa
   float* db = spec_.b ? plain.data() + spec_.w.shape.numel() : nullptr;
   product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
                          /*first=*/true, own.data());
-  product.ToPlain(own.data(), plain.data(), db);
+  product.Sum(own.data(), 1, plain.data(), db);
   product_->AddPlain(plain.data(), db, /*first=*/false, partial);
 }
 

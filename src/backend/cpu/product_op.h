@@ -50,7 +50,7 @@ class ProductOp final : public Op {
   std::int64_t PartialsAtMost() const;
   float* PartialOf(std::int64_t group) const;
   void FinishWeightGradient(const Pass& pass, std::int64_t per_group);
-  bool ReducePartials(const ChunkProduct& product, std::int64_t groups);
+  bool SumPartials(const ChunkProduct& product, std::int64_t groups);
   void StoreWeightGradient(const Pass& pass, float* gradient);
   void StoreBiasGradient(const Pass& pass, float* gradient);
 

@@ -2,6 +2,7 @@
 #include "backend/cpu/tile_chunks.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 
@@ -188,8 +189,25 @@ bool TileChunks::WeightGradient(const Chunk& chunk, const Piece& x, const Piece&
 std::int64_t TileChunks::partial_values() const {
   return gradient_ ? gradient_->partial_values() : 0;
 }
-void TileChunks::ToPlain(const float* partial, float* dw, float* db) const {
-  gradient_->ToPlain(partial, dw, db);
+bool TileChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) const {
+  std::atomic<bool> finite = true;
+  const auto sum = [&](std::int64_t first, std::int64_t values) {
+    for (std::int64_t i = 1; i < count; ++i)
+      context_.kernels.accumulate(partials + i * partial_values() + first, partials + first,
+                                  values);
+    if (context_.kernels.largest(partials + first, values) >= kInfinity) finite = false;
+  };
+  const auto& groups = gradient_->groups();
+  context_.pool.For(static_cast<std::int64_t>(groups.size()), [&](std::int64_t i, int) {
+    const GradientGroup& group = groups[static_cast<std::size_t>(i)];
+    sum(group.first_value(), group.values());
+    gradient_->ToPlain(group, partials, dw);
+  });
+  if (db == nullptr) return finite;
+  const std::int64_t bias = groups.back().first_value() + groups.back().values();
+  sum(bias, partial_values() - bias);
+  gradient_->BiasToPlain(partials, db);
+  return finite;
 }
 void TileChunks::AddPlain(const float* dw, const float* db, bool first, float* partial) const {
   gradient_->AddPlain(dw, db, first, partial);

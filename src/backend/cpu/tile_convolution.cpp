@@ -5,10 +5,14 @@
 #include <vector>
 
 #include "backend/cpu/blocks.h"
+#include "backend/cpu/context.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
+
+// Records that a core's second cache holds beside weights and sums.
+constexpr std::int64_t kRecordBytes = 5 << 18;
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 int FloorDiv(int a, int b) { return a >= 0 ? a / b : -CeilDiv(-a, b); }
@@ -121,6 +125,8 @@ void TileConvolution::FinishPlan(int in_parts) {
   frame_.parts = in_parts;
   frame_.block = channels <= 16 ? 16 : 32;
   frame_.blocks = CeilDiv(channels, frame_.block);
+  at_once_ = std::max(block_, frame_.together);
+  while (frame_.blocks * PlaneBytes(2 * at_once_) <= kRecordBytes) at_once_ *= 2;
   const std::int64_t image = out_.per_image();
   for (int i = 0; i < 16; ++i)
     row_offsets_[static_cast<std::size_t>(i)] =
@@ -179,6 +185,11 @@ std::vector<std::int64_t> TileConvolution::StepsOf(const Part& part, int images)
 }
 
 void TileConvolution::Prepare(int images) {
+  if (images > at_once_) PrepareSome(at_once_);
+  PrepareSome(images > at_once_ ? (images - 1) % at_once_ + 1 : images);
+}
+
+void TileConvolution::PrepareSome(int images) {
   if (lists_.count(images) != 0) return;
   ADA_CHECK(block_ % frame_.together == 0);
   Lists& lists = lists_[images];
@@ -189,6 +200,7 @@ void TileConvolution::Prepare(int images) {
 }
 
 std::size_t TileConvolution::scratch_bytes(int images) const {
+  images = std::min(images, at_once_);
   std::size_t most = 0;
   for (const Part& part : parts_) {
     const int tiles =
@@ -240,6 +252,17 @@ void TileConvolution::PackWeights(const float* plain, std::byte* tiles) const {
 }
 
 void TileConvolution::Run(const Call& call) const {
+  Call some = call;
+  for (int first = 0; first < call.images; first += at_once_) {
+    some.images = std::min(at_once_, call.images - first);
+    some.in = Advance(call.in, first * in_.per_image());
+    some.out = Advance(call.out, first * out_.per_image());
+    some.largest = call.largest + first / block_;
+    RunSome(some);
+  }
+}
+
+void TileConvolution::RunSome(const Call& call) const {
   const Lists& lists = lists_.at(call.images);
   PackRecordsArgs pack;
   pack.frame = frame_;

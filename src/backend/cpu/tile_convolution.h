@@ -116,6 +116,7 @@ class TileConvolution {
   void Run(const Call& call) const;
 
  private:
+  void RunSome(const Call& call) const;
   struct Tap {
     int row, column;  // of the frame, beside a tile's own
     int remainder;
@@ -133,6 +134,7 @@ class TileConvolution {
   std::vector<TileOfRows> TilesOf(const Part& part, int images) const;
   std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
   std::int64_t PlaneBytes(int images) const;
+  void PrepareSome(int images);
   void PackTile(const float* plain, int out, int block, const Tap& tap, std::byte* tile) const;
 
   const TileKernels* kernels_;
@@ -142,6 +144,7 @@ class TileConvolution {
   Shape in_, out_;
   int w_parts_ = 1;
   TileFrame frame_;
+  int at_once_ = 1;                       // images whose records are in memory at a time
   int row_step_ = 1;                      // rows of the frame between rows of the output
   std::array<int, 2> out_step_ = {1, 1};  // of a part's rows and columns
   std::vector<Part> parts_;
@@ -151,7 +154,7 @@ class TileConvolution {
     std::vector<std::vector<TileOfRows>> tiles;  // by part
     std::vector<std::vector<std::int64_t>> steps;
   };
-  std::map<int, Lists> lists_;  // by images of a call
+  std::map<int, Lists> lists_;  // by images at a time
 };
 
 }  // namespace ada::backend::cpu

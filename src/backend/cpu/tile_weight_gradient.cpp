@@ -192,41 +192,47 @@ void TileWeightGradient::Run(Piece x, Piece dy, int images, bool first, float* p
   kernels_.weight_gradient(args);
 }
 
-// visit(place in a partial gradient, place in PyTorch's order).
+// visit(place in a partial gradient, place in PyTorch's order) for the weights of one group.
 template <class Visit>
-void TileWeightGradient::ForWeights(Visit&& visit) const {
+void TileWeightGradient::ForWeights(const GradientGroup& g, Visit&& visit) const {
   const WeightGradientShape& s = shape_;
   const int taps = s.kernel_h * kernel_w_, channels = s.gathered ? kernel_w_ * s.c : s.c;
-  for (const GradientGroup& g : groups_)
-    for (int a = 0; a < g.outs; ++a)
-      for (int b = 0; b < g.columns; ++b) {
-        const GradientColumn& column = columns_[Size(g.column + b)];
-        const int out = 16 * (g.out + a), lanes = std::min(16, channels - column.channel);
-        const std::int64_t tile = std::int64_t{kTile} * (g.tile + a * g.columns + b);
-        for (int r = 0; r < std::min(16, s.out_c - out); ++r)
-          for (int k = 0; k < lanes; ++k) {
-            const int channel = (column.channel + k) % s.c;
-            const int tap = column.tap + (column.channel + k) / s.c;
-            visit(tile + 16 * r + k, (std::int64_t{out + r} * s.c + channel) * taps + tap);
-          }
+  for (int b = 0; b < g.columns; ++b) {
+    const GradientColumn& column = columns_[Size(g.column + b)];
+    const int lanes = std::min(16, channels - column.channel);
+    std::int64_t places[16];  // of the columns in a row of dw
+    for (int k = 0; k < lanes; ++k) {
+      const int value = column.channel + k;
+      places[k] = std::int64_t{value % s.c} * taps + column.tap + value / s.c;
+    }
+    for (int a = 0; a < g.outs; ++a) {
+      const int out = 16 * (g.out + a), rows = std::min(16, s.out_c - out);
+      const std::int64_t tile = std::int64_t{kTile} * (g.tile + a * g.columns + b);
+      for (int r = 0; r < rows; ++r) {
+        const std::int64_t row = std::int64_t{out + r} * s.c * taps;
+        for (int k = 0; k < lanes; ++k) visit(tile + 16 * r + k, row + places[k]);
       }
+    }
+  }
 }
 // The first column of a tile of db; its other columns are the same.
 std::int64_t TileWeightGradient::PlaceOfBias(int channel) const {
   return std::int64_t{kTile} * tiles_ + 16 * std::int64_t{channel};
 }
 
-void TileWeightGradient::ToPlain(const float* partial, float* dw, float* db) const {
-  if (dw != nullptr)
-    ForWeights([&](std::int64_t from, std::int64_t to) { dw[to] = partial[from]; });
-  if (db != nullptr)
-    for (int o = 0; o < shape_.out_c; ++o) db[o] = partial[PlaceOfBias(o)];
+void TileWeightGradient::ToPlain(const GradientGroup& group, const float* partial,
+                                 float* dw) const {
+  ForWeights(group, [&](std::int64_t from, std::int64_t to) { dw[to] = partial[from]; });
+}
+void TileWeightGradient::BiasToPlain(const float* partial, float* db) const {
+  for (int o = 0; o < shape_.out_c; ++o) db[o] = partial[PlaceOfBias(o)];
 }
 
 void TileWeightGradient::AddPlain(const float* dw, const float* db, bool first,
                                   float* partial) const {
   if (first) std::fill_n(partial, partial_values(), 0.0f);
-  ForWeights([&](std::int64_t to, std::int64_t from) { partial[to] += dw[from]; });
+  for (const GradientGroup& group : groups_)
+    ForWeights(group, [&](std::int64_t to, std::int64_t from) { partial[to] += dw[from]; });
   if (db != nullptr)
     for (int o = 0; o < shape_.out_c; ++o) partial[PlaceOfBias(o)] += db[o];
 }

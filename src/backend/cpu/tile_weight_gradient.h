@@ -50,6 +50,8 @@ struct GradientColumn {
 // columns. `tile`: the first one's place in a partial gradient.
 struct GradientGroup {
   int outs = 1, columns = 1, out = 0, column = 0, tile = 0;
+  std::int64_t first_value() const { return std::int64_t{256} * tile; }
+  std::int64_t values() const { return std::int64_t{256} * outs * columns; }
 };
 
 // Of a block of 16 pairs of dy, from the first value of its row: where the pairs' pixels begin in
@@ -112,8 +114,11 @@ class TileWeightGradient {
   // value of dw that it takes part in not finite (perhaps NaN where fp32 arithmetic had inf).
   void Run(Piece x, Piece dy, int images, bool first, float* partial, std::byte* scratch) const;
 
-  // dw in PyTorch's order [out][in][kernel_h][kernel_w], db [out]; null: left out.
-  void ToPlain(const float* partial, float* dw, float* db) const;
+  // From a partial gradient: what group `group` of groups() holds of dw, in PyTorch's order
+  // [out][in][kernel_h][kernel_w]; and db [out].
+  const std::vector<GradientGroup>& groups() const { return groups_; }
+  void ToPlain(const GradientGroup& group, const float* partial, float* dw) const;
+  void BiasToPlain(const float* partial, float* db) const;
   // partial = (first) or += dw and db.
   void AddPlain(const float* dw, const float* db, bool first, float* partial) const;
 
@@ -123,7 +128,7 @@ class TileWeightGradient {
   std::int64_t Blocks(int images, int pairs) const;
   WeightGradientPlan Plan(int images) const;
   template <class Visit>
-  void ForWeights(Visit&& visit) const;
+  void ForWeights(const GradientGroup& group, Visit&& visit) const;
   std::int64_t PlaceOfBias(int channel) const;
 
   const TileKernels& kernels_;
