@@ -4,9 +4,9 @@
 namespace ada::config {
 namespace {
 
-const Names kZoo = {"mlp",      "lenet",     "resnet20", "resnet32", "resnet44",
-                    "resnet56", "resnet110", "vgg11",    "vgg13",    "vgg16"};
-const Names kResnets = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
+const Names kZoo = {"mlp",   "lenet", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110",
+                    "vgg11", "vgg13", "vgg16",    "resnet18", "resnet34", "resnet50"};
+const Names kCifarResnets = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
 const Names kVggs = {"vgg11", "vgg13", "vgg16"};
 
 const Words<InitScheme> kSchemes = {
@@ -46,7 +46,7 @@ Section ModelSection(ModelConfig& model) {
           .Default("the data set's"),
       WordText("shortcut", model.shortcut, {"A", "B"},
                "A: every second pixel, channels filled with zeros; B: a 1x1 convolution")
-          .For(kResnets),
+          .For(kCifarResnets),
       IntegerList("hidden", model.hidden, FromTo(1, 1'000'000), "sizes of the hidden layers")
           .For({"mlp"}),
       Number("dropout", model.dropout, FromBelow(0, 1),

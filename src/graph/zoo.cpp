@@ -1,6 +1,6 @@
 // See zoo.h. ResNet for CIFAR: He et al., "Deep residual learning" (2016), section 4.2; VGG:
 // Simonyan and Zisserman (2015), configurations A, B, D with batch norm; LeNet-5: LeCun et al.
-// (1998).
+// (1998). ImageNet's ResNets stand in zoo_imagenet.cpp.
 #include "graph/zoo.h"
 
 #include <array>
@@ -9,6 +9,8 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/shapes.h"
+#include "graph/zoo_imagenet.h"
+#include "graph/zoo_stack.h"
 
 namespace ada::graph {
 namespace {
@@ -16,47 +18,8 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
-// Appends layers; each starts from the defaults of the YAML.
-class Stack {
- public:
-  explicit Stack(const ModelConfig& model) : where_(model.where) {}
-
-  LayerConfig& Add(const std::string& name, const char* kind) {
-    LayerConfig& layer = layers_.emplace_back();
-    layer.name = name;
-    layer.kind = kind;
-    layer.where = where_;
-    return layer;
-  }
-  LayerConfig& Conv(const std::string& name, int channels, int kernel, int stride, int padding) {
-    LayerConfig& layer = Add(name, "conv2d");
-    layer.channels = channels;
-    layer.kernel = {kernel, kernel};
-    layer.stride = {stride, stride};
-    layer.padding = {padding, padding};
-    return layer;
-  }
-  // A convolution before batch norm has no bias: beta takes its place.
-  LayerConfig& PlainConv(const std::string& name, int channels, int kernel, int stride) {
-    LayerConfig& layer = Conv(name, channels, kernel, stride, kernel / 2);
-    layer.bias = false;
-    return layer;
-  }
-  void Linear(const std::string& name, int features) { Add(name, "linear").features = features; }
-  void MaxPool(const std::string& name) {
-    LayerConfig& layer = Add(name, "max_pool");
-    layer.kernel = layer.stride = {2, 2};
-  }
-  const std::string& last() const { return layers_.back().name; }
-  std::vector<LayerConfig> Take() { return std::move(layers_); }
-
- private:
-  config::Location where_;
-  std::vector<LayerConfig> layers_;
-};
-
 std::vector<LayerConfig> Mlp(const ModelConfig& model) {
-  Stack net(model);
+  ZooStack net(model);
   int index = 1;
   for (const int features : model.hidden) {
     net.Linear("fc" + std::to_string(index), features);
@@ -68,7 +31,7 @@ std::vector<LayerConfig> Mlp(const ModelConfig& model) {
 }
 
 std::vector<LayerConfig> LeNet(const ModelConfig& model) {
-  Stack net(model);
+  ZooStack net(model);
   net.Conv("conv1", 6, 5, 1, 2);
   net.Add("relu1", "relu");
   net.MaxPool("pool1");
@@ -84,7 +47,7 @@ std::vector<LayerConfig> LeNet(const ModelConfig& model) {
 }
 
 // Brings `input` to the block's shape: the name of what `add` takes beside the block's own path.
-std::string AddShortcut(Stack& net, const std::string& block, const std::string& input,
+std::string AddShortcut(ZooStack& net, const std::string& block, const std::string& input,
                         int channels, bool projection) {
   if (!projection) {
     LayerConfig& layer = net.Add(block + "shortcut", "shortcut");
@@ -103,7 +66,7 @@ std::vector<LayerConfig> ResNet(const ModelConfig& model, int depth) {
     throw ConfigError(Place(model.where) + "model.shortcut: expected A or B, found '" +
                       model.shortcut + "'");
   }
-  Stack net(model);
+  ZooStack net(model);
   net.PlainConv("conv1", 16, 3, 1);
   net.Add("bn1", "batch_norm");
   net.Add("relu1", "relu");
@@ -132,7 +95,7 @@ std::vector<LayerConfig> ResNet(const ModelConfig& model, int depth) {
 
 std::vector<LayerConfig> Vgg(const ModelConfig& model, const std::array<int, 5>& convolutions) {
   static constexpr std::array<int, 5> kChannels = {64, 128, 256, 512, 512};
-  Stack net(model);
+  ZooStack net(model);
   for (int s = 0; s < 5; ++s) {
     const std::string stage = "stage" + std::to_string(s + 1) + ".";
     for (int i = 1; i <= convolutions[s]; ++i) {
@@ -153,6 +116,7 @@ struct Entry {
   Shape usual_input;
   const char* keys;
   std::vector<LayerConfig> (*expand)(const ModelConfig&);
+  int usual_classes = 10;
 };
 
 template <int depth>
@@ -161,7 +125,7 @@ std::vector<LayerConfig> ResNetOf(const ModelConfig& model) {
 }
 
 const std::vector<Entry>& Entries() {
-  static const Shape kMnist{1, 28, 28, 1}, kCifar{1, 32, 32, 3};
+  static const Shape kMnist{1, 28, 28, 1}, kCifar{1, 32, 32, 3}, kImageNet{1, 224, 224, 3};
   static const std::vector<Entry> entries = {
       {"mlp", kMnist, "hidden", Mlp},
       {"lenet", kMnist, "", LeNet},
@@ -182,6 +146,9 @@ const std::vector<Entry>& Entries() {
        [](const ModelConfig& model) {
          return Vgg(model, {2, 2, 3, 3, 3});
        }},
+      {"resnet18", kImageNet, "", ResNet18, 1000},
+      {"resnet34", kImageNet, "", ResNet34, 1000},
+      {"resnet50", kImageNet, "", ResNet50, 1000},
   };
   return entries;
 }
@@ -210,6 +177,7 @@ std::vector<std::string> ListModels() {
   for (const Entry& entry : Entries()) {
     ModelConfig model;
     model.zoo = entry.name;
+    model.classes = entry.usual_classes;
     const Network network = Resolve(model, entry.usual_input);
     char line[160];
     std::snprintf(line, sizeof line, "%-10s %10lld parameters %8.1f MFLOP at %-8s%s%s",
