@@ -2,11 +2,15 @@
 // ops: plans that are slow to make, cheap to call and bound to their tensors. Rounding points,
 // formulas and counts are fixed here (and in DESIGN) and are the same in every backend; handles of
 // libraries appear nowhere in this file.
+//
+// A backend works in the order in which it is called, but need not have worked when a call returns:
+// people read what ops wrote after Fetch and Synchronize. Ops read and write backend memory alone.
 #pragma once
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +36,18 @@ struct Pass {
   bool bins = false;                 // fill RoundingStyle::bins as well; goes with `count`
 };
 
+// What ops write and people read, or the other way round: counts, scales, decisions. One memory on
+// a CPU; elsewhere two, of which Fetch and Send copy one over the other. A part of such memory
+// (both pointers moved alike) is SharedMemory too.
+struct SharedMemory {
+  std::byte* backend = nullptr;  // for specs
+  std::byte* host = nullptr;     // for people
+  std::size_t bytes = 0;
+};
+
+// --- Parts of specs. Pointers to TensorStats, TensorMoments, ExponentBins, scalers, decisions and
+// scales are of SharedMemory::backend. ---
+
 // How values are rounded to their tensor's format, beside the format itself.
 struct RoundingStyle {
   bool stochastic = false;   // value i of the tensor takes random word i of (seed ^ stream, draw)
@@ -50,7 +66,7 @@ struct RoundingStyle {
 // null.
 struct Gradient {
   Tensor tensor;
-  float* scale = nullptr;            // in backend memory
+  float* scale = nullptr;
   TensorStats* stats = nullptr;      // null: the values are exact, nothing is rounded
   TensorMoments* moments = nullptr;  // of the stored values, where a consumer asks for them
   // False: of the moments only mean_square and the larger of |min| and |max| need hold.
@@ -99,6 +115,7 @@ struct InputSpec {  // x in fp32 from the host -> y rounded
   Tensor x, y;
   TensorStats* y_stats = nullptr;  // where the input has a scale of its own
   RoundingStyle y_style;
+  std::string layer = "input";  // here and below: for messages
 };
 // y = round(w * x + b); dw = wgrad(x, dy) / S; db = sum(dy) / S; alpha = rule(dy, w);
 // dx = round(alpha * dgrad(dy, w)), S_out = S * alpha. dx empty: not computed. The copy of w that
@@ -144,15 +161,18 @@ struct BatchNormSpec {
   Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
   Gradient dx;  // may lie where dy lies
   Tensor dgamma, dbeta;
+  std::string layer;
 };
 struct ReluSpec {
   Tensor x, y;
   Gradient dy, dx;  // dx may lie where dy lies
+  std::string layer;
 };
 struct MaxPoolSpec {
   Tensor x, y;
   std::array<int, 2> kernel, stride, padding = {0, 0};
   Gradient dy, dx;  // dx.stats only where windows overlap
+  std::string layer;
 };
 struct AvgPoolSpec {  // mean over kernel h x w, padding counted as zeros (PyTorch's default)
   Tensor x, y;
@@ -160,12 +180,14 @@ struct AvgPoolSpec {  // mean over kernel h x w, padding counted as zeros (PyTor
   TensorStats* y_stats = nullptr;
   RoundingStyle y_style;
   Gradient dy, dx;
+  std::string layer;
 };
 struct AddSpec {  // y = round(left-to-right fp32 sum); its backward is an alias, not an op
   std::vector<Tensor> x;
   Tensor y;
   TensorStats* y_stats = nullptr;
   RoundingStyle y_style;
+  std::string layer;
 };
 // The paper's cast at a border between formats: y = round(x), alpha = rule(dy) without a weight,
 // dx = round(alpha * dy), S_out = S * alpha; under rule.reference alpha * dy is rounded to dy's
@@ -176,23 +198,27 @@ struct ScaleSpec {
   RoundingStyle y_style;
   Gradient dy, dx;
   scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
+  std::string layer;
 };
 struct ShortcutSpec {  // option A: every stride-th pixel, channels padded with zeros on both sides
   Tensor x, y;
   std::array<int, 2> stride;
   Gradient dy, dx;
+  std::string layer;
 };
 struct FlattenSpec {  // [n, h, w, c] -> [n, 1, 1, c*h*w] in the order channel, row, column
   Tensor x, y;
   Gradient dy, dx;
+  std::string layer;
 };
 struct DropoutSpec {
   Tensor x, y;
   float rate = 0.5f;
-  std::uint64_t layer = 0;  // tells layers apart in the random numbers
+  std::uint64_t stream = 0;  // tells layers apart in the random numbers
   TensorStats* y_stats = nullptr;
   RoundingStyle y_style;
   Gradient dy, dx;
+  std::string layer;
 };
 // Where an output feeds several layers: sum = round(sum of g_i * target / S_i), S = target
 // (scaling::BranchTarget). Where it matters, the op finds the largest magnitude of a branch without
@@ -208,6 +234,7 @@ struct BranchSumSpec {
   // Under `reference`, false where the method is not approx_range: branches are summed as they are,
   // and the sum is said to carry the first one's scale.
   bool rescale = true;
+  std::string layer;  // whose output the branches share
 };
 // Softmax cross-entropy in fp32, mean over Pass::loss_rows; dlogits = round(gradient * init_scale).
 struct LossSpec {
@@ -215,6 +242,7 @@ struct LossSpec {
   float label_smoothing = 0;
   Gradient dlogits;        // empty: evaluation only
   bool reference = false;  // the authors' program: round(round(gradient) * init_scale)
+  std::string layer = "loss";
 };
 
 class Op {
@@ -234,11 +262,39 @@ struct LossResult {
 class LossOp : public Op {
  public:
   virtual void SetLabels(const std::int32_t* labels, int rows) = 0;  // host memory, copied
-  virtual LossResult Result() = 0;                                   // of the last Forward
+  // The sums of all Forwards since the last one whose Pass::accumulate was false, that one
+  // included; each Forward's own sum is added as a whole. Waits for them.
+  virtual LossResult Result() = 0;
+  // Where SetLabels puts labels, for what fills them in backend memory; null: it has no such place.
+  virtual std::int32_t* LabelMemory() { return nullptr; }
 };
 class InputOp : public Op {
  public:
   virtual void SetImages(const float* images, int rows) = 0;  // host memory [rows, h, w, c]
+};
+
+// --- A data set in backend memory ---------------------------------------------------------------
+
+// Pointers are of host memory, copied when the source is made.
+struct ImageSourceSpec {
+  const std::uint8_t* pixels = nullptr;  // [images, h, w, c]
+  const std::uint8_t* labels = nullptr;
+  std::int64_t images = 0;
+  Shape image;  // n = 1
+  int pad = 0;
+  bool random_crop = false, horizontal_flip = false;
+  const float* table = nullptr;  // [c][256]: what a byte stands for
+  std::uint64_t seed = 0;
+};
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+  // Numbers of images on the host, as many as there are, copied; null: 0, 1, 2, ...
+  virtual void SetOrder(const std::uint32_t* order) = 0;
+  // Images first .. first + rows of the order, augmented as in `epoch`, in fp32 [rows, h, w, c],
+  // and their labels, both into backend memory. To be called outside Backend::Run.
+  virtual void Fill(std::int64_t epoch, std::int64_t first, int rows, float* images,
+                    std::int32_t* labels) = 0;
 };
 
 // --- The update: what turns dw into new masters -------------------------------------------------
@@ -255,19 +311,34 @@ struct UpdateRule {
 };
 struct UpdateStep {
   double lr = 0;
-  double gradient_factor = 1;  // clipping
+  double gradient_factor = 1;  // clipping; filled in by the op
   std::int64_t count = 1;      // updates made, this one included (Adam's bias correction)
+};
+// What is to become of gradients, as far as that is known before they are: the rest the op decides
+// itself, without the host.
+struct UpdatePlan {
+  UpdateStep step;
+  double clip_norm = 0;  // > 0: gradients are multiplied by ClipFactor(norm, clip_norm)
+  // Where a gradient is not finite: kSkip: nothing changes; kSanitize: NaN become 0, magnitudes
+  // above `sanitize_to` (inf too) become it with their sign, then the norm is taken anew for
+  // clipping, and the update takes place.
+  enum class OnOverflow : std::uint8_t { kSkip, kSanitize } on_overflow = OnOverflow::kSkip;
+  float sanitize_to = 0;
+  bool largest = false;  // UpdateOutcome::largest is wanted
+  bool update = true;    // false: only the outcome is wanted, nothing changes
+};
+struct UpdateOutcome {
+  double norm = 0;        // global L2 norm of all gradients as they came, in double
+  float largest = 0;      // their largest magnitude; inf or NaN where one is (NaN first)
+  bool overflow = false;  // one is not finite; then the norm is not either
+  bool updated = false;
+  bool clipped = false;  // gradients were multiplied by less than 1
 };
 class UpdateOp {
  public:
   virtual ~UpdateOp() = default;
-  // Global L2 norm of all gradients, in double; not finite when any gradient is not.
-  virtual double GradientNorm() = 0;
-  // Largest magnitude of all gradients; inf or NaN where one is (NaN first). Marian's and LogMax's.
-  virtual float LargestGradient() = 0;
-  // NaN become 0, magnitudes above `largest` (inf too) become it with their sign.
-  virtual void Sanitize(float largest) = 0;
-  virtual void Apply(const UpdateStep& step) = 0;
+  virtual void Update(const UpdatePlan& plan) = 0;
+  virtual UpdateOutcome Outcome() = 0;  // of the last Update; waits for it
 };
 
 class Backend {
@@ -284,10 +355,35 @@ class Backend {
   virtual std::size_t allocated_bytes() const = 0;
   virtual void Upload(std::byte* to, const void* from, std::size_t bytes) = 0;
   virtual void Download(void* to, const std::byte* from, std::size_t bytes) = 0;
-  virtual void Synchronize() = 0;
+  virtual void Synchronize() = 0;  // waits for all that was asked for
+
+  // Memory of the backend and, where the host cannot see that, of the host; both zeroed, 64-byte
+  // aligned and owned by the backend.
+  virtual SharedMemory AllocateShared(std::size_t bytes) {
+    std::byte* memory = Allocate(bytes);
+    return {memory, memory, bytes};
+  }
+  // Backend to host, behind the work asked for so far; to be read after the next Synchronize.
+  virtual void Fetch(const SharedMemory& /*memory*/) {}
+  // Host to backend, before the work asked for from now on. The host's bytes may change at once
+  // when it returns.
+  virtual void Send(const SharedMemory& /*memory*/) {}
+
+  // Runs `body`, which calls Forward, Backward and RefreshWeights of ops with `pass`, and nothing
+  // else. A backend may keep what it launched under `variant` and launch that again instead of
+  // calling `body`: between calls of one variant `pass` differs in loss_rows, init_scale, seed,
+  // draw and edge alone, and `body` calls the same ops in the same order.
+  virtual void Run(std::uint64_t /*variant*/, const Pass& /*pass*/,
+                   const std::function<void()>& body) {
+    body();
+  }
+
   // The first `rows` images of a tensor of the backend's, as fp32 in its own order (NHWC; the bytes
   // of weights lie as PyTorch's), with whatever scale it carries. `out`: rows * per_image values.
   virtual void Read(const Tensor& tensor, std::int64_t rows, float* out) = 0;
+
+  // Null: declined (this is not worth it, or does not fit); images come from the host.
+  virtual std::unique_ptr<ImageSource> MakeImageSource(const ImageSourceSpec&) { return nullptr; }
 
   // Images in one reduction block of tensors of this shape: fixed by the shape alone.
   virtual int BlockImages(const Shape& shape) const = 0;

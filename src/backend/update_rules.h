@@ -27,6 +27,12 @@ struct UpdateScalars {
   float epsilon = 0;
 };
 
+// The factor of torch.nn.utils.clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); 1 for max_norm 0.
+ADA_HOST_DEVICE static inline double ClipFactor(double norm, double max_norm) {
+  const double factor = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+  return factor < 1 ? factor : 1;
+}
+
 // Host only (it calls pow); step.count counts from 1.
 static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const UpdateStep& step) {
   const double count = static_cast<double>(step.count);

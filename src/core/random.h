@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/host_device.h"
+
 namespace ada {
 
 // Four random words: ten rounds of Philox4x32 under `key` at the 128-bit counter (high, low).
 // Always inlined: files compiled for one instruction set must not leave a copy that others call.
-[[gnu::always_inline]] inline std::array<std::uint32_t, 4> Philox(std::uint64_t key,
-                                                                  std::uint64_t counter_high,
-                                                                  std::uint64_t counter_low) {
+[[gnu::always_inline]] ADA_HOST_DEVICE inline std::array<std::uint32_t, 4> Philox(
+    std::uint64_t key, std::uint64_t counter_high, std::uint64_t counter_low) {
   constexpr std::uint64_t kMultiply0 = 0xD2511F53u, kMultiply1 = 0xCD9E8D57u;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
   auto c0 = static_cast<std::uint32_t>(counter_low);
@@ -34,12 +35,12 @@ namespace ada {
 }
 
 // The 24 high bits of a random word as a value in [0, 1).
-inline float UniformFloat(std::uint32_t word) {
+ADA_HOST_DEVICE inline float UniformFloat(std::uint32_t word) {
   return static_cast<float>(word >> 8) * (1.0f / 16777216.0f);
 }
 
 // A number that tells purposes apart ("shuffle", "augment", a layer's name): 64-bit FNV-1a.
-constexpr std::uint64_t StreamId(std::string_view name) {
+ADA_HOST_DEVICE constexpr std::uint64_t StreamId(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char character : name) {
     hash = (hash ^ static_cast<unsigned char>(character)) * 0x100000001b3u;

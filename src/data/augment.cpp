@@ -3,17 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/random.h"
-
 namespace ada::data {
 namespace {
-
-constexpr std::uint64_t kAugmentStream = StreamId("augment");
-
-std::int64_t Offset(std::uint32_t word, int pad) {
-  const std::uint64_t choices = 2 * static_cast<std::uint64_t>(pad) + 1;
-  return static_cast<std::int64_t>(word * choices >> 32) - pad;
-}
 
 // Pixels written together: the compiler sees straight code.
 constexpr int kTogether = 8;
@@ -60,21 +51,6 @@ void WriteBlack(std::int64_t count, int channels, const float* table, float* out
 }
 
 }  // namespace
-
-Placement Place(const AugmentSpec& spec, std::uint64_t seed, std::int64_t epoch,
-                std::int64_t image) {
-  Placement place;
-  if (!spec.random_crop && !spec.horizontal_flip) return place;
-  const auto words =
-      Philox(seed, kAugmentStream,
-             static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(image));
-  if (spec.random_crop) {
-    place.dy = Offset(words[0], spec.pad);
-    place.dx = Offset(words[1], spec.pad);
-  }
-  place.flip = spec.horizontal_flip && (words[2] >> 31) != 0;
-  return place;
-}
 
 std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
                                   const std::vector<double>& std) {

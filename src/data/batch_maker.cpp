@@ -81,7 +81,7 @@ void BatchMaker::Make(std::int64_t sequence, Batch* batch) {
     const std::int64_t image = image_at(row);
     if (row + 1 < rows) Prefetch(dataset_.pixels.data() + image_at(row + 1) * size, size);
     WriteImage(dataset_.pixels.data() + image * size, shape_,
-               Place(augment_, spec_.seed, epoch, image), table_,
+               PlaceImage(augment_, spec_.seed, epoch, image), table_,
                batch->images.data() + row * size);
     batch->labels[static_cast<std::size_t>(row)] = dataset_.labels[static_cast<std::size_t>(image)];
   }

@@ -33,15 +33,15 @@ backend::Gradient Bindings::Grad(int index) const {
   const GradientPlan& gradient = plan->gradients[index];
   backend::Gradient result;
   result.tensor = View(gradient.value, gradient.buffer, gradient.encoding);
-  result.scale = scales + gradient.scale;
+  result.scale = scales.backend + gradient.scale;
   if (gradient.rounds) {
     const bool sum = gradient.source == GradientPlan::Source::kBranchSum;
     const std::string layer = gradient.node == kLossNode ? "loss" : NameOf(gradient.node);
-    LayerStats& layer_stats = (*stats)[gradient.node + 1];
+    LayerStats& layer_stats = stats.backend[gradient.node + 1];
     result.stats = sum ? &layer_stats.dy : &layer_stats.dx;
     result.style = styles->Of(layer, sum ? "dy" : "dx", gradient.encoding);
   }
-  if (gradient.moments) result.moments = &(*moments)[index];
+  if (gradient.moments) result.moments = moments.backend + index;
   result.all_moments = gradient.all_moments;
   return result;
 }
@@ -51,7 +51,7 @@ backend::RoundingStyle Bindings::ValueStyle(int value) const {
 }
 
 TensorStats* Bindings::ValueStats(int value) const {
-  return training ? &(*stats)[value].y : nullptr;
+  return training ? &stats.backend[value].y : nullptr;
 }
 
 }  // namespace ada::graph

@@ -11,7 +11,8 @@
 
 namespace ada::graph {
 
-// Vectors that are pointed to are those of the graph and must not move.
+// What is pointed to is the graph's. Of what is Shared, specs get the backend's address, lists the
+// host's.
 struct Bindings {
   const Network* network = nullptr;
   const Plan* plan = nullptr;
@@ -21,20 +22,21 @@ struct Bindings {
   bool training = true;
   std::byte* block = nullptr;        // activations and gradients
   std::vector<std::size_t> offsets;  // by buffer
-  float* scales = nullptr;           // by scale
+  Shared<float> scales;              // by scale
   std::vector<Parameter>* parameters = nullptr;
   std::vector<int> first_parameter;                      // by node
   std::vector<backend::ChannelMoments> channel_moments;  // by node: of a convolution's y
   std::vector<backend::DeferredNorm> deferred;  // by node: memory that batch norm and reader share
-  std::vector<LayerStats>* stats = nullptr;     // 0: input and loss, i + 1: node i
-  std::vector<scaling::LayerScaler>* scalers = nullptr;      // by node
-  std::vector<scaling::ScaleDecision>* decisions = nullptr;  // by branch
-  std::vector<TensorMoments>* moments = nullptr;             // by gradient
+  Shared<LayerStats> stats;                     // 0: input and loss, i + 1: node i
+  Shared<scaling::LayerScaler> scalers;         // by node
+  Shared<scaling::ScaleDecision> decisions;     // by branch
+  Shared<TensorMoments> moments;                // by gradient
 
   Tensor Value(int value) const;
   Tensor Unstored(int value) const;            // without data
   backend::Gradient Grad(int gradient) const;  // empty for -1
-  const float* ScaleOf(int gradient) const { return scales + plan->gradients[gradient].scale; }
+  // For people.
+  const float* ScaleOf(int gradient) const { return scales.host + plan->gradients[gradient].scale; }
   // Of a value that is rounded, by the layer that makes it (0: the network's input).
   backend::RoundingStyle ValueStyle(int value) const;
   TensorStats* ValueStats(int value) const;  // null in a graph that does not train

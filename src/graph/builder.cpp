@@ -37,8 +37,8 @@ Builder::Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* 
       share_(share),
       network_(ResolveFor(spec)),
       encodings_(ResolveEncodings(network_, spec.precision)),
-      styles_(spec, share),
-      graph_(new Graph) {}
+      graph_(new Graph(backend)),
+      styles_(spec, share, graph_->tensor_scales_, graph_->bins_) {}
 
 std::unique_ptr<Graph> Builder::Build() {
   Bind();
@@ -48,16 +48,15 @@ std::unique_ptr<Graph> Builder::Build() {
   while (!MakeOps()) {
   }
   FillLists();
-  graph_->tensor_scalers_ = styles_.TakeOwned();
-  graph_->bins_ = styles_.TakeBins();
+  graph_->owned_scales_ = styles_.TakeOwned();
+  for (Board* board : {&graph_->notes_, &graph_->bins_, &graph_->tensor_scales_}) board->Send();
   return std::move(graph_);
 }
 
 void Builder::Bind() {
   NetworkParameters parameters = MakeParameters(network_, spec_.training, backend_, share_);
   graph_->parameters_ = std::move(parameters.all);
-  graph_->stats_.resize(network_.nodes.size() + 1);
-  graph_->scalers_.resize(network_.nodes.size());
+  graph_->scalers_ = graph_->notes_.Add<scaling::LayerScaler>(network_.nodes.size());
   bindings_.network = &network_;
   bindings_.plan = &plan_;
   bindings_.encodings = &encodings_;
@@ -66,10 +65,8 @@ void Builder::Bind() {
   bindings_.training = spec_.training;
   bindings_.parameters = &graph_->parameters_;
   bindings_.first_parameter = std::move(parameters.first);
-  bindings_.stats = &graph_->stats_;
-  bindings_.scalers = &graph_->scalers_;
-  bindings_.decisions = &graph_->decisions_;
-  bindings_.moments = &graph_->moments_;
+  bindings_.stats = graph_->notes_.Add<LayerStats>(network_.nodes.size() + 1);
+  bindings_.scalers = graph_->scalers_;
 }
 
 void Builder::AddLayerRows() {
@@ -85,7 +82,7 @@ void Builder::AskRules() {
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
     const Node& node = network_.nodes[i];
     const int input = node.inputs[0];
-    scaling::LayerRule& rule = graph_->scalers_[i].rule;
+    scaling::LayerRule& rule = graph_->scalers_.host[i].rule;
     if (spec_.training && spec_.rule_for && node.has_rule() && needs[input]) {
       rule = spec_.rule_for(
           RequestFor(node, encodings_.gradients[input].format, encodings_.arriving[i + 1].format));
@@ -139,11 +136,9 @@ void Builder::Allocate() {
     block_bytes_ = memory.total;
   }
   bindings_.offsets = memory.offsets;
-  if (plan_.scales > 0) {
-    bindings_.scales = reinterpret_cast<float*>(backend_.Allocate(plan_.scales * sizeof(float)));
-  }
-  graph_->moments_.assign(plan_.gradients.size(), {});
-  graph_->decisions_.assign(plan_.branches.size(), {});
+  bindings_.scales = graph_->notes_.Add<float>(static_cast<std::size_t>(plan_.scales));
+  bindings_.moments = graph_->notes_.Add<TensorMoments>(plan_.gradients.size());
+  bindings_.decisions = graph_->notes_.Add<scaling::ScaleDecision>(plan_.branches.size());
   for (const OpPlan& op : plan_.ops) {
     if (op.reader >= 0) AllocateDeferred(op);
   }
@@ -211,7 +206,7 @@ void Builder::MakeBackward(OpMaker& maker) {
 
 void Builder::MakeEnds(OpMaker& maker) {
   graph_->loss_ = maker.MakeLoss(spec_.label_smoothing, spec_.reference);
-  Tensor images;  // fp32, beside the plan: filled before the pass begins
+  Tensor& images = graph_->images_;  // fp32, beside the plan: filled before the pass begins
   images.shape = spec_.input;
   images.data = backend_.Allocate(images.bytes());
   graph_->input_ = maker.MakeInput(images);

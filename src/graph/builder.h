@@ -36,13 +36,13 @@ class Builder {
   const Graph* share_;
   const Network network_;
   const Encodings encodings_;
+  std::unique_ptr<Graph> graph_;
   RoundingStyles styles_;
   Plan plan_;
   Bindings bindings_;
   std::size_t block_bytes_ = 0;
   FusionLimits limits_;                    // what the backend does not take
   std::vector<scaling::LayerRule> rules_;  // by node
-  std::unique_ptr<Graph> graph_;
 };
 
 }  // namespace ada::graph

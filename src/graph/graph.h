@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "core/tensor.h"
+#include "graph/board.h"
 
 namespace ada::graph {
 
@@ -31,6 +32,15 @@ struct LayerRow {
   NumberFormat format;      // of its output
   bool has_weight = false;  // conv2d, linear
 };
+
+// A scale of a tensor's own (delayed scaling), and what it is made of.
+struct TensorScale {
+  Shared<scaling::TensorScaler> scaler;
+  scaling::TensorScaleHistory history;
+};
+
+// Pointers to stats, scales, scalers, decisions and bins in the lists below are the host's: what
+// ops wrote is there after Graph::Collect.
 
 // A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
 struct RoundingPoint {
@@ -83,7 +93,7 @@ struct ScalePoint {
 // (max_abs is of x * scale); null in an evaluation graph.
 struct ScaledTensor {
   std::string name;
-  scaling::TensorScaler* scaler;
+  TensorScale* scale;
   const TensorStats* stats;
 };
 
@@ -144,22 +154,33 @@ class Graph {
 
   // Images [rows, h, w, c] and labels, both copied before it returns; rows at most input.n.
   void SetBatch(const float* images, const std::int32_t* labels, int rows);
+  // Backend memory of the next pass's images and labels, for what fills it instead of SetBatch;
+  // without memory for labels that is the only way.
+  float* image_memory() const { return images_.f32(); }
+  std::int32_t* label_memory() const { return loss_->LabelMemory(); }
   // A watcher is shown every tensor when it has been written: x and y of each op (an addition: y
   // alone), dy of each layer, dx of each op, the logit gradient as loss.dx. A fused op has the x of
   // its first layer and the y of its last, where it is not deferred: to see everything, build
-  // without fusion; to see every gradient that is rounded, without `defer`.
+  // without fusion; to see every gradient that is rounded, without `defer`. Where nobody watches,
+  // the calls may be replayed by the backend (Backend::Run) and need not be over on return.
   void Forward(const backend::Pass& pass, Watcher* watcher = nullptr);
   void Backward(const backend::Pass& pass, Watcher* watcher = nullptr);
   // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.
   void RefreshWeights(const backend::Pass& pass);
-  backend::LossResult Result();  // of the last Forward
+  // Sums over all Forwards since the last whose pass did not accumulate. Waits for them.
+  backend::LossResult Result() { return loss_->Result(); }
+  // Waits for all that was asked for; then the lists below tell what ops wrote. Of `pass`: bins.
+  void Collect(const backend::Pass& pass);
+  // The caller changed scalers of layers, or of tensors: ops see them from now on. To be called
+  // when all passes have been collected.
+  void SendLayerScalers() { backend_.Send(scalers_.memory()); }
+  void SendTensorScales() { tensor_scales_.Send(); }
 
   const std::vector<LayerRow>& layers() const { return layers_; }
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<RoundingPoint>& roundings() const { return roundings_; }  // execution order
   const std::vector<ScalePoint>& scales() const { return scales_; }
-  std::vector<scaling::LayerScaler>& scalers() { return scalers_; }
   // Tensors with a scale of their own (delayed scaling), in a fixed order; empty where there are
   // none. With `share`, the scalers of y and w are the other graph's.
   const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
@@ -170,22 +191,25 @@ class Graph {
   Graph(const Graph&) = delete;
 
  private:
-  Graph();
+  explicit Graph(backend::Backend& backend);
   friend class Builder;
+  enum class Part { kRefresh, kForward, kBackward };
+  void Run(Part part, const backend::Pass& pass, const std::function<void()>& body);
+  void Show(const std::vector<WatchedTensor>& tensors, const backend::Pass& pass, Watcher& watcher);
+
+  backend::Backend& backend_;
+  const std::uint64_t number_;  // tells the graphs of a process apart
   std::vector<LayerRow> layers_;
   std::vector<Parameter> parameters_;
   std::vector<RoundingPoint> roundings_;
   std::vector<ScalePoint> scales_;
-  // What ops write into; sized once, never moved.
-  std::vector<LayerStats> stats_;  // 0: input and loss, i + 1: node i
-  Tensor logits_;
+  Tensor images_, logits_;
   WatchList watched_;
-  std::vector<scaling::LayerScaler> scalers_;      // by node
-  std::vector<scaling::ScaleDecision> decisions_;  // by branch sum
-  std::vector<TensorMoments> moments_;             // by gradient
+  // What ops write (notes_, bins_) and read (tensor_scales_).
+  Board notes_, bins_, tensor_scales_;
+  Shared<scaling::LayerScaler> scalers_;  // by node; of notes_
   std::vector<ScaledTensor> scaled_tensors_;
-  std::vector<std::unique_ptr<scaling::TensorScaler>> tensor_scalers_;  // those it owns
-  std::vector<std::unique_ptr<ExponentBins>> bins_;
+  std::vector<std::unique_ptr<TensorScale>> owned_scales_;  // those of tensor_scales_
   std::unique_ptr<backend::InputOp> input_;
   std::unique_ptr<backend::LossOp> loss_;
   std::vector<std::unique_ptr<backend::Op>> ops_;  // made once

@@ -21,6 +21,7 @@ void OpMaker::FillRounding(const OpPlan& op, Spec& spec) const {
 template <typename Spec>
 Spec OpMaker::Plain(const OpPlan& op) const {
   Spec spec;
+  spec.layer = node(op).config.name;
   spec.x = X(op);
   spec.y = Y(op);
   spec.dy = b_.Grad(op.dy);
@@ -50,8 +51,7 @@ backend::DeferredNorm OpMaker::Deferred(int batch_norm, int z) const {
 
 void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
   const config::LayerConfig& layer = node(op).config;
-  LayerStats& stats = (*b_.stats)[op.node + 1];
-  spec.layer = layer.name;
+  LayerStats& stats = b_.stats.backend[op.node + 1];
   spec.w = Param(op.node, 0).value;
   spec.dw = Param(op.node, 0).gradient;
   if (layer.bias) {
@@ -93,6 +93,7 @@ std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
   const config::LayerConfig& layer = node(op).config;
   const int producer = node(op).inputs[0] - 1;
   backend::BatchNormSpec spec;
+  spec.layer = layer.name;
   spec.x = X(op);
   spec.out = Y(op);
   spec.gamma = Param(op.node, 0).value;
@@ -126,6 +127,7 @@ std::unique_ptr<Op> OpMaker::MakeAvgPool(const OpPlan& op) {
 
 std::unique_ptr<Op> OpMaker::MakeAdd(const OpPlan& op) {
   backend::AddSpec spec;
+  spec.layer = node(op).config.name;
   for (const int value : node(op).inputs) spec.x.push_back(b_.Value(value));
   spec.y = Y(op);
   FillRounding(op, spec);
@@ -141,7 +143,7 @@ std::unique_ptr<Op> OpMaker::MakeShortcut(const OpPlan& op) {
 std::unique_ptr<Op> OpMaker::MakeDropout(const OpPlan& op) {
   auto spec = Plain<backend::DropoutSpec>(op);
   spec.rate = static_cast<float>(node(op).config.rate);
-  spec.layer = StreamId(node(op).config.name);
+  spec.stream = StreamId(node(op).config.name);
   FillRounding(op, spec);
   return backend_.MakeDropout(spec);
 }
@@ -187,7 +189,8 @@ std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, bool reference) {
   backend::BranchSumSpec spec;
   for (const int gradient : branch.branches) spec.branches.push_back(b_.Grad(gradient));
   spec.sum = b_.Grad(branch.sum);
-  spec.decision = &(*b_.decisions)[index];
+  spec.layer = b_.NameOf(branch.value - 1);
+  spec.decision = b_.decisions.backend + index;
   spec.reference = reference;
   return backend_.MakeBranchSum(spec);
 }

@@ -30,7 +30,7 @@ class OpMaker {
   // Of a batch norm whose chain ends in value `z`, for both its op and the reader's.
   backend::DeferredNorm Deferred(int batch_norm, int z) const;
   scaling::LayerScaler* ScalerOf(const OpPlan& op) const {
-    return op.dx >= 0 ? &(*b_.scalers)[op.node] : nullptr;
+    return op.dx >= 0 ? b_.scalers.backend + op.node : nullptr;
   }
   Parameter& Param(int node, int index) const;
   void FillProduct(const OpPlan& op, backend::ProductSpec& spec) const;

@@ -28,10 +28,10 @@ class PointLister {
     std::vector<ScalePoint> scales;
     for (int i = nodes_ - 1; i >= 0; --i) {
       if (branch_of_[i] >= 0) {
-        scales.push_back({b_.NameOf(i), &(*b_.decisions)[branch_of_[i]], nullptr});
+        scales.push_back({b_.NameOf(i), b_.decisions.host + branch_of_[i], nullptr});
       }
       if (!node(i).has_rule() || !op_of_[i] || op_of_[i]->dx < 0) continue;
-      scaling::LayerScaler& scaler = (*b_.scalers)[i];
+      scaling::LayerScaler& scaler = b_.scalers.host[i];
       scales.push_back({b_.NameOf(i), &scaler.decision, &scaler});
     }
     return scales;
@@ -42,7 +42,8 @@ class PointLister {
 
   void Add(const std::string& layer, const char* tensor, const NumberFormat& format,
            const TensorStats& stats, const float* scale = nullptr) {
-    points_.push_back({layer, tensor, format, &stats, scale, b_.styles->ScalerOf(layer, tensor),
+    const TensorScale* own = b_.styles->ScaleOf(layer, tensor);
+    points_.push_back({layer, tensor, format, &stats, scale, own ? own->scaler.host : nullptr,
                        b_.styles->BinsOf(layer, tensor)});
   }
   void AddGradient(const std::string& layer, const char* tensor, const TensorStats& stats,
@@ -52,7 +53,7 @@ class PointLister {
   }
 
   void AddForward(int i) {
-    const LayerStats& stats = (*b_.stats)[i + 1];
+    const LayerStats& stats = b_.stats.host[i + 1];
     if (node(i).is_product()) Add(b_.NameOf(i), "w", b_.encodings->weights[i].format, stats.w);
     if (node(i).rounds_output()) {
       Add(b_.NameOf(i), "y", b_.encodings->values[i + 1].format, stats.y);
@@ -60,9 +61,9 @@ class PointLister {
   }
   void AddBackward() {
     const Plan& plan = *b_.plan;
-    AddGradient("loss", "dx", (*b_.stats)[0].dx, plan.loss_gradient);
+    AddGradient("loss", "dx", b_.stats.host[0].dx, plan.loss_gradient);
     for (int i = nodes_ - 1; i >= 0; --i) {
-      const LayerStats& stats = (*b_.stats)[i + 1];
+      const LayerStats& stats = b_.stats.host[i + 1];
       const std::string& name = b_.NameOf(i);
       if (branch_of_[i] >= 0) AddGradient(name, "dy", stats.dy, plan.branches[branch_of_[i]].sum);
       if (node(i).is_product()) {
@@ -94,14 +95,14 @@ std::vector<ScalePoint> ListScales(const Bindings& bindings) {
 std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
                                             const std::vector<RoundingPoint>& roundings) {
   std::vector<ScaledTensor> list;
-  if (scaling::TensorScaler* scaler = bindings.styles->ScalerOf("input", "y")) {
-    list.push_back({"input.y", scaler, bindings.ValueStats(0)});
-  }
-  for (const RoundingPoint& point : roundings) {
-    if (!point.scaler) continue;
-    const TensorStats* stats = bindings.training ? point.stats : nullptr;
-    list.push_back({point.layer + "." + point.tensor, point.scaler, stats});
-  }
+  const auto add = [&](const std::string& layer, const std::string& tensor,
+                       const TensorStats* stats) {
+    TensorScale* scale = bindings.styles->ScaleOf(layer, tensor);
+    if (!scale) return;
+    list.push_back({layer + "." + tensor, scale, bindings.training ? stats : nullptr});
+  };
+  add("input", "y", &bindings.stats.host[0].y);
+  for (const RoundingPoint& point : roundings) add(point.layer, point.tensor, point.stats);
   return list;
 }
 

@@ -6,29 +6,28 @@
 
 namespace ada::graph {
 
-RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share)
+RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share, Board& scalers,
+                               Board& bins)
     : stochastic_(spec.precision.stochastic && spec.training),
       counted_(spec.counted),
       histograms_(spec.training ? spec.histograms : std::vector<std::string>{}),
-      rule_(spec.precision.tensor_scale) {
+      rule_(spec.precision.tensor_scale),
+      scaler_board_(scalers),
+      bins_board_(bins) {
   if (!share) return;
-  for (const ScaledTensor& tensor : share->scaled_tensors()) {
-    shared_.emplace(tensor.name, tensor.scaler);
-  }
+  for (const ScaledTensor& t : share->scaled_tensors()) shared_[t.name] = t.scale;
 }
 
-scaling::TensorScaler* RoundingStyles::FindOrMake(const std::string& name,
-                                                  const NumberFormat& format) {
-  scaling::TensorScaler*& scaler = scalers_[name];
-  if (scaler) return scaler;
-  if (const auto found = shared_.find(name); found != shared_.end()) {
-    return scaler = found->second;
-  }
-  owned_.push_back(std::make_unique<scaling::TensorScaler>());
-  scaler = owned_.back().get();
-  scaler->rule = rule_;
-  scaler->rule.format_max = format.largest();
-  return scaler;
+TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFormat& format) {
+  TensorScale*& scale = scales_[name];
+  if (scale) return scale;
+  if (const auto found = shared_.find(name); found != shared_.end()) return scale = found->second;
+  owned_.push_back(std::make_unique<TensorScale>());
+  scale = owned_.back().get();
+  scale->scaler = scaler_board_.Add<scaling::TensorScaler>();
+  scale->history.rule = rule_;
+  scale->history.rule.format_max = format.largest();
+  return scale;
 }
 
 backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::string& tensor,
@@ -37,31 +36,27 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   style.stochastic = stochastic_ && encoding.format != kFp32;
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
-  if (encoding.own_scale) style.scaler = FindOrMake(name, encoding.format);
+  if (encoding.own_scale) style.scaler = FindOrMake(name, encoding.format)->scaler.backend;
   style.counted = Contains(counted_, tensor);
   if (Contains(histograms_, tensor) && layer != "input") style.bins = FindOrMakeBins(name);
   return style;
 }
 
 ExponentBins* RoundingStyles::FindOrMakeBins(const std::string& name) {
-  ExponentBins*& bins = bins_[name];
-  if (!bins) {
-    owned_bins_.push_back(std::make_unique<ExponentBins>());
-    bins = owned_bins_.back().get();
-  }
-  return bins;
+  Shared<ExponentBins>& bins = bins_[name];
+  if (bins.count == 0) bins = bins_board_.Add<ExponentBins>();
+  return bins.backend;
 }
 
 const ExponentBins* RoundingStyles::BinsOf(const std::string& layer,
                                            const std::string& tensor) const {
   const auto found = bins_.find(layer + "." + tensor);
-  return found == bins_.end() ? nullptr : found->second;
+  return found == bins_.end() ? nullptr : found->second.host;
 }
 
-scaling::TensorScaler* RoundingStyles::ScalerOf(const std::string& layer,
-                                                const std::string& tensor) const {
-  const auto found = scalers_.find(layer + "." + tensor);
-  return found == scalers_.end() ? nullptr : found->second;
+TensorScale* RoundingStyles::ScaleOf(const std::string& layer, const std::string& tensor) const {
+  const auto found = scales_.find(layer + "." + tensor);
+  return found == scales_.end() ? nullptr : found->second;
 }
 
 }  // namespace ada::graph

@@ -16,33 +16,31 @@ class RoundingStyles {
  public:
   // Of `spec`: precision, training, counted, histograms. Stochastic, and with histograms, only
   // where it trains. Scalers of `share` (may be null) serve this graph too, under the same names;
-  // it must outlive this graph.
-  RoundingStyles(const GraphSpec& spec, const Graph* share);
+  // it must outlive this graph. What is made here lies on the boards.
+  RoundingStyles(const GraphSpec& spec, const Graph* share, Board& scalers, Board& bins);
 
   // The style of one tensor. Its scaler, where it has one, is made at the first call.
   backend::RoundingStyle Of(const std::string& layer, const std::string& tensor,
                             const Encoding& encoding);
-  // The scaler of a tensor for which `Of` was called; null: it has none.
-  scaling::TensorScaler* ScalerOf(const std::string& layer, const std::string& tensor) const;
-  // The same of its histogram.
+  // The scale of a tensor for which `Of` was called; null: it has none of its own.
+  TensorScale* ScaleOf(const std::string& layer, const std::string& tensor) const;
+  // Its histogram, for people; null: it has none.
   const ExponentBins* BinsOf(const std::string& layer, const std::string& tensor) const;
 
-  // The scalers and histograms that were made here; pointers to them stay valid.
-  std::vector<std::unique_ptr<scaling::TensorScaler>> TakeOwned() { return std::move(owned_); }
-  std::vector<std::unique_ptr<ExponentBins>> TakeBins() { return std::move(owned_bins_); }
+  // The scales that were made here; pointers to them stay valid.
+  std::vector<std::unique_ptr<TensorScale>> TakeOwned() { return std::move(owned_); }
 
  private:
-  scaling::TensorScaler* FindOrMake(const std::string& name, const NumberFormat& format);
-
-  ExponentBins* FindOrMakeBins(const std::string& name);
+  TensorScale* FindOrMake(const std::string& name, const NumberFormat& format);
+  ExponentBins* FindOrMakeBins(const std::string& name);  // the backend's
 
   const bool stochastic_;
   const std::vector<std::string> counted_, histograms_;
   const scaling::TensorScaleRule rule_;
-  std::map<std::string, scaling::TensorScaler*> shared_, scalers_;  // by "layer.tensor"
-  std::vector<std::unique_ptr<scaling::TensorScaler>> owned_;
-  std::map<std::string, ExponentBins*> bins_;  // by "layer.tensor"
-  std::vector<std::unique_ptr<ExponentBins>> owned_bins_;
+  Board &scaler_board_, &bins_board_;
+  std::map<std::string, TensorScale*> shared_, scales_;  // by "layer.tensor"
+  std::vector<std::unique_ptr<TensorScale>> owned_;
+  std::map<std::string, Shared<ExponentBins>> bins_;  // by "layer.tensor"
 };
 
 }  // namespace ada::graph

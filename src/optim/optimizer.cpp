@@ -1,7 +1,6 @@
 // State tensors, clipping and counting; see optimizer.h.
 #include "optim/optimizer.h"
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -50,33 +49,36 @@ Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
   op_ = backend.MakeUpdate(rule, std::move(slots));
 }
 
-double Optimizer::GradientNorm() { return norm_ = op_->GradientNorm(); }
-
-void Optimizer::Sanitize(float largest) {
-  ADA_CHECK(largest > 0 && std::isfinite(largest));
-  op_->Sanitize(largest);
-  GradientNorm();
+void Optimizer::Update(backend::UpdatePlan plan) {
+  ADA_CHECK(!asked_);
+  const bool limited = plan.sanitize_to > 0 && std::isfinite(plan.sanitize_to);
+  ADA_CHECK(limited || plan.on_overflow == backend::UpdatePlan::OnOverflow::kSkip);
+  plan.clip_norm = clip_norm_;
+  plan.step.count = updates_ + 1;
+  op_->Update(plan);
+  asked_ = true;
 }
 
-bool Optimizer::Apply(double lr) {
-  ADA_CHECK(norm_ >= 0 && std::isfinite(norm_));
-  backend::UpdateStep step;
-  step.lr = lr;
-  step.gradient_factor = ClipFactor(norm_, clip_norm_);
-  step.count = updates_ + 1;
-  op_->Apply(step);
-  ++updates_;
-  norm_ = -1;
-  return step.gradient_factor < 1;
+void Optimizer::Measure(bool largest) {
+  ADA_CHECK(!asked_);
+  backend::UpdatePlan plan;
+  plan.largest = largest;
+  plan.update = false;
+  op_->Update(plan);
+  asked_ = true;
+}
+
+backend::UpdateOutcome Optimizer::Outcome() {
+  ADA_CHECK(asked_);
+  asked_ = false;
+  const backend::UpdateOutcome outcome = op_->Outcome();
+  if (outcome.updated) ++updates_;
+  return outcome;
 }
 
 void Optimizer::set_updates(std::int64_t updates) {
   ADA_CHECK(updates >= 0);
   updates_ = updates;
-}
-
-double ClipFactor(double norm, double max_norm) {
-  return max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
 }
 
 }  // namespace ada::optim

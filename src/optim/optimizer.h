@@ -30,17 +30,15 @@ class Optimizer {
   Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
             const std::vector<OptimizedParameter>& parameters, double clip_norm);
 
-  // The global L2 norm of all gradients as they stand (unscaled, before clipping and decay); not
-  // finite when any gradient is not.
-  double GradientNorm();
-  // The largest magnitude of all gradients; inf or NaN where one is (NaN first).
-  float LargestGradient() { return op_->LargestGradient(); }
-  // Makes NaN 0 and larger magnitudes (inf too) +-`largest`; then takes the norm anew, so that
-  // Apply may follow.
-  void Sanitize(float largest);
-  // Updates all parameters at rate `lr`, clipped by what GradientNorm last returned for these
-  // gradients (it must have been called and be finite). Returns whether clipping took place.
-  bool Apply(double lr);
+  // Asks for the norm of all gradients as they stand (unscaled, before clipping and decay) and for
+  // the update, clipped, of all parameters; waits for nothing. Of `plan`: step.lr, on_overflow,
+  // sanitize_to (where on_overflow is kSanitize: positive and finite) and largest.
+  void Update(backend::UpdatePlan plan);
+  // Asks for the norm, and with `largest` for the largest magnitude; changes nothing.
+  void Measure(bool largest);
+  // What came of the last Update or Measure. Waits for it, and counts the update if there was one:
+  // to be called before the next.
+  backend::UpdateOutcome Outcome();
 
   // Updates made so far: the index (from 0) of the next one.
   std::int64_t updates() const { return updates_; }
@@ -50,13 +48,10 @@ class Optimizer {
 
  private:
   double clip_norm_;
-  double norm_ = -1;  // negative: not taken for the present gradients
   std::int64_t updates_ = 0;
+  bool asked_ = false;  // and Outcome not called since
   std::vector<StateTensor> state_;
   std::unique_ptr<backend::UpdateOp> op_;
 };
-
-// The factor of torch.nn.utils.clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); 1 for max_norm 0.
-double ClipFactor(double norm, double max_norm);
 
 }  // namespace ada::optim

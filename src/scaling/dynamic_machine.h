@@ -32,6 +32,8 @@ class DynamicMachine {
   virtual ~DynamicMachine() = default;
 
   virtual void OnOverflow(Move& move) = 0;
+  // Whether an overflow at this scale is repaired (kSanitize) instead of skipped.
+  virtual bool Repairs(double /*scale*/) const { return false; }
   virtual void OnClean(Move& move) = 0;
   virtual std::vector<Counter> Counters() = 0;
 

@@ -27,6 +27,10 @@ class DynamicPolicy final : public Policy {
   double Scale() const override { return scale_; }
   LayerRule RuleFor(const LayerInfo& layer) override { return PassRule(layer); }
 
+  std::optional<Action> OnOverflow() const override {
+    return machine_->Repairs(deferred_ ? next_ : scale_) ? Action::kSanitize : Action::kSkip;
+  }
+
   Verdict Update(const Attempt& attempt) override {
     Verdict verdict;
     verdict.before = scale_;

@@ -2,13 +2,7 @@
 #pragma once
 #include <cmath>
 
-#ifndef ADA_HOST_DEVICE
-#ifdef __CUDACC__
-#define ADA_HOST_DEVICE __host__ __device__
-#else
-#define ADA_HOST_DEVICE
-#endif
-#endif
+#include "core/host_device.h"
 
 namespace ada::scaling {
 

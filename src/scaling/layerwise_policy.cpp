@@ -73,6 +73,10 @@ class LayerwisePolicy final : public Policy {
     return wishes;
   }
 
+  // A layer's own gradient that is not finite skips the step, even where a mask kept it from every
+  // weight gradient.
+  std::optional<Action> OnOverflow() const override { return std::nullopt; }
+
   // An overflow that no layer has caused, as far as is known, counts against all of them: else none
   // would ever fall.
   Verdict Update(const Attempt& attempt) override {

@@ -10,9 +10,12 @@ class MarianMachine final : public DynamicMachine {
  public:
   using DynamicMachine::DynamicMachine;
 
+  bool Repairs(double scale) const override {
+    return scale <= arithmetic_.floor() && !parameters_.error_at_min_scale;
+  }
+
   void OnOverflow(Move& move) override {
-    const bool repairs = move.scale <= arithmetic_.floor() && !parameters_.error_at_min_scale;
-    if (repairs) {
+    if (Repairs(move.scale)) {
       move.action = Action::kSanitize;
       OnClean(move);
       return;

@@ -5,13 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "core/stats.h"
-
-#ifdef __CUDACC__
-#define ADA_HOST_DEVICE __host__ __device__
-#else
-#define ADA_HOST_DEVICE
-#endif
 
 namespace ada::scaling {
 

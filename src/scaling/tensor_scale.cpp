@@ -41,45 +41,46 @@ std::vector<float> ReadHistory(const StateMap& state, const std::string& tensor)
 
 }  // namespace
 
-void UpdateTensorScale(TensorScaler& scaler, float amax) {
-  const TensorScaleRule& rule = scaler.rule;
+void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& scaler) {
+  const TensorScaleRule& rule = history.rule;
   ADA_CHECK(rule.history >= 1);
-  if (static_cast<std::int32_t>(scaler.amax.size()) < rule.history) {
-    scaler.amax.push_back(amax);
+  if (static_cast<std::int32_t>(history.amax.size()) < rule.history) {
+    history.amax.push_back(amax);
   } else {
-    scaler.amax[static_cast<std::size_t>(scaler.next)] = amax;
+    history.amax[static_cast<std::size_t>(history.next)] = amax;
   }
-  scaler.next = (scaler.next + 1) % rule.history;
-  const float seen = rule.most_recent ? amax : LargestOf(scaler.amax);
+  history.next = (history.next + 1) % rule.history;
+  const float seen = rule.most_recent ? amax : LargestOf(history.amax);
   const float scale = DelayedScale(rule, seen, scaler.scale);
   if (std::isfinite(scale) && scale > 0) scaler.scale = scale;
 }
 
-StateMap SaveTensorScale(const TensorScaler& scaler) {
-  std::string history;
-  for (const float amax : scaler.amax) history += (history.empty() ? "" : " ") + ToHex(amax);
+StateMap SaveTensorScale(const TensorScaleHistory& history, const TensorScaler& scaler) {
+  std::string amax;
+  for (const float value : history.amax) amax += (amax.empty() ? "" : " ") + ToHex(value);
   return {{"scale", ToHex(scaler.scale)},
-          {"next", std::to_string(scaler.next)},
-          {"amax", std::move(history)}};
+          {"next", std::to_string(history.next)},
+          {"amax", std::move(amax)}};
 }
 
-void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorScaler& scaler) {
+void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
+                     TensorScaler& scaler) {
   ExpectKeys(state, "tensor " + tensor, {"scale", "next", "amax"});
   const double scale = ReadHex(state, "scale");
   if (!(scale > 0) || !std::isfinite(scale) || static_cast<float>(scale) != scale) {
     BadState(tensor, "scale is " + state.at("scale") + ", expected a positive fp32");
   }
-  std::vector<float> history = ReadHistory(state, tensor);
-  const auto size = static_cast<std::int64_t>(history.size());
-  const std::int64_t next = ReadInteger(state, "next"), capacity = scaler.rule.history;
+  std::vector<float> amax = ReadHistory(state, tensor);
+  const auto size = static_cast<std::int64_t>(amax.size());
+  const std::int64_t next = ReadInteger(state, "next"), capacity = history.rule.history;
   const bool fits = size < capacity ? next == size : size == capacity && next >= 0 && next < size;
   if (!fits) {
     BadState(tensor, std::to_string(size) + " magnitudes, the next at " + std::to_string(next) +
                          ", do not fit a history of " + std::to_string(capacity));
   }
   scaler.scale = static_cast<float>(scale);
-  scaler.amax = std::move(history);
-  scaler.next = static_cast<std::int32_t>(next);
+  history.amax = std::move(amax);
+  history.next = static_cast<std::int32_t>(next);
 }
 
 }  // namespace ada::scaling

@@ -24,19 +24,23 @@ struct TensorScaleRule {
 // The next scale from `amax` (of the history or the last step); `current` where amax says nothing.
 ADA_HOST_DEVICE inline float DelayedScale(const TensorScaleRule& rule, float amax, float current);
 
-// One tensor's scale. `scale` is used in this step; Update makes the next step's.
+// One tensor's scale in this step: what ops read. It may lie in a backend's memory.
 struct TensorScaler {
-  TensorScaleRule rule;
   float scale = 1;
+};
+// What the next step's scale is made of. Host only.
+struct TensorScaleHistory {
+  TensorScaleRule rule;
   std::vector<float> amax;  // ring of the last `history` magnitudes; grows until it is full
   std::int32_t next = 0;    // where the next one goes
 };
-// `amax`: the largest unscaled magnitude of this step's tensor; inf and NaN allowed. Host only.
-void UpdateTensorScale(TensorScaler& scaler, float amax);
+// `amax`: the largest unscaled magnitude of this step's tensor; inf and NaN allowed.
+void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& scaler);
 
-StateMap SaveTensorScale(const TensorScaler& scaler);
+StateMap SaveTensorScale(const TensorScaleHistory& history, const TensorScaler& scaler);
 // Throws DataError naming `tensor` ("conv1.y") where keys or values do not fit.
-void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorScaler& scaler);
+void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
+                     TensorScaler& scaler);
 
 }  // namespace ada::scaling
 

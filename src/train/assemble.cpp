@@ -2,8 +2,11 @@
 #include "train/assemble.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "backend/compare/compare_backend.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/precision.h"
@@ -35,15 +38,26 @@ data::SyntheticSpec Synthetic(const config::SyntheticConfig& c) {
 }  // namespace
 
 ChosenBackend MakeBackend(const config::DeviceConfig& device) {
-  if (device.kind == config::DeviceKind::kCuda)
-    throw DeviceError(
-        "device cuda: this program is built without the CUDA backend; use device.kind: cpu");
+  using config::DeviceKind;
   ChosenBackend chosen;
   chosen.threads = device.threads > 0 ? device.threads : backend::cpu::UsableCores();
-  chosen.backend = backend::cpu::MakeCpuBackend(chosen.threads);
+  const bool is_auto = device.kind == DeviceKind::kAuto;
+  const std::string why_not = is_auto ? backend::WhyNoCuda(device.index) : "";
+  const bool cuda = device.kind == DeviceKind::kCuda || (is_auto && why_not.empty());
+  chosen.backend =
+      cuda ? backend::MakeCudaBackend(device.index, {device.autotune, device.deterministic})
+           : backend::cpu::MakeCpuBackend(chosen.threads);
+  chosen.has_own_memory = cuda;
+  if (device.compare) {
+    backend::CompareOptions options{cuda ? "cuda" : "cpu", "cpu", 1, nullptr};
+    if (cuda) options.slack = 8;  // its units cut off what does not fit into their sums
+    chosen.backend = backend::MakeCompareBackend(
+        std::move(chosen.backend), backend::cpu::MakeCpuBackend(chosen.threads), options);
+  }
   chosen.reason = chosen.backend->Describe();
-  if (device.kind == config::DeviceKind::kAuto)
-    chosen.reason += ": device auto, and no CUDA backend is built in";
+  if (is_auto)  // what to do about it is for those who ask for cuda
+    chosen.reason +=
+        ": device auto, and " + (cuda ? "it works" : why_not.substr(0, why_not.find(';')));
   return chosen;
 }
 

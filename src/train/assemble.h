@@ -21,6 +21,7 @@ struct ChosenBackend {
   std::unique_ptr<backend::Backend> backend;
   std::string reason;
   int threads = 1;
+  bool has_own_memory = false;  // a GPU
 };
 ChosenBackend MakeBackend(const config::DeviceConfig& device);
 

@@ -171,14 +171,14 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
   }
 }
 
-void LoadTensorScales(const std::string& path, const CheckpointState& state,
-                      const graph::Graph& graph) {
+void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph) {
   for (const graph::ScaledTensor& t : graph.scaled_tensors()) {
     const auto found = state.tensors.find(t.name);
     if (found == state.tensors.end())
       Damaged(StemOf(path) + ".json", "no scale of tensor " + t.name);
-    scaling::LoadTensorScale(found->second, t.name, *t.scaler);
+    scaling::LoadTensorScale(found->second, t.name, t.scale->history, *t.scale->scaler.host);
   }
+  graph.SendTensorScales();
 }
 
 std::vector<std::int64_t> ListCheckpoints(const std::string& folder) {

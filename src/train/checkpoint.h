@@ -43,8 +43,7 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
                            const optim::Optimizer* optimizer, backend::Backend& backend);
 
 // Puts the scales of tensors where they belong. DataError where one is missing or not usable.
-void LoadTensorScales(const std::string& path, const CheckpointState& state,
-                      const graph::Graph& graph);
+void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph);
 
 // Steps of the checkpoints in `folder`, newest first; a missing folder has none.
 std::vector<std::int64_t> ListCheckpoints(const std::string& folder);

@@ -41,6 +41,27 @@ std::uint64_t CheckpointBytes(const graph::Graph& graph, const optim::Optimizer&
   return bytes;
 }
 
+// What a run takes, part by part.
+struct Memory {
+  std::uint64_t network = 0, images = 0, training_images = 0, batches = 0, checkpoint = 0;
+};
+
+std::string OnHost(const Memory& memory, std::uint64_t network) {
+  const std::string first =
+      network > 0 ? "network and optimizer " + HumanBytes(network) + ", " : std::string();
+  return HumanBytes(network + memory.images + memory.batches + memory.checkpoint + kProcessBytes) +
+         " (" + first + "images " + HumanBytes(memory.images) + ", batches ahead " +
+         HumanBytes(memory.batches) + ", a checkpoint " + HumanBytes(memory.checkpoint) +
+         ", program " + HumanBytes(kProcessBytes) + ")";
+}
+
+// Of a device: what the plans of convolutions ask for beyond that shows with the first step.
+std::string OnDevice(const Memory& memory) {
+  return HumanBytes(memory.network + memory.training_images) +
+         " on the device (network and optimizer " + HumanBytes(memory.network) +
+         ", training images " + HumanBytes(memory.training_images) + ")";
+}
+
 }  // namespace
 
 void DryRun(const config::Config& config, std::ostream& out) {
@@ -59,20 +80,22 @@ void DryRun(const config::Config& config, std::ostream& out) {
   for (const std::string& line : graph::LayerTable(graph->layers(), PolicyWords(*graph, *policy)))
     out << line << '\n';
   const auto pixels = static_cast<std::uint64_t>(image.per_image());
-  const std::uint64_t images =
-      static_cast<std::uint64_t>(info.train + info.test + config.data.validation) * (pixels + 1);
-  const std::uint64_t batches = 4 * 5 * pixels * static_cast<std::uint64_t>(config.data.batch_size);
-  const std::uint64_t network = chosen.backend->allocated_bytes();
-  const std::uint64_t checkpoint = CheckpointBytes(*graph, optimizer);
+  const auto all = static_cast<std::uint64_t>(info.train + info.test + config.data.validation);
+  Memory memory;
+  memory.images = all * (pixels + 1);
+  memory.training_images = static_cast<std::uint64_t>(info.train) * (pixels + 1);
+  memory.batches = 4 * 5 * pixels * static_cast<std::uint64_t>(config.data.batch_size);
+  memory.network = chosen.backend->allocated_bytes();
+  memory.checkpoint = CheckpointBytes(*graph, optimizer);
   const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
   out << "device    " << chosen.reason << '\n'
       << "data      " << DatasetName(config.data.dataset) << ": " << info.train << " training and "
       << info.test << " test images of " << ToString(image) << '\n'
       << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
-      << "memory    " << HumanBytes(network + images + batches + checkpoint + kProcessBytes)
-      << " (network and optimizer " << HumanBytes(network) << ", images " << HumanBytes(images)
-      << ", batches ahead " << HumanBytes(batches) << ", a checkpoint " << HumanBytes(checkpoint)
-      << ", program " << HumanBytes(kProcessBytes) << ")\n";
+      << "memory    "
+      << (chosen.has_own_memory ? OnDevice(memory) + "; " + OnHost(memory, 0) + " on the host"
+                                : OnHost(memory, memory.network))
+      << '\n';
 }
 
 }  // namespace ada::train

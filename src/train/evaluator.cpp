@@ -18,7 +18,6 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   refresh.training = false;
   graph_->RefreshWeights(refresh);
   data::Loader loader(dataset, spec);
-  backend::LossResult total;
   EvaluationResult result;
   const std::int64_t batches = loader.batches_per_epoch();
   for (std::int64_t i = 0; i < batches; ++i) {
@@ -27,17 +26,15 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     pass.training = false;
     pass.rows = batch.rows;
     pass.loss_rows = batch.rows;
+    pass.accumulate = i > 0;  // losses of all batches are added up
     graph_->SetBatch(batch.images.data(), batch.labels.data(), batch.rows);
     graph_->Forward(pass);
-    const backend::LossResult loss = graph_->Result();
-    total.loss_sum += loss.loss_sum;
-    total.top1 += loss.top1;
-    total.top5 += loss.top5;
     if (visit) Visit(batch, result.images, visit);
     result.images += batch.rows;
   }
-  const auto n = static_cast<double>(result.images);
   if (result.images == 0) return result;
+  const backend::LossResult total = graph_->Result();
+  const auto n = static_cast<double>(result.images);
   result.loss = total.loss_sum / n;
   result.top1 = static_cast<double>(total.top1) / n;
   result.top5 = static_cast<double>(total.top5) / n;

@@ -101,7 +101,6 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
 
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
   log.Info(config.name + ": " + chosen.reason);
-  for (const std::string& remark : backend.Remarks()) log.Debug(remark);
   WarnOfIdlePatterns(config, *graph, log);
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();

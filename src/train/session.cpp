@@ -24,6 +24,17 @@ std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
   return std::make_unique<Probe>(p.config, ImageOf(p.data.train), p.graph, p.backend);
 }
 
+// A probe needs the images on the host.
+std::unique_ptr<ResidentData> MakeResident(const SessionParts& p) {
+  if (p.config.log.probe_every > 0 || p.graph.label_memory() == nullptr) return nullptr;
+  auto resident = ResidentData::Make(p.backend, p.data.train, TrainLoader(p.config, p.data));
+  if (!resident)
+    p.log.Info(
+        "training images stay on the host: they would take more than half of the device's "
+        "free memory");
+  return resident;
+}
+
 std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
   if (p.config.log.dump_every == 0) return nullptr;
   return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend);
@@ -56,14 +67,15 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       optimizer_(parts.backend, MakeUpdateRule(parts.config.optimizer),
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm),
+      resident_(MakeResident(parts)),
       probe_(MakeProbe(parts)),
       dump_(MakeDump(parts)),
       step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
                 probe_.get()),
       steps_per_epoch_(loader_.batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
-      trainer_(parts.config, parts.graph, loader_, parts.policy, optimizer_, step_log_,
-               OnlookersOf(probe_.get(), dump_.get()), total_steps_),
+      trainer_(parts.config, parts.graph, loader_, resident_.get(), parts.policy, optimizer_,
+               step_log_, OnlookersOf(probe_.get(), dump_.get()), total_steps_),
       evaluator_(parts.config, ImageOf(parts.data.train), parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       start_(telemetry::SteadySeconds()),
@@ -89,6 +101,7 @@ void Session::Restore(const ResumePoint& from) {
                       "; this checkpoint cannot be used");
     point.scaler->state = scaling::LoadLayerState(found->second, point.layer);
   }
+  p_.graph.SendLayerScalers();
   step_log_.LoadScenarios(s.scenarios);
   trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
   best_top1_ = s.best_top1;
@@ -99,6 +112,7 @@ void Session::Restore(const ResumePoint& from) {
 }
 
 int Session::Run() {
+  TellNewRemarks();
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
     // The evaluation at the end stands behind what the checkpoint records: a run that is extended
@@ -143,6 +157,7 @@ Session::End Session::Loop() {
     skipped_ += r.skipped ? 1 : 0;
     ShowProgress(r);
     if (r.logged) Timing(r);
+    if (r.logged || images_ == r.images) TellNewRemarks();
     if (!r.error.empty()) {
       policy_end_ = r.error;
       return End::kPolicy;
@@ -175,6 +190,12 @@ void Session::Timing(const StepResult& r) {
   timed_images_ = 0;
 }
 
+// A backend may find out how ops run only when they do.
+void Session::TellNewRemarks() {
+  const std::vector<std::string> remarks = p_.backend.Remarks();
+  for (; remarks_told_ < remarks.size(); ++remarks_told_) p_.log.Debug(remarks[remarks_told_]);
+}
+
 void Session::ShowProgress(const StepResult& r) {
   telemetry::ProgressState s;
   s.epoch = r.epoch;
@@ -203,6 +224,7 @@ void Session::EvaluateAll() {
   if (held_back) EvaluateSplit("validation", p_.data.validation, true);
   if (p_.data.test.images() > 0) EvaluateSplit("test", p_.data.test, !held_back);
   recorder_.Flush();
+  TellNewRemarks();
   progress_.Pause();
 }
 
@@ -237,7 +259,7 @@ CheckpointState Session::State() {
     if (point.scaler != nullptr)
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
   for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
-    s.tensors[t.name] = scaling::SaveTensorScale(*t.scaler);
+    s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->scaler.host);
   s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();
   s.config = config::ToYaml(p_.config);

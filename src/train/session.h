@@ -12,6 +12,7 @@
 #include "train/dump.h"
 #include "train/evaluator.h"
 #include "train/probe.h"
+#include "train/resident_data.h"
 #include "train/resume_point.h"
 #include "train/signals.h"
 #include "train/step_log.h"
@@ -47,6 +48,7 @@ class Session {
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal };
   End Loop();
   void Timing(const StepResult& result);
+  void TellNewRemarks();
   void ShowProgress(const StepResult& result);
   bool EvaluationDue(const StepResult& result) const;
   bool CheckpointDue(const StepResult& result) const;
@@ -63,8 +65,9 @@ class Session {
   telemetry::Recorder recorder_;
   data::Loader loader_;
   optim::Optimizer optimizer_;
-  std::unique_ptr<Probe> probe_;  // null: log.probe_every is 0
-  std::unique_ptr<Dump> dump_;    // null: log.dump_every is 0
+  std::unique_ptr<ResidentData> resident_;  // null: batches are the loader's
+  std::unique_ptr<Probe> probe_;            // null: log.probe_every is 0
+  std::unique_ptr<Dump> dump_;              // null: log.dump_every is 0
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;
@@ -76,7 +79,8 @@ class Session {
   double training_seconds_ = 0;
   std::int64_t evaluated_step_ = -1, checkpoint_step_ = -1, skipped_ = 0;
   double best_top1_ = -1;
-  std::string policy_end_;  // why the policy ended the run
+  std::size_t remarks_told_ = 0;  // of the backend's
+  std::string policy_end_;        // why the policy ended the run
 };
 
 }  // namespace ada::train

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
+#include "core/error.h"
 #include "train/assemble.h"
 #include "train/scaling_config.h"
 
@@ -19,11 +21,12 @@ double Now() {
 }  // namespace
 
 Trainer::Trainer(const config::Config& config, graph::Graph& graph, data::Loader& loader,
-                 scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-                 std::vector<Onlooker*> onlookers, std::int64_t total_steps)
+                 ResidentData* resident, scaling::Policy& policy, optim::Optimizer& optimizer,
+                 StepLog& log, std::vector<Onlooker*> onlookers, std::int64_t total_steps)
     : config_(config),
       graph_(graph),
       loader_(loader),
+      resident_(resident),
       policy_(policy),
       optimizer_(optimizer),
       log_(log),
@@ -42,10 +45,13 @@ StepResult Trainer::Step() {
   r.logged = log_.Logs(step_);
   r.scale = policy_.Scale();
   wishes_ = policy_.NextWishes();
+  const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
+  r.lr = optim::LearningRate(schedule_, hold ? optimizer_.updates() : schedule_steps_,
+                             steps_per_epoch_, total_steps_);
   lap_start_ = Now();
 
   // 1. A batch, and the low-precision copies of the weights that it meets.
-  const data::Batch& batch = loader_.Next();
+  r.images = NextBatch();
   Lap(seconds_.data);
   const backend::Pass pass = MakePass(r);
   if (weights_changed_ || pass.count || r.logged || !tensor_amax_.empty())
@@ -54,27 +60,42 @@ StepResult Trainer::Step() {
   onlookers_.Begin(step_, pass);
 
   // 2. Forward, loss and backward, with the logit gradient multiplied by S.
-  BeforeBackward();
-  const backend::LossResult loss = Gradients(batch, pass);
-  r.images = batch.rows;
-  r.loss = loss.loss_sum / batch.rows;
-  r.accuracy = static_cast<double>(loss.top1) / batch.rows;
+  SendLayerScales();
+  Gradients(r.images, pass);
 
-  // 3. Tell the policy how the attempt ended: it decides what becomes of it.
-  const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
-  r.lr = optim::LearningRate(schedule_, hold ? optimizer_.updates() : schedule_steps_,
-                             steps_per_epoch_, total_steps_);
-  r.grad_norm = optimizer_.GradientNorm();
-  r.overflow = !std::isfinite(r.grad_norm);
-  const scaling::Verdict verdict = policy_.Update(AttemptOf(r));
-
-  // 4. Update the masters, or leave them, and write down what happened and why.
+  // 3. Update the masters, or leave them: the policy has said what an overflow leads to, and is
+  // told how the attempt ended.
+  const scaling::Verdict verdict = Update(r, pass);
   Finish(r, verdict);
   Lap(seconds_.update);
+
+  // 4. Write down what happened and why.
   log_.Write(r, verdict);
   UpdateTensorScales();
   Lap(seconds_.log);
   return r;
+}
+
+// Returns its rows.
+int Trainer::NextBatch() {
+  if (resident_ != nullptr) return (resident_batch_ = resident_->Next()).rows;
+  batch_ = &loader_.Next();
+  return batch_->rows;
+}
+
+// Rows first .. first + pass.rows of the present batch become the graph's. No pointers to what lies
+// in the backend alone.
+MicroBatch Trainer::SetMicroBatch(int first, const backend::Pass& pass) {
+  if (resident_ != nullptr) {
+    resident_->Fill(resident_batch_, first, pass.rows, graph_.image_memory(),
+                    graph_.label_memory());
+    return {nullptr, nullptr, pass};
+  }
+  const auto per_image = static_cast<std::int64_t>(batch_->images.size()) / batch_->rows;
+  const MicroBatch part{batch_->images.data() + first * per_image, batch_->labels.data() + first,
+                        pass};
+  graph_.SetBatch(part.images, part.labels, pass.rows);
+  return part;
 }
 
 backend::Pass Trainer::MakePass(const StepResult& result) const {
@@ -89,57 +110,80 @@ backend::Pass Trainer::MakePass(const StepResult& result) const {
 }
 
 // Layers whose scale is a state machine of the policy get it for this attempt.
-void Trainer::BeforeBackward() {
+void Trainer::SendLayerScales() {
   if (!wishes_.layers) return;
   for (const graph::ScalePoint& point : graph_.scales())
     if (point.scaler != nullptr)
       point.scaler->state.own_scale = static_cast<float>(policy_.LayerScale(point.layer));
+  graph_.SendLayerScalers();
 }
 
-// All micro-batches of a batch: gradients of the mean loss over its rows.
-backend::LossResult Trainer::Gradients(const data::Batch& batch, backend::Pass pass) {
+// All micro-batches of a batch: gradients of the mean loss over its rows. Where somebody looks, or
+// counts of several micro-batches are to be added up, each is waited for.
+void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
-  const auto per_image = static_cast<std::int64_t>(batch.images.size()) / batch.rows;
-  backend::LossResult total;
-  pass.loss_rows = batch.rows;
-  for (int first = 0; first < batch.rows; first += micro, ++pass.draw) {
-    pass.rows = std::min(micro, batch.rows - first);
+  const bool several = config_.train.accumulate > 1;
+  pass.loss_rows = rows;
+  for (int first = 0; first < rows; first += micro, ++pass.draw) {
+    pass.rows = std::min(micro, rows - first);
     pass.accumulate = first > 0;
-    const MicroBatch part{batch.images.data() + first * per_image, batch.labels.data() + first,
-                          pass};
-    graph_.SetBatch(part.images, part.labels, pass.rows);
+    const MicroBatch part = SetMicroBatch(first, pass);
     graph_.Forward(pass, onlookers_.watcher());
     Lap(seconds_.forward);
-    const backend::LossResult loss = graph_.Result();
-    total.loss_sum += loss.loss_sum;
-    total.top1 += loss.top1;
-    total.top5 += loss.top5;
     graph_.Backward(pass, onlookers_.watcher());
-    if (config_.train.accumulate > 1) log_.AddMicroBatch(pass);
-    ObserveTensorScales(/*first=*/first == 0);
+    if (several || onlookers_.watcher() != nullptr) graph_.Collect(pass);
+    if (several) log_.AddMicroBatch(pass);
+    if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
     onlookers_.EndMicroBatch(part);
     Lap(seconds_.log);
   }
   onlookers_.End();
   Lap(seconds_.log);
-  return total;
 }
 
-// Largest unscaled magnitude of each tensor with a scale of its own; a NaN stays.
-void Trainer::ObserveTensorScales(bool first) {
-  const auto& tensors = graph_.scaled_tensors();
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const float amax = tensors[i].stats->max_abs / tensors[i].scaler->scale;
-    float& largest = tensor_amax_[i];
-    if (first || std::isnan(amax) || amax > largest) largest = amax;
+// Asks for everything that is still to be done, then waits for it: once a step. Where the policy
+// cannot say beforehand what an overflow leads to (layerwise_dynamic), the update is asked for
+// behind the wait, and waited for as well.
+scaling::Verdict Trainer::Update(StepResult& r, const backend::Pass& pass) {
+  const std::optional<scaling::Action> on_overflow = policy_.OnOverflow();
+  on_overflow ? optimizer_.Update(PlanFor(r, *on_overflow)) : optimizer_.Measure(wishes_.amax);
+  const scaling::Attempt attempt = Await(r, pass);
+  const scaling::Verdict verdict = policy_.Update(attempt);
+  if (on_overflow) {
+    ADA_CHECK(verdict.action == (r.overflow ? *on_overflow : scaling::Action::kUpdate));
+  } else if (verdict.action != scaling::Action::kSkip) {
+    optimizer_.Update(PlanFor(r, verdict.action));
+    ADA_CHECK(optimizer_.Outcome().updated);
   }
+  return verdict;
 }
 
-scaling::Attempt Trainer::AttemptOf(const StepResult& result) {
+backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_overflow) const {
+  backend::UpdatePlan plan;
+  plan.step.lr = r.lr;
+  plan.largest = wishes_.amax;
+  if (on_overflow != scaling::Action::kSanitize) return plan;
+  plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
+  plan.sanitize_to = static_cast<float>(sanitize_limit_ / r.scale);
+  return plan;
+}
+
+// The wait, and how the attempt ended.
+scaling::Attempt Trainer::Await(StepResult& r, const backend::Pass& pass) {
+  Lap(seconds_.update);
+  graph_.Collect(pass);
+  const backend::UpdateOutcome outcome = optimizer_.Outcome();
+  const backend::LossResult loss = graph_.Result();
+  Lap(seconds_.backward);
+  if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);
+  r.loss = loss.loss_sum / r.images;
+  r.accuracy = static_cast<double>(loss.top1) / r.images;
+  r.grad_norm = outcome.norm;
+  r.overflow = outcome.overflow;
   scaling::Attempt attempt;
-  attempt.overflow = result.overflow;
-  if (wishes_.amax) attempt.amax = static_cast<double>(optimizer_.LargestGradient());
+  attempt.overflow = r.overflow;
+  if (wishes_.amax) attempt.amax = static_cast<double>(outcome.largest);
   if (wishes_.edge > 0) log_.CountEdge(attempt);
   if (wishes_.layers) log_.NoteLayers(attempt);
   return attempt;
@@ -148,21 +192,30 @@ scaling::Attempt Trainer::AttemptOf(const StepResult& result) {
 void Trainer::Finish(StepResult& r, const scaling::Verdict& verdict) {
   r.error = verdict.error.empty() ? log_.DecisionErrors() : verdict.error;
   r.skipped = verdict.action == scaling::Action::kSkip;
-  if (verdict.action == scaling::Action::kSanitize && r.overflow) {
-    optimizer_.Sanitize(static_cast<float>(sanitize_limit_ / r.scale));
-    r.sanitized = true;
-  }
-  if (!r.skipped) optimizer_.Apply(r.lr);
+  r.sanitized = verdict.action == scaling::Action::kSanitize && r.overflow;
   weights_changed_ = !r.skipped;
   r.retried = retry_.Next(r.skipped);
   if (!r.retried) ++schedule_steps_;
   skips_in_a_row_ = r.skipped ? skips_in_a_row_ + 1 : 0;
 }
 
+// Largest unscaled magnitude of each tensor with a scale of its own; a NaN stays.
+void Trainer::ObserveTensorScales(bool first) {
+  const auto& tensors = graph_.scaled_tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const float amax = tensors[i].stats->max_abs / tensors[i].scale->scaler.host->scale;
+    float& largest = tensor_amax_[i];
+    if (first || std::isnan(amax) || amax > largest) largest = amax;
+  }
+}
+
+// The next step's.
 void Trainer::UpdateTensorScales() {
   const auto& tensors = graph_.scaled_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    scaling::UpdateTensorScale(*tensors[i].scaler, tensor_amax_[i]);
+    scaling::UpdateTensorScale(tensors[i].scale->history, tensor_amax_[i],
+                               *tensors[i].scale->scaler.host);
+  if (!tensors.empty()) graph_.SendTensorScales();
 }
 
 void Trainer::Lap(double& phase) {
@@ -177,7 +230,9 @@ void Trainer::Resume(const Position& position) {
   skips_in_a_row_ = position.skips_in_a_row;
   schedule_steps_ = position.schedule_steps;
   retry_.Restore(position.retries);
-  loader_.Seek(step_ / steps_per_epoch_, step_ % steps_per_epoch_);
+  const std::int64_t epoch = step_ / steps_per_epoch_, index = step_ % steps_per_epoch_;
+  loader_.Seek(epoch, index);
+  if (resident_ != nullptr) resident_->Seek(epoch, index);
 }
 
 }  // namespace ada::train

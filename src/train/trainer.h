@@ -14,6 +14,7 @@
 #include "optim/schedule.h"
 #include "scaling/policy.h"
 #include "train/onlooker.h"
+#include "train/resident_data.h"
 #include "train/step_log.h"
 
 namespace ada::train {
@@ -30,17 +31,19 @@ struct StepResult {
   std::string error;  // not empty: the policy ends the run, and why
 };
 
-// Seconds since the last time they were taken, by phase.
+// Seconds since the last time they were taken, by phase. Where a device works behind the calls,
+// what is waited for it counts as backward.
 struct PhaseSeconds {
   double data = 0, forward = 0, backward = 0, update = 0, log = 0;
 };
 
 class Trainer {
  public:
-  // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
+  // All parts must outlive the trainer. `resident`: batches come from there, not from the loader;
+  // null: they do not. `total_steps`: of the whole run, for the schedule.
   Trainer(const config::Config& config, graph::Graph& graph, data::Loader& loader,
-          scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-          std::vector<Onlooker*> onlookers, std::int64_t total_steps);
+          ResidentData* resident, scaling::Policy& policy, optim::Optimizer& optimizer,
+          StepLog& log, std::vector<Onlooker*> onlookers, std::int64_t total_steps);
 
   StepResult Step();
 
@@ -57,18 +60,23 @@ class Trainer {
   void Resume(const Position& position);
 
  private:
+  int NextBatch();
+  MicroBatch SetMicroBatch(int first, const backend::Pass& pass);
   backend::Pass MakePass(const StepResult& result) const;
-  void BeforeBackward();
-  backend::LossResult Gradients(const data::Batch& batch, backend::Pass pass);
+  void SendLayerScales();
+  void Gradients(int rows, backend::Pass pass);
+  scaling::Verdict Update(StepResult& result, const backend::Pass& pass);
+  backend::UpdatePlan PlanFor(const StepResult& result, scaling::Action on_overflow) const;
+  scaling::Attempt Await(StepResult& result, const backend::Pass& pass);
+  void Finish(StepResult& result, const scaling::Verdict& verdict);
   void ObserveTensorScales(bool first);
   void UpdateTensorScales();
-  scaling::Attempt AttemptOf(const StepResult& result);
-  void Finish(StepResult& result, const scaling::Verdict& verdict);
   void Lap(double& phase);
 
   const config::Config& config_;
   graph::Graph& graph_;
   data::Loader& loader_;
+  ResidentData* resident_;
   scaling::Policy& policy_;
   optim::Optimizer& optimizer_;
   StepLog& log_;
@@ -77,9 +85,11 @@ class Trainer {
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;
-  scaling::Wishes wishes_;          // of the present attempt
-  double sanitize_limit_;           // largest value of the gradients' format
-  std::vector<float> tensor_amax_;  // by scaled tensor, of the present attempt
+  const data::Batch* batch_ = nullptr;  // the present one, from the loader
+  ResidentData::Batch resident_batch_;  // or there
+  scaling::Wishes wishes_;              // of the present attempt
+  double sanitize_limit_;               // largest value of the gradients' format
+  std::vector<float> tensor_amax_;      // by scaled tensor, of the present attempt
   bool weights_changed_ = true;
   PhaseSeconds seconds_;
   double lap_start_ = 0;

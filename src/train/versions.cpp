@@ -1,5 +1,6 @@
 // What this program is made of.
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/cuda_backend.h"
 #include "train/run.h"
 
 #ifndef ADA_VERSION
@@ -12,6 +13,7 @@
 namespace ada::train {
 
 std::vector<Version> Versions() {
+  const std::string cuda = backend::CudaVersions();
   return {{"ada-train", ADA_VERSION},
           {"commit", ADA_COMMIT},
 #ifdef __clang__
@@ -19,9 +21,9 @@ std::vector<Version> Versions() {
 #else
           {"compiler", "g++ " __VERSION__},
 #endif
-          {"backends", "cpu"},
+          {"backends", cuda == "not built in" ? "cpu" : "cpu, cuda"},
           {"cpu library", backend::cpu::LibraryVersion()},
-          {"cuda", "not built in"}};
+          {"cuda", cuda}};
 }
 
 }  // namespace ada::train

@@ -12,7 +12,7 @@ const Shape kShape = {9, 16, 16, 35};  // blocks of one image, no multiple of a 
 DropoutSpec MakeSpec(Bench& bench, const NumberFormat& format, float rate, std::uint64_t layer) {
   const auto n = static_cast<std::size_t>(kShape.numel());
   DropoutSpec spec;
-  spec.rate = rate, spec.layer = layer;
+  spec.rate = rate, spec.stream = layer;
   spec.x = bench.Make(kShape, format, Normal(n, 1, 1)), spec.y = bench.Make(kShape, format);
   spec.y_stats = bench.Stats();
   spec.dy = bench.MakeGradient(kShape, format, Normal(n, 1, 2), 8);

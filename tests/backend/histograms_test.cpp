@@ -106,7 +106,7 @@ void CheckPlain(const char* what, Spec spec, const Shape& x, const Shape& y, flo
 void CheckPlainOps(float scale, float own, int threads) {
   const Shape x{7, 16, 16, 19}, half{7, 8, 8, 19};
   DropoutSpec drop;
-  drop.rate = 0.3f, drop.layer = 9;
+  drop.rate = 0.3f, drop.stream = 9;
   CheckPlain("dropout", drop, x, x, scale, own, threads,
              [](Bench& b, const DropoutSpec& s) { return b->MakeDropout(s); });
   MaxPoolSpec max;

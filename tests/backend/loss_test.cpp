@@ -149,6 +149,27 @@ TEST_SUITE("cpu") {
     CHECK(std::isfinite(b.Run({0, 1}, MakePass(2)).loss_sum));
   }
 
+  TEST_CASE("loss: the result goes on over calls that accumulate, each with its own sum") {
+    Bench bench;
+    LossSpec spec;
+    const std::int32_t labels[] = {1, 1, 0};
+    spec.logits = bench.Make({3, 1, 1, 2}, kFp32, {0, 1, 1, 0, 0, 0});
+    const auto op = bench->MakeLoss(spec);
+    Pass pass = MakePass(3);
+    op->SetLabels(labels, 3);
+    op->Forward(pass);
+    const LossResult once = op->Result();
+    pass.accumulate = true;
+    op->Forward(pass);
+    op->Forward(pass);
+    CHECK(op->Result().loss_sum == once.loss_sum + once.loss_sum + once.loss_sum);
+    CHECK(op->Result().top1 == 3 * once.top1);
+    CHECK(op->Result().top5 == 9);
+    pass.accumulate = false;
+    op->Forward(pass);
+    CHECK(op->Result().loss_sum == once.loss_sum);
+  }
+
   TEST_CASE("loss: evaluation without a gradient; labels must be classes") {
     Bench bench;
     LossSpec spec;

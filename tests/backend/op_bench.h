@@ -12,10 +12,15 @@
 
 namespace ada::backend::test {
 
+// What a bench runs on, as `threads` threads: another test program may say otherwise.
+#ifndef ADA_BENCH_BACKEND
+#define ADA_BENCH_BACKEND(threads) cpu::MakeCpuBackend(threads)
+#endif
+
 // Tensors live as long as the bench; gradients come with scale, statistics and moments.
 class Bench {
  public:
-  explicit Bench(int threads = 2) : backend_(cpu::MakeCpuBackend(threads)) {}
+  explicit Bench(int threads = 2) : backend_(ADA_BENCH_BACKEND(threads)) {}
   Backend& operator*() const { return *backend_; }
   Backend* operator->() const { return backend_.get(); }
 

@@ -143,7 +143,7 @@ void CheckPlainOps(const Roles& r, int threads) {
   CheckPlain("relu", r, ReluSpec{}, x, x, false, threads,
              [](Bench& b, const ReluSpec& s) { return b->MakeRelu(s); });
   DropoutSpec drop;
-  drop.rate = 0.3f, drop.layer = 9;
+  drop.rate = 0.3f, drop.stream = 9;
   CheckPlain("dropout", r, drop, x, x, true, threads,
              [](Bench& b, const DropoutSpec& s) { return b->MakeDropout(s); });
   MaxPoolSpec max;

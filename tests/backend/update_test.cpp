@@ -28,11 +28,22 @@ struct UpdateBench {
   std::unique_ptr<UpdateOp> op;
 };
 
+// Of gradients as they stand; nothing changes.
+UpdateOutcome Measure(UpdateOp& op) {
+  UpdatePlan plan;
+  plan.largest = true;
+  plan.update = false;
+  op.Update(plan);
+  return op.Outcome();
+}
+
 Values GetOr(const Tensor& t, std::size_t n) { return t ? Bench::Get(t) : Values(n); }
 
-// One update of `slot`, by the scalar rules.
-void CheckUpdate(const UpdateRule& rule, const UpdateStep& step, UpdateOp& op,
+// One update of `slots`, by the scalar rules.
+void CheckUpdate(const UpdateRule& rule, const UpdatePlan& plan, UpdateOp& op,
                  const std::vector<UpdateSlot>& slots) {
+  UpdateStep step = plan.step;
+  step.gradient_factor = ClipFactor(Measure(op).norm, plan.clip_norm);
   std::vector<Values> value, state1, state2;
   for (const UpdateSlot& slot : slots) {
     const auto n = static_cast<std::size_t>(slot.value.shape.numel());
@@ -46,7 +57,9 @@ void CheckUpdate(const UpdateRule& rule, const UpdateStep& step, UpdateOp& op,
                                                  : SgdUpdate(s, v[i], g[i]);
     value.push_back(v), state1.push_back(a), state2.push_back(b);
   }
-  op.Apply(step);
+  op.Update(plan);
+  CHECK(op.Outcome().updated);
+  CHECK(op.Outcome().clipped == (plan.clip_norm > 0));
   for (std::size_t i = 0; i < slots.size(); ++i) {
     CheckEqual(slots[i].value, value[i]);
     if (slots[i].state1) CheckEqual(slots[i].state1, state1[i]);
@@ -81,10 +94,10 @@ TEST_SUITE("cpu") {
       Bench bench;
       UpdateBench b(bench, rule, c.states);
       for (int count = 1; count <= 4; ++count) {
-        UpdateStep step;
-        step.lr = 0.1 / count, step.count = count;
-        step.gradient_factor = count == 3 ? 0.37 : 1;
-        CheckUpdate(rule, step, *b.op, b.slots);
+        UpdatePlan plan;
+        plan.step.lr = 0.1 / count, plan.step.count = count;
+        plan.clip_norm = count == 3 ? 0.37 : 0;
+        CheckUpdate(rule, plan, *b.op, b.slots);
       }
     }
   }
@@ -95,7 +108,7 @@ TEST_SUITE("cpu") {
     double sum = 0;
     for (const UpdateSlot& slot : b.slots)
       for (const float g : Bench::Get(slot.gradient)) sum += std::pow(static_cast<double>(g), 2);
-    CHECK(b.op->GradientNorm() == doctest::Approx(std::sqrt(sum)).epsilon(1e-12));
+    CHECK(Measure(*b.op).norm == doctest::Approx(std::sqrt(sum)).epsilon(1e-12));
   }
 
   TEST_CASE("gradient norm: squares far beyond fp32's range, and below it") {
@@ -104,7 +117,7 @@ TEST_SUITE("cpu") {
       UpdateSlot slot;
       slot.value = bench.Vector(Values(100)), slot.gradient = bench.Vector(Values(100, g));
       const auto op = bench->MakeUpdate(UpdateRule{}, {slot});
-      CHECK(op->GradientNorm() ==
+      CHECK(Measure(*op).norm ==
             doctest::Approx(10 * static_cast<double>(g)).epsilon(1e-12).scale(1e-40));
     }
   }
@@ -117,16 +130,16 @@ TEST_SUITE("cpu") {
       float* last = b.slots[slot].gradient.f32() + kLengths[slot] - 1;
       float* first = b.slots[kLengths.size() - 1 - slot].gradient.f32();
       *last = -7.5f;
-      CHECK(b.op->LargestGradient() == 7.5f);
+      CHECK(Measure(*b.op).largest == 7.5f);
       *last = -inf;
-      CHECK(b.op->LargestGradient() == inf);
+      CHECK(Measure(*b.op).largest == inf);
       *first = std::nanf("");
-      CHECK(std::isnan(b.op->LargestGradient()));
+      CHECK(std::isnan(Measure(*b.op).largest));
     }
     Bench bench;
     UpdateSlot slot;
     slot.value = slot.gradient = bench.Vector(Values(100));
-    CHECK(bench->MakeUpdate(UpdateRule{}, {slot})->LargestGradient() == 0);
+    CHECK(Measure(*bench->MakeUpdate(UpdateRule{}, {slot})).largest == 0);
   }
 
   TEST_CASE("sanitize: NaN become 0, what is larger the limit with its sign, the rest stays") {
@@ -145,11 +158,42 @@ TEST_SUITE("cpu") {
           if (std::fabs(v) > limit) v = std::copysign(limit, v);
         }
       }
-      b.op->Sanitize(limit);
+      UpdatePlan plan;
+      plan.on_overflow = UpdatePlan::OnOverflow::kSanitize, plan.sanitize_to = limit;
+      b.op->Update(plan);
+      CHECK(b.op->Outcome().overflow);
+      CHECK(b.op->Outcome().updated);
       for (std::size_t i = 0; i < want.size(); ++i) CheckEqual(b.slots[i].gradient, want[i]);
-      CHECK(b.op->LargestGradient() == limit);
-      CHECK(std::isfinite(b.op->GradientNorm()));
+      CHECK(Measure(*b.op).largest == limit);
+      CHECK(std::isfinite(Measure(*b.op).norm));
     }
+  }
+
+  TEST_CASE("a gradient that is not finite: nothing changes, unless it is to be repaired") {
+    const float inf = std::numeric_limits<float>::infinity();
+    Bench bench;
+    UpdateBench b(bench, UpdateRule{}, 0);
+    std::vector<Values> before, gradients;
+    b.slots[3].gradient.f32()[7] = -inf;
+    for (const UpdateSlot& slot : b.slots) {
+      before.push_back(Bench::Get(slot.value));
+      gradients.push_back(Bench::Get(slot.gradient));
+    }
+    UpdatePlan plan;
+    plan.step.lr = 1, plan.sanitize_to = 2, plan.clip_norm = 100;
+    b.op->Update(plan);
+    CHECK(b.op->Outcome().overflow);
+    CHECK_FALSE(b.op->Outcome().updated);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      CheckEqual(b.slots[i].value, before[i]);
+      CheckEqual(b.slots[i].gradient, gradients[i]);
+    }
+    plan.on_overflow = UpdatePlan::OnOverflow::kSanitize;
+    b.op->Update(plan);
+    CHECK(b.op->Outcome().overflow);  // as they came
+    CHECK(b.op->Outcome().updated);
+    CHECK_FALSE(b.op->Outcome().clipped);  // by the norm of the repaired ones
+    CHECK(b.slots[3].value.f32()[7] == before[3][7] + 2);
   }
 
   TEST_CASE("gradient norm: one value that is not finite, wherever it is") {
@@ -159,9 +203,9 @@ TEST_SUITE("cpu") {
         Bench bench;
         UpdateBench b(bench, UpdateRule{}, 0);
         b.slots[slot].gradient.f32()[kLengths[slot] - 1] = bad;
-        CHECK(!std::isfinite(b.op->GradientNorm()));
+        CHECK(!std::isfinite(Measure(*b.op).norm));
         b.slots[slot].gradient.f32()[kLengths[slot] - 1] = 0;
-        CHECK(std::isfinite(b.op->GradientNorm()));
+        CHECK(std::isfinite(Measure(*b.op).norm));
       }
   }
 }

@@ -91,8 +91,8 @@ TEST_SUITE("cpu") {
     std::map<std::int64_t, int> dy, dx;
     int flips = 0;
     for (int image = 0; image < 10000; ++image) {
-      const Placement place = Place(spec, 1, 3, image);
-      REQUIRE(place == Place(spec, 1, 3, image));
+      const Placement place = PlaceImage(spec, 1, 3, image);
+      REQUIRE(place == PlaceImage(spec, 1, 3, image));
       ++dy[place.dy];
       ++dx[place.dx];
       flips += place.flip;
@@ -107,22 +107,22 @@ TEST_SUITE("cpu") {
     CHECK(std::abs(flips - 5000) < 250);
     int same_seed = 0, same_epoch = 0, same_image = 0;
     for (int i = 0; i < 1000; ++i) {
-      const Placement place = Place(spec, 1, 3, i);
-      same_seed += place == Place(spec, 2, 3, i);
-      same_epoch += place == Place(spec, 1, 4, i);
-      same_image += place == Place(spec, 1, 3, i + 1);
+      const Placement place = PlaceImage(spec, 1, 3, i);
+      same_seed += place == PlaceImage(spec, 2, 3, i);
+      same_epoch += place == PlaceImage(spec, 1, 4, i);
+      same_image += place == PlaceImage(spec, 1, 3, i + 1);
     }
     for (const int same : {same_seed, same_epoch, same_image}) CHECK(same < 60);  // 20 expected
   }
 
   TEST_CASE("augment: what is off changes nothing") {
     for (int image = 0; image < 50; ++image) {
-      CHECK(Place({4, false, false}, 1, 0, image) == Placement{});
-      CHECK(Place({0, true, false}, 1, 0, image) == Placement{});
-      const Placement crop = Place({4, true, false}, 1, 0, image);
-      const Placement both = Place({4, true, true}, 1, 0, image);
+      CHECK(PlaceImage({4, false, false}, 1, 0, image) == Placement{});
+      CHECK(PlaceImage({0, true, false}, 1, 0, image) == Placement{});
+      const Placement crop = PlaceImage({4, true, false}, 1, 0, image);
+      const Placement both = PlaceImage({4, true, true}, 1, 0, image);
       CHECK(crop == Placement{both.dy, both.dx, false});
-      CHECK(Place({4, false, true}, 1, 0, image) == Placement{0, 0, both.flip});
+      CHECK(PlaceImage({4, false, true}, 1, 0, image) == Placement{0, 0, both.flip});
     }
   }
 }

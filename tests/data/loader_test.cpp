@@ -84,7 +84,7 @@ TEST_SUITE("cpu") {
           CHECK(batch.labels[row] == static_cast<int>(image));
           std::vector<float> expected(48);
           WriteImage(dataset.pixels.data() + image * 48, {4, 4, 3},
-                     Place({2, true, true}, 42, epoch, image), table, expected.data());
+                     PlaceImage({2, true, true}, 42, epoch, image), table, expected.data());
           CHECK(std::equal(expected.begin(), expected.end(), batch.images.begin() + row * 48));
         }
       }

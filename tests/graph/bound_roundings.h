@@ -19,7 +19,8 @@ struct BoundRounding {
 class BoundRoundingReader {
  public:
   BoundRoundingReader(const FakeBackend& backend, const Graph& graph) {
-    for (const ScaledTensor& tensor : graph.scaled_tensors()) names_[tensor.scaler] = tensor.name;
+    for (const ScaledTensor& tensor : graph.scaled_tensors())
+      names_[tensor.scale->scaler.backend] = tensor.name;
     for (const auto& s : backend.inputs) Add(s.y_style, s.y.format, &s.y);
     for (const auto& s : backend.convolutions) AddProduct(s);
     for (const auto& s : backend.linears) AddProduct(s);

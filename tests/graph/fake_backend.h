@@ -43,6 +43,11 @@ class FakeBackend : public backend::Backend {
     memory_.emplace_back(bytes);
     return memory_.back().data();
   }
+  // Beside `allocations`: what people read.
+  backend::SharedMemory AllocateShared(std::size_t bytes) override {
+    memory_.emplace_back(bytes);
+    return {memory_.back().data(), memory_.back().data(), bytes};
+  }
   std::size_t allocated_bytes() const override {
     std::size_t sum = 0;
     for (const std::size_t bytes : allocations) sum += bytes;

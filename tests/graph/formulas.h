@@ -26,7 +26,7 @@ inline std::string Formula(const backend::ShortcutSpec& s) {
   return Numbers("shortcut", {1.0 * s.stride[0], 1.0 * s.stride[1]});
 }
 inline std::string Formula(const backend::DropoutSpec& s) {
-  return Numbers("dropout", {s.rate}) + std::to_string(s.layer);
+  return Numbers("dropout", {s.rate}) + std::to_string(s.stream);
 }
 inline std::string Formula(const backend::BatchNormSpec& s) {
   return Numbers("batch_norm", {s.eps, s.momentum});

@@ -77,7 +77,9 @@ struct Run {
     graph->Backward(pass);
     loss = graph->Result().loss_sum;
     for (const ScaledTensor& tensor : graph->scaled_tensors()) {
-      scaling::UpdateTensorScale(*tensor.scaler, tensor.stats->max_abs / tensor.scaler->scale);
+      scaling::TensorScaler& scaler = *tensor.scale->scaler.host;
+      scaling::UpdateTensorScale(tensor.scale->history, tensor.stats->max_abs / scaler.scale,
+                                 scaler);
     }
     graph->RefreshWeights(PassOf(network, step + 1));
   }

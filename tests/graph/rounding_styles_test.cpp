@@ -29,12 +29,12 @@ struct Built {
     spec.training = training;
     graph = Graph::Build(spec, backend, share);
   }
-  std::map<std::string, scaling::TensorScaler*> Scalers() const {
-    std::map<std::string, scaling::TensorScaler*> scalers;
+  std::map<std::string, const TensorScale*> Scales() const {
+    std::map<std::string, const TensorScale*> scales;
     for (const ScaledTensor& tensor : graph->scaled_tensors()) {
-      CHECK(scalers.emplace(tensor.name, tensor.scaler).second);
+      CHECK(scales.emplace(tensor.name, tensor.scale).second);
     }
-    return scalers;
+    return scales;
   }
 };
 
@@ -70,7 +70,7 @@ TEST_SUITE("cpu") {
       for (const auto& [stream, rounding] : bound) found.insert(stream);
       CHECK(found == streams);
       // Nor with dropout's masks and the start values, which are drawn with the same seed.
-      for (const auto& spec : built.backend.dropouts) CHECK(streams.count(spec.layer) == 0);
+      for (const auto& spec : built.backend.dropouts) CHECK(streams.count(spec.stream) == 0);
       for (const Parameter& parameter : built.graph->parameters()) {
         CHECK(streams.count(StreamId(parameter.name)) == 0);
       }
@@ -110,15 +110,15 @@ TEST_SUITE("cpu") {
     CHECK(NamesOf(built) == std::vector<std::string>{"input.y", "c.w", "c.y", "b.y", "cast.y",
                                                      "sum.y", "drop.y", "fc.dx", "drop.dx",
                                                      "cast.dx", "r.dy", "b.dx"});
-    const auto scalers = built.Scalers();
-    CHECK(scalers.at("input.y")->rule.format_max == 448);
-    CHECK(scalers.at("c.w")->rule.format_max == 448);
-    CHECK(scalers.at("r.dy")->rule.format_max == 57344);
-    CHECK(scalers.at("r.dy")->rule.history == 4);
-    CHECK(scalers.at("r.dy")->scale == 1);
+    const auto scales = built.Scales();
+    CHECK(scales.at("input.y")->history.rule.format_max == 448);
+    CHECK(scales.at("c.w")->history.rule.format_max == 448);
+    CHECK(scales.at("r.dy")->history.rule.format_max == 57344);
+    CHECK(scales.at("r.dy")->history.rule.history == 4);
+    CHECK(scales.at("r.dy")->scaler.host->scale == 1);
     for (const RoundingPoint& point : built.graph->roundings()) {
-      const auto found = scalers.find(point.layer + "." + point.tensor);
-      CHECK(point.scaler == (found == scalers.end() ? nullptr : found->second));
+      const auto found = scales.find(point.layer + "." + point.tensor);
+      CHECK(point.scaler == (found == scales.end() ? nullptr : found->second->scaler.host));
     }
     for (const ScaledTensor& tensor : built.graph->scaled_tensors()) CHECK(tensor.stats);
     CHECK(built.backend.inputs[0].y_stats == built.graph->scaled_tensors()[0].stats);
@@ -136,19 +136,21 @@ TEST_SUITE("cpu") {
     const Built trained(kSmall, HybridFp8());
     const Built shared(kSmall, HybridFp8(), true, false, trained.graph.get());
     const Built alone(kSmall, HybridFp8(), true, false);
-    const auto of_trained = trained.Scalers();
+    const auto of_trained = trained.Scales();
     for (const Built* graph : {&shared, &alone}) {
       CHECK(NamesOf(*graph) ==
             std::vector<std::string>{"input.y", "c.w", "c.y", "b.y", "cast.y", "sum.y", "drop.y"});
       CHECK(graph->graph->roundings().empty());
       for (const ScaledTensor& tensor : graph->graph->scaled_tensors()) {
         CHECK(tensor.stats == nullptr);
-        CHECK((tensor.scaler == of_trained.at(tensor.name)) == (graph == &shared));
-        CHECK(tensor.scaler->rule.format_max == 448);
+        CHECK((tensor.scale == of_trained.at(tensor.name)) == (graph == &shared));
+        CHECK(tensor.scale->history.rule.format_max == 448);
       }
       CHECK(graph->backend.inputs[0].y_stats == nullptr);
-      CHECK(graph->backend.inputs[0].y_style.scaler == graph->Scalers().at("input.y"));
-      CHECK(graph->backend.convolutions[0].w_style.scaler == graph->Scalers().at("c.w"));
+      CHECK(graph->backend.inputs[0].y_style.scaler ==
+            graph->Scales().at("input.y")->scaler.backend);
+      CHECK(graph->backend.convolutions[0].w_style.scaler ==
+            graph->Scales().at("c.w")->scaler.backend);
     }
   }
 }

@@ -20,7 +20,24 @@ class FakeUpdate final : public backend::UpdateOp {
   FakeUpdate(const backend::UpdateRule& rule, std::vector<backend::UpdateSlot> slots)
       : rule_(rule), slots_(std::move(slots)) {}
 
-  double GradientNorm() override {
+  void Update(const backend::UpdatePlan& plan) override {
+    outcome_ = {};
+    outcome_.norm = Norm();
+    outcome_.overflow = !std::isfinite(outcome_.norm);
+    if (plan.largest) outcome_.largest = Largest();
+    const bool skips = plan.on_overflow == backend::UpdatePlan::OnOverflow::kSkip;
+    if (!plan.update || (outcome_.overflow && skips)) return;
+    if (outcome_.overflow) Sanitize(plan.sanitize_to);
+    backend::UpdateStep step = plan.step;
+    step.gradient_factor = backend::ClipFactor(Norm(), plan.clip_norm);
+    Apply(step);
+    outcome_.updated = true;
+    outcome_.clipped = step.gradient_factor < 1;
+  }
+  backend::UpdateOutcome Outcome() override { return outcome_; }
+
+ private:
+  double Norm() const {
     double sum = 0;
     for (const backend::UpdateSlot& slot : slots_) {
       for (std::int64_t i = 0; i < slot.gradient.shape.numel(); ++i) {
@@ -30,7 +47,7 @@ class FakeUpdate final : public backend::UpdateOp {
     return std::sqrt(sum);
   }
 
-  float LargestGradient() override {
+  float Largest() const {
     float largest = 0;
     for (const backend::UpdateSlot& slot : slots_) {
       for (std::int64_t i = 0; i < slot.gradient.shape.numel(); ++i) {
@@ -41,7 +58,7 @@ class FakeUpdate final : public backend::UpdateOp {
     }
     return largest;
   }
-  void Sanitize(float largest) override {
+  void Sanitize(float largest) {
     for (const backend::UpdateSlot& slot : slots_) {
       for (std::int64_t i = 0; i < slot.gradient.shape.numel(); ++i) {
         float& x = slot.gradient.f32()[i];
@@ -50,7 +67,7 @@ class FakeUpdate final : public backend::UpdateOp {
     }
   }
 
-  void Apply(const backend::UpdateStep& step) override {
+  void Apply(const backend::UpdateStep& step) {
     const backend::UpdateScalars scalars = backend::MakeUpdateScalars(rule_, step);
     for (const backend::UpdateSlot& slot : slots_) {
       const backend::UpdateScalars s = slot.decay ? scalars : backend::WithoutDecay(scalars);
@@ -69,9 +86,9 @@ class FakeUpdate final : public backend::UpdateOp {
     }
   }
 
- private:
   backend::UpdateRule rule_;
   std::vector<backend::UpdateSlot> slots_;
+  backend::UpdateOutcome outcome_;
 };
 
 class FakeBackend final : public backend::Backend {

@@ -57,11 +57,15 @@ std::vector<float> Values(const Tensor& tensor) {
   return {tensor.f32(), tensor.f32() + tensor.shape.numel()};
 }
 
-// The norm and, unless it says that a gradient is not finite, the update. Returns whether it was.
-bool Step(Optimizer& optimizer, double lr) {
-  const bool finite = std::isfinite(optimizer.GradientNorm());
-  if (finite) optimizer.Apply(lr);
-  return finite;
+backend::UpdateOutcome Step(Optimizer& optimizer, double lr) {
+  backend::UpdatePlan plan;
+  plan.step.lr = lr;
+  optimizer.Update(plan);
+  return optimizer.Outcome();
+}
+backend::UpdateOutcome Measure(Optimizer& optimizer) {
+  optimizer.Measure(/*largest=*/true);
+  return optimizer.Outcome();
 }
 
 // Ours against torch's weights after one step. torch takes the norm for clipping in fp32, ours is
@@ -91,7 +95,7 @@ void ReplayRun(const std::vector<GoldenRow>& rows,
     CAPTURE(row.at("step"));
     const std::vector<float>& now = gradients.at(std::stoi(row.at("step")));
     backend.Upload(gradient.data, now.data(), gradient.bytes());
-    CHECK(Step(optimizer, Number(row, "lr")));
+    CHECK(Step(optimizer, Number(row, "lr")).updated);
     CompareWeights(Values(value), Bits(row.at("values")), clip_norm > 0, largest);
   }
   CHECK(optimizer.updates() == 20);
@@ -122,14 +126,15 @@ TEST_SUITE("cpu") {
     const Row rows[] = {{0, 1}, {10, 1}, {5, 5 / (5 + 1e-6)}, {2.5, 2.5 / (5 + 1e-6)}, {5.1, 1}};
     for (const Row& row : rows) {
       CAPTURE(row.max_norm);
-      CHECK(ClipFactor(5, row.max_norm) == doctest::Approx(row.factor).epsilon(1e-15));
+      CHECK(backend::ClipFactor(5, row.max_norm) == doctest::Approx(row.factor).epsilon(1e-15));
       FakeBackend backend;
       const Tensor a = backend.Make({1, 1}), b = backend.Make({1, 1});
       Optimizer optimizer(backend, Sgd(),
                           {{"a", a, backend.Make({3, 0})}, {"b", b, backend.Make({0, 4})}},
                           row.max_norm);
-      CHECK(optimizer.GradientNorm() == 5);
-      CHECK(optimizer.Apply(0.1) == (row.factor < 1));
+      const backend::UpdateOutcome outcome = Step(optimizer, 0.1);
+      CHECK(outcome.norm == 5);
+      CHECK(outcome.clipped == (row.factor < 1));
       CHECK(Values(a)[0] == doctest::Approx(1 - 0.3 * row.factor).epsilon(1e-6));
       CHECK(Values(a)[1] == 1);
       CHECK(Values(b)[1] == doctest::Approx(1 - 0.4 * row.factor).epsilon(1e-6));
@@ -141,41 +146,61 @@ TEST_SUITE("cpu") {
       FakeBackend backend;
       const Tensor value = backend.Make({1, 2}), gradient = backend.Make({0.5f, 0.5f});
       Optimizer optimizer(backend, Sgd(0.9), {{"w", value, gradient}}, 1);
-      CHECK(Step(optimizer, 0.1));
+      CHECK(Step(optimizer, 0.1).updated);
       const std::vector<float> before = Values(value);
       const std::vector<float> momentum = Values(optimizer.state()[0].tensor);
       gradient.f32()[1] = bad;
-      CHECK_FALSE(std::isfinite(optimizer.GradientNorm()));
-      CHECK_THROWS_AS(optimizer.Apply(0.1), InternalError);
+      const backend::UpdateOutcome outcome = Step(optimizer, 0.1);
+      CHECK(outcome.overflow);
+      CHECK_FALSE(std::isfinite(outcome.norm));
+      CHECK_FALSE(outcome.updated);
       CHECK(Values(value) == before);
       CHECK(Values(optimizer.state()[0].tensor) == momentum);
       CHECK(optimizer.updates() == 1);
     }
   }
 
-  TEST_CASE("sanitized gradients are finite, and may be applied with their new norm") {
+  TEST_CASE("sanitized gradients are updated with, clipped by their new norm") {
     FakeBackend backend;
     const Tensor value = backend.Make({0, 0, 0, 0});
     Optimizer optimizer(backend, Sgd(),
-                        {{"w", value, backend.Make({NAN, INFINITY, -INFINITY, 0.5f})}}, 0);
-    CHECK(std::isnan(optimizer.LargestGradient()));
-    CHECK_FALSE(std::isfinite(optimizer.GradientNorm()));
-    optimizer.Sanitize(6);
-    CHECK(optimizer.LargestGradient() == 6);
-    CHECK_FALSE(optimizer.Apply(1));
+                        {{"w", value, backend.Make({NAN, INFINITY, -INFINITY, 0.5f})}},
+                        2 * std::sqrt(72.25));
+    CHECK(std::isnan(Measure(optimizer).largest));
+    backend::UpdatePlan plan;
+    plan.step.lr = 1;
+    plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
+    for (const float bad : {0.0f, -1.0f, INFINITY, NAN}) {
+      plan.sanitize_to = bad;
+      CHECK_THROWS_AS(optimizer.Update(plan), InternalError);
+    }
+    plan.sanitize_to = 6;
+    optimizer.Update(plan);
+    const backend::UpdateOutcome outcome = optimizer.Outcome();
+    CHECK(outcome.overflow);
+    CHECK(outcome.updated);
+    CHECK_FALSE(outcome.clipped);
     CHECK(Values(value) == std::vector<float>{0, -6, 6, -0.5f});
-    CHECK(optimizer.GradientNorm() == std::sqrt(72.25));
-    for (const float bad : {0.0f, -1.0f, INFINITY, NAN})
-      CHECK_THROWS_AS(optimizer.Sanitize(bad), InternalError);
+    CHECK(Measure(optimizer).norm == std::sqrt(72.25));
+    CHECK(Measure(optimizer).largest == 6);
   }
 
-  TEST_CASE("Apply needs the norm of the present gradients") {
+  TEST_CASE("measuring changes nothing; each call has one outcome") {
     FakeBackend backend;
-    Optimizer optimizer(backend, Sgd(), {{"w", backend.Make({1}), backend.Make({1})}}, 0);
-    CHECK_THROWS_AS(optimizer.Apply(0.1), InternalError);
-    CHECK(optimizer.GradientNorm() == 1);
-    CHECK_FALSE(optimizer.Apply(0.1));
-    CHECK_THROWS_AS(optimizer.Apply(0.1), InternalError);
+    const Tensor value = backend.Make({1});
+    Optimizer optimizer(backend, Sgd(), {{"w", value, backend.Make({1})}}, 0);
+    CHECK_THROWS_AS(optimizer.Outcome(), InternalError);
+    const backend::UpdateOutcome outcome = Measure(optimizer);
+    CHECK(outcome.norm == 1);
+    CHECK_FALSE(outcome.updated);
+    CHECK(optimizer.updates() == 0);
+    CHECK(Values(value)[0] == 1);
+    optimizer.Update({});
+    CHECK_THROWS_AS(optimizer.Update({}), InternalError);
+    CHECK_THROWS_AS(optimizer.Measure(false), InternalError);
+    CHECK(optimizer.Outcome().updated);
+    CHECK_THROWS_AS(optimizer.Outcome(), InternalError);
+    CHECK(optimizer.updates() == 1);
   }
 
   TEST_CASE("state tensors: names, order, shape, zeroed") {

@@ -52,8 +52,16 @@ TensorScaleRule RuleOf(const testing::GoldenTable& trace) {
   return rule;
 }
 
-TensorScaler ScalerOf(std::int32_t history) {
-  TensorScaler scaler;
+// A scale and what it is made of.
+struct Scaled : TensorScaler, TensorScaleHistory {};
+void Update(Scaled& scaler, float amax) { UpdateTensorScale(scaler, amax, scaler); }
+StateMap Save(const Scaled& scaler) { return SaveTensorScale(scaler, scaler); }
+void Load(const StateMap& state, Scaled& scaler) {
+  LoadTensorScale(state, "conv1.y", scaler, scaler);
+}
+
+Scaled ScalerOf(std::int32_t history) {
+  Scaled scaler;
   scaler.rule.history = history;
   return scaler;
 }
@@ -66,12 +74,12 @@ TEST_SUITE("cpu") {
                                    "len4-recent-e4m3", "len4-recent-nonfinite", "len8-tiny"}) {
       CAPTURE(name);
       const testing::GoldenTable trace = testing::ReadGolden("delayed/te_delayed/" + name + ".csv");
-      TensorScaler scaler;
+      Scaled scaler;
       scaler.rule = RuleOf(trace);
       for (const GoldenRow& row : trace.rows) {
         CAPTURE(row.at("step"));
         CHECK(UlpsBetween(scaler.scale, static_cast<float>(Number(row, "scale"))) <= 2);
-        UpdateTensorScale(scaler, Amax(row));
+        Update(scaler, Amax(row));
         CHECK(UlpsBetween(scaler.scale, static_cast<float>(Number(row, "scale_after"))) <= 2);
         ++steps;
       }
@@ -84,7 +92,7 @@ TEST_SUITE("cpu") {
     for (const GoldenRow& row : testing::ReadGolden("delayed/msamp.csv").rows) {
       CAPTURE(row.at("fp_max"));
       CAPTURE(row.at("amax"));
-      TensorScaler scaler;
+      Scaled scaler;
       scaler.rule.power_of_two = true;
       scaler.rule.history = 1;
       scaler.rule.format_max = Number(row, "fp_max");
@@ -92,7 +100,7 @@ TEST_SUITE("cpu") {
       scaler.scale = static_cast<float>(Number(row, "scale"));
       const float factor = DelayedScale(scaler.rule, Amax(row), scaler.scale);
       const double recorded = Number(row, "scale_after");
-      UpdateTensorScale(scaler, Amax(row));
+      Update(scaler, Amax(row));
       if (std::isinf(Amax(row))) {  // 1 / scale there, kept here
         CHECK(recorded == 0.125);
         CHECK(factor == 8);
@@ -144,20 +152,20 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("a NaN or an inf in the history freezes the scale until it has left") {
     for (const float bad : {NAN, INFINITY}) {
-      TensorScaler scaler = ScalerOf(4);
-      UpdateTensorScale(scaler, 1);
+      Scaled scaler = ScalerOf(4);
+      Update(scaler, 1);
       CHECK(scaler.scale == 448);
-      UpdateTensorScale(scaler, bad);
+      Update(scaler, bad);
       for (int step = 0; step < 3; ++step) {
-        UpdateTensorScale(scaler, 7);
+        Update(scaler, 7);
         CHECK(scaler.scale == 448);
       }
-      UpdateTensorScale(scaler, 7);
+      Update(scaler, 7);
       CHECK(scaler.scale == 64);
       scaler.rule.most_recent = true;  // there it lasts for its own step alone
-      UpdateTensorScale(scaler, bad);
+      Update(scaler, bad);
       CHECK(scaler.scale == 64);
-      UpdateTensorScale(scaler, 3.5f);
+      Update(scaler, 3.5f);
       CHECK(scaler.scale == 128);
     }
   }
@@ -165,11 +173,11 @@ TEST_SUITE("cpu") {
   TEST_CASE("the scale stays a positive finite number, whatever comes") {
     std::mt19937_64 random(3);
     for (const bool power_of_two : {false, true}) {
-      TensorScaler scaler = ScalerOf(3);
+      Scaled scaler = ScalerOf(3);
       scaler.rule.power_of_two = power_of_two;
       const float values[] = {0, 1e-45f, 1e-38f, 1e-3f, 1, 448, 1e30f, kLargest, INFINITY, NAN};
       for (int step = 0; step < 2000; ++step) {
-        UpdateTensorScale(scaler, values[random() % std::size(values)]);
+        Update(scaler, values[random() % std::size(values)]);
         CHECK(scaler.scale > 0);
         CHECK(std::isfinite(scaler.scale));
         CHECK(scaler.amax.size() <= 3);
@@ -180,26 +188,26 @@ TEST_SUITE("cpu") {
   TEST_CASE("saved at any step and read back: the same scales") {
     std::mt19937_64 random(5);
     for (const std::int32_t history : {1, 3, 8}) {
-      TensorScaler straight = ScalerOf(history), resumed = ScalerOf(history);
+      Scaled straight = ScalerOf(history), resumed = ScalerOf(history);
       for (int step = 0; step < 30; ++step) {
         const float amax = step % 11 == 7   ? NAN
                            : step % 13 == 5 ? INFINITY
                                             : std::ldexp(1.1f, static_cast<int>(random() % 20));
-        UpdateTensorScale(straight, amax);
-        UpdateTensorScale(resumed, amax);
+        Update(straight, amax);
+        Update(resumed, amax);
         CHECK(straight.scale == resumed.scale);
-        const StateMap saved = SaveTensorScale(resumed);
+        const StateMap saved = Save(resumed);
         resumed = ScalerOf(history);
-        LoadTensorScale(saved, "conv1.y", resumed);
-        CHECK(SaveTensorScale(resumed) == saved);
-        CHECK(SaveTensorScale(straight) == saved);
+        Load(saved, resumed);
+        CHECK(Save(resumed) == saved);
+        CHECK(Save(straight) == saved);
       }
     }
   }
 
   TEST_CASE("damaged states are refused, naming the tensor") {
-    TensorScaler scaler = ScalerOf(2);
-    UpdateTensorScale(scaler, 1);
+    Scaled scaler = ScalerOf(2);
+    Update(scaler, 1);
     const std::vector<std::pair<std::string, std::string>> rows = {{"scale", "0x0p+0"},
                                                                    {"scale", "inf"},
                                                                    {"scale", "nan"},
@@ -217,16 +225,16 @@ TEST_SUITE("cpu") {
     for (const auto& [key, text] : rows) {
       CAPTURE(key);
       CAPTURE(text);
-      StateMap bad = SaveTensorScale(scaler);
+      StateMap bad = Save(scaler);
       bad[key] = text;
-      TensorScaler loaded = ScalerOf(2);
-      CHECK_THROWS_AS(LoadTensorScale(bad, "conv1.y", loaded), DataError);
+      Scaled loaded = ScalerOf(2);
+      CHECK_THROWS_AS(Load(bad, loaded), DataError);
       CHECK(loaded.amax.empty());
       CHECK(loaded.scale == 1);
     }
-    StateMap bad = SaveTensorScale(scaler);
+    StateMap bad = Save(scaler);
     bad["scale"] = "inf";
-    CHECK_THROWS_WITH_AS(LoadTensorScale(bad, "conv1.y", scaler),
+    CHECK_THROWS_WITH_AS(Load(bad, scaler),
                          "scale of tensor conv1.y: scale is inf, expected a positive fp32; the "
                          "checkpoint is damaged or from a run with other settings: resume from an "
                          "older one",

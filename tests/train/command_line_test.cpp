@@ -55,7 +55,7 @@ TEST_SUITE("cpu") {
     const List lists[] = {
         {"models",
          {"mlp", "lenet", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "vgg11",
-          "vgg13", "vgg16"}},
+          "vgg13", "vgg16", "resnet18", "resnet34", "resnet50"}},
         {"policies", {"none", "fixed", "dynamic", "adaptive"}},
         {"formats", {"fp32", "fp16", "bf16"}},
         {"datasets", {"cifar10", "cifar100", "mnist", "fashion_mnist", "synthetic"}},

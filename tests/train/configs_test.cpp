@@ -33,6 +33,7 @@ std::vector<std::string> Synthetic(const std::string& dataset) {
       {"cifar10", "{height: 32, width: 32, channels: 3, classes: 10, train: 384, test: 32}"},
       {"cifar100", "{height: 32, width: 32, channels: 3, classes: 100, train: 384, test: 32}"},
       {"mnist", "{height: 28, width: 28, channels: 1, classes: 10, train: 384, test: 32}"},
+      {"synthetic", "{height: 32, width: 32, channels: 3, classes: 10, train: 384, test: 32}"},
       {"fashion_mnist", "{height: 28, width: 28, channels: 1, classes: 10, train: 384, test: 32}"},
   };
   REQUIRE(shapes.contains(dataset));
@@ -66,7 +67,7 @@ TEST_SUITE("cpu") {
       REQUIRE(steps.size() == 2);
       for (const GoldenRow& step : steps) {
         CHECK(Number(step, "loss") > 0);
-        CHECK(Number(step, "loss") < 10);  // about ln(classes)
+        CHECK(Number(step, "loss") < 12);  // near ln(classes), at most 1000 of them
       }
       REQUIRE(evaluations.size() == 1);
       CHECK(evaluations[0].at("images") == "32");

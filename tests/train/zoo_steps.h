@@ -21,6 +21,9 @@ struct Net {
   config::ModelConfig model;
   Shape input;  // n: images of the larger micro-batch
 };
+inline bool IsForImageNet(const std::string& zoo) {
+  return zoo == "resnet18" || zoo == "resnet34" || zoo == "resnet50";
+}
 // Small images and batches that no block divides: 7 or 3 images, then 4 or 2.
 // `deep`: those that hold the layers of the others more often.
 inline std::vector<Net> Nets(bool deep) {
@@ -30,9 +33,10 @@ inline std::vector<Net> Nets(bool deep) {
     model.zoo = zoo;
     const bool vgg = zoo.starts_with("vgg"), resnet = zoo.starts_with("resnet");
     nets.push_back({zoo, model,
-                    vgg      ? Shape{3, 32, 32, 3}
-                    : resnet ? Shape{7, 12, 14, 3}
-                             : Shape{7, 28, 28, 1}});
+                    IsForImageNet(zoo) ? Shape{3, 43, 37, 3}
+                    : vgg              ? Shape{3, 32, 32, 3}
+                    : resnet           ? Shape{7, 12, 14, 3}
+                                       : Shape{7, 28, 28, 1}});
   }
   config::ModelConfig projection = nets[2].model, dropped = nets[7].model;
   projection.shortcut = "B", dropped.dropout = 0.25;
@@ -40,7 +44,8 @@ inline std::vector<Net> Nets(bool deep) {
   nets.push_back({"vgg11 dropout", dropped, {2, 32, 32, 3}});
   std::erase_if(nets, [deep](const Net& net) {
     static const std::vector<std::string> more = {"resnet32",  "resnet44", "resnet56",
-                                                  "resnet110", "vgg13",    "vgg16"};
+                                                  "resnet110", "vgg13",    "vgg16",
+                                                  "resnet18",  "resnet34", "resnet50"};
     return (std::find(more.begin(), more.end(), net.name) != more.end()) != deep;
   });
   return nets;
@@ -52,7 +57,8 @@ struct Way {
 };
 // Two of the four for those with millions of weights.
 inline std::vector<Way> WaysOf(const Net& net) {
-  if (net.name.starts_with("vgg")) return {{kFp16, true}, {kBf16, false}};
+  if (net.name.starts_with("vgg") || IsForImageNet(net.name))
+    return {{kFp16, true}, {kBf16, false}};
   return {{kFp16, true}, {kFp16, false}, {kBf16, true}, {kBf16, false}};
 }
 

@@ -131,7 +131,7 @@ class CpuDropout final : public Op {
     ForBlocks(context_, in.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 context_.kernels.dropout(At(in, image), At(out, image), image * per_image,
-                                         n * per_image, rate, pass.seed ^ spec_.layer, pass.draw,
+                                         n * per_image, rate, pass.seed ^ spec_.stream, pass.draw,
                                          notes.For(pass, block));
               });
     notes.Finish(pass);

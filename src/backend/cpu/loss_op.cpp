@@ -37,6 +37,10 @@ class CpuLoss final : public LossOp {
       for (std::int64_t row = block * kRows; row < end; ++row) Row(pass, row);
     });
     for (std::int64_t row = 0; row < pass.rows; ++row) AddRow(row);
+    if (!pass.accumulate) total_ = LossResult{};
+    total_.loss_sum += result_.loss_sum;
+    total_.top1 += result_.top1;
+    total_.top5 += result_.top5;
   }
 
   void Backward(const Pass& pass) override {
@@ -55,7 +59,7 @@ class CpuLoss final : public LossOp {
     notes_.Finish(pass);
   }
 
-  LossResult Result() override { return result_; }
+  LossResult Result() override { return total_; }
 
  private:
   double Target(std::int64_t k, std::int64_t label) const {
@@ -102,7 +106,7 @@ class CpuLoss final : public LossOp {
   std::vector<float> logits_, gradient_;
   std::vector<double> log_p_;
   std::vector<std::int32_t> labels_;
-  LossResult result_;
+  LossResult result_, total_;  // of this Forward, and of those that it goes on with
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/blocks.h"
 #include "backend/cpu/simple_ops.h"
+#include "backend/update_rules.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -21,7 +22,34 @@ class CpuUpdate final : public UpdateOp {
     squares_.resize(segments_.size());
   }
 
-  double GradientNorm() override {
+  void Update(const UpdatePlan& plan) override {
+    outcome_ = {};
+    outcome_.norm = Norm();
+    outcome_.overflow = !std::isfinite(outcome_.norm);
+    if (plan.largest) outcome_.largest = Largest();
+    if (!plan.update) return;
+    double norm = outcome_.norm;
+    if (outcome_.overflow) {
+      if (plan.on_overflow == UpdatePlan::OnOverflow::kSkip) return;
+      Sanitize(plan.sanitize_to);
+      norm = Norm();
+    }
+    UpdateStep step = plan.step;
+    step.gradient_factor = ClipFactor(norm, plan.clip_norm);
+    Apply(step);
+    outcome_.updated = true;
+    outcome_.clipped = step.gradient_factor < 1;
+  }
+
+  UpdateOutcome Outcome() override { return outcome_; }
+
+ private:
+  struct Segment {
+    std::size_t slot;
+    std::int64_t first, n;
+  };
+
+  double Norm() {
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
       squares_[static_cast<std::size_t>(i)] =
@@ -32,7 +60,7 @@ class CpuUpdate final : public UpdateOp {
     return std::sqrt(sum);
   }
 
-  float LargestGradient() override {
+  float Largest() const {
     std::vector<std::uint32_t> bits(segments_.size());
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
@@ -43,30 +71,26 @@ class CpuUpdate final : public UpdateOp {
     return bits.empty() ? 0.0f : std::bit_cast<float>(*std::max_element(bits.begin(), bits.end()));
   }
 
-  void Sanitize(float largest) override {
+  void Sanitize(float largest) {
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
       context_.kernels.sanitize(slots_[s.slot].gradient.f32() + s.first, s.n, largest);
     });
   }
 
-  void Apply(const UpdateStep& step) override {
+  void Apply(const UpdateStep& step) {
     context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
       const Segment& s = segments_[static_cast<std::size_t>(i)];
       context_.kernels.update(rule_, step, slots_[s.slot], s.first, s.n);
     });
   }
 
- private:
-  struct Segment {
-    std::size_t slot;
-    std::int64_t first, n;
-  };
   Context context_;
   UpdateRule rule_;
   std::vector<UpdateSlot> slots_;
   std::vector<Segment> segments_;
   std::vector<double> squares_;
+  UpdateOutcome outcome_;
 };
 
 }  // namespace

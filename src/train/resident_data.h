@@ -1,0 +1,53 @@
+// Training batches from a data set in the backend's memory: which images, in the same order and
+// with the same random choices as data::Loader's, made there. For backends that take data sets.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "backend/backend.h"
+#include "data/loader.h"
+#include "data/order.h"
+
+namespace ada::train {
+
+class ResidentData {
+ public:
+  // Null where the backend declines: batches are the loader's then. The data set's bytes are
+  // copied. Throws ConfigError like the Loader where the two do not go together.
+  static std::unique_ptr<ResidentData> Make(backend::Backend& backend, const data::Dataset& dataset,
+                                            const data::LoaderSpec& spec);
+
+  std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
+
+  // Goes to batch `index` (from 0, at most batches_per_epoch) of `epoch` (from 0).
+  void Seek(std::int64_t epoch, std::int64_t index);
+
+  // Where a batch lies: rows first..first + rows of the epoch's order.
+  struct Batch {
+    std::int64_t epoch = 0, first = 0;
+    int rows = 0;
+  };
+  // The next batch; goes on into the next epoch, whose order it sends to the backend.
+  Batch Next();
+
+  // Images and labels of rows from..from + rows of `batch` (a micro-batch), in backend memory.
+  // Only the batch that Next returned last.
+  void Fill(const Batch& batch, int from, int rows, float* images, std::int32_t* labels) {
+    source_->Fill(batch.epoch, batch.first + from, rows, images, labels);
+  }
+
+ private:
+  ResidentData(std::unique_ptr<backend::ImageSource> source, const data::Dataset& dataset,
+               const data::LoaderSpec& spec, std::int64_t batches_per_epoch);
+
+  std::unique_ptr<backend::ImageSource> source_;
+  std::int64_t images_;
+  int batch_size_;
+  bool shuffle_;
+  std::uint64_t seed_;
+  std::int64_t batches_per_epoch_;
+  std::int64_t next_ = 0;          // counted from the first batch of epoch 0
+  std::int64_t order_epoch_ = -1;  // whose order the backend has
+};
+
+}  // namespace ada::train
