@@ -51,7 +51,14 @@ void ada::testing::Skip(const char* test_case, const std::string& reason) {
   }
 }
 
+[[gnu::weak]] std::string ada::testing::WhySkipAll() { return ""; }
+
 int main(int argc, char** argv) {
+  const std::string why_skip_all = ada::testing::WhySkipAll();
+  if (!why_skip_all.empty()) {
+    std::printf("[skipped] all: %s\n[cases] 0 passed, 0 failed, 1 skipped\n", why_skip_all.c_str());
+    return kAllSkipped;
+  }
   const int status = doctest::Context(argc, argv).run();
   if (status != 0) return status;
   if (cases_run == 0) {

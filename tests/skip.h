@@ -10,6 +10,10 @@ namespace ada::testing {
 // Counts `test_case` as skipped and prints the reason once.
 void Skip(const char* test_case, const std::string& reason);
 
+// Why no test case of this program can run here; "": they can. A program that needs a GPU has its
+// own.
+std::string WhySkipAll();
+
 }  // namespace ada::testing
 
 // To be used in the test case itself (it returns), before its first assertion.

@@ -7,32 +7,41 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/build.sh [--debug|--asan|--ubsan|--tsan] [--tests|--no-tests] [--cuda]
+usage: tools/build.sh [--debug|--asan|--ubsan|--tsan] [--tests|--no-tests]
+                      [--cuda [--cuda-arch ARCH]]
 
   (none)       Release, in build/: the program is build/ada-train
   --debug      without optimisation, in build-debug/
   --asan       with AddressSanitizer, in build-asan/ (likewise --ubsan, --tsan)
   --no-tests   only the program; --tests (the default): the test programs as well
-  --cuda       the CUDA backend as well
+  --cuda       the CUDA backend as well, for sm_75 to sm_90 and, as PTX, newer ones (Release only);
+               the program still runs on the CPU where there is no GPU
+  --cuda-arch ARCH  for this GPU alone: 80, 90, ... (CMake's words; the quickest build)
 Environment: ADA_JOBS, the number of parallel compilers (default: by cores and memory).
 TEXT
 }
 
 preset=release
 targets=(all)
-for option in "$@"; do
+cuda=OFF
+arch=
+while [ $# -gt 0 ]; do
+  option=$1
   case $option in
     --debug | --asan | --ubsan | --tsan) preset=${option#--} ;;
     --tests) targets=(all) ;;
     --no-tests) targets=(ada-train) ;;
-    --cuda)
-      echo "build.sh: the CUDA backend is not part of this version; build without --cuda" >&2
-      exit 2
-      ;;
+    --cuda) cuda=ON ;;
+    --cuda-arch) arch=${2-}; shift ;;
     -h | --help) usage; exit 0 ;;
     *) echo "build.sh: unknown option '$option'" >&2; usage >&2; exit 2 ;;
   esac
+  shift
 done
+if [ $cuda = ON ] && [ "$preset" != release ]; then
+  echo "build.sh: --cuda goes with the Release build alone" >&2
+  exit 2
+fi
 if ! command -v cmake >/dev/null; then
   echo "build.sh: cmake is missing; run tools/setup.sh first" >&2
   exit 1
@@ -54,6 +63,16 @@ if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; t
   configure+=(--fresh)
   if command -v ninja >/dev/null; then configure+=(-G Ninja); else configure+=(-G "Unix Makefiles"); fi
   if command -v ccache >/dev/null; then configure+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+fi
+
+configure+=("-DADA_CUDA=$cuda")
+if [ $cuda = ON ]; then
+  export PATH=$PATH:/usr/local/cuda/bin
+  if ! command -v "${CUDACXX:-nvcc}" >/dev/null; then
+    echo "build.sh: nvcc is missing; tools/setup.sh --cuda says what to install" >&2
+    exit 1
+  fi
+  if [ -n "$arch" ]; then configure+=("-DADA_CUDA_ARCH=$arch"); else configure+=(-U ADA_CUDA_ARCH); fi
 fi
 
 fail() {

@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building, testing, the quickstart and the Python tools need.
-# Installs only what is missing, says nothing when nothing is, and touches nothing but packages.
+# Installs only what is missing, says nothing when nothing is, and touches nothing but packages (and,
+# with --cuda, build-cudnn-frontend/).
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/setup.sh [--dev] [--list]
+usage: tools/setup.sh [--dev] [--cuda] [--list]
 
 Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
   --dev     also what tools/format.sh and tools/lint.sh use
+  --cuda    also the headers of cudnn-frontend for tools/build.sh --cuda, from PyPI into
+            build-cudnn-frontend/; says what of CUDA and cuDNN is missing, but does not install those
   --list    print the packages, install nothing
 TEXT
 }
@@ -24,9 +28,11 @@ packages=(
   dataset-fashion-mnist                  # what the quickstart trains on
 )
 list=false
+cuda=false
 while [ $# -gt 0 ]; do
   case $1 in
     --dev) packages+=(clang-format clang-tidy shellcheck) ;;
+    --cuda) cuda=true ;;
     --list) list=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "setup.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
@@ -36,6 +42,48 @@ done
 if $list; then printf '%s\n' "${packages[@]}"; exit 0; fi
 
 die() { printf 'setup.sh: %s\n' "$@" >&2; exit 1; }
+
+# The first folder of the arguments that has the file.
+folder_with() {
+  local file=$1 folder
+  shift
+  for folder in "$@"; do
+    if [ -e "$folder/$file" ]; then echo "$folder"; return; fi
+  done
+}
+
+# cudnn-frontend's wheel, unpacked in the folder $1/wheel.
+fetch_wheel() {
+  python3 -m venv "$1/venv" &&
+    "$1/venv/bin/pip" --quiet --disable-pip-version-check download --no-deps \
+      --only-binary=:all: --dest "$1" nvidia-cudnn-frontend==1.32.0 >&2 &&
+    python3 -m zipfile -e "$1"/*.whl "$1/wheel"
+}
+
+# What the CUDA backend is built with, behind all else.
+setup_cuda() {
+  local toolkit frontend=build-cudnn-frontend temporary
+  PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null || die "nvcc is missing." \
+    "Install NVIDIA's CUDA toolkit, 12.4 or newer: https://developer.nvidia.com/cuda-downloads" \
+    "(packages cuda-nvcc, cuda-cudart-dev, libcublas-dev of its repository suffice)."
+  toolkit=$(dirname "$(dirname "$(readlink -f "$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc)")")")
+  [ -n "$(folder_with cudnn.h /usr/include /usr/local/include "$toolkit/include" \
+    /usr/include/x86_64-linux-gnu)" ] || die "cuDNN 9 is missing (cudnn.h)." \
+    "Install it from NVIDIA's repository: libcudnn9-dev-cuda-13, or -12 with CUDA 12."
+  [ -z "$(folder_with cudnn_frontend.h /usr/include /usr/local/include "$toolkit/include" \
+    "$frontend/include")" ] || return 0
+  echo "setup.sh: fetching the headers of cudnn-frontend from PyPI" >&2
+  temporary=$(mktemp -d)
+  if ! fetch_wheel "$temporary"; then
+    rm -rf "$temporary"
+    die "cudnn-frontend cannot be fetched (above). By hand: the folder include/ of" \
+      "https://github.com/NVIDIA/cudnn-frontend becomes $frontend/include."
+  fi
+  mkdir -p "$frontend"
+  rm -rf "$frontend/include"
+  mv "$temporary/wheel/include" "$frontend/include"
+  rm -rf "$temporary"
+}
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   die "this is no Debian-like system (no apt-get). Install these yourself, then use tools/build.sh:" \
@@ -49,7 +97,10 @@ missing=()
 for package in "${packages[@]}"; do
   is_installed "$package" || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+if [ ${#missing[@]} -eq 0 ]; then
+  if $cuda; then setup_cuda; fi
+  exit 0
+fi
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -80,3 +131,4 @@ apt_get -o APT::Update::Error-Mode=any update ||
   echo "setup.sh: 'apt-get update' failed (above; is the network up?); trying to install anyway" >&2
 apt_get install --no-install-recommends "${missing[@]}" ||
   die "'apt-get install' failed (above). Missing: ${missing[*]}"
+if $cuda; then setup_cuda; fi

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test that needs no GPU. Ends with the line
-# "N passed, N failed"; prints more only about what failed or was skipped.
+# Installs what is missing, builds, and runs every test (those on a GPU with --cuda alone). Ends with
+# the line "N passed, N failed"; prints more only about what failed or was skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/common.sh
 
 usage() {
   cat <<'TEXT'
-usage: tools/test.sh [--fast] [--debug|--asan|--ubsan|--tsan] [--no-setup]
+usage: tools/test.sh [--fast] [--debug|--asan|--ubsan|--tsan|--cuda] [--no-setup]
 
   (none)       all suites: cpu (seconds), slow (minutes), lint
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own
+  --cuda       with the CUDA backend, and its tests on a GPU (skipped where there is none)
   --no-setup   installs nothing
 All output is in the build folder's test.log. CIFAR-10 is taken from $ADA_CIFAR10 or data/cifar-10;
 tests that need it are skipped, and say so, where it is missing.
@@ -20,19 +21,21 @@ TEXT
 
 folder=build
 build=()
+packages=()
 select=()
 setup=true
 for option in "$@"; do
   case $option in
     --fast) select=(-L '^cpu$') ;;
     --debug | --asan | --ubsan | --tsan) build=("$option"); folder=build-${option#--} ;;
+    --cuda) build=(--cuda); packages=(--cuda) ;;
     --no-setup) setup=false ;;
     -h | --help) usage; exit 0 ;;
     *) echo "test.sh: unknown option '$option'" >&2; usage >&2; exit 2 ;;
   esac
 done
 
-if $setup; then tools/setup.sh; fi
+if $setup; then tools/setup.sh "${packages[@]}"; fi
 tools/build.sh "${build[@]}"
 
 run=(ctest --test-dir "$folder" --verbose --parallel "$(parallel_jobs)" "${select[@]}")

@@ -23,6 +23,9 @@ struct DeviceConfig {
   DeviceKind kind = DeviceKind::kAuto;
   int index = 0;    // of `cuda:1`
   int threads = 0;  // 0: one per core
+  // Of cuda alone.
+  bool autotune = false, deterministic = true;
+  bool compare = false;  // with the CPU, op by op
 };
 
 enum class Dataset { kCifar10, kCifar100, kMnist, kFashionMnist, kSynthetic };

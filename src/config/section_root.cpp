@@ -62,6 +62,12 @@ Section DeviceSection(DeviceConfig& device) {
   section.keys = {
       DeviceKindKey(device),
       Integer("threads", device.threads, FromTo(0, 1024), "worker threads; 0: one per core"),
+      Switch("autotune", device.autotune,
+             "cuda: measure which convolution plans are the fastest instead of asking cuDNN"),
+      Switch("deterministic", device.deterministic,
+             "cuda: only plans that give the same bytes in every run"),
+      Switch("compare", device.compare,
+             "each op runs on the CPU as well; the first that differs beyond the bound is named"),
   };
   return section;
 }

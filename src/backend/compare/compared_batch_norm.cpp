@@ -1,0 +1,96 @@
+// Batch norm, with what is fused to it, on two backends.
+#include "backend/compare/batch_norm_truth.h"
+#include "backend/compare/compared_op.h"
+
+namespace ada::backend::compare {
+namespace {
+
+class ComparedBatchNorm final : public ComparedOp<Op> {
+ public:
+  ComparedBatchNorm(Session& session, Name name, std::unique_ptr<Op> first,
+                    std::unique_ptr<Op> second, const BatchNormSpec& spec)
+      : ComparedOp(session, std::move(name), std::move(first), std::move(second)),
+        spec_(spec),
+        operands_(session.mirror, spec_) {}
+
+ private:
+  void Before(const std::string& phase, const Pass& pass) override {
+    if (phase != "refresh weights") operands_.Begin(pass, phase == "backward");
+  }
+  void Check(const std::string& phase, const Pass& pass, Checker& checker) override {
+    if (phase == "refresh weights") return;
+    operands_.Finish(checker.slack());
+    if (phase == "forward") return CheckForward(pass, checker);
+    CheckBackward(pass, checker);
+  }
+
+  void CheckForward(const Pass& pass, Checker& checker) {
+    const FunctionTruth y([&](std::int64_t i) { return operands_.Y(i); });
+    Output out = OutputOf(spec_.addend ? "sum" : "y", spec_.out,
+                          spec_.addend ? spec_.sum_style : spec_.y_style,
+                          spec_.addend ? spec_.sum_stats : spec_.y_stats);
+    out.relu = spec_.relu;
+    if (spec_.addend) {
+      CheckSum(out, y, pass, checker);
+    } else {
+      checker.Check(out, pass, &y);
+    }
+    if (!pass.training) return;
+    CheckParameter("running_mean", spec_.running_mean, pass, checker,
+                   [&](std::int64_t c) { return operands_.RunningMean(c); });
+    CheckParameter("running_var", spec_.running_var, pass, checker,
+                   [&](std::int64_t c) { return operands_.RunningVar(c); });
+  }
+
+  // Two roundings: y, which nobody stores, then the sum.
+  void CheckSum(const Output& sum, const Truth& y, const Pass& pass, Checker& checker) {
+    Output normalised = OutputOf("y", spec_.out, spec_.y_style, spec_.y_stats);
+    normalised.tensor.data = nullptr, normalised.format = spec_.y_format;
+    checker.Check(normalised, pass, &y);
+    const scaling::TensorScaler* scaler = spec_.y_style.scaler;
+    const Rounder rounder(spec_.y_format, spec_.y_style,
+                          scaler == nullptr ? 1 : checker.mirror().Read(0, &scaler->scale), pass);
+    const FunctionTruth before([&](std::int64_t i) -> Interval {
+      const Interval in = y.Before(i);
+      if (!in.finite()) return in;
+      const Range range = StoredRange(rounder, in, i);
+      return {static_cast<double>(range.low + operands_.addend(i)),
+              static_cast<double>(range.high + operands_.addend(i))};
+    });
+    checker.Check(sum, pass, &before);
+  }
+
+  template <class F>
+  void CheckParameter(const char* name, const Tensor& tensor, const Pass& pass, Checker& checker,
+                      F&& f) {
+    const FunctionTruth truth(f);
+    checker.Check(ParameterOf(name, tensor), pass, &truth);
+  }
+
+  void CheckBackward(const Pass& pass, Checker& checker) {
+    if (!spec_.dgamma) return;
+    CheckParameter("dgamma", spec_.dgamma, pass, checker,
+                   [&](std::int64_t c) { return operands_.Dgamma(c); });
+    CheckParameter("dbeta", spec_.dbeta, pass, checker,
+                   [&](std::int64_t c) { return operands_.Dbeta(c); });
+    const bool apart = spec_.dx.tensor.data != spec_.dy.tensor.data;
+    if (spec_.relu && apart) checker.Check(OutputOf("dy", spec_.dy.tensor), pass);
+    if (!spec_.dx) return;
+    checker.CheckScale("dx", spec_.dx.scale);
+    const FunctionTruth dx([&](std::int64_t i) { return operands_.Dx(i); });
+    checker.Check(OutputOf("dx", spec_.dx), pass, &dx);
+  }
+
+  const BatchNormSpec spec_;
+  BatchNormOperands operands_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> CompareBatchNorm(Session& session, Name name, std::unique_ptr<Op> first,
+                                     std::unique_ptr<Op> second, const BatchNormSpec& spec) {
+  return std::make_unique<ComparedBatchNorm>(session, std::move(name), std::move(first),
+                                             std::move(second), spec);
+}
+
+}  // namespace ada::backend::compare

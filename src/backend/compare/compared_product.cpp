@@ -1,0 +1,122 @@
+// Convolution and linear layers on two backends.
+#include <algorithm>
+
+#include "backend/compare/compared_op.h"
+#include "backend/compare/product_truth.h"
+
+namespace ada::backend::compare {
+namespace {
+
+class ComparedProduct final : public ComparedOp<Op> {
+ public:
+  ComparedProduct(Session& session, Name name, std::unique_ptr<Op> first,
+                  std::unique_ptr<Op> second, const ProductSpec& spec, const Window& window)
+      : ComparedOp(session, std::move(name), std::move(first), std::move(second)),
+        spec_(spec),
+        operands_(session.mirror, spec_, window) {}
+
+ private:
+  void Before(const std::string& phase, const Pass& pass) override {
+    if (phase == "refresh weights") return operands_.Refresh(pass);
+    operands_.Begin(pass);
+    if (phase != "backward" || !pass.accumulate) return;
+    old_dw_ = session().mirror.Values(0, spec_.dw, spec_.dw.shape.n);
+    if (spec_.db) old_db_ = session().mirror.Values(0, spec_.db, spec_.db.shape.n);
+  }
+  void Check(const std::string& phase, const Pass& pass, Checker& checker) override {
+    if (phase == "refresh weights") return CheckWeights(pass, checker);
+    if (phase == "forward") return CheckForward(pass, checker);
+    if (!spec_.dw) return;
+    CheckData(pass, checker);
+    CheckWeightGradient(pass, checker);
+    CheckBiasGradient(pass, checker);
+  }
+
+  // The copies are private: what was counted of them tells.
+  void CheckWeights(const Pass& pass, Checker& checker) {
+    Output w = ParameterOf("w", spec_.w);
+    w.format = spec_.w_format, w.style = spec_.w_style, w.stats = spec_.w_stats;
+    w.tensor.data = nullptr;
+    checker.Check(w, pass);
+  }
+
+  void CheckForward(const Pass& pass, Checker& checker) {
+    const FunctionTruth y([&](std::int64_t i) { return Around(operands_.Y(i), checker.slack()); });
+    checker.Check(OutputOf("y", spec_.y, spec_.y_style, spec_.y_stats), pass, &y);
+  }
+
+  void CheckData(const Pass& pass, Checker& checker) {
+    if (!spec_.dx) return;
+    const float* place = &spec_.scaler->decision.alpha;
+    const auto a = static_cast<double>(checker.mirror().Read(0, place)),
+               b = static_cast<double>(checker.mirror().Read(1, place));
+    const bool first = operands_.alpha_comes_first();
+    const std::int64_t values = pass.rows * spec_.x.shape.per_image();
+    const FunctionTruth dgrad(
+        [&](std::int64_t i) { return Around(operands_.Dx(i), checker.slack()); });
+    checker.CheckScaler(spec_.scaler, &dgrad, values);
+    checker.CheckScale("dx", spec_.dx.scale);
+    operands_.SetAlpha(static_cast<float>(a));
+    const FunctionTruth dx([&](std::int64_t i) -> Interval {
+      const Interval in = dgrad.Before(i);
+      if (a == b) return first ? in : Times(in, a);
+      if (first) return {-INFINITY, INFINITY};  // the rounding of dy differs: nothing is known
+      const Interval x = Times(in, a), y = Times(in, b);
+      return {std::min(x.low, y.low), std::max(x.high, y.high)};
+    });
+    checker.Check(OutputOf("dx", spec_.dx), pass, &dx);
+  }
+
+  bool rounds_dw() const { return !(spec_.dw_format == kFp32) || spec_.dw_style.scaler != nullptr; }
+  // (gradient, under the authors' rules rounded) / S, added to what was there.
+  Interval Unscaled(Interval in, bool round, const Pass& pass, const std::vector<float>& old,
+                    std::int64_t i, double s) const {
+    if (round) in = RoundedTo(spec_.dw_format, in);
+    in = Times(in, 1 / s);
+    const double error = 0x1p-23 * std::max(std::fabs(in.low), std::fabs(in.high));
+    in = {in.low - error, in.high + error};
+    return pass.accumulate ? Plus(in, static_cast<double>(old[static_cast<std::size_t>(i)])) : in;
+  }
+
+  void CheckWeightGradient(const Pass& pass, Checker& checker) {
+    const auto s = static_cast<double>(checker.mirror().Read(0, spec_.dy.scale));
+    const bool round = spec_.reference && rounds_dw();
+    const FunctionTruth dw([&](std::int64_t i) {
+      return Unscaled(Around(operands_.Dw(i), checker.slack()), round, pass, old_dw_, i, s);
+    });
+    Output out = ParameterOf("dw", spec_.dw);
+    out.format = spec_.dw_format, out.style = spec_.dw_style, out.stats = spec_.dw_stats;
+    checker.Check(out, pass, &dw);
+  }
+
+  void CheckBiasGradient(const Pass& pass, Checker& checker) {
+    if (!spec_.db) return;
+    const auto s = static_cast<double>(checker.mirror().Read(0, spec_.dy.scale));
+    const FunctionTruth db([&](std::int64_t i) {
+      return Unscaled(Around(operands_.Db(i), checker.slack()), spec_.reference, pass, old_db_, i,
+                      s);
+    });
+    Output out = ParameterOf("db", spec_.db);
+    if (spec_.reference) out.format = spec_.dw_format;
+    checker.Check(out, pass, &db);
+  }
+
+  const ProductSpec spec_;
+  ProductOperands operands_;
+  std::vector<float> old_dw_, old_db_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> CompareProduct(Session& session, Name name, std::unique_ptr<Op> first,
+                                   std::unique_ptr<Op> second, const Conv2dSpec& spec) {
+  return std::make_unique<ComparedProduct>(session, std::move(name), std::move(first),
+                                           std::move(second), spec, WindowOf(spec));
+}
+std::unique_ptr<Op> CompareProduct(Session& session, Name name, std::unique_ptr<Op> first,
+                                   std::unique_ptr<Op> second, const LinearSpec& spec) {
+  return std::make_unique<ComparedProduct>(session, std::move(name), std::move(first),
+                                           std::move(second), spec, WindowOf(spec));
+}
+
+}  // namespace ada::backend::compare

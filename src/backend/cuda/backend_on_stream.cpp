@@ -1,0 +1,164 @@
+// The factory of this backend's ops and the owner of its memory.
+#include "backend/cuda/backend_on_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/batch_norm_op.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/image_source.h"
+#include "backend/cuda/loss_op.h"
+#include "backend/cuda/pass_ops.h"
+#include "backend/cuda/pool_ops.h"
+#include "backend/cuda/product_op.h"
+#include "backend/cuda/products.h"
+#include "backend/cuda/recordings.h"
+#include "backend/cuda/simple_ops.h"
+#include "backend/cuda/update_op.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+float ToFloat(Storage storage, const std::byte* at) {
+  if (storage == Storage::kF32) {
+    float value = 0;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  }
+  std::uint16_t code = 0;
+  std::memcpy(&code, at, sizeof code);
+  return storage == Storage::kF16 ? DecodeFp16(code) : DecodeBf16(code);
+}
+
+// The CPU's, so that one specification fits both: at most 16,384 values, but no fewer images than
+// lie side by side in a tile there.
+int ImagesOfBlock(const Shape& shape) {
+  std::int64_t images = 1, together = 1;
+  while (images * 2 * shape.per_image() <= 16384) images *= 2;
+  while (shape.w * together <= 8) together *= 2;
+  return static_cast<int>(std::max(images, together));
+}
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(std::unique_ptr<Stream> stream, const BackendWords& words,
+              const DeviceOptions& options)
+      : words_(words),
+        options_(options),
+        stream_(std::move(stream)),
+        products_(MakeProducts(*stream_, options_)),
+        pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
+        context_{*stream_, scratch_,   shared_,  pass_.values(),
+                 options_, *products_, remarks_, memory_} {}
+
+  std::string Describe() const override { return words_.describe; }
+  std::string InstructionSet() const override { return words_.instruction_set; }
+  std::vector<std::string> Remarks() const override { return remarks_; }
+
+  std::byte* Allocate(std::size_t bytes) override { return memory_.Allocate(bytes); }
+  std::size_t allocated_bytes() const override {
+    return memory_.bytes() + scratch_.bytes() + products_->workspace_bytes();
+  }
+  void Upload(std::byte* to, const void* from, std::size_t bytes) override {
+    stream_->CopyToDevice(to, from, bytes);
+  }
+  void Download(void* to, const std::byte* from, std::size_t bytes) override {
+    stream_->CopyToHost(to, from, bytes);
+    stream_->Synchronize();
+  }
+  void Synchronize() override { stream_->Synchronize(); }
+  SharedMemory AllocateShared(std::size_t bytes) override { return shared_.Allocate(bytes); }
+  void Fetch(const SharedMemory& memory) override { shared_.Fetch(memory); }
+  void Send(const SharedMemory& memory) override { shared_.Send(memory); }
+
+  void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
+    const PassStore::Held held(pass_, pass);
+    recordings_.Run(variant, pass, body);
+  }
+
+  void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
+    ADA_CHECK(rows >= 0 && rows <= tensor.shape.n);
+    const std::int64_t values = rows * tensor.shape.per_image();
+    const std::size_t each = BytesOf(tensor.storage);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(values) * each);
+    Download(bytes.data(), tensor.data, bytes.size());
+    for (std::int64_t i = 0; i < values; ++i)
+      out[i] = ToFloat(tensor.storage, bytes.data() + static_cast<std::size_t>(i) * each);
+  }
+  int BlockImages(const Shape& shape) const override { return ImagesOfBlock(shape); }
+
+  std::unique_ptr<ImageSource> MakeImageSource(const ImageSourceSpec& s) override {
+    return MakeImageSourceOp(context_, s);
+  }
+  std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {
+    return InPass(pass_, MakeInputOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeConv2d(const Conv2dSpec& s) override {
+    return InPass(pass_, MakeConv2dOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeLinear(const LinearSpec& s) override {
+    return InPass(pass_, MakeLinearOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec& s) override {
+    return InPass(pass_, MakeBatchNormOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeRelu(const ReluSpec& s) override {
+    return InPass(pass_, MakeReluOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeMaxPool(const MaxPoolSpec& s) override {
+    return InPass(pass_, MakeMaxPoolOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeAvgPool(const AvgPoolSpec& s) override {
+    return InPass(pass_, MakeAvgPoolOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeAdd(const AddSpec& s) override {
+    return InPass(pass_, MakeAddOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeShortcut(const ShortcutSpec& s) override {
+    return InPass(pass_, MakeShortcutOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeFlatten(const FlattenSpec& s) override {
+    return InPass(pass_, MakeFlattenOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeDropout(const DropoutSpec& s) override {
+    return InPass(pass_, MakeDropoutOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeScale(const ScaleSpec& s) override {
+    return InPass(pass_, MakeScaleOp(context_, s));
+  }
+  std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec& s) override {
+    return InPass(pass_, MakeBranchSumOp(context_, s));
+  }
+  std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override {
+    return InPass(pass_, MakeLossOp(context_, s));
+  }
+  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule,
+                                       std::vector<UpdateSlot> slots) override {
+    return MakeUpdateOp(context_, rule, std::move(slots));
+  }
+
+ private:
+  const BackendWords words_;
+  const DeviceOptions options_;
+  std::vector<std::string> remarks_;
+  std::unique_ptr<Stream> stream_;
+  Memory memory_{*stream_};
+  Scratch scratch_{*stream_};
+  SharedBlocks shared_{*stream_, memory_};
+  std::unique_ptr<Products> products_;
+  PassStore pass_;
+  Recordings recordings_{*stream_};
+  const Context context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<Stream> stream, const BackendWords& words,
+                                       const DeviceOptions& options) {
+  return std::make_unique<CudaBackend>(std::move(stream), words, options);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,19 @@
+// The backend apart from where it runs: a device's stream or the host executor's.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/stream.h"
+
+namespace ada::backend::cuda {
+
+// What the backend says of itself; see Backend.
+struct BackendWords {
+  std::string describe, instruction_set;
+};
+std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<Stream> stream, const BackendWords& words,
+                                       const DeviceOptions& options);
+
+}  // namespace ada::backend::cuda

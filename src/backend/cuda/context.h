@@ -1,0 +1,62 @@
+// What every op of this backend works with: the stream, memory, the pass's values. An op's
+// constructor allocates and reserves; its calls only launch.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/pass_values.h"
+#include "backend/cuda/shared_memory.h"
+#include "backend/cuda/stream.h"
+
+namespace ada::backend::cuda {
+
+class Products;
+
+// Memory that ops use within one call and all share. Ops reserve when they are made; the largest
+// wish counts. data() may be called from the first call on; what an earlier, smaller block was
+// recorded with stays valid.
+class Scratch {
+ public:
+  explicit Scratch(Stream& stream) : stream_(stream) {}
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  void Reserve(std::size_t bytes) { wanted_ = std::max(wanted_, bytes); }
+  std::byte* data();
+  std::size_t bytes() const { return wanted_; }
+
+ private:
+  Stream& stream_;
+  std::size_t wanted_ = 0, size_ = 0;
+  std::vector<std::byte*> blocks_;  // the last is in use
+};
+
+struct Context {
+  Stream& stream;
+  Scratch& scratch;
+  SharedBlocks& shared;
+  // In backend memory: of the pass in which the work runs.
+  const PassValues* pass;
+  const DeviceOptions& options;
+  Products& products;
+  std::vector<std::string>& remarks;  // Backend::Remarks
+  Memory& memory;
+
+  // Backend memory, zeroed, until the backend ends. In constructors alone.
+  template <class T>
+  T* Allocate(std::int64_t count) const {
+    return reinterpret_cast<T*>(memory.Allocate(static_cast<std::size_t>(count) * sizeof(T)));
+  }
+  // The host's copy of what a pointer of a spec points to: rules, as they were when they were set.
+  template <class T>
+  T* Host(T* backend) const {
+    return shared.Host(backend);
+  }
+};
+
+// Bytes rounded up so that what follows is aligned for everything.
+inline std::size_t Aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace ada::backend::cuda

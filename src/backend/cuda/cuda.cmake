@@ -1,0 +1,35 @@
+# The CUDA backend. Its sources are compiled twice: by nvcc for GPUs (ADA_CUDA, CMakeLists.txt beside
+# this file) and by g++ for the host executor, which the tests use. Names tell what belongs to one
+# side alone: host_*.cpp, and device_*.cpp, cudnn_*.cpp, cublas_*.cpp.
+option(ADA_CUDA "build the CUDA backend" OFF)
+set(ADA_CUDA_ARCH "75-real;80-real;86-real;89-real;90" CACHE STRING
+    "GPUs to build for: 90 is sm_90 with PTX for newer ones, 90-real without")
+
+file(GLOB ADA_CUDA_BOTH CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cpp)
+set(ADA_CUDA_HOST ${ADA_CUDA_BOTH})
+list(FILTER ADA_CUDA_HOST INCLUDE REGEX "/host_[^/]*$")
+set(ADA_CUDA_DEVICE ${ADA_CUDA_BOTH})
+list(FILTER ADA_CUDA_DEVICE INCLUDE REGEX "/(device|cudnn|cublas)_[^/]*$")
+list(REMOVE_ITEM ADA_CUDA_BOTH ${ADA_CUDA_HOST} ${ADA_CUDA_DEVICE})
+
+# A namespace of its own lets both sides be linked into one program.
+add_library(ada_backend_cuda_host STATIC EXCLUDE_FROM_ALL ${ADA_CUDA_BOTH} ${ADA_CUDA_HOST})
+target_compile_definitions(ada_backend_cuda_host PUBLIC cuda=cuda_host)
+target_include_directories(ada_backend_cuda_host PUBLIC src)
+target_link_libraries(ada_backend_cuda_host PUBLIC ada_core ada_scaling)
+
+if(ADA_CUDA)
+  set(CMAKE_CUDA_ARCHITECTURES ${ADA_CUDA_ARCH})
+  enable_language(CUDA)
+  set(CMAKE_CUDA_FLAGS_RELEASE "-O2")
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know it of newer nvccs
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  add_subdirectory(src/backend/cuda)
+else()
+  add_library(ada_backend_cuda STATIC src/backend/cuda/absent/cuda_backend.cpp)
+  target_include_directories(ada_backend_cuda PUBLIC src)
+  target_link_libraries(ada_backend_cuda PUBLIC ada_core ada_scaling)
+endif()

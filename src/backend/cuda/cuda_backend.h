@@ -1,0 +1,28 @@
+// The CUDA backend: cuDNN for products, own kernels for everything else; fp16 and bf16 stored as
+// such, other formats emulated. All work lies in one stream, and a step that was seen once is
+// recorded and replayed.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+
+namespace ada::backend {
+
+struct DeviceOptions {
+  bool autotune = false;      // products: measure the plans instead of asking the heuristics
+  bool deterministic = true;  // products: only plans that give the same bytes every time
+};
+
+// On device `index`, which is CUDA's number of it. Throws DeviceError where it cannot be used.
+std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options);
+// Why device `index` cannot be used, with what to do; "" where it can.
+std::string WhyNoCuda(int index);
+// "CUDA 13.0, cuDNN 9.13.0", of what was built in and found; "not built in".
+std::string CudaVersions();
+
+// The same ops, recordings and memory on the host's processor, kernel by kernel in plain loops: for
+// tests. Its own library, ada_backend_cuda_host.
+std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options = {});
+
+}  // namespace ada::backend

@@ -1,0 +1,34 @@
+// The stream on a GPU: CUDA's runtime.
+#pragma once
+#include <cstddef>
+
+#include "backend/cuda/stream.h"
+
+namespace ada::backend::cuda {
+
+class DeviceStream final : public Stream {
+ public:
+  // On device `index`, which becomes the calling thread's. Throws DeviceError.
+  explicit DeviceStream(int index);
+  ~DeviceStream() override;
+  DeviceStream(const DeviceStream&) = delete;
+  void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) override;
+  void CopyToHost(void* to, const std::byte* from, std::size_t bytes) override;
+  void Copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  void Zero(std::byte* to, std::size_t bytes) override;
+  void Synchronize() override;
+  std::byte* Allocate(std::size_t bytes) override;
+  void Free(std::byte* block) noexcept override;
+  std::byte* AllocateOnHost(std::size_t bytes) override;
+  void FreeOnHost(std::byte* block) noexcept override;
+  std::size_t FreeBytes() const override;
+  std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
+  CUstream_st* handle() const override { return stream_; }
+  void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
+
+ private:
+  CUstream_st* stream_ = nullptr;
+  std::size_t allocated_ = 0;
+};
+
+}  // namespace ada::backend::cuda

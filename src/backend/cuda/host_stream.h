@@ -1,0 +1,59 @@
+// The host executor's stream: backend memory is host memory, kernels run when they are launched.
+// As strict as a device: what is copied to the host is there after Synchronize only, and what
+// cannot be recorded throws.
+#pragma once
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/stream.h"
+
+namespace ada::backend::cuda {
+
+class HostStream final : public Stream {
+ public:
+  ~HostStream() override;
+  void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) override;
+  void CopyToHost(void* to, const std::byte* from, std::size_t bytes) override;
+  void Copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  void Zero(std::byte* to, std::size_t bytes) override;
+  void Synchronize() override;
+  std::byte* Allocate(std::size_t bytes) override;
+  void Free(std::byte* block) noexcept override;
+  std::byte* AllocateOnHost(std::size_t bytes) override;
+  void FreeOnHost(std::byte* block) noexcept override;
+  std::size_t FreeBytes() const override;
+  std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
+  CUstream_st* handle() const override { return nullptr; }
+  void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
+
+  // Threads and blocks run backwards from now on: a kernel whose results change has a race.
+  void set_reverse(bool reverse) { reverse_ = reverse; }
+  // From now on the names of all work are kept, replays included: kernels, "copy", "zero",
+  // "to device", "to host", "replay".
+  void KeepNames() { keeps_names_ = true; }
+  std::vector<std::string> TakeNames();
+
+ private:
+  struct Work {
+    std::string name;
+    std::function<void(bool reverse)> run;
+  };
+  class Kept;
+  struct Arriving {  // on its way to the host
+    void* to;
+    std::vector<std::byte> bytes;
+  };
+
+  void Note(std::string_view name);
+  void Do(Work work);  // or keeps it, where this records
+
+  bool reverse_ = false, keeps_names_ = false;
+  std::vector<std::string> names_;
+  std::vector<Work>* recorded_ = nullptr;  // where this records
+  std::vector<Arriving> arriving_;
+  std::set<std::byte*> blocks_;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,19 @@
+// A data set in device memory (backend.h's ImageSource): bytes go there once, an order once an
+// epoch, and one kernel makes each batch.
+#pragma once
+#include <cstddef>
+#include <memory>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+
+namespace ada::backend::cuda {
+
+// Bytes of device memory that the data set of `spec` takes.
+std::size_t ResidentBytes(const ImageSourceSpec& spec);
+
+// Null where the data set would take more than half of the device memory that is free: the rest is
+// for what a step needs.
+std::unique_ptr<ImageSource> MakeImageSourceOp(const Context& context, const ImageSourceSpec& spec);
+
+}  // namespace ada::backend::cuda

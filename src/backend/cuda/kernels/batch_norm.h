@@ -1,0 +1,171 @@
+// Batch norm's channels: what the sums over parts (channel_sums.h) become. Sums over parts are in
+// double: lane k of a channel takes parts k, k + kLanes, ..., then the lanes are added up in their
+// order.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/cuda/kernels/channel_sums.h"
+
+namespace ada::backend::cuda {
+
+// Threads of a block: kLanes for each of kChannels channels.
+struct ChannelLanes {
+  static constexpr int kChannels = 8, kLanes = 32, kThreads = kChannels * kLanes;
+
+  static int Blocks(std::int64_t channels) {
+    return static_cast<int>((channels + kChannels - 1) / kChannels);
+  }
+  ADA_HOST_DEVICE static std::int64_t Channel(const Place& at) {
+    return std::int64_t{at.block} * kChannels + at.thread % kChannels;
+  }
+  ADA_HOST_DEVICE static int Lane(const Place& at) { return at.thread / kChannels; }
+  // The sum over the lanes of this thread's channel.
+  ADA_HOST_DEVICE static double Sum(const double (&lanes)[kThreads], const Place& at) {
+    double sum = 0;
+    for (int i = at.thread % kChannels; i < kThreads; i += kChannels) sum += lanes[i];
+    return sum;
+  }
+};
+
+// What one channel's values are normalised with.
+struct ChannelFactors {
+  float *mean = nullptr, *inverse = nullptr;  // inverse = 1 / sqrt(var + eps)
+  float* factor = nullptr;                    // gamma * inverse
+  const float* gamma = nullptr;
+  double eps = 0;
+
+  ADA_HOST_DEVICE void Set(std::int64_t c, float mean_of, double variance) const {
+    mean[c] = mean_of;
+    inverse[c] = static_cast<float>(1 / std::sqrt(variance + eps));
+    factor[c] = gamma[c] * inverse[c];
+  }
+};
+
+// Of the batch, from the parts' moments: biased variance to normalise, unbiased in the running
+// average.
+struct BatchStatistics {
+  static constexpr int kThreads = ChannelLanes::kThreads, kPhases = 3;
+  struct Shared {
+    double mean[kThreads], m2[kThreads];
+  };
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    const std::int64_t c = ChannelLanes::Channel(at);
+    if (c >= cut.channels) return;
+    if constexpr (kPhase == 0) {
+      shared.mean[at.thread] = MeanOf(c, ChannelLanes::Lane(at));
+    } else if constexpr (kPhase == 1) {
+      const double mean = ChannelLanes::Sum(shared.mean, at) / count();
+      shared.m2[at.thread] = SquaresOf(c, ChannelLanes::Lane(at), mean);
+    } else if (ChannelLanes::Lane(at) == 0) {
+      Finish(c, ChannelLanes::Sum(shared.mean, at) / count(), ChannelLanes::Sum(shared.m2, at));
+    }
+  }
+
+  ADA_HOST_DEVICE double count() const { return static_cast<double>(pixels); }
+  struct Moments {
+    float mean, m2;
+  };
+  ADA_HOST_DEVICE Moments MomentsOf(std::int64_t part, std::int64_t c) const {
+    const std::int64_t i = part * cut.channels + c;
+    return {part_mean[i], part_m2[i]};
+  }
+  ADA_HOST_DEVICE double PixelsOf(std::int64_t part) const {
+    return static_cast<double>(cut.Pixels(part, pixels));
+  }
+  ADA_HOST_DEVICE double MeanOf(std::int64_t c, int lane) const {
+    double sum = 0;
+    ForEvery(
+        lane, parts, ChannelLanes::kLanes,
+        [&](std::int64_t part) { return part_mean[part * cut.channels + c]; },
+        [&](std::int64_t part, float mean) { sum += PixelsOf(part) * static_cast<double>(mean); });
+    return sum;
+  }
+  ADA_HOST_DEVICE double SquaresOf(std::int64_t c, int lane, double mean) const {
+    double sum = 0;
+    ForEvery(
+        lane, parts, ChannelLanes::kLanes, [&](std::int64_t part) { return MomentsOf(part, c); },
+        [&](std::int64_t part, const Moments& of) {
+          const double d = static_cast<double>(of.mean) - mean;
+          sum += static_cast<double>(of.m2) + PixelsOf(part) * d * d;
+        });
+    return sum;
+  }
+  ADA_HOST_DEVICE void Finish(std::int64_t c, double mean, double m2) const {
+    to.Set(c, static_cast<float>(mean), m2 / count());
+    // Statistics that are not finite belong to a step that is skipped: they must not outlive it.
+    if (!(std::fabs(mean) < HUGE_VAL) || !(std::fabs(m2) < HUGE_VAL)) return;
+    const double others = count() - 1 > 1.0 ? count() - 1 : 1.0;
+    running_mean[c] =
+        static_cast<float>((1 - momentum) * static_cast<double>(running_mean[c]) + momentum * mean);
+    running_var[c] = static_cast<float>((1 - momentum) * static_cast<double>(running_var[c]) +
+                                        momentum * m2 / others);
+  }
+
+  PixelParts cut;
+  std::int64_t parts = 0, pixels = 0;  // of the call
+  const float *part_mean = nullptr, *part_m2 = nullptr;
+  ChannelFactors to;
+  float *running_mean = nullptr, *running_var = nullptr;
+  double momentum = 0;
+};
+
+// Of the running averages: evaluation. For all channels.
+struct RunningStatistics {
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const {
+    to.Set(c, running_mean[c], static_cast<double>(running_var[c]));
+  }
+  ChannelFactors to;
+  const float *running_mean = nullptr, *running_var = nullptr;
+};
+
+// dgamma and dbeta from the parts' sums, and what dx needs of them.
+struct ReduceGradient {
+  static constexpr int kThreads = ChannelLanes::kThreads, kPhases = 2;
+  struct Shared {
+    double dy[kThreads], dy_xhat[kThreads];
+  };
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    const std::int64_t c = ChannelLanes::Channel(at);
+    if (c >= channels) return;
+    if constexpr (kPhase == 0) {
+      shared.dy[at.thread] = SumOf(sum_dy, c, ChannelLanes::Lane(at));
+      shared.dy_xhat[at.thread] = SumOf(sum_dy_xhat, c, ChannelLanes::Lane(at));
+    } else if (ChannelLanes::Lane(at) == 0) {
+      Finish(c, ChannelLanes::Sum(shared.dy, at), ChannelLanes::Sum(shared.dy_xhat, at));
+    }
+  }
+
+  ADA_HOST_DEVICE double SumOf(const float* sums, std::int64_t c, int lane) const {
+    double sum = 0;
+    ForEvery(
+        lane, parts, ChannelLanes::kLanes,
+        [&](std::int64_t part) { return sums[part * channels + c]; },
+        [&](std::int64_t, float of) { sum += static_cast<double>(of); });
+    return sum;
+  }
+  ADA_HOST_DEVICE void Finish(std::int64_t c, double dy, double dy_xhat) const {
+    const auto count = static_cast<double>(pixels);
+    mean_dy[c] = static_cast<float>(dy / count);
+    slope[c] = static_cast<float>(dy_xhat / count) * inverse[c];
+    const float beta = static_cast<float>(dy) / *scale,
+                gamma = static_cast<float>(dy_xhat) / *scale;
+    dbeta[c] = accumulate ? dbeta[c] + beta : beta;
+    dgamma[c] = accumulate ? dgamma[c] + gamma : gamma;
+  }
+
+  std::int64_t channels = 0, parts = 0, pixels = 0;  // of the call
+  const float *sum_dy = nullptr, *sum_dy_xhat = nullptr;
+  const float *inverse = nullptr, *scale = nullptr;  // scale: dy's
+  float *mean_dy = nullptr, *slope = nullptr;        // [channels]
+  float *dgamma = nullptr, *dbeta = nullptr;
+  bool accumulate = false;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,110 @@
+// Where the fp32 sum of branches reached u_max though no branch did: the scale is halved until it
+// does not, and the sum taken anew. That is rare, so one block does it all; nothing happens where
+// the sum fits.
+#pragma once
+#include "backend/cuda/kernels/branch_sum.h"
+
+namespace ada::backend::cuda {
+
+template <NoteLevel kLevel>
+struct BranchRepairKernel {
+  static constexpr int kThreads = kNoteThreads, kFirst = 5, kPhases = kFirst + 1 + kNotePhases;
+  struct Shared {
+    NoteShared<kLevel> notes;
+    std::uint32_t halvings;   // at which all sums fit
+    std::uint32_t first_nan;  // at which a sum is NaN
+    std::uint32_t overflows;  // the sum does
+    std::uint32_t again;      // it is taken anew
+  };
+  struct Own {
+    NoteOwn<kLevel> notes;
+  };
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+    if constexpr (kPhase == 0) {
+      if (at.thread == 0) Begin(shared);
+      return;
+    }
+    if (shared.overflows == 0 || (kPhase >= kFirst && shared.again == 0)) return;
+    if constexpr (kPhase == 1) Look(at.thread);
+    if constexpr (kPhase == 2)
+      if (at.thread == 0)
+        shared.again = set.Largest() * static_cast<double>(*set.target) < set.u_max;
+    if constexpr (kPhase == 3)
+      if (shared.again != 0) CountHalvings(at.thread, shared);
+    if constexpr (kPhase == 4) {
+      if (at.thread == 0) Halve(shared);
+      BeginNotes(how, at, shared.notes, own.notes);
+    }
+    if constexpr (kPhase == kFirst) SumAgain(at.thread, shared, own);
+    if constexpr (kPhase > kFirst)
+      GatherNotes<kPhase - kFirst - 1>(how, at, shared.notes, own.notes);
+  }
+
+  BranchSet set;
+  BranchSumValue value;
+  Piece out;
+  Rounding how;
+  const TensorStats* stats;  // of the sum as it was taken
+
+ private:
+  static constexpr float kSmallest = 0x1p-120f;  // a smaller scale is not halved
+
+  ADA_HOST_DEVICE double own_scale() const {
+    return how.own_scale != nullptr ? static_cast<double>(*how.own_scale) : 1;
+  }
+  // Whether a sum with this magnitude, in its own scale, reaches u_max.
+  ADA_HOST_DEVICE bool Reaches(float magnitude) const {
+    return static_cast<double>(magnitude) / own_scale() >= set.u_max;
+  }
+  ADA_HOST_DEVICE void Begin(Shared& shared) const {
+    shared.overflows = Reaches(stats->max_abs) && *set.target >= kSmallest;
+    shared.halvings = shared.again = 0;
+    shared.first_nan = 0xffffffffu;
+  }
+  ADA_HOST_DEVICE void Look(int thread) const {
+    for (int i = 0; i < set.count; ++i) {
+      if (!set.terms[i].looks()) continue;
+      std::uint32_t largest = 0;
+      for (std::int64_t k = thread; k < how.values; k += kThreads) {
+        const std::uint32_t u = MagnitudeBits(Load(set.terms[i].piece, k));
+        largest = u > largest ? u : largest;
+      }
+      AtomicMax(&set.looked[i], largest);
+    }
+  }
+  ADA_HOST_DEVICE void CountHalvings(int thread, Shared& shared) const {
+    const float own = static_cast<float>(own_scale());
+    std::uint32_t most = 0, first_nan = 0xffffffffu;
+    for (std::int64_t i = thread; i < how.values; i += kThreads) {
+      float target = *set.target;
+      for (std::uint32_t k = 0; k < first_nan; ++k, target /= 2) {
+        float sum = value.At(target, set.scales, i);
+        if (own != 1) sum = sum * own;
+        if (sum != sum) first_nan = k;
+        if (sum != sum || !Reaches(std::fabs(sum)) || target < kSmallest) {
+          most = k > most ? k : most;
+          break;
+        }
+      }
+    }
+    AtomicMax(&shared.halvings, most);
+    AtomicMin(&shared.first_nan, first_nan);
+  }
+  ADA_HOST_DEVICE void Halve(Shared& shared) const {
+    set.ForgetLooks();
+    const std::uint32_t k = shared.first_nan < shared.halvings ? shared.first_nan : shared.halvings;
+    if (k == 0) shared.again = 0;
+    if (shared.again == 0) return;
+    float target = *set.target;
+    for (std::uint32_t i = 0; i < k; ++i) target /= 2;
+    for (int i = 0; i < set.count; ++i) set.factors[i] = target / set.scales[i];
+    set.Write(target, static_cast<int>(k), scaling::DecisionError::kNone);
+  }
+  ADA_HOST_DEVICE void SumAgain(int thread, Shared& shared, Own& own) const {
+    for (std::int64_t i = thread; i < how.values; i += kThreads)
+      StoreExact(out, i, RoundAndCount(how, shared.notes, own.notes, value(i), i));
+  }
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,205 @@
+// The sum of gradients where an output feeds several layers (POLICIES 1, "Where branches meet"):
+// the scale to which they are brought is found where they are. All of it follows
+// backend.h's BranchSumSpec to the bit.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/cuda/kernels/counting.h"
+#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/launch.h"
+#include "core/host_device.h"
+#include "scaling/rules.h"
+
+namespace ada::backend::cuda {
+
+// One branch: its values, and what may tell their largest magnitude without looking.
+struct BranchTerm {
+  Piece piece;
+  NumberGrid grid;
+  const float* scale;
+  const TensorMoments* moments;  // null: not taken
+  const TensorStats* stats;      // of a rounding to nearest that keeps order; else null
+  const float* own_scale;        // with stats; null: 1
+  ADA_HOST_DEVICE bool looks() const { return moments == nullptr && stats == nullptr; }
+};
+
+// What all kernels of one sum share, in backend memory; arrays are of `count` branches.
+struct BranchSet {
+  const BranchTerm* terms;
+  int count;
+  float* scales;
+  float* factors;
+  float* magnitudes;
+  std::uint32_t* looked;  // largest magnitudes as bits, where there was need to look; else 0
+  float* target;          // the sum's scale
+  scaling::ScaleDecision* decision;  // null: nobody asks
+  double u_max;
+
+  ADA_HOST_DEVICE bool ScalesDiffer() const {
+    for (int i = 1; i < count; ++i)
+      if (*terms[i].scale != *terms[0].scale) return true;
+    return false;
+  }
+  // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
+  ADA_HOST_DEVICE double LargestOf(int i) const {
+    const BranchTerm& term = terms[i];
+    if (term.moments != nullptr) {
+      if (!(std::fabs(term.moments->mean_square) < static_cast<double>(INFINITY)))
+        return term.moments->mean_square;
+      const double low = std::fabs(static_cast<double>(term.moments->min));
+      const double high = std::fabs(static_cast<double>(term.moments->max));
+      return low < high ? high : low;
+    }
+    if (term.stats == nullptr) return static_cast<double>(OfBits(looked[i]));
+    const float own = term.own_scale != nullptr ? *term.own_scale : 1;
+    return std::fabs(static_cast<double>(RoundToGrid(term.grid, term.stats->max_abs) / own));
+  }
+  // Largest unscaled magnitude over the branches; infinite where a branch is not finite.
+  ADA_HOST_DEVICE double Largest() const {
+    double largest = 0;
+    for (int i = 0; i < count; ++i) {
+      const double m = LargestOf(i);
+      if (!(m < static_cast<double>(INFINITY))) return static_cast<double>(INFINITY);
+      const double unscaled = m / static_cast<double>(*terms[i].scale);
+      largest = largest < unscaled ? unscaled : largest;
+    }
+    return largest;
+  }
+  ADA_HOST_DEVICE void ForgetLooks() const {
+    for (int i = 0; i < count; ++i) looked[i] = 0;
+  }
+  ADA_HOST_DEVICE void Write(float scale, int halvings, scaling::DecisionError error) const {
+    *target = scale;
+    if (decision == nullptr) return;
+    scaling::ScaleDecision made;
+    made.limit = scaling::Limit::kBranch;
+    made.scale_in = made.scale_out = scale;
+    made.halvings = halvings, made.error = error;
+    *decision = made;
+  }
+};
+
+// Looks for the largest magnitudes of the branches that have to be looked at, where scales differ
+// or `always`. Blocks: `cuts` for each branch.
+struct BranchLookKernel {
+  static constexpr int kThreads = 256, kPhases = 2;
+  struct Shared {
+    std::uint32_t largest[kThreads];
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    const int i = at.block / cuts;
+    if (!set.terms[i].looks() || !(always || set.ScalesDiffer())) return;
+    if constexpr (kPhase == 0) {
+      std::uint32_t largest = 0;
+      const std::int64_t step = std::int64_t{cuts} * kThreads;
+      for (std::int64_t k = at.block % cuts * kThreads + at.thread; k < values; k += step) {
+        const std::uint32_t u = MagnitudeBits(Load(set.terms[i].piece, k));
+        largest = u > largest ? u : largest;
+      }
+      shared.largest[at.thread] = largest;
+    } else if (at.thread == 0) {
+      std::uint32_t largest = 0;
+      for (const std::uint32_t u : shared.largest) largest = u > largest ? u : largest;
+      AtomicMax(&set.looked[i], largest);
+    }
+  }
+
+  BranchSet set;
+  std::int64_t values;
+  int cuts;
+  bool always;
+};
+
+// The scale at which branches fit, and their factors. One block.
+struct BranchTargetKernel {
+  static constexpr int kThreads = 32, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+    if (at.thread != 0) return;
+    for (int i = 0; i < set.count; ++i) set.scales[i] = *set.terms[i].scale;
+    float target = set.scales[0];
+    scaling::DecisionError error = scaling::DecisionError::kNone;
+    if (reference) {
+      if (rescale) target = TargetOfReference();
+      if (target != target) error = scaling::DecisionError::kNoTarget;
+    } else if (set.ScalesDiffer()) {
+      target = scaling::BranchTarget(set.scales, set.count, set.Largest(), set.u_max);
+    }
+    for (int i = 0; i < set.count; ++i) {
+      const float factor = target / set.scales[i];
+      set.factors[i] = !reference ? factor : rescale ? RoundToGrid(set.terms[i].grid, factor) : 1;
+    }
+    set.ForgetLooks();
+    set.Write(target, 0, error);
+  }
+
+  BranchSet set;
+  bool reference, rescale;
+
+ private:
+  ADA_HOST_DEVICE float TargetOfReference() const {
+    for (int i = 0; i < set.count; ++i) set.magnitudes[i] = static_cast<float>(set.LargestOf(i));
+    const float largest = scaling::BranchLargestReference(set.magnitudes, set.scales, set.count);
+    return scaling::BranchTargetReference(set.scales, set.count, largest,
+                                          static_cast<float>(set.u_max));
+  }
+};
+
+// Each branch times its factor, from left to right.
+struct BranchSumValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    float sum = Load(first, i) * factors[0];
+    if (count > 1) sum = sum + Load(second, i) * factors[1];
+    for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].piece, i) * factors[k];
+    return sum;
+  }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats sum = LoadFour(first, i);
+    for (float& v : sum.of) v = v * factors[0];
+    if (count > 1) Add(LoadFour(second, i), factors[1], sum);
+    for (int k = 2; k < count; ++k) Add(LoadFour(terms[k].piece, i), factors[k], sum);
+    return sum;
+  }
+  static ADA_HOST_DEVICE void Add(const FourFloats& term, float factor, FourFloats& sum) {
+    for (int j = 0; j < 4; ++j) sum.of[j] = sum.of[j] + term.of[j] * factor;
+  }
+  // The same at 2^-halvings of the scale: factors anew, as they would be decided.
+  ADA_HOST_DEVICE float At(float target, const float* scales, std::int64_t i) const {
+    float sum = Load(first, i) * (target / scales[0]);
+    if (count > 1) sum = sum + Load(second, i) * (target / scales[1]);
+    for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].piece, i) * (target / scales[k]);
+    return sum;
+  }
+
+  Piece first, second;
+  const BranchTerm* terms;
+  const float* factors;
+  int count;
+};
+
+// The authors' way: every product and every partial sum is rounded.
+struct BranchStepsValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    float sum = Term(0, i);
+    for (int k = 1; k < count; ++k) {
+      sum = sum + Term(k, i);
+      if (k + 1 < count) sum = RoundToGrid(grid, sum);
+    }
+    return sum;
+  }
+  ADA_HOST_DEVICE float Term(int k, std::int64_t i) const {
+    return RoundToGrid(terms[k].grid, Load(terms[k].piece, i) * factors[k]);
+  }
+
+  const BranchTerm* terms;
+  const float* factors;
+  int count;
+  NumberGrid grid;  // of the sum
+};
+
+}  // namespace ada::backend::cuda

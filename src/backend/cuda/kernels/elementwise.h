@@ -1,0 +1,193 @@
+// Values of outputs that depend on few values of the inputs, one by one and, where that is quicker,
+// by four (round_values.h).
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/pass_values.h"
+#include "core/host_device.h"
+#include "core/random.h"
+
+namespace ada::backend::cuda {
+
+// x as it is.
+struct SameValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(x, i); }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const { return LoadFour(x, i); }
+
+  Piece x;
+};
+
+// max(x, 0); NaN stays.
+struct ReluValue {
+  static ADA_HOST_DEVICE float Of(float x) { return x <= 0 ? 0.0f : x; }
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Of(Load(x, i)); }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats v = LoadFour(x, i);
+    for (float& one : v.of) one = Of(one);
+    return v;
+  }
+
+  Piece x;
+};
+
+// dy where y is positive, else 0.
+struct MaskedValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return Load(y, i) > 0 ? Load(dy, i) : 0.0f;
+  }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats v = LoadFour(dy, i);
+    const FourFloats out = LoadFour(y, i);
+    for (int k = 0; k < 4; ++k) v.of[k] = out.of[k] > 0 ? v.of[k] : 0.0f;
+    return v;
+  }
+
+  Piece dy, y;
+};
+
+// The sum of several tensors, from left to right.
+struct SumValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    float sum = Load(first, i);
+    if (count > 1) sum = sum + Load(second, i);
+    for (int k = 2; k < count; ++k) sum = sum + Load(all[k], i);
+    return sum;
+  }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats sum = LoadFour(first, i);
+    if (count > 1) Add(LoadFour(second, i), sum);
+    for (int k = 2; k < count; ++k) Add(LoadFour(all[k], i), sum);
+    return sum;
+  }
+  static ADA_HOST_DEVICE void Add(const FourFloats& term, FourFloats& sum) {
+    for (int k = 0; k < 4; ++k) sum.of[k] = sum.of[k] + term.of[k];
+  }
+
+  Piece first, second;
+  const Piece* all;  // in backend memory
+  int count;
+};
+
+// x / (1 - rate) where random word i says so, else 0.
+struct DropoutValue {
+  ADA_HOST_DEVICE float Of(float x, std::uint32_t word) const {
+    return UniformFloat(word) >= rate ? x * factor : 0.0f;
+  }
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const auto at = static_cast<std::uint64_t>(i);
+    return Of(Load(x, i), Philox(pass->seed ^ layer, pass->draw, at / 4)[at % 4]);
+  }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats v = LoadFour(x, i);
+    const auto words = Philox(pass->seed ^ layer, pass->draw, static_cast<std::uint64_t>(i) / 4);
+    for (unsigned k = 0; k < 4; ++k) v.of[k] = Of(v.of[k], words[k]);
+    return v;
+  }
+
+  Piece x;
+  const PassValues* pass;
+  std::uint64_t layer;
+  float rate, factor;
+};
+
+// A cast's gradient: alpha * dy; with `steps`, rounded to dy's format before it goes on.
+struct ScaledValue {
+  ADA_HOST_DEVICE float Of(float x) const { return RoundToGrid(steps, x * *alpha); }
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Of(Load(x, i)); }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats v = LoadFour(x, i);
+    for (float& one : v.of) one = Of(one);
+    return v;
+  }
+
+  Piece x;
+  const float* alpha;  // in backend memory
+  NumberGrid steps;    // exact: none
+};
+
+// --- Moving values: none is rounded. Tensors have fewer than 2^32 values (notes.cpp). ---
+
+struct ImageShape {
+  int h, w, c;
+  ADA_HOST_DEVICE std::uint32_t values() const { return static_cast<std::uint32_t>(h * w * c); }
+};
+struct ImagePlace {
+  std::int64_t image;
+  int h, w, c;
+};
+ADA_HOST_DEVICE inline ImagePlace PlaceIn(const ImageShape& shape, std::int64_t i) {
+  const auto at = static_cast<std::uint32_t>(i);
+  const std::uint32_t pixels = at / static_cast<std::uint32_t>(shape.c);
+  const std::uint32_t rows = pixels / static_cast<std::uint32_t>(shape.w);
+  const std::uint32_t image = rows / static_cast<std::uint32_t>(shape.h);
+  const auto rest = [](std::uint32_t all, std::uint32_t whole, int size) {
+    return static_cast<int>(all - whole * static_cast<std::uint32_t>(size));
+  };
+  return {image, rest(rows, image, shape.h), rest(pixels, rows, shape.w),
+          rest(at, pixels, shape.c)};
+}
+ADA_HOST_DEVICE inline std::int64_t IndexIn(const ImageShape& shape, const ImagePlace& at) {
+  return at.image * shape.values() + (std::int64_t{at.h} * shape.w + at.w) * shape.c + at.c;
+}
+
+// Shortcut A: y is every stride-th pixel of x between `pad` channels of zeros.
+struct ShortcutShape {
+  ImageShape x, y;
+  int stride_h, stride_w, pad;
+  // Whether four values lie in one pixel, or beside it, together.
+  bool fours() const { return x.c % 4 == 0 && y.c % 4 == 0 && pad % 4 == 0; }
+  // Where value i of y comes from, or value i of x goes to; negative: zero, nowhere.
+  ADA_HOST_DEVICE std::int64_t Source(std::int64_t i) const {
+    ImagePlace at = PlaceIn(y, i);
+    at.h *= stride_h, at.w *= stride_w, at.c -= pad;
+    return at.c < 0 || at.c >= x.c ? -1 : IndexIn(x, at);
+  }
+  ADA_HOST_DEVICE std::int64_t Target(std::int64_t i) const {
+    ImagePlace at = PlaceIn(x, i);
+    if (at.h % stride_h != 0 || at.w % stride_w != 0) return -1;
+    at.h /= stride_h, at.w /= stride_w, at.c += pad;
+    return at.h >= y.h || at.w >= y.w ? -1 : IndexIn(y, at);
+  }
+};
+// y, or with kGradient dx.
+template <bool kGradient>
+struct ShortcutValue {
+  ADA_HOST_DEVICE std::int64_t Where(std::int64_t i) const {
+    return kGradient ? shape.Target(i) : shape.Source(i);
+  }
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const std::int64_t at = Where(i);
+    return at < 0 ? 0.0f : Load(from, at);
+  }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats v = {};
+    if (fours) {
+      const std::int64_t at = Where(i);
+      return at < 0 ? v : LoadFour(from, at);
+    }
+    for (int k = 0; k < 4; ++k) v.of[k] = (*this)(i + k);
+    return v;
+  }
+
+  Piece from;
+  ShortcutShape shape;
+  bool fours;
+};
+
+// Image by image the transpose of [rows, columns].
+struct TransposedValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const auto each = static_cast<std::uint32_t>(rows * columns);
+    const std::uint32_t image = static_cast<std::uint32_t>(i) / each;
+    const std::uint32_t rest = static_cast<std::uint32_t>(i) - image * each;
+    const std::uint32_t column = rest / static_cast<std::uint32_t>(rows);
+    const std::uint32_t row = rest - column * static_cast<std::uint32_t>(rows);
+    return Load(from, std::int64_t{image} * each + std::int64_t{row} * columns + column);
+  }
+
+  Piece from;
+  int rows, columns;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,27 @@
+// A thread's loop over memory, several loads ahead of what is done with them: few threads must not
+// wait for every single one.
+#pragma once
+#include <cstdint>
+
+#include "core/host_device.h"
+
+namespace ada::backend::cuda {
+
+// use(i, load(i)) for i = begin, begin + step, ... below end, in this order. Up to 8 are loaded
+// before the first is used: what use() stores, no other load() of the loop may read.
+template <class LoadItem, class UseItem>
+ADA_HOST_DEVICE inline void ForEvery(std::int64_t begin, std::int64_t end, std::int64_t step,
+                                     LoadItem&& load, UseItem&& use) {
+  constexpr int kAhead = 8;
+  for (std::int64_t i = begin; i < end; i += kAhead * step) {
+    decltype(load(i)) items[kAhead];
+    for (int k = 0; k < kAhead; ++k) {
+      const std::int64_t at = i + k * step;
+      items[k] = load(at < end ? at : i);
+    }
+    for (int k = 0; k < kAhead; ++k)
+      if (i + k * step < end) use(i + k * step, items[k]);
+  }
+}
+
+}  // namespace ada::backend::cuda

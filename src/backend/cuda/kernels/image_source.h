@@ -1,0 +1,88 @@
+// One batch from a data set that lies in device memory: which image, where it lies after its crop
+// and flip, and the value of each of its bytes. The random numbers and the arithmetic are those of
+// data/augment.h.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/launch.h"
+#include "core/image_placement.h"
+
+namespace ada::backend::cuda {
+
+// What stays in device memory for a whole run.
+struct ResidentImages {
+  const std::uint8_t* pixels = nullptr;  // [images, height, width, channels]
+  const std::uint8_t* labels = nullptr;  // [images]
+  const float* table = nullptr;          // [channels][256]: the value of a byte
+  const std::uint32_t* order = nullptr;  // [images], of the present epoch
+  int height = 0, width = 0, channels = 0;
+};
+
+// Position `i` (row, column) of the result takes its values from this pixel of the stored image;
+// -1: from none, it is black.
+ADA_HOST_DEVICE inline std::int64_t StoredPixel(const Placement& place, int height, int width,
+                                                std::int64_t i) {
+  const std::int64_t column = i % width;
+  const std::int64_t y = i / width + place.dy;
+  const std::int64_t x = (place.flip ? width - 1 - column : column) + place.dx;
+  return y < 0 || y >= height || x < 0 || x >= width ? -1 : y * width + x;
+}
+
+// A row of the batch is `parts` blocks of kPixels pixels; the first of them writes its label.
+struct FillBatch {
+  static constexpr int kThreads = 256;
+  static constexpr int kPhases = 2;
+  static constexpr int kPixels = 4096;
+  struct Shared {  // of the block's image
+    std::int64_t image, dy, dx;
+    bool flip;
+  };
+  struct Own {};
+
+  // Blocks for `rows` images of `pixels` pixels each.
+  static std::int64_t Parts(std::int64_t pixels) { return (pixels + kPixels - 1) / kPixels; }
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    const std::int64_t row = at.block / parts;
+    const std::int64_t part = at.block % parts;
+    if constexpr (kPhase == 0) {
+      if (at.thread == 0) Choose(shared, row, part);
+    } else {
+      Write(shared, row, part, at.thread);
+    }
+  }
+
+  ADA_HOST_DEVICE void Choose(Shared& shared, std::int64_t row, std::int64_t part) const {
+    shared.image = data.order[first + row];
+    const Placement place = PlaceImage(augment, seed, epoch, shared.image);
+    shared.dy = place.dy, shared.dx = place.dx, shared.flip = place.flip;
+    if (part == 0) out_labels[row] = data.labels[shared.image];
+  }
+
+  ADA_HOST_DEVICE void Write(const Shared& shared, std::int64_t row, std::int64_t part,
+                             int thread) const {
+    const std::int64_t pixels = std::int64_t{data.height} * data.width;
+    const std::uint8_t* stored = data.pixels + shared.image * pixels * data.channels;
+    float* out = out_images + row * pixels * data.channels;
+    const Placement place{shared.dy, shared.dx, shared.flip};
+    const std::int64_t end = (part + 1) * kPixels < pixels ? (part + 1) * kPixels : pixels;
+    for (std::int64_t i = part * kPixels + thread; i < end; i += kThreads) {
+      const std::int64_t from = StoredPixel(place, data.height, data.width, i);
+      for (int c = 0; c < data.channels; ++c) {
+        const int byte = from < 0 ? 0 : stored[from * data.channels + c];
+        out[i * data.channels + c] = data.table[c * 256 + byte];
+      }
+    }
+  }
+
+  ResidentImages data;
+  AugmentSpec augment;
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0, first = 0;  // of the order: the batch's first image
+  std::int64_t parts = 1;             // blocks of a row
+  float* out_images = nullptr;
+  std::int32_t* out_labels = nullptr;
+};
+
+}  // namespace ada::backend::cuda

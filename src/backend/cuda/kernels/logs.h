@@ -1,0 +1,98 @@
+// Mean and deviation of ln|x| over the non-zero values of a tensor (lognormal), in double and in an
+// order fixed by the shape. The deviation of equal magnitudes is exactly 0.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/cuda/kernels/merge.h"
+#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/launch.h"
+#include "core/host_device.h"
+#include "scaling/rules.h"
+
+namespace ada::backend::cuda {
+
+// Count, mean and sum of squared deviations.
+struct LogMoments {
+  double count, mean, m2;
+};
+ADA_HOST_DEVICE inline LogMoments JoinLogs(const LogMoments& a, const LogMoments& b) {
+  if (b.count == 0) return a;
+  if (a.count == 0) return b;
+  const double total = a.count + b.count, delta = b.mean - a.mean;
+  return {total, a.mean + delta * (b.count / total),
+          a.m2 + b.m2 + delta * delta * (a.count * b.count / total)};
+}
+// What a rule reads of them.
+struct LogSums {
+  double mean, deviation;
+};
+
+// Only where the rule's next decision looks at logarithms.
+struct LogsKernel {
+  static constexpr int kThreads = 256, kPhases = 6;
+  static constexpr int kLanes = 16;  // threads that join the others' results
+  struct Shared {
+    LogMoments logs[kThreads];
+    std::uint32_t is_last;
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    if (!scaling::NeedsOf(*scaler).logs) return;
+    if (kPhase >= 3 && shared.is_last == 0) return;
+    if constexpr (kPhase == 0) shared.logs[at.thread] = OfThread(at);
+    if constexpr (kPhase == 3) shared.logs[at.thread] = OfBlocks(at);
+    if constexpr (kPhase == 1 || kPhase == 4)
+      if (at.thread < kLanes) Join(shared.logs, at.thread, kLanes, kThreads);
+    if (at.thread != 0) return;
+    if constexpr (kPhase == 2) {
+      Join(shared.logs, 0, 1, kLanes);
+      blocks[at.block] = shared.logs[0];
+      shared.is_last = note::TakeTicket(finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+    }
+    if constexpr (kPhase == 5) {
+      Join(shared.logs, 0, 1, kLanes);
+      const LogMoments& all = shared.logs[0];
+      *out = {all.mean, all.count > 0 ? std::sqrt(all.m2 / all.count) : 0};
+      *finished = 0;
+    }
+  }
+
+  const scaling::LayerScaler* scaler;
+  Piece x;
+  std::int64_t values, size;  // of all, of a block
+  LogMoments* blocks;
+  std::uint32_t* finished;
+  LogSums* out;
+
+ private:
+  static ADA_HOST_DEVICE void Join(LogMoments* logs, int first, int step, int end) {
+    for (int k = first + step; k < end; k += step) logs[first] = JoinLogs(logs[first], logs[k]);
+  }
+  // Deviations are taken from the first logarithm.
+  ADA_HOST_DEVICE LogMoments OfThread(const Place& at) const {
+    const std::int64_t begin = at.block * size;
+    const std::int64_t end = begin + size < values ? begin + size : values;
+    double count = 0, first = 0, sum = 0, square = 0;
+    for (std::int64_t i = begin + at.thread; i < end; i += kThreads) {
+      const double v = Load(x, i);
+      if (v == 0) continue;
+      const double log = std::log(std::fabs(v));
+      if (count == 0) first = log;
+      count += 1;
+      sum += log - first;
+      square += (log - first) * (log - first);
+    }
+    if (count == 0) return {0, 0, 0};
+    const double m2 = square - sum * sum / count;
+    return {count, first + sum / count, m2 > 0 || m2 != m2 ? m2 : 0};
+  }
+  ADA_HOST_DEVICE LogMoments OfBlocks(const Place& at) const {
+    LogMoments all = {0, 0, 0};
+    for (int k = at.thread; k < at.blocks; k += kThreads) all = JoinLogs(all, blocks[k]);
+    return all;
+  }
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,127 @@
+// What batch norm does value by value: y, the residual sum and the relu in one launch, and the
+// gradient.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/counting.h"
+#include "backend/cuda/kernels/round_values.h"
+
+namespace ada::backend::cuda {
+
+// The channel of value i.
+ADA_HOST_DEVICE inline std::uint32_t ChannelOf(std::int64_t i, std::uint32_t channels) {
+  return static_cast<std::uint32_t>(i) % channels;
+}
+
+// y before rounding.
+struct Normalised {
+  ADA_HOST_DEVICE float At(float value, std::uint32_t c) const {
+    return (value - mean[c]) * factor[c] + beta[c];
+  }
+  std::uint32_t channels = 1;
+  Piece x;
+  const float *mean = nullptr, *factor = nullptr, *beta = nullptr;
+};
+
+// out = relu(round(round(y) + addend)), of which the addend and the relu may be absent. kY, kSum:
+// what is noted of y and of the sum. Without `store` nothing is stored, y is noted alone.
+template <NoteLevel kY, NoteLevel kSum>
+struct NormaliseKernel {
+  static constexpr bool kNotesY = kY != NoteLevel::kNone, kNotesSum = kSum != NoteLevel::kNone;
+  static constexpr int kYEnd = 2 + (kNotesY ? kNotePhases : 0);
+  static constexpr int kThreads = kNoteThreads, kPhases = kYEnd + (kNotesSum ? kNotePhases : 0);
+  struct Shared {
+    NoteShared<kY> y;
+    NoteShared<kSum> sum;
+  };
+  struct Own {
+    NoteOwn<kY> y;
+    NoteOwn<kSum> sum;
+  };
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+    if constexpr (kPhase == 0) {
+      BeginNotes(y, at, shared.y, own.y);
+      BeginNotes(sum, at, shared.sum, own.sum);
+    } else if constexpr (kPhase == 1) {
+      Values(at, shared, own);
+    } else if constexpr (kPhase < kYEnd) {
+      GatherNotes<kPhase - 2>(y, at, shared.y, own.y);
+    } else {
+      GatherNotes<kPhase - kYEnd>(sum, at, shared.sum, own.sum);
+    }
+  }
+
+  ADA_HOST_DEVICE void Values(const Place& at, Shared& shared, Own& own) const {
+    const std::int64_t begin = at.block * size;
+    const std::int64_t end = begin + size < values ? begin + size : values;
+    for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kThreads) {
+      if (i + 4 <= end) {
+        Four(shared, own, i);
+        continue;
+      }
+      for (std::int64_t k = i; k < end; ++k) One(shared, own, k);
+    }
+  }
+  ADA_HOST_DEVICE void One(Shared& shared, Own& own, std::int64_t i) const {
+    const float value = norm.At(Load(norm.x, i), ChannelOf(i, norm.channels));
+    float r = RoundAndCount(y, shared.y, own.y, value, i);
+    if (!store) return;
+    if (addend.data != nullptr) r = RoundAndCount(sum, shared.sum, own.sum, r + Load(addend, i), i);
+    StoreExact(out, i, Kept(r));
+  }
+  ADA_HOST_DEVICE void Four(Shared& shared, Own& own, std::int64_t i) const {
+    FourFloats x = LoadFour(norm.x, i);
+    std::uint32_t c = ChannelOf(i, norm.channels);
+    for (int k = 0; k < 4; ++k) {
+      x.of[k] = norm.At(x.of[k], c);
+      c = c + 1 == norm.channels ? 0 : c + 1;
+    }
+    FourFloats r = RoundAndCountFour(y, shared.y, own.y, x, i);
+    if (!store) return;
+    if (addend.data != nullptr) {
+      const FourFloats other = LoadFour(addend, i);
+      for (int k = 0; k < 4; ++k) r.of[k] = r.of[k] + other.of[k];
+      r = RoundAndCountFour(sum, shared.sum, own.sum, r, i);
+    }
+    for (int k = 0; k < 4; ++k) r.of[k] = Kept(r.of[k]);
+    StoreFour(out, i, r);
+  }
+  // A NaN stays.
+  ADA_HOST_DEVICE float Kept(float r) const { return relu && r <= 0 ? 0.0f : r; }
+
+  Normalised norm;
+  Piece addend, out;
+  bool relu = false, store = true;
+  std::int64_t values = 0, size = 0;  // of all, of a block
+  Rounding y, sum;
+};
+
+// dx before rounding, for Notes::Round.
+struct NormGradient {
+  ADA_HOST_DEVICE float At(float value, float gradient, std::uint32_t c) const {
+    const float deviation = value - mean[c];
+    const float g = gradient - mean_dy[c];
+    return (g - deviation * slope[c]) * factor[c];
+  }
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return At(Load(x, i), Load(dy, i), ChannelOf(i, channels));
+  }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats r = LoadFour(x, i);
+    const FourFloats g = LoadFour(dy, i);
+    std::uint32_t c = ChannelOf(i, channels);
+    for (int k = 0; k < 4; ++k) {
+      r.of[k] = At(r.of[k], g.of[k], c);
+      c = c + 1 == channels ? 0 : c + 1;
+    }
+    return r;
+  }
+
+  std::uint32_t channels = 1;
+  Piece x, dy;
+  const float *mean = nullptr, *factor = nullptr, *mean_dy = nullptr, *slope = nullptr;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,145 @@
+// Max and average pooling value by value: a place of an image gathers from its window, and a place
+// of the gradient from all windows that it lies in, in the order of the windows.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/cuda/kernels/number.h"
+#include "core/host_device.h"
+
+namespace ada::backend::cuda {
+
+// The windows of one image.
+struct PoolGrid {
+  int h = 0, w = 0, c = 0, out_h = 0, out_w = 0;
+  int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+
+  ADA_HOST_DEVICE std::int64_t in() const { return std::int64_t{h} * w * c; }
+  ADA_HOST_DEVICE std::int64_t out() const { return std::int64_t{out_h} * out_w * c; }
+};
+
+// Value i of a tensor whose images are h x w x c.
+struct PoolPlace {
+  std::int64_t image;
+  int y, x, c;
+};
+ADA_HOST_DEVICE inline PoolPlace PlaceOf(std::int64_t i, int h, int w, int c) {
+  const std::int64_t per_image = std::int64_t{h} * w * c, image = i / per_image;
+  const auto rest = static_cast<std::uint32_t>(i - image * per_image);
+  const std::uint32_t pixel = rest / static_cast<std::uint32_t>(c);
+  const std::uint32_t row = pixel / static_cast<std::uint32_t>(w);
+  return {image, static_cast<int>(row), static_cast<int>(pixel - row * static_cast<unsigned>(w)),
+          static_cast<int>(rest - pixel * static_cast<unsigned>(c))};
+}
+
+// Half open.
+struct PoolSpan {
+  int begin, end;
+};
+// Positions of window `out` that lie inside an image of `size`.
+ADA_HOST_DEVICE inline PoolSpan Taps(int out, int kernel, int stride, int pad, int size) {
+  const int first = out * stride - pad;
+  return {first < 0 ? -first : 0, size - first < kernel ? size - first : kernel};
+}
+// Windows that hold place `at`.
+ADA_HOST_DEVICE inline PoolSpan WindowsOver(int at, int kernel, int stride, int pad, int outs) {
+  const int place = at + pad, first = place - kernel + 1;
+  const int end = place / stride + 1;
+  return {first <= 0 ? 0 : (first + stride - 1) / stride, end < outs ? end : outs};
+}
+
+// y = the first largest value in row order; a NaN beats everything (PyTorch's rule). For all values
+// of y.
+struct MaxPoolForward {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const PoolPlace at = PlaceOf(i, grid.out_h, grid.out_w, grid.c);
+    const PoolSpan rows = Taps(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
+    const PoolSpan columns = Taps(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
+    const int top = at.y * grid.stride_h - grid.pad_h, left = at.x * grid.stride_w - grid.pad_w;
+    const std::int64_t image = at.image * grid.in() + at.c;
+    float best = -INFINITY;
+    int where = rows.begin * grid.kernel_w + columns.begin;
+    for (int r = rows.begin; r < rows.end; ++r)
+      for (int k = columns.begin; k < columns.end; ++k) {
+        const std::int64_t pixel = std::int64_t{top + r} * grid.w + left + k;
+        const float v = Load(x, image + pixel * grid.c);
+        if (!(v > best) && v == v) continue;
+        best = v, where = r * grid.kernel_w + k;
+      }
+    StoreExact(y, i, best);
+    if (index != nullptr) index[i] = static_cast<std::uint16_t>(where);
+  }
+
+  PoolGrid grid;
+  Piece x, y;
+  std::uint16_t* index = nullptr;  // position in the window; null: evaluation
+};
+
+// dx = the sum of the dy whose maximum lay here. For all values of dx.
+struct MaxPoolGradient {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const PoolPlace at = PlaceOf(i, grid.h, grid.w, grid.c);
+    const PoolSpan rows = WindowsOver(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.out_h);
+    const PoolSpan columns =
+        WindowsOver(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.out_w);
+    const std::int64_t image = at.image * grid.out() + at.c;
+    float sum = 0;
+    for (int r = rows.begin; r < rows.end; ++r)
+      for (int k = columns.begin; k < columns.end; ++k) {
+        const int y = at.y - (r * grid.stride_h - grid.pad_h);
+        const int x = at.x - (k * grid.stride_w - grid.pad_w);
+        const std::int64_t from = image + (std::int64_t{r} * grid.out_w + k) * grid.c;
+        if (index[from] == y * grid.kernel_w + x) sum = sum + Load(dy, from);
+      }
+    return sum;
+  }
+
+  PoolGrid grid;
+  Piece dy;
+  const std::uint16_t* index = nullptr;
+};
+
+// y = the mean over the whole window, padding counted as zeros. For all values of y.
+struct AvgPoolMean {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const PoolPlace at = PlaceOf(i, grid.out_h, grid.out_w, grid.c);
+    const PoolSpan rows = Taps(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
+    const PoolSpan columns = Taps(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
+    const int top = at.y * grid.stride_h - grid.pad_h, left = at.x * grid.stride_w - grid.pad_w;
+    const std::int64_t image = at.image * grid.in() + at.c;
+    float sum = 0;
+    for (int r = rows.begin; r < rows.end; ++r)
+      for (int k = columns.begin; k < columns.end; ++k) {
+        const std::int64_t pixel = std::int64_t{top + r} * grid.w + left + k;
+        sum = sum + Load(x, image + pixel * grid.c);
+      }
+    return sum / static_cast<float>(grid.kernel_h * grid.kernel_w);
+  }
+
+  PoolGrid grid;
+  Piece x;
+};
+
+// dx = the sum of the shares of all windows. For all values of dx.
+struct AvgPoolGradient {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const PoolPlace at = PlaceOf(i, grid.h, grid.w, grid.c);
+    const PoolSpan rows = WindowsOver(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.out_h);
+    const PoolSpan columns =
+        WindowsOver(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.out_w);
+    const std::int64_t image = at.image * grid.out() + at.c;
+    const auto area = static_cast<float>(grid.kernel_h * grid.kernel_w);
+    float sum = 0;
+    for (int r = rows.begin; r < rows.end; ++r)
+      for (int k = columns.begin; k < columns.end; ++k) {
+        const std::int64_t from = image + (std::int64_t{r} * grid.out_w + k) * grid.c;
+        sum = sum + Load(dy, from) / area;
+      }
+    return sum;
+  }
+
+  PoolGrid grid;
+  Piece dy;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,144 @@
+// What surrounds the products of a layer: the values that are rounded, weights and their gradients
+// between PyTorch's order and that of the products, the decision on alpha. Bodies of ForEach and
+// Values of Notes::Round.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/number.h"
+#include "core/host_device.h"
+#include "scaling/rules.h"
+
+namespace ada::backend::cuda {
+
+// y before rounding: the sum plus its channel's bias.
+struct BiasedSum {
+  const float *sum, *bias;
+  std::int64_t channels;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return sum[i] + bias[i % channels]; }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats x = reinterpret_cast<const FourFloats*>(sum)[i / 4];
+    std::int64_t c = i % channels;
+    for (int k = 0; k < 4; ++k) {
+      x.of[k] = x.of[k] + bias[c];
+      c = c + 1 < channels ? c + 1 : 0;
+    }
+    return x;
+  }
+};
+
+// dx before rounding: the sum times alpha (null: 1).
+struct ScaledSum {
+  const float *sum, *alpha;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return sum[i] * (alpha == nullptr ? 1.0f : *alpha);
+  }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    const float factor = alpha == nullptr ? 1.0f : *alpha;
+    FourFloats x = reinterpret_cast<const FourFloats*>(sum)[i / 4];
+    for (int k = 0; k < 4; ++k) x.of[k] = x.of[k] * factor;
+    return x;
+  }
+};
+
+// Values of a tensor as they are.
+struct StoredValues {
+  Piece in;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(in, i); }
+};
+// Values 4 i .. 4 i + 3 of n in fp32.
+struct WidenFour {
+  Piece in, out;
+  std::int64_t n;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (4 * i + 4 <= n) return StoreFour(out, 4 * i, LoadFour(in, 4 * i));
+    for (std::int64_t k = 4 * i; k < n; ++k) StoreExact(out, k, Load(in, k));
+  }
+};
+
+// The authors' program: out = round(alpha * dy), where alpha is not 1.
+struct ScaleGradient {
+  Piece dy, out;
+  const float* alpha;
+  NumberGrid grid;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const float x = Load(dy, i);
+    StoreExact(out, i, *alpha == 1 ? x : RoundToGrid(grid, x * *alpha));
+  }
+};
+
+// Weights lie as [out, c, taps] (PyTorch) or [out, taps, c] (products); taps = kh * kw.
+struct WeightOrder {
+  std::int64_t channels, taps;
+  // Where value i of the one order lies in the other.
+  ADA_HOST_DEVICE std::int64_t PlainOf(std::int64_t packed) const {
+    const std::int64_t c = packed % channels, rest = packed / channels;
+    return (rest / taps * channels + c) * taps + rest % taps;
+  }
+  ADA_HOST_DEVICE std::int64_t PackedOf(std::int64_t plain) const {
+    const std::int64_t tap = plain % taps, rest = plain / taps;
+    return (rest / channels * taps + tap) * channels + rest % channels;
+  }
+};
+
+struct PackWeights {
+  const float* plain;
+  Piece packed;
+  WeightOrder order;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    StoreExact(packed, i, plain[order.PlainOf(i)]);
+  }
+};
+
+// dw = gradient / S in PyTorch's order, added to what dw holds with `add`. The authors' program
+// rounds the gradient before it is divided.
+struct UnscaledGradient {
+  const float* sum;
+  WeightOrder order;
+  const float* scale;
+  const float* dw;
+  bool add, round_first;
+  NumberGrid grid;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    float x = sum[order.PackedOf(i)];
+    if (round_first) x = RoundToGrid(grid, x);
+    x = x / *scale;
+    return add ? dw[i] + x : x;
+  }
+};
+
+// Rows of a matrix [rows, channels] in runs of `span`: sums of run i / channels of channel
+// i % channels.
+struct SumRuns {
+  Piece in;
+  std::int64_t rows, channels, span;
+  float* runs;  // [number of runs, channels]
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t c = i % channels, begin = i / channels * span;
+    const std::int64_t end = begin + span < rows ? begin + span : rows;
+    float sum = 0;
+    for (std::int64_t row = begin; row < end; ++row) sum += Load(in, row * channels + c);
+    runs[i] = sum;
+  }
+};
+
+// db of channel c, from the runs in their order. `reference`: rounded before and after.
+struct UnscaledBias {
+  const float* runs;
+  std::int64_t count, channels;
+  const float* scale;
+  float* db;
+  bool add, reference;
+  NumberGrid grid;
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const {
+    double sum = 0;
+    for (std::int64_t run = 0; run < count; ++run)
+      sum += static_cast<double>(runs[run * channels + c]);
+    float x = static_cast<float>(sum);
+    if (reference) x = RoundToGrid(grid, x);
+    x = x / *scale;
+    if (add) x = db[c] + x;
+    db[c] = reference ? RoundToGrid(grid, x) : x;
+  }
+};
+
+}  // namespace ada::backend::cuda

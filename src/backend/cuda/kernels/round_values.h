@@ -1,0 +1,120 @@
+// out[i] = round(value(i)) for all values of a tensor, with its notes: the kernel of every op whose
+// output values can be computed one by one.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "backend/cuda/kernels/counting.h"
+
+namespace ada::backend::cuda {
+
+// How a run of values is cut: each block has `size` of them, a multiple of 4, the last one fewer.
+// Fixed by the number of values alone.
+struct FlatBlocks {
+  std::int64_t size = 0;
+  int blocks = 0;
+};
+inline FlatBlocks FlatBlocksOf(std::int64_t values) {
+  constexpr std::int64_t kMostBlocks = 4096;        // enough for any device
+  constexpr std::int64_t kUnit = 4 * kNoteThreads;  // a thread's values lie in fours
+  const std::int64_t least = (values + kMostBlocks - 1) / kMostBlocks;
+  FlatBlocks flat;
+  flat.size = std::max(2 * kUnit, (least + kUnit - 1) / kUnit * kUnit);
+  flat.blocks = static_cast<int>((values + flat.size - 1) / flat.size);
+  return flat;
+}
+
+// Whether a Value gives values i .. i + 3 (4 divides i) together: FourFloats Four(i) const.
+template <class Value, class = void>
+struct GivesFours : std::false_type {};
+template <class Value>
+struct GivesFours<Value, std::void_t<decltype(&Value::Four)>> : std::true_type {};
+
+// Value: a struct of plain data; ADA_HOST_DEVICE float operator()(std::int64_t i) const.
+template <class Value, NoteLevel kLevel>
+struct RoundValuesKernel {
+  static constexpr int kThreads = kNoteThreads, kPhases = 2 + kNotePhases;
+  struct Shared {
+    NoteShared<kLevel> notes;
+  };
+  struct Own {
+    NoteOwn<kLevel> notes;
+  };
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+    if constexpr (kPhase == 0)
+      BeginNotes(how, at, shared.notes, own.notes);
+    else if constexpr (kPhase == 1)
+      RoundBlock(at, shared.notes, own.notes);
+    else
+      GatherNotes<kPhase - 2>(how, at, shared.notes, own.notes);
+  }
+
+  Value value;
+  Piece out;
+  Rounding how;
+  std::int64_t values, size;  // of all, of a block
+
+ private:
+  ADA_HOST_DEVICE void RoundBlock(const Place& at, NoteShared<kLevel>& shared,
+                                  NoteOwn<kLevel>& own) const {
+    const std::int64_t begin = at.block * size;
+    const std::int64_t end = begin + size < values ? begin + size : values;
+    for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kThreads) {
+      if (i + 4 > end) {
+        for (std::int64_t k = i; k < end; ++k)
+          StoreExact(out, k, RoundAndCount(how, shared, own, value(k), k));
+        return;
+      }
+      FourFloats x;
+      if constexpr (GivesFours<Value>::value)
+        x = value.Four(i);
+      else
+        for (int k = 0; k < 4; ++k) x.of[k] = value(i + k);
+      StoreFour(out, i, RoundAndCountFour(how, shared, own, x, i));
+    }
+  }
+};
+
+// The same of values that lie in `in` already rounded: notes alone.
+template <NoteLevel kLevel>
+struct CountValuesKernel {
+  static constexpr int kThreads = kNoteThreads, kPhases = 2 + kNotePhases;
+  struct Shared {
+    NoteShared<kLevel> notes;
+  };
+  struct Own {
+    NoteOwn<kLevel> notes;
+  };
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+    if constexpr (kPhase == 0)
+      BeginNotes(how, at, shared.notes, own.notes);
+    else if constexpr (kPhase == 1)
+      CountBlock(at, shared.notes, own.notes);
+    else
+      GatherNotes<kPhase - 2>(how, at, shared.notes, own.notes);
+  }
+
+  Piece in;
+  Rounding how;
+  std::int64_t values, size;  // of all, of a block
+
+ private:
+  ADA_HOST_DEVICE void CountBlock(const Place& at, NoteShared<kLevel>& shared,
+                                  NoteOwn<kLevel>& own) const {
+    const std::int64_t begin = at.block * size;
+    const std::int64_t end = begin + size < values ? begin + size : values;
+    for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kThreads) {
+      if (i + 4 > end) {
+        for (std::int64_t k = i; k < end; ++k) CountStored(how, shared, own, Load(in, k));
+        return;
+      }
+      const FourFloats x = LoadFour(in, i);
+      for (const float one : x.of) CountStored(how, shared, own, one);
+    }
+  }
+};
+
+}  // namespace ada::backend::cuda

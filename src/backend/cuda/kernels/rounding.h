@@ -1,0 +1,84 @@
+// How a kernel rounds the values of one tensor: a plain struct that it takes as an argument, and
+// what of it changes from step to step, read from backend memory.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/pass_values.h"
+#include "core/exponent_bins.h"
+#include "core/host_device.h"
+#include "core/random.h"
+#include "core/stats.h"
+
+namespace ada::backend::cuda {
+
+// What is noted while values are rounded, each with all before it. A template argument of kernels.
+enum class NoteLevel : std::uint8_t { kNone, kLargest, kMoments, kCounts };
+
+// Sums over the blocks of the launch that runs; zero between launches.
+struct NoteTotals;
+
+// Made by Notes::For. A default one leaves fp32 values as they are and notes nothing.
+struct Rounding {
+  NumberGrid grid;
+  bool stochastic = false;
+  std::uint64_t stream = 0;
+  const PassValues* pass = nullptr;  // with `stochastic`, and to count
+  // The tensor's own scale; null: 1. Values are multiplied by it before and divided by it after
+  // rounding; counts are of the scaled values, moments of what is stored.
+  const float* own_scale = nullptr;
+  // A gradient's scale that is passed on: *scale_to = *scale_from. Null: it is set elsewhere.
+  const float* scale_from = nullptr;
+  float* scale_to = nullptr;
+
+  // Where notes go (notes.h).
+  std::int64_t values = 0;  // of the whole launch
+  NoteTotals* totals = nullptr;
+  double* block_sums = nullptr;  // [kinds of sums][blocks]
+  TensorStats* stats = nullptr;
+  TensorMoments* moments = nullptr;
+  ExponentBins* bins = nullptr;
+  const float* carried = nullptr;  // for bins: the S that values carry; null: 1
+  bool full = false;               // every field of `stats`
+  bool size_only = false;          // of the moments only mean_square and the largest magnitude
+  bool narrow = false;             // squares stay within fp32's range
+};
+
+// What of a Rounding a thread reads once.
+struct RoundingNow {
+  float scale;
+  std::uint64_t key, draw;
+};
+ADA_HOST_DEVICE inline RoundingNow Now(const Rounding& how) {
+  RoundingNow now;
+  now.scale = how.own_scale != nullptr ? *how.own_scale : 1;
+  now.key = now.draw = 0;
+  if (how.stochastic) now.key = how.pass->seed ^ how.stream, now.draw = how.pass->draw;
+  return now;
+}
+
+// A value as it is counted before and after rounding, and as it is stored.
+struct RoundedValue {
+  float before, after, stored;
+};
+ADA_HOST_DEVICE inline std::uint32_t RandomWord(const RoundingNow& now, std::int64_t i) {
+  const auto at = static_cast<std::uint64_t>(i);
+  return Philox(now.key, now.draw, at / 4)[at % 4];
+}
+// Value i of the tensor, with its random word.
+ADA_HOST_DEVICE inline RoundedValue RoundWith(const Rounding& how, const RoundingNow& now, float x,
+                                              std::uint32_t word) {
+  const bool scaled = now.scale != 1;
+  if (scaled) x = x * now.scale;
+  const float r =
+      how.stochastic ? RoundRandomlyToGrid(how.grid, x, word) : RoundToGrid(how.grid, x);
+  return {x, r, scaled ? r / now.scale : r};
+}
+// The same of values that were stored before: the division by the scale undone, to the very value.
+ADA_HOST_DEVICE inline RoundedValue RoundedAs(const Rounding& how, const RoundingNow& now,
+                                              float stored) {
+  const float r = now.scale == 1 ? stored : RoundToGrid(how.grid, stored * now.scale);
+  return {r, r, stored};
+}
+
+}  // namespace ada::backend::cuda

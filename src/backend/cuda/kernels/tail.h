@@ -1,0 +1,96 @@
+// The exponents of a data gradient that exact_range looks at: counted by whole numbers alone.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/merge.h"
+#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/launch.h"
+#include "core/host_device.h"
+#include "scaling/rules.h"
+
+namespace ada::backend::cuda {
+
+// Of all blocks; zero between launches, but for `tail`.
+struct TailTotals {
+  scaling::ExponentTail tail;
+  std::uint32_t bins[scaling::ExponentTail::kBins];
+  std::uint32_t nonzero, max_bits, finished;
+};
+
+// Only where the layer's scaler wants this pass's; after its decision. Handed over unless some
+// value is not finite.
+struct TailKernel {
+  static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 7;
+  static constexpr int kLanes = 16;  // threads that join the others' counts
+  struct Shared {
+    std::uint32_t bins[kThreads], nonzero[kThreads], max_bits[kThreads];
+    std::int32_t limit;  // negative: nothing is wanted
+    std::uint32_t is_last;
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    const int t = at.thread;
+    if constexpr (kPhase == 0) {
+      shared.bins[t] = 0;
+      if (t == 0) shared.limit = scaling::WantsTail(*scaler) ? scaling::TailLimit(*scaler) : -1;
+      return;
+    }
+    if (shared.limit < 0 || (kPhase >= 5 && shared.is_last == 0)) return;
+    if constexpr (kPhase == 1) CountBlock(at, shared);
+    if constexpr (kPhase == 2)
+      if (t < kLanes) Join(shared, t, kLanes, kThreads);
+    if constexpr (kPhase == 3) WriteBlock(t, shared);
+    if constexpr (kPhase == 4)
+      if (t == 0)
+        shared.is_last =
+            note::TakeTicket(&totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+    if constexpr (kPhase == 5) {
+      totals->tail.bins[t] = totals->bins[t];
+      totals->bins[t] = 0;
+    }
+    if constexpr (kPhase == 6)
+      if (t == 0) HandOver();
+  }
+
+  scaling::LayerScaler* scaler;
+  Piece x;
+  std::int64_t values, size;  // of all, of a block
+  TailTotals* totals;
+
+ private:
+  ADA_HOST_DEVICE void CountBlock(const Place& at, Shared& shared) const {
+    const std::int64_t begin = at.block * size;
+    const std::int64_t end = begin + size < values ? begin + size : values;
+    const std::uint32_t limit = static_cast<std::uint32_t>(shared.limit) << 23;
+    std::uint32_t nonzero = 0, largest = 0;
+    for (std::int64_t i = begin + at.thread; i < end; i += kThreads) {
+      const std::uint32_t u = MagnitudeBits(Load(x, i));
+      nonzero += u != 0;
+      largest = u > largest ? u : largest;
+      if (u != 0 && u < limit) AtomicAdd(&shared.bins[u >> 23], 1u);
+    }
+    shared.nonzero[at.thread] = nonzero, shared.max_bits[at.thread] = largest;
+  }
+  static ADA_HOST_DEVICE void Join(Shared& shared, int first, int step, int end) {
+    for (int k = first + step; k < end; k += step) {
+      shared.nonzero[first] += shared.nonzero[k];
+      if (shared.max_bits[k] > shared.max_bits[first]) shared.max_bits[first] = shared.max_bits[k];
+    }
+  }
+  ADA_HOST_DEVICE void WriteBlock(int thread, Shared& shared) const {
+    if (shared.bins[thread] != 0) AtomicAdd(&totals->bins[thread], shared.bins[thread]);
+    if (thread != 0) return;
+    Join(shared, 0, 1, kLanes);
+    AtomicAdd(&totals->nonzero, shared.nonzero[0]);
+    AtomicMax(&totals->max_bits, shared.max_bits[0]);
+  }
+  ADA_HOST_DEVICE void HandOver() const {
+    totals->tail.nonzero = totals->nonzero;
+    totals->tail.largest = static_cast<double>(OfBits(totals->max_bits));
+    if (totals->max_bits < kInfinityBits) scaling::ObserveTail(*scaler, totals->tail);
+    totals->nonzero = totals->max_bits = totals->finished = 0;
+  }
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,202 @@
+// The update of all parameters at once, decided where the gradients are: their norm and largest
+// magnitude, whether they are finite, the clipping factor, and what follows. Parameters are cut
+// into segments, a block of threads each; sums over a segment and over segments are in double, in
+// an order fixed by the lengths alone.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/kernels/for_every.h"
+#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/launch.h"
+#include "backend/update_rules.h"
+
+namespace ada::backend::cuda {
+
+// A piece of one parameter.
+struct UpdateSegment {
+  static constexpr std::int64_t kValues = 2048;
+  float *value, *gradient, *state1, *state2;
+  std::int32_t count;
+  bool decay;
+};
+
+// What one call brings, in memory: launches of later calls look alike.
+struct UpdateInputs {
+  UpdateScalars scalars, without_decay;  // but for gradient_factor
+  double clip_norm = 0;
+  float sanitize_to = 0;
+  bool largest = false, update = true, sanitize = false;
+};
+
+// What the gradients decided.
+struct UpdateDecision {
+  float factor;  // clipping
+  bool apply;
+};
+
+struct GradientFacts {
+  double square;
+  std::uint32_t max_bits;  // of magnitudes: a NaN is the largest
+};
+
+// Facts of the threads of a block, added up 16 by 16.
+struct FactsOfThreads {
+  static constexpr int kThreads = 256, kGroup = 16, kPhases = 3;  // the first: the threads' own
+  GradientFacts own[kThreads], groups[kGroup];
+
+  ADA_HOST_DEVICE static GradientFacts Sum(const GradientFacts* facts) {
+    GradientFacts sum{0, 0};
+    for (int i = 0; i < kGroup; ++i) Add(sum, facts[i]);
+    return sum;
+  }
+  ADA_HOST_DEVICE static void Add(GradientFacts& to, const GradientFacts& facts) {
+    to.square += facts.square;
+    if (facts.max_bits > to.max_bits) to.max_bits = facts.max_bits;
+  }
+  ADA_HOST_DEVICE void SumGroup(int thread) {
+    if (thread < kGroup) groups[thread] = Sum(own + thread * kGroup);
+  }
+};
+
+// Facts of each segment. `again`: of gradients that were sanitized.
+struct MeasureGradients {
+  static constexpr int kThreads = FactsOfThreads::kThreads, kPhases = FactsOfThreads::kPhases;
+  using Shared = FactsOfThreads;
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    if (again && !outcome->overflow) return;
+    if constexpr (kPhase == 0) {
+      const UpdateSegment& s = segments[at.block];
+      GradientFacts own{0, 0};
+      ForEvery(
+          at.thread, s.count, kThreads, [&](std::int64_t i) { return s.gradient[i]; },
+          [&](std::int64_t, float g) {
+            const auto wide = static_cast<double>(g);
+            FactsOfThreads::Add(own, {wide * wide, MagnitudeBits(g)});
+          });
+      shared.own[at.thread] = own;
+    } else if constexpr (kPhase == 1) {
+      shared.SumGroup(at.thread);
+    } else if (at.thread == 0) {
+      facts[at.block] = FactsOfThreads::Sum(shared.groups);
+    }
+  }
+
+  const UpdateSegment* segments = nullptr;
+  GradientFacts* facts = nullptr;          // [segments]
+  const UpdateOutcome* outcome = nullptr;  // with `again`
+  bool again = false;
+};
+
+// One block: the outcome and the decision; `again`: the clipping factor anew.
+struct DecideUpdate {
+  static constexpr int kThreads = FactsOfThreads::kThreads, kPhases = FactsOfThreads::kPhases;
+  using Shared = FactsOfThreads;
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    if (again && !outcome->overflow) return;
+    if constexpr (kPhase == 0) {
+      GradientFacts own{0, 0};
+      ForEvery(
+          at.thread, count, kThreads, [&](std::int64_t i) { return facts[i]; },
+          [&](std::int64_t, const GradientFacts& of) { FactsOfThreads::Add(own, of); });
+      shared.own[at.thread] = own;
+    } else if constexpr (kPhase == 1) {
+      shared.SumGroup(at.thread);
+    } else if (at.thread == 0) {
+      Decide(FactsOfThreads::Sum(shared.groups));
+    }
+  }
+
+  ADA_HOST_DEVICE void Decide(const GradientFacts& all) const {
+    const double norm = std::sqrt(all.square);
+    if (!again) Note(norm, all.max_bits);
+    const bool apply = inputs->update && (!outcome->overflow || inputs->sanitize);
+    const double factor = ClipFactor(norm, inputs->clip_norm);
+    decision->factor = static_cast<float>(factor), decision->apply = apply;
+    outcome->updated = apply, outcome->clipped = apply && factor < 1;
+  }
+  ADA_HOST_DEVICE void Note(double norm, std::uint32_t max_bits) const {
+    outcome->norm = norm;
+    outcome->overflow = !(norm < HUGE_VAL);
+    outcome->largest = inputs->largest ? OfBits(max_bits) : 0.0f;
+  }
+
+  const GradientFacts* facts = nullptr;
+  int count = 0;  // segments
+  const UpdateInputs* inputs = nullptr;
+  UpdateOutcome* outcome = nullptr;
+  UpdateDecision* decision = nullptr;
+  bool again = false;
+};
+
+// NaN become 0, magnitudes above sanitize_to it with their sign: where gradients overflowed.
+struct SanitizeGradients {
+  static constexpr int kThreads = 256, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+    if (!outcome->overflow) return;
+    const UpdateSegment& s = segments[at.block];
+    const std::uint32_t most = BitsOf(inputs->sanitize_to);
+    for (std::int32_t i = at.thread; i < s.count; i += kThreads)
+      s.gradient[i] = Sanitized(s.gradient[i], most);
+  }
+  ADA_HOST_DEVICE static float Sanitized(float x, std::uint32_t most) {
+    const std::uint32_t bits = BitsOf(x), magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return 0;
+    return magnitude > most ? OfBits(most | (bits & 0x80000000u)) : x;
+  }
+
+  const UpdateSegment* segments = nullptr;
+  const UpdateInputs* inputs = nullptr;
+  const UpdateOutcome* outcome = nullptr;
+};
+
+struct ApplyUpdate {
+  static constexpr int kThreads = 256, kPhases = 1;
+  struct Shared {};
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+    if (!decision->apply) return;
+    const UpdateSegment& s = segments[at.block];
+    UpdateScalars scalars = s.decay ? inputs->scalars : inputs->without_decay;
+    scalars.gradient_factor = decision->factor;
+    ForEvery(
+        at.thread, s.count, kThreads, [&](std::int64_t i) { return Parameter::Of(s, i); },
+        [&](std::int64_t i, Parameter& p) {
+          s.value[i] = Updated(scalars, s.state1 != nullptr, p);
+          if (s.state1 != nullptr) s.state1[i] = p.state1;
+          if (s.state2 != nullptr) s.state2[i] = p.state2;
+        });
+  }
+  struct Parameter {
+    float value, gradient, state1, state2;
+    ADA_HOST_DEVICE static Parameter Of(const UpdateSegment& s, std::int64_t i) {
+      return {s.value[i], s.gradient[i], s.state1 != nullptr ? s.state1[i] : 0,
+              s.state2 != nullptr ? s.state2[i] : 0};
+    }
+  };
+  ADA_HOST_DEVICE float Updated(const UpdateScalars& scalars, bool momentum, Parameter& p) const {
+    if (adam) return AdamUpdate(scalars, p.value, p.gradient, p.state1, p.state2);
+    if (momentum) return SgdMomentumUpdate(scalars, p.value, p.gradient, p.state1);
+    return SgdUpdate(scalars, p.value, p.gradient);
+  }
+
+  const UpdateSegment* segments = nullptr;
+  const UpdateInputs* inputs = nullptr;
+  const UpdateDecision* decision = nullptr;
+  bool adam = false;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,140 @@
+// Both executors; see launch.h.
+#pragma once
+
+namespace ada::backend::cuda {
+
+// The name of a kernel's type, as the compiler writes it.
+template <class Kernel>
+constexpr std::string_view KernelName() {
+  std::string_view text = __PRETTY_FUNCTION__;
+  text = text.substr(text.find("Kernel = ") + 9);
+  text = text.substr(0, text.find_first_of(";]"));
+  const auto colon = text.substr(0, text.find('<')).rfind("::");
+  return colon == std::string_view::npos ? text : text.substr(colon + 2);
+}
+
+#ifdef __CUDACC__
+
+template <int kPhase, class Kernel>
+__device__ void RunPhases(const Kernel& kernel, const Place& at, typename Kernel::Shared& shared,
+                          typename Kernel::Own& own) {
+  kernel.template Run<kPhase>(at, shared, own);
+  if constexpr (kPhase + 1 < Kernel::kPhases) {
+    __syncthreads();
+    RunPhases<kPhase + 1>(kernel, at, shared, own);
+  }
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads) Entry(const __grid_constant__ Kernel kernel) {
+  __shared__ typename Kernel::Shared shared;
+  typename Kernel::Own own;
+  const Place at{static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x),
+                 static_cast<int>(gridDim.x)};
+  RunPhases<0>(kernel, at, shared, own);
+}
+
+template <class Kernel>
+void Launch(Stream& stream, const Kernel& kernel, int blocks) {
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
+  static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
+  static_assert(sizeof(typename Kernel::Shared) <= 48 * 1024);
+  if (blocks <= 0) return;
+  Entry<Kernel><<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream.handle()>>>(kernel);
+  CheckLaunch(KernelName<Kernel>());
+}
+
+#else
+
+template <int kPhase, class Kernel>
+void RunPhases(const Kernel& kernel, Place at, typename Kernel::Shared& shared,
+               std::vector<typename Kernel::Own>& own, bool reverse) {
+  for (int i = 0; i < Kernel::kThreads; ++i) {
+    at.thread = reverse ? Kernel::kThreads - 1 - i : i;
+    kernel.template Run<kPhase>(at, shared, own[static_cast<std::size_t>(at.thread)]);
+  }
+  if constexpr (kPhase + 1 < Kernel::kPhases)
+    RunPhases<kPhase + 1>(kernel, at, shared, own, reverse);
+}
+
+template <class Kernel>
+void RunBlocks(const Kernel& kernel, int blocks, bool reverse) {
+  using Shared = typename Kernel::Shared;
+  using Own = typename Kernel::Own;
+  static_assert(std::is_trivially_default_constructible_v<Shared>);
+  Shared shared;
+  std::vector<Own> own(static_cast<std::size_t>(Kernel::kThreads));
+  for (int i = 0; i < blocks; ++i) {
+    std::memset(static_cast<void*>(&shared), 0xff, sizeof shared);
+    if constexpr (std::is_trivially_default_constructible_v<Own>)
+      std::memset(static_cast<void*>(own.data()), 0xff, own.size() * sizeof(Own));
+    else
+      std::fill(own.begin(), own.end(), Own());
+    const int block = reverse ? blocks - 1 - i : i;
+    RunPhases<0>(kernel, Place{block, 0, blocks}, shared, own, reverse);
+  }
+}
+
+template <class Kernel>
+void Launch(Stream& stream, const Kernel& kernel, int blocks) {
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
+  static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
+  static_assert(sizeof(typename Kernel::Shared) <= 48 * 1024);
+  if (blocks <= 0) return;
+  stream.Run(KernelName<Kernel>(),
+             [kernel, blocks](bool reverse) { RunBlocks(kernel, blocks, reverse); });
+}
+
+#endif
+
+// body(i) for the values of a launch, each thread every so many.
+template <class Body>
+struct ForEachKernel {
+  static constexpr int kThreads = 256;
+  static constexpr int kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+    const std::int64_t step = static_cast<std::int64_t>(at.blocks) * kThreads;
+    for (std::int64_t i = static_cast<std::int64_t>(at.block) * kThreads + at.thread; i < n;
+         i += step)
+      body(i);
+  }
+  Body body;
+  std::int64_t n;
+};
+
+template <class Body>
+void ForEach(Stream& stream, std::int64_t n, const Body& body) {
+  constexpr std::int64_t kMostBlocks = 4096;
+  constexpr std::int64_t kThreads = ForEachKernel<Body>::kThreads;
+  const std::int64_t blocks = std::min(kMostBlocks, (n + kThreads - 1) / kThreads);
+  Launch(stream, ForEachKernel<Body>{body, n}, static_cast<int>(blocks));
+}
+
+#ifdef __CUDA_ARCH__
+ADA_HOST_DEVICE inline void AtomicAdd(std::int64_t* to, std::int64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+ADA_HOST_DEVICE inline void AtomicAdd(std::uint32_t* to, std::uint32_t value) {
+  atomicAdd(to, value);
+}
+ADA_HOST_DEVICE inline void AtomicMax(std::uint32_t* to, std::uint32_t value) {
+  atomicMax(to, value);
+}
+ADA_HOST_DEVICE inline void AtomicMin(std::uint32_t* to, std::uint32_t value) {
+  atomicMin(to, value);
+}
+#else
+ADA_HOST_DEVICE inline void AtomicAdd(std::int64_t* to, std::int64_t value) { *to += value; }
+ADA_HOST_DEVICE inline void AtomicAdd(std::uint32_t* to, std::uint32_t value) { *to += value; }
+ADA_HOST_DEVICE inline void AtomicMax(std::uint32_t* to, std::uint32_t value) {
+  *to = std::max(*to, value);
+}
+ADA_HOST_DEVICE inline void AtomicMin(std::uint32_t* to, std::uint32_t value) {
+  *to = std::min(*to, value);
+}
+#endif
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,80 @@
+// See planned_product.h.
+#include "backend/cuda/planned_product.h"
+
+#include <algorithm>
+
+#include "backend/cuda/kernels/products.h"
+#include "backend/cuda/launch.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+void Remark(const Context& context, const std::string& line) {
+  std::vector<std::string>& all = context.remarks;
+  if (std::find(all.begin(), all.end(), line) == all.end()) all.push_back(line);
+}
+
+}  // namespace
+
+PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
+                               const std::vector<ProductRequest>& requests) {
+  for (const ProductRequest& request : requests) {
+    product_ = context.products.Make(request);
+    request_ = request;
+    if (product_) break;
+  }
+  for (const std::string& line : context.products.TakeRemarks()) Remark(context, line);
+  if (!product_)
+    throw DeviceError("layer " + layer + ": the library has no plan for the " +
+                      Describe(requests.back()) + " (" + KeyOf(requests.back()) + ")");
+  if (!(request_ == requests.front()))
+    Remark(context, "layer " + layer + ": no plan for the " + Describe(requests.front()) +
+                        ", but for the " + Describe(request_));
+}
+
+const Shape& PlannedProduct::first() const {
+  return request_.kind == ProductKind::kData ? request_.geometry.y : request_.geometry.x;
+}
+const Shape& PlannedProduct::second() const {
+  return request_.kind == ProductKind::kWeights ? request_.geometry.y : request_.geometry.w;
+}
+const Shape& PlannedProduct::out() const {
+  return request_.kind == ProductKind::kForward ? request_.geometry.y
+         : request_.kind == ProductKind::kData  ? request_.geometry.x
+                                                : request_.geometry.w;
+}
+
+std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) const {
+  return from == request_.operands ? 0 : Aligned(static_cast<std::size_t>(values) * 4);
+}
+
+std::size_t PlannedProduct::scratch_bytes(Storage first, Storage second, bool apart) const {
+  const bool sums = apart && !rounded();
+  return WidenedBytes(first, this->first().numel()) + WidenedBytes(second, this->second().numel()) +
+         (sums ? Aligned(static_cast<std::size_t>(out().numel()) * 4) : 0);
+}
+
+const void* PlannedProduct::Operand(const Context& context, const Piece& in, std::int64_t values,
+                                    std::byte** scratch) const {
+  if (in.storage == request_.operands) return in.data;
+  ADA_CHECK(request_.operands == Storage::kF32);
+  const Piece wide{*scratch, Storage::kF32};
+  *scratch += WidenedBytes(in.storage, values);
+  ForEach(context.stream, (values + 3) / 4, WidenFour{in, wide, values});
+  return wide.data;
+}
+
+float* PlannedProduct::Run(const Context& context, const Piece& first, const Piece& second,
+                           const Piece& out, const float* scale, std::byte* scratch) const {
+  ProductArguments arguments;
+  arguments.first = Operand(context, first, this->first().numel(), &scratch);
+  arguments.second = Operand(context, second, this->second().numel(), &scratch);
+  const bool in_place = rounded() || (out.data != nullptr && out.storage == Storage::kF32);
+  arguments.out = in_place ? out.data : scratch;
+  arguments.scale = scale;
+  product_->Run(arguments);
+  return rounded() ? nullptr : static_cast<float*>(arguments.out);
+}
+
+}  // namespace ada::backend::cuda

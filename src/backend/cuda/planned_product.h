@@ -1,0 +1,48 @@
+// A product as an op uses it: the best plan that the library has, and what it takes to feed it:
+// operands widened to fp32 where the plan wants that.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/context.h"
+#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/products.h"
+
+namespace ada::backend::cuda {
+
+class PlannedProduct {
+ public:
+  PlannedProduct() = default;
+  // The first of `requests` that the library can do. Remarks, once for a layer, what comes out
+  // otherwise than was asked for first. DeviceError where it can do none.
+  PlannedProduct(const Context& context, const std::string& layer,
+                 const std::vector<ProductRequest>& requests);
+
+  explicit operator bool() const { return product_ != nullptr; }
+  const ProductRequest& request() const { return request_; }
+  // Whether `out` is rounded by the plan: Run writes it and there are no sums.
+  bool rounded() const { return request_.out != Storage::kF32; }
+
+  // Bytes of scratch memory that Run takes, for the storage of its operands. apart: `out` is not
+  // fp32, or there is none, and sums lie in scratch memory.
+  std::size_t scratch_bytes(Storage first, Storage second, bool apart) const;
+  // Returns where the fp32 sums are: out.data where there is one in fp32, else in `scratch`; null
+  // where the plan rounds. scale: read with ProductRequest::scale alone.
+  float* Run(const Context& context, const Piece& first, const Piece& second, const Piece& out,
+             const float* scale, std::byte* scratch) const;
+
+ private:
+  const Shape& first() const;
+  const Shape& second() const;
+  const Shape& out() const;
+  std::size_t WidenedBytes(Storage from, std::int64_t values) const;
+  const void* Operand(const Context& context, const Piece& in, std::int64_t values,
+                      std::byte** scratch) const;
+
+  ProductRequest request_;
+  std::unique_ptr<Product> product_;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,50 @@
+// Memory that lasts as long as the backend: plain blocks, and blocks that ops write and people
+// read, which lie once with the backend and once with the host.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/stream.h"
+
+namespace ada::backend::cuda {
+
+// Backend memory of one backend.
+class Memory {
+ public:
+  explicit Memory(Stream& stream) : stream_(stream) {}
+  ~Memory();
+  Memory(const Memory&) = delete;
+  std::byte* Allocate(std::size_t bytes);  // zeroed
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Stream& stream_;
+  std::vector<std::byte*> blocks_;
+  std::size_t bytes_ = 0;
+};
+
+class SharedBlocks {
+ public:
+  SharedBlocks(Stream& stream, Memory& memory) : stream_(stream), memory_(memory) {}
+  ~SharedBlocks();
+  SharedBlocks(const SharedBlocks&) = delete;
+  SharedMemory Allocate(std::size_t bytes);
+  // Of whole blocks or parts of them; see Backend.
+  void Fetch(const SharedMemory& part);
+  void Send(const SharedMemory& part);
+
+  // Where the host's copy of *backend lies; null of null. A pointer into no shared block is a bug.
+  template <class T>
+  T* Host(T* backend) const {
+    return reinterpret_cast<T*>(HostOf(reinterpret_cast<const std::byte*>(backend)));
+  }
+
+ private:
+  std::byte* HostOf(const std::byte* backend) const;
+  Stream& stream_;
+  Memory& memory_;
+  std::vector<SharedMemory> blocks_;
+};
+
+}  // namespace ada::backend::cuda

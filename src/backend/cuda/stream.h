@@ -1,0 +1,55 @@
+// The one queue in which a backend's work lies: kernels, copies and fills run in the order in which
+// they were asked for. DeviceStream makes it of CUDA's runtime, HostStream of plain loops.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+struct CUstream_st;  // cudaStream_t is a pointer to it
+
+namespace ada::backend::cuda {
+
+// Work that was asked for once and is kept to be run again.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  // The same kernels and copies with the same arguments, in the stream's order.
+  virtual void Replay() = 0;
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  // `from` is copied before this returns, unless it is memory of AllocateOnHost.
+  virtual void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) = 0;
+  // `to` holds the bytes after Synchronize. Does not wait where `to` is of AllocateOnHost.
+  virtual void CopyToHost(void* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual void Copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual void Zero(std::byte* to, std::size_t bytes) = 0;
+  // Waits for all work. Throws DeviceError where some of it failed.
+  virtual void Synchronize() = 0;
+
+  // Memory is zeroed, 256-byte aligned and freed by Free and FreeOnHost alone. Throws DeviceError
+  // where there is none left.
+  virtual std::byte* Allocate(std::size_t bytes) = 0;
+  virtual void Free(std::byte* block) noexcept = 0;
+  // Host memory that the device reads and writes without the host's help.
+  virtual std::byte* AllocateOnHost(std::size_t bytes) = 0;
+  virtual void FreeOnHost(std::byte* block) noexcept = 0;
+  // How much Allocate has left, as far as is known.
+  virtual std::size_t FreeBytes() const = 0;
+
+  // Keeps what `body` asks for instead of doing it. `body` may launch, Copy, Zero and CopyToHost to
+  // memory of AllocateOnHost.
+  virtual std::unique_ptr<Recording> Record(const std::function<void()>& body) = 0;
+
+  // CUDA's handle; null on the host executor.
+  virtual CUstream_st* handle() const = 0;
+  // The host executor's way to launch: `work(reverse)` is run now, or at each replay where this
+  // records. `reverse`: threads and blocks are to take their turns backwards.
+  virtual void Run(std::string_view kernel, std::function<void(bool reverse)> work) = 0;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,106 @@
+// Three launches, three more where a plan sanitizes; the host learns what became of them when it
+// asks for the outcome.
+#include "backend/cuda/update_op.h"
+
+#include <algorithm>
+#include <new>
+
+#include "backend/cuda/kernels/update.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+std::vector<UpdateSegment> Cut(const std::vector<UpdateSlot>& slots) {
+  const auto from = [](const Tensor& tensor, std::int64_t first) {
+    return tensor ? tensor.f32() + first : nullptr;
+  };
+  std::vector<UpdateSegment> segments;
+  for (const UpdateSlot& slot : slots) {
+    const std::int64_t values = slot.value.shape.numel();
+    for (std::int64_t first = 0; first < values; first += UpdateSegment::kValues) {
+      const auto count = std::min(UpdateSegment::kValues, values - first);
+      segments.push_back({from(slot.value, first), from(slot.gradient, first),
+                          from(slot.state1, first), from(slot.state2, first),
+                          static_cast<std::int32_t>(count), slot.decay});
+    }
+  }
+  return segments;
+}
+
+class CudaUpdate final : public UpdateOp {
+ public:
+  CudaUpdate(const Context& context, const UpdateRule& rule, const std::vector<UpdateSlot>& slots)
+      : context_(context),
+        rule_(rule),
+        inputs_(context.shared.Allocate(sizeof(UpdateInputs))),
+        outcome_(context.shared.Allocate(sizeof(UpdateOutcome))),
+        decision_(context.Allocate<UpdateDecision>(1)) {
+    const std::vector<UpdateSegment> segments = Cut(slots);
+    count_ = static_cast<int>(segments.size());
+    if (count_ == 0) return;
+    segments_ = context.Allocate<UpdateSegment>(count_);
+    facts_ = context.Allocate<GradientFacts>(count_);
+    context.stream.CopyToDevice(reinterpret_cast<std::byte*>(segments_), segments.data(),
+                                segments.size() * sizeof(UpdateSegment));
+  }
+
+  void Update(const UpdatePlan& plan) override {
+    SendInputs(plan);
+    Measure(/*again=*/false);
+    if (plan.update && plan.on_overflow == UpdatePlan::OnOverflow::kSanitize) {
+      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome()}, count_);
+      Measure(/*again=*/true);
+    }
+    if (!plan.update) return;
+    const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
+    Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
+  }
+
+  UpdateOutcome Outcome() override {
+    context_.shared.Fetch(outcome_);
+    context_.stream.Synchronize();
+    return *reinterpret_cast<const UpdateOutcome*>(outcome_.host);
+  }
+
+ private:
+  const UpdateInputs* inputs() const {
+    return reinterpret_cast<const UpdateInputs*>(inputs_.backend);
+  }
+  UpdateOutcome* outcome() const { return reinterpret_cast<UpdateOutcome*>(outcome_.backend); }
+
+  void SendInputs(const UpdatePlan& plan) {
+    UpdateInputs inputs;
+    inputs.scalars = MakeUpdateScalars(rule_, plan.step);
+    inputs.without_decay = WithoutDecay(inputs.scalars);
+    inputs.clip_norm = plan.clip_norm, inputs.sanitize_to = plan.sanitize_to;
+    inputs.largest = plan.largest, inputs.update = plan.update;
+    inputs.sanitize = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
+    new (inputs_.host) UpdateInputs(inputs);
+    context_.shared.Send(inputs_);
+  }
+  void Measure(bool again) {
+    Launch(context_.stream, MeasureGradients{segments_, facts_, outcome(), again}, count_);
+    DecideUpdate decide;
+    decide.facts = facts_, decide.count = count_;
+    decide.inputs = inputs(), decide.outcome = outcome(), decide.decision = decision_;
+    decide.again = again;
+    Launch(context_.stream, decide, 1);
+  }
+
+  Context context_;
+  UpdateRule rule_;
+  SharedMemory inputs_, outcome_;
+  UpdateDecision* decision_;
+  UpdateSegment* segments_ = nullptr;
+  GradientFacts* facts_ = nullptr;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateOp> MakeUpdateOp(const Context& context, const UpdateRule& rule,
+                                       std::vector<UpdateSlot> slots) {
+  return std::make_unique<CudaUpdate>(context, rule, slots);
+}
+
+}  // namespace ada::backend::cuda

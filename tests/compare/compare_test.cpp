@@ -1,0 +1,243 @@
+// The compare backend: it finds nothing where there is nothing to find, and names the first op that
+// is wrong, be it by one bit, one count or one decision.
+#include <doctest/doctest.h>
+
+#include "backend/compare/compare_backend.h"
+#include "backend/compare/truth.h"
+#include "backend/isa_setting.h"
+#include "compare/breaking_backend.h"
+#include "compare/network_steps.h"
+#include "compare/training_run.h"
+#include "core/error.h"
+#include "telemetry/temp_folder.h"
+#include "train/run_files.h"
+
+namespace ada::backend::test {
+namespace {
+
+using compare::Difference;
+using graph::test::TestNetwork;
+
+// A network of every kind of op.
+const TestNetwork& Everything() {
+  static const TestNetwork network = {"awkward", graph::test::Awkward(), {5, 10, 9, 3}};
+  return network;
+}
+
+std::unique_ptr<Backend> BaseCpu() {
+  const IsaSetting setting("sse2");
+  return cpu::MakeCpuBackend(1);
+}
+
+// What a CPU backend and one with a mistake disagree about.
+std::vector<Difference> Find(const TestNetwork& network, const Mistake& mistake, int steps = 1) {
+  std::vector<Difference> found;
+  CompareOptions options;
+  options.report = [&](const Difference& difference) { found.push_back(difference); };
+  const auto backend = MakeCompareBackend(cpu::MakeCpuBackend(1),
+                                          std::make_unique<BreakingBackend>(mistake), options);
+  Training training{"fp16", graph::test::Uniform(kFp16), scaling::LayerMethod::kApproxRange};
+  NetworkSteps network_steps(network, training, *backend);
+  for (int i = 0; i < steps; ++i) network_steps.Step();
+  return found;
+}
+
+template <class Spec, class Body>
+Mistake In(const std::string& layer, bool backward, Body&& body) {
+  return {layer, backward, [body](const void* spec) { body(*static_cast<const Spec*>(spec)); }};
+}
+// The next value of the storage: one unit in the last place.
+void Nudge(const Tensor& tensor, std::int64_t i) {
+  if (tensor.storage == Storage::kF32)
+    ++reinterpret_cast<std::uint32_t*>(tensor.data)[i];
+  else
+    ++reinterpret_cast<std::uint16_t*>(tensor.data)[i];
+}
+void CheckFirst(const std::vector<Difference>& found, const std::string& layer,
+                const std::string& phase, const std::string& tensor, const std::string& what) {
+  REQUIRE(!found.empty());
+  const std::string text = ToString(found[0], "cpu", "broken");
+  CAPTURE(text);
+  CHECK(found[0].layer == layer);
+  CHECK(found[0].phase == phase);
+  CHECK(found[0].tensor == tensor);
+  CHECK(found[0].what.starts_with(what));
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("compare: instruction sets agree within the bound, op by op") {
+    for (const TestNetwork& network :
+         {Everything(), TestNetwork{"casts", graph::test::WithCasts(), {5, 6, 6, 3}},
+          TestNetwork{"input", graph::test::WithInput(), {5, 6, 6, 3}}})
+      for (const Training& training : AllTrainings()) {
+        CAPTURE(network.name);
+        CAPTURE(training.name);
+        const auto backend = MakeCompareBackend(BaseCpu(), cpu::MakeCpuBackend(2));
+        NetworkSteps steps(network, training, *backend);
+        for (int i = 0; i < 3; ++i) CHECK_NOTHROW(steps.Step());
+        CHECK(std::isfinite(steps.losses().back()));
+      }
+  }
+
+  TEST_CASE("compare: the run is the first backend's, to the bit") {
+    const Training training = AllTrainings()[2];
+    const auto both = MakeCompareBackend(cpu::MakeCpuBackend(1), BaseCpu());
+    const auto one = cpu::MakeCpuBackend(1);
+    NetworkSteps a(Everything(), training, *both), b(Everything(), training, *one);
+    for (int i = 0; i < 3; ++i) a.Step(), b.Step();
+    CHECK(a.losses() == b.losses());
+    CHECK(a.norms() == b.norms());
+    REQUIRE(a.graph().scales().size() == b.graph().scales().size());
+    for (std::size_t i = 0; i < a.graph().scales().size(); ++i)
+      CHECK(a.graph().scales()[i].decision->scale_out == b.graph().scales()[i].decision->scale_out);
+  }
+
+  TEST_CASE("compare: a value that is wrong by one bit is named, with its place") {
+    CheckFirst(
+        Find(Everything(), In<MaxPoolSpec>("p1", false, [](const auto& s) { Nudge(s.y, 5); })),
+        "p1", "forward", "y", "value [n 0, h 0, w 1, c 1]");
+    CheckFirst(Find(Everything(),
+                    In<AvgPoolSpec>("p3", true, [](const auto& s) { Nudge(s.dx.tensor, 4); })),
+               "p3", "backward", "dx", "value [n 0, h 0, w 1, c 0]");
+    CheckFirst(
+        Find(Everything(), In<AddSpec>("three", false, [](const auto& s) { Nudge(s.y, 0); })),
+        "three", "forward", "y", "value [n 0");
+  }
+
+  TEST_CASE("compare: a product's value off its rounding, or a sum that lacks a term") {
+    for (const bool backward : {false, true}) {
+      const std::vector<Difference> found =
+          Find(Everything(), In<Conv2dSpec>("c2", backward, [backward](const auto& s) {
+                 Nudge(backward ? s.dx.tensor : s.y, 40);
+               }));
+      CheckFirst(found, "c2", backward ? "backward" : "forward", backward ? "dx" : "y",
+                 "value [n 0, h 1, w ");
+      CHECK(found[0].op == "conv2d");
+      CHECK(found.size() == 2);  // one a micro-batch: later ops start from the same inputs again
+    }
+    CheckFirst(
+        Find(Everything(),
+             In<Conv2dSpec>("c2", true, [](const auto& s) { s.dw.f32()[7] *= 1 + 0x1p-10f; })),
+        "c2", "backward", "dw", "value [7]");
+    CheckFirst(Find(Everything(),
+                    In<LinearSpec>("f2", true, [](const auto& s) { s.db.f32()[3] += 0x1p-10f; })),
+               "f2", "backward", "db", "value [3]");
+  }
+
+  TEST_CASE("compare: batch norm's output, gradients and running statistics") {
+    CheckFirst(
+        Find(Everything(),
+             In<BatchNormSpec>("n1", true, [](const auto& s) { s.dgamma.f32()[2] *= 1.001f; })),
+        "n1", "backward", "dgamma", "value [2]");
+    CheckFirst(Find(Everything(),
+                    In<BatchNormSpec>("b2", false,
+                                      [](const auto& s) { s.running_var.f32()[1] *= 1.001f; })),
+               "b2", "forward", "running_var", "value [1]");
+    CheckFirst(
+        Find(Everything(), In<BatchNormSpec>("b1", false, [](const auto& s) { Nudge(s.out, 17); })),
+        "b1", "forward", "y", "value [n 0, h 0, w 4, c 1]");
+  }
+
+  TEST_CASE("compare: counts, moments, histograms and decisions") {
+    CheckFirst(Find(Everything(),
+                    In<Conv2dSpec>("c2", true, [](const auto& s) { s.dx.stats->underflow += 1; })),
+               "c2", "backward", "dx", "underflow");
+    CheckFirst(
+        Find(Everything(),
+             In<Conv2dSpec>("c1", false, [](const auto& s) { s.y_stats->max_abs *= 1.001f; })),
+        "c1", "forward", "y", "max_abs");
+    CheckFirst(Find(Everything(), In<Conv2dSpec>("c2", true,
+                                                 [](const auto& s) {
+                                                   ++(*s.dx.style.bins)[-20],
+                                                       --(*s.dx.style.bins)[-2];
+                                                 })),
+               "c2", "backward", "dx", "histogram");
+    CheckFirst(
+        Find(Everything(),
+             In<Conv2dSpec>("c2", true, [](const auto& s) { s.scaler->decision.alpha *= 2; })),
+        "c2", "backward", "decision", "alpha");
+    CheckFirst(Find(Everything(),
+                    In<BatchNormSpec>("b2", true,
+                                      [](const auto& s) { s.dx.moments->mean_square *= 1.01; })),
+               "b2", "backward", "dx", "mean square");
+  }
+
+  TEST_CASE("compare: how many values a count may differ by") {
+    struct Row {
+      compare::Interval in;
+      int zeros_before, zeros_after, underflow, below_min, subnormal, overflow, above_edge, bins;
+    };
+    const double u = 0x1p-24;  // fp16's smallest subnormal
+    const Row rows[] = {{{1.1, 1.2}, 0, 0, 0, 0, 0, 0, 0, 0},
+                        {{-1e-12, 1e-12}, 1, 0, 1, 0, 0, 0, 0, 1},
+                        {{-0.9 * u, 0.9 * u}, 1, 1, 1, 0, 1, 0, 0, 1},
+                        {{0.49 * u, 0.51 * u}, 0, 1, 1, 0, 1, 0, 0, 1},
+                        {{0.9999 * u, 1.0001 * u}, 0, 0, 0, 1, 0, 0, 0, 1},
+                        {{65519, 65521}, 0, 0, 0, 0, 0, 1, 0, 0},
+                        {{32751, 32785}, 0, 0, 0, 0, 0, 0, 1, 1},
+                        {{-INFINITY, 1}, 0, 0, 0, 0, 0, 0, 0, 0}};
+    for (const Row& row : rows) {
+      CAPTURE(row.in.low);
+      const compare::FunctionTruth truth([&](std::int64_t) { return row.in; });
+      const compare::Rounder rounder(kFp16, {}, 1, {});
+      const compare::Budget budget = compare::BudgetOf(&truth, rounder, 1, 0.5, 1);
+      CHECK(budget.zeros_before == row.zeros_before);
+      CHECK(budget.zeros_after == row.zeros_after);
+      CHECK(budget.underflow == row.underflow);
+      CHECK(budget.below_min == row.below_min);
+      CHECK(budget.subnormal == row.subnormal);
+      CHECK(budget.overflow == row.overflow);
+      CHECK(budget.above_edge == row.above_edge);
+      CHECK(budget.bins == row.bins);
+      CHECK(budget.unknown == (std::isfinite(row.in.low) ? 0 : 1));
+    }
+  }
+
+  TEST_CASE("compare: device.compare runs a configuration on both") {
+    const std::string text =
+        "device: {kind: cpu, threads: 1, compare: true}\n"
+        "data: {dataset: synthetic, synthetic: {height: 8, width: 8, channels: 3, classes: 4, "
+        "train: "
+        "20, test: 6}, batch_size: 10, evaluate_batch_size: 4}\n"
+        "model:\n  layers:\n"
+        "    - {name: conv1, kind: conv2d, channels: 4, kernel: 3, padding: 1}\n"
+        "    - {name: bn1, kind: batch_norm}\n    - {name: relu1, kind: relu}\n"
+        "    - {name: fc, kind: linear, features: 4}\n"
+        "precision: {format: fp16}\nscaling: {policy: adaptive}\n"
+        "optimizer: {kind: adamw, lr: 0.01}\ntrain: {max_steps: 3, accumulate: 2}\n"
+        "log: {every: 1}\n";
+    const testing::TempFolder folder;
+    const auto device = config::LoadText(text, "run.yaml", {}).config.device;
+    const auto chosen = train::MakeBackend(device);
+    CHECK(chosen.reason.starts_with("compare cpu with cpu: cpu ("));
+    TrainOn(*chosen.backend, text, {}, folder / "both");
+    TrainOn(*cpu::MakeCpuBackend(1), text, {}, folder / "one");
+    for (const char* file : {"/steps.csv", "/scales.csv", "/underflow.csv"})
+      CHECK(testing::ReadBytes(folder / "both" + file) ==
+            testing::ReadBytes(folder / "one" + file));
+  }
+
+  TEST_CASE("compare: without a report the difference is a DeviceError that says all") {
+    const auto backend = MakeCompareBackend(cpu::MakeCpuBackend(1),
+                                            std::make_unique<BreakingBackend>(In<MaxPoolSpec>(
+                                                "p4", false, [](const auto& s) { Nudge(s.y, 0); })),
+                                            {"cpu", "broken", 1, {}});
+    Training training{"fp32", graph::test::Uniform(kFp32)};
+    NetworkSteps steps(Everything(), training, *backend);
+    std::string text;
+    try {
+      steps.Step();
+    } catch (const DeviceError& error) {
+      text = error.what();
+    }
+    CAPTURE(text);
+    CHECK(text.starts_with("compare: call "));
+    CHECK(text.find("layer p4 (max_pool), forward, y, value [n 0, h 0, w 0, c 0]: cpu ") !=
+          std::string::npos);
+    CHECK(text.find(", broken ") != std::string::npos);
+    CHECK(text.find("(allowed: exactly equal)") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ada::backend::test

@@ -1,0 +1,118 @@
+// What a device may do otherwise than the host executor's plain loops: blocks and threads in any
+// order, steps replayed from a recording. Neither changes a byte, and a replayed step is the same
+// launches in the same order with nothing that waits for the host among them.
+#ifndef ADA_CUDA_DEVICE
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/host_stream.h"
+#include "compare/network_steps.h"
+#include "cuda/on_both.h"
+
+namespace ada::backend::test {
+namespace {
+
+using graph::test::TestNetwork;
+
+struct OnStream {
+  OnStream() {
+    auto owned = std::make_unique<cuda::HostStream>();
+    stream = owned.get();
+    backend = cuda::MakeBackendOn(std::move(owned), {"test", "host"}, {});
+  }
+  cuda::HostStream* stream;
+  std::unique_ptr<Backend> backend;
+};
+
+const TestNetwork& Network() {
+  static const TestNetwork network = {"awkward", graph::test::Awkward(), {5, 10, 9, 3}};
+  return network;
+}
+
+std::vector<float> Weights(const graph::Graph& graph, Backend& backend) {
+  std::vector<float> all;
+  for (const graph::Parameter& p : graph.parameters()) {
+    std::vector<float> values(static_cast<std::size_t>(p.numel()));
+    backend.Read(p.value, p.value.shape.n, values.data());
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+void CheckSameNotes(const graph::Graph& a, const graph::Graph& b) {
+  for (std::size_t i = 0; i < a.roundings().size(); ++i) {
+    const graph::RoundingPoint &p = a.roundings()[i], &q = b.roundings()[i];
+    CAPTURE(p.layer);
+    CAPTURE(p.tensor);
+    const TensorStats &s = *p.stats, &t = *q.stats;
+    CHECK(s.underflow == t.underflow);
+    CHECK(s.max_abs == t.max_abs);
+    CHECK(s.min_abs == t.min_abs);
+    CHECK(s.mean == t.mean);
+    CHECK(s.l1 == t.l1);
+    CHECK(s.l2 == t.l2);
+    CHECK(s.std == t.std);
+    CHECK(p.carried() == q.carried());
+  }
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("order: blocks and threads that take their turns backwards change no byte") {
+    for (const Training& training : AllTrainings()) {
+      CAPTURE(training.name);
+      OnStream forwards, backwards;
+      backwards.stream->set_reverse(true);
+      NetworkSteps a(Network(), training, *forwards.backend),
+          b(Network(), training, *backwards.backend);
+      for (int i = 0; i < 3; ++i) a.Step(), b.Step();
+      CHECK(a.losses() == b.losses());
+      CHECK(a.norms() == b.norms());
+      CHECK(Weights(a.graph(), *forwards.backend) == Weights(b.graph(), *backwards.backend));
+      CheckSameNotes(a.graph(), b.graph());
+    }
+  }
+
+  TEST_CASE("order: a replayed step is the launches of the first one") {
+    OnStream one;
+    one.stream->KeepNames();
+    NetworkSteps steps(Network(), AllTrainings()[2], *one.backend);
+    one.stream->TakeNames();
+    std::vector<std::vector<std::string>> launches(8);
+    std::vector<int> replays;
+    for (std::vector<std::string>& names : launches) {
+      steps.Step();
+      names = one.stream->TakeNames();
+      replays.push_back(static_cast<int>(std::count(names.begin(), names.end(), "replay")));
+      std::erase(names, "replay");
+    }
+    // Steps that count and those that do not take turns: each kind is done, recorded, replayed.
+    for (std::size_t i = 2; i < launches.size(); ++i) CHECK(launches[i] == launches[i - 2]);
+    CHECK(replays[0] == 0);
+    // Refresh, forward and backward of two micro-batches, of which one refreshes.
+    CHECK(replays[6] == 5);
+    CHECK(replays[7] == 5);
+    CHECK(launches[6].size() > 50);
+  }
+
+  TEST_CASE("order: what a step copies from and to the host does not grow with its layers") {
+    std::vector<std::ptrdiff_t> to_host, to_device;
+    for (const TestNetwork& network :
+         {Network(), TestNetwork{"small", graph::test::WithInput(), {5, 6, 6, 3}}}) {
+      OnStream one;
+      NetworkSteps steps(network, AllTrainings()[2], *one.backend);
+      for (int i = 0; i < 6; ++i) steps.Step();
+      one.stream->KeepNames();
+      steps.Step();
+      const std::vector<std::string> names = one.stream->TakeNames();
+      to_host.push_back(std::count(names.begin(), names.end(), "to host"));
+      to_device.push_back(std::count(names.begin(), names.end(), "to device"));
+    }
+    CHECK(to_host[0] == to_host[1]);
+    CHECK(to_device[0] == to_device[1]);
+  }
+}
+
+}  // namespace
+}  // namespace ada::backend::test
+#endif

@@ -1,0 +1,119 @@
+// Whole training steps on the CUDA backend beside the CPU's: op by op on the same inputs, then each
+// by itself, where losses, scales and counts may drift apart by what rounding amplifies.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "backend/compare/compare_backend.h"
+#include "compare/network_steps.h"
+#include "cuda/agreement_lab.h"
+
+namespace ada::backend::test {
+namespace {
+
+using graph::test::TestNetwork;
+
+std::vector<TestNetwork> Networks() {
+  return {{"awkward", graph::test::Awkward(), {5, 10, 9, 3}},
+          {"bare shortcut", graph::test::BareShortcut(), {5, 6, 6, 3}},
+          {"with input", graph::test::WithInput(), {5, 6, 6, 3}},
+          {"with casts", graph::test::WithCasts(), {5, 6, 6, 3}},
+          {"pre-activation", graph::test::PreActivation(), {5, 8, 8, 3}}};
+}
+
+// One step of each: the same bits before, so all that differs is the order of sums.
+void CheckClose(const NetworkSteps& a, const NetworkSteps& b, double bound) {
+  REQUIRE(a.losses().size() == b.losses().size());
+  for (std::size_t i = 0; i < a.losses().size(); ++i) {
+    CHECK(std::fabs(a.losses()[i] - b.losses()[i]) <= bound * std::fabs(a.losses()[i]));
+    CHECK(std::fabs(a.norms()[i] - b.norms()[i]) <= bound * a.norms()[i]);
+  }
+}
+void CheckSameScales(const graph::Graph& a, const graph::Graph& b) {
+  REQUIRE(a.scales().size() == b.scales().size());
+  for (std::size_t i = 0; i < a.scales().size(); ++i) {
+    const scaling::ScaleDecision &p = *a.scales()[i].decision, &q = *b.scales()[i].decision;
+    CAPTURE(a.scales()[i].layer);
+    CHECK(p.limit == q.limit);
+    CHECK(p.alpha == q.alpha);
+    CHECK(p.scale_in == q.scale_in);
+    CHECK(p.scale_out == q.scale_out);
+  }
+}
+// Counts of all values and of those that are special; the others within what may sit at a boundary.
+void CheckSameCounts(const graph::Graph& a, const graph::Graph& b) {
+  REQUIRE(a.roundings().size() == b.roundings().size());
+  for (std::size_t i = 0; i < a.roundings().size(); ++i) {
+    const TensorStats &p = *a.roundings()[i].stats, &q = *b.roundings()[i].stats;
+    CAPTURE(a.roundings()[i].layer);
+    CAPTURE(a.roundings()[i].tensor);
+    CHECK(p.numel == q.numel);
+    CHECK(p.full == q.full);
+    CHECK(p.inf == q.inf);
+    CHECK(p.nan == q.nan);
+    const std::int64_t few = 2 + p.numel / 50;
+    CHECK(std::abs(p.underflow - q.underflow) <= few);
+    CHECK(std::abs(p.subnormal - q.subnormal) <= few);
+    CHECK(std::abs(p.overflow - q.overflow) <= few);
+    CHECK(a.roundings()[i].carried() == b.roundings()[i].carried());
+  }
+}
+
+TEST_SUITE(ADA_SUITE) {
+  TEST_CASE("agreement: whole steps, op by op, every format, rule and way of updating") {
+    for (const TestNetwork& network : Networks())
+      for (const Training& training : AllTrainings()) {
+        CAPTURE(network.name);
+        CAPTURE(training.name);
+        std::string first;
+        CompareOptions options;
+        options.slack = kSlack;
+        options.report = [&](const compare::Difference& difference) {
+          if (first.empty()) first = ToString(difference, "first", "second");
+        };
+        for (const bool cpu_first : {true, false}) {
+          CAPTURE(cpu_first);
+          if (!cpu_first && network.name != "awkward") continue;
+          auto cpu = cpu::MakeCpuBackend(1), cuda = MakeBackendUnderTest();
+          if (!cpu_first) std::swap(cpu, cuda);
+          const auto backend = MakeCompareBackend(std::move(cpu), std::move(cuda), options);
+          NetworkSteps steps(network, training, *backend);
+          for (int i = 0; i < 5; ++i) steps.Step();
+          CHECK(first == "");
+        }
+      }
+  }
+
+  TEST_CASE("agreement: whole steps, each backend by itself") {
+    for (const TestNetwork& network : Networks())
+      for (const Training& training : AllTrainings()) {
+        CAPTURE(network.name);
+        CAPTURE(training.name);
+        const auto cpu = cpu::MakeCpuBackend(1), cuda = MakeBackendUnderTest();
+        NetworkSteps a(network, training, *cpu), b(network, training, *cuda);
+        a.Step(), b.Step();
+        const bool narrow = training.name.find("fp8") != std::string::npos ||
+                            training.name == "patchwork" || training.name == "stochastic";
+        CheckClose(a, b, training.precision.base.activations == kFp32 ? 1e-5 : narrow ? 0.2 : 0.02);
+        if (!narrow && training.power_of_two && !training.reference)
+          CheckSameScales(a.graph(), b.graph());
+        if (!narrow && !training.reference) CheckSameCounts(a.graph(), b.graph());
+      }
+  }
+
+  TEST_CASE("agreement: the same bytes in every run, replayed or not") {
+    const Training training = AllTrainings()[2];
+    const auto one = MakeBackendUnderTest(), other = MakeBackendUnderTest();
+    for (const TestNetwork& network : Networks()) {
+      CAPTURE(network.name);
+      NetworkSteps a(network, training, *one), b(network, training, *other);
+      for (int i = 0; i < 5; ++i) a.Step(), b.Step();
+      CHECK(a.losses() == b.losses());
+      CHECK(a.norms() == b.norms());
+      CheckSameScales(a.graph(), b.graph());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ada::backend::test

@@ -1,0 +1,91 @@
+// What an op asks of a library of products, and what becomes of it where the library has no plan:
+// on the host executor, with libraries that are choosy.
+#ifndef ADA_CUDA_DEVICE
+#include "backend/cuda/planned_product.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/host_stream.h"
+#include "core/error.h"
+
+namespace ada::backend::test {
+namespace {
+
+// A library that has plans for some requests alone.
+class Choosy final : public cuda::Products {
+ public:
+  using Wanted = bool (*)(const cuda::ProductRequest&);
+  explicit Choosy(Wanted wanted) : wanted_(wanted) {}
+  std::unique_ptr<cuda::Product> Make(const cuda::ProductRequest& request) override {
+    struct Nothing final : cuda::Product {
+      void Run(const cuda::ProductArguments&) override {}
+    };
+    return wanted_(request) ? std::make_unique<Nothing>() : nullptr;
+  }
+  std::vector<std::string> TakeRemarks() override { return {"a remark of the library"}; }
+
+ private:
+  Wanted wanted_;
+};
+
+struct Planning {
+  explicit Planning(Choosy::Wanted wanted) : products(wanted) {}
+  cuda::PlannedProduct Plan(bool rounded) {
+    cuda::ProductGeometry g;
+    g.x = {4, 6, 6, 16}, g.w = {16, 3, 3, 16}, g.y = {4, 6, 6, 16}, g.padding = {1, 1};
+    return {context, "conv1", RequestsFor(cuda::ProductKind::kData, g, 4, Storage::kF16, rounded)};
+  }
+  Choosy products;
+  cuda::HostStream stream;
+  cuda::Memory memory{stream};
+  cuda::Scratch scratch{stream};
+  cuda::SharedBlocks shared{stream, memory};
+  DeviceOptions options;
+  std::vector<std::string> remarks;
+  cuda::Context context{stream, scratch, shared, nullptr, options, products, remarks, memory};
+};
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("planned product: the best plan is taken without a word") {
+    Planning p([](const cuda::ProductRequest&) { return true; });
+    CHECK(p.Plan(true).rounded());
+    CHECK_FALSE(p.Plan(false).rounded());
+    CHECK(p.remarks == std::vector<std::string>{"a remark of the library"});
+  }
+
+  TEST_CASE("planned product: without a rounding plan sums come out in fp32, told once") {
+    Planning p([](const cuda::ProductRequest& r) { return r.out == Storage::kF32; });
+    for (int i = 0; i < 2; ++i) {
+      const cuda::PlannedProduct product = p.Plan(true);
+      CHECK_FALSE(product.rounded());
+      CHECK(product.request().operands == Storage::kF16);
+    }
+    REQUIRE(p.remarks.size() == 2);
+    CHECK(p.remarks[1] ==
+          "layer conv1: no plan for the data gradient of fp16 operands in fp16, but for the data "
+          "gradient of fp16 operands in fp32");
+  }
+
+  TEST_CASE("planned product: without a 16-bit plan operands are widened in scratch memory") {
+    Planning p([](const cuda::ProductRequest& r) { return r.operands == Storage::kF32; });
+    const cuda::PlannedProduct product = p.Plan(false);
+    const std::size_t values = 4 * 6 * 6 * 16 * 4;
+    CHECK(product.scratch_bytes(Storage::kF16, Storage::kF32, true) >= 2 * values);
+    CHECK(product.scratch_bytes(Storage::kF32, Storage::kF32, false) == 0);
+  }
+
+  TEST_CASE("planned product: no plan at all is an error that names the layer") {
+    Planning p([](const cuda::ProductRequest&) { return false; });
+    CHECK_THROWS_AS(p.Plan(false), DeviceError);
+  }
+}
+
+}  // namespace ada::backend::test
+#endif

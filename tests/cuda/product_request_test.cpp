@@ -1,0 +1,249 @@
+// What is asked of the libraries of products, and the cache of their plans: no device is needed.
+#include "backend/cuda/product_request.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/plan_cache.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+ProductGeometry Convolution() {
+  ProductGeometry g;
+  g.x = {8, 14, 14, 64}, g.w = {128, 3, 3, 64}, g.y = {8, 7, 7, 128};
+  g.stride = {2, 2}, g.padding = {1, 1};
+  return g;
+}
+ProductGeometry Linear() {
+  ProductGeometry g;
+  g.linear = true;
+  g.x = {5, 1, 1, 7}, g.w = {3, 1, 1, 7}, g.y = {5, 1, 1, 3};
+  return g;
+}
+
+// C of a matrix product as BLAS defines it, all matrices by columns.
+std::vector<double> Multiply(const MatrixProduct& p, const std::vector<double>& first,
+                             const std::vector<double>& second) {
+  const std::vector<double>&a = p.a_is_first ? first : second, &b = p.a_is_first ? second : first;
+  std::vector<double> c(static_cast<std::size_t>(p.ldc * p.n));
+  const auto at = [](std::int64_t row, std::int64_t column, std::int64_t ld, bool transposed) {
+    return static_cast<std::size_t>(transposed ? row * ld + column : column * ld + row);
+  };
+  for (std::int64_t i = 0; i < p.m; ++i)
+    for (std::int64_t j = 0; j < p.n; ++j)
+      for (std::int64_t k = 0; k < p.k; ++k)
+        c[at(i, j, p.ldc, false)] +=
+            a[at(i, k, p.lda, p.transpose_a)] * b[at(k, j, p.ldb, p.transpose_b)];
+  return c;
+}
+std::vector<double> Numbers(std::int64_t n, double start) {
+  std::vector<double> x(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = start + static_cast<double>(i * i % 11);
+  return x;
+}
+
+// A folder of the test's own.
+struct Folder {
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "ada_plans_XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("products: operands have 16 bits where both formats do, else fp32") {
+    NumberFormat saturating = kFp16;
+    saturating.saturate = true;
+    CHECK(OperandsOf(kFp16, kFp16) == Storage::kF16);
+    CHECK(OperandsOf(kFp16, saturating) == Storage::kF16);
+    CHECK(OperandsOf(kBf16, kBf16) == Storage::kBF16);
+    CHECK(OperandsOf(kFp16, kBf16) == Storage::kF32);
+    CHECK(OperandsOf(kFp16, kFp32) == Storage::kF32);
+    CHECK(OperandsOf(kFp8E4M3, kFp8E4M3) == Storage::kF32);
+    CHECK(OperandsOf(kCb16, kCb16) == Storage::kF32);
+  }
+
+  TEST_CASE("products: requests go from what is best to what always works") {
+    const auto plain = RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kF16, false);
+    REQUIRE(plain.size() == 2);
+    CHECK(plain[0].operands == Storage::kF16);
+    CHECK(plain[0].out == Storage::kF32);
+    CHECK_FALSE(plain[0].scale);
+    CHECK(plain[1].operands == Storage::kF32);
+
+    const auto rounded = RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kBF16, true);
+    REQUIRE(rounded.size() == 3);
+    CHECK(rounded[0].out == Storage::kBF16);
+    CHECK(rounded[0].scale);  // alpha
+    CHECK_FALSE(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, true)[0].scale);
+
+    CHECK(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32, true).size() == 1);
+    CHECK(RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16, true).size() == 2);
+    const auto fewer = RequestsFor(ProductKind::kWeights, Convolution(), 3, Storage::kF16, false);
+    CHECK(fewer[0].geometry.x.n == 3);
+    CHECK(fewer[0].geometry.y.n == 3);
+  }
+
+  TEST_CASE("products: only sums of 16-bit operands, and scaled ones, need an epilogue") {
+    ProductRequest r{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF16, false};
+    CHECK_FALSE(HasEpilogue(r));
+    r.scale = true;
+    CHECK(HasEpilogue(r));
+    r.scale = false, r.out = Storage::kF32;
+    CHECK(HasEpilogue(r));
+    r.operands = Storage::kF32;
+    CHECK_FALSE(HasEpilogue(r));
+  }
+
+  TEST_CASE("products: geometry of specs; a linear layer's images are flat") {
+    Conv2dSpec conv;
+    conv.x.shape = {8, 14, 14, 64}, conv.w.shape = {128, 3, 3, 64}, conv.y.shape = {8, 7, 7, 128};
+    conv.stride = {2, 2}, conv.padding = {1, 1};
+    CHECK(GeometryOf(conv) == Convolution());
+    conv.groups = 2, conv.dilation = {3, 2};
+    CHECK(GeometryOf(conv).groups == 2);
+    CHECK(GeometryOf(conv).dilation == std::array<int, 2>{3, 2});
+
+    LinearSpec linear;
+    linear.x.shape = {5, 3, 2, 4}, linear.w.shape = {10, 3, 2, 4}, linear.y.shape = {5, 1, 1, 10};
+    const ProductGeometry g = GeometryOf(linear);
+    CHECK(g.linear);
+    CHECK(g.x == Shape{5, 1, 1, 24});
+    CHECK(g.w == Shape{10, 1, 1, 24});
+  }
+
+  TEST_CASE("products: layouts name channels second and step through them first") {
+    const TensorLayout layout = LayoutOf({8, 14, 13, 64});
+    CHECK(layout.dims == std::array<std::int64_t, 4>{8, 64, 14, 13});
+    CHECK(layout.strides == std::array<std::int64_t, 4>{14 * 13 * 64, 1, 13 * 64, 64});
+  }
+
+  TEST_CASE("products: linear layers as matrix products by columns") {
+    const std::int64_t rows = 5, in = 7, out = 3;
+    const std::vector<double> x = Numbers(rows * in, 1), w = Numbers(out * in, -3),
+                              dy = Numbers(rows * out, 2);
+    std::vector<double> y(static_cast<std::size_t>(rows * out)), dx(x.size()), dw(w.size());
+    for (std::int64_t n = 0; n < rows; ++n)
+      for (std::int64_t o = 0; o < out; ++o)
+        for (std::int64_t i = 0; i < in; ++i) {
+          const auto xi = static_cast<std::size_t>(n * in + i),
+                     wi = static_cast<std::size_t>(o * in + i),
+                     yi = static_cast<std::size_t>(n * out + o);
+          y[yi] += x[xi] * w[wi], dx[xi] += dy[yi] * w[wi], dw[wi] += dy[yi] * x[xi];
+        }
+    const auto product = [](ProductKind kind) {
+      return MatrixProductOf({kind, Linear(), Storage::kF32, Storage::kF32, false});
+    };
+    CHECK(Multiply(product(ProductKind::kForward), x, w) == y);
+    CHECK(Multiply(product(ProductKind::kData), dy, w) == dx);
+    CHECK(Multiply(product(ProductKind::kWeights), x, dy) == dw);
+  }
+
+  TEST_CASE("products: the key of a plan tells all requests apart") {
+    std::vector<ProductRequest> all;
+    const ProductRequest base{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF32,
+                              false};
+    const auto with = [&](auto&& change) {
+      ProductRequest r = base;
+      change(r);
+      all.push_back(r);
+    };
+    with([](ProductRequest&) {});
+    with([](ProductRequest& r) { r.kind = ProductKind::kData; });
+    with([](ProductRequest& r) { r.kind = ProductKind::kWeights; });
+    with([](ProductRequest& r) { r.operands = Storage::kBF16; });
+    with([](ProductRequest& r) { r.out = Storage::kF16; });
+    with([](ProductRequest& r) { r.scale = true; });
+    with([](ProductRequest& r) { r.geometry = Linear(); });
+    with([](ProductRequest& r) { r.geometry.x.n = r.geometry.y.n = 4; });
+    with([](ProductRequest& r) { r.geometry.x.h = 13; });
+    with([](ProductRequest& r) { r.geometry.stride = {2, 1}; });
+    with([](ProductRequest& r) { r.geometry.padding = {0, 1}; });
+    with([](ProductRequest& r) { r.geometry.dilation = {2, 2}; });
+    with([](ProductRequest& r) { r.geometry.groups = 2; });
+    std::set<std::string> keys;
+    for (const ProductRequest& r : all) {
+      CHECK(KeyOf(r).find('\n') == std::string::npos);
+      keys.insert(KeyOf(r));
+    }
+    CHECK(keys.size() == all.size());
+  }
+
+  TEST_CASE("plan cache: a plan is found again by the same maker alone") {
+    const Folder folder;
+    const std::vector<std::uint8_t> plan = {1, 0, 255, 10, 7}, other = {4};
+    PlanCache cache(folder.path + "/deep/er", "GPU A, cuDNN 1");
+    CHECK_FALSE(cache.Find("key").has_value());
+    cache.Store("key", plan);
+    cache.Store("another key", other);
+    CHECK(cache.Find("key") == plan);
+    CHECK(PlanCache(folder.path + "/deep/er", "GPU A, cuDNN 1").Find("another key") == other);
+    CHECK_FALSE(PlanCache(folder.path + "/deep/er", "GPU A, cuDNN 2").Find("key").has_value());
+    cache.Store("key", other);
+    CHECK(cache.Find("key") == other);
+    CHECK(cache.TakeRemarks().empty());
+  }
+
+  TEST_CASE("plan cache: damaged and foreign files are passed over with a remark") {
+    const Folder folder;
+    const std::vector<std::uint8_t> plan(100, 42);
+    PlanCache cache(folder.path, "GPU A");
+    cache.Store("key", plan);
+    const std::string path = cache.PathOf("key");
+    std::string whole;
+    std::getline(std::ifstream(path, std::ios::binary), whole, '\0');
+    const auto damaged = [&](std::string bytes) {
+      std::ofstream(path, std::ios::binary) << bytes;
+      CHECK_FALSE(cache.Find("key").has_value());
+      const auto remarks = cache.TakeRemarks();
+      REQUIRE(remarks.size() == 1);
+      CHECK(remarks[0].find(path) != std::string::npos);
+      CHECK(cache.TakeRemarks().empty());
+    };
+    damaged("");
+    damaged("x");
+    damaged(whole.substr(0, whole.size() - 1));
+    damaged(whole.substr(0, whole.size() - plan.size()));
+    damaged(whole + "x");
+    std::string flipped = whole;
+    flipped.back() ^= 1;
+    damaged(flipped);
+    PlanCache foreign(folder.path, "GPU B");
+    foreign.Store("key", plan);
+    std::filesystem::copy_file(foreign.PathOf("key"), path,
+                               std::filesystem::copy_options::overwrite_existing);
+    CHECK_FALSE(cache.Find("key").has_value());
+    cache.TakeRemarks();
+    cache.Store("key", plan);
+    CHECK(cache.Find("key") == plan);
+  }
+
+  TEST_CASE("plan cache: without a folder nothing is kept, and that is said once") {
+    PlanCache none("", "GPU A");
+    none.Store("key", {1});
+    CHECK_FALSE(none.Find("key").has_value());
+    CHECK(none.TakeRemarks().empty());
+
+    const Folder folder;
+    std::ofstream(folder.path + "/file") << "no folder";
+    PlanCache blocked(folder.path + "/file/cache", "GPU A");
+    blocked.Store("key", {1});
+    blocked.Store("key", {1});
+    CHECK_FALSE(blocked.Find("key").has_value());
+    CHECK(blocked.TakeRemarks().size() == 1);
+  }
+}
+
+}  // namespace ada::backend::cuda

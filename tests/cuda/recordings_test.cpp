@@ -1,0 +1,140 @@
+// Backend::Run of the CUDA backend on the host executor: what is recorded, when it is replayed, and
+// that recorded work sees the values of its own pass.
+#ifndef ADA_CUDA_DEVICE
+#include "backend/cuda/recordings.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "backend/cuda/host_stream.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/pass_ops.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+// An op that reads its pass's values: adds the draw to a sum in backend memory.
+struct AddDraw {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const {
+    *sum += pass->draw * static_cast<std::uint64_t>(factor);
+  }
+  const PassValues* pass;
+  std::uint64_t* sum;
+  int factor;
+};
+class SumOp final : public Op {
+ public:
+  SumOp(Stream& stream, const PassValues* pass, std::uint64_t* sum)
+      : stream_(stream), pass_(pass), sum_(sum) {}
+  void Forward(const Pass& pass) override { ForEach(stream_, 1, AddDraw{pass_, sum_, pass.rows}); }
+  void Backward(const Pass&) override { ForEach(stream_, 1, AddDraw{pass_, sum_, 1000}); }
+
+ private:
+  Stream& stream_;
+  const PassValues* pass_;
+  std::uint64_t* sum_;
+};
+
+// What a backend has of all this.
+struct Bench {
+  HostStream stream;
+  PassStore store{stream, stream.Allocate(sizeof(PassValues))};
+  std::uint64_t* sum = reinterpret_cast<std::uint64_t*>(stream.Allocate(8));
+  std::unique_ptr<Op> op = InPass(store, std::make_unique<SumOp>(stream, store.values(), sum));
+  Recordings recordings{stream};
+  int bodies = 0;
+
+  void Run(std::uint64_t variant, const Pass& pass) {
+    const PassStore::Held held(store, pass);
+    recordings.Run(variant, pass, [&] {
+      ++bodies;
+      op->Forward(pass);
+      op->Backward(pass);
+    });
+  }
+};
+
+Pass At(std::uint64_t draw, int rows = 1) {
+  Pass pass;
+  pass.rows = rows;
+  pass.draw = draw;
+  return pass;
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("a variant is run, then recorded, then replayed, each time with its pass's values") {
+    Bench bench;
+    std::uint64_t sum = 0;
+    for (std::uint64_t draw = 1; draw <= 6; ++draw) {
+      bench.Run(7, At(draw));
+      sum += draw * 1001;
+      CHECK(*bench.sum == sum);
+      CHECK(bench.bodies == static_cast<int>(std::min<std::uint64_t>(draw, 2)));
+    }
+  }
+
+  TEST_CASE("variants, rows and flags are told apart; values are not") {
+    Bench bench;
+    std::uint64_t sum = 0;
+    for (int round = 0; round < 3; ++round)
+      for (const std::uint64_t variant : {1u, 2u})
+        for (const int rows : {3, 8}) {
+          const auto draw = static_cast<std::uint64_t>(round + rows);
+          bench.Run(variant, At(draw, rows));
+          sum += draw * static_cast<std::uint64_t>(1000 + rows);
+        }
+    CHECK(*bench.sum == sum);
+    CHECK(bench.bodies == 8);
+    for (bool Pass::*flag : {&Pass::training, &Pass::count, &Pass::accumulate, &Pass::bins}) {
+      Pass pass = At(1, 3);
+      pass.*flag = !(pass.*flag);
+      const int before = bench.bodies;
+      bench.Run(1, pass);
+      CHECK(bench.bodies == before + 1);
+    }
+  }
+
+  TEST_CASE("a replayed step launches what the plain one did, in its order") {
+    Bench bench;
+    bench.stream.KeepNames();
+    bench.Run(1, At(1));
+    const std::vector<std::string> plain = bench.stream.TakeNames();
+    REQUIRE(plain.size() == 3);  // values, forward, backward
+    for (std::uint64_t draw = 2; draw < 5; ++draw) {
+      bench.Run(1, At(draw));
+      std::vector<std::string> names = bench.stream.TakeNames();
+      REQUIRE(names.size() == 4);
+      CHECK(names[1] == "replay");
+      names.erase(names.begin() + 1);
+      CHECK(names == plain);
+    }
+  }
+
+  TEST_CASE("ops called one by one see their pass; equal values are stored once") {
+    Bench bench;
+    bench.stream.KeepNames();
+    bench.op->Forward(At(5));
+    bench.op->Forward(At(5, 2));
+    CHECK(bench.stream.TakeNames().size() == 3);
+    bench.op->Forward(At(6));
+    CHECK(bench.stream.TakeNames().size() == 2);
+    CHECK(*bench.sum == 5 + 10 + 6);
+  }
+
+  TEST_CASE("a body that fails leaves the variant as it was") {
+    Bench bench;
+    const Pass pass = At(1);
+    for (int i = 0; i < 2; ++i) {
+      CHECK_THROWS_AS(bench.recordings.Run(3, pass, [] { throw 1; }), int);
+      bench.Run(3, pass);
+    }
+    bench.Run(3, pass);
+    CHECK(*bench.sum == 3 * 1001);
+  }
+}
+
+}  // namespace
+}  // namespace ada::backend::cuda
+#endif
