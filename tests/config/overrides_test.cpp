@@ -233,7 +233,8 @@ TEST_SUITE("cpu") {
           "--set seed: expected a whole number, 0 or more; got 'x'\n"
           "--set train.epochs: expected a whole number, 1 to 1000000; got '0'\n"
           "--set model.zoo: expected one of mlp, lenet, resnet20, resnet32, resnet44, resnet56, "
-          "resnet110, vgg11, vgg13, vgg16; got 'vgg12'; did you mean 'vgg11'?");
+          "resnet110, vgg11, vgg13, vgg16, resnet18, resnet34, resnet50; got 'vgg12'; did you mean "
+          "'vgg11'?");
   }
 
   TEST_CASE("YamlText reads back to exactly the text") {

@@ -76,7 +76,8 @@ class BenchRunTest(unittest.TestCase):
         ada = ada_runs.AdaTrain(ADA, self.folder.name)
         found = {name: ada.network(model, 8).parameters for name, model in models.MODELS.items()}
         self.assertEqual(found, {"resnet20": 269722, "resnet56": 853018, "vgg16": 14724042,
-                                 "fashion": 224826, "lenet": 61706, "mlp": 235146})
+                                 "fashion": 224826, "lenet": 61706, "mlp": 235146,
+                                 "resnet50": 25557032})
 
 
 if __name__ == "__main__":

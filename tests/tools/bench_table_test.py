@@ -8,9 +8,12 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "bench"))
 import bench  # noqa: E402
 import compare  # noqa: E402
+import device_cost  # noqa: E402
+import device_rows  # noqa: E402
 import flops  # noqa: E402
 import machine  # noqa: E402
 import markdown  # noqa: E402
+import models  # noqa: E402
 import op_rows  # noqa: E402
 import policy_cost  # noqa: E402
 import thread_rows  # noqa: E402
@@ -86,10 +89,19 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(bench.arguments(["--models", "all", "--ops"]).models[-1], "mlp")
         self.assertIn("torch-bf16-compiled", bench.arguments(["--modes", "all"]).modes)
 
+    def test_of_a_gpu(self):
+        options = bench.arguments(["--device", "cuda"])
+        self.assertEqual((options.models, options.modes), (["resnet20", "resnet50"],
+                                                           compare.CUDA_MODES))
+        self.assertEqual(bench.arguments(["--device", "cuda", "--models", "mlp"]).models, ["mlp"])
+        self.assertEqual(models.MODELS["resnet20"].steps(128, "cuda"), 10000)
+        self.assertEqual(models.MODELS["resnet20"].steps(128), 200)
+
     def test_refused(self):
         for words in (["--models", "resnet21"], ["--modes", ""], ["--batch", "x"],
                       ["--batch", "1"], ["--rounds", "0"], ["--threads", "-1"],
-                      ["--ops", "--scaling"], ["--ada-steps", "1.5"]):
+                      ["--ops", "--scaling"], ["--ada-steps", "1.5"], ["--device", "gpu"],
+                      ["--device", "cuda", "--ops"], ["--modes", "torch-fp16-graphed"]):
             with self.subTest(words), self.assertRaises(SystemExit), \
                     contextlib.redirect_stderr(io.StringIO()):
                 bench.arguments(words)
@@ -126,6 +138,29 @@ class CompareTest(unittest.TestCase):
         peaks = [machine.Peak(1.0, None, 5.0, 7.0), machine.Peak(3.0, None, 4.0, 8.0),
                  machine.Peak(2.0, None, 6.0, 9.0)]
         self.assertEqual(machine.median_peak(peaks), machine.Peak(2.0, None, 5.0, 8.0))
+
+
+class DeviceTest(unittest.TestCase):
+    def test_rows(self):
+        results = {"ada-fp16": compare.Measured([30000.0, 10000.0, 20000.0]),
+                   "torch-fp16": compare.Measured([5000.0]),
+                   "torch-fp16-graphed": compare.Measured([8000.0])}
+        cells = device_rows.rows("Net", 64, results, 1e9, compare.label)
+        self.assertEqual(cells[0], ["Net", "64", "ada-train fp16, adaptive", "20,000",
+                                    "10,000, 30,000", "4.00", "2.50", "20.0"])
+        self.assertEqual(cells[2][2:], ["PyTorch fp16 autocast, CUDA graph", "8,000",
+                                        "8,000, 8,000", "1.60", "1.00", "8.00"])
+        self.assertEqual(len(cells[0]), len(device_rows.HEADER))
+        alone = device_rows.rows("Net", 64, {"ada-fp16": compare.Measured([1.0])}, 1e9,
+                                 compare.label)
+        self.assertEqual(alone[0][5:7], ["", ""])
+
+    def test_costs_are_of_the_same_round(self):
+        speeds = {device_cost.BASE: [100.0, 50.0, 200.0], "slow": [80.0, 40.0, 100.0]}
+        self.assertEqual(device_cost.costs(speeds)["slow"], [0.25, 0.25, 1.0])
+        self.assertEqual(device_cost.rows("Net", 8, speeds),
+                         [["Net", "8", device_cost.BASE, "100", "base", ""],
+                          ["Net", "8", "slow", "80.0", "+25.0", "+25.0, +100.0"]])
 
 
 class LoadTest(unittest.TestCase):

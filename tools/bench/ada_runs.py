@@ -34,8 +34,9 @@ class Run:
 class AdaTrain:
     """The program, started afresh for each measurement; folders of runs go to `scratch`."""
 
-    def __init__(self, program, scratch):
+    def __init__(self, program, scratch, device="cpu"):
         self.program, self.scratch = pathlib.Path(program).resolve(), scratch
+        self.device = f"device.kind={device}"
         self.version = self._say(["--version"]).splitlines()[0]
 
     def _say(self, arguments):
@@ -47,7 +48,8 @@ class AdaTrain:
 
     def network(self, model, batch):
         """The model's flops.Network, from --dry-run."""
-        values = [*machine.data_options(model.config), *model.network, f"data.batch_size={batch}"]
+        values = [*machine.data_options(model.config), self.device, *model.network,
+                  f"data.batch_size={batch}"]
         return flops.parse(self._say(["--config", model.config, "--dry-run", "--set", *values]))
 
     def start(self, config, values, threads, name="run", core=None):
@@ -55,7 +57,7 @@ class AdaTrain:
         runs that go on at the same time."""
         command = [self.program, "--config", config, "--output", self._folder(name), "--overwrite",
                    "--no-progress", "--quiet", "--threads", threads, "--set",
-                   *machine.data_options(config), *LOOP, *values]
+                   self.device, *machine.data_options(config), *LOOP, *values]
         bind = None if core is None else lambda: os.sched_setaffinity(0, {core})
         return name, subprocess.Popen([str(part) for part in command], cwd=machine.ROOT,
                                       preexec_fn=bind, stdout=subprocess.DEVNULL,

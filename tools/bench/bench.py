@@ -2,7 +2,7 @@
 """ada-train beside PyTorch: images per second of training, in turns so that a machine whose speed
 drifts treats both alike, with ratios, shares of the machine's peak and peak memory. Or: single
 layers beside oneDNN (--ops); over numbers of threads (--scaling); what policies cost; what logs
-cost.
+cost. On the processor, or on an NVIDIA GPU (--device cuda).
 
 Started by run.sh, which prepares the programs. Prints Markdown tables.
 """
@@ -13,6 +13,7 @@ import tempfile
 
 import ada_runs
 import compare
+import device_cost
 import log_cost
 import machine
 import models
@@ -23,10 +24,10 @@ import thread_rows
 BUILD = machine.ROOT / "build"
 
 
-def names_of(known):
-    """An argparse type: a list "a,b" of known names, in that order; "all" is all of them."""
+def names_of(known, everything):
+    """An argparse type: a list "a,b" of known names, in that order; "all" is `everything`."""
     def parse(text):
-        names = list(known) if text == "all" else text.split(",")
+        names = list(everything) if text == "all" else text.split(",")
         for name in names:
             if name not in known:
                 raise argparse.ArgumentTypeError(
@@ -64,12 +65,16 @@ def arguments(words):
                       help="what each policy costs; needs no PyTorch")
     only.add_argument("--log-cost", action="store_true",
                       help="what statistics and histograms cost; needs no PyTorch")
-    parser.add_argument("--models", type=names_of(models.MODELS), metavar="NAME,...",
-                        default=None, help=f"of {', '.join(models.MODELS)}; default: all, --ops "
-                        "and --scaling: resnet20")
-    parser.add_argument("--modes", type=names_of(compare.MODES), metavar="NAME,...",
-                        default=list(compare.DEFAULT_MODES),
-                        help=f"of {', '.join(compare.MODES)}; default: those not compiled")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu",
+                        help="what both programs compute on (default cpu)")
+    parser.add_argument("--models", type=names_of(models.MODELS, models.usual("cpu")),
+                        metavar="NAME,...",
+                        help=f"of {', '.join(models.MODELS)}; default: all but resnet50; --ops and "
+                        "--scaling: resnet20; --device cuda: resnet20,resnet50")
+    parser.add_argument("--modes", type=names_of(compare.MODES, compare.ALL_MODES),
+                        metavar="NAME,...",
+                        help=f"of {', '.join(compare.MODES)}; default: those neither compiled nor "
+                        f"graphed; --device cuda: {', '.join(compare.CUDA_MODES)}")
     parser.add_argument("--batch", type=batches, default=[128], metavar="N,...")
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--threads", type=positive, default=machine.cores(),
@@ -87,14 +92,24 @@ def arguments(words):
     parser.add_argument("--peak", default=BUILD / "bench_peak", help=argparse.SUPPRESS)
     parser.add_argument("--op-bench", default=BUILD / "bench_ops", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
+    on_gpu = options.device == "cuda"
+    if on_gpu and (options.ops or options.scaling):
+        parser.error("--ops and --scaling are of the processor; --device cuda goes without them")
     if options.models is None:
-        options.models = ["resnet20"] if options.ops or options.scaling else list(models.MODELS)
+        options.models = (["resnet20"] if options.ops or options.scaling
+                          else models.usual(options.device))
+    options.modes = options.modes or list(compare.CUDA_MODES if on_gpu else compare.DEFAULT_MODES)
+    if not on_gpu and any(mode in compare.GRAPHED_MODES for mode in options.modes):
+        parser.error("CUDA graphs need --device cuda")
     options.config = options.config or (log_cost.CONFIG if options.log_cost else models.RESNET20)
     return options
 
 
 def main():
     options = arguments(sys.argv[1:])
+    if options.device == "cuda" and machine.gpu() is None:
+        sys.exit("bench.py: --device cuda: nvidia-smi finds no GPU on this machine; nothing was "
+                 "measured")
     warning = machine.load_warning(os.getloadavg()[0])
     if warning:
         print(warning, flush=True)
@@ -102,8 +117,10 @@ def main():
         if options.ops:
             op_rows.run(options)
             return
-        ada = ada_runs.AdaTrain(options.program, scratch)
-        if options.policy_cost:
+        ada = ada_runs.AdaTrain(options.program, scratch, options.device)
+        if options.policy_cost and options.device == "cuda":
+            device_cost.run(options, ada)
+        elif options.policy_cost:
             policy_cost.run(options, ada)
         elif options.log_cost:
             log_cost.run(options, ada)

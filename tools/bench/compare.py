@@ -1,8 +1,10 @@
 """The table of models x batches x modes: every mode of one model in turns, each mode's speed, its
-ratios to PyTorch's of the same run, its share of the machine's peaks and its peak memory."""
+ratios to PyTorch's of the same run, its share of the machine's peaks and its peak memory; on a GPU
+device_rows.py writes the table."""
 import dataclasses
 import statistics
 
+import device_rows
 import machine
 import markdown
 import models
@@ -28,9 +30,17 @@ COMPILED_MODES = {  # a minute each before the first step, and a C++ compiler
     "torch-bf16-compiled": "PyTorch bf16 autocast, torch.compile",
     "torch-fp16-compiled": "PyTorch fp16 autocast, torch.compile",
 }
+GRAPHED_MODES = {  # of a GPU
+    "torch-fp32-graphed": "PyTorch fp32, CUDA graph",
+    "torch-bf16-graphed": "PyTorch bf16 autocast, CUDA graph",
+    "torch-fp16-graphed": "PyTorch fp16 autocast, CUDA graph",
+}
 BASE = "torch-fp32"
 DEFAULT_MODES = [*ADA_MODES, *TORCH_MODES]
-MODES = [*DEFAULT_MODES, *COMPILED_MODES]
+CUDA_MODES = ["ada-fp16", "ada-bf16", "torch-fp16", "torch-bf16", "torch-fp16-graphed",
+              "torch-bf16-graphed", "torch-fp16-compiled"]
+ALL_MODES = [*DEFAULT_MODES, *COMPILED_MODES]
+MODES = [*ALL_MODES, *GRAPHED_MODES]
 HEADER = ["model", "batch", "mode", "images/s", "lowest, highest", "to PyTorch's fastest",
           "to PyTorch fp32", "GFLOP/s", "of fp32 FMA peak", "of bf16 tile peak", "peak memory, MiB"]
 
@@ -52,7 +62,7 @@ class Measured:
 
 def ada_values(options, model, batch, mode):
     """(--set values of a measurement of ada-train, its steps)."""
-    steps = options.ada_steps or model.steps(batch)
+    steps = options.ada_steps or model.steps(batch, options.device)
     return [*model.network, f"data.batch_size={batch}", f"train.max_steps={steps}",
             f"log={{every: {min(options.log_every, steps)}}}", *ADA_MODES[mode][1]], steps
 
@@ -65,7 +75,7 @@ class Bench:
         self.model, self.batch = models.MODELS[name], batch
         self.network = ada.network(self.model, batch)
         self.torch = {mode: torch_runs.Torch(options.python, name, mode.partition("-")[2], batch,
-                                             threads)
+                                             threads, options.device)
                       for mode in options.modes if mode not in ADA_MODES}
         for torch in self.torch.values():
             torch_runs.check_same(name, self.network, torch.about)
@@ -73,7 +83,8 @@ class Bench:
 
     def measure(self, mode):
         """One measurement of one mode, added to its results."""
-        result, steps = self.results[mode], self.options.ada_steps or self.model.steps(self.batch)
+        result = self.results[mode]
+        steps = self.options.ada_steps or self.model.steps(self.batch, self.options.device)
         if mode in ADA_MODES:
             values, steps = ada_values(self.options, self.model, self.batch, mode)
             run = self.ada.run(self.model.config, values, self.threads)
@@ -104,7 +115,9 @@ def in_turns(order, rounds, measure):
 
 
 def label(mode):
-    return ADA_MODES[mode][0] if mode in ADA_MODES else {**TORCH_MODES, **COMPILED_MODES}[mode]
+    if mode in ADA_MODES:
+        return ADA_MODES[mode][0]
+    return {**TORCH_MODES, **COMPILED_MODES, **GRAPHED_MODES}[mode]
 
 
 def rows(title, batch, results, training_flop, peak):
@@ -125,9 +138,10 @@ def rows(title, batch, results, training_flop, peak):
     return cells
 
 
-def run(options, ada):
-    """Measures all that the options name and prints the table."""
-    table, measured, peaks, torch_version = [], [], [], None
+def measure_all(options, ada, peaks):
+    """Measures all that the options name: one (title, batch, mode -> Measured, operations of an
+    image) a model and batch, and PyTorch's version. `peaks`: gets one Peak a round, or None."""
+    measured, torch_version = [], None
     for name in options.models:
         for batch in options.batch:
             bench = Bench(options, ada, name, batch, options.threads)
@@ -139,16 +153,27 @@ def run(options, ada):
                 speed = bench.measure(mode)
                 note(f"{bench.model.title}, batch {bench.batch}, round {number + 1} of "
                      f"{options.rounds}: {label(mode)}: {speed:,.0f} images/s")
-            in_turns([*options.modes, None], options.rounds, one)
+            in_turns(options.modes + [None] * (peaks is not None), options.rounds, one)
             torch_version = torch_version or bench.torch_version()
             measured.append((bench.model.title, batch, bench.results,
                              bench.network.training_flop()))
             bench.close()
-    peak = machine.median_peak(peaks)
-    for title, batch, results, flop in measured:
-        table += rows(title, batch, results, flop, peak)
+    return measured, torch_version
+
+
+def run(options, ada):
+    """Measures all that the options name and prints the table."""
+    on_gpu = options.device == "cuda"
+    peaks = None if on_gpu else []
+    measured, torch_version = measure_all(options, ada, peaks)
     torch = f", PyTorch {torch_version}, channels_last" if torch_version else ""
-    print(f"{machine.describe()}, {options.threads} thread(s) each; {ada.version}{torch}; median "
-          f"of {options.rounds} rounds taken in turns\n\nPeak, median of as many rounds: "
-          f"{peak.text()}\n")
-    print(markdown.table(HEADER, table))
+    rounds = f"median of {options.rounds} rounds taken in turns"
+    if on_gpu:
+        print(f"{machine.gpu()}; {ada.version}{torch}; {rounds}\n")
+        print(device_rows.table(measured, label))
+        return
+    peak = machine.median_peak(peaks)
+    print(f"{machine.describe()}, {options.threads} thread(s) each; {ada.version}{torch}; {rounds}"
+          f"\n\nPeak, median of as many rounds: {peak.text()}\n")
+    print(markdown.table(HEADER, [row for title, batch, results, flop in measured
+                                  for row in rows(title, batch, results, flop, peak)]))

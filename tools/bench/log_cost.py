@@ -80,7 +80,7 @@ def run(options, ada):
         return {int(row["step"]): row["seconds"] for row in rows}
 
     costs = measure(options.rounds, seconds_by_step)
-    print(f"{machine.describe()}, {options.threads} thread(s), batch {options.batch[0]}; "
-          f"{ada.version}, {pathlib.Path(options.config).name}; {options.rounds} rounds of {steps} "
-          f"steps\n")
+    print(f"{machine.describe_device(options.device)}, {options.threads} thread(s), batch "
+          f"{options.batch[0]}; {ada.version}, {pathlib.Path(options.config).name}; "
+          f"{options.rounds} rounds of {steps} steps\n")
     print(table(costs))

@@ -26,6 +26,11 @@ def describe():
     return f"{os.cpu_count()} cores, {platform.machine()} with {instruction_sets()}"
 
 
+def describe_device(device):
+    """What --device names."""
+    return gpu() if device == "cuda" else describe()
+
+
 def load_warning(load):
     """What a table must say where other programs ran when it was begun, by the load average of the
     last minute; otherwise empty. PyTorch's threads wait for each other in every operation and
@@ -34,6 +39,21 @@ def load_warning(load):
         return ""
     return (f"**Not a quiet machine** (load average {load:.1f} before the start): ratios between "
             "programs mean nothing.\n")
+
+
+def gpu():
+    """The GPU and its driver in words, or None where none is found."""
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version",
+                               "--format=csv,noheader"], capture_output=True, text=True,
+                              check=False)
+    except OSError:
+        return None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or not lines:
+        return None
+    name, driver = (part.strip() for part in lines[0].split(",", 1))
+    return f"{name}, driver {driver}"
 
 
 def cifar10():
@@ -47,6 +67,8 @@ def cifar10():
 def data_options(config):
     """--set values for the data of a configuration: the real set where it is found, otherwise
     synthetic images of the same shape."""
+    if "imagenet" in config:  # made-up images in any case
+        return []
     if "fashion" in config:
         if pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
             return ["data.limit={train: 0, test: 256}"]

@@ -9,22 +9,33 @@ class Model:
     config: str  # from the tree's root
     image: str  # height x width x channels
     network: tuple = ()  # --set values that choose the network, where it is not the configuration's
-    images: int = 0  # in one measurement of ada-train: some seconds on two cores
+    images: int = 0  # in one measurement of ada-train: some seconds on two cores; 0: too slow there
+    cuda_images: int = 0  # the same on a GPU
 
-    def steps(self, batch):
+    def steps(self, batch, device="cpu"):
         """Steps of one measurement of ada-train."""
-        return max(10, self.images // batch)
+        return max(10, (self.cuda_images if device == "cuda" else self.images) // batch)
 
 
 RESNET20 = "configs/resnet20_cifar.yaml"
+RESNET50 = "configs/resnet50_imagenet.yaml"
 MODELS = {
-    "resnet20": Model("ResNet-20", RESNET20, "32x32x3", images=25600),
+    "resnet20": Model("ResNet-20", RESNET20, "32x32x3", images=25600, cuda_images=1280000),
     "resnet56": Model("ResNet-56", RESNET20, "32x32x3", ("model={zoo: resnet56, shortcut: A}",),
-                      images=7680),
-    "vgg16": Model("VGG-16", RESNET20, "32x32x3", ("model={zoo: vgg16}",), images=2560),
+                      images=7680, cuda_images=384000),
+    "vgg16": Model("VGG-16", RESNET20, "32x32x3", ("model={zoo: vgg16}",), images=2560,
+                   cuda_images=384000),
     "fashion": Model("Fashion-MNIST net", "configs/fashion_quickstart.yaml", "28x28x1",
-                     images=192000),
-    "lenet": Model("LeNet-5", "configs/lenet_fashion.yaml", "28x28x1", images=256000),
+                     images=192000, cuda_images=1280000),
+    "lenet": Model("LeNet-5", "configs/lenet_fashion.yaml", "28x28x1", images=256000,
+                   cuda_images=1280000),
     "mlp": Model("MLP 784-256-128-10", "configs/mlp_mnist_fashion.yaml", "28x28x1",
-                 images=512000),
+                 images=512000, cuda_images=1280000),
+    "resnet50": Model("ResNet-50", RESNET50, "224x224x3", cuda_images=38400),
 }
+
+
+def usual(device):
+    """Names of the models that a device is measured with where none are named."""
+    return (["resnet20", "resnet50"] if device == "cuda"
+            else [name for name, model in MODELS.items() if model.images])

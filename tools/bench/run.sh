@@ -8,16 +8,22 @@ export PYTHONDONTWRITEBYTECODE=1
 
 needs_torch=true
 targets=(bench_peak)
+cuda=()
 for option in "$@"; do
   case $option in
+    cuda | --device=cuda) cuda=(--cuda) targets=() ;;
     --policy-cost | --log-cost) needs_torch=false targets=() ;;
     --ops) needs_torch=false targets=(bench_peak bench_ops) ;;
     -h | --help) exec python3 tools/bench/bench.py --help ;;
   esac
 done
 
-tools/setup.sh
-tools/build.sh --no-tests
+if ((${#cuda[@]})) && ! nvidia-smi -L >/dev/null 2>&1; then
+  echo "run.sh: --device cuda: nvidia-smi finds no GPU on this machine; nothing was measured" >&2
+  exit 1
+fi
+tools/setup.sh "${cuda[@]}"
+tools/build.sh --no-tests "${cuda[@]}"
 if ((${#targets[@]})); then
   if ! cmake --build build --parallel 2 --target "${targets[@]}" >build/bench-build.log 2>&1; then
     tail -n 40 build/bench-build.log >&2

@@ -39,6 +39,38 @@ def resnet(depth):
                          nn.Linear(64, 10))
 
 
+class Bottleneck(nn.Module):
+    """A 1x1, a 3x3 (which strides) and a 1x1 convolution, and a shortcut that is a 1x1 convolution
+    where the shape changes."""
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        outputs = 4 * width
+        self.path = nn.Sequential(
+            nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+        same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Identity() if same else nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return functional.relu(self.path(x) + self.shortcut(x), inplace=True)
+
+
+def resnet50():
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+              nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        width = 64 << stage
+        for index in range(blocks):
+            layers.append(Bottleneck(inputs, width, 2 if stage > 0 and index == 0 else 1))
+            inputs = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
+
+
 def vgg16():
     layers, inputs = [], 3
     for channels, convolutions in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
@@ -74,6 +106,7 @@ NETWORKS = {  # name -> what makes it, shape of an image
     "fashion": (fashion, (1, 28, 28)),
     "lenet": (lenet, (1, 28, 28)),
     "mlp": (mlp, (1, 28, 28)),
+    "resnet50": (resnet50, (3, 224, 224)),
 }
 
 

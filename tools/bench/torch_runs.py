@@ -11,11 +11,12 @@ WORKER = pathlib.Path(__file__).with_name("torch_worker.py")
 class Torch:
     """One network in one mode, in a process of its own, so that its peak memory is its own."""
 
-    def __init__(self, python, model, mode, batch, threads):
+    def __init__(self, python, model, mode, batch, threads, device="cpu"):
         self.batch, self.peak_mib = batch, None
         self.process = subprocess.Popen(
             [python, WORKER, "--model", model, "--mode", mode, "--batch", str(batch), "--threads",
-             str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+             str(threads), "--device", device], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True)
         self.about = self._answer()
 
     def _answer(self):

@@ -2,8 +2,9 @@
 Started by bench.py in the virtual environment that run.sh makes.
 
 Warms up, then prints what it is as a line of JSON. Reads numbers of steps from stdin, one a line,
-and answers each with {"seconds": [of each step], "peak_mib": VmHWM of this process}. Data stay in
-memory: no loader, no augmentation, no logging.
+and answers each with {"seconds": [of each step], "peak_mib": VmHWM of this process}; on a GPU,
+where steps are queued, "seconds" is the mean step alone. Data stay in memory: no loader, no
+augmentation, no logging.
 """
 import argparse
 import json
@@ -19,7 +20,7 @@ from torch_networks import NETWORKS, describe
 WARM_UP = 5  # steps before the first measurement
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 MODES = ("fp32", *AUTOCAST, "emulated", "counted",
-         *(f"{mode}-compiled" for mode in ("fp32", *AUTOCAST)))
+         *(f"{mode}-{way}" for way in ("compiled", "graphed") for mode in ("fp32", *AUTOCAST)))
 
 
 def peak_mib():
@@ -31,29 +32,61 @@ def peak_mib():
 class Training:
     """A network in one mode and its training step."""
 
-    def __init__(self, network, image, mode, batch):
-        self.network = network.to(memory_format=torch.channels_last)
+    def __init__(self, network, image, mode, batch, device):
+        self.device = device
+        self.network = network.to(device, memory_format=torch.channels_last)
         if mode in ("emulated", "counted"):
             emulate_fp16(self.network, counting=mode == "counted")
         elif mode.endswith("-compiled"):
-            self.network = torch.compile(self.network)
+            self.network = torch.compile(
+                self.network, mode="reduce-overhead" if device == "cuda" else None)
         self.autocast = AUTOCAST.get(mode.partition("-")[0])
-        self.scaler = torch.amp.GradScaler("cpu", enabled=self.autocast == torch.float16)
+        self.scaler = torch.amp.GradScaler(device, enabled=self.autocast == torch.float16)
         self.optimizer = torch.optim.SGD(self.network.parameters(), 0.01, momentum=0.9,
-                                         weight_decay=1e-4)
-        self.images = torch.randn(batch, *image).contiguous(memory_format=torch.channels_last)
-        self.labels = torch.randint(0, 10, (batch,))
+                                         weight_decay=1e-4, fused=device == "cuda" or None)
+        self.images = torch.randn(batch, *image, device=device).contiguous(
+            memory_format=torch.channels_last)
+        self.labels = torch.randint(0, 10, (batch,), device=device)
+        self.graph = self.captured() if mode.endswith("-graphed") else None
 
-    def step(self):
-        self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=self.autocast or torch.bfloat16,
-                            enabled=self.autocast is not None):
+    def gradients(self, cached=True):
+        with torch.autocast(self.device, dtype=self.autocast or torch.bfloat16,
+                            enabled=self.autocast is not None, cache_enabled=cached):
             loss = functional.cross_entropy(self.network(self.images), self.labels)
         self.scaler.scale(loss).backward()
+
+    def captured(self):
+        """Forward and backward pass as a CUDA graph; the update, which may be skipped, is none."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):  # as PyTorch's manual asks for
+                self.optimizer.zero_grad(set_to_none=True)
+                self.gradients(cached=False)
+        torch.cuda.current_stream().wait_stream(side)
+        self.optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.gradients(cached=False)
+        return graph
+
+    def step(self):
+        if self.graph:
+            self.graph.replay()
+        else:
+            self.optimizer.zero_grad(set_to_none=True)
+            self.gradients()
         self.scaler.step(self.optimizer)
         self.scaler.update()
 
     def measure(self, steps):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(steps):
+                self.step()
+            torch.cuda.synchronize()
+            return [(time.perf_counter() - start) / steps]
         seconds = []
         for _ in range(steps):
             start = time.perf_counter()
@@ -68,15 +101,19 @@ def main():
     parser.add_argument("--mode", choices=MODES, required=True)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--threads", type=int, default=0, help="0: torch's own choice")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args()
     import_mib = peak_mib()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        sys.exit(f"torch_worker.py: PyTorch {torch.__version__} finds no GPU")
     if options.threads:
         torch.set_num_threads(options.threads)
+    torch.backends.cudnn.benchmark = options.device == "cuda"
     torch.manual_seed(0)
     make, image = NETWORKS[options.model]
     network = make()
     about = {"torch": torch.__version__, "import_mib": import_mib, **describe(network, image)}
-    training = Training(network, image, options.mode, options.batch)
+    training = Training(network, image, options.mode, options.batch, options.device)
     training.measure(WARM_UP)
     print(json.dumps(about), flush=True)  # from here on it only works when asked
     for request in sys.stdin:
