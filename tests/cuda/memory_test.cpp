@@ -1,0 +1,95 @@
+// Training takes all its memory in the first steps: nothing is allocated, recorded or left behind
+// from then on, however many steps follow.
+#include <doctest/doctest.h>
+
+#include "backend/cuda/backend_on_stream.h"
+#include "compare/network_steps.h"
+#include "cuda/on_both.h"
+#ifdef ADA_CUDA_DEVICE
+#include "backend/cuda/device_stream.h"
+#endif
+
+namespace ada::backend::test {
+namespace {
+
+// Another stream, with a count of what was asked of it that stays.
+class CountedStream final : public cuda::Stream {
+ public:
+  explicit CountedStream(std::unique_ptr<cuda::Stream> stream) : stream_(std::move(stream)) {}
+  void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) override {
+    stream_->CopyToDevice(to, from, bytes);
+  }
+  void CopyToHost(void* to, const std::byte* from, std::size_t bytes) override {
+    stream_->CopyToHost(to, from, bytes);
+  }
+  void Copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    stream_->Copy(to, from, bytes);
+  }
+  void Zero(std::byte* to, std::size_t bytes) override { stream_->Zero(to, bytes); }
+  void Synchronize() override { stream_->Synchronize(); }
+  std::byte* Allocate(std::size_t bytes) override {
+    ++allocations;
+    return stream_->Allocate(bytes);
+  }
+  void Free(std::byte* block) noexcept override {
+    ++frees;
+    stream_->Free(block);
+  }
+  std::byte* AllocateOnHost(std::size_t bytes) override {
+    ++allocations;
+    return stream_->AllocateOnHost(bytes);
+  }
+  void FreeOnHost(std::byte* block) noexcept override {
+    ++frees;
+    stream_->FreeOnHost(block);
+  }
+  std::size_t FreeBytes() const override { return stream_->FreeBytes(); }
+  std::unique_ptr<cuda::Recording> Record(const std::function<void()>& body) override {
+    ++recordings;
+    return stream_->Record(body);
+  }
+  CUstream_st* handle() const override { return stream_->handle(); }
+  void Run(std::string_view kernel, std::function<void(bool reverse)> work) override {
+    stream_->Run(kernel, std::move(work));
+  }
+
+  int allocations = 0, frees = 0, recordings = 0;
+
+ private:
+  std::unique_ptr<cuda::Stream> stream_;
+};
+
+constexpr int kSteps = 1000;
+#ifdef ADA_CUDA_DEVICE
+std::unique_ptr<cuda::Stream> MakeStream() { return std::make_unique<cuda::DeviceStream>(0); }
+#else
+std::unique_ptr<cuda::Stream> MakeStream() { return std::make_unique<cuda::HostStream>(); }
+#endif
+
+TEST_SUITE(ADA_SUITE) {
+  TEST_CASE("memory: steps leave nothing behind") {
+    auto owned = std::make_unique<CountedStream>(MakeStream());
+    CountedStream& stream = *owned;
+    const std::unique_ptr<Backend> backend =
+        cuda::MakeBackendOn(std::move(owned), {"test", "test"}, {});
+    const graph::test::TestNetwork network{"awkward", graph::test::Awkward(), {5, 10, 9, 3}};
+    NetworkSteps steps(network, AllTrainings()[2], *backend);
+    for (int i = 0; i < 10; ++i) steps.Step();
+    backend->Synchronize();
+    const int allocations = stream.allocations, frees = stream.frees,
+              recordings = stream.recordings;
+    const std::size_t bytes = backend->allocated_bytes(), left = stream.FreeBytes();
+    CHECK(allocations > 0);
+    CHECK(recordings > 0);
+    for (int i = 10; i < kSteps; ++i) steps.Step();
+    backend->Synchronize();
+    CHECK(stream.allocations == allocations);
+    CHECK(stream.frees == frees);
+    CHECK(stream.recordings == recordings);
+    CHECK(backend->allocated_bytes() == bytes);
+    CHECK(stream.FreeBytes() == left);
+  }
+}
+
+}  // namespace
+}  // namespace ada::backend::test
