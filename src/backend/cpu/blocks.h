@@ -9,29 +9,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backend/block_images.h"
 #include "core/tensor.h"
 
 namespace ada::backend::cpu {
 
-inline std::int64_t PowerOfTwoBelow(std::int64_t x) {
-  std::int64_t p = 1;
-  while (p * 2 <= x) p *= 2;
-  return p;
-}
-
-// Images whose columns lie side by side so that 16 of them make a tile (tile_convolution.h): 1, 2,
-// 4, 8 or 16.
-inline int ImagesTogether(std::int64_t width) {
-  int together = 1;
-  while (width * together <= 8) together *= 2;
-  return together;
-}
-// Images in a reduction block: the power of two that gives at most 16,384 values, but no fewer than
-// a tile holds.
-inline int BlockImages(const Shape& shape) {
-  const std::int64_t images = std::max<std::int64_t>(1, 16384 / shape.per_image());
-  return std::max(static_cast<int>(PowerOfTwoBelow(images)), ImagesTogether(shape.w));
-}
 inline std::int64_t BlockCount(std::int64_t rows, int block) { return (rows + block - 1) / block; }
 
 // Parameters and their gradients are cut into segments of so many values: one BlockStats each.

@@ -78,7 +78,7 @@ class CpuBackend final : public Backend {
     ADA_CHECK(rows >= 0 && rows <= tensor.shape.n);
     kernels_.widen(At(tensor, 0), out, rows * tensor.shape.per_image());
   }
-  int BlockImages(const Shape& shape) const override { return cpu::BlockImages(shape); }
+  int BlockImages(const Shape& shape) const override { return backend::BlockImages(shape); }
 
   std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {
     return MakeInputOp(context_, s);

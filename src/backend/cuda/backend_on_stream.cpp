@@ -1,11 +1,11 @@
 // The factory of this backend's ops and the owner of its memory.
 #include "backend/cuda/backend_on_stream.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "backend/block_images.h"
 #include "backend/cuda/batch_norm_op.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/image_source.h"
@@ -31,15 +31,6 @@ float ToFloat(Storage storage, const std::byte* at) {
   std::uint16_t code = 0;
   std::memcpy(&code, at, sizeof code);
   return storage == Storage::kF16 ? DecodeFp16(code) : DecodeBf16(code);
-}
-
-// The CPU's, so that one specification fits both: at most 16,384 values, but no fewer images than
-// lie side by side in a tile there.
-int ImagesOfBlock(const Shape& shape) {
-  std::int64_t images = 1, together = 1;
-  while (images * 2 * shape.per_image() <= 16384) images *= 2;
-  while (shape.w * together <= 8) together *= 2;
-  return static_cast<int>(std::max(images, together));
 }
 
 class CudaBackend final : public Backend {
@@ -88,7 +79,7 @@ class CudaBackend final : public Backend {
     for (std::int64_t i = 0; i < values; ++i)
       out[i] = ToFloat(tensor.storage, bytes.data() + static_cast<std::size_t>(i) * each);
   }
-  int BlockImages(const Shape& shape) const override { return ImagesOfBlock(shape); }
+  int BlockImages(const Shape& shape) const override { return backend::BlockImages(shape); }
 
   std::unique_ptr<ImageSource> MakeImageSource(const ImageSourceSpec& s) override {
     return MakeImageSourceOp(context_, s);

@@ -54,15 +54,9 @@ struct NormaliseKernel {
   }
 
   ADA_HOST_DEVICE void Values(const Place& at, Shared& shared, Own& own) const {
-    const std::int64_t begin = at.block * size;
-    const std::int64_t end = begin + size < values ? begin + size : values;
-    for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kThreads) {
-      if (i + 4 <= end) {
-        Four(shared, own, i);
-        continue;
-      }
-      for (std::int64_t k = i; k < end; ++k) One(shared, own, k);
-    }
+    ForFlatBlock(
+        at, values, size, [&](std::int64_t i) { Four(shared, own, i); },
+        [&](std::int64_t i) { One(shared, own, i); });
   }
   ADA_HOST_DEVICE void One(Shared& shared, Own& own, std::int64_t i) const {
     const float value = norm.At(Load(norm.x, i), ChannelOf(i, norm.channels));

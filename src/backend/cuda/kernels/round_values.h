@@ -25,6 +25,22 @@ inline FlatBlocks FlatBlocksOf(std::int64_t values) {
   return flat;
 }
 
+// What thread `at` of a kernel of FlatBlocks does: four(i) for values i .. i + 3 at a time, one(i)
+// at the end, where fewer are left.
+template <class Four, class One>
+ADA_HOST_DEVICE void ForFlatBlock(const Place& at, std::int64_t values, std::int64_t size,
+                                  Four&& four, One&& one) {
+  const std::int64_t begin = at.block * size;
+  const std::int64_t end = begin + size < values ? begin + size : values;
+  for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kNoteThreads) {
+    if (i + 4 <= end) {
+      four(i);
+      continue;
+    }
+    for (std::int64_t k = i; k < end; ++k) one(k);
+  }
+}
+
 // Whether a Value gives values i .. i + 3 (4 divides i) together: FourFloats Four(i) const.
 template <class Value, class = void>
 struct GivesFours : std::false_type {};
@@ -59,21 +75,17 @@ struct RoundValuesKernel {
  private:
   ADA_HOST_DEVICE void RoundBlock(const Place& at, NoteShared<kLevel>& shared,
                                   NoteOwn<kLevel>& own) const {
-    const std::int64_t begin = at.block * size;
-    const std::int64_t end = begin + size < values ? begin + size : values;
-    for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kThreads) {
-      if (i + 4 > end) {
-        for (std::int64_t k = i; k < end; ++k)
-          StoreExact(out, k, RoundAndCount(how, shared, own, value(k), k));
-        return;
-      }
-      FourFloats x;
-      if constexpr (GivesFours<Value>::value)
-        x = value.Four(i);
-      else
-        for (int k = 0; k < 4; ++k) x.of[k] = value(i + k);
-      StoreFour(out, i, RoundAndCountFour(how, shared, own, x, i));
-    }
+    ForFlatBlock(
+        at, values, size,
+        [&](std::int64_t i) {
+          FourFloats x;
+          if constexpr (GivesFours<Value>::value)
+            x = value.Four(i);
+          else
+            for (int k = 0; k < 4; ++k) x.of[k] = value(i + k);
+          StoreFour(out, i, RoundAndCountFour(how, shared, own, x, i));
+        },
+        [&](std::int64_t i) { StoreExact(out, i, RoundAndCount(how, shared, own, value(i), i)); });
   }
 };
 
@@ -104,16 +116,13 @@ struct CountValuesKernel {
  private:
   ADA_HOST_DEVICE void CountBlock(const Place& at, NoteShared<kLevel>& shared,
                                   NoteOwn<kLevel>& own) const {
-    const std::int64_t begin = at.block * size;
-    const std::int64_t end = begin + size < values ? begin + size : values;
-    for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kThreads) {
-      if (i + 4 > end) {
-        for (std::int64_t k = i; k < end; ++k) CountStored(how, shared, own, Load(in, k));
-        return;
-      }
-      const FourFloats x = LoadFour(in, i);
-      for (const float one : x.of) CountStored(how, shared, own, one);
-    }
+    ForFlatBlock(
+        at, values, size,
+        [&](std::int64_t i) {
+          const FourFloats x = LoadFour(in, i);
+          for (const float one : x.of) CountStored(how, shared, own, one);
+        },
+        [&](std::int64_t i) { CountStored(how, shared, own, Load(in, i)); });
   }
 };
 

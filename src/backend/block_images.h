@@ -1,0 +1,31 @@
+// How many images make a reduction block: fixed by the shape alone, and the same for all backends,
+// so that one specification fits each of them.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace ada::backend {
+
+inline std::int64_t PowerOfTwoBelow(std::int64_t x) {
+  std::int64_t p = 1;
+  while (p * 2 <= x) p *= 2;
+  return p;
+}
+
+// Images whose columns lie side by side so that 16 of them make a tile of a CPU's matrix unit: 1,
+// 2, 4, 8 or 16.
+inline int ImagesTogether(std::int64_t width) {
+  int together = 1;
+  while (width * together <= 8) together *= 2;
+  return together;
+}
+// Images in a reduction block: the power of two that gives at most 16,384 values, but no fewer than
+// a tile holds.
+inline int BlockImages(const Shape& shape) {
+  const std::int64_t images = std::max<std::int64_t>(1, 16384 / shape.per_image());
+  return std::max(static_cast<int>(PowerOfTwoBelow(images)), ImagesTogether(shape.w));
+}
+
+}  // namespace ada::backend
