@@ -325,18 +325,26 @@ struct UpdatePlan {
   enum class OnOverflow : std::uint8_t { kSkip, kSanitize } on_overflow = OnOverflow::kSkip;
   float sanitize_to = 0;
   bool largest = false;  // UpdateOutcome::largest is wanted
-  bool update = true;    // false: only the outcome is wanted, nothing changes
+};
+// A rounding that counts like a gradient: where it left its format, nothing is updated.
+struct WatchedRounding {
+  const TensorStats* stats = nullptr;
+  float most = INFINITY;  // magnitudes above it, and NaN, are what counts
 };
 struct UpdateOutcome {
   double norm = 0;        // global L2 norm of all gradients as they came, in double
   float largest = 0;      // their largest magnitude; inf or NaN where one is (NaN first)
   bool overflow = false;  // one is not finite; then the norm is not either
+  bool watched = false;   // a watched rounding left its format
   bool updated = false;
   bool clipped = false;  // gradients were multiplied by less than 1
 };
 class UpdateOp {
  public:
   virtual ~UpdateOp() = default;
+  // Looks at the watched roundings of the backward pass that was asked for last. All looks since
+  // the last Update count for the next.
+  virtual void Look() = 0;
   virtual void Update(const UpdatePlan& plan) = 0;
   virtual UpdateOutcome Outcome() = 0;  // of the last Update; waits for it
 };
@@ -404,7 +412,8 @@ class Backend {
   virtual std::unique_ptr<Op> MakeScale(const ScaleSpec&) = 0;
   virtual std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec&) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const LossSpec&) = 0;
-  virtual std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule&, std::vector<UpdateSlot>) = 0;
+  virtual std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule&, std::vector<UpdateSlot>,
+                                               std::vector<WatchedRounding>) = 0;
 };
 
 }  // namespace ada::backend

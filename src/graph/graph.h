@@ -48,6 +48,7 @@ struct RoundingPoint {
   std::string tensor;  // y w dx dw dy
   NumberFormat format;
   const TensorStats* stats;
+  const TensorStats* backend_stats;  // the same, for ops
   const float* scale;
   scaling::TensorScaler* scaler =
       nullptr;                         // the tensor's own scale (delayed scaling), times `scale`

@@ -4,6 +4,8 @@
 namespace ada::graph {
 namespace {
 
+constexpr int kLossNode = -1;
+
 class PointLister {
  public:
   explicit PointLister(const Bindings& bindings)
@@ -40,38 +42,35 @@ class PointLister {
  private:
   const Node& node(int index) const { return b_.network->nodes[index]; }
 
-  void Add(const std::string& layer, const char* tensor, const NumberFormat& format,
-           const TensorStats& stats, const float* scale = nullptr) {
+  // node: kLossNode for the logit gradient.
+  void Add(int node, const char* tensor, const NumberFormat& format, TensorStats LayerStats::*stats,
+           const float* scale = nullptr) {
+    const std::string layer = node == kLossNode ? "loss" : b_.NameOf(node);
     const TensorScale* own = b_.styles->ScaleOf(layer, tensor);
-    points_.push_back({layer, tensor, format, &stats, scale, own ? own->scaler.host : nullptr,
-                       b_.styles->BinsOf(layer, tensor)});
+    points_.push_back({layer, tensor, format, &(b_.stats.host[node + 1].*stats),
+                       &(b_.stats.backend[node + 1].*stats), scale,
+                       own ? own->scaler.host : nullptr, b_.styles->BinsOf(layer, tensor)});
   }
-  void AddGradient(const std::string& layer, const char* tensor, const TensorStats& stats,
-                   int gradient) {
+  void AddGradient(int node, const char* tensor, TensorStats LayerStats::*stats, int gradient) {
     const NumberFormat& format = b_.plan->gradients[gradient].encoding.format;
-    Add(layer, tensor, format, stats, b_.ScaleOf(gradient));
+    Add(node, tensor, format, stats, b_.ScaleOf(gradient));
   }
 
   void AddForward(int i) {
-    const LayerStats& stats = b_.stats.host[i + 1];
-    if (node(i).is_product()) Add(b_.NameOf(i), "w", b_.encodings->weights[i].format, stats.w);
-    if (node(i).rounds_output()) {
-      Add(b_.NameOf(i), "y", b_.encodings->values[i + 1].format, stats.y);
-    }
+    if (node(i).is_product()) Add(i, "w", b_.encodings->weights[i].format, &LayerStats::w);
+    if (node(i).rounds_output()) Add(i, "y", b_.encodings->values[i + 1].format, &LayerStats::y);
   }
   void AddBackward() {
     const Plan& plan = *b_.plan;
-    AddGradient("loss", "dx", b_.stats.host[0].dx, plan.loss_gradient);
+    AddGradient(kLossNode, "dx", &LayerStats::dx, plan.loss_gradient);
     for (int i = nodes_ - 1; i >= 0; --i) {
-      const LayerStats& stats = b_.stats.host[i + 1];
-      const std::string& name = b_.NameOf(i);
-      if (branch_of_[i] >= 0) AddGradient(name, "dy", stats.dy, plan.branches[branch_of_[i]].sum);
-      if (node(i).is_product()) {
-        Add(name, "dw", b_.encodings->weight_gradients[i].format, stats.dw);
-      }
+      if (branch_of_[i] >= 0)
+        AddGradient(i, "dy", &LayerStats::dy, plan.branches[branch_of_[i]].sum);
+      if (node(i).is_product())
+        Add(i, "dw", b_.encodings->weight_gradients[i].format, &LayerStats::dw);
       const OpPlan* op = op_of_[i];
       if (!op || op->dx < 0 || !plan.gradients[op->dx].rounds) continue;
-      AddGradient(name, "dx", stats.dx, op->dx);
+      AddGradient(i, "dx", &LayerStats::dx, op->dx);
     }
   }
 

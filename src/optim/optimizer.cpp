@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "core/error.h"
 
@@ -27,7 +28,8 @@ Tensor AllocateLike(backend::Backend& backend, const Tensor& value) {
 }  // namespace
 
 Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
-                     const std::vector<OptimizedParameter>& parameters, double clip_norm)
+                     const std::vector<OptimizedParameter>& parameters, double clip_norm,
+                     std::vector<backend::WatchedRounding> watched)
     : clip_norm_(clip_norm) {
   ADA_CHECK(clip_norm >= 0);
   std::vector<backend::UpdateSlot> slots;
@@ -46,7 +48,7 @@ Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
     }
     slots.push_back(slot);
   }
-  op_ = backend.MakeUpdate(rule, std::move(slots));
+  op_ = backend.MakeUpdate(rule, std::move(slots), std::move(watched));
 }
 
 void Optimizer::Update(backend::UpdatePlan plan) {
@@ -55,15 +57,6 @@ void Optimizer::Update(backend::UpdatePlan plan) {
   ADA_CHECK(limited || plan.on_overflow == backend::UpdatePlan::OnOverflow::kSkip);
   plan.clip_norm = clip_norm_;
   plan.step.count = updates_ + 1;
-  op_->Update(plan);
-  asked_ = true;
-}
-
-void Optimizer::Measure(bool largest) {
-  ADA_CHECK(!asked_);
-  backend::UpdatePlan plan;
-  plan.largest = largest;
-  plan.update = false;
   op_->Update(plan);
   asked_ = true;
 }

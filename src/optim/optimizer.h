@@ -27,17 +27,20 @@ struct StateTensor {
 class Optimizer {
  public:
   // Allocates the state tensors (zeroed) in `backend`, which must outlive this. clip_norm 0: none.
+  // watched: roundings that Look looks at.
   Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
-            const std::vector<OptimizedParameter>& parameters, double clip_norm);
+            const std::vector<OptimizedParameter>& parameters, double clip_norm,
+            std::vector<backend::WatchedRounding> watched = {});
 
+  // Behind a backward pass: where a watched rounding left its format, the next Update will change
+  // nothing.
+  void Look() { op_->Look(); }
   // Asks for the norm of all gradients as they stand (unscaled, before clipping and decay) and for
   // the update, clipped, of all parameters; waits for nothing. Of `plan`: step.lr, on_overflow,
   // sanitize_to (where on_overflow is kSanitize: positive and finite) and largest.
   void Update(backend::UpdatePlan plan);
-  // Asks for the norm, and with `largest` for the largest magnitude; changes nothing.
-  void Measure(bool largest);
-  // What came of the last Update or Measure. Waits for it, and counts the update if there was one:
-  // to be called before the next.
+  // What came of the last Update. Waits for it, and counts the update if there was one: to be
+  // called before the next.
   backend::UpdateOutcome Outcome();
 
   // Updates made so far: the index (from 0) of the next one.

@@ -27,7 +27,7 @@ class DynamicPolicy final : public Policy {
   double Scale() const override { return scale_; }
   LayerRule RuleFor(const LayerInfo& layer) override { return PassRule(layer); }
 
-  std::optional<Action> OnOverflow() const override {
+  Action OnOverflow() const override {
     return machine_->Repairs(deferred_ ? next_ : scale_) ? Action::kSanitize : Action::kSkip;
   }
 

@@ -74,11 +74,8 @@ class LayerwisePolicy final : public Policy {
   }
 
   // A layer's own gradient that is not finite skips the step, even where a mask kept it from every
-  // weight gradient.
-  std::optional<Action> OnOverflow() const override { return std::nullopt; }
-
-  // An overflow that no layer has caused, as far as is known, counts against all of them: else none
-  // would ever fall.
+  // weight gradient. An overflow that no layer has caused, as far as is known, counts against all
+  // of them: else none would ever fall.
   Verdict Update(const Attempt& attempt) override {
     const auto& flags = attempt.layer_overflow;
     const bool named =

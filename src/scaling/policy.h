@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,10 +65,10 @@ class Policy {
   // layerwise_dynamic: the layer's own S in this attempt. Others: 1.
   virtual double LayerScale(const std::string& /*layer*/) const { return 1; }
   virtual Wishes NextWishes() const { return {}; }
-  // What Update will do about the next attempt where it overflows; where it does not, it updates.
-  // Known before the attempt, so that a device can act without asking. Nothing: that depends on
-  // more than the overflow, and Update has to be asked when the attempt is over.
-  virtual std::optional<Action> OnOverflow() const { return Action::kSkip; }
+  // What Update will do about the next attempt where it overflows, known before it so that a device
+  // can act without asking. Where it does not overflow, and with Wishes::layers no layer does,
+  // Update updates; where a layer alone does, it skips.
+  virtual Action OnOverflow() const { return Action::kSkip; }
   virtual Verdict Update(const Attempt& attempt) = 0;
   virtual StateMap SaveState() const = 0;
   virtual void LoadState(const StateMap& state) = 0;  // throws DataError on unknown or missing keys

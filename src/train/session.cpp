@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "scaling/state_text.h"
+#include "train/layer_overflow.h"
 #include "train/run.h"
 
 namespace ada::train {
@@ -66,7 +67,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       loader_(parts.data.train, TrainLoader(parts.config, parts.data)),
       optimizer_(parts.backend, MakeUpdateRule(parts.config.optimizer),
                  OptimizedParameters(parts.config.optimizer, parts.graph),
-                 parts.config.train.clip_norm),
+                 parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
       resident_(MakeResident(parts)),
       probe_(MakeProbe(parts)),
       dump_(MakeDump(parts)),

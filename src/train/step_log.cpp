@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/text.h"
+#include "train/layer_overflow.h"
 #include "train/trainer.h"
 
 namespace ada::train {
@@ -129,24 +130,8 @@ void StepLog::CountEdge(scaling::Attempt& attempt) const {
 }
 
 void StepLog::NoteLayers(scaling::Attempt& attempt) const {
-  std::string last;  // of the forward order: the logit gradient carries its S
-  bool any = false;
-  for (const graph::ScalePoint& point : graph_.scales()) {
-    if (point.scaler == nullptr) continue;
-    if (last.empty()) last = point.layer;
-    attempt.layer_overflow[point.layer] = false;
-  }
-  const auto& points = graph_.roundings();
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const graph::RoundingPoint& p = points[i];
-    if (p.tensor != "dx" && p.tensor != "dw") continue;
-    const auto layer = attempt.layer_overflow.find(p.layer == "loss" ? last : p.layer);
-    if (layer == attempt.layer_overflow.end()) continue;
-    if (std::isfinite(RoundTo(p.format, StatsOf(i).max_abs))) continue;
-    layer->second = any = true;
-  }
-  if (!attempt.overflow || any) return;
-  for (auto& layer : attempt.layer_overflow) layer.second = true;
+  const auto stats_of = [this](std::size_t i) -> const TensorStats& { return StatsOf(i); };
+  NoteLayerOverflow(graph_, stats_of, attempt);
 }
 
 std::string StepLog::DecisionErrors() const {

@@ -39,7 +39,7 @@ class StepLog {
   void Write(const StepResult& result, const scaling::Verdict& verdict);
 
   // What a policy wants to know of the attempt: values of the rounded dx above and below
-  // Pass::edge; which layers' own gradients are not finite. All layers, where none can be named.
+  // Pass::edge; which layers' own gradients are not finite (layer_overflow.h).
   void CountEdge(scaling::Attempt& attempt) const;
   void NoteLayers(scaling::Attempt& attempt) const;
   // Exceptions of the authors' program in this attempt (scaling.reference), one line; or nothing.

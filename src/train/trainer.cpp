@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -131,6 +130,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     graph_.Forward(pass, onlookers_.watcher());
     Lap(seconds_.forward);
     graph_.Backward(pass, onlookers_.watcher());
+    if (wishes_.layers) optimizer_.Look();
     if (several || onlookers_.watcher() != nullptr) graph_.Collect(pass);
     if (several) log_.AddMicroBatch(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
@@ -142,20 +142,15 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   Lap(seconds_.log);
 }
 
-// Asks for everything that is still to be done, then waits for it: once a step. Where the policy
-// cannot say beforehand what an overflow leads to (layerwise_dynamic), the update is asked for
-// behind the wait, and waited for as well.
+// Asks for everything that is still to be done, then waits for it: once a step. What the policy
+// makes of the attempt is what was done.
 scaling::Verdict Trainer::Update(StepResult& r, const backend::Pass& pass) {
-  const std::optional<scaling::Action> on_overflow = policy_.OnOverflow();
-  on_overflow ? optimizer_.Update(PlanFor(r, *on_overflow)) : optimizer_.Measure(wishes_.amax);
-  const scaling::Attempt attempt = Await(r, pass);
-  const scaling::Verdict verdict = policy_.Update(attempt);
-  if (on_overflow) {
-    ADA_CHECK(verdict.action == (r.overflow ? *on_overflow : scaling::Action::kUpdate));
-  } else if (verdict.action != scaling::Action::kSkip) {
-    optimizer_.Update(PlanFor(r, verdict.action));
-    ADA_CHECK(optimizer_.Outcome().updated);
-  }
+  optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
+  Lap(seconds_.update);
+  graph_.Collect(pass);
+  const backend::UpdateOutcome outcome = optimizer_.Outcome();
+  const scaling::Verdict verdict = policy_.Update(AttemptOf(r, outcome));
+  ADA_CHECK((verdict.action != scaling::Action::kSkip) == outcome.updated);
   return verdict;
 }
 
@@ -169,11 +164,8 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
   return plan;
 }
 
-// The wait, and how the attempt ended.
-scaling::Attempt Trainer::Await(StepResult& r, const backend::Pass& pass) {
-  Lap(seconds_.update);
-  graph_.Collect(pass);
-  const backend::UpdateOutcome outcome = optimizer_.Outcome();
+// How the attempt ended; all of it has been waited for.
+scaling::Attempt Trainer::AttemptOf(StepResult& r, const backend::UpdateOutcome& outcome) {
   const backend::LossResult loss = graph_.Result();
   Lap(seconds_.backward);
   if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);

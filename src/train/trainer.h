@@ -67,7 +67,7 @@ class Trainer {
   void Gradients(int rows, backend::Pass pass);
   scaling::Verdict Update(StepResult& result, const backend::Pass& pass);
   backend::UpdatePlan PlanFor(const StepResult& result, scaling::Action on_overflow) const;
-  scaling::Attempt Await(StepResult& result, const backend::Pass& pass);
+  scaling::Attempt AttemptOf(StepResult& result, const backend::UpdateOutcome& outcome);
   void Finish(StepResult& result, const scaling::Verdict& verdict);
   void ObserveTensorScales(bool first);
   void UpdateTensorScales();

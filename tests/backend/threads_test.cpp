@@ -140,10 +140,8 @@ TEST_SUITE("cpu") {
       bench->MakeDropout(drop)->Forward(MakePass(44));
       UpdateSlot slot;
       slot.value = slot.gradient = bench.Vector(Normal(100000, 1, 3));
-      const auto update = bench->MakeUpdate(UpdateRule{}, {slot});
-      UpdatePlan measure;
-      measure.update = false;
-      update->Update(measure);
+      const auto update = bench->MakeUpdate(UpdateRule{}, {slot}, {});
+      update->Update(UpdatePlan{});
       const double norm = update->Outcome().norm;
       bytes.Add(sum.sum), bytes.Add(drop.y), bytes.Add(drop.y_stats);
       bytes.Add(&norm, sizeof norm);

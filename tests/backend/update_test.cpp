@@ -11,6 +11,14 @@ namespace {
 // Slots around the lengths at which work is cut: vectors of 16, segments of 16,384.
 const std::vector<std::size_t> kLengths = {1, 15, 16, 432, 16384, 40001};
 
+// Of gradients as they stand, by an op of SGD: a rate of 0 changes nothing.
+UpdateOutcome Measure(UpdateOp& op) {
+  UpdatePlan plan;
+  plan.largest = true;
+  op.Update(plan);
+  return op.Outcome();
+}
+
 struct UpdateBench {
   UpdateBench(Bench& bench, const UpdateRule& rule, int states) {
     for (std::size_t i = 0; i < kLengths.size(); ++i) {
@@ -22,28 +30,22 @@ struct UpdateBench {
       slot.decay = i % 2 == 0;
       slots.push_back(slot);
     }
-    op = bench->MakeUpdate(rule, slots);
+    op = bench->MakeUpdate(rule, slots, {});
+    measured = bench->MakeUpdate(UpdateRule{}, slots, {});
   }
+  UpdateOutcome Measure() const { return test::Measure(*measured); }
   std::vector<UpdateSlot> slots;
-  std::unique_ptr<UpdateOp> op;
+  std::unique_ptr<UpdateOp> op, measured;
 };
-
-// Of gradients as they stand; nothing changes.
-UpdateOutcome Measure(UpdateOp& op) {
-  UpdatePlan plan;
-  plan.largest = true;
-  plan.update = false;
-  op.Update(plan);
-  return op.Outcome();
-}
 
 Values GetOr(const Tensor& t, std::size_t n) { return t ? Bench::Get(t) : Values(n); }
 
-// One update of `slots`, by the scalar rules.
-void CheckUpdate(const UpdateRule& rule, const UpdatePlan& plan, UpdateOp& op,
-                 const std::vector<UpdateSlot>& slots) {
+// One update, by the scalar rules.
+void CheckUpdate(const UpdateRule& rule, const UpdatePlan& plan, UpdateBench& bench) {
+  const std::vector<UpdateSlot>& slots = bench.slots;
+  UpdateOp& op = *bench.op;
   UpdateStep step = plan.step;
-  step.gradient_factor = ClipFactor(Measure(op).norm, plan.clip_norm);
+  step.gradient_factor = ClipFactor(bench.Measure().norm, plan.clip_norm);
   std::vector<Values> value, state1, state2;
   for (const UpdateSlot& slot : slots) {
     const auto n = static_cast<std::size_t>(slot.value.shape.numel());
@@ -97,7 +99,7 @@ TEST_SUITE("cpu") {
         UpdatePlan plan;
         plan.step.lr = 0.1 / count, plan.step.count = count;
         plan.clip_norm = count == 3 ? 0.37 : 0;
-        CheckUpdate(rule, plan, *b.op, b.slots);
+        CheckUpdate(rule, plan, b);
       }
     }
   }
@@ -108,7 +110,7 @@ TEST_SUITE("cpu") {
     double sum = 0;
     for (const UpdateSlot& slot : b.slots)
       for (const float g : Bench::Get(slot.gradient)) sum += std::pow(static_cast<double>(g), 2);
-    CHECK(Measure(*b.op).norm == doctest::Approx(std::sqrt(sum)).epsilon(1e-12));
+    CHECK(b.Measure().norm == doctest::Approx(std::sqrt(sum)).epsilon(1e-12));
   }
 
   TEST_CASE("gradient norm: squares far beyond fp32's range, and below it") {
@@ -116,7 +118,7 @@ TEST_SUITE("cpu") {
       Bench bench;
       UpdateSlot slot;
       slot.value = bench.Vector(Values(100)), slot.gradient = bench.Vector(Values(100, g));
-      const auto op = bench->MakeUpdate(UpdateRule{}, {slot});
+      const auto op = bench->MakeUpdate(UpdateRule{}, {slot}, {});
       CHECK(Measure(*op).norm ==
             doctest::Approx(10 * static_cast<double>(g)).epsilon(1e-12).scale(1e-40));
     }
@@ -130,16 +132,16 @@ TEST_SUITE("cpu") {
       float* last = b.slots[slot].gradient.f32() + kLengths[slot] - 1;
       float* first = b.slots[kLengths.size() - 1 - slot].gradient.f32();
       *last = -7.5f;
-      CHECK(Measure(*b.op).largest == 7.5f);
+      CHECK(b.Measure().largest == 7.5f);
       *last = -inf;
-      CHECK(Measure(*b.op).largest == inf);
+      CHECK(b.Measure().largest == inf);
       *first = std::nanf("");
-      CHECK(std::isnan(Measure(*b.op).largest));
+      CHECK(std::isnan(b.Measure().largest));
     }
     Bench bench;
     UpdateSlot slot;
     slot.value = slot.gradient = bench.Vector(Values(100));
-    CHECK(Measure(*bench->MakeUpdate(UpdateRule{}, {slot})).largest == 0);
+    CHECK(Measure(*bench->MakeUpdate(UpdateRule{}, {slot}, {})).largest == 0);
   }
 
   TEST_CASE("sanitize: NaN become 0, what is larger the limit with its sign, the rest stays") {
@@ -164,8 +166,8 @@ TEST_SUITE("cpu") {
       CHECK(b.op->Outcome().overflow);
       CHECK(b.op->Outcome().updated);
       for (std::size_t i = 0; i < want.size(); ++i) CheckEqual(b.slots[i].gradient, want[i]);
-      CHECK(Measure(*b.op).largest == limit);
-      CHECK(std::isfinite(Measure(*b.op).norm));
+      CHECK(b.Measure().largest == limit);
+      CHECK(std::isfinite(b.Measure().norm));
     }
   }
 
@@ -196,6 +198,39 @@ TEST_SUITE("cpu") {
     CHECK(b.slots[3].value.f32()[7] == before[3][7] + 2);
   }
 
+  TEST_CASE("watched roundings: one that left its format in any look, and nothing changes") {
+    const float inf = std::numeric_limits<float>::infinity();
+    struct Row {
+      float max_abs, most;
+      bool left;
+    };
+    for (const Row& row :
+         {Row{65504, 65519.996f, false}, Row{65520, 65519.996f, true}, Row{inf, inf, false},
+          Row{std::nanf(""), inf, true}, Row{std::nanf(""), 1, true}, Row{0, 0, false}}) {
+      CAPTURE(row.max_abs);
+      Bench bench;
+      const UpdateBench b(bench, UpdateRule{}, 0);
+      TensorStats stats[3];
+      const auto op = bench->MakeUpdate(UpdateRule{}, b.slots,
+                                        {{&stats[0]}, {&stats[1], row.most}, {&stats[2], 1}});
+      const Values before = Bench::Get(b.slots[3].value);
+      UpdatePlan plan;
+      plan.step.lr = 1;
+      stats[1].max_abs = row.max_abs;
+      op->Look();
+      stats[1].max_abs = 0;  // the next micro-batch's
+      op->Look();
+      op->Update(plan);
+      CHECK(op->Outcome().watched == row.left);
+      CHECK(op->Outcome().updated == !row.left);
+      CHECK_FALSE(op->Outcome().overflow);
+      CHECK((Bench::Get(b.slots[3].value) == before) == row.left);
+      stats[1].max_abs = inf;  // nobody looks
+      op->Update(plan);
+      CHECK(op->Outcome().updated);
+    }
+  }
+
   TEST_CASE("gradient norm: one value that is not finite, wherever it is") {
     const float inf = std::numeric_limits<float>::infinity();
     for (const float bad : {inf, -inf, std::nanf("")})
@@ -203,9 +238,9 @@ TEST_SUITE("cpu") {
         Bench bench;
         UpdateBench b(bench, UpdateRule{}, 0);
         b.slots[slot].gradient.f32()[kLengths[slot] - 1] = bad;
-        CHECK(!std::isfinite(Measure(*b.op).norm));
+        CHECK(!std::isfinite(b.Measure().norm));
         b.slots[slot].gradient.f32()[kLengths[slot] - 1] = 0;
-        CHECK(std::isfinite(Measure(*b.op).norm));
+        CHECK(std::isfinite(b.Measure().norm));
       }
   }
 }

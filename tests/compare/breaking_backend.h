@@ -92,9 +92,9 @@ class BreakingBackend final : public Backend {
     return Damage(cpu_->MakeBranchSum(s), s);
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override { return cpu_->MakeLoss(s); }
-  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule,
-                                       std::vector<UpdateSlot> slots) override {
-    return cpu_->MakeUpdate(rule, std::move(slots));
+  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
+                                       std::vector<WatchedRounding> watched) override {
+    return cpu_->MakeUpdate(rule, std::move(slots), std::move(watched));
   }
 
  private:

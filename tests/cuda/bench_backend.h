@@ -74,9 +74,9 @@ class BenchBackend final : public Backend {
     return cuda_->MakeBranchSum(s);
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override { return cuda_->MakeLoss(s); }
-  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule,
-                                       std::vector<UpdateSlot> slots) override {
-    return cuda_->MakeUpdate(rule, std::move(slots));
+  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
+                                       std::vector<WatchedRounding> watched) override {
+    return cuda_->MakeUpdate(rule, std::move(slots), std::move(watched));
   }
 
  private:

@@ -57,7 +57,8 @@ struct Parameters {
 void Write(const UpdateOutcome& outcome, Findings& findings) {
   findings.Numbers("norm", {outcome.norm}, 1e-14);
   findings.Numbers("outcome", {static_cast<double>(outcome.largest), outcome.overflow ? 1.0 : 0.0,
-                               outcome.updated ? 1.0 : 0.0, outcome.clipped ? 1.0 : 0.0});
+                               outcome.watched ? 1.0 : 0.0, outcome.updated ? 1.0 : 0.0,
+                               outcome.clipped ? 1.0 : 0.0});
 }
 
 // The scalar rules, value by value.
@@ -86,7 +87,7 @@ TEST_SUITE(ADA_SUITE) {
       CAPTURE(rule.name);
       OnBoth([&](Lab& lab, Findings& findings) {
         const Parameters parameters(lab, rule.states);
-        const auto op = lab->MakeUpdate(rule.rule, parameters.slots);
+        const auto op = lab->MakeUpdate(rule.rule, parameters.slots, {});
         for (int count = 1; count <= 4; ++count) {
           UpdatePlan plan;
           plan.step.lr = 0.1 / count, plan.step.count = count;
@@ -105,7 +106,7 @@ TEST_SUITE(ADA_SUITE) {
       CAPTURE(rule.name);
       Lab lab(MakeBackendUnderTest());
       const Parameters parameters(lab, rule.states);
-      const auto op = lab->MakeUpdate(rule.rule, parameters.slots);
+      const auto op = lab->MakeUpdate(rule.rule, parameters.slots, {});
       UpdatePlan plans[3];
       for (int i = 0; i < 3; ++i) {
         plans[i].step.lr = 0.1 / (i + 1), plans[i].step.count = i + 1;
@@ -128,13 +129,13 @@ TEST_SUITE(ADA_SUITE) {
     const Parameters parameters(lab, 0);
     for (const UpdateSlot& slot : parameters.slots)
       for (const float g : lab.Get(slot.gradient)) sum += std::pow(static_cast<double>(g), 2);
-    const auto op = lab->MakeUpdate(UpdateRule{}, parameters.slots);
+    const auto op = lab->MakeUpdate(UpdateRule{}, parameters.slots, {});
     op->Update(UpdatePlan{});
     CHECK(op->Outcome().norm == doctest::Approx(std::sqrt(sum)).epsilon(1e-12));
     for (const float g : {1e30f, 1e-30f}) {
       UpdateSlot slot;
       slot.value = lab.Vector(Values(100)), slot.gradient = lab.Vector(Values(100, g));
-      const auto one = lab->MakeUpdate(UpdateRule{}, {slot});
+      const auto one = lab->MakeUpdate(UpdateRule{}, {slot}, {});
       one->Update(UpdatePlan{});
       CHECK(one->Outcome().norm ==
             doctest::Approx(10 * static_cast<double>(g)).epsilon(1e-12).scale(1e-40));
@@ -149,7 +150,7 @@ TEST_SUITE(ADA_SUITE) {
           const Parameters parameters(lab, 1);
           UpdateRule rule;
           rule.momentum = 0.9;
-          const auto op = lab->MakeUpdate(rule, parameters.slots);
+          const auto op = lab->MakeUpdate(rule, parameters.slots, {});
           UpdatePlan plan;
           plan.step.lr = 0.1, plan.largest = true;
           Spoil(lab, parameters.slots[slot], slot % 2 == 0, bad);
@@ -177,7 +178,7 @@ TEST_SUITE(ADA_SUITE) {
           const Parameters parameters(lab, 2);
           UpdateRule rule;
           rule.kind = Method::kAdam;
-          const auto op = lab->MakeUpdate(rule, parameters.slots);
+          const auto op = lab->MakeUpdate(rule, parameters.slots, {});
           UpdatePlan plan;
           plan.step.lr = 0.1, plan.clip_norm = clip, plan.largest = true;
           plan.on_overflow = UpdatePlan::OnOverflow::kSanitize, plan.sanitize_to = limit;
@@ -200,25 +201,54 @@ TEST_SUITE(ADA_SUITE) {
         });
   }
 
-  TEST_CASE("update: a plan that only measures changes nothing, finite or not") {
-    for (const float bad : {0.0f, std::numeric_limits<float>::infinity()})
-      OnBoth([&](Lab& lab, Findings& findings) {
-        const Parameters parameters(lab, 0);
-        Spoil(lab, parameters.slots[3], true, bad);
-        const auto op = lab->MakeUpdate(UpdateRule{}, parameters.slots);
-        UpdatePlan plan;
-        plan.step.lr = 0.1, plan.update = false, plan.clip_norm = 1e-3;
-        plan.on_overflow = UpdatePlan::OnOverflow::kSanitize, plan.sanitize_to = 1;
-        op->Update(plan);
-        CHECK_FALSE(op->Outcome().updated);
-        Write(op->Outcome(), findings);
-        parameters.Write(lab, findings);
-      });
+  TEST_CASE("update: watched roundings of several passes, one of which left its format or none") {
+    const float inf = std::numeric_limits<float>::infinity();
+    for (const int bad : {-1, 0, 255, 256, 599})  // more than a block has threads
+      for (const float largest : {65520.0f, inf, std::nanf("")})
+        OnBoth([&](Lab& lab, Findings& findings) {
+          const Parameters parameters(lab, 0);
+          std::vector<WatchedRounding> watched;
+          for (int i = 0; i < 600; ++i) {
+            TensorStats stats;
+            stats.max_abs = i == bad ? largest : 65519.996f;
+            watched.push_back({lab.Share(stats), 65519.996f});
+          }
+          const auto op = lab->MakeUpdate(UpdateRule{}, parameters.slots, watched);
+          UpdatePlan plan;
+          plan.step.lr = 0.1;
+          for (const int looks : {2, 0, 1}) {
+            for (int i = 0; i < looks; ++i) op->Look();
+            op->Update(plan);
+            const UpdateOutcome outcome = op->Outcome();
+            CHECK(outcome.watched == (bad >= 0 && looks > 0));
+            CHECK(outcome.updated == !outcome.watched);
+            Write(outcome, findings);
+            parameters.Write(lab, findings);
+          }
+        });
+  }
+
+  TEST_CASE("update: gradients may be mended, a watched rounding is not") {
+    OnBoth([&](Lab& lab, Findings& findings) {
+      const Parameters parameters(lab, 0);
+      Spoil(lab, parameters.slots[3], true, std::numeric_limits<float>::infinity());
+      TensorStats stats;
+      stats.max_abs = 2;
+      const auto op = lab->MakeUpdate(UpdateRule{}, parameters.slots, {{lab.Share(stats), 1}});
+      UpdatePlan plan;
+      plan.step.lr = 0.1;
+      plan.on_overflow = UpdatePlan::OnOverflow::kSanitize, plan.sanitize_to = 1;
+      op->Look();
+      op->Update(plan);
+      CHECK(op->Outcome().watched);
+      CHECK_FALSE(op->Outcome().updated);
+      for (const UpdateSlot& slot : parameters.slots) findings.Add("value", lab, slot.value);
+    });
   }
 
   TEST_CASE("update: no parameters") {
     OnBoth([&](Lab& lab, Findings& findings) {
-      const auto op = lab->MakeUpdate(UpdateRule{}, {});
+      const auto op = lab->MakeUpdate(UpdateRule{}, {}, {});
       UpdatePlan plan;
       plan.largest = true;
       op->Update(plan);

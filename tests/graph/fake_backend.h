@@ -137,7 +137,8 @@ class FakeBackend : public backend::Backend {
     return op;
   }
   std::unique_ptr<backend::UpdateOp> MakeUpdate(const backend::UpdateRule&,
-                                                std::vector<backend::UpdateSlot>) override {
+                                                std::vector<backend::UpdateSlot>,
+                                                std::vector<backend::WatchedRounding>) override {
     return nullptr;
   }
 

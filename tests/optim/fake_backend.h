@@ -17,16 +17,22 @@ namespace ada::testing {
 
 class FakeUpdate final : public backend::UpdateOp {
  public:
-  FakeUpdate(const backend::UpdateRule& rule, std::vector<backend::UpdateSlot> slots)
-      : rule_(rule), slots_(std::move(slots)) {}
+  FakeUpdate(const backend::UpdateRule& rule, std::vector<backend::UpdateSlot> slots,
+             std::vector<backend::WatchedRounding> watched)
+      : rule_(rule), slots_(std::move(slots)), watched_(std::move(watched)) {}
 
+  void Look() override {
+    for (const backend::WatchedRounding& w : watched_)
+      if (std::isnan(w.stats->max_abs) || w.stats->max_abs > w.most) left_ = true;
+  }
   void Update(const backend::UpdatePlan& plan) override {
     outcome_ = {};
+    outcome_.watched = std::exchange(left_, false);
     outcome_.norm = Norm();
     outcome_.overflow = !std::isfinite(outcome_.norm);
     if (plan.largest) outcome_.largest = Largest();
     const bool skips = plan.on_overflow == backend::UpdatePlan::OnOverflow::kSkip;
-    if (!plan.update || (outcome_.overflow && skips)) return;
+    if (outcome_.watched || (outcome_.overflow && skips)) return;
     if (outcome_.overflow) Sanitize(plan.sanitize_to);
     backend::UpdateStep step = plan.step;
     step.gradient_factor = backend::ClipFactor(Norm(), plan.clip_norm);
@@ -88,6 +94,8 @@ class FakeUpdate final : public backend::UpdateOp {
 
   backend::UpdateRule rule_;
   std::vector<backend::UpdateSlot> slots_;
+  std::vector<backend::WatchedRounding> watched_;
+  bool left_ = false;
   backend::UpdateOutcome outcome_;
 };
 
@@ -109,9 +117,10 @@ class FakeBackend final : public backend::Backend {
   void Read(const Tensor&, std::int64_t, float*) override {
     FAIL("the optimizer reads no tensors");
   }
-  std::unique_ptr<backend::UpdateOp> MakeUpdate(const backend::UpdateRule& rule,
-                                                std::vector<backend::UpdateSlot> slots) override {
-    return std::make_unique<FakeUpdate>(rule, std::move(slots));
+  std::unique_ptr<backend::UpdateOp> MakeUpdate(
+      const backend::UpdateRule& rule, std::vector<backend::UpdateSlot> slots,
+      std::vector<backend::WatchedRounding> watched) override {
+    return std::make_unique<FakeUpdate>(rule, std::move(slots), std::move(watched));
   }
 
   // An fp32 tensor [n] with these values.

@@ -63,10 +63,6 @@ backend::UpdateOutcome Step(Optimizer& optimizer, double lr) {
   optimizer.Update(plan);
   return optimizer.Outcome();
 }
-backend::UpdateOutcome Measure(Optimizer& optimizer) {
-  optimizer.Measure(/*largest=*/true);
-  return optimizer.Outcome();
-}
 
 // Ours against torch's weights after one step. torch takes the norm for clipping in fp32, ours is
 // double: the factors are an ulp apart, counted in ulps of the largest weight on the way, because a
@@ -166,9 +162,8 @@ TEST_SUITE("cpu") {
     Optimizer optimizer(backend, Sgd(),
                         {{"w", value, backend.Make({NAN, INFINITY, -INFINITY, 0.5f})}},
                         2 * std::sqrt(72.25));
-    CHECK(std::isnan(Measure(optimizer).largest));
     backend::UpdatePlan plan;
-    plan.step.lr = 1;
+    plan.step.lr = 1, plan.largest = true;
     plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
     for (const float bad : {0.0f, -1.0f, INFINITY, NAN}) {
       plan.sanitize_to = bad;
@@ -180,24 +175,36 @@ TEST_SUITE("cpu") {
     CHECK(outcome.overflow);
     CHECK(outcome.updated);
     CHECK_FALSE(outcome.clipped);
+    CHECK(std::isnan(outcome.largest));
     CHECK(Values(value) == std::vector<float>{0, -6, 6, -0.5f});
-    CHECK(Measure(optimizer).norm == std::sqrt(72.25));
-    CHECK(Measure(optimizer).largest == 6);
+    optimizer.Update(plan);
+    const backend::UpdateOutcome cleaned = optimizer.Outcome();
+    CHECK(cleaned.norm == std::sqrt(72.25));
+    CHECK(cleaned.largest == 6);
   }
 
-  TEST_CASE("measuring changes nothing; each call has one outcome") {
+  TEST_CASE("a watched rounding that left its format changes nothing and is no update") {
     FakeBackend backend;
     const Tensor value = backend.Make({1});
-    Optimizer optimizer(backend, Sgd(), {{"w", value, backend.Make({1})}}, 0);
+    TensorStats stats;
+    Optimizer optimizer(backend, Sgd(), {{"w", value, backend.Make({1})}}, 0, {{&stats, 8}});
+    for (const float largest : {9.0f, NAN, 8.0f}) {
+      stats.max_abs = largest;
+      optimizer.Look();
+      const backend::UpdateOutcome outcome = Step(optimizer, 0.5);
+      CHECK(outcome.watched == (largest != 8));
+      CHECK(outcome.updated == (largest == 8));
+      CHECK(optimizer.updates() == (largest == 8 ? 1 : 0));
+      CHECK(Values(value)[0] == (largest == 8 ? 0.5f : 1));
+    }
+  }
+
+  TEST_CASE("each call has one outcome") {
+    FakeBackend backend;
+    Optimizer optimizer(backend, Sgd(), {{"w", backend.Make({1}), backend.Make({1})}}, 0);
     CHECK_THROWS_AS(optimizer.Outcome(), InternalError);
-    const backend::UpdateOutcome outcome = Measure(optimizer);
-    CHECK(outcome.norm == 1);
-    CHECK_FALSE(outcome.updated);
-    CHECK(optimizer.updates() == 0);
-    CHECK(Values(value)[0] == 1);
     optimizer.Update({});
     CHECK_THROWS_AS(optimizer.Update({}), InternalError);
-    CHECK_THROWS_AS(optimizer.Measure(false), InternalError);
     CHECK(optimizer.Outcome().updated);
     CHECK_THROWS_AS(optimizer.Outcome(), InternalError);
     CHECK(optimizer.updates() == 1);

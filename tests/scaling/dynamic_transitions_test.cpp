@@ -258,7 +258,7 @@ void CheckTransition(const Transition& t) {
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     CAPTURE(i);
     const double before = policy->Scale();
-    const std::optional<Action> on_overflow = policy->OnOverflow();
+    const Action on_overflow = policy->OnOverflow();
     const Verdict verdict = policy->Update(Of(attempts[i]));
     if (attempts[i] == 'o') CHECK(verdict.action == on_overflow);
     CHECK(policy->Scale() == t.after[i]);

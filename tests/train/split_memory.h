@@ -81,9 +81,10 @@ class SplitMemory final : public backend::Backend {
   std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec& s) override {
     return cpu_->MakeLoss(s);
   }
-  std::unique_ptr<backend::UpdateOp> MakeUpdate(const backend::UpdateRule& rule,
-                                                std::vector<backend::UpdateSlot> slots) override {
-    return cpu_->MakeUpdate(rule, std::move(slots));
+  std::unique_ptr<backend::UpdateOp> MakeUpdate(
+      const backend::UpdateRule& rule, std::vector<backend::UpdateSlot> slots,
+      std::vector<backend::WatchedRounding> watched) override {
+    return cpu_->MakeUpdate(rule, std::move(slots), std::move(watched));
   }
 
  private:

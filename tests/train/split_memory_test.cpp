@@ -72,6 +72,7 @@ TEST_SUITE("cpu") {
         {"scaling.policy=adaptive;scaling.update_interval=3;train.accumulate=2", ""},
         {"scaling.policy=layerwise_dynamic;scaling.init_scale=16777216;scaling.growth_interval=3",
          "skip"},
+        {"scaling.policy=layerwise_dynamic;scaling.init_scale=16777216;train.accumulate=2", "skip"},
         {"scaling.policy=dynamic;scaling.init_scale=67108864;scaling.growth_interval=3", "skip"},
         {"scaling.policy=dynamic;scaling.preset=marian;scaling.init_scale=33554432;"
          "scaling.min_scale=33554432;train.clip_norm=1",

@@ -113,12 +113,14 @@ class CompareBackend final : public Backend {
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override {
     return CompareLoss(session_, first_->MakeLoss(s), second_->MakeLoss(ForSecond(mirror_, s)), s);
   }
-  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule,
-                                       std::vector<UpdateSlot> slots) override {
+  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
+                                       std::vector<WatchedRounding> watched) override {
     std::vector<UpdateSlot> other;
     for (const UpdateSlot& slot : slots) other.push_back(ForSecond(mirror_, slot));
-    return CompareUpdate(session_, first_->MakeUpdate(rule, slots),
-                         second_->MakeUpdate(rule, std::move(other)), rule, slots);
+    auto first = first_->MakeUpdate(rule, slots, watched);
+    for (WatchedRounding& w : watched) w.stats = mirror_.Second(w.stats);
+    auto second = second_->MakeUpdate(rule, std::move(other), std::move(watched));
+    return CompareUpdate(session_, std::move(first), std::move(second), rule, std::move(slots));
   }
 
  private:

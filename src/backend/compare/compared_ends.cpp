@@ -92,6 +92,7 @@ class ComparedUpdate final : public UpdateOp {
         rule_(rule),
         slots_(std::move(slots)) {}
 
+  void Look() override { first_->Look(), second_->Look(); }
   void Update(const UpdatePlan& plan) override {
     std::vector<Old> old;
     for (const UpdateSlot& slot : slots_) old.push_back(Keep(slot));
@@ -120,6 +121,7 @@ class ComparedUpdate final : public UpdateOp {
     checker.CheckNumber("overflow", a.overflow, b.overflow, 0);
     if (!a.overflow) checker.CheckNumber("norm", a.norm, b.norm, kDoubleSums * a.norm);
     checker.CheckNumber("largest", Wide(a.largest), Wide(b.largest), 0);
+    checker.CheckNumber("watched", a.watched, b.watched, 0);
     checker.CheckNumber("updated", a.updated, b.updated, 0);
     checker.CheckNumber("clipped", a.clipped, b.clipped, 0);
   }

@@ -116,9 +116,9 @@ class CpuBackend final : public Backend {
     return MakeBranchSumOp(context_, s);
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override { return MakeLossOp(context_, s); }
-  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule,
-                                       std::vector<UpdateSlot> slots) override {
-    return MakeUpdateOp(context_, rule, std::move(slots));
+  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
+                                       std::vector<WatchedRounding> watched) override {
+    return MakeUpdateOp(context_, rule, std::move(slots), std::move(watched));
   }
 
  private:

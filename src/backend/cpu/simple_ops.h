@@ -19,6 +19,7 @@ std::unique_ptr<Op> MakeAvgPoolOp(const Context&, const AvgPoolSpec&);
 std::unique_ptr<Op> MakeScaleOp(const Context&, const ScaleSpec&);
 std::unique_ptr<Op> MakeBranchSumOp(const Context&, const BranchSumSpec&);
 std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
-std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&, std::vector<UpdateSlot>);
+std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&, std::vector<UpdateSlot>,
+                                       std::vector<WatchedRounding>);
 
 }  // namespace ada::backend::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "backend/cpu/blocks.h"
 #include "backend/cpu/simple_ops.h"
@@ -13,8 +14,9 @@ namespace {
 
 class CpuUpdate final : public UpdateOp {
  public:
-  CpuUpdate(const Context& context, const UpdateRule& rule, std::vector<UpdateSlot> slots)
-      : context_(context), rule_(rule), slots_(std::move(slots)) {
+  CpuUpdate(const Context& context, const UpdateRule& rule, std::vector<UpdateSlot> slots,
+            std::vector<WatchedRounding> watched)
+      : context_(context), rule_(rule), slots_(std::move(slots)), watched_(std::move(watched)) {
     for (std::size_t slot = 0; slot < slots_.size(); ++slot)
       for (std::int64_t first = 0; first < slots_[slot].value.shape.numel(); first += kSegment)
         segments_.push_back(
@@ -22,12 +24,17 @@ class CpuUpdate final : public UpdateOp {
     squares_.resize(segments_.size());
   }
 
+  void Look() override {
+    for (const WatchedRounding& w : watched_) left_ |= !(w.stats->max_abs <= w.most);
+  }
+
   void Update(const UpdatePlan& plan) override {
     outcome_ = {};
+    outcome_.watched = std::exchange(left_, false);
     outcome_.norm = Norm();
     outcome_.overflow = !std::isfinite(outcome_.norm);
     if (plan.largest) outcome_.largest = Largest();
-    if (!plan.update) return;
+    if (outcome_.watched) return;
     double norm = outcome_.norm;
     if (outcome_.overflow) {
       if (plan.on_overflow == UpdatePlan::OnOverflow::kSkip) return;
@@ -88,6 +95,8 @@ class CpuUpdate final : public UpdateOp {
   Context context_;
   UpdateRule rule_;
   std::vector<UpdateSlot> slots_;
+  std::vector<WatchedRounding> watched_;
+  bool left_ = false;  // one of them its format, since the last update
   std::vector<Segment> segments_;
   std::vector<double> squares_;
   UpdateOutcome outcome_;
@@ -96,8 +105,9 @@ class CpuUpdate final : public UpdateOp {
 }  // namespace
 
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context& c, const UpdateRule& rule,
-                                       std::vector<UpdateSlot> slots) {
-  return std::make_unique<CpuUpdate>(c, rule, std::move(slots));
+                                       std::vector<UpdateSlot> slots,
+                                       std::vector<WatchedRounding> watched) {
+  return std::make_unique<CpuUpdate>(c, rule, std::move(slots), std::move(watched));
 }
 
 }  // namespace ada::backend::cpu

@@ -126,9 +126,9 @@ class CudaBackend final : public Backend {
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override {
     return InPass(pass_, MakeLossOp(context_, s));
   }
-  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule,
-                                       std::vector<UpdateSlot> slots) override {
-    return MakeUpdateOp(context_, rule, std::move(slots));
+  std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
+                                       std::vector<WatchedRounding> watched) override {
+    return MakeUpdateOp(context_, rule, slots, watched);
   }
 
  private:

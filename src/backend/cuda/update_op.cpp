@@ -1,5 +1,5 @@
-// Three launches, three more where a plan sanitizes; the host learns what became of them when it
-// asks for the outcome.
+// Three launches, three more where a plan sanitizes, one for each look at roundings; the host
+// learns what became of them when it asks for the outcome.
 #include "backend/cuda/update_op.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ std::vector<UpdateSegment> Cut(const std::vector<UpdateSlot>& slots) {
 
 class CudaUpdate final : public UpdateOp {
  public:
-  CudaUpdate(const Context& context, const UpdateRule& rule, const std::vector<UpdateSlot>& slots)
+  CudaUpdate(const Context& context, const UpdateRule& rule, const std::vector<UpdateSlot>& slots,
+             const std::vector<WatchedRounding>& watched)
       : context_(context),
         rule_(rule),
         inputs_(context.shared.Allocate(sizeof(UpdateInputs))),
@@ -37,21 +38,22 @@ class CudaUpdate final : public UpdateOp {
         decision_(context.Allocate<UpdateDecision>(1)) {
     const std::vector<UpdateSegment> segments = Cut(slots);
     count_ = static_cast<int>(segments.size());
-    if (count_ == 0) return;
-    segments_ = context.Allocate<UpdateSegment>(count_);
+    segments_ = Keep(segments);
     facts_ = context.Allocate<GradientFacts>(count_);
-    context.stream.CopyToDevice(reinterpret_cast<std::byte*>(segments_), segments.data(),
-                                segments.size() * sizeof(UpdateSegment));
+    look_ = {Keep(watched), static_cast<int>(watched.size()), decision_};
+  }
+
+  void Look() override {
+    if (look_.count > 0) Launch(context_.stream, look_, 1);
   }
 
   void Update(const UpdatePlan& plan) override {
     SendInputs(plan);
     Measure(/*again=*/false);
-    if (plan.update && plan.on_overflow == UpdatePlan::OnOverflow::kSanitize) {
+    if (plan.on_overflow == UpdatePlan::OnOverflow::kSanitize) {
       Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome()}, count_);
       Measure(/*again=*/true);
     }
-    if (!plan.update) return;
     const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
     Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
   }
@@ -68,12 +70,21 @@ class CudaUpdate final : public UpdateOp {
   }
   UpdateOutcome* outcome() const { return reinterpret_cast<UpdateOutcome*>(outcome_.backend); }
 
+  // A copy in backend memory.
+  template <class T>
+  const T* Keep(const std::vector<T>& all) {
+    if (all.empty()) return nullptr;
+    T* memory = context_.Allocate<T>(static_cast<std::int64_t>(all.size()));
+    context_.stream.CopyToDevice(reinterpret_cast<std::byte*>(memory), all.data(),
+                                 all.size() * sizeof(T));
+    return memory;
+  }
   void SendInputs(const UpdatePlan& plan) {
     UpdateInputs inputs;
     inputs.scalars = MakeUpdateScalars(rule_, plan.step);
     inputs.without_decay = WithoutDecay(inputs.scalars);
     inputs.clip_norm = plan.clip_norm, inputs.sanitize_to = plan.sanitize_to;
-    inputs.largest = plan.largest, inputs.update = plan.update;
+    inputs.largest = plan.largest;
     inputs.sanitize = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
     new (inputs_.host) UpdateInputs(inputs);
     context_.shared.Send(inputs_);
@@ -91,16 +102,18 @@ class CudaUpdate final : public UpdateOp {
   UpdateRule rule_;
   SharedMemory inputs_, outcome_;
   UpdateDecision* decision_;
-  UpdateSegment* segments_ = nullptr;
+  const UpdateSegment* segments_ = nullptr;
   GradientFacts* facts_ = nullptr;
   int count_ = 0;
+  LookAtRoundings look_;
 };
 
 }  // namespace
 
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context& context, const UpdateRule& rule,
-                                       std::vector<UpdateSlot> slots) {
-  return std::make_unique<CudaUpdate>(context, rule, slots);
+                                       const std::vector<UpdateSlot>& slots,
+                                       const std::vector<WatchedRounding>& watched) {
+  return std::make_unique<CudaUpdate>(context, rule, slots, watched);
 }
 
 }  // namespace ada::backend::cuda

@@ -9,6 +9,7 @@
 namespace ada::backend::cuda {
 
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context& context, const UpdateRule& rule,
-                                       std::vector<UpdateSlot> slots);
+                                       const std::vector<UpdateSlot>& slots,
+                                       const std::vector<WatchedRounding>& watched);
 
 }  // namespace ada::backend::cuda

@@ -1,5 +1,6 @@
 // The update of all parameters at once, decided where the gradients are: their norm and largest
-// magnitude, whether they are finite, the clipping factor, and what follows. Parameters are cut
+// magnitude, whether they are finite, whether watched roundings are, the clipping factor, and what
+// follows. Parameters are cut
 // into segments, a block of threads each; sums over a segment and over segments are in double, in
 // an order fixed by the lengths alone.
 #pragma once
@@ -27,13 +28,39 @@ struct UpdateInputs {
   UpdateScalars scalars, without_decay;  // but for gradient_factor
   double clip_norm = 0;
   float sanitize_to = 0;
-  bool largest = false, update = true, sanitize = false;
+  bool largest = false, sanitize = false;
 };
 
-// What the gradients decided.
+// What roundings and gradients decided.
 struct UpdateDecision {
   float factor;  // clipping
   bool apply;
+  bool left;  // a watched rounding its format, since the last decision
+};
+
+// One block: whether a watched rounding left its format in the last backward pass.
+struct LookAtRoundings {
+  static constexpr int kThreads = 256, kPhases = 2;
+  struct Shared {
+    bool left[kThreads];
+  };
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+    if constexpr (kPhase == 0) {
+      bool left = false;
+      for (int i = at.thread; i < count; i += kThreads)
+        left |= !(watched[i].stats->max_abs <= watched[i].most);
+      shared.left[at.thread] = left;
+    } else if (at.thread == 0) {
+      for (int i = 0; i < kThreads; ++i) decision->left |= shared.left[i];
+    }
+  }
+
+  const WatchedRounding* watched = nullptr;
+  int count = 0;
+  UpdateDecision* decision = nullptr;
 };
 
 struct GradientFacts {
@@ -117,7 +144,7 @@ struct DecideUpdate {
   ADA_HOST_DEVICE void Decide(const GradientFacts& all) const {
     const double norm = std::sqrt(all.square);
     if (!again) Note(norm, all.max_bits);
-    const bool apply = inputs->update && (!outcome->overflow || inputs->sanitize);
+    const bool apply = !outcome->watched && (!outcome->overflow || inputs->sanitize);
     const double factor = ClipFactor(norm, inputs->clip_norm);
     decision->factor = static_cast<float>(factor), decision->apply = apply;
     outcome->updated = apply, outcome->clipped = apply && factor < 1;
@@ -126,6 +153,7 @@ struct DecideUpdate {
     outcome->norm = norm;
     outcome->overflow = !(norm < HUGE_VAL);
     outcome->largest = inputs->largest ? OfBits(max_bits) : 0.0f;
+    outcome->watched = decision->left, decision->left = false;
   }
 
   const GradientFacts* facts = nullptr;
