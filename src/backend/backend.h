@@ -390,6 +390,9 @@ class Backend {
   // of weights lie as PyTorch's), with whatever scale it carries. `out`: rows * per_image values.
   virtual void Read(const Tensor& tensor, std::int64_t rows, float* out) = 0;
 
+  // Backend memory that MakeImageSource would take for such a source (of which pointers may be
+  // null); 0: it declines.
+  virtual std::size_t ImageSourceBytes(const ImageSourceSpec&) const { return 0; }
   // Null: declined (this is not worth it, or does not fit); images come from the host.
   virtual std::unique_ptr<ImageSource> MakeImageSource(const ImageSourceSpec&) { return nullptr; }
 

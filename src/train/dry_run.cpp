@@ -43,7 +43,7 @@ std::uint64_t CheckpointBytes(const graph::Graph& graph, const optim::Optimizer&
 
 // What a run takes, part by part.
 struct Memory {
-  std::uint64_t network = 0, images = 0, training_images = 0, batches = 0, checkpoint = 0;
+  std::uint64_t network = 0, images = 0, resident_images = 0, batches = 0, checkpoint = 0;
 };
 
 std::string OnHost(const Memory& memory, std::uint64_t network) {
@@ -55,11 +55,24 @@ std::string OnHost(const Memory& memory, std::uint64_t network) {
          ", program " + HumanBytes(kProcessBytes) + ")";
 }
 
-// Of a device: what the plans of convolutions ask for beyond that shows with the first step.
 std::string OnDevice(const Memory& memory) {
-  return HumanBytes(memory.network + memory.training_images) +
-         " on the device (network and optimizer " + HumanBytes(memory.network) +
-         ", training images " + HumanBytes(memory.training_images) + ")";
+  return HumanBytes(memory.network + memory.resident_images) +
+         " on the device (network and optimizer " + HumanBytes(memory.network) + ", images " +
+         HumanBytes(memory.resident_images) + ")";
+}
+
+// Of images that the device will keep, each split where it fits.
+std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInfo& info,
+                            const backend::Backend& backend) {
+  backend::ImageSourceSpec source;
+  source.image = {1, info.height, info.width, info.channels};
+  std::uint64_t bytes = 0;
+  const bool trains = WhereImagesAre(config) == Batches::Where::kAnywhere;
+  for (const std::int64_t images : {trains ? info.train : 0, config.data.validation, info.test}) {
+    source.images = images;
+    if (images > 0) bytes += backend.ImageSourceBytes(source);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -83,7 +96,7 @@ void DryRun(const config::Config& config, std::ostream& out) {
   const auto all = static_cast<std::uint64_t>(info.train + info.test + config.data.validation);
   Memory memory;
   memory.images = all * (pixels + 1);
-  memory.training_images = static_cast<std::uint64_t>(info.train) * (pixels + 1);
+  memory.resident_images = ResidentBytes(config, info, *chosen.backend);
   memory.batches = 4 * 5 * pixels * static_cast<std::uint64_t>(config.data.batch_size);
   memory.network = chosen.backend->allocated_bytes();
   memory.checkpoint = CheckpointBytes(*graph, optimizer);

@@ -11,27 +11,31 @@ Evaluator::Evaluator(const config::Config& config, const Shape& image, backend::
     : backend_(backend),
       graph_(graph::Graph::Build(EvaluationGraph(config, image), backend, trained)) {}
 
+Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSpec& spec) {
+  std::unique_ptr<Batches>& kept = batches_[&dataset];
+  if (!kept) kept = std::make_unique<Batches>(backend_, dataset, spec);
+  kept->Seek(0, 0);
+  return *kept;
+}
+
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
                                 const ImageVisitor& visit) {
   ADA_CHECK(!spec.shuffle);
-  backend::Pass refresh;
-  refresh.training = false;
-  graph_->RefreshWeights(refresh);
-  data::Loader loader(dataset, spec);
+  backend::Pass pass;
+  pass.training = false;
+  graph_->RefreshWeights(pass);
+  Batches& batches = BatchesOf(dataset, spec);
   EvaluationResult result;
-  const std::int64_t batches = loader.batches_per_epoch();
-  for (std::int64_t i = 0; i < batches; ++i) {
-    const data::Batch& batch = loader.Next();
-    backend::Pass pass;
-    pass.training = false;
-    pass.rows = batch.rows;
-    pass.loss_rows = batch.rows;
+  for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
+    pass.rows = batches.Next();
+    pass.loss_rows = pass.rows;
     pass.accumulate = i > 0;  // losses of all batches are added up
-    graph_->SetBatch(batch.images.data(), batch.labels.data(), batch.rows);
+    batches.Feed(*graph_, 0, pass.rows);
     graph_->Forward(pass);
-    if (visit) Visit(batch, result.images, visit);
-    result.images += batch.rows;
+    if (visit) Visit(dataset, result.images, pass.rows, visit);
+    result.images += pass.rows;
   }
+  if (!batches.resident()) batches_.erase(&dataset);  // with its threads
   if (result.images == 0) return result;
   const backend::LossResult total = graph_->Result();
   const auto n = static_cast<double>(result.images);
@@ -41,15 +45,17 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   return result;
 }
 
-void Evaluator::Visit(const data::Batch& batch, std::int64_t first, const ImageVisitor& visit) {
+void Evaluator::Visit(const data::Dataset& dataset, std::int64_t first, int rows,
+                      const ImageVisitor& visit) {
   const auto classes = static_cast<std::size_t>(graph_->classes());
-  const auto rows = static_cast<std::size_t>(batch.rows);
-  logits_.resize(rows * classes);
-  backend_.Read(graph_->logits(), batch.rows, logits_.data());
-  for (std::size_t row = 0; row < rows; ++row) {
+  logits_.resize(static_cast<std::size_t>(rows) * classes);
+  backend_.Read(graph_->logits(), rows, logits_.data());
+  for (int row = 0; row < rows; ++row) {
+    const std::int64_t image = first + row;
     ImageResult result =
-        JudgeImage(logits_.data() + row * classes, graph_->classes(), batch.labels[row]);
-    result.image = first + static_cast<std::int64_t>(row);
+        JudgeImage(logits_.data() + static_cast<std::size_t>(row) * classes, graph_->classes(),
+                   dataset.labels[static_cast<std::size_t>(image)]);
+    result.image = image;
     visit(result);
   }
 }

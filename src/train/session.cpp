@@ -25,17 +25,6 @@ std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
   return std::make_unique<Probe>(p.config, ImageOf(p.data.train), p.graph, p.backend);
 }
 
-// A probe needs the images on the host.
-std::unique_ptr<ResidentData> MakeResident(const SessionParts& p) {
-  if (p.config.log.probe_every > 0 || p.graph.label_memory() == nullptr) return nullptr;
-  auto resident = ResidentData::Make(p.backend, p.data.train, TrainLoader(p.config, p.data));
-  if (!resident)
-    p.log.Info(
-        "training images stay on the host: they would take more than half of the device's "
-        "free memory");
-  return resident;
-}
-
 std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
   if (p.config.log.dump_every == 0) return nullptr;
   return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend);
@@ -49,6 +38,10 @@ std::vector<Onlooker*> OnlookersOf(Probe* probe, Dump* dump) {
 }
 
 }  // namespace
+
+Batches::Where WhereImagesAre(const config::Config& config) {
+  return config.log.probe_every > 0 ? Batches::Where::kHost : Batches::Where::kAnywhere;
+}
 
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {
   const std::int64_t batch = config.data.batch_size;
@@ -64,19 +57,19 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
     : p_(parts),
       recorder_(parts.folder, from ? from->state.lengths : std::map<std::string, std::int64_t>{},
                 LogsOf(parts.config.log), parts.config.log.tensorboard),
-      loader_(parts.data.train, TrainLoader(parts.config, parts.data)),
+      batches_(parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
+               WhereImagesAre(parts.config)),
       optimizer_(parts.backend, MakeUpdateRule(parts.config.optimizer),
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
-      resident_(MakeResident(parts)),
       probe_(MakeProbe(parts)),
       dump_(MakeDump(parts)),
       step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
                 probe_.get()),
-      steps_per_epoch_(loader_.batches_per_epoch()),
+      steps_per_epoch_(batches_.batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
-      trainer_(parts.config, parts.graph, loader_, resident_.get(), parts.policy, optimizer_,
-               step_log_, OnlookersOf(probe_.get(), dump_.get()), total_steps_),
+      trainer_(parts.config, parts.graph, batches_, parts.policy, optimizer_, step_log_,
+               OnlookersOf(probe_.get(), dump_.get()), total_steps_),
       evaluator_(parts.config, ImageOf(parts.data.train), parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       start_(telemetry::SteadySeconds()),
@@ -114,6 +107,11 @@ void Session::Restore(const ResumePoint& from) {
 
 int Session::Run() {
   TellNewRemarks();
+  const bool may_reside = p_.graph.label_memory() != nullptr && p_.config.log.probe_every == 0;
+  if (may_reside && !batches_.resident())
+    p_.log.Info(
+        "training images stay on the host: they would take more than half of the device's "
+        "free memory");
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
     // The evaluation at the end stands behind what the checkpoint records: a run that is extended

@@ -9,10 +9,10 @@
 #include "telemetry/recorder.h"
 #include "telemetry/summary.h"
 #include "train/assemble.h"
+#include "train/batches.h"
 #include "train/dump.h"
 #include "train/evaluator.h"
 #include "train/probe.h"
-#include "train/resident_data.h"
 #include "train/resume_point.h"
 #include "train/signals.h"
 #include "train/step_log.h"
@@ -36,6 +36,8 @@ struct SessionParts {
 // Attempts of the whole run: epochs, or train.max_steps where that is less.
 std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
+// Of training: a probe looks at them.
+Batches::Where WhereImagesAre(const config::Config& config);
 
 class Session {
  public:
@@ -63,11 +65,10 @@ class Session {
 
   SessionParts p_;
   telemetry::Recorder recorder_;
-  data::Loader loader_;
+  Batches batches_;
   optim::Optimizer optimizer_;
-  std::unique_ptr<ResidentData> resident_;  // null: batches are the loader's
-  std::unique_ptr<Probe> probe_;            // null: log.probe_every is 0
-  std::unique_ptr<Dump> dump_;              // null: log.dump_every is 0
+  std::unique_ptr<Probe> probe_;  // null: log.probe_every is 0
+  std::unique_ptr<Dump> dump_;    // null: log.dump_every is 0
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;

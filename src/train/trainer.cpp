@@ -19,19 +19,18 @@ double Now() {
 
 }  // namespace
 
-Trainer::Trainer(const config::Config& config, graph::Graph& graph, data::Loader& loader,
-                 ResidentData* resident, scaling::Policy& policy, optim::Optimizer& optimizer,
-                 StepLog& log, std::vector<Onlooker*> onlookers, std::int64_t total_steps)
+Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
+                 scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
+                 std::vector<Onlooker*> onlookers, std::int64_t total_steps)
     : config_(config),
       graph_(graph),
-      loader_(loader),
-      resident_(resident),
+      batches_(batches),
       policy_(policy),
       optimizer_(optimizer),
       log_(log),
       onlookers_(std::move(onlookers)),
       schedule_(MakeSchedule(config)),
-      steps_per_epoch_(loader.batches_per_epoch()),
+      steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
       retry_(MaxRetries(config.train)),
       sanitize_limit_(config.precision.gradients.value_or(config.precision.format).largest()),
@@ -50,7 +49,7 @@ StepResult Trainer::Step() {
   lap_start_ = Now();
 
   // 1. A batch, and the low-precision copies of the weights that it meets.
-  r.images = NextBatch();
+  r.images = batches_.Next();
   Lap(seconds_.data);
   const backend::Pass pass = MakePass(r);
   if (weights_changed_ || pass.count || r.logged || !tensor_amax_.empty())
@@ -73,28 +72,6 @@ StepResult Trainer::Step() {
   UpdateTensorScales();
   Lap(seconds_.log);
   return r;
-}
-
-// Returns its rows.
-int Trainer::NextBatch() {
-  if (resident_ != nullptr) return (resident_batch_ = resident_->Next()).rows;
-  batch_ = &loader_.Next();
-  return batch_->rows;
-}
-
-// Rows first .. first + pass.rows of the present batch become the graph's. No pointers to what lies
-// in the backend alone.
-MicroBatch Trainer::SetMicroBatch(int first, const backend::Pass& pass) {
-  if (resident_ != nullptr) {
-    resident_->Fill(resident_batch_, first, pass.rows, graph_.image_memory(),
-                    graph_.label_memory());
-    return {nullptr, nullptr, pass};
-  }
-  const auto per_image = static_cast<std::int64_t>(batch_->images.size()) / batch_->rows;
-  const MicroBatch part{batch_->images.data() + first * per_image, batch_->labels.data() + first,
-                        pass};
-  graph_.SetBatch(part.images, part.labels, pass.rows);
-  return part;
 }
 
 backend::Pass Trainer::MakePass(const StepResult& result) const {
@@ -126,7 +103,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
     pass.rows = std::min(micro, rows - first);
     pass.accumulate = first > 0;
-    const MicroBatch part = SetMicroBatch(first, pass);
+    const Batches::Rows seen = batches_.Feed(graph_, first, pass.rows);
     graph_.Forward(pass, onlookers_.watcher());
     Lap(seconds_.forward);
     graph_.Backward(pass, onlookers_.watcher());
@@ -135,7 +112,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     if (several) log_.AddMicroBatch(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
-    onlookers_.EndMicroBatch(part);
+    onlookers_.EndMicroBatch({seen.images, seen.labels, pass});
     Lap(seconds_.log);
   }
   onlookers_.End();
@@ -222,9 +199,7 @@ void Trainer::Resume(const Position& position) {
   skips_in_a_row_ = position.skips_in_a_row;
   schedule_steps_ = position.schedule_steps;
   retry_.Restore(position.retries);
-  const std::int64_t epoch = step_ / steps_per_epoch_, index = step_ % steps_per_epoch_;
-  loader_.Seek(epoch, index);
-  if (resident_ != nullptr) resident_->Seek(epoch, index);
+  batches_.Seek(step_ / steps_per_epoch_, step_ % steps_per_epoch_);
 }
 
 }  // namespace ada::train

@@ -8,13 +8,12 @@
 
 #include "backend/backend.h"
 #include "config/config.h"
-#include "data/loader.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "scaling/policy.h"
+#include "train/batches.h"
 #include "train/onlooker.h"
-#include "train/resident_data.h"
 #include "train/step_log.h"
 
 namespace ada::train {
@@ -39,11 +38,10 @@ struct PhaseSeconds {
 
 class Trainer {
  public:
-  // All parts must outlive the trainer. `resident`: batches come from there, not from the loader;
-  // null: they do not. `total_steps`: of the whole run, for the schedule.
-  Trainer(const config::Config& config, graph::Graph& graph, data::Loader& loader,
-          ResidentData* resident, scaling::Policy& policy, optim::Optimizer& optimizer,
-          StepLog& log, std::vector<Onlooker*> onlookers, std::int64_t total_steps);
+  // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
+  Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
+          scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
+          std::vector<Onlooker*> onlookers, std::int64_t total_steps);
 
   StepResult Step();
 
@@ -60,8 +58,6 @@ class Trainer {
   void Resume(const Position& position);
 
  private:
-  int NextBatch();
-  MicroBatch SetMicroBatch(int first, const backend::Pass& pass);
   backend::Pass MakePass(const StepResult& result) const;
   void SendLayerScales();
   void Gradients(int rows, backend::Pass pass);
@@ -75,8 +71,7 @@ class Trainer {
 
   const config::Config& config_;
   graph::Graph& graph_;
-  data::Loader& loader_;
-  ResidentData* resident_;
+  Batches& batches_;
   scaling::Policy& policy_;
   optim::Optimizer& optimizer_;
   StepLog& log_;
@@ -85,11 +80,9 @@ class Trainer {
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;
-  const data::Batch* batch_ = nullptr;  // the present one, from the loader
-  ResidentData::Batch resident_batch_;  // or there
-  scaling::Wishes wishes_;              // of the present attempt
-  double sanitize_limit_;               // largest value of the gradients' format
-  std::vector<float> tensor_amax_;      // by scaled tensor, of the present attempt
+  scaling::Wishes wishes_;          // of the present attempt
+  double sanitize_limit_;           // largest value of the gradients' format
+  std::vector<float> tensor_amax_;  // by scaled tensor, of the present attempt
   bool weights_changed_ = true;
   PhaseSeconds seconds_;
   double lap_start_ = 0;

@@ -184,7 +184,23 @@ TEST_SUITE(ADA_SUITE) {
     ImageSourceSpec spec;  // declined before it is looked at
     spec.images = std::int64_t{1} << 60;
     spec.image = {1, 1, 2, 2};
+    CHECK(MakeBackendUnderTest()->ImageSourceBytes(spec) == 0);
     CHECK_FALSE(MakeBackendUnderTest()->MakeImageSource(spec));
+  }
+
+  TEST_CASE("what a source will take is known before it is made") {
+    const data::Dataset dataset = Numbered(31, 6, 6, 3);
+    ImageSourceSpec spec;
+    spec.images = 31;
+    spec.image = {1, 6, 6, 3};
+    const auto backend = MakeBackendUnderTest();
+    const std::size_t before = backend->allocated_bytes(), told = backend->ImageSourceBytes(spec);
+    CHECK(told >= 31 * 6 * 6 * 3);
+    CHECK(ResidentData::Make(*backend, dataset, Augmented(3)));
+    const std::size_t taken = backend->allocated_bytes() - before;
+    CHECK(taken >= told);
+    CHECK(taken < told + 4096);  // each block is aligned
+    CHECK(cpu::MakeCpuBackend(1)->ImageSourceBytes(spec) == 0);
   }
 
   TEST_CASE("specs that do not go with the data set are refused as the loader refuses them") {

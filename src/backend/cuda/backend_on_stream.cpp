@@ -81,6 +81,9 @@ class CudaBackend final : public Backend {
   }
   int BlockImages(const Shape& shape) const override { return backend::BlockImages(shape); }
 
+  std::size_t ImageSourceBytes(const ImageSourceSpec& s) const override {
+    return ResidentBytes(context_, s);
+  }
   std::unique_ptr<ImageSource> MakeImageSource(const ImageSourceSpec& s) override {
     return MakeImageSourceOp(context_, s);
   }

@@ -80,16 +80,18 @@ void ResidentSource::Fill(std::int64_t epoch, std::int64_t first, int rows, floa
 
 }  // namespace
 
-std::size_t ResidentBytes(const ImageSourceSpec& spec) {
+std::size_t ResidentBytes(const Context& context, const ImageSourceSpec& spec) {
   const auto images = static_cast<std::size_t>(spec.images);
   const std::size_t each = static_cast<std::size_t>(spec.image.per_image()) + sizeof *spec.labels +
                            sizeof(std::uint32_t);
-  return images * each + static_cast<std::size_t>(spec.image.c) * 256 * sizeof(float);
+  const std::size_t all =
+      images * each + static_cast<std::size_t>(spec.image.c) * 256 * sizeof(float);
+  return all > context.stream.FreeBytes() / 2 ? 0 : all;
 }
 
 std::unique_ptr<ImageSource> MakeImageSourceOp(const Context& context,
                                                const ImageSourceSpec& spec) {
-  if (ResidentBytes(spec) > context.stream.FreeBytes() / 2) return nullptr;
+  if (ResidentBytes(context, spec) == 0) return nullptr;
   return std::make_unique<ResidentSource>(context, spec);
 }
 

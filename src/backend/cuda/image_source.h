@@ -9,11 +9,11 @@
 
 namespace ada::backend::cuda {
 
-// Bytes of device memory that the data set of `spec` takes.
-std::size_t ResidentBytes(const ImageSourceSpec& spec);
+// Bytes of device memory that the data set of `spec` would take; 0: more than half of what is free,
+// and the rest is for what a step needs.
+std::size_t ResidentBytes(const Context& context, const ImageSourceSpec& spec);
 
-// Null where the data set would take more than half of the device memory that is free: the rest is
-// for what a step needs.
+// Null where ResidentBytes is 0.
 std::unique_ptr<ImageSource> MakeImageSourceOp(const Context& context, const ImageSourceSpec& spec);
 
 }  // namespace ada::backend::cuda
