@@ -378,9 +378,9 @@ class Backend {
   virtual void Send(const SharedMemory& /*memory*/) {}
 
   // Runs `body`, which calls Forward, Backward and RefreshWeights of ops with `pass`, and nothing
-  // else. A backend may keep what it launched under `variant` and launch that again instead of
-  // calling `body`: between calls of one variant `pass` differs in loss_rows, init_scale, seed,
-  // draw and edge alone, and `body` calls the same ops in the same order.
+  // else. For one `variant` and equal rows, training, count, accumulate and bins of `pass` it calls
+  // the same ops in the same order: a backend may keep what it launched and launch that again
+  // instead of calling `body`.
   virtual void Run(std::uint64_t /*variant*/, const Pass& /*pass*/,
                    const std::function<void()>& body) {
     body();

@@ -16,16 +16,6 @@ std::uint64_t NextNumber() {
   return next++;
 }
 
-// What Backend::Run may keep apart: all but the values that may differ between calls.
-std::uint64_t VariantOf(std::uint64_t graph, int part, const backend::Pass& pass) {
-  std::uint64_t variant = graph;
-  variant = variant << 32 | static_cast<std::uint32_t>(pass.rows);
-  variant = variant << 2 | static_cast<std::uint64_t>(part);
-  for (const bool flag : {pass.training, pass.count, pass.accumulate, pass.bins})
-    variant = variant << 1 | static_cast<std::uint64_t>(flag);
-  return variant;
-}
-
 }  // namespace
 
 std::int64_t Parameter::numel() const { return value.shape.numel(); }
@@ -49,7 +39,7 @@ void Graph::SetBatch(const float* images, const std::int32_t* labels, int rows) 
 }
 
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body) {
-  backend_.Run(VariantOf(number_, static_cast<int>(part), pass), pass, body);
+  backend_.Run(number_ << 2 | static_cast<std::uint64_t>(part), pass, body);
 }
 
 void Graph::Forward(const backend::Pass& pass, Watcher* watcher) {

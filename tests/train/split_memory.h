@@ -1,13 +1,11 @@
-// The CPU backend as a device would be: what ops write and people read lies twice, copies arrive at
-// the next Synchronize, and calls of one variant are the same calls.
+// The CPU backend as a device would be: what ops write and people read lies twice, and copies
+// arrive at the next Synchronize.
 #pragma once
 #include <doctest/doctest.h>
 
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -36,12 +34,6 @@ class SplitMemory final : public backend::Backend {
     ++waits_;
     for (const auto& [to, bytes] : fetched_) std::memcpy(to, bytes.data(), bytes.size());
     fetched_.clear();
-  }
-  void Run(std::uint64_t variant, const backend::Pass& pass,
-           const std::function<void()>& body) override {
-    const Flags flags{pass.rows, pass.training, pass.count, pass.accumulate, pass.bins};
-    CHECK(variants_.emplace(variant, flags).first->second == flags);
-    body();
   }
 
   std::string Describe() const override { return cpu_->Describe(); }
@@ -88,10 +80,8 @@ class SplitMemory final : public backend::Backend {
   }
 
  private:
-  using Flags = std::tuple<int, bool, bool, bool, bool>;
   std::unique_ptr<backend::Backend> cpu_;
   std::vector<std::pair<std::byte*, std::vector<std::byte>>> fetched_;  // not arrived yet
-  std::map<std::uint64_t, Flags> variants_;
   std::int64_t waits_ = 0;
 };
 

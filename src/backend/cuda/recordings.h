@@ -19,7 +19,7 @@ class Recordings {
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body);
 
  private:
-  // The variant and what of a pass is baked into launches.
+  // The variant and what of a pass launches depend on.
   using Key = std::tuple<std::uint64_t, int, bool, bool, bool, bool>;
   Stream& stream_;
   std::map<Key, std::unique_ptr<Recording>> recordings_;  // null: done once

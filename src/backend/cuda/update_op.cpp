@@ -1,11 +1,12 @@
-// Three launches, three more where a plan sanitizes, one for each look at roundings; the host
-// learns what became of them when it asks for the outcome.
+// Three launches, three more where a plan sanitizes, replayed as one. The host learns what became
+// of them when it asks for the outcome.
 #include "backend/cuda/update_op.h"
 
 #include <algorithm>
 #include <new>
 
 #include "backend/cuda/kernels/update.h"
+#include "backend/cuda/recordings.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -35,7 +36,8 @@ class CudaUpdate final : public UpdateOp {
         rule_(rule),
         inputs_(context.shared.Allocate(sizeof(UpdateInputs))),
         outcome_(context.shared.Allocate(sizeof(UpdateOutcome))),
-        decision_(context.Allocate<UpdateDecision>(1)) {
+        decision_(context.Allocate<UpdateDecision>(1)),
+        recordings_(context.stream) {
     const std::vector<UpdateSegment> segments = Cut(slots);
     count_ = static_cast<int>(segments.size());
     segments_ = Keep(segments);
@@ -49,13 +51,8 @@ class CudaUpdate final : public UpdateOp {
 
   void Update(const UpdatePlan& plan) override {
     SendInputs(plan);
-    Measure(/*again=*/false);
-    if (plan.on_overflow == UpdatePlan::OnOverflow::kSanitize) {
-      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome()}, count_);
-      Measure(/*again=*/true);
-    }
-    const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
-    Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
+    const bool sanitizes = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
+    recordings_.Run(sanitizes ? 1 : 0, Pass{}, [&] { LaunchAll(sanitizes); });
   }
 
   UpdateOutcome Outcome() override {
@@ -79,6 +76,15 @@ class CudaUpdate final : public UpdateOp {
                                  all.size() * sizeof(T));
     return memory;
   }
+  void LaunchAll(bool sanitizes) const {
+    Measure(/*again=*/false);
+    if (sanitizes) {
+      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome()}, count_);
+      Measure(/*again=*/true);
+    }
+    const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
+    Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
+  }
   void SendInputs(const UpdatePlan& plan) {
     UpdateInputs inputs;
     inputs.scalars = MakeUpdateScalars(rule_, plan.step);
@@ -89,7 +95,7 @@ class CudaUpdate final : public UpdateOp {
     new (inputs_.host) UpdateInputs(inputs);
     context_.shared.Send(inputs_);
   }
-  void Measure(bool again) {
+  void Measure(bool again) const {
     Launch(context_.stream, MeasureGradients{segments_, facts_, outcome(), again}, count_);
     DecideUpdate decide;
     decide.facts = facts_, decide.count = count_;
@@ -106,6 +112,7 @@ class CudaUpdate final : public UpdateOp {
   GradientFacts* facts_ = nullptr;
   int count_ = 0;
   LookAtRoundings look_;
+  Recordings recordings_;
 };
 
 }  // namespace
