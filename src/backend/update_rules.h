@@ -5,7 +5,8 @@
 #pragma once
 #include <cmath>
 
-#include "backend/backend.h"
+#include "backend/update.h"
+#include "core/host_device.h"
 
 namespace ada::backend {
 

@@ -1,4 +1,4 @@
-// A data set in device memory (backend.h's ImageSource): bytes go there once, an order once an
+// A data set in device memory (ImageSource): bytes go there once, an order once an
 // epoch, and one kernel makes each batch.
 #pragma once
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The sum of gradients where an output feeds several layers (POLICIES 1, "Where branches meet"):
 // the scale to which they are brought is found where they are. All of it follows
-// backend.h's BranchSumSpec to the bit.
+// specs.h's BranchSumSpec to the bit.
 #pragma once
 #include <cmath>
 #include <cstdint>

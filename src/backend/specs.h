@@ -1,0 +1,217 @@
+// What the graph tells a backend to make ops of: tensors, styles of rounding, where counts go, and
+// the formula of each kind of layer. Rounding points and counts are the same in every backend.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/exponent_bins.h"
+#include "core/stats.h"
+#include "core/tensor.h"
+#include "scaling/rules.h"
+#include "scaling/tensor_scale.h"
+
+namespace ada::backend {
+
+// --- Parts of specs. Pointers to TensorStats, TensorMoments, ExponentBins, scalers, decisions and
+// scales are of SharedMemory::backend. ---
+
+// How values are rounded to their tensor's format, beside the format itself.
+struct RoundingStyle {
+  bool stochastic = false;   // value i of the tensor takes random word i of (seed ^ stream, draw)
+  std::uint64_t stream = 0;  // tells rounding points apart
+  // A scale of the tensor's own: stored value = round(x * scale) / scale, in fp32 storage; counts
+  // are of x * scale. Null: none. The graph updates it between steps.
+  const scaling::TensorScaler* scaler = nullptr;
+  // False: a pass that counts fills only numel and max_abs of the TensorStats all the same.
+  bool counted = true;
+  // Filled in a pass that says so, of the values before rounding without any scale (the gradient's
+  // S times the tensor's own). Null: not wanted.
+  ExponentBins* bins = nullptr;
+};
+
+// A gradient: the tensor, the scale S it carries, and what its rounding lost. Optional parts are
+// null.
+struct Gradient {
+  Tensor tensor;
+  float* scale = nullptr;
+  TensorStats* stats = nullptr;      // null: the values are exact, nothing is rounded
+  TensorMoments* moments = nullptr;  // of the stored values, where a consumer asks for them
+  // False: of the moments only mean_square and the larger of |min| and |max| need hold.
+  bool all_moments = true;
+  RoundingStyle style;
+  explicit operator bool() const { return static_cast<bool>(tensor); }
+};
+
+// Per-block, per-channel sums of a convolution's output, written by its epilogue for batch norm.
+struct ChannelMoments {
+  float* mean = nullptr;  // [blocks, c]
+  float* m2 = nullptr;    // [blocks, c]
+};
+
+// A batch norm, with or without a relu, whose output z one convolution or linear layer reads and
+// nobody stores. The batch norm's op and the reader's get the same DeferredNorm and share the work;
+// what is rounded, counted and summed is what it is where z is stored, block by block of raw.
+//
+//             batch norm                        reader
+//   Forward   mean, inverse, factor             z from raw (rounded and counted) as its x
+//   Backward                                    z from raw again (nothing counted) as its x;
+//                                               stored dx: zero where z is not positive (relu),
+//                                               then sum_dy, sum_dy_xhat of each block
+//             dgamma, dbeta and dx, of raw,
+//             the sums and its dy: that dx
+//
+// y = round((raw - mean) * factor + beta); z = max(y, 0) with a relu, else y.
+struct DeferredNorm {
+  Tensor raw;  // the batch norm's x
+  Tensor z;    // shape, format and storage; no data
+  bool relu = false;
+  float *mean = nullptr, *inverse = nullptr;  // [c]; inverse = 1 / sqrt(var + eps)
+  float* factor = nullptr;                    // [c]; gamma * inverse
+  const float* beta = nullptr;                // [c]
+  TensorStats* y_stats = nullptr;             // written by the reader's Forward
+  RoundingStyle y_style;
+  // [blocks of raw, c]: of the masked dx, and of it times (raw - mean) * inverse. Null: evaluation.
+  float *sum_dy = nullptr, *sum_dy_xhat = nullptr;
+  explicit operator bool() const { return static_cast<bool>(raw); }
+};
+
+// --- Specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy in, dx out.
+// ---------
+
+struct InputSpec {  // x in fp32 from the host -> y rounded
+  Tensor x, y;
+  TensorStats* y_stats = nullptr;  // where the input has a scale of its own
+  RoundingStyle y_style;
+  std::string layer = "input";  // here and below: for messages
+};
+// y = round(w * x + b); dw = wgrad(x, dy) / S; db = sum(dy) / S; alpha = rule(dy, w);
+// dx = round(alpha * dgrad(dy, w)), S_out = S * alpha. dx empty: not computed. The copy of w that
+// is multiplied is rounded to w_format, dw (after the division) to dw_format. Under rule.reference:
+// dx = round(dgrad(round(alpha * dy), w)), alpha * dy in dy's format.
+// With `deferred`, x is its z (no data), and dx, once rounded and noted, is masked in place.
+struct ProductSpec {
+  std::string layer;
+  Tensor x, w, b,
+      y;  // w [out, kh, kw, in/groups] in Shape's words; bytes lie as PyTorch's [out, in, kh, kw]
+  DeferredNorm deferred;  // empty: x is stored
+  TensorStats* y_stats = nullptr;
+  TensorStats* w_stats = nullptr;  // rounding of the copy that is multiplied
+  NumberFormat w_format = kFp32, dw_format = kFp32;
+  RoundingStyle y_style, w_style, dw_style;
+  bool reference = false;    // the authors' program: dw, db = round(round(gradient) / S)
+  ChannelMoments y_moments;  // optional
+  Gradient dy, dx;
+  Tensor dw, db;
+  TensorStats* dw_stats = nullptr;
+  scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
+};
+struct Conv2dSpec : ProductSpec {
+  std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int groups = 1;
+};
+struct LinearSpec : ProductSpec {};  // a spatial x is flattened in the order channel, row, column
+
+// y = round((x - mean) / sqrt(var + eps) * gamma + beta) per channel; with `addend`:
+// sum = round(y + addend); with `relu`: out = max(., 0). `out` is the last of these. With
+// `deferred` (and no addend) out is its z (no data) and dy is masked already.
+struct BatchNormSpec {
+  Tensor x, gamma, beta, running_mean, running_var, out;
+  DeferredNorm deferred;  // empty: out is stored
+  Tensor addend;          // empty: none
+  bool relu = false;
+  float eps = 1e-5f, momentum = 0.1f;
+  ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
+  TensorStats* y_stats = nullptr;
+  TensorStats* sum_stats = nullptr;  // with addend
+  NumberFormat y_format = kFp32;     // of the normalised values before `addend`; without: out's
+  RoundingStyle y_style, sum_style;
+  Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
+  Gradient dx;  // may lie where dy lies
+  Tensor dgamma, dbeta;
+  std::string layer;
+};
+struct ReluSpec {
+  Tensor x, y;
+  Gradient dy, dx;  // dx may lie where dy lies
+  std::string layer;
+};
+struct MaxPoolSpec {
+  Tensor x, y;
+  std::array<int, 2> kernel, stride, padding = {0, 0};
+  Gradient dy, dx;  // dx.stats only where windows overlap
+  std::string layer;
+};
+struct AvgPoolSpec {  // mean over kernel h x w, padding counted as zeros (PyTorch's default)
+  Tensor x, y;
+  std::array<int, 2> kernel, stride, padding = {0, 0};
+  TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+  Gradient dy, dx;
+  std::string layer;
+};
+struct AddSpec {  // y = round(left-to-right fp32 sum); its backward is an alias, not an op
+  std::vector<Tensor> x;
+  Tensor y;
+  TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+  std::string layer;
+};
+// The paper's cast at a border between formats: y = round(x), alpha = rule(dy) without a weight,
+// dx = round(alpha * dy), S_out = S * alpha; under rule.reference alpha * dy is rounded to dy's
+// format first. dx empty: not computed.
+struct ScaleSpec {
+  Tensor x, y;
+  TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+  Gradient dy, dx;
+  scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
+  std::string layer;
+};
+struct ShortcutSpec {  // option A: every stride-th pixel, channels padded with zeros on both sides
+  Tensor x, y;
+  std::array<int, 2> stride;
+  Gradient dy, dx;
+  std::string layer;
+};
+struct FlattenSpec {  // [n, h, w, c] -> [n, 1, 1, c*h*w] in the order channel, row, column
+  Tensor x, y;
+  Gradient dy, dx;
+  std::string layer;
+};
+struct DropoutSpec {
+  Tensor x, y;
+  float rate = 0.5f;
+  std::uint64_t stream = 0;  // tells layers apart in the random numbers
+  TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+  Gradient dy, dx;
+  std::string layer;
+};
+// Where an output feeds several layers: sum = round(sum of g_i * target / S_i), S = target
+// (scaling::BranchTarget). Where it matters, the op finds the largest magnitude of a branch without
+// moments itself: from the stats of a rounding to nearest, else (a dy that was masked in place) by
+// looking. If the fp32 sum reaches u_max where no branch did, target is halved.
+struct BranchSumSpec {
+  std::vector<Gradient> branches;
+  Gradient sum;
+  scaling::ScaleDecision* decision = nullptr;
+  // The authors' program: each branch times its factor (itself rounded to the branch's format) is
+  // rounded to that format, then the sum after every addend; BranchTargetReference; no halving.
+  bool reference = false;
+  // Under `reference`, false where the method is not approx_range: branches are summed as they are,
+  // and the sum is said to carry the first one's scale.
+  bool rescale = true;
+  std::string layer;  // whose output the branches share
+};
+// Softmax cross-entropy in fp32, mean over Pass::loss_rows; dlogits = round(gradient * init_scale).
+struct LossSpec {
+  Tensor logits;
+  float label_smoothing = 0;
+  Gradient dlogits;        // empty: evaluation only
+  bool reference = false;  // the authors' program: round(round(gradient) * init_scale)
+  std::string layer = "loss";
+};
+
+}  // namespace ada::backend
