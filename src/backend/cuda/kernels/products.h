@@ -18,8 +18,8 @@ struct BiasedSum {
   ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
     FourFloats x = reinterpret_cast<const FourFloats*>(sum)[i / 4];
     std::int64_t c = i % channels;
-    for (int k = 0; k < 4; ++k) {
-      x.of[k] = x.of[k] + bias[c];
+    for (float& value : x.of) {
+      value = value + bias[c];
       c = c + 1 < channels ? c + 1 : 0;
     }
     return x;
@@ -35,7 +35,7 @@ struct ScaledSum {
   ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
     const float factor = alpha == nullptr ? 1.0f : *alpha;
     FourFloats x = reinterpret_cast<const FourFloats*>(sum)[i / 4];
-    for (int k = 0; k < 4; ++k) x.of[k] = x.of[k] * factor;
+    for (float& value : x.of) value = value * factor;
     return x;
   }
 };
