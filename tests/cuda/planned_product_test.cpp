@@ -35,10 +35,10 @@ class Choosy final : public cuda::Products {
 
 struct Planning {
   explicit Planning(Choosy::Wanted wanted) : products(wanted) {}
-  cuda::PlannedProduct Plan(bool rounded) {
+  cuda::PlannedProduct Plan(cuda::PlanOutput output) {
     cuda::ProductGeometry g;
     g.x = {4, 6, 6, 16}, g.w = {16, 3, 3, 16}, g.y = {4, 6, 6, 16}, g.padding = {1, 1};
-    return {context, "conv1", RequestsFor(cuda::ProductKind::kData, g, 4, Storage::kF16, rounded)};
+    return {context, "conv1", RequestsFor(cuda::ProductKind::kData, g, 4, Storage::kF16, output)};
   }
   Choosy products;
   cuda::HostStream stream;
@@ -55,15 +55,15 @@ struct Planning {
 TEST_SUITE("cpu") {
   TEST_CASE("planned product: the best plan is taken without a word") {
     Planning p([](const cuda::ProductRequest&) { return true; });
-    CHECK(p.Plan(true).rounded());
-    CHECK_FALSE(p.Plan(false).rounded());
+    CHECK(p.Plan(cuda::PlanOutput::kRounded).rounded());
+    CHECK_FALSE(p.Plan(cuda::PlanOutput::kSums).rounded());
     CHECK(p.remarks == std::vector<std::string>{"a remark of the library"});
   }
 
   TEST_CASE("planned product: without a rounding plan sums come out in fp32, told once") {
     Planning p([](const cuda::ProductRequest& r) { return r.out == Storage::kF32; });
     for (int i = 0; i < 2; ++i) {
-      const cuda::PlannedProduct product = p.Plan(true);
+      const cuda::PlannedProduct product = p.Plan(cuda::PlanOutput::kRounded);
       CHECK_FALSE(product.rounded());
       CHECK(product.request().operands == Storage::kF16);
     }
@@ -75,7 +75,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("planned product: without a 16-bit plan operands are widened in scratch memory") {
     Planning p([](const cuda::ProductRequest& r) { return r.operands == Storage::kF32; });
-    const cuda::PlannedProduct product = p.Plan(false);
+    const cuda::PlannedProduct product = p.Plan(cuda::PlanOutput::kSums);
     const std::size_t values = 4 * 6 * 6 * 16 * 4;
     CHECK(product.scratch_bytes(Storage::kF16, Storage::kF32, true) >= 2 * values);
     CHECK(product.scratch_bytes(Storage::kF32, Storage::kF32, false) == 0);
@@ -83,7 +83,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("planned product: no plan at all is an error that names the layer") {
     Planning p([](const cuda::ProductRequest&) { return false; });
-    CHECK_THROWS_AS(p.Plan(false), DeviceError);
+    CHECK_THROWS_AS(p.Plan(cuda::PlanOutput::kSums), DeviceError);
   }
 }
 

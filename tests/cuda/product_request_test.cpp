@@ -76,32 +76,50 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("products: requests go from what is best to what always works") {
-    const auto plain = RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kF16, false);
+    const auto plain =
+        RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kF16, PlanOutput::kSums);
     REQUIRE(plain.size() == 2);
     CHECK(plain[0].operands == Storage::kF16);
     CHECK(plain[0].out == Storage::kF32);
     CHECK_FALSE(plain[0].scale);
     CHECK(plain[1].operands == Storage::kF32);
 
-    const auto rounded = RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kBF16, true);
+    const auto rounded =
+        RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kBF16, PlanOutput::kRounded);
     REQUIRE(rounded.size() == 3);
     CHECK(rounded[0].out == Storage::kBF16);
     CHECK(rounded[0].scale);  // alpha
-    CHECK_FALSE(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, true)[0].scale);
+    CHECK_FALSE(rounded[0].largest);
+    CHECK_FALSE(rounded[1].scale);
 
-    CHECK(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32, true).size() == 1);
-    CHECK(RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16, true).size() == 2);
-    const auto fewer = RequestsFor(ProductKind::kWeights, Convolution(), 3, Storage::kF16, false);
+    const auto noted =
+        RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, PlanOutput::kNoted);
+    REQUIRE(noted.size() == 3);
+    CHECK(noted[0].out == Storage::kF16);
+    CHECK(noted[0].largest);
+    CHECK_FALSE(noted[0].scale);
+    CHECK(std::vector(noted.begin() + 1, noted.end()) ==
+          RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, PlanOutput::kSums));
+
+    CHECK(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32, PlanOutput::kNoted)
+              .size() == 1);
+    CHECK(
+        RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16, PlanOutput::kNoted).size() ==
+        2);
+    const auto fewer =
+        RequestsFor(ProductKind::kWeights, Convolution(), 3, Storage::kF16, PlanOutput::kSums);
     CHECK(fewer[0].geometry.x.n == 3);
     CHECK(fewer[0].geometry.y.n == 3);
   }
 
-  TEST_CASE("products: only sums of 16-bit operands, and scaled ones, need an epilogue") {
-    ProductRequest r{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF16, false};
+  TEST_CASE("products: sums of 16-bit operands, scaled and noted ones need an epilogue") {
+    ProductRequest r{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF16};
     CHECK_FALSE(HasEpilogue(r));
     r.scale = true;
     CHECK(HasEpilogue(r));
-    r.scale = false, r.out = Storage::kF32;
+    r.scale = false, r.largest = true;
+    CHECK(HasEpilogue(r));
+    r.largest = false, r.out = Storage::kF32;
     CHECK(HasEpilogue(r));
     r.operands = Storage::kF32;
     CHECK_FALSE(HasEpilogue(r));
@@ -144,7 +162,7 @@ TEST_SUITE("cpu") {
           y[yi] += x[xi] * w[wi], dx[xi] += dy[yi] * w[wi], dw[wi] += dy[yi] * x[xi];
         }
     const auto product = [](ProductKind kind) {
-      return MatrixProductOf({kind, Linear(), Storage::kF32, Storage::kF32, false});
+      return MatrixProductOf({kind, Linear(), Storage::kF32, Storage::kF32});
     };
     CHECK(Multiply(product(ProductKind::kForward), x, w) == y);
     CHECK(Multiply(product(ProductKind::kData), dy, w) == dx);
@@ -153,8 +171,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("products: the key of a plan tells all requests apart") {
     std::vector<ProductRequest> all;
-    const ProductRequest base{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF32,
-                              false};
+    const ProductRequest base{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF32};
     const auto with = [&](auto&& change) {
       ProductRequest r = base;
       change(r);
@@ -166,6 +183,7 @@ TEST_SUITE("cpu") {
     with([](ProductRequest& r) { r.operands = Storage::kBF16; });
     with([](ProductRequest& r) { r.out = Storage::kF16; });
     with([](ProductRequest& r) { r.scale = true; });
+    with([](ProductRequest& r) { r.largest = true; });
     with([](ProductRequest& r) { r.geometry = Linear(); });
     with([](ProductRequest& r) { r.geometry.x.n = r.geometry.y.n = 4; });
     with([](ProductRequest& r) { r.geometry.x.h = 13; });
@@ -204,7 +222,7 @@ TEST_SUITE("cpu") {
     const std::string path = cache.PathOf("key");
     std::string whole;
     std::getline(std::ifstream(path, std::ios::binary), whole, '\0');
-    const auto damaged = [&](std::string bytes) {
+    const auto damaged = [&](const std::string& bytes) {
       std::ofstream(path, std::ios::binary) << bytes;
       CHECK_FALSE(cache.Find("key").has_value());
       const auto remarks = cache.TakeRemarks();

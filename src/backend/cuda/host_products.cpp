@@ -1,7 +1,10 @@
 // Products of the host executor: naive loops with sums in double, in the order of the weights.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/plan_notes.h"
 #include "backend/cuda/products.h"
 #include "backend/cuda/stream.h"
 
@@ -68,8 +71,18 @@ class HostProduct final : public Product {
         sums[at(w)] += static_cast<double>(a[at(x)]) * static_cast<double>(b[at(y)]);
     });
     const float scale = r.scale ? *arguments.scale : 1;
-    for (std::int64_t i = 0; i < out.numel(); ++i)
-      StoreExact({arguments.out, r.out}, i, static_cast<float>(sums[at(i)]) * scale);
+    for (std::int64_t i = 0; i < out.numel(); ++i) {
+      const float value = static_cast<float>(sums[at(i)]) * scale;
+      if (r.largest) Note(value, *arguments.notes);
+      StoreExact({arguments.out, r.out}, i, value);
+    }
+  }
+
+  static void Note(float value, PlanNotes& notes) {
+    if (std::isnan(value))
+      notes.nans += 1;
+    else
+      notes.largest = std::max(notes.largest, std::fabs(value));
   }
 
   Stream& stream_;

@@ -126,6 +126,11 @@ Rounding Notes::For(const Pass& pass, std::int64_t values) const {
   return rounding;
 }
 
+void Notes::Take(const Pass& pass, PlanNotes* noted) const {
+  ADA_CHECK(Level(pass) == NoteLevel::kLargest && scale_from_ == nullptr);
+  ForEach(*stream_, 1, StorePlanNotes{noted, ValuesOf(pass, 0), stats_});
+}
+
 void Notes::Count(const Pass& pass, const Piece& in, std::int64_t values) const {
   const Rounding how = For(pass, values);
   const FlatBlocks flat = FlatBlocksOf(how.values);

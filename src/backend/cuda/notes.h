@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
+#include "backend/cuda/kernels/plan_notes.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/launch.h"
 
@@ -45,6 +46,8 @@ class Notes {
   // out[i] = value(i), which lies on the tensor's grid already, with its notes.
   template <class Value>
   void Move(const Pass& pass, const Piece& out, const Value& value) const;
+  // Of a call at kLargest whose values a plan rounded, stored and noted (kernels/plan_notes.h).
+  void Take(const Pass& pass, PlanNotes* noted) const;
   // Notes what Round would of values that are stored already.
   void Count(const Pass& pass, const Piece& in, std::int64_t values = 0) const;
 

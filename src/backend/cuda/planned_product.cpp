@@ -50,7 +50,7 @@ std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) cons
 }
 
 std::size_t PlannedProduct::scratch_bytes(Storage first, Storage second, bool apart) const {
-  const bool sums = apart && !rounded();
+  const bool sums = apart && (!rounded() || request_.largest);
   return WidenedBytes(first, this->first().numel()) + WidenedBytes(second, this->second().numel()) +
          (sums ? Aligned(static_cast<std::size_t>(out().numel()) * 4) : 0);
 }
@@ -66,13 +66,13 @@ const void* PlannedProduct::Operand(const Context& context, const Piece& in, std
 }
 
 float* PlannedProduct::Run(const Context& context, const Piece& first, const Piece& second,
-                           const Piece& out, const float* scale, std::byte* scratch) const {
+                           const Piece& out, const Beside& beside, std::byte* scratch) const {
   ProductArguments arguments;
   arguments.first = Operand(context, first, this->first().numel(), &scratch);
   arguments.second = Operand(context, second, this->second().numel(), &scratch);
   const bool in_place = rounded() || (out.data != nullptr && out.storage == Storage::kF32);
   arguments.out = in_place ? out.data : scratch;
-  arguments.scale = scale;
+  arguments.scale = beside.scale, arguments.notes = beside.notes;
   product_->Run(arguments);
   return rounded() ? nullptr : static_cast<float*>(arguments.out);
 }

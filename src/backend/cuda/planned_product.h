@@ -26,12 +26,18 @@ class PlannedProduct {
   bool rounded() const { return request_.out != Storage::kF32; }
 
   // Bytes of scratch memory that Run takes, for the storage of its operands. apart: `out` is not
-  // fp32, or there is none, and sums lie in scratch memory.
+  // fp32, or there is none, and sums lie in scratch memory. With request().largest as many as a
+  // call that counts, of another plan, will take.
   std::size_t scratch_bytes(Storage first, Storage second, bool apart) const;
+  // What Run reads and writes beside tensors and scratch memory, as ProductArguments says.
+  struct Beside {
+    const float* scale = nullptr;
+    PlanNotes* notes = nullptr;
+  };
   // Returns where the fp32 sums are: out.data where there is one in fp32, else in `scratch`; null
-  // where the plan rounds. scale: read with ProductRequest::scale alone.
+  // where the plan rounds.
   float* Run(const Context& context, const Piece& first, const Piece& second, const Piece& out,
-             const float* scale, std::byte* scratch) const;
+             const Beside& beside, std::byte* scratch) const;
 
  private:
   const Shape& first() const;

@@ -51,7 +51,7 @@ ProductGeometry GeometryOf(const LinearSpec& spec) {
 }
 
 bool HasEpilogue(const ProductRequest& r) {
-  return r.scale || (r.operands != Storage::kF32 && r.out == Storage::kF32);
+  return r.scale || r.largest || (r.operands != Storage::kF32 && r.out == Storage::kF32);
 }
 
 Storage OperandsOf(const NumberFormat& first, const NumberFormat& second) {
@@ -61,15 +61,16 @@ Storage OperandsOf(const NumberFormat& first, const NumberFormat& second) {
 }
 
 std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
-                                        Storage operands, bool rounded) {
-  ProductRequest request{kind, geometry, operands, Storage::kF32, false};
+                                        Storage operands, PlanOutput output) {
+  ProductRequest request{kind, geometry, operands, Storage::kF32};
   request.geometry.x.n = request.geometry.y.n = rows;
   std::vector<ProductRequest> requests;
-  if (rounded && operands != Storage::kF32 && !geometry.linear) {
+  if (output != PlanOutput::kSums && operands != Storage::kF32 && !geometry.linear) {
     request.out = operands, request.scale = kind == ProductKind::kData;
+    request.largest = output == PlanOutput::kNoted;
     requests.push_back(request);
   }
-  request.out = Storage::kF32, request.scale = false;
+  request.out = Storage::kF32, request.scale = request.largest = false;
   requests.push_back(request);
   if (operands == Storage::kF32) return requests;
   request.operands = Storage::kF32;
@@ -107,12 +108,12 @@ std::string KeyOf(const ProductRequest& r) {
   key += ", stride " + Text(g.stride) + ", padding " + Text(g.padding);
   key += ", dilation " + Text(g.dilation) + ", groups " + std::to_string(g.groups);
   key += std::string(", ") + NameOf(r.operands) + " to " + NameOf(r.out);
-  return key + (r.scale ? ", scaled" : "");
+  return key + (r.scale ? ", scaled" : "") + (r.largest ? ", noted" : "");
 }
 
 std::string Describe(const ProductRequest& r) {
   return std::string(NameOf(r.kind)) + " of " + NameOf(r.operands) + " operands in " +
-         NameOf(r.out);
+         NameOf(r.out) + (r.largest ? " with its largest magnitude" : "");
 }
 
 }  // namespace ada::backend::cuda

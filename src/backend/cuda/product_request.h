@@ -32,27 +32,31 @@ enum class ProductKind : std::uint8_t { kForward, kData, kWeights };
 //   kWeights     x       dy      dw
 //
 // Sums are fp32, of exact products, also where operands have 16 bits; fp32 operands are not rounded
-// to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored.
+// to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `largest`
+// (out has 16 bits) a plan notes the largest magnitude of what it rounds: kernels/plan_notes.h.
 struct ProductRequest {
   ProductKind kind = ProductKind::kForward;
   ProductGeometry geometry;  // x.n = y.n: images of this call
   Storage operands = Storage::kF32, out = Storage::kF32;
-  bool scale = false;
+  bool scale = false, largest = false;
   friend bool operator==(const ProductRequest&, const ProductRequest&) = default;
 };
 
 // Whether a plan multiplies its sums by a number, be it 1: cuDNN turns products of 16-bit operands
-// into fp32 in no other way.
+// into fp32 in no other way, and what is noted is fp32.
 bool HasEpilogue(const ProductRequest& request);
 
 // In which storage two operands of these formats meet: 16 bits where both are fp16 or both bf16,
 // else (emulated formats, mixtures) fp32.
 Storage OperandsOf(const NumberFormat& first, const NumberFormat& second);
 
-// What to ask for, best first. rounded: the output may come out rounded to `operands` (nothing of
-// it is counted); of a data gradient then with `scale`.
+// What an op leaves to a plan: nothing (sums are wanted), rounding to the storage of the operands,
+// or that and noting the largest magnitude.
+enum class PlanOutput : std::uint8_t { kSums, kRounded, kNoted };
+
+// What to ask for, best first. Where a plan rounds a data gradient, it does so with `scale`.
 std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
-                                        Storage operands, bool rounded);
+                                        Storage operands, PlanOutput output);
 
 // Four dimensions n, c, h, w and their strides in values, as cuDNN wants them.
 struct TensorLayout {
@@ -71,7 +75,7 @@ MatrixProduct MatrixProductOf(const ProductRequest& request);
 
 // One line that two requests share only where they are equal: names a plan on disk.
 std::string KeyOf(const ProductRequest& request);
-// "data gradient of fp16 operands in fp32": for remarks.
+// "data gradient of fp16 operands in fp32", "... in fp16 with its largest magnitude": for remarks.
 std::string Describe(const ProductRequest& request);
 
 }  // namespace ada::backend::cuda

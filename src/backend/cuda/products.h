@@ -14,13 +14,16 @@ struct DeviceOptions;
 
 namespace ada::backend::cuda {
 
+struct PlanNotes;
 class Stream;
 
-// Backend memory; product_request.h says what lies where. scale: with ProductRequest::scale.
+// Backend memory; product_request.h says what lies where. scale: with ProductRequest::scale (null:
+// 1); notes: with ProductRequest::largest.
 struct ProductArguments {
   const void *first = nullptr, *second = nullptr;
   void* out = nullptr;
   const float* scale = nullptr;
+  PlanNotes* notes = nullptr;
 };
 
 // One request, planned.
