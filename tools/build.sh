@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
     --tests) targets=(all) ;;
     --no-tests) targets=(ada-train) ;;
     --cuda) cuda=ON ;;
-    --cuda-arch) arch=${2-}; shift ;;
+    --cuda-arch) need_value "$option" $#; arch=$2; shift ;;
     -h | --help) usage; exit 0 ;;
     *) echo "build.sh: unknown option '$option'" >&2; usage >&2; exit 2 ;;
   esac

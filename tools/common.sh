@@ -1,5 +1,11 @@
-# Shared by the scripts beside it (sourced, not run): parallel jobs, and progress on a terminal.
+# Shared by the scripts beside it (sourced, not run): options, parallel jobs, and progress on a
+# terminal.
 # shellcheck shell=bash
+
+# Ends the program where an option that takes a value has none.
+need_value() {  # option, number of words left with it
+  [ "$2" -ge 2 ] || { echo "${0##*/}: $1 needs a value (--help)" >&2; exit 2; }
+}
 
 # How many compilers at once: one per core, but no more than memory holds (the largest file takes
 # just under 2 GB). ADA_JOBS overrides it.

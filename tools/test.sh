@@ -7,12 +7,14 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/test.sh [--fast] [--debug|--asan|--ubsan|--tsan|--cuda] [--no-setup]
+usage: tools/test.sh [--fast] [--debug|--asan|--ubsan|--tsan] [--cuda [--cuda-arch ARCH]]
+                     [--no-setup]
 
   (none)       all suites: cpu (seconds), slow (minutes), lint
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own
   --cuda       with the CUDA backend, and its tests on a GPU (skipped where there is none)
+  --cuda-arch ARCH  as tools/build.sh takes it: for one GPU alone, the quickest build
   --no-setup   installs nothing
 All output is in the build folder's test.log. CIFAR-10 is taken from $ADA_CIFAR10 or data/cifar-10;
 tests that need it are skipped, and say so, where it is missing.
@@ -24,15 +26,18 @@ build=()
 packages=()
 select=()
 setup=true
-for option in "$@"; do
+while [ $# -gt 0 ]; do
+  option=$1
   case $option in
     --fast) select=(-L '^cpu$') ;;
-    --debug | --asan | --ubsan | --tsan) build=("$option"); folder=build-${option#--} ;;
-    --cuda) build=(--cuda); packages=(--cuda) ;;
+    --debug | --asan | --ubsan | --tsan) build+=("$option"); folder=build-${option#--} ;;
+    --cuda) build+=(--cuda); packages=(--cuda) ;;
+    --cuda-arch) need_value "$option" $#; build+=("$option" "$2"); shift ;;
     --no-setup) setup=false ;;
     -h | --help) usage; exit 0 ;;
     *) echo "test.sh: unknown option '$option'" >&2; usage >&2; exit 2 ;;
   esac
+  shift
 done
 
 if $setup; then tools/setup.sh "${packages[@]}"; fi
