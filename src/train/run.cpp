@@ -81,8 +81,10 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   const ChosenBackend chosen = MakeBackend(config.device);
   backend::Backend& backend = *chosen.backend;
   const data::DatasetInfo info = InspectData(config);
-  // The images come while the graph is made; what is wrong with them is told when it stands.
-  std::future<RunData> reading = std::async([&config] { return ReadData(config); });
+  // The images come while the graph is made; what is wrong with them is told when it stands. A run
+  // that is resumed may have nothing left to do.
+  const std::launch when = options.resume ? std::launch::deferred : std::launch::async;
+  std::future<RunData> reading = std::async(when, [&config] { return ReadData(config); });
   const std::unique_ptr<scaling::Policy> policy = MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(
       TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy), backend);
