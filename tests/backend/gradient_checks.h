@@ -1,0 +1,170 @@
+// Every layer's gradients on any backend against finite differences of its own forward pass.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "backend/finite_differences.h"
+#include "backend/op_bench.h"
+
+namespace ada::backend::test {
+
+// Bench: makes tensors and gradients, sets and gets them, shares and fetches what specs point to,
+// as Lab does. At most `most` values of a tensor are moved: each costs two forward passes.
+template <class Bench>
+class GradientChecks {
+ public:
+  GradientChecks(Bench& bench, std::size_t most) : bench_(bench), most_(most) {}
+
+  // A convolution or linear layer whose dy is `weights` times its scale.
+  void Product(Op& op, const ProductSpec& s, const Values& weights) {
+    const Pass pass = MakePass(static_cast<int>(s.x.shape.n));
+    const auto forward = [&op, pass] {
+      op.RefreshWeights(pass);
+      op.Forward(pass);
+    };
+    forward();
+    op.Backward(pass);
+    const auto by = DifferencesOf(bench_, s.y, weights, most_, forward);
+    by.Check("dx", s.x, s.dx.tensor, bench_.Fetched(s.dx.scale));
+    by.Check("dw", s.w, s.dw, 1);
+    if (s.b) by.Check("db", s.b, s.db, 1);
+  }
+
+  void BatchNorm(bool addend, bool relu) {
+    CAPTURE(addend);
+    CAPTURE(relu);
+    const Shape x = {6, 4, 4, 10};
+    const Values weights = Random(x, 90);
+    BatchNormSpec s = NormOf(x, weights);
+    if (addend) s.addend = bench_.Make(x, kFp32, Random(x, 2));
+    s.relu = relu;
+    const auto op = bench_->MakeBatchNorm(s);
+    const auto by = Step(*op, s.out, weights);
+    by.Check("dx", s.x, s.dx.tensor, bench_.Fetched(s.dx.scale));
+    by.Check("dgamma", s.gamma, s.dgamma, 1);
+    by.Check("dbeta", s.beta, s.dbeta, 1);
+    if (addend) by.Check("addend", s.addend, s.dy.tensor, kScale);
+  }
+
+  void Layers() {
+    const Shape same = kShape, half = {3, 3, 3, 10};
+    const Values x = Random(same, 1);
+    const auto windows = [](auto pool) {
+      pool.kernel = {3, 3}, pool.stride = {2, 2}, pool.padding = {1, 1};
+      return pool;
+    };
+    AvgPoolSpec global;
+    global.kernel = global.stride = {6, 6};
+    ShortcutSpec shortcut;
+    shortcut.stride = {2, 2};
+    scaling::LayerScaler scaler;
+    scaler.rule.method = scaling::LayerMethod::kFixed, scaler.rule.fixed_scale = 8;
+    ScaleSpec scale;
+    scale.scaler = bench_.Share(scaler);
+    Layer("relu", &Backend::MakeRelu, same, Apart(same));
+    Layer("max pool", &Backend::MakeMaxPool, half, Apart(same), windows(MaxPoolSpec()));
+    Layer("average pool", &Backend::MakeAvgPool, half, x, windows(AvgPoolSpec()));
+    Layer("global average pool", &Backend::MakeAvgPool, {3, 1, 1, 10}, x, global);
+    Layer("dropout", &Backend::MakeDropout, same, x);
+    Layer("shortcut", &Backend::MakeShortcut, {3, 3, 3, 20}, x, shortcut);
+    Layer("flatten", &Backend::MakeFlatten, {3, 1, 1, 360}, x);
+    Layer("scale", &Backend::MakeScale, same, x, scale);
+  }
+
+  // An addition's gradient is an alias of the graph; where it comes back, branches are summed.
+  void Addition() {
+    const Values weights = Random(kShape, 90);
+    ReluSpec relu;
+    relu.x = bench_.Make(kShape, kFp32, Apart(kShape)), relu.y = bench_.Make(kShape, kFp32);
+    relu.dy = Unnoted(1, weights), relu.dx = Unnoted(1, weights);
+    AddSpec add;  // y = x + relu(x) + x: x has three consumers
+    add.x = {relu.x, relu.y, relu.x}, add.y = bench_.Make(kShape, kFp32);
+    BranchSumSpec sum;
+    sum.branches = {relu.dy, relu.dx, Unnoted(kScale, Times(weights, kScale))};
+    sum.sum = bench_.MakeGradient(kShape, kFp32);
+    const auto relu_op = bench_->MakeRelu(relu), add_op = bench_->MakeAdd(add);
+    const Pass pass = MakePass(static_cast<int>(kShape.n));
+    const auto forward = [&] {
+      relu_op->Forward(pass);
+      add_op->Forward(pass);
+    };
+    forward();
+    relu_op->Backward(pass);
+    bench_->MakeBranchSum(sum)->Backward(pass);
+    DifferencesOf(bench_, add.y, weights, most_, forward)
+        .Check("sum", relu.x, sum.sum.tensor, bench_.Fetched(sum.sum.scale));
+  }
+
+  void Loss(float smoothing) {
+    CAPTURE(smoothing);
+    LossSpec spec;
+    const Shape shape{5, 1, 1, 10};
+    spec.logits = bench_.Make(shape, kFp32, Random(shape, 1)), spec.label_smoothing = smoothing;
+    spec.dlogits = bench_.MakeGradient(shape, kFp32);
+    const auto op = bench_->MakeLoss(spec);
+    const std::int32_t labels[] = {3, 0, 9, 3, 5};
+    op->SetLabels(labels, 5);
+    Pass pass = MakePass(5);
+    pass.init_scale = 32, pass.loss_rows = 20;
+    op->Forward(pass);
+    op->Backward(pass);
+    const auto loss = [&] {
+      op->Forward(pass);
+      return op->Result().loss_sum;  // the gradient is of a mean of 20
+    };
+    const Differences<Bench> by = {bench_, loss, most_};
+    by.Check("logits", spec.logits, spec.dlogits.tensor, bench_.Fetched(spec.dlogits.scale) / 20);
+  }
+
+ private:
+  static constexpr float kScale = 4;
+  static constexpr Shape kShape = {3, 6, 6, 10};
+
+  // One step, whose gradients are then checked by the forward pass alone.
+  Differences<Bench> Step(Op& op, const Tensor& y, const Values& weights) {
+    Pass pass = MakePass(static_cast<int>(y.shape.n));
+    pass.seed = 1, pass.draw = 2;
+    op.Forward(pass);
+    op.Backward(pass);
+    return DifferencesOf(bench_, y, weights, most_, [&op, pass] { op.Forward(pass); });
+  }
+  // An op with x, y, dy, dx in the usual members; spec: the others.
+  template <class Spec>
+  void Layer(const char* what, std::unique_ptr<Op> (Backend::*make)(const Spec&), const Shape& y,
+             const Values& x, Spec spec = {}) {
+    const Values weights = Random(y, 90);
+    spec.x = bench_.Make(kShape, kFp32, x), spec.y = bench_.Make(y, kFp32);
+    spec.dy = bench_.MakeGradient(y, kFp32, kScale, Times(weights, kScale));
+    spec.dx = bench_.MakeGradient(kShape, kFp32);
+    const auto op = ((*bench_).*make)(spec);
+    Step(*op, spec.y, weights).Check(what, spec.x, spec.dx.tensor, bench_.Fetched(spec.dx.scale));
+  }
+  // Sums away from relu's kink: beta lifts every other channel above it and sinks the others below.
+  BatchNormSpec NormOf(const Shape& x, const Values& weights) {
+    Values gamma, beta;
+    for (std::int64_t k = 0; k < x.c; ++k) {
+      gamma.push_back(k % 3 == 0 ? -0.25f : 0.5f);
+      beta.push_back(k % 2 == 0 ? 8 : -8);
+    }
+    BatchNormSpec s;
+    s.x = bench_.Make(x, kFp32, Times(Random(x, 1), 1.5f)), s.out = bench_.Make(x, kFp32);
+    s.gamma = bench_.Vector(gamma), s.beta = bench_.Vector(beta);
+    s.running_mean = bench_.Vector(beta);
+    s.running_var = bench_.Vector(Values(gamma.size(), 1));
+    s.dgamma = bench_.Vector(gamma), s.dbeta = bench_.Vector(beta);
+    s.dy = bench_.MakeGradient(x, kFp32, kScale, Times(weights, kScale));
+    s.dx = bench_.MakeGradient(x, kFp32);
+    return s;
+  }
+  // A branch of which nobody has noted how large it is.
+  Gradient Unnoted(float scale, const Values& values) {
+    Gradient g = bench_.MakeGradient(kShape, kFp32, scale, values);
+    g.moments = nullptr, g.stats = nullptr;
+    return g;
+  }
+
+  Bench& bench_;
+  std::size_t most_;
+};
+
+}  // namespace ada::backend::test
