@@ -126,7 +126,7 @@ scaling::Verdict Trainer::Update(StepResult& r, const backend::Pass& pass) {
   Lap(seconds_.update);
   graph_.Collect(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
-  const scaling::Verdict verdict = policy_.Update(AttemptOf(r, outcome));
+  scaling::Verdict verdict = policy_.Update(AttemptOf(r, outcome));
   ADA_CHECK((verdict.action != scaling::Action::kSkip) == outcome.updated);
   return verdict;
 }

@@ -12,7 +12,7 @@
 namespace ada::backend::cuda {
 namespace {
 
-class ResidentSource : public ImageSource {
+class ResidentSource final : public ImageSource {
  public:
   ResidentSource(const Context& context, const ImageSourceSpec& spec);
 

@@ -54,7 +54,7 @@ struct LookAtRoundings {
         left |= !(watched[i].stats->max_abs <= watched[i].most);
       shared.left[at.thread] = left;
     } else if (at.thread == 0) {
-      for (int i = 0; i < kThreads; ++i) decision->left |= shared.left[i];
+      for (const bool left : shared.left) decision->left |= left;
     }
   }
 
