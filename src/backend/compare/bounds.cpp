@@ -20,6 +20,12 @@ Interval Around(const Sum& sum, double slack) {
   return {sum.value - error, sum.value + error};
 }
 
+Interval AroundFp8(const Sum& sum, double slack) {
+  const double more = (2 + static_cast<double>(sum.terms) / 32) * 0x1p-13 * sum.magnitude;
+  const Interval in = Around(sum, slack);
+  return {in.low - more, in.high + more};
+}
+
 Interval Times(const Interval& in, double factor) {
   const double a = in.low * factor, b = in.high * factor;
   return {std::min(a, b), std::max(a, b)};

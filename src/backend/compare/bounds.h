@@ -2,7 +2,12 @@
 // order: such a sum of `terms` products lies within
 //     slack * (8 + 2 sqrt(terms)) * 2^-24 * (sum of the products' magnitudes)
 // of the sum without error (errors of single additions add up like a random walk; slack is 1 for
-// sums that round to nearest, more for a unit that truncates). What is stored then is the rounding
+// sums that round to nearest, more for a unit that truncates). Units for operands of 8 bits keep
+// fewer: their sums may be off by another
+//     (2 + terms / 32) * 2^-13 * (sum of the products' magnitudes),
+// for Hopper and Ada keep 13 bits behind the point where they add up fp8 (DeepSeek-V3, arXiv
+// 2412.19437, section 3.3.2: "around 14 bits", nearly 2 % at 4096 terms) and cut off what is left
+// at every step of 32 terms. What is stored then is the rounding
 // of some value in that interval: one value of the format, or the two beside a rounding boundary
 // that lies in it. What holds no such sum is equal, bit for bit but for NaN's and zero's signs.
 #pragma once
@@ -28,6 +33,7 @@ struct Sum {
   void Add(double term) { value += term, magnitude += std::fabs(term), ++terms; }
 };
 Interval Around(const Sum& sum, double slack);
+Interval AroundFp8(const Sum& sum, double slack);  // of a unit for operands of 8 bits
 // Both ends times `factor` (of either sign), or plus `more` and one fp32 rounding.
 Interval Times(const Interval& in, double factor);
 Interval Plus(const Interval& in, double more);

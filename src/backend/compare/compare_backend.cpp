@@ -19,7 +19,7 @@ class CompareBackend final : public Backend {
         first_(std::move(first)),
         second_(std::move(second)),
         mirror_(*first_, *second_),
-        session_{mirror_, options.slack, options.report} {
+        session_{mirror_, options.slack, options.report, options.fp8_sums} {
     if (session_.report) return;
     session_.report = [this](const Difference& difference) {
       throw DeviceError("compare: " +

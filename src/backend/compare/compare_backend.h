@@ -21,6 +21,8 @@ struct CompareOptions {
   // Told of the first difference of each call of an op; empty: the first one throws a DeviceError
   // that says it.
   std::function<void(const compare::Difference&)> report;
+  // A side adds up products of fp8_e4m3 and fp8_e5m2 in units for 8 bits (bounds.h).
+  bool fp8_sums = false;
 };
 
 // Throws DeviceError where the two cut tensors into different reduction blocks.

@@ -18,6 +18,7 @@ struct Session {
   Mirror& mirror;
   double slack;
   Checker::Report report;
+  bool fp8_sums = false;
   std::int64_t calls = 0;
   std::uint64_t variants = 0;
 };

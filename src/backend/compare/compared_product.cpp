@@ -7,6 +7,11 @@
 namespace ada::backend::compare {
 namespace {
 
+bool IsFp8(NumberFormat format) {
+  format.saturate = false;
+  return format == kFp8E4M3 || format == kFp8E5M2;
+}
+
 class ComparedProduct final : public ComparedOp<Op> {
  public:
   ComparedProduct(Session& session, Name name, std::unique_ptr<Op> first,
@@ -40,8 +45,17 @@ class ComparedProduct final : public ComparedOp<Op> {
     checker.Check(w, pass);
   }
 
+  // Of products of values of two formats.
+  Interval AroundSum(const Sum& sum, const NumberFormat& first, const NumberFormat& second,
+                     const Checker& checker) {
+    const bool fp8 = session().fp8_sums && IsFp8(first) && IsFp8(second);
+    return fp8 ? AroundFp8(sum, checker.slack()) : Around(sum, checker.slack());
+  }
+
   void CheckForward(const Pass& pass, Checker& checker) {
-    const FunctionTruth y([&](std::int64_t i) { return Around(operands_.Y(i), checker.slack()); });
+    const FunctionTruth y([&](std::int64_t i) {
+      return AroundSum(operands_.Y(i), spec_.x.format, spec_.w_format, checker);
+    });
     checker.Check(OutputOf("y", spec_.y, spec_.y_style, spec_.y_stats), pass, &y);
   }
 
@@ -52,8 +66,9 @@ class ComparedProduct final : public ComparedOp<Op> {
                b = static_cast<double>(checker.mirror().Read(1, place));
     const bool first = operands_.alpha_comes_first();
     const std::int64_t values = pass.rows * spec_.x.shape.per_image();
-    const FunctionTruth dgrad(
-        [&](std::int64_t i) { return Around(operands_.Dx(i), checker.slack()); });
+    const FunctionTruth dgrad([&](std::int64_t i) {
+      return AroundSum(operands_.Dx(i), spec_.dy.tensor.format, spec_.w_format, checker);
+    });
     checker.CheckScaler(spec_.scaler, &dgrad, values);
     checker.CheckScale("dx", spec_.dx.scale);
     operands_.SetAlpha(static_cast<float>(a));
@@ -82,7 +97,9 @@ class ComparedProduct final : public ComparedOp<Op> {
     const auto s = static_cast<double>(checker.mirror().Read(0, spec_.dy.scale));
     const bool round = spec_.reference && rounds_dw();
     const FunctionTruth dw([&](std::int64_t i) {
-      return Unscaled(Around(operands_.Dw(i), checker.slack()), round, pass, old_dw_, i, s);
+      const Interval sum =
+          AroundSum(operands_.Dw(i), spec_.x.format, spec_.dy.tensor.format, checker);
+      return Unscaled(sum, round, pass, old_dw_, i, s);
     });
     Output out = ParameterOf("dw", spec_.dw);
     out.format = spec_.dw_format, out.style = spec_.dw_style, out.stats = spec_.dw_stats;
