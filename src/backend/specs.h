@@ -96,6 +96,9 @@ struct ProductSpec {
   Tensor x, w, b,
       y;  // w [out, kh, kw, in/groups] in Shape's words; bytes lie as PyTorch's [out, in, kh, kw]
   DeferredNorm deferred;  // empty: x is stored
+  // The scale of its own that x carries: RoundingStyle::scaler of whoever rounded it. Null: none,
+  // or (where x lies in fp32 though its format needs less) not known.
+  const scaling::TensorScaler* x_scaler = nullptr;
   TensorStats* y_stats = nullptr;
   TensorStats* w_stats = nullptr;  // rounding of the copy that is multiplied
   NumberFormat w_format = kFp32, dw_format = kFp32;

@@ -19,12 +19,14 @@ struct Location {
 std::string ToString(const Location& where);  // "file:line:column", "--set KEY" or "(default)"
 
 enum class DeviceKind { kAuto, kCpu, kCuda };
+enum class Fp8Products { kEmulated, kHardware };
 struct DeviceConfig {
   DeviceKind kind = DeviceKind::kAuto;
   int index = 0;    // of `cuda:1`
   int threads = 0;  // 0: one per core
   // Of cuda alone.
   bool autotune = false, deterministic = true;
+  Fp8Products fp8 = Fp8Products::kEmulated;
   bool compare = false;  // with the CPU, op by op
 };
 

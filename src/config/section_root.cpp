@@ -11,6 +11,9 @@ constexpr char kNamePattern[] = R"(^(?!\.{1,2}$)[^/\u0000-\u001f]+$)";
 constexpr char kNumberedDevice[] =  // cuda:0 to cuda:255
     "^cuda:([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$";
 
+const Words<Fp8Products> kFp8Products = {{"emulated", Fp8Products::kEmulated},
+                                         {"hardware", Fp8Products::kHardware}};
+
 std::string RefuseName(std::string& name) {
   if (name == "." || name == ".." || name.size() > 200) return "is not usable as a folder's name";
   for (char c : name) {
@@ -66,6 +69,10 @@ Section DeviceSection(DeviceConfig& device) {
              "cuda: measure which convolution plans are the fastest instead of asking cuDNN"),
       Switch("deterministic", device.deterministic,
              "cuda: only plans that give the same bytes in every run"),
+      Choice(
+          "fp8", device.fp8, kFp8Products,
+          "cuda: where products of fp8_e4m3 and fp8_e5m2 are computed; hardware: in 8-bit units, "
+          "whose sums keep fewer bits than fp32 (sm_89 or newer)"),
       Switch("compare", device.compare,
              "each op runs on the CPU as well; the first that differs beyond the bound is named"),
   };

@@ -44,12 +44,17 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device) {
   const bool is_auto = device.kind == DeviceKind::kAuto;
   const std::string why_not = is_auto ? backend::WhyNoCuda(device.index) : "";
   const bool cuda = device.kind == DeviceKind::kCuda || (is_auto && why_not.empty());
-  chosen.backend =
-      cuda ? backend::MakeCudaBackend(device.index, {device.autotune, device.deterministic})
-           : backend::cpu::MakeCpuBackend(chosen.threads);
+  const bool fp8_hardware = device.fp8 == config::Fp8Products::kHardware;
+  if (fp8_hardware && !cuda)
+    throw DeviceError("device.fp8: hardware: the CPU has no units for fp8; use device.kind: cuda" +
+                      (is_auto ? " (auto took the CPU: " + why_not + ")" : "") +
+                      " or device.fp8: emulated");
+  chosen.backend = cuda ? backend::MakeCudaBackend(
+                              device.index, {device.autotune, device.deterministic, fp8_hardware})
+                        : backend::cpu::MakeCpuBackend(chosen.threads);
   chosen.has_own_memory = cuda;
   if (device.compare) {
-    backend::CompareOptions options{cuda ? "cuda" : "cpu", "cpu", 1, nullptr};
+    backend::CompareOptions options{cuda ? "cuda" : "cpu", "cpu", 1, nullptr, fp8_hardware};
     if (cuda) options.slack = 8;  // its units cut off what does not fit into their sums
     chosen.backend = backend::MakeCompareBackend(
         std::move(chosen.backend), backend::cpu::MakeCpuBackend(chosen.threads), options);

@@ -35,10 +35,13 @@ class Choosy final : public cuda::Products {
 
 struct Planning {
   explicit Planning(Choosy::Wanted wanted) : products(wanted) {}
-  cuda::PlannedProduct Plan(cuda::PlanOutput output) {
+  cuda::PlannedProduct Plan(cuda::PlanOutput output, const std::array<cuda::Fp8, 2>& codes = {}) {
     cuda::ProductGeometry g;
     g.x = {4, 6, 6, 16}, g.w = {16, 3, 3, 16}, g.y = {4, 6, 6, 16}, g.padding = {1, 1};
-    return {context, "conv1", RequestsFor(cuda::ProductKind::kData, g, 4, Storage::kF16, output)};
+    return {
+        context, "conv1",
+        RequestsFor(cuda::ProductKind::kData, g, 4,
+                    codes[0] == cuda::Fp8::kNone ? Storage::kF16 : Storage::kF32, output, codes)};
   }
   Choosy products;
   cuda::HostStream stream;
@@ -79,6 +82,23 @@ TEST_SUITE("cpu") {
     const std::size_t values = 4 * 6 * 6 * 16 * 4;
     CHECK(product.scratch_bytes(Storage::kF16, Storage::kF32, true) >= 2 * values);
     CHECK(product.scratch_bytes(Storage::kF32, Storage::kF32, false) == 0);
+  }
+
+  TEST_CASE("planned product: codes are packed into scratch memory, where the library has a plan") {
+    const std::array<cuda::Fp8, 2> codes = {cuda::Fp8::kE5M2, cuda::Fp8::kE4M3};
+    const std::size_t values = 4 * 6 * 6 * 16 + 16 * 3 * 3 * 16;
+    Planning all([](const cuda::ProductRequest&) { return true; });
+    const cuda::PlannedProduct coded = all.Plan(cuda::PlanOutput::kSums, codes);
+    CHECK(HasCodes(coded.request()));
+    CHECK(coded.scratch_bytes(Storage::kF32, Storage::kF32, false) >= values);
+
+    Planning p([](const cuda::ProductRequest& r) { return !HasCodes(r); });
+    const cuda::PlannedProduct emulated = p.Plan(cuda::PlanOutput::kSums, codes);
+    CHECK(emulated.scratch_bytes(Storage::kF32, Storage::kF32, false) == 0);
+    REQUIRE(p.remarks.size() == 2);
+    CHECK(p.remarks[1] ==
+          "layer conv1: no plan for the data gradient of fp8_e5m2 and fp8_e4m3 operands in fp32, "
+          "but for the data gradient of fp32 operands in fp32");
   }
 
   TEST_CASE("planned product: no plan at all is an error that names the layer") {

@@ -1,6 +1,7 @@
 // One convolution or linear layer on values whose sums are exact in fp32 in any order: what the
 // CUDA backend's kernels make of them is what the CPU's make of them, bit for bit.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,7 +33,10 @@ struct Settings {
 
 // One layer with its memory on one backend.
 struct Layer {
-  Layer(Lab& on, const ProductCase& c, const Settings& s) : lab(on), settings(s) {
+  // change: of the spec, before the op is made.
+  Layer(Lab& on, const ProductCase& c, const Settings& s,
+        const std::function<void(ProductSpec&)>& change = {})
+      : lab(on), settings(s) {
     spec.layer = c.name;
     spec.x = lab.Make(c.x, s.format, Whole(c.x.numel(), 1, 1));
     spec.w = lab.Make(c.w(), kFp32, Whole(c.w().numel(), s.unit, 2));
@@ -57,6 +61,7 @@ struct Layer {
     spec.y_style.stochastic = spec.dx.style.stochastic = s.stochastic;
     spec.y_style.stream = 5, spec.dx.style.stream = 6;
     SetScaler(c);
+    if (change) change(spec);
     Make(c);
   }
   void Make(const ProductCase& c) {

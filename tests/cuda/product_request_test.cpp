@@ -112,6 +112,29 @@ TEST_SUITE("cpu") {
     CHECK(fewer[0].geometry.y.n == 3);
   }
 
+  TEST_CASE("products: fp8 operands are asked for as codes first, and then as fp32") {
+    NumberFormat saturating = kFp8E4M3;
+    saturating.saturate = true;
+    CHECK(Fp8Of(saturating) == Fp8::kE4M3);
+    CHECK(Fp8Of(kFp8E5M2) == Fp8::kE5M2);
+    CHECK(Fp8Of(kFp16) == Fp8::kNone);
+    CHECK(Fp8Of({4, 3, 8, false, true, false}) == Fp8::kNone);  // fp8_e4m3_fnuz
+
+    const auto requests = RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kF32,
+                                      PlanOutput::kSums, {Fp8::kE5M2, Fp8::kE4M3});
+    REQUIRE(requests.size() == 2);
+    CHECK(HasCodes(requests[0]));
+    CHECK(requests[0].scale);
+    CHECK(requests[0].out == Storage::kF32);
+    CHECK(OperandBytes(requests[0]) == 1);
+    CHECK(Describe(requests[0]) == "data gradient of fp8_e5m2 and fp8_e4m3 operands in fp32");
+    CHECK_FALSE(HasCodes(requests[1]));
+    CHECK(OperandBytes(requests[1]) == 4);
+    CHECK(RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF32, PlanOutput::kSums,
+                      {Fp8::kE4M3, Fp8::kE4M3})
+              .size() == 2);
+  }
+
   TEST_CASE("products: sums of 16-bit operands, scaled and noted ones need an epilogue") {
     ProductRequest r{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF16};
     CHECK_FALSE(HasEpilogue(r));
@@ -184,6 +207,10 @@ TEST_SUITE("cpu") {
     with([](ProductRequest& r) { r.out = Storage::kF16; });
     with([](ProductRequest& r) { r.scale = true; });
     with([](ProductRequest& r) { r.largest = true; });
+    with([](ProductRequest& r) { r.codes = {Fp8::kE4M3, Fp8::kE4M3}; });
+    with([](ProductRequest& r) { r.codes = {Fp8::kE4M3, Fp8::kE5M2}; });
+    with([](ProductRequest& r) { r.codes = {Fp8::kE5M2, Fp8::kE4M3}; });
+    with([](ProductRequest& r) { r.codes = {Fp8::kE5M2, Fp8::kE5M2}; });
     with([](ProductRequest& r) { r.geometry = Linear(); });
     with([](ProductRequest& r) { r.geometry.x.n = r.geometry.y.n = 4; });
     with([](ProductRequest& r) { r.geometry.x.h = 13; });

@@ -30,6 +30,13 @@ TEST_SUITE("cpu") {
     CHECK(TooOldText("B200", 10, 0).empty());
   }
 
+  TEST_CASE("a GPU without units for fp8") {
+    CHECK(NoFp8Text("A100", 8, 0) ==
+          "device.fp8: hardware: A100 (sm_80) has no units for fp8, which sm_89 (Ada) and newer "
+          "have; use device.fp8: emulated");
+    for (const int chip : {89, 90, 120}) CHECK(NoFp8Text("any", chip / 10, chip % 10).empty());
+  }
+
   TEST_CASE("no memory: sizes and advice") {
     const std::uint64_t gib = std::uint64_t{1} << 30;
     const std::string text = OutOfMemoryText(1, {3 * gib, 20 * gib, gib / 2, 24 * gib});

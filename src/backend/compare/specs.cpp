@@ -28,7 +28,8 @@ class Mover {
 
 void Product(const Mirror& mirror, ProductSpec& s) {
   Mover{mirror}(s.x, s.w, s.b, s.y, s.y_stats, s.w_stats, s.y_style, s.w_style, s.dw_style,
-                s.y_moments.mean, s.y_moments.m2, s.dy, s.dx, s.dw, s.db, s.dw_stats, s.scaler);
+                s.y_moments.mean, s.y_moments.m2, s.dy, s.dx, s.dw, s.db, s.dw_stats, s.scaler,
+                s.x_scaler);
 }
 
 }  // namespace

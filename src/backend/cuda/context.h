@@ -49,6 +49,10 @@ struct Context {
   T* Allocate(std::int64_t count) const {
     return reinterpret_cast<T*>(memory.Allocate(static_cast<std::size_t>(count) * sizeof(T)));
   }
+  // Adds a line to the remarks, once.
+  void Remark(const std::string& line) const {
+    if (std::find(remarks.begin(), remarks.end(), line) == remarks.end()) remarks.push_back(line);
+  }
   // The host's copy of what a pointer of a spec points to: rules, as they were when they were set.
   template <class T>
   T* Host(T* backend) const {

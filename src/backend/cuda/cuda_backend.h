@@ -12,9 +12,12 @@ namespace ada::backend {
 struct DeviceOptions {
   bool autotune = false;      // products: measure the plans instead of asking the heuristics
   bool deterministic = true;  // products: only plans that give the same bytes every time
+  // Products of fp8_e4m3 and fp8_e5m2 on 8-bit units, where the library has them; else emulated.
+  bool fp8_hardware = false;
 };
 
-// On device `index`, which is CUDA's number of it. Throws DeviceError where it cannot be used.
+// On device `index`, which is CUDA's number of it. Throws DeviceError where it cannot be used, or
+// lacks what the options ask for.
 std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options);
 // Why device `index` cannot be used, with what to do; "" where it can.
 std::string WhyNoCuda(int index);

@@ -25,7 +25,7 @@ std::vector<fe::NumericalNote_t> Unwanted(const ProductRequest& r, bool determin
   using Note = fe::NumericalNote_t;
   std::vector<Note> notes = {Note::DOWN_CONVERT_INPUTS, Note::REDUCED_PRECISION_REDUCTION,
                              Note::FFT, Note::WINOGRAD};
-  if (r.operands == Storage::kF32) notes.push_back(Note::TENSOR_CORE);
+  if (r.operands == Storage::kF32 && !HasCodes(r)) notes.push_back(Note::TENSOR_CORE);
   if (deterministic) notes.push_back(Note::NONDETERMINISTIC);
   return notes;
 }
@@ -64,11 +64,12 @@ class Convolution final : public Product {
 // Runs all plans on memory of their own and keeps the fastest.
 bool Measure(const CudnnContext& context, const ProductRequest& r, Graph& graph) {
   const ProductShapes shapes = ShapesOf(r);
-  const auto bytes = [](const Shape& shape, Storage storage) {
-    return static_cast<std::size_t>(shape.numel()) * BytesOf(storage);
+  const auto bytes = [](const Shape& shape, std::size_t each) {
+    return static_cast<std::size_t>(shape.numel()) * each;
   };
   const std::array<std::size_t, 5> sizes = {
-      bytes(shapes.first, r.operands), bytes(shapes.second, r.operands), bytes(shapes.out, r.out),
+      bytes(shapes.first, OperandBytes(r)), bytes(shapes.second, OperandBytes(r)),
+      bytes(shapes.out, BytesOf(r.out)),
       static_cast<std::size_t>(graph.get_autotune_workspace_size()), sizeof(PlanNotes)};
   std::array<std::byte*, 5> memory = {};
   const auto free = [&] {

@@ -1,5 +1,5 @@
-// Convolutions as cuDNN graphs: one graph for each request, its plan from the disk's cache, from
-// cuDNN's heuristics or from measurements.
+// Convolutions, and linear layers of 8-bit codes, as cuDNN graphs: one graph for each request, its
+// plan from the disk's cache, from cuDNN's heuristics or from measurements.
 #pragma once
 #include <cudnn.h>
 

@@ -19,15 +19,21 @@ fe::DataType_t TypeOf(Storage storage) {
                                     : fe::DataType_t::BFLOAT16;
 }
 
+fe::DataType_t TypeOf(const ProductRequest& r, std::size_t operand) {
+  return r.codes[operand] == Fp8::kNone   ? TypeOf(r.operands)
+         : r.codes[operand] == Fp8::kE4M3 ? fe::DataType_t::FP8_E4M3
+                                          : fe::DataType_t::FP8_E5M2;
+}
+
 void SetLayout(fe::graph::Tensor_attributes& tensor, const TensorLayout& layout) {
   tensor.set_dim({layout.dims.begin(), layout.dims.end()})
       .set_stride({layout.strides.begin(), layout.strides.end()});
 }
 
 TensorPointer Input(Graph& graph, TensorId id, const char* name, const TensorLayout& layout,
-                    Storage storage) {
+                    fe::DataType_t type) {
   fe::graph::Tensor_attributes tensor;
-  tensor.set_uid(id).set_name(name).set_data_type(TypeOf(storage));
+  tensor.set_uid(id).set_name(name).set_data_type(type);
   SetLayout(tensor, layout);
   return graph.tensor(tensor);
 }
@@ -105,12 +111,12 @@ std::shared_ptr<Graph> GraphOf(const ProductRequest& r) {
   auto graph = std::make_shared<Graph>();
   graph->set_compute_data_type(fe::DataType_t::FLOAT)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
-      .set_io_data_type(TypeOf(r.operands));
+      .set_io_data_type(TypeOf(r, 0));
   const ProductShapes shapes = ShapesOf(r);
   const TensorLayout layout = LayoutOf(shapes.out);
-  const TensorPointer first = Input(*graph, kFirst, "first", LayoutOf(shapes.first), r.operands);
+  const TensorPointer first = Input(*graph, kFirst, "first", LayoutOf(shapes.first), TypeOf(r, 0));
   const TensorPointer second =
-      Input(*graph, kSecond, "second", LayoutOf(shapes.second), r.operands);
+      Input(*graph, kSecond, "second", LayoutOf(shapes.second), TypeOf(r, 1));
   TensorPointer out = Convolve(*graph, r, first, second);
   SetLayout(*out, layout);
   if (HasEpilogue(r)) {

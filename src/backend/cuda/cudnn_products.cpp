@@ -75,7 +75,8 @@ class DeviceProducts final : public Products {
                  one_.get(),    options.autotune, options.deterministic} {}
 
   std::unique_ptr<Product> Make(const ProductRequest& request) override {
-    return request.geometry.linear ? matrices_.Make(request) : MakeConvolution(context_, request);
+    return request.geometry.linear && !HasCodes(request) ? matrices_.Make(request)
+                                                         : MakeConvolution(context_, request);
   }
   std::size_t workspace_bytes() const override {
     return workspace_.bytes() + matrices_.workspace_bytes();

@@ -40,6 +40,13 @@ cuda::BackendWords WordsFor(int index) {
           chip};
 }
 
+void CheckFp8(int index) {
+  cudaDeviceProp properties{};
+  CheckCuda(cudaGetDeviceProperties(&properties, index), "asking what the device is");
+  const std::string missing = cuda::NoFp8Text(properties.name, properties.major, properties.minor);
+  if (!missing.empty()) throw DeviceError("device cuda:" + std::to_string(index) + ": " + missing);
+}
+
 // Whether kernels of this program run there at all.
 void TryLaunch(int index) {
   cuda::DeviceStream stream(index);
@@ -68,6 +75,7 @@ std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options
   if (!missing.empty())
     throw DeviceError("device cuda:" + std::to_string(index) + ": " + missing +
                       "; or use device.kind: cpu");
+  if (options.fp8_hardware) CheckFp8(index);
   return cuda::MakeBackendOn(std::make_unique<cuda::DeviceStream>(index), WordsFor(index), options);
 }
 

@@ -46,10 +46,15 @@ class HostProduct final : public Product {
   }
 
  private:
-  static std::vector<float> Widen(const void* data, Storage storage, std::int64_t n) {
-    const Piece piece{const_cast<void*>(data), storage};
+  static std::vector<float> Widen(const ProductRequest& r, int operand, const void* data,
+                                  std::int64_t n) {
+    const Piece piece{const_cast<void*>(data), r.operands};
+    const Fp8 format = r.codes[static_cast<std::size_t>(operand)];
     std::vector<float> wide(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < n; ++i) wide[static_cast<std::size_t>(i)] = Load(piece, i);
+    for (std::int64_t i = 0; i < n; ++i)
+      wide[static_cast<std::size_t>(i)] =
+          format == Fp8::kNone ? Load(piece, i)
+                               : FromFp8(format, static_cast<const std::uint8_t*>(data)[i]);
     return wide;
   }
 
@@ -58,8 +63,8 @@ class HostProduct final : public Product {
     const bool forward = r.kind == ProductKind::kForward, data = r.kind == ProductKind::kData;
     const Shape &first = data ? g.y : g.x, &second = r.kind == ProductKind::kWeights ? g.y : g.w;
     const Shape& out = forward ? g.y : data ? g.x : g.w;
-    const std::vector<float> a = Widen(arguments.first, r.operands, first.numel());
-    const std::vector<float> b = Widen(arguments.second, r.operands, second.numel());
+    const std::vector<float> a = Widen(r, 0, arguments.first, first.numel());
+    const std::vector<float> b = Widen(r, 1, arguments.second, second.numel());
     std::vector<double> sums(static_cast<std::size_t>(out.numel()));
     const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
     ForAllProducts(g, [&](std::int64_t y, std::int64_t x, std::int64_t w) {
@@ -70,7 +75,7 @@ class HostProduct final : public Product {
       else
         sums[at(w)] += static_cast<double>(a[at(x)]) * static_cast<double>(b[at(y)]);
     });
-    const float scale = r.scale ? *arguments.scale : 1;
+    const float scale = r.scale && arguments.scale != nullptr ? *arguments.scale : 1;
     for (std::int64_t i = 0; i < out.numel(); ++i) {
       const float value = static_cast<float>(sums[at(i)]) * scale;
       if (r.largest) Note(value, *arguments.notes);

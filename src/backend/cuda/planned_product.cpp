@@ -1,36 +1,26 @@
 // See planned_product.h.
 #include "backend/cuda/planned_product.h"
 
-#include <algorithm>
-
 #include "backend/cuda/kernels/products.h"
 #include "backend/cuda/launch.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
-namespace {
-
-void Remark(const Context& context, const std::string& line) {
-  std::vector<std::string>& all = context.remarks;
-  if (std::find(all.begin(), all.end(), line) == all.end()) all.push_back(line);
-}
-
-}  // namespace
-
 PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
-                               const std::vector<ProductRequest>& requests) {
+                               const std::vector<ProductRequest>& requests, const OwnScales& scales)
+    : scales_(scales) {
   for (const ProductRequest& request : requests) {
     product_ = context.products.Make(request);
     request_ = request;
     if (product_) break;
   }
-  for (const std::string& line : context.products.TakeRemarks()) Remark(context, line);
+  for (const std::string& line : context.products.TakeRemarks()) context.Remark(line);
   if (!product_)
     throw DeviceError("layer " + layer + ": the library has no plan for the " +
                       Describe(requests.back()) + " (" + KeyOf(requests.back()) + ")");
   if (!(request_ == requests.front()))
-    Remark(context, "layer " + layer + ": no plan for the " + Describe(requests.front()) +
-                        ", but for the " + Describe(request_));
+    context.Remark("layer " + layer + ": no plan for the " + Describe(requests.front()) +
+                   ", but for the " + Describe(request_));
 }
 
 const Shape& PlannedProduct::first() const {
@@ -50,9 +40,14 @@ std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) cons
 }
 
 std::size_t PlannedProduct::scratch_bytes(Storage first, Storage second, bool apart) const {
+  const std::size_t operands = HasCodes(request_)
+                                   ? Aligned(static_cast<std::size_t>(this->first().numel())) +
+                                         Aligned(static_cast<std::size_t>(this->second().numel())) +
+                                         Aligned(sizeof(float))
+                                   : WidenedBytes(first, this->first().numel()) +
+                                         WidenedBytes(second, this->second().numel());
   const bool sums = apart && (!rounded() || request_.largest);
-  return WidenedBytes(first, this->first().numel()) + WidenedBytes(second, this->second().numel()) +
-         (sums ? Aligned(static_cast<std::size_t>(out().numel()) * 4) : 0);
+  return operands + (sums ? Aligned(static_cast<std::size_t>(out().numel()) * 4) : 0);
 }
 
 const void* PlannedProduct::Operand(const Context& context, const Piece& in, std::int64_t values,
@@ -65,14 +60,40 @@ const void* PlannedProduct::Operand(const Context& context, const Piece& in, std
   return wide.data;
 }
 
+const void* PlannedProduct::Codes(const Context& context, int operand, const Piece& in,
+                                  std::byte** scratch) const {
+  const std::int64_t values = (operand == 0 ? first() : second()).numel();
+  const Fp8 format = request_.codes[static_cast<std::size_t>(operand)];
+  auto* codes = reinterpret_cast<std::uint8_t*>(*scratch);
+  *scratch += Aligned(static_cast<std::size_t>(values));
+  ForEach(context.stream, (values + 3) / 4,
+          PackFp8{in, operand == 0 ? scales_.first : scales_.second,
+                  GridOf(format == Fp8::kE4M3 ? kFp8E4M3 : kFp8E5M2), format, codes, values});
+  return codes;
+}
+
+const float* PlannedProduct::Factor(const Context& context, std::byte** scratch) const {
+  if (scales_.first == nullptr && scales_.second == nullptr) return nullptr;
+  auto* factor = reinterpret_cast<float*>(*scratch);
+  *scratch += Aligned(sizeof(float));
+  ForEach(context.stream, 1, UndoScales{scales_.first, scales_.second, factor});
+  return factor;
+}
+
 float* PlannedProduct::Run(const Context& context, const Piece& first, const Piece& second,
                            const Piece& out, const Beside& beside, std::byte* scratch) const {
   ProductArguments arguments;
-  arguments.first = Operand(context, first, this->first().numel(), &scratch);
-  arguments.second = Operand(context, second, this->second().numel(), &scratch);
+  arguments.scale = beside.scale, arguments.notes = beside.notes;
+  if (HasCodes(request_)) {
+    arguments.first = Codes(context, 0, first, &scratch);
+    arguments.second = Codes(context, 1, second, &scratch);
+    arguments.scale = Factor(context, &scratch);
+  } else {
+    arguments.first = Operand(context, first, this->first().numel(), &scratch);
+    arguments.second = Operand(context, second, this->second().numel(), &scratch);
+  }
   const bool in_place = rounded() || (out.data != nullptr && out.storage == Storage::kF32);
   arguments.out = in_place ? out.data : scratch;
-  arguments.scale = beside.scale, arguments.notes = beside.notes;
   product_->Run(arguments);
   return rounded() ? nullptr : static_cast<float*>(arguments.out);
 }

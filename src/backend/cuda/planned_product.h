@@ -1,5 +1,5 @@
 // A product as an op uses it: the best plan that the library has, and what it takes to feed it:
-// operands widened to fp32 where the plan wants that.
+// operands widened to fp32, or packed into codes, where the plan wants that.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -12,13 +12,18 @@
 
 namespace ada::backend::cuda {
 
+// Where the scales are that operands carry of their own, as far as they may be packed; null: 1.
+struct OwnScales {
+  const float *first = nullptr, *second = nullptr;
+};
+
 class PlannedProduct {
  public:
   PlannedProduct() = default;
   // The first of `requests` that the library can do. Remarks, once for a layer, what comes out
   // otherwise than was asked for first. DeviceError where it can do none.
   PlannedProduct(const Context& context, const std::string& layer,
-                 const std::vector<ProductRequest>& requests);
+                 const std::vector<ProductRequest>& requests, const OwnScales& scales = {});
 
   explicit operator bool() const { return product_ != nullptr; }
   const ProductRequest& request() const { return request_; }
@@ -34,8 +39,8 @@ class PlannedProduct {
     const float* scale = nullptr;
     PlanNotes* notes = nullptr;
   };
-  // Returns where the fp32 sums are: out.data where there is one in fp32, else in `scratch`; null
-  // where the plan rounds.
+  // Returns where the fp32 sums are (of values without scales of their own): out.data where there
+  // is one in fp32, else in `scratch`; null where the plan rounds.
   float* Run(const Context& context, const Piece& first, const Piece& second, const Piece& out,
              const Beside& beside, std::byte* scratch) const;
 
@@ -46,8 +51,12 @@ class PlannedProduct {
   std::size_t WidenedBytes(Storage from, std::int64_t values) const;
   const void* Operand(const Context& context, const Piece& in, std::int64_t values,
                       std::byte** scratch) const;
+  const void* Codes(const Context& context, int operand, const Piece& in,
+                    std::byte** scratch) const;
+  const float* Factor(const Context& context, std::byte** scratch) const;
 
   ProductRequest request_;
+  OwnScales scales_;
   std::unique_ptr<Product> product_;
 };
 

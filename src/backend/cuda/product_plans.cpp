@@ -60,15 +60,49 @@ PlanOutput ProductPlans::OutputOf(ProductKind kind, Storage operands) const {
              : noted(dx.stats);
 }
 
+// fp8 needs 16 bits; in fp32 lie those with a scale of their own.
+ProductPlans::Coded ProductPlans::CodedOf(const Tensor& tensor,
+                                          const scaling::TensorScaler* scaler) {
+  return {Fp8Of(tensor.format), tensor.storage != Storage::kF32 || scaler != nullptr, scaler};
+}
+
+// alpha * dy is rounded without dy's scale.
+ProductPlans::Coded ProductPlans::CodedDy(ProductKind kind) const {
+  const bool plain = kind == ProductKind::kWeights || !alpha_first_;
+  return CodedOf(spec_.dy.tensor, plain ? spec_.dy.style.scaler : nullptr);
+}
+
+std::array<ProductPlans::Coded, 2> ProductPlans::CodedOperands(ProductKind kind) const {
+  if (!context_.options.fp8_hardware) return {};
+  const Coded x = CodedOf(spec_.x, spec_.x_scaler), dy = CodedDy(kind),
+              w{Fp8Of(spec_.w_format), true, spec_.w_style.scaler};
+  const std::array<Coded, 2> both = {kind == ProductKind::kData ? dy : x,
+                                     kind == ProductKind::kWeights ? dy : w};
+  if (both[0].format == Fp8::kNone || both[1].format == Fp8::kNone) return {};
+  if (both[0].known && both[1].known) return both;
+  context_.Remark("layer " + spec_.layer + ": the " + NameOf(kind) +
+                  " of fp8 operands is emulated: the scale of one of them is not known");
+  return {};
+}
+
 PlannedProduct ProductPlans::Make(ProductKind kind, int rows, bool sums) const {
   const NumberFormat x = ReadableFormat(spec_.x), dy = ReadableFormat(spec_.dy.tensor);
   const NumberFormat w = ReadableFormat(spec_.w_format, weights_.storage());
-  const Storage operands = kind == ProductKind::kForward ? OperandsOf(x, w)
-                           : kind == ProductKind::kData  ? OperandsOf(dy, w)
-                                                         : OperandsOf(x, dy);
+  Storage operands = kind == ProductKind::kForward ? OperandsOf(x, w)
+                     : kind == ProductKind::kData  ? OperandsOf(dy, w)
+                                                   : OperandsOf(x, dy);
+  const std::array<Coded, 2> coded = CodedOperands(kind);
+  // What a library does not do on 8-bit codes it does exactly on fp16, which holds them.
+  if (coded[0].format != Fp8::kNone && coded[0].scaler == nullptr && coded[1].scaler == nullptr)
+    operands = Storage::kF16;
   const PlanOutput output = sums ? PlanOutput::kSums : OutputOf(kind, operands);
-  PlannedProduct product(context_, spec_.layer,
-                         RequestsFor(kind, geometry_, rows, operands, output));
+  const auto scale = [](const Coded& c) {
+    return c.scaler == nullptr ? nullptr : &c.scaler->scale;
+  };
+  PlannedProduct product(
+      context_, spec_.layer,
+      RequestsFor(kind, geometry_, rows, operands, output, {coded[0].format, coded[1].format}),
+      {scale(coded[0]), scale(coded[1])});
   if (kind != ProductKind::kWeights) weights_.Packed(product.request().operands);
   ReserveScratch(product);
   return product;

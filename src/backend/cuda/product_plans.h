@@ -1,6 +1,7 @@
 // The plans of one layer's products, by number of images: made when a pass first asks for them,
 // which is never while that pass is recorded (recordings.h).
 #pragma once
+#include <array>
 #include <cstddef>
 #include <map>
 #include <tuple>
@@ -32,6 +33,17 @@ class ProductPlans {
   };
   PlanOutput OutputOf(ProductKind kind, Storage operands) const;
   PlannedProduct Make(ProductKind kind, int rows, bool sums) const;
+  // An operand that a device may read as codes of 8 bits: it is fp8, and whether it has a scale of
+  // its own is known.
+  struct Coded {
+    Fp8 format = Fp8::kNone;
+    bool known = true;
+    const scaling::TensorScaler* scaler = nullptr;
+  };
+  static Coded CodedOf(const Tensor& tensor, const scaling::TensorScaler* scaler);
+  Coded CodedDy(ProductKind kind) const;
+  // None unless options.fp8_hardware; where an operand is not known, with a remark.
+  std::array<Coded, 2> CodedOperands(ProductKind kind) const;
   void ReserveScratch(const PlannedProduct& product) const;
 
   Context context_;

@@ -7,12 +7,13 @@ namespace {
 const char* NameOf(Storage storage) {
   return storage == Storage::kF32 ? "fp32" : storage == Storage::kF16 ? "fp16" : "bf16";
 }
-const char* NameOf(ProductKind kind) {
-  return kind == ProductKind::kForward ? "output"
-         : kind == ProductKind::kData  ? "data gradient"
-                                       : "weight gradient";
+const char* NameOf(Fp8 format) { return format == Fp8::kE4M3 ? "fp8_e4m3" : "fp8_e5m2"; }
+// "fp16", or "fp8_e4m3 and fp8_e5m2".
+std::string OperandNames(const ProductRequest& r) {
+  if (!HasCodes(r)) return NameOf(r.operands);
+  const std::string first = NameOf(r.codes[0]), second = NameOf(r.codes[1]);
+  return first == second ? first : first + " and " + second;
 }
-
 // Rounding to the storage is rounding to the format.
 bool IsStored(const NumberFormat& format, const NumberFormat& stored) {
   NumberFormat plain = format;
@@ -31,6 +32,12 @@ std::string Text(const std::array<int, 2>& pair) {
 }
 
 }  // namespace
+
+const char* NameOf(ProductKind kind) {
+  return kind == ProductKind::kForward ? "output"
+         : kind == ProductKind::kData  ? "data gradient"
+                                       : "weight gradient";
+}
 
 ProductGeometry GeometryOf(const Conv2dSpec& spec) {
   ProductGeometry g;
@@ -60,11 +67,25 @@ Storage OperandsOf(const NumberFormat& first, const NumberFormat& second) {
   return Storage::kF32;
 }
 
+Fp8 Fp8Of(const NumberFormat& format) {
+  return IsStored(format, kFp8E4M3)   ? Fp8::kE4M3
+         : IsStored(format, kFp8E5M2) ? Fp8::kE5M2
+                                      : Fp8::kNone;
+}
+
+std::size_t OperandBytes(const ProductRequest& r) { return HasCodes(r) ? 1 : BytesOf(r.operands); }
+
 std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
-                                        Storage operands, PlanOutput output) {
+                                        Storage operands, PlanOutput output,
+                                        const std::array<Fp8, 2>& codes) {
   ProductRequest request{kind, geometry, operands, Storage::kF32};
   request.geometry.x.n = request.geometry.y.n = rows;
   std::vector<ProductRequest> requests;
+  if (codes[0] != Fp8::kNone) {
+    ProductRequest coded = request;
+    coded.codes = codes, coded.scale = true;
+    requests.push_back(coded);
+  }
   if (output != PlanOutput::kSums && operands != Storage::kF32 && !geometry.linear) {
     request.out = operands, request.scale = kind == ProductKind::kData;
     request.largest = output == PlanOutput::kNoted;
@@ -107,13 +128,13 @@ std::string KeyOf(const ProductRequest& r) {
   key += ", x " + Text(g.x) + ", w " + Text(g.w) + ", y " + Text(g.y);
   key += ", stride " + Text(g.stride) + ", padding " + Text(g.padding);
   key += ", dilation " + Text(g.dilation) + ", groups " + std::to_string(g.groups);
-  key += std::string(", ") + NameOf(r.operands) + " to " + NameOf(r.out);
+  key += ", " + OperandNames(r) + " to " + NameOf(r.out);
   return key + (r.scale ? ", scaled" : "") + (r.largest ? ", noted" : "");
 }
 
 std::string Describe(const ProductRequest& r) {
-  return std::string(NameOf(r.kind)) + " of " + NameOf(r.operands) + " operands in " +
-         NameOf(r.out) + (r.largest ? " with its largest magnitude" : "");
+  return std::string(NameOf(r.kind)) + " of " + OperandNames(r) + " operands in " + NameOf(r.out) +
+         (r.largest ? " with its largest magnitude" : "");
 }
 
 }  // namespace ada::backend::cuda

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/kernels/fp8.h"
 #include "core/tensor.h"
 
 namespace ada::backend::cuda {
@@ -34,11 +35,14 @@ enum class ProductKind : std::uint8_t { kForward, kData, kWeights };
 // Sums are fp32, of exact products, also where operands have 16 bits; fp32 operands are not rounded
 // to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `largest`
 // (out has 16 bits) a plan notes the largest magnitude of what it rounds: kernels/plan_notes.h.
+// With `codes` (of `first` and `second`; both or none) operands are codes of one byte, and units of
+// a device may add up in fewer bits than fp32 has.
 struct ProductRequest {
   ProductKind kind = ProductKind::kForward;
   ProductGeometry geometry;  // x.n = y.n: images of this call
   Storage operands = Storage::kF32, out = Storage::kF32;
   bool scale = false, largest = false;
+  std::array<Fp8, 2> codes = {Fp8::kNone, Fp8::kNone};
   friend bool operator==(const ProductRequest&, const ProductRequest&) = default;
 };
 
@@ -50,13 +54,21 @@ bool HasEpilogue(const ProductRequest& request);
 // else (emulated formats, mixtures) fp32.
 Storage OperandsOf(const NumberFormat& first, const NumberFormat& second);
 
+// fp8_e4m3 and fp8_e5m2, saturating or not; kNone of other formats.
+Fp8 Fp8Of(const NumberFormat& format);
+inline bool HasCodes(const ProductRequest& r) { return r.codes[0] != Fp8::kNone; }
+// Of one value of operand 0 or 1.
+std::size_t OperandBytes(const ProductRequest& request);
+
 // What an op leaves to a plan: nothing (sums are wanted), rounding to the storage of the operands,
 // or that and noting the largest magnitude.
 enum class PlanOutput : std::uint8_t { kSums, kRounded, kNoted };
 
-// What to ask for, best first. Where a plan rounds a data gradient, it does so with `scale`.
+// What to ask for, best first. Where a plan rounds a data gradient, or operands are codes, it does
+// so with `scale`.
 std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
-                                        Storage operands, PlanOutput output);
+                                        Storage operands, PlanOutput output,
+                                        const std::array<Fp8, 2>& codes = {});
 
 // Four dimensions n, c, h, w and their strides in values, as cuDNN wants them.
 struct TensorLayout {
@@ -73,6 +85,7 @@ struct MatrixProduct {
 };
 MatrixProduct MatrixProductOf(const ProductRequest& request);
 
+const char* NameOf(ProductKind kind);  // "data gradient"
 // One line that two requests share only where they are equal: names a plan on disk.
 std::string KeyOf(const ProductRequest& request);
 // "data gradient of fp16 operands in fp32", "... in fp16 with its largest magnitude": for remarks.

@@ -36,6 +36,13 @@ std::string TooOldText(const std::string& name, int major, int minor) {
          ") is too old; sm_75 (Turing) or newer is needed";
 }
 
+std::string NoFp8Text(const std::string& name, int major, int minor) {
+  constexpr int kAda = 89;
+  if (major * 10 + minor >= kAda) return "";
+  return "device.fp8: hardware: " + name + " (sm_" + std::to_string(major) + std::to_string(minor) +
+         ") has no units for fp8, which sm_89 (Ada) and newer have; use device.fp8: emulated";
+}
+
 std::string OutOfMemoryText(int index, const MemoryState& memory) {
   return "device cuda:" + std::to_string(index) + ": out of memory: " + HumanBytes(memory.wanted) +
          " more are needed; this run holds " + HumanBytes(memory.allocated) + ", and " +

@@ -15,6 +15,9 @@ std::string NoSuchDeviceText(int count);
 // "" where the GPU is new enough.
 std::string TooOldText(const std::string& name, int major, int minor);
 
+// Of a chip without 8-bit units; "" where there are some.
+std::string NoFp8Text(const std::string& name, int major, int minor);
+
 struct MemoryState {
   std::uint64_t wanted = 0, allocated = 0;  // now, and by this run before
   std::uint64_t free = 0, total = 0;        // of the device
