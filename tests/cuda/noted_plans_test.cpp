@@ -11,6 +11,9 @@
 #include "backend/cuda/products.h"
 #endif
 #include "cuda/product_lab.h"
+#ifndef ADA_CUDA_DEVICE
+#include "cuda/host_context.h"
+#endif
 
 namespace ada::backend::test {
 namespace {
@@ -103,8 +106,8 @@ class Declining final : public cuda::Products {
 };
 
 // One op in a context of its own; tensors lie in host memory. No noting but of y and dx.
-struct OneLayer {
-  explicit OneLayer(bool declines) : products(stream, declines) {
+struct OneLayer : HostContext {
+  explicit OneLayer(bool declines) : HostContext(products), products(stream, declines) {
     spec.layer = "conv1";
     spec.x = Make({2, 4, 4, 8}, kFp16), spec.y = Make({2, 4, 4, 8}, kFp16);
     spec.w = Make({8, 1, 1, 8}, kFp32), spec.dw = Make({8, 1, 1, 8}, kFp32);
@@ -139,15 +142,7 @@ struct OneLayer {
     return names;
   }
 
-  cuda::HostStream stream;
-  cuda::Memory memory{stream};
-  cuda::Scratch scratch{stream};
-  cuda::SharedBlocks shared{stream, memory};
-  DeviceOptions options;
-  std::vector<std::string> remarks;
   Declining products;
-  cuda::PassValues values;
-  cuda::Context context{stream, scratch, shared, &values, options, products, remarks, memory};
   Conv2dSpec spec;
   std::unique_ptr<Op> op;
 };

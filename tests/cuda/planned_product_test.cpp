@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/host_stream.h"
 #include "core/error.h"
+#include "cuda/host_context.h"
 
 namespace ada::backend::test {
 namespace {
@@ -33,8 +32,8 @@ class Choosy final : public cuda::Products {
   Wanted wanted_;
 };
 
-struct Planning {
-  explicit Planning(Choosy::Wanted wanted) : products(wanted) {}
+struct Planning : HostContext {
+  explicit Planning(Choosy::Wanted wanted) : HostContext(products), products(wanted) {}
   cuda::PlannedProduct Plan(cuda::PlanOutput output, const std::array<cuda::Fp8, 2>& codes = {}) {
     cuda::ProductGeometry g;
     g.x = {4, 6, 6, 16}, g.w = {16, 3, 3, 16}, g.y = {4, 6, 6, 16}, g.padding = {1, 1};
@@ -44,13 +43,6 @@ struct Planning {
                     codes[0] == cuda::Fp8::kNone ? Storage::kF16 : Storage::kF32, output, codes)};
   }
   Choosy products;
-  cuda::HostStream stream;
-  cuda::Memory memory{stream};
-  cuda::Scratch scratch{stream};
-  cuda::SharedBlocks shared{stream, memory};
-  DeviceOptions options;
-  std::vector<std::string> remarks;
-  cuda::Context context{stream, scratch, shared, nullptr, options, products, remarks, memory};
 };
 
 }  // namespace

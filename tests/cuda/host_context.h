@@ -1,0 +1,27 @@
+// A Context on the host executor, for tests of what lies below a backend.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/cuda/context.h"
+#include "backend/cuda/host_stream.h"
+#include "backend/cuda/products.h"
+
+namespace ada::backend::test {
+
+struct HostContext {
+  explicit HostContext(cuda::Products& products)
+      : context{stream, scratch, shared, &values, options, products, remarks, memory} {}
+  HostContext(const HostContext&) = delete;
+
+  cuda::HostStream stream;
+  cuda::Memory memory{stream};
+  cuda::Scratch scratch{stream};
+  cuda::SharedBlocks shared{stream, memory};
+  cuda::PassValues values;
+  DeviceOptions options;
+  std::vector<std::string> remarks;
+  cuda::Context context;
+};
+
+}  // namespace ada::backend::test
