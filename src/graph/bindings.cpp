@@ -50,6 +50,12 @@ backend::RoundingStyle Bindings::ValueStyle(int value) const {
   return styles->Of(value == 0 ? "input" : NameOf(value - 1), "y", encodings->values[value]);
 }
 
+const scaling::TensorScaler* Bindings::OwnScale(int value) const {
+  while (value > 0 && !network->nodes[value - 1].rounds_output())
+    value = network->nodes[value - 1].inputs[0];
+  return ValueStyle(value).scaler;
+}
+
 TensorStats* Bindings::ValueStats(int value) const {
   return training ? &stats.backend[value].y : nullptr;
 }

@@ -39,6 +39,8 @@ struct Bindings {
   const float* ScaleOf(int gradient) const { return scales.host + plan->gradients[gradient].scale; }
   // Of a value that is rounded, by the layer that makes it (0: the network's input).
   backend::RoundingStyle ValueStyle(int value) const;
+  // The scale of its own that a value carries, from whoever rounded it; null: none.
+  const scaling::TensorScaler* OwnScale(int value) const;
   TensorStats* ValueStats(int value) const;  // null in a graph that does not train
   const std::string& NameOf(int node) const { return network->nodes[node].config.name; }
 

@@ -69,6 +69,7 @@ void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
   spec.dw_style = b_.styles->Of(layer.name, "dw", dw);
   spec.dw_stats = b_.training ? &stats.dw : nullptr;
   spec.scaler = ScalerOf(op);
+  spec.x_scaler = b_.OwnScale(node(op).inputs[0]);
   if (op.deferred >= 0) spec.deferred = Deferred(op.deferred, node(op).inputs[0]);
 }
 

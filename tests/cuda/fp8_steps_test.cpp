@@ -27,6 +27,8 @@ TEST_SUITE("cpu") {
       NetworkSteps steps(network, training, *backend);
       for (int i = 0; i < 5; ++i) steps.Step();
       CHECK(first == "");
+      for (const std::string& remark : backend->Remarks())
+        CHECK(remark.find("is not known") == std::string::npos);
     }
   }
 }
