@@ -30,13 +30,15 @@ std::unique_ptr<Backend> BaseCpu() {
 }
 
 // What a CPU backend and one with a mistake disagree about.
-std::vector<Difference> Find(const TestNetwork& network, const Mistake& mistake, int steps = 1) {
+std::vector<Difference> Find(const TestNetwork& network, const Mistake& mistake, int steps = 1,
+                             const NumberFormat& format = kFp16, bool fp8_sums = false) {
   std::vector<Difference> found;
   CompareOptions options;
+  options.fp8_sums = fp8_sums;
   options.report = [&](const Difference& difference) { found.push_back(difference); };
   const auto backend = MakeCompareBackend(cpu::MakeCpuBackend(1),
                                           std::make_unique<BreakingBackend>(mistake), options);
-  Training training{"fp16", graph::test::Uniform(kFp16), scaling::LayerMethod::kApproxRange};
+  Training training{"", graph::test::Uniform(format), scaling::LayerMethod::kApproxRange};
   NetworkSteps network_steps(network, training, *backend);
   for (int i = 0; i < steps; ++i) network_steps.Step();
   return found;
@@ -122,6 +124,16 @@ TEST_SUITE("cpu") {
     CheckFirst(Find(Everything(),
                     In<LinearSpec>("f2", true, [](const auto& s) { s.db.f32()[3] += 0x1p-10f; })),
                "f2", "backward", "db", "value [3]");
+  }
+
+  TEST_CASE("compare: sums of fp8 products may be off by more where a side has units for 8 bits") {
+    const auto sums_off = In<Conv2dSpec>("c2", true, [](const auto& s) {
+      for (std::int64_t i = 0; i < s.dw.shape.numel(); ++i) s.dw.f32()[i] *= 1 + 0x1p-13f;
+    });
+    CHECK(Find(Everything(), sums_off, 1, kFp8E4M3, true).empty());
+    for (const auto& [format, fp8_sums] : {std::pair(kFp8E4M3, false), std::pair(kFp16, true)})
+      CheckFirst(Find(Everything(), sums_off, 1, format, fp8_sums), "c2", "backward", "dw",
+                 "value");
   }
 
   TEST_CASE("compare: batch norm's output, gradients and running statistics") {

@@ -6,6 +6,7 @@
 #include "core/error.h"
 
 namespace ada::backend::cuda {
+
 PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
                                const std::vector<ProductRequest>& requests, const OwnScales& scales)
     : scales_(scales) {
