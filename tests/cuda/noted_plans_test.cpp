@@ -12,7 +12,7 @@
 #endif
 #include "cuda/product_lab.h"
 #ifndef ADA_CUDA_DEVICE
-#include "cuda/host_context.h"
+#include "cuda/host_layer.h"
 #endif
 
 namespace ada::backend::test {
@@ -105,30 +105,10 @@ class Declining final : public cuda::Products {
   bool declines_;
 };
 
-// One op in a context of its own; tensors lie in host memory. No noting but of y and dx.
-struct OneLayer : HostContext {
-  explicit OneLayer(bool declines) : HostContext(products), products(stream, declines) {
-    spec.layer = "conv1";
-    spec.x = Make({2, 4, 4, 8}, kFp16), spec.y = Make({2, 4, 4, 8}, kFp16);
-    spec.w = Make({8, 1, 1, 8}, kFp32), spec.dw = Make({8, 1, 1, 8}, kFp32);
-    spec.dy.tensor = Make({2, 4, 4, 8}, kFp16), spec.dx.tensor = Make({2, 4, 4, 8}, kFp16);
-    spec.w_format = kFp16;
-    spec.y_stats = Share<TensorStats>(), spec.dx.stats = Share<TensorStats>();
-    spec.dy.scale = Share<float>(), spec.dx.scale = Share<float>();
-    *spec.dy.scale = 1;
-    spec.scaler = Share<scaling::LayerScaler>();
-    shared.Host(spec.scaler)->rule.method = scaling::LayerMethod::kFixed;
+struct OneLayer : HostLayer {
+  explicit OneLayer(bool declines) : HostLayer(products, kFp16), products(stream, declines) {
     op = cuda::MakeConv2dOp(context, spec);
     stream.KeepNames();
-  }
-  Tensor Make(const Shape& shape, const NumberFormat& format) {
-    Tensor t{shape, format, StorageFor(format), nullptr};
-    t.data = memory.Allocate(t.bytes());
-    return t;
-  }
-  template <class T>
-  T* Share() {
-    return reinterpret_cast<T*>(shared.Allocate(sizeof(T)).backend);
   }
   // What a pass asks for, in order: "notes" where a plan's notes become statistics.
   std::vector<std::string> Names(bool count) {
@@ -143,7 +123,6 @@ struct OneLayer : HostContext {
   }
 
   Declining products;
-  Conv2dSpec spec;
   std::unique_ptr<Op> op;
 };
 
