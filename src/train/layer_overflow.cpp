@@ -3,8 +3,7 @@
 
 #include <cmath>
 #include <limits>
-#include <map>
-#include <string>
+#include <set>
 
 namespace ada::train {
 namespace {
@@ -17,49 +16,41 @@ float LargestThatStays(const NumberFormat& format) {
   return std::nextafter(saturates ? kInf : OverflowThreshold(format), 0.0f);
 }
 
-// By rounding: the layer that its overflow counts for, empty for none.
-std::vector<std::string> Owners(const graph::Graph& graph) {
-  std::map<std::string, bool> has_scale;
+}  // namespace
+
+std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
+  std::set<std::string> has_scale;
   std::string last;  // of the forward order
   for (const graph::ScalePoint& point : graph.scales()) {
     if (point.scaler == nullptr) continue;
     if (last.empty()) last = point.layer;
-    has_scale[point.layer] = true;
+    has_scale.insert(point.layer);
   }
-  std::vector<std::string> owners;
-  for (const graph::RoundingPoint& p : graph.roundings()) {
+  std::vector<LayerRounding> all;
+  for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
+    const graph::RoundingPoint& p = graph.roundings()[i];
     const std::string& layer = p.layer == "loss" ? last : p.layer;
-    const bool counts = (p.tensor == "dx" || p.tensor == "dw") && has_scale.count(layer) > 0;
-    owners.push_back(counts ? layer : "");
+    if ((p.tensor == "dx" || p.tensor == "dw") && has_scale.count(layer) > 0)
+      all.push_back({i, layer, LargestThatStays(p.format)});
   }
-  return owners;
+  return all;
 }
 
-}  // namespace
-
 std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph) {
-  const std::vector<std::string> owners = Owners(graph);
   std::vector<backend::WatchedRounding> watched;
-  for (std::size_t i = 0; i < owners.size(); ++i) {
-    const graph::RoundingPoint& point = graph.roundings()[i];
-    if (!owners[i].empty())
-      watched.push_back({point.backend_stats, LargestThatStays(point.format)});
-  }
+  for (const LayerRounding& r : LayerRoundings(graph))
+    watched.push_back({graph.roundings()[r.point].backend_stats, r.most});
   return watched;
 }
 
-void NoteLayerOverflow(const graph::Graph& graph,
+void NoteLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
                        const std::function<const TensorStats&(std::size_t)>& stats_of,
                        scaling::Attempt& attempt) {
   for (const graph::ScalePoint& point : graph.scales())
     if (point.scaler != nullptr) attempt.layer_overflow[point.layer] = false;
-  const std::vector<std::string> owners = Owners(graph);
   bool any = false;
-  for (std::size_t i = 0; i < owners.size(); ++i) {
-    if (owners[i].empty()) continue;
-    const float most = LargestThatStays(graph.roundings()[i].format);
-    if (!(stats_of(i).max_abs <= most)) attempt.layer_overflow[owners[i]] = any = true;
-  }
+  for (const LayerRounding& r : roundings)
+    if (!(stats_of(r.point).max_abs <= r.most)) attempt.layer_overflow[r.layer] = any = true;
   if (!attempt.overflow || any) return;
   for (auto& layer : attempt.layer_overflow) layer.second = true;
 }

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/text.h"
-#include "train/layer_overflow.h"
 #include "train/trainer.h"
 
 namespace ada::train {
@@ -49,7 +48,8 @@ StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const 
       policy_(policy),
       recorder_(recorder),
       events_(config, recorder, log),
-      probe_(probe) {
+      probe_(probe),
+      layer_roundings_(LayerRoundings(graph)) {
   for (const config::WhatIfConfig& entry : config.log.what_if)
     scenarios_.emplace_back(entry, config.model);
 }
@@ -131,7 +131,7 @@ void StepLog::CountEdge(scaling::Attempt& attempt) const {
 
 void StepLog::NoteLayers(scaling::Attempt& attempt) const {
   const auto stats_of = [this](std::size_t i) -> const TensorStats& { return StatsOf(i); };
-  NoteLayerOverflow(graph_, stats_of, attempt);
+  NoteLayerOverflow(graph_, layer_roundings_, stats_of, attempt);
 }
 
 std::string StepLog::DecisionErrors() const {

@@ -12,6 +12,7 @@
 #include "scaling/policy.h"
 #include "telemetry/log.h"
 #include "telemetry/recorder.h"
+#include "train/layer_overflow.h"
 #include "train/probe.h"
 #include "train/scenario.h"
 #include "train/step_events.h"
@@ -65,6 +66,7 @@ class StepLog {
   telemetry::Recorder& recorder_;
   StepEvents events_;
   const Probe* probe_;
+  std::vector<LayerRounding> layer_roundings_;
   std::deque<Scenario> scenarios_;      // one a log.what_if entry
   std::vector<TensorStats> sums_;       // by rounding point, with several micro-batches
   std::vector<ExponentBins> bin_sums_;  // the same, where histograms are taken

@@ -53,10 +53,7 @@ class CudaBranchSum final : public Op {
     for (const Gradient& g : spec_.branches) terms.push_back(TermOf(g));
     for (const BranchTerm& term : terms) looks_ = looks_ || term.looks();
     const auto count = static_cast<std::int64_t>(terms.size());
-    auto* kept = context.Allocate<BranchTerm>(count);
-    stream_.CopyToDevice(reinterpret_cast<std::byte*>(kept), terms.data(),
-                         terms.size() * sizeof(BranchTerm));
-    set_ = {kept,
+    set_ = {context.Keep(terms),
             static_cast<int>(count),
             context.Allocate<float>(count),
             context.Allocate<float>(count),
@@ -66,7 +63,7 @@ class CudaBranchSum final : public Op {
             spec_.decision,
             Bound()};
     const std::size_t second = terms.size() > 1 ? 1 : 0;
-    value_ = {terms[0].piece, terms[second].piece, kept, set_.factors, set_.count};
+    value_ = {terms[0].piece, terms[second].piece, set_.terms, set_.factors, set_.count};
   }
   double Bound() const {
     const NumberFormat& format = spec_.sum.tensor.format;

@@ -49,6 +49,19 @@ struct Context {
   T* Allocate(std::int64_t count) const {
     return reinterpret_cast<T*>(memory.Allocate(static_cast<std::size_t>(count) * sizeof(T)));
   }
+  // A copy of what lies on the host, in such memory; null of nothing.
+  template <class T>
+  const T* Keep(const T* host, std::int64_t count) const {
+    if (count == 0) return nullptr;
+    T* kept = Allocate<T>(count);
+    stream.CopyToDevice(reinterpret_cast<std::byte*>(kept), host,
+                        static_cast<std::size_t>(count) * sizeof(T));
+    return kept;
+  }
+  template <class T>
+  const T* Keep(const std::vector<T>& host) const {
+    return Keep(host.data(), static_cast<std::int64_t>(host.size()));
+  }
   // Adds a line to the remarks, once.
   void Remark(const std::string& line) const {
     if (std::find(remarks.begin(), remarks.end(), line) == remarks.end()) remarks.push_back(line);

@@ -100,13 +100,6 @@ TensorPointer NoteLargest(Graph& graph, const TensorPointer& values, const Tenso
 
 }  // namespace
 
-ProductShapes ShapesOf(const ProductRequest& r) {
-  const ProductGeometry& g = r.geometry;
-  if (r.kind == ProductKind::kForward) return {g.x, g.w, g.y};
-  if (r.kind == ProductKind::kData) return {g.y, g.w, g.x};
-  return {g.x, g.y, g.w};
-}
-
 std::shared_ptr<Graph> GraphOf(const ProductRequest& r) {
   auto graph = std::make_shared<Graph>();
   graph->set_compute_data_type(fe::DataType_t::FLOAT)

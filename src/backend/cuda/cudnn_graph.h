@@ -14,11 +14,6 @@ namespace ada::backend::cuda {
 // with ProductRequest::largest.
 enum TensorId : std::int64_t { kFirst = 1, kSecond, kOut, kScale, kLargest, kNans };
 
-struct ProductShapes {
-  Shape first, second, out;
-};
-ProductShapes ShapesOf(const ProductRequest& request);
-
 // Sums and all that becomes of them before they are stored are fp32.
 std::shared_ptr<cudnn_frontend::graph::Graph> GraphOf(const ProductRequest& request);
 

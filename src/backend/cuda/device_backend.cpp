@@ -29,9 +29,14 @@ std::string CudnnVersion() {
          '.' + std::to_string(version % 100);
 }
 
-cuda::BackendWords WordsFor(int index) {
+cudaDeviceProp PropertiesOf(int index) {
   cudaDeviceProp properties{};
   CheckCuda(cudaGetDeviceProperties(&properties, index), "asking what the device is");
+  return properties;
+}
+
+cuda::BackendWords WordsFor(int index) {
+  const cudaDeviceProp properties = PropertiesOf(index);
   const std::string chip =
       "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
   return {"cuda:" + std::to_string(index) + " (" + properties.name + ", " + chip + ", " +
@@ -41,8 +46,7 @@ cuda::BackendWords WordsFor(int index) {
 }
 
 void CheckFp8(int index) {
-  cudaDeviceProp properties{};
-  CheckCuda(cudaGetDeviceProperties(&properties, index), "asking what the device is");
+  const cudaDeviceProp properties = PropertiesOf(index);
   const std::string missing = cuda::NoFp8Text(properties.name, properties.major, properties.minor);
   if (!missing.empty()) throw DeviceError("device cuda:" + std::to_string(index) + ": " + missing);
 }

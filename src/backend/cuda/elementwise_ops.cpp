@@ -58,11 +58,8 @@ class CudaAdd final : public Op {
       : spec_(spec), notes_(context, spec.y, spec.y_style, spec.y_stats) {
     std::vector<Piece> pieces;
     for (const Tensor& x : spec.x) pieces.push_back(PieceOf(x));
-    const std::size_t bytes = pieces.size() * sizeof(Piece);
-    auto* all = context.Allocate<Piece>(static_cast<std::int64_t>(pieces.size()));
-    context.stream.CopyToDevice(reinterpret_cast<std::byte*>(all), pieces.data(), bytes);
     const auto count = static_cast<int>(pieces.size());
-    value_ = {pieces[0], pieces[count > 1 ? 1 : 0], all, count};
+    value_ = {pieces[0], pieces[count > 1 ? 1 : 0], context.Keep(pieces), count};
   }
   void Forward(const Pass& pass) override { notes_.Round(pass, PieceOf(spec_.y), value_); }
   void Backward(const Pass&) override {}  // an alias of the graph

@@ -61,8 +61,7 @@ class HostProduct final : public Product {
   static void Compute(const ProductRequest& r, const ProductArguments& arguments) {
     const ProductGeometry& g = r.geometry;
     const bool forward = r.kind == ProductKind::kForward, data = r.kind == ProductKind::kData;
-    const Shape &first = data ? g.y : g.x, &second = r.kind == ProductKind::kWeights ? g.y : g.w;
-    const Shape& out = forward ? g.y : data ? g.x : g.w;
+    const auto [first, second, out] = ShapesOf(r);
     const std::vector<float> a = Widen(r, 0, arguments.first, first.numel());
     const std::vector<float> b = Widen(r, 1, arguments.second, second.numel());
     std::vector<double> sums(static_cast<std::size_t>(out.numel()));

@@ -21,9 +21,6 @@ class ResidentSource final : public ImageSource {
             std::int32_t* labels) override;
 
  private:
-  template <class Value>
-  const Value* Keep(const Value* host, std::int64_t count);
-
   Context context_;
   std::int64_t images_;
   std::uint32_t* order_;
@@ -38,22 +35,14 @@ ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& sp
   data.height = static_cast<int>(spec.image.h);
   data.width = static_cast<int>(spec.image.w);
   data.channels = static_cast<int>(spec.image.c);
-  data.pixels = Keep(spec.pixels, images_ * spec.image.per_image());
-  data.labels = Keep(spec.labels, images_);
-  data.table = Keep(spec.table, std::int64_t{data.channels} * 256);
+  data.pixels = context.Keep(spec.pixels, images_ * spec.image.per_image());
+  data.labels = context.Keep(spec.labels, images_);
+  data.table = context.Keep(spec.table, std::int64_t{data.channels} * 256);
   data.order = order_;
   kernel_.augment = {spec.pad, spec.random_crop, spec.horizontal_flip};
   kernel_.seed = spec.seed;
   kernel_.parts = FillBatch::Parts(std::int64_t{data.height} * data.width);
   SetOrder(nullptr);
-}
-
-template <class Value>
-const Value* ResidentSource::Keep(const Value* host, std::int64_t count) {
-  auto* memory = context_.Allocate<Value>(count);
-  context_.stream.CopyToDevice(reinterpret_cast<std::byte*>(memory), host,
-                               static_cast<std::size_t>(count) * sizeof(Value));
-  return memory;
 }
 
 void ResidentSource::SetOrder(const std::uint32_t* order) {

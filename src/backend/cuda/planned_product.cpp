@@ -24,31 +24,19 @@ PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
                    ", but for the " + Describe(request_));
 }
 
-const Shape& PlannedProduct::first() const {
-  return request_.kind == ProductKind::kData ? request_.geometry.y : request_.geometry.x;
-}
-const Shape& PlannedProduct::second() const {
-  return request_.kind == ProductKind::kWeights ? request_.geometry.y : request_.geometry.w;
-}
-const Shape& PlannedProduct::out() const {
-  return request_.kind == ProductKind::kForward ? request_.geometry.y
-         : request_.kind == ProductKind::kData  ? request_.geometry.x
-                                                : request_.geometry.w;
-}
-
 std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) const {
   return from == request_.operands ? 0 : Aligned(static_cast<std::size_t>(values) * 4);
 }
 
 std::size_t PlannedProduct::scratch_bytes(Storage first, Storage second, bool apart) const {
-  const std::size_t operands = HasCodes(request_)
-                                   ? Aligned(static_cast<std::size_t>(this->first().numel())) +
-                                         Aligned(static_cast<std::size_t>(this->second().numel())) +
-                                         Aligned(sizeof(float))
-                                   : WidenedBytes(first, this->first().numel()) +
-                                         WidenedBytes(second, this->second().numel());
+  const ProductShapes shapes = ShapesOf(request_);
+  const std::size_t operands =
+      HasCodes(request_)
+          ? Aligned(static_cast<std::size_t>(shapes.first.numel())) +
+                Aligned(static_cast<std::size_t>(shapes.second.numel())) + Aligned(sizeof(float))
+          : WidenedBytes(first, shapes.first.numel()) + WidenedBytes(second, shapes.second.numel());
   const bool sums = apart && (!rounded() || request_.largest);
-  return operands + (sums ? Aligned(static_cast<std::size_t>(out().numel()) * 4) : 0);
+  return operands + (sums ? Aligned(static_cast<std::size_t>(shapes.out.numel()) * 4) : 0);
 }
 
 const void* PlannedProduct::Operand(const Context& context, const Piece& in, std::int64_t values,
@@ -63,7 +51,8 @@ const void* PlannedProduct::Operand(const Context& context, const Piece& in, std
 
 const void* PlannedProduct::Codes(const Context& context, int operand, const Piece& in,
                                   std::byte** scratch) const {
-  const std::int64_t values = (operand == 0 ? first() : second()).numel();
+  const ProductShapes shapes = ShapesOf(request_);
+  const std::int64_t values = (operand == 0 ? shapes.first : shapes.second).numel();
   const Fp8 format = request_.codes[static_cast<std::size_t>(operand)];
   auto* codes = reinterpret_cast<std::uint8_t*>(*scratch);
   *scratch += Aligned(static_cast<std::size_t>(values));
@@ -90,8 +79,9 @@ float* PlannedProduct::Run(const Context& context, const Piece& first, const Pie
     arguments.second = Codes(context, 1, second, &scratch);
     arguments.scale = Factor(context, &scratch);
   } else {
-    arguments.first = Operand(context, first, this->first().numel(), &scratch);
-    arguments.second = Operand(context, second, this->second().numel(), &scratch);
+    const ProductShapes shapes = ShapesOf(request_);
+    arguments.first = Operand(context, first, shapes.first.numel(), &scratch);
+    arguments.second = Operand(context, second, shapes.second.numel(), &scratch);
   }
   const bool in_place = rounded() || (out.data != nullptr && out.storage == Storage::kF32);
   arguments.out = in_place ? out.data : scratch;

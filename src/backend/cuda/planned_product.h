@@ -45,9 +45,6 @@ class PlannedProduct {
              const Beside& beside, std::byte* scratch) const;
 
  private:
-  const Shape& first() const;
-  const Shape& second() const;
-  const Shape& out() const;
   std::size_t WidenedBytes(Storage from, std::int64_t values) const;
   const void* Operand(const Context& context, const Piece& in, std::int64_t values,
                       std::byte** scratch) const;

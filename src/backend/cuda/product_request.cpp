@@ -57,6 +57,13 @@ ProductGeometry GeometryOf(const LinearSpec& spec) {
   return g;
 }
 
+ProductShapes ShapesOf(const ProductRequest& r) {
+  const ProductGeometry& g = r.geometry;
+  if (r.kind == ProductKind::kForward) return {g.x, g.w, g.y};
+  if (r.kind == ProductKind::kData) return {g.y, g.w, g.x};
+  return {g.x, g.y, g.w};
+}
+
 bool HasEpilogue(const ProductRequest& r) {
   return r.scale || r.largest || (r.operands != Storage::kF32 && r.out == Storage::kF32);
 }

@@ -46,6 +46,11 @@ struct ProductRequest {
   friend bool operator==(const ProductRequest&, const ProductRequest&) = default;
 };
 
+struct ProductShapes {
+  Shape first, second, out;
+};
+ProductShapes ShapesOf(const ProductRequest& request);
+
 // Whether a plan multiplies its sums by a number, be it 1: cuDNN turns products of 16-bit operands
 // into fp32 in no other way, and what is noted is fp32.
 bool HasEpilogue(const ProductRequest& request);

@@ -40,9 +40,9 @@ class CudaUpdate final : public UpdateOp {
         recordings_(context.stream) {
     const std::vector<UpdateSegment> segments = Cut(slots);
     count_ = static_cast<int>(segments.size());
-    segments_ = Keep(segments);
+    segments_ = context.Keep(segments);
     facts_ = context.Allocate<GradientFacts>(count_);
-    look_ = {Keep(watched), static_cast<int>(watched.size()), decision_};
+    look_ = {context.Keep(watched), static_cast<int>(watched.size()), decision_};
   }
 
   void Look() override {
@@ -67,15 +67,6 @@ class CudaUpdate final : public UpdateOp {
   }
   UpdateOutcome* outcome() const { return reinterpret_cast<UpdateOutcome*>(outcome_.backend); }
 
-  // A copy in backend memory.
-  template <class T>
-  const T* Keep(const std::vector<T>& all) {
-    if (all.empty()) return nullptr;
-    T* memory = context_.Allocate<T>(static_cast<std::int64_t>(all.size()));
-    context_.stream.CopyToDevice(reinterpret_cast<std::byte*>(memory), all.data(),
-                                 all.size() * sizeof(T));
-    return memory;
-  }
   void LaunchAll(bool sanitizes) const {
     Measure(/*again=*/false);
     if (sanitizes) {
