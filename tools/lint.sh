@@ -17,7 +17,7 @@ TEXT
 }
 
 # Files that include NVIDIA's headers stand in no compile_commands.json of a build without CUDA.
-nvidia='src/backend/cuda/\(device\|cudnn\|cublas\)_'
+nvidia='src/backend/cuda/\(device/\|products/cu\(dnn\|blas\)_\)'
 all_sources() { find src tests -name '*.cpp' | grep -v "$nvidia" | sort; }
 changed_sources() {
   { git diff --name-only --relative HEAD -- src tests 2>/dev/null &&

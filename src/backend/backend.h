@@ -28,7 +28,7 @@ struct Pass {
   bool count = false;          // fill every field of the TensorStats, not only max_abs
   bool accumulate = false;     // add to dw and db instead of replacing them (later micro-batches)
   std::int64_t loss_rows = 0;  // images over which the loss is a mean (all micro-batches)
-  float init_scale = 1;        // S of the logit gradient
+  float loss_scale = 1;        // S of the logit gradient
   std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's and rounding's random numbers
   double edge = INFINITY;            // TensorStats::above_edge, where `count` is set
   bool bins = false;                 // fill RoundingStyle::bins as well; goes with `count`
@@ -78,7 +78,7 @@ class Backend {
   virtual std::string InstructionSet() const = 0;
   // What of the ops made so far runs otherwise than it best might, one line each, and why:
   // "layer conv1: on oneDNN in fp32: its channels are in groups".
-  virtual std::vector<std::string> Remarks() const { return {}; }
+  virtual std::vector<std::string> Diagnostics() const { return {}; }
 
   // Memory of `bytes` bytes, zeroed, 64-byte aligned, owned by the backend until it dies.
   virtual std::byte* Allocate(std::size_t bytes) = 0;
@@ -122,8 +122,8 @@ class Backend {
   virtual int BlockImages(const Shape& shape) const = 0;
 
   virtual std::unique_ptr<InputOp> MakeInput(const InputSpec&) = 0;
-  // Null where `deferred` is set, or a batch norm has an addend or a relu: this fusion is declined;
-  // the graph then asks for less of it (first without `deferred`) or for the parts.
+  // Null where `recomputed` is set, or a batch norm has an addend or a relu: this fusion is
+  // declined; the graph then asks for less of it (first without `recomputed`) or for the parts.
   virtual std::unique_ptr<Op> MakeConv2d(const Conv2dSpec&) = 0;
   virtual std::unique_ptr<Op> MakeLinear(const LinearSpec&) = 0;
   virtual std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec&) = 0;

@@ -9,8 +9,8 @@
 #include "core/exponent_bins.h"
 #include "core/stats.h"
 #include "core/tensor.h"
-#include "scaling/rules.h"
-#include "scaling/tensor_scale.h"
+#include "scaling/rules/rules.h"
+#include "scaling/rules/tensor_scale.h"
 
 namespace ada::backend {
 
@@ -51,8 +51,8 @@ struct ChannelMoments {
 };
 
 // A batch norm, with or without a relu, whose output z one convolution or linear layer reads and
-// nobody stores. The batch norm's op and the reader's get the same DeferredNorm and share the work;
-// what is rounded, counted and summed is what it is where z is stored, block by block of raw.
+// nobody stores. The batch norm's op and the reader's get the same RecomputedNorm and share the
+// work; what is rounded, counted and summed is what it is where z is stored, block by block of raw.
 //
 //             batch norm                        reader
 //   Forward   mean, inverse, factor             z from raw (rounded and counted) as its x
@@ -63,7 +63,7 @@ struct ChannelMoments {
 //             the sums and its dy: that dx
 //
 // y = round((raw - mean) * factor + beta); z = max(y, 0) with a relu, else y.
-struct DeferredNorm {
+struct RecomputedNorm {
   Tensor raw;  // the batch norm's x
   Tensor z;    // shape, format and storage; no data
   bool relu = false;
@@ -90,12 +90,12 @@ struct InputSpec {  // x in fp32 from the host -> y rounded
 // dx = round(alpha * dgrad(dy, w)), S_out = S * alpha. dx empty: not computed. The copy of w that
 // is multiplied is rounded to w_format, dw (after the division) to dw_format. Under rule.reference:
 // dx = round(dgrad(round(alpha * dy), w)), alpha * dy in dy's format.
-// With `deferred`, x is its z (no data), and dx, once rounded and noted, is masked in place.
+// With `recomputed`, x is its z (no data), and dx, once rounded and noted, is masked in place.
 struct ProductSpec {
   std::string layer;
   Tensor x, w, b,
       y;  // w [out, kh, kw, in/groups] in Shape's words; bytes lie as PyTorch's [out, in, kh, kw]
-  DeferredNorm deferred;  // empty: x is stored
+  RecomputedNorm recomputed;  // empty: x is stored
   // The scale of its own that x carries: RoundingStyle::scaler of whoever rounded it. Null: none,
   // or (where x lies in fp32 though its format needs less) not known.
   const scaling::TensorScaler* x_scaler = nullptr;
@@ -118,11 +118,11 @@ struct LinearSpec : ProductSpec {};  // a spatial x is flattened in the order ch
 
 // y = round((x - mean) / sqrt(var + eps) * gamma + beta) per channel; with `addend`:
 // sum = round(y + addend); with `relu`: out = max(., 0). `out` is the last of these. With
-// `deferred` (and no addend) out is its z (no data) and dy is masked already.
+// `recomputed` (and no addend) out is its z (no data) and dy is masked already.
 struct BatchNormSpec {
   Tensor x, gamma, beta, running_mean, running_var, out;
-  DeferredNorm deferred;  // empty: out is stored
-  Tensor addend;          // empty: none
+  RecomputedNorm recomputed;  // empty: out is stored
+  Tensor addend;              // empty: none
   bool relu = false;
   float eps = 1e-5f, momentum = 0.1f;
   ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
@@ -208,12 +208,12 @@ struct BranchSumSpec {
   bool rescale = true;
   std::string layer;  // whose output the branches share
 };
-// Softmax cross-entropy in fp32, mean over Pass::loss_rows; dlogits = round(gradient * init_scale).
+// Softmax cross-entropy in fp32, mean over Pass::loss_rows; dlogits = round(gradient * loss_scale).
 struct LossSpec {
   Tensor logits;
   float label_smoothing = 0;
   Gradient dlogits;        // empty: evaluation only
-  bool reference = false;  // the authors' program: round(round(gradient) * init_scale)
+  bool reference = false;  // the authors' program: round(round(gradient) * loss_scale)
   std::string layer = "loss";
 };
 

@@ -6,10 +6,10 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "config/scaling_policy.h"
 #include "study/convert.h"
-#include "study/inspect.h"
+#include "study/inspect/inspect.h"
 #include "study/replay.h"
-#include "train/scaling_config.h"
 
 namespace ada::cli {
 namespace {
@@ -50,11 +50,11 @@ int Convert(const ConvertArguments& a) {
 
 int Replay(const ReplayArguments& a) {
   config::LoadedScaling loaded = config::LoadScaling(a.scaling, OverridesOf(a.set));
-  train::FillScalingDefaults(loaded.scaling, loaded.train);
+  config::FillScalingDefaults(loaded.scaling, loaded.train);
   for (const std::string& note : loaded.notes)
     std::fprintf(stderr, "ada-train: %s\n", note.c_str());
-  const auto policy = train::MakePolicy(loaded.scaling);
-  study::Replay(*policy, train::MaxRetries(loaded.train), a.trace, std::cout);
+  const auto policy = config::MakePolicy(loaded.scaling);
+  study::Replay(*policy, config::MaxRetries(loaded.train), a.trace, std::cout);
   return 0;
 }
 

@@ -7,9 +7,9 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "core/error.h"
-#include "study/compare.h"
-#include "study/recommend.h"
-#include "study/watch.h"
+#include "study/compare/compare.h"
+#include "study/recommend/recommend.h"
+#include "study/watch/watch.h"
 #include "study/what_if.h"
 
 namespace ada::cli {

@@ -4,10 +4,10 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "config/scaling_policy.h"
 #include "core/error.h"
 #include "telemetry/log.h"
 #include "train/run.h"
-#include "train/scaling_config.h"
 
 namespace ada::cli {
 namespace {
@@ -84,7 +84,7 @@ int Train(const TrainArguments& a) {
     throw ConfigError("--config FILE is missing; `ada-train --help` shows examples");
   telemetry::Log log(LevelOf(a));
   config::Loaded loaded = config::Load(a.config, TrainOverrides(a));
-  train::FillDefaults(loaded.config);
+  config::FillDefaults(loaded.config);
   for (const std::string& note : loaded.notes) log.Info(note);
   if (a.print_config) {
     std::cout << config::ToYaml(loaded.config);
@@ -103,7 +103,7 @@ int Evaluate(const EvaluateArguments& a) {
   config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(a.checkpoint),
                                                               a.checkpoint + " (config)", overrides)
                                            : config::Load(a.config, overrides);
-  train::FillDefaults(loaded.config);
+  config::FillDefaults(loaded.config);
   train::Evaluate(loaded.config, a.checkpoint, a.options, std::cout);
   return 0;
 }

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "config/scalars.h"
-#include "config/sections.h"
+#include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "config/config.h"
-#include "config/node.h"
-#include "config/problems.h"
+#include "config/yaml/node.h"
+#include "config/yaml/problems.h"
 
 namespace ada::config {
 

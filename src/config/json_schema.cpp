@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "config/json_schema_parts.h"
-#include "config/sections.h"
+#include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {
@@ -75,9 +75,9 @@ class SchemaMaker {
 
   Json KeyJson(const Key& key, const Section& section) {
     Json json = {{"description", Description(key, section)}};
-    std::vector<Form> forms = key.forms;
+    std::vector<ValueSchema> forms = key.forms;
     if (key.section && !key.section->short_key.empty()) {
-      const std::vector<Form>& brief = key.section->Find(key.section->short_key)->forms;
+      const std::vector<ValueSchema>& brief = key.section->Find(key.section->short_key)->forms;
       forms.insert(forms.end(), brief.begin(), brief.end());
     }
     json.update(FormsJson(forms));
@@ -89,40 +89,40 @@ class SchemaMaker {
   }
 
   // Maps with a marker are told from the last map by it.
-  Json FormsJson(const std::vector<Form>& forms) {
+  Json FormsJson(const std::vector<ValueSchema>& forms) {
     if (forms.size() == 1) return FormJson(forms.front());
     if (!forms.front().marker.empty()) {
-      const std::vector<Form> rest(forms.begin() + 1, forms.end());
+      const std::vector<ValueSchema> rest(forms.begin() + 1, forms.end());
       return {{"if", {{"type", "object"}, {"required", {forms.front().marker}}}},
               {"then", FormJson(forms.front())},
               {"else", FormsJson(rest)}};
     }
     Json any = Json::array();
-    for (const Form& form : forms) any.push_back(FormJson(form));
+    for (const ValueSchema& form : forms) any.push_back(FormJson(form));
     return {{"anyOf", any}};
   }
 
-  Json FormJson(const Form& form) {
+  Json FormJson(const ValueSchema& form) {
     switch (form.kind) {
-      case Form::Kind::kInteger:
+      case ValueSchema::Kind::kInteger:
         return RangeSchema("integer", form.range);
-      case Form::Kind::kNumber:
+      case ValueSchema::Kind::kNumber:
         return RangeSchema("number", form.range);
-      case Form::Kind::kSwitch:
+      case ValueSchema::Kind::kSwitch:
         return {{"type", "boolean"}};
-      case Form::Kind::kWord:
+      case ValueSchema::Kind::kWord:
         return {{"enum", form.words}};
-      case Form::Kind::kText:
+      case ValueSchema::Kind::kText:
         return TextSchema(form);
-      case Form::Kind::kMap:
+      case ValueSchema::Kind::kMap:
         return Reference(*form.section());
-      case Form::Kind::kList:
+      case ValueSchema::Kind::kList:
         break;
     }
     return ListJson(form);
   }
 
-  Json ListJson(const Form& form) {
+  Json ListJson(const ValueSchema& form) {
     Json json = {{"type", "array"}, {"items", FormsJson(form.items)}};
     if (form.least > 0) json["minItems"] = form.least;
     if (form.most < std::numeric_limits<std::size_t>::max()) json["maxItems"] = form.most;

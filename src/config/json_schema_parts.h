@@ -11,7 +11,7 @@ using SchemaJson = nlohmann::ordered_json;  // keys stay in the order written
 // Numbers of `type` ("integer", "number") within a range.
 SchemaJson RangeSchema(const char* type, const Range& range);
 // Text that fits the form's pattern.
-SchemaJson TextSchema(const Form& form);
+SchemaJson TextSchema(const ValueSchema& form);
 // A value as a key writes it: a number, a boolean, text or a list or map of them.
 SchemaJson ValueOf(const YamlNode& node);
 

@@ -31,7 +31,7 @@ SchemaJson RangeSchema(const char* type, const Range& range) {
   return json;
 }
 
-SchemaJson TextSchema(const Form& form) {
+SchemaJson TextSchema(const ValueSchema& form) {
   Json json = {{"type", "string"}};
   if (form.plain) json["type"] = {"string", "number", "boolean"};
   json["minLength"] = 1;

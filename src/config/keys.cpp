@@ -75,7 +75,7 @@ Key& Key::Default(std::string words) {
 }
 
 Key& Key::Fits(std::string pattern) {
-  forms = {TextForm(std::move(pattern))};
+  forms = {TextSchema(std::move(pattern))};
   return *this;
 }
 
@@ -90,7 +90,7 @@ Key MakeKey(std::string name, std::string type, std::string meaning) {
 Key IntegerKey(std::string name, SetInteger set, std::function<std::optional<long long>()> get,
                const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "integer", std::move(meaning));
-  key.forms = {IntegerForm(range)};
+  key.forms = {IntegerSchema(range)};
   key.range = range.Words();
   key.read = [set = std::move(set), range](const YamlNode& node, const Reading& reading) {
     long long value = 0;
@@ -106,7 +106,7 @@ Key IntegerKey(std::string name, SetInteger set, std::function<std::optional<lon
 Key NumberKey(std::string name, std::function<void(double)> set,
               std::function<std::optional<double>()> get, const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "number", std::move(meaning));
-  key.forms = {NumberForm(range)};
+  key.forms = {NumberSchema(range)};
   key.range = range.Words();
   key.read = [set = std::move(set), range](const YamlNode& node, const Reading& reading) {
     double value = 0;
@@ -122,7 +122,7 @@ Key NumberKey(std::string name, std::function<void(double)> set,
 Key SwitchKey(std::string name, std::function<void(bool)> set,
               std::function<std::optional<bool>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "boolean", std::move(meaning));
-  key.forms = {SwitchForm()};
+  key.forms = {SwitchSchema()};
   key.range = "true, false";
   key.read = [set = std::move(set)](const YamlNode& node, const Reading& reading) {
     bool value = false;
@@ -138,7 +138,7 @@ Key SwitchKey(std::string name, std::function<void(bool)> set,
 Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
             std::function<std::optional<std::size_t>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "word", std::move(meaning));
-  key.forms = {WordForm(words)};
+  key.forms = {WordSchema(words)};
   key.range = JoinNames(words);
   key.write = [words, get = std::move(get)]() -> std::optional<YamlNode> {
     const auto index = get();
@@ -154,7 +154,7 @@ Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
 
 Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse) {
   Key key = MakeKey(std::move(name), "text", std::move(meaning));
-  key.forms = {TextForm("")};
+  key.forms = {TextSchema("")};
   key.read = [&field, refuse = std::move(refuse)](const YamlNode& node, const Reading& reading) {
     std::string text;
     if (!Accept(ReadText(node, text), node, reading)) return;
@@ -180,7 +180,7 @@ Key WordText(std::string name, std::string& field, const Names& words, std::stri
 
 Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "integer or [height, width]", std::move(meaning));
-  key.forms = {IntegerForm(range), ListForm({IntegerForm(range)}, 2)};
+  key.forms = {IntegerSchema(range), ListSchema({IntegerSchema(range)}, 2)};
   key.forms.back().most = 2;
   key.range = range.Words();
   key.read = [&field, range](const YamlNode& node, const Reading& reading) {
@@ -207,7 +207,7 @@ Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::s
 Key IntegerList(std::string name, std::vector<int>& field, const Range& range,
                 std::string meaning) {
   Key key = MakeKey(std::move(name), "list of integers", std::move(meaning));
-  key.forms = {ListForm({IntegerForm(range)})};
+  key.forms = {ListSchema({IntegerSchema(range)})};
   key.range = range.Words();
   key.read = [&field, range](const YamlNode& node, const Reading& reading) {
     std::vector<int> values;
@@ -230,7 +230,7 @@ Key IntegerList(std::string name, std::vector<int>& field, const Range& range,
 Key NumberList(std::string name, std::vector<double>& field, const Range& range,
                std::string meaning) {
   Key key = MakeKey(std::move(name), "list of numbers", std::move(meaning));
-  key.forms = {ListForm({NumberForm(range)})};
+  key.forms = {ListSchema({NumberSchema(range)})};
   key.range = range.Words();
   key.read = [&field, range](const YamlNode& node, const Reading& reading) {
     std::vector<double> values;
@@ -251,7 +251,7 @@ Key NumberList(std::string name, std::vector<double>& field, const Range& range,
 Key TextList(std::string name, std::vector<std::string>& field, Names words, std::string meaning) {
   const char* type = words.empty() ? "list of texts" : "list of words";
   Key key = MakeKey(std::move(name), type, std::move(meaning));
-  key.forms = {ListForm({words.empty() ? TextForm("") : WordForm(words)})};
+  key.forms = {ListSchema({words.empty() ? TextSchema("") : WordSchema(words)})};
   key.forms.front().distinct = true;
   key.range = JoinNames(words);
   key.read = [&field, words = std::move(words)](const YamlNode& node, const Reading& reading) {
@@ -283,7 +283,7 @@ Key Nested(std::string name, Section section, std::string meaning) {
   Key key = MakeKey(std::move(name), "map", std::move(meaning));
   key.default_text = "{}";
   key.section = std::make_shared<Section>(std::move(section));
-  key.forms = {MapForm([inner = key.section] { return inner; })};
+  key.forms = {MapSchema([inner = key.section] { return inner; })};
   key.read = [inner = key.section](const YamlNode& node, const Reading& reading) {
     ReadSection(node, *inner, reading);
   };

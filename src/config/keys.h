@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "config/form.h"
-#include "config/node.h"
-#include "config/problems.h"
 #include "config/scalars.h"
+#include "config/value_schema.h"
+#include "config/yaml/node.h"
+#include "config/yaml/problems.h"
 
 namespace ada::config {
 
@@ -40,7 +40,7 @@ struct Key {
   Names refined_for;                 // the same for the section's refiner
   Names required_for;                // choices that need it
   bool required = false;             // always
-  std::vector<Form> forms;           // what a value may be: one of these
+  std::vector<ValueSchema> forms;    // what a value may be: one of these
   std::shared_ptr<Section> section;  // of a nested section, or of a list's entries
   std::function<void(const YamlNode&, const Reading&)> read;
   std::function<std::optional<YamlNode>()> write;  // nothing: the key is unset
@@ -193,7 +193,7 @@ Key Entries(std::string name, std::vector<T>& field, Make make, std::string mean
   Key key = MakeKey(std::move(name), "list of maps", std::move(meaning));
   key.default_text = "[]";
   key.section = ExampleSection<T>(make);
-  key.forms = {ListForm({MapForm([entry = key.section] { return entry; })})};
+  key.forms = {ListSchema({MapSchema([entry = key.section] { return entry; })})};
   key.read = [&field, make](const YamlNode& node, const Reading& reading) {
     if (node.kind != YamlNode::Kind::kList) {
       reading.problems.Add(node, reading.path, Expected("a list of maps", node));

@@ -2,10 +2,10 @@
 #include "config/load.h"
 
 #include "config/checks.h"
-#include "config/document.h"
-#include "config/overrides.h"
-#include "config/sections.h"
-#include "config/text_file.h"
+#include "config/sections/sections.h"
+#include "config/yaml/document.h"
+#include "config/yaml/overrides.h"
+#include "config/yaml/text_file.h"
 
 namespace ada::config {
 Loaded LoadText(const std::string& text, const std::string& name, const Overrides& overrides) {

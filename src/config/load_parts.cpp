@@ -1,12 +1,12 @@
 // Parts of a configuration read for themselves: a scaling section, a format.
 #include <algorithm>
 
-#include "config/document.h"
 #include "config/load.h"
-#include "config/overrides.h"
-#include "config/sections.h"
-#include "config/text_file.h"
-#include "config/yaml_document.h"
+#include "config/sections/sections.h"
+#include "config/yaml/document.h"
+#include "config/yaml/overrides.h"
+#include "config/yaml/text_file.h"
+#include "config/yaml/yaml_document.h"
 
 namespace ada::config {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <string_view>
 
-#include "config/sections.h"
+#include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {

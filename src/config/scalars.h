@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "config/node.h"
+#include "config/yaml/node.h"
 
 namespace ada::config {
 

@@ -1,7 +1,7 @@
 // Walks the tables of keys that reading and writing use.
 #include "config/schema.h"
 
-#include "config/sections.h"
+#include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {

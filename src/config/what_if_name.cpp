@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "config/scaling_keys.h"
-#include "config/sections.h"
+#include "config/sections/scaling_keys.h"
+#include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {

@@ -5,7 +5,7 @@
 
 namespace ada::graph {
 
-Tensor Bindings::Describe(int value, const Encoding& encoding) const {
+Tensor Bindings::Describe(int value, const TensorStorage& encoding) const {
   Tensor tensor;
   tensor.shape = network->shape(value);
   tensor.shape.n = images;
@@ -14,7 +14,7 @@ Tensor Bindings::Describe(int value, const Encoding& encoding) const {
   return tensor;
 }
 
-Tensor Bindings::View(int value, int buffer, const Encoding& encoding) const {
+Tensor Bindings::View(int value, int buffer, const TensorStorage& encoding) const {
   Tensor tensor = Describe(value, encoding);
   tensor.data = block + offsets[buffer];
   return tensor;

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "graph/encodings.h"
 #include "graph/graph.h"
-#include "graph/plan.h"
+#include "graph/network/tensor_storage.h"
+#include "graph/plan/plan.h"
 #include "graph/rounding_styles.h"
 
 namespace ada::graph {
@@ -16,21 +16,22 @@ namespace ada::graph {
 struct Bindings {
   const Network* network = nullptr;
   const Plan* plan = nullptr;
-  const Encodings* encodings = nullptr;
+  const NetworkStorage* encodings = nullptr;
   RoundingStyles* styles = nullptr;
   std::int64_t images = 1;
   bool training = true;
   std::byte* block = nullptr;        // activations and gradients
   std::vector<std::size_t> offsets;  // by buffer
-  Shared<float> scales;              // by scale
+  SharedArray<float> scales;         // by scale
   std::vector<Parameter>* parameters = nullptr;
   std::vector<int> first_parameter;                      // by node
   std::vector<backend::ChannelMoments> channel_moments;  // by node: of a convolution's y
-  std::vector<backend::DeferredNorm> deferred;  // by node: memory that batch norm and reader share
-  Shared<LayerStats> stats;                     // 0: input and loss, i + 1: node i
-  Shared<scaling::LayerScaler> scalers;         // by node
-  Shared<scaling::ScaleDecision> decisions;     // by branch
-  Shared<TensorMoments> moments;                // by gradient
+  std::vector<backend::RecomputedNorm>
+      recomputed;                             // by node: memory that batch norm and consumer share
+  SharedArray<LayerStats> stats;              // 0: input and loss, i + 1: node i
+  SharedArray<scaling::LayerScaler> scalers;  // by node
+  SharedArray<scaling::ScaleDecision> decisions;  // by branch
+  SharedArray<TensorMoments> moments;             // by gradient
 
   Tensor Value(int value) const;
   Tensor Unstored(int value) const;            // without data
@@ -45,8 +46,8 @@ struct Bindings {
   const std::string& NameOf(int node) const { return network->nodes[node].config.name; }
 
  private:
-  Tensor Describe(int value, const Encoding& encoding) const;  // without data
-  Tensor View(int value, int buffer, const Encoding& encoding) const;
+  Tensor Describe(int value, const TensorStorage& encoding) const;  // without data
+  Tensor View(int value, int buffer, const TensorStorage& encoding) const;
 };
 
 }  // namespace ada::graph

@@ -2,11 +2,11 @@
 #include "graph/builder.h"
 
 #include "core/error.h"
-#include "graph/fusion.h"
-#include "graph/memory_plan.h"
-#include "graph/parameters.h"
-#include "graph/points.h"
-#include "graph/watch.h"
+#include "graph/network/parameters.h"
+#include "graph/plan/fusion.h"
+#include "graph/plan/memory_plan.h"
+#include "graph/plan/observed.h"
+#include "graph/plan/points.h"
 
 namespace ada::graph {
 namespace {
@@ -36,7 +36,7 @@ Builder::Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* 
       backend_(backend),
       share_(share),
       network_(ResolveFor(spec)),
-      encodings_(ResolveEncodings(network_, spec.precision)),
+      encodings_(ResolveStorage(network_, spec.precision)),
       graph_(new Graph(backend)),
       styles_(spec, share, graph_->tensor_scales_, graph_->bins_) {}
 
@@ -49,7 +49,8 @@ std::unique_ptr<Graph> Builder::Build() {
   }
   FillLists();
   graph_->owned_scales_ = styles_.TakeOwned();
-  for (Board* board : {&graph_->notes_, &graph_->bins_, &graph_->tensor_scales_}) board->Send();
+  for (SharedArena* board : {&graph_->notes_, &graph_->bins_, &graph_->tensor_scales_})
+    board->Send();
   return std::move(graph_);
 }
 
@@ -140,13 +141,13 @@ void Builder::Allocate() {
   bindings_.moments = graph_->notes_.Add<TensorMoments>(plan_.gradients.size());
   bindings_.decisions = graph_->notes_.Add<scaling::ScaleDecision>(plan_.branches.size());
   for (const OpPlan& op : plan_.ops) {
-    if (op.reader >= 0) AllocateDeferred(op);
+    if (op.consumer >= 0) AllocateRecomputed(op);
   }
 }
 
-void Builder::AllocateDeferred(const OpPlan& batch_norm) {
-  bindings_.deferred.resize(network_.nodes.size());
-  backend::DeferredNorm& norm = bindings_.deferred[batch_norm.node];
+void Builder::AllocateRecomputed(const OpPlan& batch_norm) {
+  bindings_.recomputed.resize(network_.nodes.size());
+  backend::RecomputedNorm& norm = bindings_.recomputed[batch_norm.node];
   if (norm.mean != nullptr) return;  // of a plan before this one
   Shape shape = network_.nodes[batch_norm.node].output;
   shape.n = spec_.input.n;
@@ -178,14 +179,14 @@ bool Builder::MakeForward(OpMaker& maker) {
 // Whether it need not be asked for in a plan that is given up: nothing of it is fused, or the batch
 // norm that it reads was declined.
 bool Builder::IsSettled(const OpPlan& op) const {
-  if (op.deferred >= 0) return limits_.stored.count(op.deferred) > 0;
-  return op.reader < 0 && op.last() == op.node;
+  if (op.recomputed >= 0) return limits_.stored.count(op.recomputed) > 0;
+  return op.consumer < 0 && op.last() == op.node;
 }
 
-// A chain is asked for once more without its reader.
+// A chain is asked for once more without its consumer.
 void Builder::Decline(const OpPlan& op) {
-  if (op.reader >= 0 || op.deferred >= 0) {
-    limits_.stored.insert(op.reader >= 0 ? op.node : op.deferred);
+  if (op.consumer >= 0 || op.recomputed >= 0) {
+    limits_.stored.insert(op.consumer >= 0 ? op.node : op.recomputed);
     return;
   }
   ADA_CHECK(op.last() != op.node);  // only what is fused may be declined
@@ -215,7 +216,7 @@ void Builder::MakeEnds(OpMaker& maker) {
 void Builder::FillLists() {
   std::vector<RoundingPoint> roundings = ListRoundings(bindings_);
   graph_->scaled_tensors_ = ListScaledTensors(bindings_, roundings);
-  graph_->watched_ = ListWatched(bindings_);
+  graph_->watched_ = ListObserved(bindings_);
   graph_->logits_ = bindings_.Value(static_cast<int>(network_.nodes.size()));
   if (!spec_.training) return;
   graph_->roundings_ = std::move(roundings);

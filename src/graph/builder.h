@@ -7,7 +7,7 @@
 #include "graph/bindings.h"
 #include "graph/graph.h"
 #include "graph/op_maker.h"
-#include "graph/plan.h"
+#include "graph/plan/plan.h"
 
 namespace ada::graph {
 
@@ -23,7 +23,7 @@ class Builder {
   void AddChannelMoments();
   bool MakeOps();  // false: a fusion was declined; plan anew without it
   void Allocate();
-  void AllocateDeferred(const OpPlan& batch_norm);
+  void AllocateRecomputed(const OpPlan& batch_norm);
   bool MakeForward(OpMaker& maker);  // false as above
   bool IsSettled(const OpPlan& op) const;
   void Decline(const OpPlan& op);
@@ -35,7 +35,7 @@ class Builder {
   backend::Backend& backend_;
   const Graph* share_;
   const Network network_;
-  const Encodings encodings_;
+  const NetworkStorage encodings_;
   std::unique_ptr<Graph> graph_;
   RoundingStyles styles_;
   Plan plan_;

@@ -42,7 +42,7 @@ void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()
   backend_.Run(number_ << 2 | static_cast<std::uint64_t>(part), pass, body);
 }
 
-void Graph::Forward(const backend::Pass& pass, Watcher* watcher) {
+void Graph::Forward(const backend::Pass& pass, TensorObserver* watcher) {
   const auto body = [&] {
     input_->Forward(pass);
     for (std::size_t i = 0; i < forward_.size(); ++i) {
@@ -54,7 +54,7 @@ void Graph::Forward(const backend::Pass& pass, Watcher* watcher) {
   watcher ? body() : Run(Part::kForward, pass, body);
 }
 
-void Graph::Backward(const backend::Pass& pass, Watcher* watcher) {
+void Graph::Backward(const backend::Pass& pass, TensorObserver* watcher) {
   const auto body = [&] {
     loss_->Backward(pass);
     if (watcher) Show(watched_.backward[0], pass, *watcher);
@@ -73,12 +73,12 @@ void Graph::RefreshWeights(const backend::Pass& pass) {
 }
 
 // A watcher looks at scales as well.
-void Graph::Show(const std::vector<WatchedTensor>& tensors, const backend::Pass& pass,
-                 Watcher& watcher) {
+void Graph::Show(const std::vector<ObservedTensor>& tensors, const backend::Pass& pass,
+                 TensorObserver& watcher) {
   if (tensors.empty()) return;
   notes_.Fetch();
   backend_.Synchronize();
-  for (const WatchedTensor& tensor : tensors) watcher.See(tensor, pass);
+  for (const ObservedTensor& tensor : tensors) watcher.See(tensor, pass);
 }
 
 void Graph::Collect(const backend::Pass& pass) {

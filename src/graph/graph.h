@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "core/tensor.h"
-#include "graph/board.h"
+#include "graph/shared_arena.h"
 
 namespace ada::graph {
 
@@ -35,7 +35,7 @@ struct LayerRow {
 
 // A scale of a tensor's own (delayed scaling), and what it is made of.
 struct TensorScale {
-  Shared<scaling::TensorScaler> scaler;
+  SharedArray<scaling::TensorScaler> scaler;
   scaling::TensorScaleHistory history;
 };
 
@@ -61,7 +61,7 @@ struct RoundingPoint {
 };
 
 // A tensor of one layer as it lies in memory when it has been written.
-struct WatchedTensor {
+struct ObservedTensor {
   std::string layer;
   std::string tensor;  // x y dy dx
   Tensor value;
@@ -72,14 +72,14 @@ struct WatchedTensor {
 };
 // What is shown after each forward op, and (first: after the loss) after each step of the backward
 // pass.
-struct WatchList {
-  std::vector<std::vector<WatchedTensor>> forward, backward;
+struct ObservationPlan {
+  std::vector<std::vector<ObservedTensor>> forward, backward;
 };
 // Looks at tensors while a pass runs; changes nothing.
-class Watcher {
+class TensorObserver {
  public:
-  virtual ~Watcher() = default;
-  virtual void See(const WatchedTensor& seen, const backend::Pass& pass) = 0;
+  virtual ~TensorObserver() = default;
+  virtual void See(const ObservedTensor& seen, const backend::Pass& pass) = 0;
 };
 
 // A decision that is logged: one row of scales.csv, in the order of the backward pass. layer of a
@@ -161,11 +161,11 @@ class Graph {
   std::int32_t* label_memory() const { return loss_->LabelMemory(); }
   // A watcher is shown every tensor when it has been written: x and y of each op (an addition: y
   // alone), dy of each layer, dx of each op, the logit gradient as loss.dx. A fused op has the x of
-  // its first layer and the y of its last, where it is not deferred: to see everything, build
+  // its first layer and the y of its last, where it is not recomputed: to see everything, build
   // without fusion; to see every gradient that is rounded, without `defer`. Where nobody watches,
   // the calls may be replayed by the backend (Backend::Run) and need not be over on return.
-  void Forward(const backend::Pass& pass, Watcher* watcher = nullptr);
-  void Backward(const backend::Pass& pass, Watcher* watcher = nullptr);
+  void Forward(const backend::Pass& pass, TensorObserver* watcher = nullptr);
+  void Backward(const backend::Pass& pass, TensorObserver* watcher = nullptr);
   // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.
   void RefreshWeights(const backend::Pass& pass);
   // Sums over all Forwards since the last whose pass did not accumulate. Waits for them.
@@ -196,7 +196,8 @@ class Graph {
   friend class Builder;
   enum class Part { kRefresh, kForward, kBackward };
   void Run(Part part, const backend::Pass& pass, const std::function<void()>& body);
-  void Show(const std::vector<WatchedTensor>& tensors, const backend::Pass& pass, Watcher& watcher);
+  void Show(const std::vector<ObservedTensor>& tensors, const backend::Pass& pass,
+            TensorObserver& watcher);
 
   backend::Backend& backend_;
   const std::uint64_t number_;  // tells the graphs of a process apart
@@ -205,10 +206,10 @@ class Graph {
   std::vector<RoundingPoint> roundings_;
   std::vector<ScalePoint> scales_;
   Tensor images_, logits_;
-  WatchList watched_;
+  ObservationPlan watched_;
   // What ops write (notes_, bins_) and read (tensor_scales_).
-  Board notes_, bins_, tensor_scales_;
-  Shared<scaling::LayerScaler> scalers_;  // by node; of notes_
+  SharedArena notes_, bins_, tensor_scales_;
+  SharedArray<scaling::LayerScaler> scalers_;  // by node; of notes_
   std::vector<ScaledTensor> scaled_tensors_;
   std::vector<std::unique_ptr<TensorScale>> owned_scales_;  // those of tensor_scales_
   std::unique_ptr<backend::InputOp> input_;

@@ -38,8 +38,8 @@ Spec OpMaker::Pool(const OpPlan& op) const {
   return spec;
 }
 
-backend::DeferredNorm OpMaker::Deferred(int batch_norm, int z) const {
-  backend::DeferredNorm norm = b_.deferred[batch_norm];
+backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
+  backend::RecomputedNorm norm = b_.recomputed[batch_norm];
   norm.raw = b_.Value(b_.network->nodes[batch_norm].inputs[0]);
   norm.z = b_.Unstored(z);
   norm.relu = z != batch_norm + 1;
@@ -60,8 +60,8 @@ void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
   }
   spec.y_moments = b_.channel_moments[op.node];
   FillRounding(op, spec);
-  const Encoding& w = b_.encodings->weights[op.node];
-  const Encoding& dw = b_.encodings->weight_gradients[op.node];
+  const TensorStorage& w = b_.encodings->weights[op.node];
+  const TensorStorage& dw = b_.encodings->weight_gradients[op.node];
   spec.w_format = w.format;
   spec.w_style = b_.styles->Of(layer.name, "w", w);
   spec.w_stats = b_.training ? &stats.w : nullptr;
@@ -70,7 +70,7 @@ void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
   spec.dw_stats = b_.training ? &stats.dw : nullptr;
   spec.scaler = ScalerOf(op);
   spec.x_scaler = b_.OwnScale(node(op).inputs[0]);
-  if (op.deferred >= 0) spec.deferred = Deferred(op.deferred, node(op).inputs[0]);
+  if (op.recomputed >= 0) spec.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
 }
 
 std::unique_ptr<Op> OpMaker::MakeConv2d(const OpPlan& op) {
@@ -109,7 +109,7 @@ std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
     spec.sum_style = b_.ValueStyle(op.add + 1);
   }
   spec.relu = op.relu >= 0;
-  if (op.reader >= 0) spec.deferred = Deferred(op.node, op.output);
+  if (op.consumer >= 0) spec.recomputed = Recomputed(op.node, op.output);
   spec.eps = static_cast<float>(layer.eps);
   spec.momentum = static_cast<float>(layer.momentum);
   if (producer >= 0) spec.x_moments = b_.channel_moments[producer];

@@ -11,7 +11,7 @@ class OpMaker {
  public:
   OpMaker(const Bindings& bindings, backend::Backend& backend) : b_(bindings), backend_(backend) {}
 
-  // Null: the backend declines this chain, or to be the reader of one.
+  // Null: the backend declines this chain, or to be the consumer of one.
   std::unique_ptr<backend::Op> Make(const OpPlan& op);
   // `reference`: as in the authors' program.
   std::unique_ptr<backend::Op> MakeBranchSum(int branch, bool reference);
@@ -22,13 +22,13 @@ class OpMaker {
   const Node& node(const OpPlan& op) const { return b_.network->nodes[op.node]; }
   Tensor X(const OpPlan& op) const {
     const int x = node(op).inputs[0];
-    return op.deferred >= 0 ? b_.Unstored(x) : b_.Value(x);
+    return op.recomputed >= 0 ? b_.Unstored(x) : b_.Value(x);
   }
   Tensor Y(const OpPlan& op) const {
-    return op.reader >= 0 ? b_.Unstored(op.output) : b_.Value(op.output);
+    return op.consumer >= 0 ? b_.Unstored(op.output) : b_.Value(op.output);
   }
-  // Of a batch norm whose chain ends in value `z`, for both its op and the reader's.
-  backend::DeferredNorm Deferred(int batch_norm, int z) const;
+  // Of a batch norm whose chain ends in value `z`, for both its op and the consumer's.
+  backend::RecomputedNorm Recomputed(int batch_norm, int z) const;
   scaling::LayerScaler* ScalerOf(const OpPlan& op) const {
     return op.dx >= 0 ? b_.scalers.backend + op.node : nullptr;
   }

@@ -6,8 +6,8 @@
 
 namespace ada::graph {
 
-RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share, Board& scalers,
-                               Board& bins)
+RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& scalers,
+                               SharedArena& bins)
     : stochastic_(spec.precision.stochastic && spec.training),
       counted_(spec.counted),
       histograms_(spec.training ? spec.histograms : std::vector<std::string>{}),
@@ -31,19 +31,19 @@ TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFor
 }
 
 backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::string& tensor,
-                                          const Encoding& encoding) {
+                                          const TensorStorage& encoding) {
   backend::RoundingStyle style;
   style.stochastic = stochastic_ && encoding.format != kFp32;
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
-  if (encoding.own_scale) style.scaler = FindOrMake(name, encoding.format)->scaler.backend;
+  if (encoding.has_own_scale) style.scaler = FindOrMake(name, encoding.format)->scaler.backend;
   style.counted = Contains(counted_, tensor);
   if (Contains(histograms_, tensor) && layer != "input") style.bins = FindOrMakeBins(name);
   return style;
 }
 
 ExponentBins* RoundingStyles::FindOrMakeBins(const std::string& name) {
-  Shared<ExponentBins>& bins = bins_[name];
+  SharedArray<ExponentBins>& bins = bins_[name];
   if (bins.count == 0) bins = bins_board_.Add<ExponentBins>();
   return bins.backend;
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/encodings.h"
 #include "graph/graph.h"
+#include "graph/network/tensor_storage.h"
 
 namespace ada::graph {
 
@@ -17,11 +17,12 @@ class RoundingStyles {
   // Of `spec`: precision, training, counted, histograms. Stochastic, and with histograms, only
   // where it trains. Scalers of `share` (may be null) serve this graph too, under the same names;
   // it must outlive this graph. What is made here lies on the boards.
-  RoundingStyles(const GraphSpec& spec, const Graph* share, Board& scalers, Board& bins);
+  RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& scalers,
+                 SharedArena& bins);
 
   // The style of one tensor. Its scaler, where it has one, is made at the first call.
   backend::RoundingStyle Of(const std::string& layer, const std::string& tensor,
-                            const Encoding& encoding);
+                            const TensorStorage& encoding);
   // The scale of a tensor for which `Of` was called; null: it has none of its own.
   TensorScale* ScaleOf(const std::string& layer, const std::string& tensor) const;
   // Its histogram, for people; null: it has none.
@@ -37,10 +38,10 @@ class RoundingStyles {
   const bool stochastic_;
   const std::vector<std::string> counted_, histograms_;
   const scaling::TensorScaleRule rule_;
-  Board &scaler_board_, &bins_board_;
+  SharedArena &scaler_board_, &bins_board_;
   std::map<std::string, TensorScale*> shared_, scales_;  // by "layer.tensor"
   std::vector<std::unique_ptr<TensorScale>> owned_;
-  std::map<std::string, Shared<ExponentBins>> bins_;  // by "layer.tensor"
+  std::map<std::string, SharedArray<ExponentBins>> bins_;  // by "layer.tensor"
 };
 
 }  // namespace ada::graph

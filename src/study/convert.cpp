@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/safetensors.h"
-#include "scaling/scale_check.h"
+#include "scaling/rules/scale_check.h"
 
 namespace ada::study {
 

@@ -28,8 +28,8 @@ void ExpectColumns(const TraceReader& trace, bool wants_amax) {
   }
 }
 
-scaling::Attempt AttemptOf(const TraceReader& trace, bool wants_amax) {
-  scaling::Attempt attempt;
+scaling::StepOutcome AttemptOf(const TraceReader& trace, bool wants_amax) {
+  scaling::StepOutcome attempt;
   if (trace.Has("overflow")) attempt.overflow = trace.Flag("overflow");
   if (wants_amax) {
     attempt.amax = trace.Magnitude("amax");
@@ -38,7 +38,7 @@ scaling::Attempt AttemptOf(const TraceReader& trace, bool wants_amax) {
   return attempt;
 }
 
-// Attempt and step numbers of the first row.
+// StepOutcome and step numbers of the first row.
 std::array<std::int64_t, 2> FirstNumbers(const TraceReader& trace) {
   const bool attempt = trace.Has("attempt"), step = trace.Has("step");
   if (!attempt && !step) return {1, 1};
@@ -51,7 +51,7 @@ void Replay(scaling::Policy& policy, std::int64_t max_retries, const std::string
             std::ostream& out) {
   ExpectGlobal(policy);
   TraceReader trace(trace_path);
-  const bool wants_amax = policy.NextWishes().amax;
+  const bool wants_amax = policy.RequiredStats().amax;
   ExpectColumns(trace, wants_amax);
   out << "attempt,step,overflow,scale,skipped,scale_after,error\n";
   scaling::RetryRule retry(max_retries);
@@ -62,8 +62,8 @@ void Replay(scaling::Policy& policy, std::int64_t max_retries, const std::string
       number = numbers[0];
       step = numbers[1];
     }
-    const scaling::Attempt attempt = AttemptOf(trace, wants_amax);
-    const scaling::Verdict verdict = policy.Update(attempt);
+    const scaling::StepOutcome attempt = AttemptOf(trace, wants_amax);
+    const scaling::ScaleUpdate verdict = policy.Update(attempt);
     const bool skipped = verdict.action == scaling::Action::kSkip;
     out << number << ',' << step << ',' << attempt.overflow << ','
         << telemetry::Exact(verdict.before) << ',' << skipped << ','

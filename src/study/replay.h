@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 
 namespace ada::study {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "train/step_histograms.h"
+#include "what_if/step_histograms.h"
 
 namespace ada::study {
 
@@ -21,7 +21,7 @@ TensorFormats ReadTensorFormats(const std::string& folder, const config::Config&
 
 struct HistogramStep {
   std::int64_t step = 0, epoch = 0;
-  std::vector<train::HistogramOfTensor> tensors;  // in the order of execution
+  std::vector<what_if::HistogramOfTensor> tensors;  // in the order of execution
 };
 // Calls `judge` for each step of histograms.csv. DataError where it holds none, or a tensor that
 // `formats` has not.

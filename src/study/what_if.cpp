@@ -12,7 +12,7 @@
 #include "study/what_if_summary.h"
 #include "telemetry/csv.h"
 #include "telemetry/run_logs.h"
-#include "train/scenario.h"
+#include "what_if/scenario.h"
 
 namespace ada::study {
 namespace {
@@ -69,7 +69,7 @@ std::string PolicyNote(const config::WhatIfConfig& choice) {
 }
 
 void ExpectGradients(const HistogramStep& step, const std::string& folder) {
-  for (const train::HistogramOfTensor& t : step.tensors)
+  for (const what_if::HistogramOfTensor& t : step.tensors)
     if (t.carries_s()) return;
   throw DataError(folder +
                   "/histograms.csv: has no dx and no dy, whose scales a policy decides; run again "
@@ -81,7 +81,7 @@ void ExpectGradients(const HistogramStep& step, const std::string& folder) {
 void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes) {
   const config::WhatIfConfig choice = ScenarioOf(options, notes);
   const config::Config config = ReadRunConfig(options.folder);
-  train::Scenario scenario(choice, config.model);
+  what_if::Scenario scenario(choice, config.model);
   WhatIfSummary summary(scenario.name());
   const TensorFormats formats = ReadTensorFormats(options.folder, config);
   bool first = true;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/stats.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::telemetry {
 

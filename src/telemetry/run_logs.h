@@ -11,7 +11,7 @@
 #include "core/exponent_bins.h"
 #include "core/number_format.h"
 #include "core/stats.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::telemetry {
 

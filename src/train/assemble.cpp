@@ -7,10 +7,10 @@
 #include "backend/compare/compare_backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
+#include "config/scaling_policy.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "graph/precision.h"
-#include "train/scaling_config.h"
+#include "graph/network/precision.h"
 
 namespace ada::train {
 namespace {
@@ -171,7 +171,8 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image) {
   graph::GraphSpec spec;
   spec.model = &config.model;
-  spec.precision = graph::ResolvePrecision(config.precision, OwnsLayerScales(config.scaling));
+  spec.precision =
+      graph::ResolvePrecision(config.precision, config::OwnsLayerScales(config.scaling));
   spec.input = image;
   spec.input.n = config.data.evaluate_batch_size;
   spec.training = false;

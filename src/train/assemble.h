@@ -11,7 +11,7 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 
 namespace ada::train {
 

@@ -1,11 +1,11 @@
 // --dry-run: everything a run would make, made but not run.
 #include <ostream>
 
+#include "config/scaling_policy.h"
 #include "core/text.h"
-#include "graph/table.h"
+#include "graph/network/table.h"
 #include "train/evaluator.h"
 #include "train/run.h"
-#include "train/scaling_config.h"
 #include "train/session.h"
 
 namespace ada::train {
@@ -81,7 +81,7 @@ void DryRun(const config::Config& config, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(config.device);
   const data::DatasetInfo info = InspectData(config);
   const Shape image{1, info.height, info.width, info.channels};
-  const std::unique_ptr<scaling::Policy> policy = MakePolicy(config.scaling);
+  const std::unique_ptr<scaling::Policy> policy = config::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(TrainGraph(config, image, *policy), *chosen.backend);
   const optim::Optimizer optimizer(*chosen.backend, MakeUpdateRule(config.optimizer),
                                    OptimizedParameters(config.optimizer, *graph),

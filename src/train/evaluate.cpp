@@ -4,7 +4,7 @@
 
 #include "core/text.h"
 #include "train/assemble.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/evaluator.h"
 #include "train/predictions.h"
 #include "train/run.h"

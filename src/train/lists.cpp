@@ -2,9 +2,9 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "data/dataset.h"
-#include "graph/zoo.h"
-#include "scaling/presets.h"
-#include "train/checkpoint.h"
+#include "graph/network/zoo.h"
+#include "scaling/policies/presets.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/run.h"
 
 namespace ada::train {

@@ -6,11 +6,11 @@
 #include <future>
 
 #include "config/load.h"
+#include "config/scaling_policy.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "telemetry/run_folder.h"
-#include "train/scaling_config.h"
 #include "train/session.h"
 
 namespace ada::train {
@@ -85,7 +85,7 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   // that is resumed may have nothing left to do.
   const std::launch when = options.resume ? std::launch::deferred : std::launch::async;
   std::future<RunData> reading = std::async(when, [&config] { return ReadData(config); });
-  const std::unique_ptr<scaling::Policy> policy = MakePolicy(config.scaling);
+  const std::unique_ptr<scaling::Policy> policy = config::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(
       TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy), backend);
 

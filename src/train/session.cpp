@@ -95,8 +95,9 @@ void Session::Timing(const StepResult& r) {
 
 // A backend may find out how ops run only when they do.
 void Session::TellNewRemarks() {
-  const std::vector<std::string> remarks = p_.backend.Remarks();
-  for (; remarks_told_ < remarks.size(); ++remarks_told_) p_.log.Debug(remarks[remarks_told_]);
+  const std::vector<std::string> diagnostics = p_.backend.Diagnostics();
+  for (; remarks_told_ < diagnostics.size(); ++remarks_told_)
+    p_.log.Debug(diagnostics[remarks_told_]);
 }
 
 void Session::ShowProgress(const StepResult& r) {

@@ -10,12 +10,12 @@
 #include "telemetry/summary.h"
 #include "train/assemble.h"
 #include "train/batches.h"
-#include "train/dump.h"
+#include "train/checkpoint/resume_point.h"
 #include "train/evaluator.h"
-#include "train/probe.h"
-#include "train/resume_point.h"
+#include "train/observe/dump.h"
+#include "train/observe/probe.h"
+#include "train/observe/step_log.h"
 #include "train/signals.h"
-#include "train/step_log.h"
 #include "train/trainer.h"
 
 namespace ada::train {

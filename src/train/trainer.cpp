@@ -6,9 +6,9 @@
 #include <cmath>
 #include <utility>
 
+#include "config/scaling_policy.h"
 #include "core/error.h"
 #include "train/assemble.h"
-#include "train/scaling_config.h"
 
 namespace ada::train {
 namespace {
@@ -21,18 +21,18 @@ double Now() {
 
 Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
                  scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-                 std::vector<Onlooker*> onlookers, std::int64_t total_steps)
+                 std::vector<StepObserver*> observers, std::int64_t total_steps)
     : config_(config),
       graph_(graph),
       batches_(batches),
       policy_(policy),
       optimizer_(optimizer),
       log_(log),
-      onlookers_(std::move(onlookers)),
+      onlookers_(std::move(observers)),
       schedule_(MakeSchedule(config)),
       steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
-      retry_(MaxRetries(config.train)),
+      retry_(config::MaxRetries(config.train)),
       sanitize_limit_(config.precision.gradients.value_or(config.precision.format).largest()),
       tensor_amax_(graph.scaled_tensors().size()) {}
 
@@ -42,7 +42,7 @@ StepResult Trainer::Step() {
   r.epoch = (step_ - 1) / steps_per_epoch_ + 1;
   r.logged = log_.Logs(step_);
   r.scale = policy_.Scale();
-  wishes_ = policy_.NextWishes();
+  wishes_ = policy_.RequiredStats();
   const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
   r.lr = optim::LearningRate(schedule_, hold ? optimizer_.updates() : schedule_steps_,
                              steps_per_epoch_, total_steps_);
@@ -63,7 +63,7 @@ StepResult Trainer::Step() {
 
   // 3. Update the masters, or leave them: the policy has said what an overflow leads to, and is
   // told how the attempt ended.
-  const scaling::Verdict verdict = Update(r, pass);
+  const scaling::ScaleUpdate verdict = Update(r, pass);
   Finish(r, verdict);
   Lap(seconds_.update);
 
@@ -79,7 +79,7 @@ backend::Pass Trainer::MakePass(const StepResult& result) const {
   pass.bins = log_.TakesHistograms(step_);
   pass.count = log_.Counts(step_) || wishes_.edge > 0;
   if (wishes_.edge > 0) pass.edge = wishes_.edge;
-  pass.init_scale = static_cast<float>(result.scale);
+  pass.loss_scale = static_cast<float>(result.scale);
   pass.seed = config_.seed;
   pass.draw = static_cast<std::uint64_t>((step_ - 1) * config_.train.accumulate);
   return pass;
@@ -90,7 +90,7 @@ void Trainer::SendLayerScales() {
   if (!wishes_.layers) return;
   for (const graph::ScalePoint& point : graph_.scales())
     if (point.scaler != nullptr)
-      point.scaler->state.own_scale = static_cast<float>(policy_.LayerScale(point.layer));
+      point.scaler->state.state_scale = static_cast<float>(policy_.LayerScale(point.layer));
   graph_.SendLayerScalers();
 }
 
@@ -121,12 +121,12 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
 
 // Asks for everything that is still to be done, then waits for it: once a step. What the policy
 // makes of the attempt is what was done.
-scaling::Verdict Trainer::Update(StepResult& r, const backend::Pass& pass) {
+scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
   Lap(seconds_.update);
   graph_.Collect(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
-  scaling::Verdict verdict = policy_.Update(AttemptOf(r, outcome));
+  scaling::ScaleUpdate verdict = policy_.Update(AttemptOf(r, outcome));
   ADA_CHECK((verdict.action != scaling::Action::kSkip) == outcome.updated);
   return verdict;
 }
@@ -142,7 +142,7 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
 }
 
 // How the attempt ended; all of it has been waited for.
-scaling::Attempt Trainer::AttemptOf(StepResult& r, const backend::UpdateOutcome& outcome) {
+scaling::StepOutcome Trainer::AttemptOf(StepResult& r, const backend::UpdateOutcome& outcome) {
   const backend::LossResult loss = graph_.Result();
   Lap(seconds_.backward);
   if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);
@@ -150,7 +150,7 @@ scaling::Attempt Trainer::AttemptOf(StepResult& r, const backend::UpdateOutcome&
   r.accuracy = static_cast<double>(loss.top1) / r.images;
   r.grad_norm = outcome.norm;
   r.overflow = outcome.overflow;
-  scaling::Attempt attempt;
+  scaling::StepOutcome attempt;
   attempt.overflow = r.overflow;
   if (wishes_.amax) attempt.amax = static_cast<double>(outcome.largest);
   if (wishes_.edge > 0) log_.CountEdge(attempt);
@@ -158,7 +158,7 @@ scaling::Attempt Trainer::AttemptOf(StepResult& r, const backend::UpdateOutcome&
   return attempt;
 }
 
-void Trainer::Finish(StepResult& r, const scaling::Verdict& verdict) {
+void Trainer::Finish(StepResult& r, const scaling::ScaleUpdate& verdict) {
   r.error = verdict.error.empty() ? log_.DecisionErrors() : verdict.error;
   r.skipped = verdict.action == scaling::Action::kSkip;
   r.sanitized = verdict.action == scaling::Action::kSanitize && r.overflow;

@@ -11,10 +11,10 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 #include "train/batches.h"
-#include "train/onlooker.h"
-#include "train/step_log.h"
+#include "train/observe/step_log.h"
+#include "train/observe/step_observer.h"
 
 namespace ada::train {
 
@@ -41,7 +41,7 @@ class Trainer {
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
   Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
           scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-          std::vector<Onlooker*> onlookers, std::int64_t total_steps);
+          std::vector<StepObserver*> observers, std::int64_t total_steps);
 
   StepResult Step();
 
@@ -61,10 +61,10 @@ class Trainer {
   backend::Pass MakePass(const StepResult& result) const;
   void SendLayerScales();
   void Gradients(int rows, backend::Pass pass);
-  scaling::Verdict Update(StepResult& result, const backend::Pass& pass);
+  scaling::ScaleUpdate Update(StepResult& result, const backend::Pass& pass);
   backend::UpdatePlan PlanFor(const StepResult& result, scaling::Action on_overflow) const;
-  scaling::Attempt AttemptOf(StepResult& result, const backend::UpdateOutcome& outcome);
-  void Finish(StepResult& result, const scaling::Verdict& verdict);
+  scaling::StepOutcome AttemptOf(StepResult& result, const backend::UpdateOutcome& outcome);
+  void Finish(StepResult& result, const scaling::ScaleUpdate& verdict);
   void ObserveTensorScales(bool first);
   void UpdateTensorScales();
   void Lap(double& phase);
@@ -75,12 +75,12 @@ class Trainer {
   scaling::Policy& policy_;
   optim::Optimizer& optimizer_;
   StepLog& log_;
-  Onlookers onlookers_;
+  StepObservers onlookers_;
   optim::ScheduleSpec schedule_;
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;
-  scaling::Wishes wishes_;          // of the present attempt
+  scaling::StatsRequest wishes_;    // of the present attempt
   double sanitize_limit_;           // largest value of the gradients' format
   std::vector<float> tensor_amax_;  // by scaled tensor, of the present attempt
   bool weights_changed_ = true;

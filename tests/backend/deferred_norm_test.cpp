@@ -73,12 +73,12 @@ class Pair {
     if (!setting.observed) p.dx.moments = nullptr;
   }
 
-  std::map<std::string, Bytes> Run(bool deferred, const std::vector<Pass>& passes) {
+  std::map<std::string, Bytes> Run(bool recomputed, const std::vector<Pass>& passes) {
     Reset();
     BatchNormSpec b = norm_.spec;
     ProductBench reader = product_;
-    if (deferred) {
-      b.deferred = reader.spec.deferred = Defer();
+    if (recomputed) {
+      b.recomputed = reader.spec.recomputed = Defer();
       b.out.data = reader.spec.x.data = nullptr;
     }
     reader.spec.scaler = &product_.scaler;
@@ -100,11 +100,11 @@ class Pair {
   void ClearZ() const { std::memset(norm_.spec.out.data, 0, norm_.spec.out.bytes()); }
 
  private:
-  DeferredNorm Defer() {
+  RecomputedNorm Defer() {
     const BatchNormSpec& b = norm_.spec;
     const std::int64_t c = b.x.shape.c, images = bench_->BlockImages(b.x.shape);
     const std::int64_t blocks = (b.x.shape.n + images - 1) / images;
-    DeferredNorm norm;
+    RecomputedNorm norm;
     norm.raw = b.x, norm.z = b.out, norm.z.data = nullptr;
     norm.relu = b.relu, norm.beta = b.beta.f32();
     norm.y_stats = b.y_stats, norm.y_style = b.y_style;
@@ -174,11 +174,11 @@ void CheckPair(const ProductCase& c, const Setting& setting, const std::vector<P
     Pair pair(c, setting, threads);
     const auto stored = pair.Run(false, passes);
     pair.ClearZ();
-    const auto deferred = pair.Run(true, passes);
+    const auto recomputed = pair.Run(true, passes);
     CHECK((pair.Z() == Bytes(pair.Z().size())));  // nobody wrote it
-    CheckSame(stored, deferred);
-    if (first) CheckSame(*first, deferred);
-    first = deferred;
+    CheckSame(stored, recomputed);
+    if (first) CheckSame(*first, recomputed);
+    first = recomputed;
   }
 }
 
@@ -188,7 +188,7 @@ const ProductCase& Middle() {  // blocks of 4 images, chunks of several
 }
 
 TEST_SUITE("cpu") {
-  TEST_CASE("deferred: every kind of product, with and without relu") {
+  TEST_CASE("recomputed: every kind of product, with and without relu") {
     for (const ProductCase& c : SmallProducts())
       for (const bool relu : {true, false}) {
         CAPTURE(c.name);
@@ -199,7 +199,7 @@ TEST_SUITE("cpu") {
       }
   }
 
-  TEST_CASE("deferred: every format and storage, rounded to nearest, stochastically, scaled") {
+  TEST_CASE("recomputed: every format and storage, rounded to nearest, stochastically, scaled") {
     for (const Kind& kind : AllKinds())
       for (const int way : {0, 1, 2, 3}) {
         if (kind.storage != StorageFor(kind.format)) continue;
@@ -213,7 +213,7 @@ TEST_SUITE("cpu") {
       }
   }
 
-  TEST_CASE("deferred: fewer rows, later micro-batches, passes that count and that do not") {
+  TEST_CASE("recomputed: fewer rows, later micro-batches, passes that count and that do not") {
     for (const bool relu : {true, false})
       for (const bool observed : {true, false}) {
         CAPTURE(relu);
@@ -230,7 +230,7 @@ TEST_SUITE("cpu") {
       }
   }
 
-  TEST_CASE("deferred: rules that look at dx see it before it is masked") {
+  TEST_CASE("recomputed: rules that look at dx see it before it is masked") {
     for (const scaling::LayerMethod method :
          {scaling::LayerMethod::kPass, scaling::LayerMethod::kExactRange,
           scaling::LayerMethod::kApproxRange})
@@ -243,7 +243,7 @@ TEST_SUITE("cpu") {
       }
   }
 
-  TEST_CASE("deferred: running statistics where the pass does not train") {
+  TEST_CASE("recomputed: running statistics where the pass does not train") {
     for (const bool relu : {true, false}) {
       Setting setting;
       setting.relu = relu, setting.stochastic = true;
@@ -253,7 +253,7 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("deferred: values that are not finite") {
+  TEST_CASE("recomputed: values that are not finite") {
     Setting setting;
     setting.y = kFp8E5M2, setting.dx = kFp16, setting.alpha = 1e9;  // dx overflows
     CheckPair(Middle(), setting, {PassOf(37, true)});

@@ -105,7 +105,7 @@ class GradientChecks {
     const std::int32_t labels[] = {3, 0, 9, 3, 5};
     op->SetLabels(labels, 5);
     Pass pass = MakePass(5);
-    pass.init_scale = 32, pass.loss_rows = 20;
+    pass.loss_scale = 32, pass.loss_rows = 20;
     op->Forward(pass);
     op->Backward(pass);
     const auto loss = [&] {

@@ -43,7 +43,7 @@ TEST_SUITE("cpu") {
               Memory a(kind.storage, Input(kind, n, 1, wild)),
                   b(kind.storage, Input(kind, n, 2, 0));
               Memory c(Storage::kF32, Input(kind, n, 3, wild)), out(kind.storage, n);
-              const Piece in[] = {a.piece(), b.piece(), c.piece()};
+              const TensorSpan in[] = {a.piece(), b.piece(), c.piece()};
               const float factors[] = {0.5f, 3.0f, 0.1f};
               for (const int count : {2, 3})
                 for (const float* f : {static_cast<const float*>(nullptr), factors}) {

@@ -8,7 +8,7 @@
 namespace ada::backend::test {
 
 using cpu::Kernels;
-using cpu::Piece;
+using cpu::TensorSpan;
 
 inline std::vector<const Kernels*> KernelSets() {
   std::vector<const Kernels*> sets = {&cpu::sse2::kTable};

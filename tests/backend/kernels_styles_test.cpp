@@ -95,14 +95,14 @@ TEST_SUITE("cpu") {
   TEST_CASE("sum, dropout and relu's mask take the word of the value's place") {
     const std::size_t n = 4133;
     Memory a(Storage::kF32, Normal(n, 1, 1)), b(Storage::kF32, Normal(n, 1e-3, 2));
-    CheckStyles(n, [&](const Kernels& k, const cpu::Rounding& rounding, Piece out) {
-      const Piece in[] = {a.piece(), b.piece()};
+    CheckStyles(n, [&](const Kernels& k, const cpu::Rounding& rounding, TensorSpan out) {
+      const TensorSpan in[] = {a.piece(), b.piece()};
       k.sum(in, nullptr, 2, out, Length(n), rounding);
     });
-    CheckStyles(n, [&](const Kernels& k, const cpu::Rounding& rounding, Piece out) {
+    CheckStyles(n, [&](const Kernels& k, const cpu::Rounding& rounding, TensorSpan out) {
       k.dropout(a.piece(), out, 7, Length(n), 0.25f, 11, 2, rounding);
     });
-    CheckStyles(n, [&](const Kernels& k, const cpu::Rounding& rounding, Piece out) {
+    CheckStyles(n, [&](const Kernels& k, const cpu::Rounding& rounding, TensorSpan out) {
       k.relu_backward(a.piece(), b.piece(), out, Length(n), rounding);
     });
   }
@@ -112,7 +112,7 @@ TEST_SUITE("cpu") {
     const auto n = static_cast<std::size_t>(pixels * channels);
     Memory x(Storage::kF32, Normal(n, 1, 1)), dy(Storage::kF32, Normal(n, 1e-2, 2));
     const Values p = Normal(static_cast<std::size_t>(channels), 1, 3);
-    CheckStyles(n, [&](const Kernels& k, const cpu::Rounding& rounding, Piece out) {
+    CheckStyles(n, [&](const Kernels& k, const cpu::Rounding& rounding, TensorSpan out) {
       cpu::BatchNormBackwardArgs a;
       a.x = x.piece(), a.dy = dy.piece(), a.dx = out;
       a.pixels = pixels, a.channels = channels;
@@ -134,19 +134,19 @@ TEST_SUITE("cpu") {
     std::vector<std::uint16_t> index(out);
     Values work(in);
     a.index = index.data(), a.work = work.data();
-    CheckStyles(out, [&](const Kernels& k, const cpu::Rounding& rounding, Piece to) {
+    CheckStyles(out, [&](const Kernels& k, const cpu::Rounding& rounding, TensorSpan to) {
       cpu::PoolArgs p = a;
       p.x = x.piece(), p.y = to, p.rounding = rounding;
       k.avg_pool(p);
     });
-    CheckStyles(in, [&](const Kernels& k, const cpu::Rounding& rounding, Piece to) {
+    CheckStyles(in, [&](const Kernels& k, const cpu::Rounding& rounding, TensorSpan to) {
       cpu::PoolArgs p = a;
       p.x = x.piece(), p.y = y.piece();
       k.max_pool(p);
       p.x = to, p.y = dy.piece(), p.rounding = rounding;
       k.max_pool_backward(p);
     });
-    CheckStyles(in, [&](const Kernels& k, const cpu::Rounding& rounding, Piece to) {
+    CheckStyles(in, [&](const Kernels& k, const cpu::Rounding& rounding, TensorSpan to) {
       cpu::PoolArgs p = a;
       p.x = to, p.y = dy.piece(), p.rounding = rounding;
       k.avg_pool_backward(p);

@@ -31,15 +31,16 @@ std::vector<std::int32_t> Labels(int rows, std::int64_t classes) {
   return labels;
 }
 
-struct Truth {
+struct ReferenceBounds {
   double loss = 0;
   Sums gradient;  // times init_scale, over loss_rows
 };
-Truth Naive(const LossSpec& spec, const std::vector<std::int32_t>& labels, const Pass& pass) {
+ReferenceBounds Naive(const LossSpec& spec, const std::vector<std::int32_t>& labels,
+                      const Pass& pass) {
   const auto c = static_cast<std::size_t>(spec.logits.shape.c);
   const auto s = static_cast<double>(spec.label_smoothing);
   const Values z = Bench::Get(spec.logits);
-  Truth truth;
+  ReferenceBounds truth;
   for (std::size_t row = 0; row < static_cast<std::size_t>(pass.rows); ++row) {
     double highest = static_cast<double>(z[row * c]), sum = 0;
     for (std::size_t k = 0; k < c; ++k)
@@ -53,9 +54,9 @@ Truth Naive(const LossSpec& spec, const std::vector<std::int32_t>& labels, const
       if (target > 0) truth.loss -= target * log_p;
       const double p = std::exp(log_p);
       Exact g{p - target, p + target};
-      g *= static_cast<double>(pass.init_scale) / static_cast<double>(pass.loss_rows);
+      g *= static_cast<double>(pass.loss_scale) / static_cast<double>(pass.loss_rows);
       // In fp32 before the scale: a spacing of its subnormals may go.
-      g.magnitude += 0x1p-149 / kSumError * static_cast<double>(pass.init_scale);
+      g.magnitude += 0x1p-149 / kSumError * static_cast<double>(pass.loss_scale);
       truth.gradient.push_back(g);
     }
   }
@@ -79,10 +80,10 @@ TEST_SUITE("cpu") {
             LossBench b(bench, shape, kind.format,
                         Normal(static_cast<std::size_t>(shape.numel()), sigma, 1), smoothing);
             Pass pass = MakePass(29);
-            pass.loss_rows = 128, pass.init_scale = 1024;
+            pass.loss_rows = 128, pass.loss_scale = 1024;
             const std::vector<std::int32_t> labels = Labels(29, classes);
             const LossResult result = b.Run(labels, pass);
-            const Truth truth = Naive(b.spec, labels, pass);
+            const ReferenceBounds truth = Naive(b.spec, labels, pass);
             CHECK(result.loss_sum == doctest::Approx(truth.loss).epsilon(1e-12));
             CheckTensor(b.spec.dlogits.tensor, truth.gradient);
             CHECK(*b.spec.dlogits.scale == 1024);
@@ -98,14 +99,14 @@ TEST_SUITE("cpu") {
     b.Run({0, 0, 0, 0}, pass);  // p = 6.14e-6 and 2.06e-9, over 4
     CHECK(b.spec.dlogits.stats->underflow == 4);
     CHECK(Bench::Get(b.spec.dlogits.tensor)[2] == 0);
-    pass.init_scale = 0x1p10f;
+    pass.loss_scale = 0x1p10f;
     b.Run({0, 0, 0, 0}, pass);
     CHECK(b.spec.dlogits.stats->underflow == 0);
-    pass.init_scale = 0x1p20f;
+    pass.loss_scale = 0x1p20f;
     b.Run({1, 1, 1, 1}, pass);  // about a quarter of 2^20, twice a row
     CHECK(b.spec.dlogits.stats->overflow == 8);
     CHECK(std::isinf(Bench::Get(b.spec.dlogits.tensor)[0]));
-    pass.init_scale = 1;
+    pass.loss_scale = 1;
     CHECK_NOTHROW(b.Run({2, 0, 1, 0}, pass));
     CHECK(b.spec.dlogits.stats->overflow == 0);
   }

@@ -1,5 +1,5 @@
 // What rules look at: extremes of products and logarithms against loops over all values.
-#include "backend/cpu/observe.h"
+#include "backend/cpu/ops/observe.h"
 
 #include <doctest/doctest.h>
 

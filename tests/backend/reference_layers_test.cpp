@@ -230,7 +230,7 @@ TEST_SUITE("cpu") {
     Values results[2];
     for (const bool fp16 : {false, true}) {
       if (fp16) spec.dlogits = bench.MakeGradient(shape, kFp16), spec.reference = true;
-      pass.init_scale = fp16 ? 100 : 1;
+      pass.loss_scale = fp16 ? 100 : 1;
       const auto op = bench->MakeLoss(spec);
       op->SetLabels(labels, 5);
       op->Forward(pass);

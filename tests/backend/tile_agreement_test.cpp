@@ -19,11 +19,11 @@ struct Wish {
   std::string name;
   LayerMethod method = LayerMethod::kFixed;
   bool stochastic = false, reference = false;
-  float own_scale = 0;  // of y and dx
+  float state_scale = 0;  // of y and dx
   NumberFormat dw_format = kFp32;
   bool quiet = false;  // nothing is counted
 };
-std::vector<Wish> Wishes() {
+std::vector<Wish> StatsRequest() {
   return {{"fixed"},
           {"approx_range", LayerMethod::kApproxRange},
           {"exact_range", LayerMethod::kExactRange},
@@ -112,7 +112,7 @@ TEST_SUITE("cpu") {
     for (const ProductCase& c : TileProducts())
       for (const Exact32 kind : {Exact32::kUniform, Exact32::kSparse})
         for (const std::size_t format : {0u, 1u, 2u}) {
-          const std::vector<Wish> wishes = Wishes();
+          const std::vector<Wish> wishes = StatsRequest();
           CheckAgreement(c, TileFormats()[format], wishes[seed % wishes.size()], kind,
                          static_cast<int>(c.x.n), seed);
           ++seed;
@@ -121,7 +121,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("tile agreement: random shapes, formats, rows and wishes") {
     RandomStream random(8, StreamId("agreement"));
-    const std::vector<Wish> wishes = Wishes();
+    const std::vector<Wish> wishes = StatsRequest();
     const auto below = [&](std::size_t n) { return random.Below(static_cast<std::uint32_t>(n)); };
     std::uint64_t seed = 100;
     for (const ProductCase& c : RandomProducts(80, 3e5, 9)) {

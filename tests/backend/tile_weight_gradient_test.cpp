@@ -1,7 +1,7 @@
 // The weight gradient on tiles against sums in double: every way in which shapes do not fit tiles,
 // storages and parts, several calls, values that are not finite. Products are exact, so that the
 // error is that of fp32 sums alone (op_bench.h: 2^-22 of the sum of magnitudes).
-#include "backend/cpu/tile_weight_gradient.h"
+#include "backend/cpu/products/tile_weight_gradient.h"
 
 #include <doctest/doctest.h>
 
@@ -66,8 +66,8 @@ struct Problem {
     Memory x(x_storage, x_values), dy(dy_storage, dy_values);
     Lines partial(static_cast<std::size_t>(tiles.partial_values()) * 4);
     Lines scratch(tiles.scratch_bytes(static_cast<int>(most)));
-    const auto at = [](const cpu::Piece& p, std::int64_t value) {
-      return cpu::Piece{
+    const auto at = [](const cpu::TensorSpan& p, std::int64_t value) {
+      return cpu::TensorSpan{
           static_cast<std::byte*>(p.data) + static_cast<std::size_t>(value) * BytesOf(p.storage),
           p.storage};
     };
@@ -85,7 +85,7 @@ struct Problem {
     if (product.bias) tiles.BiasToPlain(partial, plain.data() + weights);
     return plain;
   }
-  Sums Truth() const {
+  Sums ReferenceBounds() const {
     Sums sums(static_cast<std::size_t>(product.w().numel()));
     ForProducts(product, product.x.n, [&](std::int64_t xi, std::int64_t wi, std::int64_t yi) {
       sums[static_cast<std::size_t>(wi)].Add(
@@ -117,7 +117,7 @@ void CheckSums(const Values& got, const Sums& want) {
 void CheckProblem(const ProductCase& c, const Operand& x, const Operand& dy) {
   CAPTURE(c.name);
   Problem problem(c, x, dy);
-  CheckSums(problem.Run(c.x.n), problem.Truth());
+  CheckSums(problem.Run(c.x.n), problem.ReferenceBounds());
 }
 
 ProductCase Convolution(Shape x, std::int64_t out, int kernel, int stride, int padding,
@@ -196,7 +196,7 @@ TEST_SUITE("cpu") {
                                    Convolution({9, 40, 4, 3}, 16, 5, 2, 2, 1, false)}) {
         CAPTURE(most);
         Problem problem(c, kHalf, kHalf);
-        CheckSums(problem.Run(most), problem.Truth());
+        CheckSums(problem.Run(most), problem.ReferenceBounds());
       }
     }
   }
@@ -237,7 +237,7 @@ TEST_SUITE("cpu") {
             Problem problem(c, kind, kind);
             Values& values = in_x ? problem.x_values : problem.dy_values;
             values[values.size() / 3] = bad, values.back() = bad;
-            const Sums truth = problem.Truth();
+            const Sums truth = problem.ReferenceBounds();
             const Values got = problem.Run(3);
             std::size_t wrong = 0;
             for (std::size_t i = 0; i < got.size(); ++i)

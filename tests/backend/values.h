@@ -156,7 +156,7 @@ class Memory {
       if (bytes_[i] != kFill) return false;
     return true;
   }
-  cpu::Piece piece() { return {bytes_.data(), storage_}; }
+  cpu::TensorSpan piece() { return {bytes_.data(), storage_}; }
 
  private:
   static constexpr std::size_t kGuard = 40;

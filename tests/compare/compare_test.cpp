@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/compare/compare_backend.h"
-#include "backend/compare/truth.h"
+#include "backend/compare/reference_bounds.h"
 #include "backend/isa_setting.h"
 #include "compare/breaking_backend.h"
 #include "compare/network_steps.h"
@@ -190,7 +190,7 @@ TEST_SUITE("cpu") {
                         {{-INFINITY, 1}, 0, 0, 0, 0, 0, 0, 0, 0}};
     for (const Row& row : rows) {
       CAPTURE(row.in.low);
-      const compare::FunctionTruth truth([&](std::int64_t) { return row.in; });
+      const compare::FunctionBounds truth([&](std::int64_t) { return row.in; });
       const compare::Rounder rounder(kFp16, {}, 1, {});
       const compare::Budget budget = compare::BudgetOf(&truth, rounder, 1, 0.5, 1);
       CHECK(budget.zeros_before == row.zeros_before);

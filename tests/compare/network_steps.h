@@ -74,7 +74,7 @@ class NetworkSteps {
   void Step() {
     Pass pass;
     pass.loss_rows = rows_[0] + rows_[1];
-    pass.init_scale = training_.init_scale;
+    pass.loss_scale = training_.init_scale;
     pass.edge = 0.5, pass.seed = 3;
     pass.count = pass.bins = step_ % 2 == 0;
     for (const int part : {0, 1}) {

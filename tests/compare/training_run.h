@@ -6,7 +6,7 @@
 #include <string>
 
 #include "config/load.h"
-#include "train/scaling_config.h"
+#include "config/scaling_policy.h"
 #include "train/session.h"
 
 namespace ada::backend::test {
@@ -16,11 +16,11 @@ inline void TrainOn(Backend& backend, const std::string& text, const config::Ove
                     const std::string& path) {
   config::Config config = config::LoadText(text, "run.yaml", overrides).config;
   std::filesystem::create_directories(path);
-  train::FillDefaults(config);
+  config::FillDefaults(config);
   telemetry::Log log(telemetry::LogLevel::kError);
   const train::RunData data = train::ReadData(config);
   const Shape image{1, data.train.height, data.train.width, data.train.channels};
-  const auto policy = train::MakePolicy(config.scaling);
+  const auto policy = config::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
   train::Session session({config, path, backend, data, *graph, *policy, log, false, 1}, {});
   CHECK(session.Run() == 0);

@@ -1,7 +1,5 @@
 // The forms that the JSON Schema is made of admit what the reader accepts, and nothing else: every
 // key of the tables reads a pool of values at and beside the ends of its ranges.
-#include "config/form.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "config/sections.h"
+#include "config/sections/sections.h"
+#include "config/value_schema.h"
 
 namespace ada::config {
 
@@ -25,22 +24,22 @@ YamlNode Quoted(const std::string& text) {
 }
 
 // Whether one of the forms admits the value; written from what the forms mean, not from the reader.
-bool Admits(const std::vector<Form>& forms, const YamlNode& node);
+bool Admits(const std::vector<ValueSchema>& forms, const YamlNode& node);
 
-bool AdmitsNumber(const Form& form, const YamlNode& node) {
+bool AdmitsNumber(const ValueSchema& form, const YamlNode& node) {
   static const std::regex kWhole("[-+]?(0|[1-9][0-9]*)");
   static const std::regex kNumber("[-+]?(0|[1-9][0-9]*)(\\.[0-9]+)?(e[-+]?[0-9]+)?");
   if (node.kind != YamlNode::Kind::kScalar || node.quoted) return false;
-  const std::regex& spelling = form.kind == Form::Kind::kInteger ? kWhole : kNumber;
+  const std::regex& spelling = form.kind == ValueSchema::Kind::kInteger ? kWhole : kNumber;
   return std::regex_match(node.text, spelling) && form.range.Contains(std::stod(node.text));
 }
 
-bool AdmitsText(const Form& form, const YamlNode& node) {
+bool AdmitsText(const ValueSchema& form, const YamlNode& node) {
   if (node.kind != YamlNode::Kind::kScalar || node.text.empty()) return false;
   return form.pattern.empty() || std::regex_search(node.text, std::regex(form.pattern));
 }
 
-bool AdmitsList(const Form& form, const YamlNode& node) {
+bool AdmitsList(const ValueSchema& form, const YamlNode& node) {
   if (node.kind != YamlNode::Kind::kList) return false;
   if (node.items.size() < form.least || node.items.size() > form.most) return false;
   for (std::size_t i = 0; i < node.items.size(); ++i) {
@@ -53,46 +52,47 @@ bool AdmitsList(const Form& form, const YamlNode& node) {
   return true;
 }
 
-bool AdmitsOne(const Form& form, const YamlNode& node) {
+bool AdmitsOne(const ValueSchema& form, const YamlNode& node) {
   const bool scalar = node.kind == YamlNode::Kind::kScalar;
   switch (form.kind) {
-    case Form::Kind::kInteger:
-    case Form::Kind::kNumber:
+    case ValueSchema::Kind::kInteger:
+    case ValueSchema::Kind::kNumber:
       return AdmitsNumber(form, node);
-    case Form::Kind::kSwitch:
+    case ValueSchema::Kind::kSwitch:
       return scalar && !node.quoted && (node.text == "true" || node.text == "false");
-    case Form::Kind::kWord:
+    case ValueSchema::Kind::kWord:
       return scalar &&
              std::find(form.words.begin(), form.words.end(), node.text) != form.words.end();
-    case Form::Kind::kText:
+    case ValueSchema::Kind::kText:
       return AdmitsText(form, node);
-    case Form::Kind::kMap:
+    case ValueSchema::Kind::kMap:
       return false;  // the pool has no maps where maps are admitted
-    case Form::Kind::kList:
+    case ValueSchema::Kind::kList:
       return AdmitsList(form, node);
   }
   return false;
 }
 
-bool Admits(const std::vector<Form>& forms, const YamlNode& node) {
+bool Admits(const std::vector<ValueSchema>& forms, const YamlNode& node) {
   return std::any_of(forms.begin(), forms.end(),
-                     [&](const Form& form) { return AdmitsOne(form, node); });
+                     [&](const ValueSchema& form) { return AdmitsOne(form, node); });
 }
 
-bool HasMap(const std::vector<Form>& forms) {
-  return std::any_of(forms.begin(), forms.end(), [](const Form& form) {
-    return form.kind == Form::Kind::kMap || HasMap(form.items);
+bool HasMap(const std::vector<ValueSchema>& forms) {
+  return std::any_of(forms.begin(), forms.end(), [](const ValueSchema& form) {
+    return form.kind == ValueSchema::Kind::kMap || HasMap(form.items);
   });
 }
 
 // The words of the forms, and numbers at and beside the ends of their ranges.
-void AddSamples(const std::vector<Form>& forms, std::vector<YamlNode>& pool) {
-  for (const Form& form : forms) {
+void AddSamples(const std::vector<ValueSchema>& forms, std::vector<YamlNode>& pool) {
+  for (const ValueSchema& form : forms) {
     for (const std::string& word : form.words) pool.push_back(Scalar(word));
-    const bool number = form.kind == Form::Kind::kInteger || form.kind == Form::Kind::kNumber;
+    const bool number =
+        form.kind == ValueSchema::Kind::kInteger || form.kind == ValueSchema::Kind::kNumber;
     for (const double end : {form.range.low, form.range.high}) {
       if (!number || !std::isfinite(end)) continue;
-      if (form.kind == Form::Kind::kNumber) {
+      if (form.kind == ValueSchema::Kind::kNumber) {
         for (const double to : {-INFINITY, INFINITY}) {
           const double beside = std::nextafter(end, to);  // subnormal beside 0: no text reads so
           if (std::fabs(beside) > 1e-300) pool.push_back(Scalar(NumberText(beside)));
@@ -156,8 +156,8 @@ class Walk {
   }
 
  private:
-  void Forms(const std::vector<Form>& forms, int depth) {
-    for (const Form& form : forms) {
+  void Forms(const std::vector<ValueSchema>& forms, int depth) {
+    for (const ValueSchema& form : forms) {
       if (form.section) Section(*form.section(), depth + 1);
       Forms(form.items, depth);
     }
@@ -190,7 +190,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("whole numbers without a limit end where 64 bits do") {
-    const Form form = IntegerForm(AtLeast(0));
+    const ValueSchema form = IntegerSchema(AtLeast(0));
     CHECK(form.range.Contains(0x1p62));
     CHECK_FALSE(form.range.Contains(0x1p63));
     CHECK(form.range.Contains(0));

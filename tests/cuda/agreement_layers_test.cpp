@@ -99,7 +99,7 @@ void CheckCast(const Roles& r, const Shape& x, scaling::LayerMethod method, bool
     scaler.rule.has_weight = false, scaler.rule.fixed_scale = 8;
     scaler.rule.u_min = r.dx.smallest_subnormal(), scaler.rule.u_max = r.dx.largest();
     scaler.rule.fp16_gradients = r.dy == kFp16;
-    scaler.state.own_scale = 32;
+    scaler.state.state_scale = 32;
     b.Send(memory);
     s.scaler = reinterpret_cast<scaling::LayerScaler*>(memory.backend);
     return b.MakeScale(s);

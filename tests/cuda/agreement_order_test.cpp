@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host_stream.h"
+#include "backend/cuda/host/host_stream.h"
 #include "compare/network_steps.h"
 #include "cuda/on_both.h"
 

@@ -36,7 +36,7 @@ scaling::LayerScaler ScalerOf(const ProductCase& c, const Roles& r, const Rule& 
   scaler.rule.u_min = r.dx.smallest_subnormal(), scaler.rule.u_max = r.dx.largest();
   scaler.rule.fp16_gradients = r.dy == kFp16;
   scaler.rule.fan = static_cast<double>(c.out * c.kernel[0] * c.kernel[1]);
-  scaler.state.own_scale = 32;
+  scaler.state.state_scale = 32;
   return scaler;
 }
 

@@ -274,10 +274,10 @@ TEST_SUITE(ADA_SUITE) {
     });
   }
 
-  TEST_CASE("batch norm: with deferred it is declined") {
+  TEST_CASE("batch norm: with recomputed it is declined") {
     Lab lab(MakeBackendUnderTest());
     BatchNormSpec spec = MakeSpec(lab, Cases()[2], kFp16, 1);
-    spec.deferred.raw = spec.x, spec.deferred.z = spec.out;
+    spec.recomputed.raw = spec.x, spec.recomputed.z = spec.out;
     CHECK(lab->MakeBatchNorm(spec) == nullptr);
   }
 

@@ -5,9 +5,9 @@
 #include <doctest/doctest.h>
 
 #include "config/load.h"
+#include "config/scaling_policy.h"
 #include "cuda/on_both.h"
 #include "train/assemble.h"
-#include "train/scaling_config.h"
 #include "train/small_run.h"
 
 namespace ada::backend::test {
@@ -16,7 +16,7 @@ namespace {
 config::Config Small() {
   config::Config config =
       config::LoadText(testing::kSmallNetwork, "small.yaml", {{"name", "small"}}).config;
-  train::FillDefaults(config);
+  config::FillDefaults(config);
   return config;
 }
 

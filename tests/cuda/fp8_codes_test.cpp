@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/kernels/fp8.h"
-#include "backend/cuda/notes.h"
+#include "backend/cuda/ops/notes.h"
 #include "core/error.h"
 #include "cuda/product_lab.h"
 #include "train/assemble.h"
@@ -39,7 +39,7 @@ struct Scales {
 };
 struct Result {
   Findings findings;
-  std::vector<std::string> names, remarks;
+  std::vector<std::string> names, diagnostics;
   int Packed() const {
     return static_cast<int>(std::count_if(names.begin(), names.end(), [](const std::string& name) {
       return name.find("PackFp8") != std::string::npos;
@@ -81,7 +81,7 @@ Result RunLayer(bool hardware, const ProductCase& c, const Settings& settings, c
     lab->Run(1, pass, [&] { layer.Call(pass); });
     layer.Report(pass, result.findings);
   }
-  result.names = kernels.TakeNames(), result.remarks = lab->Remarks();
+  result.names = kernels.TakeNames(), result.diagnostics = lab->Diagnostics();
   return result;
 }
 
@@ -170,7 +170,7 @@ TEST_SUITE("cpu") {
             CheckSame(emulated.findings, coded.findings, true);
             CHECK(emulated.Packed() == 0);
             CHECK(coded.Packed() == 4 * 6);  // four steps, two operands, three products
-            CHECK(coded.remarks.empty());
+            CHECK(coded.diagnostics.empty());
           }
   }
 
@@ -194,8 +194,8 @@ TEST_SUITE("cpu") {
     const Scales scales{2, 0, 0, false};
     const Result unknown = RunLayer(true, Convolution(), Of(kFp8E4M3), scales, kFp8E4M3);
     CHECK(unknown.Packed() == 4 * 2);  // of the data gradient
-    REQUIRE(unknown.remarks.size() == 2);
-    CHECK(unknown.remarks[0] ==
+    REQUIRE(unknown.diagnostics.size() == 2);
+    CHECK(unknown.diagnostics[0] ==
           "layer conv: the output of fp8 operands is emulated: the scale of one of them is not "
           "known");
     Settings reference = Of(kFp8E5M2);  // alpha * dy is rounded before it is multiplied
@@ -204,7 +204,7 @@ TEST_SUITE("cpu") {
     CHECK(RunLayer(true, Convolution(), reference, {0, 0, 2}, kFp8E4M3).Packed() == 4 * 4);
     const Result mixed = RunLayer(true, Convolution(), Of(kFp16), {}, kFp8E4M3);
     CHECK(mixed.Packed() == 0);
-    CHECK(mixed.remarks.empty());
+    CHECK(mixed.diagnostics.empty());
   }
 
   TEST_CASE("fp8 codes: device.fp8: hardware is refused where there is no device") {

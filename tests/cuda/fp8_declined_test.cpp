@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/product_op.h"
+#include "backend/cuda/products/product_op.h"
 #include "cuda/host_layer.h"
 
 namespace ada::backend::test {
@@ -50,12 +50,12 @@ TEST_SUITE("cpu") {
     CHECK(plain.products.operands == std::vector<Storage>{kHalf, kHalf, kHalf});
     CHECK(scaled.products.operands == std::vector<Storage>{kWide, kWide, kHalf});
     CHECK(emulated.products.operands == std::vector<Storage>{kWide, kWide, kWide});
-    REQUIRE(plain.remarks.size() == 3);
-    CHECK(plain.remarks[0] ==
+    REQUIRE(plain.diagnostics.size() == 3);
+    CHECK(plain.diagnostics[0] ==
           "layer conv1: no plan for the output of fp8_e4m3 operands in fp32, but for the output of "
           "fp16 operands in fp32");
-    CHECK(scaled.remarks.size() == 3);
-    CHECK(emulated.remarks.empty());
+    CHECK(scaled.diagnostics.size() == 3);
+    CHECK(emulated.diagnostics.empty());
   }
 }
 

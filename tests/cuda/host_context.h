@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "backend/cuda/context.h"
-#include "backend/cuda/host_stream.h"
-#include "backend/cuda/products.h"
+#include "backend/cuda/host/host_stream.h"
+#include "backend/cuda/products/products.h"
 
 namespace ada::backend::test {
 
 struct HostContext {
   explicit HostContext(cuda::Products& products)
-      : context{stream, scratch, shared, &values, options, products, remarks, memory} {}
+      : context{stream, scratch, shared, &values, options, products, diagnostics, memory} {}
   HostContext(const HostContext&) = delete;
 
   cuda::HostStream stream;
@@ -20,7 +20,7 @@ struct HostContext {
   cuda::SharedBlocks shared{stream, memory};
   cuda::PassValues values;
   DeviceOptions options;
-  std::vector<std::string> remarks;
+  std::vector<std::string> diagnostics;
   cuda::Context context;
 };
 

@@ -1,6 +1,6 @@
 // Data sets in backend memory: batches are the loader's, bit for bit, in any order, from any place,
 // whole and in micro-batches; a set that would crowd out the step is declined.
-#include "backend/cuda/image_source.h"
+#include "backend/cuda/ops/image_source.h"
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@
 
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host_stream.h"
+#include "backend/cuda/host/host_stream.h"
 #endif
 
 namespace ada::backend::test {

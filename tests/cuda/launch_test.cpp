@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/host_stream.h"
+#include "backend/cuda/host/host_stream.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -32,7 +32,7 @@ struct TreeSum {
     std::int64_t value;
   };
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0) {
       own.value = in[at.block * kThreads + at.thread];
       shared.sums[at.thread] = own.value;
@@ -61,7 +61,7 @@ struct Untouched {
     float value;
   };
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0)
       nans[at.block * kThreads + at.thread] = std::isnan(shared.value) && std::isnan(own.value);
     else

@@ -22,7 +22,7 @@ LossSpec MakeSpec(Lab& lab, const Shape& shape, const NumberFormat& format, cons
 }
 Pass PassOf(int rows, float scale) {
   Pass pass;
-  pass.rows = rows, pass.loss_rows = 128, pass.init_scale = scale, pass.count = true;
+  pass.rows = rows, pass.loss_rows = 128, pass.loss_scale = scale, pass.count = true;
   return pass;
 }
 void Write(const LossResult& result, Findings& findings) {

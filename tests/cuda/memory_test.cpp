@@ -6,7 +6,7 @@
 #include "compare/network_steps.h"
 #include "cuda/on_both.h"
 #ifdef ADA_CUDA_DEVICE
-#include "backend/cuda/device_stream.h"
+#include "backend/cuda/device/device_stream.h"
 #endif
 
 namespace ada::backend::test {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/product_op.h"
-#include "backend/cuda/products.h"
+#include "backend/cuda/products/product_op.h"
+#include "backend/cuda/products/products.h"
 #endif
 #include "cuda/product_lab.h"
 #ifndef ADA_CUDA_DEVICE
@@ -141,7 +141,7 @@ TEST_SUITE("cpu") {
     CHECK(layer.Names(false) == plain);
     CHECK(layer.Names(true) == counting);
     CHECK(layer.products.asked == 5);
-    CHECK(layer.remarks.empty());
+    CHECK(layer.diagnostics.empty());
 
     REQUIRE(plain.size() >= 3);
     CHECK(std::vector(plain.begin(), plain.begin() + 2) ==
@@ -160,8 +160,8 @@ TEST_SUITE("cpu") {
     layer.Names(true);
     CHECK(layer.products.asked == 5);  // two of them in vain
     CHECK(Count(plain, "notes") == 0);
-    REQUIRE(layer.remarks.size() == 2);
-    CHECK(layer.remarks[0] ==
+    REQUIRE(layer.diagnostics.size() == 2);
+    CHECK(layer.diagnostics[0] ==
           "layer conv1: no plan for the output of fp16 operands in fp16 with its largest "
           "magnitude, but for the output of fp16 operands in fp32");
   }

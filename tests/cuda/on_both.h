@@ -15,7 +15,7 @@
 #include "backend/cuda/cuda_backend.h"
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/host_stream.h"
+#include "backend/cuda/host/host_stream.h"
 #endif
 #include "backend/values.h"
 

@@ -1,7 +1,7 @@
 // What an op asks of a library of products, and what becomes of it where the library has no plan:
 // on the host executor, with libraries that are choosy.
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/planned_product.h"
+#include "backend/cuda/products/planned_product.h"
 
 #include <doctest/doctest.h>
 
@@ -52,7 +52,7 @@ TEST_SUITE("cpu") {
     Planning p([](const cuda::ProductRequest&) { return true; });
     CHECK(p.Plan(cuda::PlanOutput::kRounded).rounded());
     CHECK_FALSE(p.Plan(cuda::PlanOutput::kSums).rounded());
-    CHECK(p.remarks == std::vector<std::string>{"a remark of the library"});
+    CHECK(p.diagnostics == std::vector<std::string>{"a remark of the library"});
   }
 
   TEST_CASE("planned product: without a rounding plan sums come out in fp32, told once") {
@@ -62,8 +62,8 @@ TEST_SUITE("cpu") {
       CHECK_FALSE(product.rounded());
       CHECK(product.request().operands == Storage::kF16);
     }
-    REQUIRE(p.remarks.size() == 2);
-    CHECK(p.remarks[1] ==
+    REQUIRE(p.diagnostics.size() == 2);
+    CHECK(p.diagnostics[1] ==
           "layer conv1: no plan for the data gradient of fp16 operands in fp16, but for the data "
           "gradient of fp16 operands in fp32");
   }
@@ -87,8 +87,8 @@ TEST_SUITE("cpu") {
     Planning p([](const cuda::ProductRequest& r) { return !HasCodes(r); });
     const cuda::PlannedProduct emulated = p.Plan(cuda::PlanOutput::kSums, codes);
     CHECK(emulated.scratch_bytes(Storage::kF32, Storage::kF32, false) == 0);
-    REQUIRE(p.remarks.size() == 2);
-    CHECK(p.remarks[1] ==
+    REQUIRE(p.diagnostics.size() == 2);
+    CHECK(p.diagnostics[1] ==
           "layer conv1: no plan for the data gradient of fp8_e5m2 and fp8_e4m3 operands in fp32, "
           "but for the data gradient of fp32 operands in fp32");
   }

@@ -1,5 +1,5 @@
 // What is asked of the libraries of products, and the cache of their plans: no device is needed.
-#include "backend/cuda/product_request.h"
+#include "backend/cuda/products/product_request.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/plan_cache.h"
+#include "backend/cuda/products/plan_cache.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -252,9 +252,9 @@ TEST_SUITE("cpu") {
     const auto damaged = [&](const std::string& bytes) {
       std::ofstream(path, std::ios::binary) << bytes;
       CHECK_FALSE(cache.Find("key").has_value());
-      const auto remarks = cache.TakeRemarks();
-      REQUIRE(remarks.size() == 1);
-      CHECK(remarks[0].find(path) != std::string::npos);
+      const auto diagnostics = cache.TakeRemarks();
+      REQUIRE(diagnostics.size() == 1);
+      CHECK(diagnostics[0].find(path) != std::string::npos);
       CHECK(cache.TakeRemarks().empty());
     };
     damaged("");

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/host_stream.h"
+#include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/pass_ops.h"
+#include "backend/cuda/ops/pass_ops.h"
 
 namespace ada::backend::cuda {
 namespace {

@@ -141,7 +141,7 @@ TEST_SUITE("cpu") {
       while (values.size() % 4 != 0) values.push_back(1);
       const std::size_t n = values.size();
       std::vector<cuda::FourFloats> one_memory(n / 4), four_memory(n / 4);
-      const cuda::Piece ones{one_memory.data(), kind.storage},
+      const cuda::TensorSpan ones{one_memory.data(), kind.storage},
           fours{four_memory.data(), kind.storage};
       Values by_one(n), by_four(n);
       for (std::size_t i = 0; i < n; ++i)

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/context.h"
-#include "backend/cuda/host_stream.h"
+#include "backend/cuda/host/host_stream.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {

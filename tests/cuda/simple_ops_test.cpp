@@ -75,7 +75,7 @@ void RunCast(Lab& lab, Findings& findings, scaling::LayerMethod method, bool ref
   rule.method = method, rule.fixed_scale = 24, rule.has_weight = false;
   rule.u_min = kFp16.smallest_subnormal(), rule.u_max = kFp16.largest();
   rule.reference = reference, rule.update_interval = 2;
-  scaler.state.own_scale = 64;
+  scaler.state.state_scale = 64;
   spec.scaler = lab.Share(scaler);
   const auto op = lab->MakeScale(spec);
   for (int step = 0; step < 4; ++step) {

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "config/load.h"
+#include "config/scaling_policy.h"
 #include "cuda/on_both.h"
-#include "train/scaling_config.h"
 #include "train/session.h"
 #include "train/small_run.h"
 
@@ -31,13 +31,13 @@ config::Config Small(const std::string& changes) {
 // Trains up to `steps`, in a folder that is empty or holds the run's beginning.
 void Train(config::Config config, const std::string& path, std::int64_t steps) {
   fs::create_directories(path);
-  train::FillDefaults(config);
+  config::FillDefaults(config);
   config.train.max_steps = steps;
   const auto backend = MakeBackendUnderTest();
   telemetry::Log log(telemetry::LogLevel::kError);
   const train::RunData data = train::ReadData(config);
   const Shape image{1, data.train.height, data.train.width, data.train.channels};
-  const auto policy = train::MakePolicy(config.scaling);
+  const auto policy = config::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), *backend);
   const auto from = train::FindResumePoint(path + "/checkpoints", config, log);
   train::Session session({config, path, *backend, data, *graph, *policy, log, false, 1}, from);

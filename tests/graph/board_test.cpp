@@ -1,9 +1,8 @@
 // Memory that a backend shares with the host: two addresses, one place, no moves.
-#include "graph/board.h"
-
 #include <doctest/doctest.h>
 
 #include "graph/fake_backend.h"
+#include "graph/shared_arena.h"
 
 namespace ada::graph::test {
 namespace {
@@ -28,7 +27,7 @@ class TwoMemories : public FakeBackend {
 TEST_SUITE("cpu") {
   TEST_CASE("objects start as they are made, and reach the other side with Send") {
     TwoMemories backend;
-    Board board(backend, 1024);
+    SharedArena board(backend, 1024);
     const auto decisions = board.Add<scaling::ScaleDecision>(3);
     CHECK(decisions.backend != decisions.host);
     CHECK(std::isnan(decisions.host[2].bound));
@@ -44,8 +43,8 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("many objects: they stay where they are, and only what is used is copied") {
     TwoMemories backend;
-    Board board(backend, 256);
-    std::vector<graph::Shared<std::int64_t>> values;
+    SharedArena board(backend, 256);
+    std::vector<graph::SharedArray<std::int64_t>> values;
     for (std::size_t i = 0; i < 100; ++i) {
       values.push_back(board.Add<std::int64_t>(i % 5 == 0 ? 100 : 1));
       CHECK(reinterpret_cast<std::uintptr_t>(values.back().backend) % 16 == 0);
@@ -59,7 +58,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("on one memory both addresses are the same") {
     FakeBackend backend;
-    Board board(backend, 64);
+    SharedArena board(backend, 64);
     const auto value = board.Add<float>();
     CHECK(value.backend == value.host);
     board.Send(), board.Fetch();

@@ -280,7 +280,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("gradients share memory: training needs little more than its activations") {
     const auto fused = BuildTraining(Zoo("resnet20"), kCifar);
     // x of each batch norm, and the output of every second one: the blocks' inner ones are
-    // deferred.
+    // recomputed.
     const std::int64_t image = 32 * 32 * 3 + 11 * 32 * 32 * 16 + 9 * 16 * 16 * 32 + 9 * 8 * 8 * 64;
     std::size_t block = 0;
     for (const std::size_t bytes : fused->backend.allocations) block = std::max(block, bytes);

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "graph/build_training.h"
-#include "graph/fusion.h"
+#include "graph/network/shapes.h"
 #include "graph/networks.h"
-#include "graph/plan.h"
-#include "graph/shapes.h"
+#include "graph/plan/fusion.h"
+#include "graph/plan/plan.h"
 
 namespace ada::graph::test {
 namespace {
@@ -20,7 +20,7 @@ struct Planned {
           const FusionLimits& limits = {})
       : network(Resolve(model, input)),
         chains(FindChains(network, limits)),
-        encodings(ResolveEncodings(network, Uniform(kFp16))) {
+        encodings(ResolveStorage(network, Uniform(kFp16))) {
     PlanSpec spec;
     spec.images = input.n;
     spec.encodings = &encodings;
@@ -41,19 +41,19 @@ struct Planned {
   bool IsStored(const std::string& layer) const {
     return plan.value_buffers[NodeOf(layer) + 1] >= 0;
   }
-  // "batch norm>reader" of each chain that has one.
+  // "batch norm>consumer" of each chain that has one.
   Names Readers() const {
     Names names;
     for (const Chain& chain : chains)
-      if (chain.reader >= 0)
+      if (chain.consumer >= 0)
         names.push_back(network.nodes[chain.batch_norm].config.name + ">" +
-                        network.nodes[chain.reader].config.name);
+                        network.nodes[chain.consumer].config.name);
     return names;
   }
 
   Network network;
   std::vector<Chain> chains;
-  Encodings encodings;
+  NetworkStorage encodings;
   Plan plan;
 };
 
@@ -86,7 +86,7 @@ config::ModelConfig Ends() {
 const Shape kImages{5, 6, 6, 3};
 
 TEST_SUITE("cpu") {
-  TEST_CASE("deferred: where one product alone reads the end of a chain without an addition") {
+  TEST_CASE("recomputed: where one product alone reads the end of a chain without an addition") {
     const Planned planned(Ends(), kImages, true);
     CHECK(planned.Readers() == Names{"bare>c2", "b2>c3", "b3>c4", "n1>fc"});
     CHECK(Planned(WithInput(), kImages, true).Readers().empty());
@@ -107,45 +107,45 @@ TEST_SUITE("cpu") {
     CHECK(Planned(Ends(), kImages, true, limits).Readers().empty());
   }
 
-  TEST_CASE("deferred: the batch norm's x lives until its reader has read it") {
+  TEST_CASE("recomputed: the batch norm's x lives until its consumer has read it") {
     // Times: the input at 0, then an op each: c1, bare, c2, b2 r2, c3, b3 r3, c4, ...
     const Planned evaluation(Ends(), kImages, false);
     CHECK(evaluation.LifeOf("c1").last == 3);
     CHECK(evaluation.LifeOf("c2").last == 5);
-    CHECK(evaluation.LifeOf("c3").last == 8);  // by the addition, after its reader c4
+    CHECK(evaluation.LifeOf("c3").last == 8);  // by the addition, after its consumer c4
     const Planned training(Ends(), kImages, true);
     const Plan& plan = training.plan;
     for (const OpPlan& op : plan.ops) {
-      if (op.reader < 0) continue;
-      const OpPlan* reader = nullptr;
+      if (op.consumer < 0) continue;
+      const OpPlan* consumer = nullptr;
       for (const OpPlan& other : plan.ops)
-        if (other.node == op.reader) reader = &other;
-      REQUIRE(reader);
-      CHECK(reader->deferred == op.node);
-      CHECK(reader->dx == op.dy);  // masked in place: no gradient in between
+        if (other.node == op.consumer) consumer = &other;
+      REQUIRE(consumer);
+      CHECK(consumer->recomputed == op.node);
+      CHECK(consumer->dx == op.dy);  // masked in place: no gradient in between
     }
   }
 
-  TEST_CASE("deferred: both ops are given the same") {
+  TEST_CASE("recomputed: both ops are given the same") {
     const auto built = BuildTraining(Zoo("resnet20"), {7, 32, 32, 3});  // blocks of 3 images
     std::set<const float*> seen;
-    int deferred = 0;
+    int recomputed = 0;
     for (const auto& norm : built->backend.batch_norms) {
-      if (!norm.deferred) continue;
-      ++deferred;
-      const backend::ProductSpec* reader = nullptr;
+      if (!norm.recomputed) continue;
+      ++recomputed;
+      const backend::ProductSpec* consumer = nullptr;
       for (const auto& conv : built->backend.convolutions)
-        if (conv.deferred.mean == norm.deferred.mean) reader = &conv;
-      REQUIRE(reader);
-      const backend::DeferredNorm &a = norm.deferred, &b = reader->deferred;
+        if (conv.recomputed.mean == norm.recomputed.mean) consumer = &conv;
+      REQUIRE(consumer);
+      const backend::RecomputedNorm &a = norm.recomputed, &b = consumer->recomputed;
       const std::int64_t c = norm.x.shape.c;
       CHECK(a.relu);
       CHECK(a.raw.data == norm.x.data);
       CHECK(b.raw.data == norm.x.data);
       CHECK_FALSE(norm.out);
       CHECK_FALSE(norm.addend);
-      CHECK(reader->x.shape == norm.x.shape);
-      CHECK(reader->x.format == norm.out.format);
+      CHECK(consumer->x.shape == norm.x.shape);
+      CHECK(consumer->x.format == norm.out.format);
       CHECK(a.beta == norm.beta.f32());
       CHECK(a.y_stats == norm.y_stats);
       CHECK(b.y_stats == norm.y_stats);
@@ -155,13 +155,13 @@ TEST_SUITE("cpu") {
       CHECK(a.sum_dy - a.factor == c);
       CHECK(a.sum_dy_xhat - a.sum_dy == 3 * c);
       CHECK(b.sum_dy == a.sum_dy);
-      CHECK(reader->dx.tensor.data == norm.dy.tensor.data);
+      CHECK(consumer->dx.tensor.data == norm.dy.tensor.data);
       CHECK(seen.insert(a.mean).second);
     }
-    CHECK(deferred == 9);
+    CHECK(recomputed == 9);
   }
 
-  TEST_CASE("deferred: an evaluation graph has no sums") {
+  TEST_CASE("recomputed: an evaluation graph has no sums") {
     const config::ModelConfig model = Zoo("resnet20");
     FakeBackend backend;
     GraphSpec spec;
@@ -170,38 +170,38 @@ TEST_SUITE("cpu") {
     spec.input = {4, 32, 32, 3};
     spec.training = false;
     const auto graph = Graph::Build(spec, backend);
-    int deferred = 0;
+    int recomputed = 0;
     for (const auto& conv : backend.convolutions) {
-      deferred += static_cast<bool>(conv.deferred);
-      CHECK(conv.deferred.sum_dy == nullptr);
-      CHECK(conv.deferred.y_stats == nullptr);
+      recomputed += static_cast<bool>(conv.recomputed);
+      CHECK(conv.recomputed.sum_dy == nullptr);
+      CHECK(conv.recomputed.y_stats == nullptr);
     }
-    CHECK(deferred == 9);
+    CHECK(recomputed == 9);
   }
 
-  TEST_CASE("deferred: what is declined is asked for with its output stored, once") {
+  TEST_CASE("recomputed: what is declined is asked for with its output stored, once") {
     const config::ModelConfig model = Zoo("resnet20");
     for (const bool by_reader : {false, true}) {
       FakeBackend backend;
       if (by_reader)
         backend.declines_reader = [](const auto& s) { return s.x.shape.c == 32; };
       else
-        backend.declines = [](const auto& s) { return s.deferred && s.x.shape.c == 32; };
+        backend.declines = [](const auto& s) { return s.recomputed && s.x.shape.c == 32; };
       GraphSpec spec;
       spec.model = &model;
       spec.precision = Uniform(kFp16);
       spec.input = {4, 32, 32, 3};
       const auto graph = Graph::Build(spec, backend);
-      int deferred = 0, stored = 0;
+      int recomputed = 0, stored = 0;
       // The last 19 are those of the graph; before them only what is fused was asked for.
       REQUIRE(backend.batch_norms.size() >= 19);
       for (std::size_t i = backend.batch_norms.size() - 19; i < backend.batch_norms.size(); ++i) {
         const backend::BatchNormSpec& norm = backend.batch_norms[i];
-        deferred += static_cast<bool>(norm.deferred);
-        stored += !norm.deferred && norm.x.shape.c == 32;
+        recomputed += static_cast<bool>(norm.recomputed);
+        stored += !norm.recomputed && norm.x.shape.c == 32;
         CHECK(norm.relu);
       }
-      CHECK(deferred == 6);
+      CHECK(recomputed == 6);
       CHECK(stored == 6);
       CHECK(backend.relus.empty());
       CHECK(backend.linears.size() == 1);  // not fused: asked for once

@@ -1,13 +1,12 @@
 // Formats at borders, as ops and lists see them, and what the memory plan makes of their sizes.
-#include "graph/encodings.h"
-
 #include <doctest/doctest.h>
 
 #include <map>
 
 #include "graph/fake_backend.h"
+#include "graph/network/tensor_storage.h"
 #include "graph/networks.h"
-#include "graph/plan.h"
+#include "graph/plan/plan.h"
 #include "graph/precisions.h"
 
 namespace ada::graph::test {
@@ -195,15 +194,15 @@ TEST_SUITE("cpu") {
     for (const Precision& precision :
          {Uniform(kFp16), Uniform(kCb16), Patchwork(), HybridFp8(), Uniform(kFp8E4M3)}) {
       const Network network = Resolve(WithCasts(), {1, 6, 6, 3});
-      const Encodings encodings = ResolveEncodings(network, precision);
+      const NetworkStorage encodings = ResolveStorage(network, precision);
       PlanSpec spec;
       spec.images = 5;
       spec.encodings = &encodings;
       spec.rules.resize(network.nodes.size());
       const Plan plan = MakePlan(network, spec);
-      const auto bytes = [&](int value, const Encoding& encoding) {
+      const auto bytes = [&](int value, const TensorStorage& encoding) {
         return static_cast<std::size_t>(5 * network.shape(value).numel()) *
-               (encoding.own_scale ? 4 : BytesOf(StorageFor(encoding.format)));
+               (encoding.has_own_scale ? 4 : BytesOf(StorageFor(encoding.format)));
       };
       for (std::size_t value = 0; value < plan.value_buffers.size(); ++value) {
         CHECK(plan.buffers[plan.value_buffers[value]].bytes ==
@@ -223,14 +222,14 @@ TEST_SUITE("cpu") {
     precision.base.gradients = kFp32;
     for (const bool scaled : {false, true}) {
       precision.scaled_forward = precision.scaled_backward = scaled;
-      const Encodings encodings = ResolveEncodings(network, precision);
-      for (const Encoding& value : encodings.values) {
-        CHECK(value == Encoding{kFp8E4M3, scaled ? Storage::kF32 : Storage::kF16, scaled});
+      const NetworkStorage encodings = ResolveStorage(network, precision);
+      for (const TensorStorage& value : encodings.values) {
+        CHECK(value == TensorStorage{kFp8E4M3, scaled ? Storage::kF32 : Storage::kF16, scaled});
       }
-      for (const Encoding& gradient : encodings.gradients) {
-        CHECK(gradient == Encoding{kFp32, Storage::kF32, false});
+      for (const TensorStorage& gradient : encodings.gradients) {
+        CHECK(gradient == TensorStorage{kFp32, Storage::kF32, false});
       }
-      for (const Encoding& w : encodings.weights) CHECK(w.own_scale == scaled);
+      for (const TensorStorage& w : encodings.weights) CHECK(w.has_own_scale == scaled);
     }
   }
 }

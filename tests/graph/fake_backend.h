@@ -16,7 +16,7 @@ namespace ada::graph::test {
 
 class FakeBackend : public backend::Backend {
  public:
-  // Of what is fused or deferred: what is not taken.
+  // Of what is fused or recomputed: what is not taken.
   std::function<bool(const backend::BatchNormSpec&)> declines = [](const auto&) { return false; };
   std::function<bool(const backend::ProductSpec&)> declines_reader = [](const auto&) {
     return false;
@@ -70,12 +70,12 @@ class FakeBackend : public backend::Backend {
     return op;
   }
   std::unique_ptr<Op> MakeConv2d(const backend::Conv2dSpec& s) override {
-    if (s.deferred && declines_reader(s)) return nullptr;
+    if (s.recomputed && declines_reader(s)) return nullptr;
     convolutions.push_back(s);
     return Product(s);
   }
   std::unique_ptr<Op> MakeLinear(const backend::LinearSpec& s) override {
-    if (s.deferred && declines_reader(s)) return nullptr;
+    if (s.recomputed && declines_reader(s)) return nullptr;
     linears.push_back(s);
     return Product(s);
   }
@@ -198,12 +198,12 @@ std::unique_ptr<Op> FakeBackend::Product(const Spec& s) {
 }
 
 inline std::unique_ptr<Op> FakeBackend::MakeBatchNorm(const backend::BatchNormSpec& s) {
-  if ((s.addend || s.relu || s.deferred) && declines(s)) return nullptr;
+  if ((s.addend || s.relu || s.recomputed) && declines(s)) return nullptr;
   batch_norms.push_back(s);
   const std::string f = Formula(s);
   const auto forward = [s, f] {
     Symbol out = Hash(f, {test::Read(s.x), test::Read(s.gamma), test::Read(s.beta)});
-    if (s.deferred) return HandOver(s.deferred, out);
+    if (s.recomputed) return HandOver(s.recomputed, out);
     Count(s.y_stats, s.out, out);
     if (s.addend) {
       out = AddSymbol({out, test::Read(s.addend)});
@@ -214,8 +214,8 @@ inline std::unique_ptr<Op> FakeBackend::MakeBatchNorm(const backend::BatchNormSp
   };
   const auto backward = [s, f] {
     const Symbol x = test::Read(s.x), gamma = test::Read(s.gamma);
-    Symbol dy = s.deferred ? ReadMasked(s) : ReadGradient(s.dy);
-    if (s.relu && !s.deferred) {
+    Symbol dy = s.recomputed ? ReadMasked(s) : ReadGradient(s.dy);
+    if (s.relu && !s.recomputed) {
       dy = Hash("mask", {test::Read(s.out), dy});
       Write(s.dy.tensor, dy);
     }

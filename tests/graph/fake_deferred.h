@@ -1,26 +1,26 @@
-// A batch norm that is never stored, in symbols: what its op and its reader do with the memory that
-// they share. mean holds the symbol of y, factor that of raw when y was made; both sums that of the
-// masked gradient.
+// A batch norm that is never stored, in symbols: what its op and its consumer do with the memory
+// that they share. mean holds the symbol of y, factor that of raw when y was made; both sums that
+// of the masked gradient.
 #pragma once
 #include "backend/backend.h"
 #include "graph/fake_ops.h"
 
 namespace ada::graph::test {
 
-inline Tensor Shared(const backend::DeferredNorm& norm, float* memory) {
+inline Tensor Shared(const backend::RecomputedNorm& norm, float* memory) {
   return {{1, 1, 1, norm.raw.shape.c}, kFp32, Storage::kF32, reinterpret_cast<std::byte*>(memory)};
 }
 
 // The batch norm's Forward.
-inline void HandOver(const backend::DeferredNorm& norm, Symbol y) {
+inline void HandOver(const backend::RecomputedNorm& norm, Symbol y) {
   Write(Shared(norm, norm.mean), y);
   Write(Shared(norm, norm.factor), Read(norm.raw));
   REQUIRE(norm.inverse);
   REQUIRE(norm.beta);
 }
 
-// What the reader makes: raw must lie in memory still, unchanged.
-inline Symbol MakeZ(const backend::DeferredNorm& norm) {
+// What the consumer makes: raw must lie in memory still, unchanged.
+inline Symbol MakeZ(const backend::RecomputedNorm& norm) {
   REQUIRE(Read(Shared(norm, norm.factor)) == Read(norm.raw));
   const Symbol y = Read(Shared(norm, norm.mean));
   return norm.relu ? Hash("relu", {y}) : y;
@@ -28,18 +28,18 @@ inline Symbol MakeZ(const backend::DeferredNorm& norm) {
 
 // The symbol of a product's x; in its Forward y's rounding is counted.
 inline Symbol ReadX(const backend::ProductSpec& s, bool forward) {
-  if (!s.deferred) return Read(s.x);
+  if (!s.recomputed) return Read(s.x);
   REQUIRE_FALSE(s.x);
-  RequireSame(s.x, s.deferred.z);
-  REQUIRE(s.x.shape == s.deferred.raw.shape);
-  const Symbol z = MakeZ(s.deferred);
-  if (forward) Count(s.deferred.y_stats, s.x, Read(Shared(s.deferred, s.deferred.mean)));
+  RequireSame(s.x, s.recomputed.z);
+  REQUIRE(s.x.shape == s.recomputed.raw.shape);
+  const Symbol z = MakeZ(s.recomputed);
+  if (forward) Count(s.recomputed.y_stats, s.x, Read(Shared(s.recomputed, s.recomputed.mean)));
   return z;
 }
 
-// The end of a reader's Backward, with dx in memory.
+// The end of a consumer's Backward, with dx in memory.
 inline void TakeSums(const backend::ProductSpec& s) {
-  const backend::DeferredNorm& norm = s.deferred;
+  const backend::RecomputedNorm& norm = s.recomputed;
   if (!norm) return;
   REQUIRE(s.dx);
   if (norm.relu) Write(s.dx.tensor, Hash("mask", {MakeZ(norm), Read(s.dx.tensor)}));
@@ -50,8 +50,8 @@ inline void TakeSums(const backend::ProductSpec& s) {
 // The gradient of z as the batch norm's Backward finds it, masked.
 inline Symbol ReadMasked(const backend::BatchNormSpec& s) {
   const Symbol dy = Read(s.dy.tensor);
-  REQUIRE(Read(Shared(s.deferred, s.deferred.sum_dy)) == dy);
-  REQUIRE(Read(Shared(s.deferred, s.deferred.sum_dy_xhat)) == dy);
+  REQUIRE(Read(Shared(s.recomputed, s.recomputed.sum_dy)) == dy);
+  REQUIRE(Read(Shared(s.recomputed, s.recomputed.sum_dy_xhat)) == dy);
   return dy;
 }
 

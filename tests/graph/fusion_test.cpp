@@ -1,6 +1,6 @@
 // Promise 3 of the design on the CPU backend: fused and unfused graphs round at the same places and
 // agree bit for bit in gradients, running statistics, counts and scales.
-#include "graph/fusion.h"
+#include "graph/plan/fusion.h"
 
 #include <doctest/doctest.h>
 
@@ -42,7 +42,7 @@ backend::Pass PassOf(const TestNetwork& network, int step) {
   pass.accumulate = step == 2;
   pass.count = true;
   pass.loss_rows = network.input.n;
-  pass.init_scale = 8;
+  pass.loss_scale = 8;
   pass.draw = static_cast<std::uint64_t>(step);
   return pass;
 }

@@ -1,5 +1,5 @@
 // Start values: variances of the schemes, constants, reproducibility, files with their refusals.
-#include "graph/initialise.h"
+#include "graph/network/initialise.h"
 
 #include <doctest/doctest.h>
 

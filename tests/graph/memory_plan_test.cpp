@@ -1,5 +1,5 @@
 // The memory plan by brute force: no two buffers that live at the same time share a byte.
-#include "graph/memory_plan.h"
+#include "graph/plan/memory_plan.h"
 
 #include <doctest/doctest.h>
 

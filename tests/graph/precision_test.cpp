@@ -1,5 +1,5 @@
 // From the `precision` section to formats by layer and role, and to what holds for the whole graph.
-#include "graph/precision.h"
+#include "graph/network/precision.h"
 
 #include <doctest/doctest.h>
 

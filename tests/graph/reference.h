@@ -8,7 +8,7 @@
 
 #include "graph/fake_backend.h"
 #include "graph/graph.h"
-#include "graph/shapes.h"
+#include "graph/network/shapes.h"
 
 namespace ada::graph::test {
 

@@ -1,5 +1,5 @@
 // Shape inference against PyTorch's formulas, and every refusal with its exact message.
-#include "graph/shapes.h"
+#include "graph/network/shapes.h"
 
 #include <doctest/doctest.h>
 

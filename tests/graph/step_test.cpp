@@ -4,10 +4,10 @@
 
 #include "graph/fake_backend.h"
 #include "graph/graph.h"
+#include "graph/network/shapes.h"
 #include "graph/networks.h"
 #include "graph/precisions.h"
 #include "graph/reference.h"
-#include "graph/shapes.h"
 
 namespace ada::graph::test {
 namespace {
@@ -26,18 +26,19 @@ struct Variant {
 
 std::vector<Variant> Variants() {
   const auto never = [](const backend::BatchNormSpec&) { return false; };
-  return {{"fused", true, never},
-          {"unfused", false, never},
-          {"all declined", true, [](const backend::BatchNormSpec&) { return true; }},
-          {"addends declined", true, [](const auto& s) { return static_cast<bool>(s.addend); }},
-          {"relu declined", true, [](const auto& s) { return s.relu && !s.addend; }},
-          {"nothing deferred", true, never, {}, false},
-          {"deferred declined", true, [](const auto& s) { return static_cast<bool>(s.deferred); }},
-          {"readers declined", true, never, [](const auto&) { return true; }},
-          {"readers of relus declined", true, never, [](const auto& s) { return s.deferred.relu; }},
-          {"every other declined", true,
-           [](const auto& s) { return s.deferred && s.x.shape.c % 32 == 0; },
-           [](const auto& s) { return s.x.shape.h % 8 == 0; }}};
+  return {
+      {"fused", true, never},
+      {"unfused", false, never},
+      {"all declined", true, [](const backend::BatchNormSpec&) { return true; }},
+      {"addends declined", true, [](const auto& s) { return static_cast<bool>(s.addend); }},
+      {"relu declined", true, [](const auto& s) { return s.relu && !s.addend; }},
+      {"nothing recomputed", true, never, {}, false},
+      {"recomputed declined", true, [](const auto& s) { return static_cast<bool>(s.recomputed); }},
+      {"readers declined", true, never, [](const auto&) { return true; }},
+      {"readers of relus declined", true, never, [](const auto& s) { return s.recomputed.relu; }},
+      {"every other declined", true,
+       [](const auto& s) { return s.recomputed && s.x.shape.c % 32 == 0; },
+       [](const auto& s) { return s.x.shape.h % 8 == 0; }}};
 }
 
 // Layers under four kinds of rule, told apart by their names; alpha differs from layer to layer.

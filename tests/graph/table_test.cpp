@@ -1,5 +1,5 @@
 // The layer table of --dry-run, line by line.
-#include "graph/table.h"
+#include "graph/network/table.h"
 
 #include <doctest/doctest.h>
 

@@ -7,19 +7,19 @@
 
 #include "graph/fake_backend.h"
 #include "graph/graph.h"
+#include "graph/network/shapes.h"
 #include "graph/networks.h"
 #include "graph/precisions.h"
 #include "graph/reference.h"
-#include "graph/shapes.h"
 
 namespace ada::graph::test {
 namespace {
 
 using Name = std::pair<std::string, std::string>;
 
-class Recording : public Watcher {
+class Recording : public TensorObserver {
  public:
-  void See(const WatchedTensor& seen, const backend::Pass&) override {
+  void See(const ObservedTensor& seen, const backend::Pass&) override {
     const Name name = {seen.layer, seen.tensor};
     twice |= symbols.contains(name);
     symbols[name] = test::Read(seen.value);

@@ -6,10 +6,10 @@
 #include <map>
 
 #include "graph/fake_backend.h"
+#include "graph/network/parameters.h"
+#include "graph/network/shapes.h"
+#include "graph/network/zoo.h"
 #include "graph/networks.h"
-#include "graph/parameters.h"
-#include "graph/shapes.h"
-#include "graph/zoo.h"
 
 namespace ada::graph::test {
 namespace {

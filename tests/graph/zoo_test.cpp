@@ -1,13 +1,13 @@
 // The zoo: parameter counts known from the literature, layer names of INTERFACE, shapes on the way.
-#include "graph/zoo.h"
+#include "graph/network/zoo.h"
 
 #include <doctest/doctest.h>
 
 #include <map>
 
 #include "core/error.h"
+#include "graph/network/shapes.h"
 #include "graph/networks.h"
-#include "graph/shapes.h"
 
 namespace ada::graph::test {
 namespace {

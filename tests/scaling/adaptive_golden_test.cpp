@@ -10,7 +10,7 @@
 
 #include "golden_table.h"
 #include "scaling/recorded_calls.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::scaling {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 
 namespace ada::scaling {
 namespace {
@@ -113,9 +113,9 @@ TEST_SUITE("cpu") {
   TEST_CASE("an overflow skips, and nothing else changes") {
     const auto policy = MakeAdaptive(8, [](const std::string&) { return AdaptiveSettings{}; });
     for (const bool overflow : {false, true, true, false}) {
-      Attempt attempt;
+      StepOutcome attempt;
       attempt.overflow = overflow;
-      const Verdict verdict = policy->Update(attempt);
+      const ScaleUpdate verdict = policy->Update(attempt);
       CHECK(verdict.action == (overflow ? Action::kSkip : Action::kUpdate));
       CHECK(verdict.before == 8);
       CHECK(verdict.after == 8);

@@ -8,7 +8,7 @@
 
 #include "core/safetensors.h"
 #include "golden_table.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 #include "tensor_statistics.h"
 
 namespace ada::scaling {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::scaling {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/error.h"
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 
 namespace ada::scaling {
 namespace {
@@ -30,14 +30,14 @@ TEST_SUITE("cpu") {
       CHECK(rule.u_min == 0x1p-24);
       CHECK_FALSE(rule.has_weight);
       CHECK(row.policy->LayerScale("fc") == 1);
-      const Wishes wishes = row.policy->NextWishes();
+      const StatsRequest wishes = row.policy->RequiredStats();
       CHECK_FALSE(wishes.amax);
       CHECK_FALSE(wishes.layers);
       CHECK(wishes.edge == 0);
       for (const bool overflow : {false, true, true}) {
-        Attempt attempt;
+        StepOutcome attempt;
         attempt.overflow = overflow;
-        const Verdict verdict = row.policy->Update(attempt);
+        const ScaleUpdate verdict = row.policy->Update(attempt);
         CHECK(verdict.action == (overflow ? Action::kSkip : Action::kUpdate));
         CHECK(verdict.reason.empty());
         CHECK(verdict.error.empty());

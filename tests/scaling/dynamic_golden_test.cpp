@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "golden_table.h"
-#include "scaling/policy.h"
-#include "scaling/presets.h"
-#include "scaling/state_text.h"
+#include "scaling/policies/policy.h"
+#include "scaling/policies/presets.h"
+#include "scaling/rules/state_text.h"
 
 namespace ada::scaling {
 namespace {
@@ -120,9 +120,9 @@ std::size_t Play(const std::string& preset, const std::string& path) {
     CAPTURE(row.at("attempt"));
     REQUIRE(std::to_string(step) == row.at("step"));
     REQUIRE(policy->Scale() == testing::Number(row, "scale"));
-    Attempt attempt;
+    StepOutcome attempt;
     attempt.overflow = row.at("overflow") == "1";
-    const Verdict verdict = policy->Update(attempt);
+    const ScaleUpdate verdict = policy->Update(attempt);
     REQUIRE(verdict.before == testing::Number(row, "scale"));
     REQUIRE(verdict.after == testing::Number(row, "scale_after"));
     REQUIRE(policy->Scale() == verdict.after);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "scaling/policy.h"
-#include "scaling/presets.h"
+#include "scaling/policies/policy.h"
+#include "scaling/policies/presets.h"
 #include "scaling/with.h"
 
 namespace ada::scaling {
@@ -55,7 +55,7 @@ TEST_SUITE("cpu") {
       for (int i = 0; i < 1000; ++i) REQUIRE(policy->Update(Of('o')).error.empty());
       if (round == 0) REQUIRE(policy->Update(Of('.')).error.empty());
     }
-    const Verdict verdict = policy->Update(Of('o'));
+    const ScaleUpdate verdict = policy->Update(Of('o'));
     CHECK(verdict.error.rfind("1001 overflows in a row", 0) == 0);
     CHECK(verdict.action == Action::kSkip);
     CHECK(verdict.after == 1);
@@ -85,12 +85,12 @@ TEST_SUITE("cpu") {
     for (const Row& row : rows) {
       const auto policy = MakeDynamic(row.with.p);
       CAPTURE(row.with.p.preset);
-      Verdict verdict;
+      ScaleUpdate verdict;
       for (const char* mark = row.attempts; *mark != '\0'; ++mark)
         verdict = policy->Update(Of(*mark));
       CHECK(verdict.reason == row.reason);
     }
-    const Verdict end = MakeDynamic(With("deepspeed", 1, 9).Hysteresis(1).p)->Update(Of('o'));
+    const ScaleUpdate end = MakeDynamic(With("deepspeed", 1, 9).Hysteresis(1).p)->Update(Of('o'));
     CHECK(end.error ==
           "gradients overflow at the smallest scale, 1 (scaling.min_scale of preset deepspeed): "
           "the scale cannot fall further; lower scaling.min_scale or the learning rate, or set "
@@ -108,12 +108,12 @@ TEST_SUITE("cpu") {
         auto straight = MakeDynamic(p), restored = MakeDynamic(p);
         for (int step = 0; step < 200; ++step) {
           CAPTURE(step);
-          const Attempt attempt = Of(random() % one_in == 0 ? 'o' : '.');
-          const Verdict verdict = straight->Update(attempt);
+          const StepOutcome attempt = Of(random() % one_in == 0 ? 'o' : '.');
+          const ScaleUpdate verdict = straight->Update(attempt);
           auto next = MakeDynamic(p);
           next->LoadState(restored->SaveState());
           restored = std::move(next);
-          const Verdict again = restored->Update(attempt);
+          const ScaleUpdate again = restored->Update(attempt);
           REQUIRE(again.after == verdict.after);
           REQUIRE(again.action == verdict.action);
           REQUIRE(again.error == verdict.error);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 #include "scaling/with.h"
 
 namespace ada::scaling {
@@ -259,7 +259,7 @@ void CheckTransition(const Transition& t) {
     CAPTURE(i);
     const double before = policy->Scale();
     const Action on_overflow = policy->OnOverflow();
-    const Verdict verdict = policy->Update(Of(attempts[i]));
+    const ScaleUpdate verdict = policy->Update(Of(attempts[i]));
     if (attempts[i] == 'o') CHECK(verdict.action == on_overflow);
     CHECK(policy->Scale() == t.after[i]);
     CHECK(verdict.before == before);

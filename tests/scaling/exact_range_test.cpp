@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "scaling/rules.h"
-#include "scaling/state_text.h"
+#include "scaling/rules/rules.h"
+#include "scaling/rules/state_text.h"
 
 namespace ada::scaling {
 namespace {

@@ -1,5 +1,5 @@
 // RoundToHalf against the host's conversions and against the definition of nearest.
-#include "scaling/half.h"
+#include "scaling/rules/half.h"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 
 namespace ada::scaling {
 namespace {
@@ -21,8 +21,8 @@ HistogramParameters Small(double start, std::int64_t period) {
   return p;
 }
 
-Attempt Of(std::int64_t above, std::int64_t below, bool overflow = false) {
-  Attempt attempt;
+StepOutcome Of(std::int64_t above, std::int64_t below, bool overflow = false) {
+  StepOutcome attempt;
   attempt.above = above;
   attempt.below = below;
   attempt.overflow = overflow;
@@ -34,7 +34,7 @@ TEST_SUITE("cpu") {
     struct Row {
       std::string what;
       double start;
-      Attempt attempt;
+      StepOutcome attempt;
       double after;
       const char* reason;
     };
@@ -55,8 +55,8 @@ TEST_SUITE("cpu") {
     for (const Row& row : rows) {
       CAPTURE(row.what);
       const auto policy = MakeHistogram(Small(row.start, 1));
-      CHECK(policy->NextWishes().edge == 0.125);
-      const Verdict verdict = policy->Update(row.attempt);
+      CHECK(policy->RequiredStats().edge == 0.125);
+      const ScaleUpdate verdict = policy->Update(row.attempt);
       CHECK(verdict.before == row.start);
       CHECK(verdict.after == row.after);
       CHECK(policy->Scale() == row.after);
@@ -72,8 +72,8 @@ TEST_SUITE("cpu") {
     const std::vector<double> after = {16, 16, 32, 32, 32, 16, 16};
     for (std::size_t i = 0; i < edges.size(); ++i) {
       CAPTURE(i);
-      CHECK(policy->NextWishes().edge == edges[i]);
-      const Verdict verdict = policy->Update(i == 5 ? Of(5, 5) : Of(0, 5, i == 0));
+      CHECK(policy->RequiredStats().edge == edges[i]);
+      const ScaleUpdate verdict = policy->Update(i == 5 ? Of(5, 5) : Of(0, 5, i == 0));
       CHECK(verdict.after == after[i]);
       CHECK(verdict.action == (i == 0 ? Action::kSkip : Action::kUpdate));
     }
@@ -87,14 +87,14 @@ TEST_SUITE("cpu") {
       for (int step = 0; step < 200; ++step) {
         CAPTURE(pattern);
         CAPTURE(step);
-        const Attempt attempt = Of(random() % 3, 100, random() % 7 == 0);
-        const Verdict verdict = straight->Update(attempt);
+        const StepOutcome attempt = Of(random() % 3, 100, random() % 7 == 0);
+        const ScaleUpdate verdict = straight->Update(attempt);
         auto next = MakeHistogram(p);
         next->LoadState(restored->SaveState());
         restored = std::move(next);
         REQUIRE(restored->Update(attempt).after == verdict.after);
         REQUIRE(restored->SaveState() == straight->SaveState());
-        REQUIRE(restored->NextWishes().edge == straight->NextWishes().edge);
+        REQUIRE(restored->RequiredStats().edge == straight->RequiredStats().edge);
         const double allowed[] = {2, 4, 8, 16, 32, 64};
         REQUIRE(std::count(std::begin(allowed), std::end(allowed), verdict.after) == 1);
       }

@@ -1,5 +1,5 @@
 // The inverse error function and the normal quantile against figures of mpmath at 60 digits.
-#include "scaling/inverse_erf.h"
+#include "scaling/rules/inverse_erf.h"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "golden_table.h"
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 
 namespace ada::scaling {
 namespace {
@@ -45,8 +45,8 @@ std::unique_ptr<Policy> Make(const Table& table) {
 }
 
 // The layers that overflow, by their one-letter names.
-Attempt Bad(const std::string& layers) {
-  Attempt attempt;
+StepOutcome Bad(const std::string& layers) {
+  StepOutcome attempt;
   attempt.overflow = !layers.empty();
   for (const char c : layers) attempt.layer_overflow[std::string(1, c)] = true;
   return attempt;
@@ -95,7 +95,7 @@ TEST_SUITE("cpu") {
       REQUIRE(golden.rows.size() % 4 == 0);
       for (std::size_t i = 0; i < golden.rows.size(); i += 4) {
         CAPTURE(i);
-        Attempt attempt;
+        StepOutcome attempt;
         for (std::size_t j = i; j < i + 4; ++j) {
           const testing::GoldenRow& row = golden.rows[j];
           const bool overflow = row.at("overflow") == "1";
@@ -103,7 +103,7 @@ TEST_SUITE("cpu") {
           attempt.overflow = attempt.overflow || overflow;
           REQUIRE(policy->LayerScale(row.at("layer")) == testing::Number(row, "scale"));
         }
-        const Verdict verdict = policy->Update(attempt);
+        const ScaleUpdate verdict = policy->Update(attempt);
         const StateMap state = policy->SaveState();
         for (std::size_t j = i; j < i + 4; ++j) {
           const testing::GoldenRow& row = golden.rows[j];
@@ -152,11 +152,11 @@ TEST_SUITE("cpu") {
       CAPTURE(row.what);
       const auto policy = Make({{"a", row.a}, {"b", row.b}});
       CHECK(policy->Scale() == row.b.init_scale);
-      CHECK(policy->NextWishes().layers);
+      CHECK(policy->RequiredStats().layers);
       for (std::size_t i = 0; i < row.bad.size(); ++i) {
         CAPTURE(i);
         const std::string bad = row.bad[i];
-        const Verdict verdict = policy->Update(Bad(bad));
+        const ScaleUpdate verdict = policy->Update(Bad(bad));
         CHECK(policy->LayerScale("a") == row.after_a[i]);
         CHECK(policy->LayerScale("b") == row.after_b[i]);
         CHECK(policy->Scale() == row.after_b[i]);
@@ -170,10 +170,10 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("an overflow of unknown origin lowers every layer") {
     const auto policy = Make({{"a", Settings(8, 9)}, {"b", Settings(16, 9)}});
-    Attempt attempt;
+    StepOutcome attempt;
     attempt.overflow = true;
     attempt.layer_overflow = {{"a", false}, {"b", false}};
-    const Verdict verdict = policy->Update(attempt);
+    const ScaleUpdate verdict = policy->Update(attempt);
     CHECK(verdict.action == Action::kSkip);
     CHECK(verdict.reason == "overflow in b");
     CHECK(policy->LayerScale("a") == 4);
@@ -210,8 +210,8 @@ TEST_SUITE("cpu") {
         std::string bad;
         for (const char layer : {'a', 'b', 'c'})
           if (random() % 6 == 0) bad += layer;
-        const Attempt attempt = Bad(bad);
-        const Verdict verdict = straight->Update(attempt);
+        const StepOutcome attempt = Bad(bad);
+        const ScaleUpdate verdict = straight->Update(attempt);
         auto next = Make(table);
         next->LoadState(restored->SaveState());
         restored = std::move(next);

@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "golden_table.h"
-#include "scaling/policy.h"
-#include "scaling/state_text.h"
+#include "scaling/policies/policy.h"
+#include "scaling/rules/state_text.h"
 
 namespace ada::scaling {
 namespace {
@@ -35,8 +35,8 @@ LogMaxParameters ParametersOf(const testing::GoldenTable& table) {
   return p;
 }
 
-Attempt Of(double amax) {
-  Attempt attempt;
+StepOutcome Of(double amax) {
+  StepOutcome attempt;
   attempt.amax = amax;
   attempt.overflow = !std::isfinite(amax);
   return attempt;
@@ -61,8 +61,8 @@ TEST_SUITE("cpu") {
       const auto policy = MakeLogMax(ParametersOf(table));
       for (const testing::GoldenRow& row : table.rows) {
         CAPTURE(row.at("step"));
-        const Attempt attempt = Of(testing::Number(row, "amax"));
-        const Verdict verdict = policy->Update(attempt);
+        const StepOutcome attempt = Of(testing::Number(row, "amax"));
+        const ScaleUpdate verdict = policy->Update(attempt);
         REQUIRE((verdict.action == Action::kSkip) == attempt.overflow);
         REQUIRE(verdict.error.empty());
         const double recorded = testing::Number(row, "scale_after");
@@ -82,7 +82,7 @@ TEST_SUITE("cpu") {
       p.reference = reference;
       const auto policy = MakeLogMax(p);
       CHECK(policy->Scale() == 1);
-      const Verdict verdict = policy->Update(Of(0.25));
+      const ScaleUpdate verdict = policy->Update(Of(0.25));
       CHECK(verdict.before == 1);
       CHECK(Difference(verdict.after, 0x1p18) < 1e-4);
       CHECK(verdict.reason == "largest gradient 0.25");
@@ -116,7 +116,7 @@ TEST_SUITE("cpu") {
       const auto policy = MakeLogMax(wide);
       for (int i = 0; i < 300; ++i) policy->Update(Of(0.125 + 0.001 * (i % 3)));
       const double steady = policy->Scale();
-      const Verdict verdict = policy->Update(Of(amax));
+      const ScaleUpdate verdict = policy->Update(Of(amax));
       CHECK(verdict.action == Action::kSkip);
       CHECK(verdict.after < verdict.before);
       CHECK(verdict.reason == "overflow");
@@ -134,17 +134,17 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("an overflow that amax does not show") {
     const auto policy = MakeLogMax({});
-    Attempt attempt = Of(0.5);
+    StepOutcome attempt = Of(0.5);
     attempt.overflow = true;
     CHECK(policy->Update(attempt).action == Action::kSkip);
-    CHECK(policy->NextWishes().amax);
+    CHECK(policy->RequiredStats().amax);
   }
 
   TEST_CASE("gradients of zero are left out; the original never recovers from them") {
     const auto policy = MakeLogMax({});
     for (int i = 0; i < 10; ++i) policy->Update(Of(100 + i));
     const StateMap before = policy->SaveState();
-    const Verdict verdict = policy->Update(Of(0));
+    const ScaleUpdate verdict = policy->Update(Of(0));
     CHECK(verdict.action == Action::kUpdate);
     CHECK(verdict.after == verdict.before);
     CHECK(verdict.reason.empty());
@@ -174,7 +174,7 @@ TEST_SUITE("cpu") {
             std::ldexp(1 + (random() % 1000) / 1000.0, static_cast<int>(random() % 12) - 9);
         if (random() % 50 == 0) amax = INFINITY;
         if (random() % 100 == 0) amax = 0;
-        const Verdict verdict = straight->Update(Of(amax));
+        const ScaleUpdate verdict = straight->Update(Of(amax));
         auto next = MakeLogMax(p);
         next->LoadState(restored->SaveState());
         restored = std::move(next);

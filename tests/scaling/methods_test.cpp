@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
-#include "scaling/inverse_erf.h"
-#include "scaling/rules.h"
+#include "scaling/rules/inverse_erf.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::scaling {
 namespace {

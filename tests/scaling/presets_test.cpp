@@ -1,6 +1,6 @@
 // The table of presets against the systems' constants, the keys that each knows, the messages about
 // those it does not, and the list of policies.
-#include "scaling/presets.h"
+#include "scaling/policies/presets.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "scaling/policy.h"
+#include "scaling/policies/policy.h"
 
 namespace ada::scaling {
 namespace {

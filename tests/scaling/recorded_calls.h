@@ -10,8 +10,8 @@
 
 #include "core/safetensors.h"
 #include "golden_table.h"
-#include "scaling/inverse_erf.h"
-#include "scaling/rules.h"
+#include "scaling/rules/inverse_erf.h"
+#include "scaling/rules/rules.h"
 #include "scaling/tensor_statistics.h"
 
 namespace ada::testing {

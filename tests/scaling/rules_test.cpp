@@ -1,7 +1,7 @@
 // Decide stage by stage: tables written by hand from POLICIES 1 (bounds, caching, clamps,
 // non-finite input, layers with a state of their own). The methods: methods_test.cpp; recorded
 // calls of the authors' program: adaptive_golden_test.cpp.
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 #include <doctest/doctest.h>
 
@@ -281,7 +281,7 @@ TEST_SUITE("cpu") {
     for (const Row& row : rows) {
       LayerScaler scaler;
       scaler.rule.method = LayerMethod::kState;
-      scaler.state.own_scale = row.own;
+      scaler.state.state_scale = row.own;
       CHECK_FALSE(NeedsOf(scaler).moments);
       Decide(scaler, {}, row.scale_in);
       CHECK(scaler.decision.alpha == row.alpha);
@@ -293,12 +293,12 @@ TEST_SUITE("cpu") {
     }
     LayerScaler scaler;  // beyond what fp32 holds: what the gradient then carries
     scaler.rule.method = LayerMethod::kState;
-    scaler.state.own_scale = 0x1p126f;
+    scaler.state.state_scale = 0x1p126f;
     Decide(scaler, {}, 0x1p-60f);
     CHECK(scaler.decision.alpha == 0x1p127f);
     CHECK(scaler.decision.scale_out == 0x1p67f);
     for (const float own : {0.0f, -1.0f, INFINITY, NAN}) {
-      scaler.state.own_scale = own;
+      scaler.state.state_scale = own;
       Decide(scaler, {}, 4);
       CHECK(scaler.decision.alpha == 1);
       CHECK(scaler.decision.limit == Limit::kNonfinite);

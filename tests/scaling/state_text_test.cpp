@@ -1,5 +1,5 @@
 // States as text that reads back to the same bits, and the refusal of damaged ones.
-#include "scaling/state_text.h"
+#include "scaling/rules/state_text.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Delayed scaling against recorded traces of Transformer Engine and MS-AMP, edges by hand, states.
-#include "scaling/tensor_scale.h"
+#include "scaling/rules/tensor_scale.h"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 
 #include "core/error.h"
 #include "golden_table.h"
-#include "scaling/state_text.h"
+#include "scaling/rules/state_text.h"
 
 namespace ada::scaling {
 namespace {

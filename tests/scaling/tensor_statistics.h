@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/safetensors.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::testing {
 

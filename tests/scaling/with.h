@@ -3,14 +3,14 @@
 #pragma once
 #include <cstdint>
 
-#include "scaling/policy.h"
-#include "scaling/presets.h"
+#include "scaling/policies/policy.h"
+#include "scaling/policies/presets.h"
 
 namespace ada::scaling::testing {
 
 // 'o': an overflow; others: a clean attempt.
-inline Attempt Of(char mark) {
-  Attempt attempt;
+inline StepOutcome Of(char mark) {
+  StepOutcome attempt;
   attempt.overflow = mark == 'o';
   return attempt;
 }

@@ -1,6 +1,6 @@
 // `compare`: differences of configurations, tables, the place at which two runs part, on folders
 // that are written by hand.
-#include "study/compare.h"
+#include "study/compare/compare.h"
 
 #include <doctest/doctest.h>
 
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "study/compare_config.h"
-#include "study/compare_layers.h"
-#include "study/compare_rows.h"
+#include "study/compare/compare_config.h"
+#include "study/compare/compare_layers.h"
+#include "study/compare/compare_rows.h"
 #include "study/text_table.h"
 #include "study/written_run.h"
 

@@ -1,6 +1,6 @@
 // recommend on runs made by hand: the ends of the safe range against counting values one by one,
 // and fragments that a configuration takes.
-#include "study/recommend.h"
+#include "study/recommend/recommend.h"
 
 #include <doctest/doctest.h>
 

@@ -13,8 +13,8 @@
 
 #include "core/error.h"
 #include "golden_table.h"
-#include "scaling/policy.h"
-#include "scaling/presets.h"
+#include "scaling/policies/policy.h"
+#include "scaling/policies/presets.h"
 #include "telemetry/temp_folder.h"
 
 namespace ada::study {

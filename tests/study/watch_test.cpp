@@ -9,11 +9,11 @@
 #include "core/file.h"
 #include "study/csv_tail.h"
 #include "study/run_state.h"
-#include "study/terminal.h"
 #include "study/text_table.h"
-#include "study/watch_feed.h"
-#include "study/watch_state.h"
-#include "study/watch_text.h"
+#include "study/watch/terminal.h"
+#include "study/watch/watch_feed.h"
+#include "study/watch/watch_state.h"
+#include "study/watch/watch_text.h"
 #include "study/written_run.h"
 
 namespace ada::study {

@@ -9,7 +9,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("--verbose names the layers that tiles do not compute, with the reason") {
     const bool tiles = backend::cpu::MakeCpuBackend(1)->InstructionSet() == "amx";
     const TempFolder folder;
-    const auto run = WriteConfig(folder, "remarks", R"(
+    const auto run = WriteConfig(folder, "diagnostics", R"(
 data: {dataset: synthetic, batch_size: 8, synthetic: {train: 16, test: 8}}
 model:
   layers:

@@ -1,5 +1,5 @@
 // The way of S through networks: who chooses, who hands on, where branches meet.
-#include "train/scale_path.h"
+#include "what_if/scale_path.h"
 
 #include <doctest/doctest.h>
 

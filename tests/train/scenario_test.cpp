@@ -1,5 +1,5 @@
 // Scenarios on histograms made by hand; policies against the same policy object driven by hand.
-#include "train/scenario.h"
+#include "what_if/scenario.h"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "config/load.h"
+#include "config/scaling_policy.h"
 #include "core/error.h"
-#include "train/scaling_config.h"
 
 namespace ada::train {
 namespace {
@@ -160,7 +160,7 @@ TEST_CASE("dynamic policies go as the same policy driven by hand") {
       double scale = 0;
       for (int attempt = last + 1; attempt <= number; ++attempt) {
         scale = static_cast<float>(policy->Scale());  // chainer's own is a double
-        scaling::Attempt told;
+        scaling::StepOutcome told;
         // In bin 2^15 of the scaled values 16/32768 of 100000 lie above 65520.
         told.overflow = std::ldexp(scale, exponent) >= 0x1p15;
         policy->Update(told);
@@ -185,7 +185,7 @@ TEST_CASE("logmax gets the upper end of the highest exponent of dw, or an overfl
     step.Add("fc", "dw", {{dw_exponent, 3}, {-20, 1}}, 1, kFp32);
     step.Add("fc", "dx", {{overflow ? 90 : -10, 4}});
     const double scale = policy->Scale();
-    scaling::Attempt told;
+    scaling::StepOutcome told;
     told.overflow = overflow;
     told.amax = overflow ? INFINITY : std::ldexp(1.0, dw_exponent + 1);
     policy->Update(told);

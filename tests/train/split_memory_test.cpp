@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "config/load.h"
-#include "train/scaling_config.h"
+#include "config/scaling_policy.h"
 #include "train/session.h"
 #include "train/small_run.h"
 
@@ -22,7 +22,7 @@ void TrainOn(backend::Backend& backend, config::Config config, const std::string
   for (const bool resumes : {false, true}) {
     if (resumes && !half) continue;
     config.train.max_steps = half && !resumes ? steps / 2 : steps;
-    const auto policy = train::MakePolicy(config.scaling);
+    const auto policy = config::MakePolicy(config.scaling);
     const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
     const auto from = resumes ? train::FindResumePoint(path + "/checkpoints", config, log)
                               : std::optional<train::ResumePoint>{};
@@ -58,7 +58,7 @@ log: {every: 4, histogram_every: 6}
   for (std::string line; std::getline(lines, line, ';');)
     overrides.emplace_back(line.substr(0, line.find('=')), line.substr(line.find('=') + 1));
   config::Config config = config::LoadText(text, "small.yaml", overrides).config;
-  train::FillScalingDefaults(config.scaling, config.train);
+  config::FillScalingDefaults(config.scaling, config.train);
   return config;
 }
 

@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "core/random.h"
 #include "graph/graph.h"
-#include "graph/zoo.h"
+#include "graph/network/zoo.h"
 
 namespace ada::train {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "config/load.h"
-#include "graph/shapes.h"
+#include "graph/network/shapes.h"
 
 namespace ada::bench {
 

@@ -10,7 +10,8 @@ namespace ada::backend::compare {
 // The budget of a tensor, made when it is first asked for.
 class Checker::Lazy {
  public:
-  Lazy(const Truth* truth, const Rounder& rounder, std::int64_t values, double edge, double scale)
+  Lazy(const ReferenceBounds* truth, const Rounder& rounder, std::int64_t values, double edge,
+       double scale)
       : truth_(truth), rounder_(rounder), values_(values), edge_(edge), scale_(scale) {}
   const Budget& operator*() {
     if (!budget_) budget_ = BudgetOf(truth_, rounder_, values_, edge_, scale_);
@@ -18,7 +19,7 @@ class Checker::Lazy {
   }
 
  private:
-  const Truth* truth_;
+  const ReferenceBounds* truth_;
   const Rounder& rounder_;
   std::int64_t values_;
   double edge_, scale_;
@@ -93,7 +94,7 @@ void Checker::CheckBins(const Output& out, Lazy& lazy) {
 }
 
 void Checker::CheckTail(const scaling::ExponentTail& a, const scaling::ExponentTail& b,
-                        const Truth* dgrad, std::int64_t values) {
+                        const ReferenceBounds* dgrad, std::int64_t values) {
   const Pass none;
   const Rounder exact(kFp32, {}, 1, none);
   Lazy lazy(dgrad, exact, values, INFINITY, 1);
@@ -109,7 +110,7 @@ void Checker::CheckTail(const scaling::ExponentTail& a, const scaling::ExponentT
   CheckNumber("tail's limit", a.limit, b.limit, 0);
 }
 
-void Checker::Check(const Output& out, const Pass& pass, const Truth* truth) {
+void Checker::Check(const Output& out, const Pass& pass, const ReferenceBounds* truth) {
   tensor_ = out.name;
   const float own = out.style.scaler == nullptr ? 1 : mirror_.Read(0, &out.style.scaler->scale);
   Rounder rounder(out.format, out.style, own, pass);

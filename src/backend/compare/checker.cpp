@@ -41,7 +41,7 @@ void Checker::CheckNumber(const std::string& what, double first, double second, 
 }
 
 void Checker::CheckValues(const Output& out, const Pass& pass, const Rounder& rounder,
-                          const Truth* truth) {
+                          const ReferenceBounds* truth) {
   const std::int64_t rows = out.parameter ? out.tensor.shape.n : pass.rows;
   const std::vector<float> a = mirror_.Values(0, out.tensor, rows),
                            b = mirror_.Values(1, out.tensor, rows);
@@ -122,7 +122,7 @@ void Checker::CheckDecision(const scaling::ScaleDecision* decision) {
   mirror_.Copy(decision);
 }
 
-void Checker::CheckScaler(const scaling::LayerScaler* scaler, const Truth* dgrad,
+void Checker::CheckScaler(const scaling::LayerScaler* scaler, const ReferenceBounds* dgrad,
                           std::int64_t values) {
   if (scaler == nullptr) return;
   tensor_ = "decision";
@@ -133,8 +133,8 @@ void Checker::CheckScaler(const scaling::LayerScaler* scaler, const Truth* dgrad
   CheckNumber("unbound", a.state.unbound, b.state.unbound, kDecision * std::fabs(a.state.unbound));
   CheckNumber("unbound_limit", static_cast<double>(a.state.unbound_limit),
               static_cast<double>(b.state.unbound_limit), 0);
-  CheckNumber("own_scale", static_cast<double>(a.state.own_scale),
-              static_cast<double>(b.state.own_scale), 0);
+  CheckNumber("own_scale", static_cast<double>(a.state.state_scale),
+              static_cast<double>(b.state.state_scale), 0);
   CheckNumber("tail_is_new", a.state.tail_is_new, b.state.tail_is_new, 0);
   CheckTail(a.state.tail, b.state.tail, dgrad, values);
   mirror_.Copy(scaler);

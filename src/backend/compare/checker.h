@@ -5,9 +5,9 @@
 #include <map>
 #include <string>
 
+#include "backend/compare/address_map.h"
 #include "backend/compare/difference.h"
-#include "backend/compare/mirror.h"
-#include "backend/compare/truth.h"
+#include "backend/compare/reference_bounds.h"
 
 namespace ada::backend::compare {
 
@@ -16,18 +16,19 @@ class Checker {
  public:
   using Report = std::function<void(const Difference&)>;
   // `about` names call, layer, op and phase. `report` is told at most once a call.
-  Checker(Mirror& mirror, Difference about, double slack, Report report)
+  Checker(AddressMap& mirror, Difference about, double slack, Report report)
       : mirror_(mirror), about_(std::move(about)), slack_(slack), report_(std::move(report)) {}
 
-  Mirror& mirror() const { return mirror_; }
+  AddressMap& mirror() const { return mirror_; }
   double slack() const { return slack_; }
 
   // Values, statistics, moments and histogram of a tensor. `truth` null: all values are exact.
-  void Check(const Output& out, const Pass& pass, const Truth* truth = nullptr);
+  void Check(const Output& out, const Pass& pass, const ReferenceBounds* truth = nullptr);
   // A scale, exact or as near as decisions that rest on moments can be.
   void CheckScale(const std::string& name, const float* scale);
   // `dgrad`: of the `values` values before alpha, which exact_range counts; null: exact.
-  void CheckScaler(const scaling::LayerScaler* scaler, const Truth* dgrad, std::int64_t values);
+  void CheckScaler(const scaling::LayerScaler* scaler, const ReferenceBounds* dgrad,
+                   std::int64_t values);
   void CheckDecision(const scaling::ScaleDecision* decision);
   // Numbers that are no tensor's.
   void CheckNumber(const std::string& what, double first, double second, double bound);
@@ -37,7 +38,8 @@ class Checker {
 
  private:
   class Lazy;
-  void CheckValues(const Output& out, const Pass& pass, const Rounder& rounder, const Truth* truth);
+  void CheckValues(const Output& out, const Pass& pass, const Rounder& rounder,
+                   const ReferenceBounds* truth);
   void CheckStats(const Output& out, Lazy& lazy);
   void CheckCounts(const TensorStats& a, const TensorStats& b, Lazy& lazy);
   void CheckMoments(const Output& out, const Pass& pass);
@@ -45,11 +47,11 @@ class Checker {
   void CheckStages(const scaling::ScaleDecision& a, const scaling::ScaleDecision& b);
   void CheckCount(const std::string& what, std::int64_t first, std::int64_t second,
                   const std::function<std::int64_t()>& allowed);
-  void CheckTail(const scaling::ExponentTail& a, const scaling::ExponentTail& b, const Truth* dgrad,
-                 std::int64_t values);
+  void CheckTail(const scaling::ExponentTail& a, const scaling::ExponentTail& b,
+                 const ReferenceBounds* dgrad, std::int64_t values);
   void Tell(const std::string& what, double first, double second, const std::string& allowed);
 
-  Mirror& mirror_;
+  AddressMap& mirror_;
   Difference about_;
   double slack_;
   Report report_;

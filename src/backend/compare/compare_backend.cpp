@@ -32,9 +32,9 @@ class CompareBackend final : public Backend {
            first_->Describe() + "; " + second_->Describe();
   }
   std::string InstructionSet() const override { return first_->InstructionSet(); }
-  std::vector<std::string> Remarks() const override {
-    std::vector<std::string> all = first_->Remarks();
-    for (const std::string& remark : second_->Remarks()) all.push_back(remark);
+  std::vector<std::string> Diagnostics() const override {
+    std::vector<std::string> all = first_->Diagnostics();
+    for (const std::string& remark : second_->Diagnostics()) all.push_back(remark);
     return all;
   }
 
@@ -75,7 +75,7 @@ class CompareBackend final : public Backend {
     return MakeProduct("linear", s, &Backend::MakeLinear);
   }
   std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec& spec) override {
-    if (spec.deferred) return nullptr;
+    if (spec.recomputed) return nullptr;
     BatchNormSpec s = spec;
     s.x_moments = {};
     auto first = first_->MakeBatchNorm(s), second = second_->MakeBatchNorm(ForSecond(mirror_, s));
@@ -128,7 +128,7 @@ class CompareBackend final : public Backend {
   template <class Spec>
   std::unique_ptr<Op> MakeProduct(const char* kind, Spec s,
                                   std::unique_ptr<Op> (Backend::*make)(const Spec&)) {
-    if (s.deferred) return nullptr;
+    if (s.recomputed) return nullptr;
     s.y_moments = {};
     mirror_.ShowOnHost(s.scaler);
     auto first = (first_.get()->*make)(s), second = (second_.get()->*make)(ForSecond(mirror_, s));
@@ -156,7 +156,7 @@ class CompareBackend final : public Backend {
 
   const CompareOptions options_;
   std::unique_ptr<Backend> first_, second_;
-  Mirror mirror_;
+  AddressMap mirror_;
   Session session_;
 };
 

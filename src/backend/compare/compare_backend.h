@@ -2,7 +2,7 @@
 // lie further apart than the order of fp32 sums can explain (bounds.h) is named, with its layer,
 // tensor and values. The run goes on with the first backend's results, so differences do not pile
 // up, and its numbers are the first's. For people who doubt a backend: slow, and nothing is fused
-// over two layers (deferred batch norms are declined, which changes no bit).
+// over two layers (recomputed batch norms are declined, which changes no bit).
 #pragma once
 #include <functional>
 #include <memory>

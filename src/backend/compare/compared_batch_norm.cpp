@@ -1,5 +1,5 @@
 // Batch norm, with what is fused to it, on two backends.
-#include "backend/compare/batch_norm_truth.h"
+#include "backend/compare/batch_norm_bounds.h"
 #include "backend/compare/compared_op.h"
 
 namespace ada::backend::compare {
@@ -25,7 +25,7 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
   }
 
   void CheckForward(const Pass& pass, Checker& checker) {
-    const FunctionTruth y([&](std::int64_t i) { return operands_.Y(i); });
+    const FunctionBounds y([&](std::int64_t i) { return operands_.Y(i); });
     Output out = OutputOf(spec_.addend ? "sum" : "y", spec_.out,
                           spec_.addend ? spec_.sum_style : spec_.y_style,
                           spec_.addend ? spec_.sum_stats : spec_.y_stats);
@@ -43,14 +43,14 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
   }
 
   // Two roundings: y, which nobody stores, then the sum.
-  void CheckSum(const Output& sum, const Truth& y, const Pass& pass, Checker& checker) {
+  void CheckSum(const Output& sum, const ReferenceBounds& y, const Pass& pass, Checker& checker) {
     Output normalised = OutputOf("y", spec_.out, spec_.y_style, spec_.y_stats);
     normalised.tensor.data = nullptr, normalised.format = spec_.y_format;
     checker.Check(normalised, pass, &y);
     const scaling::TensorScaler* scaler = spec_.y_style.scaler;
     const Rounder rounder(spec_.y_format, spec_.y_style,
                           scaler == nullptr ? 1 : checker.mirror().Read(0, &scaler->scale), pass);
-    const FunctionTruth before([&](std::int64_t i) -> Interval {
+    const FunctionBounds before([&](std::int64_t i) -> Interval {
       const Interval in = y.Before(i);
       if (!in.finite()) return in;
       const Range range = StoredRange(rounder, in, i);
@@ -63,7 +63,7 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
   template <class F>
   void CheckParameter(const char* name, const Tensor& tensor, const Pass& pass, Checker& checker,
                       F&& f) {
-    const FunctionTruth truth(f);
+    const FunctionBounds truth(f);
     checker.Check(ParameterOf(name, tensor), pass, &truth);
   }
 
@@ -77,7 +77,7 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
     if (spec_.relu && apart) checker.Check(OutputOf("dy", spec_.dy.tensor), pass);
     if (!spec_.dx) return;
     checker.CheckScale("dx", spec_.dx.scale);
-    const FunctionTruth dx([&](std::int64_t i) { return operands_.Dx(i); });
+    const FunctionBounds dx([&](std::int64_t i) { return operands_.Dx(i); });
     checker.Check(OutputOf("dx", spec_.dx), pass, &dx);
   }
 

@@ -51,7 +51,7 @@ class ComparedLoss final : public ComparedOp<LossOp> {
     if (phase != "backward" || !spec_.dlogits) return;
     checker.CheckScale("dx", spec_.dlogits.scale);
     logits_ = checker.mirror().Values(0, spec_.logits, pass.rows);
-    const FunctionTruth truth([&](std::int64_t i) { return Before(i, pass); });
+    const FunctionBounds truth([&](std::int64_t i) { return Before(i, pass); });
     checker.Check(OutputOf("dx", spec_.dlogits), pass, &truth);
   }
   Interval Before(std::int64_t i, const Pass& pass) const {
@@ -70,8 +70,8 @@ class ComparedLoss final : public ComparedOp<LossOp> {
     if (!in.finite()) return in;
     if (spec_.reference) in = RoundedTo(spec_.dlogits.tensor.format, in);
     const Ends ends = EndsOf(in);
-    return {static_cast<double>(ends.low * pass.init_scale),
-            static_cast<double>(ends.high * pass.init_scale)};
+    return {static_cast<double>(ends.low * pass.loss_scale),
+            static_cast<double>(ends.high * pass.loss_scale)};
   }
 
   const LossSpec spec_;

@@ -15,7 +15,7 @@ namespace ada::backend::compare {
 
 // What all ops of one compare backend share.
 struct Session {
-  Mirror& mirror;
+  AddressMap& mirror;
   double slack;
   Checker::Report report;
   bool fp8_sums = false;

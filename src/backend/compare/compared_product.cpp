@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "backend/compare/compared_op.h"
-#include "backend/compare/product_truth.h"
+#include "backend/compare/product_bounds.h"
 
 namespace ada::backend::compare {
 namespace {
@@ -53,7 +53,7 @@ class ComparedProduct final : public ComparedOp<Op> {
   }
 
   void CheckForward(const Pass& pass, Checker& checker) {
-    const FunctionTruth y([&](std::int64_t i) {
+    const FunctionBounds y([&](std::int64_t i) {
       return AroundSum(operands_.Y(i), spec_.x.format, spec_.w_format, checker);
     });
     checker.Check(OutputOf("y", spec_.y, spec_.y_style, spec_.y_stats), pass, &y);
@@ -66,13 +66,13 @@ class ComparedProduct final : public ComparedOp<Op> {
                b = static_cast<double>(checker.mirror().Read(1, place));
     const bool first = operands_.alpha_comes_first();
     const std::int64_t values = pass.rows * spec_.x.shape.per_image();
-    const FunctionTruth dgrad([&](std::int64_t i) {
+    const FunctionBounds dgrad([&](std::int64_t i) {
       return AroundSum(operands_.Dx(i), spec_.dy.tensor.format, spec_.w_format, checker);
     });
     checker.CheckScaler(spec_.scaler, &dgrad, values);
     checker.CheckScale("dx", spec_.dx.scale);
     operands_.SetAlpha(static_cast<float>(a));
-    const FunctionTruth dx([&](std::int64_t i) -> Interval {
+    const FunctionBounds dx([&](std::int64_t i) -> Interval {
       const Interval in = dgrad.Before(i);
       if (a == b) return first ? in : Times(in, a);
       if (first) return {-INFINITY, INFINITY};  // the rounding of dy differs: nothing is known
@@ -96,7 +96,7 @@ class ComparedProduct final : public ComparedOp<Op> {
   void CheckWeightGradient(const Pass& pass, Checker& checker) {
     const auto s = static_cast<double>(checker.mirror().Read(0, spec_.dy.scale));
     const bool round = spec_.reference && rounds_dw();
-    const FunctionTruth dw([&](std::int64_t i) {
+    const FunctionBounds dw([&](std::int64_t i) {
       const Interval sum =
           AroundSum(operands_.Dw(i), spec_.x.format, spec_.dy.tensor.format, checker);
       return Unscaled(sum, round, pass, old_dw_, i, s);
@@ -109,7 +109,7 @@ class ComparedProduct final : public ComparedOp<Op> {
   void CheckBiasGradient(const Pass& pass, Checker& checker) {
     if (!spec_.db) return;
     const auto s = static_cast<double>(checker.mirror().Read(0, spec_.dy.scale));
-    const FunctionTruth db([&](std::int64_t i) {
+    const FunctionBounds db([&](std::int64_t i) {
       return Unscaled(Around(operands_.Db(i), checker.slack()), spec_.reference, pass, old_db_, i,
                       s);
     });

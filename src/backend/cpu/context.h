@@ -52,16 +52,16 @@ struct Context {
 };
 
 // The part of a tensor that begins at image `image`.
-inline Piece At(const Tensor& tensor, std::int64_t image) {
+inline TensorSpan At(const Tensor& tensor, std::int64_t image) {
   const auto offset = static_cast<std::size_t>(image * tensor.shape.per_image());
   return {tensor.data + offset * BytesOf(tensor.storage), tensor.storage};
 }
 // The part of `piece` that begins `values` values behind.
-inline Piece Advance(Piece piece, std::int64_t values) {
+inline TensorSpan Advance(TensorSpan piece, std::int64_t values) {
   piece.data = static_cast<std::byte*>(piece.data) +
                static_cast<std::size_t>(values) * BytesOf(piece.storage);
   return piece;
 }
-inline Piece None() { return {}; }
+inline TensorSpan None() { return {}; }
 
 }  // namespace ada::backend::cpu

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cpu/batch_norm_op.h"
-#include "backend/cpu/blocks.h"
-#include "backend/cpu/product_op.h"
-#include "backend/cpu/simple_ops.h"
-#include "backend/cpu/tile_chunks.h"
+#include "backend/cpu/ops/batch_norm_op.h"
+#include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/ops/simple_ops.h"
+#include "backend/cpu/products/product_op.h"
+#include "backend/cpu/products/tile_chunks.h"
 #include "core/error.h"
 #include "core/pages.h"
 #include "core/text.h"
@@ -52,7 +52,7 @@ class CpuBackend final : public Backend {
            (n == 1 ? " thread)" : " threads)");
   }
   std::string InstructionSet() const override { return tiles_ != nullptr ? "amx" : kernels_.name; }
-  std::vector<std::string> Remarks() const override { return remarks_; }
+  std::vector<std::string> Diagnostics() const override { return remarks_; }
 
   std::byte* Allocate(std::size_t bytes) override {
     try {

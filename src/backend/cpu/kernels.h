@@ -13,7 +13,7 @@
 namespace ada::backend::cpu {
 
 // A piece of a tensor: `data` points at the block's first value.
-struct Piece {
+struct TensorSpan {
   void* data = nullptr;
   Storage storage = Storage::kF32;
 };
@@ -66,7 +66,7 @@ struct TailCounts {
 };
 
 struct BatchNormForwardArgs {
-  Piece x, addend, out;
+  TensorSpan x, addend, out;
   std::int64_t pixels = 0, channels = 0;
   const float *mean = nullptr, *factor = nullptr,
               *beta = nullptr;  // factor = gamma / sqrt(var + eps)
@@ -74,20 +74,21 @@ struct BatchNormForwardArgs {
   Rounding y, sum;
 };
 struct BatchNormSumsArgs {
-  Piece x, dy, out;  // out.data null: no relu; else dy is masked in place where out is not positive
+  TensorSpan x, dy,
+      out;  // out.data null: no relu; else dy is masked in place where out is not positive
   std::int64_t pixels = 0, channels = 0;
   const float *mean = nullptr, *inverse = nullptr;  // inverse = 1 / sqrt(var + eps)
   float *sum_dy = nullptr, *sum_dy_xhat = nullptr;  // [channels], written
 };
 struct BatchNormBackwardArgs {
-  Piece x, dy, dx;
+  TensorSpan x, dy, dx;
   std::int64_t pixels = 0, channels = 0;
   const float *mean = nullptr, *factor = nullptr;    // factor = gamma / sqrt(var + eps)
   const float *mean_dy = nullptr, *slope = nullptr;  // slope = mean(dy * xhat) / sqrt(var + eps)
   Rounding dx_rounding;
 };
 struct PoolArgs {
-  Piece x, y;  // of `images` images; gradients in backward: y is dy, x is dx
+  TensorSpan x, y;  // of `images` images; gradients in backward: y is dy, x is dx
   std::int64_t images = 0, h = 0, w = 0, c = 0, out_h = 0, out_w = 0;
   int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
   std::uint16_t* index = nullptr;  // max pooling: position in the window, [images, out_h, out_w, c]
@@ -99,20 +100,20 @@ struct Kernels {
   const char* name;  // "avx512", "avx2", "sse2"
 
   // out = in, widened to fp32.
-  void (*widen)(Piece in, float* out, std::int64_t n);
+  void (*widen)(TensorSpan in, float* out, std::int64_t n);
   // out = round(in * factor).
-  void (*round)(const float* in, float factor, Piece out, std::int64_t n, const Rounding&);
-  // Notes what `round` would of values that are stored already (they equal their rounding).
-  void (*inspect)(Piece in, std::int64_t n, const Rounding&);
+  void (*round)(const float* in, float factor, TensorSpan out, std::int64_t n, const Rounding&);
+  // RoundingStats what `round` would of values that are stored already (they equal their rounding).
+  void (*inspect)(TensorSpan in, std::int64_t n, const Rounding&);
   // Adds x to `counts`: bins of non-zero values whose exponent field is below `limit`, nonzero and
   // max_bits of all.
   void (*exponent_tail)(const float* x, std::int64_t n, int limit, TailCounts& counts);
   // Per channel: smallest non-zero magnitude minus 1 and largest magnitude, as bits; merged into
   // what min_bits (start: 0xffffffff) and max_bits (start: 0) hold.
-  void (*channel_magnitudes)(Piece in, std::int64_t pixels, std::int64_t channels,
+  void (*channel_magnitudes)(TensorSpan in, std::int64_t pixels, std::int64_t channels,
                              std::uint32_t* min_bits, std::uint32_t* max_bits);
   // Per channel: mean and sum of squared deviations over the block's pixels.
-  void (*channel_moments)(Piece in, std::int64_t pixels, std::int64_t channels, float* mean,
+  void (*channel_moments)(TensorSpan in, std::int64_t pixels, std::int64_t channels, float* mean,
                           float* m2);
 
   void (*batch_norm_forward)(const BatchNormForwardArgs&);
@@ -120,14 +121,15 @@ struct Kernels {
   void (*batch_norm_backward)(const BatchNormBackwardArgs&);
 
   // y = max(x, 0); NaN stays.
-  void (*relu)(Piece x, Piece y, std::int64_t n);
+  void (*relu)(TensorSpan x, TensorSpan y, std::int64_t n);
   // dx = y > 0 ? dy : 0. Moments only (exact).
-  void (*relu_backward)(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding&);
+  void (*relu_backward)(TensorSpan dy, TensorSpan y, TensorSpan dx, std::int64_t n,
+                        const Rounding&);
   // out = round(((in[0] * factor[0]) + in[1] * factor[1]) + ...); factors null: all 1.
-  void (*sum)(const Piece* in, const float* factors, int count, Piece out, std::int64_t n,
+  void (*sum)(const TensorSpan* in, const float* factors, int count, TensorSpan out, std::int64_t n,
               const Rounding&);
   // out = keep(i) ? round(in * factor) : 0 for values first .. first + n of the tensor.
-  void (*dropout)(Piece in, Piece out, std::int64_t first, std::int64_t n, float rate,
+  void (*dropout)(TensorSpan in, TensorSpan out, std::int64_t first, std::int64_t n, float rate,
                   std::uint64_t key, std::uint64_t draw, const Rounding&);
 
   void (*max_pool)(const PoolArgs&);
@@ -141,7 +143,8 @@ struct Kernels {
   void (*unscale)(const float* x, float scale, bool add, float* out, std::int64_t n);
   double (*sum_squares)(const float* x, std::int64_t n);
   std::uint32_t (*largest)(const float* x, std::int64_t n);  // bits of max |x|; a NaN is largest
-  std::uint32_t (*largest_stored)(Piece x, std::int64_t n);  // the same of any storage, as fp32
+  std::uint32_t (*largest_stored)(TensorSpan x,
+                                  std::int64_t n);  // the same of any storage, as fp32
   // NaN -> 0, |x| > limit -> limit with the sign of x.
   void (*sanitize)(float* x, std::int64_t n, float limit);
   void (*update)(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,

@@ -6,17 +6,17 @@
 #include <vector>
 
 #include "backend/block_images.h"
-#include "backend/cuda/batch_norm_op.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/image_source.h"
-#include "backend/cuda/loss_op.h"
-#include "backend/cuda/pass_ops.h"
-#include "backend/cuda/pool_ops.h"
-#include "backend/cuda/product_op.h"
-#include "backend/cuda/products.h"
+#include "backend/cuda/ops/batch_norm_op.h"
+#include "backend/cuda/ops/image_source.h"
+#include "backend/cuda/ops/loss_op.h"
+#include "backend/cuda/ops/pass_ops.h"
+#include "backend/cuda/ops/pool_ops.h"
+#include "backend/cuda/ops/simple_ops.h"
+#include "backend/cuda/ops/update_op.h"
+#include "backend/cuda/products/product_op.h"
+#include "backend/cuda/products/products.h"
 #include "backend/cuda/recordings.h"
-#include "backend/cuda/simple_ops.h"
-#include "backend/cuda/update_op.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -47,7 +47,7 @@ class CudaBackend final : public Backend {
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
-  std::vector<std::string> Remarks() const override { return remarks_; }
+  std::vector<std::string> Diagnostics() const override { return remarks_; }
 
   std::byte* Allocate(std::size_t bytes) override { return memory_.Allocate(bytes); }
   std::size_t allocated_bytes() const override {

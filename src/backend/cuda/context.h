@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/pass_values.h"
+#include "backend/cuda/ops/pass_values.h"
 #include "backend/cuda/shared_memory.h"
 #include "backend/cuda/stream.h"
 
@@ -41,7 +41,7 @@ struct Context {
   const PassValues* pass;
   const DeviceOptions& options;
   Products& products;
-  std::vector<std::string>& remarks;  // Backend::Remarks
+  std::vector<std::string>& diagnostics;  // Backend::Diagnostics
   Memory& memory;
 
   // Backend memory, zeroed, until the backend ends. In constructors alone.
@@ -62,9 +62,10 @@ struct Context {
   const T* Keep(const std::vector<T>& host) const {
     return Keep(host.data(), static_cast<std::int64_t>(host.size()));
   }
-  // Adds a line to the remarks, once.
+  // Adds a line to the diagnostics, once.
   void Remark(const std::string& line) const {
-    if (std::find(remarks.begin(), remarks.end(), line) == remarks.end()) remarks.push_back(line);
+    if (std::find(diagnostics.begin(), diagnostics.end(), line) == diagnostics.end())
+      diagnostics.push_back(line);
   }
   // The host's copy of what a pointer of a spec points to: rules, as they were when they were set.
   template <class T>

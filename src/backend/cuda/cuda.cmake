@@ -1,15 +1,16 @@
 # The CUDA backend. Its sources are compiled twice: by nvcc for GPUs (ADA_CUDA, CMakeLists.txt beside
-# this file) and by g++ for the host executor, which the tests use. Names tell what belongs to one
-# side alone: host_*.cpp, and device_*.cpp, cudnn_*.cpp, cublas_*.cpp.
+# this file) and by g++ for the host executor, which the tests use. What belongs to one side alone:
+# host/, and device/ with the files of products/ that call NVIDIA's libraries (cudnn_*, cublas_*).
 option(ADA_CUDA "build the CUDA backend" OFF)
 set(ADA_CUDA_ARCH "75-real;80-real;86-real;89-real;90" CACHE STRING
     "GPUs to build for: 90 is sm_90 with PTX for newer ones, 90-real without")
 
-file(GLOB ADA_CUDA_BOTH CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cpp)
+file(GLOB_RECURSE ADA_CUDA_BOTH CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cuda/*.cpp)
+list(FILTER ADA_CUDA_BOTH EXCLUDE REGEX "/cuda/absent/")
 set(ADA_CUDA_HOST ${ADA_CUDA_BOTH})
-list(FILTER ADA_CUDA_HOST INCLUDE REGEX "/host_[^/]*$")
+list(FILTER ADA_CUDA_HOST INCLUDE REGEX "/host/[^/]*$")
 set(ADA_CUDA_DEVICE ${ADA_CUDA_BOTH})
-list(FILTER ADA_CUDA_DEVICE INCLUDE REGEX "/(device|cudnn|cublas)_[^/]*$")
+list(FILTER ADA_CUDA_DEVICE INCLUDE REGEX "/(device/|cudnn_|cublas_)[^/]*$")
 list(REMOVE_ITEM ADA_CUDA_BOTH ${ADA_CUDA_HOST} ${ADA_CUDA_DEVICE})
 
 # A namespace of its own lets both sides be linked into one program.

@@ -6,7 +6,7 @@
 //     struct Shared { float sums[kThreads]; };  // of a block, no initialisers; at most 48 KiB
 //     struct Own { float sum; };                // of a thread, from phase to phase: registers
 //     template <int kPhase>
-//     ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const;
+//     ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const;
 //     ... arguments: numbers and pointers to backend memory, 4 KiB at most ...
 //   };
 //
@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "backend/cuda/launch_check.h"
-#include "backend/cuda/place.h"
 #include "backend/cuda/stream.h"
+#include "backend/cuda/thread_index.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {

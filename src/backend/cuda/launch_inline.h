@@ -16,8 +16,8 @@ constexpr std::string_view KernelName() {
 #ifdef __CUDACC__
 
 template <int kPhase, class Kernel>
-__device__ void RunPhases(const Kernel& kernel, const Place& at, typename Kernel::Shared& shared,
-                          typename Kernel::Own& own) {
+__device__ void RunPhases(const Kernel& kernel, const ThreadIndex& at,
+                          typename Kernel::Shared& shared, typename Kernel::Own& own) {
   kernel.template Run<kPhase>(at, shared, own);
   if constexpr (kPhase + 1 < Kernel::kPhases) {
     __syncthreads();
@@ -29,8 +29,8 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads) Entry(const __grid_constant__ Kernel kernel) {
   __shared__ typename Kernel::Shared shared;
   typename Kernel::Own own;
-  const Place at{static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x),
-                 static_cast<int>(gridDim.x)};
+  const ThreadIndex at{static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x),
+                       static_cast<int>(gridDim.x)};
   RunPhases<0>(kernel, at, shared, own);
 }
 
@@ -47,7 +47,7 @@ void Launch(Stream& stream, const Kernel& kernel, int blocks) {
 #else
 
 template <int kPhase, class Kernel>
-void RunPhases(const Kernel& kernel, Place at, typename Kernel::Shared& shared,
+void RunPhases(const Kernel& kernel, ThreadIndex at, typename Kernel::Shared& shared,
                std::vector<typename Kernel::Own>& own, bool reverse) {
   for (int i = 0; i < Kernel::kThreads; ++i) {
     at.thread = reverse ? Kernel::kThreads - 1 - i : i;
@@ -71,7 +71,7 @@ void RunBlocks(const Kernel& kernel, int blocks, bool reverse) {
     else
       std::fill(own.begin(), own.end(), Own());
     const int block = reverse ? blocks - 1 - i : i;
-    RunPhases<0>(kernel, Place{block, 0, blocks}, shared, own, reverse);
+    RunPhases<0>(kernel, ThreadIndex{block, 0, blocks}, shared, own, reverse);
   }
 }
 
@@ -95,7 +95,7 @@ struct ForEachKernel {
   struct Shared {};
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     const std::int64_t step = static_cast<std::int64_t>(at.blocks) * kThreads;
     for (std::int64_t i = static_cast<std::int64_t>(at.block) * kThreads + at.thread; i < n;
          i += step)

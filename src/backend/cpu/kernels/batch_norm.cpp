@@ -39,7 +39,8 @@ ADA_INLINE void ForPixels(std::int64_t pixels, Pixel&& pixel) {
 }  // namespace
 
 // Deviations from the block's first pixel keep the fp32 sums small.
-void ChannelMoments(Piece in, std::int64_t pixels, std::int64_t channels, float* mean, float* m2) {
+void ChannelMoments(TensorSpan in, std::int64_t pixels, std::int64_t channels, float* mean,
+                    float* m2) {
   Dispatch({in}, [&](auto mode) {
     using Mode = decltype(mode);
     ForColumns<kTogether<Mode>>(
@@ -86,7 +87,7 @@ ADA_INLINE void Normalise(const BatchNormForwardArgs& a, CounterY& y_counter,
         const Parameters<kColumns, kTail> beta(a.beta, c, lanes);
         const I valid = FirstLanes(lanes);
         auto run = [&](std::int64_t begin, std::int64_t end, int) __attribute__((always_inline)) {
-          const Piece in = a.x, addend = a.addend, out = a.out;
+          const TensorSpan in = a.x, addend = a.addend, out = a.out;
           auto ys = y_counter.Begin();
           auto sums = sum_counter.Begin();
           const std::int64_t step = a.channels, last = end * step;
@@ -141,7 +142,7 @@ void BatchNormForward(const BatchNormForwardArgs& a) {
 namespace {
 // dy masked in place where `out` is not positive.
 template <class Mode, bool kTail>
-ADA_INLINE F Masked(const Piece& dy, const Piece& out, std::int64_t i, int lanes) {
+ADA_INLINE F Masked(const TensorSpan& dy, const TensorSpan& out, std::int64_t i, int lanes) {
   if constexpr (kTail) {
     const F all = Mode::LoadFirst(dy, i, lanes);
     const F g = Select(Mode::LoadFirst(out, i, lanes) > F{}, all, F{});
@@ -163,7 +164,7 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
             constexpr bool kTail = decltype(tail)::value;
             constexpr int kColumns = decltype(columns)::value;
             const Parameters<kColumns, kTail> mean(a.mean, c, lanes), inverse(a.inverse, c, lanes);
-            const Piece in = a.x, dy = a.dy, out = a.out;
+            const TensorSpan in = a.x, dy = a.dy, out = a.out;
             ColumnSums<2> sums[kColumns];
             ForPixels<2>(
                 a.pixels, [&](std::int64_t p, int chain) __attribute__((always_inline)) {
@@ -192,9 +193,9 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
 
 namespace {
 
-template <class Mode, int kMost, class Notes>
-ADA_INLINE void Differentiate(const BatchNormBackwardArgs& a, Notes& counter) {
-  typename Notes::LaterSums later;
+template <class Mode, int kMost, class RoundingStats>
+ADA_INLINE void Differentiate(const BatchNormBackwardArgs& a, RoundingStats& counter) {
+  typename RoundingStats::LaterSums later;
   ForColumns<kMost>(
       a.channels, [&](std::int64_t c, int lanes, auto tail,
                       auto columns) __attribute__((always_inline)) {
@@ -206,7 +207,7 @@ ADA_INLINE void Differentiate(const BatchNormBackwardArgs& a, Notes& counter) {
         ForPixelRuns(
             a.pixels, [&](std::int64_t begin, std::int64_t end,
                           int run) __attribute__((always_inline)) {
-              const Piece in = a.x, dy = a.dy, dx = a.dx;
+              const TensorSpan in = a.x, dy = a.dy, dx = a.dx;
               auto loop = counter.template Begin<kColumns>();
               const std::int64_t step = a.channels, last = end * step;
               for (std::int64_t pixel = begin * step + c; pixel < last; pixel += step) {

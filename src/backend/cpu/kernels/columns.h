@@ -38,7 +38,7 @@ ADA_INLINE void ForChannels(std::int64_t channels, Body&& body) {
 }
 template <bool kTail>
 ADA_INLINE F Parameter(const float* p, std::int64_t c, int lanes) {
-  return LoadAt<ModeF32, kTail>(Piece{const_cast<float*>(p), Storage::kF32}, c, lanes);
+  return LoadAt<ModeF32, kTail>(TensorSpan{const_cast<float*>(p), Storage::kF32}, c, lanes);
 }
 // Those of some columns.
 template <int kColumns, bool kTail>
@@ -51,7 +51,7 @@ struct Parameters {
 };
 template <bool kTail>
 ADA_INLINE void SetParameter(float* p, std::int64_t c, int lanes, F v) {
-  StoreAt<ModeF32, kTail>(Piece{p, Storage::kF32}, c, lanes, v);
+  StoreAt<ModeF32, kTail>(TensorSpan{p, Storage::kF32}, c, lanes, v);
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -53,7 +53,8 @@ class Counter {
     }
     // The same, stored at out[i]; kRelu: what is stored is the relu of the rounded value.
     template <bool kTail, bool kRelu = false>
-    ADA_INLINE void RoundInto(const Piece& out, std::int64_t i, int lanes, F x, int column = 0) {
+    ADA_INLINE void RoundInto(const TensorSpan& out, std::int64_t i, int lanes, F x,
+                              int column = 0) {
       static_assert(!kRelu || !kSums);
       if constexpr (kTail) {
         const F r = Round<true>(x, i, FirstLanes(lanes), column);
@@ -69,7 +70,7 @@ class Counter {
         Mode::Store(out, i, kRelu ? PositivePart(r) : r);
       }
     }
-    // Notes values that were rounded and stored before.
+    // RoundingStats values that were rounded and stored before.
     template <bool kTail = false>
     ADA_INLINE void Inspect(F x, I valid = I{}) {
       if constexpr (Mode::kRounding == ModeRounding::kAnyWay) {

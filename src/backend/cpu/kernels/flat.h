@@ -9,8 +9,8 @@ namespace ada::backend::cpu::ADA_ISA {
 
 // body(i, lanes, tail, loop): handles values i .. i + lanes; tail is std::true_type for the partial
 // vector; loop is what the counter `notes` began.
-template <class Notes, class Body>
-ADA_INLINE void ForValues(std::int64_t n, Notes& notes, Body&& body) {
+template <class RoundingStats, class Body>
+ADA_INLINE void ForValues(std::int64_t n, RoundingStats& notes, Body&& body) {
   constexpr std::int64_t kSegment = 256 * kLanes;
   const std::int64_t whole = n / kLanes * kLanes;
   for (std::int64_t begin = 0; begin < whole; begin += kSegment) {
@@ -34,14 +34,14 @@ ADA_INLINE void ForValues(std::int64_t n, Body&& body) {
 }
 
 template <class Mode, bool kTail>
-ADA_INLINE F LoadAt(const Piece& p, std::int64_t i, int lanes) {
+ADA_INLINE F LoadAt(const TensorSpan& p, std::int64_t i, int lanes) {
   if constexpr (kTail)
     return Mode::LoadFirst(p, i, lanes);
   else
     return Mode::Load(p, i);
 }
 template <class Mode, bool kTail>
-ADA_INLINE void StoreAt(const Piece& p, std::int64_t i, int lanes, F v) {
+ADA_INLINE void StoreAt(const TensorSpan& p, std::int64_t i, int lanes, F v) {
   if constexpr (kTail)
     Mode::StoreFirst(p, i, lanes, v);
   else
@@ -51,11 +51,11 @@ ADA_INLINE void StoreAt(const Piece& p, std::int64_t i, int lanes, F v) {
 // out = round(value(i)) with its notes; value(i, lanes, tail) gives the fp32 values. It should hold
 // copies of what it needs: a copy of it that nothing points to stays in registers.
 template <class Mode, class Value>
-ADA_INLINE void RoundValues(const Piece& out_piece, std::int64_t n, const Rounding& rounding,
+ADA_INLINE void RoundValues(const TensorSpan& out_piece, std::int64_t n, const Rounding& rounding,
                             const Value& value_at) {
   DispatchNotes<Mode>(rounding, [&](auto count, auto moments) {
     Counter<Mode, count(), moments()> counter(rounding);
-    const Piece out = out_piece;
+    const TensorSpan out = out_piece;
     const Value value = value_at;
     ForValues(
         n, counter,

@@ -19,7 +19,7 @@ ADA_INLINE void CountTail(U magnitude, unsigned bits, TailCounts& counts) {
 // Few values lie below the limit: lanes are looked at only where one does.
 void ExponentTail(const float* x, std::int64_t n, int limit, TailCounts& counts) {
   const std::uint32_t end = limit > 0 ? (static_cast<std::uint32_t>(limit) << 23) - 1 : 0;
-  const Piece in{const_cast<float*>(x), Storage::kF32};
+  const TensorSpan in{const_cast<float*>(x), Storage::kF32};
   U max{};
   I zeros{};
   const auto look = [&](U u) __attribute__((always_inline)) {
@@ -42,7 +42,7 @@ void ExponentTail(const float* x, std::int64_t n, int limit, TailCounts& counts)
   counts.max_bits = largest > counts.max_bits ? largest : counts.max_bits;
 }
 
-void ChannelMagnitudes(Piece in, std::int64_t pixels, std::int64_t channels,
+void ChannelMagnitudes(TensorSpan in, std::int64_t pixels, std::int64_t channels,
                        std::uint32_t* min_bits, std::uint32_t* max_bits) {
   // Bits travel as fp32 lanes: loads and stores copy them as they are.
   float *min_at = reinterpret_cast<float*>(min_bits), *max_at = reinterpret_cast<float*>(max_bits);
@@ -65,7 +65,7 @@ void ChannelMagnitudes(Piece in, std::int64_t pixels, std::int64_t channels,
 }
 
 std::uint32_t Largest(const float* x, std::int64_t n) {
-  const Piece in{const_cast<float*>(x), Storage::kF32};
+  const TensorSpan in{const_cast<float*>(x), Storage::kF32};
   U max{};
   ForValues(
       n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
@@ -75,7 +75,7 @@ std::uint32_t Largest(const float* x, std::int64_t n) {
 }
 
 // Codes without their signs are in the order of what they stand for.
-std::uint32_t LargestStored(Piece x, std::int64_t n) {
+std::uint32_t LargestStored(TensorSpan x, std::int64_t n) {
   if (x.storage == Storage::kF32) return Largest(static_cast<const float*>(x.data), n);
   const auto* codes = static_cast<const std::uint16_t*>(x.data);
   H max[2]{};
@@ -91,7 +91,7 @@ std::uint32_t LargestStored(Piece x, std::int64_t n) {
 }
 
 void Sanitize(float* x, std::int64_t n, float limit) {
-  const Piece values{x, Storage::kF32};
+  const TensorSpan values{x, Storage::kF32};
   const std::uint32_t most = AsBits(limit);
   ForValues(
       n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {

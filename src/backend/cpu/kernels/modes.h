@@ -15,19 +15,19 @@ struct ModeF32 {
   static constexpr bool kWide = true;  // values may leave the range in which fp32 squares are safe
   static constexpr ModeRounding kRounding = ModeRounding::kExact;
   static constexpr bool kNeedsGrid = false, kKeepsSigns = true;
-  static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
+  static ADA_INLINE F Load(const TensorSpan& p, std::int64_t i) {
     return LoadF(static_cast<const float*>(p.data) + i);
   }
-  static ADA_INLINE_WIDE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+  static ADA_INLINE_WIDE F LoadFirst(const TensorSpan& p, std::int64_t i, int n) {
     return LoadFirstF(static_cast<const float*>(p.data) + i, n);
   }
-  static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
+  static ADA_INLINE void Store(const TensorSpan& p, std::int64_t i, F v) {
     StoreF(static_cast<float*>(p.data) + i, v);
   }
-  static ADA_INLINE_WIDE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+  static ADA_INLINE_WIDE void StoreFirst(const TensorSpan& p, std::int64_t i, int n, F v) {
     StoreFirstF(static_cast<float*>(p.data) + i, n, v);
   }
-  static ADA_INLINE F MaskInPlace(const Piece& p, const Piece& mask, std::int64_t i) {
+  static ADA_INLINE F MaskInPlace(const TensorSpan& p, const TensorSpan& mask, std::int64_t i) {
     const F v = Load(p, i), masked = Select(Load(mask, i) > F{}, v, F{});
     Store(p, i, masked);
     return masked;
@@ -38,26 +38,26 @@ template <F (*kFrom)(H), H (*kTo)(F), H (*kCode)(F), std::int16_t kInfinity, boo
 struct ModeHalf {
   static constexpr bool kWide = kWideRange, kNeedsGrid = false, kKeepsSigns = true;
   static constexpr ModeRounding kRounding = ModeRounding::kCodes;
-  static ADA_INLINE F Load(const Piece& p, std::int64_t i) {
+  static ADA_INLINE F Load(const TensorSpan& p, std::int64_t i) {
     return kFrom(LoadH(static_cast<const std::uint16_t*>(p.data) + i));
   }
-  static ADA_INLINE_WIDE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+  static ADA_INLINE_WIDE F LoadFirst(const TensorSpan& p, std::int64_t i, int n) {
     return kFrom(LoadFirstH(static_cast<const std::uint16_t*>(p.data) + i, n));
   }
   static ADA_INLINE H Encode(F x, const Grid&) { return kTo(x); }
   static ADA_INLINE F Decode(H code) { return kFrom(code); }
   static ADA_INLINE F Nearest(F x, const Grid&) { return kFrom(kTo(x)); }
-  static ADA_INLINE void StoreCode(const Piece& p, std::int64_t i, H code) {
+  static ADA_INLINE void StoreCode(const TensorSpan& p, std::int64_t i, H code) {
     StoreH(static_cast<std::uint16_t*>(p.data) + i, code);
   }
-  static ADA_INLINE void Store(const Piece& p, std::int64_t i, F v) {
+  static ADA_INLINE void Store(const TensorSpan& p, std::int64_t i, F v) {
     StoreH(static_cast<std::uint16_t*>(p.data) + i, kCode(v));
   }
-  static ADA_INLINE_WIDE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+  static ADA_INLINE_WIDE void StoreFirst(const TensorSpan& p, std::int64_t i, int n, F v) {
     StoreFirstH(static_cast<std::uint16_t*>(p.data) + i, n, kTo(v));
   }
   // Zeros the values of p where those of `mask` are not positive; what is left of them.
-  static ADA_INLINE F MaskInPlace(const Piece& p, const Piece& mask, std::int64_t i) {
+  static ADA_INLINE F MaskInPlace(const TensorSpan& p, const TensorSpan& mask, std::int64_t i) {
     auto* at = static_cast<std::uint16_t*>(p.data) + i;
     const H code =
         KeepPositive(LoadH(at), LoadH(static_cast<const std::uint16_t*>(mask.data) + i), kInfinity);
@@ -76,7 +76,7 @@ struct ModeSmall : ModeF16 {
 struct ModeAny {
   static constexpr bool kWide = true, kNeedsGrid = true, kKeepsSigns = false;
   static constexpr ModeRounding kRounding = ModeRounding::kAnyWay;
-  static ADA_OUTLINE F Load(const Piece& p, std::int64_t i) {
+  static ADA_OUTLINE F Load(const TensorSpan& p, std::int64_t i) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::Load(p, i);
@@ -86,7 +86,7 @@ struct ModeAny {
         return ModeF32::Load(p, i);
     }
   }
-  static ADA_OUTLINE F LoadFirst(const Piece& p, std::int64_t i, int n) {
+  static ADA_OUTLINE F LoadFirst(const TensorSpan& p, std::int64_t i, int n) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::LoadFirst(p, i, n);
@@ -96,7 +96,7 @@ struct ModeAny {
         return ModeF32::LoadFirst(p, i, n);
     }
   }
-  static ADA_OUTLINE void Store(const Piece& p, std::int64_t i, F v) {
+  static ADA_OUTLINE void Store(const TensorSpan& p, std::int64_t i, F v) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::Store(p, i, v);
@@ -106,7 +106,7 @@ struct ModeAny {
         return ModeF32::Store(p, i, v);
     }
   }
-  static ADA_OUTLINE void StoreFirst(const Piece& p, std::int64_t i, int n, F v) {
+  static ADA_OUTLINE void StoreFirst(const TensorSpan& p, std::int64_t i, int n, F v) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::StoreFirst(p, i, n, v);
@@ -116,7 +116,7 @@ struct ModeAny {
         return ModeF32::StoreFirst(p, i, n, v);
     }
   }
-  static ADA_OUTLINE F MaskInPlace(const Piece& p, const Piece& mask, std::int64_t i) {
+  static ADA_OUTLINE F MaskInPlace(const TensorSpan& p, const TensorSpan& mask, std::int64_t i) {
     const F v = Load(p, i), masked = Select(Load(mask, i) > F{}, v, F{});
     Store(p, i, masked);
     return masked;
@@ -125,7 +125,7 @@ struct ModeAny {
 
 enum class ModeName : std::uint8_t { kF32, kF16, kBF16, kSmall, kAny };
 // The fastest mode for pieces that are rounded like this; without roundings: moved as they are.
-ADA_OUTLINE ModeName ChooseMode(const Piece* pieces, std::size_t count,
+ADA_OUTLINE ModeName ChooseMode(const TensorSpan* pieces, std::size_t count,
                                 const Rounding* const* roundings, std::size_t rounding_count) {
   const Storage storage = pieces[0].storage;
   for (std::size_t k = 0; k < count; ++k)
@@ -148,8 +148,8 @@ ADA_OUTLINE ModeName ChooseMode(const Piece* pieces, std::size_t count,
 
 // Calls f(Mode) with the mode that fits pieces which are rounded as `roundings` say.
 template <class Call>
-void Dispatch(std::initializer_list<Piece> pieces, std::initializer_list<const Rounding*> roundings,
-              Call&& f) {
+void Dispatch(std::initializer_list<TensorSpan> pieces,
+              std::initializer_list<const Rounding*> roundings, Call&& f) {
   switch (ChooseMode(pieces.begin(), pieces.size(), roundings.begin(), roundings.size())) {
     case ModeName::kF32:
       return f(ModeF32{});
@@ -165,7 +165,7 @@ void Dispatch(std::initializer_list<Piece> pieces, std::initializer_list<const R
 }
 // The same for pieces that are not rounded.
 template <class Call>
-void Dispatch(std::initializer_list<Piece> pieces, Call&& f) {
+void Dispatch(std::initializer_list<TensorSpan> pieces, Call&& f) {
   switch (ChooseMode(pieces.begin(), pieces.size(), nullptr, 0)) {
     case ModeName::kF32:
       return f(ModeF32{});

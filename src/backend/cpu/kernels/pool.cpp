@@ -49,7 +49,7 @@ ADA_INLINE void ForTaps(const PoolArgs& a, const Window& w, Tap&& tap) {
   for (std::int64_t y = w.y0; y < w.y1; ++y)
     for (std::int64_t x = w.x0; x < w.x1; ++x) at(y, x);
 }
-Piece Image(const PoolArgs& a, std::int64_t image) {
+TensorSpan Image(const PoolArgs& a, std::int64_t image) {
   return {static_cast<std::byte*>(a.x.data) +
               image * a.h * a.w * a.c * static_cast<std::int64_t>(BytesOf(a.x.storage)),
           a.x.storage};
@@ -57,7 +57,7 @@ Piece Image(const PoolArgs& a, std::int64_t image) {
 // The image's gradient, gathered in `work`, is rounded to dx.
 template <class Mode, bool kCount, Moments kMoments>
 void StoreImage(const PoolArgs& a, std::int64_t image, Counter<Mode, kCount, kMoments>& counter) {
-  const Piece work{a.work, Storage::kF32};
+  const TensorSpan work{a.work, Storage::kF32};
   const std::int64_t first = image * a.h * a.w * a.c;
   ForValues(
       a.h * a.w * a.c, counter,
@@ -103,7 +103,7 @@ void MaxPool(const PoolArgs& a) {
   Dispatch({a.x, a.y}, [&](auto mode) {
     using Mode = decltype(mode);
     for (std::int64_t image = 0; image < a.images; ++image) {
-      const Piece x = Image(a, image), y = a.y;
+      const TensorSpan x = Image(a, image), y = a.y;
       ForWindows(a, image, [&](const Window& window) {
         ForChannels(
             a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
@@ -129,7 +129,7 @@ void MaxPool(const PoolArgs& a) {
 void MaxPoolBackward(const PoolArgs& a) {
   Backward(a, [&](auto mode, auto apart, std::int64_t image) {
     using Mode = decltype(mode);
-    const Piece work{a.work, Storage::kF32};
+    const TensorSpan work{a.work, Storage::kF32};
     ForWindows(a, image, [&](const Window& window) {
       ForChannels(
           a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
@@ -156,7 +156,7 @@ void AvgPool(const PoolArgs& a) {
     DispatchNotes<Mode>(a.rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.rounding);
       for (std::int64_t image = 0; image < a.images; ++image) {
-        const Piece x = Image(a, image);
+        const TensorSpan x = Image(a, image);
         ForWindows(a, image, [&](const Window& window) {
           ForValues(
               a.c, counter,
@@ -181,7 +181,7 @@ void AvgPoolBackward(const PoolArgs& a) {
   const F area = Fill(static_cast<float>(a.kernel_h * a.kernel_w));
   Backward(a, [&](auto mode, auto apart, std::int64_t image) {
     using Mode = decltype(mode);
-    const Piece work{a.work, Storage::kF32};
+    const TensorSpan work{a.work, Storage::kF32};
     ForWindows(a, image, [&](const Window& window) {
       ForChannels(
           a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {

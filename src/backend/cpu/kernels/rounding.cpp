@@ -5,10 +5,10 @@
 
 namespace ada::backend::cpu::ADA_ISA {
 
-void Widen(Piece in, float* out, std::int64_t n) {
+void Widen(TensorSpan in, float* out, std::int64_t n) {
   Dispatch({in}, [&](auto mode) {
     using Mode = decltype(mode);
-    const Piece to{out, Storage::kF32};
+    const TensorSpan to{out, Storage::kF32};
     ForValues(
         n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
           constexpr bool kTail = decltype(tail)::value;
@@ -17,8 +17,9 @@ void Widen(Piece in, float* out, std::int64_t n) {
   });
 }
 
-void Round(const float* in, float factor, Piece out, std::int64_t n, const Rounding& rounding) {
-  const Piece from{const_cast<float*>(in), Storage::kF32};
+void Round(const float* in, float factor, TensorSpan out, std::int64_t n,
+           const Rounding& rounding) {
+  const TensorSpan from{const_cast<float*>(in), Storage::kF32};
   const F f = Fill(factor);
   Dispatch({out}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
@@ -29,7 +30,7 @@ void Round(const float* in, float factor, Piece out, std::int64_t n, const Round
   });
 }
 
-void Inspect(Piece in, std::int64_t n, const Rounding& rounding) {
+void Inspect(TensorSpan in, std::int64_t n, const Rounding& rounding) {
   Dispatch({in}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     DispatchNotes<Mode>(rounding, [&](auto count, auto moments) {
@@ -45,7 +46,7 @@ void Inspect(Piece in, std::int64_t n, const Rounding& rounding) {
   });
 }
 
-void Relu(Piece x, Piece y, std::int64_t n) {
+void Relu(TensorSpan x, TensorSpan y, std::int64_t n) {
   Dispatch({x, y}, [&](auto mode) {
     using Mode = decltype(mode);
     ForValues(
@@ -57,7 +58,8 @@ void Relu(Piece x, Piece y, std::int64_t n) {
   });
 }
 
-void ReluBackward(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding& rounding) {
+void ReluBackward(TensorSpan dy, TensorSpan y, TensorSpan dx, std::int64_t n,
+                  const Rounding& rounding) {
   Dispatch({dy, y, dx}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
@@ -69,10 +71,10 @@ void ReluBackward(Piece dy, Piece y, Piece dx, std::int64_t n, const Rounding& r
   });
 }
 
-void Sum(const Piece* in, const float* factors, int count, Piece out, std::int64_t n,
+void Sum(const TensorSpan* in, const float* factors, int count, TensorSpan out, std::int64_t n,
          const Rounding& rounding) {
   // Two terms are the common count.
-  const Piece first = in[0], second = in[count > 1 ? 1 : 0];
+  const TensorSpan first = in[0], second = in[count > 1 ? 1 : 0];
   const float factor1 = factors != nullptr ? factors[0] : 1;
   const float factor2 = factors != nullptr && count > 1 ? factors[1] : 1;
   auto run = [&](auto mode) {
@@ -96,8 +98,8 @@ void Sum(const Piece* in, const float* factors, int count, Piece out, std::int64
 }
 
 // Value j of the tensor takes word j: UniformFloat of it decides.
-void Dropout(Piece in, Piece out, std::int64_t first, std::int64_t n, float rate, std::uint64_t key,
-             std::uint64_t draw, const Rounding& rounding) {
+void Dropout(TensorSpan in, TensorSpan out, std::int64_t first, std::int64_t n, float rate,
+             std::uint64_t key, std::uint64_t draw, const Rounding& rounding) {
   const F factor = Fill(1.0f / (1.0f - rate));
   Dispatch({in, out}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);

@@ -20,7 +20,7 @@ void Unscale(const float* x, float scale, bool add, float* out, std::int64_t n) 
 }
 
 double SumSquares(const float* x, std::int64_t n) {
-  const Piece in{const_cast<float*>(x), Storage::kF32};
+  const TensorSpan in{const_cast<float*>(x), Storage::kF32};
   Sums<true> sums;
   ForValues(
       n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {

@@ -16,12 +16,12 @@ struct ChannelLanes {
   static int Blocks(std::int64_t channels) {
     return static_cast<int>((channels + kChannels - 1) / kChannels);
   }
-  ADA_HOST_DEVICE static std::int64_t Channel(const Place& at) {
+  ADA_HOST_DEVICE static std::int64_t Channel(const ThreadIndex& at) {
     return std::int64_t{at.block} * kChannels + at.thread % kChannels;
   }
-  ADA_HOST_DEVICE static int Lane(const Place& at) { return at.thread / kChannels; }
+  ADA_HOST_DEVICE static int Lane(const ThreadIndex& at) { return at.thread / kChannels; }
   // The sum over the lanes of this thread's channel.
-  ADA_HOST_DEVICE static double Sum(const double (&lanes)[kThreads], const Place& at) {
+  ADA_HOST_DEVICE static double Sum(const double (&lanes)[kThreads], const ThreadIndex& at) {
     double sum = 0;
     for (int i = at.thread % kChannels; i < kThreads; i += kChannels) sum += lanes[i];
     return sum;
@@ -52,7 +52,7 @@ struct BatchStatistics {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const std::int64_t c = ChannelLanes::Channel(at);
     if (c >= cut.channels) return;
     if constexpr (kPhase == 0) {
@@ -131,7 +131,7 @@ struct ReduceGradient {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const std::int64_t c = ChannelLanes::Channel(at);
     if (c >= channels) return;
     if constexpr (kPhase == 0) {

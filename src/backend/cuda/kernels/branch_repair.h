@@ -20,7 +20,7 @@ struct BranchRepairKernel {
     NoteOwn<kLevel> notes;
   };
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0) {
       if (at.thread == 0) Begin(shared);
       return;
@@ -43,7 +43,7 @@ struct BranchRepairKernel {
 
   BranchSet set;
   BranchSumValue value;
-  Piece out;
+  TensorSpan out;
   Rounding how;
   const TensorStats* stats;  // of the sum as it was taken
 

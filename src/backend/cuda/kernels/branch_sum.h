@@ -9,13 +9,13 @@
 #include "backend/cuda/kernels/number.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
 // One branch: its values, and what may tell their largest magnitude without looking.
 struct BranchTerm {
-  Piece piece;
+  TensorSpan piece;
   NumberGrid grid;
   const float* scale;
   const TensorMoments* moments;  // null: not taken
@@ -89,7 +89,7 @@ struct BranchLookKernel {
   };
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const int i = at.block / cuts;
     if (!set.terms[i].looks() || !(always || set.ScalesDiffer())) return;
     if constexpr (kPhase == 0) {
@@ -119,7 +119,7 @@ struct BranchTargetKernel {
   struct Shared {};
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     if (at.thread != 0) return;
     for (int i = 0; i < set.count; ++i) set.scales[i] = *set.terms[i].scale;
     float target = set.scales[0];
@@ -176,7 +176,7 @@ struct BranchSumValue {
     return sum;
   }
 
-  Piece first, second;
+  TensorSpan first, second;
   const BranchTerm* terms;
   const float* factors;
   int count;

@@ -58,7 +58,7 @@ struct ChannelThreads {
     int chain;
     bool any;
   };
-  ADA_HOST_DEVICE Work Of(const Place& at) const {
+  ADA_HOST_DEVICE Work Of(const ThreadIndex& at) const {
     const int wide = width(), group = at.block / columns(), column = at.block % columns();
     const int row = at.thread / wide;
     Work work;
@@ -87,7 +87,7 @@ inline Lies LiesAs(Storage storage) {
                                     : Lies::kBF16;
 }
 template <Lies kLies>
-ADA_HOST_DEVICE float LoadAs(const Piece& p, std::int64_t i) {
+ADA_HOST_DEVICE float LoadAs(const TensorSpan& p, std::int64_t i) {
   if constexpr (kLies == Lies::kAny) return Load(p, i);
   if constexpr (kLies == Lies::kF32) return static_cast<const float*>(p.data)[i];
   const auto* codes = static_cast<const std::uint16_t*>(p.data);
@@ -107,7 +107,7 @@ struct ChannelMomentsKernel {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const typename Threads::Work work = threads.Of(at);
     if (!work.any) return;
     const std::int64_t first = cut.Begin(work.part) * cut.channels + work.channel;
@@ -138,7 +138,7 @@ struct ChannelMomentsKernel {
   Threads threads;
   PixelParts cut;
   std::int64_t pixels = 0;  // of all images of the call
-  Piece x;
+  TensorSpan x;
   float *mean = nullptr, *m2 = nullptr;  // [parts, channels]
 };
 
@@ -158,7 +158,7 @@ struct GradientSumsKernel {
   };
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const typename Threads::Work work = threads.Of(at);
     if (!work.any) return;
     if constexpr (kPhase == 0) {
@@ -189,7 +189,7 @@ struct GradientSumsKernel {
   Threads threads;
   PixelParts cut;
   std::int64_t pixels = 0;
-  Piece x, dy, out;
+  TensorSpan x, dy, out;
   const float *mean = nullptr, *inverse = nullptr;  // [channels]
   float *sum_dy = nullptr, *sum_dy_xhat = nullptr;  // [parts, channels]
 };

@@ -167,7 +167,7 @@ ADA_HOST_DEVICE inline void Add(const Rounding& how, NoteShared<kLevel>& shared,
 
 // In a phase before the first value.
 template <NoteLevel kLevel>
-ADA_HOST_DEVICE inline void BeginNotes(const Rounding& how, const Place& at,
+ADA_HOST_DEVICE inline void BeginNotes(const Rounding& how, const ThreadIndex& at,
                                        NoteShared<kLevel>& shared, NoteOwn<kLevel>& own) {
   own.now = Now(how);
   if (how.scale_from != nullptr && at.block == 0 && at.thread == 0) *how.scale_to = *how.scale_from;
@@ -208,7 +208,7 @@ ADA_HOST_DEVICE inline FourFloats RoundAndCountFour(const Rounding& how, NoteSha
   }
   return stored;
 }
-// Notes a value that was rounded and stored before.
+// RoundingStats a value that was rounded and stored before.
 template <NoteLevel kLevel>
 ADA_HOST_DEVICE inline void CountStored(const Rounding& how, NoteShared<kLevel>& shared,
                                         NoteOwn<kLevel>& own, float stored) {

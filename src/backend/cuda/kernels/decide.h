@@ -7,7 +7,7 @@
 #include "backend/cuda/kernels/number.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
@@ -38,7 +38,7 @@ struct ImageMagnitudesKernel {
   struct Shared {};
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     if (!scaling::NeedsOf(*scaler).products) return;
     const std::int64_t c = at.block / cuts * kChannels + at.thread % kChannels;
     if (c >= channels) return;
@@ -54,7 +54,7 @@ struct ImageMagnitudesKernel {
   }
 
   const scaling::LayerScaler* scaler;
-  Piece x;
+  TensorSpan x;
   std::int64_t pixels, channels;
   int cuts;
   ChannelMagnitudes to;
@@ -66,7 +66,7 @@ struct RowMagnitudesKernel {
   struct Shared {};
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     if (!scaling::NeedsOf(*scaler).products) return;
     MagnitudeRange range = {0, 0};
     for (std::int64_t i = at.thread; i < values; i += kThreads)
@@ -75,7 +75,7 @@ struct RowMagnitudesKernel {
   }
 
   const scaling::LayerScaler* scaler;
-  Piece w;
+  TensorSpan w;
   std::int64_t values;
   ChannelMagnitudes to;
 };
@@ -89,7 +89,7 @@ struct DecideKernel {
   };
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     if constexpr (kPhase == 0)
       if (scaling::NeedsOf(*scaler).products) TakeProducts(at.thread, shared);
     if constexpr (kPhase == 1)

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/number.h"
-#include "backend/cuda/pass_values.h"
+#include "backend/cuda/ops/pass_values.h"
 #include "core/host_device.h"
 #include "core/random.h"
 
@@ -15,7 +15,7 @@ struct SameValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(x, i); }
   ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const { return LoadFour(x, i); }
 
-  Piece x;
+  TensorSpan x;
 };
 
 // max(x, 0); NaN stays.
@@ -28,7 +28,7 @@ struct ReluValue {
     return v;
   }
 
-  Piece x;
+  TensorSpan x;
 };
 
 // dy where y is positive, else 0.
@@ -43,7 +43,7 @@ struct MaskedValue {
     return v;
   }
 
-  Piece dy, y;
+  TensorSpan dy, y;
 };
 
 // The sum of several tensors, from left to right.
@@ -64,8 +64,8 @@ struct SumValue {
     for (int k = 0; k < 4; ++k) sum.of[k] = sum.of[k] + term.of[k];
   }
 
-  Piece first, second;
-  const Piece* all;  // in backend memory
+  TensorSpan first, second;
+  const TensorSpan* all;  // in backend memory
   int count;
 };
 
@@ -85,7 +85,7 @@ struct DropoutValue {
     return v;
   }
 
-  Piece x;
+  TensorSpan x;
   const PassValues* pass;
   std::uint64_t layer;
   float rate, factor;
@@ -101,7 +101,7 @@ struct ScaledValue {
     return v;
   }
 
-  Piece x;
+  TensorSpan x;
   const float* alpha;  // in backend memory
   NumberGrid steps;    // exact: none
 };
@@ -170,7 +170,7 @@ struct ShortcutValue {
     return v;
   }
 
-  Piece from;
+  TensorSpan from;
   ShortcutShape shape;
   bool fours;
 };
@@ -186,7 +186,7 @@ struct TransposedValue {
     return Load(from, std::int64_t{image} * each + std::int64_t{row} * columns + column);
   }
 
-  Piece from;
+  TensorSpan from;
   int rows, columns;
 };
 

@@ -33,7 +33,7 @@ ADA_HOST_DEVICE inline float FromFp8(Fp8 format, std::uint8_t code) {
 // Values 4 i .. 4 i + 3 of n as codes, times the tensor's own scale (null: 1). A value that was
 // divided by its scale when it was stored becomes what it was before, as in RoundedAs.
 struct PackFp8 {
-  Piece in;
+  TensorSpan in;
   const float* scale;
   NumberGrid grid;
   Fp8 format;

@@ -43,7 +43,7 @@ struct FillBatch {
   static std::int64_t Parts(std::int64_t pixels) { return (pixels + kPixels - 1) / kPixels; }
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const std::int64_t row = at.block / parts;
     const std::int64_t part = at.block % parts;
     if constexpr (kPhase == 0) {

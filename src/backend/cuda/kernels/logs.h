@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/number.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
@@ -38,7 +38,7 @@ struct LogsKernel {
   };
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     if (!scaling::NeedsOf(*scaler).logs) return;
     if (kPhase >= 3 && shared.is_last == 0) return;
     if constexpr (kPhase == 0) shared.logs[at.thread] = OfThread(at);
@@ -60,7 +60,7 @@ struct LogsKernel {
   }
 
   const scaling::LayerScaler* scaler;
-  Piece x;
+  TensorSpan x;
   std::int64_t values, size;  // of all, of a block
   LogMoments* blocks;
   std::uint32_t* finished;
@@ -71,7 +71,7 @@ struct LogsKernel {
     for (int k = first + step; k < end; k += step) logs[first] = JoinLogs(logs[first], logs[k]);
   }
   // Deviations are taken from the first logarithm.
-  ADA_HOST_DEVICE LogMoments OfThread(const Place& at) const {
+  ADA_HOST_DEVICE LogMoments OfThread(const ThreadIndex& at) const {
     const std::int64_t begin = at.block * size;
     const std::int64_t end = begin + size < values ? begin + size : values;
     double count = 0, first = 0, sum = 0, square = 0;
@@ -88,7 +88,7 @@ struct LogsKernel {
     const double m2 = square - sum * sum / count;
     return {count, first + sum / count, m2 > 0 || m2 != m2 ? m2 : 0};
   }
-  ADA_HOST_DEVICE LogMoments OfBlocks(const Place& at) const {
+  ADA_HOST_DEVICE LogMoments OfBlocks(const ThreadIndex& at) const {
     LogMoments all = {0, 0, 0};
     for (int k = at.thread; k < at.blocks; k += kThreads) all = JoinLogs(all, blocks[k]);
     return all;

@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/kernels/number.h"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/pass_values.h"
+#include "backend/cuda/ops/pass_values.h"
 
 namespace ada::backend::cuda {
 
@@ -30,7 +30,7 @@ struct LossRow {
   };
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     const std::int64_t row = at.block;
     const int used = classes < kThreads ? static_cast<int>(classes) : kThreads;
     if (at.thread >= used) return;
@@ -93,7 +93,7 @@ struct LossRow {
     return {loss, comparable && better < 1 ? 1 : 0, comparable && better < 5 ? 1 : 0};
   }
 
-  Piece logits;
+  TensorSpan logits;
   std::int64_t classes = 0;
   const std::int32_t* labels = nullptr;
   double smoothing = 0;
@@ -112,7 +112,7 @@ struct LossSum {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const int used = rows < kThreads ? rows : kThreads;
     if (kPhase == 0 && at.thread < used) {
       double loss = 0;
@@ -137,17 +137,17 @@ struct LossSum {
 };
 
 // The scale of the logit gradient.
-struct SetInitScale {
-  ADA_HOST_DEVICE void operator()(std::int64_t) const { *scale = pass->init_scale; }
+struct SetLossScale {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const { *scale = pass->loss_scale; }
   float* scale = nullptr;
   const PassValues* pass = nullptr;
 };
 
 // The logit gradient before it is rounded; under `reference` it is rounded to `before`, its format,
-// before it is scaled as well. For Notes::Round.
+// before it is scaled as well. For RoundingStats::Round.
 struct ScaledGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    return RoundToGrid(before, gradient[i]) * pass->init_scale;
+    return RoundToGrid(before, gradient[i]) * pass->loss_scale;
   }
   const float* gradient = nullptr;
   NumberGrid before;

@@ -62,7 +62,7 @@ ADA_HOST_DEVICE inline void PutOwn(NoteShared<kLevel>& shared, NoteOwn<kLevel>& 
 
 // The block's results into backend memory.
 template <NoteLevel kLevel>
-ADA_HOST_DEVICE inline void WriteBlock(const Rounding& how, const Place& at,
+ADA_HOST_DEVICE inline void WriteBlock(const Rounding& how, const ThreadIndex& at,
                                        const NoteShared<kLevel>& shared) {
   NoteTotals& totals = *how.totals;
   const int f = at.thread;
@@ -83,7 +83,7 @@ ADA_HOST_DEVICE inline void WriteBlock(const Rounding& how, const Place& at,
 }
 
 template <NoteLevel kLevel>
-ADA_HOST_DEVICE inline void ReadBlocks(const Rounding& how, const Place& at,
+ADA_HOST_DEVICE inline void ReadBlocks(const Rounding& how, const ThreadIndex& at,
                                        NoteShared<kLevel>& shared) {
   for (int f = 0; f < NoteSums(kLevel); ++f) {
     const double* sums = how.block_sums + static_cast<std::int64_t>(f) * at.blocks;
@@ -177,7 +177,7 @@ ADA_HOST_DEVICE inline void Conclude(const Rounding& how, int thread,
 
 // Phase kPhase of kNotePhases. Every block of the launch takes part, with all its threads.
 template <int kPhase, NoteLevel kLevel>
-ADA_HOST_DEVICE inline void GatherNotes(const Rounding& how, const Place& at,
+ADA_HOST_DEVICE inline void GatherNotes(const Rounding& how, const ThreadIndex& at,
                                         NoteShared<kLevel>& shared, NoteOwn<kLevel>& own) {
   if constexpr (kLevel != NoteLevel::kNone) {
     if constexpr (kPhase == 0) note::PutOwn(shared, own, at.thread);

@@ -19,7 +19,7 @@ struct Normalised {
     return (value - mean[c]) * factor[c] + beta[c];
   }
   std::uint32_t channels = 1;
-  Piece x;
+  TensorSpan x;
   const float *mean = nullptr, *factor = nullptr, *beta = nullptr;
 };
 
@@ -40,7 +40,7 @@ struct NormaliseKernel {
   };
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0) {
       BeginNotes(y, at, shared.y, own.y);
       BeginNotes(sum, at, shared.sum, own.sum);
@@ -53,7 +53,7 @@ struct NormaliseKernel {
     }
   }
 
-  ADA_HOST_DEVICE void Values(const Place& at, Shared& shared, Own& own) const {
+  ADA_HOST_DEVICE void Values(const ThreadIndex& at, Shared& shared, Own& own) const {
     ForFlatBlock(
         at, values, size, [&](std::int64_t i) { Four(shared, own, i); },
         [&](std::int64_t i) { One(shared, own, i); });
@@ -86,13 +86,13 @@ struct NormaliseKernel {
   ADA_HOST_DEVICE float Kept(float r) const { return relu && r <= 0 ? 0.0f : r; }
 
   Normalised norm;
-  Piece addend, out;
+  TensorSpan addend, out;
   bool relu = false, store = true;
   std::int64_t values = 0, size = 0;  // of all, of a block
   Rounding y, sum;
 };
 
-// dx before rounding, for Notes::Round.
+// dx before rounding, for RoundingStats::Round.
 struct NormGradient {
   ADA_HOST_DEVICE float At(float value, float gradient, std::uint32_t c) const {
     const float deviation = value - mean[c];
@@ -114,7 +114,7 @@ struct NormGradient {
   }
 
   std::uint32_t channels = 1;
-  Piece x, dy;
+  TensorSpan x, dy;
   const float *mean = nullptr, *factor = nullptr, *mean_dy = nullptr, *slope = nullptr;
 };
 

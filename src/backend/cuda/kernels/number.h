@@ -44,11 +44,11 @@ ADA_HOST_DEVICE inline int TopBit(std::uint32_t bits) {
 // --- Memory ---
 
 // A run of values: `data` points at the first.
-struct Piece {
+struct TensorSpan {
   void* data = nullptr;
   Storage storage = Storage::kF32;
 };
-inline Piece PieceOf(const Tensor& tensor) { return {tensor.data, tensor.storage}; }
+inline TensorSpan PieceOf(const Tensor& tensor) { return {tensor.data, tensor.storage}; }
 
 ADA_HOST_DEVICE inline float FromHalf(std::uint16_t code) {
 #ifdef __CUDA_ARCH__
@@ -78,13 +78,13 @@ ADA_HOST_DEVICE inline std::uint16_t ToBrain(float x) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-ADA_HOST_DEVICE inline float Load(const Piece& p, std::int64_t i) {
+ADA_HOST_DEVICE inline float Load(const TensorSpan& p, std::int64_t i) {
   if (p.storage == Storage::kF32) return static_cast<const float*>(p.data)[i];
   const std::uint16_t code = static_cast<const std::uint16_t*>(p.data)[i];
   return p.storage == Storage::kF16 ? FromHalf(code) : FromBrain(code);
 }
 // x is to lie on the storage's grid; else it is rounded to it.
-ADA_HOST_DEVICE inline void StoreExact(const Piece& p, std::int64_t i, float x) {
+ADA_HOST_DEVICE inline void StoreExact(const TensorSpan& p, std::int64_t i, float x) {
   if (p.storage == Storage::kF32)
     static_cast<float*>(p.data)[i] = x;
   else
@@ -98,7 +98,7 @@ struct alignas(8) FourCodes {
 struct alignas(16) FourFloats {
   float of[4];
 };
-ADA_HOST_DEVICE inline FourFloats LoadFour(const Piece& p, std::int64_t i) {
+ADA_HOST_DEVICE inline FourFloats LoadFour(const TensorSpan& p, std::int64_t i) {
   if (p.storage == Storage::kF32) return static_cast<const FourFloats*>(p.data)[i / 4];
   const FourCodes codes = static_cast<const FourCodes*>(p.data)[i / 4];
   FourFloats x;
@@ -106,7 +106,7 @@ ADA_HOST_DEVICE inline FourFloats LoadFour(const Piece& p, std::int64_t i) {
     x.of[k] = p.storage == Storage::kF16 ? FromHalf(codes.of[k]) : FromBrain(codes.of[k]);
   return x;
 }
-ADA_HOST_DEVICE inline void StoreFour(const Piece& p, std::int64_t i, const FourFloats& x) {
+ADA_HOST_DEVICE inline void StoreFour(const TensorSpan& p, std::int64_t i, const FourFloats& x) {
   if (p.storage == Storage::kF32) {
     static_cast<FourFloats*>(p.data)[i / 4] = x;
     return;

@@ -71,7 +71,7 @@ struct MaxPoolForward {
   }
 
   PoolGrid grid;
-  Piece x, y;
+  TensorSpan x, y;
   std::uint16_t* index = nullptr;  // position in the window; null: evaluation
 };
 
@@ -95,7 +95,7 @@ struct MaxPoolGradient {
   }
 
   PoolGrid grid;
-  Piece dy;
+  TensorSpan dy;
   const std::uint16_t* index = nullptr;
 };
 
@@ -117,7 +117,7 @@ struct AvgPoolMean {
   }
 
   PoolGrid grid;
-  Piece x;
+  TensorSpan x;
 };
 
 // dx = the sum of the shares of all windows. For all values of dx.
@@ -139,7 +139,7 @@ struct AvgPoolGradient {
   }
 
   PoolGrid grid;
-  Piece dy;
+  TensorSpan dy;
 };
 
 }  // namespace ada::backend::cuda

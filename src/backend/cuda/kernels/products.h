@@ -1,12 +1,12 @@
 // What surrounds the products of a layer: the values that are rounded, weights and their gradients
 // between PyTorch's order and that of the products, the decision on alpha. Bodies of ForEach and
-// Values of Notes::Round.
+// Values of RoundingStats::Round.
 #pragma once
 #include <cstdint>
 
 #include "backend/cuda/kernels/number.h"
 #include "core/host_device.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
@@ -42,12 +42,12 @@ struct ScaledSum {
 
 // Values of a tensor as they are.
 struct StoredValues {
-  Piece in;
+  TensorSpan in;
   ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(in, i); }
 };
 // Values 4 i .. 4 i + 3 of n in fp32.
 struct WidenFour {
-  Piece in, out;
+  TensorSpan in, out;
   std::int64_t n;
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     if (4 * i + 4 <= n) return StoreFour(out, 4 * i, LoadFour(in, 4 * i));
@@ -57,7 +57,7 @@ struct WidenFour {
 
 // The authors' program: out = round(alpha * dy), where alpha is not 1.
 struct ScaleGradient {
-  Piece dy, out;
+  TensorSpan dy, out;
   const float* alpha;
   NumberGrid grid;
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
@@ -82,7 +82,7 @@ struct WeightOrder {
 
 struct PackWeights {
   const float* plain;
-  Piece packed;
+  TensorSpan packed;
   WeightOrder order;
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
     StoreExact(packed, i, plain[order.PlainOf(i)]);
@@ -109,7 +109,7 @@ struct UnscaledGradient {
 // Rows of a matrix [rows, channels] in runs of `span`: sums of run i / channels of channel
 // i % channels.
 struct SumRuns {
-  Piece in;
+  TensorSpan in;
   std::int64_t rows, channels, span;
   float* runs;  // [number of runs, channels]
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {

@@ -28,7 +28,7 @@ inline FlatBlocks FlatBlocksOf(std::int64_t values) {
 // What thread `at` of a kernel of FlatBlocks does: four(i) for values i .. i + 3 at a time, one(i)
 // at the end, where fewer are left.
 template <class Four, class One>
-ADA_HOST_DEVICE void ForFlatBlock(const Place& at, std::int64_t values, std::int64_t size,
+ADA_HOST_DEVICE void ForFlatBlock(const ThreadIndex& at, std::int64_t values, std::int64_t size,
                                   Four&& four, One&& one) {
   const std::int64_t begin = at.block * size;
   const std::int64_t end = begin + size < values ? begin + size : values;
@@ -58,7 +58,7 @@ struct RoundValuesKernel {
     NoteOwn<kLevel> notes;
   };
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0)
       BeginNotes(how, at, shared.notes, own.notes);
     else if constexpr (kPhase == 1)
@@ -68,12 +68,12 @@ struct RoundValuesKernel {
   }
 
   Value value;
-  Piece out;
+  TensorSpan out;
   Rounding how;
   std::int64_t values, size;  // of all, of a block
 
  private:
-  ADA_HOST_DEVICE void RoundBlock(const Place& at, NoteShared<kLevel>& shared,
+  ADA_HOST_DEVICE void RoundBlock(const ThreadIndex& at, NoteShared<kLevel>& shared,
                                   NoteOwn<kLevel>& own) const {
     ForFlatBlock(
         at, values, size,
@@ -100,7 +100,7 @@ struct CountValuesKernel {
     NoteOwn<kLevel> notes;
   };
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own& own) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0)
       BeginNotes(how, at, shared.notes, own.notes);
     else if constexpr (kPhase == 1)
@@ -109,12 +109,12 @@ struct CountValuesKernel {
       GatherNotes<kPhase - 2>(how, at, shared.notes, own.notes);
   }
 
-  Piece in;
+  TensorSpan in;
   Rounding how;
   std::int64_t values, size;  // of all, of a block
 
  private:
-  ADA_HOST_DEVICE void CountBlock(const Place& at, NoteShared<kLevel>& shared,
+  ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, NoteShared<kLevel>& shared,
                                   NoteOwn<kLevel>& own) const {
     ForFlatBlock(
         at, values, size,

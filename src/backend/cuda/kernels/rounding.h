@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/number.h"
-#include "backend/cuda/pass_values.h"
+#include "backend/cuda/ops/pass_values.h"
 #include "core/exponent_bins.h"
 #include "core/host_device.h"
 #include "core/random.h"
@@ -18,7 +18,7 @@ enum class NoteLevel : std::uint8_t { kNone, kLargest, kMoments, kCounts };
 // Sums over the blocks of the launch that runs; zero between launches.
 struct NoteTotals;
 
-// Made by Notes::For. A default one leaves fp32 values as they are and notes nothing.
+// Made by RoundingStats::For. A default one leaves fp32 values as they are and notes nothing.
 struct Rounding {
   NumberGrid grid;
   bool stochastic = false;

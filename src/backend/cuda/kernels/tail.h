@@ -6,7 +6,7 @@
 #include "backend/cuda/kernels/number.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
-#include "scaling/rules.h"
+#include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
@@ -29,7 +29,7 @@ struct TailKernel {
   };
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     const int t = at.thread;
     if constexpr (kPhase == 0) {
       shared.bins[t] = 0;
@@ -54,12 +54,12 @@ struct TailKernel {
   }
 
   scaling::LayerScaler* scaler;
-  Piece x;
+  TensorSpan x;
   std::int64_t values, size;  // of all, of a block
   TailTotals* totals;
 
  private:
-  ADA_HOST_DEVICE void CountBlock(const Place& at, Shared& shared) const {
+  ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, Shared& shared) const {
     const std::int64_t begin = at.block * size;
     const std::int64_t end = begin + size < values ? begin + size : values;
     const std::uint32_t limit = static_cast<std::uint32_t>(shared.limit) << 23;

@@ -47,7 +47,7 @@ struct LookAtRoundings {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     if constexpr (kPhase == 0) {
       bool left = false;
       for (int i = at.thread; i < count; i += kThreads)
@@ -94,7 +94,7 @@ struct MeasureGradients {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     if (again && !outcome->overflow) return;
     if constexpr (kPhase == 0) {
       const UpdateSegment& s = segments[at.block];
@@ -126,7 +126,7 @@ struct DecideUpdate {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared& shared, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     if (again && !outcome->overflow) return;
     if constexpr (kPhase == 0) {
       GradientFacts own{0, 0};
@@ -171,7 +171,7 @@ struct SanitizeGradients {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     if (!outcome->overflow) return;
     const UpdateSegment& s = segments[at.block];
     const std::uint32_t most = BitsOf(inputs->sanitize_to);
@@ -195,7 +195,7 @@ struct ApplyUpdate {
   struct Own {};
 
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const Place& at, Shared&, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     if (!decision->apply) return;
     const UpdateSegment& s = segments[at.block];
     UpdateScalars scalars = s.decay ? inputs->scalars : inputs->without_decay;

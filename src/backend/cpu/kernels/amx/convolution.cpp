@@ -18,7 +18,7 @@
 #include "backend/cpu/kernels/amx/functions.h"
 #include "backend/cpu/kernels/amx/masked.h"
 #include "backend/cpu/kernels/amx/tiles.h"
-#include "backend/cpu/tile_convolution.h"
+#include "backend/cpu/products/tile_convolution.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
@@ -106,7 +106,7 @@ class Rows {
     largest_ = U{};
   }
 
-  const Piece out_;
+  const TensorSpan out_;
   const std::int64_t* const offsets_;
   const float* const all_bias_;
   std::uint32_t* const noted_;

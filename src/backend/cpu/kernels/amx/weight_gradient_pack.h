@@ -2,7 +2,7 @@
 // Layout: tile_weight_gradient.h.
 #pragma once
 #include "backend/cpu/kernels/amx/parts.h"
-#include "backend/cpu/tile_weight_gradient.h"
+#include "backend/cpu/products/tile_weight_gradient.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 

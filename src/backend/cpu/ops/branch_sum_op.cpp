@@ -1,0 +1,171 @@
+// The sum of gradients where an output feeds several layers (POLICIES 1, "Where branches meet").
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/simple_ops.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+class CpuBranchSum final : public Op {
+ public:
+  CpuBranchSum(const Context& context, const BranchSumSpec& spec)
+      : context_(context), spec_(spec), factors_(spec.branches.size()), notes_(spec.sum) {
+    const Shape& shape = spec.sum.tensor.shape;
+    largest_.resize(static_cast<std::size_t>(BlockCount(shape.n, BlockImages(shape))));
+    if (spec.reference) context.scratch.Reserve(2 * Block() * sizeof(float), 0);
+  }
+  void Forward(const Pass&) override {}
+
+  void Backward(const Pass& pass) override {
+    std::vector<float> scales;
+    for (const Gradient& g : spec_.branches) scales.push_back(*g.scale);
+    scaling::ScaleDecision decision;
+    decision.limit = scaling::Limit::kBranch;
+    decision.scale_out = spec_.reference ? SumLikeReference(pass, scales, decision.error)
+                                         : SumFitting(pass, scales, decision.halvings);
+    decision.scale_in = decision.scale_out;
+    if (spec_.decision != nullptr) *spec_.decision = decision;
+  }
+
+ private:
+  // The sum at the largest scale at which branches and sum fit; returns that scale.
+  float SumFitting(const Pass& pass, const std::vector<float>& scales, std::int32_t& halvings) {
+    bool equal = true;
+    for (const float s : scales) equal = equal && s == scales[0];
+    // A scale of the tensor's own keeps its values in range.
+    const auto* scaler = spec_.sum.style.scaler;
+    const double u_max = (scaler != nullptr ? kFp32 : spec_.sum.tensor.format).largest();
+    const double own_scale = scaler != nullptr ? static_cast<double>(scaler->scale) : 1;
+    float target = scales[0];
+    if (!equal)
+      target = scaling::BranchTarget(scales.data(), static_cast<int>(scales.size()), Largest(pass),
+                                     u_max);
+    for (halvings = 0;; ++halvings, target /= 2) {
+      Sum(pass, scales, target);
+      // The sum may leave the format's range where no branch does: half the scale then.
+      const double sum_max = static_cast<double>(notes_.max_abs()) / own_scale;
+      if (!(sum_max >= u_max) || target < 0x1p-120f) return target;
+      if (!(Largest(pass) * static_cast<double>(target) < u_max)) return target;
+    }
+  }
+
+  // The authors' way; returns the scale, NaN (and all of the sum) where they raise.
+  float SumLikeReference(const Pass& pass, const std::vector<float>& scales,
+                         scaling::DecisionError& error) {
+    const float target = spec_.rescale ? TargetOfReference(pass, scales) : scales[0];
+    if (std::isnan(target)) error = scaling::DecisionError::kNoTarget;
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      factors_[i] =
+          spec_.rescale ? RoundTo(spec_.branches[i].tensor.format, target / scales[i]) : 1;
+    const Shape& shape = spec_.sum.tensor.shape;
+    *spec_.sum.scale = target;
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                SumStepwise(image, n * shape.per_image(), notes_.For(pass, block), worker);
+              });
+    notes_.Finish(pass);
+    return target;
+  }
+  float TargetOfReference(const Pass& pass, const std::vector<float>& scales) {
+    std::vector<float> largest;
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      largest.push_back(static_cast<float>(LargestOf(pass, i)));
+    const auto count = static_cast<int>(scales.size());
+    // The authors know fp16's range alone, be the gradients fp16 or fp32.
+    const auto u_max =
+        static_cast<float>(std::min(spec_.sum.tensor.format.largest(), kFp16.largest()));
+    return scaling::BranchTargetReference(
+        scales.data(), count, scaling::BranchLargestReference(largest.data(), scales.data(), count),
+        u_max);
+  }
+  // Every product and every partial sum is rounded; `last` is the rounding of the whole sum.
+  void SumStepwise(std::int64_t image, std::int64_t n, const Rounding& last, int worker) {
+    auto* sum = reinterpret_cast<float*>(context_.scratch.worker(worker));
+    const TensorSpan terms[] = {{sum, Storage::kF32}, {sum + Block(), Storage::kF32}};
+    const Tensor& out = spec_.sum.tensor;
+    const std::size_t count = spec_.branches.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const Tensor& branch = spec_.branches[i].tensor;
+      const TensorSpan in = At(branch, image);
+      context_.kernels.sum(&in, &factors_[i], 1, terms[i == 0 ? 0 : 1], n,
+                           RoundOnly(branch.format));
+      if (i == 0 && count > 1) continue;
+      context_.kernels.sum(terms, nullptr, i == 0 ? 1 : 2,
+                           i + 1 == count ? At(out, image) : terms[0], n,
+                           i + 1 == count ? last : RoundOnly(out.format));
+    }
+  }
+  std::size_t Block() const {  // values, at most
+    const Shape& shape = spec_.sum.tensor.shape;
+    return static_cast<std::size_t>((BlockImages(shape) * shape.per_image() + 15) / 16 * 16);
+  }
+
+  // Largest unscaled magnitude over the branches; infinite where a branch is not finite.
+  double Largest(const Pass& pass) {
+    double largest = 0;
+    for (std::size_t i = 0; i < spec_.branches.size(); ++i) {
+      const double m = LargestOf(pass, i);
+      if (!std::isfinite(m)) return INFINITY;
+      largest = std::max(largest, m / static_cast<double>(*spec_.branches[i].scale));
+    }
+    return largest;
+  }
+  // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
+  double LargestOf(const Pass& pass, std::size_t branch) {
+    const Gradient& g = spec_.branches[branch];
+    if (g.moments != nullptr) {
+      const TensorMoments& moments = *g.moments;
+      if (!std::isfinite(moments.mean_square)) return moments.mean_square;
+      return std::max(std::fabs(static_cast<double>(moments.min)),
+                      std::fabs(static_cast<double>(moments.max)));
+    }
+    // Rounding to nearest keeps the order of magnitudes.
+    const bool ordered = !g.style.stochastic && g.tensor.format.has_nan;
+    const float largest = g.stats != nullptr && ordered
+                              ? RoundTo(g.tensor.format, g.stats->max_abs) /
+                                    (g.style.scaler != nullptr ? g.style.scaler->scale : 1)
+                              : LargestStored(pass, g.tensor);
+    return std::fabs(static_cast<double>(largest));
+  }
+  float LargestStored(const Pass& pass, const Tensor& t) {
+    ForBlocks(context_, t.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                largest_[static_cast<std::size_t>(block)] =
+                    context_.kernels.largest_stored(At(t, image), n * t.shape.per_image());
+              });
+    const auto blocks = BlockCount(pass.rows, BlockImages(t.shape));
+    return std::bit_cast<float>(*std::max_element(largest_.begin(), largest_.begin() + blocks));
+  }
+  void Sum(const Pass& pass, const std::vector<float>& scales, float target) {
+    *spec_.sum.scale = target;
+    for (std::size_t i = 0; i < scales.size(); ++i) factors_[i] = target / scales[i];
+    const Tensor& out = spec_.sum.tensor;
+    ForBlocks(context_, out.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                std::vector<TensorSpan> in;
+                for (const Gradient& g : spec_.branches) in.push_back(At(g.tensor, image));
+                context_.kernels.sum(in.data(), factors_.data(), static_cast<int>(in.size()),
+                                     At(out, image), n * out.shape.per_image(),
+                                     notes_.For(pass, block));
+              });
+    notes_.Finish(pass);
+  }
+
+  Context context_;
+  BranchSumSpec spec_;
+  std::vector<float> factors_;
+  RoundingStats notes_;
+  std::vector<std::uint32_t> largest_;  // by block
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeBranchSumOp(const Context& c, const BranchSumSpec& s) {
+  return std::make_unique<CpuBranchSum>(c, s);
+}
+
+}  // namespace ada::backend::cpu

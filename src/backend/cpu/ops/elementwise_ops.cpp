@@ -1,0 +1,166 @@
+// Input, relu, add and dropout.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/simple_ops.h"
+#include "core/error.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+// Images are rounded when they are set; where that takes a pass (random numbers, counts), a copy of
+// them waits for Forward.
+class CpuInput final : public InputOp {
+ public:
+  CpuInput(const Context& context, const InputSpec& spec)
+      : context_(context), spec_(spec), notes_(spec.y, spec.y_style, spec.y_stats) {
+    if (!spec.y_style.stochastic && !notes_.wanted()) return;
+    waiting_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
+    context_.scratch.CountOwn(Bytes());
+  }
+  ~CpuInput() override { context_.scratch.CountOwn(-Bytes()); }
+  void SetImages(const float* images, int rows) override {
+    Pass pass;
+    pass.rows = rows;
+    if (waiting_.empty()) return Round(images, pass);
+    std::copy_n(images, rows * spec_.y.shape.per_image(), waiting_.data());
+  }
+  void Forward(const Pass& pass) override {
+    if (waiting_.empty()) return;
+    Round(waiting_.data(), pass);
+    notes_.Finish(pass);
+  }
+  void Backward(const Pass&) override {}
+
+ private:
+  void Round(const float* images, const Pass& pass) {
+    const std::int64_t per_image = spec_.y.shape.per_image();
+    ForBlocks(context_, spec_.y.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                context_.kernels.round(images + image * per_image, 1.0f, At(spec_.y, image),
+                                       n * per_image, notes_.For(pass, block));
+              });
+  }
+  std::ptrdiff_t Bytes() const {
+    return static_cast<std::ptrdiff_t>(waiting_.size() * sizeof(float));
+  }
+
+  Context context_;
+  InputSpec spec_;
+  RoundingStats notes_;
+  std::vector<float> waiting_;
+};
+
+class CpuRelu final : public Op {
+ public:
+  CpuRelu(const Context& context, const ReluSpec& spec)
+      : context_(context), spec_(spec), notes_(spec.dx) {
+    ADA_CHECK(spec.x.format == spec.y.format);
+  }
+  void Forward(const Pass& pass) override {
+    ForBlocks(context_, spec_.x.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
+                context_.kernels.relu(At(spec_.x, image), At(spec_.y, image),
+                                      n * spec_.x.shape.per_image());
+              });
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    ForBlocks(context_, spec_.x.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                context_.kernels.relu_backward(
+                    At(spec_.dy.tensor, image), At(spec_.y, image), At(spec_.dx.tensor, image),
+                    n * spec_.x.shape.per_image(), notes_.For(pass, block));
+              });
+    notes_.Finish(pass);
+  }
+
+ private:
+  Context context_;
+  ReluSpec spec_;
+  RoundingStats notes_;
+};
+
+class CpuAdd final : public Op {
+ public:
+  CpuAdd(const Context& context, const AddSpec& spec)
+      : context_(context), spec_(spec), notes_(spec.y, spec.y_style, spec.y_stats) {}
+  void Forward(const Pass& pass) override {
+    ForBlocks(context_, spec_.y.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                std::vector<TensorSpan> in;
+                for (const Tensor& x : spec_.x) in.push_back(At(x, image));
+                context_.kernels.sum(in.data(), nullptr, static_cast<int>(in.size()),
+                                     At(spec_.y, image), n * spec_.y.shape.per_image(),
+                                     notes_.For(pass, block));
+              });
+    notes_.Finish(pass);
+  }
+  void Backward(const Pass&) override {}  // an alias of the graph
+
+ private:
+  Context context_;
+  AddSpec spec_;
+  RoundingStats notes_;
+};
+
+class CpuDropout final : public Op {
+ public:
+  CpuDropout(const Context& context, const DropoutSpec& spec)
+      : context_(context),
+        spec_(spec),
+        y_notes_(spec.y, spec.y_style, spec.y_stats),
+        dx_notes_(spec.dx) {}
+  void Forward(const Pass& pass) override {
+    if (!pass.training && spec_.x.format == spec_.y.format && spec_.x.storage == spec_.y.storage)
+      return Copy(pass);
+    Drop(pass, pass.training ? spec_.rate : 0, spec_.x, spec_.y, y_notes_);
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    Drop(pass, spec_.rate, spec_.dy.tensor, spec_.dx.tensor, dx_notes_);
+  }
+
+ private:
+  void Drop(const Pass& pass, float rate, const Tensor& in, const Tensor& out,
+            RoundingStats& notes) {
+    const std::int64_t per_image = in.shape.per_image();
+    ForBlocks(context_, in.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                context_.kernels.dropout(At(in, image), At(out, image), image * per_image,
+                                         n * per_image, rate, pass.seed ^ spec_.stream, pass.draw,
+                                         notes.For(pass, block));
+              });
+    notes.Finish(pass);
+  }
+  void Copy(const Pass& pass) {
+    const auto bytes =
+        static_cast<std::size_t>(pass.rows * spec_.x.shape.per_image()) * BytesOf(spec_.x.storage);
+    std::memcpy(spec_.y.data, spec_.x.data, bytes);
+  }
+
+  Context context_;
+  DropoutSpec spec_;
+  RoundingStats y_notes_, dx_notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<InputOp> MakeInputOp(const Context& c, const InputSpec& s) {
+  return std::make_unique<CpuInput>(c, s);
+}
+std::unique_ptr<Op> MakeReluOp(const Context& c, const ReluSpec& s) {
+  return std::make_unique<CpuRelu>(c, s);
+}
+std::unique_ptr<Op> MakeAddOp(const Context& c, const AddSpec& s) {
+  return std::make_unique<CpuAdd>(c, s);
+}
+std::unique_ptr<Op> MakeDropoutOp(const Context& c, const DropoutSpec& s) {
+  return std::make_unique<CpuDropout>(c, s);
+}
+
+}  // namespace ada::backend::cpu

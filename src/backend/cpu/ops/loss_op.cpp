@@ -1,0 +1,118 @@
+// Softmax cross-entropy. Few values (rows x classes), so plain loops in double; the gradient is
+// rounded once to fp32 and once, scaled, to its format.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/simple_ops.h"
+#include "core/error.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+class CpuLoss final : public LossOp {
+ public:
+  CpuLoss(const Context& context, const LossSpec& spec)
+      : context_(context),
+        spec_(spec),
+        notes_(spec.dlogits),
+        logits_(static_cast<std::size_t>(spec.logits.shape.numel())),
+        gradient_(logits_.size()),
+        log_p_(logits_.size()) {}
+
+  void SetLabels(const std::int32_t* labels, int rows) override {
+    labels_.assign(labels, labels + rows);
+    for (const std::int32_t label : labels_) ADA_CHECK(label >= 0 && label < spec_.logits.shape.c);
+  }
+
+  void Forward(const Pass& pass) override {
+    ADA_CHECK(static_cast<std::size_t>(pass.rows) == labels_.size());
+    const std::int64_t c = spec_.logits.shape.c;
+    context_.kernels.widen(At(spec_.logits, 0), logits_.data(), pass.rows * c);
+    result_ = LossResult{};
+    constexpr std::int64_t kRows = 16;
+    context_.pool.For(BlockCount(pass.rows, kRows), [&](std::int64_t block, int) {
+      const std::int64_t end = std::min<std::int64_t>(pass.rows, (block + 1) * kRows);
+      for (std::int64_t row = block * kRows; row < end; ++row) Row(pass, row);
+    });
+    for (std::int64_t row = 0; row < pass.rows; ++row) AddRow(row);
+    if (!pass.accumulate) total_ = LossResult{};
+    total_.loss_sum += result_.loss_sum;
+    total_.top1 += result_.top1;
+    total_.top5 += result_.top5;
+  }
+
+  void Backward(const Pass& pass) override {
+    *spec_.dlogits.scale = pass.loss_scale;
+    const Tensor& out = spec_.dlogits.tensor;
+    ForBlocks(context_, out.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                float* gradient = gradient_.data() + image * out.shape.c;
+                const std::int64_t values = n * out.shape.c;
+                if (spec_.reference)
+                  context_.kernels.round(gradient, 1.0f, {gradient, Storage::kF32}, values,
+                                         RoundOnly(out.format));
+                context_.kernels.round(gradient, pass.loss_scale, At(out, image), values,
+                                       notes_.For(pass, block));
+              });
+    notes_.Finish(pass);
+  }
+
+  LossResult Result() override { return total_; }
+
+ private:
+  double Target(std::int64_t k, std::int64_t label) const {
+    const double smoothing = static_cast<double>(spec_.label_smoothing);
+    return smoothing / static_cast<double>(spec_.logits.shape.c) + (k == label ? 1 - smoothing : 0);
+  }
+  // The row's logarithms and unscaled gradient (p - target) / loss_rows.
+  void Row(const Pass& pass, std::int64_t row) {
+    const std::int64_t c = spec_.logits.shape.c;
+    const float* z = logits_.data() + row * c;
+    const std::int64_t label = labels_[static_cast<std::size_t>(row)];
+    double highest = -INFINITY;
+    for (std::int64_t k = 0; k < c; ++k) highest = std::max(highest, static_cast<double>(z[k]));
+    double sum = 0;
+    for (std::int64_t k = 0; k < c; ++k) sum += std::exp(static_cast<double>(z[k]) - highest);
+    const double log_sum = highest + std::log(sum);
+    for (std::int64_t k = 0; k < c; ++k) {
+      const double log_p = static_cast<double>(z[k]) - log_sum;
+      const auto i = static_cast<std::size_t>(row * c + k);
+      log_p_[i] = log_p;
+      gradient_[i] = static_cast<float>((std::exp(log_p) - Target(k, label)) /
+                                        static_cast<double>(pass.loss_rows));
+    }
+  }
+  // Adds the row's loss and hits to the result.
+  void AddRow(std::int64_t row) {
+    const std::int64_t c = spec_.logits.shape.c;
+    const float* z = logits_.data() + row * c;
+    const std::int64_t label = labels_[static_cast<std::size_t>(row)];
+    std::int64_t better = 0;
+    for (std::int64_t k = 0; k < c; ++k) {
+      const double target = Target(k, label);
+      if (target != 0) result_.loss_sum -= target * log_p_[static_cast<std::size_t>(row * c + k)];
+      better += z[k] > z[label] || (z[k] == z[label] && k < label) ? 1 : 0;
+    }
+    const bool comparable = !std::isnan(z[label]);
+    result_.top1 += comparable && better < 1 ? 1 : 0;
+    result_.top5 += comparable && better < 5 ? 1 : 0;
+  }
+
+  Context context_;
+  LossSpec spec_;
+  RoundingStats notes_;
+  std::vector<float> logits_, gradient_;
+  std::vector<double> log_p_;
+  std::vector<std::int32_t> labels_;
+  LossResult result_, total_;  // of this Forward, and of those that it goes on with
+};
+
+}  // namespace
+
+std::unique_ptr<LossOp> MakeLossOp(const Context& c, const LossSpec& s) {
+  return std::make_unique<CpuLoss>(c, s);
+}
+
+}  // namespace ada::backend::cpu

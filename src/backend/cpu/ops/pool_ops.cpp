@@ -1,0 +1,118 @@
+// Max and average pooling.
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/simple_ops.h"
+#include "core/error.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+template <class Spec>
+PoolArgs Geometry(const Spec& spec, std::int64_t images) {
+  PoolArgs a;
+  const Shape &x = spec.x.shape, &y = spec.y.shape;
+  a.images = images, a.h = x.h, a.w = x.w, a.c = x.c, a.out_h = y.h, a.out_w = y.w;
+  a.kernel_h = spec.kernel[0], a.kernel_w = spec.kernel[1];
+  a.stride_h = spec.stride[0], a.stride_w = spec.stride[1];
+  a.pad_h = spec.padding[0], a.pad_w = spec.padding[1];
+  return a;
+}
+std::size_t ImageBytes(const Shape& shape) {
+  return static_cast<std::size_t>(shape.per_image()) * sizeof(float);
+}
+
+class CpuMaxPool final : public Op {
+ public:
+  CpuMaxPool(const Context& context, const MaxPoolSpec& spec)
+      : context_(context), spec_(spec), notes_(spec.dx) {
+    ADA_CHECK(spec.x.format == spec.y.format);
+    if (std::int64_t{spec.kernel[0]} * spec.kernel[1] > std::numeric_limits<Index>::max())
+      throw ConfigError("max_pool: a kernel of " + std::to_string(spec.kernel[0]) + "x" +
+                        std::to_string(spec.kernel[1]) + " has more than 65535 positions");
+    if (spec.dx) index_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
+    if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);
+  }
+  void Forward(const Pass& pass) override {
+    ForBlocks(context_, spec_.x.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
+                PoolArgs a = Geometry(spec_, n);
+                a.x = At(spec_.x, image), a.y = At(spec_.y, image);
+                if (!index_.empty()) a.index = index_.data() + image * spec_.y.shape.per_image();
+                context_.kernels.max_pool(a);
+              });
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    ForBlocks(context_, spec_.x.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                PoolArgs a = Geometry(spec_, n);
+                a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
+                a.index = index_.data() + image * spec_.y.shape.per_image();
+                a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));
+                a.rounding = notes_.For(pass, block);
+                context_.kernels.max_pool_backward(a);
+              });
+    notes_.Finish(pass);
+  }
+
+ private:
+  using Index = std::uint16_t;
+  Context context_;
+  MaxPoolSpec spec_;
+  RoundingStats notes_;
+  std::vector<Index> index_;  // position of the maximum in its window
+};
+
+class CpuAvgPool final : public Op {
+ public:
+  CpuAvgPool(const Context& context, const AvgPoolSpec& spec)
+      : context_(context),
+        spec_(spec),
+        y_notes_(spec.y, spec.y_style, spec.y_stats, nullptr, BlockImages(spec.x.shape)),
+        dx_notes_(spec.dx) {
+    if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);
+  }
+  void Forward(const Pass& pass) override {
+    ForBlocks(context_, spec_.x.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+                PoolArgs a = Geometry(spec_, n);
+                a.x = At(spec_.x, image), a.y = At(spec_.y, image);
+                a.rounding = y_notes_.For(pass, block);
+                context_.kernels.avg_pool(a);
+              });
+    y_notes_.Finish(pass);
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    ForBlocks(context_, spec_.x.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                PoolArgs a = Geometry(spec_, n);
+                a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
+                a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));
+                a.rounding = dx_notes_.For(pass, block);
+                context_.kernels.avg_pool_backward(a);
+              });
+    dx_notes_.Finish(pass);
+  }
+
+ private:
+  Context context_;
+  AvgPoolSpec spec_;
+  RoundingStats y_notes_, dx_notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeMaxPoolOp(const Context& c, const MaxPoolSpec& s) {
+  return std::make_unique<CpuMaxPool>(c, s);
+}
+std::unique_ptr<Op> MakeAvgPoolOp(const Context& c, const AvgPoolSpec& s) {
+  return std::make_unique<CpuAvgPool>(c, s);
+}
+
+}  // namespace ada::backend::cpu

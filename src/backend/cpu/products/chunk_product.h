@@ -1,0 +1,46 @@
+// One way of computing a layer's products, some images at a time: in fp32 on oneDNN
+// (onednn_chunks.h), or on tiles (tile_chunks.h). What surrounds the chunks is product_op's.
+#pragma once
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+
+namespace ada::backend::cpu {
+
+// Some images of one call, whole reduction blocks of x and y; one worker computes it.
+struct Chunk {
+  const Pass& pass;
+  std::int64_t image, images;
+  int worker;
+};
+
+class ChunkProduct {
+ public:
+  virtual ~ChunkProduct() = default;
+  // Makes what chunks of so many images need. Not while workers run.
+  virtual void Prepare(std::int64_t images) = 0;
+  // The weights changed. Not while workers run.
+  virtual void Refresh() = 0;
+
+  // y = round(w * x + b), noted, with its channel moments. x, dy: of the chunk's first image.
+  // False: these values cannot be computed in this way; what was stored is to be written anew.
+  virtual bool Forward(const Chunk& chunk, const TensorSpan& x) = 0;
+  // dx = round(alpha * dgrad(dy, w)), noted. False as above.
+  virtual bool DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) = 0;
+  // A partial gradient of weights and bias, set by the `first` chunk of those that share it, else
+  // added to. False: these values cannot be computed in this way; nothing was added. A result that
+  // is not finite says nothing but that.
+  virtual bool WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy,
+                              bool first, float* partial) = 0;
+
+  virtual std::int64_t partial_values() const = 0;
+  // The sum of `count` partial gradients, one behind the other and added in that order, in
+  // PyTorch's order. Overwrites them. db null: there is none. False: a sum is not finite. Not while
+  // workers run.
+  virtual bool Sum(float* partials, std::int64_t count, float* dw, float* db) const = 0;
+  // From PyTorch's order to a partial gradient; adds, unless `first`.
+  virtual void AddPlain(const float* dw, const float* db, bool first, float* partial) const = 0;
+};
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,59 @@
+// Chunks of products in fp32 on oneDNN, whatever the formats: widened on the way in, rounded on the
+// way out, while the values are in the cache.
+#pragma once
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/products/chunk_product.h"
+#include "backend/cpu/products/product_rounding.h"
+#include "backend/cpu/products/weight_copies.h"
+
+namespace ada::backend::cpu {
+
+class OnednnChunks final : public ChunkProduct {
+ public:
+  // `most`: images of a chunk. `offset`: where its part of a worker's scratch memory begins. Keeps
+  // references.
+  OnednnChunks(const Context& context, const ProductSpec& spec, const ProductGeometry& geometry,
+               WeightCopies& weights, ProductRounding& rounding, int most, std::size_t offset);
+  void Prepare(std::int64_t images) override;
+  void Refresh() override {}  // the copies are WeightCopies' own
+  bool Forward(const Chunk& chunk, const TensorSpan& x) override;
+  bool DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) override;
+  bool WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy, bool first,
+                      float* partial) override;
+  std::int64_t partial_values() const override;
+  bool Sum(float* partials, std::int64_t count, float* dw, float* db) const override;
+  void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;
+
+ private:
+  // The products of one chunk size: one a worker, and their weights.
+  struct Set {
+    std::vector<std::unique_ptr<Product>> products;
+    const float *forward_weights = nullptr, *data_weights = nullptr;
+  };
+  struct Buffers {
+    float *x, *y, *dx, *dw;
+    std::byte* pad;
+  };
+  void Reserve();
+  Buffers BuffersOf(int worker) const;
+  Product& ProductOf(const Chunk& chunk);
+  const float* AsF32(const TensorSpan& piece, std::int64_t values, float* buffer) const;
+  std::int64_t layout_values() const;
+
+  Context context_;
+  const ProductSpec& spec_;
+  const ProductGeometry geometry_;
+  WeightCopies& weights_;
+  ProductRounding& rounding_;
+  const std::int64_t most_;
+  const std::size_t offset_;
+  std::map<std::int64_t, Set> sets_;
+  std::shared_ptr<const WeightLayout> gradient_layout_;  // of every set
+  std::size_t pad_bytes_ = 0;
+};
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,85 @@
+// From the partial weight gradients of a product's groups to dw and db: sums in the order of
+// groups, PyTorch's order of values, unscaled, rounded where they have a format of their own.
+#include <algorithm>
+
+#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/products/product_op.h"
+
+namespace ada::backend::cpu {
+
+std::int64_t ProductOp::PartialsAtMost() const {
+  return MostGroups(chunks(static_cast<int>(spec_.x.shape.n)), spec_.w.shape.numel());
+}
+
+float* ProductOp::PartialOf(std::int64_t group) const {
+  const ChunkProduct& product = *product_;
+  return reinterpret_cast<float*>(context_.scratch.shared()) + group * product.partial_values();
+}
+
+// Puts the sum of the partial gradients in PyTorch's order behind them: dw, then db. False: it is
+// not finite.
+bool ProductOp::SumPartials(const ChunkProduct& product, std::int64_t groups) {
+  auto* partials = reinterpret_cast<float*>(context_.scratch.shared());
+  float* plain = partials + PartialsAtMost() * product.partial_values();
+  return product.Sum(partials, groups, plain, spec_.b ? plain + spec_.w.shape.numel() : nullptr);
+}
+
+void ProductOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
+  const std::int64_t groups = BlockCount(chunks(pass.rows), static_cast<int>(per_group));
+  const ChunkProduct* product = product_.get();
+  if (!SumPartials(*product, groups) && on_tiles_) product = &AllWeightsInFp32(pass, per_group);
+  float* plain = reinterpret_cast<float*>(context_.scratch.shared()) +
+                 PartialsAtMost() * product->partial_values();
+  StoreWeightGradient(pass, plain);
+  if (spec_.b) StoreBiasGradient(pass, plain + spec_.w.shape.numel());
+}
+
+// Where tiles gave something that is not finite: what fp32 gives.
+ChunkProduct& ProductOp::AllWeightsInFp32(const Pass& pass, std::int64_t per_group) {
+  ChunkProduct& product = Fp32();
+  Prepare(product, pass.rows);
+  const std::int64_t count = chunks(pass.rows), stride = product.partial_values();
+  const std::int64_t groups = BlockCount(count, static_cast<int>(per_group));
+  auto* partials = reinterpret_cast<float*>(context_.scratch.shared());
+  context_.pool.For(groups, [&](std::int64_t group, int worker) {
+    const std::int64_t begin = group * per_group, end = std::min(begin + per_group, count);
+    for (std::int64_t index = begin; index < end; ++index) {
+      const Chunk chunk = ChunkAt(pass, index, worker);
+      product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+                             index == begin, partials + group * stride);
+    }
+  });
+  SumPartials(product, groups);
+  return product;
+}
+
+// dw = round(gradient / S); of several micro-batches each sum is rounded.
+void ProductOp::StoreWeightGradient(const Pass& pass, float* gradient) {
+  const Kernels& kernels = context_.kernels;
+  ForSegments(context_, spec_.w.shape.numel(),
+              [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+                float* from = gradient + first;
+                const TensorSpan dw{spec_.dw.f32() + first, Storage::kF32};
+                if (spec_.reference && dw_notes_.rounds())
+                  kernels.round(from, 1.0f, {from, Storage::kF32}, n, RoundOnly(spec_.dw_format));
+                kernels.unscale(from, *spec_.dy.scale, pass.accumulate, spec_.dw.f32() + first, n);
+                const Rounding rounding = dw_notes_.For(pass, segment);
+                if (dw_notes_.rounds())
+                  kernels.round(spec_.dw.f32() + first, 1.0f, dw, n, rounding);
+                else if (dw_notes_.wanted())
+                  kernels.inspect(dw, n, rounding);
+              });
+  dw_notes_.Finish(pass);
+}
+
+// db is fp32; under `reference` it is rounded where dw is.
+void ProductOp::StoreBiasGradient(const Pass& pass, float* gradient) {
+  const Rounding rounding = RoundOnly(spec_.reference ? spec_.dw_format : kFp32);
+  const TensorSpan from{gradient, Storage::kF32}, db{spec_.db.f32(), Storage::kF32};
+  const std::int64_t n = spec_.w.shape.n;
+  if (spec_.reference) context_.kernels.round(gradient, 1.0f, from, n, rounding);
+  context_.kernels.unscale(gradient, *spec_.dy.scale, pass.accumulate, spec_.db.f32(), n);
+  if (spec_.reference) context_.kernels.round(spec_.db.f32(), 1.0f, db, n, rounding);
+}
+
+}  // namespace ada::backend::cpu

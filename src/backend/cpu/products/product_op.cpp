@@ -1,0 +1,225 @@
+// The chunk loops of convolution and linear layers.
+//
+//   forward chunk:   x (or a batch norm of it, made here) --> products --> y
+//   backward chunk:  dy, x --+--> partial dw (of the chunk's group)
+//                            +--> dx --> sums of the batch norm that made x
+//   (the authors' program:  dy --times alpha, round--> products --round, count--> dx)
+//
+// Chunks that tiles decline are computed in fp32 after the others.
+#include "backend/cpu/products/product_op.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/products/onednn_chunks.h"
+#include "backend/cpu/products/tile_chunks.h"
+#include "core/error.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+// The authors multiply dy, which rounds. exact_range is not theirs: it looks at dx before alpha.
+bool AlphaComesFirst(const ProductSpec& spec) {
+  return spec.scaler != nullptr && spec.scaler->rule.reference &&
+         spec.scaler->rule.method != scaling::LayerMethod::kExactRange;
+}
+// Tiles take images in pairs, and pass over all weights in every chunk.
+int ChunkFor(const ProductSpec& spec, bool on_tiles) {
+  std::int64_t images = ChunkImages(spec.x.shape, spec.y.shape);
+  if (on_tiles) images = std::max<std::int64_t>(images, spec.w.shape.numel() > (1 << 20) ? 32 : 2);
+  return static_cast<int>(std::min(images, spec.x.shape.n));
+}
+bool WantsMoments(const ProductSpec& spec) {
+  return spec.scaler != nullptr && scaling::MayNeedMoments(spec.scaler->rule);
+}
+
+}  // namespace
+
+ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const ProductSpec& spec,
+                     const ProductGeometry& geometry)
+    : context_(context),
+      spec_(spec),
+      geometry_(geometry),
+      chunk_(ChunkFor(spec, tiles != nullptr)),
+      weights_(context, geometry, spec, WantsMoments(spec)),
+      rounding_(context, spec),
+      on_tiles_(tiles != nullptr),
+      dw_notes_(RoundingStats::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style,
+                                           spec.dw_stats)) {
+  if (spec.recomputed) recomputed_.emplace(context, spec.recomputed);
+  if (recomputed_) own_bytes_ = WholeLines(recomputed_->chunk_bytes(chunk_));
+  if (AlphaComesFirst(spec))
+    own_bytes_ += WholeLines(static_cast<std::size_t>(chunk_ * spec.y.shape.per_image()) * 4);
+  if (on_tiles_)
+    product_ = std::make_unique<TileChunks>(*tiles, context, spec_, geometry_, weights_, rounding_,
+                                            chunk_, own_bytes_);
+  else
+    product_ = std::make_unique<OnednnChunks>(context, spec_, geometry_, weights_, rounding_,
+                                              chunk_, own_bytes_);
+  Prepare(*product_, static_cast<int>(spec.x.shape.n));
+}
+
+std::int64_t ProductOp::chunks(int rows) const { return BlockCount(rows, chunk_); }
+
+Chunk ProductOp::ChunkAt(const Pass& pass, std::int64_t index, int worker) const {
+  const std::int64_t image = index * chunk_;
+  return {pass, image, std::min<std::int64_t>(chunk_, pass.rows - image), worker};
+}
+
+void ProductOp::Prepare(ChunkProduct& product, int rows) const {
+  product.Prepare(std::min(chunk_, rows));
+  product.Prepare(rows - (chunks(rows) - 1) * chunk_);
+  if (!geometry_.training) return;
+  const std::int64_t partials = PartialsAtMost() * product.partial_values();
+  const std::int64_t plain = spec_.w.shape.numel() + spec_.w.shape.n;
+  context_.scratch.Reserve(0, WholeLines(static_cast<std::size_t>(partials) * 4) +
+                                  WholeLines(static_cast<std::size_t>(plain) * 4));
+}
+
+// Made when it is first needed: most layers never do.
+ChunkProduct& ProductOp::Fp32() {
+  if (!fp32_)
+    fp32_ = std::make_unique<OnednnChunks>(context_, spec_, geometry_, weights_, rounding_, chunk_,
+                                           own_bytes_);
+  return *fp32_;
+}
+
+void ProductOp::RefreshWeights(const Pass& pass) {
+  weights_.Refresh(pass);
+  product_->Refresh();
+}
+
+// body(product, chunk) for the chunks that declined `what`.
+template <class Body>
+void ProductOp::ForDeclined(const Pass& pass, Declined what, Body&& body) {
+  std::vector<std::int64_t> indices;
+  for (std::size_t i = 0; i < declined_.size(); ++i)
+    if ((declined_[i] & what) != 0) indices.push_back(static_cast<std::int64_t>(i));
+  if (indices.empty()) return;
+  ChunkProduct& product = Fp32();
+  Prepare(product, pass.rows);
+  context_.pool.For(static_cast<std::int64_t>(indices.size()), [&](std::int64_t i, int worker) {
+    body(product, ChunkAt(pass, indices[static_cast<std::size_t>(i)], worker));
+  });
+}
+
+// The chunk's input; of a batch norm that is not stored it is made here.
+TensorSpan ProductOp::X(const Chunk& chunk, bool forward) {
+  if (!recomputed_) return At(spec_.x, chunk.image);
+  std::byte* buffer = context_.scratch.worker(chunk.worker);
+  return forward ? recomputed_->Forward(chunk.pass, chunk.image, chunk.images, buffer)
+                 : recomputed_->Recompute(chunk.pass, chunk.image, chunk.images, buffer);
+}
+
+void ProductOp::Forward(const Pass& pass) {
+  Prepare(*product_, pass.rows);
+  declined_.assign(static_cast<std::size_t>(chunks(pass.rows)), 0);
+  context_.pool.For(chunks(pass.rows), [&](std::int64_t index, int worker) {
+    const Chunk chunk = ChunkAt(pass, index, worker);
+    if (!product_->Forward(chunk, X(chunk, /*forward=*/true)))
+      declined_[static_cast<std::size_t>(index)] = kForward;
+  });
+  ForDeclined(pass, kForward, [&](ChunkProduct& product, const Chunk& chunk) {
+    product.Forward(chunk, X(chunk, /*forward=*/false));
+  });
+  rounding_.FinishY(pass);
+  if (recomputed_) recomputed_->FinishForward(pass);
+}
+
+float ProductOp::DecideAlpha(const Pass& pass) {
+  if (!spec_.dx) return 1;
+  ADA_CHECK(spec_.scaler != nullptr);
+  const scaling::Needs needs = scaling::NeedsOf(*spec_.scaler);
+  scaling::Observation seen;
+  if (needs.moments) {
+    ADA_CHECK(spec_.dy.moments != nullptr);
+    seen.dy = *spec_.dy.moments, seen.w = weights_.moments();
+  }
+  if (needs.products) {
+    const std::int64_t out = spec_.w.shape.n;
+    ObserveProducts(MagnitudesOfImages(context_, spec_.dy.tensor, pass.rows),
+                    MagnitudesOfRows(context_, weights_.plain(), out, spec_.w.shape.numel() / out),
+                    seen);
+  }
+  scaling::Decide(*spec_.scaler, seen, *spec_.dy.scale);
+  *spec_.dx.scale = spec_.scaler->decision.scale_out;
+  return spec_.scaler->decision.alpha;
+}
+
+void ProductOp::Backward(const Pass& pass) {
+  const float alpha = DecideAlpha(pass);
+  rounding_.BeginDx();
+  Prepare(*product_, pass.rows);
+  const std::int64_t count = chunks(pass.rows);
+  const std::int64_t per_group = GroupChunks(count, spec_.w.shape.numel());
+  declined_.assign(static_cast<std::size_t>(count), 0);
+  (void)context_.scratch.shared();  // made before the workers ask for it
+  context_.pool.For(
+      BlockCount(count, static_cast<int>(per_group)), [&](std::int64_t group, int worker) {
+        const std::int64_t begin = group * per_group, end = std::min(begin + per_group, count);
+        for (std::int64_t index = begin; index < end; ++index)
+          BackwardChunk(*product_, ChunkAt(pass, index, worker), index == begin, PartialOf(group),
+                        alpha);
+      });
+  RedoDeclined(pass, per_group, alpha);
+  rounding_.FinishDx(pass);
+  FinishWeightGradient(pass, per_group);
+}
+
+void ProductOp::BackwardChunk(ChunkProduct& product, const Chunk& chunk, bool first, float* partial,
+                              float alpha) {
+  const TensorSpan x = X(chunk, /*forward=*/false), dy = At(spec_.dy.tensor, chunk.image);
+  std::uint8_t& declined = declined_[static_cast<std::size_t>(chunk.image / chunk_)];
+  if (!product.WeightGradient(chunk, x, dy, first, partial)) {
+    if (first) std::fill_n(partial, product.partial_values(), 0.0f);
+    declined |= kWeights;
+  }
+  if (spec_.dx && !DataGradient(product, chunk, x, dy, alpha)) declined |= kData;
+}
+
+// With the sums that the batch norm before it wants, while dx is in the cache.
+bool ProductOp::DataGradient(ChunkProduct& product, const Chunk& chunk, const TensorSpan& x,
+                             const TensorSpan& dy, float alpha) {
+  TensorSpan in = dy;
+  if (AlphaComesFirst(spec_) && alpha != 1) {
+    const std::int64_t values = chunk.images * spec_.y.shape.per_image();
+    const std::size_t offset = recomputed_ ? WholeLines(recomputed_->chunk_bytes(chunk_)) : 0;
+    in = {context_.scratch.worker(chunk.worker) + offset, Storage::kF32};
+    auto* wide = static_cast<float*>(in.data);
+    context_.kernels.widen(dy, wide, values);
+    context_.kernels.round(wide, alpha, in, values, RoundOnly(spec_.dy.tensor.format));
+    alpha = 1;
+  }
+  if (!product.DataGradient(chunk, in, alpha)) return false;
+  if (recomputed_)
+    recomputed_->TakeSums(chunk.image, chunk.images, x, At(spec_.dx.tensor, chunk.image));
+  return true;
+}
+
+void ProductOp::RedoDeclined(const Pass& pass, std::int64_t per_group, float alpha) {
+  ForDeclined(pass, kData, [&](ChunkProduct& product, const Chunk& chunk) {
+    DataGradient(product, chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+                 alpha);
+  });
+  // Group by group in the order of chunks: those of one share a partial gradient.
+  for (std::size_t i = 0; i < declined_.size(); ++i) {
+    if ((declined_[i] & kWeights) == 0) continue;
+    Prepare(Fp32(), pass.rows);
+    const auto index = static_cast<std::int64_t>(i);
+    RedoWeights(Fp32(), ChunkAt(pass, index, 0), PartialOf(index / per_group));
+  }
+}
+
+// From fp32 to the partial gradient of product_'s layout.
+void ProductOp::RedoWeights(ChunkProduct& product, const Chunk& chunk, float* partial) {
+  std::vector<float> own(static_cast<std::size_t>(product.partial_values()));
+  std::vector<float> plain(static_cast<std::size_t>(spec_.w.shape.numel() + spec_.w.shape.n));
+  float* db = spec_.b ? plain.data() + spec_.w.shape.numel() : nullptr;
+  product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
+                         /*first=*/true, own.data());
+  product.Sum(own.data(), 1, plain.data(), db);
+  product_->AddPlain(plain.data(), db, /*first=*/false, partial);
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,216 @@
+// See tile_chunks.h.
+#include "backend/cpu/products/tile_chunks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+
+#include "backend/cpu/ops/blocks.h"
+#include "core/error.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+constexpr std::uint32_t kInfinity = 0x7f800000u;
+// Products and their sums are whole multiples of 2 to the sum of the operands' lowest bits. From
+// this exponent on nothing is subnormal in fp32.
+constexpr int kLowestNormal = -126;
+
+int LowestBitOf(const NumberFormat& f) { return 1 - f.bias - f.mantissa_bits; }
+bool Kept16(const Tensor& t) { return t.storage != Storage::kF32; }
+
+}  // namespace
+
+int PartsOf(const NumberFormat& format) {
+  const int bits = format.mantissa_bits + 1;
+  return bits <= 8 ? 1 : bits <= 16 ? 2 : 0;
+}
+
+const char* RefuseTiles(const ProductSpec& spec, const ProductGeometry& geometry) {
+  if (geometry.groups != 1) return "its channels are in groups";
+  if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))
+    return "what it reads is not kept in 16 bits";
+  if (PartsOf(spec.w_format) == 0) return "its weights have more than 16 significant bits";
+  if (spec.w_style.scaler != nullptr) return "its weights have a scale of their own";
+  return nullptr;
+}
+
+TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const ProductSpec& spec,
+                       const ProductGeometry& geometry, const WeightCopies& weights,
+                       ProductRounding& rounding, int most, std::size_t offset)
+    : context_(context),
+      spec_(spec),
+      weights_(weights),
+      rounding_(rounding),
+      most_(most),
+      offset_(offset),
+      bias_(spec.b ? static_cast<std::size_t>((spec.w.shape.n + 15) / 16 * 16) : 0) {
+  const int x_parts = PartsOf(spec.x.format), w_parts = PartsOf(spec.w_format);
+  forward_.convolution =
+      TileConvolution::Forward(kernels, geometry, x_parts, w_parts, rounding.block_y());
+  Own(forward_);
+  if (geometry.training) {
+    const int dy_parts = PartsOf(spec.dy.tensor.format);
+    gradient_.emplace(kernels, geometry, x_parts, dy_parts);
+    if (geometry.data_gradient) {
+      data_.convolution =
+          TileConvolution::DataGradient(kernels, geometry, dy_parts, w_parts, rounding.block_x());
+      Own(data_);
+    }
+  }
+  Refresh();
+  Reserve();
+}
+
+TileChunks::~TileChunks() { context_.scratch.CountOwn(-bytes_); }
+
+void TileChunks::Own(Side& side) {
+  side.weights.resize(side.convolution->weight_bytes());
+  bytes_ += static_cast<std::ptrdiff_t>(side.weights.size());
+  context_.scratch.CountOwn(static_cast<std::ptrdiff_t>(side.weights.size()));
+}
+
+void TileChunks::Refresh() {
+  const float* plain = weights_.plain();
+  const std::int64_t values = spec_.w.shape.numel();
+  weight_bit_ = LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
+                          values % 16 == 0 ? 16 : 1);
+  if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
+  Side* const sides[] = {&forward_, &data_};
+  context_.pool.For(2, [&](std::int64_t i, int) {
+    Side& side = *sides[i];
+    if (side.convolution) side.convolution->PackWeights(plain, side.weights.data());
+  });
+}
+
+void TileChunks::Reserve() {
+  const std::int64_t values =
+      most_ * std::max(spec_.x.shape.per_image(), spec_.y.shape.per_image());
+  const int images = static_cast<int>(most_);
+  std::size_t tiles = forward_.convolution->scratch_bytes(images);
+  if (data_.convolution) tiles = std::max(tiles, data_.convolution->scratch_bytes(images));
+  if (gradient_) tiles = std::max(tiles, gradient_->scratch_bytes(images));
+  context_.scratch.Reserve(offset_ + WholeLines(static_cast<std::size_t>(most_) * 4) +
+                               WholeLines(static_cast<std::size_t>(values) * 4) + WholeLines(tiles),
+                           0);
+}
+
+TileChunks::Buffers TileChunks::BuffersOf(int worker) const {
+  const std::int64_t values =
+      most_ * std::max(spec_.x.shape.per_image(), spec_.y.shape.per_image());
+  std::byte* begin = context_.scratch.worker(worker) + offset_;
+  Buffers b;
+  b.largest = reinterpret_cast<std::uint32_t*>(begin);
+  begin += WholeLines(static_cast<std::size_t>(most_) * 4);
+  b.values = reinterpret_cast<float*>(begin);
+  b.tiles = begin + WholeLines(static_cast<std::size_t>(values) * 4);
+  std::fill_n(b.largest, most_, 0u);
+  return b;
+}
+
+void TileChunks::Prepare(std::int64_t images) {
+  forward_.convolution->Prepare(static_cast<int>(images));
+  if (data_.convolution) data_.convolution->Prepare(static_cast<int>(images));
+}
+
+bool TileChunks::Finite(const std::uint32_t* largest, std::int64_t blocks) {
+  return std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinity; });
+}
+
+// The exponent of the lowest bit that any of these values has; a large one where all are zero.
+int TileChunks::LowestBit(const NumberFormat& format, const TensorSpan& values, std::int64_t count,
+                          std::int64_t channels) const {
+  const int lowest = LowestBitOf(format);
+  if (lowest >= kLowestNormal / 2) return lowest;
+  std::vector<std::uint32_t> least(static_cast<std::size_t>(channels), 0xffffffffu);
+  std::vector<std::uint32_t> largest(static_cast<std::size_t>(channels));
+  context_.kernels.channel_magnitudes(values, count / channels, channels, least.data(),
+                                      largest.data());
+  const std::uint32_t smallest = *std::min_element(least.begin(), least.end());
+  if (smallest >= kInfinity - 1) return 0;
+  const int exponent = std::ilogb(std::bit_cast<float>(smallest + 1));
+  return std::max(lowest, exponent - format.mantissa_bits);
+}
+
+bool TileChunks::InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
+                         std::int64_t images, int other_bit) const {
+  const int bit = LowestBit(format, values, images * shape.per_image(), shape.c);
+  return bit >= kLowestNormal && other_bit >= kLowestNormal && bit + other_bit >= kLowestNormal;
+}
+
+TileConvolution::Call TileChunks::CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
+                                          const Chunk& chunk) const {
+  TileConvolution::Call call;
+  call.in = in;
+  call.images = static_cast<int>(chunk.images);
+  call.weights = side.weights.data();
+  call.largest = b.largest;
+  call.scratch = b.tiles;
+  return call;
+}
+
+bool TileChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
+  if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, weight_bit_)) return false;
+  const Buffers b = BuffersOf(chunk.worker);
+  const bool plain = rounding_.PlainY(chunk.pass);
+  TileConvolution::Call call = CallFor(forward_, x, b, chunk);
+  call.out = plain ? At(spec_.y, chunk.image) : TensorSpan{b.values, Storage::kF32};
+  if (spec_.b) call.bias = bias_.data();
+  forward_.convolution->Run(call);
+  if (!Finite(b.largest, BlockCount(chunk.images, rounding_.block_y()))) return false;
+  plain ? rounding_.NoteY(chunk, b.largest) : rounding_.RoundY(chunk, b.values);
+  return true;
+}
+
+bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
+  if (!InRange(spec_.dy.tensor.format, dy, spec_.y.shape, chunk.images, weight_bit_)) return false;
+  const Buffers b = BuffersOf(chunk.worker);
+  const bool plain = rounding_.PlainDx(chunk.pass);
+  TileConvolution::Call call = CallFor(data_, dy, b, chunk);
+  call.out = plain ? At(spec_.dx.tensor, chunk.image) : TensorSpan{b.values, Storage::kF32};
+  call.factor = plain ? alpha : 1;
+  data_.convolution->Run(call);
+  if (!Finite(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
+  plain ? rounding_.NoteDx(chunk, b.largest) : rounding_.RoundDx(chunk, b.values, alpha);
+  return true;
+}
+
+bool TileChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy,
+                                bool first, float* partial) {
+  const int dy_bit = LowestBit(spec_.dy.tensor.format, dy, chunk.images * spec_.y.shape.per_image(),
+                               spec_.y.shape.c);
+  if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, dy_bit)) return false;
+  gradient_->Run(x, dy, static_cast<int>(chunk.images), first, partial,
+                 BuffersOf(chunk.worker).tiles);
+  return true;
+}
+
+std::int64_t TileChunks::partial_values() const {
+  return gradient_ ? gradient_->partial_values() : 0;
+}
+bool TileChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) const {
+  std::atomic<bool> finite = true;
+  const auto sum = [&](std::int64_t first, std::int64_t values) {
+    for (std::int64_t i = 1; i < count; ++i)
+      context_.kernels.accumulate(partials + i * partial_values() + first, partials + first,
+                                  values);
+    if (context_.kernels.largest(partials + first, values) >= kInfinity) finite = false;
+  };
+  const auto& groups = gradient_->groups();
+  context_.pool.For(static_cast<std::int64_t>(groups.size()), [&](std::int64_t i, int) {
+    const GradientGroup& group = groups[static_cast<std::size_t>(i)];
+    sum(group.first_value(), group.values());
+    gradient_->ToPlain(group, partials, dw);
+  });
+  if (db == nullptr) return finite;
+  const std::int64_t bias = groups.back().first_value() + groups.back().values();
+  sum(bias, partial_values() - bias);
+  gradient_->BiasToPlain(partials, db);
+  return finite;
+}
+void TileChunks::AddPlain(const float* dw, const float* db, bool first, float* partial) const {
+  gradient_->AddPlain(dw, db, first, partial);
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,74 @@
+// Chunks of products on tiles: for values of 16-bit formats (tile_kernels.h). What tiles cannot do
+// is declined: where a result is not finite, an input may not have been, and tiles do not treat inf
+// as fp32 does (inf is high part inf, low part NaN); where products may lie below 2^-126, the unit
+// would flush them to zero.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/products/chunk_product.h"
+#include "backend/cpu/products/product_rounding.h"
+#include "backend/cpu/products/tile_convolution.h"
+#include "backend/cpu/products/tile_weight_gradient.h"
+#include "backend/cpu/products/weight_copies.h"
+
+namespace ada::backend::cpu {
+
+// Why a layer cannot use tiles at all, or null.
+const char* RefuseTiles(const ProductSpec& spec, const ProductGeometry& geometry);
+
+class TileChunks final : public ChunkProduct {
+ public:
+  // As OnednnChunks's. The layer must not be one that RefuseTiles names.
+  TileChunks(const TileKernels& kernels, const Context& context, const ProductSpec& spec,
+             const ProductGeometry& geometry, const WeightCopies& weights,
+             ProductRounding& rounding, int most, std::size_t offset);
+  ~TileChunks() override;
+  void Prepare(std::int64_t images) override;
+  void Refresh() override;
+  bool Forward(const Chunk& chunk, const TensorSpan& x) override;
+  bool DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) override;
+  bool WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy, bool first,
+                      float* partial) override;
+  std::int64_t partial_values() const override;
+  bool Sum(float* partials, std::int64_t count, float* dw, float* db) const override;
+  void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;
+
+ private:
+  // One of the two convolutions with its weights.
+  struct Side {
+    std::optional<TileConvolution> convolution;
+    std::vector<std::byte, PageAllocator<std::byte, PageKind::kHuge>> weights;
+  };
+  struct Buffers {
+    std::uint32_t* largest;  // by reduction block of the chunk
+    float* values;           // of y or dx, before rounding
+    std::byte* tiles;
+  };
+  void Own(Side& side);
+  void Reserve();
+  Buffers BuffersOf(int worker) const;
+  TileConvolution::Call CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
+                                const Chunk& chunk) const;
+  static bool Finite(const std::uint32_t* largest, std::int64_t blocks);
+  bool InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
+               std::int64_t images, int weight_exponent) const;
+  int LowestBit(const NumberFormat& format, const TensorSpan& values, std::int64_t count,
+                std::int64_t channels) const;
+
+  Context context_;
+  const ProductSpec& spec_;
+  const WeightCopies& weights_;
+  ProductRounding& rounding_;
+  const std::int64_t most_;
+  const std::size_t offset_;
+  Side forward_, data_;
+  std::optional<TileWeightGradient> gradient_;
+  std::vector<float> bias_;  // rounded up to 16 channels
+  int weight_bit_ = 0;       // of the weights (LowestBit)
+  std::ptrdiff_t bytes_ = 0;
+};
+
+}  // namespace ada::backend::cpu

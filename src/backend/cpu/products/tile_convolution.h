@@ -1,0 +1,160 @@
+// A convolution as products of tiles: what forward products and data gradients have in common.
+//
+//   out[y][x][n] = sum over taps and k of in[y * step + tap.y][x * step + tap.x][k] * w[tap][k][n]
+//
+// The input is packed into records, one for each pixel of a frame with zeros around the image, so
+// that 16 neighbours in a row of the output read 16 neighbours in memory, whatever the tap. Where
+// the output is narrower than 16 columns, images lie side by side:
+//
+//   columns  0           1           2
+//   images   0 1 2 3     0 1 2 3     0 1 2 3     ...     (4 images together: 4 columns make a tile)
+//
+// With a stride the columns are sorted by what is left of their number after division by it, which
+// gives one frame a remainder. The data gradient of a convolution with a stride is one convolution
+// for each remainder of the output's rows and columns, each with the taps that reach it.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/products/product.h"
+#include "backend/cpu/tile_kernels.h"
+
+namespace ada::backend::cpu {
+
+// Where the values of an image lie among the records. Counts are in records.
+struct TileFrame {
+  int together = 1;    // images side by side: 1, 2, 4, 8 or 16
+  int remainders = 1;  // frames by column, modulo the stride
+  int rows = 0, columns = 0;
+  int top = 0, left = 0;  // of zeros above and beside the image
+  int window = 1;         // columns of the input in one record, where there are few channels
+  int window_step = 1;    // columns between the windows of neighbours
+  int block = 32;         // channels of a row of a tile: 16 (both parts in a row) or 32
+  int blocks = 1;         // of channels (of a window)
+  int parts = 1;
+  int row_bytes() const { return block == 16 ? 64 : 64 * parts; }
+  std::int64_t group_records() const {  // of `together` images
+    return static_cast<std::int64_t>(remainders) * rows * columns * together;
+  }
+};
+
+// pack_records: a frame of `images` images. Missing ones are zeros.
+struct PackRecordsArgs {
+  TileFrame frame;
+  TensorSpan x;
+  int images = 0, h = 0, w = 0, c = 0;
+  std::byte* records = nullptr;  // [blocks][groups of images][remainders][rows][columns][together]
+  std::int64_t plane_bytes = 0;  // of one block of channels
+};
+
+// pack_weights: one tile of weights, from values at plain[column * column_step + k * k_step].
+struct PackWeightsArgs {
+  const float* plain = nullptr;
+  std::int64_t column_step = 0, k_step = 0;
+  int columns = 16, k = 32;  // that there are; zeros behind
+  bool twice = false;        // k <= 16: the upper half repeats the lower one
+  int parts = 1;
+  std::byte* tiles = nullptr;  // 1 KB a part
+};
+
+// 16 positions of the output.
+struct TileOfRows {
+  std::int64_t record = 0;  // bytes, of row 0
+  std::int64_t out = 0;     // values, of row 0
+  std::int32_t block = 0;   // reduction block
+  std::uint32_t valid = 0;  // one bit a row
+};
+
+// convolve: all tiles of one call, every output channel.
+struct TileConvolutionArgs {
+  const std::byte* records = nullptr;
+  int row_bytes = 64, x_parts = 1, w_parts = 1;
+  bool both_parts_in_row = false;
+  const std::int64_t* steps = nullptr;  // bytes from a tile's record to what a step reads
+  int step_count = 0;                   // taps times blocks of channels
+  const std::byte* weights = nullptr;   // tiles: [out channels / 16][steps][w_parts]
+  const TileOfRows* tiles = nullptr;
+  int tile_count = 0;                         // a multiple of 4
+  const std::int64_t* row_offsets = nullptr;  // values, from row 0 to row i
+  int channels = 0;                           // of the output
+  float* sums = nullptr;                      // [tile_count][16][16], where weights exceed a panel
+  const float* bias = nullptr;                // channels rounded up to 16, zeros behind; null: none
+  float factor = 1;                           // out = round(sum * factor + bias)
+  TensorSpan out;                             // fp32: stored as they are
+  std::uint32_t* largest = nullptr;           // by reduction block: bits of the largest magnitude
+};
+
+class TileConvolution {
+ public:
+  // y from x; and dx from dy. Parts: of the values read, and of the weights. block: images in a
+  // reduction block of the output; no tile holds images of two.
+  static TileConvolution Forward(const TileKernels& kernels, const ProductGeometry& geometry,
+                                 int x_parts, int w_parts, int block);
+  static TileConvolution DataGradient(const TileKernels& kernels, const ProductGeometry& geometry,
+                                      int dy_parts, int w_parts, int block);
+
+  // Lists the tiles of calls of so many images. Not while workers run.
+  void Prepare(int images);
+  std::size_t scratch_bytes(int images) const;
+  std::size_t weight_bytes() const { return weight_bytes_; }
+  // From PyTorch's order.
+  void PackWeights(const float* plain, std::byte* tiles) const;
+
+  struct Call {
+    TensorSpan in, out;
+    int images = 0;
+    const std::byte* weights = nullptr;
+    const float* bias = nullptr;
+    float factor = 1;
+    std::uint32_t* largest = nullptr;  // merged into, by block
+    std::byte* scratch = nullptr;      // 64-byte aligned
+  };
+  void Run(const Call& call) const;
+
+ private:
+  void RunSome(const Call& call) const;
+  struct Tap {
+    int row, column;  // of the frame, beside a tile's own
+    int remainder;
+    int weight;  // ky * kernel width + kx; of a window the first
+  };
+  // Output positions of one remainder: all of them in a forward product.
+  struct Part {
+    int row = 0, column = 0, rows = 0, columns = 0;
+    std::vector<Tap> taps;
+  };
+  TileConvolution(const TileKernels& kernels, const ProductGeometry& geometry, int block);
+  void PlanForward();
+  void PlanDataGradient();
+  void FinishPlan(int in_parts);
+  std::vector<TileOfRows> TilesOf(const Part& part, int images) const;
+  std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
+  std::int64_t PlaneBytes(int images) const;
+  void PrepareSome(int images);
+  void PackTile(const float* plain, int out, int block, const Tap& tap, std::byte* tile) const;
+
+  const TileKernels* kernels_;
+  ProductGeometry geometry_;
+  int block_;  // images
+  bool data_gradient_ = false;
+  Shape in_, out_;
+  int w_parts_ = 1;
+  TileFrame frame_;
+  int at_once_ = 1;                       // images whose records are in memory at a time
+  int row_step_ = 1;                      // rows of the frame between rows of the output
+  std::array<int, 2> out_step_ = {1, 1};  // of a part's rows and columns
+  std::vector<Part> parts_;
+  std::array<std::int64_t, 16> row_offsets_ = {};
+  std::size_t weight_bytes_ = 0;
+  struct Lists {
+    std::vector<std::vector<TileOfRows>> tiles;  // by part
+    std::vector<std::vector<std::int64_t>> steps;
+  };
+  std::map<int, Lists> lists_;  // by images at a time
+};
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,88 @@
+// The backend on a GPU; see cuda_backend.h.
+#include <cudnn_version.h>
+
+#include <utility>
+
+#include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/device/device_errors.h"
+#include "backend/cuda/device/device_libraries.h"
+#include "backend/cuda/device/device_stream.h"
+#include "backend/cuda/ops/pass_ops.h"
+#include "backend/cuda/texts.h"
+#include "core/text.h"
+
+namespace ada::backend {
+namespace {
+
+using cuda::CheckCuda;
+
+std::string RuntimeVersion() {
+  int version = 0;
+  cudaRuntimeGetVersion(&version);
+  return "CUDA " + cuda::CudaVersionText(version);
+}
+
+std::string CudnnVersion() {
+  const std::size_t version = cuda::LoadedCudnnVersion();
+  if (version == 0) return "cuDNN not found";
+  return "cuDNN " + std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) +
+         '.' + std::to_string(version % 100);
+}
+
+cudaDeviceProp PropertiesOf(int index) {
+  cudaDeviceProp properties{};
+  CheckCuda(cudaGetDeviceProperties(&properties, index), "asking what the device is");
+  return properties;
+}
+
+cuda::BackendWords WordsFor(int index) {
+  const cudaDeviceProp properties = PropertiesOf(index);
+  const std::string chip =
+      "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
+  return {"cuda:" + std::to_string(index) + " (" + properties.name + ", " + chip + ", " +
+              HumanBytes(properties.totalGlobalMem) + ", " + RuntimeVersion() + ", " +
+              CudnnVersion() + ")",
+          chip};
+}
+
+void CheckFp8(int index) {
+  const cudaDeviceProp properties = PropertiesOf(index);
+  const std::string missing = cuda::NoFp8Text(properties.name, properties.major, properties.minor);
+  if (!missing.empty()) throw DeviceError("device cuda:" + std::to_string(index) + ": " + missing);
+}
+
+// Whether kernels of this program run there at all.
+void TryLaunch(int index) {
+  cuda::DeviceStream stream(index);
+  std::byte* memory = stream.Allocate(sizeof(cuda::PassValues));
+  cuda::PassStore(stream, memory).Set(Pass());
+  stream.Synchronize();
+  stream.Free(memory);
+}
+
+}  // namespace
+
+std::string WhyNoCuda(int index) {
+  std::string missing = cuda::WhatIsMissing(index);
+  if (missing.empty()) missing = cuda::WhichLibraryIsMissing();
+  if (!missing.empty()) return missing;
+  try {
+    TryLaunch(index);
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options) {
+  const std::string missing = WhyNoCuda(index);
+  if (!missing.empty())
+    throw DeviceError("device cuda:" + std::to_string(index) + ": " + missing +
+                      "; or use device.kind: cpu");
+  if (options.fp8_hardware) CheckFp8(index);
+  return cuda::MakeBackendOn(std::make_unique<cuda::DeviceStream>(index), WordsFor(index), options);
+}
+
+std::string CudaVersions() { return RuntimeVersion() + ", " + CudnnVersion(); }
+
+}  // namespace ada::backend

@@ -1,0 +1,133 @@
+// See device_stream.h.
+#include "backend/cuda/device/device_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "backend/cuda/device/device_errors.h"
+#include "backend/cuda/launch_check.h"
+#include "backend/cuda/texts.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+class Graph final : public Recording {
+ public:
+  Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
+    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    CheckCuda(status, "preparing a recorded step");
+  }
+  ~Graph() override { cudaGraphExecDestroy(executable_); }
+  Graph(const Graph&) = delete;
+  void Replay() override {
+    CheckCuda(cudaGraphLaunch(executable_, stream_), "launching a recorded step");
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+[[noreturn]] void ThrowOutOfMemory(std::size_t wanted, std::size_t allocated) {
+  std::size_t free = 0, total = 0;
+  int index = 0;
+  cudaGetLastError();
+  cudaGetDevice(&index);
+  cudaMemGetInfo(&free, &total);
+  throw DeviceError(OutOfMemoryText(index, {wanted, allocated, free, total}));
+}
+
+}  // namespace
+
+DeviceStream::DeviceStream(int index) {
+  CheckCuda(cudaSetDevice(index), "choosing the device");
+  CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+}
+
+DeviceStream::~DeviceStream() {
+  cudaStreamSynchronize(stream_);
+  cudaStreamDestroy(stream_);
+}
+
+void DeviceStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
+  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
+            "copying to the device");
+}
+
+void DeviceStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
+  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_),
+            "copying from the device");
+}
+
+void DeviceStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
+            "copying on the device");
+}
+
+void DeviceStream::Zero(std::byte* to, std::size_t bytes) {
+  CheckCuda(cudaMemsetAsync(to, 0, bytes, stream_), "clearing memory");
+}
+
+void DeviceStream::Synchronize() {
+  CheckCuda(cudaStreamSynchronize(stream_), "waiting for the work of a step");
+}
+
+std::byte* DeviceStream::Allocate(std::size_t bytes) {
+  void* block = nullptr;
+  const cudaError_t status = cudaMalloc(&block, std::max<std::size_t>(bytes, 1));
+  if (status == cudaErrorMemoryAllocation) ThrowOutOfMemory(bytes, allocated_);
+  CheckCuda(status, "allocating memory");
+  allocated_ += bytes;
+  const auto memory = static_cast<std::byte*>(block);
+  Zero(memory, bytes);
+  return memory;
+}
+
+void DeviceStream::Free(std::byte* block) noexcept { cudaFree(block); }
+
+std::byte* DeviceStream::AllocateOnHost(std::size_t bytes) {
+  void* block = nullptr;
+  CheckCuda(cudaMallocHost(&block, std::max<std::size_t>(bytes, 1)),
+            "allocating memory of the host that the device can reach");
+  std::memset(block, 0, bytes);
+  return static_cast<std::byte*>(block);
+}
+
+void DeviceStream::FreeOnHost(std::byte* block) noexcept { cudaFreeHost(block); }
+
+std::size_t DeviceStream::FreeBytes() const {
+  std::size_t free = 0, total = 0;
+  CheckCuda(cudaMemGetInfo(&free, &total), "asking for free memory");
+  return free;
+}
+
+std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& body) {
+  cudaGraph_t graph = nullptr;
+  CheckCuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
+  try {
+    body();
+  } catch (...) {
+    if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    throw;
+  }
+  CheckCuda(cudaStreamEndCapture(stream_, &graph), "recording a step");
+  return std::make_unique<Graph>(stream_, graph);
+}
+
+void DeviceStream::Run(std::string_view kernel, std::function<void(bool)> /*work*/) {
+  throw InternalError("the host executor's " + std::string(kernel) + " on a device");
+}
+
+void CheckLaunch(std::string_view kernel) {
+  const cudaError_t status = cudaGetLastError();
+  if (status == cudaErrorNoKernelImageForDevice)
+    throw DeviceError(
+        "this program has no kernels for this GPU; build it with tools/build.sh --cuda "
+        "--cuda-arch and the GPU's number (90 for sm_90)");
+  CheckCuda(status, ("launching " + std::string(kernel)).c_str());
+}
+
+}  // namespace ada::backend::cuda

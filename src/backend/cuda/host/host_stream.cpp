@@ -1,0 +1,122 @@
+// The host executor's stream; see host_stream.h.
+#include "backend/cuda/host/host_stream.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+std::byte* Zeroed(std::size_t bytes) {
+  const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* block = std::aligned_alloc(kAlignment, whole == 0 ? kAlignment : whole);
+  if (block == nullptr) throw DeviceError("the host executor's memory is used up");
+  std::memset(block, 0, whole);
+  return static_cast<std::byte*>(block);
+}
+
+}  // namespace
+
+class HostStream::Kept final : public Recording {
+ public:
+  Kept(HostStream& stream, std::vector<Work> work) : stream_(stream), work_(std::move(work)) {}
+  void Replay() override {
+    stream_.Note("replay");
+    for (const Work& work : work_) stream_.Do(work);
+  }
+
+ private:
+  HostStream& stream_;
+  std::vector<Work> work_;
+};
+
+HostStream::~HostStream() {
+  for (std::byte* block : blocks_) std::free(block);
+}
+
+void HostStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
+  ADA_CHECK(recorded_ == nullptr);
+  Note("to device");
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+void HostStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
+  Do({"to host", [this, to, from, bytes](bool) {
+        arriving_.push_back({to, std::vector<std::byte>(from, from + bytes)});
+      }});
+}
+
+void HostStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  Do({"copy", [to, from, bytes](bool) {
+        if (bytes > 0) std::memmove(to, from, bytes);
+      }});
+}
+
+void HostStream::Zero(std::byte* to, std::size_t bytes) {
+  Do({"zero", [to, bytes](bool) {
+        if (bytes > 0) std::memset(to, 0, bytes);
+      }});
+}
+
+void HostStream::Synchronize() {
+  ADA_CHECK(recorded_ == nullptr);
+  for (const Arriving& arriving : arriving_)
+    if (!arriving.bytes.empty())
+      std::memcpy(arriving.to, arriving.bytes.data(), arriving.bytes.size());
+  arriving_.clear();
+}
+
+std::byte* HostStream::Allocate(std::size_t bytes) {
+  ADA_CHECK(recorded_ == nullptr);
+  return *blocks_.insert(Zeroed(bytes)).first;
+}
+
+void HostStream::Free(std::byte* block) noexcept {
+  if (blocks_.erase(block) > 0) std::free(block);
+}
+
+std::byte* HostStream::AllocateOnHost(std::size_t bytes) { return Allocate(bytes); }
+void HostStream::FreeOnHost(std::byte* block) noexcept { Free(block); }
+
+std::size_t HostStream::FreeBytes() const { return std::numeric_limits<std::size_t>::max() / 2; }
+
+std::unique_ptr<Recording> HostStream::Record(const std::function<void()>& body) {
+  ADA_CHECK(recorded_ == nullptr);
+  std::vector<Work> work;
+  recorded_ = &work;
+  try {
+    body();
+  } catch (...) {
+    recorded_ = nullptr;
+    throw;
+  }
+  recorded_ = nullptr;
+  return std::make_unique<Kept>(*this, std::move(work));
+}
+
+void HostStream::Run(std::string_view kernel, std::function<void(bool reverse)> work) {
+  Do({std::string(kernel), std::move(work)});
+}
+
+std::vector<std::string> HostStream::TakeNames() { return std::exchange(names_, {}); }
+
+void HostStream::Note(std::string_view name) {
+  if (keeps_names_) names_.emplace_back(name);
+}
+
+void HostStream::Do(Work work) {
+  if (recorded_ != nullptr) {
+    recorded_->push_back(std::move(work));
+    return;
+  }
+  Note(work.name);
+  work.run(reverse_);
+}
+
+}  // namespace ada::backend::cuda

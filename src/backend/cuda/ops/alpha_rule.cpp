@@ -1,0 +1,66 @@
+// Launches of a layer's decision; see alpha_rule.h.
+#include "backend/cuda/ops/alpha_rule.h"
+
+#include <algorithm>
+
+#include "backend/cuda/ops/notes.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+
+AlphaRule::AlphaRule(const Context& context, scaling::LayerScaler* scaler, const Gradient& dy,
+                     const Gradient& dx, const RuleWeights& weights)
+    : stream_(context.stream), scaler_(scaler), dy_(dy), dx_(dx), weights_(weights) {
+  ADA_CHECK(scaler != nullptr);
+  const scaling::LayerRule& rule = context.Host(scaler)->rule;
+  ADA_CHECK(!scaling::MayNeedMoments(rule) || dy.moments != nullptr);
+  if (rule.method == scaling::LayerMethod::kLognormal && !rule.has_weight) {
+    log_blocks_ = context.Allocate<LogMoments>(FlatBlocksOf(dy.tensor.shape.numel()).blocks);
+    logs_finished_ = context.Allocate<std::uint32_t>(1);
+    logs_ = context.Allocate<LogSums>(1);
+  }
+  if (rule.method == scaling::LayerMethod::kElementWiseRange && rule.has_weight) {
+    auto* memory = context.Allocate<std::uint32_t>(4 * weights.channels);
+    dy_magnitudes_ = {memory, memory + weights.channels};
+    w_magnitudes_ = {memory + 2 * weights.channels, memory + 3 * weights.channels};
+  }
+  if (rule.method == scaling::LayerMethod::kExactRange) tail_ = context.Allocate<TailTotals>(1);
+}
+
+void AlphaRule::Decide(const Pass& pass) const {
+  if (logs_ != nullptr) TakeLogs(pass);
+  if (dy_magnitudes_.low != nullptr) TakeProducts(pass);
+  Launch(stream_,
+         DecideKernel{scaler_, dy_.moments, weights_.moments, logs_, dy_magnitudes_, w_magnitudes_,
+                      weights_.channels, dy_.scale, dx_.scale},
+         1);
+}
+
+void AlphaRule::Observe(const TensorSpan& gradient, std::int64_t values) const {
+  if (tail_ == nullptr) return;
+  const FlatBlocks flat = FlatBlocksOf(values);
+  Launch(stream_, TailKernel{scaler_, gradient, values, flat.size, tail_}, flat.blocks);
+}
+
+void AlphaRule::TakeLogs(const Pass& pass) const {
+  const std::int64_t values = pass.rows * dy_.tensor.shape.per_image();
+  const FlatBlocks flat = FlatBlocksOf(values);
+  Launch(stream_,
+         LogsKernel{scaler_, PieceOf(dy_.tensor), values, flat.size, log_blocks_, logs_finished_,
+                    logs_},
+         flat.blocks);
+}
+
+void AlphaRule::TakeProducts(const Pass& pass) const {
+  const Shape& shape = dy_.tensor.shape;
+  ADA_CHECK(shape.c == weights_.channels);
+  const std::int64_t pixels = pass.rows * shape.h * shape.w;
+  const int cuts = static_cast<int>(std::clamp<std::int64_t>(pixels / 256, 1, 64));
+  Launch(stream_,
+         ImageMagnitudesKernel{scaler_, PieceOf(dy_.tensor), pixels, shape.c, cuts, dy_magnitudes_},
+         ImageMagnitudesKernel::Blocks(shape.c, cuts));
+  Launch(stream_, RowMagnitudesKernel{scaler_, weights_.rows, weights_.values, w_magnitudes_},
+         static_cast<int>(weights_.channels));
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,48 @@
+// How a layer comes to its alpha: what its rule looks at, the decision, and what is observed of the
+// data gradient afterwards. All of it runs in the stream; nobody waits for it.
+#pragma once
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/kernels/decide.h"
+#include "backend/cuda/kernels/tail.h"
+
+namespace ada::backend::cuda {
+
+// A layer's weights as its rule sees them; all null or 0: a cast.
+struct RuleWeights {
+  const TensorMoments* moments = nullptr;
+  TensorSpan rows;                        // the copy that is multiplied, by output channel
+  std::int64_t channels = 0, values = 0;  // rows, and values in one
+};
+
+// Made with the op, where there is a dx. scaler: in memory of AllocateShared, its rule set and
+// sent.
+class AlphaRule {
+ public:
+  AlphaRule(const Context& context, scaling::LayerScaler* scaler, const Gradient& dy,
+            const Gradient& dx, const RuleWeights& weights = {});
+  // Launches all that leads to alpha() and to the scale of dx.
+  void Decide(const Pass& pass) const;
+  // Launches what exact_range observes of the data gradient, before alpha; nothing for others.
+  void Observe(const TensorSpan& gradient, std::int64_t values) const;
+  // In backend memory.
+  const float* alpha() const { return &scaler_->decision.alpha; }
+
+ private:
+  void TakeLogs(const Pass& pass) const;
+  void TakeProducts(const Pass& pass) const;
+
+  Stream& stream_;
+  scaling::LayerScaler* scaler_;
+  Gradient dy_, dx_;
+  RuleWeights weights_;
+  LogMoments* log_blocks_ = nullptr;  // null: logarithms are never wanted; likewise the others
+  std::uint32_t* logs_finished_ = nullptr;
+  LogSums* logs_ = nullptr;
+  ChannelMagnitudes dy_magnitudes_{}, w_magnitudes_{};
+  TailTotals* tail_ = nullptr;
+};
+
+}  // namespace ada::backend::cuda

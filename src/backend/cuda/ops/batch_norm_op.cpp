@@ -1,0 +1,174 @@
+// Batch norm like PyTorch's, in three launches each way: sums over pixels, what the channels make
+// of them, and the values.
+#include "backend/cuda/ops/batch_norm_op.h"
+
+#include "backend/cuda/kernels/batch_norm.h"
+#include "backend/cuda/kernels/normalise.h"
+#include "backend/cuda/ops/notes.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+class CudaBatchNorm final : public Op {
+ public:
+  CudaBatchNorm(const Context& context, const BatchNormSpec& spec)
+      : context_(context),
+        spec_(spec),
+        cut_(spec.x.shape.c, spec.x.shape.n * spec.x.shape.h * spec.x.shape.w) {
+    Tensor y = spec.out;  // with addend: never stored
+    if (spec.addend) y.format = spec.y_format;
+    y_notes_ = RoundingStats(context, y, spec.y_style, spec.y_stats);
+    if (spec.addend) sum_notes_ = RoundingStats(context, spec.out, spec.sum_style, spec.sum_stats);
+    const std::int64_t c = cut_.channels, partials = cut_.Count(spec.x.shape.n * pixels()) * c;
+    factors_ = {context.Allocate<float>(c), context.Allocate<float>(c), context.Allocate<float>(c),
+                spec.gamma.f32(), static_cast<double>(spec.eps)};
+    for (float*& sums : sums_) sums = context.Allocate<float>(partials);
+    if (!spec.dx && !spec.dgamma) return;  // evaluation
+    dx_notes_ = RoundingStats(context, spec.dx);
+    dx_notes_.PassScale(spec.dy);
+    mean_dy_ = context.Allocate<float>(c), slope_ = context.Allocate<float>(c);
+  }
+
+  void Forward(const Pass& pass) override {
+    if (pass.training)
+      TakeStatistics(pass);
+    else
+      ForEach(context_.stream, cut_.channels,
+              RunningStatistics{factors_, spec_.running_mean.f32(), spec_.running_var.f32()});
+    const NoteLevel y = y_notes_.Level(pass), sum = sum_notes_.Level(pass);
+    const bool apart = sum != NoteLevel::kNone && y != NoteLevel::kNone &&
+                       (y == NoteLevel::kCounts || sum == NoteLevel::kCounts);
+    if (apart) Normalise(pass, y, NoteLevel::kNone, /*store=*/false);
+    Normalise(pass, apart ? NoteLevel::kNone : y, sum, /*store=*/true);
+  }
+
+  void Backward(const Pass& pass) override {
+    TakeGradientSums(pass);
+    ReduceGradient reduce;
+    reduce.channels = cut_.channels, reduce.parts = Parts(pass), reduce.pixels = Pixels(pass);
+    reduce.sum_dy = sums_[0], reduce.sum_dy_xhat = sums_[1];
+    reduce.inverse = factors_.inverse, reduce.scale = spec_.dy.scale;
+    reduce.mean_dy = mean_dy_, reduce.slope = slope_;
+    reduce.dgamma = spec_.dgamma.f32(), reduce.dbeta = spec_.dbeta.f32();
+    reduce.accumulate = pass.accumulate;
+    Launch(context_.stream, reduce, ChannelLanes::Blocks(cut_.channels));
+    if (!spec_.dx) return;
+    NormGradient gradient;
+    gradient.channels = static_cast<std::uint32_t>(cut_.channels);
+    gradient.x = PieceOf(spec_.x), gradient.dy = PieceOf(spec_.dy.tensor);
+    gradient.mean = factors_.mean, gradient.factor = factors_.factor;
+    gradient.mean_dy = mean_dy_, gradient.slope = slope_;
+    dx_notes_.Round(pass, PieceOf(spec_.dx.tensor), gradient);
+  }
+
+ private:
+  std::int64_t pixels() const { return spec_.x.shape.h * spec_.x.shape.w; }  // of an image
+  std::int64_t Pixels(const Pass& pass) const { return pass.rows * pixels(); }
+  std::int64_t Parts(const Pass& pass) const { return cut_.Count(Pixels(pass)); }
+
+  void TakeStatistics(const Pass& pass) {
+    switch (LiesAs(spec_.x.storage)) {
+      case Lies::kF16:
+        return TakeStatisticsOf<Lies::kF16>(pass);
+      case Lies::kBF16:
+        return TakeStatisticsOf<Lies::kBF16>(pass);
+      default:
+        return TakeStatisticsOf<Lies::kF32>(pass);
+    }
+  }
+  template <Lies kLies>
+  void TakeStatisticsOf(const Pass& pass) {
+    ChannelMomentsKernel<kLies> moments;
+    moments.threads = {cut_.channels, Parts(pass)};
+    moments.cut = cut_, moments.pixels = Pixels(pass);
+    moments.x = PieceOf(spec_.x);
+    moments.mean = sums_[0], moments.m2 = sums_[1];
+    Launch(context_.stream, moments, moments.threads.Blocks());
+    BatchStatistics statistics;
+    statistics.cut = cut_, statistics.parts = Parts(pass), statistics.pixels = Pixels(pass);
+    statistics.part_mean = sums_[0], statistics.part_m2 = sums_[1];
+    statistics.to = factors_;
+    statistics.running_mean = spec_.running_mean.f32();
+    statistics.running_var = spec_.running_var.f32();
+    statistics.momentum = static_cast<double>(spec_.momentum);
+    Launch(context_.stream, statistics, ChannelLanes::Blocks(cut_.channels));
+  }
+
+  // Masks dy where a relu follows.
+  void TakeGradientSums(const Pass& pass) {
+    const Storage storage = spec_.x.storage;
+    const bool alike =
+        storage == spec_.dy.tensor.storage && (!spec_.relu || storage == spec_.out.storage);
+    switch (alike ? LiesAs(storage) : Lies::kAny) {
+      case Lies::kF32:
+        return TakeGradientSumsOf<Lies::kF32>(pass);
+      case Lies::kF16:
+        return TakeGradientSumsOf<Lies::kF16>(pass);
+      case Lies::kBF16:
+        return TakeGradientSumsOf<Lies::kBF16>(pass);
+      case Lies::kAny:
+        return TakeGradientSumsOf<Lies::kAny>(pass);
+    }
+  }
+  template <Lies kLies>
+  void TakeGradientSumsOf(const Pass& pass) {
+    GradientSumsKernel<kLies> sums;
+    sums.threads = {cut_.channels, Parts(pass)};
+    sums.cut = cut_, sums.pixels = Pixels(pass);
+    sums.x = PieceOf(spec_.x), sums.dy = PieceOf(spec_.dy.tensor);
+    if (spec_.relu) sums.out = PieceOf(spec_.out);
+    sums.mean = factors_.mean, sums.inverse = factors_.inverse;
+    sums.sum_dy = sums_[0], sums.sum_dy_xhat = sums_[1];
+    Launch(context_.stream, sums, sums.threads.Blocks());
+  }
+
+  // The values, with y and the sum noted at these levels: where both are, neither is counted, for
+  // which there is no room.
+  void Normalise(const Pass& pass, NoteLevel y, NoteLevel sum, bool store) {
+    if (y == NoteLevel::kCounts)
+      LaunchValues<NoteLevel::kCounts, NoteLevel::kNone>(pass, store);
+    else if (sum == NoteLevel::kCounts)
+      LaunchValues<NoteLevel::kNone, NoteLevel::kCounts>(pass, store);
+    else if (y == NoteLevel::kLargest && sum == NoteLevel::kLargest)
+      LaunchValues<NoteLevel::kLargest, NoteLevel::kLargest>(pass, store);
+    else if (y == NoteLevel::kLargest)
+      LaunchValues<NoteLevel::kLargest, NoteLevel::kNone>(pass, store);
+    else if (sum == NoteLevel::kLargest)
+      LaunchValues<NoteLevel::kNone, NoteLevel::kLargest>(pass, store);
+    else
+      LaunchValues<NoteLevel::kNone, NoteLevel::kNone>(pass, store);
+  }
+  template <NoteLevel kY, NoteLevel kSum>
+  void LaunchValues(const Pass& pass, bool store) {
+    const std::int64_t values = pass.rows * spec_.x.shape.per_image();
+    const FlatBlocks flat = FlatBlocksOf(values);
+    NormaliseKernel<kY, kSum> kernel;
+    kernel.norm.channels = static_cast<std::uint32_t>(cut_.channels);
+    kernel.norm.x = PieceOf(spec_.x), kernel.norm.beta = spec_.beta.f32();
+    kernel.norm.mean = factors_.mean, kernel.norm.factor = factors_.factor;
+    if (spec_.addend) kernel.addend = PieceOf(spec_.addend);
+    kernel.out = PieceOf(spec_.out);
+    kernel.relu = spec_.relu, kernel.store = store;
+    kernel.values = values, kernel.size = flat.size;
+    kernel.y = y_notes_.For(pass);
+    if (spec_.addend) kernel.sum = sum_notes_.For(pass);
+    Launch(context_.stream, kernel, flat.blocks);
+  }
+
+  Context context_;
+  BatchNormSpec spec_;
+  PixelParts cut_;
+  ChannelFactors factors_;
+  float* sums_[2] = {};  // [parts, channels]: mean and m2, then of dy and dy * xhat
+  float *mean_dy_ = nullptr, *slope_ = nullptr;
+  RoundingStats y_notes_, sum_notes_, dx_notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeBatchNormOp(const Context& context, const BatchNormSpec& spec) {
+  if (spec.recomputed) return nullptr;
+  return std::make_unique<CudaBatchNorm>(context, spec);
+}
+
+}  // namespace ada::backend::cuda

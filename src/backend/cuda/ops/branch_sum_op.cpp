@@ -1,0 +1,98 @@
+// The sum of gradients where an output feeds several layers (POLICIES 1, "Where branches meet").
+#include <algorithm>
+#include <vector>
+
+#include "backend/cuda/kernels/branch_repair.h"
+#include "backend/cuda/kernels/branch_sum.h"
+#include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/simple_ops.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+BranchTerm TermOf(const Gradient& g) {
+  // Rounding to nearest keeps the order of magnitudes.
+  const bool ordered = !g.style.stochastic && g.tensor.format.has_nan;
+  BranchTerm term{};
+  term.piece = PieceOf(g.tensor), term.grid = GridOf(g.tensor.format);
+  term.scale = g.scale, term.moments = g.moments;
+  term.stats = ordered ? g.stats : nullptr;
+  term.own_scale = g.style.scaler != nullptr ? &g.style.scaler->scale : nullptr;
+  return term;
+}
+
+class CudaBranchSum final : public Op {
+ public:
+  CudaBranchSum(const Context& context, const BranchSumSpec& spec)
+      : stream_(context.stream), spec_(spec), notes_(context, spec.sum) {
+    ADA_CHECK(spec.sum.stats != nullptr);  // tell whether the sum fits
+    grid_ = GridOf(spec.sum.tensor.format);
+    MakeSet(context);
+  }
+  void Forward(const Pass&) override {}
+
+  void Backward(const Pass& pass) override {
+    const std::int64_t values = pass.rows * spec_.sum.tensor.shape.per_image();
+    const bool always = spec_.reference && spec_.rescale;
+    if (looks_ && (always || !spec_.reference)) {
+      const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
+      Launch(stream_, BranchLookKernel{set_, values, cuts, always}, cuts * set_.count);
+    }
+    Launch(stream_, BranchTargetKernel{set_, spec_.reference, spec_.rescale}, 1);
+    const TensorSpan out = PieceOf(spec_.sum.tensor);
+    if (spec_.reference)
+      return notes_.Round(pass, out, BranchStepsValue{set_.terms, set_.factors, set_.count, grid_});
+    notes_.Round(pass, out, value_);
+    Repair(pass, out);
+  }
+
+ private:
+  void MakeSet(const Context& context) {
+    std::vector<BranchTerm> terms;
+    for (const Gradient& g : spec_.branches) terms.push_back(TermOf(g));
+    for (const BranchTerm& term : terms) looks_ = looks_ || term.looks();
+    const auto count = static_cast<std::int64_t>(terms.size());
+    set_ = {context.Keep(terms),
+            static_cast<int>(count),
+            context.Allocate<float>(count),
+            context.Allocate<float>(count),
+            context.Allocate<float>(count),
+            context.Allocate<std::uint32_t>(count),
+            spec_.sum.scale,
+            spec_.decision,
+            Bound()};
+    const std::size_t second = terms.size() > 1 ? 1 : 0;
+    value_ = {terms[0].piece, terms[second].piece, set_.terms, set_.factors, set_.count};
+  }
+  double Bound() const {
+    const NumberFormat& format = spec_.sum.tensor.format;
+    // The authors know fp16's range alone, be the gradients fp16 or fp32.
+    if (spec_.reference) return std::min(format.largest(), kFp16.largest());
+    // A scale of the tensor's own keeps its values in range.
+    return (spec_.sum.style.scaler != nullptr ? kFp32 : format).largest();
+  }
+  void Repair(const Pass& pass, const TensorSpan& out) {
+    const Rounding how = notes_.For(pass);
+    notes_.AtLevel(pass, [&](auto level) {
+      using Kernel = BranchRepairKernel<decltype(level)::value>;
+      Launch(stream_, Kernel{set_, value_, out, how, spec_.sum.stats}, 1);
+    });
+  }
+
+  Stream& stream_;
+  BranchSumSpec spec_;
+  RoundingStats notes_;
+  NumberGrid grid_;
+  BranchSet set_{};
+  BranchSumValue value_{};
+  bool looks_ = false;  // at the values of some branch, to find the largest
+};
+
+}  // namespace
+
+std::unique_ptr<Op> MakeBranchSumOp(const Context& c, const BranchSumSpec& s) {
+  return std::make_unique<CudaBranchSum>(c, s);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,122 @@
+// Input, relu, add and dropout.
+#include <vector>
+
+#include "backend/cuda/kernels/elementwise.h"
+#include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/simple_ops.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+class CudaInput final : public InputOp {
+ public:
+  CudaInput(const Context& context, const InputSpec& spec)
+      : context_(context), spec_(spec), notes_(context, spec.y, spec.y_style, spec.y_stats) {
+    ADA_CHECK(spec.x.storage == Storage::kF32 && spec.x.format == kFp32);
+    if (!spec.x) spec_.x.data = context.Allocate<std::byte>(spec.y.shape.numel() * 4);
+  }
+  void SetImages(const float* images, int rows) override {
+    const auto values = static_cast<std::size_t>(rows * spec_.y.shape.per_image());
+    context_.stream.CopyToDevice(spec_.x.data, images, values * sizeof(float));
+  }
+  void Forward(const Pass& pass) override {
+    notes_.Round(pass, PieceOf(spec_.y), SameValue{PieceOf(spec_.x)});
+  }
+  void Backward(const Pass&) override {}
+
+ private:
+  Context context_;
+  InputSpec spec_;
+  RoundingStats notes_;
+};
+
+class CudaRelu final : public Op {
+ public:
+  CudaRelu(const Context& context, const ReluSpec& spec)
+      : spec_(spec), y_notes_(context, spec.y, {}, nullptr), dx_notes_(context, spec.dx) {
+    ADA_CHECK(spec.x.format == spec.y.format);
+    dx_notes_.PassScale(spec.dy);
+  }
+  void Forward(const Pass& pass) override {
+    y_notes_.Move(pass, PieceOf(spec_.y), ReluValue{PieceOf(spec_.x)});
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    dx_notes_.Round(pass, PieceOf(spec_.dx.tensor),
+                    MaskedValue{PieceOf(spec_.dy.tensor), PieceOf(spec_.y)});
+  }
+
+ private:
+  ReluSpec spec_;
+  RoundingStats y_notes_, dx_notes_;
+};
+
+class CudaAdd final : public Op {
+ public:
+  CudaAdd(const Context& context, const AddSpec& spec)
+      : spec_(spec), notes_(context, spec.y, spec.y_style, spec.y_stats) {
+    std::vector<TensorSpan> pieces;
+    for (const Tensor& x : spec.x) pieces.push_back(PieceOf(x));
+    const auto count = static_cast<int>(pieces.size());
+    value_ = {pieces[0], pieces[count > 1 ? 1 : 0], context.Keep(pieces), count};
+  }
+  void Forward(const Pass& pass) override { notes_.Round(pass, PieceOf(spec_.y), value_); }
+  void Backward(const Pass&) override {}  // an alias of the graph
+
+ private:
+  AddSpec spec_;
+  RoundingStats notes_;
+  SumValue value_{};
+};
+
+class CudaDropout final : public Op {
+ public:
+  CudaDropout(const Context& context, const DropoutSpec& spec)
+      : context_(context),
+        spec_(spec),
+        y_notes_(context, spec.y, spec.y_style, spec.y_stats),
+        dx_notes_(context, spec.dx) {
+    dx_notes_.PassScale(spec.dy);
+  }
+  void Forward(const Pass& pass) override {
+    if (!pass.training && spec_.x.format == spec_.y.format && spec_.x.storage == spec_.y.storage)
+      return Copy(pass);
+    y_notes_.Round(pass, PieceOf(spec_.y), Drop(spec_.x, pass.training ? spec_.rate : 0));
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    dx_notes_.Round(pass, PieceOf(spec_.dx.tensor), Drop(spec_.dy.tensor, spec_.rate));
+  }
+
+ private:
+  DropoutValue Drop(const Tensor& in, float rate) const {
+    return {PieceOf(in), context_.pass, spec_.stream, rate, 1.0f / (1.0f - rate)};
+  }
+  void Copy(const Pass& pass) {
+    const auto bytes =
+        static_cast<std::size_t>(pass.rows * spec_.x.shape.per_image()) * BytesOf(spec_.x.storage);
+    context_.stream.Copy(spec_.y.data, spec_.x.data, bytes);
+  }
+
+  Context context_;
+  DropoutSpec spec_;
+  RoundingStats y_notes_, dx_notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<InputOp> MakeInputOp(const Context& c, const InputSpec& s) {
+  return std::make_unique<CudaInput>(c, s);
+}
+std::unique_ptr<Op> MakeReluOp(const Context& c, const ReluSpec& s) {
+  return std::make_unique<CudaRelu>(c, s);
+}
+std::unique_ptr<Op> MakeAddOp(const Context& c, const AddSpec& s) {
+  return std::make_unique<CudaAdd>(c, s);
+}
+std::unique_ptr<Op> MakeDropoutOp(const Context& c, const DropoutSpec& s) {
+  return std::make_unique<CudaDropout>(c, s);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,87 @@
+// See image_source.h.
+#include "backend/cuda/ops/image_source.h"
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "backend/cuda/kernels/image_source.h"
+#include "backend/cuda/launch.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+class ResidentSource final : public ImageSource {
+ public:
+  ResidentSource(const Context& context, const ImageSourceSpec& spec);
+
+  void SetOrder(const std::uint32_t* order) override;
+  void Fill(std::int64_t epoch, std::int64_t first, int rows, float* images,
+            std::int32_t* labels) override;
+
+ private:
+  Context context_;
+  std::int64_t images_;
+  std::uint32_t* order_;
+  FillBatch kernel_;
+};
+
+ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& spec)
+    : context_(context),
+      images_(spec.images),
+      order_(context.Allocate<std::uint32_t>(spec.images)) {
+  ResidentImages& data = kernel_.data;
+  data.height = static_cast<int>(spec.image.h);
+  data.width = static_cast<int>(spec.image.w);
+  data.channels = static_cast<int>(spec.image.c);
+  data.pixels = context.Keep(spec.pixels, images_ * spec.image.per_image());
+  data.labels = context.Keep(spec.labels, images_);
+  data.table = context.Keep(spec.table, std::int64_t{data.channels} * 256);
+  data.order = order_;
+  kernel_.augment = {spec.pad, spec.random_crop, spec.horizontal_flip};
+  kernel_.seed = spec.seed;
+  kernel_.parts = FillBatch::Parts(std::int64_t{data.height} * data.width);
+  SetOrder(nullptr);
+}
+
+void ResidentSource::SetOrder(const std::uint32_t* order) {
+  std::vector<std::uint32_t> as_stored;
+  if (order == nullptr) {
+    as_stored.resize(static_cast<std::size_t>(images_));
+    std::iota(as_stored.begin(), as_stored.end(), 0u);
+    order = as_stored.data();
+  }
+  context_.stream.CopyToDevice(reinterpret_cast<std::byte*>(order_), order,
+                               static_cast<std::size_t>(images_) * sizeof(std::uint32_t));
+}
+
+void ResidentSource::Fill(std::int64_t epoch, std::int64_t first, int rows, float* images,
+                          std::int32_t* labels) {
+  ADA_CHECK(rows >= 1 && first >= 0 && first + rows <= images_);
+  FillBatch kernel = kernel_;
+  kernel.epoch = epoch;
+  kernel.first = first;
+  kernel.out_images = images;
+  kernel.out_labels = labels;
+  Launch(context_.stream, kernel, static_cast<int>(rows * kernel.parts));
+}
+
+}  // namespace
+
+std::size_t ResidentBytes(const Context& context, const ImageSourceSpec& spec) {
+  const auto images = static_cast<std::size_t>(spec.images);
+  const std::size_t each = static_cast<std::size_t>(spec.image.per_image()) + sizeof *spec.labels +
+                           sizeof(std::uint32_t);
+  const std::size_t all =
+      images * each + static_cast<std::size_t>(spec.image.c) * 256 * sizeof(float);
+  return all > context.stream.FreeBytes() / 2 ? 0 : all;
+}
+
+std::unique_ptr<ImageSource> MakeImageSourceOp(const Context& context,
+                                               const ImageSourceSpec& spec) {
+  if (ResidentBytes(context, spec) == 0) return nullptr;
+  return std::make_unique<ResidentSource>(context, spec);
+}
+
+}  // namespace ada::backend::cuda

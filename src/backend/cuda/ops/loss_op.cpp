@@ -1,0 +1,79 @@
+// The loss forward: a launch over rows and one that adds them up; backward: the gradient that is
+// there already, scaled and rounded.
+#include "backend/cuda/ops/loss_op.h"
+
+#include <cstring>
+
+#include "backend/cuda/kernels/loss.h"
+#include "backend/cuda/ops/notes.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+class CudaLoss final : public LossOp {
+ public:
+  CudaLoss(const Context& context, const LossSpec& spec)
+      : context_(context),
+        spec_(spec),
+        labels_(context.shared.Allocate(static_cast<std::size_t>(spec.logits.shape.n) *
+                                        sizeof(std::int32_t))),
+        result_(context.shared.Allocate(sizeof(LossResult))),
+        rows_(context.Allocate<RowResult>(spec.logits.shape.n)) {
+    if (!spec.dlogits) return;
+    notes_ = RoundingStats(context, spec.dlogits);
+    gradient_ = context.Allocate<float>(spec.logits.shape.numel());
+    if (spec.reference) before_ = GridOf(spec.dlogits.tensor.format);
+  }
+
+  void SetLabels(const std::int32_t* labels, int rows) override {
+    ADA_CHECK(rows <= spec_.logits.shape.n);
+    for (int row = 0; row < rows; ++row)
+      ADA_CHECK(labels[row] >= 0 && labels[row] < spec_.logits.shape.c);
+    const std::size_t bytes = static_cast<std::size_t>(rows) * sizeof(std::int32_t);
+    std::memcpy(labels_.host, labels, bytes);
+    context_.shared.Send({labels_.backend, labels_.host, bytes});
+  }
+  std::int32_t* LabelMemory() override { return reinterpret_cast<std::int32_t*>(labels_.backend); }
+
+  void Forward(const Pass& pass) override {
+    LossRow row;
+    row.logits = PieceOf(spec_.logits), row.classes = spec_.logits.shape.c;
+    row.labels = LabelMemory(), row.smoothing = static_cast<double>(spec_.label_smoothing);
+    row.pass = context_.pass, row.gradient = gradient_, row.results = rows_;
+    Launch(context_.stream, row, pass.rows);
+    auto* result = reinterpret_cast<LossResult*>(result_.backend);
+    Launch(context_.stream, LossSum{rows_, pass.rows, pass.accumulate, result}, 1);
+  }
+
+  void Backward(const Pass& pass) override {
+    ForEach(context_.stream, 1, SetLossScale{spec_.dlogits.scale, context_.pass});
+    notes_.Round(pass, PieceOf(spec_.dlogits.tensor),
+                 ScaledGradient{gradient_, before_, context_.pass});
+  }
+
+  LossResult Result() override {
+    context_.shared.Fetch(result_);
+    context_.stream.Synchronize();
+    LossResult result;
+    std::memcpy(&result, result_.host, sizeof result);
+    return result;
+  }
+
+ private:
+  Context context_;
+  LossSpec spec_;
+  SharedMemory labels_, result_;
+  RowResult* rows_;
+  float* gradient_ = nullptr;  // unscaled
+  NumberGrid before_;
+  RoundingStats notes_;
+};
+
+}  // namespace
+
+std::unique_ptr<LossOp> MakeLossOp(const Context& context, const LossSpec& spec) {
+  return std::make_unique<CudaLoss>(context, spec);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,84 @@
+// See pass_ops.h.
+#include "backend/cuda/ops/pass_ops.h"
+
+#include <utility>
+
+#include "backend/cuda/launch.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+// Arguments of a launch are copied when it is asked for: no host memory has to stay.
+struct StorePassValues {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const { *to = values; }
+  PassValues values;
+  PassValues* to;
+};
+
+template <class Kind>
+class OpInPass : public Kind {
+ public:
+  OpInPass(PassStore& store, std::unique_ptr<Kind> op) : store_(store), op_(std::move(op)) {}
+  void Forward(const Pass& pass) override {
+    store_.Set(pass);
+    op_->Forward(pass);
+  }
+  void Backward(const Pass& pass) override {
+    store_.Set(pass);
+    op_->Backward(pass);
+  }
+  void RefreshWeights(const Pass& pass) override {
+    store_.Set(pass);
+    op_->RefreshWeights(pass);
+  }
+
+ protected:
+  Kind& op() { return *op_; }
+
+ private:
+  PassStore& store_;
+  std::unique_ptr<Kind> op_;
+};
+
+class InputInPass final : public OpInPass<InputOp> {
+ public:
+  using OpInPass::OpInPass;
+  void SetImages(const float* images, int rows) override { op().SetImages(images, rows); }
+};
+
+class LossInPass final : public OpInPass<LossOp> {
+ public:
+  using OpInPass::OpInPass;
+  void SetLabels(const std::int32_t* labels, int rows) override { op().SetLabels(labels, rows); }
+  LossResult Result() override { return op().Result(); }
+  std::int32_t* LabelMemory() override { return op().LabelMemory(); }
+};
+
+}  // namespace
+
+PassStore::PassStore(Stream& stream, std::byte* memory)
+    : stream_(stream), values_(reinterpret_cast<PassValues*>(memory)) {}
+
+void PassStore::Set(const Pass& pass) {
+  if (held_) return;
+  const PassValues now{pass.seed, pass.draw, pass.loss_rows, pass.edge, pass.loss_scale};
+  if (known_ && now == last_) return;
+  ForEach(stream_, 1, StorePassValues{now, values_});
+  last_ = now;
+  known_ = true;
+}
+
+std::unique_ptr<Op> InPass(PassStore& store, std::unique_ptr<Op> op) {
+  if (op == nullptr) return nullptr;
+  return std::make_unique<OpInPass<Op>>(store, std::move(op));
+}
+std::unique_ptr<InputOp> InPass(PassStore& store, std::unique_ptr<InputOp> op) {
+  if (op == nullptr) return nullptr;
+  return std::make_unique<InputInPass>(store, std::move(op));
+}
+std::unique_ptr<LossOp> InPass(PassStore& store, std::unique_ptr<LossOp> op) {
+  if (op == nullptr) return nullptr;
+  return std::make_unique<LossInPass>(store, std::move(op));
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,139 @@
+// See cudnn_convolution.h.
+#include "backend/cuda/products/cudnn_convolution.h"
+
+#include <exception>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/kernels/plan_notes.h"
+#include "backend/cuda/products/cudnn_graph.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe::graph::Graph;
+
+// Plans that want more memory than this are passed over.
+constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
+
+// Numbers that differ from exact products with fp32 sums by more than an order of additions are not
+// wanted, on fp32 operands TF32 neither.
+std::vector<fe::NumericalNote_t> Unwanted(const ProductRequest& r, bool deterministic) {
+  using Note = fe::NumericalNote_t;
+  std::vector<Note> notes = {Note::DOWN_CONVERT_INPUTS, Note::REDUCED_PRECISION_REDUCTION,
+                             Note::FFT, Note::WINOGRAD};
+  if (r.operands == Storage::kF32 && !HasCodes(r)) notes.push_back(Note::TENSOR_CORE);
+  if (deterministic) notes.push_back(Note::NONDETERMINISTIC);
+  return notes;
+}
+
+class Convolution final : public Product {
+ public:
+  Convolution(const CudnnContext& context, const ProductRequest& request,
+              std::shared_ptr<Graph> graph)
+      : context_(context),
+        scaled_(HasEpilogue(request)),
+        notes_(request.largest),
+        graph_(std::move(graph)) {
+    context_.workspace.Reserve(static_cast<std::size_t>(graph_->get_workspace_size()));
+  }
+
+  void Run(const ProductArguments& a) override {
+    std::unordered_map<std::int64_t, void*> tensors = {{kFirst, const_cast<void*>(a.first)},
+                                                       {kSecond, const_cast<void*>(a.second)},
+                                                       {kOut, a.out}};
+    if (scaled_) tensors[kScale] = const_cast<float*>(a.scale != nullptr ? a.scale : context_.one);
+    if (notes_) tensors[kLargest] = &a.notes->largest, tensors[kNans] = &a.notes->nans;
+    fe::error_t status = graph_->execute(context_.handle, tensors, Workspace());
+    if (status.is_bad()) throw DeviceError("cuDNN: " + status.get_message());
+  }
+
+ private:
+  void* Workspace() const {
+    return context_.workspace.bytes() == 0 ? nullptr : context_.workspace.data();
+  }
+
+  const CudnnContext& context_;
+  bool scaled_, notes_;
+  std::shared_ptr<Graph> graph_;
+};
+
+// Runs all plans on memory of their own and keeps the fastest.
+bool Measure(const CudnnContext& context, const ProductRequest& r, Graph& graph) {
+  const ProductShapes shapes = ShapesOf(r);
+  const auto bytes = [](const Shape& shape, std::size_t each) {
+    return static_cast<std::size_t>(shape.numel()) * each;
+  };
+  const std::array<std::size_t, 5> sizes = {
+      bytes(shapes.first, OperandBytes(r)), bytes(shapes.second, OperandBytes(r)),
+      bytes(shapes.out, BytesOf(r.out)),
+      static_cast<std::size_t>(graph.get_autotune_workspace_size()), sizeof(PlanNotes)};
+  std::array<std::byte*, 5> memory = {};
+  const auto free = [&] {
+    for (std::byte* block : memory)
+      if (block != nullptr) context.stream.Free(block);
+  };
+  try {
+    for (std::size_t i = 0; i < sizes.size(); ++i) memory[i] = context.stream.Allocate(sizes[i]);
+    std::unordered_map<std::int64_t, void*> tensors = {
+        {kFirst, memory[0]}, {kSecond, memory[1]}, {kOut, memory[2]}};
+    if (HasEpilogue(r)) tensors[kScale] = const_cast<float*>(context.one);
+    auto* notes = reinterpret_cast<PlanNotes*>(memory[4]);
+    if (r.largest) tensors[kLargest] = &notes->largest, tensors[kNans] = &notes->nans;
+    const bool good = graph.autotune(context.handle, tensors, memory[3]).is_good();
+    context.stream.Synchronize();
+    free();
+    return good;
+  } catch (...) {
+    free();
+    throw;
+  }
+}
+
+std::shared_ptr<Graph> Plan(const CudnnContext& context, const ProductRequest& r) {
+  std::shared_ptr<Graph> graph = GraphOf(r);
+  if (graph->validate().is_bad() || graph->build_operation_graph(context.handle).is_bad() ||
+      graph->create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}).is_bad())
+    return nullptr;
+  graph->deselect_numeric_notes(Unwanted(r, context.deterministic));
+  graph->deselect_workspace_greater_than(kMostWorkspace);
+  if (graph->check_support().is_bad()) return nullptr;
+  const auto policy =
+      context.autotune ? fe::BuildPlanPolicy_t::ALL : fe::BuildPlanPolicy_t::HEURISTICS_CHOICE;
+  if (graph->build_plans(policy).is_bad()) return nullptr;
+  if (context.autotune && !Measure(context, r, *graph)) return nullptr;
+  return graph;
+}
+
+std::shared_ptr<Graph> FromCache(const CudnnContext& context, const std::string& key) {
+  const auto plan = context.cache.Find(key);
+  if (!plan) return nullptr;
+  try {
+    auto graph = std::make_shared<Graph>();
+    if (graph->deserialize(context.handle, *plan).is_good()) return graph;
+  } catch (const std::exception&) {  // its JSON parser throws
+  }
+  context.cache.Refuse(key);
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Product> MakeConvolution(const CudnnContext& context,
+                                         const ProductRequest& request) {
+  const std::string key = KeyOf(request) + (context.autotune ? ", measured" : "") +
+                          (context.deterministic ? ", deterministic" : "");
+  std::shared_ptr<Graph> graph = FromCache(context, key);
+  if (!graph) {
+    graph = Plan(context, request);
+    if (!graph) return nullptr;
+    std::vector<std::uint8_t> plan;
+    if (graph->serialize(plan).is_good()) context.cache.Store(key, plan);
+  }
+  return std::make_unique<Convolution>(context, request, std::move(graph));
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,28 @@
+// Convolutions, and linear layers of 8-bit codes, as cuDNN graphs: one graph for each request, its
+// plan from the disk's cache, from cuDNN's heuristics or from measurements.
+#pragma once
+#include <cudnn.h>
+
+#include <memory>
+
+#include "backend/cuda/context.h"
+#include "backend/cuda/products/plan_cache.h"
+#include "backend/cuda/products/products.h"
+
+namespace ada::backend::cuda {
+
+// What all plans of a backend share.
+struct CudnnContext {
+  cudnnHandle_t handle;
+  Stream& stream;
+  Scratch& workspace;
+  PlanCache& cache;
+  const float* one;  // 1.0, in backend memory
+  bool autotune, deterministic;
+};
+
+// Null where cuDNN has no plan.
+std::unique_ptr<Product> MakeConvolution(const CudnnContext& context,
+                                         const ProductRequest& request);
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,101 @@
+// Products on a device: convolutions by cuDNN, linear layers by cuBLAS. Owns the handles and the
+// workspace that all plans share.
+#include <cudnn.h>
+#include <cudnn_frontend_version.h>
+
+#include <string>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/device/device_errors.h"
+#include "backend/cuda/products/cublas_products.h"
+#include "backend/cuda/products/cudnn_convolution.h"
+#include "backend/cuda/products/products.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+void Check(cudnnStatus_t status, const char* doing) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw DeviceError(std::string("cuDNN, ") + doing + ": " + cudnnGetErrorString(status));
+}
+
+// What a plan is good for: "NVIDIA H200, sm_90, cuDNN 91900, frontend 1.32".
+std::string PlanMaker() {
+  int device = 0;
+  cudaDeviceProp properties;
+  CheckCuda(cudaGetDevice(&device), "asking for the device");
+  CheckCuda(cudaGetDeviceProperties(&properties, device), "asking for the device's properties");
+  return std::string(properties.name) + ", sm_" + std::to_string(properties.major) +
+         std::to_string(properties.minor) + ", cuDNN " + std::to_string(cudnnGetVersion()) +
+         ", frontend " + std::to_string(CUDNN_FRONTEND_MAJOR_VERSION) + "." +
+         std::to_string(CUDNN_FRONTEND_MINOR_VERSION);
+}
+
+class Handle {
+ public:
+  explicit Handle(Stream& stream) {
+    Check(cudnnCreate(&handle_), "making a handle");
+    const cudnnStatus_t status = cudnnSetStream(handle_, stream.handle());
+    if (status != CUDNN_STATUS_SUCCESS) cudnnDestroy(handle_);
+    Check(status, "choosing the stream");
+  }
+  ~Handle() { cudnnDestroy(handle_); }
+  Handle(const Handle&) = delete;
+  cudnnHandle_t get() const { return handle_; }
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+};
+
+class One {
+ public:
+  explicit One(Stream& stream) : stream_(stream), memory_(stream.Allocate(sizeof(float))) {
+    const float one = 1;
+    stream.CopyToDevice(memory_, &one, sizeof one);
+  }
+  ~One() { stream_.Free(memory_); }
+  One(const One&) = delete;
+  const float* get() const { return reinterpret_cast<const float*>(memory_); }
+
+ private:
+  Stream& stream_;
+  std::byte* memory_;
+};
+
+class DeviceProducts final : public Products {
+ public:
+  DeviceProducts(Stream& stream, const DeviceOptions& options)
+      : workspace_(stream),
+        handle_(stream),
+        one_(stream),
+        cache_(PlanCacheFolder(), PlanMaker()),
+        matrices_(stream),
+        context_{handle_.get(), stream,           workspace_,           cache_,
+                 one_.get(),    options.autotune, options.deterministic} {}
+
+  std::unique_ptr<Product> Make(const ProductRequest& request) override {
+    return request.geometry.linear && !HasCodes(request) ? matrices_.Make(request)
+                                                         : MakeConvolution(context_, request);
+  }
+  std::size_t workspace_bytes() const override {
+    return workspace_.bytes() + matrices_.workspace_bytes();
+  }
+  std::vector<std::string> TakeRemarks() override { return cache_.TakeRemarks(); }
+
+ private:
+  Scratch workspace_;
+  Handle handle_;
+  One one_;
+  PlanCache cache_;
+  CublasProducts matrices_;
+  CudnnContext context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Products> MakeProducts(Stream& stream, const DeviceOptions& options) {
+  return std::make_unique<DeviceProducts>(stream, options);
+}
+
+}  // namespace ada::backend::cuda

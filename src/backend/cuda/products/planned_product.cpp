@@ -1,0 +1,93 @@
+// See planned_product.h.
+#include "backend/cuda/products/planned_product.h"
+
+#include "backend/cuda/kernels/products.h"
+#include "backend/cuda/launch.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+
+PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
+                               const std::vector<ProductRequest>& requests, const OwnScales& scales)
+    : scales_(scales) {
+  for (const ProductRequest& request : requests) {
+    product_ = context.products.Make(request);
+    request_ = request;
+    if (product_) break;
+  }
+  for (const std::string& line : context.products.TakeRemarks()) context.Remark(line);
+  if (!product_)
+    throw DeviceError("layer " + layer + ": the library has no plan for the " +
+                      Describe(requests.back()) + " (" + KeyOf(requests.back()) + ")");
+  if (!(request_ == requests.front()))
+    context.Remark("layer " + layer + ": no plan for the " + Describe(requests.front()) +
+                   ", but for the " + Describe(request_));
+}
+
+std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) const {
+  return from == request_.operands ? 0 : Aligned(static_cast<std::size_t>(values) * 4);
+}
+
+std::size_t PlannedProduct::scratch_bytes(Storage first, Storage second, bool apart) const {
+  const ProductShapes shapes = ShapesOf(request_);
+  const std::size_t operands =
+      HasCodes(request_)
+          ? Aligned(static_cast<std::size_t>(shapes.first.numel())) +
+                Aligned(static_cast<std::size_t>(shapes.second.numel())) + Aligned(sizeof(float))
+          : WidenedBytes(first, shapes.first.numel()) + WidenedBytes(second, shapes.second.numel());
+  const bool sums = apart && (!rounded() || request_.largest);
+  return operands + (sums ? Aligned(static_cast<std::size_t>(shapes.out.numel()) * 4) : 0);
+}
+
+const void* PlannedProduct::Operand(const Context& context, const TensorSpan& in,
+                                    std::int64_t values, std::byte** scratch) const {
+  if (in.storage == request_.operands) return in.data;
+  ADA_CHECK(request_.operands == Storage::kF32);
+  const TensorSpan wide{*scratch, Storage::kF32};
+  *scratch += WidenedBytes(in.storage, values);
+  ForEach(context.stream, (values + 3) / 4, WidenFour{in, wide, values});
+  return wide.data;
+}
+
+const void* PlannedProduct::Codes(const Context& context, int operand, const TensorSpan& in,
+                                  std::byte** scratch) const {
+  const ProductShapes shapes = ShapesOf(request_);
+  const std::int64_t values = (operand == 0 ? shapes.first : shapes.second).numel();
+  const Fp8 format = request_.codes[static_cast<std::size_t>(operand)];
+  auto* codes = reinterpret_cast<std::uint8_t*>(*scratch);
+  *scratch += Aligned(static_cast<std::size_t>(values));
+  ForEach(context.stream, (values + 3) / 4,
+          PackFp8{in, operand == 0 ? scales_.first : scales_.second,
+                  GridOf(format == Fp8::kE4M3 ? kFp8E4M3 : kFp8E5M2), format, codes, values});
+  return codes;
+}
+
+const float* PlannedProduct::Factor(const Context& context, std::byte** scratch) const {
+  if (scales_.first == nullptr && scales_.second == nullptr) return nullptr;
+  auto* factor = reinterpret_cast<float*>(*scratch);
+  *scratch += Aligned(sizeof(float));
+  ForEach(context.stream, 1, UndoScales{scales_.first, scales_.second, factor});
+  return factor;
+}
+
+float* PlannedProduct::Run(const Context& context, const TensorSpan& first,
+                           const TensorSpan& second, const TensorSpan& out, const Beside& beside,
+                           std::byte* scratch) const {
+  ProductArguments arguments;
+  arguments.scale = beside.scale, arguments.notes = beside.notes;
+  if (HasCodes(request_)) {
+    arguments.first = Codes(context, 0, first, &scratch);
+    arguments.second = Codes(context, 1, second, &scratch);
+    arguments.scale = Factor(context, &scratch);
+  } else {
+    const ProductShapes shapes = ShapesOf(request_);
+    arguments.first = Operand(context, first, shapes.first.numel(), &scratch);
+    arguments.second = Operand(context, second, shapes.second.numel(), &scratch);
+  }
+  const bool in_place = rounded() || (out.data != nullptr && out.storage == Storage::kF32);
+  arguments.out = in_place ? out.data : scratch;
+  product_->Run(arguments);
+  return rounded() ? nullptr : static_cast<float*>(arguments.out);
+}
+
+}  // namespace ada::backend::cuda

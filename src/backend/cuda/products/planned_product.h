@@ -1,0 +1,60 @@
+// A product as an op uses it: the best plan that the library has, and what it takes to feed it:
+// operands widened to fp32, or packed into codes, where the plan wants that.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/context.h"
+#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/products/products.h"
+
+namespace ada::backend::cuda {
+
+// Where the scales are that operands carry of their own, as far as they may be packed; null: 1.
+struct OwnScales {
+  const float *first = nullptr, *second = nullptr;
+};
+
+class PlannedProduct {
+ public:
+  PlannedProduct() = default;
+  // The first of `requests` that the library can do. Diagnostics, once for a layer, what comes out
+  // otherwise than was asked for first. DeviceError where it can do none.
+  PlannedProduct(const Context& context, const std::string& layer,
+                 const std::vector<ProductRequest>& requests, const OwnScales& scales = {});
+
+  explicit operator bool() const { return product_ != nullptr; }
+  const ProductRequest& request() const { return request_; }
+  // Whether `out` is rounded by the plan: Run writes it and there are no sums.
+  bool rounded() const { return request_.out != Storage::kF32; }
+
+  // Bytes of scratch memory that Run takes, for the storage of its operands. apart: `out` is not
+  // fp32, or there is none, and sums lie in scratch memory. With request().largest as many as a
+  // call that counts, of another plan, will take.
+  std::size_t scratch_bytes(Storage first, Storage second, bool apart) const;
+  // What Run reads and writes beside tensors and scratch memory, as ProductArguments says.
+  struct Beside {
+    const float* scale = nullptr;
+    PlanNotes* notes = nullptr;
+  };
+  // Returns where the fp32 sums are (of values without scales of their own): out.data where there
+  // is one in fp32, else in `scratch`; null where the plan rounds.
+  float* Run(const Context& context, const TensorSpan& first, const TensorSpan& second,
+             const TensorSpan& out, const Beside& beside, std::byte* scratch) const;
+
+ private:
+  std::size_t WidenedBytes(Storage from, std::int64_t values) const;
+  const void* Operand(const Context& context, const TensorSpan& in, std::int64_t values,
+                      std::byte** scratch) const;
+  const void* Codes(const Context& context, int operand, const TensorSpan& in,
+                    std::byte** scratch) const;
+  const float* Factor(const Context& context, std::byte** scratch) const;
+
+  ProductRequest request_;
+  OwnScales scales_;
+  std::unique_ptr<Product> product_;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,132 @@
+// See product_plans.h.
+#include "backend/cuda/products/product_plans.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+// In which storage products may read a tensor as it is stored: a 16-bit format in fp32 storage may
+// have a scale of its own, and then its values are not the format's.
+NumberFormat ReadableFormat(const NumberFormat& format, Storage storage) {
+  return storage == Storage::kF32 ? kFp32 : format;
+}
+NumberFormat ReadableFormat(const Tensor& tensor) {
+  return ReadableFormat(tensor.format, tensor.storage);
+}
+
+// Whether converting to the storage of `operands` is all that rounding to this tensor is. A format
+// that saturates is not kFp16 or kBf16.
+bool RoundsPlainly(const Tensor& tensor, const RoundingStyle& style, Storage operands) {
+  const bool native = tensor.format == kFp16 || tensor.format == kBf16;
+  return native && tensor.storage == StorageFor(tensor.format) && tensor.storage == operands &&
+         !style.stochastic && style.scaler == nullptr;
+}
+
+}  // namespace
+
+ProductPlans::ProductPlans(const Context& context, const ProductSpec& spec,
+                           const ProductGeometry& geometry, WeightCopies& weights, bool alpha_first)
+    : context_(context),
+      spec_(spec),
+      geometry_(geometry),
+      weights_(weights),
+      alpha_first_(alpha_first) {
+  const int rows = static_cast<int>(spec.x.shape.n);
+  For(ProductKind::kForward, rows, true);
+  if (spec.dy) For(ProductKind::kWeights, rows);
+  if (spec.dx) For(ProductKind::kData, rows, true);
+}
+
+const PlannedProduct& ProductPlans::For(ProductKind kind, int rows, bool largest) {
+  Pair& pair = plans_[{kind, rows}];
+  if (!pair.plain) pair.plain = Make(kind, rows, false);
+  if (largest || !pair.plain.request().largest) return pair.plain;
+  if (!pair.sums) pair.sums = Make(kind, rows, true);
+  return pair.sums;
+}
+
+PlanOutput ProductPlans::OutputOf(ProductKind kind, Storage operands) const {
+  const auto noted = [](const TensorStats* stats) {
+    return stats == nullptr ? PlanOutput::kRounded : PlanOutput::kNoted;
+  };
+  if (kind == ProductKind::kForward)
+    return spec_.b || !RoundsPlainly(spec_.y, spec_.y_style, operands) ? PlanOutput::kSums
+                                                                       : noted(spec_.y_stats);
+  if (kind == ProductKind::kWeights) return PlanOutput::kSums;
+  const Gradient& dx = spec_.dx;
+  const bool tail = context_.Host(spec_.scaler)->rule.method == scaling::LayerMethod::kExactRange;
+  return tail || alpha_first_ || dx.moments != nullptr ||
+                 !RoundsPlainly(dx.tensor, dx.style, operands)
+             ? PlanOutput::kSums
+             : noted(dx.stats);
+}
+
+// fp8 needs 16 bits; in fp32 lie those with a scale of their own.
+ProductPlans::Coded ProductPlans::CodedOf(const Tensor& tensor,
+                                          const scaling::TensorScaler* scaler) {
+  return {Fp8Of(tensor.format), tensor.storage != Storage::kF32 || scaler != nullptr, scaler};
+}
+
+// alpha * dy is rounded without dy's scale.
+ProductPlans::Coded ProductPlans::CodedDy(ProductKind kind) const {
+  const bool plain = kind == ProductKind::kWeights || !alpha_first_;
+  return CodedOf(spec_.dy.tensor, plain ? spec_.dy.style.scaler : nullptr);
+}
+
+std::array<ProductPlans::Coded, 2> ProductPlans::CodedOperands(ProductKind kind) const {
+  if (!context_.options.fp8_hardware) return {};
+  const Coded x = CodedOf(spec_.x, spec_.x_scaler), dy = CodedDy(kind),
+              w{Fp8Of(spec_.w_format), true, spec_.w_style.scaler};
+  const std::array<Coded, 2> both = {kind == ProductKind::kData ? dy : x,
+                                     kind == ProductKind::kWeights ? dy : w};
+  if (both[0].format == Fp8::kNone || both[1].format == Fp8::kNone) return {};
+  if (both[0].known && both[1].known) return both;
+  context_.Remark("layer " + spec_.layer + ": the " + NameOf(kind) +
+                  " of fp8 operands is emulated: the scale of one of them is not known");
+  return {};
+}
+
+PlannedProduct ProductPlans::Make(ProductKind kind, int rows, bool sums) const {
+  const NumberFormat x = ReadableFormat(spec_.x), dy = ReadableFormat(spec_.dy.tensor);
+  const NumberFormat w = ReadableFormat(spec_.w_format, weights_.storage());
+  Storage operands = kind == ProductKind::kForward ? OperandsOf(x, w)
+                     : kind == ProductKind::kData  ? OperandsOf(dy, w)
+                                                   : OperandsOf(x, dy);
+  const std::array<Coded, 2> coded = CodedOperands(kind);
+  // What a library does not do on 8-bit codes it does exactly on fp16, which holds them.
+  if (coded[0].format != Fp8::kNone && coded[0].scaler == nullptr && coded[1].scaler == nullptr)
+    operands = Storage::kF16;
+  const PlanOutput output = sums ? PlanOutput::kSums : OutputOf(kind, operands);
+  const auto scale = [](const Coded& c) {
+    return c.scaler == nullptr ? nullptr : &c.scaler->scale;
+  };
+  PlannedProduct product(
+      context_, spec_.layer,
+      RequestsFor(kind, geometry_, rows, operands, output, {coded[0].format, coded[1].format}),
+      {scale(coded[0]), scale(coded[1])});
+  if (kind != ProductKind::kWeights) weights_.Packed(product.request().operands);
+  ReserveScratch(product);
+  return product;
+}
+
+std::size_t ProductPlans::scaled_bytes() const {
+  return alpha_first_ ? Aligned(spec_.dy.tensor.bytes()) : 0;
+}
+
+void ProductPlans::ReserveScratch(const PlannedProduct& product) const {
+  const ProductRequest& request = product.request();
+  const auto reserve = [&](Storage first, Storage second, bool apart, std::size_t more) {
+    context_.scratch.Reserve(product.scratch_bytes(first, second, apart) + more);
+  };
+  const auto narrow = [](const Tensor& tensor) { return tensor.storage != Storage::kF32; };
+  switch (request.kind) {
+    case ProductKind::kForward:
+      return reserve(spec_.x.storage, request.operands, narrow(spec_.y), 0);
+    case ProductKind::kWeights:
+      return reserve(spec_.x.storage, spec_.dy.tensor.storage, true, 0);
+    case ProductKind::kData:
+      return reserve(spec_.dy.tensor.storage, request.operands, narrow(spec_.dx.tensor),
+                     scaled_bytes());
+  }
+}
+
+}  // namespace ada::backend::cuda

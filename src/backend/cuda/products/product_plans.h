@@ -1,0 +1,57 @@
+// The plans of one layer's products, by number of images: made when a pass first asks for them,
+// which is never while that pass is recorded (recordings.h).
+#pragma once
+#include <array>
+#include <cstddef>
+#include <map>
+#include <tuple>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/products/planned_product.h"
+#include "backend/cuda/products/weight_copies.h"
+
+namespace ada::backend::cuda {
+
+class ProductPlans {
+ public:
+  // Plans what passes over all images need. alpha_first: dy is multiplied by alpha, not dx.
+  // `weights` packs its copy in the storages that plans read.
+  ProductPlans(const Context& context, const ProductSpec& spec, const ProductGeometry& geometry,
+               WeightCopies& weights, bool alpha_first);
+
+  // largest: of the output no more than the largest magnitude is noted in this call; a plan may do
+  // that itself (request().largest). Otherwise the plan is one for sums, or nothing is noted.
+  const PlannedProduct& For(ProductKind kind, int rows, bool largest = false);
+  // Of alpha * dy, which lies before the scratch memory of the data gradient's plan.
+  std::size_t scaled_bytes() const;
+
+ private:
+  struct Pair {
+    PlannedProduct plain;  // for calls that note the least
+    PlannedProduct sums;   // for the others, where `plain` notes itself; else empty
+  };
+  PlanOutput OutputOf(ProductKind kind, Storage operands) const;
+  PlannedProduct Make(ProductKind kind, int rows, bool sums) const;
+  // An operand that a device may read as codes of 8 bits: it is fp8, and whether it has a scale of
+  // its own is known.
+  struct Coded {
+    Fp8 format = Fp8::kNone;
+    bool known = true;
+    const scaling::TensorScaler* scaler = nullptr;
+  };
+  static Coded CodedOf(const Tensor& tensor, const scaling::TensorScaler* scaler);
+  Coded CodedDy(ProductKind kind) const;
+  // None unless options.fp8_hardware; where an operand is not known, with a remark.
+  std::array<Coded, 2> CodedOperands(ProductKind kind) const;
+  void ReserveScratch(const PlannedProduct& product) const;
+
+  Context context_;
+  ProductSpec spec_;
+  ProductGeometry geometry_;
+  WeightCopies& weights_;
+  bool alpha_first_;
+  std::map<std::tuple<ProductKind, int>, Pair> plans_;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,147 @@
+// See product_request.h.
+#include "backend/cuda/products/product_request.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+const char* NameOf(Storage storage) {
+  return storage == Storage::kF32 ? "fp32" : storage == Storage::kF16 ? "fp16" : "bf16";
+}
+const char* NameOf(Fp8 format) { return format == Fp8::kE4M3 ? "fp8_e4m3" : "fp8_e5m2"; }
+// "fp16", or "fp8_e4m3 and fp8_e5m2".
+std::string OperandNames(const ProductRequest& r) {
+  if (!HasCodes(r)) return NameOf(r.operands);
+  const std::string first = NameOf(r.codes[0]), second = NameOf(r.codes[1]);
+  return first == second ? first : first + " and " + second;
+}
+// Rounding to the storage is rounding to the format.
+bool IsStored(const NumberFormat& format, const NumberFormat& stored) {
+  NumberFormat plain = format;
+  plain.saturate = false;
+  return plain == stored;
+}
+
+std::string Text(const Shape& s) {
+  std::string text;
+  for (const std::int64_t size : {s.n, s.h, s.w, s.c})
+    text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text;
+}
+std::string Text(const std::array<int, 2>& pair) {
+  return std::to_string(pair[0]) + "x" + std::to_string(pair[1]);
+}
+
+}  // namespace
+
+const char* NameOf(ProductKind kind) {
+  return kind == ProductKind::kForward ? "output"
+         : kind == ProductKind::kData  ? "data gradient"
+                                       : "weight gradient";
+}
+
+ProductGeometry GeometryOf(const Conv2dSpec& spec) {
+  ProductGeometry g;
+  g.x = spec.x.shape, g.w = spec.w.shape, g.y = spec.y.shape;
+  g.stride = spec.stride, g.padding = spec.padding, g.dilation = spec.dilation;
+  g.groups = spec.groups;
+  return g;
+}
+
+ProductGeometry GeometryOf(const LinearSpec& spec) {
+  ProductGeometry g;
+  g.linear = true;
+  const Shape &x = spec.x.shape, &w = spec.w.shape;
+  g.x = {x.n, 1, 1, x.per_image()};
+  g.w = {w.n, 1, 1, w.per_image()};
+  g.y = spec.y.shape;
+  return g;
+}
+
+ProductShapes ShapesOf(const ProductRequest& r) {
+  const ProductGeometry& g = r.geometry;
+  if (r.kind == ProductKind::kForward) return {g.x, g.w, g.y};
+  if (r.kind == ProductKind::kData) return {g.y, g.w, g.x};
+  return {g.x, g.y, g.w};
+}
+
+bool HasEpilogue(const ProductRequest& r) {
+  return r.scale || r.largest || (r.operands != Storage::kF32 && r.out == Storage::kF32);
+}
+
+Storage OperandsOf(const NumberFormat& first, const NumberFormat& second) {
+  if (IsStored(first, kFp16) && IsStored(second, kFp16)) return Storage::kF16;
+  if (IsStored(first, kBf16) && IsStored(second, kBf16)) return Storage::kBF16;
+  return Storage::kF32;
+}
+
+Fp8 Fp8Of(const NumberFormat& format) {
+  return IsStored(format, kFp8E4M3)   ? Fp8::kE4M3
+         : IsStored(format, kFp8E5M2) ? Fp8::kE5M2
+                                      : Fp8::kNone;
+}
+
+std::size_t OperandBytes(const ProductRequest& r) { return HasCodes(r) ? 1 : BytesOf(r.operands); }
+
+std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
+                                        Storage operands, PlanOutput output,
+                                        const std::array<Fp8, 2>& codes) {
+  ProductRequest request{kind, geometry, operands, Storage::kF32};
+  request.geometry.x.n = request.geometry.y.n = rows;
+  std::vector<ProductRequest> requests;
+  if (codes[0] != Fp8::kNone) {
+    ProductRequest coded = request;
+    coded.codes = codes, coded.scale = true;
+    requests.push_back(coded);
+  }
+  if (output != PlanOutput::kSums && operands != Storage::kF32 && !geometry.linear) {
+    request.out = operands, request.scale = kind == ProductKind::kData;
+    request.largest = output == PlanOutput::kNoted;
+    requests.push_back(request);
+  }
+  request.out = Storage::kF32, request.scale = request.largest = false;
+  requests.push_back(request);
+  if (operands == Storage::kF32) return requests;
+  request.operands = Storage::kF32;
+  requests.push_back(request);
+  return requests;
+}
+
+TensorLayout LayoutOf(const Shape& s) {
+  return {{s.n, s.c, s.h, s.w}, {s.per_image(), 1, s.w * s.c, s.c}};
+}
+
+// Read by columns, a row-major [rows, columns] matrix is its own transpose, columns x rows.
+MatrixProduct MatrixProductOf(const ProductRequest& request) {
+  const std::int64_t rows = request.geometry.x.n, in = request.geometry.x.c,
+                     out = request.geometry.y.c;
+  MatrixProduct p;
+  switch (request.kind) {
+    case ProductKind::kForward:  // y' = w x': [out, in] [in, rows]
+      p = {false, true, false, out, rows, in, in, in, out};
+      break;
+    case ProductKind::kData:  // dx' = w' dy': [in, out] [out, rows]
+      p = {false, false, false, in, rows, out, in, out, in};
+      break;
+    case ProductKind::kWeights:  // dw' = x' dy: [in, rows] [rows, out]
+      p = {true, false, true, in, out, rows, in, out, in};
+      break;
+  }
+  return p;
+}
+
+std::string KeyOf(const ProductRequest& r) {
+  const ProductGeometry& g = r.geometry;
+  std::string key = std::string(NameOf(r.kind)) + (g.linear ? ", linear" : ", convolution");
+  key += ", x " + Text(g.x) + ", w " + Text(g.w) + ", y " + Text(g.y);
+  key += ", stride " + Text(g.stride) + ", padding " + Text(g.padding);
+  key += ", dilation " + Text(g.dilation) + ", groups " + std::to_string(g.groups);
+  key += ", " + OperandNames(r) + " to " + NameOf(r.out);
+  return key + (r.scale ? ", scaled" : "") + (r.largest ? ", noted" : "");
+}
+
+std::string Describe(const ProductRequest& r) {
+  return std::string(NameOf(r.kind)) + " of " + OperandNames(r) + " operands in " + NameOf(r.out) +
+         (r.largest ? " with its largest magnitude" : "");
+}
+
+}  // namespace ada::backend::cuda

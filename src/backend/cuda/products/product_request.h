@@ -1,0 +1,100 @@
+// What is asked of a library of products, as plain data: a convolution's or linear layer's output,
+// data gradient or weight gradient for a number of images. Libraries and their handles appear
+// nowhere in this file.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/kernels/fp8.h"
+#include "core/tensor.h"
+
+namespace ada::backend::cuda {
+
+// Activations lie in NHWC, weights {out, kh, kw, in / groups} in that order. A linear layer's
+// images are flat: {n, 1, 1, features}.
+struct ProductGeometry {
+  bool linear = false;
+  Shape x, w, y;
+  std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
+  int groups = 1;
+  friend bool operator==(const ProductGeometry&, const ProductGeometry&) = default;
+};
+ProductGeometry GeometryOf(const Conv2dSpec& spec);
+ProductGeometry GeometryOf(const LinearSpec& spec);
+
+enum class ProductKind : std::uint8_t { kForward, kData, kWeights };
+
+//              first   second   out
+//   kForward     x        w       y
+//   kData       dy        w      dx
+//   kWeights     x       dy      dw
+//
+// Sums are fp32, of exact products, also where operands have 16 bits; fp32 operands are not rounded
+// to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `largest`
+// (out has 16 bits) a plan notes the largest magnitude of what it rounds: kernels/plan_notes.h.
+// With `codes` (of `first` and `second`; both or none) operands are codes of one byte, and units of
+// a device may add up in fewer bits than fp32 has.
+struct ProductRequest {
+  ProductKind kind = ProductKind::kForward;
+  ProductGeometry geometry;  // x.n = y.n: images of this call
+  Storage operands = Storage::kF32, out = Storage::kF32;
+  bool scale = false, largest = false;
+  std::array<Fp8, 2> codes = {Fp8::kNone, Fp8::kNone};
+  friend bool operator==(const ProductRequest&, const ProductRequest&) = default;
+};
+
+struct ProductShapes {
+  Shape first, second, out;
+};
+ProductShapes ShapesOf(const ProductRequest& request);
+
+// Whether a plan multiplies its sums by a number, be it 1: cuDNN turns products of 16-bit operands
+// into fp32 in no other way, and what is noted is fp32.
+bool HasEpilogue(const ProductRequest& request);
+
+// In which storage two operands of these formats meet: 16 bits where both are fp16 or both bf16,
+// else (emulated formats, mixtures) fp32.
+Storage OperandsOf(const NumberFormat& first, const NumberFormat& second);
+
+// fp8_e4m3 and fp8_e5m2, saturating or not; kNone of other formats.
+Fp8 Fp8Of(const NumberFormat& format);
+inline bool HasCodes(const ProductRequest& r) { return r.codes[0] != Fp8::kNone; }
+// Of one value of operand 0 or 1.
+std::size_t OperandBytes(const ProductRequest& request);
+
+// What an op leaves to a plan: nothing (sums are wanted), rounding to the storage of the operands,
+// or that and noting the largest magnitude.
+enum class PlanOutput : std::uint8_t { kSums, kRounded, kNoted };
+
+// What to ask for, best first. Where a plan rounds a data gradient, or operands are codes, it does
+// so with `scale`.
+std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
+                                        Storage operands, PlanOutput output,
+                                        const std::array<Fp8, 2>& codes = {});
+
+// Four dimensions n, c, h, w and their strides in values, as cuDNN wants them.
+struct TensorLayout {
+  std::array<std::int64_t, 4> dims = {}, strides = {};
+  friend bool operator==(const TensorLayout&, const TensorLayout&) = default;
+};
+TensorLayout LayoutOf(const Shape& shape);
+
+// A row-major linear layer as one column-major matrix product C = op(A) op(B), m x n over k.
+struct MatrixProduct {
+  bool a_is_first = false;  // A: `first`, B: `second`; else the other way round
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
+};
+MatrixProduct MatrixProductOf(const ProductRequest& request);
+
+const char* NameOf(ProductKind kind);  // "data gradient"
+// One line that two requests share only where they are equal: names a plan on disk.
+std::string KeyOf(const ProductRequest& request);
+// "data gradient of fp16 operands in fp32", "... in fp16 with its largest magnitude": for
+// diagnostics.
+std::string Describe(const ProductRequest& request);
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,45 @@
+// The low-precision copy of one weight tensor: rounded once in every refresh, then packed in the
+// order and storage in which the products of its layer read it.
+#pragma once
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/kernels/products.h"
+#include "backend/cuda/ops/notes.h"
+
+namespace ada::backend::cuda {
+
+class WeightCopies {
+ public:
+  // Of spec.w, in spec.w_format. moments: of the rounded copy, in backend memory, or null.
+  WeightCopies(const Context& context, const ProductSpec& spec, TensorMoments* moments);
+
+  // In which storage products may read the copy without widening it.
+  Storage storage() const { return storage_; }
+  void Refresh(const Pass& pass);
+  // The copy in `storage`. Those that were asked for before Seal are packed in every Refresh, later
+  // ones (a refresh may be recorded by then) whenever they are asked for.
+  TensorSpan Packed(Storage storage);
+  void Seal() { sealed_ = true; }
+  // The rounded weights in PyTorch's order, fp32.
+  const float* plain() const { return rounded_ != nullptr ? rounded_ : master_.f32(); }
+
+ private:
+  struct Copy {
+    TensorSpan piece;
+    bool late;
+  };
+  void Pack(const Copy& copy) const;
+
+  Context context_;
+  Tensor master_;
+  WeightOrder order_;
+  Storage storage_;
+  RoundingStats notes_;
+  float* rounded_ = nullptr;  // null where nothing is rounded
+  std::vector<Copy> copies_;
+  bool sealed_ = false;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,30 @@
+// From the sums of a product's weight gradient to dw and db: PyTorch's order, unscaled, rounded
+// where they have a format of their own.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/ops/notes.h"
+
+namespace ada::backend::cuda {
+
+class WeightGradient {
+ public:
+  // Without spec.dy nothing may be called.
+  WeightGradient(const Context& context, const ProductSpec& spec);
+  // dw = round(sums / S); of several micro-batches each sum is rounded. sums: packed, fp32.
+  void Store(const Pass& pass, const float* sums) const;
+  // db = sum(dy) / S in fp32; the authors' program rounds it where dw is. `scratch`: scratch_bytes.
+  void StoreBias(const Pass& pass, std::byte* scratch) const;
+  std::size_t scratch_bytes() const;
+
+ private:
+  Context context_;
+  ProductSpec spec_;
+  RoundingStats notes_;
+  std::int64_t run_ = 0;  // rows of dy that one thread adds up: fixed by the shape alone
+};
+
+}  // namespace ada::backend::cuda

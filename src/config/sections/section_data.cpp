@@ -1,0 +1,150 @@
+// The keys of `data`: which images, and how they become batches.
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+const Words<Dataset> kDatasets = {
+    {"cifar10", Dataset::kCifar10},     {"cifar100", Dataset::kCifar100},
+    {"mnist", Dataset::kMnist},         {"fashion_mnist", Dataset::kFashionMnist},
+    {"synthetic", Dataset::kSynthetic},
+};
+const Names kFromFiles = {"cifar10", "cifar100", "mnist", "fashion_mnist"};
+
+Section CustomNormalizeSection(NormalizeConfig& normalize) {
+  Section section;
+  section.path = "data.normalize";
+  section.keys = {
+      NumberList("mean", normalize.mean, AnyNumber(), "mean of pixels / 255, one per channel")
+          .Required(),
+      NumberList("std", normalize.std, Above(0), "their standard deviation, one per channel")
+          .Required(),
+  };
+  return section;
+}
+
+Key NormalizeKey(NormalizeConfig& normalize) {
+  using Kind = NormalizeConfig::Kind;
+  Key key = MakeKey("normalize", "word or map",
+                    "standard: the data set's own mean and standard deviation; none: pixels / 255; "
+                    "or numbers, one per channel");
+  key.range = "standard, none, {mean: [...], std: [...]}";
+  key.forms = {WordSchema({"standard", "none"}),
+               MapSchema([] { return ExampleSection<NormalizeConfig>(CustomNormalizeSection); })};
+  key.read = [&normalize](const YamlNode& node, const Reading& reading) {
+    if (node.kind == YamlNode::Kind::kMap) {
+      normalize.kind = Kind::kCustom;
+      ReadSection(node, CustomNormalizeSection(normalize), reading);
+    } else if (node.kind == YamlNode::Kind::kScalar && node.text == "standard") {
+      normalize.kind = Kind::kStandard;
+    } else if (node.kind == YamlNode::Kind::kScalar && node.text == "none") {
+      normalize.kind = Kind::kNone;
+    } else {
+      reading.problems.Add(node, reading.path,
+                           Expected("standard, none or {mean: [...], std: [...]}", node));
+    }
+  };
+  key.write = [&normalize]() -> std::optional<YamlNode> {
+    if (normalize.kind == Kind::kCustom) return WriteSection(CustomNormalizeSection(normalize));
+    return Scalar(normalize.kind == Kind::kStandard ? "standard" : "none");
+  };
+  return key;
+}
+
+Section AugmentSection(AugmentConfig& augment) {
+  Section section;
+  section.path = "data.augment";
+  section.keys = {
+      Integer("pad", augment.pad, FromTo(0, 64),
+              "black pixels added on every side before the crop"),
+      Switch("random_crop", augment.random_crop, "cut the image's size from a random place"),
+      Switch("horizontal_flip", augment.horizontal_flip, "mirror an image with probability 1/2"),
+  };
+  return section;
+}
+
+Section LimitSection(LimitConfig& limit) {
+  Section section;
+  section.path = "data.limit";
+  section.keys = {
+      Integer("train", limit.train, FromTo(0, 1e9), "first N training images; 0: all"),
+      Integer("test", limit.test, FromTo(0, 1e9), "first N test images; 0: all"),
+  };
+  return section;
+}
+
+Section SyntheticSection(SyntheticConfig& synthetic) {
+  Section section;
+  section.path = "data.synthetic";
+  section.keys = {
+      Integer("height", synthetic.height, FromTo(1, 1024), "rows of an image"),
+      Integer("width", synthetic.width, FromTo(1, 1024), "columns of an image"),
+      Integer("channels", synthetic.channels, FromTo(1, 64), "channels of an image"),
+      Integer("classes", synthetic.classes, FromTo(2, 256), "classes, each with its own pattern"),
+      Integer("train", synthetic.train, FromTo(1, 10'000'000), "training images"),
+      Integer("test", synthetic.test, FromTo(1, 10'000'000), "test images"),
+  };
+  section.check = [&synthetic](const YamlNode& map, const Reading& reading) {
+    constexpr double kLimit = 17'179'869'184.0;  // 16 GiB of pixels
+    const double bytes = static_cast<double>(synthetic.height) * synthetic.width *
+                         synthetic.channels * static_cast<double>(synthetic.train + synthetic.test);
+    if (bytes > kLimit) {
+      reading.problems.Add(map, reading.path, "these images would take more than 16 GiB");
+    }
+  };
+  return section;
+}
+
+}  // namespace
+
+int ChannelsOf(const DataConfig& data) {
+  switch (data.dataset) {
+    case Dataset::kCifar10:
+    case Dataset::kCifar100:
+      return 3;
+    case Dataset::kMnist:
+    case Dataset::kFashionMnist:
+      return 1;
+    case Dataset::kSynthetic:
+      break;
+  }
+  return data.synthetic.channels;
+}
+
+int ClassesOf(const DataConfig& data) {
+  if (data.dataset == Dataset::kSynthetic) return data.synthetic.classes;
+  return data.dataset == Dataset::kCifar100 ? 100 : 10;
+}
+
+Section DataSection(DataConfig& data) {
+  Section section;
+  section.path = "data";
+  section.chooser = "dataset";
+  for (const auto& dataset : kDatasets) section.choices.push_back(dataset.first);
+  section.where = &data.where;
+  section.keys = {
+      Choice("dataset", data.dataset, kDatasets, "the data set").Required(),
+      Text("path", data.path,
+           "folder of its files, from the working directory; `~` and ${VAR} expand", ExpandPath)
+          .For(kFromFiles)
+          .RequiredFor(kFromFiles)
+          .Default("required"),
+      Nested("synthetic", SyntheticSection(data.synthetic), "shape and size of made-up images")
+          .For({"synthetic"}),
+      Integer("batch_size", data.batch_size, FromTo(1, 1'000'000),
+              "images per weight update; a multiple of train.accumulate"),
+      Integer("evaluate_batch_size", data.evaluate_batch_size, FromTo(1, 1'000'000),
+              "images per batch of an evaluation"),
+      Switch("shuffle", data.shuffle, "a new order every epoch; false: file order"),
+      Switch("drop_last", data.drop_last,
+             "leave out a last batch that is not full (training only, after `limit`)"),
+      NormalizeKey(data.normalize),
+      Nested("augment", AugmentSection(data.augment), "random changes of training images"),
+      Nested("limit", LimitSection(data.limit), "use only the first images"),
+      Integer("validation", data.validation, FromTo(0, 1e9),
+              "last N training images held back and evaluated as split `validation`"),
+  };
+  return section;
+}
+
+}  // namespace ada::config

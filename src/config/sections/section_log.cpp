@@ -1,0 +1,160 @@
+// The keys of `log`: what is written down of a run, how often, and which other choices are judged.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "config/sections/scaling_keys.h"
+#include "config/sections/sections.h"
+#include "config/what_if_name.h"
+
+namespace ada::config {
+namespace {
+
+constexpr double kMany = 1e9;  // steps: more than any run makes
+// What RefuseScenarioName lets pass.
+constexpr char kScenarioPattern[] = R"(^[^,"\u0000-\u001f\u007f]+$)";
+
+// A name is one cell of a CSV, also for readers that split at every comma.
+std::string RefuseScenarioName(std::string& name) {
+  const bool good = std::none_of(name.begin(), name.end(), [](unsigned char c) {
+    return c == ',' || c == '"' || c < 0x20 || c == 0x7f;
+  });
+  return good ? "" : "a scenario's name has no commas, quotes and control characters";
+}
+
+// A policy with its keys; unset where nothing is given.
+Key ScenarioScalingKey(std::optional<ScalingConfig>& scaling) {
+  Key key = MakeKey("scaling", "map", "a policy that decides the scale instead");
+  key.range = "the keys of `scaling`";
+  key.forms = {MapSchema([] { return ExampleSection<ScalingConfig>(ScalingSection); })};
+  key.read = [&scaling](const YamlNode& node, const Reading& reading) {
+    ScalingConfig read;
+    ReadSection(node, ScalingSection(read), reading);
+    scaling = read;
+  };
+  key.write = [&scaling]() -> std::optional<YamlNode> {
+    if (!scaling) return std::nullopt;
+    return WriteSection(ScalingSection(*scaling));
+  };
+  return key;
+}
+
+Section WhatIfSection(WhatIfConfig& what_if) {
+  Section section;
+  section.path = "log.what_if[]";
+  section.where = &what_if.where;
+  section.keys = {
+      Text("name", what_if.name, "its name in what_if.csv", RefuseScenarioName)
+          .Fits(kScenarioPattern)
+          .Default("made of the rest"),
+      FormatKey("format", what_if.format, "format to which every tensor would be rounded")
+          .Default("each tensor's own"),
+      Number("scale", what_if.scale, ScaleRange(), "scale that every tensor would carry")
+          .Default("each tensor's own"),
+      ScenarioScalingKey(what_if.scaling),
+  };
+  section.needs_one = {{"format", "scale", "scaling"},
+                       "changes nothing; expected format, scale or scaling"};
+  section.not_both = {{"scale", "scaling"}, "give either scale or scaling, not both"};
+  return section;
+}
+
+// Fills in the names that are not given; a name stands for one scenario.
+void NameScenarios(std::vector<WhatIfConfig>& scenarios, const YamlNode& list,
+                   const Reading& reading) {
+  std::set<std::string> taken;
+  for (std::size_t i = 0; i < scenarios.size(); ++i) {
+    const std::string& name = scenarios[i].name;
+    if (name.empty()) continue;
+    if (!taken.insert(name).second) {
+      reading.problems.Add(*list.items[i].Find("name"), reading.path + "[].name",
+                           "a second scenario called '" + name + "'");
+    }
+  }
+  std::map<std::string, int> made_so_far;
+  for (WhatIfConfig& scenario : scenarios) {
+    if (!scenario.name.empty()) continue;
+    const std::string made = NameOf(scenario);
+    int& number = made_so_far[made];
+    do {
+      ++number;
+      scenario.name = number == 1 ? made : made + " #" + std::to_string(number);
+    } while (!taken.insert(scenario.name).second);
+  }
+}
+
+Key WhatIfKey(std::vector<WhatIfConfig>& scenarios) {
+  Key key = Entries("what_if", scenarios, &WhatIfSection,
+                    "other choices, judged from the histograms; needs histogram_every");
+  key.read = [&scenarios, read = key.read](const YamlNode& node, const Reading& reading) {
+    const std::size_t problems = reading.problems.count();
+    read(node, reading);
+    if (reading.problems.count() == problems) NameScenarios(scenarios, node, reading);
+  };
+  return key;
+}
+
+Key DumpKey(LogConfig& log) {
+  Key key = TextList("dump", log.dump, {}, "globs on the names of the layers that are dumped");
+  key.forms.front().least = 1;
+  key.read = [read = key.read](const YamlNode& node, const Reading& reading) {
+    if (node.kind == YamlNode::Kind::kList && node.items.empty()) {
+      reading.problems.Add(node, reading.path,
+                           "expected at least one glob on layer names; got an empty list");
+    }
+    read(node, reading);
+  };
+  key.unused = [&log] { return log.dump_every == 0; };
+  return key;
+}
+
+// What would be asked for and never written.
+void CheckLog(const LogConfig& log, const YamlNode& map, const Reading& reading) {
+  const auto add = [&](const char* key, const std::string& message) {
+    reading.problems.Add(map.FindEntry(key)->key, Join(reading.path, key), message);
+  };
+  const auto clean = [&](const char* key) {
+    const std::string path = Join(reading.path, key);
+    return reading.problems.Clean({path});
+  };
+  if (!log.what_if.empty() && log.histogram_every == 0 && clean("histogram_every")) {
+    add("what_if", "is judged from histograms; set histogram_every, the steps between them");
+  }
+  if (!map.FindEntry("dump")) return;
+  if (log.dump_every == 0 && clean("dump_every")) {
+    add("dump", "names layers, but nothing is dumped; set dump_every, the steps between dumps");
+  }
+}
+
+}  // namespace
+
+Section LogSection(LogConfig& log) {
+  Section section;
+  section.path = "log";
+  section.keys = {
+      Integer("every", log.every, FromTo(0, kMany),
+              "steps between rows of scales.csv, underflow.csv and timing.csv, step 1 included; 0: "
+              "never"),
+      TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy"},
+               "tensors with rows in underflow.csv"),
+      Integer("probe_every", log.probe_every, FromTo(0, kMany),
+              "steps between probes: the step's gradients in fp32 beside its own, in probes.csv; "
+              "0: never"),
+      Integer("histogram_every", log.histogram_every, FromTo(0, kMany),
+              "steps between rows of histograms.csv, of the tensors in `statistics`; 0: never"),
+      Integer("dump_every", log.dump_every, FromTo(0, kMany),
+              "steps between dumps of whole tensors into dump/; 0: never"),
+      DumpKey(log),
+      WhatIfKey(log.what_if),
+      Number("alert_underflow_pct", log.alert_underflow_pct, FromTo(0, 100),
+             "an event underflow_alert where a tensor's underflow_pct_nonzero passes this; 0: "
+             "never"),
+      Switch("tensorboard", log.tensorboard, "write event files for TensorBoard as well"),
+  };
+  section.check = [&log](const YamlNode& map, const Reading& reading) {
+    CheckLog(log, map, reading);
+  };
+  return section;
+}
+
+}  // namespace ada::config

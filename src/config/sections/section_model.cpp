@@ -1,0 +1,62 @@
+// The keys of `model`: a network of the zoo or one's own, and how its weights start.
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+const Names kZoo = {"mlp",   "lenet", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110",
+                    "vgg11", "vgg13", "vgg16",    "resnet18", "resnet34", "resnet50"};
+const Names kCifarResnets = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
+const Names kVggs = {"vgg11", "vgg13", "vgg16"};
+
+const Words<InitScheme> kSchemes = {
+    {"he_normal", InitScheme::kHeNormal},
+    {"he_uniform", InitScheme::kHeUniform},
+    {"xavier_normal", InitScheme::kXavierNormal},
+    {"xavier_uniform", InitScheme::kXavierUniform},
+};
+
+Section InitSection(InitConfig& init) {
+  Section section;
+  section.path = "model.init";
+  section.where = &init.where;
+  section.keys = {
+      Choice("scheme", init.scheme, kSchemes, "distribution of the first weights"),
+      Text("weights", init.weights,
+           "safetensors file whose tensors replace the scheme's; unknown names are errors",
+           ExpandPath),
+  };
+  return section;
+}
+
+}  // namespace
+
+Section ModelSection(ModelConfig& model) {
+  Section section;
+  section.path = "model";
+  section.chooser = "zoo";
+  section.choices = kZoo;
+  section.alternative = "layers";
+  section.where = &model.where;
+  section.keys = {
+      WordText("zoo", model.zoo, kZoo, "a network of the zoo").Default("required without `layers`"),
+      LayersKey(model.layers).For({"layers"}),
+      Integer("classes", model.classes, FromTo(2, 1'000'000),
+              "outputs of the last layer; at least the data set's classes")
+          .Default("the data set's"),
+      WordText("shortcut", model.shortcut, {"A", "B"},
+               "A: every second pixel, channels filled with zeros; B: a 1x1 convolution")
+          .For(kCifarResnets),
+      IntegerList("hidden", model.hidden, FromTo(1, 1'000'000), "sizes of the hidden layers")
+          .For({"mlp"}),
+      Number("dropout", model.dropout, FromBelow(0, 1),
+             "share of values set to zero before the last layer; 0: none")
+          .For(kVggs),
+      Nested("init", InitSection(model.init), "how the weights start"),
+  };
+  section.needs_one = {{"zoo", "layers"},
+                       "expected `zoo:` with the name of a network, or `layers:`"};
+  return section;
+}
+
+}  // namespace ada::config

@@ -1,0 +1,112 @@
+// The keys of `optimizer` and `schedule`.
+#include <algorithm>
+
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+const Words<OptimizerKind> kOptimizers = {
+    {"sgd", OptimizerKind::kSgd},
+    {"adam", OptimizerKind::kAdam},
+    {"adamw", OptimizerKind::kAdamW},
+};
+const Words<ScheduleKind> kSchedules = {
+    {"constant", ScheduleKind::kConstant}, {"multistep", ScheduleKind::kMultistep},
+    {"cosine", ScheduleKind::kCosine},     {"linear", ScheduleKind::kLinear},
+    {"poly", ScheduleKind::kPoly},
+};
+
+Section WarmupSection(WarmupConfig& warmup) {
+  Section section;
+  section.path = "schedule.warmup";
+  section.keys = {
+      Number("epochs", warmup.epochs, FromTo(0, 1'000'000), "its length; 0: none"),
+      Number("lr", warmup.lr, AtLeast(0), "the learning rate held meanwhile"),
+  };
+  section.check = [&warmup](const YamlNode& map, const Reading& reading) {
+    if (warmup.epochs > 0 && warmup.lr == 0) {
+      const YamlNode* lr = map.Find("lr");
+      reading.problems.Add(lr ? *lr : reading.key, Join(reading.path, "lr"),
+                           "a warm-up needs a learning rate above 0");
+    }
+  };
+  return section;
+}
+
+void CheckMilestones(const ScheduleConfig& schedule, const YamlNode& map, const Reading& reading) {
+  const YamlNode* list = map.Find("milestones");
+  if (!list || schedule.kind != ScheduleKind::kMultistep) return;
+  const std::vector<int>& values = schedule.milestones;
+  const bool rising =
+      std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end();
+  if (!rising) {
+    reading.problems.Add(*list, Join(reading.path, "milestones"),
+                         "expected epochs in rising order");
+  }
+}
+
+}  // namespace
+
+Section OptimizerSection(OptimizerConfig& optimizer) {
+  const Names adams = {"adam", "adamw"};
+  Section section;
+  section.path = "optimizer";
+  section.chooser = "kind";
+  for (const auto& kind : kOptimizers) section.choices.push_back(kind.first);
+  section.default_choice = "sgd";
+  section.keys = {
+      Choice("kind", optimizer.kind, kOptimizers, "the update rule, as in torch.optim"),
+      Number("lr", optimizer.lr, Above(0), "learning rate").Default("sgd: 0.1; adam, adamw: 0.001"),
+      Number("momentum", optimizer.momentum, FromBelow(0, 1), "share of the last update kept")
+          .For({"sgd"}),
+      Switch("nesterov", optimizer.nesterov, "Nesterov's momentum").For({"sgd"}),
+      Number("weight_decay", optimizer.weight_decay, AtLeast(0),
+             "L2 penalty; adamw: decoupled decay")
+          .Default("0; adamw: 0.01"),
+      Number("beta1", optimizer.beta1, FromBelow(0, 1), "decay of the mean").For(adams),
+      Number("beta2", optimizer.beta2, FromBelow(0, 1), "decay of the mean square").For(adams),
+      Number("epsilon", optimizer.epsilon, Above(0), "added to the root").For(adams),
+      TextList("no_decay", optimizer.no_decay, {},
+               "globs on parameter names that weight_decay leaves alone"),
+  };
+  section.set_defaults = [&optimizer](const std::string& kind) {
+    optimizer.lr = kind == "sgd" ? 0.1 : 1e-3;
+    optimizer.weight_decay = kind == "adamw" ? 1e-2 : 0;
+  };
+  section.check = [&optimizer](const YamlNode& map, const Reading& reading) {
+    const bool sgd = optimizer.kind == OptimizerKind::kSgd;
+    if (sgd && optimizer.nesterov && optimizer.momentum == 0) {
+      reading.problems.Add(*map.Find("nesterov"), Join(reading.path, "nesterov"),
+                           "needs a momentum above 0");
+    }
+  };
+  return section;
+}
+
+Section ScheduleSection(ScheduleConfig& schedule) {
+  Section section;
+  section.path = "schedule";
+  section.chooser = "kind";
+  for (const auto& kind : kSchedules) section.choices.push_back(kind.first);
+  section.default_choice = "constant";
+  section.keys = {
+      Choice("kind", schedule.kind, kSchedules, "shape of the learning rate over the run"),
+      IntegerList("milestones", schedule.milestones, FromTo(1, 1'000'000),
+                  "epochs after which lr is multiplied by gamma; [81]: from epoch 82 on")
+          .For({"multistep"})
+          .RequiredFor({"multistep"})
+          .Default("required"),
+      Number("gamma", schedule.gamma, Above(0), "factor at each milestone").For({"multistep"}),
+      Number("power", schedule.power, Above(0), "exponent of the remaining share").For({"poly"}),
+      Number("min_lr", schedule.min_lr, AtLeast(0), "learning rate at the end")
+          .For({"cosine", "linear", "poly"}),
+      Nested("warmup", WarmupSection(schedule.warmup), "a constant learning rate at the start"),
+  };
+  section.check = [&schedule](const YamlNode& map, const Reading& reading) {
+    CheckMilestones(schedule, map, reading);
+  };
+  return section;
+}
+
+}  // namespace ada::config

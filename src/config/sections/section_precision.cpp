@@ -1,0 +1,211 @@
+// The keys of `precision`: formats by role and layer, rounding, scales of single tensors.
+#include "config/sections/sections.h"
+#include "core/text.h"
+
+namespace ada::config {
+namespace {
+
+const Words<RoundingKind> kRoundings = {
+    {"nearest", RoundingKind::kNearest},
+    {"stochastic", RoundingKind::kStochastic},
+};
+const Words<OverflowKind> kOverflows = {
+    {"default", OverflowKind::kDefault},
+    {"saturate", OverflowKind::kSaturate},
+};
+const Words<AmaxKind> kAmaxes = {{"max", AmaxKind::kMax}, {"most_recent", AmaxKind::kMostRecent}};
+const Words<TensorScalingConfig::Kind> kTensorScalings = {
+    {"none", TensorScalingConfig::Kind::kNone},
+    {"delayed", TensorScalingConfig::Kind::kDelayed},
+};
+
+constexpr char kUnsigned[] = "a format without sign and zero; a network cannot train in it";
+
+// Formats without a sign (and so without a zero) are for scales, not for tensors.
+Names FormatNames(bool tensors_only) {
+  Names names;
+  for (const NamedFormat& known : NamedFormats()) {
+    if (known.format.is_signed || !tensors_only) names.emplace_back(known.name);
+  }
+  return names;
+}
+
+std::string FormatWords(bool tensors_only, const char* map) {
+  std::string words;
+  for (const std::string& name : FormatNames(tensors_only)) words += name + ", ";
+  return words + map;
+}
+
+YamlNode FormatNode(NumberFormat format) {
+  for (const NamedFormat& known : NamedFormats()) {
+    if (known.format == format) return Scalar(std::string(known.name));
+  }
+  return WriteSection(FormatSection(format));
+}
+
+Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
+                std::function<std::optional<NumberFormat>()> get, std::string meaning) {
+  Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
+  key.range = "a format";
+  key.forms = {WordSchema(FormatNames(true)),
+               MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); })};
+  key.read = [set = std::move(set)](const YamlNode& node, const Reading& reading) {
+    const std::optional<NumberFormat> format = ReadFormatNode(node, true, reading);
+    if (format) set(*format);
+  };
+  key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
+    const std::optional<NumberFormat> format = get();
+    return format ? std::optional(FormatNode(*format)) : std::nullopt;
+  };
+  return key;
+}
+
+std::vector<Key> RoleKeys(RoleFormatsConfig& roles) {
+  return {
+      FormatKey("activations", roles.activations, "format of the input and of all outputs y")
+          .Default("as `format`"),
+      FormatKey("weights", roles.weights, "format of the copies of weights that are multiplied")
+          .Default("as `format`"),
+      FormatKey("gradients", roles.gradients, "format of the gradients dx and dy")
+          .Default("as `format`"),
+      FormatKey("weight_gradients", roles.weight_gradients,
+                "format of dw, rounded after the division by the scale")
+          .Default("fp32"),
+  };
+}
+
+Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
+  Section section;
+  section.path = "precision.layers[]";
+  section.where = &layer.where;
+  section.keys = {
+      Text("match", layer.match, "glob on layer names; the last match wins, key by key").Required(),
+      FormatKey("format", layer.format, "format of activations, weights and gradients"),
+  };
+  for (Key& key : RoleKeys(layer)) section.keys.push_back(std::move(key));
+  for (Key& key : section.keys) {
+    if (!key.required) key.default_text = "as in `precision`";
+  }
+  return section;
+}
+
+Section TensorScalingSection(TensorScalingConfig& scaling) {
+  const Names delayed = {"delayed"};
+  Section section;
+  section.path = "precision.tensor_scaling";
+  section.chooser = "kind";
+  section.choices = {"none", "delayed"};
+  section.short_key = "kind";
+  section.keys = {
+      Choice("kind", scaling.kind, kTensorScalings,
+             "delayed: a scale per tensor from the largest magnitudes of its last steps")
+          .Required(),
+      Integer("history", scaling.history, FromTo(1, 1'000'000), "steps that are remembered")
+          .For(delayed),
+      Number("margin", scaling.margin, FromTo(-64, 64), "the scale is divided by 2^margin")
+          .For(delayed),
+      Choice("amax", scaling.amax, kAmaxes,
+             "the largest magnitude of the whole history, or of its last step")
+          .For(delayed),
+      Switch("power_of_two", scaling.power_of_two, "round the scale down to a power of two")
+          .For(delayed),
+  };
+  section.keys.front().default_text = "none";
+  section.check = [&scaling](const YamlNode& map, const Reading& reading) {
+    const auto whole = static_cast<double>(static_cast<int>(scaling.margin));
+    if (!scaling.power_of_two || scaling.margin == whole) return;
+    reading.problems.Add(*map.Find("margin"), Join(reading.path, "margin"),
+                         "must be a whole number where power_of_two is true");
+  };
+  return section;
+}
+
+}  // namespace
+
+Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning) {
+  return FormatKeyOf(
+      std::move(name), [&field](const NumberFormat& format) { field = format; },
+      [&field] { return field; }, std::move(meaning));
+}
+
+Section FormatSection(NumberFormat& format) {
+  Section section;
+  section.path = "precision.format";
+  section.keys = {
+      Integer("exponent", format.exponent_bits, FromTo(1, 8), "bits of the exponent").Required(),
+      Integer("mantissa", format.mantissa_bits, FromTo(0, 23),
+              "stored bits of the mantissa, without the implicit one")
+          .Required(),
+      Integer("bias", format.bias, FromTo(-300, 300), "what is subtracted from the exponent")
+          .Default("2^(exponent - 1) - 1"),
+      Switch("has_inf", format.has_inf,
+             "the top exponent means inf and NaN; false: it holds numbers"),
+      Switch("has_nan", format.has_nan, "there is a NaN; false: numbers only, which saturate"),
+      Switch("negative_zero", format.has_negative_zero,
+             "there is a -0; false: its code is the NaN"),
+      Switch("saturate", format.saturate,
+             "beyond the largest value: the largest; false: inf, or NaN where there is no inf"),
+      Switch("signed", format.is_signed,
+             "false: positive numbers only, no zero (for `convert` and `inspect`)"),
+  };
+  section.check = [&format](const YamlNode& map, const Reading& reading) {
+    if (!reading.problems.Clean({Join(reading.path, "exponent"), Join(reading.path, "mantissa"),
+                                 Join(reading.path, "bias")})) {
+      return;
+    }
+    if (!map.Find("bias")) format.bias = (1 << (format.exponent_bits - 1)) - 1;
+    const std::string refusal = RefuseFormat(format);
+    if (!refusal.empty()) reading.problems.Add(map, reading.path, refusal);
+  };
+  return section;
+}
+
+std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
+                                           const Reading& reading) {
+  if (node.kind == YamlNode::Kind::kMap) {
+    NumberFormat custom;
+    const std::size_t problems = reading.problems.count();
+    ReadSection(node, FormatSection(custom), reading);
+    if (reading.problems.count() > problems) return std::nullopt;
+    if (custom.is_signed || !tensors_only) return custom;
+    reading.problems.Add(node, reading.path, kUnsigned);
+    return std::nullopt;
+  }
+  const std::string text = node.kind == YamlNode::Kind::kScalar ? node.text : "";
+  for (const NamedFormat& known : NamedFormats()) {
+    if (known.name != text) continue;
+    if (known.format.is_signed || !tensors_only) return known.format;
+    reading.problems.Add(node, reading.path, "'" + text + "': " + kUnsigned);
+    return std::nullopt;
+  }
+  const std::string nearest = NearestName(text, FormatNames(tensors_only));
+  const char* map = "or a map such as {exponent: 5, mantissa: 10}";
+  reading.problems.Add(node, reading.path,
+                       Expected(FormatWords(tensors_only, map), node) +
+                           (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+  return std::nullopt;
+}
+
+Section PrecisionSection(PrecisionConfig& precision) {
+  Section section;
+  section.path = "precision";
+  section.keys = {FormatKeyOf(
+      "format", [&format = precision.format](const NumberFormat& read) { format = read; },
+      [&format = precision.format] { return std::optional(format); },
+      "format of activations, multiplied weights and gradients; sums and masters are fp32")};
+  section.keys.front().range = FormatWords(true, "{exponent: E, mantissa: M, ...}");
+  section.keys.front().section = ExampleSection<NumberFormat>(FormatSection);
+  for (Key& key : RoleKeys(precision)) section.keys.push_back(std::move(key));
+  section.keys.push_back(
+      Entries("layers", precision.layers, &LayerPrecisionSection, "formats of single layers"));
+  section.keys.push_back(Choice("rounding", precision.rounding, kRoundings,
+                                "how values are rounded while training; evaluation: nearest"));
+  section.keys.push_back(Nested("tensor_scaling", TensorScalingSection(precision.tensor_scaling),
+                                "scales of single tensors; `tensor_scaling: delayed` is short"));
+  section.keys.push_back(
+      Choice("overflow", precision.overflow, kOverflows,
+             "beyond a format's largest value: what the format says, or the largest value"));
+  return section;
+}
+
+}  // namespace ada::config

@@ -1,0 +1,166 @@
+// The keys of `scaling`: the policy, its parameters, and what single layers do otherwise.
+#include <limits>
+
+#include "config/sections/scaling_keys.h"
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+const Words<Policy> kPolicies = {
+    {"none", Policy::kNone},
+    {"fixed", Policy::kFixed},
+    {"dynamic", Policy::kDynamic},
+    {"adaptive", Policy::kAdaptive},
+    {"layerwise_dynamic", Policy::kLayerwiseDynamic},
+    {"logmax", Policy::kLogMax},
+    {"histogram", Policy::kHistogram},
+};
+// The systems whose state machines `dynamic` follows.
+const Names kPresets = {"pytorch",   "tensorflow", "keras",  "apex",     "deepspeed",
+                        "megatron",  "fairseq",    "nnabla", "cerebras", "openseq2seq_backoff",
+                        "mindspore", "paddle",     "jmp",    "flax",     "mxnet",
+                        "chainer",   "marian"};
+
+// A floor or ceiling of a scale.
+Range BoundRange() { return {0, std::numeric_limits<float>::max(), true, true, "0 to 3.4e38"}; }
+
+std::vector<Key> GlobalKeys(ScalingConfig& scaling) {
+  return {
+      Choice("policy", scaling.policy, kPolicies, "what decides the scales"),
+      WordText("preset", scaling.preset, kPresets, "the system whose state machine is followed")
+          .For({"dynamic"}),
+      Number("init_scale", scaling.init_scale, ScaleRange(),
+             "scale of the logit gradient; where it moves: its start (layerwise_dynamic: each "
+             "layer's)")
+          .For({"none", "dynamic", "adaptive", "layerwise_dynamic", "histogram"})
+          .Default("1; dynamic: the preset's; layerwise_dynamic, histogram: 65536"),
+      Number("scale", scaling.scale, ScaleRange(),
+             "fixed: the scale of all gradients; adaptive: alpha under method fixed")
+          .For({"fixed", "adaptive"})
+          .RequiredFor({"fixed"})
+          .Default("required under policy or method fixed"),
+  };
+}
+
+// Of the policies whose scales move step by step.
+std::vector<Key> MovingKeys(ScalingConfig& scaling) {
+  const Names stepwise = {"dynamic", "layerwise_dynamic"};
+  const Names bounded = {"dynamic", "layerwise_dynamic", "logmax", "histogram"};
+  return {
+      Number("growth_factor", scaling.growth_factor, AtLeast(1), "factor of a growth")
+          .For(stepwise)
+          .Default("the preset's; layerwise_dynamic: 2"),
+      Number("backoff_factor", scaling.backoff_factor, ShareRange(), "factor after an overflow")
+          .For(stepwise)
+          .Default("the preset's; layerwise_dynamic: 0.5"),
+      Integer("growth_interval", scaling.growth_interval, FromTo(1, 1'000'000'000),
+              "clean steps before a growth")
+          .For(stepwise)
+          .Default("the preset's; layerwise_dynamic: 10000"),
+      Number("min_scale", scaling.min_scale, BoundRange(), "floor of the scale; dynamic: 0: none")
+          .For(bounded)
+          .Default("the preset's; layerwise_dynamic: 2^-126; logmax, histogram: 1"),
+      Number("max_scale", scaling.max_scale, BoundRange(), "ceiling of the scale; dynamic: 0: none")
+          .For(bounded)
+          .Default("the preset's; layerwise_dynamic, histogram: 2^126; logmax: 16384"),
+  };
+}
+
+std::vector<Key> PresetKeys(ScalingConfig& scaling) {
+  std::vector<Key> keys = {
+      Integer("hysteresis", scaling.hysteresis, FromTo(1, 1'000'000'000),
+              "overflows before the scale falls (paddle: in a row)")
+          .ForRefined({"deepspeed", "megatron", "paddle"}),
+      Switch("consecutive_hysteresis", scaling.consecutive_hysteresis,
+             "each clean step starts the count of overflows anew")
+          .ForRefined({"deepspeed"}),
+      Switch("error_at_min_scale", scaling.error_at_min_scale,
+             "an overflow while the scale is at its floor ends the run"),
+      Number("tolerance", scaling.tolerance, FromTo(0, 1),
+             "share of overflows since the last change that the scale bears without falling")
+          .ForRefined({"fairseq", "cerebras"}),
+  };
+  for (Key& key : keys) key.For({"dynamic"}).Default("the preset's");
+  return keys;
+}
+
+std::vector<Key> HistogramKeys(ScalingConfig& scaling) {
+  std::vector<Key> keys = {
+      Integer("update_period", scaling.update_period, FromTo(1, 1'000'000'000),
+              "attempts between two moves of the scale; the gradients of the last one are counted"),
+      Number("bin_edge", scaling.bin_edge, ShareRange(),
+             "share of the format's largest value above which a gradient counts as large"),
+      Number("threshold", scaling.threshold, FromBelow(0, 1),
+             "share of large gradients above which the scale is halved, else doubled"),
+  };
+  for (Key& key : keys) key.For({"histogram"});
+  return keys;
+}
+
+std::vector<Key> LogMaxKeys(ScalingConfig& scaling) {
+  std::vector<Key> keys = {
+      Number("beta1", scaling.beta1, FromBelow(0, 1), "decay of the mean of log2 max|gradient|"),
+      Number("beta2", scaling.beta2, FromBelow(0, 1), "decay of the averages of its variance"),
+      Number("overflow_std_dev", scaling.overflow_std_dev, FromTo(0, 1000),
+             "standard deviations that are kept free above the mean"),
+      Number("log_max", scaling.log_max, FromTo(-126, 128),
+             "log2 of the value that scaled gradients shall not reach"),
+  };
+  for (Key& key : keys) key.For({"logmax"});
+  return keys;
+}
+
+Key LayersKeyOf(ScalingConfig& scaling) {
+  const auto section = [&scaling](LayerScalingConfig& layer) {
+    return LayerScalingSection(layer, PolicyName(scaling.policy));
+  };
+  return Entries("layers", scaling.layers, section, "what single layers do otherwise")
+      .For({"adaptive", "layerwise_dynamic"});
+}
+
+}  // namespace
+
+std::string PolicyName(Policy policy) {
+  for (const auto& [name, value] : kPolicies) {
+    if (value == policy) return name;
+  }
+  return "";
+}
+
+Range ScaleRange() { return {0x1p-126, 0x1p127, true, true, "2^-126 to 2^127"}; }
+Range ShareRange() { return {0, 1, false, true, "above 0, at most 1"}; }
+
+Section ScalingSection(ScalingConfig& scaling) {
+  Section section;
+  section.path = "scaling";
+  section.chooser = "policy";
+  for (const auto& policy : kPolicies) section.choices.push_back(policy.first);
+  section.default_choice = "none";
+  section.refiner = "preset";
+  section.refinements = kPresets;
+  section.default_refinement = ScalingConfig().preset;
+  section.where = &scaling.where;
+  for (const auto& make :
+       {GlobalKeys, MovingKeys, PresetKeys, HistogramKeys, LogMaxKeys, AdaptiveKeys}) {
+    for (Key& key : make(scaling)) section.keys.push_back(std::move(key));
+  }
+  section.keys.push_back(LayersKeyOf(scaling));
+  for (Key& key : section.keys) {
+    if (key.name != "scale") continue;
+    key.unused = [&scaling] {  // a scale is written only where the policy or a method uses it
+      return scaling.policy == Policy::kAdaptive && !UsesMethodFixed(scaling);
+    };
+  }
+  section.set_defaults = [&scaling](const std::string& policy) {
+    for (const auto& [name, value] : kPolicies) {
+      if (name == policy) scaling.policy = value;  // entries of `layers` ask for it
+    }
+  };
+  section.check = [&scaling](const YamlNode& map, const Reading& reading) {
+    CheckScaling(scaling, map, reading);
+  };
+  return section;
+}
+
+}  // namespace ada::config

@@ -1,0 +1,93 @@
+// The keys of `scaling` that decide layer by layer: those of policy adaptive, and `scaling.layers`.
+#include "config/sections/scaling_keys.h"
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+const Words<Method> kMethods = {
+    {"approx_range", Method::kApproxRange}, {"lognormal", Method::kLognormal},
+    {"abs_range", Method::kAbsRange},       {"element_wise_range", Method::kElementWiseRange},
+    {"exact_range", Method::kExactRange},   {"fixed", Method::kFixed},
+};
+const Words<Fan> kFans = {{"exact", Fan::kExact}, {"reference", Fan::kReference}};
+
+// The keys that the section and its layers have in common. T: ScalingConfig or LayerScalingConfig.
+template <class T>
+std::vector<Key> MethodKeys(T& scaling) {
+  return {
+      Choice("method", scaling.method, kMethods, "how alpha is found"),
+      Number("underflow_target", scaling.underflow_target, Inside(0, 1),
+             "share of non-zero gradients that may become zero"),
+      Number("scale_upper_bound", scaling.scale_upper_bound, Above(0),
+             "SB: largest alpha of a layer"),
+      Number("accum_upper_bound", scaling.accum_upper_bound, Above(0),
+             "AB: largest scale that a gradient may gather on its way"),
+      Switch("power_of_two", scaling.power_of_two, "round alpha down to a power of two"),
+      Integer("update_interval", scaling.update_interval, FromTo(1, 1'000'000'000),
+              "backward passes between two looks at the statistics"),
+      Choice("fan", scaling.fan, kFans,
+             "length of the sums in dx: exact divides by stride and groups, reference does not"),
+      Number("u_min", scaling.u_min, Above(0), "magnitude below which a gradient counts as lost"),
+      Number("headroom_bits", scaling.headroom_bits, FromTo(0, 100),
+             "exact_range: powers of two kept free between the largest gradient and the format's "
+             "largest value"),
+  };
+}
+
+std::vector<Key> LayerwiseKeys(LayerScalingConfig& layer) {
+  std::vector<Key> keys = {
+      Number("init_scale", layer.init_scale, ScaleRange(), "the start of the layer's own scale"),
+      Number("growth_factor", layer.growth_factor, AtLeast(1), "factor of a growth"),
+      Number("backoff_factor", layer.backoff_factor, ShareRange(), "factor after an overflow"),
+      Integer("growth_interval", layer.growth_interval, FromTo(1, 1'000'000'000),
+              "clean steps before a growth"),
+      Number("min_scale", layer.min_scale, ScaleRange(), "floor of the layer's scale"),
+      Number("max_scale", layer.max_scale, ScaleRange(), "ceiling of the layer's scale"),
+  };
+  for (Key& key : keys) key.For({"layerwise_dynamic"});
+  return keys;
+}
+
+}  // namespace
+
+Section LayerScalingSection(LayerScalingConfig& layer, const std::string& policy) {
+  Section section;
+  section.path = "scaling.layers[]";
+  section.chooser = "policy";
+  section.chosen = policy == "adaptive" || policy == "layerwise_dynamic" ? policy : "";
+  section.where = &layer.where;
+  section.keys = {
+      Text("match", layer.match, "glob on layer names; the last match wins, key by key").Required(),
+  };
+  std::vector<Key> adaptive = MethodKeys(layer);
+  adaptive.insert(adaptive.begin() + 1,
+                  Number("scale", layer.scale, ScaleRange(), "alpha of method fixed"));
+  for (Key& key : adaptive) section.keys.push_back(std::move(key.For({"adaptive"})));
+  for (Key& key : LayerwiseKeys(layer)) section.keys.push_back(std::move(key));
+  for (Key& key : section.keys) {
+    if (!key.required) key.default_text = "as in `scaling`";
+  }
+  section.check = [&layer](const YamlNode& map, const Reading& reading) {
+    if (layer.min_scale && layer.max_scale && *layer.min_scale > *layer.max_scale) {
+      reading.problems.Add(*map.Find("min_scale"), Join(reading.path, "min_scale"),
+                           "must not be above max_scale");
+    }
+  };
+  return section;
+}
+
+std::vector<Key> AdaptiveKeys(ScalingConfig& scaling) {
+  std::vector<Key> keys = MethodKeys(scaling);
+  for (Key& key : keys) {
+    if (key.name == "fan") key.Default("exact; under `reference`: reference");
+    if (key.name == "u_min") key.Default("the format's smallest subnormal");
+    key.For({"adaptive"});
+  }
+  keys.push_back(Switch("reference", scaling.reference,
+                        "what the original program does to the letter, its defects included")
+                     .For({"adaptive", "logmax"}));
+  return keys;
+}
+
+}  // namespace ada::config

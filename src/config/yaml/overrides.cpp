@@ -1,0 +1,223 @@
+// Setting by dotted path, then dropping section by section.
+#include "config/yaml/overrides.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "config/yaml/yaml_document.h"
+
+namespace ada::config {
+namespace {
+
+// "a.b.c" in parts; nothing where a part is empty.
+std::optional<Names> Split(const std::string& path) {
+  Names parts;
+  std::size_t start = 0;
+  while (true) {
+    const std::size_t dot = path.find('.', start);
+    parts.push_back(path.substr(start, dot - start));
+    if (parts.back().empty()) return std::nullopt;
+    if (dot == std::string::npos) return parts;
+    start = dot + 1;
+  }
+}
+
+YamlNode Named(const std::string& name, int source) {
+  YamlNode key = Scalar(name);
+  key.source = source;
+  return key;
+}
+
+// `device: cpu` is short for `device: {kind: cpu}`.
+void SpellOutShortForms(YamlNode& map, const Section& section) {
+  for (const Key& key : section.keys) {
+    Entry* entry = key.section ? map.FindEntry(key.name) : nullptr;
+    if (!entry) continue;
+    YamlNode& value = entry->value;
+    if (value.kind == YamlNode::Kind::kScalar && !key.section->short_key.empty()) {
+      YamlNode inner = entry->key;
+      inner.text = key.section->short_key;
+      YamlNode spelled = value;
+      spelled.kind = YamlNode::Kind::kMap;
+      spelled.entries.push_back({std::move(inner), value});
+      value = std::move(spelled);
+    }
+    if (value.kind == YamlNode::Kind::kMap) SpellOutShortForms(value, *key.section);
+  }
+}
+
+// The section below `document` that `parts` leads to; null where it is none.
+const Section* SectionAt(const Section& document, const Names& parts) {
+  const Section* section = &document;
+  for (const std::string& part : parts) {
+    const Key* key = section->Find(part);
+    if (!key || !key->section) return nullptr;
+    section = key->section.get();
+  }
+  return section;
+}
+
+class Setter {
+ public:
+  Setter(YamlNode& root, const Section& document, Problems& problems,
+         std::vector<std::string>& notes)
+      : root_(root), document_(document), problems_(problems), notes_(notes) {}
+
+  void Set(const std::string& path, YamlNode value, int source) {
+    YamlNode at = Named(path, source);
+    std::optional<Names> parts = Split(path);
+    if (!parts) {
+      problems_.Add(at, path, "expected a key such as scaling.policy");
+      return;
+    }
+    const Section* section = SectionAt(document_, *parts);
+    if (section && !section->short_key.empty() && value.kind == YamlNode::Kind::kScalar) {
+      parts->push_back(section->short_key);  // the map's other keys stay
+    }
+    YamlNode* node = &root_;
+    std::string reached;
+    for (std::size_t i = 0; i + 1 < parts->size(); ++i) {
+      reached = Join(reached, (*parts)[i]);
+      node = Enter(*node, (*parts)[i], reached, path, at);
+      if (!node) return;
+    }
+    Put(*node, Named(parts->back(), source), std::move(value));
+  }
+
+ private:
+  // The map below `name`, made where there is none; null and a problem for a list.
+  YamlNode* Enter(YamlNode& map, const std::string& name, const std::string& reached,
+                  const std::string& path, const YamlNode& at) {
+    Entry* entry = map.FindEntry(name);
+    if (!entry) {
+      map.entries.push_back({Named(name, at.source), YamlNode()});
+      entry = &map.entries.back();
+      entry->value.source = at.source;
+      entry->value.kind = YamlNode::Kind::kMap;
+    }
+    YamlNode& value = entry->value;
+    if (value.kind == YamlNode::Kind::kList) {
+      problems_.Add(at, path,
+                    reached + " is a list; set the whole list: --set '" + reached + "=[...]'");
+      return nullptr;
+    }
+    if (value.kind != YamlNode::Kind::kMap) {
+      if (value.kind == YamlNode::Kind::kScalar) {
+        notes_.push_back(ToString(problems_.Where(entry->key)) + ": " + reached + ": " +
+                         FlowText(value) + " dropped for --set " + path);
+      }
+      value = YamlNode();
+      value.kind = YamlNode::Kind::kMap;
+      value.source = at.source;
+    }
+    return &value;
+  }
+
+  static void Put(YamlNode& map, YamlNode key, YamlNode value) {
+    if (Entry* entry = map.FindEntry(key.text)) {
+      *entry = {std::move(key), std::move(value)};
+    } else {
+      map.entries.push_back({std::move(key), std::move(value)});
+    }
+  }
+
+  YamlNode& root_;
+  const Section& document_;
+  Problems& problems_;
+  std::vector<std::string>& notes_;
+};
+
+class Dropper {
+ public:
+  Dropper(const Problems& problems, std::vector<std::string>& notes)
+      : problems_(problems), notes_(notes) {}
+
+  // Drops what a choice made by --set does not know, in `map` and below.
+  void Drop(YamlNode& map, const Section& section) {
+    const Entry* chooser = map.FindEntry(section.chooser);
+    const Entry* other = section.alternative.empty() ? nullptr : map.FindEntry(section.alternative);
+    if (other && other->key.source > 0 && (!chooser || chooser->key.source == 0)) {
+      const std::string reason = ToString(problems_.Where(other->key)) + " replaces it";
+      DropKeys(map, section, [&](const Key& key) {
+        const bool replaced =
+            key.name == section.chooser || !section.Knows(key, section.alternative);
+        return replaced ? reason : "";
+      });
+    } else {
+      DropKeys(map, section, [&](const Key& key) { return MisfitReason(key, section, map); });
+    }
+    for (const Key& key : section.keys) {
+      Entry* entry = key.section ? map.FindEntry(key.name) : nullptr;
+      if (entry && entry->value.kind == YamlNode::Kind::kMap) Drop(entry->value, *key.section);
+      if (!entry || entry->value.kind != YamlNode::Kind::kList || !key.section->chosen) continue;
+      if (!IsSet(map, section.chooser)) continue;
+      Section inner = *key.section;
+      inner.chosen = section.ChoiceOf(map);
+      for (YamlNode& item : entry->value.items) {
+        DropKeys(item, inner, [&](const Key& inner_key) {
+          const Misfit misfit = inner.MisfitOf(inner_key, item);
+          return misfit.known ? Reason(misfit) : "";
+        });
+      }
+    }
+  }
+
+ private:
+  static bool IsSet(const YamlNode& map, const std::string& key) {
+    const Entry* entry = map.FindEntry(key);
+    return entry && entry->key.source > 0;
+  }
+
+  static std::string Reason(const Misfit& misfit) {
+    return misfit.chooser + " " + misfit.choice + " does not know it";
+  }
+
+  // Empty where the key may stay: it fits, or the file alone is at fault.
+  static std::string MisfitReason(const Key& key, const Section& section, const YamlNode& map) {
+    const Misfit misfit = section.MisfitOf(key, map);
+    return misfit.known && IsSet(map, misfit.chooser) ? Reason(misfit) : "";
+  }
+
+  // Drops the file's keys for which `reason` gives one.
+  void DropKeys(YamlNode& map, const Section& section,
+                const std::function<std::string(const Key&)>& reason) {
+    std::vector<Entry> kept;
+    for (const Entry& entry : map.entries) {
+      const Key* key = section.Find(entry.key.text);
+      const std::string why = key && entry.key.source == 0 ? reason(*key) : "";
+      if (why.empty()) {
+        kept.push_back(entry);
+      } else {
+        notes_.push_back(ToString(problems_.Where(entry.key)) + ": " +
+                         Join(section.path, entry.key.text) + " dropped: " + why);
+      }
+    }
+    map.entries = std::move(kept);
+  }
+
+  const Problems& problems_;
+  std::vector<std::string>& notes_;
+};
+
+}  // namespace
+
+void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
+                    Problems& problems, std::vector<std::string>& notes) {
+  SpellOutShortForms(root, document);
+  Setter setter(root, document, problems, notes);
+  int source = 0;
+  for (const auto& [path, text] : overrides) {
+    ++source;
+    try {
+      YamlNode value = ParseYaml(text, source);
+      value.source = source;
+      setter.Set(path, std::move(value), source);
+    } catch (const ParseProblem& problem) {
+      problems.Add(Named(path, source), path, "'" + text + "': " + problem.message);
+    }
+  }
+  SpellOutShortForms(root, document);
+  Dropper(problems, notes).Drop(root, document);
+}
+
+}  // namespace ada::config

@@ -1,0 +1,59 @@
+// Sorting and printing of problems.
+#include "config/yaml/problems.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/error.h"
+
+namespace ada::config {
+
+std::string ToString(const Location& where) {
+  if (where.file.empty()) return "(default)";
+  if (where.line == 0) return where.file;
+  return where.file + ":" + std::to_string(where.line) + ":" + std::to_string(where.column);
+}
+
+Problems::Problems(std::string file, std::vector<std::string> set_keys)
+    : file_(std::move(file)), set_keys_(std::move(set_keys)) {}
+
+Location Problems::Where(const YamlNode& node) const {
+  if (node.source > 0)
+    return {"--set " + set_keys_[static_cast<std::size_t>(node.source) - 1], 0, 0};
+  return {file_, node.line, node.column};
+}
+
+void Problems::Add(const YamlNode& at, const std::string& path, const std::string& message) {
+  const Location where = Where(at);
+  std::string text = ToString(where);
+  const bool named = !path.empty() && where.file != "--set " + path;
+  text += (named ? ": " + path : "") + ": " + message;
+  lines_.push_back({at.source, at.line, at.column, std::move(text)});
+  paths_.insert(path);
+}
+
+bool Problems::Clean(std::initializer_list<std::string_view> paths) const {
+  return std::none_of(paths.begin(), paths.end(),
+                      [this](std::string_view path) { return paths_.contains(path); });
+}
+
+void Problems::ThrowIfAny() const {
+  constexpr std::size_t kShown = 100;
+  if (lines_.empty()) return;
+  std::vector<Line> sorted = lines_;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Line& a, const Line& b) {
+    return std::tie(a.source, a.line, a.column) < std::tie(b.source, b.line, b.column);
+  });
+  const auto same = [](const Line& a, const Line& b) { return a.text == b.text; };
+  sorted.erase(std::unique(sorted.begin(), sorted.end(), same), sorted.end());
+  std::string message;
+  for (std::size_t i = 0; i < std::min(sorted.size(), kShown); ++i) {
+    message += (i == 0 ? "" : "\n") + sorted[i].text;
+  }
+  if (sorted.size() > kShown) {
+    message += "\n" + file_ + ": and " + std::to_string(sorted.size() - kShown) + " more problems";
+  }
+  throw ConfigError(message);
+}
+
+}  // namespace ada::config

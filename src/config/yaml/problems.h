@@ -1,0 +1,39 @@
+// The problems of one configuration, collected and thrown together, sorted by place.
+#pragma once
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "config/yaml/node.h"
+
+namespace ada::config {
+
+class Problems {
+ public:
+  // `file` stands for source 0, `set_keys` for the sources 1, 2, ... (the keys of --set).
+  Problems(std::string file, std::vector<std::string> set_keys);
+
+  Location Where(const YamlNode& node) const;
+  // One line: the place of `at`, the key's path (may be empty), and what is wrong.
+  void Add(const YamlNode& at, const std::string& path, const std::string& message);
+  // True when none of these keys has a problem: a check across keys then makes sense.
+  bool Clean(std::initializer_list<std::string_view> paths) const;
+  std::size_t count() const { return lines_.size(); }
+  // Throws a ConfigError with all lines, the first hundred at most.
+  void ThrowIfAny() const;
+
+ private:
+  struct Line {
+    int source, line, column;
+    std::string text;
+  };
+  std::string file_;
+  std::vector<std::string> set_keys_;
+  std::vector<Line> lines_;
+  std::set<std::string, std::less<>> paths_;
+};
+
+}  // namespace ada::config

@@ -1,0 +1,122 @@
+// See initialise.h and Initialize in graph.h.
+#include "graph/network/initialise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "core/safetensors.h"
+#include "core/side_by_side.h"
+#include "graph/network/shapes.h"
+
+namespace ada::graph {
+namespace {
+
+using config::InitScheme;
+
+constexpr std::size_t kDrawnTogether = 1 << 16;  // about 3 ms of work
+
+bool EndsWith(std::string_view text, std::string_view tail) {
+  return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
+}
+
+// Variance of a weight's distribution.
+double Variance(const std::vector<std::int64_t>& dims, InitScheme scheme) {
+  double window = 1;
+  for (std::size_t i = 2; i < dims.size(); ++i) window *= static_cast<double>(dims[i]);
+  const double fan_in = static_cast<double>(dims[1]) * window;
+  const double fan_out = static_cast<double>(dims[0]) * window;
+  const bool he = scheme == InitScheme::kHeNormal || scheme == InitScheme::kHeUniform;
+  return 2 / (he ? fan_in : fan_in + fan_out);
+}
+
+// Numbers of one part of a tensor; what stands before it has drawn its words, four a normal number.
+void DrawWeights(RandomStream random, double variance, bool normal, std::size_t first,
+                 std::span<float> values) {
+  const double deviation = std::sqrt(variance), bound = std::sqrt(3 * variance);
+  random.Seek(first * (normal ? 4 : 1));
+  for (float& value : values) {
+    value = static_cast<float>(normal ? deviation * random.Normal()
+                                      : bound * (2.0 * random.Uniform() - 1));
+  }
+}
+
+// Large tensors are drawn in parts, side by side: a number depends on its position alone.
+std::vector<float> RandomWeights(const Parameter& parameter, InitScheme scheme,
+                                 std::uint64_t seed) {
+  const RandomStream random(seed, StreamId(parameter.name));
+  const double variance = Variance(parameter.dims, scheme);
+  const bool normal = scheme == InitScheme::kHeNormal || scheme == InitScheme::kXavierNormal;
+  std::vector<float> values(static_cast<std::size_t>(parameter.numel()));
+  std::vector<std::function<void()>> parts;
+  for (std::size_t first = 0; first < values.size(); first += kDrawnTogether) {
+    const std::size_t count = std::min(kDrawnTogether, values.size() - first);
+    const std::span<float> part(values.data() + first, count);
+    parts.emplace_back([=] { DrawWeights(random, variance, normal, first, part); });
+  }
+  RunSideBySide(parts);
+  return values;
+}
+
+std::string DimsText(const std::vector<std::int64_t>& dims) {
+  std::string text = "[";
+  for (const std::int64_t dim : dims) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(dim);
+  }
+  return text + "]";
+}
+
+// Every tensor of the file must be one of the network's.
+void CheckEntries(const SafetensorsFile& file, const std::vector<Parameter>& parameters) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters) names.push_back(parameter.name);
+  for (const TensorEntry& entry : file.entries()) {
+    if (EndsWith(entry.name, "num_batches_tracked")) continue;
+    const Parameter* found = nullptr;
+    for (const Parameter& parameter : parameters) {
+      if (parameter.name == entry.name) found = &parameter;
+    }
+    if (!found) {
+      throw DataError(file.path() + ": tensor " + entry.name +
+                      ": the network has none of this name" + Nearest(entry.name, names));
+    }
+    if (found->dims != entry.shape) {
+      throw DataError(file.path() + ": tensor " + entry.name + ": expected shape " +
+                      DimsText(found->dims) + ", found " + DimsText(entry.shape));
+    }
+  }
+}
+
+void Upload(const Parameter& parameter, const std::vector<float>& values,
+            backend::Backend& backend) {
+  ADA_CHECK(values.size() * sizeof(float) == parameter.value.bytes());
+  backend.Upload(parameter.value.data, values.data(), parameter.value.bytes());
+}
+
+}  // namespace
+
+std::vector<float> StartValues(const Parameter& parameter, InitScheme scheme, std::uint64_t seed) {
+  if (parameter.dims.size() >= 2) return RandomWeights(parameter, scheme, seed);
+  const bool one = EndsWith(parameter.name, ".weight") || EndsWith(parameter.name, ".running_var");
+  return std::vector<float>(static_cast<std::size_t>(parameter.numel()), one ? 1.0f : 0.0f);
+}
+
+void Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
+                backend::Backend& backend) {
+  for (const Parameter& parameter : graph.parameters()) {
+    Upload(parameter, StartValues(parameter, init.scheme, seed), backend);
+  }
+  if (init.weights.empty()) return;
+  const SafetensorsFile file = SafetensorsFile::Open(init.weights);
+  CheckEntries(file, graph.parameters());
+  for (const Parameter& parameter : graph.parameters()) {
+    if (file.Find(parameter.name)) Upload(parameter, file.ReadF32(parameter.name), backend);
+  }
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,61 @@
+// See precision.h.
+#include "graph/network/precision.h"
+
+#include "core/text.h"
+
+namespace ada::graph {
+namespace {
+
+using config::PrecisionConfig;
+
+void Apply(const config::RoleFormatsConfig& roles, LayerFormats& formats) {
+  if (roles.activations) formats.activations = *roles.activations;
+  if (roles.weights) formats.weights = *roles.weights;
+  if (roles.gradients) formats.gradients = *roles.gradients;
+  if (roles.weight_gradients) formats.weight_gradients = *roles.weight_gradients;
+}
+
+LayerFormats BaseFormats(const PrecisionConfig& precision) {
+  const NumberFormat& format = precision.format;
+  LayerFormats formats{format, format, format, kFp32};
+  Apply(precision, formats);
+  return formats;
+}
+
+LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
+  if (precision.overflow != config::OverflowKind::kSaturate) return formats;
+  for (NumberFormat* format :
+       {&formats.activations, &formats.weights, &formats.gradients, &formats.weight_gradients}) {
+    if (*format != kFp32) format->saturate = true;
+  }
+  return formats;
+}
+
+}  // namespace
+
+LayerFormats FormatsOf(const PrecisionConfig& precision, const std::string& layer) {
+  LayerFormats formats = BaseFormats(precision);
+  for (const config::LayerPrecisionConfig& entry : precision.layers) {
+    if (!GlobMatch(entry.match, layer)) continue;
+    if (entry.format) formats.activations = formats.weights = formats.gradients = *entry.format;
+    Apply(entry, formats);
+  }
+  return Finish(precision, formats);
+}
+
+Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gradients) {
+  const config::TensorScalingConfig& scaling = precision.tensor_scaling;
+  Precision result;
+  result.base = Finish(precision, BaseFormats(precision));
+  result.formats_of = [precision](const std::string& layer) { return FormatsOf(precision, layer); };
+  result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
+  result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
+  result.scaled_backward = result.scaled_forward && !policy_owns_gradients;
+  result.tensor_scale.margin = scaling.margin;
+  result.tensor_scale.history = scaling.history;
+  result.tensor_scale.most_recent = scaling.amax == config::AmaxKind::kMostRecent;
+  result.tensor_scale.power_of_two = scaling.power_of_two;
+  return result;
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,270 @@
+// See plan.h.
+#include "graph/plan/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+
+namespace ada::graph {
+namespace {
+
+// Branch sums and approx_range before a weight look at mean_square and the largest magnitude alone.
+bool MayNeedAllMoments(const scaling::LayerRule& rule) {
+  const bool size_will_do = rule.method == scaling::LayerMethod::kApproxRange && rule.has_weight;
+  return scaling::MayNeedMoments(rule) && !size_will_do;
+}
+
+class Planner {
+ public:
+  Planner(const Network& network, const PlanSpec& spec)
+      : network_(network),
+        spec_(spec),
+        values_(static_cast<int>(network.nodes.size()) + 1),
+        needs_(network.NeedsGradient()),
+        contributions_(values_) {}
+
+  Plan Run() {
+    PlaceOps();
+    PlanForward();
+    if (spec_.training) PlanBackward();
+    return std::move(plan_);
+  }
+
+ private:
+  // What one consumer adds to the gradient of a value.
+  struct Contribution {
+    int consumer;  // node
+    int gradient;
+  };
+
+  const Node& node(const OpPlan& op) const { return network_.nodes[op.node]; }
+  // What a product, batch norm or pooling reads from memory.
+  int StoredInput(const OpPlan& op) const {
+    return (op.recomputed >= 0 ? network_.nodes[op.recomputed] : node(op)).inputs[0];
+  }
+
+  int NewBuffer(int value, const TensorStorage& encoding) {
+    const std::int64_t numel = network_.shape(value).per_image() * spec_.images;
+    plan_.buffers.push_back(
+        {static_cast<std::size_t>(numel) * BytesOf(encoding.storage), now_, now_});
+    return static_cast<int>(plan_.buffers.size()) - 1;
+  }
+  int NewValueBuffer(int value) { return NewBuffer(value, spec_.encodings->values[value]); }
+  void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
+  void TouchValue(int value) { Touch(plan_.value_buffers[value]); }
+  void TouchGradient(int gradient) { Touch(plan_.gradients[gradient].buffer); }
+  void Contribute(int value, const Contribution& contribution) {
+    contributions_[value].push_back(contribution);
+    ++awaited_[plan_.gradients[contribution.gradient].buffer];
+  }
+
+  void PlaceOps();
+  void PlanForward();
+  void PlanBackward();
+  void PlanOpBackward(int index);
+  void ReadForBackward(const OpPlan& op);
+  int GradientOf(int value);
+  int SumBranches(int value, std::vector<Contribution>& contributions);
+  void MakeRounded(GradientPlan& gradient);
+  int NewGradient(const GradientPlan& gradient);
+  int NewDx(const OpPlan& op);
+  int NewMasked(const OpPlan& op);
+  bool FitsInPlace(const OpPlan& op, const TensorStorage& dx);
+
+  const Network& network_;
+  const PlanSpec& spec_;
+  const int values_;
+  const std::vector<bool> needs_;
+  std::vector<std::vector<Contribution>> contributions_;
+  std::map<int, int> awaited_;  // by buffer: contributions in it that are not read yet
+  Plan plan_;
+  int now_ = 0;
+  int scale_groups_ = 0;
+};
+
+// A chain runs at the place of its last layer: only there all its inputs exist.
+void Planner::PlaceOps() {
+  std::vector<OpPlan> at(values_ - 1);
+  for (int i = 0; i < values_ - 1; ++i) at[i].node = i;
+  for (const Chain& chain : spec_.chains) {
+    for (const int part : {chain.batch_norm, chain.add, chain.relu}) {
+      if (part >= 0) at[part].node = -1;
+    }
+    OpPlan& op = at[chain.last()];
+    op.node = chain.batch_norm;
+    op.add = chain.add;
+    op.relu = chain.relu;
+    op.consumer = chain.consumer;
+    if (chain.consumer >= 0) at[chain.consumer].recomputed = chain.batch_norm;
+    if (chain.add < 0) continue;
+    const std::vector<int>& inputs = network_.nodes[chain.add].inputs;
+    op.addend = inputs[0] == chain.batch_norm + 1 ? inputs[1] : inputs[0];
+  }
+  for (OpPlan& op : at) {
+    if (op.node < 0) continue;
+    op.output = op.last() + 1;
+    plan_.ops.push_back(op);
+  }
+}
+
+void Planner::PlanForward() {
+  plan_.value_buffers.assign(values_, -1);
+  plan_.value_buffers[0] = NewValueBuffer(0);
+  for (const OpPlan& op : plan_.ops) {
+    ++now_;
+    TouchValue(StoredInput(op));
+    for (std::size_t i = 1; i < node(op).inputs.size(); ++i) TouchValue(node(op).inputs[i]);
+    if (op.addend >= 0) TouchValue(op.addend);
+    if (op.consumer < 0) plan_.value_buffers[op.output] = NewValueBuffer(op.output);
+  }
+  ++now_;
+  TouchValue(values_ - 1);
+}
+
+// What ops keep of the forward pass: products and batch norm their x, relu (also at the end of a
+// chain) its output as the mask, max pooling both; all others nothing (dropout draws its mask
+// anew). A consumer makes x and the mask from the batch norm's x.
+void Planner::ReadForBackward(const OpPlan& op) {
+  const Kind kind = node(op).kind;
+  if (node(op).is_trained() || kind == Kind::kMaxPool) TouchValue(StoredInput(op));
+  const bool masks = (op.relu >= 0 && op.consumer < 0) || kind == Kind::kRelu;
+  if (masks || kind == Kind::kMaxPool) TouchValue(op.output);
+}
+
+int Planner::NewGradient(const GradientPlan& gradient) {
+  plan_.gradients.push_back(gradient);
+  return static_cast<int>(plan_.gradients.size()) - 1;
+}
+
+void Planner::MakeRounded(GradientPlan& gradient) {
+  gradient.rounds = true;
+  gradient.encoding = spec_.encodings->gradients[gradient.value];
+}
+
+// Whether dx may lie where dy does: read value by value, and by nobody else from now on.
+bool Planner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
+  const Kind kind = node(op).kind;
+  const GradientPlan& dy = plan_.gradients[op.dy];
+  const bool handed_on = op.addend >= 0 && needs_[op.addend];
+  return (kind == Kind::kBatchNorm || kind == Kind::kRelu) && !handed_on &&
+         awaited_[dy.buffer] == 0 && dy.encoding.storage == dx.storage;
+}
+
+int Planner::NewDx(const OpPlan& op) {
+  const Node& part = node(op);
+  GradientPlan dx = plan_.gradients[op.dy];
+  dx.source = GradientPlan::Source::kDx;
+  dx.node = op.node;
+  dx.value = part.inputs[0];
+  dx.rounds = dx.moments = dx.all_moments = false;
+  if (part.rounds_gradient()) MakeRounded(dx);
+  if (!FitsInPlace(op, dx.encoding)) dx.buffer = NewBuffer(dx.value, dx.encoding);
+  if (part.has_rule()) {
+    const scaling::LayerRule& rule = spec_.rules[op.node];
+    dx.scale = plan_.scales++;
+    if (rule.method != scaling::LayerMethod::kPass) dx.scale_group = scale_groups_++;
+    if (scaling::MayNeedMoments(rule)) {
+      ADA_CHECK(plan_.gradients[op.dy].source != GradientPlan::Source::kMasked);
+      plan_.gradients[op.dy].moments = true;
+      plan_.gradients[op.dy].all_moments |= MayNeedAllMoments(rule);
+    }
+  }
+  return NewGradient(dx);
+}
+
+int Planner::NewMasked(const OpPlan& op) {
+  GradientPlan masked = plan_.gradients[op.dy];
+  masked.source = GradientPlan::Source::kMasked;
+  masked.node = op.node;
+  masked.rounds = masked.moments = masked.all_moments = false;
+  return NewGradient(masked);
+}
+
+int Planner::SumBranches(int value, std::vector<Contribution>& contributions) {
+  std::stable_sort(
+      contributions.begin(), contributions.end(),
+      [](const Contribution& a, const Contribution& b) { return a.consumer < b.consumer; });
+  ++now_;
+  BranchPlan branch;
+  branch.value = value;
+  bool equal_scales = true;
+  const int group = plan_.gradients[contributions[0].gradient].scale_group;
+  for (const Contribution& contribution : contributions) {
+    branch.branches.push_back(contribution.gradient);
+    TouchGradient(contribution.gradient);
+    equal_scales = equal_scales && plan_.gradients[contribution.gradient].scale_group == group;
+  }
+  // A rounding to nearest says by its largest magnitude before what it is after.
+  for (const int gradient : branch.branches) {
+    GradientPlan& plan = plan_.gradients[gradient];
+    const bool is_known = plan.rounds && !spec_.stochastic;
+    plan.moments |= !equal_scales && !is_known && plan.source != GradientPlan::Source::kMasked;
+  }
+  GradientPlan sum;
+  sum.source = GradientPlan::Source::kBranchSum;
+  sum.node = value - 1;
+  sum.value = value;
+  sum.scale = plan_.scales++;
+  sum.scale_group = scale_groups_++;
+  MakeRounded(sum);
+  sum.buffer = NewBuffer(value, sum.encoding);
+  branch.sum = NewGradient(sum);
+  plan_.backward.push_back({-1, static_cast<int>(plan_.branches.size())});
+  plan_.branches.push_back(branch);
+  return branch.sum;
+}
+
+int Planner::GradientOf(int value) {
+  std::vector<Contribution>& contributions = contributions_[value];
+  ADA_CHECK(!contributions.empty());
+  for (const Contribution& c : contributions) --awaited_[plan_.gradients[c.gradient].buffer];
+  return contributions.size() == 1 ? contributions[0].gradient : SumBranches(value, contributions);
+}
+
+void Planner::PlanOpBackward(int index) {
+  OpPlan& op = plan_.ops[index];
+  op.dy = GradientOf(op.output);
+  if (node(op).kind == Kind::kAdd) {  // an alias: every input's gradient is the output's
+    for (const int value : node(op).inputs) {
+      if (needs_[value]) Contribute(value, {op.node, op.dy});
+    }
+    return;
+  }
+  ++now_;
+  op.has_backward = true;
+  TouchGradient(op.dy);
+  ReadForBackward(op);
+  const int input = node(op).inputs[0];
+  if (needs_[input]) {
+    op.dx = NewDx(op);
+    Contribute(input, {op.node, op.dx});
+  }
+  if (op.addend >= 0 && needs_[op.addend]) {
+    Contribute(op.addend, {op.add, op.relu >= 0 ? NewMasked(op) : op.dy});
+  }
+  plan_.backward.push_back({index, -1});
+}
+
+void Planner::PlanBackward() {
+  ++now_;
+  const int logits = values_ - 1;
+  TouchValue(logits);
+  GradientPlan loss;
+  loss.value = logits;
+  loss.scale = plan_.scales++;
+  loss.scale_group = scale_groups_++;
+  MakeRounded(loss);
+  loss.buffer = NewBuffer(logits, loss.encoding);
+  plan_.loss_gradient = NewGradient(loss);
+  Contribute(logits, {values_, plan_.loss_gradient});
+  for (int index = static_cast<int>(plan_.ops.size()) - 1; index >= 0; --index) {
+    if (needs_[plan_.ops[index].output]) PlanOpBackward(index);
+  }
+}
+
+}  // namespace
+
+Plan MakePlan(const Network& network, const PlanSpec& spec) { return Planner(network, spec).Run(); }
+
+}  // namespace ada::graph

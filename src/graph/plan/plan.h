@@ -1,0 +1,81 @@
+// What the graph will execute, before any memory exists: ops in forward order, steps of the
+// backward pass, every gradient with the scale it carries, every buffer with its life. Everything
+// is a number here; builder.h turns numbers into tensors and ops.
+#pragma once
+#include <vector>
+
+#include "graph/network/shapes.h"
+#include "graph/network/tensor_storage.h"
+#include "graph/plan/fusion.h"
+#include "graph/plan/memory_plan.h"
+#include "scaling/rules/rules.h"
+
+namespace ada::graph {
+
+inline constexpr int kLossNode = -1;
+
+// One gradient as one writer leaves it. Two of them share a buffer where a fused op masks its dy in
+// place (the same tensor before and after), and where a batch norm or a relu is the last that reads
+// its dy and leaves dx there. A consumer leaves its dx masked.
+struct GradientPlan {
+  enum class Source { kDx, kBranchSum, kMasked };
+  Source source = Source::kDx;
+  int node = kLossNode;  // dx: of this node (or the loss); sum: of this node's output
+  int value = 0;         // whose shape it has
+  int buffer = -1;
+  int scale = -1;            // which S it carries
+  int scale_group = -1;      // gradients of one group carry equal scales in every step
+  TensorStorage encoding;    // where it does not round: that of the dy it came from
+  bool rounds = false;       // its values are rounded and counted
+  bool moments = false;      // a consumer wants the moments of its values (never of a masked one)
+  bool all_moments = false;  // and more of them than mean_square and the largest magnitude
+};
+
+// A forward op: one node, or a chain that starts at `node`.
+struct OpPlan {
+  int node = -1, add = -1, relu = -1;
+  int consumer = -1;          // node that makes `output` anew for itself; -1: it is stored
+  int recomputed = -1;        // a product's: the batch norm whose consumer it is
+  int output = -1;            // value
+  int addend = -1;            // value, where add >= 0
+  int dy = -1, dx = -1;       // gradients; -1: none
+  bool has_backward = false;  // false: nothing before it is trained, or it is an alias (add)
+  int last() const { return relu >= 0 ? relu : add >= 0 ? add : node; }
+};
+
+struct BranchPlan {
+  int value = -1;
+  std::vector<int> branches;  // gradients, in the order of the consumers
+  int sum = -1;
+};
+
+// A step of the backward pass: an op of Plan::ops or a sum of Plan::branches.
+struct BackwardStep {
+  int op = -1, branch = -1;
+};
+
+struct Plan {
+  std::vector<OpPlan> ops;  // forward order
+  std::vector<BackwardStep> backward;
+  std::vector<BranchPlan> branches;
+  std::vector<GradientPlan> gradients;
+  std::vector<int> value_buffers;  // by value; -1: inside a chain or made by its consumer
+  std::vector<BufferLife> buffers;
+  int loss_gradient = -1;
+  int scales = 0;  // how many S
+};
+
+struct PlanSpec {
+  std::int64_t images = 1;  // of the largest batch
+  const NetworkStorage* encodings = nullptr;
+  bool training = true;
+  bool stochastic = false;  // roundings of gradients
+  std::vector<Chain> chains;
+  std::vector<scaling::LayerRule> rules;  // by node
+};
+
+// Plans the execution. Time in BufferLife: 0 the input, then one step per op, the loss forward, the
+// loss backward, and one step per backward step.
+Plan MakePlan(const Network& network, const PlanSpec& spec);
+
+}  // namespace ada::graph

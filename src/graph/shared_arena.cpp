@@ -1,0 +1,34 @@
+// See board.h.
+#include "graph/shared_arena.h"
+
+#include <algorithm>
+
+namespace ada::graph {
+namespace {
+
+backend::SharedMemory Part(const backend::SharedMemory& memory, std::size_t first,
+                           std::size_t bytes) {
+  return {memory.backend + first, memory.host + first, bytes};
+}
+
+}  // namespace
+
+backend::SharedMemory SharedArena::Take(std::size_t bytes) {
+  const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (blocks_.empty() || blocks_.back().used + rounded > blocks_.back().memory.bytes)
+    blocks_.push_back({backend_.AllocateShared(std::max(rounded, block_bytes_)), 0});
+  Block& block = blocks_.back();
+  const std::size_t first = block.used;
+  block.used += rounded;
+  return Part(block.memory, first, bytes);
+}
+
+void SharedArena::Fetch() {
+  for (const Block& block : blocks_) backend_.Fetch(Part(block.memory, 0, block.used));
+}
+
+void SharedArena::Send() {
+  for (const Block& block : blocks_) backend_.Send(Part(block.memory, 0, block.used));
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,61 @@
+// What ops write and people read (counts, moments, decisions, scales), or the other way round:
+// plain objects in memory that a backend shares with the host. Each lies there once and has two
+// addresses.
+#pragma once
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace ada::graph {
+
+// Objects in a row.
+template <typename T>
+struct SharedArray {
+  T* backend = nullptr;  // for specs
+  T* host = nullptr;     // for people
+  std::size_t count = 0;
+  backend::SharedMemory memory() const {
+    return {reinterpret_cast<std::byte*>(backend), reinterpret_cast<std::byte*>(host),
+            count * sizeof(T)};
+  }
+};
+
+class SharedArena {
+ public:
+  // `backend` must outlive the board; it keeps the memory. A block is asked for where one is full.
+  SharedArena(backend::Backend& backend, std::size_t block_bytes)
+      : backend_(backend), block_bytes_(block_bytes) {}
+  SharedArena(const SharedArena&) = delete;
+
+  // Objects as T() makes them, on the host: ops see them after the next Send. They never move.
+  template <typename T>
+  SharedArray<T> Add(std::size_t count = 1) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
+    const backend::SharedMemory memory = Take(count * sizeof(T));
+    const SharedArray<T> added{reinterpret_cast<T*>(memory.backend),
+                               reinterpret_cast<T*>(memory.host), count};
+    for (std::size_t i = 0; i < count; ++i) new (added.host + i) T();
+    return added;
+  }
+
+  // All of it, from the backend to the host (to be read after Backend::Synchronize) and back.
+  void Fetch();
+  void Send();
+
+ private:
+  static constexpr std::size_t kAlignment = 16;
+  struct Block {
+    backend::SharedMemory memory;
+    std::size_t used;
+  };
+  backend::SharedMemory Take(std::size_t bytes);
+
+  backend::Backend& backend_;
+  const std::size_t block_bytes_;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace ada::graph

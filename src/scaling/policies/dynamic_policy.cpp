@@ -1,0 +1,146 @@
+// `dynamic`: one global scale that a preset's machine moves (POLICIES 2). This file holds the scale
+// and its state; when and how far it moves is decided in the machines and ScaleArithmetic.
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "scaling/policies/dynamic_machine.h"
+#include "scaling/policies/pass_rule.h"
+#include "scaling/policies/policy.h"
+#include "scaling/policies/presets.h"
+#include "scaling/rules/state_text.h"
+
+namespace ada::scaling {
+namespace {
+
+class DynamicPolicy final : public Policy {
+ public:
+  DynamicPolicy(const DynamicParameters& parameters, const DynamicTraits& traits)
+      : arithmetic_(parameters, traits),
+        machine_(MakeMachine(parameters, traits)),
+        deferred_(traits.deferred),
+        growth_interval_(parameters.growth_interval),
+        scale_(arithmetic_.Start()),
+        next_(scale_) {}
+
+  std::string_view name() const override { return "dynamic"; }
+  double Scale() const override { return scale_; }
+  LayerRule RuleFor(const LayerInfo& layer) override { return PassRule(layer); }
+
+  Action OnOverflow() const override {
+    return machine_->Repairs(deferred_ ? next_ : scale_) ? Action::kSanitize : Action::kSkip;
+  }
+
+  ScaleUpdate Update(const StepOutcome& attempt) override {
+    ScaleUpdate verdict;
+    verdict.before = scale_;
+    if (deferred_) scale_ = next_;
+    Move move{scale_, attempt.overflow ? Action::kSkip : Action::kUpdate, "", ""};
+    attempt.overflow ? machine_->OnOverflow(move) : machine_->OnClean(move);
+    (deferred_ ? next_ : scale_) = move.scale;
+    verdict.action = move.action;
+    verdict.after = scale_;
+    verdict.error = move.error;
+    if (verdict.after == verdict.before) return verdict;
+    verdict.reason = deferred_ ? LateReason(verdict) : move.reason;
+    return verdict;
+  }
+
+  StateMap SaveState() const override {
+    StateMap state{{"scale", ToHex(scale_)}};
+    if (deferred_) state["next_scale"] = ToHex(next_);
+    for (const Counter& counter : machine_->Counters())
+      state[counter.name] = std::to_string(*counter.value);
+    return state;
+  }
+
+  void LoadState(const StateMap& state) override {
+    const std::vector<Counter> counters = machine_->Counters();
+    std::vector<std::string_view> keys{"scale"};
+    if (deferred_) keys.emplace_back("next_scale");
+    for (const Counter& counter : counters) keys.emplace_back(counter.name);
+    ExpectKeys(state, name(), keys);
+    const double scale = ReadScale(state, "scale");
+    const double next = deferred_ ? ReadScale(state, "next_scale") : scale;
+    std::vector<std::int64_t> values;
+    for (const Counter& counter : counters) values.push_back(ReadCounter(state, counter));
+    scale_ = scale;
+    next_ = next;
+    for (std::size_t i = 0; i < counters.size(); ++i) *counters[i].value = values[i];
+  }
+
+ private:
+  // Deferred: the attempt before this one decided.
+  std::string LateReason(const ScaleUpdate& verdict) const {
+    if (verdict.after < verdict.before) return "overflow one attempt ago";
+    return std::to_string(growth_interval_) + " clean steps, one attempt ago";
+  }
+  double ReadScale(const StateMap& state, const std::string& key) const {
+    const double scale = ReadHex(state, key);
+    if (arithmetic_.Possible(scale)) return scale;
+    throw DataError("scaling state of 'dynamic': " + key + " " + state.at(key) +
+                    " is no scale of this preset; was the run started with other settings?");
+  }
+  static std::int64_t ReadCounter(const StateMap& state, const Counter& counter) {
+    const std::int64_t value = ReadInteger(state, counter.name);
+    if (value >= counter.least && value <= counter.most) return value;
+    throw DataError("scaling state of 'dynamic': " + std::string(counter.name) + " is " +
+                    std::to_string(value) + ", expected " + std::to_string(counter.least) + " .. " +
+                    std::to_string(counter.most) + "; was the run started with other settings?");
+  }
+
+  ScaleArithmetic arithmetic_;
+  std::unique_ptr<DynamicMachine> machine_;
+  bool deferred_;
+  std::int64_t growth_interval_;
+  double scale_;  // of the present attempt; 0 and inf stay for good
+  double next_;   // deferred: in force after the next attempt
+};
+
+[[noreturn]] void Refuse(const char* key, const std::string& value, const std::string& preset,
+                         const std::string& expected) {
+  throw ConfigError("scaling." + std::string(key) + ": " + value + " under preset " + preset +
+                    ", expected " + expected);
+}
+
+// A parameter that differs from its default must be one that the machine knows.
+void CheckKeys(const DynamicParameters& p, const DynamicPreset& preset) {
+  const std::vector<std::string_view> keys = KeysOf(preset.name);
+  auto check = [&](bool given, std::string_view key) {
+    if (!given || std::find(keys.begin(), keys.end(), key) != keys.end()) return;
+    throw ConfigError("scaling." + std::string(key) + ": preset " + std::string(preset.name) +
+                      " knows no such key");
+  };
+  check(p.hysteresis != preset.parameters.hysteresis, "hysteresis");
+  check(p.consecutive_hysteresis, "consecutive_hysteresis");
+  check(p.tolerance != preset.parameters.tolerance, "tolerance");
+}
+
+void CheckValues(const DynamicParameters& p) {
+  auto text = [](double value) { return ShortestText(value); };
+  if (p.growth_interval < 1)
+    Refuse("growth_interval", std::to_string(p.growth_interval), p.preset, "1 or more");
+  if (!(p.growth_factor >= 1))
+    Refuse("growth_factor", text(p.growth_factor), p.preset, "1 or more");
+  if (!(p.backoff_factor > 0 && p.backoff_factor <= 1))
+    Refuse("backoff_factor", text(p.backoff_factor), p.preset, "a number above 0, at most 1");
+  if (p.hysteresis < 1) Refuse("hysteresis", std::to_string(p.hysteresis), p.preset, "1 or more");
+  if (!(p.tolerance >= 0 && p.tolerance <= 1))
+    Refuse("tolerance", text(p.tolerance), p.preset, "a share, 0 .. 1");
+  if (!(p.min_scale >= 0)) Refuse("min_scale", text(p.min_scale), p.preset, "0 or more");
+  if (!(p.max_scale >= 0)) Refuse("max_scale", text(p.max_scale), p.preset, "0 or more");
+  if (p.max_scale > 0 && p.min_scale > p.max_scale)
+    Refuse("min_scale", text(p.min_scale), p.preset, "at most max_scale, " + text(p.max_scale));
+}
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeDynamic(const DynamicParameters& given) {
+  const DynamicPreset& preset = FindDynamicPreset(given.preset);
+  const DynamicParameters parameters = Resolved(given);
+  CheckKeys(parameters, preset);
+  CheckValues(parameters);
+  return std::make_unique<DynamicPolicy>(parameters, preset.traits);
+}
+
+}  // namespace ada::scaling

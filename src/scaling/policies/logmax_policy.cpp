@@ -1,0 +1,126 @@
+// `logmax` (OpenSeq2Seq's LogMax, POLICIES 3): S keeps the largest gradient `overflow_std_dev`
+// standard deviations below 2^log_max, from running averages of its logarithm. Arithmetic in fp32
+// and in the original's order: the variance cancels, so that another precision gives another S.
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "scaling/policies/pass_rule.h"
+#include "scaling/policies/policy.h"
+#include "scaling/rules/scale_check.h"
+#include "scaling/rules/state_text.h"
+
+namespace ada::scaling {
+namespace {
+
+// The original knows log_max only where an overflow is entered; its formula has this constant.
+constexpr float kReferenceLogMax = 16;
+
+// max and min that keep a NaN, as TensorFlow's do.
+float AtLeast(float value, float bound) { return value < bound ? bound : value; }
+float AtMost(float value, float bound) { return value > bound ? bound : value; }
+
+class LogMaxPolicy final : public Policy {
+ public:
+  explicit LogMaxPolicy(const LogMaxParameters& parameters) : p_(parameters) {}
+
+  std::string_view name() const override { return "logmax"; }
+  double Scale() const override { return scale_; }
+  LayerRule RuleFor(const LayerInfo& layer) override { return PassRule(layer); }
+  StatsRequest RequiredStats() const override {
+    StatsRequest wishes;
+    wishes.amax = true;
+    return wishes;
+  }
+
+  ScaleUpdate Update(const StepOutcome& attempt) override {
+    const auto amax = static_cast<float>(attempt.amax);
+    const bool overflow = attempt.overflow || !std::isfinite(amax);
+    ScaleUpdate verdict;
+    verdict.before = scale_;
+    if (overflow) verdict.action = Action::kSkip;
+    if (p_.reference) {
+      Enter(overflow ? std::pow(2.0f, static_cast<float>(p_.log_max)) : Log2(amax));
+    } else if (overflow || amax > 0) {  // gradients that are all zero say nothing
+      Enter(overflow ? static_cast<float>(p_.log_max) : Log2(amax));
+    }
+    verdict.after = scale_;
+    const bool both_nan = std::isnan(verdict.before) && std::isnan(verdict.after);
+    if (verdict.before == verdict.after || both_nan) return verdict;
+    verdict.reason = overflow ? "overflow" : "largest gradient " + NineDigits(amax);
+    return verdict;
+  }
+
+  StateMap SaveState() const override {
+    return {{"scale", ToHex(scale_)},         {"mean", ToHex(mean_)},
+            {"slow_mean", ToHex(slow_mean_)}, {"slow_square", ToHex(slow_square_)},
+            {"weight", ToHex(rest_)},         {"slow_weight", ToHex(slow_rest_)}};
+  }
+  void LoadState(const StateMap& state) override {
+    ExpectKeys(state, name(),
+               {"scale", "mean", "slow_mean", "slow_square", "weight", "slow_weight"});
+    LogMaxPolicy read(p_);
+    read.scale_ = Read(state, "scale");
+    read.mean_ = Read(state, "mean");
+    read.slow_mean_ = Read(state, "slow_mean");
+    read.slow_square_ = Read(state, "slow_square");
+    read.rest_ = Read(state, "weight");
+    read.slow_rest_ = Read(state, "slow_weight");
+    *this = read;
+  }
+
+ private:
+  static float Log2(float amax) { return std::log(amax) / std::log(2.0f); }
+
+  // One value of the logarithm: the averages, then the scale that follows from them.
+  void Enter(float x) {
+    const auto keep = static_cast<float>(p_.beta1), keep_slow = static_cast<float>(p_.beta2);
+    const auto take = static_cast<float>(1 - p_.beta1),
+               take_slow = static_cast<float>(1 - p_.beta2);
+    mean_ = keep * mean_ + take * x;
+    rest_ *= keep;
+    slow_mean_ = keep_slow * slow_mean_ + take_slow * x;
+    slow_square_ = keep_slow * slow_square_ + take_slow * (x * x);
+    slow_rest_ *= keep_slow;
+    const float mean = mean_ / (1 - rest_);
+    const float slow_mean = slow_mean_ / (1 - slow_rest_);
+    const float variance = slow_square_ / (1 - slow_rest_) - slow_mean * slow_mean;
+    const float deviation = std::sqrt(AtLeast(variance, 0));
+    const float cutoff = deviation * static_cast<float>(p_.overflow_std_dev) + mean;
+    const float top = p_.reference ? kReferenceLogMax : static_cast<float>(p_.log_max);
+    scale_ = AtLeast(AtMost(std::pow(2.0f, top - cutoff), static_cast<float>(p_.max_scale)),
+                     static_cast<float>(p_.min_scale));
+  }
+
+  float Read(const StateMap& state, const char* key) const {
+    const double value = ReadHex(state, key);
+    const bool fp32 = std::isnan(value) || static_cast<float>(value) == value;
+    // A gradient of zero leaves infinities in the original's averages.
+    if (fp32 && (std::isfinite(value) || p_.reference)) return static_cast<float>(value);
+    throw DataError("scaling state of 'logmax': " + std::string(key) + " " + state.at(key) +
+                    ", expected a finite fp32 number; was the run started with other settings?");
+  }
+
+  LogMaxParameters p_;
+  float scale_ = 1;
+  float mean_ = 0, slow_mean_ = 0, slow_square_ = 0;  // running, without their start's correction
+  float rest_ = 1, slow_rest_ = 1;                    // beta1^k, beta2^k: weight of the start
+};
+
+void CheckShare(const char* key, double value) {
+  if (value > 0 && value < 1) return;
+  throw ConfigError("scaling." + std::string(key) + ": " + ShortestText(value) +
+                    ", expected a number between 0 and 1");
+}
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeLogMax(const LogMaxParameters& parameters) {
+  CheckShare("beta1", parameters.beta1);
+  CheckShare("beta2", parameters.beta2);
+  CheckBounds(parameters.min_scale, parameters.max_scale);
+  return std::make_unique<LogMaxPolicy>(parameters);
+}
+
+}  // namespace ada::scaling

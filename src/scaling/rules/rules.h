@@ -1,0 +1,182 @@
+// The rules that turn statistics into scales: plain inline functions over plain structs, compiled
+// by g++ and nvcc alike, called by every backend during backpropagation. No state beyond the
+// structs. Source: POLICIES 1; Zhao et al., IJCAI-20; kumasento/gradient-scaling, ada_loss/core.py.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "core/host_device.h"
+#include "core/stats.h"
+
+namespace ada::scaling {
+
+// Which rule decided alpha; the words of scales.csv are LimitName's.
+enum class Limit : std::uint8_t {
+  kNone,        // the layer computes no scale
+  kTarget,      // the value that meets the underflow target
+  kOne,         // the target is met without scaling
+  kCap,         // overflow of the product forbids more
+  kScaleBound,  // SB, scale_upper_bound
+  kAccumBound,  // AB / S_in, accum_upper_bound
+  kStale,       // the cached value of an earlier step (update_interval)
+  kFixed,       // the layer's constant
+  kState,       // a state machine of the layer
+  kNonfinite,   // dy is not finite: alpha 1, the step is skipped
+  kBranch,      // gradients of several branches brought to one scale
+};
+const char* LimitName(Limit limit);
+
+enum class LayerMethod : std::uint8_t {
+  kPass,              // alpha 1: all global policies
+  kFixed,             // alpha = fixed_scale
+  kApproxRange,       // Gaussian model of the gradient (the paper's default)
+  kLognormal,         // log-normal model; a layer with a weight: approx_range
+  kAbsRange,          // from the extremes of |dy| and |w|
+  kElementWiseRange,  // from the extremes of the products of the data-gradient
+  kExactRange,        // ours: from the exponents of the dx that the layer really produced
+  kState,             // S_out = state.state_scale (layerwise_dynamic)
+};
+const char* MethodName(LayerMethod method);  // as in the YAML; kPass "none", kState "state"
+
+// Exceptions of the authors' program, under LayerRule::reference alone.
+enum class DecisionError : std::uint8_t {
+  kNone,
+  kNonfinite,       // statistics or u not finite (ValueError)
+  kNoProduct,       // element_wise_range: no non-zero product
+  kNeedsWeight,     // abs_range, element_wise_range on a cast
+  kAlphaNotFinite,  // alpha or S_out (AssertionError)
+  kNoTarget,        // branches: no scale at which all of them fit (ValueError)
+};
+const char* DecisionErrorText(DecisionError error);  // for people: what, and why
+
+// One layer's rule: constants of a run.
+struct LayerRule {
+  LayerMethod method = LayerMethod::kPass;
+  double fixed_scale = 1;
+  double underflow_target = 1e-3;
+  double t = 1.2533144654e-3;             // sqrt(2) * erfinv(underflow_target)
+  double phi_inverse = -3.0902323061678;  // PhiInv(underflow_target), for kLognormal
+  double u_min = 0, u_max = 0;            // smallest and largest magnitudes of the format of dx
+  double scale_upper_bound = 16, accum_upper_bound = 1024;
+  double fan = 1;            // reduction length of the data-gradient product; a cast: 1
+  double headroom_bits = 4;  // kExactRange: the largest |dx| stays below u_max / 2^headroom_bits
+  bool has_weight = true;    // false: a cast (`kind: scale`)
+  bool power_of_two = true;
+  bool reference = false;       // the authors' program to the letter, defects included
+  bool fp16_gradients = false;  // dy is stored in fp16: under `reference` S_out is fp16 then
+  std::int32_t update_interval = 1;
+};
+
+// Exponents of |dgrad| as one backward pass produced them, before alpha: what exact_range looks at.
+// Bin e counts non-zero values whose fp32 exponent field is e, for e < limit; larger values are
+// counted in `nonzero` alone: what would become of them is known only at scales that keep them all.
+struct ExponentTail {
+  static constexpr int kBins = 256;
+  std::int64_t bins[kBins] = {};
+  std::int64_t nonzero = 0;  // all non-zero values
+  double largest = 0;        // max |dgrad|
+  float scale_in = 0;        // the S that they carried; 0: nothing was observed yet
+  std::int32_t limit = 0;
+};
+
+// What a layer remembers between steps.
+struct LayerState {
+  double unbound = 1;  // the cached unbound value; NaN under `reference` after a NaN
+  Limit unbound_limit = Limit::kOne;
+  std::int64_t calls = 0;    // finished backward passes
+  float state_scale = 1;     // kState: set by the policy before the backward pass
+  ExponentTail tail;         // kExactRange
+  bool tail_is_new = false;  // observed after the last update
+};
+
+// One backward pass's decision: every stage, for scales.csv. NaN: the stage was not taken (alpha
+// and scale_out only where `error` is set).
+struct ScaleDecision {
+  float scale_in = 1;
+  double unbound = NAN, bound = NAN, pow2 = NAN;
+  float alpha = 1, scale_out = 1;
+  Limit limit = Limit::kNone;
+  DecisionError error = DecisionError::kNone;
+  std::int32_t halvings = 0;  // branches only: how often their sum made the target halve
+};
+
+// What a decision may look at. Only what NeedsOf names has to be filled in.
+struct Observation {
+  // Of the stored values, zeros included. mean_square: NaN where a value is NaN, else inf where one
+  // is infinite.
+  TensorMoments dy, w;
+  // Of ln|dy| over the non-zero values (kLognormal on a cast).
+  double log_mean = 0, log_std = 0;
+  // Smallest and largest |dy_k| * |w_k| over non-zero operands that meet in the product of the data
+  // gradient (kElementWiseRange): k runs over the outputs (channels, features). 0: there is none.
+  double product_min = 0, product_max = 0;
+};
+
+// A layer's scaler as its backend sees it.
+struct LayerScaler {
+  LayerRule rule;
+  LayerState state;
+  ScaleDecision decision;
+};
+
+// What the next call of Decide reads.
+struct Needs {
+  bool moments = false;   // Observation::dy and, of a layer with a weight, w
+  bool logs = false;      // log_mean, log_std
+  bool products = false;  // product_min, product_max
+};
+ADA_HOST_DEVICE inline Needs NeedsOf(const LayerScaler& scaler);
+// Whether any call may need moments of dy and w: what a graph plans for. kExactRange needs none.
+ADA_HOST_DEVICE inline bool MayNeedMoments(const LayerRule& rule);
+
+// Decides alpha of this backward pass and stores it in `scaler` (decision and state).
+// Ours (reference off): alpha and S_out stay within 2^-126..2^127. Where dy, w, S_in or own_scale
+// is not finite (S_in, own_scale: or not positive), alpha is 1, the limit kNonfinite, the stages
+// are empty and the state stays, so that the next pass decides. `unbound` is cached for
+// update_interval passes; the bounds SB and AB (approx_range and lognormal alone) are applied anew
+// on every pass.
+// With `reference`, under the authors' methods: their fp16 and fp32 arithmetic and their exceptions
+// (reference_inline.h); kExactRange and kState know no reference.
+ADA_HOST_DEVICE inline void Decide(LayerScaler& scaler, const Observation& seen, float scale_in);
+
+// kExactRange chooses a power of two from the tail of the last observed pass, brought to this
+// pass's S_in (all magnitudes times r = S_in / tail.scale_in):
+//   want = the smallest 2^k, k >= 0, at which at most underflow_target of the non-zero values are
+//          lost, that is: lie in a bin whose low end * r * 2^k is below u_min / 2;
+//   hi   = the largest power of two with largest * r * hi <= u_max / 2^headroom_bits.
+// alpha = want (limit kTarget, or kOne where want is 1), but where hi < want alpha = hi and the
+// limit kCap: an overflow costs the whole step, an underflow small values alone. Before the first
+// tail: alpha 1, limit kOne. Neither SB nor AB applies, and power_of_two is always so. With
+// update_interval N > 1 the passes 0, N, 2N.. are observed, and the pass after decides.
+//
+// Whether this pass's dgrad is to be observed, and below which fp32 exponent field values are
+// binned. Called after Decide. The limit lies kTailBits above the exponent at which values are lost
+// at this pass's S_out (at S_in where alpha < 1): few values are counted one by one, and the next
+// update can judge every S_out down to 2^-kTailBits of this one. Further it does not fall in one
+// update, although alpha = 1 might do.
+inline constexpr int kTailBits = 3;
+ADA_HOST_DEVICE inline bool WantsTail(const LayerScaler& scaler);
+ADA_HOST_DEVICE inline std::int32_t TailLimit(const LayerScaler& scaler);
+// Takes over what was counted (bins below TailLimit, non-zero values, largest |dgrad|; `scale_in`
+// and `limit` are set here). A pass whose dgrad was not finite leaves the old tail.
+ADA_HOST_DEVICE inline void ObserveTail(LayerScaler& scaler, const ExponentTail& tail);
+
+// The scale to which the gradients of `count` branches are brought: the largest of their scales at
+// which the largest unscaled magnitude `largest` (max over branches of max|g| / S) stays below
+// u_max; where none fits, the largest power of two that does. POLICIES 1, "Where branches meet".
+ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double largest,
+                                          double u_max);
+// The authors' way: fp32 arithmetic, and nothing below 1/16 by halving the smallest scale; NaN
+// where the original raises. `largest` as BranchLargestReference makes it.
+ADA_HOST_DEVICE inline float BranchTargetReference(const float* scales, int count, float largest,
+                                                   float u_max);
+// Python's max over fp32 max|g| / S: a NaN counts only in the first branch. `magnitudes`: each
+// branch's max|g|, NaN where it holds one.
+ADA_HOST_DEVICE inline float BranchLargestReference(const float* magnitudes, const float* scales,
+                                                    int count);
+// What a branch's gradient is multiplied by, in the gradient's type (fp16 or fp32).
+ADA_HOST_DEVICE inline float BranchFactorReference(float target, float scale, bool fp16);
+
+}  // namespace ada::scaling
+
+#include "scaling/rules/rules_inline.h"

@@ -1,0 +1,30 @@
+// Policy and layer state as text that reads back to the same bits, for checkpoints. Knows no file
+// format: a checkpoint stores the maps as it likes.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scaling/rules/rules.h"
+#include "scaling/rules/state_map.h"
+
+namespace ada::scaling {
+
+// Hexadecimal float ("0x1.8p+3", "-0x1p-1", "inf", "nan"), independent of the locale.
+std::string ToHex(double value);
+
+// Throws DataError unless `state` has exactly these keys.
+void ExpectKeys(const StateMap& state, std::string_view policy,
+                const std::vector<std::string_view>& keys);
+// The value of a key that ExpectKeys has seen. Throw DataError where it is not a number.
+double ReadHex(const StateMap& state, const std::string& key);
+std::int64_t ReadInteger(const StateMap& state, const std::string& key);
+
+// What a layer remembers between steps (rules.h), without state_scale, which the policy sets anew;
+// the key `tail` is there once exact_range has observed one. LoadLayerState throws DataError naming
+// `layer` or the key. An unbound value of NaN, 0 or inf is one: `reference` knows them.
+StateMap SaveLayerState(const LayerState& state);
+LayerState LoadLayerState(const StateMap& state, const std::string& layer);
+
+}  // namespace ada::scaling

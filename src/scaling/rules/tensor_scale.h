@@ -1,0 +1,47 @@
+// A scale per tensor from the history of its largest magnitudes ("delayed scaling"): the FP8 recipe
+// of NVIDIA Transformer Engine (transformer_engine/pytorch/quantization.py) and the power-of-two
+// variant of MS-AMP (msamp/common/tensor/meta.py). POLICIES 5. Plain data and one inline rule, so
+// that every backend can update it.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "scaling/rules/rules.h"
+#include "scaling/rules/state_map.h"
+
+namespace ada::scaling {
+
+struct TensorScaleRule {
+  double format_max = 448;  // largest value of the tensor's format
+  double margin = 0;        // scale divided by 2^margin
+  std::int32_t history = 1024;
+  bool most_recent = false;   // amax of the last step instead of the history's largest
+  bool power_of_two = false;  // MS-AMP's way
+};
+
+// The next scale from `amax` (of the history or the last step); `current` where amax says nothing.
+ADA_HOST_DEVICE inline float DelayedScale(const TensorScaleRule& rule, float amax, float current);
+
+// One tensor's scale in this step: what ops read. It may lie in a backend's memory.
+struct TensorScaler {
+  float scale = 1;
+};
+// What the next step's scale is made of. Host only.
+struct TensorScaleHistory {
+  TensorScaleRule rule;
+  std::vector<float> amax;  // ring of the last `history` magnitudes; grows until it is full
+  std::int32_t next = 0;    // where the next one goes
+};
+// `amax`: the largest unscaled magnitude of this step's tensor; inf and NaN allowed.
+void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& scaler);
+
+StateMap SaveTensorScale(const TensorScaleHistory& history, const TensorScaler& scaler);
+// Throws DataError naming `tensor` ("conv1.y") where keys or values do not fit.
+void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorScaleHistory& history,
+                     TensorScaler& scaler);
+
+}  // namespace ada::scaling
+
+#include "scaling/rules/tensor_scale_inline.h"

@@ -1,0 +1,168 @@
+#include "study/compare/compare.h"
+
+#include <algorithm>
+#include <limits>
+#include <ostream>
+#include <string_view>
+#include <vector>
+
+#include "config/sections/scaling_keys.h"
+#include "core/number_format.h"
+#include "study/compare/compare_config.h"
+#include "study/compare/compare_layers.h"
+#include "study/compare/compare_results.h"
+#include "study/compare/compare_rows.h"
+#include "study/run_files.h"
+#include "study/run_state.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+constexpr std::size_t kMostKey = 40;
+constexpr std::size_t kMostValue = (TextTable::kWidth - kMostKey - 2 - 2 * 2) / 2;
+
+bool WithinCharacter(const std::string& text, std::size_t at) {
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+}
+
+// Two values that differ, in at most `width` columns each: of what both begin with, as much goes as
+// it takes.
+void ShortenBoth(std::string& a, std::string& b, std::size_t width) {
+  const std::size_t longest = std::max(a.size(), b.size());
+  const auto common = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  constexpr std::size_t kKept = 4;  // of it
+  if (longest > width && static_cast<std::size_t>(common) > kKept + 2) {
+    std::size_t gone = std::min(static_cast<std::size_t>(common) - kKept, longest + 2 - width);
+    while (gone > 0 && (WithinCharacter(a, gone) || WithinCharacter(b, gone))) --gone;
+    a = ".." + a.substr(gone);
+    b = ".." + b.substr(gone);
+  }
+  a = CutText(a, width);
+  b = CutText(b, width);
+}
+
+void PrintRun(const char* which, const std::string& folder, const config::Config& config,
+              std::ostream& out) {
+  out << CutText(std::string(which) + "  " + folder + "  (" + config.name + ": " +
+                     FormatName(config.precision.format) + ", " +
+                     config::PolicyName(config.scaling.policy) + ")",
+                 TextTable::kWidth)
+      << '\n';
+}
+
+void PrintConfigs(const config::Config& a, const config::Config& b, std::ostream& out) {
+  const std::vector<KeyDifference> differences = ConfigDifferences(a, b);
+  out << "\nconfiguration: ";
+  if (differences.empty()) {
+    out << "the same\n";
+    return;
+  }
+  out << differences.size() << (differences.size() == 1 ? " key differs\n" : " keys differ\n");
+  TextTable table({"key", "A", "B"}, 3);
+  for (const KeyDifference& d : differences) {
+    std::string va = d.a.empty() ? "-" : d.a, vb = d.b.empty() ? "-" : d.b;
+    ShortenBoth(va, vb, kMostValue);
+    table.Row({d.key, va, vb});
+  }
+  table.Print(out);
+}
+
+std::string Count(std::int64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// "column: A 1, B 2", and the other columns by name.
+void PrintColumns(const std::vector<ColumnDifference>& columns, std::ostream& out) {
+  const ColumnDifference& first = columns.front();
+  const auto shown = [](const std::string& field) { return field.empty() ? "(empty)" : field; };
+  out << CutText("    " + first.column + ": A " + shown(first.a) + ", B " + shown(first.b),
+                 TextTable::kWidth)
+      << '\n';
+  if (columns.size() == 1) return;
+  std::vector<std::string> others;
+  for (std::size_t i = 1; i < columns.size(); ++i) others.push_back(columns[i].column);
+  others.front() = "also " + others.front();
+  PrintList(others, 4, out);
+}
+
+bool Includes(const std::vector<ColumnDifference>& columns, const std::string& name) {
+  return std::any_of(columns.begin(), columns.end(),
+                     [&](const ColumnDifference& column) { return column.column == name; });
+}
+
+// What of a file differs, or that only one run has some of its rows.
+void PrintFile(const std::string& file, const FileComparison& found, std::ostream& out) {
+  if (found.difference) {
+    const RowDifference& d = *found.difference;
+    std::string where = "step " + std::to_string(d.step);
+    if (!d.layer.empty()) where += ", layer " + d.layer;
+    if (!d.tensor.empty()) where += ", tensor " + d.tensor;
+    out << CutText("  " + file + " parts at " + where, TextTable::kWidth) << '\n';
+    PrintColumns(d.columns, out);
+  } else if (!found.equal()) {
+    out << "  " << file << ": " << Count(found.same, "row") << " equal; only A has " << found.only_a
+        << ", only B " << found.only_b << '\n';
+  }
+}
+
+// Where the loss parts, of runs that part in something else before (their scales).
+void PrintLoss(const std::string& a, const std::string& b, std::ostream& out) {
+  const FileComparison loss = CompareRows(a, b, "steps.csv", "loss");
+  if (!loss.difference) {
+    out << "    the loss is the same in every row\n";
+    return;
+  }
+  const ColumnDifference& values = loss.difference->columns.front();
+  out << "    the loss parts at step " << loss.difference->step << ": A " << values.a << ", B "
+      << values.b << '\n';
+}
+
+// steps.csv, and what scales.csv and underflow.csv tell of the first difference.
+void PrintParting(const std::string& a, const std::string& b, std::ostream& out) {
+  out << "\nrows\n";
+  const FileComparison steps = CompareRows(a, b, "steps.csv");
+  bool equal = steps.equal();
+  PrintFile("steps.csv", steps, out);
+  if (steps.difference && !Includes(steps.difference->columns, "loss")) PrintLoss(a, b, out);
+  const std::int64_t until =
+      steps.difference ? steps.difference->step : std::numeric_limits<std::int64_t>::max();
+  for (const char* file : {"scales.csv", "underflow.csv"}) {
+    const FileComparison rows = CompareLayerRows(a, b, file, until);
+    equal = equal && rows.equal();
+    PrintFile(file, rows, out);
+    if (!rows.difference && steps.difference) {
+      out << "  " << file << ": " << Count(rows.same, "row") << " equal up to that step\n";
+    }
+  }
+  if (steps.difference) return;
+  for (const char* file : {"evaluation.csv", "events.csv"}) {
+    if (!HasFile(a, file) || !HasFile(b, file)) continue;
+    const FileComparison rows = CompareRows(a, b, file);
+    equal = equal && rows.equal();
+    PrintFile(file, rows, out);
+  }
+  if (equal) {
+    out << "  The runs are equal in every row of steps.csv (" << steps.same
+        << "), scales.csv, underflow.csv,\n  evaluation.csv and events.csv.\n";
+  } else if (steps.last_a != steps.last_b) {
+    out << "  Up to step " << std::min(steps.last_a, steps.last_b) << " the steps are equal; then "
+        << (steps.last_a < steps.last_b ? "B" : "A") << " goes on to step "
+        << std::max(steps.last_a, steps.last_b) << ".\n";
+  }
+}
+
+}  // namespace
+
+void Compare(const std::string& a, const std::string& b, std::ostream& out) {
+  for (const std::string& folder : {a, b}) RequireRun(folder);
+  const config::Config config_a = ReadRunConfig(a), config_b = ReadRunConfig(b);
+  PrintRun("A", a, config_a, out);
+  PrintRun("B", b, config_b, out);
+  PrintConfigs(config_a, config_b, out);
+  PrintResults(ReadResults(a), ReadResults(b), out);
+  PrintLayers(ReadLayers(a), ReadLayers(b), out);
+  PrintParting(a, b, out);
+}
+
+}  // namespace ada::study

@@ -1,0 +1,108 @@
+#include "study/watch/watch.h"
+
+#include <csignal>
+#include <optional>
+#include <vector>
+
+#include "study/run_state.h"
+#include "study/watch/terminal.h"
+#include "study/watch/watch_feed.h"
+#include "study/watch/watch_state.h"
+#include "study/watch/watch_text.h"
+
+namespace ada::study {
+namespace {
+
+constexpr std::size_t kPlainWidth = 100;
+
+std::string Joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// A run that is watched: its state after each look, and whether it has ended.
+class Watched {
+ public:
+  explicit Watched(const std::string& folder) : feed_(folder) { state_.folder = folder; }
+
+  const WatchState& state() const { return state_; }
+  bool ended() const { return state_.status != "running"; }
+
+  // `logged` as in WatchFeed. Returns whether there is something new to see.
+  bool Look(const std::function<void()>& logged = {}) {
+    // The status first: what the run wrote before it ended is read then.
+    const std::string status = RunState(state_.folder);
+    const std::string before = state_.status;
+    const bool changed = feed_.Look(state_, logged);
+    state_.status = status;
+    return changed || status != before;
+  }
+
+ private:
+  WatchFeed feed_;
+  WatchState state_;
+};
+
+// Every layer, below each other.
+std::string WholeTable(const WatchState& state) {
+  const std::size_t width = IsScreen() ? SizeOfScreen().columns : kPlainWidth;
+  return Joined(DrawWatch(state, {.width = width, .height = 0, .utf8 = LocaleIsUtf8()}));
+}
+
+// Blocks of lines: how things stand, then one a logged step, then the end.
+int WatchPlainly(Watched& run, double interval, const Signals& signals) {
+  run.Look();
+  WriteOut(WholeTable(run.state()));
+  while (!run.ended()) {
+    const int signal = signals.Wait(interval);
+    if (signal == SIGINT || signal == SIGTERM) return 128 + signal;
+    if (signal == SIGTSTP) raise(SIGSTOP);
+    run.Look([&] { WriteOut("\n" + WholeTable(run.state())); });
+    if (run.ended()) WriteOut("\n" + WholeTable(run.state()));
+  }
+  return 0;
+}
+
+void DrawOn(Screen& screen, const WatchState& state) {
+  const ScreenSize size = SizeOfScreen();
+  screen.Draw(
+      DrawWatch(state, {.width = size.columns, .height = size.lines, .utf8 = LocaleIsUtf8()}));
+}
+
+// The table in place; returns the signal that ended it, 0: the run has ended.
+int WatchOnScreen(Watched& run, double interval, const Signals& signals) {
+  Screen screen;
+  run.Look();
+  DrawOn(screen, run.state());
+  while (!run.ended()) {
+    const int signal = signals.Wait(interval);
+    if (signal == SIGINT || signal == SIGTERM) return signal;
+    if (signal == SIGTSTP) {
+      screen.Leave();
+      raise(SIGSTOP);
+      screen.Enter();
+    }
+    if (run.Look() || signal != 0) DrawOn(screen, run.state());
+  }
+  return 0;
+}
+
+}  // namespace
+
+int Watch(const WatchOptions& options) {
+  RequireRun(options.folder);
+  Watched run(options.folder);
+  if (options.once) {
+    run.Look();
+    WriteOut(WholeTable(run.state()));
+    return 0;
+  }
+  const Signals signals;
+  if (!IsScreen()) return WatchPlainly(run, options.interval, signals);
+  const int signal = WatchOnScreen(run, options.interval, signals);
+  WriteOut(WholeTable(run.state()));  // stays on the ordinary screen
+  return signal == 0 ? 0 : 128 + signal;
+}
+
+}  // namespace ada::study

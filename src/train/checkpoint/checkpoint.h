@@ -1,0 +1,53 @@
+// Checkpoints: a safetensors file with masters, running statistics and optimizer state, and a JSON
+// file with everything else a run needs to go on as if it had never stopped. The JSON is written
+// last and names the tensors' hash: a pair without it, or with a wrong one, does not count.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "optim/optimizer.h"
+#include "scaling/policies/policy.h"
+
+namespace ada::train {
+
+// What the JSON holds.
+struct CheckpointState {
+  std::int64_t step = 0, skips_in_a_row = 0, updates = 0, retries = 0, schedule_steps = 0;
+  std::uint64_t seed = 0;
+  double best_top1 = -1;  // of the evaluations so far; below 0: none
+  scaling::StateMap policy;
+  std::map<std::string, scaling::StateMap> layers;     // cached values of each layer's scaler
+  std::map<std::string, scaling::StateMap> tensors;    // scales of tensors (delayed scaling)
+  std::map<std::string, scaling::StateMap> scenarios;  // of log.what_if, by name
+  std::map<std::string, std::int64_t> lengths;         // of the CSV files, in bytes
+  std::string config;                                  // resolved, YAML
+  std::string backend, version;                        // what wrote it
+};
+
+// "<folder>/step-00001950", without the extension.
+std::string CheckpointStem(const std::string& folder, std::int64_t step);
+
+// Writes both files atomically. OutputError; an earlier checkpoint stays as it was.
+void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
+                     const graph::Graph& graph, const optim::Optimizer& optimizer,
+                     backend::Backend& backend);
+
+// Reads and checks the JSON and the tensors' hash. `path`: either file of the pair. DataError.
+CheckpointState ReadCheckpointState(const std::string& path);
+// Puts the tensors where they belong. `optimizer` null: weights alone (evaluate). DataError.
+void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
+                           const optim::Optimizer* optimizer, backend::Backend& backend);
+
+// Puts the scales of tensors where they belong. DataError where one is missing or not usable.
+void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph);
+
+// Steps of the checkpoints in `folder`, newest first; a missing folder has none.
+std::vector<std::int64_t> ListCheckpoints(const std::string& folder);
+// Deletes all but the newest `keep`.
+void PruneCheckpoints(const std::string& folder, int keep);
+
+}  // namespace ada::train

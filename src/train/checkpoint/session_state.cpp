@@ -1,0 +1,142 @@
+// What a session begins with and what it keeps: its parts, restored from a checkpoint or fresh, and
+// the checkpoints that it writes.
+#include <algorithm>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "scaling/rules/state_text.h"
+#include "train/observe/layer_overflow.h"
+#include "train/run.h"
+#include "train/session.h"
+
+namespace ada::train {
+namespace {
+
+telemetry::LogChoice LogsOf(const config::LogConfig& log) {
+  return {log.histogram_every > 0, !log.what_if.empty(), log.probe_every > 0};
+}
+
+Shape ImageOf(const data::Dataset& d) { return {1, d.height, d.width, d.channels}; }
+
+std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
+  if (p.config.log.probe_every == 0) return nullptr;
+  return std::make_unique<Probe>(p.config, ImageOf(p.data.train), p.graph, p.backend);
+}
+
+std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
+  if (p.config.log.dump_every == 0) return nullptr;
+  return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend);
+}
+
+std::vector<StepObserver*> OnlookersOf(Probe* probe, Dump* dump) {
+  std::vector<StepObserver*> all;
+  if (probe != nullptr) all.push_back(probe);
+  if (dump != nullptr) all.push_back(dump);
+  return all;
+}
+
+}  // namespace
+
+Batches::Where WhereImagesAre(const config::Config& config) {
+  return config.log.probe_every > 0 ? Batches::Where::kHost : Batches::Where::kAnywhere;
+}
+
+std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {
+  const std::int64_t batch = config.data.batch_size;
+  return config.data.drop_last ? images / batch : (images + batch - 1) / batch;
+}
+
+std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch) {
+  const std::int64_t steps = config.train.epochs * steps_per_epoch;
+  return config.train.max_steps > 0 ? std::min(steps, config.train.max_steps) : steps;
+}
+
+Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& from)
+    : p_(parts),
+      recorder_(parts.folder, from ? from->state.lengths : std::map<std::string, std::int64_t>{},
+                LogsOf(parts.config.log), parts.config.log.tensorboard),
+      batches_(parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
+               WhereImagesAre(parts.config)),
+      optimizer_(parts.backend, MakeUpdateRule(parts.config.optimizer),
+                 OptimizedParameters(parts.config.optimizer, parts.graph),
+                 parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
+      probe_(MakeProbe(parts)),
+      dump_(MakeDump(parts)),
+      step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
+                probe_.get()),
+      steps_per_epoch_(batches_.batches_per_epoch()),
+      total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
+      trainer_(parts.config, parts.graph, batches_, parts.policy, optimizer_, step_log_,
+               OnlookersOf(probe_.get(), dump_.get()), total_steps_),
+      evaluator_(parts.config, ImageOf(parts.data.train), parts.backend, &parts.graph),
+      progress_(parts.log, parts.progress),
+      start_(telemetry::SteadySeconds()),
+      last_timing_(start_) {
+  if (!from) {
+    graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
+    return;
+  }
+  Restore(*from);
+}
+
+void Session::Restore(const ResumePoint& from) {
+  const CheckpointState& s = from.state;
+  LoadCheckpointTensors(from.stem, p_.graph, &optimizer_, p_.backend);
+  LoadTensorScales(from.stem, s, p_.graph);
+  optimizer_.set_updates(s.updates);
+  p_.policy.LoadState(s.policy);
+  for (const graph::ScalePoint& point : p_.graph.scales()) {
+    if (point.scaler == nullptr) continue;
+    const auto found = s.layers.find(point.layer);
+    if (found == s.layers.end())
+      throw DataError(from.stem + ".json: no state of layer " + point.layer +
+                      "; this checkpoint cannot be used");
+    point.scaler->state = scaling::LoadLayerState(found->second, point.layer);
+  }
+  p_.graph.SendLayerScalers();
+  step_log_.LoadScenarios(s.scenarios);
+  trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
+  best_top1_ = s.best_top1;
+  skipped_ = recorder_.run().skipped();
+  checkpoint_step_ = s.step;
+  for (const telemetry::SplitTotals& split : recorder_.run().evaluations())
+    if (split.last.step == s.step) evaluated_step_ = s.step;
+}
+
+CheckpointState Session::State() {
+  CheckpointState s;
+  s.step = trainer_.steps();
+  s.skips_in_a_row = trainer_.skips_in_a_row();
+  s.retries = trainer_.retries();
+  s.schedule_steps = trainer_.schedule_steps();
+  s.updates = optimizer_.updates();
+  s.seed = p_.config.seed;
+  s.best_top1 = best_top1_;
+  s.policy = p_.policy.SaveState();
+  for (const graph::ScalePoint& point : p_.graph.scales())
+    if (point.scaler != nullptr)
+      s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
+  for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
+    s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->scaler.host);
+  s.scenarios = step_log_.SaveScenarios();
+  s.lengths = recorder_.Sync();
+  s.config = config::ToYaml(p_.config);
+  s.backend = p_.backend.Describe();
+  s.version = Versions().front().value;
+  return s;
+}
+
+void Session::Checkpoint() {
+  progress_.Pause("writing a checkpoint");
+  const std::string folder = p_.folder + "/checkpoints";
+  CreateFolders(folder);
+  WriteCheckpoint(CheckpointStem(folder, trainer_.steps()), State(), p_.graph, optimizer_,
+                  p_.backend);
+  PruneCheckpoints(folder, p_.config.checkpoint.keep);
+  checkpoint_step_ = trainer_.steps();
+  p_.log.Debug("checkpoint of step " + std::to_string(checkpoint_step_) + " written");
+  progress_.Pause();
+}
+
+}  // namespace ada::train

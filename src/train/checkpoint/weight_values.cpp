@@ -1,0 +1,40 @@
+// By the scalar definitions of rounding, with which all kernels agree bit for bit.
+#include "train/checkpoint/weight_values.h"
+
+#include "core/random.h"
+
+namespace ada::train {
+
+std::vector<float> HostValues(const Tensor& tensor, backend::Backend& backend) {
+  std::vector<float> values(static_cast<std::size_t>(tensor.shape.numel()));
+  backend.Download(values.data(), tensor.data, tensor.bytes());
+  return values;
+}
+
+std::vector<float> RoundedWeights(const graph::Parameter& weight, const graph::RoundingPoint& point,
+                                  bool stochastic, const backend::Pass& pass,
+                                  backend::Backend& backend) {
+  std::vector<float> values = HostValues(weight.value, backend);
+  if (point.format == kFp32) return values;
+  const float scale = point.scaler != nullptr ? point.scaler->scale : 1.0f;
+  const std::uint64_t key = pass.seed ^ StreamId("round:" + point.layer + "." + point.tensor);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float x = values[i] * scale;
+    const float rounded =
+        stochastic ? RoundStochastically(point.format, x, Philox(key, pass.draw, i / 4)[i % 4])
+                   : RoundTo(point.format, x);
+    values[i] = rounded / scale;
+  }
+  return values;
+}
+
+const graph::Parameter* WeightOf(const graph::Graph& graph, const std::string& layer) {
+  for (const graph::LayerRow& row : graph.layers()) {
+    if (row.name != layer || !row.has_weight) continue;
+    for (const graph::Parameter& p : graph.parameters())
+      if (p.name == layer + ".weight") return &p;
+  }
+  return nullptr;
+}
+
+}  // namespace ada::train

@@ -1,0 +1,102 @@
+// See dump.h.
+#include "train/observe/dump.h"
+
+#include <algorithm>
+
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "core/text.h"
+#include "telemetry/csv.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/weight_values.h"
+#include "train/observe/step_log.h"
+
+namespace ada::train {
+namespace {
+
+// [rows, h, w, c] -> [rows, c, h, w]
+std::vector<float> AsPyTorch(const std::vector<float>& in, const Shape& shape) {
+  std::vector<float> out;
+  out.reserve(in.size());
+  const auto pixels = static_cast<std::size_t>(shape.h * shape.w);
+  const auto channels = static_cast<std::size_t>(shape.c);
+  const std::size_t image = pixels * channels;
+  for (std::size_t first = 0; first < in.size(); first += image)
+    for (std::size_t c = 0; c < channels; ++c)
+      for (std::size_t p = 0; p < pixels; ++p) out.push_back(in[first + p * channels + c]);
+  return out;
+}
+
+}  // namespace
+
+Dump::Dump(const config::Config& config, std::string folder, const graph::Graph& graph,
+           backend::Backend& backend)
+    : config_(config), folder_(std::move(folder)), graph_(graph), backend_(backend) {}
+
+bool Dump::Due(std::int64_t step) const { return IsDue(config_.log.dump_every, step); }
+
+bool Dump::Matches(const std::string& layer) const {
+  const auto& globs = config_.log.dump;
+  return std::any_of(globs.begin(), globs.end(),
+                     [&](const std::string& glob) { return GlobMatch(glob, layer); });
+}
+
+bool Dump::IsLinear(const std::string& layer) const {
+  const auto& layers = graph_.layers();
+  return std::any_of(layers.begin(), layers.end(), [&](const graph::LayerRow& row) {
+    return row.name == layer && row.kind == "linear";
+  });
+}
+
+void Dump::Begin(std::int64_t step, const backend::Pass& pass) {
+  step_ = step;
+  items_.clear();
+  AddWeights(pass);
+}
+
+void Dump::AddWeights(const backend::Pass& pass) {
+  const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
+  for (const graph::RoundingPoint& point : graph_.roundings()) {
+    if (point.tensor != "w" || !Matches(point.layer)) continue;
+    const graph::Parameter& weight = *WeightOf(graph_, point.layer);
+    items_[point.layer + ".w"] = {weight.dims,
+                                  RoundedWeights(weight, point, stochastic, pass, backend_),
+                                  FormatName(point.format), 1};
+  }
+}
+
+void Dump::See(const graph::ObservedTensor& seen, const backend::Pass& pass) {
+  if (!Matches(seen.layer)) return;
+  const Shape& shape = seen.value.shape;
+  std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));
+  backend_.Read(seen.value, pass.rows, values.data());
+  Item& item = items_[seen.layer + "." + seen.tensor];
+  const bool flat = shape.h == 1 && shape.w == 1 && (seen.layer == "loss" || IsLinear(seen.layer));
+  item.dims = flat ? std::vector<std::int64_t>{pass.rows, shape.c}
+                   : std::vector<std::int64_t>{pass.rows, shape.c, shape.h, shape.w};
+  item.format = FormatName(seen.value.format);
+  item.scale = seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1;
+  item.values = AsPyTorch(values, shape);
+}
+
+void Dump::End() {
+  for (const graph::RoundingPoint& point : graph_.roundings()) {
+    if (point.tensor != "dw" || !Matches(point.layer)) continue;
+    const graph::Parameter& weight = *WeightOf(graph_, point.layer);
+    items_[point.layer + ".dw"] = {weight.dims, HostValues(weight.gradient, backend_),
+                                   FormatName(point.format), 1};
+  }
+  SafetensorsWriter writer;
+  std::map<std::string, std::string> metadata = {{"step", std::to_string(step_)}};
+  for (const auto& [name, item] : items_) {
+    writer.Add(name, item.dims, item.values);
+    metadata["format:" + name] = item.format;
+    metadata["scale:" + name] = telemetry::Exact(item.scale);
+  }
+  writer.SetMetadata(std::move(metadata));
+  CreateFolders(folder_ + "/dump");
+  writer.WriteAtomically(CheckpointStem(folder_ + "/dump", step_) + ".safetensors");
+  items_.clear();
+}
+
+}  // namespace ada::train

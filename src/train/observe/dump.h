@@ -1,0 +1,48 @@
+// Dumps: the tensors of some layers in some steps as safetensors, for `inspect` and for Python.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "train/observe/step_observer.h"
+
+namespace ada::train {
+
+// Writes <folder>/dump/step-00000100.safetensors with LAYER.x y w dy dx dw of the layers that match
+// log.dump (`loss`: its dx, the logit gradient): F32, in PyTorch's layouts ([n, c, h, w]; a linear
+// layer's flat tensors [n, c]), of the last micro-batch (dw: of all), values as they were stored:
+// they carry their scale, which the metadata have as "scale:LAYER.dy"; formats as
+// "format:LAYER.dy".
+class Dump : public StepObserver {
+ public:
+  // All must outlive the dump. OutputError where a file cannot be written.
+  Dump(const config::Config& config, std::string folder, const graph::Graph& graph,
+       backend::Backend& backend);
+
+  bool Due(std::int64_t step) const override;
+  void Begin(std::int64_t step, const backend::Pass& pass) override;
+  void See(const graph::ObservedTensor& seen, const backend::Pass& pass) override;
+  void EndMicroBatch(const MicroBatch&) override {}
+  void End() override;
+
+ private:
+  struct Item {
+    std::vector<std::int64_t> dims;
+    std::vector<float> values;
+    std::string format;
+    double scale = 1;
+  };
+  bool Matches(const std::string& layer) const;
+  bool IsLinear(const std::string& layer) const;
+  void AddWeights(const backend::Pass& pass);
+
+  const config::Config& config_;
+  const std::string folder_;
+  const graph::Graph& graph_;
+  backend::Backend& backend_;
+  std::int64_t step_ = 0;
+  std::map<std::string, Item> items_;  // by LAYER.tensor
+};
+
+}  // namespace ada::train

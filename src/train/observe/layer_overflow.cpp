@@ -1,0 +1,58 @@
+// See layer_overflow.h.
+#include "train/observe/layer_overflow.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace ada::train {
+namespace {
+
+// The largest magnitude that stays finite when it is rounded.
+float LargestThatStays(const NumberFormat& format) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  if (std::isfinite(RoundTo(format, kInf))) return kInf;
+  const bool saturates = std::isfinite(RoundTo(format, std::numeric_limits<float>::max()));
+  return std::nextafter(saturates ? kInf : OverflowThreshold(format), 0.0f);
+}
+
+}  // namespace
+
+std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
+  std::set<std::string> has_scale;
+  std::string last;  // of the forward order
+  for (const graph::ScalePoint& point : graph.scales()) {
+    if (point.scaler == nullptr) continue;
+    if (last.empty()) last = point.layer;
+    has_scale.insert(point.layer);
+  }
+  std::vector<LayerRounding> all;
+  for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
+    const graph::RoundingPoint& p = graph.roundings()[i];
+    const std::string& layer = p.layer == "loss" ? last : p.layer;
+    if ((p.tensor == "dx" || p.tensor == "dw") && has_scale.count(layer) > 0)
+      all.push_back({i, layer, LargestThatStays(p.format)});
+  }
+  return all;
+}
+
+std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph) {
+  std::vector<backend::WatchedRounding> watched;
+  for (const LayerRounding& r : LayerRoundings(graph))
+    watched.push_back({graph.roundings()[r.point].backend_stats, r.most});
+  return watched;
+}
+
+void NoteLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
+                       const std::function<const TensorStats&(std::size_t)>& stats_of,
+                       scaling::StepOutcome& attempt) {
+  for (const graph::ScalePoint& point : graph.scales())
+    if (point.scaler != nullptr) attempt.layer_overflow[point.layer] = false;
+  bool any = false;
+  for (const LayerRounding& r : roundings)
+    if (!(stats_of(r.point).max_abs <= r.most)) attempt.layer_overflow[r.layer] = any = true;
+  if (!attempt.overflow || any) return;
+  for (auto& layer : attempt.layer_overflow) layer.second = true;
+}
+
+}  // namespace ada::train

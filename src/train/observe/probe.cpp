@@ -1,0 +1,161 @@
+// See probe.h. The run's tensors of a micro-batch are kept, then the fp32 graph runs the same
+// images and each of its tensors is compared when it appears.
+#include "train/observe/probe.h"
+
+#include <cmath>
+
+#include "core/text.h"
+#include "train/assemble.h"
+#include "train/checkpoint/weight_values.h"
+#include "train/observe/step_log.h"
+
+namespace ada::train {
+namespace {
+
+graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image) {
+  graph::GraphSpec spec = EvaluationGraph(config, image);
+  spec.precision = graph::Precision{};
+  spec.precision.base = {kFp32, kFp32, kFp32, kFp32};
+  spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
+  spec.input.n = config.data.batch_size / config.train.accumulate;
+  spec.training = true;
+  spec.fuse = !WatchesEverything(config);
+  spec.defer = !ProbesGradients(config);
+  return spec;
+}
+
+bool IsStatistic(const graph::Parameter& parameter) { return !parameter.gradient; }
+
+}  // namespace
+
+// What looks at the fp32 graph.
+class Probe::ReferenceBounds : public graph::TensorObserver {
+ public:
+  explicit ReferenceBounds(Probe& probe) : probe_(probe) {}
+  void See(const graph::ObservedTensor& seen, const backend::Pass& pass) override {
+    probe_.Compare(seen, pass);
+  }
+
+ private:
+  Probe& probe_;
+};
+
+void Probe::Sums::Add(double run, double truth) {
+  const double error = run - truth;
+  nonzero += truth != 0;
+  lost += truth != 0 && run == 0;
+  error_square += error * error;
+  truth_square += truth * truth;
+  run_square += run * run;
+  product += run * truth;
+}
+
+void Probe::Sums::Fill(telemetry::ProbeRow& row) const {
+  const auto n = static_cast<double>(numel);
+  row.numel = numel, row.nonzero = nonzero, row.lost = lost;
+  row.mse = error_square / n;
+  row.sqnr_db = 10 * std::log10(truth_square / error_square);
+  if (error_square == 0) row.sqnr_db = INFINITY;
+  row.cosine = product / std::sqrt(run_square * truth_square);
+}
+
+Probe::Probe(const config::Config& config, const Shape& image, graph::Graph& graph,
+             backend::Backend& backend)
+    : config_(config),
+      graph_(graph),
+      backend_(backend),
+      fp32_(graph::Graph::Build(Fp32Graph(config, image), backend, &graph)),
+      truth_(std::make_unique<ReferenceBounds>(*this)) {}
+Probe::~Probe() = default;
+
+bool Probe::Due(std::int64_t step) const { return IsDue(config_.log.probe_every, step); }
+
+bool Probe::Wants(const std::string& tensor) const {
+  return Contains(config_.log.statistics, tensor);
+}
+
+void Probe::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
+  first_pass_ = pass;
+  sums_.clear();
+  rows_.clear();
+  backend::Pass fp32 = pass;
+  fp32.count = fp32.bins = false;
+  fp32_->RefreshWeights(fp32);
+}
+
+void Probe::See(const graph::ObservedTensor& seen, const backend::Pass& pass) {
+  if (!seen.rounded || !Wants(seen.tensor)) return;
+  Kept& kept = kept_[{seen.layer, seen.tensor}];
+  kept.values.resize(static_cast<std::size_t>(pass.rows * seen.value.shape.per_image()));
+  backend_.Read(seen.value, pass.rows, kept.values.data());
+  kept.scale = seen.scale != nullptr ? *seen.scale : 1.0f;
+}
+
+void Probe::EndMicroBatch(const MicroBatch& batch) {
+  backend::Pass pass = batch.pass;
+  pass.count = pass.bins = false;
+  pass.loss_scale = 1;
+  SaveStatistics();
+  fp32_->SetBatch(batch.images, batch.labels, pass.rows);
+  fp32_->Forward(pass, truth_.get());
+  fp32_->Backward(pass, truth_.get());
+  RestoreStatistics();
+  kept_.clear();
+}
+
+void Probe::Compare(const graph::ObservedTensor& seen, const backend::Pass& pass) {
+  if (!seen.rounded) return;
+  const auto found = kept_.find({seen.layer, seen.tensor});
+  if (found == kept_.end()) return;
+  const Kept& run = found->second;
+  std::vector<float> truth(run.values.size());
+  backend_.Read(seen.value, pass.rows, truth.data());
+  Sums& sums = sums_[found->first];
+  sums.numel += static_cast<std::int64_t>(truth.size());
+  const double scale = run.scale;
+  for (std::size_t i = 0; i < truth.size(); ++i)
+    sums.Add(static_cast<double>(run.values[i]) / scale, truth[i]);
+  kept_.erase(found);
+}
+
+// w against the master, dw against the fp32 graph's.
+void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
+  const graph::Parameter* weight = WeightOf(graph_, point.layer);
+  const bool w = point.tensor == "w";
+  const graph::Parameter* truth_weight = WeightOf(*fp32_, point.layer);
+  const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
+  const std::vector<float> run =
+      w ? RoundedWeights(*weight, point, stochastic, first_pass_, backend_)
+        : HostValues(weight->gradient, backend_);
+  const std::vector<float> truth = HostValues(w ? weight->value : truth_weight->gradient, backend_);
+  sums.numel = static_cast<std::int64_t>(truth.size());
+  for (std::size_t i = 0; i < truth.size(); ++i) sums.Add(run[i], truth[i]);
+}
+
+void Probe::End() {
+  for (const graph::RoundingPoint& point : graph_.roundings()) {
+    if (!Wants(point.tensor)) continue;
+    Sums& sums = sums_[{point.layer, point.tensor}];
+    if (point.tensor == "w" || point.tensor == "dw") CompareParameters(point, sums);
+    telemetry::ProbeRow row;
+    row.layer = point.layer, row.tensor = point.tensor;
+    row.format = FormatName(point.format);
+    row.scale = point.carried();
+    sums.Fill(row);
+    rows_.push_back(std::move(row));
+  }
+}
+
+void Probe::SaveStatistics() {
+  statistics_.clear();
+  for (const graph::Parameter& p : graph_.parameters())
+    if (IsStatistic(p)) statistics_.push_back(HostValues(p.value, backend_));
+}
+
+void Probe::RestoreStatistics() {
+  std::size_t next = 0;
+  for (const graph::Parameter& p : graph_.parameters())
+    if (IsStatistic(p)) backend_.Upload(p.value.data, statistics_[next++].data(), p.value.bytes());
+}
+
+}  // namespace ada::train

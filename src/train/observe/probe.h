@@ -1,0 +1,68 @@
+// Probe steps: the tensors of a step beside the same tensors computed in fp32 from the same masters
+// and batch. Tells what rounding really cost, also where values were lost further upstream.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/config.h"
+#include "telemetry/run_logs.h"
+#include "train/observe/step_observer.h"
+
+namespace ada::train {
+
+class Probe : public StepObserver {
+ public:
+  // The fp32 graph shares masters with `graph`; its running statistics are put back after each
+  // probe. `image`: of the training data. All must outlive the probe.
+  Probe(const config::Config& config, const Shape& image, graph::Graph& graph,
+        backend::Backend& backend);
+  ~Probe() override;
+
+  bool Due(std::int64_t step) const override;
+  void Begin(std::int64_t step, const backend::Pass& pass) override;
+  void See(const graph::ObservedTensor& seen, const backend::Pass& pass) override;
+  void EndMicroBatch(const MicroBatch& batch) override;
+  void End() override;
+
+  // Of the last step that was due: the tensors of log.statistics, in the order of the graph's
+  // roundings, gradients of all micro-batches together. step and epoch are the caller's to fill in.
+  const std::vector<telemetry::ProbeRow>& rows() const { return rows_; }
+
+ private:
+  using Name = std::pair<std::string, std::string>;  // layer, tensor
+  // Sums over the values of one tensor.
+  struct Sums {
+    std::int64_t numel = 0, nonzero = 0, lost = 0;
+    double error_square = 0, truth_square = 0, run_square = 0, product = 0;
+    void Add(double run, double truth);
+    void Fill(telemetry::ProbeRow& row) const;
+  };
+  // A tensor of the run as it lay in memory.
+  struct Kept {
+    std::vector<float> values;
+    float scale = 1;
+  };
+  class ReferenceBounds;
+
+  bool Wants(const std::string& tensor) const;
+  void Compare(const graph::ObservedTensor& seen, const backend::Pass& pass);
+  void CompareParameters(const graph::RoundingPoint& point, Sums& sums);
+  void SaveStatistics();
+  void RestoreStatistics();
+
+  const config::Config& config_;
+  graph::Graph& graph_;
+  backend::Backend& backend_;
+  std::unique_ptr<graph::Graph> fp32_;
+  std::unique_ptr<ReferenceBounds> truth_;
+  backend::Pass first_pass_;
+  std::map<Name, Kept> kept_;
+  std::map<Name, Sums> sums_;
+  std::vector<std::vector<float>> statistics_;  // running ones, by parameter
+  std::vector<telemetry::ProbeRow> rows_;
+};
+
+}  // namespace ada::train

@@ -1,0 +1,162 @@
+// See step_events.h.
+#include "train/observe/step_events.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "config/scaling_policy.h"
+#include "core/text.h"
+#include "telemetry/csv.h"
+#include "train/trainer.h"
+
+namespace ada::train {
+namespace {
+
+bool MovesEachStep(config::ScheduleKind kind) {
+  return kind == config::ScheduleKind::kCosine || kind == config::ScheduleKind::kLinear ||
+         kind == config::ScheduleKind::kPoly;
+}
+
+// Three digits are enough for people; the event's value has nine.
+std::string Brief(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
+// Why an upper bound cut a layer's scale, or nothing.
+std::string CeilingText(scaling::Limit limit) {
+  switch (limit) {
+    case scaling::Limit::kScaleBound:
+      return "alpha is cut by scaling.scale_upper_bound";
+    case scaling::Limit::kAccumBound:
+      return "the scale is cut by scaling.accum_upper_bound";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+void StepEvents::Add(const StepResult& r, const std::string& name, const Culprit& at,
+                     const std::string& message) {
+  recorder_.Event({r.step, r.epoch, name, at.layer, at.tensor, at.value, message});
+}
+
+void StepEvents::Tell(const StepResult& r, const std::string& message) {
+  log_.Info("step " + std::to_string(r.step) + ": " + message);
+}
+
+void StepEvents::Loss(const StepResult& r) {
+  const telemetry::RunTotals& before = recorder_.run();
+  if (std::isfinite(r.loss) || (before.steps() > 0 && !std::isfinite(before.last().loss))) return;
+  const std::string message =
+      "the loss is not finite: the forward pass itself left the range of a format, or the weights "
+      "are no numbers; a smaller optimizer.lr, warm-up or a format with more range helps, a loss "
+      "scale does not";
+  Add(r, "loss_not_finite", {"loss", "", NineDigits(r.loss)}, message);
+  Tell(r, message);
+}
+
+void StepEvents::LearningRate(const StepResult& r) {
+  const telemetry::RunTotals& before = recorder_.run();
+  if (before.steps() == 0 || before.last().lr == telemetry::AsLogged(r.lr)) return;
+  if (MovesEachStep(config_.schedule.kind) && before.last().epoch == r.epoch) return;
+  const std::string message =
+      "learning rate " + NineDigits(before.last().lr) + " -> " + NineDigits(r.lr);
+  Add(r, "lr_change", {"", "", NineDigits(r.lr)}, message);
+  Tell(r, message);
+}
+
+void StepEvents::Underflow(const StepResult& r, const graph::RoundingPoint& point,
+                           const TensorStats& stats) {
+  const double alert = config_.log.alert_underflow_pct, pct = telemetry::UnderflowPct(stats);
+  if (alert <= 0 || !(pct > alert)) return;
+  const telemetry::TensorTotals* before = recorder_.layers().FindTensor(point.layer, point.tensor);
+  if (before != nullptr && before->last_pct > alert) return;
+  const std::string message =
+      point.layer + "." + point.tensor + ": " + Brief(pct) + " % of its non-zero values " +
+      "underflow in " + FormatName(point.format) + " at scale " + ShortestText(point.carried()) +
+      " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
+  Add(r, "underflow_alert", {point.layer, point.tensor, NineDigits(pct)}, message);
+  Tell(r, message);
+}
+
+// A layer's own state machine that has come to one of its bounds since the last logged step.
+void StepEvents::LayerBound(const StepResult& r, const graph::ScalePoint& point) {
+  if (point.decision->limit != scaling::Limit::kState) return;
+  const double now = point.decision->scale_out;
+  const telemetry::ScaleTotals* before = recorder_.layers().FindScale(point.layer, false);
+  if (before == nullptr || before->last_scale_out == now) return;
+  const scaling::LayerwiseSettings s = config::LayerwiseSettingsOf(config_.scaling, point.layer);
+  const bool floor = now == s.min_scale;
+  if (!floor && now != s.max_scale) return;
+  const std::string message = point.layer + ": its scale is at its " +
+                              (floor ? "floor " : "ceiling ") + ShortestText(now) +
+                              (floor ? " (scaling.min_scale)" : " (scaling.max_scale)");
+  Add(r, floor ? "floor" : "ceiling", {point.layer, "dx", ShortestText(now)}, message);
+  Tell(r, message);
+}
+
+void StepEvents::LayerScale(const StepResult& r, const graph::ScalePoint& point) {
+  LayerBound(r, point);
+  const std::string why = CeilingText(point.decision->limit);
+  if (why.empty()) return;
+  const telemetry::ScaleTotals* before = recorder_.layers().FindScale(point.layer, false);
+  if (before != nullptr && before->limits.contains(scaling::LimitName(point.decision->limit)))
+    return;
+  const std::string scale = ShortestText(static_cast<double>(point.decision->scale_out));
+  const std::string message =
+      point.layer + ": " + why + " (for the first time in this run); its scale is " + scale;
+  Add(r, "ceiling", {point.layer, "dx", scale}, message);
+  Tell(r, message);
+}
+
+void StepEvents::Overflow(const StepResult& r, const Culprit& first) {
+  const std::string where = first.layer.empty() ? "no rounded tensor: a product or the loss itself"
+                                                : first.layer + "." + first.tensor +
+                                                      " (largest magnitude " + first.value + ")";
+  const char* what = r.retried     ? "the next batch tries the same update"
+                     : r.skipped   ? "step skipped"
+                     : r.sanitized ? "updated without them"
+                                   : "updated all the same";
+  const std::string message =
+      std::string("gradients are not finite, ") + what + "; first: " + where;
+  Add(r, r.retried ? "retry" : r.skipped ? "skip" : "sanitize", first, message);
+  Tell(r, message + "; S = " + ShortestText(r.scale));
+}
+
+void StepEvents::Branch(const StepResult& r, const graph::ScalePoint& point) {
+  if (point.decision->halvings == 0) return;
+  const std::string message =
+      "the sum of the branches left the range of the format; their common scale was halved " +
+      std::to_string(point.decision->halvings) + " times";
+  Add(r, "branch_halved", {point.layer, "dy", ShortestText(point.decision->scale_out)}, message);
+  Tell(r, point.layer + ": " + message);
+}
+
+void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& verdict) {
+  if (verdict.before != verdict.after) {
+    const std::string after = ShortestText(verdict.after);
+    const std::string change =
+        "scale " + ShortestText(verdict.before) + " -> " + after + ": " + verdict.reason;
+    Add(r, "scale_change", {"", "", after}, change);
+    // A policy that moves its scale with each step would drown everything else.
+    const std::string line = "step " + std::to_string(r.step) + ": " + change;
+    scale_moved_ ? log_.Debug(line) : log_.Info(line);
+    const auto bound = [&](const char* name, const char* key, const std::optional<double>& limit,
+                           const char* meaning) {
+      if (!limit || verdict.after != *limit) return;
+      const std::string message =
+          "the scale is at its " + std::string(name) + " " + after + " (" + key + "): " + meaning;
+      Add(r, name, {"", "", after}, message);
+      Tell(r, message);
+    };
+    bound("floor", "scaling.min_scale", config_.scaling.min_scale, "overflows lower it no further");
+    bound("ceiling", "scaling.max_scale", config_.scaling.max_scale, "it grows no further");
+  }
+  scale_moved_ = verdict.before != verdict.after;
+  if (!r.error.empty()) Add(r, "policy_end", {}, r.error);
+}
+
+}  // namespace ada::train

@@ -1,0 +1,59 @@
+// What happened in a step, as rows of events.csv and readable lines of the log: overflow with its
+// first layer, changes of scale with their reasons, scales at their bounds, layers that lose more
+// than they should, losses that are no numbers, changes of the learning rate. An undisturbed run
+// and a resumed one write the same: what was before is read from the recorder alone.
+#pragma once
+#include <string>
+
+#include "config/config.h"
+#include "graph/graph.h"
+#include "scaling/policies/policy.h"
+#include "telemetry/log.h"
+#include "telemetry/recorder.h"
+
+namespace ada::train {
+
+struct StepResult;
+
+// A tensor that an event is about; layer empty: none.
+struct Culprit {
+  std::string layer, tensor, value;
+};
+
+class StepEvents {
+ public:
+  StepEvents(const config::Config& config, telemetry::Recorder& recorder, telemetry::Log& log)
+      : config_(config), recorder_(recorder), log_(log) {}
+
+  // Before the rows of the step are recorded: all these compare with what came before.
+  // loss_not_finite: the first of several such steps in a row.
+  void Loss(const StepResult& result);
+  // lr_change: every change, but of schedules that move with each step only the first of an epoch.
+  void LearningRate(const StepResult& result);
+  // underflow_alert: a tensor passes log.alert_underflow_pct from below.
+  void Underflow(const StepResult& result, const graph::RoundingPoint& point,
+                 const TensorStats& stats);
+  // ceiling: a layer's alpha or scale is cut by an upper bound for the first time in the run, or a
+  // layer's own state machine comes to its largest scale; floor: to its smallest.
+  void LayerScale(const StepResult& result, const graph::ScalePoint& point);
+
+  // sanitize, skip or retry, naming the first tensor that was not finite.
+  void Overflow(const StepResult& result, const Culprit& first);
+  // branch_halved
+  void Branch(const StepResult& result, const graph::ScalePoint& point);
+  // scale_change, with floor or ceiling where it ends at a bound; policy_end.
+  void Policy(const StepResult& result, const scaling::ScaleUpdate& verdict);
+
+ private:
+  void Add(const StepResult& result, const std::string& name, const Culprit& at,
+           const std::string& message);
+  void LayerBound(const StepResult& result, const graph::ScalePoint& point);
+  void Tell(const StepResult& result, const std::string& message);
+
+  const config::Config& config_;
+  telemetry::Recorder& recorder_;
+  telemetry::Log& log_;
+  bool scale_moved_ = false;  // in the step before
+};
+
+}  // namespace ada::train

@@ -1,0 +1,208 @@
+// Rows of a step; see step_log.h.
+#include "train/observe/step_log.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.h"
+#include "train/trainer.h"
+
+namespace ada::train {
+
+TensorStats Combine(const TensorStats& a, const TensorStats& b) {
+  TensorStats s = a;
+  s.numel += b.numel;
+  s.zeros_before += b.zeros_before;
+  s.zeros_after += b.zeros_after;
+  s.underflow += b.underflow;
+  s.below_min += b.below_min;
+  s.subnormal += b.subnormal;
+  s.overflow += b.overflow;
+  s.inf += b.inf;
+  s.nan += b.nan;
+  s.above_edge += b.above_edge;
+  s.min_abs = a.min_abs == 0   ? b.min_abs
+              : b.min_abs == 0 ? a.min_abs
+                               : std::min(a.min_abs, b.min_abs);
+  s.max_abs = std::isnan(a.max_abs) || a.max_abs > b.max_abs ? a.max_abs : b.max_abs;
+  const auto na = static_cast<double>(a.numel), nb = static_cast<double>(b.numel);
+  if (na + nb > 0) {
+    const double d = b.mean - a.mean;
+    s.mean = (a.mean * na + b.mean * nb) / (na + nb);
+    s.std = std::sqrt((a.std * a.std * na + b.std * b.std * nb + d * d * na * nb / (na + nb)) /
+                      (na + nb));
+  }
+  s.l1 = a.l1 + b.l1;
+  s.l2 = std::sqrt(a.l2 * a.l2 + b.l2 * b.l2);
+  return s;
+}
+
+bool IsDue(std::int64_t every, std::int64_t step) {
+  return every > 0 && (step == 1 || step % every == 0);
+}
+
+StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
+                 telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe)
+    : config_(config),
+      graph_(graph),
+      policy_(policy),
+      recorder_(recorder),
+      events_(config, recorder, log),
+      probe_(probe),
+      layer_roundings_(LayerRoundings(graph)) {
+  for (const config::WhatIfConfig& entry : config.log.what_if)
+    scenarios_.emplace_back(entry, config.model);
+}
+
+bool StepLog::Logs(std::int64_t step) const {
+  const config::LogConfig& log = config_.log;
+  return IsDue(log.every, step) || IsDue(log.probe_every, step) || IsDue(log.dump_every, step) ||
+         IsDue(log.histogram_every, step);
+}
+
+bool StepLog::Counts(std::int64_t step) const {
+  return Logs(step) && !config_.log.statistics.empty();
+}
+
+bool StepLog::TakesHistograms(std::int64_t step) const {
+  return IsDue(config_.log.histogram_every, step);
+}
+
+void StepLog::AddMicroBatch(const backend::Pass& pass) {
+  const auto& points = graph_.roundings();
+  const bool first = !pass.accumulate;
+  if (first) sums_.assign(points.size(), TensorStats{});
+  if (first && pass.bins) bin_sums_.assign(points.size(), ExponentBins{});
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    // A weight and its gradient exist once a batch, whatever the micro-batches.
+    const bool once = points[i].tensor == "w" || points[i].tensor == "dw";
+    sums_[i] = first || once ? *points[i].stats : Combine(sums_[i], *points[i].stats);
+    if (!pass.bins || points[i].bins == nullptr) continue;
+    if (once) bin_sums_[i] = ExponentBins{};
+    bin_sums_[i].Add(*points[i].bins);
+  }
+}
+
+const ExponentBins& StepLog::BinsOf(std::size_t point) const {
+  return bin_sums_.empty() ? *graph_.roundings()[point].bins : bin_sums_[point];
+}
+
+const TensorStats& StepLog::StatsOf(std::size_t point) const {
+  return sums_.empty() ? *graph_.roundings()[point].stats : sums_[point];
+}
+
+// The first rounding, in the order of execution, whose largest magnitude is or becomes infinite.
+Culprit StepLog::FirstNotFinite() const {
+  const auto& points = graph_.roundings();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const float largest = StatsOf(i).max_abs;
+    if (!std::isfinite(RoundTo(points[i].format, largest)))
+      return {points[i].layer, points[i].tensor, NineDigits(static_cast<double>(largest))};
+  }
+  return {};
+}
+
+void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& verdict) {
+  events_.Loss(r);
+  events_.LearningRate(r);
+  recorder_.Step(
+      {r.step, r.epoch, r.loss, r.accuracy, r.lr, r.scale, r.overflow, r.skipped, r.grad_norm});
+  if (r.logged) {
+    WriteScales(r);
+    WriteTensors(r);
+    WriteProbe(r);
+    if (TakesHistograms(r.step)) WriteHistograms(r);
+  }
+  for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
+  if (r.overflow) events_.Overflow(r, FirstNotFinite());
+  events_.Policy(r, verdict);
+  if (r.logged) recorder_.Flush();
+}
+
+void StepLog::CountEdge(scaling::StepOutcome& attempt) const {
+  const auto& points = graph_.roundings();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i].tensor != "dx") continue;
+    const TensorStats& s = StatsOf(i);
+    attempt.above += s.above_edge;
+    attempt.below += s.numel - s.above_edge;
+  }
+}
+
+void StepLog::NoteLayers(scaling::StepOutcome& attempt) const {
+  const auto stats_of = [this](std::size_t i) -> const TensorStats& { return StatsOf(i); };
+  NoteLayerOverflow(graph_, layer_roundings_, stats_of, attempt);
+}
+
+std::string StepLog::DecisionErrors() const {
+  for (const graph::ScalePoint& point : graph_.scales()) {
+    const scaling::DecisionError error = point.decision->error;
+    if (error == scaling::DecisionError::kNone) continue;
+    return "layer " + point.layer + ": " + scaling::DecisionErrorText(error) +
+           " (scaling.reference: true ends the run there, as the original does)";
+  }
+  return "";
+}
+
+void StepLog::WriteScales(const StepResult& r) {
+  for (const graph::ScalePoint& point : graph_.scales()) {
+    events_.LayerScale(r, point);
+    recorder_.Scale(r.step, r.epoch, point.layer, policy_, *point.decision);
+  }
+}
+
+void StepLog::WriteTensors(const StepResult& r) {
+  const auto& points = graph_.roundings();
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const graph::RoundingPoint& p = points[i];
+    if (!Contains(config_.log.statistics, p.tensor)) continue;
+    events_.Underflow(r, p, StatsOf(i));
+    recorder_.Underflow(r.step, r.epoch, p.layer, p.tensor, p.format, p.carried(), StatsOf(i),
+                        ErrorOf(r, p));
+  }
+}
+
+telemetry::ProbeError StepLog::ErrorOf(const StepResult& r, const graph::RoundingPoint& p) const {
+  if (probe_ == nullptr || !probe_->Due(r.step)) return {};
+  for (const telemetry::ProbeRow& row : probe_->rows())
+    if (row.layer == p.layer && row.tensor == p.tensor) return {row.mse, row.sqnr_db};
+  return {};
+}
+
+void StepLog::WriteProbe(const StepResult& r) {
+  if (probe_ == nullptr || !probe_->Due(r.step)) return;
+  for (telemetry::ProbeRow row : probe_->rows()) {
+    row.step = r.step, row.epoch = r.epoch;
+    recorder_.Probe(row);
+  }
+}
+
+void StepLog::WriteHistograms(const StepResult& r) {
+  const auto& points = graph_.roundings();
+  std::vector<what_if::HistogramOfTensor> tensors;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const graph::RoundingPoint& p = points[i];
+    if (p.bins == nullptr) continue;
+    recorder_.Histogram(r.step, r.epoch, p.layer, p.tensor, p.carried(), BinsOf(i));
+    tensors.push_back({p.layer, p.tensor, p.format, p.carried(), &BinsOf(i)});
+  }
+  for (what_if::Scenario& scenario : scenarios_)
+    for (const telemetry::WhatIfRow& row : scenario.Judge(r.step, r.epoch, tensors))
+      recorder_.WhatIf(row);
+}
+
+std::map<std::string, scaling::StateMap> StepLog::SaveScenarios() const {
+  std::map<std::string, scaling::StateMap> states;
+  for (const what_if::Scenario& scenario : scenarios_)
+    states[scenario.name()] = scenario.SaveState();
+  return states;
+}
+
+void StepLog::LoadScenarios(const std::map<std::string, scaling::StateMap>& states) {
+  for (what_if::Scenario& scenario : scenarios_) {
+    const auto found = states.find(scenario.name());
+    if (found != states.end()) scenario.LoadState(found->second);
+  }
+}
+
+}  // namespace ada::train

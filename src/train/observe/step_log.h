@@ -1,0 +1,78 @@
+// Writes down a step: rows of steps.csv, scales.csv, underflow.csv, histograms.csv, what_if.csv and
+// probes.csv from what the graph counted. Reads the graph, changes nothing.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "graph/graph.h"
+#include "scaling/policies/policy.h"
+#include "telemetry/log.h"
+#include "telemetry/recorder.h"
+#include "train/observe/layer_overflow.h"
+#include "train/observe/probe.h"
+#include "train/observe/step_events.h"
+#include "what_if/scenario.h"
+
+namespace ada::train {
+
+struct StepResult;
+
+// Whether a step is one of those of an `every_*` key: step 1 and the multiples; 0: never.
+bool IsDue(std::int64_t every, std::int64_t step);
+
+class StepLog {
+ public:
+  // `probe`: null where there are none.
+  StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
+          telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe);
+
+  // A step of log.every, or one that is probed, dumped or has histograms.
+  bool Logs(std::int64_t step) const;
+  bool TakesHistograms(std::int64_t step) const;
+  // A logged step whose tensors are counted: log.statistics is not empty.
+  bool Counts(std::int64_t step) const;
+  // Adds up the counts of several micro-batches; not called where there is one.
+  void AddMicroBatch(const backend::Pass& pass);
+  void Write(const StepResult& result, const scaling::ScaleUpdate& verdict);
+
+  // What a policy wants to know of the attempt: values of the rounded dx above and below
+  // Pass::edge; which layers' own gradients are not finite (layer_overflow.h).
+  void CountEdge(scaling::StepOutcome& attempt) const;
+  void NoteLayers(scaling::StepOutcome& attempt) const;
+  // Exceptions of the authors' program in this attempt (scaling.reference), one line; or nothing.
+  std::string DecisionErrors() const;
+
+  // State of the scenarios (log.what_if), by their names.
+  std::map<std::string, scaling::StateMap> SaveScenarios() const;
+  void LoadScenarios(const std::map<std::string, scaling::StateMap>& states);
+
+ private:
+  const TensorStats& StatsOf(std::size_t point) const;
+  const ExponentBins& BinsOf(std::size_t point) const;
+  Culprit FirstNotFinite() const;
+  void WriteScales(const StepResult& result);
+  void WriteTensors(const StepResult& result);
+  void WriteProbe(const StepResult& result);
+  void WriteHistograms(const StepResult& result);
+  telemetry::ProbeError ErrorOf(const StepResult& result, const graph::RoundingPoint& point) const;
+
+  const config::Config& config_;
+  const graph::Graph& graph_;
+  std::string policy_;
+  telemetry::Recorder& recorder_;
+  StepEvents events_;
+  const Probe* probe_;
+  std::vector<LayerRounding> layer_roundings_;
+  std::deque<what_if::Scenario> scenarios_;  // one a log.what_if entry
+  std::vector<TensorStats> sums_;            // by rounding point, with several micro-batches
+  std::vector<ExponentBins> bin_sums_;       // the same, where histograms are taken
+};
+
+// The counts of both, as if one tensor had held all values.
+TensorStats Combine(const TensorStats& a, const TensorStats& b);
+
+}  // namespace ada::train

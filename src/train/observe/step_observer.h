@@ -1,0 +1,59 @@
+// What looks at some steps of a run beside the algorithm (probes, dumps): it sees the tensors of
+// both passes and changes nothing that the run computes with.
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace ada::train {
+
+// One micro-batch as the graph was given it: images [pass.rows, h, w, c] and labels on the host.
+struct MicroBatch {
+  const float* images = nullptr;
+  const std::int32_t* labels = nullptr;
+  backend::Pass pass;
+};
+
+class StepObserver : public graph::TensorObserver {
+ public:
+  virtual bool Due(std::int64_t step) const = 0;
+  // Before the first micro-batch; weights are those of the step. Only where the step is due, as all
+  // below.
+  virtual void Begin(std::int64_t step, const backend::Pass& pass) = 0;
+  // After both passes of a micro-batch.
+  virtual void EndMicroBatch(const MicroBatch& batch) = 0;
+  // After the last one: weight gradients are complete, neither clipped nor applied.
+  virtual void End() = 0;
+};
+
+// Those that a run has; tells each only of the steps that are its.
+class StepObservers : private graph::TensorObserver {
+ public:
+  explicit StepObservers(std::vector<StepObserver*> all) : all_(std::move(all)) {}
+
+  void Begin(std::int64_t step, const backend::Pass& pass) {
+    due_.clear();
+    for (StepObserver* observer : all_)
+      if (observer->Due(step)) due_.push_back(observer);
+    for (StepObserver* observer : due_) observer->Begin(step, pass);
+  }
+  // For the passes of the present step; null: nobody looks.
+  graph::TensorObserver* watcher() { return due_.empty() ? nullptr : this; }
+  void EndMicroBatch(const MicroBatch& batch) {
+    for (StepObserver* observer : due_) observer->EndMicroBatch(batch);
+  }
+  void End() {
+    for (StepObserver* observer : due_) observer->End();
+  }
+
+ private:
+  void See(const graph::ObservedTensor& seen, const backend::Pass& pass) override {
+    for (StepObserver* observer : due_) observer->See(seen, pass);
+  }
+
+  std::vector<StepObserver*> all_, due_;
+};
+
+}  // namespace ada::train

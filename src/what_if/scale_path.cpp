@@ -1,0 +1,67 @@
+// See scale_path.h.
+#include "what_if/scale_path.h"
+
+#include <algorithm>
+
+#include "graph/network/zoo.h"
+
+namespace ada::what_if {
+namespace {
+
+bool IsOneOf(const std::string& word, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(), [&](const char* other) { return word == other; });
+}
+
+}  // namespace
+
+ScalePath::ScalePath(const config::ModelConfig& model) {
+  const auto layers = model.zoo.empty() ? model.layers : graph::ExpandZoo(model);
+  std::map<std::string, int> values = {{"input", 0}};
+  for (const config::LayerConfig& layer : layers) {
+    const auto index = static_cast<int>(nodes_.size());
+    Node node;
+    node.name = layer.name;
+    node.chooses = IsOneOf(layer.kind, {"conv2d", "linear", "scale"});
+    node.trained = IsOneOf(layer.kind, {"conv2d", "linear", "batch_norm"});
+    node.rounds_output = !IsOneOf(layer.kind, {"relu", "max_pool", "flatten", "shortcut"});
+    for (const std::string& input : layer.inputs) node.inputs.push_back(values.at(input));
+    if (node.inputs.empty()) node.inputs.push_back(index);
+    const bool before = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                    [this](int value) { return Needs(value); });
+    if (node.chooses && before) choosers_.push_back(node.name);
+    node.needs_gradient = node.trained || before;
+    values[layer.name] = index + 1;
+    nodes_.push_back(std::move(node));
+  }
+}
+
+ScalePath::Scales ScalePath::Walk(float start, const Choice& choose) const {
+  Scales scales = {{{"loss", "dx"}, start}};
+  std::vector<std::vector<float>> arriving(nodes_.size() + 1);  // by value
+  arriving.back() = {start};
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    const Node& node = nodes_[i];
+    const std::vector<float>& branches = arriving[i + 1];
+    if (branches.empty()) continue;
+    float scale = branches[0];
+    if (branches.size() > 1) scales[{node.name, "dy"}] = scale = choose.sum(node.name, branches);
+    if (std::none_of(node.inputs.begin(), node.inputs.end(), [&](int v) { return Needs(v); }))
+      continue;
+    if (node.chooses) scale = choose.layer(node.name, scale);
+    scales[{node.name, "dx"}] = scale;
+    for (const int value : node.inputs)
+      if (Needs(value)) arriving[value].push_back(scale);
+  }
+  return scales;
+}
+
+std::string ScalePath::FormatOwner(const std::string& layer, const std::string& tensor) const {
+  int value = static_cast<int>(nodes_.size());  // loss.dx: of the logits
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].name == layer)
+      value = tensor == "dy" ? static_cast<int>(i) + 1 : nodes_[i].inputs[0];
+  while (value > 0 && !nodes_[value - 1].rounds_output) value = nodes_[value - 1].inputs[0];
+  return value > 0 ? nodes_[value - 1].name : "";
+}
+
+}  // namespace ada::what_if

@@ -1,0 +1,51 @@
+// Scenarios: what another format, scale or policy would have lost in a step, judged from the
+// histograms of its tensors. The same for log.what_if, while a run goes on, and for
+// `ada-train what-if`, afterwards.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "scaling/policies/policy.h"
+#include "telemetry/run_logs.h"
+#include "what_if/scenario_policy.h"
+#include "what_if/step_histograms.h"
+
+namespace ada::what_if {
+
+// A format is taken by every tensor instead of its own, a scale carried by every tensor. A policy
+// is driven as if each judged step stood for all attempts since the one before: dx and dy carry
+// what it would have decided by then, y, w and dw what they carried in the run. Each tensor is
+// judged by itself: its values are those of the run, whatever was lost before it.
+class Scenario {
+ public:
+  // `model`: of the run, for policies that choose a scale for each layer. Throws ConfigError for
+  // what cannot be judged: a scale beside a policy, `reference` under adaptive.
+  Scenario(const config::WhatIfConfig& config, const config::ModelConfig& model);
+  ~Scenario();
+
+  // As configured; else made of the choice (config::NameOf), "as recorded" where there is none.
+  const std::string& name() const { return name_; }
+  // One row a tensor, in order. Steps must come in their order. No rows from the step on in which
+  // the policy would have ended the run.
+  std::vector<telemetry::WhatIfRow> Judge(std::int64_t step, std::int64_t epoch,
+                                          const std::vector<HistogramOfTensor>& tensors);
+  // Why the policy would have ended the run; empty: it would not.
+  std::string ended() const { return policy_ ? policy_->ended() : ""; }
+
+  // What a scenario remembers from step to step, as text that reads back exactly. LoadState throws
+  // DataError where the state is not that of this scenario.
+  scaling::StateMap SaveState() const;
+  void LoadState(const scaling::StateMap& state);
+
+ private:
+  std::string name_;
+  std::optional<NumberFormat> format_;
+  std::optional<double> scale_;
+  std::unique_ptr<ScenarioPolicy> policy_;  // null: none is asked about
+};
+
+}  // namespace ada::what_if

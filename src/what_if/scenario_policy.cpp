@@ -1,0 +1,172 @@
+// See scenario_policy.h.
+#include "what_if/scenario_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "config/scaling_policy.h"
+#include "core/error.h"
+#include "scaling/rules/state_text.h"
+#include "what_if/foresight.h"
+
+namespace ada::what_if {
+namespace {
+
+std::unique_ptr<scaling::Policy> Make(config::ScalingConfig& scaling) {
+  if (scaling.policy == config::Policy::kAdaptive && scaling.reference) {
+    const std::string place = scaling.where.file.empty() && scaling.where.line == 0
+                                  ? std::string()
+                                  : config::ToString(scaling.where) + ": ";
+    throw ConfigError(place +
+                      "scaling.reference: histograms cannot tell what the authors' program would "
+                      "do; leave it out (adaptive is judged as exact_range)");
+  }
+  config::TrainConfig unused;
+  config::FillScalingDefaults(scaling, unused);
+  return config::MakePolicy(scaling);
+}
+
+bool KeepsItsScales(config::Policy kind) {
+  return kind == config::Policy::kNone || kind == config::Policy::kFixed ||
+         kind == config::Policy::kAdaptive;
+}
+
+}  // namespace
+
+ScenarioPolicy::ScenarioPolicy(config::ScalingConfig scaling, const config::ModelConfig& model)
+    : kind_(scaling.policy), policy_(Make(scaling)), path_(model) {
+  for (const std::string& layer : path_.choosers()) {
+    scaling::LayerInfo info;
+    info.name = layer;
+    rules_[layer] = policy_->RuleFor(info);  // u_min and u_max are the judged format's
+  }
+}
+
+ScenarioPolicy::~ScenarioPolicy() = default;
+
+std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistograms& histograms) {
+  if (KeepsItsScales(kind_)) last_step_ = std::max(last_step_, step - 1);
+  std::vector<double> scales, key;
+  scaling::StepOutcome attempt;
+  bool counted_edge = false;
+  while (last_step_ < step && ended_.empty()) {
+    const bool counts_edge = policy_->RequiredStats().edge > 0;
+    if (std::vector<double> now = Key(); now != key || counts_edge || counted_edge) {
+      key = std::move(now);
+      scales = ScalesNow(histograms);
+      attempt = AttemptAt(histograms, scales);
+    }
+    counted_edge = counts_edge;
+    ended_ = policy_->Update(attempt).error;
+    ++last_step_;
+  }
+  return scales;
+}
+
+// What the scales of an attempt depend on within a step.
+std::vector<double> ScenarioPolicy::Key() const {
+  std::vector<double> key = {policy_->Scale()};
+  if (kind_ == config::Policy::kLayerwiseDynamic)
+    for (const std::string& layer : path_.choosers()) key.push_back(policy_->LayerScale(layer));
+  return key;
+}
+
+std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) const {
+  const bool by_layer =
+      kind_ == config::Policy::kLayerwiseDynamic || kind_ == config::Policy::kAdaptive;
+  const auto start = static_cast<float>(policy_->Scale());
+  const ScalePath::Scales path = by_layer ? PathNow(histograms) : ScalePath::Scales();
+  std::vector<double> scales;
+  for (std::size_t i = 0; i < histograms.size(); ++i) {
+    const HistogramOfTensor& t = histograms[i];
+    const auto found = path.find({t.layer, t.tensor});
+    const float carried = found != path.end() ? found->second : start;
+    scales.push_back(t.carries_s() ? static_cast<double>(carried) : t.scale);
+  }
+  return scales;
+}
+
+ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) const {
+  ScalePath::Choice choose;
+  choose.layer = [&](const std::string& layer, float scale_in) {
+    if (kind_ == config::Policy::kLayerwiseDynamic)
+      return static_cast<float>(policy_->LayerScale(layer));
+    static const ExponentBins kEmpty;
+    const std::size_t i = histograms.Find(layer, "dx");
+    const bool known = i < histograms.size();
+    return ScaleWithForesight(rules_.at(layer), known ? histograms.format(i) : kFp32,
+                              known ? *histograms[i].bins : kEmpty, scale_in);
+  };
+  // The rule of POLICIES 1: the largest scale at which all fit. Of the branches only the sum's
+  // exponents are known: it is taken for the largest of them.
+  choose.sum = [&](const std::string& layer, const std::vector<float>& branches) {
+    const auto differs = [&](float scale) { return scale != branches[0]; };
+    if (std::none_of(branches.begin(), branches.end(), differs)) return branches[0];
+    const std::size_t i = histograms.Find(layer, "dy");
+    const bool known = i < histograms.size() && histograms[i].bins->nonzero() > 0;
+    const double largest = known ? std::ldexp(1.0, TopExponent(*histograms[i].bins) + 1) : 0;
+    const double u_max = known ? histograms.format(i).largest() : kFp32.largest();
+    return scaling::BranchTarget(branches.data(), static_cast<int>(branches.size()), largest,
+                                 u_max);
+  };
+  return path_.Walk(static_cast<float>(policy_->Scale()), choose);
+}
+
+scaling::StepOutcome ScenarioPolicy::AttemptAt(const StepHistograms& histograms,
+                                               const std::vector<double>& scales) const {
+  const scaling::StatsRequest wishes = policy_->RequiredStats();
+  scaling::StepOutcome attempt;
+  attempt.overflow = histograms.NotFinite(scales);
+  if (wishes.amax)
+    attempt.amax =
+        attempt.overflow ? std::numeric_limits<double>::infinity() : histograms.LargestGradient();
+  if (wishes.edge > 0) {
+    const double above = histograms.CountAbove(wishes.edge, scales);
+    attempt.above = std::llround(above);
+    attempt.below = histograms.CountDx() - attempt.above;
+  }
+  if (wishes.layers) NoteLayers(histograms, scales, attempt);
+  return attempt;
+}
+
+// As in training: a layer whose own dx overflows is to blame, the last layer for the logit
+// gradient; where none is found, all are.
+void ScenarioPolicy::NoteLayers(const StepHistograms& histograms, const std::vector<double>& scales,
+                                scaling::StepOutcome& attempt) const {
+  if (path_.choosers().empty()) return;
+  for (const std::string& layer : path_.choosers()) attempt.layer_overflow[layer] = false;
+  bool any = false;
+  for (std::size_t i = 0; i < histograms.size(); ++i) {
+    const HistogramOfTensor& t = histograms[i];
+    if (t.tensor != "dx") continue;
+    const auto layer =
+        attempt.layer_overflow.find(t.layer == "loss" ? path_.choosers().back() : t.layer);
+    if (layer == attempt.layer_overflow.end() || histograms.Overflow(i, scales[i]) < 0.5) continue;
+    layer->second = any = true;
+  }
+  if (any || !attempt.overflow) return;
+  for (auto& layer : attempt.layer_overflow) layer.second = true;
+}
+
+scaling::StateMap ScenarioPolicy::SaveState() const {
+  scaling::StateMap state;
+  for (const auto& [key, value] : policy_->SaveState()) state["policy " + key] = value;
+  state["last_step"] = std::to_string(last_step_);
+  state["ended"] = ended_;
+  return state;
+}
+
+void ScenarioPolicy::LoadState(const scaling::StateMap& state) {
+  scaling::StateMap own, policy;
+  const std::string prefix = "policy ";
+  for (const auto& [key, value] : state)
+    key.starts_with(prefix) ? policy[key.substr(prefix.size())] = value : own[key] = value;
+  scaling::ExpectKeys(own, "what_if", {"last_step", "ended"});
+  const std::int64_t last_step = scaling::ReadInteger(own, "last_step");
+  policy_->LoadState(policy);
+  last_step_ = last_step;
+  ended_ = own.at("ended");
+}
+
+}  // namespace ada::what_if
