@@ -3,7 +3,7 @@
 #include <cmath>
 #include <ostream>
 
-#include "backend/cpu/ops/count_rounding.h"
+#include "backend/cpu/cpu_backend.h"
 #include "core/text.h"
 #include "telemetry/csv.h"
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "backend/cpu/ops/count_rounding.h"
-#include "backend/cpu/ops/observe.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/ops/rule_inputs.h"
 #include "core/error.h"
 #include "study/inspect/inspect_layers.h"
 
