@@ -10,10 +10,6 @@
 #include "core/number_format.h"
 #include "core/tensor.h"
 
-#ifdef __CUDACC__
-#include <cuda_fp16.h>
-#endif
-
 namespace ada {
 
 inline constexpr std::uint32_t kInfinityBits = 0x7f800000u, kQuietNanBits = 0x7fc00000u;
@@ -233,7 +229,9 @@ ADA_HOST_DEVICE static inline float OfFp16(std::uint16_t code) {
   if (exponent == 0x1fu)
     return OfBits(sign | kInfinityBits | mantissa << 13 | (mantissa != 0 ? 0x400000u : 0u));
 #ifdef __CUDA_ARCH__
-  return __half2float(__ushort_as_half(code));
+  float x = 0;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(code));
+  return x;
 #else
   return OfBits(sign | (exponent == 0 ? BitsOfScaled(mantissa, -24)
                                       : (exponent + 112) << 23 | mantissa << 13));
@@ -245,7 +243,9 @@ ADA_HOST_DEVICE static inline std::uint16_t Fp16CodeOf(float x) {
   const std::uint32_t sign = bits >> 16 & 0x8000u;
   if (u > kInfinityBits) return static_cast<std::uint16_t>(sign | 0x7e00u | (u >> 13 & 0x3ffu));
 #ifdef __CUDA_ARCH__
-  return __half_as_ushort(__float2half_rn(x));
+  std::uint16_t code = 0;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(code) : "f"(x));
+  return code;
 #else
   std::uint32_t code = 0;
   if (u >= 0x477ff000u)  // 65520: half a spacing above 65504
