@@ -112,7 +112,7 @@ ADA_HOST_DEVICE static constexpr NumberGrid GridOf(const NumberFormat& f) {
   const int lowest = LowestExponentOf(f), spacing = lowest - f.mantissa_bits;
   const ScaledInteger largest = LargestOf(f);
   NumberGrid grid;
-  grid.exact = f == kFp32;
+  grid.exact = f == NumberFormat{};  // a device cannot see kFp32
   grid.is_signed = f.is_signed;
   grid.e8m0 = !f.is_signed && f.mantissa_bits == 0 && f.bias == 127;
   grid.mantissa_bits = f.mantissa_bits, grid.lowest_exponent = lowest;
