@@ -3,7 +3,7 @@
 // confirmed on recordings of it (POLICIES 1, "What rounds in the reference"). Included by
 // rules_inline.h alone.
 #pragma once
-#include "scaling/rules/half.h"
+#include "core/number_grid.h"
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/rules.h"
 

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <ostream>
 
-#include "backend/cpu/ops/count_rounding.h"
+#include "backend/cpu/cpu_backend.h"
 #include "core/text.h"
 #include "study/inspect/parts.h"
 #include "telemetry/csv.h"

@@ -1,5 +1,5 @@
-// See shared_memory.h.
-#include "backend/cuda/shared_memory.h"
+// See memory.h.
+#include "backend/cuda/memory.h"
 
 #include <cstring>
 #include <functional>
@@ -49,6 +49,19 @@ std::byte* SharedBlocks::HostOf(const std::byte* backend) const {
     if (!before(backend, block.backend) && before(backend, block.backend + block.bytes))
       return block.host + (backend - block.backend);
   throw InternalError("a pointer of an op's specification points into no shared memory");
+}
+
+Scratch::~Scratch() {
+  for (std::byte* block : blocks_) stream_.Free(block);
+}
+
+std::byte* Scratch::data() {
+  if (blocks_.empty() || size_ < wanted_) {
+    blocks_.reserve(blocks_.size() + 1);
+    blocks_.push_back(stream_.Allocate(wanted_));
+    size_ = wanted_;
+  }
+  return blocks_.back();
 }
 
 }  // namespace ada::backend::cuda

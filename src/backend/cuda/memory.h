@@ -1,6 +1,7 @@
-// Memory that lasts as long as the backend: plain blocks, and blocks that ops write and people
-// read, which lie once with the backend and once with the host.
+// The backend's memory: plain blocks and blocks that ops write and the host reads, which lie once
+// with the backend and once with the host, for as long as the backend lives; and scratch memory.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -45,6 +46,24 @@ class SharedBlocks {
   Stream& stream_;
   Memory& memory_;
   std::vector<SharedMemory> blocks_;
+};
+
+// Memory that ops use within one call and all share. Ops reserve when they are made; the largest
+// wish counts. data() may be called from the first call on; what an earlier, smaller block was
+// recorded with stays valid.
+class Scratch {
+ public:
+  explicit Scratch(Stream& stream) : stream_(stream) {}
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  void Reserve(std::size_t bytes) { wanted_ = std::max(wanted_, bytes); }
+  std::byte* data();
+  std::size_t bytes() const { return wanted_; }
+
+ private:
+  Stream& stream_;
+  std::size_t wanted_ = 0, size_ = 0;
+  std::vector<std::byte*> blocks_;  // the last is in use
 };
 
 }  // namespace ada::backend::cuda

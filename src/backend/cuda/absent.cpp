@@ -1,6 +1,5 @@
 // What a program built without CUDA has in place of the backend; see cuda_backend.h.
 #include "backend/cuda/cuda_backend.h"
-
 #include "core/error.h"
 
 namespace ada::backend {

@@ -1,7 +1,7 @@
-// Ops that are one loop over blocks: input, relu, add, dropout, shortcut, flatten, pooling,
-// casts; sums of branches, the loss and the update.
+// The ops that the backend makes beside products (products/product_op.h).
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/cpu/context.h"
@@ -9,6 +9,7 @@
 namespace ada::backend::cpu {
 
 std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
+std::unique_ptr<Op> MakeBatchNormOp(const Context&, const BatchNormSpec&);
 std::unique_ptr<Op> MakeReluOp(const Context&, const ReluSpec&);
 std::unique_ptr<Op> MakeAddOp(const Context&, const AddSpec&);
 std::unique_ptr<Op> MakeDropoutOp(const Context&, const DropoutSpec&);

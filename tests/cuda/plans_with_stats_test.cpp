@@ -1,5 +1,5 @@
-// Plans that round a layer's outputs and note their largest magnitude, where a pass wants no more
-// of them, beside those for passes that count.
+// Plans that round a layer's outputs and measure their largest magnitude, where a pass wants no
+// more of them, beside those for passes that count.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/products/product_op.h"
+#include "backend/cuda/ops/ops.h"
 #include "backend/cuda/products/products.h"
 #endif
 #include "cuda/product_lab.h"
@@ -52,7 +52,7 @@ void CheckPasses(const Settings& settings, const std::vector<float>& bad = {}) {
 }  // namespace
 
 TEST_SUITE(ADA_SUITE) {
-  TEST_CASE("noted plans: passes that count and passes that do not, as on the CPU") {
+  TEST_CASE("measured plans: passes that count and passes that do not, as on the CPU") {
     NumberFormat full = kFp16;
     full.saturate = true;
     for (const NumberFormat& format : {kFp16, kBf16, full, kFp32, kCb16})
@@ -60,7 +60,7 @@ TEST_SUITE(ADA_SUITE) {
         CheckPasses(Plain(format, unit));
   }
 
-  TEST_CASE("noted plans: what is not finite is noted, NaN above all") {
+  TEST_CASE("measured plans: what is not finite is measured, NaN above all") {
     for (const NumberFormat& format : {kFp16, kBf16}) {
       CheckPasses(Plain(format), {INFINITY});
       CheckPasses(Plain(format), {NAN});
@@ -69,7 +69,7 @@ TEST_SUITE(ADA_SUITE) {
     }
   }
 
-  TEST_CASE("noted plans: fp32 values beyond the format's largest are noted as they were") {
+  TEST_CASE("measured plans: fp32 values beyond the format's largest are measured as they were") {
     OnBoth([&](Lab& lab, Findings& findings) {
       const Layer layer(lab, Convolution(), Plain(kFp16, 0x1p14f));
       const Pass pass = PassOf(4);
@@ -110,7 +110,7 @@ struct OneLayer : HostLayer {
     op = cuda::MakeConv2dOp(context, spec);
     stream.KeepNames();
   }
-  // What a pass asks for, in order: "notes" where a plan's notes become statistics.
+  // What a pass asks for, in order: "stats" where what a plan measured becomes statistics.
   std::vector<std::string> Names(bool count) {
     Pass pass = PassOf(2);
     pass.count = count;
@@ -118,7 +118,7 @@ struct OneLayer : HostLayer {
     op->Backward(pass);
     std::vector<std::string> names = stream.TakeNames();
     for (std::string& name : names)
-      if (name.find("StorePlanNotes") != std::string::npos) name = "notes";
+      if (name.find("StorePlanStats") != std::string::npos) name = "stats";
     return names;
   }
 
@@ -133,7 +133,7 @@ int Count(const std::vector<std::string>& names, const std::string& name) {
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("noted plans: a plain pass rounds nothing but dw, a counting one y and dx as well") {
+  TEST_CASE("measured plans: a plain pass rounds nothing but dw, a counting one y and dx as well") {
     OneLayer layer(false);
     CHECK(layer.products.asked == 3);
     const std::vector<std::string> plain = layer.Names(false), counting = layer.Names(true);
@@ -145,21 +145,22 @@ TEST_SUITE("cpu") {
 
     REQUIRE(plain.size() >= 3);
     CHECK(std::vector(plain.begin(), plain.begin() + 2) ==
-          std::vector<std::string>{"product", "notes"});
+          std::vector<std::string>{"product", "stats"});
     CHECK(std::vector(plain.end() - 2, plain.end()) ==
-          std::vector<std::string>{"product", "notes"});
+          std::vector<std::string>{"product", "stats"});
     CHECK(Count(plain, "product") == 3);
-    CHECK(Count(plain, "notes") == 2);
+    CHECK(Count(plain, "stats") == 2);
     CHECK(Count(counting, "product") == 3);
-    CHECK(Count(counting, "notes") == 0);
+    CHECK(Count(counting, "stats") == 0);
   }
 
-  TEST_CASE("noted plans: a library without them is remarked once, and all passes share a plan") {
+  TEST_CASE(
+      "measured plans: a library without them is diagnosed once, and all passes share a plan") {
     OneLayer layer(true);
     const std::vector<std::string> plain = layer.Names(false);
     layer.Names(true);
     CHECK(layer.products.asked == 5);  // two of them in vain
-    CHECK(Count(plain, "notes") == 0);
+    CHECK(Count(plain, "stats") == 0);
     REQUIRE(layer.diagnostics.size() == 2);
     CHECK(layer.diagnostics[0] ==
           "layer conv1: no plan for the output of fp16 operands in fp16 with its largest "

@@ -35,9 +35,9 @@ void ObserveLogs(const Context& context, const Tensor& dy, int rows, scaling::Ob
 void ObserveLogs(const float* dy, std::int64_t n, scaling::Observation& seen);
 
 // Counts of one backward pass's data gradient, each worker's apart.
-class TailNotes {
+class TailCounter {
  public:
-  explicit TailNotes(int workers) : counts_(static_cast<std::size_t>(workers)) {}
+  explicit TailCounter(int workers) : counts_(static_cast<std::size_t>(workers)) {}
   // Begins a pass: counts if `scaler` wants it to (null: it does not). Returns whether it does.
   bool Begin(const scaling::LayerScaler* scaler);
   bool wanted() const { return wanted_; }

@@ -1,4 +1,4 @@
-// A rounding point of an op: how each of its blocks is rounded, and how what the blocks noted
+// A rounding point of an op: how each of its blocks is rounded, and how what the blocks measured
 // becomes what the tensor's is, always in block order.
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ada::backend::cpu {
 
-// Made once with the op, used in every call. A default one rounds nothing and notes nothing.
+// Made once with the op, used in every call. A default one rounds nothing and measures nothing.
 class RoundingStats {
  public:
   RoundingStats() = default;
@@ -35,7 +35,6 @@ class RoundingStats {
 
  private:
   void MakeBlocks(std::int64_t count);
-  bool TakesBins(const Pass& pass) const { return pass.count && pass.bins && !bins_.empty(); }
   // What values carry before any scale of the tensor's own.
   float carried() const { return scale_ != nullptr ? *scale_ : 1; }
 
@@ -52,7 +51,7 @@ class RoundingStats {
   float max_abs_ = 0;
 };
 
-// Rounding to `format` in between, where nothing is noted: to nearest, unscaled.
+// Rounding to `format` in between, where nothing is measured: to nearest, unscaled.
 Rounding RoundOnly(const NumberFormat& format);
 
 TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full);

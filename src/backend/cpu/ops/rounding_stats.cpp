@@ -1,35 +1,16 @@
-// Sums of block results in double; see merge.h.
-#include "backend/cpu/ops/merge.h"
+// Sums of block results in double; see rounding_stats.h.
+#include "backend/cpu/ops/rounding_stats.h"
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/ops/blocks.h"
+#include "backend/decisions.h"
+#include "backend/stats_rules.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
-namespace {
-
-// The smallest non-zero finite magnitude, of bits minus 1; 0 where there is none.
-float SmallestOf(std::uint32_t min_bits) {
-  constexpr std::uint32_t kInfinity = 0x7f800000u;
-  return min_bits >= kInfinity - 1 ? 0.0f : std::bit_cast<float>(min_bits + 1);
-}
-
-// A positive, finite scale as mantissa * 2^exponent, 1 <= mantissa < 2. Others belong to steps in
-// which nothing is finite: as 1.
-struct SplitScale {
-  explicit SplitScale(float scale) {
-    if (!(scale > 0) || !std::isfinite(scale)) return;
-    mantissa = 2 * std::frexp(scale, &exponent);
-    --exponent;
-  }
-  float mantissa = 1;
-  int exponent = 0;
-};
-
-}  // namespace
 
 TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) {
   TensorStats total;
@@ -54,47 +35,32 @@ TensorStats MergeStats(const BlockStats* blocks, std::int64_t count, bool full) 
   }
   total.max_abs = std::bit_cast<float>(max_bits);
   total.full = full;
-  if (!full || total.numel == 0) return total;
-  const auto n = static_cast<double>(total.numel);
-  total.zeros_after = total.zeros_before + total.underflow;
-  total.min_abs = SmallestOf(min_bits);
-  total.mean = sum / n;
-  const double variance = square / n - total.mean * total.mean;
-  total.std = std::sqrt(variance < 0 ? 0 : variance);
-  total.l2 = std::sqrt(square);
+  if (full && total.numel > 0) FinishStats(sum, square, min_bits, total);
   return total;
 }
 
 TensorMoments MergeMoments(const BlockStats* blocks, std::int64_t count, bool size_only) {
   double sum = 0, square = 0, values = 0;
-  TensorMoments moments;
+  float min = 0, max = 0;
   std::uint32_t min_bits = 0xffffffffu;
-  if (count > 0) moments.min = blocks[0].rounded_min, moments.max = blocks[0].rounded_max;
+  if (count > 0) min = blocks[0].rounded_min, max = blocks[0].rounded_max;
   for (std::int64_t i = 0; i < count; ++i) {
     sum += blocks[i].rounded_sum;
     square += blocks[i].rounded_square;
     values += static_cast<double>(blocks[i].values);
-    moments.min = std::min(moments.min, blocks[i].rounded_min);
-    moments.max = std::max(moments.max, blocks[i].rounded_max);
+    min = std::min(min, blocks[i].rounded_min);
+    max = std::max(max, blocks[i].rounded_max);
     min_bits = std::min(min_bits, blocks[i].rounded_min_bits);
   }
-  moments.mean_square = values > 0 ? square / values : 0;
-  if (size_only) {
-    moments.max = std::max(std::fabs(moments.min), std::fabs(moments.max));
-    moments.min = -moments.max;
-    return moments;
-  }
-  moments.min_abs = SmallestOf(min_bits);
-  moments.mean = values > 0 ? sum / values : 0;
-  return moments;
+  return MomentsOf(values, sum, square, min, max, min_bits, size_only);
 }
 
 ExponentBins MergeBins(const BlockBins* blocks, std::int64_t count, float scale) {
   ExponentBins total;
-  const int first = BlockBins::kLowest - SplitScale(scale).exponent;
+  const int first = BlockBins::kLowest - Split(scale).exponent;
   for (std::int64_t i = 0; i < count; ++i) {
     const BlockBins& b = blocks[i];
-    for (int k = 0; k < BlockBins::kCount; ++k)
+    for (int k = 0; k < BlockBins::kExponents; ++k)
       if (b.counts[k] != 0) total[first + k] += b.counts[k];
     total.zeros += b.zeros, total.inf += b.inf, total.nan += b.nan;
   }
@@ -118,23 +84,19 @@ RoundingStats::RoundingStats(const Tensor& tensor, const RoundingStyle& style, T
 }
 
 RoundingStats::RoundingStats(const Gradient& g)
-    : RoundingStats(g.tensor, g.style, g.stats, g.moments) {
+    : RoundingStats(RoundedTensorOf(g), RoundingStyleOf(g), g.stats, g.moments) {
   scale_ = g.scale, size_only_ = !g.all_moments;
-  if (g.stats != nullptr) return;
-  style_ = RoundingStyle{};
-  // In fp32 they may lie on a grid that has a scale of its own. 16 bits hold what they hold.
-  if (g.tensor.storage == Storage::kF32) format_ = kFp32;
 }
 
 RoundingStats RoundingStats::OfParameter(const NumberFormat& format, std::int64_t numel,
                                          const RoundingStyle& style, TensorStats* stats,
                                          TensorMoments* moments) {
-  RoundingStats notes;
-  notes.format_ = format, notes.style_ = style;
-  notes.stats_ = stats, notes.moments_ = moments;
-  notes.block_values_ = kSegment;
-  notes.MakeBlocks(Segments(numel));
-  return notes;
+  RoundingStats made;
+  made.format_ = format, made.style_ = style;
+  made.stats_ = stats, made.moments_ = moments;
+  made.block_values_ = kSegment;
+  made.MakeBlocks(Segments(numel));
+  return made;
 }
 
 void RoundingStats::MakeBlocks(std::int64_t count) {
@@ -152,13 +114,13 @@ Rounding RoundingStats::For(const Pass& pass, std::int64_t block) {
   }
   if (!wanted()) return rounding;
   ADA_CHECK(block < static_cast<std::int64_t>(blocks_.size()));
-  rounding.count = pass.count && stats_ != nullptr && (style_.counted || TakesBins(pass));
+  rounding.count = Counts(pass, style_, stats_);
   rounding.moments = moments_ != nullptr, rounding.size_only = size_only_;
   rounding.edge = pass.edge;
   rounding.stats = &blocks_[static_cast<std::size_t>(block)];
-  if (TakesBins(pass)) {
+  if (FillsBins(pass, style_, stats_)) {
     rounding.bins = &bins_[static_cast<std::size_t>(block)];
-    rounding.bins_divisor = SplitScale(carried()).mantissa;
+    rounding.bins_mantissa = Split(carried()).mantissa;
   }
   return rounding;
 }
@@ -167,11 +129,32 @@ void RoundingStats::Finish(const Pass& pass) {
   if (!wanted()) return;
   const std::int64_t blocks =
       images_ > 0 ? BlockCount(pass.rows, images_) : static_cast<std::int64_t>(blocks_.size());
-  const TensorStats stats = MergeStats(blocks_.data(), blocks, pass.count && style_.counted);
+  const TensorStats stats = MergeStats(blocks_.data(), blocks, FillsStats(pass, style_));
   max_abs_ = stats.max_abs;
   if (stats_ != nullptr) *stats_ = stats;
   if (moments_ != nullptr) *moments_ = MergeMoments(blocks_.data(), blocks, size_only_);
-  if (TakesBins(pass)) *style_.bins = MergeBins(bins_.data(), blocks, carried());
+  if (FillsBins(pass, style_, stats_)) *style_.bins = MergeBins(bins_.data(), blocks, carried());
+}
+
+// Blocks of a fixed size, merged in their order.
+TensorStats CountRounding(const float* x, std::int64_t n, float factor, const NumberFormat& format,
+                          TensorMoments* moments) {
+  constexpr std::int64_t kBlock = 16384;
+  const Kernels& kernels = SelectKernels();
+  std::vector<float> rounded(static_cast<std::size_t>(std::min(n, kBlock)));
+  std::vector<BlockStats> blocks;
+  for (std::int64_t first = 0; first < n; first += kBlock) {
+    Rounding rounding;
+    rounding.format = format;
+    rounding.count = true;
+    rounding.moments = moments != nullptr;
+    rounding.stats = &blocks.emplace_back();
+    kernels.round(x + first, factor, {rounded.data(), Storage::kF32}, std::min(kBlock, n - first),
+                  rounding);
+  }
+  const auto count = static_cast<std::int64_t>(blocks.size());
+  if (moments != nullptr) *moments = MergeMoments(blocks.data(), count);
+  return MergeStats(blocks.data(), count, true);
 }
 
 }  // namespace ada::backend::cpu

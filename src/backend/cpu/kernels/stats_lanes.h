@@ -1,4 +1,4 @@
-// What is noted of values lane by lane: sums, extremes, the largest magnitude.
+// What is measured of values lane by lane: sums, extremes, the largest magnitude.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -65,8 +65,8 @@ struct Sums<true> {
 // Which moments are taken: kSize: the sum of squares and the largest magnitude.
 enum class Moments : std::uint8_t { kNone, kSize, kAll };
 
-// What is noted of values lane by lane. kTail: only the lanes in `valid` are values; the others are
-// zero.
+// What is measured of values lane by lane. kTail: only the lanes in `valid` are values; the others
+// are zero.
 template <class Mode, Moments kMoments>
 struct MomentLanes {};
 template <class Mode>
@@ -98,7 +98,7 @@ struct MomentLanes<Mode, Moments::kSize> {
 };
 
 template <class Mode, bool kMax, Moments kMoments>
-struct NoteLanes {
+struct StatsLanes {
   U max{};
   [[no_unique_address]] MomentLanes<Mode, kMoments> moments;
 

@@ -1,18 +1,17 @@
 // Integer minima, maxima and sums, whose order does not matter; only logarithms are merged in the
 // order of blocks.
-#include "backend/cpu/ops/observe.h"
+#include "backend/cpu/ops/rule_inputs.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
+#include "core/number_grid.h"
 
 namespace ada::backend::cpu {
 namespace {
 
-constexpr std::uint32_t kInfinity = 0x7f800000u;
-double Magnitude(std::uint32_t bits) { return static_cast<double>(std::bit_cast<float>(bits)); }
+double Magnitude(std::uint32_t bits) { return static_cast<double>(OfBits(bits)); }
 
 // Count, mean and sum of squared deviations.
 struct LogMoments {
@@ -76,7 +75,7 @@ ChannelMagnitudes MagnitudesOfRows(const Context& context, const float* weights,
   context.pool.For(channels, [&](std::int64_t c, int) {
     std::uint32_t low = 0xffffffffu, high = 0;
     for (const float* w = weights + c * values; w != weights + (c + 1) * values; ++w) {
-      const std::uint32_t bits = std::bit_cast<std::uint32_t>(*w) & 0x7fffffffu;
+      const std::uint32_t bits = MagnitudeBits(*w);
       low = std::min(low, bits - 1);
       high = std::max(high, bits);
     }
@@ -98,7 +97,8 @@ void ObserveProducts(const ChannelMagnitudes& dy, const ChannelMagnitudes& w,
     seen.product_min = seen.product_max == 0 ? low : std::min(seen.product_min, low);
     seen.product_max = std::max(seen.product_max, high);
   }
-  if (largest >= kInfinity) seen.product_max = Magnitude(largest);  // as bits a NaN is the largest
+  if (largest >= kInfinityBits)
+    seen.product_max = Magnitude(largest);  // as bits a NaN is the largest
 }
 
 void ObserveLogs(const Context& context, const Tensor& dy, int rows, scaling::Observation& seen) {
@@ -119,7 +119,7 @@ void ObserveLogs(const float* dy, std::int64_t n, scaling::Observation& seen) {
   SetLogs(LogsOf(dy, n), seen);
 }
 
-bool TailNotes::Begin(const scaling::LayerScaler* scaler) {
+bool TailCounter::Begin(const scaling::LayerScaler* scaler) {
   wanted_ = scaler != nullptr && scaling::WantsTail(*scaler);
   if (!wanted_) return false;
   limit_ = scaling::TailLimit(*scaler);
@@ -127,7 +127,7 @@ bool TailNotes::Begin(const scaling::LayerScaler* scaler) {
   return true;
 }
 
-void TailNotes::Finish(scaling::LayerScaler* scaler) {
+void TailCounter::Finish(scaling::LayerScaler* scaler) {
   if (!wanted_) return;
   scaling::ExponentTail tail;
   std::uint32_t max_bits = 0;
@@ -137,7 +137,7 @@ void TailNotes::Finish(scaling::LayerScaler* scaler) {
     tail.nonzero += own.counts.nonzero;
     max_bits = std::max(max_bits, own.counts.max_bits);
   }
-  if (max_bits >= kInfinity) return;
+  if (max_bits >= kInfinityBits) return;
   tail.largest = Magnitude(max_bits);
   scaling::ObserveTail(*scaler, tail);
 }

@@ -1,21 +1,22 @@
-// A rounding point of an op: how its values are rounded, and where what was noted of them goes.
+// A rounding point of an op: how its values are rounded, and where what was measured of them goes.
 #pragma once
 #include <cstdint>
 #include <type_traits>
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/kernels/plan_notes.h"
+#include "backend/cuda/kernels/products.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/launch.h"
 
 namespace ada::backend::cuda {
 
 // Blocks of a kernel's own that a RoundingStats has room for unless told otherwise.
-inline constexpr int kMostNoteBlocks = 1024;
+inline constexpr int kMostStatsBlocks = 1024;
 
-// Made once with the op. One launch notes one call's values: its last block writes the statistics,
-// so that nothing is to be called afterwards. A default one rounds nothing and notes nothing.
+// Made once with the op. One launch measures one call's values: its last block writes the
+// statistics, so that nothing is to be called afterwards. A default one rounds nothing and measures
+// nothing.
 class RoundingStats {
  public:
   RoundingStats() = default;
@@ -23,10 +24,10 @@ class RoundingStats {
   // takes a Rounding of this.
   RoundingStats(const Context& context, const Tensor& tensor, const RoundingStyle& style,
                 TensorStats* stats, TensorMoments* moments = nullptr,
-                int most_blocks = kMostNoteBlocks);
+                int most_blocks = kMostStatsBlocks);
   // Of a gradient; without stats its values are exact and kept as they are.
   RoundingStats(const Context& context, const Gradient& gradient,
-                int most_blocks = kMostNoteBlocks);
+                int most_blocks = kMostStatsBlocks);
   // Of a parameter of `numel` values, stored as fp32 or in `storage`.
   static RoundingStats OfParameter(const Context& context, const NumberFormat& format,
                                    Storage storage, std::int64_t numel, const RoundingStyle& style,
@@ -34,11 +35,11 @@ class RoundingStats {
   // Launches set the gradient's scale as well, to what `from` carries.
   void PassScale(const Gradient& from) { scale_from_ = from.scale; }
 
-  // What a kernel takes that rounds (and notes) all values of this call in one launch: `values` of
-  // them, 0: those of pass.rows images. Random words go by a value's place in the tensor.
+  // What a kernel takes that rounds (and measures) all values of this call in one launch: `values`
+  // of them, 0: those of pass.rows images. Random words go by a value's index in the tensor.
   Rounding For(const Pass& pass, std::int64_t values = 0) const;
-  // Which notes that launch takes; f(std::integral_constant<NoteLevel, level>).
-  NoteLevel Level(const Pass& pass) const;
+  // Which statistics that launch takes; f(std::integral_constant<StatsLevel, level>).
+  StatsLevel Level(const Pass& pass) const;
   template <class Call>
   void AtLevel(const Pass& pass, Call&& f) const;
 
@@ -46,12 +47,12 @@ class RoundingStats {
   template <class Value>
   void Round(const Pass& pass, const TensorSpan& out, const Value& value,
              std::int64_t values = 0) const;
-  // out[i] = value(i), which lies on the tensor's grid already, with its notes.
+  // out[i] = value(i), which lies on the tensor's grid already, with its statistics.
   template <class Value>
   void Move(const Pass& pass, const TensorSpan& out, const Value& value) const;
-  // Of a call at kLargest whose values a plan rounded, stored and noted (kernels/plan_notes.h).
-  void Take(const Pass& pass, PlanNotes* noted) const;
-  // RoundingStats what Round would of values that are stored already.
+  // Of a call at kLargest whose values a plan rounded, stored and measured (kernels/products.h).
+  void Take(const Pass& pass, PlanStats* taken) const;
+  // Measures what Round would of values that are stored already.
   void Count(const Pass& pass, const TensorSpan& in, std::int64_t values = 0) const;
 
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
@@ -65,9 +66,6 @@ class RoundingStats {
                 const Rounding& how) const;
   std::int64_t ValuesOf(const Pass& pass, std::int64_t values) const {
     return values > 0 ? values : per_image_ > 0 ? pass.rows * per_image_ : values_;
-  }
-  bool TakesBins(const Pass& pass) const {
-    return pass.count && pass.bins && stats_ != nullptr && style_.bins != nullptr;
   }
 
   Stream* stream_ = nullptr;
@@ -83,24 +81,24 @@ class RoundingStats {
   std::int64_t values_ = 0;     // of a parameter
   float* scale_ = nullptr;      // of a gradient
   const float* scale_from_ = nullptr;
-  NoteTotals* totals_ = nullptr;  // with wanted()
+  StatsTotals* totals_ = nullptr;  // with wanted()
   double* block_sums_ = nullptr;
 };
 
-// Rounding to `format` in between, where nothing is noted: to nearest, unscaled.
+// Rounding to `format` in between, where nothing is measured: to nearest, unscaled.
 Rounding RoundOnly(const NumberFormat& format);
 
 template <class Call>
 void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
   switch (Level(pass)) {
-    case NoteLevel::kNone:
-      return f(std::integral_constant<NoteLevel, NoteLevel::kNone>{});
-    case NoteLevel::kLargest:
-      return f(std::integral_constant<NoteLevel, NoteLevel::kLargest>{});
-    case NoteLevel::kMoments:
-      return f(std::integral_constant<NoteLevel, NoteLevel::kMoments>{});
-    case NoteLevel::kCounts:
-      return f(std::integral_constant<NoteLevel, NoteLevel::kCounts>{});
+    case StatsLevel::kNone:
+      return f(std::integral_constant<StatsLevel, StatsLevel::kNone>{});
+    case StatsLevel::kLargest:
+      return f(std::integral_constant<StatsLevel, StatsLevel::kLargest>{});
+    case StatsLevel::kMoments:
+      return f(std::integral_constant<StatsLevel, StatsLevel::kMoments>{});
+    case StatsLevel::kCounts:
+      return f(std::integral_constant<StatsLevel, StatsLevel::kCounts>{});
   }
 }
 
