@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/safetensors.h"
-#include "scaling/rules/scale_check.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::study {
 

@@ -10,7 +10,6 @@
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
-#include "optim/schedule.h"
 #include "scaling/policies/policy.h"
 
 namespace ada::train {
@@ -51,9 +50,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 // Evaluates plain cross-entropy: label smoothing is for training alone.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 
-backend::UpdateRule MakeUpdateRule(const config::OptimizerConfig& optimizer);
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph);
-optim::ScheduleSpec MakeSchedule(const config::Config& config);
 
 }  // namespace ada::train

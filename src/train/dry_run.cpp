@@ -1,7 +1,6 @@
 // --dry-run: everything a run would make, made but not run.
 #include <ostream>
 
-#include "config/scaling_policy.h"
 #include "core/text.h"
 #include "graph/network/table.h"
 #include "train/evaluator.h"
@@ -81,9 +80,9 @@ void DryRun(const config::Config& config, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(config.device);
   const data::DatasetInfo info = InspectData(config);
   const Shape image{1, info.height, info.width, info.channels};
-  const std::unique_ptr<scaling::Policy> policy = config::MakePolicy(config.scaling);
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(TrainGraph(config, image, *policy), *chosen.backend);
-  const optim::Optimizer optimizer(*chosen.backend, MakeUpdateRule(config.optimizer),
+  const optim::Optimizer optimizer(*chosen.backend, config.optimizer,
                                    OptimizedParameters(config.optimizer, *graph),
                                    config.train.clip_norm);
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());

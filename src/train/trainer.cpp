@@ -29,7 +29,6 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       optimizer_(optimizer),
       log_(log),
       onlookers_(std::move(observers)),
-      schedule_(MakeSchedule(config)),
       steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
       retry_(config::MaxRetries(config.train)),
@@ -44,8 +43,9 @@ StepResult Trainer::Step() {
   r.scale = policy_.Scale();
   wishes_ = policy_.RequiredStats();
   const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
-  r.lr = optim::LearningRate(schedule_, hold ? optimizer_.updates() : schedule_steps_,
-                             steps_per_epoch_, total_steps_);
+  r.lr = optim::LearningRate(config_.schedule, config_.optimizer.lr,
+                             hold ? optimizer_.updates() : schedule_steps_, steps_per_epoch_,
+                             total_steps_);
   lap_start_ = Now();
 
   // 1. A batch, and the low-precision copies of the weights that it meets.

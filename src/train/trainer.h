@@ -76,7 +76,6 @@ class Trainer {
   optim::Optimizer& optimizer_;
   StepLog& log_;
   StepObservers onlookers_;
-  optim::ScheduleSpec schedule_;
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;

@@ -13,29 +13,25 @@
 namespace ada::what_if {
 namespace {
 
-std::unique_ptr<scaling::Policy> Make(config::ScalingConfig& scaling) {
-  if (scaling.policy == config::Policy::kAdaptive && scaling.reference) {
+std::unique_ptr<scaling::Policy> Make(scaling::Settings& scaling) {
+  config::TrainConfig unused;
+  config::FillScalingDefaults(scaling, unused);
+  std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(scaling);
+  if (policy->FollowsReference()) {
     const std::string place = scaling.where.file.empty() && scaling.where.line == 0
                                   ? std::string()
-                                  : config::ToString(scaling.where) + ": ";
+                                  : ToString(scaling.where) + ": ";
     throw ConfigError(place +
                       "scaling.reference: histograms cannot tell what the authors' program would "
                       "do; leave it out (adaptive is judged as exact_range)");
   }
-  config::TrainConfig unused;
-  config::FillScalingDefaults(scaling, unused);
-  return config::MakePolicy(scaling);
-}
-
-bool KeepsItsScales(config::Policy kind) {
-  return kind == config::Policy::kNone || kind == config::Policy::kFixed ||
-         kind == config::Policy::kAdaptive;
+  return policy;
 }
 
 }  // namespace
 
-ScenarioPolicy::ScenarioPolicy(config::ScalingConfig scaling, const config::ModelConfig& model)
-    : kind_(scaling.policy), policy_(Make(scaling)), path_(model) {
+ScenarioPolicy::ScenarioPolicy(scaling::Settings scaling, const config::ModelConfig& model)
+    : policy_(Make(scaling)), path_(model) {
   for (const std::string& layer : path_.choosers()) {
     scaling::LayerInfo info;
     info.name = layer;
@@ -46,7 +42,7 @@ ScenarioPolicy::ScenarioPolicy(config::ScalingConfig scaling, const config::Mode
 ScenarioPolicy::~ScenarioPolicy() = default;
 
 std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistograms& histograms) {
-  if (KeepsItsScales(kind_)) last_step_ = std::max(last_step_, step - 1);
+  if (policy_->ConstantScale()) last_step_ = std::max(last_step_, step - 1);
   std::vector<double> scales, key;
   scaling::StepOutcome attempt;
   bool counted_edge = false;
@@ -67,16 +63,15 @@ std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistogr
 // What the scales of an attempt depend on within a step.
 std::vector<double> ScenarioPolicy::Key() const {
   std::vector<double> key = {policy_->Scale()};
-  if (kind_ == config::Policy::kLayerwiseDynamic)
+  if (policy_->OwnsLayerScales())
     for (const std::string& layer : path_.choosers()) key.push_back(policy_->LayerScale(layer));
   return key;
 }
 
 std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) const {
-  const bool by_layer =
-      kind_ == config::Policy::kLayerwiseDynamic || kind_ == config::Policy::kAdaptive;
   const auto start = static_cast<float>(policy_->Scale());
-  const ScalePath::Scales path = by_layer ? PathNow(histograms) : ScalePath::Scales();
+  const ScalePath::Scales path =
+      policy_->OwnsLayerScales() ? PathNow(histograms) : ScalePath::Scales();
   std::vector<double> scales;
   for (std::size_t i = 0; i < histograms.size(); ++i) {
     const HistogramOfTensor& t = histograms[i];
@@ -90,7 +85,7 @@ std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) 
 ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) const {
   ScalePath::Choice choose;
   choose.layer = [&](const std::string& layer, float scale_in) {
-    if (kind_ == config::Policy::kLayerwiseDynamic)
+    if (rules_.at(layer).method == scaling::LayerMethod::kState)
       return static_cast<float>(policy_->LayerScale(layer));
     static const ExponentBins kEmpty;
     const std::size_t i = histograms.Find(layer, "dx");
@@ -98,8 +93,8 @@ ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) cons
     return ScaleWithForesight(rules_.at(layer), known ? histograms.format(i) : kFp32,
                               known ? *histograms[i].bins : kEmpty, scale_in);
   };
-  // The rule of POLICIES 1: the largest scale at which all fit. Of the branches only the sum's
-  // exponents are known: it is taken for the largest of them.
+  // As where branches meet (rules.h): the largest scale at which all fit. Of the branches only the
+  // sum's exponents are known: it is taken for the largest of them.
   choose.sum = [&](const std::string& layer, const std::vector<float>& branches) {
     const auto differs = [&](float scale) { return scale != branches[0]; };
     if (std::none_of(branches.begin(), branches.end(), differs)) return branches[0];
@@ -115,18 +110,18 @@ ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) cons
 
 scaling::StepOutcome ScenarioPolicy::AttemptAt(const StepHistograms& histograms,
                                                const std::vector<double>& scales) const {
-  const scaling::StatsRequest wishes = policy_->RequiredStats();
+  const scaling::StatsRequest request = policy_->RequiredStats();
   scaling::StepOutcome attempt;
   attempt.overflow = histograms.NotFinite(scales);
-  if (wishes.amax)
+  if (request.amax)
     attempt.amax =
         attempt.overflow ? std::numeric_limits<double>::infinity() : histograms.LargestGradient();
-  if (wishes.edge > 0) {
-    const double above = histograms.CountAbove(wishes.edge, scales);
+  if (request.edge > 0) {
+    const double above = histograms.CountAbove(request.edge, scales);
     attempt.above = std::llround(above);
     attempt.below = histograms.CountDx() - attempt.above;
   }
-  if (wishes.layers) NoteLayers(histograms, scales, attempt);
+  if (request.layers) NoteLayers(histograms, scales, attempt);
   return attempt;
 }
 

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "config/sections/scaling_keys.h"
 #include "core/number_format.h"
 #include "study/compare/compare_config.h"
 #include "study/compare/compare_layers.h"
@@ -45,8 +44,7 @@ void ShortenBoth(std::string& a, std::string& b, std::size_t width) {
 void PrintRun(const char* which, const std::string& folder, const config::Config& config,
               std::ostream& out) {
   out << CutText(std::string(which) + "  " + folder + "  (" + config.name + ": " +
-                     FormatName(config.precision.format) + ", " +
-                     config::PolicyName(config.scaling.policy) + ")",
+                     FormatName(config.precision.format) + ", " + config.scaling.policy + ")",
                  TextTable::kWidth)
       << '\n';
 }

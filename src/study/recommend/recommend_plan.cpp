@@ -133,27 +133,28 @@ class Planner {
     return trusted && k < 0 ? std::min(0, powers.high) : k;
   }
 
-  static config::ScalingConfig FixedAt(int power) {
-    config::ScalingConfig scaling;
-    scaling.policy = config::Policy::kFixed;
+  static scaling::Settings FixedAt(int power) {
+    scaling::Settings scaling;
+    scaling.policy = "fixed";
     scaling.scale = std::ldexp(1.0, power);
     return scaling;
   }
 
   void TakeFixed() {
     const int power = Within(plan_.one_scale);
-    plan_.config.scaling = power == 0 ? config::ScalingConfig() : FixedAt(power);
+    plan_.config.scaling = power == 0 ? scaling::Settings() : FixedAt(power);
     config::WhatIfConfig choice;
     choice.scaling = plan_.config.scaling;
     plan_.predicted = Predict(choice);
   }
 
   void TakeAdaptive() {
-    config::ScalingConfig scaling;
-    scaling.policy = config::Policy::kAdaptive;
-    scaling.method = config::Method::kExactRange;
-    scaling.underflow_target = std::clamp(options_.underflow_target_pct / 100, 1e-9, 0.999);
-    scaling.headroom_bits = options_.headroom_bits;
+    scaling::Settings scaling;
+    scaling.policy = "adaptive";
+    scaling.adaptive.method = scaling::LayerMethod::kExactRange;
+    scaling.adaptive.underflow_target =
+        std::clamp(options_.underflow_target_pct / 100, 1e-9, 0.999);
+    scaling.adaptive.headroom_bits = options_.headroom_bits;
     scaling.init_scale = std::ldexp(1.0, StartPower());
     plan_.config.scaling = scaling;
     config::WhatIfConfig choice;

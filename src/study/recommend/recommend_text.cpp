@@ -108,8 +108,8 @@ void PrintChanges(const Plan& plan, std::ostream& out) {
 }
 
 void PrintChoice(const RunNeeds& needs, const Plan& plan, std::ostream& out) {
-  const config::ScalingConfig& scaling = plan.config.scaling;
-  if (scaling.policy == config::Policy::kNone) {
+  const scaling::Settings& scaling = plan.config.scaling;
+  if (scaling.policy == "none") {
     out << "Recommended: no scaling (S = 1).\n";
   } else if (plan.fixed) {
     out << "Recommended: policy fixed with S = " << ShortestText(scaling.scale) << " ("

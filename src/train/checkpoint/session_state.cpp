@@ -58,7 +58,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
                 LogsOf(parts.config.log), parts.config.log.tensorboard),
       batches_(parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
                WhereImagesAre(parts.config)),
-      optimizer_(parts.backend, MakeUpdateRule(parts.config.optimizer),
+      optimizer_(parts.backend, parts.config.optimizer,
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
       probe_(MakeProbe(parts)),

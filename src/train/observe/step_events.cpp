@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "config/scaling_policy.h"
 #include "core/text.h"
 #include "telemetry/csv.h"
 #include "train/trainer.h"
@@ -12,12 +11,7 @@
 namespace ada::train {
 namespace {
 
-bool MovesEachStep(config::ScheduleKind kind) {
-  return kind == config::ScheduleKind::kCosine || kind == config::ScheduleKind::kLinear ||
-         kind == config::ScheduleKind::kPoly;
-}
-
-// Three digits are enough for people; the event's value has nine.
+// Three digits are enough in a message; the event's value has nine.
 std::string Brief(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
@@ -61,7 +55,7 @@ void StepEvents::Loss(const StepResult& r) {
 void StepEvents::LearningRate(const StepResult& r) {
   const telemetry::RunTotals& before = recorder_.run();
   if (before.steps() == 0 || before.last().lr == telemetry::AsLogged(r.lr)) return;
-  if (MovesEachStep(config_.schedule.kind) && before.last().epoch == r.epoch) return;
+  if (optim::MovesEachStep(config_.schedule) && before.last().epoch == r.epoch) return;
   const std::string message =
       "learning rate " + NineDigits(before.last().lr) + " -> " + NineDigits(r.lr);
   Add(r, "lr_change", {"", "", NineDigits(r.lr)}, message);
@@ -88,7 +82,7 @@ void StepEvents::LayerBound(const StepResult& r, const graph::ScalePoint& point)
   const double now = point.decision->scale_out;
   const telemetry::ScaleTotals* before = recorder_.layers().FindScale(point.layer, false);
   if (before == nullptr || before->last_scale_out == now) return;
-  const scaling::LayerwiseSettings s = config::LayerwiseSettingsOf(config_.scaling, point.layer);
+  const scaling::LayerwiseSettings s = scaling::LayerwiseOf(config_.scaling, point.layer);
   const bool floor = now == s.min_scale;
   if (!floor && now != s.max_scale) return;
   const std::string message = point.layer + ": its scale is at its " +
