@@ -1,4 +1,3 @@
-// Translations of the configuration; see assemble.h.
 #include "train/assemble.h"
 
 #include <algorithm>

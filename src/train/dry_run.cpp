@@ -66,7 +66,7 @@ std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInf
   backend::ImageSourceSpec source;
   source.image = {1, info.height, info.width, info.channels};
   std::uint64_t bytes = 0;
-  const bool trains = WhereImagesAre(config) == Batches::Where::kAnywhere;
+  const bool trains = ResidenceOf(config) == Batches::Residence::kAnywhere;
   for (const std::int64_t images : {trains ? info.train : 0, config.data.validation, info.test}) {
     source.images = images;
     if (images > 0) bytes += backend.ImageSourceBytes(source);

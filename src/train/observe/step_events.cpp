@@ -1,4 +1,3 @@
-// See step_events.h.
 #include "train/observe/step_events.h"
 
 #include <cmath>
@@ -32,7 +31,7 @@ std::string CeilingText(scaling::Limit limit) {
 
 }  // namespace
 
-void StepEvents::Add(const StepResult& r, const std::string& name, const Culprit& at,
+void StepEvents::Add(const StepResult& r, const std::string& name, const EventTensor& at,
                      const std::string& message) {
   recorder_.Event({r.step, r.epoch, name, at.layer, at.tensor, at.value, message});
 }
@@ -106,7 +105,7 @@ void StepEvents::LayerScale(const StepResult& r, const graph::ScalePoint& point)
   Tell(r, message);
 }
 
-void StepEvents::Overflow(const StepResult& r, const Culprit& first) {
+void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
   const std::string where = first.layer.empty() ? "no rounded tensor: a product or the loss itself"
                                                 : first.layer + "." + first.tensor +
                                                       " (largest magnitude " + first.value + ")";
@@ -129,18 +128,18 @@ void StepEvents::Branch(const StepResult& r, const graph::ScalePoint& point) {
   Tell(r, point.layer + ": " + message);
 }
 
-void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& verdict) {
-  if (verdict.before != verdict.after) {
-    const std::string after = ShortestText(verdict.after);
+void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update) {
+  if (update.before != update.after) {
+    const std::string after = ShortestText(update.after);
     const std::string change =
-        "scale " + ShortestText(verdict.before) + " -> " + after + ": " + verdict.reason;
+        "scale " + ShortestText(update.before) + " -> " + after + ": " + update.reason;
     Add(r, "scale_change", {"", "", after}, change);
     // A policy that moves its scale with each step would drown everything else.
     const std::string line = "step " + std::to_string(r.step) + ": " + change;
     scale_moved_ ? log_.Debug(line) : log_.Info(line);
     const auto bound = [&](const char* name, const char* key, const std::optional<double>& limit,
                            const char* meaning) {
-      if (!limit || verdict.after != *limit) return;
+      if (!limit || update.after != *limit) return;
       const std::string message =
           "the scale is at its " + std::string(name) + " " + after + " (" + key + "): " + meaning;
       Add(r, name, {"", "", after}, message);
@@ -149,7 +148,7 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& verdict
     bound("floor", "scaling.min_scale", config_.scaling.min_scale, "overflows lower it no further");
     bound("ceiling", "scaling.max_scale", config_.scaling.max_scale, "it grows no further");
   }
-  scale_moved_ = verdict.before != verdict.after;
+  scale_moved_ = update.before != update.after;
   if (!r.error.empty()) Add(r, "policy_end", {}, r.error);
 }
 
