@@ -15,7 +15,7 @@ ARROWS = {
     "core": [],
     "scaling/rules": ["core"],
     "scaling/policies": ["core", "scaling/rules"],
-    "config": ["core", "scaling"],
+    "config": ["core", "scaling", "backend/update.h", "optim/schedule.h"],
     "data": ["core"],
     "telemetry": ["core", "scaling"],
     "backend": ["core", "scaling/rules"],

@@ -62,7 +62,7 @@ struct Network {
 Network Resolve(const config::ModelConfig& model, const Shape& input);
 
 // "file:line:column: ", or "" where the place is not known.
-std::string Place(const config::Location& where);
+std::string Place(const Location& where);
 // "; did you mean 'NAME'?", or "" where no known name is near.
 std::string Nearest(const std::string& name, const std::vector<std::string>& known);
 

@@ -1,5 +1,5 @@
 // Every task runs once, and the first failure by order is the one that is told.
-#include "core/side_by_side.h"
+#include "core/run_in_parallel.h"
 
 #include <doctest/doctest.h>
 
@@ -11,17 +11,17 @@
 namespace ada {
 
 TEST_SUITE("cpu") {
-  TEST_CASE("side by side: every task runs once") {
+  TEST_CASE("in parallel: every task runs once") {
     for (const int count : {0, 1, 2, 3, 50}) {
       std::vector<std::atomic<int>> runs(static_cast<std::size_t>(count));
       std::vector<std::function<void()>> tasks;
       for (std::atomic<int>& run : runs) tasks.emplace_back([&run] { ++run; });
-      RunSideBySide(tasks);
+      RunInParallel(tasks);
       for (const std::atomic<int>& run : runs) CHECK(run == 1);
     }
   }
 
-  TEST_CASE("side by side: the first failure by order comes out, when all have ended") {
+  TEST_CASE("in parallel: the first failure by order comes out, when all have ended") {
     for (int round = 0; round < 20; ++round) {
       std::atomic<int> runs{0};
       std::vector<std::function<void()>> tasks;
@@ -33,7 +33,7 @@ TEST_SUITE("cpu") {
       }
       std::string what;
       try {
-        RunSideBySide(tasks);
+        RunInParallel(tasks);
       } catch (const std::runtime_error& error) {
         what = error.what();
       }

@@ -1,4 +1,4 @@
-#include "core/side_by_side.h"
+#include "core/run_in_parallel.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace ada {
 
-void RunSideBySide(const std::vector<std::function<void()>>& tasks) {
+void RunInParallel(const std::vector<std::function<void()>>& tasks) {
   std::vector<std::exception_ptr> errors(tasks.size());
   std::atomic<std::size_t> next{0};
   const auto work = [&] {

@@ -1,5 +1,4 @@
-// Independent pieces of work at the same time, where there is no pool of threads: while a run
-// starts.
+// Runs independent tasks in parallel where there is no pool of threads: while a run starts.
 #pragma once
 #include <functional>
 #include <vector>
@@ -8,6 +7,6 @@ namespace ada {
 
 // Runs every task, on up to as many threads as there are cores, begun in order. When all have
 // ended, throws again what the first of those that failed has thrown.
-void RunSideBySide(const std::vector<std::function<void()>>& tasks);
+void RunInParallel(const std::vector<std::function<void()>>& tasks);
 
 }  // namespace ada
