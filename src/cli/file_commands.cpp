@@ -50,7 +50,7 @@ int Replay(const ReplayArguments& a) {
   config::FillScalingDefaults(loaded.scaling, loaded.train);
   for (const std::string& note : loaded.notes)
     std::fprintf(stderr, "ada-train: %s\n", note.c_str());
-  const auto policy = config::MakePolicy(loaded.scaling);
+  const auto policy = scaling::MakePolicy(loaded.scaling);
   study::Replay(*policy, config::MaxRetries(loaded.train), a.trace, std::cout);
   return 0;
 }

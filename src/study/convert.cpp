@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/safetensors.h"
-#include "scaling/rules/scale_check.h"
+#include "scaling/policies/policies.h"
 #include "study/commands.h"
 
 namespace ada::study {

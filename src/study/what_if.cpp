@@ -1,4 +1,5 @@
 #include <cmath>
+#include <memory>
 #include <ostream>
 
 #include "config/load.h"
@@ -15,8 +16,7 @@ namespace ada::study {
 namespace {
 
 // The policy that --policy names, as its overrides and --scale shape it.
-std::optional<config::ScalingConfig> AskedPolicy(const WhatIfOptions& options,
-                                                 std::ostream& notes) {
+std::optional<scaling::Settings> AskedPolicy(const WhatIfOptions& options, std::ostream& notes) {
   if (options.policy.empty()) return std::nullopt;
   config::Overrides overrides = options.overrides;
   if (options.scale && options.policy != "fixed")
@@ -40,18 +40,14 @@ config::WhatIfConfig ScenarioOf(const WhatIfOptions& options, std::ostream& note
 // How a policy was judged.
 std::string PolicyNote(const config::WhatIfConfig& choice) {
   if (!choice.scaling) return "";
-  switch (choice.scaling->policy) {
-    case config::Policy::kNone:
-    case config::Policy::kFixed:
-      return "";
-    case config::Policy::kAdaptive:
-      return "  adaptive is judged with foresight: each layer's scale comes from the gradient that "
-             "it "
-             "is\n    about to round, by the rule of exact_range; methods that see mean and "
-             "deviation alone differ\n";
-    default:
-      return "  each step stands for all attempts since the one before\n";
-  }
+  scaling::Settings settings = *choice.scaling;
+  scaling::FillDefaults(settings);
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(settings);
+  if (!policy->ConstantScale()) return "  each step stands for all attempts since the one before\n";
+  if (!policy->OwnsLayerScales()) return "";
+  return "  adaptive is judged with foresight: each layer's scale comes from the gradient that it "
+         "is\n    about to round, by the rule of exact_range; methods that see mean and deviation "
+         "alone differ\n";
 }
 
 void ExpectGradients(const HistogramStep& step, const std::string& folder) {

@@ -14,23 +14,19 @@ namespace {
 using scaling::ExponentTail;
 using scaling::LayerMethod;
 
-std::unique_ptr<scaling::Policy> Make(config::ScalingConfig& scaling) {
-  if (scaling.policy == config::Policy::kAdaptive && scaling.reference) {
+std::unique_ptr<scaling::Policy> Make(scaling::Settings& scaling) {
+  config::TrainConfig unused;
+  config::FillScalingDefaults(scaling, unused);
+  std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(scaling);
+  if (policy->FollowsReference()) {
     const std::string place = scaling.where.file.empty() && scaling.where.line == 0
                                   ? std::string()
-                                  : config::ToString(scaling.where) + ": ";
+                                  : ToString(scaling.where) + ": ";
     throw ConfigError(place +
                       "scaling.reference: histograms cannot tell what the authors' program would "
                       "do; leave it out (adaptive is judged as exact_range)");
   }
-  config::TrainConfig unused;
-  config::FillScalingDefaults(scaling, unused);
-  return config::MakePolicy(scaling);
-}
-
-bool KeepsItsScales(config::Policy kind) {
-  return kind == config::Policy::kNone || kind == config::Policy::kFixed ||
-         kind == config::Policy::kAdaptive;
+  return policy;
 }
 
 // The bins as a backward pass would have counted them with a scale of 2^floor(log2 scale_in).
@@ -80,8 +76,8 @@ float ScaleWithForesight(scaling::LayerRule rule, const NumberFormat& format,
 
 }  // namespace
 
-ScenarioPolicy::ScenarioPolicy(config::ScalingConfig scaling, const config::ModelConfig& model)
-    : kind_(scaling.policy), policy_(Make(scaling)), path_(model) {
+ScenarioPolicy::ScenarioPolicy(scaling::Settings scaling, const config::ModelConfig& model)
+    : policy_(Make(scaling)), path_(model) {
   for (const std::string& layer : path_.choosers()) {
     scaling::LayerInfo info;
     info.name = layer;
@@ -92,7 +88,7 @@ ScenarioPolicy::ScenarioPolicy(config::ScalingConfig scaling, const config::Mode
 ScenarioPolicy::~ScenarioPolicy() = default;
 
 std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistograms& histograms) {
-  if (KeepsItsScales(kind_)) last_step_ = std::max(last_step_, step - 1);
+  if (policy_->ConstantScale()) last_step_ = std::max(last_step_, step - 1);
   std::vector<double> scales, key;
   scaling::StepOutcome attempt;
   bool counted_edge = false;
@@ -113,16 +109,15 @@ std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistogr
 // What the scales of an attempt depend on within a step.
 std::vector<double> ScenarioPolicy::Key() const {
   std::vector<double> key = {policy_->Scale()};
-  if (kind_ == config::Policy::kLayerwiseDynamic)
+  if (policy_->OwnsLayerScales())
     for (const std::string& layer : path_.choosers()) key.push_back(policy_->LayerScale(layer));
   return key;
 }
 
 std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) const {
-  const bool by_layer =
-      kind_ == config::Policy::kLayerwiseDynamic || kind_ == config::Policy::kAdaptive;
   const auto start = static_cast<float>(policy_->Scale());
-  const ScalePath::Scales path = by_layer ? PathNow(histograms) : ScalePath::Scales();
+  const ScalePath::Scales path =
+      policy_->OwnsLayerScales() ? PathNow(histograms) : ScalePath::Scales();
   std::vector<double> scales;
   for (std::size_t i = 0; i < histograms.size(); ++i) {
     const HistogramOfTensor& t = histograms[i];
@@ -136,7 +131,7 @@ std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) 
 ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) const {
   ScalePath::Choice choose;
   choose.layer = [&](const std::string& layer, float scale_in) {
-    if (kind_ == config::Policy::kLayerwiseDynamic)
+    if (rules_.at(layer).method == scaling::LayerMethod::kState)
       return static_cast<float>(policy_->LayerScale(layer));
     static const ExponentBins kEmpty;
     const std::size_t i = histograms.Find(layer, "dx");
@@ -161,18 +156,18 @@ ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) cons
 
 scaling::StepOutcome ScenarioPolicy::AttemptAt(const StepHistograms& histograms,
                                                const std::vector<double>& scales) const {
-  const scaling::StatsRequest wishes = policy_->RequiredStats();
+  const scaling::StatsRequest request = policy_->RequiredStats();
   scaling::StepOutcome attempt;
   attempt.overflow = histograms.NotFinite(scales);
-  if (wishes.amax)
+  if (request.amax)
     attempt.amax =
         attempt.overflow ? std::numeric_limits<double>::infinity() : histograms.LargestGradient();
-  if (wishes.edge > 0) {
-    const double above = histograms.CountAbove(wishes.edge, scales);
+  if (request.edge > 0) {
+    const double above = histograms.CountAbove(request.edge, scales);
     attempt.above = std::llround(above);
     attempt.below = histograms.CountDx() - attempt.above;
   }
-  if (wishes.layers) NoteLayers(histograms, scales, attempt);
+  if (request.layers) NoteLayers(histograms, scales, attempt);
   return attempt;
 }
 

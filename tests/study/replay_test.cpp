@@ -11,7 +11,7 @@
 
 #include "core/error.h"
 #include "golden_table.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
 #include "study/commands.h"
 #include "telemetry/temp_folder.h"

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "config/sections/scaling_keys.h"
 #include "core/number_format.h"
 #include "study/commands.h"
 #include "study/compare/parts.h"
@@ -40,8 +39,7 @@ void ShortenBoth(std::string& a, std::string& b, std::size_t width) {
 void PrintRun(const char* which, const std::string& folder, const config::Config& config,
               std::ostream& out) {
   out << CutText(std::string(which) + "  " + folder + "  (" + config.name + ": " +
-                     FormatName(config.precision.format) + ", " +
-                     config::PolicyName(config.scaling.policy) + ")",
+                     FormatName(config.precision.format) + ", " + config.scaling.policy + ")",
                  TextTable::kWidth)
       << '\n';
 }

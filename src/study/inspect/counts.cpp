@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "backend/cpu/ops/count_rounding.h"
+#include "backend/cpu/cpu_backend.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {

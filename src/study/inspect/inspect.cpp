@@ -7,7 +7,7 @@
 #include "core/safetensors.h"
 #include "core/safetensors_header.h"
 #include "core/text.h"
-#include "scaling/rules/scale_check.h"
+#include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/inspect/parts.h"
 
@@ -108,7 +108,7 @@ InspectOptions::Output ParseInspectOutput(const std::string& word) {
 
 void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& notes) {
   const config::AdaptiveOverrides adaptive = config::ReadAdaptive(options.overrides);
-  if (adaptive.scaling.policy != config::Policy::kAdaptive)
+  if (adaptive.scaling.policy != "adaptive")
     throw ConfigError(
         "--set scaling.policy: inspect compares the methods of policy adaptive; leave it out");
   const double start = adaptive.scaling.init_scale.value_or(1);

@@ -2,8 +2,8 @@
 #include <bit>
 #include <string_view>
 
-#include "backend/cpu/ops/count_rounding.h"
-#include "backend/cpu/ops/observe.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/ops/rule_inputs.h"
 #include "core/error.h"
 #include "core/safetensors_header.h"
 #include "core/text.h"

@@ -1,9 +1,8 @@
 #include <array>
 #include <cmath>
 
-#include "config/scaling_policy.h"
 #include "core/text.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {
@@ -12,14 +11,9 @@ namespace {
 using scaling::DecisionError;
 using scaling::LayerMethod;
 
-constexpr std::array kMethods = {
-    LayerMethod::kApproxRange,      LayerMethod::kLognormal,  LayerMethod::kAbsRange,
-    LayerMethod::kElementWiseRange, LayerMethod::kExactRange, LayerMethod::kFixed,
-};
-
 bool HasScale(const config::AdaptiveOverrides& adaptive, const std::string& layer) {
   bool found = adaptive.has_scale;
-  for (const config::LayerScalingConfig& entry : adaptive.scaling.layers)
+  for (const scaling::LayerSettings& entry : adaptive.scaling.layers)
     found = found || (entry.scale && GlobMatch(entry.match, layer));
   return found;
 }
@@ -27,14 +21,15 @@ bool HasScale(const config::AdaptiveOverrides& adaptive, const std::string& laye
 bool IsShown(LayerMethod method, const FileLayer& layer,
              const config::AdaptiveOverrides& adaptive) {
   if (method == LayerMethod::kExactRange && layer.dx == nullptr) return false;
-  if (adaptive.has_method) return method == config::SettingsOf(adaptive.scaling, layer.name).method;
+  if (adaptive.has_method)
+    return method == scaling::AdaptiveOf(adaptive.scaling, layer.name).method;
   return method != LayerMethod::kFixed || HasScale(adaptive, layer.name);
 }
 
 scaling::LayerScaler ScalerOf(LayerMethod method, const FileLayer& layer,
-                              const config::ScalingConfig& config, const NumberFormat& format) {
+                              const scaling::Settings& config, const NumberFormat& format) {
   const auto lookup = [&](const std::string& name) {
-    scaling::AdaptiveSettings settings = config::SettingsOf(config, name);
+    scaling::AdaptiveSettings settings = scaling::AdaptiveOf(config, name);
     settings.method = method;
     return settings;
   };
@@ -76,7 +71,7 @@ std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& 
                                   const NumberFormat& format, float scale_in) {
   const scaling::Observation seen = Observe(file, layer, format);
   std::vector<MethodScale> scales;
-  for (const LayerMethod method : kMethods) {
+  for (const LayerMethod method : scaling::kAdaptiveMethods) {
     if (!IsShown(method, layer, adaptive)) continue;
     scaling::LayerScaler scaler = ScalerOf(method, layer, adaptive.scaling, format);
     if (method == LayerMethod::kExactRange)

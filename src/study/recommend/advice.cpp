@@ -130,27 +130,28 @@ class Recommender {
     return trusted && k < 0 ? std::min(0, powers.high) : k;
   }
 
-  static config::ScalingConfig FixedAt(int power) {
-    config::ScalingConfig scaling;
-    scaling.policy = config::Policy::kFixed;
+  static scaling::Settings FixedAt(int power) {
+    scaling::Settings scaling;
+    scaling.policy = "fixed";
     scaling.scale = std::ldexp(1.0, power);
     return scaling;
   }
 
   void TakeFixed() {
     const int power = Within(advice_.one_scale);
-    advice_.config.scaling = power == 0 ? config::ScalingConfig() : FixedAt(power);
+    advice_.config.scaling = power == 0 ? scaling::Settings() : FixedAt(power);
     config::WhatIfConfig choice;
     choice.scaling = advice_.config.scaling;
     advice_.predicted = Predict(choice);
   }
 
   void TakeAdaptive() {
-    config::ScalingConfig scaling;
-    scaling.policy = config::Policy::kAdaptive;
-    scaling.method = config::Method::kExactRange;
-    scaling.underflow_target = std::clamp(options_.underflow_target_pct / 100, 1e-9, 0.999);
-    scaling.headroom_bits = options_.headroom_bits;
+    scaling::Settings scaling;
+    scaling.policy = "adaptive";
+    scaling.adaptive.method = scaling::LayerMethod::kExactRange;
+    scaling.adaptive.underflow_target =
+        std::clamp(options_.underflow_target_pct / 100, 1e-9, 0.999);
+    scaling.adaptive.headroom_bits = options_.headroom_bits;
     scaling.init_scale = std::ldexp(1.0, StartPower());
     advice_.config.scaling = scaling;
     config::WhatIfConfig choice;

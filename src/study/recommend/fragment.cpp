@@ -78,22 +78,22 @@ void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners
 }
 
 std::string FragmentOf(const config::Config& config, bool with_precision) {
-  const config::ScalingConfig& scaling = config.scaling;
+  const scaling::Settings& scaling = config.scaling;
   std::string text = "scaling:\n";
   const auto line = [&text](const std::string& key, const std::string& value) {
     text += "  " + key + ": " + value + "\n";
   };
-  if (scaling.policy == config::Policy::kNone) {
+  if (scaling.policy == "none") {
     line("policy", "none");
-  } else if (scaling.policy == config::Policy::kFixed) {
+  } else if (scaling.policy == "fixed") {
     line("policy", "fixed");
     line("scale", ShortestText(scaling.scale));
   } else {
     line("policy", "adaptive");
     line("method", "exact_range");
     line("init_scale", ShortestText(scaling.init_scale.value_or(1)));
-    line("underflow_target", ShortestText(scaling.underflow_target));
-    line("headroom_bits", ShortestText(scaling.headroom_bits));
+    line("underflow_target", ShortestText(scaling.adaptive.underflow_target));
+    line("headroom_bits", ShortestText(scaling.adaptive.headroom_bits));
   }
   return with_precision ? text + SectionOf(config::ToYaml(config), "precision") : text;
 }

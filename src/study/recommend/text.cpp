@@ -103,8 +103,8 @@ void PrintChanges(const Recommendation& advice, std::ostream& out) {
 }
 
 void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostream& out) {
-  const config::ScalingConfig& scaling = advice.config.scaling;
-  if (scaling.policy == config::Policy::kNone) {
+  const scaling::Settings& scaling = advice.config.scaling;
+  if (scaling.policy == "none") {
     out << "Recommended: no scaling (S = 1).\n";
   } else if (advice.fixed) {
     out << "Recommended: policy fixed with S = " << ShortestText(scaling.scale) << " ("

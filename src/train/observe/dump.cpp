@@ -41,9 +41,9 @@ bool Dump::Matches(const std::string& layer) const {
 }
 
 bool Dump::IsLinear(const std::string& layer) const {
-  const auto& layers = graph_.layers();
-  return std::any_of(layers.begin(), layers.end(), [&](const graph::LayerRow& row) {
-    return row.name == layer && row.kind == "linear";
+  const auto& parameters = graph_.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [&](const graph::Parameter& p) {
+    return p.name == layer + ".weight" && p.dims.size() == 2;
   });
 }
 
