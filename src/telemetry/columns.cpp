@@ -23,17 +23,22 @@ void AppendField(CsvRow& fields, std::int64_t value, unsigned) { fields.Integer(
 void AppendField(CsvRow& fields, bool value, unsigned) { fields.Integer(value ? 1 : 0); }
 void AppendField(CsvRow& fields, const std::string& value, unsigned) { fields.Text(value); }
 void AppendField(CsvRow& fields, double value, unsigned traits) {
-  if ((traits & kExact) != 0) {
-    fields.Scale(value);
-  } else if ((traits & kEmptyNan) != 0 && std::isnan(value)) {
+  if ((traits & kEmptyNan) != 0 && std::isnan(value)) {
     fields.Empty();
+  } else if ((traits & kPlain) != 0) {
+    fields.Text((traits & kExact) != 0 ? ShortestText(value) : NineDigits(value));
+  } else if ((traits & kExact) != 0) {
+    fields.Scale(value);
   } else {
     fields.Number(value);
   }
 }
-
-void AppendField(CsvRow& fields, std::optional<double> value, unsigned) {
-  value ? fields.Number(*value) : fields.Empty();
+void AppendField(CsvRow& fields, std::optional<double> value, unsigned traits) {
+  if (!value) {
+    fields.Empty();
+  } else {
+    AppendField(fields, *value, traits & ~static_cast<unsigned>(kEmptyNan));
+  }
 }
 
 std::size_t FindColumn(const CsvReader& file, const std::string& name, unsigned traits,

@@ -117,6 +117,41 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("how a number is written") {
+    struct Case {
+      double value;
+      unsigned traits;
+      const char* text;
+    };
+    const std::vector<Case> cases = {
+        {1024, 0, "1024.0"},
+        {1.0 / 3, 0, "0.333333333"},
+        {NAN, 0, "nan"},
+        {NAN, kEmptyNan, ""},
+        {INFINITY, kEmptyNan, "inf"},
+        {1024, kExact, "1024.0"},
+        {1.0 / 3, kExact, "0.3333333333333333"},
+        {NAN, kExact, ""},
+        {1024, kPlain, "1024"},
+        {1.0 / 3, kPlain, "0.333333333"},
+        {NAN, kPlain | kEmptyNan, ""},
+        {1024, kPlain | kExact, "1024"},
+        {1.0 / 3, kPlain | kExact, "0.3333333333333333"},
+        {NAN, kPlain | kExact, "nan"},
+    };
+    for (const Case& c : cases) {
+      CsvRow fields;
+      AppendField(fields, c.value, c.traits);
+      CHECK(fields.text() == c.text);
+    }
+    CsvRow fields;
+    AppendField(fields, std::optional<double>(), kPlain);
+    AppendField(fields, std::optional<double>(12), kPlain);
+    AppendField(fields, std::optional<double>(NAN),
+                kEmptyNan);  // there is one, and it is no number
+    CHECK(fields.text() == ",12,nan");
+  }
+
   TEST_CASE("what a reader expects of a file") {
     const TempFolder folder;
     const auto read = [&](const std::string& text, Expect expect) {
