@@ -40,7 +40,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
                     "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
                     "again with them in log.statistics");
   const Plan plan = MakePlan(options, run, formats, needs);
-  out << "run " << run.name << " (" << train::DatasetName(run.data.dataset) << ")\n\n";
+  out << "run " << run.name << " (" << run.data.dataset << ")\n\n";
   PrintNeeds(options, needs, out);
   out << '\n';
   PrintPlan(options, needs, plan, out);
