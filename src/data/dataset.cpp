@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/side_by_side.h"
+#include "core/run_in_parallel.h"
 
 namespace ada::data {
 namespace {
@@ -47,7 +47,7 @@ Splits Read(const std::string& name, const std::string& folder) {
   std::vector<std::function<void()>> tasks;
   AddTasks({facts, inside, facts.test_files, facts.test, advice}, &splits.test, &tasks);
   AddTasks({facts, inside, facts.train_files, facts.train, advice}, &splits.train, &tasks);
-  RunSideBySide(tasks);
+  RunInParallel(tasks);
   splits.mean = facts.mean;
   splits.std = facts.std;
   return splits;

@@ -120,8 +120,8 @@ void CheckLogits(const Network& network, int classes) {
 
 }  // namespace
 
-std::string PlacePrefix(const config::Location& where) {
-  return where.file.empty() && where.line == 0 ? "" : config::ToString(where) + ": ";
+std::string PlacePrefix(const Location& where) {
+  return where.file.empty() && where.line == 0 ? "" : ToString(where) + ": ";
 }
 
 std::string Nearest(const std::string& name, const std::vector<std::string>& known) {

@@ -44,7 +44,7 @@ struct Network {
 Network Resolve(const config::ModelConfig& model, const Shape& input);
 
 // "file:line:column: ", the start of a message; "" where the place is not known.
-std::string PlacePrefix(const config::Location& where);
+std::string PlacePrefix(const Location& where);
 // "; did you mean 'NAME'?", or "" where no known name is near.
 std::string Nearest(const std::string& name, const std::vector<std::string>& known);
 

@@ -6,7 +6,6 @@
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "core/text.h"
-#include "telemetry/csv.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/weight_values.h"
 #include "train/observe/step_log.h"
@@ -91,7 +90,7 @@ void Dump::End() {
   for (const auto& [name, item] : items_) {
     writer.Add(name, item.dims, item.values);
     metadata["format:" + name] = item.format;
-    metadata["scale:" + name] = telemetry::Exact(item.scale);
+    metadata["scale:" + name] = ShortestText(item.scale);
   }
   writer.SetMetadata(std::move(metadata));
   CreateFolders(folder_ + "/dump");
