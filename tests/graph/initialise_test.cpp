@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/safetensors.h"
 #include "graph/fake_backend.h"
+#include "graph/graph.h"
 #include "graph/network/parameters.h"
 #include "graph/networks.h"
 
