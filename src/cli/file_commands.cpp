@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "config/scaling_policy.h"
+#include "config/load.h"
 #include "study/convert.h"
 #include "study/inspect/inspect.h"
 #include "study/replay.h"

@@ -3,7 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "config/json_schema.h"
+#include "config/schema/schema.h"
 #include "train/run.h"
 
 namespace ada::cli {

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "config/scaling_policy.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "telemetry/log.h"
 #include "train/run.h"

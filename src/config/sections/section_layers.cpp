@@ -22,10 +22,10 @@ std::string RefuseLayerName(std::string& name) {
   return "";
 }
 
-void CheckLayer(const LayerConfig& layer, const YamlNode& map, const Reading& reading) {
+void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext& context) {
   const auto add = [&](const char* key, const std::string& message) {
     const YamlNode* value = map.Find(key);
-    reading.problems.Add(value ? *value : reading.key, Join(reading.path, key), message);
+    context.problems.Add(value ? *value : context.key, Join(context.path, key), message);
   };
   if (layer.kind == "conv2d" && layer.channels % layer.groups != 0) {
     add("groups", "must divide channels, " + std::to_string(layer.channels));
@@ -53,7 +53,7 @@ Section LayerSection(LayerConfig& layer) {
   const Names windows = {"conv2d", "max_pool", "avg_pool"};
   Section section;
   section.path = "model.layers[]";
-  section.chooser = "kind";
+  section.discriminator = "kind";
   section.choices = kKinds;
   section.where = &layer.where;
   section.keys = {
@@ -97,10 +97,10 @@ Section LayerSection(LayerConfig& layer) {
       key.default_text = "required";
     }
   }
-  section.check = [&layer](const YamlNode& map, const Reading& reading) {
+  section.check = [&layer](const YamlNode& map, const ReadContext& context) {
     const bool pool = layer.kind == "max_pool" || layer.kind == "avg_pool";
     if (pool && !map.Find("stride")) layer.stride = layer.kernel;
-    CheckLayer(layer, map, reading);
+    CheckLayer(layer, map, context);
   };
   return section;
 }
