@@ -5,11 +5,8 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/options.h"
 #include "config/load.h"
-#include "study/convert.h"
-#include "study/inspect/inspect.h"
-#include "study/replay.h"
+#include "study/commands.h"
 
 namespace ada::cli {
 namespace {

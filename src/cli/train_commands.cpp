@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/options.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "telemetry/log.h"

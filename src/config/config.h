@@ -2,7 +2,6 @@
 // section that a room takes as it is has that room's own struct (scaling::Settings,
 // optim::Schedule). Reading, checking and writing YAML is load.h's work.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "backend/update.h"
 #include "core/location.h"
 #include "core/number_format.h"
+#include "graph/layers/layer_keys.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
 
@@ -61,20 +61,12 @@ struct DataConfig {
   Location where;  // of `data:`
 };
 
-// One entry of `model.layers`, or what a zoo model expands to. Keys a kind does not know are errors
-// of the reader; unset optionals take the kind's default.
-struct LayerConfig {
+// One entry of `model.layers`, or what a zoo model expands to. A key that its kind does not know is
+// an error of the reader.
+struct LayerConfig : graph::LayerKeys {
   std::string name;
-  std::string kind;  // conv2d linear batch_norm relu max_pool avg_pool global_avg_pool add flatten
-                     // dropout shortcut scale
+  std::string kind;                 // one of graph::LayerKinds
   std::vector<std::string> inputs;  // empty: the layer before
-  int channels = 0;                 // conv2d, shortcut: output channels
-  int features = 0;                 // linear
-  std::array<int, 2> kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
-  int groups = 1;
-  bool bias = true;
-  double rate = 0.5;                  // dropout
-  double eps = 1e-5, momentum = 0.1;  // batch_norm
   Location where;
 };
 

@@ -1,6 +1,4 @@
 // Every float tensor once through RoundTo.
-#include "study/convert.h"
-
 #include <algorithm>
 #include <deque>
 #include <span>
@@ -8,6 +6,7 @@
 
 #include "core/safetensors.h"
 #include "scaling/policies/policies.h"
+#include "study/commands.h"
 
 namespace ada::study {
 

@@ -1,6 +1,3 @@
-// See what_if.h. Rows as RunLogs::WhatIf writes them.
-#include "study/what_if.h"
-
 #include <cmath>
 #include <memory>
 #include <ostream>
@@ -8,11 +5,11 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "study/commands.h"
+#include "study/histograms.h"
 #include "study/run_files.h"
-#include "study/run_histograms.h"
 #include "study/what_if_summary.h"
-#include "telemetry/csv.h"
-#include "telemetry/run_logs.h"
+#include "telemetry/rows.h"
 #include "what_if/scenario.h"
 
 namespace ada::study {
@@ -38,17 +35,6 @@ config::WhatIfConfig ScenarioOf(const WhatIfOptions& options, std::ostream& note
   scenario.scaling = AskedPolicy(options, notes);
   if (!scenario.scaling) scenario.scale = options.scale;
   return scenario;
-}
-
-void WriteRow(const telemetry::WhatIfRow& row, std::ostream& out) {
-  using telemetry::CsvField, telemetry::ScaleField;
-  const auto number = [](double value) {
-    return std::isnan(value) ? std::string() : telemetry::NumberField(value);
-  };
-  out << row.step << ',' << row.epoch << ',' << CsvField(row.layer) << ',' << row.tensor << ','
-      << CsvField(row.scenario) << ',' << CsvField(row.format) << ',' << ScaleField(row.scale)
-      << ',' << number(row.underflow_pct_nonzero) << ',' << number(row.overflow) << ','
-      << number(row.underflow_unsure_pct) << ',' << row.overflow_unsure << '\n';
 }
 
 // How a policy was judged.
@@ -83,11 +69,11 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
   bool first = true;
   EachHistogramStep(options.folder, formats, [&](const HistogramStep& step) {
     if (choice.scaling) ExpectGradients(step, options.folder);
-    if (first) out << telemetry::kWhatIfColumns << '\n';
+    if (first) out << telemetry::Header<telemetry::WhatIfRow>() << '\n';
     first = false;
     if (!scenario.ended().empty()) return;
     for (const telemetry::WhatIfRow& row : scenario.Judge(step.step, step.epoch, step.tensors)) {
-      WriteRow(row, out);
+      out << telemetry::FieldsOf(row).text() << '\n';
       summary.Add(row);
     }
     if (!scenario.ended().empty()) summary.End(step.step, scenario.ended());

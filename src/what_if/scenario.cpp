@@ -1,4 +1,3 @@
-// See scenario.h.
 #include "what_if/scenario.h"
 
 #include <cmath>

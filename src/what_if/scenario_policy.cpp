@@ -1,4 +1,3 @@
-// See scenario_policy.h.
 #include "what_if/scenario_policy.h"
 
 #include <algorithm>
@@ -8,10 +7,12 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "scaling/rules/state_text.h"
-#include "what_if/foresight.h"
 
 namespace ada::what_if {
 namespace {
+
+using scaling::ExponentTail;
+using scaling::LayerMethod;
 
 std::unique_ptr<scaling::Policy> Make(scaling::Settings& scaling) {
   config::TrainConfig unused;
@@ -26,6 +27,51 @@ std::unique_ptr<scaling::Policy> Make(scaling::Settings& scaling) {
                       "do; leave it out (adaptive is judged as exact_range)");
   }
   return policy;
+}
+
+// The bins as a backward pass would have counted them with a scale of 2^floor(log2 scale_in).
+ExponentTail TailOf(const ExponentBins& dx, float scale_in) {
+  constexpr int kBias = 127;  // of fp32's exponent field
+  const int shift = std::ilogb(scale_in);
+  ExponentTail tail;
+  tail.scale_in = std::ldexp(1.0f, shift);
+  tail.limit = ExponentTail::kBins;
+  tail.nonzero = dx.nonzero();
+  for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e)
+    if (dx[e] > 0) tail.bins[std::clamp(e + shift + kBias, 0, ExponentTail::kBins - 2)] += dx[e];
+  const int top = TopExponent(dx);
+  if (tail.nonzero > 0) tail.largest = std::ldexp(1.0, top + 1 + shift);
+  return tail;
+}
+
+// What a layer of policy adaptive would choose if it knew the gradient that it is about to round.
+//
+// S_out of a layer whose dx has these exponents: the rule of method exact_range (scaling/rules.h),
+// but of this very step instead of the last one; the largest value is taken to be the upper end of
+// its bin. Methods that see the mean and deviation of dy (approx_range, lognormal, abs_range,
+// element_wise_range) are judged by the same rule, the first two within their bounds SB and AB;
+// method fixed has its constant. `rule` is the layer's; u_min and u_max, where they are 0, become
+// those of `format`, the format of dx.
+float ScaleWithForesight(scaling::LayerRule rule, const NumberFormat& format,
+                         const ExponentBins& dx, float scale_in) {
+  const LayerMethod method = rule.method;
+  if (rule.u_min == 0) rule.u_min = format.smallest_subnormal();
+  if (rule.u_max == 0) rule.u_max = format.largest();
+  scaling::LayerScaler scaler;
+  if (method != LayerMethod::kFixed) {
+    rule.method = LayerMethod::kExactRange;
+    scaler.state.tail = TailOf(dx, scale_in);
+    scaler.state.tail_is_new = true;
+  }
+  scaler.rule = rule;
+  scaling::Decide(scaler, {}, scale_in);
+  const bool bounded = method == LayerMethod::kApproxRange || method == LayerMethod::kLognormal;
+  const double accumulated = rule.accum_upper_bound / static_cast<double>(scale_in);
+  const double bound = std::min(accumulated, rule.scale_upper_bound);
+  if (!bounded || static_cast<double>(scaler.decision.alpha) <= bound)
+    return scaler.decision.scale_out;
+  const double alpha = rule.power_of_two ? std::ldexp(1.0, std::ilogb(bound)) : bound;
+  return static_cast<float>(static_cast<double>(scale_in) * alpha);
 }
 
 }  // namespace
@@ -93,8 +139,8 @@ ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) cons
     return ScaleWithForesight(rules_.at(layer), known ? histograms.format(i) : kFp32,
                               known ? *histograms[i].bins : kEmpty, scale_in);
   };
-  // As where branches meet (rules.h): the largest scale at which all fit. Of the branches only the
-  // sum's exponents are known: it is taken for the largest of them.
+  // The rule for sums of branches (src/scaling/README.md): the largest scale at which all fit. Of
+  // the branches only the sum's exponents are known: it is taken for the largest of them.
   choose.sum = [&](const std::string& layer, const std::vector<float>& branches) {
     const auto differs = [&](float scale) { return scale != branches[0]; };
     if (std::none_of(branches.begin(), branches.end(), differs)) return branches[0];

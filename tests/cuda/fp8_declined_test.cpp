@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/products/product_op.h"
+#include "backend/cuda/ops/ops.h"
 #include "cuda/host_layer.h"
 
 namespace ada::backend::test {

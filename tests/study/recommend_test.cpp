@@ -1,12 +1,11 @@
 // recommend on runs made by hand: the ends of the safe range against counting values one by one,
 // and fragments that a configuration takes.
-#include "study/recommend/recommend.h"
-
 #include <doctest/doctest.h>
 
 #include <sstream>
 
 #include "core/error.h"
+#include "study/commands.h"
 #include "study/made_run.h"
 
 namespace ada::study {

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cpu/ops/batch_norm_op.h"
 #include "backend/cpu/ops/blocks.h"
-#include "backend/cpu/ops/simple_ops.h"
+#include "backend/cpu/ops/ops.h"
 #include "backend/cpu/products/product_op.h"
 #include "backend/cpu/products/tile_chunks.h"
 #include "core/error.h"
@@ -52,7 +51,7 @@ class CpuBackend final : public Backend {
            (n == 1 ? " thread)" : " threads)");
   }
   std::string InstructionSet() const override { return tiles_ != nullptr ? "amx" : kernels_.name; }
-  std::vector<std::string> Diagnostics() const override { return remarks_; }
+  std::vector<std::string> Diagnostics() const override { return diagnostics_; }
 
   std::byte* Allocate(std::size_t bytes) override {
     try {
@@ -92,7 +91,7 @@ class CpuBackend final : public Backend {
     return MakeProduct(s, GeometryOf(s, true));
   }
   std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec& s) override {
-    return std::make_unique<BatchNormOp>(context_, s);
+    return MakeBatchNormOp(context_, s);
   }
   std::unique_ptr<Op> MakeRelu(const ReluSpec& s) override { return MakeReluOp(context_, s); }
   std::unique_ptr<Op> MakeMaxPool(const MaxPoolSpec& s) override {
@@ -125,7 +124,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
     const char* reason = tiles_ != nullptr ? RefuseTiles(spec, geometry) : nullptr;
     if (reason != nullptr && geometry.training)
-      remarks_.push_back("layer " + spec.layer + ": in fp32, not on tiles: " + reason);
+      diagnostics_.push_back("layer " + spec.layer + ": in fp32, not on tiles: " + reason);
     return std::make_unique<ProductOp>(context_, reason == nullptr ? tiles_ : nullptr, spec,
                                        geometry);
   }
@@ -135,7 +134,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> diagnostics_;
   std::vector<std::pair<std::byte*, std::size_t>> memory_;
   std::size_t allocated_ = 0;
 };

@@ -1,5 +1,5 @@
 // What a configuration may hold, as tables: one Key declares name, type, range, meaning and the
-// field behind it, and serves reading, writing, checking and documentation alike. No YAML here.
+// field behind it, and serves context, writing, checking and documentation alike. No YAML here.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 // confirmed on recordings of it (src/scaling/README.md). Included by
 // rules_inline.h alone.
 #pragma once
-#include "scaling/rules/half.h"
+#include "core/number_grid.h"
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/rules.h"
 

@@ -1,5 +1,3 @@
-#include "study/compare/compare.h"
-
 #include <algorithm>
 #include <limits>
 #include <ostream>
@@ -7,12 +5,9 @@
 #include <vector>
 
 #include "core/number_format.h"
-#include "study/compare/compare_config.h"
-#include "study/compare/compare_layers.h"
-#include "study/compare/compare_results.h"
-#include "study/compare/compare_rows.h"
+#include "study/commands.h"
+#include "study/compare/parts.h"
 #include "study/run_files.h"
-#include "study/run_state.h"
 #include "study/text_table.h"
 
 namespace ada::study {

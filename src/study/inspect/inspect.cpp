@@ -1,6 +1,4 @@
 // Which tensors and layers are looked at, and in which form they are shown.
-#include "study/inspect/inspect.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <ostream>
@@ -10,10 +8,8 @@
 #include "core/safetensors_header.h"
 #include "core/text.h"
 #include "scaling/policies/policies.h"
-#include "study/inspect/inspect_counts.h"
-#include "study/inspect/inspect_layers.h"
-#include "study/inspect/inspect_scales.h"
-#include "study/inspect/inspect_text.h"
+#include "study/commands.h"
+#include "study/inspect/parts.h"
 
 namespace ada::study {
 namespace {
