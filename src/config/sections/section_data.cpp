@@ -4,7 +4,7 @@
 namespace ada::config {
 namespace {
 
-const Words<Dataset> kDatasets = {
+const EnumNames<Dataset> kDatasets = {
     {"cifar10", Dataset::kCifar10},     {"cifar100", Dataset::kCifar100},
     {"mnist", Dataset::kMnist},         {"fashion_mnist", Dataset::kFashionMnist},
     {"synthetic", Dataset::kSynthetic},
@@ -29,18 +29,18 @@ Key NormalizeKey(NormalizeConfig& normalize) {
                     "standard: the data set's own mean and standard deviation; none: pixels / 255; "
                     "or numbers, one per channel");
   key.range = "standard, none, {mean: [...], std: [...]}";
-  key.forms = {WordSchema({"standard", "none"}),
-               MapSchema([] { return ExampleSection<NormalizeConfig>(CustomNormalizeSection); })};
-  key.read = [&normalize](const YamlNode& node, const Reading& reading) {
+  key.schemas = {WordSchema({"standard", "none"}),
+                 MapSchema([] { return ExampleSection<NormalizeConfig>(CustomNormalizeSection); })};
+  key.read = [&normalize](const YamlNode& node, const ReadContext& context) {
     if (node.kind == YamlNode::Kind::kMap) {
       normalize.kind = Kind::kCustom;
-      ReadSection(node, CustomNormalizeSection(normalize), reading);
+      ReadSection(node, CustomNormalizeSection(normalize), context);
     } else if (node.kind == YamlNode::Kind::kScalar && node.text == "standard") {
       normalize.kind = Kind::kStandard;
     } else if (node.kind == YamlNode::Kind::kScalar && node.text == "none") {
       normalize.kind = Kind::kNone;
     } else {
-      reading.problems.Add(node, reading.path,
+      context.problems.Add(node, context.path,
                            Expected("standard, none or {mean: [...], std: [...]}", node));
     }
   };
@@ -84,12 +84,12 @@ Section SyntheticSection(SyntheticConfig& synthetic) {
       Integer("train", synthetic.train, FromTo(1, 10'000'000), "training images"),
       Integer("test", synthetic.test, FromTo(1, 10'000'000), "test images"),
   };
-  section.check = [&synthetic](const YamlNode& map, const Reading& reading) {
+  section.check = [&synthetic](const YamlNode& map, const ReadContext& context) {
     constexpr double kLimit = 17'179'869'184.0;  // 16 GiB of pixels
     const double bytes = static_cast<double>(synthetic.height) * synthetic.width *
                          synthetic.channels * static_cast<double>(synthetic.train + synthetic.test);
     if (bytes > kLimit) {
-      reading.problems.Add(map, reading.path, "these images would take more than 16 GiB");
+      context.problems.Add(map, context.path, "these images would take more than 16 GiB");
     }
   };
   return section;
@@ -119,7 +119,7 @@ int ClassesOf(const DataConfig& data) {
 Section DataSection(DataConfig& data) {
   Section section;
   section.path = "data";
-  section.chooser = "dataset";
+  section.discriminator = "dataset";
   for (const auto& dataset : kDatasets) section.choices.push_back(dataset.first);
   section.where = &data.where;
   section.keys = {
