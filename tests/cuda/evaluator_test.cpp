@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include "config/load.h"
-#include "config/scaling_policy.h"
 #include "cuda/on_both.h"
 #include "train/assemble.h"
 #include "train/small_run.h"

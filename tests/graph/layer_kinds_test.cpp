@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "config/schema.h"
+#include "config/schema/schema.h"
 #include "core/text.h"
 #include "graph/layers/layer_kind.h"
 

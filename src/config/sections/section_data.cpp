@@ -30,18 +30,18 @@ Key NormalizeKey(NormalizeConfig& normalize) {
                     "standard: the data set's own mean and standard deviation; none: pixels / 255; "
                     "or numbers, one per channel");
   key.range = "standard, none, {mean: [...], std: [...]}";
-  key.forms = {WordSchema({"standard", "none"}),
-               MapSchema([] { return ExampleSection<NormalizeConfig>(CustomNormalizeSection); })};
-  key.read = [&normalize](const YamlNode& node, const Reading& reading) {
+  key.schemas = {WordSchema({"standard", "none"}),
+                 MapSchema([] { return ExampleSection<NormalizeConfig>(CustomNormalizeSection); })};
+  key.read = [&normalize](const YamlNode& node, const ReadContext& context) {
     if (node.kind == YamlNode::Kind::kMap) {
       normalize.kind = Kind::kCustom;
-      ReadSection(node, CustomNormalizeSection(normalize), reading);
+      ReadSection(node, CustomNormalizeSection(normalize), context);
     } else if (node.kind == YamlNode::Kind::kScalar && node.text == "standard") {
       normalize.kind = Kind::kStandard;
     } else if (node.kind == YamlNode::Kind::kScalar && node.text == "none") {
       normalize.kind = Kind::kNone;
     } else {
-      reading.problems.Add(node, reading.path,
+      context.problems.Add(node, context.path,
                            Expected("standard, none or {mean: [...], std: [...]}", node));
     }
   };
@@ -85,12 +85,12 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
       Integer("train", synthetic.train, FromTo(1, 10'000'000), "training images"),
       Integer("test", synthetic.test, FromTo(1, 10'000'000), "test images"),
   };
-  section.check = [&synthetic](const YamlNode& map, const Reading& reading) {
+  section.check = [&synthetic](const YamlNode& map, const ReadContext& context) {
     constexpr double kLimit = 17'179'869'184.0;  // 16 GiB of pixels
     const double bytes = static_cast<double>(synthetic.height) * synthetic.width *
                          synthetic.channels * static_cast<double>(synthetic.train + synthetic.test);
     if (bytes > kLimit) {
-      reading.problems.Add(map, reading.path, "these images would take more than 16 GiB");
+      context.problems.Add(map, context.path, "these images would take more than 16 GiB");
     }
   };
   return section;
@@ -114,7 +114,7 @@ Section DataSection(DataConfig& data) {
   const Names made = DatasetsWhere([](const data::DatasetFacts& f) { return f.layout == nullptr; });
   Section section;
   section.path = "data";
-  section.chooser = "dataset";
+  section.discriminator = "dataset";
   section.choices = all;
   section.where = &data.where;
   section.keys = {

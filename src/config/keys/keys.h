@@ -1,5 +1,5 @@
 // What a configuration may hold, as tables: one Key declares name, type, range, meaning and the
-// field behind it, and serves reading, writing, checking and documentation alike. No YAML here.
+// field behind it, and serves context, writing, checking and documentation alike. No YAML here.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -12,19 +12,19 @@
 #include <utility>
 #include <vector>
 
-#include "config/scalars.h"
-#include "config/value_schema.h"
+#include "config/keys/scalars.h"
+#include "config/keys/value_schema.h"
 #include "config/yaml/node.h"
 #include "config/yaml/problems.h"
 
 namespace ada::config {
 
-// The words of an enumeration in the order in which messages list them.
+// The names of an enumeration's values in the order in which messages list them.
 template <class E>
-using Words = std::vector<std::pair<std::string, E>>;
+using EnumNames = std::vector<std::pair<std::string, E>>;
 
 // Where a value is being read: the dotted path of its key, and the key's own node (or the value's).
-struct Reading {
+struct ReadContext {
   Problems& problems;
   std::string path;
   const YamlNode& key;
@@ -37,17 +37,17 @@ struct Key {
   std::string range;                 // in words; empty: none
   std::string default_text;          // empty: what `write` gives for default structs
   Names only_for;                    // choices of the section that know it; empty: all
-  Names refined_for;                 // the same for the section's refiner
+  Names only_for_second;             // the same for its second discriminator
   Names required_for;                // choices that need it
   bool required = false;             // always
-  std::vector<ValueSchema> forms;    // what a value may be: one of these
+  std::vector<ValueSchema> schemas;  // what a value may be: one of these
   std::shared_ptr<Section> section;  // of a nested section, or of a list's entries
-  std::function<void(const YamlNode&, const Reading&)> read;
+  std::function<void(const YamlNode&, const ReadContext&)> read;
   std::function<std::optional<YamlNode>()> write;  // nothing: the key is unset
-  std::function<bool()> unused;  // true: a section is written without it; null: never
+  std::function<bool()> unused;                    // true: it is not written; null: it always is
 
   Key& For(Names choices);
-  Key& ForRefined(Names refinements);
+  Key& ForSecond(Names second_choices);
   Key& Required();
   Key& RequiredFor(Names choices);
   Key& Default(std::string words);
@@ -61,27 +61,27 @@ struct KeyRule {
 };
 
 // The choice in a section that does not know a key: "policy fixed"; null `known`: there is none.
-struct Misfit {
-  std::string chooser, choice;
+struct Mismatch {
+  std::string discriminator, choice;
   const Names* known = nullptr;  // the choices that do
 };
 
-// A map of keys. `chooser` names the key whose value decides which of the others apply.
+// A map of keys. `discriminator` names the key whose value decides which of the others apply.
 struct Section {
   std::string path;  // "scaling"; empty: the whole document
   std::vector<Key> keys;
-  std::string chooser;  // empty: none
+  std::string discriminator;  // empty: none
   Names choices;
-  std::string default_choice;         // empty: the chooser must be given
+  std::string default_choice;         // empty: the discriminator must be given
   std::string alternative;            // a key that stands for a choice of its own name
   std::optional<std::string> chosen;  // the choice, where a section around this one makes it
-  // A second chooser, a key below the first ("preset" below "policy"); empty: none.
-  std::string refiner;
-  Names refinements;
-  std::string default_refinement;
+  // A second discriminator, a key below the first ("preset" below "policy"); empty: none.
+  std::string second_discriminator;
+  Names second_choices;
+  std::string default_second_choice;
   std::string short_key;  // `section: value` is short for `section: {short_key: value}`
   std::function<void(const std::string& choice)> set_defaults;
-  std::function<void(const YamlNode& map, const Reading&)> check;  // across the section's keys
+  std::function<void(const YamlNode& map, const ReadContext&)> check;  // across the section's keys
   // At least one key of the first is given, and at most one of the second.
   KeyRule needs_one, not_both;
   Location* where = nullptr;
@@ -91,12 +91,12 @@ struct Section {
   // The choice that `map` makes; empty where it makes none or an unknown one.
   std::string ChoiceOf(const YamlNode& map) const;
   bool Knows(const Key& key, const std::string& choice) const;
-  Misfit MisfitOf(const Key& key, const YamlNode& map) const;
+  Mismatch MismatchOf(const Key& key, const YamlNode& map) const;
 };
 
 // Reads `map` into the fields behind the section's keys, adding problems; fields of wrong values
 // keep their defaults.
-void ReadSection(const YamlNode& map, const Section& section, const Reading& reading);
+void ReadSection(const YamlNode& map, const Section& section, const ReadContext& context);
 // The section's values in the order of its keys, those of the current choice only.
 YamlNode WriteSection(const Section& section);
 // "a.b", or "b" where a is empty.
@@ -122,7 +122,7 @@ template <class T>
 Key Integer(std::string name, T& field, Range range, std::string meaning) {
   constexpr double kLargest = std::numeric_limits<int>::max();
   range = {range.low, std::min(range.high, kLargest), range.low_included, range.high_included,
-           range.Words()};
+           range.Text()};
   return IntegerKey(
       std::move(name), [&field](long long value) { field = static_cast<int>(value); },
       [&field] { return std::optional<long long>(field); }, range, std::move(meaning));
@@ -148,7 +148,7 @@ Key Switch(std::string name, T& field, std::string meaning) {
 }
 // T: the enumeration E or std::optional<E>.
 template <class T, class E>
-Key Choice(std::string name, T& field, const Words<E>& words, std::string meaning) {
+Key Choice(std::string name, T& field, const EnumNames<E>& words, std::string meaning) {
   Names names;
   for (const auto& word : words) names.push_back(word.first);
   return WordKey(
@@ -193,15 +193,15 @@ Key Entries(std::string name, std::vector<T>& field, Make make, std::string mean
   Key key = MakeKey(std::move(name), "list of maps", std::move(meaning));
   key.default_text = "[]";
   key.section = ExampleSection<T>(make);
-  key.forms = {ListSchema({MapSchema([entry = key.section] { return entry; })})};
-  key.read = [&field, make](const YamlNode& node, const Reading& reading) {
+  key.schemas = {ListSchema({MapSchema([entry = key.section] { return entry; })})};
+  key.read = [&field, make](const YamlNode& node, const ReadContext& context) {
     if (node.kind != YamlNode::Kind::kList) {
-      reading.problems.Add(node, reading.path, Expected("a list of maps", node));
+      context.problems.Add(node, context.path, Expected("a list of maps", node));
       return;
     }
     for (const YamlNode& item : node.items) {
       T entry;
-      ReadSection(item, make(entry), {reading.problems, reading.path + "[]", item});
+      ReadSection(item, make(entry), {context.problems, context.path + "[]", item});
       field.push_back(std::move(entry));
     }
   };

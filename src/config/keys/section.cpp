@@ -2,7 +2,7 @@
 // here.
 #include <algorithm>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "core/text.h"
 
 namespace ada::config {
@@ -17,18 +17,18 @@ std::string Listed(const Names& names, const char* last) {
   return text;
 }
 
-// "policy adaptive", or words for the alternative to a chooser.
-std::string ChoiceName(const Section& section, const std::string& chooser,
+// "policy adaptive", or what the alternative to a discriminator is called.
+std::string ChoiceName(const Section& section, const std::string& discriminator,
                        const std::string& choice) {
-  return choice == section.alternative ? "a model of own layers" : chooser + " " + choice;
+  return choice == section.alternative ? "a model of own layers" : discriminator + " " + choice;
 }
 
-std::string MisplacedMessage(const Section& section, const Key& key, const Misfit& misfit) {
+std::string MisplacedMessage(const Section& section, const Key& key, const Mismatch& mismatch) {
   if (key.name == section.alternative) {
-    return "give either " + section.chooser + " or " + section.alternative + ", not both";
+    return "give either " + section.discriminator + " or " + section.alternative + ", not both";
   }
-  return "does not belong to " + ChoiceName(section, misfit.chooser, misfit.choice) + ", only to " +
-         Listed(*misfit.known, " and ");
+  return "does not belong to " + ChoiceName(section, mismatch.discriminator, mismatch.choice) +
+         ", only to " + Listed(*mismatch.known, " and ");
 }
 
 // The nearest of the keys that the choice knows, else of all.
@@ -46,19 +46,19 @@ std::string UnknownKey(const std::string& name, const Section& section, const st
 }
 
 void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
-             const std::string& choice, const Reading& reading) {
-  const std::string path = Join(reading.path, entry.key.text);
+             const std::string& choice, const ReadContext& context) {
+  const std::string path = Join(context.path, entry.key.text);
   const Key* key = section.Find(entry.key.text);
   if (!key) {
-    reading.problems.Add(entry.key, path, UnknownKey(entry.key.text, section, choice));
+    context.problems.Add(entry.key, path, UnknownKey(entry.key.text, section, choice));
     return;
   }
-  const Misfit misfit = section.MisfitOf(*key, map);
-  if (misfit.known) {
-    reading.problems.Add(entry.key, path, MisplacedMessage(section, *key, misfit));
+  const Mismatch mismatch = section.MismatchOf(*key, map);
+  if (mismatch.known) {
+    context.problems.Add(entry.key, path, MisplacedMessage(section, *key, mismatch));
     return;
   }
-  key->read(entry.value, {reading.problems, path, entry.key});
+  key->read(entry.value, {context.problems, path, entry.key});
 }
 
 // What the scalar at `name` says, if it is one of `words`; `otherwise` where it is not given.
@@ -78,32 +78,32 @@ std::string Written(const Section& section, const std::string& name) {
 }
 
 void FindMissing(const YamlNode& map, const Section& section, const std::string& choice,
-                 const Reading& reading) {
+                 const ReadContext& context) {
   for (const Key& key : section.keys) {
     const bool by_choice = !choice.empty() && Contains(key.required_for, choice);
     if ((!key.required && !by_choice) || map.FindEntry(key.name)) continue;
-    reading.problems.Add(
-        reading.key, Join(reading.path, key.name),
-        by_choice ? "missing; " + ChoiceName(section, section.chooser, choice) + " needs it"
+    context.problems.Add(
+        context.key, Join(context.path, key.name),
+        by_choice ? "missing; " + ChoiceName(section, section.discriminator, choice) + " needs it"
                   : "missing; it has no default");
   }
 }
 
 // The section's rules about keys that depend on each other.
-void CheckRules(const YamlNode& map, const Section& section, const Reading& reading) {
+void CheckRules(const YamlNode& map, const Section& section, const ReadContext& context) {
   const auto given = [&](const Names& names) {
     return std::count_if(names.begin(), names.end(),
                          [&](const std::string& name) { return map.FindEntry(name) != nullptr; });
   };
   const KeyRule& needs_one = section.needs_one;
   if (!needs_one.keys.empty() && given(needs_one.keys) == 0) {
-    reading.problems.Add(reading.key, reading.path, needs_one.refusal);
+    context.problems.Add(context.key, context.path, needs_one.refusal);
   }
   const KeyRule& not_both = section.not_both;
   if (given(not_both.keys) < 2) return;
   const std::string& last = not_both.keys.back();
   const Entry* entry = map.FindEntry(last);
-  reading.problems.Add(entry ? entry->key : reading.key, Join(reading.path, last),
+  context.problems.Add(entry ? entry->key : context.key, Join(context.path, last),
                        not_both.refusal);
 }
 
@@ -121,47 +121,48 @@ const Key* Section::Find(std::string_view name) const {
 
 std::string Section::ChoiceOf(const YamlNode& map) const {
   if (chosen) return *chosen;
-  if (chooser.empty()) return "";
+  if (discriminator.empty()) return "";
   const bool other = !alternative.empty() && map.Find(alternative);
-  return WordAt(map, chooser, choices, other ? alternative : default_choice);
+  return WordAt(map, discriminator, choices, other ? alternative : default_choice);
 }
 
 bool Section::Knows(const Key& key, const std::string& choice) const {
   return key.only_for.empty() || Contains(key.only_for, choice);
 }
 
-Misfit Section::MisfitOf(const Key& key, const YamlNode& map) const {
+Mismatch Section::MismatchOf(const Key& key, const YamlNode& map) const {
   const std::string choice = ChoiceOf(map);
-  if (!choice.empty() && !Knows(key, choice)) return {chooser, choice, &key.only_for};
-  if (key.refined_for.empty()) return {};
-  const std::string refinement = WordAt(map, refiner, refinements, default_refinement);
-  if (refinement.empty() || Contains(key.refined_for, refinement)) return {};
-  return {refiner, refinement, &key.refined_for};
+  if (!choice.empty() && !Knows(key, choice)) return {discriminator, choice, &key.only_for};
+  if (key.only_for_second.empty()) return {};
+  const std::string second =
+      WordAt(map, second_discriminator, second_choices, default_second_choice);
+  if (second.empty() || Contains(key.only_for_second, second)) return {};
+  return {second_discriminator, second, &key.only_for_second};
 }
 
-void ReadSection(const YamlNode& map, const Section& section, const Reading& reading) {
+void ReadSection(const YamlNode& map, const Section& section, const ReadContext& context) {
   if (map.kind != YamlNode::Kind::kMap) {
-    reading.problems.Add(map, reading.path, Expected("a map of keys and values", map));
+    context.problems.Add(map, context.path, Expected("a map of keys and values", map));
     return;
   }
-  if (section.where) *section.where = reading.problems.Where(reading.key);
+  if (section.where) *section.where = context.problems.Where(context.key);
   const std::string choice = section.ChoiceOf(map);
   if (section.set_defaults && !choice.empty()) section.set_defaults(choice);
-  for (const Entry& entry : map.entries) ReadKey(entry, section, map, choice, reading);
-  FindMissing(map, section, choice, reading);
-  CheckRules(map, section, reading);
-  if (section.check) section.check(map, reading);
+  for (const Entry& entry : map.entries) ReadKey(entry, section, map, choice, context);
+  FindMissing(map, section, choice, context);
+  CheckRules(map, section, context);
+  if (section.check) section.check(map, context);
 }
 
 YamlNode WriteSection(const Section& section) {
   YamlNode map;
   map.kind = YamlNode::Kind::kMap;
-  std::string choice = section.chosen.value_or(Written(section, section.chooser));
+  std::string choice = section.chosen.value_or(Written(section, section.discriminator));
   if (choice.empty()) choice = section.alternative;
-  const std::string refinement = Written(section, section.refiner);
+  const std::string second = Written(section, section.second_discriminator);
   for (const Key& key : section.keys) {
     if (!choice.empty() && !section.Knows(key, choice)) continue;
-    if (!key.refined_for.empty() && !Contains(key.refined_for, refinement)) continue;
+    if (!key.only_for_second.empty() && !Contains(key.only_for_second, second)) continue;
     if (key.unused && key.unused()) continue;
     std::optional<YamlNode> value = key.write();
     if (value) Append(map, key.name, std::move(*value));

@@ -2,16 +2,16 @@
 #pragma once
 #include <nlohmann/json.hpp>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 
 namespace ada::config {
 
 using SchemaJson = nlohmann::ordered_json;  // keys stay in the order written
 
 // Numbers of `type` ("integer", "number") within a range.
-SchemaJson RangeSchema(const char* type, const Range& range);
-// Text that fits the form's pattern.
-SchemaJson TextSchema(const ValueSchema& form);
+SchemaJson RangeJson(const char* type, const Range& range);
+// Text that fits the schema's pattern.
+SchemaJson TextJson(const ValueSchema& schema);
 // A value as a key writes it: a number, a boolean, text or a list or map of them.
 SchemaJson ValueOf(const YamlNode& node);
 

@@ -1,6 +1,6 @@
 // Numbers are classified by their spelling before they are converted: what YAML readers disagree
 // about (010, 0x10, 1_000, .inf) is refused with the reason.
-#include "config/scalars.h"
+#include "config/keys/scalars.h"
 
 #include <algorithm>
 #include <cctype>
@@ -95,8 +95,8 @@ std::string RefuseNumber(const YamlNode& node, const std::string& what, Spelling
 }
 
 std::string WithRange(const std::string& what, const Range& range) {
-  const std::string words = range.Words();
-  return words.empty() ? what : what + ", " + words;
+  const std::string text = range.Text();
+  return text.empty() ? what : what + ", " + text;
 }
 
 std::string_view WithoutPlus(std::string_view text) {
@@ -111,14 +111,14 @@ bool Range::Contains(double value) const {
          (high_included ? value <= high : value < high);
 }
 
-std::string Range::Words() const {
-  if (!words.empty()) return words;
-  const auto text = [](double end) {  // limits are short: whole ones without exponent
+std::string Range::Text() const {
+  if (!text.empty()) return text;
+  const auto shown = [](double end) {  // limits are short: whole ones without exponent
     const bool whole = std::fabs(end) < 1e15 && end == std::floor(end);
     return whole ? std::to_string(static_cast<long long>(end)) : NumberText(end);
   };
-  const std::string from = text(low);
-  const std::string to = text(high);
+  const std::string from = shown(low);
+  const std::string to = shown(high);
   if (low == -kInfinity) return "";
   if (high == kInfinity) return low_included ? from + " or more" : "above " + from;
   if (!low_included && !high_included) return "between " + from + " and " + to + ", both excluded";

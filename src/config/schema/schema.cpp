@@ -1,5 +1,5 @@
 // Walks the tables of keys that reading and writing use.
-#include "config/schema.h"
+#include "config/schema/schema.h"
 
 #include "config/sections/sections.h"
 
@@ -23,9 +23,9 @@ void Collect(const Section& section, const std::string& path, std::vector<KeyInf
     info.range = key.range;
     info.meaning = key.meaning;
     info.only_for = key.only_for;
-    info.chooser = key.only_for.empty() ? "" : section.chooser;
-    info.refined_for = key.refined_for;
-    info.refiner = key.refined_for.empty() ? "" : section.refiner;
+    info.discriminator = key.only_for.empty() ? "" : section.discriminator;
+    info.only_for_second = key.only_for_second;
+    info.second_discriminator = key.only_for_second.empty() ? "" : section.second_discriminator;
     const bool list = key.type.starts_with("list");
     keys.push_back(std::move(info));
     if (key.section) Collect(*key.section, Join(path, key.name) + (list ? "[]" : ""), keys);

@@ -1,5 +1,7 @@
-// The forms that the JSON Schema is made of admit what the reader accepts, and nothing else: every
-// key of the tables reads a pool of values at and beside the ends of its ranges.
+// The schemas that the JSON Schema is made of admit what the reader accepts, and nothing else:
+// every key of the tables reads a pool of values at and beside the ends of its ranges.
+#include "config/keys/value_schema.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 #include <vector>
 
 #include "config/sections/sections.h"
-#include "config/value_schema.h"
 
 namespace ada::config {
 
@@ -23,76 +24,77 @@ YamlNode Quoted(const std::string& text) {
   return node;
 }
 
-// Whether one of the forms admits the value; written from what the forms mean, not from the reader.
-bool Admits(const std::vector<ValueSchema>& forms, const YamlNode& node);
+// Whether one of the schemas admits the value; written from what the schemas mean, not from the
+// reader.
+bool Admits(const std::vector<ValueSchema>& schemas, const YamlNode& node);
 
-bool AdmitsNumber(const ValueSchema& form, const YamlNode& node) {
+bool AdmitsNumber(const ValueSchema& schema, const YamlNode& node) {
   static const std::regex kWhole("[-+]?(0|[1-9][0-9]*)");
   static const std::regex kNumber("[-+]?(0|[1-9][0-9]*)(\\.[0-9]+)?(e[-+]?[0-9]+)?");
   if (node.kind != YamlNode::Kind::kScalar || node.quoted) return false;
-  const std::regex& spelling = form.kind == ValueSchema::Kind::kInteger ? kWhole : kNumber;
-  return std::regex_match(node.text, spelling) && form.range.Contains(std::stod(node.text));
+  const std::regex& spelling = schema.kind == ValueSchema::Kind::kInteger ? kWhole : kNumber;
+  return std::regex_match(node.text, spelling) && schema.range.Contains(std::stod(node.text));
 }
 
-bool AdmitsText(const ValueSchema& form, const YamlNode& node) {
+bool AdmitsText(const ValueSchema& schema, const YamlNode& node) {
   if (node.kind != YamlNode::Kind::kScalar || node.text.empty()) return false;
-  return form.pattern.empty() || std::regex_search(node.text, std::regex(form.pattern));
+  return schema.pattern.empty() || std::regex_search(node.text, std::regex(schema.pattern));
 }
 
-bool AdmitsList(const ValueSchema& form, const YamlNode& node) {
+bool AdmitsList(const ValueSchema& schema, const YamlNode& node) {
   if (node.kind != YamlNode::Kind::kList) return false;
-  if (node.items.size() < form.least || node.items.size() > form.most) return false;
+  if (node.items.size() < schema.least || node.items.size() > schema.most) return false;
   for (std::size_t i = 0; i < node.items.size(); ++i) {
-    if (!Admits(form.items, node.items[i])) return false;
+    if (!Admits(schema.items, node.items[i])) return false;
     const bool twice =
         std::any_of(node.items.begin(), node.items.begin() + static_cast<std::ptrdiff_t>(i),
                     [&](const YamlNode& other) { return other.text == node.items[i].text; });
-    if (form.distinct && twice) return false;
+    if (schema.distinct && twice) return false;
   }
   return true;
 }
 
-bool AdmitsOne(const ValueSchema& form, const YamlNode& node) {
+bool AdmitsOne(const ValueSchema& schema, const YamlNode& node) {
   const bool scalar = node.kind == YamlNode::Kind::kScalar;
-  switch (form.kind) {
+  switch (schema.kind) {
     case ValueSchema::Kind::kInteger:
     case ValueSchema::Kind::kNumber:
-      return AdmitsNumber(form, node);
+      return AdmitsNumber(schema, node);
     case ValueSchema::Kind::kSwitch:
       return scalar && !node.quoted && (node.text == "true" || node.text == "false");
     case ValueSchema::Kind::kWord:
       return scalar &&
-             std::find(form.words.begin(), form.words.end(), node.text) != form.words.end();
+             std::find(schema.words.begin(), schema.words.end(), node.text) != schema.words.end();
     case ValueSchema::Kind::kText:
-      return AdmitsText(form, node);
+      return AdmitsText(schema, node);
     case ValueSchema::Kind::kMap:
       return false;  // the pool has no maps where maps are admitted
     case ValueSchema::Kind::kList:
-      return AdmitsList(form, node);
+      return AdmitsList(schema, node);
   }
   return false;
 }
 
-bool Admits(const std::vector<ValueSchema>& forms, const YamlNode& node) {
-  return std::any_of(forms.begin(), forms.end(),
-                     [&](const ValueSchema& form) { return AdmitsOne(form, node); });
+bool Admits(const std::vector<ValueSchema>& schemas, const YamlNode& node) {
+  return std::any_of(schemas.begin(), schemas.end(),
+                     [&](const ValueSchema& schema) { return AdmitsOne(schema, node); });
 }
 
-bool HasMap(const std::vector<ValueSchema>& forms) {
-  return std::any_of(forms.begin(), forms.end(), [](const ValueSchema& form) {
-    return form.kind == ValueSchema::Kind::kMap || HasMap(form.items);
+bool HasMap(const std::vector<ValueSchema>& schemas) {
+  return std::any_of(schemas.begin(), schemas.end(), [](const ValueSchema& schema) {
+    return schema.kind == ValueSchema::Kind::kMap || HasMap(schema.items);
   });
 }
 
-// The words of the forms, and numbers at and beside the ends of their ranges.
-void AddSamples(const std::vector<ValueSchema>& forms, std::vector<YamlNode>& pool) {
-  for (const ValueSchema& form : forms) {
-    for (const std::string& word : form.words) pool.push_back(Scalar(word));
+// The words of the schemas, and numbers at and beside the ends of their ranges.
+void AddSamples(const std::vector<ValueSchema>& schemas, std::vector<YamlNode>& pool) {
+  for (const ValueSchema& schema : schemas) {
+    for (const std::string& word : schema.words) pool.push_back(Scalar(word));
     const bool number =
-        form.kind == ValueSchema::Kind::kInteger || form.kind == ValueSchema::Kind::kNumber;
-    for (const double end : {form.range.low, form.range.high}) {
+        schema.kind == ValueSchema::Kind::kInteger || schema.kind == ValueSchema::Kind::kNumber;
+    for (const double end : {schema.range.low, schema.range.high}) {
       if (!number || !std::isfinite(end)) continue;
-      if (form.kind == ValueSchema::Kind::kNumber) {
+      if (schema.kind == ValueSchema::Kind::kNumber) {
         for (const double to : {-INFINITY, INFINITY}) {
           const double beside = std::nextafter(end, to);  // subnormal beside 0: no text reads so
           if (std::fabs(beside) > 1e-300) pool.push_back(Scalar(NumberText(beside)));
@@ -104,7 +106,7 @@ void AddSamples(const std::vector<ValueSchema>& forms, std::vector<YamlNode>& po
         }
       }
     }
-    AddSamples(form.items, pool);
+    AddSamples(schema.items, pool);
   }
 }
 
@@ -118,7 +120,7 @@ std::vector<YamlNode> PoolOf(const Key& key) {
         "cuda:",    "cuda:x", "*"}) {
     pool.push_back(Scalar(text));
   }
-  AddSamples(key.forms, pool);
+  AddSamples(key.schemas, pool);
   for (const char* text : {"1", "true", "x", "", "a\"b", "a\nb"}) pool.push_back(Quoted(text));
   const std::vector<YamlNode> scalars = pool;
   for (const YamlNode& scalar : scalars) {
@@ -130,7 +132,7 @@ std::vector<YamlNode> PoolOf(const Key& key) {
   pool.push_back(List({}));
   pool.push_back(List({List({})}));
   pool.emplace_back();  // null
-  if (!HasMap(key.forms)) {
+  if (!HasMap(key.schemas)) {
     YamlNode map;
     map.kind = YamlNode::Kind::kMap;
     pool.push_back(map);
@@ -148,18 +150,18 @@ class Walk {
     for (const Key& key : section.keys) {
       CAPTURE(section.path);
       CAPTURE(key.name);
-      CHECK_FALSE(key.forms.empty());
+      CHECK_FALSE(key.schemas.empty());
       ++keys;
       if (key.read) Compare(key);  // else: of a repeat block, which model.layers reads
-      Forms(key.forms, depth);
+      Schemas(key.schemas, depth);
     }
   }
 
  private:
-  void Forms(const std::vector<ValueSchema>& forms, int depth) {
-    for (const ValueSchema& form : forms) {
-      if (form.section) Section(*form.section(), depth + 1);
-      Forms(form.items, depth);
+  void Schemas(const std::vector<ValueSchema>& schemas, int depth) {
+    for (const ValueSchema& schema : schemas) {
+      if (schema.section) Section(*schema.section(), depth + 1);
+      Schemas(schema.items, depth);
     }
   }
 
@@ -171,7 +173,7 @@ class Walk {
       const bool reads = problems.count() == 0;
       const std::string shown = FlowText(node);
       CAPTURE(shown);
-      CHECK(reads == Admits(key.forms, node));
+      CHECK(reads == Admits(key.schemas, node));
       ++(reads ? accepted : refused);
     }
   }
@@ -180,7 +182,7 @@ class Walk {
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("the forms of every key admit what its reader accepts") {
+  TEST_CASE("the schemas of every key admit what its reader accepts") {
     Config config;
     Walk walk;
     walk.Section(RootSection(config), 0);
@@ -190,11 +192,11 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("whole numbers without a limit end where 64 bits do") {
-    const ValueSchema form = IntegerSchema(AtLeast(0));
-    CHECK(form.range.Contains(0x1p62));
-    CHECK_FALSE(form.range.Contains(0x1p63));
-    CHECK(form.range.Contains(0));
-    CHECK_FALSE(form.range.Contains(-1));
+    const ValueSchema schema = IntegerSchema(AtLeast(0));
+    CHECK(schema.range.Contains(0x1p62));
+    CHECK_FALSE(schema.range.Contains(0x1p63));
+    CHECK(schema.range.Contains(0));
+    CHECK_FALSE(schema.range.Contains(-1));
   }
 }
 

@@ -1,10 +1,9 @@
 // Walks the tables of keys: every section becomes a definition, every choice in it an if-then.
-#include "config/json_schema.h"
-
 #include <limits>
 #include <utility>
 
-#include "config/json_schema_parts.h"
+#include "config/schema/json_schema_parts.h"
+#include "config/schema/schema.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -34,8 +33,9 @@ std::string Listed(const Names& names) {
 std::string Description(const Key& key, const Section& section) {
   std::string text = key.meaning;
   if (!key.only_for.empty() && key.name != section.alternative) {
-    text += " (" + section.chooser + ": " + Listed(key.only_for);
-    if (!key.refined_for.empty()) text += "; " + section.refiner + ": " + Listed(key.refined_for);
+    text += " (" + section.discriminator + ": " + Listed(key.only_for);
+    if (!key.only_for_second.empty())
+      text += "; " + section.second_discriminator + ": " + Listed(key.only_for_second);
     text += ")";
   }
   const bool is_value = key.default_text.empty() || key.default_text == "{}" ||
@@ -75,12 +75,12 @@ class SchemaMaker {
 
   Json KeyJson(const Key& key, const Section& section) {
     Json json = {{"description", Description(key, section)}};
-    std::vector<ValueSchema> forms = key.forms;
+    std::vector<ValueSchema> schemas = key.schemas;
     if (key.section && !key.section->short_key.empty()) {
-      const std::vector<ValueSchema>& brief = key.section->Find(key.section->short_key)->forms;
-      forms.insert(forms.end(), brief.begin(), brief.end());
+      const std::vector<ValueSchema>& brief = key.section->Find(key.section->short_key)->schemas;
+      schemas.insert(schemas.end(), brief.begin(), brief.end());
     }
-    json.update(FormsJson(forms));
+    json.update(ValuesJson(schemas));
     if (key.default_text == "[]") json["default"] = Json::array();
     if (!key.default_text.empty() || key.required) return json;
     const std::optional<YamlNode> value = key.write();
@@ -89,44 +89,44 @@ class SchemaMaker {
   }
 
   // Maps with a marker are told from the last map by it.
-  Json FormsJson(const std::vector<ValueSchema>& forms) {
-    if (forms.size() == 1) return FormJson(forms.front());
-    if (!forms.front().marker.empty()) {
-      const std::vector<ValueSchema> rest(forms.begin() + 1, forms.end());
-      return {{"if", {{"type", "object"}, {"required", {forms.front().marker}}}},
-              {"then", FormJson(forms.front())},
-              {"else", FormsJson(rest)}};
+  Json ValuesJson(const std::vector<ValueSchema>& schemas) {
+    if (schemas.size() == 1) return ValueJson(schemas.front());
+    if (!schemas.front().marker.empty()) {
+      const std::vector<ValueSchema> rest(schemas.begin() + 1, schemas.end());
+      return {{"if", {{"type", "object"}, {"required", {schemas.front().marker}}}},
+              {"then", ValueJson(schemas.front())},
+              {"else", ValuesJson(rest)}};
     }
     Json any = Json::array();
-    for (const ValueSchema& form : forms) any.push_back(FormJson(form));
+    for (const ValueSchema& schema : schemas) any.push_back(ValueJson(schema));
     return {{"anyOf", any}};
   }
 
-  Json FormJson(const ValueSchema& form) {
-    switch (form.kind) {
+  Json ValueJson(const ValueSchema& schema) {
+    switch (schema.kind) {
       case ValueSchema::Kind::kInteger:
-        return RangeSchema("integer", form.range);
+        return RangeJson("integer", schema.range);
       case ValueSchema::Kind::kNumber:
-        return RangeSchema("number", form.range);
+        return RangeJson("number", schema.range);
       case ValueSchema::Kind::kSwitch:
         return {{"type", "boolean"}};
       case ValueSchema::Kind::kWord:
-        return {{"enum", form.words}};
+        return {{"enum", schema.words}};
       case ValueSchema::Kind::kText:
-        return TextSchema(form);
+        return TextJson(schema);
       case ValueSchema::Kind::kMap:
-        return Reference(*form.section());
+        return Reference(*schema.section());
       case ValueSchema::Kind::kList:
         break;
     }
-    return ListJson(form);
+    return ListJson(schema);
   }
 
-  Json ListJson(const ValueSchema& form) {
-    Json json = {{"type", "array"}, {"items", FormsJson(form.items)}};
-    if (form.least > 0) json["minItems"] = form.least;
-    if (form.most < std::numeric_limits<std::size_t>::max()) json["maxItems"] = form.most;
-    if (form.distinct) json["uniqueItems"] = true;
+  Json ListJson(const ValueSchema& schema) {
+    Json json = {{"type", "array"}, {"items", ValuesJson(schema.items)}};
+    if (schema.least > 0) json["minItems"] = schema.least;
+    if (schema.most < std::numeric_limits<std::size_t>::max()) json["maxItems"] = schema.most;
+    if (schema.distinct) json["uniqueItems"] = true;
     return json;
   }
 

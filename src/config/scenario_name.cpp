@@ -1,8 +1,7 @@
 // Compares the written section with that of the bare policy, key by key.
-#include "config/what_if_name.h"
-
 #include <algorithm>
 
+#include "config/load.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -20,7 +19,7 @@ std::string ScalingName(scaling::Settings scaling) {
   std::string name = "policy=" + scaling.policy;
   for (const Entry& entry : WriteSection(section).entries) {
     const std::string& key = entry.key.text;
-    if (key == section.chooser) continue;
+    if (key == section.discriminator) continue;
     const YamlNode* other = usual.Find(key);
     const Names& needed = section.Find(key)->required_for;
     const bool always = std::find(needed.begin(), needed.end(), scaling.policy) != needed.end();

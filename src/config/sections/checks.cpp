@@ -1,10 +1,8 @@
 // Each check looks only at keys that were read without a problem.
-#include "config/checks.h"
-
 #include <filesystem>
 #include <string_view>
 
-#include "config/scalars.h"
+#include "config/keys/scalars.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {

@@ -1,5 +1,5 @@
-// The kinds of keys: how each reads and writes its field.
-#include "config/keys.h"
+// How each kind of key reads and writes its field.
+#include "config/keys/keys.h"
 
 #include <algorithm>
 
@@ -15,33 +15,33 @@ std::string JoinNames(const Names& names) {
 }
 
 // Adds `refusal` as a problem unless it is empty; true when there was none.
-bool Accept(const std::string& refusal, const YamlNode& node, const Reading& reading) {
-  if (!refusal.empty()) reading.problems.Add(node, reading.path, refusal);
+bool Accept(const std::string& refusal, const YamlNode& node, const ReadContext& context) {
+  if (!refusal.empty()) context.problems.Add(node, context.path, refusal);
   return refusal.empty();
 }
 
 // The place of `node` among `words`; nothing and a problem where it is none of them.
 std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
-                                    const Reading& reading) {
+                                    const ReadContext& context) {
   const std::string what = "one of " + JoinNames(words);
   std::string text;
   if (node.kind != YamlNode::Kind::kScalar || !ReadText(node, text).empty()) {
-    Accept(Expected(what, node), node, reading);
+    Accept(Expected(what, node), node, context);
     return std::nullopt;
   }
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
   const std::string nearest = NearestName(text, words);
   const std::string hint = nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
-  Accept(Expected(what, node) + hint, node, reading);
+  Accept(Expected(what, node) + hint, node, context);
   return std::nullopt;
 }
 
 // Reads every item of a list with `read_item`.
-void ReadList(const YamlNode& node, const std::string& what, const Reading& reading,
+void ReadList(const YamlNode& node, const std::string& what, const ReadContext& context,
               const std::function<void(const YamlNode&)>& read_item) {
   if (node.kind != YamlNode::Kind::kList) {
-    Accept(Expected(what, node), node, reading);
+    Accept(Expected(what, node), node, context);
     return;
   }
   for (const YamlNode& item : node.items) read_item(item);
@@ -54,8 +54,8 @@ Key& Key::For(Names choices) {
   return *this;
 }
 
-Key& Key::ForRefined(Names refinements) {
-  refined_for = std::move(refinements);
+Key& Key::ForSecond(Names second_choices) {
+  only_for_second = std::move(second_choices);
   return *this;
 }
 
@@ -75,7 +75,7 @@ Key& Key::Default(std::string words) {
 }
 
 Key& Key::Fits(std::string pattern) {
-  forms = {TextSchema(std::move(pattern))};
+  schemas = {TextSchema(std::move(pattern))};
   return *this;
 }
 
@@ -90,11 +90,11 @@ Key MakeKey(std::string name, std::string type, std::string meaning) {
 Key IntegerKey(std::string name, SetInteger set, std::function<std::optional<long long>()> get,
                const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "integer", std::move(meaning));
-  key.forms = {IntegerSchema(range)};
-  key.range = range.Words();
-  key.read = [set = std::move(set), range](const YamlNode& node, const Reading& reading) {
+  key.schemas = {IntegerSchema(range)};
+  key.range = range.Text();
+  key.read = [set = std::move(set), range](const YamlNode& node, const ReadContext& context) {
     long long value = 0;
-    if (Accept(ReadInteger(node, range, value), node, reading)) set(value);
+    if (Accept(ReadInteger(node, range, value), node, context)) set(value);
   };
   key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
     const auto value = get();
@@ -106,11 +106,11 @@ Key IntegerKey(std::string name, SetInteger set, std::function<std::optional<lon
 Key NumberKey(std::string name, std::function<void(double)> set,
               std::function<std::optional<double>()> get, const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "number", std::move(meaning));
-  key.forms = {NumberSchema(range)};
-  key.range = range.Words();
-  key.read = [set = std::move(set), range](const YamlNode& node, const Reading& reading) {
+  key.schemas = {NumberSchema(range)};
+  key.range = range.Text();
+  key.read = [set = std::move(set), range](const YamlNode& node, const ReadContext& context) {
     double value = 0;
-    if (Accept(ReadNumber(node, range, value), node, reading)) set(value);
+    if (Accept(ReadNumber(node, range, value), node, context)) set(value);
   };
   key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
     const auto value = get();
@@ -122,11 +122,11 @@ Key NumberKey(std::string name, std::function<void(double)> set,
 Key SwitchKey(std::string name, std::function<void(bool)> set,
               std::function<std::optional<bool>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "boolean", std::move(meaning));
-  key.forms = {SwitchSchema()};
+  key.schemas = {SwitchSchema()};
   key.range = "true, false";
-  key.read = [set = std::move(set)](const YamlNode& node, const Reading& reading) {
+  key.read = [set = std::move(set)](const YamlNode& node, const ReadContext& context) {
     bool value = false;
-    if (Accept(ReadSwitch(node, value), node, reading)) set(value);
+    if (Accept(ReadSwitch(node, value), node, context)) set(value);
   };
   key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
     const auto value = get();
@@ -138,15 +138,15 @@ Key SwitchKey(std::string name, std::function<void(bool)> set,
 Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
             std::function<std::optional<std::size_t>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "word", std::move(meaning));
-  key.forms = {WordSchema(words)};
+  key.schemas = {WordSchema(words)};
   key.range = JoinNames(words);
   key.write = [words, get = std::move(get)]() -> std::optional<YamlNode> {
     const auto index = get();
     return index ? std::optional(Scalar(words[*index])) : std::nullopt;
   };
   key.read = [words = std::move(words), set = std::move(set)](const YamlNode& node,
-                                                              const Reading& reading) {
-    const auto index = ReadWord(node, words, reading);
+                                                              const ReadContext& context) {
+    const auto index = ReadWord(node, words, context);
     if (index) set(*index);
   };
   return key;
@@ -154,11 +154,12 @@ Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
 
 Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse) {
   Key key = MakeKey(std::move(name), "text", std::move(meaning));
-  key.forms = {TextSchema("")};
-  key.read = [&field, refuse = std::move(refuse)](const YamlNode& node, const Reading& reading) {
+  key.schemas = {TextSchema("")};
+  key.read = [&field, refuse = std::move(refuse)](const YamlNode& node,
+                                                  const ReadContext& context) {
     std::string text;
-    if (!Accept(ReadText(node, text), node, reading)) return;
-    if (refuse && !Accept(refuse(text), node, reading)) return;
+    if (!Accept(ReadText(node, text), node, context)) return;
+    if (refuse && !Accept(refuse(text), node, context)) return;
     field = text;
   };
   key.write = [&field]() -> std::optional<YamlNode> {
@@ -180,20 +181,20 @@ Key WordText(std::string name, std::string& field, const Names& words, std::stri
 
 Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::string meaning) {
   Key key = MakeKey(std::move(name), "integer or [height, width]", std::move(meaning));
-  key.forms = {IntegerSchema(range), ListSchema({IntegerSchema(range)}, 2)};
-  key.forms.back().most = 2;
-  key.range = range.Words();
-  key.read = [&field, range](const YamlNode& node, const Reading& reading) {
+  key.schemas = {IntegerSchema(range), ListSchema({IntegerSchema(range)}, 2)};
+  key.schemas.back().most = 2;
+  key.range = range.Text();
+  key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
     const bool pair = node.kind == YamlNode::Kind::kList;
     if (pair && node.items.size() != 2) {
       const std::string count = std::to_string(node.items.size());
-      Accept("expected [height, width]; got a list of " + count, node, reading);
+      Accept("expected [height, width]; got a list of " + count, node, context);
       return;
     }
     for (std::size_t i = 0; i < 2; ++i) {
       const YamlNode& item = pair ? node.items[i] : node;
       long long value = 0;
-      if (!Accept(ReadInteger(item, range, value), item, reading)) return;
+      if (!Accept(ReadInteger(item, range, value), item, context)) return;
       field[i] = static_cast<int>(value);
     }
   };
@@ -207,13 +208,13 @@ Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::s
 Key IntegerList(std::string name, std::vector<int>& field, const Range& range,
                 std::string meaning) {
   Key key = MakeKey(std::move(name), "list of integers", std::move(meaning));
-  key.forms = {ListSchema({IntegerSchema(range)})};
-  key.range = range.Words();
-  key.read = [&field, range](const YamlNode& node, const Reading& reading) {
+  key.schemas = {ListSchema({IntegerSchema(range)})};
+  key.range = range.Text();
+  key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
     std::vector<int> values;
-    ReadList(node, "a list of whole numbers", reading, [&](const YamlNode& item) {
+    ReadList(node, "a list of whole numbers", context, [&](const YamlNode& item) {
       long long value = 0;
-      if (Accept(ReadInteger(item, range, value), item, reading)) {
+      if (Accept(ReadInteger(item, range, value), item, context)) {
         values.push_back(static_cast<int>(value));
       }
     });
@@ -230,13 +231,13 @@ Key IntegerList(std::string name, std::vector<int>& field, const Range& range,
 Key NumberList(std::string name, std::vector<double>& field, const Range& range,
                std::string meaning) {
   Key key = MakeKey(std::move(name), "list of numbers", std::move(meaning));
-  key.forms = {ListSchema({NumberSchema(range)})};
-  key.range = range.Words();
-  key.read = [&field, range](const YamlNode& node, const Reading& reading) {
+  key.schemas = {ListSchema({NumberSchema(range)})};
+  key.range = range.Text();
+  key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
     std::vector<double> values;
-    ReadList(node, "a list of numbers", reading, [&](const YamlNode& item) {
+    ReadList(node, "a list of numbers", context, [&](const YamlNode& item) {
       double value = 0;
-      if (Accept(ReadNumber(item, range, value), item, reading)) values.push_back(value);
+      if (Accept(ReadNumber(item, range, value), item, context)) values.push_back(value);
     });
     field = values;
   };
@@ -251,21 +252,21 @@ Key NumberList(std::string name, std::vector<double>& field, const Range& range,
 Key TextList(std::string name, std::vector<std::string>& field, Names words, std::string meaning) {
   const char* type = words.empty() ? "list of texts" : "list of words";
   Key key = MakeKey(std::move(name), type, std::move(meaning));
-  key.forms = {ListSchema({words.empty() ? TextSchema("") : WordSchema(words)})};
-  key.forms.front().distinct = true;
+  key.schemas = {ListSchema({words.empty() ? TextSchema("") : WordSchema(words)})};
+  key.schemas.front().distinct = true;
   key.range = JoinNames(words);
-  key.read = [&field, words = std::move(words)](const YamlNode& node, const Reading& reading) {
+  key.read = [&field, words = std::move(words)](const YamlNode& node, const ReadContext& context) {
     std::vector<std::string> values;
     const std::string what = words.empty() ? "a list of texts" : "a list of " + JoinNames(words);
-    ReadList(node, what, reading, [&](const YamlNode& item) {
+    ReadList(node, what, context, [&](const YamlNode& item) {
       std::string text;
-      if (words.empty() ? !Accept(ReadText(item, text), item, reading)
-                        : !ReadWord(item, words, reading)) {
+      if (words.empty() ? !Accept(ReadText(item, text), item, context)
+                        : !ReadWord(item, words, context)) {
         return;
       }
       text = item.text;
       if (std::find(values.begin(), values.end(), text) != values.end()) {
-        Accept("'" + text + "' stands here twice", item, reading);
+        Accept("'" + text + "' stands here twice", item, context);
       }
       values.push_back(text);
     });
@@ -283,9 +284,9 @@ Key Nested(std::string name, Section section, std::string meaning) {
   Key key = MakeKey(std::move(name), "map", std::move(meaning));
   key.default_text = "{}";
   key.section = std::make_shared<Section>(std::move(section));
-  key.forms = {MapSchema([inner = key.section] { return inner; })};
-  key.read = [inner = key.section](const YamlNode& node, const Reading& reading) {
-    ReadSection(node, *inner, reading);
+  key.schemas = {MapSchema([inner = key.section] { return inner; })};
+  key.read = [inner = key.section](const YamlNode& node, const ReadContext& context) {
+    ReadSection(node, *inner, context);
   };
   key.write = [inner = key.section]() -> std::optional<YamlNode> { return WriteSection(*inner); };
   return key;

@@ -11,10 +11,10 @@ namespace ada::config {
 struct Range {
   double low, high;
   bool low_included = true, high_included = true;
-  std::string words;  // replaces the derived ones, e.g. "2^-126 to 2^127"
+  std::string text;  // replaces the derived one, e.g. "2^-126 to 2^127"
 
   bool Contains(double value) const;
-  std::string Words() const;  // "1 or more", "above 0", "0 to 1"; empty: any
+  std::string Text() const;  // "1 or more", "above 0", "0 to 1"; empty: any
 };
 Range AnyNumber();
 Range AtLeast(double low);
