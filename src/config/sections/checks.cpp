@@ -69,7 +69,7 @@ void CheckLearningRates(const Config& config, const YamlNode& root, Problems& pr
 void CheckValidation(const Config& config, const YamlNode& root, Problems& problems) {
   const DataConfig& data = config.data;
   std::int64_t images = data.limit.train;
-  if (data.dataset == Dataset::kSynthetic && (images == 0 || images > data.synthetic.train)) {
+  if (!data::FactsOf(data.dataset).layout && (images == 0 || images > data.synthetic.train)) {
     images = data.synthetic.train;
   }
   if (images == 0 || data.validation < images) return;

@@ -1,4 +1,3 @@
-// See precision.h.
 #include "graph/network/precision.h"
 
 #include "core/text.h"

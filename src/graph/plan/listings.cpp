@@ -1,10 +1,9 @@
-// See points.h.
-#include "graph/plan/points.h"
+#include "graph/plan/listings.h"
+
+#include "core/error.h"
 
 namespace ada::graph {
 namespace {
-
-constexpr int kLossNode = -1;
 
 class PointLister {
  public:
@@ -32,7 +31,7 @@ class PointLister {
       if (branch_of_[i] >= 0) {
         scales.push_back({b_.NameOf(i), b_.decisions.host + branch_of_[i], nullptr});
       }
-      if (!node(i).kind->chooses_scale || !op_of_[i] || op_of_[i]->dx < 0) continue;
+      if (!node(i).kind->chooses_scale || !op_of_[i] || op_of_[i]->first_dx() < 0) continue;
       scaling::LayerScaler& scaler = b_.scalers.host[i];
       scales.push_back({b_.NameOf(i), &scaler.decision, &scaler});
     }
@@ -69,8 +68,8 @@ class PointLister {
       if (node(i).kind->has_weight)
         Add(i, "dw", b_.storage->weight_gradients[i].format, &LayerStats::dw);
       const OpPlan* op = op_of_[i];
-      if (!op || op->dx < 0 || !plan.gradients[op->dx].rounds) continue;
-      AddGradient(i, "dx", &LayerStats::dx, op->dx);
+      if (!op || op->first_dx() < 0 || !plan.gradients[op->first_dx()].rounds) continue;
+      AddGradient(i, "dx", &LayerStats::dx, op->first_dx());
     }
   }
 
@@ -79,6 +78,66 @@ class PointLister {
   std::vector<const OpPlan*> op_of_;  // by node: the op that starts there; null: none
   std::vector<int> branch_of_;        // by node: where its output's gradients meet; -1: nowhere
   std::vector<RoundingPoint> points_;
+};
+
+class ObservationLister {
+ public:
+  explicit ObservationLister(const Bindings& bindings) : b_(bindings), plan_(*bindings.plan) {}
+
+  ObservationPlan List() {
+    for (const OpPlan& op : plan_.ops) AddForward(op, list_.forward.emplace_back());
+    if (!b_.training) return std::move(list_);
+    list_.backward.resize(plan_.backward.size() + 1);
+    AddGradient("loss", "dx", plan_.loss_gradient, plan_.loss_gradient);
+    for (auto op = plan_.ops.rbegin(); op != plan_.ops.rend(); ++op) AddBackward(*op);
+    return std::move(list_);
+  }
+
+ private:
+  void AddForward(const OpPlan& op, std::vector<ObservedTensor>& seen) const {
+    const Node& node = b_.network->nodes[op.node];
+    const Node& last = b_.network->nodes[op.last()];
+    if (!node.kind->joins && op.recomputed < 0)
+      seen.push_back({b_.NameOf(op.node), "x", b_.Value(node.inputs[0])});
+    if (op.consumer >= 0) return;
+    seen.push_back(
+        {b_.NameOf(op.last()), "y", b_.Value(op.output), nullptr, last.kind->rounds_output});
+  }
+
+  void AddBackward(const OpPlan& op) {
+    if (op.dy >= 0 && op.consumer < 0) {
+      const GradientPlan& dy = plan_.gradients[op.dy];
+      const bool sum = dy.source == GradientPlan::Source::kBranchSum;
+      AddGradient(b_.NameOf(op.last()), "dy", op.dy, sum ? op.dy : -1);
+    }
+    const int dx = b_.network->nodes[op.node].kind->joins ? -1 : op.first_dx();
+    if (dx >= 0 && op.recomputed < 0) AddGradient(b_.NameOf(op.node), "dx", dx, dx);
+  }
+
+  // `own`: the gradient whose rounding is counted under this name; -1: none.
+  void AddGradient(const std::string& layer, const char* tensor, int gradient, int own) {
+    const bool rounded = own >= 0 && plan_.gradients[own].rounds;
+    list_.backward[WriterOf(gradient) + 1].push_back(
+        {layer, tensor, b_.Grad(gradient).tensor, b_.ScaleOf(gradient), rounded});
+  }
+
+  // The step of the backward pass that writes a gradient; -1: the loss.
+  int WriterOf(int gradient) const {
+    const GradientPlan& g = plan_.gradients[gradient];
+    if (gradient == plan_.loss_gradient) return -1;
+    for (std::size_t i = 0; i < plan_.backward.size(); ++i) {
+      const BackwardStep& step = plan_.backward[i];
+      const bool writes = step.branch >= 0 ? plan_.branches[step.branch].sum == gradient
+                                           : g.source != GradientPlan::Source::kBranchSum &&
+                                                 plan_.ops[step.op].node == g.node;
+      if (writes) return static_cast<int>(i);
+    }
+    throw InternalError("a gradient that nobody writes");
+  }
+
+  const Bindings& b_;
+  const Plan& plan_;
+  ObservationPlan list_;
 };
 
 }  // namespace
@@ -103,6 +162,10 @@ std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
   add("input", "y", &bindings.stats.host[0].y);
   for (const RoundingPoint& point : roundings) add(point.layer, point.tensor, point.stats);
   return list;
+}
+
+ObservationPlan ListObserved(const Bindings& bindings) {
+  return ObservationLister(bindings).List();
 }
 
 }  // namespace ada::graph

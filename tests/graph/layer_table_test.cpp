@@ -1,5 +1,5 @@
 // The layer table of --dry-run, line by line.
-#include "graph/network/table.h"
+#include "graph/network/layer_table.h"
 
 #include <doctest/doctest.h>
 

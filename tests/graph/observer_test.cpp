@@ -19,7 +19,7 @@ using Name = std::pair<std::string, std::string>;
 
 class Recording : public TensorObserver {
  public:
-  void See(const ObservedTensor& seen, const backend::Pass&) override {
+  void Observe(const ObservedTensor& seen, const backend::Pass&) override {
     const Name name = {seen.layer, seen.tensor};
     twice |= symbols.contains(name);
     symbols[name] = test::Read(seen.value);

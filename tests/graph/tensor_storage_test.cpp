@@ -1,10 +1,11 @@
 // Formats at borders, as ops and lists see them, and what the memory plan makes of their sizes.
+#include "graph/network/tensor_storage.h"
+
 #include <doctest/doctest.h>
 
 #include <map>
 
 #include "graph/fake_backend.h"
-#include "graph/network/tensor_storage.h"
 #include "graph/networks.h"
 #include "graph/plan/plan.h"
 #include "graph/precisions.h"

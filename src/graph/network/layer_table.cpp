@@ -1,5 +1,4 @@
-// See table.h.
-#include "graph/network/table.h"
+#include "graph/network/layer_table.h"
 
 #include <algorithm>
 #include <array>
