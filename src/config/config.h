@@ -14,6 +14,7 @@
 #include "graph/layers/layer_keys.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
+#include "scaling/rules/tensor_scale.h"
 
 namespace ada::config {
 
@@ -94,13 +95,8 @@ struct LayerPrecisionConfig : RoleFormatsConfig {
 };
 enum class RoundingKind { kNearest, kStochastic };
 enum class OverflowKind { kDefault, kSaturate };
-enum class AmaxKind { kMax, kMostRecent };
-struct TensorScalingConfig {
+struct TensorScalingConfig : scaling::TensorScaleRule {
   enum class Kind { kNone, kDelayed } kind = Kind::kNone;
-  int history = 1024;
-  double margin = 0;  // scale divided by 2^margin
-  AmaxKind amax = AmaxKind::kMax;
-  bool power_of_two = false;
 };
 struct PrecisionConfig : RoleFormatsConfig {
   NumberFormat format = kFp32;  // weight_gradients: fp32 unless set

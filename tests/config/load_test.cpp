@@ -230,7 +230,7 @@ model:
         read("{kind: delayed, history: 16, margin: 2, amax: most_recent, power_of_two: true}");
     CHECK(map.history == 16);
     CHECK(map.margin == 2);
-    CHECK(map.amax == AmaxKind::kMostRecent);
+    CHECK(map.amax == scaling::Amax::kMostRecent);
     CHECK(map.power_of_two);
   }
 

@@ -13,8 +13,9 @@ const EnumNames<OverflowKind> kOverflows = {
     {"default", OverflowKind::kDefault},
     {"saturate", OverflowKind::kSaturate},
 };
-const EnumNames<AmaxKind> kAmaxes = {{"max", AmaxKind::kMax},
-                                     {"most_recent", AmaxKind::kMostRecent}};
+using scaling::Amax;
+
+const EnumNames<Amax> kAmaxes = {{"max", Amax::kMax}, {"most_recent", Amax::kMostRecent}};
 const EnumNames<TensorScalingConfig::Kind> kTensorScalings = {
     {"none", TensorScalingConfig::Kind::kNone},
     {"delayed", TensorScalingConfig::Kind::kDelayed},

@@ -126,6 +126,10 @@ Section ScalingSection(scaling::Settings& scaling) {
        {GlobalKeys, MovingKeys, PresetKeys, HistogramKeys, LogMaxKeys, AdaptiveKeys}) {
     for (Key& key : make(scaling)) section.keys.push_back(std::move(key));
   }
+  section.keys.push_back(
+      Switch("reference", scaling.reference,
+             "what the original program does to the letter, its defects included")
+          .For({"adaptive", "logmax"}));
   section.keys.push_back(LayersKeyOf(scaling));
   for (Key& key : section.keys) {
     if (key.name != "scale") continue;

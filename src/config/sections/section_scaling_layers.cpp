@@ -88,9 +88,6 @@ std::vector<Key> AdaptiveKeys(scaling::Settings& scaling) {
     if (key.name == "u_min") key.Default("the format's smallest subnormal");
     key.For({"adaptive"});
   }
-  keys.push_back(Switch("reference", scaling.reference,
-                        "what the original program does to the letter, its defects included")
-                     .For({"adaptive", "logmax"}));
   return keys;
 }
 
