@@ -35,10 +35,10 @@ class ScenarioPolicy {
  private:
   std::vector<double> ScalesNow(const StepHistograms& histograms) const;
   ScalePath::Scales PathNow(const StepHistograms& histograms) const;
-  scaling::StepOutcome AttemptAt(const StepHistograms& histograms,
+  scaling::StepOutcome OutcomeAt(const StepHistograms& histograms,
                                  const std::vector<double>& scales) const;
-  void NoteLayers(const StepHistograms& histograms, const std::vector<double>& scales,
-                  scaling::StepOutcome& attempt) const;
+  void MarkLayers(const StepHistograms& histograms, const std::vector<double>& scales,
+                  scaling::StepOutcome& outcome) const;
   std::vector<double> Key() const;
 
   std::unique_ptr<scaling::Policy> policy_;
