@@ -1,4 +1,3 @@
-// See rounding_styles.h.
 #include "graph/rounding_styles.h"
 
 #include "core/random.h"
@@ -12,8 +11,8 @@ RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share, Shared
       counted_(spec.counted),
       histograms_(spec.training ? spec.histograms : std::vector<std::string>{}),
       rule_(spec.precision.tensor_scale),
-      scaler_board_(scalers),
-      bins_board_(bins) {
+      scaler_arena_(scalers),
+      bins_arena_(bins) {
   if (!share) return;
   for (const ScaledTensor& t : share->scaled_tensors()) shared_[t.name] = t.scale;
 }
@@ -24,7 +23,7 @@ TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFor
   if (const auto found = shared_.find(name); found != shared_.end()) return scale = found->second;
   owned_.push_back(std::make_unique<TensorScale>());
   scale = owned_.back().get();
-  scale->scaler = scaler_board_.Add<scaling::TensorScaler>();
+  scale->scaler = scaler_arena_.Add<scaling::TensorScaler>();
   scale->history.rule = rule_;
   scale->history.rule.format_max = format.largest();
   return scale;
@@ -44,7 +43,7 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
 
 ExponentBins* RoundingStyles::FindOrMakeBins(const std::string& name) {
   SharedArray<ExponentBins>& bins = bins_[name];
-  if (bins.count == 0) bins = bins_board_.Add<ExponentBins>();
+  if (bins.count == 0) bins = bins_arena_.Add<ExponentBins>();
   return bins.backend;
 }
 

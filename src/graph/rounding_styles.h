@@ -16,7 +16,7 @@ class RoundingStyles {
  public:
   // Of `spec`: precision, training, counted, histograms. Stochastic, and with histograms, only
   // where it trains. Scalers of `share` (may be null) serve this graph too, under the same names;
-  // it must outlive this graph. What is made here lies on the boards.
+  // it must outlive this graph. What is made here lies in the arenas.
   RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& scalers,
                  SharedArena& bins);
 
@@ -25,7 +25,7 @@ class RoundingStyles {
                             const TensorStorage& stored_as);
   // The scale of a tensor for which `Of` was called; null: it has none of its own.
   TensorScale* ScaleOf(const std::string& layer, const std::string& tensor) const;
-  // Its histogram, for people; null: it has none.
+  // Its histogram, at the host's address; null: it has none.
   const ExponentBins* BinsOf(const std::string& layer, const std::string& tensor) const;
 
   // The scales that were made here; pointers to them stay valid.
@@ -38,7 +38,7 @@ class RoundingStyles {
   const bool stochastic_;
   const std::vector<std::string> counted_, histograms_;
   const scaling::TensorScaleRule rule_;
-  SharedArena &scaler_board_, &bins_board_;
+  SharedArena &scaler_arena_, &bins_arena_;
   std::map<std::string, TensorScale*> shared_, scales_;  // by "layer.tensor"
   std::vector<std::unique_ptr<TensorScale>> owned_;
   std::map<std::string, SharedArray<ExponentBins>> bins_;  // by "layer.tensor"

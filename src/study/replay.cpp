@@ -65,8 +65,7 @@ class Trace {
 };
 
 void ExpectGlobal(const scaling::Policy& policy) {
-  for (const std::string_view global : {"none", "fixed", "dynamic", "logmax"})
-    if (policy.name() == global) return;
+  if (!policy.OwnsLayerScales() && !policy.CountsAboveEdge()) return;
   throw ConfigError("scaling.policy: " + std::string(policy.name()) +
                     " decides from the gradients themselves, which a trace does not hold; replay "
                     "takes none, fixed, dynamic and logmax");

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "config/scaling_policy.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "scaling/rules/state_text.h"
 

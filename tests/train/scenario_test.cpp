@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "config/load.h"
-#include "config/scaling_policy.h"
 #include "core/error.h"
 
 namespace ada::what_if {
