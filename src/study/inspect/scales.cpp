@@ -88,7 +88,8 @@ std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& 
 MethodRow MethodRowOf(const std::string& layer, const MethodScale& scale,
                       std::string (*number)(double), std::string (*exact)(double)) {
   const scaling::ScaleDecision& d = scale.decision;
-  MethodRow row{.layer = layer, .method = scale.method, .fan = scale.fan, .scale_in = d.scale_in};
+  MethodRow row;
+  row.layer = layer, row.method = scale.method, row.fan = scale.fan, row.scale_in = d.scale_in;
   row.unbound = scale.nan_unbound ? "nan" : OrEmpty(d.unbound, number);
   row.bound = OrEmpty(d.bound, number);
   row.pow2 = OrEmpty(d.pow2, exact);
