@@ -199,7 +199,7 @@ void Builder::MakeBackward(OpMaker& maker) {
     if (step.op >= 0) {
       graph_->backward_.push_back(graph_->forward_[step.op]);
     } else {
-      graph_->ops_.push_back(maker.MakeBranchSum(step.branch, spec_.reference));
+      graph_->ops_.push_back(maker.MakeBranchSum(step.branch, spec_));
       graph_->backward_.push_back(graph_->ops_.back().get());
     }
   }

@@ -139,6 +139,9 @@ struct GraphSpec {
   float label_smoothing = 0;
   RuleFor rule_for;        // training only; none: every alpha is 1
   bool reference = false;  // branch sums and the logit gradient as in the authors' program
+  // Under `reference`: whether the gradients that meet at this layer's output are brought to one
+  // scale before they are summed. None: all are.
+  std::function<bool(const std::string& layer)> rescales_branches;
   // Of y w dx dw dy: tensors whose TensorStats are filled in full in a pass that counts, and those
   // of which ExponentBins are taken.
   std::vector<std::string> counted = {"y", "w", "dx", "dw", "dy"};

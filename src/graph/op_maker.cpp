@@ -185,14 +185,15 @@ std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
   return nullptr;
 }
 
-std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, bool reference) {
+std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
   const BranchPlan& branch = b_.plan->branches[index];
   backend::BranchSumSpec spec;
   for (const int gradient : branch.branches) spec.branches.push_back(b_.Grad(gradient));
   spec.sum = b_.Grad(branch.sum);
   spec.layer = b_.NameOf(branch.value - 1);
   spec.decision = b_.decisions.backend + index;
-  spec.reference = reference;
+  spec.reference = graph.reference;
+  if (graph.rescales_branches) spec.rescale = graph.rescales_branches(spec.layer);
   return backend_.MakeBranchSum(spec);
 }
 

@@ -159,6 +159,14 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   if (config.scaling.policy == config::Policy::kHistogram) spec.counted.emplace_back("dx");
   if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;
   spec.reference = config.scaling.policy == config::Policy::kAdaptive && config.scaling.reference;
+  // A branch of the authors' program has a method as layers have; it rescales under approx_range
+  // (with the log-normal model or without) alone. Here it has that of the layer whose output it is.
+  if (spec.reference)
+    spec.rescales_branches = [&config](const std::string& layer) {
+      const scaling::LayerMethod method = config::SettingsOf(config.scaling, layer).method;
+      return method == scaling::LayerMethod::kApproxRange ||
+             method == scaling::LayerMethod::kLognormal;
+    };
   spec.rule_for = [&policy](const graph::ScalerRequest& request) {
     return policy.RuleFor({request.layer, request.fan_reference, request.fan_exact,
                            request.gradient_format.smallest_subnormal(),
