@@ -49,8 +49,8 @@ std::unique_ptr<Graph> Builder::Build() {
   }
   FillLists();
   graph_->owned_scales_ = styles_.TakeOwned();
-  for (SharedArena* board : {&graph_->notes_, &graph_->bins_, &graph_->tensor_scales_})
-    board->Send();
+  for (SharedArena* arena : {&graph_->notes_, &graph_->bins_, &graph_->tensor_scales_})
+    arena->Send();
   return std::move(graph_);
 }
 
@@ -98,9 +98,9 @@ void Builder::AddChannelMoments() {
   if (!spec_.fuse || !spec_.training) return;
   const auto consumers = network_.Consumers();
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
-    const std::vector<int>& readers = consumers[i + 1];
-    if (network_.nodes[i].kind != Kind::kConv2d || readers.size() != 1 ||
-        network_.nodes[readers[0]].kind != Kind::kBatchNorm) {
+    const std::vector<int>& consumers_of = consumers[i + 1];
+    if (network_.nodes[i].kind != Kind::kConv2d || consumers_of.size() != 1 ||
+        network_.nodes[consumers_of[0]].kind != Kind::kBatchNorm) {
       continue;
     }
     Shape shape = network_.nodes[i].output;
@@ -118,7 +118,7 @@ bool Builder::MakeOps() {
   plan_spec.encodings = &encodings_;
   plan_spec.training = spec_.training;
   plan_spec.stochastic = spec_.precision.stochastic;
-  limits_.defer = spec_.defer;
+  limits_.recompute = spec_.recompute;
   if (spec_.fuse) plan_spec.chains = FindChains(network_, limits_);
   plan_spec.rules = rules_;
   plan_ = MakePlan(network_, plan_spec);

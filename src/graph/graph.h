@@ -35,7 +35,7 @@ struct LayerRow {
 
 // A scale of a tensor's own (delayed scaling), and what it is made of.
 struct TensorScale {
-  SharedArray<scaling::TensorScaler> scaler;
+  SharedArray<scaling::TensorScaler> own_scale;
   scaling::TensorScaleHistory history;
 };
 
@@ -50,13 +50,13 @@ struct RoundingPoint {
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
   const float* scale;
-  scaling::TensorScaler* scaler =
-      nullptr;                         // the tensor's own scale (delayed scaling), times `scale`
+  // The tensor's own scale (delayed scaling), which its values carry beside `scale`; null: none.
+  scaling::TensorScaler* own_scale = nullptr;
   const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
   // The factor that its values carry.
   double carried() const {
     return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *
-           (scaler != nullptr ? static_cast<double>(scaler->scale) : 1.0);
+           (own_scale != nullptr ? static_cast<double>(own_scale->scale) : 1.0);
   }
 };
 
@@ -133,9 +133,10 @@ struct GraphSpec {
   Shape input;           // n: images of the largest batch
   bool training = true;  // false: no gradients are allocated, buffers are reused
   bool fuse = true;      // let the backend fuse batch norm, add and relu
-  // With `fuse`: outputs of batch norms that a convolution or linear layer alone reads need not be
-  // stored. Changes no result; a watcher does not see them, nor their gradients.
-  bool defer = true;
+  // With `fuse`: the output of a batch norm whose one consumer is a convolution or linear layer is
+  // not stored, the consumer computes it anew. Changes no result; an observer does not see it, nor
+  // its gradient.
+  bool recompute = true;
   float label_smoothing = 0;
   RuleFor rule_for;        // training only; none: every alpha is 1
   bool reference = false;  // branch sums and the logit gradient as in the authors' program
@@ -165,8 +166,9 @@ class Graph {
   // A watcher is shown every tensor when it has been written: x and y of each op (an addition: y
   // alone), dy of each layer, dx of each op, the logit gradient as loss.dx. A fused op has the x of
   // its first layer and the y of its last, where it is not recomputed: to see everything, build
-  // without fusion; to see every gradient that is rounded, without `defer`. Where nobody watches,
-  // the calls may be replayed by the backend (Backend::Run) and need not be over on return.
+  // without fusion; to see every gradient that is rounded, without `recompute`. Where nobody
+  // watches, the calls may be replayed by the backend (Backend::Run) and need not be over on
+  // return.
   void Forward(const backend::Pass& pass, TensorObserver* watcher = nullptr);
   void Backward(const backend::Pass& pass, TensorObserver* watcher = nullptr);
   // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.

@@ -69,7 +69,7 @@ void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
   spec.dw_style = b_.styles->Of(layer.name, "dw", dw);
   spec.dw_stats = b_.training ? &stats.dw : nullptr;
   spec.scaler = ScalerOf(op);
-  spec.x_scaler = b_.OwnScale(node(op).inputs[0]);
+  spec.x_own_scale = b_.OwnScale(node(op).inputs[0]);
   if (op.recomputed >= 0) spec.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
 }
 
@@ -81,13 +81,13 @@ std::unique_ptr<Op> OpMaker::MakeConv2d(const OpPlan& op) {
   spec.padding = layer.padding;
   spec.dilation = layer.dilation;
   spec.groups = layer.groups;
-  return backend_.MakeConv2d(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<Op> OpMaker::MakeLinear(const OpPlan& op) {
   auto spec = Plain<backend::LinearSpec>(op);
   FillProduct(op, spec);
-  return backend_.MakeLinear(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
@@ -117,13 +117,13 @@ std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
   spec.y_format = b_.encodings->values[op.node + 1].format;
   spec.dy = b_.Grad(op.dy);
   spec.dx = b_.Grad(op.dx);
-  return backend_.MakeBatchNorm(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<Op> OpMaker::MakeAvgPool(const OpPlan& op) {
   auto spec = Pool<backend::AvgPoolSpec>(op);
   FillRounding(op, spec);
-  return backend_.MakeAvgPool(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<Op> OpMaker::MakeAdd(const OpPlan& op) {
@@ -132,13 +132,13 @@ std::unique_ptr<Op> OpMaker::MakeAdd(const OpPlan& op) {
   for (const int value : node(op).inputs) spec.x.push_back(b_.Value(value));
   spec.y = Y(op);
   FillRounding(op, spec);
-  return backend_.MakeAdd(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<Op> OpMaker::MakeShortcut(const OpPlan& op) {
   auto spec = Plain<backend::ShortcutSpec>(op);
   spec.stride = node(op).config.stride;
-  return backend_.MakeShortcut(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<Op> OpMaker::MakeDropout(const OpPlan& op) {
@@ -146,14 +146,14 @@ std::unique_ptr<Op> OpMaker::MakeDropout(const OpPlan& op) {
   spec.rate = static_cast<float>(node(op).config.rate);
   spec.stream = StreamId(node(op).config.name);
   FillRounding(op, spec);
-  return backend_.MakeDropout(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<Op> OpMaker::MakeScale(const OpPlan& op) {
   auto spec = Plain<backend::ScaleSpec>(op);
   FillRounding(op, spec);
   spec.scaler = ScalerOf(op);
-  return backend_.MakeScale(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
@@ -165,16 +165,16 @@ std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
     case Kind::kBatchNorm:
       return MakeBatchNorm(op);
     case Kind::kRelu:
-      return backend_.MakeRelu(Plain<backend::ReluSpec>(op));
+      return backend_.Make(Plain<backend::ReluSpec>(op));
     case Kind::kMaxPool:
-      return backend_.MakeMaxPool(Pool<backend::MaxPoolSpec>(op));
+      return backend_.Make(Pool<backend::MaxPoolSpec>(op));
     case Kind::kAvgPool:
     case Kind::kGlobalAvgPool:
       return MakeAvgPool(op);
     case Kind::kAdd:
       return MakeAdd(op);
     case Kind::kFlatten:
-      return backend_.MakeFlatten(Plain<backend::FlattenSpec>(op));
+      return backend_.Make(Plain<backend::FlattenSpec>(op));
     case Kind::kDropout:
       return MakeDropout(op);
     case Kind::kShortcut:
@@ -194,7 +194,7 @@ std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
   spec.decision = b_.decisions.backend + index;
   spec.reference = graph.reference;
   if (graph.rescales_branches) spec.rescale = graph.rescales_branches(spec.layer);
-  return backend_.MakeBranchSum(spec);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(float label_smoothing, bool reference) {
@@ -211,7 +211,7 @@ std::unique_ptr<backend::InputOp> OpMaker::MakeInput(const Tensor& images) {
   spec.x = images;
   spec.y = b_.Value(0);
   spec.y_style = b_.ValueStyle(0);
-  if (spec.y_style.scaler) spec.y_stats = b_.ValueStats(0);
+  if (spec.y_style.own_scale) spec.y_stats = b_.ValueStats(0);
   return backend_.MakeInput(spec);
 }
 

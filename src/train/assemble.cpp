@@ -154,7 +154,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.fuse = !WatchesEverything(config);
-  spec.defer = !ProbesGradients(config);
+  spec.recompute = !ProbesGradients(config);
   spec.counted = config.log.statistics;
   if (config.scaling.policy == config::Policy::kHistogram) spec.counted.emplace_back("dx");
   if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/products/product_op.h"
+#include "backend/cuda/ops/ops.h"
 #include "backend/cuda/products/products.h"
 #endif
 #include "cuda/product_lab.h"
@@ -107,7 +107,7 @@ class Declining final : public cuda::Products {
 
 struct OneLayer : HostLayer {
   explicit OneLayer(bool declines) : HostLayer(products, kFp16), products(stream, declines) {
-    op = cuda::MakeConv2dOp(context, spec);
+    op = cuda::MakeOp(context, spec);
     stream.KeepNames();
   }
   // What a pass asks for, in order: "notes" where a plan's notes become statistics.

@@ -7,13 +7,13 @@ namespace {
 using Consumers = std::vector<std::vector<int>>;
 
 // The only consumer of node `index`'s output, or -1.
-int OnlyReader(const Consumers& consumers, int index) {
-  const std::vector<int>& readers = consumers[index + 1];
-  return readers.size() == 1 ? readers[0] : -1;
+int OnlyConsumer(const Consumers& consumers, int index) {
+  const std::vector<int>& all = consumers[index + 1];
+  return all.size() == 1 ? all[0] : -1;
 }
 
 bool OwnsItsGradient(const Network& network, const Consumers& consumers, int relu) {
-  const int consumer = OnlyReader(consumers, relu);
+  const int consumer = OnlyConsumer(consumers, relu);
   return consumer < 0 || network.nodes[consumer].kind != Kind::kAdd;
 }
 
@@ -29,11 +29,11 @@ Chain FindChain(const Network& network, const Consumers& consumers, const std::s
                 int batch_norm) {
   Chain chain;
   chain.batch_norm = batch_norm;
-  int next = OnlyReader(consumers, batch_norm);
+  int next = OnlyConsumer(consumers, batch_norm);
   if (next >= 0 && network.nodes[next].kind == Kind::kAdd &&
       network.nodes[next].inputs.size() == 2 && !taken.count(next)) {
     chain.add = next;
-    next = OnlyReader(consumers, next);
+    next = OnlyConsumer(consumers, next);
   }
   const bool is_relu = next >= 0 && network.nodes[next].kind == Kind::kRelu;
   if (!is_relu || !OwnsItsGradient(network, consumers, next)) return chain;
@@ -46,8 +46,8 @@ Chain FindChain(const Network& network, const Consumers& consumers, const std::s
   return chain;
 }
 
-int FindReader(const Network& network, const Consumers& consumers, const Chain& chain) {
-  const int consumer = OnlyReader(consumers, chain.last());
+int FindConsumer(const Network& network, const Consumers& consumers, const Chain& chain) {
+  const int consumer = OnlyConsumer(consumers, chain.last());
   return chain.add < 0 && consumer >= 0 && network.nodes[consumer].is_product() ? consumer : -1;
 }
 
@@ -62,8 +62,8 @@ std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits
     Chain chain;
     chain.batch_norm = i;
     if (!limits.unchained.count(i)) chain = FindChain(network, consumers, taken, i);
-    if (limits.defer && !limits.stored.count(i)) {
-      chain.consumer = FindReader(network, consumers, chain);
+    if (limits.recompute && !limits.stored.count(i)) {
+      chain.consumer = FindConsumer(network, consumers, chain);
     }
     if (chain.last() == i && chain.consumer < 0) continue;
     if (chain.add >= 0) taken.insert(chain.add);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/ops/ops.h"
 
 namespace ada::backend::cpu {
 
@@ -22,7 +23,7 @@ BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
   const std::int64_t blocks = BlockCount(spec.x.shape.n, block_);
   for (auto* v : {&mean_, &inverse_, &factor_, &mean_dy_, &slope_}) v->resize(c);
   for (auto& v : sums_) v.resize(c);
-  Tensor y = spec.out;  // with addend: never stored; recomputed: the reader's to round
+  Tensor y = spec.out;  // with addend: never stored; recomputed: the consumer's to round
   if (spec.addend) y.format = spec.y_format;
   y_notes_ = RoundingStats(y, spec.y_style, spec.y_stats);
   if (spec.addend) sum_notes_ = RoundingStats(spec.out, spec.sum_style, spec.sum_stats);
@@ -106,12 +107,12 @@ void BatchNormOp::Forward(const Pass& pass) {
     RunningStatistics();
   for (std::size_t i = 0; i < factor_.size(); ++i) factor_[i] = spec_.gamma.f32()[i] * inverse_[i];
   if (spec_.recomputed)
-    HandOver();
+    PassToConsumer();
   else
     Normalise(pass);
 }
 
-void BatchNormOp::HandOver() const {
+void BatchNormOp::PassToConsumer() const {
   std::copy(mean_.begin(), mean_.end(), spec_.recomputed.mean);
   std::copy(inverse_.begin(), inverse_.end(), spec_.recomputed.inverse);
   std::copy(factor_.begin(), factor_.end(), spec_.recomputed.factor);
@@ -193,6 +194,11 @@ void BatchNormOp::Backward(const Pass& pass) {
     context_.kernels.batch_norm_backward(a);
   });
   dx_notes_.Finish(pass);
+}
+
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const BatchNormSpec& s) {
+  return std::make_unique<BatchNormOp>(c, s);
 }
 
 }  // namespace ada::backend::cpu

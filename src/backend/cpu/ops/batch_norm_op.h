@@ -1,5 +1,5 @@
 // Batch norm, alone or with the residual sum and the relu behind it; or recomputed: then it takes
-// statistics only, and the layer that reads it does what goes over its values (deferred_norm.h).
+// statistics only, and its consumer does what goes over its values (recomputed_norm.h).
 #pragma once
 #include <vector>
 
@@ -18,7 +18,7 @@ class BatchNormOp final : public Op {
   void BatchStatistics(const Pass& pass);  // mean_, inverse_ of the batch; running averages move
   void MergeBlocks(const Pass& pass, double count);  // into sums_: mean, sum of squared deviations
   void RunningStatistics();                          // mean_, inverse_ of the running averages
-  void HandOver() const;                             // mean_, inverse_, factor_ to the reader
+  void PassToConsumer() const;                       // mean_, inverse_, factor_
   void Normalise(const Pass& pass);                  // out
   void TakeSums(const Pass& pass);                   // sum_dy_, sum_dy_xhat_; masks dy
   void ReduceGradient(const Pass& pass);             // dgamma, dbeta, mean_dy_, slope_
@@ -30,7 +30,7 @@ class BatchNormOp final : public Op {
   std::vector<float> mean_, inverse_, factor_, mean_dy_, slope_;
   std::vector<double> sums_[2];                      // by channel, over blocks
   std::vector<float> own_mean_, own_m2_;             // [blocks, c], where no convolution wrote them
-  std::vector<float> own_sum_dy_, own_sum_dy_xhat_;  // [blocks, c], where no reader writes them
+  std::vector<float> own_sum_dy_, own_sum_dy_xhat_;  // [blocks, c], where no consumer writes them
   float *sum_dy_ = nullptr, *sum_dy_xhat_ = nullptr;
   ChannelMoments moments_;
   RoundingStats y_notes_, sum_notes_, dx_notes_;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backend/cpu/ops/block_loop.h"
-#include "backend/cpu/ops/simple_ops.h"
+#include "backend/cpu/ops/ops.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -37,9 +37,9 @@ class CpuBranchSum final : public Op {
     bool equal = true;
     for (const float s : scales) equal = equal && s == scales[0];
     // A scale of the tensor's own keeps its values in range.
-    const auto* scaler = spec_.sum.style.scaler;
-    const double u_max = (scaler != nullptr ? kFp32 : spec_.sum.tensor.format).largest();
-    const double own_scale = scaler != nullptr ? static_cast<double>(scaler->scale) : 1;
+    const scaling::TensorScaler* own = spec_.sum.style.own_scale;
+    const double u_max = (own != nullptr ? kFp32 : spec_.sum.tensor.format).largest();
+    const double own_scale = own != nullptr ? static_cast<double>(own->scale) : 1;
     float target = scales[0];
     if (!equal)
       target = scaling::BranchTarget(scales.data(), static_cast<int>(scales.size()), Largest(pass),
@@ -127,7 +127,7 @@ class CpuBranchSum final : public Op {
     const bool ordered = !g.style.stochastic && g.tensor.format.has_nan;
     const float largest = g.stats != nullptr && ordered
                               ? RoundTo(g.tensor.format, g.stats->max_abs) /
-                                    (g.style.scaler != nullptr ? g.style.scaler->scale : 1)
+                                    (g.style.own_scale != nullptr ? g.style.own_scale->scale : 1)
                               : LargestStored(pass, g.tensor);
     return std::fabs(static_cast<double>(largest));
   }
@@ -164,7 +164,8 @@ class CpuBranchSum final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBranchSumOp(const Context& c, const BranchSumSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const BranchSumSpec& s) {
   return std::make_unique<CpuBranchSum>(c, s);
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backend/cpu/ops/block_loop.h"
-#include "backend/cpu/ops/simple_ops.h"
+#include "backend/cpu/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backend/cpu/ops/block_loop.h"
-#include "backend/cpu/ops/simple_ops.h"
+#include "backend/cpu/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -108,10 +108,12 @@ class CpuAvgPool final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeMaxPoolOp(const Context& c, const MaxPoolSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const MaxPoolSpec& s) {
   return std::make_unique<CpuMaxPool>(c, s);
 }
-std::unique_ptr<Op> MakeAvgPoolOp(const Context& c, const AvgPoolSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const AvgPoolSpec& s) {
   return std::make_unique<CpuAvgPool>(c, s);
 }
 

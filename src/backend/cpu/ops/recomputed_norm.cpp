@@ -1,6 +1,6 @@
 // A chunk, block by block: the kernels and the blocks are those of a batch norm that is stored.
 //
-//   raw --normalise, round, count, relu--> z (buffer) --> the reader's product
+//   raw --normalise, round, count, relu--> z (buffer) --> the consumer's product
 //   raw, z, dx --mask dx, sum--> sum_dy, sum_dy_xhat of the block
 #include "backend/cpu/ops/recomputed_norm.h"
 

@@ -1,4 +1,4 @@
-// The reader's part of a batch norm that is never stored (RecomputedNorm of specs.h): its values
+// The consumer's part of a batch norm that is never stored (RecomputedNorm of specs.h): its values
 // are made and its gradient is summed chunk by chunk, while both are in the cache.
 #pragma once
 #include <cstddef>

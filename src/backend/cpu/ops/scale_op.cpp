@@ -2,7 +2,7 @@
 // forward, gradients are multiplied by the layer's alpha on the way back.
 #include "backend/cpu/ops/block_loop.h"
 #include "backend/cpu/ops/observe.h"
-#include "backend/cpu/ops/simple_ops.h"
+#include "backend/cpu/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -86,7 +86,8 @@ class CpuScale final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeScaleOp(const Context& c, const ScaleSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ScaleSpec& s) {
   return std::make_unique<CpuScale>(c, s);
 }
 

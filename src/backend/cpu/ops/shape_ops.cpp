@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "backend/cpu/ops/block_loop.h"
-#include "backend/cpu/ops/simple_ops.h"
+#include "backend/cpu/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -132,10 +132,12 @@ class CpuFlatten final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeShortcutOp(const Context& c, const ShortcutSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
   return std::make_unique<CpuShortcut>(c, s);
 }
-std::unique_ptr<Op> MakeFlattenOp(const Context& c, const FlattenSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {
   return std::make_unique<CpuFlatten>(c, s);
 }
 

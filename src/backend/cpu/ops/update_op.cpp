@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "backend/cpu/ops/blocks.h"
-#include "backend/cpu/ops/simple_ops.h"
+#include "backend/cpu/ops/ops.h"
 #include "backend/update_rules.h"
 
 namespace ada::backend::cpu {

@@ -1,10 +1,9 @@
 // Batch norm like PyTorch's, in three launches each way: sums over pixels, what the channels make
 // of them, and the values.
-#include "backend/cuda/ops/batch_norm_op.h"
-
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/normalise.h"
 #include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/ops.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -166,7 +165,8 @@ class CudaBatchNorm final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBatchNormOp(const Context& context, const BatchNormSpec& spec) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const BatchNormSpec& spec) {
   if (spec.recomputed) return nullptr;
   return std::make_unique<CudaBatchNorm>(context, spec);
 }

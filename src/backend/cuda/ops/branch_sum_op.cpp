@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/branch_repair.h"
 #include "backend/cuda/kernels/branch_sum.h"
 #include "backend/cuda/ops/notes.h"
-#include "backend/cuda/ops/simple_ops.h"
+#include "backend/cuda/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -18,7 +18,7 @@ BranchTerm TermOf(const Gradient& g) {
   term.piece = PieceOf(g.tensor), term.grid = GridOf(g.tensor.format);
   term.scale = g.scale, term.moments = g.moments;
   term.stats = ordered ? g.stats : nullptr;
-  term.own_scale = g.style.scaler != nullptr ? &g.style.scaler->scale : nullptr;
+  term.own_scale = g.style.own_scale != nullptr ? &g.style.own_scale->scale : nullptr;
   return term;
 }
 
@@ -70,7 +70,7 @@ class CudaBranchSum final : public Op {
     // The authors know fp16's range alone, be the gradients fp16 or fp32.
     if (spec_.reference) return std::min(format.largest(), kFp16.largest());
     // A scale of the tensor's own keeps its values in range.
-    return (spec_.sum.style.scaler != nullptr ? kFp32 : format).largest();
+    return (spec_.sum.style.own_scale != nullptr ? kFp32 : format).largest();
   }
   void Repair(const Pass& pass, const TensorSpan& out) {
     const Rounding how = notes_.For(pass);
@@ -91,7 +91,8 @@ class CudaBranchSum final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBranchSumOp(const Context& c, const BranchSumSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const BranchSumSpec& s) {
   return std::make_unique<CudaBranchSum>(c, s);
 }
 

@@ -1,11 +1,10 @@
 // The loss forward: a launch over rows and one that adds them up; backward: the gradient that is
 // there already, scaled and rounded.
-#include "backend/cuda/ops/loss_op.h"
-
 #include <cstring>
 
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {

@@ -1,11 +1,10 @@
 // Pooling forward and backward: each value by itself.
-#include "backend/cuda/ops/pool_ops.h"
-
 #include <limits>
 #include <string>
 
 #include "backend/cuda/kernels/pool.h"
 #include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -84,10 +83,12 @@ class CudaAvgPool final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeMaxPoolOp(const Context& context, const MaxPoolSpec& spec) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const MaxPoolSpec& spec) {
   return std::make_unique<CudaMaxPool>(context, spec);
 }
-std::unique_ptr<Op> MakeAvgPoolOp(const Context& context, const AvgPoolSpec& spec) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const AvgPoolSpec& spec) {
   return std::make_unique<CudaAvgPool>(context, spec);
 }
 

@@ -5,7 +5,7 @@
 #include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/ops/alpha_rule.h"
 #include "backend/cuda/ops/notes.h"
-#include "backend/cuda/ops/simple_ops.h"
+#include "backend/cuda/ops/ops.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -41,7 +41,8 @@ class CudaScale final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeScaleOp(const Context& c, const ScaleSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ScaleSpec& s) {
   return std::make_unique<CudaScale>(c, s);
 }
 

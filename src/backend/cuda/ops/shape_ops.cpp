@@ -2,7 +2,7 @@
 // flatten. Exact, so nothing is rounded or counted; moments are taken where a policy asks.
 #include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/ops/notes.h"
-#include "backend/cuda/ops/simple_ops.h"
+#include "backend/cuda/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -72,10 +72,12 @@ class CudaFlatten final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeShortcutOp(const Context& c, const ShortcutSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
   return std::make_unique<CudaShortcut>(c, s);
 }
-std::unique_ptr<Op> MakeFlattenOp(const Context& c, const FlattenSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {
   return std::make_unique<CudaFlatten>(c, s);
 }
 

@@ -1,11 +1,10 @@
 // Three launches, three more where a plan sanitizes, replayed as one. The host learns what became
 // of them when it asks for the outcome.
-#include "backend/cuda/ops/update_op.h"
-
 #include <algorithm>
 #include <new>
 
 #include "backend/cuda/kernels/update.h"
+#include "backend/cuda/ops/ops.h"
 #include "backend/cuda/recordings.h"
 
 namespace ada::backend::cuda {

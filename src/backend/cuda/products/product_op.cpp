@@ -8,14 +8,13 @@
 // Sums are fp32 in scratch memory, or in the output itself where that is fp32; where at most the
 // largest magnitude is noted a plan may multiply by alpha and round them itself. Kernels and plans
 // read alpha and S where the rule left them.
-#include "backend/cuda/products/product_op.h"
-
 #include <utility>
 
 #include "backend/cuda/kernels/products.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/alpha_rule.h"
 #include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/ops.h"
 #include "backend/cuda/products/product_plans.h"
 #include "backend/cuda/products/weight_copies.h"
 #include "backend/cuda/products/weight_gradient.h"
@@ -129,18 +128,20 @@ void ProductOp::DataGradient(const Pass& pass) {
 }
 
 template <class Spec>
-std::unique_ptr<Op> MakeProductOp(const Context& context, const Spec& spec) {
+std::unique_ptr<Op> MakeProduct(const Context& context, const Spec& spec) {
   if (spec.recomputed) return nullptr;
   return std::make_unique<ProductOp>(context, spec, GeometryOf(spec));
 }
 
 }  // namespace
 
-std::unique_ptr<Op> MakeConv2dOp(const Context& context, const Conv2dSpec& spec) {
-  return MakeProductOp(context, spec);
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const Conv2dSpec& spec) {
+  return MakeProduct(context, spec);
 }
-std::unique_ptr<Op> MakeLinearOp(const Context& context, const LinearSpec& spec) {
-  return MakeProductOp(context, spec);
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const LinearSpec& spec) {
+  return MakeProduct(context, spec);
 }
 
 }  // namespace ada::backend::cuda

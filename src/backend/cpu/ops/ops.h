@@ -1,0 +1,21 @@
+// From specs to this backend's ops.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/context.h"
+
+namespace ada::backend::cpu {
+
+// The op of a layer. Each spec of OpSpec but the products' (product_op.h) has a specialization,
+// beside its op: what is missing does not link.
+template <class Spec>
+std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
+
+std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
+std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
+std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&, std::vector<UpdateSlot>,
+                                       std::vector<WatchedRounding>);
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,24 @@
+// From specs to this backend's ops.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+
+namespace ada::backend::cuda {
+
+// The op of a layer; null: its fusion is declined, as any with `recomputed` is. Batch norms take
+// the moments of x themselves; poolings throw ConfigError where a window has more positions than 16
+// bits can tell apart. Each spec of OpSpec has a specialization, beside its op: what is missing
+// does not link.
+template <class Spec>
+std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
+
+std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
+std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
+std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&,
+                                       const std::vector<UpdateSlot>&,
+                                       const std::vector<WatchedRounding>&);
+
+}  // namespace ada::backend::cuda
