@@ -5,7 +5,7 @@
 #include <new>
 #include <string>
 
-#include "cli/dispatch.h"
+#include "cli/commands.h"
 #include "core/error.h"
 
 namespace {

@@ -1,12 +1,18 @@
-// The commands of the command line: each function declares its options on `app`; what it returns is
-// run after parsing if its command was given. The texts that parsing fills in live in what is
-// returned: keep it until then.
+// The command line: its commands, and what their declarations share.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "config/load.h"
+
 namespace ada::cli {
+
+// From the program's arguments to the command that they name: parses and runs. Returns the exit
+// code: 0, that of the command, or 2 where the arguments cannot be parsed (said on stderr). Throws
+// what the command throws.
+int Dispatch(int argc, char** argv);
 
 struct Command {
   CLI::App* app;
@@ -14,6 +20,10 @@ struct Command {
 };
 using Commands = std::vector<Command>;
 
+// Each declares its commands' options on `app`; what a command's `run` does is done after parsing,
+// if the command was given. The texts that parsing fills in live in what is returned: keep it until
+// then.
+//
 // train (its options also on `app` itself: the same without a word) and evaluate.
 Commands AddTrainCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
@@ -22,5 +32,24 @@ Commands AddFileCommands(CLI::App& app);
 Commands AddRunCommands(CLI::App& app);
 // models, policies, formats, datasets, schema.
 Commands AddListCommands(CLI::App& app);
+
+// A command whose help ends with `examples`: two lines, "  ada-train NAME ...".
+CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples);
+
+// `--set KEY=VALUE ...` into `set`, `--format FORMAT` into `format`; both outlive the parsing.
+void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example);
+void AddFormat(CLI::App& app, std::string& format, const std::string& what);
+
+// The overrides of `--set`, in its order. Throws ConfigError for what is no KEY=VALUE.
+config::Overrides OverridesOf(const std::vector<std::string>& set);
+
+// --set takes all that follows it: where `operand` is empty, it becomes the first of `set` that is
+// no KEY=VALUE, which goes from there. Throws ConfigError naming `what` where there is none.
+void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
+                    const std::string& command);
+
+// `value` of `option` unless it lies outside low..high or is no number: then ConfigError saying
+// what was `expected`.
+double Checked(double value, double low, double high, const char* option, const char* expected);
 
 }  // namespace ada::cli

@@ -1,9 +1,10 @@
-#include "cli/dispatch.h"
-
+// The commands together, and those that list what this version knows: models, policies, formats,
+// datasets, schema.
 #include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "cli/commands.h"
+#include "config/json_schema.h"
 #include "core/error.h"
 #include "train/run.h"
 
@@ -42,7 +43,34 @@ int PrintVersions() {
   return 0;
 }
 
+Command AddList(CLI::App& app, const std::string& what) {
+  const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
+  return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),
+          [what] {
+            for (const std::string& line : train::List(what)) std::cout << line << '\n';
+            return 0;
+          }};
+}
+
+Command AddSchema(CLI::App& app) {
+  return {Add(app, "schema", "a JSON Schema of the YAML, for editors",
+              "  ada-train schema > ada-train.schema.json\n"
+              "  ada-train schema | less"),
+          [] {
+            std::cout << config::JsonSchema();
+            return 0;
+          }};
+}
+
 }  // namespace
+
+Commands AddListCommands(CLI::App& app) {
+  Commands commands;
+  for (const char* what : {"models", "policies", "formats", "datasets"})
+    commands.push_back(AddList(app, what));
+  commands.push_back(AddSchema(app));
+  return commands;
+}
 
 int Dispatch(int argc, char** argv) {
   CLI::App app(kDescription);

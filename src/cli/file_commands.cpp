@@ -5,11 +5,8 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/options.h"
 #include "config/scaling_policy.h"
-#include "study/convert.h"
-#include "study/inspect/inspect.h"
-#include "study/replay.h"
+#include "study/commands.h"
 
 namespace ada::cli {
 namespace {
@@ -53,7 +50,7 @@ int Replay(const ReplayArguments& a) {
   config::FillScalingDefaults(loaded.scaling, loaded.train);
   for (const std::string& note : loaded.notes)
     std::fprintf(stderr, "ada-train: %s\n", note.c_str());
-  const auto policy = config::MakePolicy(loaded.scaling);
+  const auto policy = scaling::MakePolicy(loaded.scaling);
   study::Replay(*policy, config::MaxRetries(loaded.train), a.trace, std::cout);
   return 0;
 }

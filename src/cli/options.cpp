@@ -1,7 +1,6 @@
-#include "cli/options.h"
-
 #include <algorithm>
 
+#include "cli/commands.h"
 #include "core/error.h"
 #include "core/text.h"
 

@@ -5,12 +5,8 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/options.h"
 #include "core/error.h"
-#include "study/compare/compare.h"
-#include "study/recommend/recommend.h"
-#include "study/watch/watch.h"
-#include "study/what_if.h"
+#include "study/commands.h"
 
 namespace ada::cli {
 namespace {

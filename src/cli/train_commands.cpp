@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/options.h"
 #include "config/scaling_policy.h"
 #include "core/error.h"
 #include "telemetry/log.h"

@@ -1,22 +1,20 @@
-// The configuration as typed structs: one field per YAML key, of the same name. Defaults stand here
-// and nowhere else. Reading, checking and writing YAML is load.h's work.
+// The configuration as typed structs: one field per YAML key, of the same name, with its default. A
+// section that a room takes as it is has that room's own struct (scaling::Settings,
+// optim::Schedule). Reading, checking and writing YAML is load.h's work.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "backend/update.h"
+#include "core/location.h"
 #include "core/number_format.h"
+#include "graph/layers/layer_keys.h"
+#include "optim/schedule.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::config {
-
-// Where a value was written. Empty `file`: a default; line 0: `file` is "--set KEY".
-struct Location {
-  std::string file;
-  int line = 0, column = 0;  // from 1
-};
-std::string ToString(const Location& where);  // "file:line:column", "--set KEY" or "(default)"
 
 enum class DeviceKind { kAuto, kCpu, kCuda };
 enum class Fp8Products { kEmulated, kHardware };
@@ -63,20 +61,12 @@ struct DataConfig {
   Location where;  // of `data:`
 };
 
-// One entry of `model.layers`, or what a zoo model expands to. Keys a kind does not know are errors
-// of the reader; unset optionals take the kind's default.
-struct LayerConfig {
+// One entry of `model.layers`, or what a zoo model expands to. A key that its kind does not know is
+// an error of the reader.
+struct LayerConfig : graph::LayerKeys {
   std::string name;
-  std::string kind;  // conv2d linear batch_norm relu max_pool avg_pool global_avg_pool add flatten
-                     // dropout shortcut scale
+  std::string kind;                 // one of graph::LayerKinds
   std::vector<std::string> inputs;  // empty: the layer before
-  int channels = 0;                 // conv2d, shortcut: output channels
-  int features = 0;                 // linear
-  std::array<int, 2> kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
-  int groups = 1;
-  bool bias = true;
-  double rate = 0.5;                  // dropout
-  double eps = 1e-5, momentum = 0.1;  // batch_norm
   Location where;
 };
 
@@ -125,85 +115,10 @@ struct PrecisionConfig : RoleFormatsConfig {
   OverflowKind overflow = OverflowKind::kDefault;
 };
 
-enum class Policy { kNone, kFixed, kDynamic, kAdaptive, kLayerwiseDynamic, kLogMax, kHistogram };
-enum class Method {
-  kApproxRange,
-  kLognormal,
-  kAbsRange,
-  kElementWiseRange,
-  kExactRange,
-  kFixed,
-};
-enum class Fan { kExact, kReference };
-// `scaling.layers`: keys of the layers whose names match; unset: as in `scaling`. Last match wins,
-// key by key.
-struct LayerScalingConfig {
-  std::string match;
-  std::optional<Method> method;
-  std::optional<double> scale, underflow_target, scale_upper_bound, accum_upper_bound, u_min;
-  std::optional<double> headroom_bits;
-  std::optional<bool> power_of_two;
-  std::optional<int> update_interval;
-  std::optional<Fan> fan;
-  // layerwise_dynamic
-  std::optional<double> init_scale, growth_factor, backoff_factor, min_scale, max_scale;
-  std::optional<int> growth_interval;
-  Location where;
-};
-struct ScalingConfig {
-  Policy policy = Policy::kNone;
-  // Unset values of these are the policy's (or preset's) own: train/scaling_config.h fills them in,
-  // so that config.yaml shows them; a bound that stays unset does not exist.
-  std::optional<double> init_scale;  // none, adaptive: S of the logit gradient; others: the start
-  std::optional<double> growth_factor, backoff_factor;
-  std::optional<int> growth_interval;
-  std::optional<double> min_scale, max_scale;
-  std::optional<int> hysteresis;
-  std::optional<bool> consecutive_hysteresis, error_at_min_scale;
-  std::optional<double> tolerance;
-  std::string preset = "pytorch";  // dynamic
-  double scale = 1;                // fixed (and method fixed)
-  // histogram
-  int update_period = 1000;
-  double bin_edge = 0.125, threshold = 1e-7;
-  // logmax
-  double beta1 = 0.99, beta2 = 0.999, overflow_std_dev = 3.09, log_max = 16;
-  // adaptive; `reference` is logmax's too
-  bool reference = false;
-  double headroom_bits = 4;  // exact_range
-  Method method = Method::kApproxRange;
-  double underflow_target = 1e-3, scale_upper_bound = 16, accum_upper_bound = 1024;
-  bool power_of_two = true;
-  int update_interval = 1;
-  Fan fan = Fan::kExact;
-  std::optional<double> u_min;  // unset: the format's smallest subnormal
-  std::vector<LayerScalingConfig> layers;
-  Location where;
-};
-
-enum class OptimizerKind { kSgd, kAdam, kAdamW };
-struct OptimizerConfig {
-  OptimizerKind kind = OptimizerKind::kSgd;
-  double lr = 0.1;  // adam, adamw: 1e-3
-  double momentum = 0;
-  bool nesterov = false;
-  double weight_decay = 0;  // adamw: 1e-2
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+// `kind`, momentum and what else the update itself takes; lr here is the schedule's start.
+struct OptimizerConfig : backend::UpdateRule {
+  double lr = 0.1;                    // adam, adamw: 1e-3
   std::vector<std::string> no_decay;  // globs on parameter names
-};
-
-enum class ScheduleKind { kConstant, kMultistep, kCosine, kLinear, kPoly };
-struct WarmupConfig {
-  double epochs = 0;
-  double lr = 0;
-};
-struct ScheduleConfig {
-  ScheduleKind kind = ScheduleKind::kConstant;
-  std::vector<int> milestones;  // epochs finished before the factor applies
-  double gamma = 0.1;
-  double power = 1;   // poly
-  double min_lr = 0;  // cosine, linear, poly
-  WarmupConfig warmup;
 };
 
 enum class OnOverflow { kPreset, kSkip, kRetry };  // kPreset: what the preset does, else skip
@@ -225,10 +140,10 @@ struct EvaluateConfig {
 };
 // One entry of log.what_if: another choice, judged from the histograms of each logged step.
 struct WhatIfConfig {
-  std::string name;                      // of the scenario in what_if.csv; empty: made of the rest
-  std::optional<NumberFormat> format;    // unset: each tensor's own
-  std::optional<double> scale;           // that every tensor would carry; unset: its own
-  std::optional<ScalingConfig> scaling;  // a policy instead of a scale
+  std::string name;                    // of the scenario in what_if.csv; empty: made of the rest
+  std::optional<NumberFormat> format;  // unset: each tensor's own
+  std::optional<double> scale;         // that every tensor would carry; unset: its own
+  std::optional<scaling::Settings> scaling;  // a policy instead of a scale
   Location where;
 };
 struct LogConfig {
@@ -256,9 +171,9 @@ struct Config {
   DataConfig data;
   ModelConfig model;
   PrecisionConfig precision;
-  ScalingConfig scaling;
+  scaling::Settings scaling;
   OptimizerConfig optimizer;
-  ScheduleConfig schedule;
+  optim::Schedule schedule;
   TrainConfig train;
   EvaluateConfig evaluate;
   LogConfig log;

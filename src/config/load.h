@@ -27,7 +27,7 @@ Loaded LoadText(const std::string& text, const std::string& name, const Override
 
 // A `scaling:` section for itself, with what belongs to it in `train:`.
 struct LoadedScaling {
-  ScalingConfig scaling;
+  scaling::Settings scaling;
   TrainConfig train;
   std::vector<std::string> notes;  // as in Loaded
 };
@@ -41,7 +41,7 @@ LoadedScaling LoadScalingText(const std::string& text, const std::string& name,
 // Policy adaptive as a list of overrides changes it, to compare methods: `scaling.scale` may be
 // given without a method that uses it.
 struct AdaptiveOverrides {
-  ScalingConfig scaling;
+  scaling::Settings scaling;
   bool has_method = false, has_scale = false;  // given
 };
 AdaptiveOverrides ReadAdaptive(const Overrides& overrides);

@@ -100,7 +100,7 @@ AdaptiveOverrides ReadAdaptive(const Overrides& overrides) {
   const YamlNode& section = *root.Find("scaling");
   read.has_method = section.Find("method") && !lone_scale;
   read.has_scale = section.Find("scale") != nullptr;
-  if (lone_scale) read.scaling.method = ScalingConfig().method;
+  if (lone_scale) read.scaling.adaptive.method = scaling::AdaptiveSettings().method;
   return read;
 }
 

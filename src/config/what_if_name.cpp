@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "config/sections/scaling_keys.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -13,19 +12,18 @@ void AppendPart(std::string& name, const std::string& part) {
   name += (name.empty() ? "" : " ") + part;
 }
 
-std::string ScalingName(ScalingConfig scaling) {
-  ScalingConfig bare;
+std::string ScalingName(scaling::Settings scaling) {
+  scaling::Settings bare;
   bare.policy = scaling.policy;
-  const std::string policy = PolicyName(scaling.policy);
   const Section section = ScalingSection(scaling);
   const YamlNode usual = WriteSection(ScalingSection(bare));
-  std::string name = "policy=" + policy;
+  std::string name = "policy=" + scaling.policy;
   for (const Entry& entry : WriteSection(section).entries) {
     const std::string& key = entry.key.text;
     if (key == section.chooser) continue;
     const YamlNode* other = usual.Find(key);
     const Names& needed = section.Find(key)->required_for;
-    const bool always = std::find(needed.begin(), needed.end(), policy) != needed.end();
+    const bool always = std::find(needed.begin(), needed.end(), scaling.policy) != needed.end();
     if (!always && other && FlowText(*other) == FlowText(entry.value)) continue;
     const bool list = entry.value.kind == YamlNode::Kind::kList;
     AppendPart(name, key + (list ? "" : "=" + entry.value.text));

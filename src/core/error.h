@@ -7,7 +7,7 @@
 
 namespace ada {
 
-// The base of all expected failures; `exit_code` is the process's status (INTERFACE: exit codes).
+// The base of all expected failures; `exit_code` is the process's status.
 class Error : public std::runtime_error {
  public:
   Error(int exit_code, const std::string& message)

@@ -1,5 +1,5 @@
 // How the magnitudes of a tensor are spread over binary exponents, and what any format at any scale
-// would lose of them: the log2 histogram of DESIGN, "What is counted". Numbers only.
+// would lose of them: a histogram of log2 |x|. Numbers only.
 #pragma once
 #include <array>
 #include <cstdint>

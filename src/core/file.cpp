@@ -155,7 +155,8 @@ std::optional<FileLock> FileLock::TryLock(const std::string& folder) {
       if (errno == EINTR) continue;
       throw OutputError(path + ": cannot be locked: " + std::strerror(errno));
     }
-    // The file may have been deleted, or replaced, between open and flock: such a lock is nobody's.
+    // The file may have been deleted, or replaced, between open and flock: such a lock protects
+    // nothing.
     struct stat ours {
     }, there{};
     if (fstat(fd, &ours) == 0 && stat(path.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&

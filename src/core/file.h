@@ -58,7 +58,7 @@ void CreateFolders(const std::string& folder);
 // ends. The empty file stays. Works between processes and between two locks in one process.
 class FileLock {
  public:
-  // nullopt: somebody else holds it. OutputError: the folder is missing or not writable.
+  // nullopt: another process holds it. OutputError: the folder is missing or not writable.
   static std::optional<FileLock> TryLock(const std::string& folder);
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;

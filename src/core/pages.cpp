@@ -45,7 +45,7 @@ std::byte* AllocatePages(std::size_t bytes, PageKind kind) {
   if (before > 0) munmap(start, before);
   munmap(start + before + kept, kHuge - before);
 #ifdef MADV_HUGEPAGE
-  // A wish: where it fails, pages are small.
+  // Only a hint: where it fails, pages are small.
   if (kind == PageKind::kHuge) madvise(start + before, kept, MADV_HUGEPAGE);
 #endif
   return start + before;

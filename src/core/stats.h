@@ -1,5 +1,4 @@
-// What is counted at one rounding of one tensor (DESIGN: "What is counted"). Plain data, no
-// backend.
+// What is counted at one rounding of one tensor. Plain data, no backend.
 #pragma once
 #include <cstdint>
 

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "core/error.h"
-#include "core/side_by_side.h"
+#include "core/run_in_parallel.h"
 #include "data/catalog.h"
 #include "data/cifar.h"
 #include "data/idx.h"
@@ -73,7 +73,7 @@ Splits Read(const std::string& name, const std::string& folder) {
   Tasks tasks;
   AddTasks(facts, inside, facts.test_files, facts.test, advice, &splits.test, &tasks);
   AddTasks(facts, inside, facts.train_files, facts.train, advice, &splits.train, &tasks);
-  RunSideBySide(tasks);
+  RunInParallel(tasks);
   splits.mean = facts.mean;
   splits.std = facts.std;
   return splits;

@@ -5,41 +5,41 @@
 
 namespace ada::graph {
 
-Tensor Bindings::Describe(int value, const TensorStorage& encoding) const {
+Tensor Bindings::Describe(int value, const TensorStorage& stored_as) const {
   Tensor tensor;
   tensor.shape = network->shape(value);
   tensor.shape.n = images;
-  tensor.format = encoding.format;
-  tensor.storage = encoding.storage;
+  tensor.format = stored_as.format;
+  tensor.storage = stored_as.storage;
   return tensor;
 }
 
-Tensor Bindings::View(int value, int buffer, const TensorStorage& encoding) const {
-  Tensor tensor = Describe(value, encoding);
+Tensor Bindings::View(int value, int buffer, const TensorStorage& stored_as) const {
+  Tensor tensor = Describe(value, stored_as);
   tensor.data = block + offsets[buffer];
   return tensor;
 }
 
-Tensor Bindings::Unstored(int value) const { return Describe(value, encodings->values[value]); }
+Tensor Bindings::Unstored(int value) const { return Describe(value, storage->values[value]); }
 
 Tensor Bindings::Value(int value) const {
   const int buffer = plan->value_buffers[value];
   ADA_CHECK(buffer >= 0);
-  return View(value, buffer, encodings->values[value]);
+  return View(value, buffer, storage->values[value]);
 }
 
 backend::Gradient Bindings::Grad(int index) const {
   if (index < 0) return {};
   const GradientPlan& gradient = plan->gradients[index];
   backend::Gradient result;
-  result.tensor = View(gradient.value, gradient.buffer, gradient.encoding);
+  result.tensor = View(gradient.value, gradient.buffer, gradient.stored_as);
   result.scale = scales.backend + gradient.scale;
   if (gradient.rounds) {
     const bool sum = gradient.source == GradientPlan::Source::kBranchSum;
     const std::string layer = gradient.node == kLossNode ? "loss" : NameOf(gradient.node);
     LayerStats& layer_stats = stats.backend[gradient.node + 1];
     result.stats = sum ? &layer_stats.dy : &layer_stats.dx;
-    result.style = styles->Of(layer, sum ? "dy" : "dx", gradient.encoding);
+    result.style = styles->Of(layer, sum ? "dy" : "dx", gradient.stored_as);
   }
   if (gradient.moments) result.moments = moments.backend + index;
   result.all_moments = gradient.all_moments;
@@ -47,11 +47,11 @@ backend::Gradient Bindings::Grad(int index) const {
 }
 
 backend::RoundingStyle Bindings::ValueStyle(int value) const {
-  return styles->Of(value == 0 ? "input" : NameOf(value - 1), "y", encodings->values[value]);
+  return styles->Of(value == 0 ? "input" : NameOf(value - 1), "y", storage->values[value]);
 }
 
 const scaling::TensorScaler* Bindings::OwnScale(int value) const {
-  while (value > 0 && !network->nodes[value - 1].rounds_output())
+  while (value > 0 && !network->nodes[value - 1].kind->rounds_output)
     value = network->nodes[value - 1].inputs[0];
   return ValueStyle(value).own_scale;
 }

@@ -1,5 +1,6 @@
 // What the numbers of a plan stand for: tensors, gradients, statistics, parameters.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace ada::graph {
 struct Bindings {
   const Network* network = nullptr;
   const Plan* plan = nullptr;
-  const NetworkStorage* encodings = nullptr;
+  const NetworkStorage* storage = nullptr;
   RoundingStyles* styles = nullptr;
   std::int64_t images = 1;
   bool training = true;
@@ -43,11 +44,14 @@ struct Bindings {
   // The scale of its own that a value carries, from whoever rounded it; null: none.
   const scaling::TensorScaler* OwnScale(int value) const;
   TensorStats* ValueStats(int value) const;  // null in a graph that does not train
+  std::span<const Parameter> ParametersOf(int node) const {
+    return {parameters->data() + first_parameter[node], network->nodes[node].parameters.size()};
+  }
   const std::string& NameOf(int node) const { return network->nodes[node].config.name; }
 
  private:
-  Tensor Describe(int value, const TensorStorage& encoding) const;  // without data
-  Tensor View(int value, int buffer, const TensorStorage& encoding) const;
+  Tensor Describe(int value, const TensorStorage& stored_as) const;  // without data
+  Tensor View(int value, int buffer, const TensorStorage& stored_as) const;
 };
 
 }  // namespace ada::graph

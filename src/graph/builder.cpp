@@ -11,17 +11,11 @@
 namespace ada::graph {
 namespace {
 
-// The scale layer, the paper's cast, multiplies no weight: there is no sum to overflow.
 ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
                          const NumberFormat& dy_format) {
-  const config::LayerConfig& layer = node.config;
-  double fan = 1, shared = 1;
-  if (node.kind == Kind::kLinear) fan = layer.features;
-  if (node.kind == Kind::kConv2d) {
-    fan = static_cast<double>(layer.channels) * layer.kernel[0] * layer.kernel[1];
-    shared = static_cast<double>(layer.stride[0]) * layer.stride[1] * layer.groups;
-  }
-  return {layer.name, fan, fan / shared, dx_format, node.is_product(), dy_format};
+  const Fans fans = node.kind->fans ? node.kind->fans(node.config) : Fans{};
+  return {node.config.name, fans.reference,        fans.exact,
+          dx_format,        node.kind->has_weight, dy_format};
 }
 
 Network ResolveFor(const GraphSpec& spec) {
@@ -36,7 +30,7 @@ Builder::Builder(const GraphSpec& spec, backend::Backend& backend, const Graph* 
       backend_(backend),
       share_(share),
       network_(ResolveFor(spec)),
-      encodings_(ResolveStorage(network_, spec.precision)),
+      storage_(ResolveStorage(network_, spec.precision)),
       graph_(new Graph(backend)),
       styles_(spec, share, graph_->tensor_scales_, graph_->bins_) {}
 
@@ -60,7 +54,7 @@ void Builder::Bind() {
   graph_->scalers_ = graph_->notes_.Add<scaling::LayerScaler>(network_.nodes.size());
   bindings_.network = &network_;
   bindings_.plan = &plan_;
-  bindings_.encodings = &encodings_;
+  bindings_.storage = &storage_;
   bindings_.styles = &styles_;
   bindings_.images = spec_.input.n;
   bindings_.training = spec_.training;
@@ -73,8 +67,9 @@ void Builder::Bind() {
 void Builder::AddLayerRows() {
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
     const Node& node = network_.nodes[i];
-    graph_->layers_.push_back({node.config.name, node.config.kind, node.output, node.parameters,
-                               node.mflop, encodings_.values[i + 1].format, node.is_product()});
+    graph_->layers_.push_back({node.config.name, node.config.kind, node.output,
+                               node.trained_numel(), node.mflop, storage_.values[i + 1].format,
+                               node.kind->has_weight});
   }
 }
 
@@ -84,9 +79,9 @@ void Builder::AskRules() {
     const Node& node = network_.nodes[i];
     const int input = node.inputs[0];
     scaling::LayerRule& rule = graph_->scalers_.host[i].rule;
-    if (spec_.training && spec_.rule_for && node.has_rule() && needs[input]) {
+    if (spec_.training && spec_.rule_for && node.kind->chooses_scale && needs[input]) {
       rule = spec_.rule_for(
-          RequestFor(node, encodings_.gradients[input].format, encodings_.arriving[i + 1].format));
+          RequestFor(node, storage_.gradients[input].format, storage_.arriving[i + 1].format));
     }
     rules_.push_back(rule);
   }
@@ -98,9 +93,9 @@ void Builder::AddChannelMoments() {
   if (!spec_.fuse || !spec_.training) return;
   const auto consumers = network_.Consumers();
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
-    const std::vector<int>& consumers_of = consumers[i + 1];
-    if (network_.nodes[i].kind != Kind::kConv2d || consumers_of.size() != 1 ||
-        network_.nodes[consumers_of[0]].kind != Kind::kBatchNorm) {
+    const std::vector<int>& after = consumers[i + 1];
+    if (!network_.nodes[i].kind->sums_channels || after.size() != 1 ||
+        network_.nodes[after[0]].kind->chain != ChainPart::kNorm) {
       continue;
     }
     Shape shape = network_.nodes[i].output;
@@ -115,7 +110,7 @@ void Builder::AddChannelMoments() {
 bool Builder::MakeOps() {
   PlanSpec plan_spec;
   plan_spec.images = spec_.input.n;
-  plan_spec.encodings = &encodings_;
+  plan_spec.storage = &storage_;
   plan_spec.training = spec_.training;
   plan_spec.stochastic = spec_.precision.stochastic;
   limits_.recompute = spec_.recompute;

@@ -35,7 +35,7 @@ class Builder {
   backend::Backend& backend_;
   const Graph* share_;
   const Network network_;
-  const NetworkStorage encodings_;
+  const NetworkStorage storage_;
   std::unique_ptr<Graph> graph_;
   RoundingStyles styles_;
   Plan plan_;

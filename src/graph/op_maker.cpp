@@ -1,41 +1,24 @@
-// See op_maker.h.
 #include "graph/op_maker.h"
 
 #include "core/error.h"
-#include "core/random.h"
 
 namespace ada::graph {
 
 using backend::Op;
 
-Parameter& OpMaker::Param(int node, int index) const {
-  return (*b_.parameters)[b_.first_parameter[node] + index];
+Tensor OpMaker::Input(const OpPlan& op, int index) const {
+  const int value = node(op).inputs[index];
+  return op.recomputed >= 0 ? b_.Unstored(value) : b_.Value(value);
 }
 
-template <typename Spec>
-void OpMaker::FillRounding(const OpPlan& op, Spec& spec) const {
-  spec.y_stats = b_.ValueStats(op.node + 1);
-  spec.y_style = b_.ValueStyle(op.node + 1);
+RoundedTo OpMaker::RoundedValue(int value) const {
+  return {b_.storage->values[value].format, b_.ValueStyle(value), b_.ValueStats(value)};
 }
 
-template <typename Spec>
-Spec OpMaker::Plain(const OpPlan& op) const {
-  Spec spec;
-  spec.layer = node(op).config.name;
-  spec.x = X(op);
-  spec.y = Y(op);
-  spec.dy = b_.Grad(op.dy);
-  spec.dx = b_.Grad(op.dx);
-  return spec;
-}
-
-template <typename Spec>
-Spec OpMaker::Pool(const OpPlan& op) const {
-  Spec spec = Plain<Spec>(op);
-  spec.kernel = node(op).config.kernel;
-  spec.stride = node(op).config.stride;
-  spec.padding = node(op).config.padding;
-  return spec;
+RoundedTo OpMaker::RoundedOf(const OpPlan& op, const char* tensor, const TensorStorage& storage,
+                             TensorStats LayerStats::*stats) const {
+  return {storage.format, b_.styles->Of(b_.NameOf(op.node), tensor, storage),
+          b_.training ? &(b_.stats.backend[op.node + 1].*stats) : nullptr};
 }
 
 backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
@@ -43,146 +26,52 @@ backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
   norm.raw = b_.Value(b_.network->nodes[batch_norm].inputs[0]);
   norm.z = b_.Unstored(z);
   norm.relu = z != batch_norm + 1;
-  norm.beta = Param(batch_norm, 1).value.f32();
+  norm.beta = b_.ParametersOf(batch_norm)[1].value.f32();
   norm.y_stats = b_.ValueStats(batch_norm + 1);
   norm.y_style = b_.ValueStyle(batch_norm + 1);
   return norm;
 }
 
-void OpMaker::FillProduct(const OpPlan& op, backend::ProductSpec& spec) const {
-  const config::LayerConfig& layer = node(op).config;
-  LayerStats& stats = b_.stats.backend[op.node + 1];
-  spec.w = Param(op.node, 0).value;
-  spec.dw = Param(op.node, 0).gradient;
-  if (layer.bias) {
-    spec.b = Param(op.node, 1).value;
-    spec.db = Param(op.node, 1).gradient;
-  }
-  spec.y_moments = b_.channel_moments[op.node];
-  FillRounding(op, spec);
-  const TensorStorage& w = b_.encodings->weights[op.node];
-  const TensorStorage& dw = b_.encodings->weight_gradients[op.node];
-  spec.w_format = w.format;
-  spec.w_style = b_.styles->Of(layer.name, "w", w);
-  spec.w_stats = b_.training ? &stats.w : nullptr;
-  spec.dw_format = dw.format;
-  spec.dw_style = b_.styles->Of(layer.name, "dw", dw);
-  spec.dw_stats = b_.training ? &stats.dw : nullptr;
-  spec.scaler = ScalerOf(op);
-  spec.x_own_scale = b_.OwnScale(node(op).inputs[0]);
-  if (op.recomputed >= 0) spec.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
+void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
+  parts.w = RoundedOf(op, "w", b_.storage->weights[op.node], &LayerStats::w);
+  parts.dw = RoundedOf(op, "dw", b_.storage->weight_gradients[op.node], &LayerStats::dw);
+  parts.x_own_scale = b_.OwnScale(node(op).inputs[0]);
+  if (op.recomputed >= 0) parts.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
 }
 
-std::unique_ptr<Op> OpMaker::MakeConv2d(const OpPlan& op) {
-  const config::LayerConfig& layer = node(op).config;
-  auto spec = Plain<backend::Conv2dSpec>(op);
-  FillProduct(op, spec);
-  spec.stride = layer.stride;
-  spec.padding = layer.padding;
-  spec.dilation = layer.dilation;
-  spec.groups = layer.groups;
-  return backend_.Make(spec);
-}
-
-std::unique_ptr<Op> OpMaker::MakeLinear(const OpPlan& op) {
-  auto spec = Plain<backend::LinearSpec>(op);
-  FillProduct(op, spec);
-  return backend_.Make(spec);
-}
-
-std::unique_ptr<Op> OpMaker::MakeBatchNorm(const OpPlan& op) {
-  const config::LayerConfig& layer = node(op).config;
-  const int producer = node(op).inputs[0] - 1;
-  backend::BatchNormSpec spec;
-  spec.layer = layer.name;
-  spec.x = X(op);
-  spec.out = Y(op);
-  spec.gamma = Param(op.node, 0).value;
-  spec.dgamma = Param(op.node, 0).gradient;
-  spec.beta = Param(op.node, 1).value;
-  spec.dbeta = Param(op.node, 1).gradient;
-  spec.running_mean = Param(op.node, 2).value;
-  spec.running_var = Param(op.node, 3).value;
+void OpMaker::AddChain(const OpPlan& op, OpParts& parts) const {
   if (op.addend >= 0) {
-    spec.addend = b_.Value(op.addend);
-    spec.sum_stats = b_.ValueStats(op.add + 1);
-    spec.sum_style = b_.ValueStyle(op.add + 1);
+    parts.addend = b_.Value(op.addend);
+    parts.sum = RoundedValue(op.add + 1);
   }
-  spec.relu = op.relu >= 0;
-  if (op.consumer >= 0) spec.recomputed = Recomputed(op.node, op.output);
-  spec.eps = static_cast<float>(layer.eps);
-  spec.momentum = static_cast<float>(layer.momentum);
-  if (producer >= 0) spec.x_moments = b_.channel_moments[producer];
-  FillRounding(op, spec);
-  spec.y_format = b_.encodings->values[op.node + 1].format;
-  spec.dy = b_.Grad(op.dy);
-  spec.dx = b_.Grad(op.dx);
-  return backend_.Make(spec);
+  parts.relu = op.relu >= 0;
+  if (op.consumer >= 0) parts.recomputed = Recomputed(op.node, op.output);
 }
 
-std::unique_ptr<Op> OpMaker::MakeAvgPool(const OpPlan& op) {
-  auto spec = Pool<backend::AvgPoolSpec>(op);
-  FillRounding(op, spec);
-  return backend_.Make(spec);
-}
-
-std::unique_ptr<Op> OpMaker::MakeAdd(const OpPlan& op) {
-  backend::AddSpec spec;
-  spec.layer = node(op).config.name;
-  for (const int value : node(op).inputs) spec.x.push_back(b_.Value(value));
-  spec.y = Y(op);
-  FillRounding(op, spec);
-  return backend_.Make(spec);
-}
-
-std::unique_ptr<Op> OpMaker::MakeShortcut(const OpPlan& op) {
-  auto spec = Plain<backend::ShortcutSpec>(op);
-  spec.stride = node(op).config.stride;
-  return backend_.Make(spec);
-}
-
-std::unique_ptr<Op> OpMaker::MakeDropout(const OpPlan& op) {
-  auto spec = Plain<backend::DropoutSpec>(op);
-  spec.rate = static_cast<float>(node(op).config.rate);
-  spec.stream = StreamId(node(op).config.name);
-  FillRounding(op, spec);
-  return backend_.Make(spec);
-}
-
-std::unique_ptr<Op> OpMaker::MakeScale(const OpPlan& op) {
-  auto spec = Plain<backend::ScaleSpec>(op);
-  FillRounding(op, spec);
-  spec.scaler = ScalerOf(op);
-  return backend_.Make(spec);
+OpParts OpMaker::PartsOf(const OpPlan& op) const {
+  const Node& n = node(op);
+  OpParts parts;
+  parts.layer = n.config.name;
+  parts.keys = n.config;
+  for (std::size_t i = 0; i < n.inputs.size(); ++i)
+    parts.x.push_back(Input(op, static_cast<int>(i)));
+  parts.y = op.consumer >= 0 ? b_.Unstored(op.output) : b_.Value(op.output);
+  parts.dy = b_.Grad(op.dy);
+  parts.dx = b_.Grad(op.dx);
+  for (const Parameter& parameter : b_.ParametersOf(op.node)) {
+    parts.parameters.push_back({parameter.value, parameter.gradient});
+  }
+  if (n.kind->rounds_output) parts.rounded_y = RoundedValue(op.node + 1);
+  if (op.dx >= 0) parts.scaler = b_.scalers.backend + op.node;
+  parts.y_moments = b_.channel_moments[op.node];
+  if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
+  if (n.kind->has_weight) AddWeight(op, parts);
+  AddChain(op, parts);
+  return parts;
 }
 
 std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
-  switch (node(op).kind) {
-    case Kind::kConv2d:
-      return MakeConv2d(op);
-    case Kind::kLinear:
-      return MakeLinear(op);
-    case Kind::kBatchNorm:
-      return MakeBatchNorm(op);
-    case Kind::kRelu:
-      return backend_.Make(Plain<backend::ReluSpec>(op));
-    case Kind::kMaxPool:
-      return backend_.Make(Pool<backend::MaxPoolSpec>(op));
-    case Kind::kAvgPool:
-    case Kind::kGlobalAvgPool:
-      return MakeAvgPool(op);
-    case Kind::kAdd:
-      return MakeAdd(op);
-    case Kind::kFlatten:
-      return backend_.Make(Plain<backend::FlattenSpec>(op));
-    case Kind::kDropout:
-      return MakeDropout(op);
-    case Kind::kShortcut:
-      return MakeShortcut(op);
-    case Kind::kScale:
-      return MakeScale(op);
-  }
-  return nullptr;
+  return backend_.Make(node(op).kind->spec(PartsOf(op)));
 }
 
 std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {

@@ -31,13 +31,13 @@ TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFor
 }
 
 backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::string& tensor,
-                                          const TensorStorage& encoding) {
+                                          const TensorStorage& stored_as) {
   backend::RoundingStyle style;
-  style.stochastic = stochastic_ && encoding.format != kFp32;
+  style.stochastic = stochastic_ && stored_as.format != kFp32;
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
-  if (encoding.has_own_scale)
-    style.own_scale = FindOrMake(name, encoding.format)->own_scale.backend;
+  if (stored_as.has_own_scale)
+    style.own_scale = FindOrMake(name, stored_as.format)->own_scale.backend;
   style.counted = Contains(counted_, tensor);
   if (Contains(histograms_, tensor) && layer != "input") style.bins = FindOrMakeBins(name);
   return style;

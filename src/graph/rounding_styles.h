@@ -22,7 +22,7 @@ class RoundingStyles {
 
   // The style of one tensor. Its own scale, where it has one, is made at the first call.
   backend::RoundingStyle Of(const std::string& layer, const std::string& tensor,
-                            const TensorStorage& encoding);
+                            const TensorStorage& stored_as);
   // The scale of a tensor for which `Of` was called; null: it has none of its own.
   TensorScale* ScaleOf(const std::string& layer, const std::string& tensor) const;
   // Its histogram, as the host reads it; null: it has none.

@@ -1,4 +1,3 @@
-// The formulas of schedule.h.
 #include "optim/schedule.h"
 
 #include <algorithm>
@@ -9,36 +8,39 @@
 namespace ada::optim {
 namespace {
 
-double Multistep(const ScheduleSpec& spec, std::int64_t finished_epochs) {
-  double lr = spec.lr;
-  for (const int milestone : spec.milestones) {
-    if (milestone <= finished_epochs) lr *= spec.gamma;
+double Multistep(const Schedule& schedule, double lr, std::int64_t finished_epochs) {
+  for (const int milestone : schedule.milestones) {
+    if (milestone <= finished_epochs) lr *= schedule.gamma;
   }
   return lr;
 }
 
 }  // namespace
 
-double LearningRate(const ScheduleSpec& spec, std::int64_t step, std::int64_t steps_per_epoch,
-                    std::int64_t total_steps) {
+bool MovesEachStep(const Schedule& schedule) {
+  return schedule.kind != Schedule::Kind::kConstant && schedule.kind != Schedule::Kind::kMultistep;
+}
+
+double LearningRate(const Schedule& schedule, double lr, std::int64_t step,
+                    std::int64_t steps_per_epoch, std::int64_t total_steps) {
   ADA_CHECK(step >= 0 && steps_per_epoch > 0 && total_steps > 0);
-  if (step < std::llround(spec.warmup_epochs * static_cast<double>(steps_per_epoch))) {
-    return spec.warmup_lr;
+  if (step < std::llround(schedule.warmup.epochs * static_cast<double>(steps_per_epoch))) {
+    return schedule.warmup.lr;
   }
   const double progress =
       static_cast<double>(std::min(step, total_steps)) / static_cast<double>(total_steps);
-  const double range = spec.lr - spec.min_lr;
-  switch (spec.kind) {
-    case ScheduleSpec::Kind::kConstant:
-      return spec.lr;
-    case ScheduleSpec::Kind::kMultistep:
-      return Multistep(spec, step / steps_per_epoch);
-    case ScheduleSpec::Kind::kCosine:
-      return spec.min_lr + range * (1 + std::cos(M_PI * progress)) / 2;
-    case ScheduleSpec::Kind::kLinear:
-      return spec.min_lr + range * (1 - progress);
-    case ScheduleSpec::Kind::kPoly:
-      return spec.min_lr + range * std::pow(1 - progress, spec.power);
+  const double range = lr - schedule.min_lr;
+  switch (schedule.kind) {
+    case Schedule::Kind::kConstant:
+      return lr;
+    case Schedule::Kind::kMultistep:
+      return Multistep(schedule, lr, step / steps_per_epoch);
+    case Schedule::Kind::kCosine:
+      return schedule.min_lr + range * (1 + std::cos(M_PI * progress)) / 2;
+    case Schedule::Kind::kLinear:
+      return schedule.min_lr + range * (1 - progress);
+    case Schedule::Kind::kPoly:
+      return schedule.min_lr + range * std::pow(1 - progress, schedule.power);
   }
   throw InternalError("LearningRate: unknown kind of schedule");
 }

@@ -1,13 +1,12 @@
 // Every float tensor once through RoundTo.
-#include "study/convert.h"
-
 #include <algorithm>
 #include <deque>
 #include <span>
 #include <vector>
 
 #include "core/safetensors.h"
-#include "scaling/rules/scale_check.h"
+#include "scaling/policies/policies.h"
+#include "study/commands.h"
 
 namespace ada::study {
 

@@ -1,15 +1,68 @@
-#include "study/replay.h"
-
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <ostream>
+#include <system_error>
 
 #include "core/error.h"
-#include "study/trace.h"
+#include "core/text.h"
+#include "study/commands.h"
 #include "telemetry/csv.h"
+#include "telemetry/csv_reader.h"
 
 namespace ada::study {
 namespace {
+
+// A trace: a CSV that may begin with `#` comment lines, one row an attempt, of which a few columns
+// matter. The last row may lack its line end. DataErrors name file and line.
+class Trace {
+ public:
+  // So is a column name that stands there twice.
+  explicit Trace(const std::string& path) : csv_(path, telemetry::LastRow::kMayLackLineEnd) {
+    const std::vector<std::string>& header = csv_.header();
+    if (header.empty()) {
+      throw DataError(path + ":" + std::to_string(csv_.line() - 1) +
+                      ": no header line, expected one with the column overflow");
+    }
+    for (auto name = header.begin(); name != header.end(); ++name) {
+      if (std::find(header.begin(), name, *name) != name)
+        csv_.Fail("two columns are called '" + *name + "'");
+    }
+  }
+
+  bool Next() { return csv_.Next(); }
+  bool Has(std::string_view column) const {
+    return csv_.Find(column) != telemetry::CsvReader::kMissing;
+  }
+  // Throws DataError naming the file's columns, and `why` it is needed, where there is none.
+  void Expect(const std::string& column, const std::string& why) const {
+    if (Has(column)) return;
+    std::string names;
+    for (const std::string& name : csv_.header()) names += (names.empty() ? "" : ", ") + name;
+    csv_.Fail("no column '" + column + "', which " + why + "; the file has: " + names);
+  }
+
+  // Fields of this row; the column must exist.
+  bool Flag(std::string_view column) const {
+    const std::string& text = csv_.Text(csv_.Column(column));
+    if (text != "0" && text != "1") csv_.FailAt(csv_.Column(column), "0 or 1");
+    return text == "1";
+  }
+  double Magnitude(std::string_view column) const {
+    const std::size_t at = csv_.Column(column);
+    const std::string& text = csv_.Text(at);
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0)
+      csv_.FailAt(at, "a number from 0 on, inf or nan");
+    return value;
+  }
+  std::int64_t Integer(std::string_view column) const { return csv_.Integer(csv_.Column(column)); }
+
+ private:
+  telemetry::CsvReader csv_;
+};
 
 void ExpectGlobal(const scaling::Policy& policy) {
   for (const std::string_view global : {"none", "fixed", "dynamic", "logmax"})
@@ -19,7 +72,7 @@ void ExpectGlobal(const scaling::Policy& policy) {
                     "takes none, fixed, dynamic and logmax");
 }
 
-void ExpectColumns(const TraceReader& trace, bool wants_amax) {
+void ExpectColumns(const Trace& trace, bool wants_amax) {
   if (wants_amax) {
     trace.Expect("amax", "policy logmax needs: the largest unscaled gradient of each attempt");
   } else {
@@ -28,7 +81,7 @@ void ExpectColumns(const TraceReader& trace, bool wants_amax) {
   }
 }
 
-scaling::StepOutcome AttemptOf(const TraceReader& trace, bool wants_amax) {
+scaling::StepOutcome AttemptOf(const Trace& trace, bool wants_amax) {
   scaling::StepOutcome attempt;
   if (trace.Has("overflow")) attempt.overflow = trace.Flag("overflow");
   if (wants_amax) {
@@ -39,7 +92,7 @@ scaling::StepOutcome AttemptOf(const TraceReader& trace, bool wants_amax) {
 }
 
 // StepOutcome and step numbers of the first row.
-std::array<std::int64_t, 2> FirstNumbers(const TraceReader& trace) {
+std::array<std::int64_t, 2> FirstNumbers(const Trace& trace) {
   const bool attempt = trace.Has("attempt"), step = trace.Has("step");
   if (!attempt && !step) return {1, 1};
   return {trace.Integer(attempt ? "attempt" : "step"), trace.Integer(step ? "step" : "attempt")};
@@ -50,7 +103,7 @@ std::array<std::int64_t, 2> FirstNumbers(const TraceReader& trace) {
 void Replay(scaling::Policy& policy, std::int64_t max_retries, const std::string& trace_path,
             std::ostream& out) {
   ExpectGlobal(policy);
-  TraceReader trace(trace_path);
+  Trace trace(trace_path);
   const bool wants_amax = policy.RequiredStats().amax;
   ExpectColumns(trace, wants_amax);
   out << "attempt,step,overflow,scale,skipped,scale_after,error\n";
@@ -65,9 +118,9 @@ void Replay(scaling::Policy& policy, std::int64_t max_retries, const std::string
     const scaling::StepOutcome attempt = AttemptOf(trace, wants_amax);
     const scaling::ScaleUpdate verdict = policy.Update(attempt);
     const bool skipped = verdict.action == scaling::Action::kSkip;
-    out << number << ',' << step << ',' << attempt.overflow << ','
-        << telemetry::Exact(verdict.before) << ',' << skipped << ','
-        << telemetry::Exact(verdict.after) << ',' << telemetry::CsvField(verdict.error) << '\n';
+    out << number << ',' << step << ',' << attempt.overflow << ',' << ShortestText(verdict.before)
+        << ',' << skipped << ',' << ShortestText(verdict.after) << ','
+        << telemetry::CsvField(verdict.error) << '\n';
     if (!verdict.error.empty()) return;
     ++number;
     if (!retry.Next(skipped)) ++step;

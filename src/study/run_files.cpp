@@ -1,17 +1,32 @@
 #include "study/run_files.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "config/load.h"
 #include "core/error.h"
-#include "study/run_file.h"
+#include "core/file.h"
+#include "telemetry/run_folder.h"
 
 namespace ada::study {
+namespace {
+constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
+}  // namespace
 
-bool HasFile(const std::string& folder, const std::string& name) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(folder + "/" + name, ignored);
+void RequireRun(const std::string& folder) {
+  const auto state = telemetry::InspectRunFolder(folder);
+  if (state == telemetry::FolderState::kUnfinished || state == telemetry::FolderState::kFinished) {
+    return;
+  }
+  throw DataError(folder +
+                  ": holds no run (steps.csv is missing or not a run's); expected the folder that "
+                  "ada-train --output named, or runs/NAME");
 }
 
 config::Config ReadRunConfig(const std::string& folder) {
@@ -27,63 +42,46 @@ config::Config ReadRunConfig(const std::string& folder) {
   return config::Load(folder + "/config.yaml", {}).config;
 }
 
-void ReadSteps(const std::string& folder,
-               const std::function<void(const telemetry::StepRow&)>& row) {
-  RunFile file(folder, "steps.csv");
-  const Place place(file);
-  const auto loss = file.Column("loss"), accuracy = file.Optional("accuracy");
-  const auto lr = file.Optional("lr"), scale = file.Optional("scale");
-  const auto overflow = file.Optional("overflow"), skipped = file.Optional("skipped");
-  const auto grad_norm = file.Optional("grad_norm");
-  telemetry::StepRow read;
-  while (file.Next()) {
-    place.Read(file, read);
-    read.loss = file.Number(loss);
-    read.accuracy = file.Number(accuracy);
-    read.lr = file.Number(lr);
-    read.scale = file.Scale(scale);
-    read.overflow = file.Integer(overflow) != 0;
-    read.skipped = file.Integer(skipped) != 0;
-    read.grad_norm = file.Number(grad_norm);
-    row(read);
-  }
+nlohmann::json ReadSummary(const std::string& folder) {
+  if (!HasFile(folder, "summary.json")) return nullptr;
+  const std::string path = folder + "/summary.json";
+  auto json = nlohmann::json::parse(ReadFile<DataError>(path, kMaxSummaryBytes), nullptr, false);
+  if (!json.is_object()) throw DataError(path + ": is no summary of a run: expected a JSON object");
+  return json;
 }
 
-void ReadEvaluations(const std::string& folder,
-                     const std::function<void(const telemetry::EvaluationRow&)>& row) {
-  RunFile file(folder, "evaluation.csv");
-  const Place place(file);
-  const auto split = file.Column("split"), images = file.Optional("images");
-  const auto loss = file.Column("loss"), top1 = file.Column("top1"), top5 = file.Optional("top5");
-  telemetry::EvaluationRow read;
-  while (file.Next()) {
-    place.Read(file, read);
-    read.split = file.Text(split);
-    read.images = file.Integer(images);
-    read.loss = file.Number(loss);
-    read.top1 = file.Number(top1);
-    read.top5 = file.Number(top5);
-    row(read);
-  }
+bool IsRunning(const std::string& folder) {
+  const int lock = open((folder + "/.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock < 0) return false;
+  // A shared lock is refused while a run holds its exclusive one; closing gives it back.
+  const bool held = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(lock);
+  return held;
 }
 
-void ReadEvents(const std::string& folder,
-                const std::function<void(const telemetry::EventRow&)>& row) {
-  RunFile file(folder, "events.csv");
-  const Place place(file);
-  const auto event = file.Column("event"), layer = file.Optional("layer");
-  const auto tensor = file.Optional("tensor"), value = file.Optional("value");
-  const auto message = file.Optional("message");
-  telemetry::EventRow read;
-  while (file.Next()) {
-    place.Read(file, read);
-    read.event = file.Text(event);
-    read.layer = file.Text(layer);
-    read.tensor = file.Text(tensor);
-    read.value = file.Text(value);
-    read.message = file.Text(message);
-    row(read);
+std::string RunState(const std::string& folder) {
+  // Asked before the summary is looked for: a run writes it while it still holds the folder.
+  const bool running = IsRunning(folder);
+  const nlohmann::json summary = ReadSummary(folder);
+  if (summary.is_object() && summary.contains("status") && summary["status"].is_string()) {
+    return summary["status"].get<std::string>();
   }
+  return running ? "running" : "died";
+}
+
+bool HasFile(const std::string& folder, const std::string& name) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(folder + "/" + name, ignored);
+}
+
+std::string CsvPath(const std::string& folder, const std::string& name) {
+  if (HasFile(folder, name)) return folder + "/" + name;
+  const bool histograms = name == telemetry::HistogramRow::kFile;
+  throw DataError(folder + "/" + name + ": the run has no such file; " +
+                  (histograms
+                       ? "log.histogram_every makes it: run again with --set "
+                         "log.histogram_every=100"
+                       : "every run of this program writes it: is this the folder of a run?"));
 }
 
 }  // namespace ada::study

@@ -1,25 +1,22 @@
-// See what_if.h. Rows as RunLogs::WhatIf writes them.
-#include "study/what_if.h"
-
 #include <cmath>
+#include <memory>
 #include <ostream>
 
 #include "config/load.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "study/commands.h"
+#include "study/histograms.h"
 #include "study/run_files.h"
-#include "study/run_histograms.h"
 #include "study/what_if_summary.h"
-#include "telemetry/csv.h"
-#include "telemetry/run_logs.h"
+#include "telemetry/rows.h"
 #include "what_if/scenario.h"
 
 namespace ada::study {
 namespace {
 
 // The policy that --policy names, as its overrides and --scale shape it.
-std::optional<config::ScalingConfig> AskedPolicy(const WhatIfOptions& options,
-                                                 std::ostream& notes) {
+std::optional<scaling::Settings> AskedPolicy(const WhatIfOptions& options, std::ostream& notes) {
   if (options.policy.empty()) return std::nullopt;
   config::Overrides overrides = options.overrides;
   if (options.scale && options.policy != "fixed")
@@ -40,32 +37,17 @@ config::WhatIfConfig ScenarioOf(const WhatIfOptions& options, std::ostream& note
   return scenario;
 }
 
-void WriteRow(const telemetry::WhatIfRow& row, std::ostream& out) {
-  using telemetry::CsvField, telemetry::ScaleField;
-  const auto number = [](double value) {
-    return std::isnan(value) ? std::string() : telemetry::NumberField(value);
-  };
-  out << row.step << ',' << row.epoch << ',' << CsvField(row.layer) << ',' << row.tensor << ','
-      << CsvField(row.scenario) << ',' << CsvField(row.format) << ',' << ScaleField(row.scale)
-      << ',' << number(row.underflow_pct_nonzero) << ',' << number(row.overflow) << ','
-      << number(row.underflow_unsure_pct) << ',' << row.overflow_unsure << '\n';
-}
-
 // How a policy was judged.
 std::string PolicyNote(const config::WhatIfConfig& choice) {
   if (!choice.scaling) return "";
-  switch (choice.scaling->policy) {
-    case config::Policy::kNone:
-    case config::Policy::kFixed:
-      return "";
-    case config::Policy::kAdaptive:
-      return "  adaptive is judged with foresight: each layer's scale comes from the gradient that "
-             "it "
-             "is\n    about to round, by the rule of exact_range; methods that see mean and "
-             "deviation alone differ\n";
-    default:
-      return "  each step stands for all attempts since the one before\n";
-  }
+  scaling::Settings settings = *choice.scaling;
+  scaling::FillDefaults(settings);
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(settings);
+  if (!policy->ConstantScale()) return "  each step stands for all attempts since the one before\n";
+  if (!policy->OwnsLayerScales()) return "";
+  return "  adaptive is judged with foresight: each layer's scale comes from the gradient that it "
+         "is\n    about to round, by the rule of exact_range; methods that see mean and deviation "
+         "alone differ\n";
 }
 
 void ExpectGradients(const HistogramStep& step, const std::string& folder) {
@@ -87,11 +69,11 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
   bool first = true;
   EachHistogramStep(options.folder, formats, [&](const HistogramStep& step) {
     if (choice.scaling) ExpectGradients(step, options.folder);
-    if (first) out << telemetry::kWhatIfColumns << '\n';
+    if (first) out << telemetry::Header<telemetry::WhatIfRow>() << '\n';
     first = false;
     if (!scenario.ended().empty()) return;
     for (const telemetry::WhatIfRow& row : scenario.Judge(step.step, step.epoch, step.tensors)) {
-      WriteRow(row, out);
+      out << telemetry::FieldsOf(row).text() << '\n';
       summary.Add(row);
     }
     if (!scenario.ended().empty()) summary.End(step.step, scenario.ended());

@@ -1,4 +1,3 @@
-// See what_if_summary.h.
 #include "study/what_if_summary.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the rows of a scenario come to, for people.
+// What the rows of a scenario come to, in words.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "telemetry/run_logs.h"
+#include "telemetry/rows.h"
 
 namespace ada::study {
 

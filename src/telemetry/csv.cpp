@@ -47,13 +47,6 @@ std::string ReadAt(int fd, std::size_t size, std::int64_t offset) {
 
 }  // namespace
 
-std::string Exact(double value) { return ShortestText(value); }
-std::string Exact(float value) { return ShortestText(value); }
-
-std::string Digits9(double value) { return NineDigits(value); }
-std::string ScaleField(double value) { return std::isnan(value) ? "" : Real(Exact(value)); }
-std::string NumberField(double value) { return Real(Digits9(value)); }
-
 std::string CsvField(std::string_view field) {
   if (field.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(field);
   std::string quoted = "\"";
@@ -67,6 +60,18 @@ std::string CsvField(std::string_view field) {
 double AsLogged(double value) {
   return std::isfinite(value) ? std::strtod(NineDigits(value).c_str(), nullptr) : value;
 }
+
+CsvRow& CsvRow::Field(std::string_view text) {
+  if (fields_++ > 0) text_ += ',';
+  text_ += text;
+  return *this;
+}
+
+CsvRow& CsvRow::Scale(double value) {
+  return Field(std::isnan(value) ? "" : Real(ShortestText(value)));
+}
+
+CsvRow& CsvRow::Number(double value) { return Field(Real(NineDigits(value))); }
 
 CsvFile::CsvFile(std::string path, std::string_view header, std::int64_t keep)
     : path_(std::move(path)), columns_(std::count(header.begin(), header.end(), ',') + 1) {
@@ -127,46 +132,11 @@ void CsvFile::Reopen(std::string_view header, std::int64_t keep) {
   if (lseek(fd_, 0, SEEK_END) < 0) Fail("cannot be appended to", errno);
 }
 
-void CsvFile::Separate() {
-  if (fields_++ > 0) row_ += ',';
-}
-
-CsvFile& CsvFile::Text(std::string_view field) {
-  Separate();
-  row_ += CsvField(field);
-  return *this;
-}
-
-CsvFile& CsvFile::Integer(std::int64_t value) {
-  Separate();
-  row_ += std::to_string(value);
-  return *this;
-}
-
-CsvFile& CsvFile::Scale(double value) {
-  Separate();
-  row_ += ScaleField(value);
-  return *this;
-}
-
-CsvFile& CsvFile::Number(double value) {
-  Separate();
-  row_ += NumberField(value);
-  return *this;
-}
-
-CsvFile& CsvFile::Empty() {
-  Separate();
-  return *this;
-}
-
-void CsvFile::EndRow() {
-  ADA_CHECK(fields_ == columns_);
-  buffer_ += row_;
+void CsvFile::Add(const CsvRow& row) {
+  ADA_CHECK(row.size() == columns_);
+  buffer_ += row.text();
   buffer_ += '\n';
   row_ends_.push_back(buffer_.size());
-  row_.clear();
-  fields_ = 0;
 }
 
 // Rows are handed over in pieces that end within one page of the file, and a row that lies across a

@@ -1,17 +1,25 @@
 #include "telemetry/csv_reader.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "core/error.h"
 
 namespace ada::telemetry {
 namespace {
 
-constexpr int kEnd = std::char_traits<char>::eof();
+constexpr std::size_t kBlock = 1 << 16;   // bytes that are read at once, at least
+constexpr std::size_t kRemembered = 256;  // bytes by which a follower knows what it has read
 
 template <class T>
 bool Parse(const std::string& text, T& value) {
@@ -19,130 +27,224 @@ bool Parse(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// Where a record ended. The last three: at the end of the text, so that more of it may change them.
+enum class Ending { kLineEnd, kQuoteInField, kTextBehindQuote, kTorn, kQuoteOpen, kNothing };
+
+// Appends the rest of a quoted field and moves `at` to its closing quote; false: there is none.
+bool TakeQuoted(std::string_view text, std::size_t& at, std::string& field) {
+  for (; at < text.size(); ++at) {
+    if (text[at] == '"') {
+      if (at + 1 == text.size() || text[at + 1] != '"') return true;
+      ++at;
+    }
+    field += text[at];
+  }
+  return false;
+}
+
+// Splits the record at the front of `text` into its fields; `used`: its bytes, line end included.
+Ending SplitRecord(std::string_view text, std::vector<std::string>& fields, std::size_t& used) {
+  fields.clear();
+  std::string field;
+  bool closed = false;  // the field was quoted and its closing quote was read
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\r' && (at + 1 == text.size() || text[at + 1] == '\n')) continue;
+    if (c == ',' || c == '\n') {
+      fields.push_back(std::move(field));
+      field.clear();
+      closed = false;
+      used = at + 1;
+      if (c == '\n') return Ending::kLineEnd;
+    } else if (closed) {
+      return Ending::kTextBehindQuote;
+    } else if (c == '"') {
+      if (!field.empty()) return Ending::kQuoteInField;
+      if (!TakeQuoted(text, ++at, field)) return Ending::kQuoteOpen;
+      closed = true;
+    } else {
+      field += c;
+    }
+  }
+  if (fields.empty() && field.empty() && !closed) return Ending::kNothing;
+  fields.push_back(std::move(field));
+  used = text.size();
+  return Ending::kTorn;
+}
+
+// Up to `size` bytes from `offset` on, fewer at the end of the file; nullopt: an error.
+std::optional<std::string> ReadAt(int fd, std::int64_t offset, std::size_t size) {
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got =
+        pread(fd, text.data() + done, size - done, offset + static_cast<std::int64_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+// 0 where the system does not say.
+std::int64_t SizeOf(int fd) {
+  struct stat status = {};
+  return fstat(fd, &status) == 0 ? static_cast<std::int64_t>(status.st_size) : 0;
+}
+
 }  // namespace
 
-CsvReader::CsvReader(std::string path, LastRow last)
-    : path_(std::move(path)), file_(path_, std::ios::binary), last_(last) {
-  if (!file_) throw DataError(path_ + ": " + std::generic_category().message(errno));
-  SkipComments();
-  header_line_ = row_line_ = line_;
-  if (!ReadRecord(header_) && last_ == LastRow::kMustBeWhole) {
-    Fail("empty file, expected a header line");
+CsvReader::CsvReader(std::string path, LastRow last) : path_(std::move(path)), last_(last) {
+  Open();
+  try {
+    SkipComments();
+    header_line_ = row_line_ = line_;
+    if (!ReadRecord(header_) && last_ == LastRow::kMustBeWhole) {
+      Fail("empty file, expected a header line");
+    }
+  } catch (...) {
+    close(fd_);
+    throw;
   }
+}
+
+CsvReader::CsvReader(std::string path, std::vector<std::string> header, std::int64_t offset)
+    : path_(std::move(path)),
+      last_(LastRow::kMayBeTorn),
+      pass_over_(true),
+      header_(std::move(header)) {
+  Open();
+  try {
+    GoTo(offset);
+    if (header_.empty()) ReadRecord(header_);
+  } catch (...) {
+    close(fd_);
+    throw;
+  }
+}
+
+CsvReader::~CsvReader() { close(fd_); }
+
+void CsvReader::Open() {
+  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) throw DataError(path_ + ": " + std::generic_category().message(errno));
+}
+
+// Reads more of the file, twice as much each time that a record needs still more; false at its end.
+bool CsvReader::Fill() {
+  const std::size_t kept = std::min(start_, kRemembered);
+  buffer_.erase(0, start_ - kept);
+  start_ = kept;
+  const std::size_t ahead = buffer_.size() - start_;
+  const auto more =
+      ReadAt(fd_, offset_ + static_cast<std::int64_t>(ahead), std::max(kBlock, ahead));
+  if (!more) throw DataError(path_ + ": cannot be read");
+  buffer_ += *more;
+  return !more->empty();
+}
+
+// Stands behind the first `offset` bytes, and remembers the last of them.
+void CsvReader::GoTo(std::int64_t offset) {
+  const std::int64_t from = std::max<std::int64_t>(0, offset - kRemembered);
+  buffer_.clear();
+  start_ = 0;
+  offset_ = from;
+  while (static_cast<std::int64_t>(buffer_.size()) < offset - from && Fill()) continue;
+  Consume(std::min(buffer_.size(), static_cast<std::size_t>(offset - from)));
+}
+
+// Goes on behind `bytes` more of the buffer.
+void CsvReader::Consume(std::size_t bytes) {
+  const auto from = buffer_.begin() + static_cast<std::ptrdiff_t>(start_);
+  line_ += std::count(from, from + static_cast<std::ptrdiff_t>(bytes), '\n');
+  start_ += bytes;
+  offset_ += static_cast<std::int64_t>(bytes);
+}
+
+// Goes behind the next line end, or to the end of the file.
+void CsvReader::SkipLine() {
+  std::size_t end = buffer_.find('\n', start_);
+  while (end == std::string::npos && Fill()) end = buffer_.find('\n', start_);
+  Consume((end == std::string::npos ? buffer_.size() : end + 1) - start_);
 }
 
 void CsvReader::SkipComments() {
-  while (Peek() == '#') {
-    for (int c = Get(); c != '\n' && c != kEnd;) c = Get();
-    row_end_ = offset_;
-  }
+  while ((start_ < buffer_.size() || Fill()) && buffer_[start_] == '#') SkipLine();
+}
+
+std::size_t CsvReader::Find(std::string_view name) const {
+  const auto found = std::find(header_.begin(), header_.end(), name);
+  return found == header_.end() ? kMissing : static_cast<std::size_t>(found - header_.begin());
 }
 
 std::size_t CsvReader::Column(std::string_view name) const {
-  const auto found = std::find(header_.begin(), header_.end(), name);
-  if (found != header_.end()) return found - header_.begin();
+  if (const std::size_t found = Find(name); found != kMissing) return found;
   std::string columns = header_.empty() ? "no header line" : "";
   for (const std::string& column : header_) columns += (columns.empty() ? "" : ",") + column;
   throw DataError(path_ + ":" + std::to_string(header_line_) + ": no column '" + std::string(name) +
                   "'; the file has " + columns);
 }
 
-bool CsvReader::Next() {
+// The next record, with what the end of the file does to it. False where nothing is left to read.
+bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
   row_line_ = line_;
-  if (!ReadRecord(fields_)) return false;
-  if (fields_.size() != header_.size()) {
+  std::size_t used = 0;
+  Ending ending = Ending::kNothing;
+  do {
+    ending = SplitRecord(std::string_view(buffer_).substr(start_), fields, used);
+  } while (ending >= Ending::kTorn && Fill());
+  if (ending == Ending::kQuoteInField) Fail("a quote within an unquoted field");
+  if (ending == Ending::kTextBehindQuote) {
+    Fail("text behind a closing quote; a comma or line end was expected");
+  }
+  const bool torn = ending == Ending::kTorn || ending == Ending::kQuoteOpen;
+  if (ending == Ending::kNothing || (torn && last_ == LastRow::kMayBeTorn)) {
+    fields.clear();
+    return false;
+  }
+  if (ending == Ending::kQuoteOpen) Fail("a quoted field has no closing quote");
+  if (torn && last_ == LastRow::kMustBeWhole) Fail("the last row has no line end: it was cut off");
+  Consume(used);
+  return true;
+}
+
+bool CsvReader::Next() {
+  while (true) {
+    try {
+      if (!ReadRecord(fields_)) return false;
+    } catch (const DataError&) {
+      if (!pass_over_) throw;
+      SkipLine();
+      continue;
+    }
+    if (fields_.size() == header_.size()) return true;
+    if (pass_over_) continue;
     Fail(std::to_string(fields_.size()) + " fields, expected the header's " +
          std::to_string(header_.size()));
   }
-  return true;
+}
+
+const std::string& CsvReader::Text(std::size_t column) const {
+  static const std::string empty;
+  return column == kMissing ? empty : fields_[column];
 }
 
 std::int64_t CsvReader::Integer(std::size_t column) const {
   std::int64_t value = 0;
-  if (!Parse(fields_[column], value)) FailAt(column, "an integer");
+  if (!Parse(Text(column), value)) FailAt(column, "an integer");
   return value;
 }
 
 double CsvReader::Number(std::size_t column) const {
   double value = 0;
-  if (!Parse(fields_[column], value)) FailAt(column, "a number");
+  if (!Parse(Text(column), value)) FailAt(column, "a number");
   return value;
 }
 
 double CsvReader::NumberOrNan(std::size_t column) const {
-  return fields_[column].empty() ? NAN : Number(column);
-}
-
-// The stream's own get would do, at several times the cost. A buffer throws what a stream reports:
-// a folder that was opened as a file.
-int CsvReader::Peek() {
-  try {
-    return file_.rdbuf()->sgetc();
-  } catch (const std::ios_base::failure&) {
-    throw DataError(path_ + ": cannot be read");
-  }
-}
-
-int CsvReader::Get() {
-  const int c = Peek();
-  if (c == kEnd) return c;
-  file_.rdbuf()->sbumpc();
-  ++offset_;
-  if (c == '\n') ++line_;
-  return c;
-}
-
-// One record, with what the end of the file does to it. False where nothing is left to read.
-bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
-  fields.clear();
-  const Ending ending = ReadFields(fields);
-  const bool torn = ending == Ending::kTorn || ending == Ending::kQuoteOpen;
-  if (torn && last_ != LastRow::kMayBeTorn) {
-    if (ending == Ending::kQuoteOpen) Fail("a quoted field has no closing quote");
-    if (last_ == LastRow::kMustBeWhole) Fail("the last row has no line end: it was cut off");
-  }
-  if (ending == Ending::kNothing || (torn && last_ == LastRow::kMayBeTorn)) {
-    fields.clear();
-    return false;
-  }
-  row_end_ = offset_;
-  return true;
-}
-
-// Fields up to a line end outside of quotes, or up to the end of the file.
-CsvReader::Ending CsvReader::ReadFields(std::vector<std::string>& fields) {
-  std::string field;
-  bool closed = false;  // the field was quoted and its closing quote was read
-  for (int c = Get();; c = Get()) {
-    if (c == kEnd && fields.empty() && field.empty() && !closed) return Ending::kNothing;
-    if (c == '\r' && (Peek() == '\n' || Peek() == kEnd)) continue;
-    if (c == ',' || c == '\n' || c == kEnd) {
-      fields.push_back(std::move(field));
-      field.clear();
-      closed = false;
-      if (c != ',') return c == '\n' ? Ending::kLineEnd : Ending::kTorn;
-    } else if (closed) {
-      Fail("text behind a closing quote; a comma or line end was expected");
-    } else if (c == '"') {
-      if (!field.empty()) Fail("a quote within an unquoted field");
-      if (!ReadQuoted(field)) return Ending::kQuoteOpen;
-      closed = true;
-    } else {
-      field += static_cast<char>(c);
-    }
-  }
-}
-
-// The rest of a quoted field; false where the file ends before its closing quote.
-bool CsvReader::ReadQuoted(std::string& field) {
-  for (int c = Get(); c != kEnd; c = Get()) {
-    if (c == '"') {
-      if (Peek() != '"') return true;
-      Get();
-    }
-    field += static_cast<char>(c);
-  }
-  return false;
+  return Text(column).empty() ? NAN : Number(column);
 }
 
 void CsvReader::Fail(const std::string& problem) const {
@@ -151,6 +253,42 @@ void CsvReader::Fail(const std::string& problem) const {
 
 void CsvReader::FailAt(std::size_t column, const char* expected) const {
   Fail("column " + header_[column] + " is '" + fields_[column] + "', expected " + expected);
+}
+
+bool CsvFollower::Changed() const {
+  if (header_.empty()) return false;
+  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return true;
+  const auto size = static_cast<std::int64_t>(last_.size());
+  const bool same = SizeOf(fd) >= offset_ && ReadAt(fd, offset_ - size, last_.size()) == last_;
+  close(fd);
+  return !same;
+}
+
+void CsvFollower::Restart() {
+  header_.clear();
+  last_.clear();
+  offset_ = 0;
+}
+
+void CsvFollower::Read(const std::function<void(CsvReader&)>& read) {
+  std::unique_ptr<CsvReader> file;
+  try {
+    file.reset(new CsvReader(path_, header_, offset_));
+  } catch (const DataError&) {  // not there yet
+    return;
+  }
+  if (file->header().empty()) return;
+  const std::int64_t size = SizeOf(file->fd_);
+  if (header_.empty() && size - file->offset() > window_) {
+    file->GoTo(size - window_);
+    file->SkipLine();
+  }
+  read(*file);
+  header_ = file->header();
+  offset_ = file->offset();
+  const std::size_t kept = std::min(file->start_, kRemembered);
+  last_ = file->buffer_.substr(file->start_ - kept, kept);
 }
 
 }  // namespace ada::telemetry

@@ -1,8 +1,8 @@
-// Reads CSV files (RFC 4180) row by row, with a header, for what goes on from earlier logs or looks
-// at them. Keeps one row in memory; writes nothing.
+// Reads CSV files (RFC 4180) row by row: files that are whole, files that were cut off, and files
+// that another process is still writing. Holds a block of the file in memory; writes nothing.
 #pragma once
 #include <cstdint>
-#include <fstream>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,45 +18,83 @@ enum class LastRow {
 
 class CsvReader {
  public:
+  static constexpr std::size_t kMissing = static_cast<std::size_t>(-1);
+
   // Opens the file and reads its header; lines before it that begin with `#` are comments. Throws
   // DataError, as all below do, with file and line.
   explicit CsvReader(std::string path, LastRow last = LastRow::kMustBeWhole);
+  ~CsvReader();
+  CsvReader(const CsvReader&) = delete;
+  CsvReader& operator=(const CsvReader&) = delete;
 
   // Empty where the file has none (yet) and the last row need not be whole.
   const std::vector<std::string>& header() const { return header_; }
-  // The column's index; DataError naming the columns where there is none of that name.
+  // The column's index; kMissing where there is none of that name.
+  std::size_t Find(std::string_view name) const;
+  // The same, but a missing column is a DataError naming those that the file has.
   std::size_t Column(std::string_view name) const;
 
   // Goes to the next row; false at the end. A row has as many fields as the header and ends with a
   // line end (the last one: see LastRow); anything else, such as text after a closing quote, is a
   // DataError.
   bool Next();
-  const std::string& Text(std::size_t column) const { return fields_[column]; }
+  // Fields of this row. Of a column that is kMissing the text is empty.
+  const std::string& Text(std::size_t column) const;
   std::int64_t Integer(std::size_t column) const;
-  double Number(std::size_t column) const;          // inf, -inf and nan in words
-  double NumberOrNan(std::size_t column) const;     // NaN for an empty field
-  std::int64_t line() const { return row_line_; }   // of the row's (header's) beginning, from 1
-  std::int64_t offset() const { return row_end_; }  // bytes up to the end of the last whole row
+  double Number(std::size_t column) const;         // inf, -inf and nan in words
+  double NumberOrNan(std::size_t column) const;    // NaN for an empty field
+  std::int64_t line() const { return row_line_; }  // of the row's (header's) beginning, from 1
+  std::int64_t offset() const { return offset_; }  // bytes up to the end of the last whole row
 
   // Throw DataError with file and line of the row; FailAt with the field and what was expected.
   [[noreturn]] void Fail(const std::string& problem) const;
   [[noreturn]] void FailAt(std::size_t column, const char* expected) const;
 
  private:
-  enum class Ending { kLineEnd, kTorn, kQuoteOpen, kNothing };
+  friend class CsvFollower;
 
+  // Goes on behind the first `offset` bytes of a file with this header (empty: begins anew); rows
+  // that are not as they should be are passed over.
+  CsvReader(std::string path, std::vector<std::string> header, std::int64_t offset);
+  void Open();
+  bool Fill();
+  void GoTo(std::int64_t offset);
+  void SkipLine();
   void SkipComments();
   bool ReadRecord(std::vector<std::string>& fields);
-  Ending ReadFields(std::vector<std::string>& fields);
-  bool ReadQuoted(std::string& field);
-  int Get();
-  int Peek();
+  void Consume(std::size_t bytes);
 
   std::string path_;
-  std::ifstream file_;
+  int fd_ = -1;
   LastRow last_;
+  bool pass_over_ = false;
+  std::string buffer_;     // of the file: some of what was read, then what is still to be read
+  std::size_t start_ = 0;  // where the latter begins
   std::vector<std::string> header_, fields_;
-  std::int64_t line_ = 1, header_line_ = 1, row_line_ = 1, offset_ = 0, row_end_ = 0;
+  std::int64_t line_ = 1, header_line_ = 1, row_line_ = 1, offset_ = 0;
+};
+
+// Follows a file that another process writes: hands over its rows as they come, each once.
+class CsvFollower {
+ public:
+  // Of a file that is longer than `window` bytes only so many at its end are read at first.
+  explicit CsvFollower(std::string path, std::int64_t window = INT64_MAX)
+      : path_(std::move(path)), window_(window) {}
+
+  // Whether what was read before is no longer there: the file became shorter, is gone, or its last
+  // rows are others now (a resume cut it, another run took its place).
+  bool Changed() const;
+  void Restart();  // the next Read begins anew
+
+  // Calls `read` with a reader that stands before the first row which it has not read yet; not
+  // called while there is no file or no header. Rows that are not as they should be are passed
+  // over, a last row that is not whole waits for the next Read.
+  void Read(const std::function<void(CsvReader&)>& read);
+
+ private:
+  std::string path_, last_;  // the last bytes that were read, up to offset_
+  std::int64_t window_, offset_ = 0;
+  std::vector<std::string> header_;
 };
 
 }  // namespace ada::telemetry

@@ -6,10 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "telemetry/layer_totals.h"
 #include "telemetry/run_logs.h"
-#include "telemetry/run_totals.h"
 #include "telemetry/tensorboard.h"
+#include "telemetry/totals.h"
 
 namespace ada::telemetry {
 

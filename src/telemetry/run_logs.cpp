@@ -4,43 +4,41 @@
 
 #include <cmath>
 #include <filesystem>
-#include <optional>
 
 #include "core/error.h"
-#include "telemetry/csv.h"
-#include "telemetry/csv_reader.h"
-#include "telemetry/layer_totals.h"
 
 namespace ada::telemetry {
 namespace {
 
 using Lengths = std::map<std::string, std::int64_t>;
 
-// Bytes of `name` to keep; -1 when the run starts afresh.
-std::int64_t Keep(const std::string& folder, const Lengths& lengths, const std::string& name) {
-  if (lengths.empty()) return -1;
-  const auto found = lengths.find(name);
-  if (found != lengths.end()) return found->second;
-  throw DataError(folder + "/" + name +
-                  ": the checkpoint does not say how long it was; start again "
-                  "with --overwrite");
+// A file that every run has, cut to what the checkpoint knows of it.
+template <class Row>
+CsvFile Open(const std::string& folder, const Lengths& lengths) {
+  const std::string path = folder + "/" + Row::kFile;
+  const auto known = lengths.find(Row::kFile);
+  if (!lengths.empty() && known == lengths.end()) {
+    throw DataError(path +
+                    ": the checkpoint does not say how long it was; start again "
+                    "with --overwrite");
+  }
+  return CsvFile(path, Header<Row>(), lengths.empty() ? -1 : known->second);
 }
 
 std::int64_t LastStep(const std::string& path) {
   CsvReader steps(path);
-  const std::size_t column = steps.Column("step");
   std::int64_t last = 0;
-  while (steps.Next()) last = steps.Integer(column);
+  ReadRows<StepRow>(steps, Expect::kKeys, [&](const StepRow& row) { last = row.step; });
   return last;
 }
 
 // Bytes of timing.csv up to its last row at or before the last step of the (already cut) steps.csv.
 // -1, a fresh file: there is none, or the killed run had not written its header.
 std::int64_t KeepTiming(const std::string& folder, const Lengths& lengths) {
-  const std::string path = folder + "/timing.csv";
+  const std::string path = folder + "/" + TimingRow::kFile;
   struct stat status = {};
   if (lengths.empty() || stat(path.c_str(), &status) != 0 || status.st_size == 0) return -1;
-  const std::int64_t last = LastStep(folder + "/steps.csv");
+  const std::int64_t last = LastStep(folder + "/" + StepRow::kFile);
   CsvReader timing(path);
   const std::size_t column = timing.Column("step");
   std::int64_t keep = timing.offset();
@@ -51,161 +49,156 @@ std::int64_t KeepTiming(const std::string& folder, const Lengths& lengths) {
   return keep;
 }
 
+// NaN where there is no whole.
 double Percent(std::int64_t part, std::int64_t whole) {
-  return 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
-void PercentOrEmpty(CsvFile& file, std::int64_t part, std::int64_t whole) {
-  whole > 0 ? file.Number(Percent(part, whole)) : file.Empty();
-}
-
-// NaN: a stage of a decision that was not taken, an error that was not measured.
-void NumberOrEmpty(CsvFile& file, double value) {
-  std::isnan(value) ? file.Empty() : file.Number(value);
+  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : NAN;
 }
 
 // A file that not every run has: there where it is wanted, or where the checkpoint knows it (then
 // it is cut like the others). Else one that lies there goes: its rows are of steps to be done
 // again, or of an earlier run.
-void OpenOptional(std::optional<CsvFile>& file, const std::string& path, const char* columns,
-                  const Lengths& lengths, bool wanted) {
-  const auto known = lengths.find(std::filesystem::path(path).filename().string());
+template <class Row>
+std::unique_ptr<CsvFile> OpenOptional(const std::string& folder, const Lengths& lengths,
+                                      bool wanted) {
+  const std::string path = folder + "/" + Row::kFile;
+  const auto known = lengths.find(Row::kFile);
   if (known != lengths.end()) {
-    file.emplace(path, columns, known->second);
-  } else if (wanted) {
-    file.emplace(path, columns);
-  } else {
-    std::error_code error;
-    std::filesystem::remove(path, error);
-    if (error) throw OutputError(path + ": cannot be deleted: " + error.message());
+    return std::make_unique<CsvFile>(path, Header<Row>(), known->second);
   }
+  if (wanted) return std::make_unique<CsvFile>(path, Header<Row>());
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) throw OutputError(path + ": cannot be deleted: " + error.message());
+  return nullptr;
 }
 
 }  // namespace
 
+double UnderflowPct(const TensorStats& stats) {
+  return Percent(stats.underflow, stats.numel - stats.zeros_before);
+}
+
+ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& layer,
+                    const std::string& policy, const scaling::ScaleDecision& decision) {
+  ScaleRow row;
+  row.step = step;
+  row.epoch = epoch;
+  row.layer = layer;
+  row.policy = policy;
+  row.scale_in = decision.scale_in;
+  if (decision.limit != scaling::Limit::kBranch) {
+    row.unbound = decision.unbound;
+    row.bound = decision.bound;
+    row.pow2 = decision.pow2;
+    row.alpha = decision.alpha;
+  }
+  row.scale_out = decision.scale_out;
+  row.limit = scaling::LimitName(decision.limit);
+  return row;
+}
+
 struct RunLogs::Files {
   Files(const std::string& folder, const Lengths& lengths, const LogChoice& choice)
-      : steps(folder + "/steps.csv", kStepColumns, Keep(folder, lengths, "steps.csv")),
-        scales(folder + "/scales.csv", kScaleColumns, Keep(folder, lengths, "scales.csv")),
-        underflow(folder + "/underflow.csv", kUnderflowColumns,
-                  Keep(folder, lengths, "underflow.csv")),
-        events(folder + "/events.csv", kEventColumns, Keep(folder, lengths, "events.csv")),
-        evaluation(folder + "/evaluation.csv", kEvaluationColumns,
-                   Keep(folder, lengths, "evaluation.csv")),
-        timing(folder + "/timing.csv", kTimingColumns, KeepTiming(folder, lengths)) {
-    OpenOptional(histograms, folder + "/histograms.csv", kHistogramColumns, lengths,
-                 choice.histograms);
-    OpenOptional(what_if, folder + "/what_if.csv", kWhatIfColumns, lengths, choice.what_if);
-    OpenOptional(probes, folder + "/probes.csv", kProbeColumns, lengths, choice.probes);
-  }
+      : steps(Open<StepRow>(folder, lengths)),
+        scales(Open<ScaleRow>(folder, lengths)),
+        underflow(Open<TensorRow>(folder, lengths)),
+        events(Open<EventRow>(folder, lengths)),
+        evaluation(Open<EvaluationRow>(folder, lengths)),
+        timing(folder + "/" + TimingRow::kFile, Header<TimingRow>(), KeepTiming(folder, lengths)),
+        histograms(OpenOptional<HistogramRow>(folder, lengths, choice.histograms)),
+        what_if(OpenOptional<WhatIfRow>(folder, lengths, choice.what_if)),
+        probes(OpenOptional<ProbeRow>(folder, lengths, choice.probes)) {}
 
   CsvFile steps, scales, underflow, events, evaluation, timing;
-  std::optional<CsvFile> histograms, what_if, probes;
+  std::unique_ptr<CsvFile> histograms, what_if, probes;  // null: not written
 };
 
 RunLogs::RunLogs(const std::string& folder, const Lengths& lengths, const LogChoice& choice)
     : files_(std::make_unique<Files>(folder, lengths, choice)) {}
 RunLogs::~RunLogs() = default;
 
-void RunLogs::Step(const StepRow& row) {
-  files_->steps.Integer(row.step).Integer(row.epoch).Number(row.loss).Number(row.accuracy);
-  files_->steps.Number(row.lr).Scale(row.scale).Integer(row.overflow).Integer(row.skipped);
-  files_->steps.Number(row.grad_norm).EndRow();
-}
+void RunLogs::Step(const StepRow& row) { files_->steps.Add(FieldsOf(row)); }
 
 void RunLogs::Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
                     const std::string& policy, const scaling::ScaleDecision& decision) {
-  CsvFile& file = files_->scales;
-  const bool branch = decision.limit == scaling::Limit::kBranch;
-  file.Integer(step).Integer(epoch).Text(layer).Text(policy).Scale(decision.scale_in);
-  NumberOrEmpty(file, branch ? NAN : decision.unbound);
-  NumberOrEmpty(file, branch ? NAN : decision.bound);
-  file.Scale(branch ? NAN : decision.pow2).Scale(branch ? NAN : decision.alpha);
-  file.Scale(decision.scale_out).Text(scaling::LimitName(decision.limit)).EndRow();
+  files_->scales.Add(FieldsOf(ScaleRowOf(step, epoch, layer, policy, decision)));
 }
 
 void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                         const std::string& tensor, const NumberFormat& format, double scale,
                         const TensorStats& stats, const ProbeError& error) {
   ADA_CHECK(stats.full);
-  CsvFile& file = files_->underflow;
+  TensorRow row;
+  row.step = step;
+  row.epoch = epoch;
+  row.layer = layer;
+  row.tensor = tensor;
+  row.format = FormatName(format);
+  row.scale = scale;
+  row.numel = stats.numel;
+  row.zeros_before = stats.zeros_before;
+  row.zeros_after = stats.zeros_after;
+  row.underflow = stats.underflow;
+  row.underflow_pct_nonzero = UnderflowPct(stats);
+  row.underflow_pct_numel = Percent(stats.underflow, stats.numel);
+  row.below_min_pct = Percent(stats.below_min, stats.numel);
+  row.subnormal = stats.subnormal;
+  row.overflow = stats.overflow;
+  row.inf = stats.inf;
+  row.nan = stats.nan;
   const double smallest = stats.min_abs, largest = stats.max_abs;
-  file.Integer(step).Integer(epoch).Text(layer).Text(tensor).Text(FormatName(format)).Scale(scale);
-  file.Integer(stats.numel).Integer(stats.zeros_before).Integer(stats.zeros_after);
-  file.Integer(stats.underflow);
-  NumberOrEmpty(file, UnderflowPct(stats));
-  PercentOrEmpty(file, stats.underflow, stats.numel);
-  PercentOrEmpty(file, stats.below_min, stats.numel);
-  file.Integer(stats.subnormal).Integer(stats.overflow).Integer(stats.inf).Integer(stats.nan);
-  const bool any = smallest > 0;  // a finite value that is not zero
-  any ? file.Number(smallest / scale) : file.Empty();
-  file.Number(largest / scale).Number(stats.mean / scale).Number(stats.std / scale);
-  file.Number(stats.l1 / scale).Number(stats.l2 / scale);
-  any ? file.Number(std::log2(largest / smallest)) : file.Empty();
-  NumberOrEmpty(file, error.mse);
-  NumberOrEmpty(file, error.sqnr_db);
-  file.EndRow();
+  if (smallest > 0) {  // a finite value that is not zero
+    row.min_abs = smallest / scale;
+    row.range_log2 = std::log2(largest / smallest);
+  }
+  row.max_abs = largest / scale;
+  row.mean = stats.mean / scale;
+  row.std = stats.std / scale;
+  row.l1 = stats.l1 / scale;
+  row.l2 = stats.l2 / scale;
+  row.mse = error.mse;
+  row.sqnr_db = error.sqnr_db;
+  files_->underflow.Add(FieldsOf(row));
 }
 
 void RunLogs::Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                         const std::string& tensor, double scale, const ExponentBins& bins) {
-  ADA_CHECK(files_->histograms.has_value());
-  CsvFile& file = *files_->histograms;
-  const auto begin = [&]() -> CsvFile& {
-    return file.Integer(step).Integer(epoch).Text(layer).Text(tensor).Scale(scale);
+  ADA_CHECK(files_->histograms != nullptr);
+  HistogramRow row{step, epoch, layer, tensor, scale, "", 0};
+  const auto write = [&](const std::string& exponent, std::int64_t count) {
+    row.exponent = exponent;
+    row.count = count;
+    files_->histograms->Add(FieldsOf(row));
   };
-  for (const auto& [word, count] :
-       {std::pair("zero", bins.zeros), {"inf", bins.inf}, {"nan", bins.nan}}) {
-    begin().Text(word).Integer(count).EndRow();
-  }
+  write("zero", bins.zeros);
+  write("inf", bins.inf);
+  write("nan", bins.nan);
   for (int exponent = ExponentBins::kLowest; exponent <= ExponentBins::kHighest; ++exponent) {
-    if (bins[exponent] > 0) begin().Integer(exponent).Integer(bins[exponent]).EndRow();
+    if (bins[exponent] > 0) write(std::to_string(exponent), bins[exponent]);
   }
 }
 
 void RunLogs::WhatIf(const WhatIfRow& row) {
-  ADA_CHECK(files_->what_if.has_value());
-  CsvFile& file = *files_->what_if;
-  file.Integer(row.step).Integer(row.epoch).Text(row.layer).Text(row.tensor).Text(row.scenario);
-  file.Text(row.format).Scale(row.scale);
-  NumberOrEmpty(file, row.underflow_pct_nonzero);
-  file.Number(row.overflow);
-  NumberOrEmpty(file, row.underflow_unsure_pct);
-  file.Integer(row.overflow_unsure).EndRow();
+  ADA_CHECK(files_->what_if != nullptr);
+  files_->what_if->Add(FieldsOf(row));
 }
 
-void RunLogs::Probe(const ProbeRow& row) {
-  ADA_CHECK(files_->probes.has_value());
-  CsvFile& file = *files_->probes;
-  file.Integer(row.step).Integer(row.epoch).Text(row.layer).Text(row.tensor).Text(row.format);
-  file.Scale(row.scale).Integer(row.numel).Integer(row.nonzero).Integer(row.lost);
-  PercentOrEmpty(file, row.lost, row.nonzero);
-  NumberOrEmpty(file, row.mse);
-  NumberOrEmpty(file, row.sqnr_db);
-  NumberOrEmpty(file, row.cosine);
-  file.EndRow();
+void RunLogs::Probe(ProbeRow row) {
+  ADA_CHECK(files_->probes != nullptr);
+  row.lost_pct = Percent(row.lost, row.nonzero);
+  files_->probes->Add(FieldsOf(row));
 }
 
-void RunLogs::Event(const EventRow& row) {
-  files_->events.Integer(row.step).Integer(row.epoch).Text(row.event).Text(row.layer);
-  files_->events.Text(row.tensor).Text(row.value).Text(row.message).EndRow();
-}
+void RunLogs::Event(const EventRow& row) { files_->events.Add(FieldsOf(row)); }
 
-void RunLogs::Evaluation(const EvaluationRow& row) {
-  files_->evaluation.Integer(row.step).Integer(row.epoch).Text(row.split).Integer(row.images);
-  files_->evaluation.Number(row.loss).Number(row.top1).Number(row.top5).EndRow();
-}
+void RunLogs::Evaluation(const EvaluationRow& row) { files_->evaluation.Add(FieldsOf(row)); }
 
-void RunLogs::Timing(const TimingRow& row) {
-  files_->timing.Integer(row.step).Number(row.seconds).Number(row.images_per_second);
-  files_->timing.Number(row.data).Number(row.forward).Number(row.backward).Number(row.update);
-  files_->timing.Number(row.log).EndRow();
-}
+void RunLogs::Timing(const TimingRow& row) { files_->timing.Add(FieldsOf(row)); }
 
 void RunLogs::Flush() {
   Files& f = *files_;
-  for (std::optional<CsvFile>* file : {&f.histograms, &f.what_if, &f.probes}) {
-    if (*file) (*file)->Flush();
+  for (CsvFile* file : {f.histograms.get(), f.what_if.get(), f.probes.get()}) {
+    if (file != nullptr) file->Flush();
   }
   // steps.csv last: a row there means that the other files know its step.
   for (CsvFile* file : {&f.scales, &f.underflow, &f.events, &f.evaluation, &f.timing, &f.steps}) {
@@ -216,15 +209,15 @@ void RunLogs::Flush() {
 Lengths RunLogs::Sync() {
   Files& f = *files_;
   Lengths lengths;
-  if (f.histograms) lengths["histograms.csv"] = f.histograms->Sync();
-  if (f.what_if) lengths["what_if.csv"] = f.what_if->Sync();
-  if (f.probes) lengths["probes.csv"] = f.probes->Sync();
-  lengths["scales.csv"] = f.scales.Sync();
-  lengths["underflow.csv"] = f.underflow.Sync();
-  lengths["events.csv"] = f.events.Sync();
-  lengths["evaluation.csv"] = f.evaluation.Sync();
+  if (f.histograms) lengths[HistogramRow::kFile] = f.histograms->Sync();
+  if (f.what_if) lengths[WhatIfRow::kFile] = f.what_if->Sync();
+  if (f.probes) lengths[ProbeRow::kFile] = f.probes->Sync();
+  lengths[ScaleRow::kFile] = f.scales.Sync();
+  lengths[TensorRow::kFile] = f.underflow.Sync();
+  lengths[EventRow::kFile] = f.events.Sync();
+  lengths[EvaluationRow::kFile] = f.evaluation.Sync();
   f.timing.Sync();
-  lengths["steps.csv"] = f.steps.Sync();
+  lengths[StepRow::kFile] = f.steps.Sync();
   return lengths;
 }
 

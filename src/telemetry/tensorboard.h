@@ -22,7 +22,7 @@
 #include "core/exponent_bins.h"
 #include "core/stats.h"
 #include "scaling/rules/rules.h"
-#include "telemetry/event_wire.h"
+#include "telemetry/event_format.h"
 #include "telemetry/run_logs.h"
 
 namespace ada::telemetry {

@@ -1,4 +1,3 @@
-// Translations of the configuration; see assemble.h.
 #include "train/assemble.h"
 
 #include <algorithm>
@@ -7,7 +6,6 @@
 #include "backend/compare/compare_backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cuda/cuda_backend.h"
-#include "config/scaling_policy.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/network/precision.h"
@@ -81,13 +79,12 @@ data::DatasetInfo InspectData(const config::Config& config) {
   if (d.limit.test > 0) info.test = std::min(info.test, d.limit.test);
   info.train -= d.validation;
   if (info.train < 1)
-    throw ConfigError(config::ToString(d.where) + ": data.validation: " +
-                      std::to_string(d.validation) + " images held back leave none of " +
+    throw ConfigError(ToString(d.where) + ": data.validation: " + std::to_string(d.validation) +
+                      " images held back leave none of " +
                       std::to_string(info.train + d.validation) + " to train on");
   if (d.drop_last && info.train < d.batch_size)
-    throw ConfigError(config::ToString(d.where) +
-                      ": data.batch_size: " + std::to_string(d.batch_size) + " is more than the " +
-                      std::to_string(info.train) +
+    throw ConfigError(ToString(d.where) + ": data.batch_size: " + std::to_string(d.batch_size) +
+                      " is more than the " + std::to_string(info.train) +
                       " training images, and drop_last leaves no batch; use a smaller batch or "
                       "drop_last: false");
   return info;
@@ -107,9 +104,9 @@ RunData ReadData(const config::Config& config) {
   if (d.normalize.kind == config::NormalizeConfig::Kind::kCustom)
     run.mean = d.normalize.mean, run.std = d.normalize.std;
   if (!run.mean.empty() && run.mean.size() != static_cast<std::size_t>(run.train.channels))
-    throw ConfigError(config::ToString(d.where) + ": data.normalize: " +
-                      std::to_string(run.mean.size()) + " means for images of " +
-                      std::to_string(run.train.channels) + " channels; give one for each channel");
+    throw ConfigError(ToString(d.where) + ": data.normalize: " + std::to_string(run.mean.size()) +
+                      " means for images of " + std::to_string(run.train.channels) +
+                      " channels; give one for each channel");
   return run;
 }
 
@@ -156,17 +153,12 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   spec.fuse = !WatchesEverything(config);
   spec.recompute = !ProbesGradients(config);
   spec.counted = config.log.statistics;
-  if (config.scaling.policy == config::Policy::kHistogram) spec.counted.emplace_back("dx");
+  if (policy.CountsAboveEdge()) spec.counted.emplace_back("dx");
   if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;
-  spec.reference = config.scaling.policy == config::Policy::kAdaptive && config.scaling.reference;
-  // A branch of the authors' program has a method as layers have; it rescales under approx_range
-  // (with the log-normal model or without) alone. Here it has that of the layer whose output it is.
-  if (spec.reference)
-    spec.rescales_branches = [&config](const std::string& layer) {
-      const scaling::LayerMethod method = config::SettingsOf(config.scaling, layer).method;
-      return method == scaling::LayerMethod::kApproxRange ||
-             method == scaling::LayerMethod::kLognormal;
-    };
+  spec.reference = policy.FollowsReference();
+  spec.rescales_branches = [&policy](const std::string& layer) {
+    return policy.RescalesBranches(layer);
+  };
   spec.rule_for = [&policy](const graph::ScalerRequest& request) {
     return policy.RuleFor({request.layer, request.fan_reference, request.fan_exact,
                            request.gradient_format.smallest_subnormal(),
@@ -179,27 +171,12 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image) {
   graph::GraphSpec spec;
   spec.model = &config.model;
-  spec.precision =
-      graph::ResolvePrecision(config.precision, config::OwnsLayerScales(config.scaling));
+  spec.precision = graph::ResolvePrecision(config.precision,
+                                           scaling::MakePolicy(config.scaling)->OwnsLayerScales());
   spec.input = image;
   spec.input.n = config.data.evaluate_batch_size;
   spec.training = false;
   return spec;
-}
-
-backend::UpdateRule MakeUpdateRule(const config::OptimizerConfig& o) {
-  backend::UpdateRule rule;
-  using Kind = backend::UpdateRule::Kind;
-  rule.kind = o.kind == config::OptimizerKind::kSgd    ? Kind::kSgd
-              : o.kind == config::OptimizerKind::kAdam ? Kind::kAdam
-                                                       : Kind::kAdamW;
-  rule.momentum = o.momentum;
-  rule.nesterov = o.nesterov;
-  rule.weight_decay = o.weight_decay;
-  rule.beta1 = o.beta1;
-  rule.beta2 = o.beta2;
-  rule.epsilon = o.epsilon;
-  return rule;
 }
 
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
@@ -213,37 +190,6 @@ std::vector<optim::OptimizedParameter> OptimizedParameters(const config::Optimiz
     trained.push_back({p.name, p.value, p.gradient, decay});
   }
   return trained;
-}
-
-optim::ScheduleSpec MakeSchedule(const config::Config& config) {
-  using Kind = optim::ScheduleSpec::Kind;
-  const config::ScheduleConfig& c = config.schedule;
-  optim::ScheduleSpec spec;
-  switch (c.kind) {
-    case config::ScheduleKind::kConstant:
-      spec.kind = Kind::kConstant;
-      break;
-    case config::ScheduleKind::kMultistep:
-      spec.kind = Kind::kMultistep;
-      break;
-    case config::ScheduleKind::kCosine:
-      spec.kind = Kind::kCosine;
-      break;
-    case config::ScheduleKind::kLinear:
-      spec.kind = Kind::kLinear;
-      break;
-    case config::ScheduleKind::kPoly:
-      spec.kind = Kind::kPoly;
-      break;
-  }
-  spec.lr = config.optimizer.lr;
-  spec.milestones = c.milestones;
-  spec.gamma = c.gamma;
-  spec.power = c.power;
-  spec.min_lr = c.min_lr;
-  spec.warmup_epochs = c.warmup.epochs;
-  spec.warmup_lr = c.warmup.lr;
-  return spec;
 }
 
 }  // namespace ada::train

@@ -10,7 +10,6 @@
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
-#include "optim/schedule.h"
 #include "scaling/policies/policy.h"
 
 namespace ada::train {
@@ -39,10 +38,10 @@ std::string DatasetName(config::Dataset dataset);
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
 
-// Whether the run looks at tensors that a fused op never stores (dumps, probes of y): then nothing
+// Whether the run observes tensors that a fused op never stores (dumps, probes of y): then nothing
 // is fused, which changes no bit.
 bool WatchesEverything(const config::Config& config);
-// Whether it looks at every dx that is rounded (probes of dx): then no batch norm is left to the
+// Whether it observes every dx that is rounded (probes of dx): then no batch norm is left to the
 // layer that reads it, which changes no bit.
 bool ProbesGradients(const config::Config& config);
 // The graph that trains; rules of layers come from `policy`. Input n: images of one micro-batch.
@@ -51,9 +50,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 // Evaluates plain cross-entropy: label smoothing is for training alone.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 
-backend::UpdateRule MakeUpdateRule(const config::OptimizerConfig& optimizer);
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph);
-optim::ScheduleSpec MakeSchedule(const config::Config& config);
 
 }  // namespace ada::train

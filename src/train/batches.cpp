@@ -1,13 +1,66 @@
-// See batches.h.
 #include "train/batches.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/error.h"
+#include "data/augment.h"
+#include "data/batch_maker.h"
 
 namespace ada::train {
 
+std::unique_ptr<ResidentData> ResidentData::Make(backend::Backend& backend,
+                                                 const data::Dataset& dataset,
+                                                 const data::LoaderSpec& spec) {
+  const data::BatchMaker checked(dataset, spec);  // throws where they do not go together
+  const std::vector<float> table = data::NormalizeTable(dataset.channels, spec.mean, spec.std);
+  backend::ImageSourceSpec source;
+  source.pixels = dataset.pixels.data();
+  source.labels = dataset.labels.data();
+  source.images = dataset.images();
+  source.image = {1, dataset.height, dataset.width, dataset.channels};
+  source.pad = spec.pad;
+  source.random_crop = spec.random_crop;
+  source.horizontal_flip = spec.horizontal_flip;
+  source.table = table.data();
+  source.seed = spec.seed;
+  std::unique_ptr<backend::ImageSource> made = backend.MakeImageSource(source);
+  if (!made) return nullptr;
+  return std::unique_ptr<ResidentData>(
+      new ResidentData(std::move(made), dataset, spec, checked.batches_per_epoch()));
+}
+
+ResidentData::ResidentData(std::unique_ptr<backend::ImageSource> source,
+                           const data::Dataset& dataset, const data::LoaderSpec& spec,
+                           std::int64_t batches_per_epoch)
+    : source_(std::move(source)),
+      images_(dataset.images()),
+      batch_size_(spec.batch_size),
+      shuffle_(spec.shuffle),
+      seed_(spec.seed),
+      batches_per_epoch_(batches_per_epoch) {}
+
+void ResidentData::Seek(std::int64_t epoch, std::int64_t index) {
+  ADA_CHECK(epoch >= 0 && index >= 0 && index <= batches_per_epoch_);
+  next_ = epoch * batches_per_epoch_ + index;
+}
+
+ResidentData::Batch ResidentData::Next() {
+  Batch batch;
+  batch.epoch = next_ / batches_per_epoch_;
+  batch.first = next_ % batches_per_epoch_ * batch_size_;
+  batch.rows = static_cast<int>(std::min<std::int64_t>(batch_size_, images_ - batch.first));
+  ++next_;
+  if (shuffle_ && order_epoch_ != batch.epoch) {
+    source_->SetOrder(data::ShuffledOrder(seed_, batch.epoch, images_).data());
+    order_epoch_ = batch.epoch;
+  }
+  return batch;
+}
+
 Batches::Batches(backend::Backend& backend, const data::Dataset& dataset,
-                 const data::LoaderSpec& spec, Where where) {
-  if (where != Where::kHost) resident_ = ResidentData::Make(backend, dataset, spec);
+                 const data::LoaderSpec& spec, Residence residence) {
+  if (residence != Residence::kHost) resident_ = ResidentData::Make(backend, dataset, spec);
   if (!resident_) loader_.emplace(dataset, spec);
 }
 

@@ -1,5 +1,5 @@
 // Batches of a data set as graphs take them: made where the graph reads them, if the backend keeps
-// the data set (resident_data.h), else by a loader on the host. The same images either way.
+// the data set (ResidentData), else by a loader on the host. The same images either way.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -7,20 +7,62 @@
 
 #include "backend/backend.h"
 #include "data/loader.h"
+#include "data/order.h"
 #include "graph/graph.h"
-#include "train/resident_data.h"
 
 namespace ada::train {
 
+// A data set in the backend's memory, for backends that take one: which images, in the same order
+// and with the same random choices as data::Loader's, made there.
+class ResidentData {
+ public:
+  // Null where the backend declines: batches are the loader's then. The data set's bytes are
+  // copied. Throws ConfigError like the Loader where the two do not go together.
+  static std::unique_ptr<ResidentData> Make(backend::Backend& backend, const data::Dataset& dataset,
+                                            const data::LoaderSpec& spec);
+
+  std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
+
+  // Goes to batch `index` (from 0, at most batches_per_epoch) of `epoch` (from 0).
+  void Seek(std::int64_t epoch, std::int64_t index);
+
+  // Where a batch lies: rows first..first + rows of the epoch's order.
+  struct Batch {
+    std::int64_t epoch = 0, first = 0;
+    int rows = 0;
+  };
+  // The next batch; goes on into the next epoch, whose order it sends to the backend.
+  Batch Next();
+
+  // Images and labels of rows from..from + rows of `batch` (a micro-batch), in backend memory.
+  // Only the batch that Next returned last.
+  void Fill(const Batch& batch, int from, int rows, float* images, std::int32_t* labels) {
+    source_->Fill(batch.epoch, batch.first + from, rows, images, labels);
+  }
+
+ private:
+  ResidentData(std::unique_ptr<backend::ImageSource> source, const data::Dataset& dataset,
+               const data::LoaderSpec& spec, std::int64_t batches_per_epoch);
+
+  std::unique_ptr<backend::ImageSource> source_;
+  std::int64_t images_;
+  int batch_size_;
+  bool shuffle_;
+  std::uint64_t seed_;
+  std::int64_t batches_per_epoch_;
+  std::int64_t next_ = 0;          // counted from the first batch of epoch 0
+  std::int64_t order_epoch_ = -1;  // whose order the backend has
+};
+
 class Batches {
  public:
-  enum class Where : std::uint8_t {
+  enum class Residence : std::uint8_t {
     kAnywhere,
-    kHost,  // somebody looks at the images
+    kHost,  // an observer reads the images
   };
   // `dataset` must outlive it, unchanged. Throws ConfigError like data::Loader.
   Batches(backend::Backend& backend, const data::Dataset& dataset, const data::LoaderSpec& spec,
-          Where where = Where::kAnywhere);
+          Residence residence = Residence::kAnywhere);
 
   bool resident() const { return resident_ != nullptr; }
   std::int64_t batches_per_epoch() const;

@@ -1,7 +1,6 @@
 // --dry-run: everything a run would make, made but not run.
 #include <ostream>
 
-#include "config/scaling_policy.h"
 #include "core/text.h"
 #include "graph/network/table.h"
 #include "train/evaluator.h"
@@ -67,7 +66,7 @@ std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInf
   backend::ImageSourceSpec source;
   source.image = {1, info.height, info.width, info.channels};
   std::uint64_t bytes = 0;
-  const bool trains = WhereImagesAre(config) == Batches::Where::kAnywhere;
+  const bool trains = ResidenceOf(config) == Batches::Residence::kAnywhere;
   for (const std::int64_t images : {trains ? info.train : 0, config.data.validation, info.test}) {
     source.images = images;
     if (images > 0) bytes += backend.ImageSourceBytes(source);
@@ -81,9 +80,9 @@ void DryRun(const config::Config& config, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(config.device);
   const data::DatasetInfo info = InspectData(config);
   const Shape image{1, info.height, info.width, info.channels};
-  const std::unique_ptr<scaling::Policy> policy = config::MakePolicy(config.scaling);
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(TrainGraph(config, image, *policy), *chosen.backend);
-  const optim::Optimizer optimizer(*chosen.backend, MakeUpdateRule(config.optimizer),
+  const optim::Optimizer optimizer(*chosen.backend, config.optimizer,
                                    OptimizedParameters(config.optimizer, *graph),
                                    config.train.clip_norm);
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());

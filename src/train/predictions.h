@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/file.h"
-#include "train/image_result.h"
+#include "train/evaluator.h"
 
 namespace ada::train {
 

@@ -6,7 +6,6 @@
 #include <future>
 
 #include "config/load.h"
-#include "config/scaling_policy.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -58,12 +57,12 @@ void WarnOfOtherBackend(const ResumePoint& from, const backend::Backend& backend
 void WarnOfIdlePatterns(const config::Config& config, const graph::Graph& graph,
                         telemetry::Log& log) {
   const std::vector<graph::LayerRow>& layers = graph.layers();
-  auto check = [&](const char* key, const std::string& pattern, const config::Location& where) {
+  auto check = [&](const char* key, const std::string& pattern, const Location& where) {
     const bool used = std::any_of(layers.begin(), layers.end(), [&](const graph::LayerRow& layer) {
       return GlobMatch(pattern, layer.name);
     });
     if (!used)
-      log.Warning(config::ToString(where) + ": " + key + ": '" + pattern +
+      log.Warning(ToString(where) + ": " + key + ": '" + pattern +
                   "' matches no layer of this model (--dry-run lists them)");
   };
   for (const auto& entry : config.precision.layers)
@@ -85,7 +84,7 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   // that is resumed may have nothing left to do.
   const std::launch when = options.resume ? std::launch::deferred : std::launch::async;
   std::future<RunData> reading = std::async(when, [&config] { return ReadData(config); });
-  const std::unique_ptr<scaling::Policy> policy = config::MakePolicy(config.scaling);
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(
       TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy), backend);
 

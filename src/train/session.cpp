@@ -1,16 +1,15 @@
-// The loop of a run; see session.h.
+// The loop of a run: steps, evaluations and checkpoints where they are due, and how it ends.
 #include "train/session.h"
 
 #include <cstdio>
 
 #include "core/error.h"
 #include "core/file.h"
-#include "train/run.h"
 
 namespace ada::train {
 
 int Session::Run() {
-  TellNewRemarks();
+  LogDiagnostics();
   const bool may_reside = p_.graph.label_memory() != nullptr && p_.config.log.probe_every == 0;
   if (may_reside && !batches_.resident())
     p_.log.Info(
@@ -60,7 +59,7 @@ Session::End Session::Loop() {
     skipped_ += r.skipped ? 1 : 0;
     ShowProgress(r);
     if (r.logged) Timing(r);
-    if (r.logged || images_ == r.images) TellNewRemarks();
+    if (r.logged || images_ == r.images) LogDiagnostics();
     if (!r.error.empty()) {
       policy_end_ = r.error;
       return End::kPolicy;
@@ -75,40 +74,6 @@ Session::End Session::Loop() {
       return trainer_.steps() < total_steps_ ? End::kTime : End::kFinished;
   }
   return End::kFinished;
-}
-
-void Session::Timing(const StepResult& r) {
-  const double now = telemetry::SteadySeconds();
-  const PhaseSeconds s = trainer_.TakeSeconds();
-  telemetry::TimingRow row;
-  row.step = r.step;
-  row.seconds = now - last_timing_;
-  row.images_per_second =
-      static_cast<double>(timed_images_) / (s.data + s.forward + s.backward + s.update + s.log);
-  row.data = s.data, row.forward = s.forward, row.backward = s.backward, row.update = s.update,
-  row.log = s.log;
-  training_seconds_ += s.data + s.forward + s.backward + s.update + s.log;
-  recorder_.Timing(row);
-  last_timing_ = now;
-  timed_images_ = 0;
-}
-
-// A backend may find out how ops run only when they do.
-void Session::TellNewRemarks() {
-  const std::vector<std::string> diagnostics = p_.backend.Diagnostics();
-  for (; remarks_told_ < diagnostics.size(); ++remarks_told_)
-    p_.log.Debug(diagnostics[remarks_told_]);
-}
-
-void Session::ShowProgress(const StepResult& r) {
-  telemetry::ProgressState s;
-  s.epoch = r.epoch;
-  s.epochs = (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_;
-  s.step = r.step, s.steps = total_steps_;
-  s.loss = r.loss, s.accuracy = r.accuracy;
-  s.scale = r.scale, s.skipped = skipped_;
-  const double limit = p_.config.train.max_minutes * 60;
-  progress_.Update(s, r.images, limit > 0 ? limit - Seconds() : -1);
 }
 
 bool Session::EvaluationDue(const StepResult& r) const {
@@ -128,7 +93,7 @@ void Session::EvaluateAll() {
   if (held_back) EvaluateSplit("validation", p_.data.validation, true);
   if (p_.data.test.images() > 0) EvaluateSplit("test", p_.data.test, !held_back);
   recorder_.Flush();
-  TellNewRemarks();
+  LogDiagnostics();
   progress_.Pause();
 }
 
@@ -147,30 +112,6 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
   best_top1_ = e.top1;
   CreateFolders(p_.folder + "/checkpoints");
   WriteCheckpoint(p_.folder + "/checkpoints/best", State(), p_.graph, optimizer_, p_.backend);
-}
-
-void Session::Summarise(telemetry::RunStatus status) {
-  telemetry::SummaryFacts f;
-  f.name = p_.config.name;
-  f.folder = p_.folder;
-  f.status = status;
-  f.model = p_.config.model.zoo.empty() ? "layers" : p_.config.model.zoo;
-  f.dataset = DatasetName(p_.config.data.dataset);
-  f.format = FormatName(p_.config.precision.format);
-  f.policy = p_.policy.name();
-  f.device = p_.backend.Describe();
-  f.epochs = trainer_.steps() / steps_per_epoch_;
-  f.seconds = Seconds();
-  const PhaseSeconds rest = trainer_.TakeSeconds();
-  training_seconds_ += rest.data + rest.forward + rest.backward + rest.update + rest.log;
-  f.images_per_second =
-      training_seconds_ > 0 ? static_cast<double>(images_) / training_seconds_ : 0;
-  f.log_every = p_.config.log.every;
-  f.processor = telemetry::CpuModel();
-  f.threads = p_.threads;
-  for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);
-  telemetry::WriteSummary(f, recorder_.run(), recorder_.layers());
-  p_.log.Info(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()));
 }
 
 double Session::Seconds() const { return telemetry::SteadySeconds() - start_; }

@@ -10,7 +10,7 @@
 #include "telemetry/summary.h"
 #include "train/assemble.h"
 #include "train/batches.h"
-#include "train/checkpoint/resume_point.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/evaluator.h"
 #include "train/observe/dump.h"
 #include "train/observe/probe.h"
@@ -36,8 +36,8 @@ struct SessionParts {
 // Attempts of the whole run: epochs, or train.max_steps where that is less.
 std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch);
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images);
-// Of training: a probe looks at them.
-Batches::Where WhereImagesAre(const config::Config& config);
+// Where the images of training lie: a probe reads them on the host.
+Batches::Residence ResidenceOf(const config::Config& config);
 
 class Session {
  public:
@@ -50,7 +50,7 @@ class Session {
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal };
   End Loop();
   void Timing(const StepResult& result);
-  void TellNewRemarks();
+  void LogDiagnostics();
   void ShowProgress(const StepResult& result);
   bool EvaluationDue(const StepResult& result) const;
   bool CheckpointDue(const StepResult& result) const;
@@ -80,8 +80,8 @@ class Session {
   double training_seconds_ = 0;
   std::int64_t evaluated_step_ = -1, checkpoint_step_ = -1, skipped_ = 0;
   double best_top1_ = -1;
-  std::size_t remarks_told_ = 0;  // of the backend's
-  std::string policy_end_;        // why the policy ended the run
+  std::size_t diagnostics_logged_ = 0;
+  std::string policy_end_;  // why the policy ended the run
 };
 
 }  // namespace ada::train

@@ -1,4 +1,3 @@
-// The handlers; see signals.h.
 #include "train/signals.h"
 
 #include <csignal>

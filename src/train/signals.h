@@ -1,5 +1,5 @@
 // SIGINT and SIGTERM as a flag that the training loop reads between steps. A second signal ends the
-// process at once, as if nobody had listened.
+// process at once, as without a handler.
 #pragma once
 
 namespace ada::train {

@@ -1,4 +1,4 @@
-// One step of training with a scaled loss, as DESIGN's "One step" tells it.
+// One step of training with a scaled loss (src/README.md, "One step").
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -28,8 +28,7 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       policy_(policy),
       optimizer_(optimizer),
       log_(log),
-      onlookers_(std::move(observers)),
-      schedule_(MakeSchedule(config)),
+      observers_(std::move(observers)),
       steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
       retry_(config::MaxRetries(config.train)),
@@ -42,10 +41,11 @@ StepResult Trainer::Step() {
   r.epoch = (step_ - 1) / steps_per_epoch_ + 1;
   r.logged = log_.Logs(step_);
   r.scale = policy_.Scale();
-  wishes_ = policy_.RequiredStats();
+  request_ = policy_.RequiredStats();
   const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
-  r.lr = optim::LearningRate(schedule_, hold ? optimizer_.updates() : schedule_steps_,
-                             steps_per_epoch_, total_steps_);
+  r.lr = optim::LearningRate(config_.schedule, config_.optimizer.lr,
+                             hold ? optimizer_.updates() : schedule_steps_, steps_per_epoch_,
+                             total_steps_);
   lap_start_ = Now();
 
   // 1. A batch, and the low-precision copies of the weights that it meets.
@@ -55,7 +55,7 @@ StepResult Trainer::Step() {
   if (weights_changed_ || pass.count || r.logged || !tensor_amax_.empty())
     graph_.RefreshWeights(pass);
   weights_changed_ = false;
-  onlookers_.Begin(step_, pass);
+  observers_.Begin(step_, pass);
 
   // 2. Forward, loss and backward, with the logit gradient multiplied by S.
   SendLayerScales();
@@ -63,12 +63,12 @@ StepResult Trainer::Step() {
 
   // 3. Update the masters, or leave them: the policy has said what an overflow leads to, and is
   // told how the attempt ended.
-  const scaling::ScaleUpdate verdict = Update(r, pass);
-  Finish(r, verdict);
+  const scaling::ScaleUpdate update = Update(r, pass);
+  Finish(r, update);
   Lap(seconds_.update);
 
   // 4. Write down what happened and why.
-  log_.Write(r, verdict);
+  log_.Write(r, update);
   UpdateTensorScales();
   Lap(seconds_.log);
   return r;
@@ -77,8 +77,8 @@ StepResult Trainer::Step() {
 backend::Pass Trainer::MakePass(const StepResult& result) const {
   backend::Pass pass;
   pass.bins = log_.TakesHistograms(step_);
-  pass.count = log_.Counts(step_) || wishes_.edge > 0;
-  if (wishes_.edge > 0) pass.edge = wishes_.edge;
+  pass.count = log_.Counts(step_) || request_.edge > 0;
+  if (request_.edge > 0) pass.edge = request_.edge;
   pass.loss_scale = static_cast<float>(result.scale);
   pass.seed = config_.seed;
   pass.draw = static_cast<std::uint64_t>((step_ - 1) * config_.train.accumulate);
@@ -87,15 +87,15 @@ backend::Pass Trainer::MakePass(const StepResult& result) const {
 
 // Layers whose scale is a state machine of the policy get it for this attempt.
 void Trainer::SendLayerScales() {
-  if (!wishes_.layers) return;
+  if (!request_.layers) return;
   for (const graph::ScalePoint& point : graph_.scales())
     if (point.scaler != nullptr)
       point.scaler->state.state_scale = static_cast<float>(policy_.LayerScale(point.layer));
   graph_.SendLayerScalers();
 }
 
-// All micro-batches of a batch: gradients of the mean loss over its rows. Where somebody looks, or
-// counts of several micro-batches are to be added up, each is waited for.
+// All micro-batches of a batch: gradients of the mean loss over its rows. Where an
+// observer is active, or counts of several micro-batches are added up, each is waited for.
 void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
   const bool several = config_.train.accumulate > 1;
@@ -104,18 +104,18 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     pass.rows = std::min(micro, rows - first);
     pass.accumulate = first > 0;
     const Batches::Rows seen = batches_.Feed(graph_, first, pass.rows);
-    graph_.Forward(pass, onlookers_.watcher());
+    graph_.Forward(pass, observers_.active());
     Lap(seconds_.forward);
-    graph_.Backward(pass, onlookers_.watcher());
-    if (wishes_.layers) optimizer_.Look();
-    if (several || onlookers_.watcher() != nullptr) graph_.Collect(pass);
+    graph_.Backward(pass, observers_.active());
+    if (request_.layers) optimizer_.Look();
+    if (several || observers_.active() != nullptr) graph_.Collect(pass);
     if (several) log_.AddMicroBatch(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
-    onlookers_.EndMicroBatch({seen.images, seen.labels, pass});
+    observers_.EndMicroBatch({seen.images, seen.labels, pass});
     Lap(seconds_.log);
   }
-  onlookers_.End();
+  observers_.End();
   Lap(seconds_.log);
 }
 
@@ -126,15 +126,15 @@ scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   Lap(seconds_.update);
   graph_.Collect(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
-  scaling::ScaleUpdate verdict = policy_.Update(AttemptOf(r, outcome));
-  ADA_CHECK((verdict.action != scaling::Action::kSkip) == outcome.updated);
-  return verdict;
+  scaling::ScaleUpdate update = policy_.Update(OutcomeOf(r, outcome));
+  ADA_CHECK((update.action != scaling::Action::kSkip) == outcome.updated);
+  return update;
 }
 
 backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_overflow) const {
   backend::UpdatePlan plan;
   plan.step.lr = r.lr;
-  plan.largest = wishes_.amax;
+  plan.largest = request_.amax;
   if (on_overflow != scaling::Action::kSanitize) return plan;
   plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
   plan.sanitize_to = static_cast<float>(sanitize_limit_ / r.scale);
@@ -142,7 +142,7 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
 }
 
 // How the attempt ended; all of it has been waited for.
-scaling::StepOutcome Trainer::AttemptOf(StepResult& r, const backend::UpdateOutcome& outcome) {
+scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutcome& outcome) {
   const backend::LossResult loss = graph_.Result();
   Lap(seconds_.backward);
   if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);
@@ -152,16 +152,16 @@ scaling::StepOutcome Trainer::AttemptOf(StepResult& r, const backend::UpdateOutc
   r.overflow = outcome.overflow;
   scaling::StepOutcome attempt;
   attempt.overflow = r.overflow;
-  if (wishes_.amax) attempt.amax = static_cast<double>(outcome.largest);
-  if (wishes_.edge > 0) log_.CountEdge(attempt);
-  if (wishes_.layers) log_.NoteLayers(attempt);
+  if (request_.amax) attempt.amax = static_cast<double>(outcome.largest);
+  if (request_.edge > 0) log_.CountEdge(attempt);
+  if (request_.layers) log_.FillLayerOverflow(attempt);
   return attempt;
 }
 
-void Trainer::Finish(StepResult& r, const scaling::ScaleUpdate& verdict) {
-  r.error = verdict.error.empty() ? log_.DecisionErrors() : verdict.error;
-  r.skipped = verdict.action == scaling::Action::kSkip;
-  r.sanitized = verdict.action == scaling::Action::kSanitize && r.overflow;
+void Trainer::Finish(StepResult& r, const scaling::ScaleUpdate& update) {
+  r.error = update.error.empty() ? log_.DecisionErrors() : update.error;
+  r.skipped = update.action == scaling::Action::kSkip;
+  r.sanitized = update.action == scaling::Action::kSanitize && r.overflow;
   weights_changed_ = !r.skipped;
   r.retried = retry_.Next(r.skipped);
   if (!r.retried) ++schedule_steps_;

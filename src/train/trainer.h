@@ -1,5 +1,5 @@
 // The algorithm: one training step, from a batch to new weights. Everything that is not the
-// algorithm (epochs, evaluation, checkpoints, the terminal) is run.cpp's.
+// algorithm (epochs, evaluation, checkpoints, the terminal) is the Session's.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,6 @@
 #include "config/config.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
-#include "optim/schedule.h"
 #include "scaling/policies/policy.h"
 #include "train/batches.h"
 #include "train/observe/step_log.h"
@@ -30,8 +29,8 @@ struct StepResult {
   std::string error;  // not empty: the policy ends the run, and why
 };
 
-// Seconds since the last time they were taken, by phase. Where a device works behind the calls,
-// what is waited for it counts as backward.
+// Seconds since the last time they were taken, by phase. Where a device works asynchronously, the
+// time spent waiting for it counts as backward.
 struct PhaseSeconds {
   double data = 0, forward = 0, backward = 0, update = 0, log = 0;
 };
@@ -63,8 +62,8 @@ class Trainer {
   void Gradients(int rows, backend::Pass pass);
   scaling::ScaleUpdate Update(StepResult& result, const backend::Pass& pass);
   backend::UpdatePlan PlanFor(const StepResult& result, scaling::Action on_overflow) const;
-  scaling::StepOutcome AttemptOf(StepResult& result, const backend::UpdateOutcome& outcome);
-  void Finish(StepResult& result, const scaling::ScaleUpdate& verdict);
+  scaling::StepOutcome OutcomeOf(StepResult& result, const backend::UpdateOutcome& outcome);
+  void Finish(StepResult& result, const scaling::ScaleUpdate& update);
   void ObserveTensorScales(bool first);
   void UpdateTensorScales();
   void Lap(double& phase);
@@ -75,12 +74,11 @@ class Trainer {
   scaling::Policy& policy_;
   optim::Optimizer& optimizer_;
   StepLog& log_;
-  StepObservers onlookers_;
-  optim::ScheduleSpec schedule_;
+  StepObservers observers_;
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;
-  scaling::StatsRequest wishes_;    // of the present attempt
+  scaling::StatsRequest request_;   // of the present attempt
   double sanitize_limit_;           // largest value of the gradients' format
   std::vector<float> tensor_amax_;  // by scaled tensor, of the present attempt
   bool weights_changed_ = true;

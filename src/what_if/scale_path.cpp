@@ -1,18 +1,12 @@
-// See scale_path.h.
 #include "what_if/scale_path.h"
 
 #include <algorithm>
 
+#include "core/error.h"
+#include "graph/layers/layer_kind.h"
 #include "graph/network/zoo.h"
 
 namespace ada::what_if {
-namespace {
-
-bool IsOneOf(const std::string& word, std::initializer_list<const char*> words) {
-  return std::any_of(words.begin(), words.end(), [&](const char* other) { return word == other; });
-}
-
-}  // namespace
 
 ScalePath::ScalePath(const config::ModelConfig& model) {
   const auto layers = model.zoo.empty() ? model.layers : graph::ExpandZoo(model);
@@ -21,9 +15,11 @@ ScalePath::ScalePath(const config::ModelConfig& model) {
     const auto index = static_cast<int>(nodes_.size());
     Node node;
     node.name = layer.name;
-    node.chooses = IsOneOf(layer.kind, {"conv2d", "linear", "scale"});
-    node.trained = IsOneOf(layer.kind, {"conv2d", "linear", "batch_norm"});
-    node.rounds_output = !IsOneOf(layer.kind, {"relu", "max_pool", "flatten", "shortcut"});
+    const graph::LayerKind* kind = graph::FindLayerKind(layer.kind);
+    ADA_CHECK(kind != nullptr);
+    node.chooses = kind->chooses_scale;
+    node.trained = kind->is_trained();
+    node.rounds_output = kind->rounds_output;
     for (const std::string& input : layer.inputs) node.inputs.push_back(values.at(input));
     if (node.inputs.empty()) node.inputs.push_back(index);
     const bool before = std::any_of(node.inputs.begin(), node.inputs.end(),

@@ -16,8 +16,8 @@ class ScalePath {
   // Of a network that Build accepts. Throws ConfigError on an unknown zoo model.
   explicit ScalePath(const config::ModelConfig& model);
 
-  // Layers that choose a scale for the dx that they compute (conv2d, linear, scale), in forward
-  // order.
+  // Layers that choose a scale for the dx that they compute (LayerKind::chooses_scale), in
+  // forward order.
   const std::vector<std::string>& choosers() const { return choosers_; }
 
   struct Choice {
@@ -31,7 +31,7 @@ class ScalePath {
   Scales Walk(float start, const Choice& choose) const;
 
   // The layer whose `gradients` format this dx or dy has: the one that made the value of which it
-  // is the gradient (relu, shortcut, flatten and max pooling hand on their input's). "": none.
+  // is the gradient (a layer that rounds nothing hands on its input's). "": none.
   std::string FormatOwner(const std::string& layer, const std::string& tensor) const;
 
  private:

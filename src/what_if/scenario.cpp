@@ -1,4 +1,3 @@
-// See scenario.h.
 #include "what_if/scenario.h"
 
 #include <cmath>
@@ -39,7 +38,7 @@ Scenario::Scenario(const config::WhatIfConfig& config, const config::ModelConfig
     : name_(NameFor(config)), format_(config.format), scale_(config.scale) {
   if (config.scale && config.scaling) {
     const bool placed = !config.where.file.empty() || config.where.line != 0;
-    throw ConfigError((placed ? config::ToString(config.where) + ": " : "") + "scenario " + name_ +
+    throw ConfigError((placed ? ToString(config.where) + ": " : "") + "scenario " + name_ +
                       ": a scale and a policy exclude each other; leave one out (policy fixed has "
                       "a scale of its own)");
   }

@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 #include "scaling/policies/policy.h"
-#include "telemetry/run_logs.h"
+#include "telemetry/rows.h"
 #include "what_if/scenario_policy.h"
 #include "what_if/step_histograms.h"
 

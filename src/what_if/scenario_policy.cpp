@@ -1,4 +1,3 @@
-// See scenario_policy.h.
 #include "what_if/scenario_policy.h"
 
 #include <algorithm>
@@ -8,34 +7,77 @@
 #include "config/scaling_policy.h"
 #include "core/error.h"
 #include "scaling/rules/state_text.h"
-#include "what_if/foresight.h"
 
 namespace ada::what_if {
 namespace {
 
-std::unique_ptr<scaling::Policy> Make(config::ScalingConfig& scaling) {
-  if (scaling.policy == config::Policy::kAdaptive && scaling.reference) {
+using scaling::ExponentTail;
+using scaling::LayerMethod;
+
+std::unique_ptr<scaling::Policy> Make(scaling::Settings& scaling) {
+  config::TrainConfig unused;
+  config::FillScalingDefaults(scaling, unused);
+  std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(scaling);
+  if (policy->FollowsReference()) {
     const std::string place = scaling.where.file.empty() && scaling.where.line == 0
                                   ? std::string()
-                                  : config::ToString(scaling.where) + ": ";
+                                  : ToString(scaling.where) + ": ";
     throw ConfigError(place +
                       "scaling.reference: histograms cannot tell what the authors' program would "
                       "do; leave it out (adaptive is judged as exact_range)");
   }
-  config::TrainConfig unused;
-  config::FillScalingDefaults(scaling, unused);
-  return config::MakePolicy(scaling);
+  return policy;
 }
 
-bool KeepsItsScales(config::Policy kind) {
-  return kind == config::Policy::kNone || kind == config::Policy::kFixed ||
-         kind == config::Policy::kAdaptive;
+// The bins as a backward pass would have counted them with a scale of 2^floor(log2 scale_in).
+ExponentTail TailOf(const ExponentBins& dx, float scale_in) {
+  constexpr int kBias = 127;  // of fp32's exponent field
+  const int shift = std::ilogb(scale_in);
+  ExponentTail tail;
+  tail.scale_in = std::ldexp(1.0f, shift);
+  tail.limit = ExponentTail::kBins;
+  tail.nonzero = dx.nonzero();
+  for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e)
+    if (dx[e] > 0) tail.bins[std::clamp(e + shift + kBias, 0, ExponentTail::kBins - 2)] += dx[e];
+  const int top = TopExponent(dx);
+  if (tail.nonzero > 0) tail.largest = std::ldexp(1.0, top + 1 + shift);
+  return tail;
+}
+
+// What a layer of policy adaptive would choose if it knew the gradient that it is about to round.
+//
+// S_out of a layer whose dx has these exponents: the rule of method exact_range (scaling/rules.h),
+// but of this very step instead of the last one; the largest value is taken to be the upper end of
+// its bin. Methods that see the mean and deviation of dy (approx_range, lognormal, abs_range,
+// element_wise_range) are judged by the same rule, the first two within their bounds SB and AB;
+// method fixed has its constant. `rule` is the layer's; u_min and u_max, where they are 0, become
+// those of `format`, the format of dx.
+float ScaleWithForesight(scaling::LayerRule rule, const NumberFormat& format,
+                         const ExponentBins& dx, float scale_in) {
+  const LayerMethod method = rule.method;
+  if (rule.u_min == 0) rule.u_min = format.smallest_subnormal();
+  if (rule.u_max == 0) rule.u_max = format.largest();
+  scaling::LayerScaler scaler;
+  if (method != LayerMethod::kFixed) {
+    rule.method = LayerMethod::kExactRange;
+    scaler.state.tail = TailOf(dx, scale_in);
+    scaler.state.tail_is_new = true;
+  }
+  scaler.rule = rule;
+  scaling::Decide(scaler, {}, scale_in);
+  const bool bounded = method == LayerMethod::kApproxRange || method == LayerMethod::kLognormal;
+  const double accumulated = rule.accum_upper_bound / static_cast<double>(scale_in);
+  const double bound = std::min(accumulated, rule.scale_upper_bound);
+  if (!bounded || static_cast<double>(scaler.decision.alpha) <= bound)
+    return scaler.decision.scale_out;
+  const double alpha = rule.power_of_two ? std::ldexp(1.0, std::ilogb(bound)) : bound;
+  return static_cast<float>(static_cast<double>(scale_in) * alpha);
 }
 
 }  // namespace
 
-ScenarioPolicy::ScenarioPolicy(config::ScalingConfig scaling, const config::ModelConfig& model)
-    : kind_(scaling.policy), policy_(Make(scaling)), path_(model) {
+ScenarioPolicy::ScenarioPolicy(scaling::Settings scaling, const config::ModelConfig& model)
+    : policy_(Make(scaling)), path_(model) {
   for (const std::string& layer : path_.choosers()) {
     scaling::LayerInfo info;
     info.name = layer;
@@ -46,7 +88,7 @@ ScenarioPolicy::ScenarioPolicy(config::ScalingConfig scaling, const config::Mode
 ScenarioPolicy::~ScenarioPolicy() = default;
 
 std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistograms& histograms) {
-  if (KeepsItsScales(kind_)) last_step_ = std::max(last_step_, step - 1);
+  if (policy_->ConstantScale()) last_step_ = std::max(last_step_, step - 1);
   std::vector<double> scales, key;
   scaling::StepOutcome attempt;
   bool counted_edge = false;
@@ -67,16 +109,15 @@ std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistogr
 // What the scales of an attempt depend on within a step.
 std::vector<double> ScenarioPolicy::Key() const {
   std::vector<double> key = {policy_->Scale()};
-  if (kind_ == config::Policy::kLayerwiseDynamic)
+  if (policy_->OwnsLayerScales())
     for (const std::string& layer : path_.choosers()) key.push_back(policy_->LayerScale(layer));
   return key;
 }
 
 std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) const {
-  const bool by_layer =
-      kind_ == config::Policy::kLayerwiseDynamic || kind_ == config::Policy::kAdaptive;
   const auto start = static_cast<float>(policy_->Scale());
-  const ScalePath::Scales path = by_layer ? PathNow(histograms) : ScalePath::Scales();
+  const ScalePath::Scales path =
+      policy_->OwnsLayerScales() ? PathNow(histograms) : ScalePath::Scales();
   std::vector<double> scales;
   for (std::size_t i = 0; i < histograms.size(); ++i) {
     const HistogramOfTensor& t = histograms[i];
@@ -90,7 +131,7 @@ std::vector<double> ScenarioPolicy::ScalesNow(const StepHistograms& histograms) 
 ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) const {
   ScalePath::Choice choose;
   choose.layer = [&](const std::string& layer, float scale_in) {
-    if (kind_ == config::Policy::kLayerwiseDynamic)
+    if (rules_.at(layer).method == scaling::LayerMethod::kState)
       return static_cast<float>(policy_->LayerScale(layer));
     static const ExponentBins kEmpty;
     const std::size_t i = histograms.Find(layer, "dx");
@@ -98,8 +139,8 @@ ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) cons
     return ScaleWithForesight(rules_.at(layer), known ? histograms.format(i) : kFp32,
                               known ? *histograms[i].bins : kEmpty, scale_in);
   };
-  // The rule of POLICIES 1: the largest scale at which all fit. Of the branches only the sum's
-  // exponents are known: it is taken for the largest of them.
+  // The rule for sums of branches (src/scaling/README.md): the largest scale at which all fit. Of
+  // the branches only the sum's exponents are known: it is taken for the largest of them.
   choose.sum = [&](const std::string& layer, const std::vector<float>& branches) {
     const auto differs = [&](float scale) { return scale != branches[0]; };
     if (std::none_of(branches.begin(), branches.end(), differs)) return branches[0];
@@ -115,18 +156,18 @@ ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) cons
 
 scaling::StepOutcome ScenarioPolicy::AttemptAt(const StepHistograms& histograms,
                                                const std::vector<double>& scales) const {
-  const scaling::StatsRequest wishes = policy_->RequiredStats();
+  const scaling::StatsRequest request = policy_->RequiredStats();
   scaling::StepOutcome attempt;
   attempt.overflow = histograms.NotFinite(scales);
-  if (wishes.amax)
+  if (request.amax)
     attempt.amax =
         attempt.overflow ? std::numeric_limits<double>::infinity() : histograms.LargestGradient();
-  if (wishes.edge > 0) {
-    const double above = histograms.CountAbove(wishes.edge, scales);
+  if (request.edge > 0) {
+    const double above = histograms.CountAbove(request.edge, scales);
     attempt.above = std::llround(above);
     attempt.below = histograms.CountDx() - attempt.above;
   }
-  if (wishes.layers) NoteLayers(histograms, scales, attempt);
+  if (request.layers) NoteLayers(histograms, scales, attempt);
   return attempt;
 }
 

@@ -18,7 +18,7 @@ class ScenarioPolicy {
  public:
   // `scaling` as read; defaults are filled in here. Throws ConfigError, beginning with its place,
   // for what cannot be judged: `reference` under adaptive.
-  ScenarioPolicy(config::ScalingConfig scaling, const config::ModelConfig& model);
+  ScenarioPolicy(scaling::Settings scaling, const config::ModelConfig& model);
   ~ScenarioPolicy();
 
   // Makes the attempts up to `step`, all as this step's histograms tell, and returns the scale that
@@ -41,7 +41,6 @@ class ScenarioPolicy {
                   scaling::StepOutcome& attempt) const;
   std::vector<double> Key() const;
 
-  config::Policy kind_;
   std::unique_ptr<scaling::Policy> policy_;
   ScalePath path_;
   std::map<std::string, scaling::LayerRule> rules_;  // by chooser

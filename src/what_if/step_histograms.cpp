@@ -1,4 +1,3 @@
-// See step_histograms.h.
 #include "what_if/step_histograms.h"
 
 #include <algorithm>

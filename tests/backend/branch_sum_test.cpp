@@ -1,4 +1,5 @@
-// Where gradients of several branches meet (POLICIES 1): one scale, one sum in fp32, one rounding.
+// Where gradients of several branches meet (src/scaling/README.md): one scale, one sum in fp32, one
+// rounding.
 #include <doctest/doctest.h>
 
 #include "backend/naive_count.h"

@@ -13,7 +13,7 @@ using cpu::BlockBins;
 // As ExponentBins of values that carry the divisor.
 ExponentBins Widened(const BlockBins& block) {
   ExponentBins bins;
-  for (int k = 0; k < BlockBins::kCount; ++k) bins[BlockBins::kLowest + k] = block.counts[k];
+  for (int k = 0; k < BlockBins::kExponents; ++k) bins[BlockBins::kLowest + k] = block.counts[k];
   bins.zeros = block.zeros, bins.inf = block.inf, bins.nan = block.nan;
   return bins;
 }
@@ -27,7 +27,7 @@ void CheckRound(const Kernels& kernels, const Style& style, const Values& in, fl
   BlockBins bins;
   bins.counts[3] = bins.zeros = 7;  // of an earlier call
   cpu::Rounding rounding = Rounds(style, &stats, n % 2 == 0);
-  rounding.bins = &bins, rounding.bins_divisor = divisor;
+  rounding.bins = &bins, rounding.bins_mantissa = Split(divisor).mantissa;
   kernels.round(in.data(), 0.5f, out.piece(), Length(n), rounding);
   Values before = in;
   for (float& v : before) v *= 0.5f;
@@ -59,7 +59,7 @@ TEST_SUITE("cpu") {
             BlockStats stats;
             BlockBins bins;
             cpu::Rounding rounding = Rounds(style, &stats);
-            rounding.bins = &bins, rounding.bins_divisor = divisor;
+            rounding.bins = &bins, rounding.bins_mantissa = Split(divisor).mantissa;
             kernels->inspect(in.piece(), Length(n), rounding);
             CheckBins("inspect", Widened(bins), CountBins(in.Get(), static_cast<double>(divisor)));
           }

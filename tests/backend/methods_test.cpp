@@ -1,5 +1,5 @@
-// Each method through whole ops: the unbound scale that POLICIES 1 gives for dy and the rounded w,
-// and the tail that exact_range keeps of the data gradient.
+// Each method through whole ops: the unbound scale that src/scaling/README.md gives for dy and the
+// rounded w, and the tail that exact_range keeps of the data gradient.
 #include <doctest/doctest.h>
 
 #include "backend/moments.h"
@@ -32,7 +32,7 @@ struct Ruled {
   ProductBench p;
 };
 
-// u of POLICIES 1, in double.
+// u of src/scaling/README.md, in double.
 double Expected(LayerMethod method, const scaling::LayerRule& r, const Values& dy, const Values& w,
                 std::int64_t channels) {
   const TensorMoments d = MomentsOf(dy), v = MomentsOf(w);

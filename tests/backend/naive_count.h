@@ -1,5 +1,5 @@
-// What is counted at a rounding (DESIGN, "What is counted"), by plain loops, and the comparison of
-// a kernel's or an op's notes with it.
+// What is counted at a rounding (src/README.md, "What is counted"), by plain loops, and the
+// comparison of a kernel's or an op's notes with it.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -22,7 +22,8 @@ struct NaiveCount {
   BlockStats stats;
   double rounded_l1 = 0;
 };
-// DESIGN, "What is counted", value by value: `before` and `after` the rounding, and as stored.
+// src/README.md, "What is counted", value by value: `before` and `after` the rounding, and as
+// stored.
 inline NaiveCount CountNaively(const NumberFormat& format, const Values& before,
                                const Values& after, const Values& stored,
                                double edge = std::numeric_limits<double>::infinity()) {

@@ -99,8 +99,8 @@ TEST_SUITE("cpu") {
       p.scaler.rule.fan = 2;
       *p.spec.dy.moments = MomentsOf(Bench::Get(p.spec.dy.tensor));
       counting.Run();
-      // POLICIES 1: u_min / (t * sqrt(E dy^2 * E w^2) * sqrt(fan / 2)); here sqrt(E w^2) = 0.1976,
-      // so in fp16 and bf16 about 1 / (1.25e-3 * 24 * 0.1976) = 168, bounded to 16.
+      // src/scaling/README.md: u_min / (t * sqrt(E dy^2 * E w^2) * sqrt(fan / 2)); here sqrt(E w^2)
+      // = 0.1976, so in fp16 and bf16 about 1 / (1.25e-3 * 24 * 0.1976) = 168, bounded to 16.
       const double alpha = kind.format == kFp32 ? 1 : 16;
       CHECK(static_cast<double>(p.scaler.decision.alpha) == alpha);
       CHECK(static_cast<double>(*p.spec.dx.scale) == 4 * alpha);

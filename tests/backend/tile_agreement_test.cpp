@@ -19,7 +19,7 @@ struct Wish {
   std::string name;
   LayerMethod method = LayerMethod::kFixed;
   bool stochastic = false, reference = false;
-  float state_scale = 0;  // of y and dx
+  float own_scale = 0;  // of y and dx
   NumberFormat dw_format = kFp32;
   bool quiet = false;  // nothing is counted
 };

@@ -20,7 +20,7 @@ inline void TrainOn(Backend& backend, const std::string& text, const config::Ove
   telemetry::Log log(telemetry::LogLevel::kError);
   const train::RunData data = train::ReadData(config);
   const Shape image{1, data.train.height, data.train.width, data.train.channels};
-  const auto policy = config::MakePolicy(config.scaling);
+  const auto policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
   train::Session session({config, path, backend, data, *graph, *policy, log, false, 1}, {});
   CHECK(session.Run() == 0);

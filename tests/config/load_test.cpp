@@ -50,12 +50,12 @@ TEST_SUITE("cpu") {
     CHECK(config.precision.rounding == RoundingKind::kNearest);
     CHECK(config.precision.tensor_scaling.kind == TensorScalingConfig::Kind::kNone);
     CHECK(config.precision.overflow == OverflowKind::kDefault);
-    CHECK(config.scaling.policy == Policy::kNone);
+    CHECK(config.scaling.policy == "none");
     CHECK_FALSE(config.scaling.init_scale.has_value());
-    CHECK(config.optimizer.kind == OptimizerKind::kSgd);
+    CHECK(config.optimizer.kind == backend::UpdateRule::Kind::kSgd);
     CHECK(config.optimizer.momentum == 0);
     CHECK(config.optimizer.weight_decay == 0);
-    CHECK(config.schedule.kind == ScheduleKind::kConstant);
+    CHECK(config.schedule.kind == optim::Schedule::Kind::kConstant);
     CHECK(config.train.epochs == 1);
     CHECK(config.train.on_overflow == OnOverflow::kPreset);
     CHECK(config.train.max_retries == 100);
@@ -69,10 +69,11 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("defaults that depend on a choice") {
     CHECK(With("scaling", "{policy: dynamic, init_scale: 8}").scaling.init_scale == 8);
-    CHECK(With("scaling", "{policy: adaptive}").scaling.fan == Fan::kExact);
-    CHECK(With("scaling", "{policy: adaptive, reference: true}").scaling.fan == Fan::kReference);
-    CHECK(With("scaling", "{policy: adaptive, reference: true, fan: exact}").scaling.fan ==
-          Fan::kExact);
+    CHECK(With("scaling", "{policy: adaptive}").scaling.adaptive.fan == scaling::Fan::kExact);
+    CHECK(With("scaling", "{policy: adaptive, reference: true}").scaling.adaptive.fan ==
+          scaling::Fan::kReference);
+    CHECK(With("scaling", "{policy: adaptive, reference: true, fan: exact}").scaling.adaptive.fan ==
+          scaling::Fan::kExact);
     CHECK(With("optimizer", "{kind: adam}").optimizer.lr == 1e-3);
     CHECK(With("optimizer", "{kind: adam}").optimizer.weight_decay == 0);
     CHECK(With("optimizer", "{kind: adamw}").optimizer.weight_decay == 1e-2);
@@ -238,15 +239,15 @@ model:
                                "{policy: adaptive, layers: [{match: fc, method: fixed, scale: 8}, "
                                "{match: 'c*', power_of_two: false, fan: reference}]}");
     REQUIRE(config.scaling.layers.size() == 2);
-    const LayerScalingConfig& first = config.scaling.layers[0];
+    const scaling::LayerSettings& first = config.scaling.layers[0];
     CHECK(first.match == "fc");
-    CHECK(first.method == Method::kFixed);
+    CHECK(first.method == scaling::LayerMethod::kFixed);
     CHECK(first.scale == 8);
     CHECK_FALSE(first.underflow_target.has_value());
     CHECK_FALSE(first.power_of_two.has_value());
-    const LayerScalingConfig& second = config.scaling.layers[1];
+    const scaling::LayerSettings& second = config.scaling.layers[1];
     CHECK(second.power_of_two == false);
-    CHECK(second.fan == Fan::kReference);
+    CHECK(second.fan == scaling::Fan::kReference);
     CHECK_FALSE(second.method.has_value());
   }
 

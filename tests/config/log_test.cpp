@@ -76,7 +76,7 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(log.what_if[1].format.has_value());
     CHECK_FALSE(log.what_if[1].scale.has_value());
     REQUIRE(log.what_if[1].scaling.has_value());
-    CHECK(log.what_if[1].scaling->policy == Policy::kDynamic);
+    CHECK(log.what_if[1].scaling->policy == "dynamic");
     CHECK(log.what_if[1].scaling->preset == "megatron");
     CHECK(log.what_if[1].scaling->hysteresis == 4);
     CHECK_FALSE(log.what_if[1].scaling->init_scale.has_value());

@@ -40,7 +40,7 @@ std::vector<float> Weights(const graph::Graph& graph, Backend& backend) {
   }
   return all;
 }
-void CheckSameNotes(const graph::Graph& a, const graph::Graph& b) {
+void CheckSameStats(const graph::Graph& a, const graph::Graph& b) {
   for (std::size_t i = 0; i < a.roundings().size(); ++i) {
     const graph::RoundingPoint &p = a.roundings()[i], &q = b.roundings()[i];
     CAPTURE(p.layer);
@@ -69,7 +69,7 @@ TEST_SUITE("cpu") {
       CHECK(a.losses() == b.losses());
       CHECK(a.norms() == b.norms());
       CHECK(Weights(a.graph(), *forwards.backend) == Weights(b.graph(), *backwards.backend));
-      CheckSameNotes(a.graph(), b.graph());
+      CheckSameStats(a.graph(), b.graph());
     }
   }
 

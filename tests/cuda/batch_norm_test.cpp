@@ -223,7 +223,7 @@ TEST_SUITE(ADA_SUITE) {
         }
   }
 
-  TEST_CASE("batch norm: one of two roundings is noted") {
+  TEST_CASE("batch norm: one of two roundings is measured") {
     const Case c = Cases()[3];
     for (const bool first : {true, false})
       for (const bool count : {true, false})

@@ -18,7 +18,7 @@ struct SumCase {
   std::vector<Branch> branches;
   bool reference = false, rescale = true;
   bool moments = false, stats = false;  // told with the branches
-  float state_scale = 0;                // of the sum's tensor
+  float own_scale = 0;                  // of the sum's tensor
 };
 
 BranchSumSpec MakeSpec(Lab& lab, const SumCase& c, const NumberFormat& format) {

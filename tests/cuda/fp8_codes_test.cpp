@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/kernels/fp8.h"
-#include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/rounding_stats.h"
 #include "core/error.h"
 #include "cuda/product_lab.h"
 #include "train/assemble.h"
@@ -139,12 +139,8 @@ TEST_SUITE("cpu") {
               cuda::FromFp8(format, static_cast<std::uint8_t>(code)) / scale;
         for (const std::int64_t n : {256, 253}) {
           std::vector<std::uint8_t> codes(256, 0x55);
-          const cuda::PackFp8 pack{{stored.data(), Storage::kF32},
-                                   &scale,
-                                   cuda::GridOf(number),
-                                   format,
-                                   codes.data(),
-                                   n};
+          const cuda::PackFp8 pack{
+              {stored.data(), Storage::kF32}, &scale, GridOf(number), format, codes.data(), n};
           for (std::int64_t i = 0; i < (n + 3) / 4; ++i) pack(i);
           for (int code = 0; code < 256; ++code) {
             const std::uint8_t got = codes[static_cast<std::size_t>(code)];
@@ -177,7 +173,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("fp8 codes: with any scales sums differ from emulated ones by fp32 roundings alone") {
     const Scales scales{13, 100, 3};
     Settings settings = Of(kFp8E4M3);
-    settings.noted = false, settings.counted = false;
+    settings.measured = false, settings.counted = false;
     const Result emulated = RunLayer(false, Convolution(), settings, scales, kFp8E4M3);
     const Result coded = RunLayer(true, Convolution(), settings, scales, kFp8E4M3);
     for (std::size_t k = 0; k < emulated.findings.entries().size(); ++k) {
@@ -190,7 +186,7 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("fp8 codes: what is not known to be on the grid is emulated, with a remark") {
+  TEST_CASE("fp8 codes: what is not known to be on the grid is emulated, with a diagnostic") {
     const Scales scales{2, 0, 0, false};
     const Result unknown = RunLayer(true, Convolution(), Of(kFp8E4M3), scales, kFp8E4M3);
     CHECK(unknown.Packed() == 4 * 2);  // of the data gradient

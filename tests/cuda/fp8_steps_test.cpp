@@ -27,8 +27,8 @@ TEST_SUITE("cpu") {
       NetworkSteps steps(network, training, *backend);
       for (int i = 0; i < 5; ++i) steps.Step();
       CHECK(first == "");
-      for (const std::string& remark : backend->Diagnostics())
-        CHECK(remark.find("is not known") == std::string::npos);
+      for (const std::string& diagnostic : backend->Diagnostics())
+        CHECK(diagnostic.find("is not known") == std::string::npos);
     }
   }
 }

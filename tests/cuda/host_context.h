@@ -5,6 +5,7 @@
 
 #include "backend/cuda/context.h"
 #include "backend/cuda/host/host_stream.h"
+#include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/products/products.h"
 
 namespace ada::backend::test {

@@ -1,18 +1,17 @@
 // Data sets in backend memory: batches are the loader's, bit for bit, in any order, from any place,
 // whole and in micro-batches; a set that would crowd out the step is declined.
-#include "backend/cuda/ops/image_source.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cuda/ops/ops.h"
 #include "core/error.h"
 #include "data/augment.h"
 #include "data/loader.h"
 #include "on_both.h"
-#include "train/resident_data.h"
+#include "train/batches.h"
 
 #ifndef ADA_CUDA_DEVICE
 #include "backend/cuda/backend_on_stream.h"

@@ -26,7 +26,7 @@ class Choosy final : public cuda::Products {
     };
     return wanted_(request) ? std::make_unique<Nothing>() : nullptr;
   }
-  std::vector<std::string> TakeRemarks() override { return {"a remark of the library"}; }
+  std::vector<std::string> TakeDiagnostics() override { return {"a diagnostic of the library"}; }
 
  private:
   Wanted wanted_;
@@ -52,7 +52,7 @@ TEST_SUITE("cpu") {
     Planning p([](const cuda::ProductRequest&) { return true; });
     CHECK(p.Plan(cuda::PlanOutput::kRounded).rounded());
     CHECK_FALSE(p.Plan(cuda::PlanOutput::kSums).rounded());
-    CHECK(p.diagnostics == std::vector<std::string>{"a remark of the library"});
+    CHECK(p.diagnostics == std::vector<std::string>{"a diagnostic of the library"});
   }
 
   TEST_CASE("planned product: without a rounding plan sums come out in fp32, told once") {

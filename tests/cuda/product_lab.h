@@ -26,7 +26,7 @@ struct Settings {
   NumberFormat dw_format = kFp32;
   float unit = 1;   // of w: moves y and dx towards an end of the format
   float scale = 8;  // S of dy
-  bool counted = true, noted = true;
+  bool counted = true, measured = true;
   bool dx_moments = true;  // somebody asks for them
   bool stochastic = false;
 };
@@ -50,7 +50,7 @@ struct Layer {
     SetMoments(Whole(c.y().numel(), 1, 4));
     spec.dx = lab.MakeGradient(c.x, s.format);
     spec.dw = lab.Make(c.w(), kFp32);
-    if (s.noted) {
+    if (s.measured) {
       spec.y_stats = lab.Share<TensorStats>(), spec.w_stats = lab.Share<TensorStats>();
       spec.dw_stats = lab.Share<TensorStats>();
     } else {
@@ -119,7 +119,7 @@ struct Layer {
         "decision" + rows,
         {static_cast<double>(d.alpha), static_cast<double>(d.scale_out),
          static_cast<double>(d.limit), static_cast<double>(lab.Fetched(spec.dx.scale))});
-    if (!settings.noted) return;
+    if (!settings.measured) return;
     findings.Add("w stats", lab.Fetched(spec.w_stats));
     findings.Add("y stats", lab.Fetched(spec.y_stats));
     findings.Add("dx stats", lab.Fetched(spec.dx.stats));

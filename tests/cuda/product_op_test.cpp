@@ -83,9 +83,9 @@ TEST_SUITE(ADA_SUITE) {
     CheckSteps(Plain(), settings);
   }
 
-  TEST_CASE("product op: where nothing is noted a plan may round") {
+  TEST_CASE("product op: where nothing is measured a plan may round") {
     Settings settings;
-    settings.noted = false, settings.counted = false;
+    settings.measured = false, settings.counted = false;
     for (const NumberFormat& format : {kFp16, kBf16, kFp32}) {
       settings.format = format;
       CheckSteps(Plain(), settings);

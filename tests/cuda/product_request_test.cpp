@@ -92,8 +92,8 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(rounded[0].largest);
     CHECK_FALSE(rounded[1].scale);
 
-    const auto noted =
-        RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, PlanOutput::kNoted);
+    const auto noted = RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16,
+                                   PlanOutput::kRoundedWithLargest);
     REQUIRE(noted.size() == 3);
     CHECK(noted[0].out == Storage::kF16);
     CHECK(noted[0].largest);
@@ -101,11 +101,12 @@ TEST_SUITE("cpu") {
     CHECK(std::vector(noted.begin() + 1, noted.end()) ==
           RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, PlanOutput::kSums));
 
-    CHECK(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32, PlanOutput::kNoted)
+    CHECK(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32,
+                      PlanOutput::kRoundedWithLargest)
               .size() == 1);
-    CHECK(
-        RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16, PlanOutput::kNoted).size() ==
-        2);
+    CHECK(RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16,
+                      PlanOutput::kRoundedWithLargest)
+              .size() == 2);
     const auto fewer =
         RequestsFor(ProductKind::kWeights, Convolution(), 3, Storage::kF16, PlanOutput::kSums);
     CHECK(fewer[0].geometry.x.n == 3);
@@ -135,7 +136,7 @@ TEST_SUITE("cpu") {
               .size() == 2);
   }
 
-  TEST_CASE("products: sums of 16-bit operands, scaled and noted ones need an epilogue") {
+  TEST_CASE("products: sums of 16-bit operands, scaled and measured ones need an epilogue") {
     ProductRequest r{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF16};
     CHECK_FALSE(HasEpilogue(r));
     r.scale = true;
@@ -238,10 +239,10 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(PlanCache(folder.path + "/deep/er", "GPU A, cuDNN 2").Find("key").has_value());
     cache.Store("key", other);
     CHECK(cache.Find("key") == other);
-    CHECK(cache.TakeRemarks().empty());
+    CHECK(cache.TakeDiagnostics().empty());
   }
 
-  TEST_CASE("plan cache: damaged and foreign files are passed over with a remark") {
+  TEST_CASE("plan cache: damaged and foreign files are passed over with a diagnostic") {
     const Folder folder;
     const std::vector<std::uint8_t> plan(100, 42);
     PlanCache cache(folder.path, "GPU A");
@@ -252,10 +253,10 @@ TEST_SUITE("cpu") {
     const auto damaged = [&](const std::string& bytes) {
       std::ofstream(path, std::ios::binary) << bytes;
       CHECK_FALSE(cache.Find("key").has_value());
-      const auto diagnostics = cache.TakeRemarks();
+      const auto diagnostics = cache.TakeDiagnostics();
       REQUIRE(diagnostics.size() == 1);
       CHECK(diagnostics[0].find(path) != std::string::npos);
-      CHECK(cache.TakeRemarks().empty());
+      CHECK(cache.TakeDiagnostics().empty());
     };
     damaged("");
     damaged("x");
@@ -270,7 +271,7 @@ TEST_SUITE("cpu") {
     std::filesystem::copy_file(foreign.PathOf("key"), path,
                                std::filesystem::copy_options::overwrite_existing);
     CHECK_FALSE(cache.Find("key").has_value());
-    cache.TakeRemarks();
+    cache.TakeDiagnostics();
     cache.Store("key", plan);
     CHECK(cache.Find("key") == plan);
   }
@@ -279,7 +280,7 @@ TEST_SUITE("cpu") {
     PlanCache none("", "GPU A");
     none.Store("key", {1});
     CHECK_FALSE(none.Find("key").has_value());
-    CHECK(none.TakeRemarks().empty());
+    CHECK(none.TakeDiagnostics().empty());
 
     const Folder folder;
     std::ofstream(folder.path + "/file") << "no folder";
@@ -287,7 +288,7 @@ TEST_SUITE("cpu") {
     blocked.Store("key", {1});
     blocked.Store("key", {1});
     CHECK_FALSE(blocked.Find("key").has_value());
-    CHECK(blocked.TakeRemarks().size() == 1);
+    CHECK(blocked.TakeDiagnostics().size() == 1);
   }
 }
 

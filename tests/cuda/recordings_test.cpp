@@ -47,7 +47,7 @@ struct Bench {
   int bodies = 0;
 
   void Run(std::uint64_t variant, const Pass& pass) {
-    const PassStore::Held held(store, pass);
+    const PassStore::Scope held(store, pass);
     recordings.Run(variant, pass, [&] {
       ++bodies;
       op->Forward(pass);

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/cuda/kernels/bins.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/naive_bins.h"
 #include "cuda/on_both.h"
 
@@ -108,14 +108,14 @@ TEST_SUITE("cpu") {
   TEST_CASE("grids: nearest and stochastic rounding of every format is the scalar definition's") {
     for (const Kind& kind : AllKinds()) {
       CAPTURE(kind.name);
-      const cuda::NumberGrid grid = cuda::GridOf(kind.format);
+      const NumberGrid grid = GridOf(kind.format);
       Values got, want, got_random, want_random;
       RandomStream random(7, 8);
       for (const float v : AllValues(kind.format, 3)) {
         const std::uint32_t word = random.NextU32();
-        got.push_back(cuda::RoundToGrid(grid, v)), want.push_back(RoundTo(kind.format, v));
+        got.push_back(RoundToGrid(grid, v)), want.push_back(RoundTo(kind.format, v));
         for (const std::uint32_t w : {word, 0u, 0xffffffffu}) {
-          got_random.push_back(cuda::RoundRandomlyToGrid(grid, v, w));
+          got_random.push_back(RoundRandomlyToGrid(grid, v, w));
           want_random.push_back(RoundStochastically(kind.format, v, w));
         }
       }
@@ -127,9 +127,9 @@ TEST_SUITE("cpu") {
   TEST_CASE("grids: signs of zeros and of NaN") {
     for (const Kind& kind : AllKinds()) {
       CAPTURE(kind.name);
-      const cuda::NumberGrid grid = cuda::GridOf(kind.format);
+      const NumberGrid grid = GridOf(kind.format);
       for (const float v : {0.0f, -0.0f, 1e-40f, -1e-40f, std::nanf(""), -std::nanf("")})
-        CHECK(std::signbit(cuda::RoundToGrid(grid, v)) == std::signbit(RoundTo(kind.format, v)));
+        CHECK(std::signbit(RoundToGrid(grid, v)) == std::signbit(RoundTo(kind.format, v)));
     }
   }
 
@@ -162,11 +162,11 @@ TEST_SUITE("cpu") {
   TEST_CASE("bins: floor(log2) of the quotient by any scale") {
     for (const float scale : {1.0f, 1.5f, 3.0f, 0x1.fffffep10f, 0x1p-140f, 0x1.8p-130f, 0x1p127f}) {
       CAPTURE(scale);
-      const cuda::SplitScale split = cuda::Split(scale);
+      const SplitScale split = Split(scale);
       std::size_t wrong = 0;
       for (const float v : WildValues(4096, 1, 9)) {
         if (v == 0 || !std::isfinite(v)) continue;
-        const int bin = cuda::BinOf(cuda::MagnitudeBits(v), split.mantissa);
+        const int bin = cuda::BinOf(MagnitudeBits(v), split.mantissa);
         const int exponent = bin + cuda::LaunchBins::kLowest - split.exponent;
         wrong += exponent != ExponentOf(v, static_cast<double>(scale));
       }
@@ -176,7 +176,7 @@ TEST_SUITE("cpu") {
     CHECK(cuda::BinOf(0x7f800000u, 5) == cuda::LaunchBins::kInf);
     CHECK(cuda::BinOf(0x7fffffffu, 5) == cuda::LaunchBins::kNan);
     for (const float none : {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::nanf("")})
-      CHECK((cuda::Split(none).mantissa == 0 && cuda::Split(none).exponent == 0));
+      CHECK((Split(none).mantissa == 0 && Split(none).exponent == 0));
   }
 }
 

@@ -1,7 +1,5 @@
 // Memory of the CUDA backend on the host executor: shared blocks, scratch.
 #ifndef ADA_CUDA_DEVICE
-#include "backend/cuda/shared_memory.h"
-
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -9,6 +7,7 @@
 
 #include "backend/cuda/context.h"
 #include "backend/cuda/host/host_stream.h"
+#include "backend/cuda/memory.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {

@@ -37,7 +37,7 @@ void Train(config::Config config, const std::string& path, std::int64_t steps) {
   telemetry::Log log(telemetry::LogLevel::kError);
   const train::RunData data = train::ReadData(config);
   const Shape image{1, data.train.height, data.train.width, data.train.channels};
-  const auto policy = config::MakePolicy(config.scaling);
+  const auto policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), *backend);
   const auto from = train::FindResumePoint(path + "/checkpoints", config, log);
   train::Session session({config, path, *backend, data, *graph, *policy, log, false, 1}, from);

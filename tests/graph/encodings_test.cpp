@@ -194,24 +194,24 @@ TEST_SUITE("cpu") {
     for (const Precision& precision :
          {Uniform(kFp16), Uniform(kCb16), Patchwork(), HybridFp8(), Uniform(kFp8E4M3)}) {
       const Network network = Resolve(WithCasts(), {1, 6, 6, 3});
-      const NetworkStorage encodings = ResolveStorage(network, precision);
+      const NetworkStorage storage = ResolveStorage(network, precision);
       PlanSpec spec;
       spec.images = 5;
-      spec.encodings = &encodings;
+      spec.storage = &storage;
       spec.rules.resize(network.nodes.size());
       const Plan plan = MakePlan(network, spec);
-      const auto bytes = [&](int value, const TensorStorage& encoding) {
+      const auto bytes = [&](int value, const TensorStorage& stored_as) {
         return static_cast<std::size_t>(5 * network.shape(value).numel()) *
-               (encoding.has_own_scale ? 4 : BytesOf(StorageFor(encoding.format)));
+               (stored_as.has_own_scale ? 4 : BytesOf(StorageFor(stored_as.format)));
       };
       for (std::size_t value = 0; value < plan.value_buffers.size(); ++value) {
         CHECK(plan.buffers[plan.value_buffers[value]].bytes ==
-              bytes(static_cast<int>(value), encodings.values[value]));
+              bytes(static_cast<int>(value), storage.values[value]));
       }
       REQUIRE(!plan.gradients.empty());
       for (const GradientPlan& gradient : plan.gradients) {
-        if (gradient.rounds) CHECK(gradient.encoding == encodings.gradients[gradient.value]);
-        CHECK(plan.buffers[gradient.buffer].bytes == bytes(gradient.value, gradient.encoding));
+        if (gradient.rounds) CHECK(gradient.stored_as == storage.gradients[gradient.value]);
+        CHECK(plan.buffers[gradient.buffer].bytes == bytes(gradient.value, gradient.stored_as));
       }
     }
   }
@@ -222,14 +222,14 @@ TEST_SUITE("cpu") {
     precision.base.gradients = kFp32;
     for (const bool scaled : {false, true}) {
       precision.scaled_forward = precision.scaled_backward = scaled;
-      const NetworkStorage encodings = ResolveStorage(network, precision);
-      for (const TensorStorage& value : encodings.values) {
+      const NetworkStorage storage = ResolveStorage(network, precision);
+      for (const TensorStorage& value : storage.values) {
         CHECK(value == TensorStorage{kFp8E4M3, scaled ? Storage::kF32 : Storage::kF16, scaled});
       }
-      for (const TensorStorage& gradient : encodings.gradients) {
+      for (const TensorStorage& gradient : storage.gradients) {
         CHECK(gradient == TensorStorage{kFp32, Storage::kF32, false});
       }
-      for (const TensorStorage& w : encodings.weights) CHECK(w.has_own_scale == scaled);
+      for (const TensorStorage& w : storage.weights) CHECK(w.has_own_scale == scaled);
     }
   }
 }

@@ -20,10 +20,10 @@ struct Planned {
           const FusionLimits& limits = {})
       : network(Resolve(model, input)),
         chains(FindChains(network, limits)),
-        encodings(ResolveStorage(network, Uniform(kFp16))) {
+        storage(ResolveStorage(network, Uniform(kFp16))) {
     PlanSpec spec;
     spec.images = input.n;
-    spec.encodings = &encodings;
+    spec.storage = &storage;
     spec.training = training;
     spec.chains = chains;
     spec.rules.resize(network.nodes.size());
@@ -53,7 +53,7 @@ struct Planned {
 
   Network network;
   std::vector<Chain> chains;
-  NetworkStorage encodings;
+  NetworkStorage storage;
   Plan plan;
 };
 

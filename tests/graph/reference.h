@@ -46,6 +46,9 @@ class ReferenceStep {
     float scale;
   };
 
+  // By name, beside the table of kinds that the graph asks.
+  static bool Is(const Node& node, const char* kind) { return node.config.kind == kind; }
+  static bool IsProduct(const Node& node) { return Is(node, "conv2d") || Is(node, "linear"); }
   static std::string FormulaOf(const Node& node);
   static Symbol P(const Node& node, const char* name) {
     return Hash(node.config.name + "." + name, {});
@@ -74,43 +77,40 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) {
     return Numbers(name, {1.0 * c.kernel[0], 1.0 * c.kernel[1], 1.0 * c.stride[0],
                           1.0 * c.stride[1], 1.0 * c.padding[0], 1.0 * c.padding[1]});
   };
-  switch (node.kind) {
-    case Kind::kConv2d:
-      return Numbers("conv2d",
-                     {1.0 * c.stride[0], 1.0 * c.stride[1], 1.0 * c.padding[0], 1.0 * c.padding[1],
-                      1.0 * c.dilation[0], 1.0 * c.dilation[1], 1.0 * c.groups});
-    case Kind::kMaxPool:
-      return window("max_pool");
-    case Kind::kAvgPool:
-      return window("avg_pool");
-    case Kind::kGlobalAvgPool:
-      return Numbers("avg_pool", {1.0 * node.input.h, 1.0 * node.input.w, 1.0 * node.input.h,
-                                  1.0 * node.input.w, 0, 0});
-    case Kind::kShortcut:
-      return Numbers("shortcut", {1.0 * c.stride[0], 1.0 * c.stride[1]});
-    case Kind::kDropout:
-      return Numbers("dropout", {static_cast<float>(c.rate)}) + std::to_string(StreamId(c.name));
-    case Kind::kBatchNorm:
-      return Numbers("batch_norm", {static_cast<float>(c.eps), static_cast<float>(c.momentum)});
-    default:
-      return c.kind;
+  if (c.kind == "conv2d") {
+    return Numbers("conv2d",
+                   {1.0 * c.stride[0], 1.0 * c.stride[1], 1.0 * c.padding[0], 1.0 * c.padding[1],
+                    1.0 * c.dilation[0], 1.0 * c.dilation[1], 1.0 * c.groups});
   }
+  if (c.kind == "max_pool" || c.kind == "avg_pool") return window(c.kind.c_str());
+  if (c.kind == "global_avg_pool") {
+    return Numbers("avg_pool", {1.0 * node.input.h, 1.0 * node.input.w, 1.0 * node.input.h,
+                                1.0 * node.input.w, 0, 0});
+  }
+  if (c.kind == "shortcut") return Numbers("shortcut", {1.0 * c.stride[0], 1.0 * c.stride[1]});
+  if (c.kind == "dropout") {
+    return Numbers("dropout", {static_cast<float>(c.rate)}) + std::to_string(StreamId(c.name));
+  }
+  if (c.kind == "batch_norm") {
+    return Numbers("batch_norm", {static_cast<float>(c.eps), static_cast<float>(c.momentum)});
+  }
+  return c.kind;
 }
 
 inline Symbol ReferenceStep::Forward(const Node& node) {
   std::vector<Symbol> x;
   for (const int value : node.inputs) x.push_back(y_[value]);
-  if (node.is_product()) {
+  if (IsProduct(node)) {
     x.push_back(P(node, "weight"));
     x.push_back(node.config.bias ? P(node, "bias") : 0);
     Note(node.config.name, "w", {P(node, "weight"), 1});
-  } else if (node.kind == Kind::kBatchNorm) {
+  } else if (Is(node, "batch_norm")) {
     x.push_back(P(node, "weight"));
     x.push_back(P(node, "bias"));
   }
-  const Symbol y = node.kind == Kind::kAdd ? AddSymbol(x) : Hash(FormulaOf(node), x);
-  const bool exact = node.kind == Kind::kRelu || node.kind == Kind::kMaxPool ||
-                     node.kind == Kind::kFlatten || node.kind == Kind::kShortcut;
+  const Symbol y = Is(node, "add") ? AddSymbol(x) : Hash(FormulaOf(node), x);
+  const bool exact =
+      Is(node, "relu") || Is(node, "max_pool") || Is(node, "flatten") || Is(node, "shortcut");
   if (!exact) Note(node.config.name, "y", {y, 1});
   return y;
 }
@@ -135,22 +135,22 @@ inline ReferenceStep::G ReferenceStep::Meet(int value) {
 inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
   const std::string f = FormulaOf(node) + " dx";
   const Symbol x = y_[node.inputs[0]];
-  if (node.is_product()) {
+  if (IsProduct(node)) {
     r_.decisions.push_back(node.config.name);
     const float alpha = AlphaOf(rule_for_({node.config.name, 0, 0, kFp16, true}));
     return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale * alpha};
   }
-  if (node.kind == Kind::kScale) {
+  if (Is(node, "scale")) {
     r_.decisions.push_back(node.config.name);
     const float alpha = AlphaOf(rule_for_({node.config.name, 1, 1, kFp16, false}));
     return {Hash(f, {dy.symbol}), dy.scale * alpha};
   }
-  if (node.kind == Kind::kBatchNorm) {
+  if (Is(node, "batch_norm")) {
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
   }
   const Symbol y = Hash(FormulaOf(node), {x});
-  if (node.kind == Kind::kRelu) return {Hash("mask", {y, dy.symbol}), dy.scale};
-  if (node.kind == Kind::kMaxPool) return {Hash(f, {x, y, dy.symbol}), dy.scale};
+  if (Is(node, "relu")) return {Hash("mask", {y, dy.symbol}), dy.scale};
+  if (Is(node, "max_pool")) return {Hash(f, {x, y, dy.symbol}), dy.scale};
   return {Hash(f, {dy.symbol}), dy.scale};
 }
 
@@ -159,17 +159,17 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   const std::string& name = node.config.name;
   const std::string f = FormulaOf(node);
   const Symbol x = y_[node.inputs[0]];
-  if (node.kind == Kind::kAdd) {  // the sum takes its branches in the order of its inputs
+  if (Is(node, "add")) {  // the sum takes its branches in the order of its inputs
     for (auto value = node.inputs.rbegin(); value != node.inputs.rend(); ++value) {
       if (needs_[*value]) gradients_[*value].push_back(dy);
     }
     return;
   }
-  if (node.is_product()) {
+  if (IsProduct(node)) {
     r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
     if (node.config.bias) r_.gradients[name + ".bias"] = Hash(f + " db", {dy.symbol});
     Note(name, "dw", {r_.gradients[name + ".weight"], 1});
-  } else if (node.kind == Kind::kBatchNorm) {
+  } else if (Is(node, "batch_norm")) {
     r_.gradients[name + ".weight"] = Hash(f + " dgamma", {x, dy.symbol});
     r_.gradients[name + ".bias"] = Hash(f + " dbeta", {dy.symbol});
   }
@@ -177,8 +177,8 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   const G dx = Dx(node, dy);
   const bool overlap = node.config.kernel[0] > node.config.stride[0] ||
                        node.config.kernel[1] > node.config.stride[1];
-  const bool exact = node.kind == Kind::kRelu || node.kind == Kind::kFlatten ||
-                     node.kind == Kind::kShortcut || (node.kind == Kind::kMaxPool && !overlap);
+  const bool exact = Is(node, "relu") || Is(node, "flatten") || Is(node, "shortcut") ||
+                     (Is(node, "max_pool") && !overlap);
   if (!exact) Note(name, "dx", dx);
   gradients_[node.inputs[0]].push_back(dx);
 }

@@ -55,7 +55,7 @@ TEST_SUITE("cpu") {
       const Network network = Resolve(Model({conv, Linear("fc", 10)}), {1, 13, 10, 4});
       const Node& node = network.nodes[0];
       CHECK(node.output == Shape{1, c.h, c.w, 6});
-      CHECK(node.parameters == 6 * 2 * c.kernel[0] * c.kernel[1] + 6);
+      CHECK(node.trained_numel() == 6 * 2 * c.kernel[0] * c.kernel[1] + 6);
       CHECK(node.mflop == doctest::Approx(2e-6 * 6 * 2 * c.kernel[0] * c.kernel[1] * c.h * c.w));
     }
   }
@@ -80,7 +80,7 @@ TEST_SUITE("cpu") {
     CHECK(found == expected);
     CHECK(network.nodes[7].inputs == std::vector<int>{6, 7});
     CHECK(network.nodes[9].config.kernel == std::array<int, 2>{2, 2});
-    CHECK(network.parameters() == 112 + 8 + (12 * 7 + 12) + 24 + 130);
+    CHECK(network.trained_numel() == 112 + 8 + (12 * 7 + 12) + 24 + 130);
   }
 
   TEST_CASE("refusals") {

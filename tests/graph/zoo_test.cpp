@@ -1,4 +1,5 @@
-// The zoo: parameter counts known from the literature, layer names of INTERFACE, shapes on the way.
+// The zoo: parameter counts known from the literature, layer names of configs/README.md, shapes on
+// the way.
 #include "graph/network/zoo.h"
 
 #include <doctest/doctest.h>
@@ -65,7 +66,7 @@ TEST_SUITE("cpu") {
       config::ModelConfig model = Zoo(size.zoo);
       model.shortcut = size.shortcut;
       const Network network = Resolve(model, size.input);
-      CHECK(network.parameters() == size.parameters);
+      CHECK(network.trained_numel() == size.parameters);
       CHECK(network.mflop() == doctest::Approx(size.mflop).epsilon(1e-4));
     }
   }
@@ -102,7 +103,7 @@ TEST_SUITE("cpu") {
     const Network network = Resolve(model, {1, 32, 32, 3});
     for (const Node& node : network.nodes) {
       const std::string& name = node.config.name;
-      if (node.kind == Kind::kConv2d) CHECK_FALSE(node.config.bias);
+      if (node.config.kind == "conv2d") CHECK_FALSE(node.config.bias);
       if (name == "conv1") CHECK(node.output == Shape{1, 32, 32, 16});
       if (name == "stage1.block3.relu2") CHECK(node.output == Shape{1, 32, 32, 16});
       if (name == "stage2.block1.conv1") CHECK(node.output == Shape{1, 16, 16, 32});

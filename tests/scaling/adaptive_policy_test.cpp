@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::scaling {
 namespace {
@@ -59,7 +59,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("every method, fan of the reference, a fixed scale, casts") {
     AdaptiveSettings settings;
     settings.scale = 8;
-    settings.fan_exact = false;
+    settings.fan = Fan::kReference;
     settings.power_of_two = false;
     for (const LayerMethod method :
          {LayerMethod::kFixed, LayerMethod::kApproxRange, LayerMethod::kLognormal,

@@ -1,5 +1,5 @@
-// The common scale where branches meet: tables written by hand from POLICIES 1. Recorded branch
-// points: adaptive_golden_test.cpp.
+// The common scale where branches meet: tables written by hand from src/scaling/README.md. Recorded
+// branch points: adaptive_golden_test.cpp.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/error.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::scaling {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
 #include "scaling/with.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 #include "scaling/with.h"
 
 namespace ada::scaling {

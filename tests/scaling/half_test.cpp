@@ -1,6 +1,4 @@
 // RoundToHalf against the host's conversions and against the definition of nearest.
-#include "scaling/rules/half.h"
-
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -8,6 +6,7 @@
 #include <cstdint>
 
 #include "core/number_format.h"
+#include "core/number_grid.h"
 
 namespace ada::scaling {
 namespace {

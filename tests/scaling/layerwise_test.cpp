@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "golden_table.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::scaling {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "golden_table.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 #include "scaling/rules/state_text.h"
 
 namespace ada::scaling {

@@ -1,5 +1,5 @@
-// The statistics methods on small tables worked out by hand from POLICIES 1, ours and with the
-// authors' errors.
+// The statistics methods on small tables worked out by hand from src/scaling/README.md, ours and
+// with the authors' errors.
 #include <doctest/doctest.h>
 
 #include <cmath>

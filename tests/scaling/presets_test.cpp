@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::scaling {
 namespace {

@@ -1,6 +1,6 @@
-// Decide stage by stage: tables written by hand from POLICIES 1 (bounds, caching, clamps,
-// non-finite input, layers with a state of their own). The methods: methods_test.cpp; recorded
-// calls of the authors' program: adaptive_golden_test.cpp.
+// Decide stage by stage: tables written by hand from src/scaling/README.md (bounds, caching,
+// clamps, non-finite input, layers with a state of their own). The methods: methods_test.cpp;
+// recorded calls of the authors' program: adaptive_golden_test.cpp.
 #include "scaling/rules/rules.h"
 
 #include <doctest/doctest.h>

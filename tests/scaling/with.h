@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
 
 namespace ada::scaling::testing {

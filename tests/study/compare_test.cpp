@@ -1,7 +1,5 @@
 // `compare`: differences of configurations, tables, the place at which two runs part, on folders
 // that are written by hand.
-#include "study/compare/compare.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,9 +8,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "study/compare/compare_config.h"
-#include "study/compare/compare_layers.h"
-#include "study/compare/compare_rows.h"
+#include "study/commands.h"
+#include "study/compare/parts.h"
 #include "study/text_table.h"
 #include "study/written_run.h"
 
@@ -292,7 +289,7 @@ TEST_SUITE("cpu") {
     CHECK(CompareLayerRows(a.path(), b.path(), "underflow.csv", 1).equal());
     b.files().Write("underflow.csv", a.files().Read("underflow.csv") + "\n");
     b.files().Write("underflow.csv",
-                    std::string(telemetry::kUnderflowColumns) + "\n" + row + ",\n");
+                    telemetry::Header<telemetry::TensorRow>() + "\n" + row + ",\n");
     const FileComparison fewer = CompareLayerRows(a.path(), b.path(), "underflow.csv", 1);
     CHECK_FALSE(fewer.difference.has_value());
     CHECK(fewer.same == 1);

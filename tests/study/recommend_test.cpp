@@ -1,12 +1,11 @@
 // recommend on runs made by hand: the ends of the safe range against counting values one by one,
 // and fragments that a configuration takes.
-#include "study/recommend/recommend.h"
-
 #include <doctest/doctest.h>
 
 #include <sstream>
 
 #include "core/error.h"
+#include "study/commands.h"
 #include "study/made_run.h"
 
 namespace ada::study {
@@ -97,7 +96,7 @@ TEST_CASE("one fixed scale serves all: its ends are those that counting gives") 
             "images each"));
   CHECK(Has(advice, "run made (synthetic)"));
   const config::Config merged = Merged(run, Fragment(advice));
-  CHECK(merged.scaling.policy == config::Policy::kFixed);
+  CHECK(merged.scaling.policy == "fixed");
   // Much was lost: three quarters of the way up.
   const int width = std::ilogb(high / low);
   CHECK(merged.scaling.scale == std::ldexp(low, width - width / 4));
@@ -162,10 +161,10 @@ TEST_CASE("layers that pull in opposite directions get scales of their own") {
   CHECK(advice.substr(less, best - less).find("fc.dx") == std::string::npos);
   CHECK(Has(advice, "nothing overflows."));
   const config::Config merged = Merged(run, Fragment(advice));
-  CHECK(merged.scaling.policy == config::Policy::kAdaptive);
-  CHECK(merged.scaling.method == config::Method::kExactRange);
-  CHECK(merged.scaling.underflow_target == doctest::Approx(0.001));
-  CHECK(merged.scaling.headroom_bits == 2);
+  CHECK(merged.scaling.policy == "adaptive");
+  CHECK(merged.scaling.adaptive.method == scaling::LayerMethod::kExactRange);
+  CHECK(merged.scaling.adaptive.underflow_target == doctest::Approx(0.001));
+  CHECK(merged.scaling.adaptive.headroom_bits == 2);
   CHECK(merged.precision.layers.empty());
 }
 
@@ -205,8 +204,7 @@ TEST_CASE("a gradient that no scale can hold gets a wider format, at the layer t
   CHECK(merged.precision.layers[1].match == "bn2");
   CHECK(merged.precision.layers[1].gradients == kBf16);
   CHECK(!merged.precision.layers[1].format);
-  CHECK((merged.scaling.policy == config::Policy::kFixed ||
-         merged.scaling.policy == config::Policy::kNone));
+  CHECK((merged.scaling.policy == "fixed" || merged.scaling.policy == "none"));
 }
 
 TEST_CASE("y, w and dw carry no scale: another format is all that helps") {

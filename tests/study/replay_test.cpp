@@ -1,7 +1,5 @@
 // `replay`: all recorded traces of global policies through the files, numbering and columns, and
 // the message for each way in which a trace can be wrong.
-#include "study/replay.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -13,8 +11,9 @@
 
 #include "core/error.h"
 #include "golden_table.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
+#include "study/commands.h"
 #include "telemetry/temp_folder.h"
 
 namespace ada::study {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "study/histograms.h"
 #include "study/written_run.h"
 #include "telemetry/run_logs.h"
 #include "telemetry/temp_folder.h"
@@ -18,15 +19,15 @@ namespace {
 using testing::TempFolder;
 using testing::WrittenRun;
 
-std::vector<HistogramRow> Histograms(const std::string& folder) {
-  std::vector<HistogramRow> rows;
-  ReadHistograms(folder, [&](const HistogramRow& row) { rows.push_back(row); });
+std::vector<TensorHistogram> Histograms(const std::string& folder) {
+  std::vector<TensorHistogram> rows;
+  ReadHistograms(folder, [&](const TensorHistogram& row) { rows.push_back(row); });
   return rows;
 }
 
 std::vector<TensorRow> Tensors(const std::string& folder) {
   std::vector<TensorRow> rows;
-  ReadTensors(folder, [&](const TensorRow& row) { rows.push_back(row); });
+  EachRow<TensorRow>(folder, [&](const TensorRow& row) { rows.push_back(row); });
   return rows;
 }
 
@@ -58,7 +59,7 @@ TEST_SUITE("cpu") {
       logs.Flush();
     }
     int rows = 0;
-    ReadSteps(folder.path(), [&](const telemetry::StepRow& row) {
+    EachRow<StepRow>(folder.path(), [&](const telemetry::StepRow& row) {
       ++rows;
       CHECK(row.step == 3);
       CHECK(row.epoch == 2);
@@ -70,7 +71,7 @@ TEST_SUITE("cpu") {
       CHECK(row.skipped);
       CHECK(row.grad_norm == INFINITY);
     });
-    ReadEvents(folder.path(), [&](const telemetry::EventRow& row) {
+    EachRow<EventRow>(folder.path(), [&](const telemetry::EventRow& row) {
       ++rows;
       CHECK(row.event == "skip");
       CHECK(row.layer == "fc,1");
@@ -78,7 +79,7 @@ TEST_SUITE("cpu") {
       CHECK(row.value == "inf");
       CHECK(row.message == "said \"no\",\nthen stopped");
     });
-    ReadEvaluations(folder.path(), [&](const telemetry::EvaluationRow& row) {
+    EachRow<EvaluationRow>(folder.path(), [&](const telemetry::EvaluationRow& row) {
       ++rows;
       CHECK(row.split == "test");
       CHECK(row.images == 500);
@@ -86,7 +87,7 @@ TEST_SUITE("cpu") {
       CHECK(row.top1 == 0.5);
       CHECK(row.top5 == 0.875);
     });
-    ReadScales(folder.path(), [&](const ScaleRow& row) {
+    EachRow<ScaleRow>(folder.path(), [&](const ScaleRow& row) {
       ++rows;
       CHECK(row.layer == "fc,1");
       CHECK(row.policy == "adaptive");
@@ -116,8 +117,8 @@ TEST_SUITE("cpu") {
                                     r.subnormal, r.overflow, r.inf,
                                     r.nan} == std::vector<std::int64_t>{10, 1, 2, 3, 8, 9, 11, 12});
     CHECK(std::vector<double>{r.underflow_pct_nonzero, r.underflow_pct_numel, r.below_min_pct,
-                              r.min_abs, r.max_abs, r.mean, r.std, r.l1, r.l2, r.range_log2, r.mse,
-                              r.sqnr_db} ==
+                              r.min_abs, r.max_abs, r.mean, r.std, r.l1, r.l2, r.range_log2.value(),
+                              r.mse, r.sqnr_db} ==
           std::vector<double>{4.5, 6.5, 7.5, 0.25, 0.5, -1, 2, 3, 4, 5, 6, 7});
     CHECK(std::isnan(rows[1].underflow_pct_nonzero));
     CHECK(std::isnan(rows[1].min_abs));
@@ -146,33 +147,35 @@ TEST_SUITE("cpu") {
     run.Step(1, "2");
     run.Append("steps.csv", "2,1,1.5,0.5");
     int rows = 0;
-    ReadSteps(run.path(),
-              [&](const telemetry::StepRow& row) { rows += static_cast<int>(row.step); });
+    EachRow<StepRow>(run.path(),
+                     [&](const telemetry::StepRow& row) { rows += static_cast<int>(row.step); });
     CHECK(rows == 1);
     run.files().Write("steps.csv", "");
-    ReadSteps(run.path(), [&](const telemetry::StepRow&) { FAIL("a row of an empty file"); });
+    EachRow<StepRow>(run.path(),
+                     [&](const telemetry::StepRow&) { FAIL("a row of an empty file"); });
     run.files().Write("steps.csv", "step,epo");
-    ReadSteps(run.path(), [&](const telemetry::StepRow&) { FAIL("a row of half a header"); });
+    EachRow<StepRow>(run.path(),
+                     [&](const telemetry::StepRow&) { FAIL("a row of half a header"); });
   }
 
   TEST_CASE("a broken row is named with file and line") {
     const WrittenRun run;
     run.Step(1, "2");
     run.Append("steps.csv", "2,1,many,0.5,0.1,1,0,0,2\n");
-    const auto read = [&] { ReadSteps(run.path(), [](const telemetry::StepRow&) {}); };
+    const auto read = [&] { EachRow<StepRow>(run.path(), [](const telemetry::StepRow&) {}); };
     CHECK(Refusal(read) == run.path() + "/steps.csv:3: column loss is 'many', expected a number");
   }
 
   TEST_CASE("rows of histograms.csv are grouped by step, layer and tensor") {
     const WrittenRun run;
     for (int step = 1; step <= 2; ++step) run.Step(step, "1");
-    run.files().Write("histograms.csv", std::string(telemetry::kHistogramColumns) +
+    run.files().Write("histograms.csv", telemetry::Header<telemetry::HistogramRow>() +
                                             "\n1,1,fc,dx,16,-20,3\n1,1,fc,dx,16,-19,4\n"
                                             "1,1,fc,dx,16,zero,5\n1,1,fc,dw,1,-19,1\n"
                                             "2,1,fc,dw,1,inf,2\n2,1,fc,dw,1,nan,1\n"
                                             "2,1,conv,dw,1,280,9\n2,1,conv,dw,1,280,8\n"
                                             "3,1,fc,dx,16,-20,3\n");
-    const std::vector<HistogramRow> rows = Histograms(run.path());
+    const std::vector<TensorHistogram> rows = Histograms(run.path());
     REQUIRE(rows.size() == 5);
     CHECK(rows[0].layer == "fc");
     CHECK(rows[0].tensor == "dx");
@@ -210,7 +213,7 @@ TEST_SUITE("cpu") {
         logs.Histogram(1, 1, "fc", tensors[i], 65536, written[i]);
       logs.Step({1, 1, 1, 0.5, 0.1, 1, false, false, 1});
     }
-    const std::vector<HistogramRow> rows = Histograms(run.path());
+    const std::vector<TensorHistogram> rows = Histograms(run.path());
     REQUIRE(rows.size() == written.size());
     for (std::size_t i = 0; i < written.size(); ++i) {
       CHECK(rows[i].tensor == tensors[i]);
@@ -224,7 +227,7 @@ TEST_SUITE("cpu") {
     run.Step(1, "1");
     for (const char* exponent : {"281", "-281", "1.5", "", "zeros"}) {
       CAPTURE(exponent);
-      run.files().Write("histograms.csv", std::string(telemetry::kHistogramColumns) +
+      run.files().Write("histograms.csv", telemetry::Header<telemetry::HistogramRow>() +
                                               "\n1,1,fc,dx,16," + exponent + ",3\n");
       CHECK(Refusal([&] { Histograms(run.path()); }) ==
             run.path() + "/histograms.csv:2: column exponent is '" + exponent +

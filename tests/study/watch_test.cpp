@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "core/file.h"
-#include "study/csv_tail.h"
-#include "study/run_state.h"
+#include "study/run_files.h"
 #include "study/text_table.h"
-#include "study/watch/terminal.h"
-#include "study/watch/watch_feed.h"
-#include "study/watch/watch_state.h"
-#include "study/watch/watch_text.h"
+#include "study/watch/parts.h"
 #include "study/written_run.h"
 
 namespace ada::study {
@@ -21,13 +17,6 @@ namespace {
 
 using testing::TempFolder;
 using testing::WrittenRun;
-using Rows = std::vector<std::vector<std::string>>;
-
-Rows Read(CsvTail& tail) {
-  Rows rows;
-  tail.Read([&](const std::vector<std::string>& row) { rows.push_back(row); });
-  return rows;
-}
 
 // `layers` layers, of which layer i (from 1) has lost i / 10 percent.
 WatchState Network(int layers) {
@@ -129,76 +118,6 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("records of RFC 4180; the last is left where it is not whole") {
-    std::size_t used = 0;
-    CHECK(SplitCsv("a,b\n\"x, \"\"y\"\"\nz\",\n1,2", &used) ==
-          Rows{{"a", "b"}, {"x, \"y\"\nz", ""}});
-    CHECK(used == std::string("a,b\n\"x, \"\"y\"\"\nz\",\n").size());
-    CHECK(SplitCsv("\"open\n", &used).empty());
-    CHECK(used == 0);
-  }
-
-  TEST_CASE("a file that grows is read once") {
-    const TempFolder folder;
-    CsvTail tail(folder / "t.csv");
-    CHECK(Read(tail).empty());
-    CHECK(tail.Column("a") == -1);
-    folder.Write("t.csv", "a,");
-    CHECK(Read(tail).empty());
-    folder.Write("t.csv", "a,b\n1,2\n3");
-    CHECK(Read(tail) == Rows{{"1", "2"}});
-    CHECK(tail.Column("b") == 1);
-    CHECK_FALSE(tail.Changed());
-    folder.Write("t.csv", "a,b\n1,2\n3,4\n5,6\n");
-    CHECK_FALSE(tail.Changed());
-    CHECK(Read(tail) == Rows{{"3", "4"}, {"5", "6"}});
-    CHECK(Read(tail).empty());
-  }
-
-  TEST_CASE("a file that was cut, replaced or deleted is read anew") {
-    const TempFolder folder;
-    CsvTail tail(folder / "t.csv");
-    folder.Write("t.csv", "a,b\n1,2\n3,4\n");
-    Read(tail);
-    SUBCASE("cut") { folder.Write("t.csv", "a,b\n1,2\n"); }
-    SUBCASE("cut, and longer again, with other rows") {
-      folder.Write("t.csv", "a,b\n1,2\n7,8\n9,9\n");
-    }
-    SUBCASE("deleted") { std::filesystem::remove(folder / "t.csv"); }
-    CHECK(tail.Changed());
-    tail.Restart();
-    folder.Write("t.csv", "b,a\n1,2\n");
-    CHECK(Read(tail) == Rows{{"1", "2"}});
-    CHECK(tail.Column("a") == 1);
-    CHECK_FALSE(tail.Changed());
-  }
-
-  TEST_CASE("cut and written again with the same rows, as a resume does: nothing is read twice") {
-    const TempFolder folder;
-    CsvTail tail(folder / "t.csv");
-    folder.Write("t.csv", "a,b\n1,2\n3,4\n");
-    Read(tail);
-    folder.Write("t.csv", "a,b\n1,2\n3,4\n5,6\n");
-    CHECK_FALSE(tail.Changed());
-    CHECK(Read(tail) == Rows{{"5", "6"}});
-  }
-
-  TEST_CASE("of a long file only the end") {
-    const TempFolder folder;
-    std::string text = "a,b\n";
-    for (int i = 1000; i < 2000; ++i) text += std::to_string(i) + ",x\n";
-    folder.Write("t.csv", text);
-    CsvTail tail(folder / "t.csv", 30);
-    const Rows rows = Read(tail);
-    REQUIRE(rows.size() == 4);
-    CHECK(rows.front()[0] == "1996");
-    CHECK(rows.back()[0] == "1999");
-    CHECK(tail.Column("b") == 1);
-    folder.Write("t.csv", text + "2000,x\n");
-    CHECK_FALSE(tail.Changed());
-    CHECK(Read(tail) == Rows{{"2000", "x"}});
-  }
-
   TEST_CASE("steps become visible when they are whole") {
     const WrittenRun run("train: {epochs: 3, max_steps: 50}\n");
     WatchFeed feed(run.path());
@@ -262,7 +181,7 @@ TEST_SUITE("cpu") {
     CHECK(feed.Look(state));
     CHECK(state.skipped == 1);
     run.files().Write("steps.csv", one);
-    run.files().Write("underflow.csv", std::string(telemetry::kUnderflowColumns) + "\n");
+    run.files().Write("underflow.csv", telemetry::Header<telemetry::TensorRow>() + "\n");
     CHECK(feed.Look(state));
     CHECK(state.step.step == 1);
     CHECK(state.skipped == 0);

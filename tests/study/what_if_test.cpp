@@ -1,6 +1,4 @@
 // what-if against counting the same values one by one, and its text.
-#include "study/what_if.h"
-
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "study/commands.h"
 #include "study/made_run.h"
 #include "telemetry/csv_reader.h"
 

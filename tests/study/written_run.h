@@ -17,11 +17,11 @@ class WrittenRun {
         "name: r\nmodel: {zoo: lenet}\noptimizer: {lr: 0.1}\n" +
         std::string(own_data ? "" : "data: {dataset: mnist, path: nowhere}\n") + extra_yaml;
     folder_.Write("config.yaml", config::ToYaml(config::LoadText(yaml, "test", {}).config));
-    folder_.Write("steps.csv", std::string(telemetry::kStepColumns) + "\n");
-    folder_.Write("scales.csv", std::string(telemetry::kScaleColumns) + "\n");
-    folder_.Write("underflow.csv", std::string(telemetry::kUnderflowColumns) + "\n");
-    folder_.Write("events.csv", std::string(telemetry::kEventColumns) + "\n");
-    folder_.Write("evaluation.csv", std::string(telemetry::kEvaluationColumns) + "\n");
+    folder_.Write("steps.csv", telemetry::Header<telemetry::StepRow>() + "\n");
+    folder_.Write("scales.csv", telemetry::Header<telemetry::ScaleRow>() + "\n");
+    folder_.Write("underflow.csv", telemetry::Header<telemetry::TensorRow>() + "\n");
+    folder_.Write("events.csv", telemetry::Header<telemetry::EventRow>() + "\n");
+    folder_.Write("evaluation.csv", telemetry::Header<telemetry::EvaluationRow>() + "\n");
     Finish("finished");
   }
   const std::string& path() const { return folder_.path(); }

@@ -7,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "core/text.h"
 #include "telemetry/csv.h"
 #include "telemetry/csv_reader.h"
 #include "temp_folder.h"
 
 using ada::telemetry::CsvFile;
 using ada::telemetry::CsvReader;
+using ada::telemetry::CsvRow;
 using ada::testing::TempFolder;
 
 TEST_SUITE("cpu") {
@@ -32,9 +34,9 @@ TEST_SUITE("cpu") {
                                         5e-324};
     {
       CsvFile file(folder / "a.csv", "scale,number,empty");
-      for (const double scale : scales) file.Scale(scale).Number(scale).Empty().EndRow();
-      file.Scale(INFINITY).Number(-INFINITY).Empty().EndRow();
-      file.Scale(NAN).Number(NAN).Empty().EndRow();
+      for (const double scale : scales) file.Add(CsvRow().Scale(scale).Number(scale).Empty());
+      file.Add(CsvRow().Scale(INFINITY).Number(-INFINITY).Empty());
+      file.Add(CsvRow().Scale(NAN).Number(NAN).Empty());
     }
     CsvReader reader(folder / "a.csv");
     for (const double scale : scales) {
@@ -82,12 +84,12 @@ TEST_SUITE("cpu") {
     {
       CsvFile file(folder / "a.csv", "scale,number,integer");
       for (const Case& c : cases) {
-        file.Scale(c.value).Number(c.value).Integer(-7).EndRow();
+        file.Add(CsvRow().Scale(c.value).Number(c.value).Integer(-7));
         expected += c.scale + ("," + std::string(c.number)) + ",-7\n";
-        CHECK(ada::telemetry::ScaleField(c.value) == c.scale);
-        CHECK(ada::telemetry::NumberField(c.value) == c.number);
-        CHECK(ada::telemetry::Exact(c.value) == c.exact);
-        CHECK(ada::telemetry::Digits9(c.value) == c.digits);
+        CHECK(CsvRow().Scale(c.value).text() == c.scale);
+        CHECK(CsvRow().Number(c.value).text() == c.number);
+        CHECK(ada::ShortestText(c.value) == c.exact);
+        CHECK(ada::NineDigits(c.value) == c.digits);
       }
     }
     CHECK(folder.Read("a.csv") == expected);

@@ -15,6 +15,7 @@
 
 using ada::telemetry::CsvFile;
 using ada::telemetry::CsvReader;
+using ada::telemetry::CsvRow;
 using ada::testing::TempFolder;
 
 namespace {
@@ -74,7 +75,7 @@ TEST_SUITE("cpu") {
       const TempFolder folder;
       {
         CsvFile file(folder / "a.csv", "x,y");
-        file.Integer(1).Text(c.field).EndRow();
+        file.Add(CsvRow().Integer(1).Text(c.field));
       }
       CHECK(folder.Read("a.csv") == "x,y\n1," + c.text + "\n");
       CsvReader reader(folder / "a.csv");
@@ -87,28 +88,27 @@ TEST_SUITE("cpu") {
   TEST_CASE("a row has as many fields as the header") {
     const TempFolder folder;
     CsvFile file(folder / "a.csv", "x,y");
-    file.Integer(1);
-    CHECK_THROWS_AS(file.EndRow(), ada::InternalError);
-    file.Integer(2).EndRow();
-    file.Integer(1).Integer(2).Integer(3);
-    CHECK_THROWS_AS(file.EndRow(), ada::InternalError);
+    CHECK_THROWS_AS(file.Add(CsvRow().Integer(1)), ada::InternalError);
+    file.Add(CsvRow().Integer(1).Integer(2));
+    CHECK_THROWS_AS(file.Add(CsvRow().Integer(1).Integer(2).Integer(3)), ada::InternalError);
+    file.Flush();
+    CHECK(folder.Read("a.csv") == "x,y\n1,2\n");
   }
 
-  TEST_CASE("only ended rows reach the file, in order, across pages") {
+  TEST_CASE("rows reach the file whole and in order, across pages") {
     const TempFolder folder;
     CsvFile file(folder / "a.csv", "x,y");
     CHECK(folder.Read("a.csv") == "x,y\n");
     std::string expected = "x,y\n";
     for (int i = 0; i < 3000; ++i) {
       const std::string text(i % 7 == 0 ? 5000 : i % 50, 'z');
-      file.Integer(i).Text(text).EndRow();
+      file.Add(CsvRow().Integer(i).Text(text));
       expected += std::to_string(i) + "," + text + "\n";
       if (i % 100 == 0) {
         file.Flush();
         CHECK((folder.Read("a.csv") == expected));
       }
     }
-    file.Integer(7);
     CHECK(file.Sync() == static_cast<std::int64_t>(expected.size()));
     CHECK((folder.Read("a.csv") == expected));
   }
@@ -118,15 +118,15 @@ TEST_SUITE("cpu") {
     std::int64_t length = 0;
     {
       CsvFile file(folder / "a.csv", "x,y");
-      file.Integer(1).Integer(2).EndRow();
+      file.Add(CsvRow().Integer(1).Integer(2));
       length = file.Sync();
-      file.Integer(3).Integer(4).EndRow();
+      file.Add(CsvRow().Integer(3).Integer(4));
     }
     CHECK(length == 8);
     {
       CsvFile file(folder / "a.csv", "x,y", length);
       CHECK(folder.Read("a.csv") == "x,y\n1,2\n");
-      file.Integer(5).Integer(6).EndRow();
+      file.Add(CsvRow().Integer(5).Integer(6));
       CHECK(file.Sync() == 12);
     }
     CHECK(folder.Read("a.csv") == "x,y\n1,2\n5,6\n");
@@ -190,7 +190,7 @@ TEST_SUITE("cpu") {
     std::string expected = "x,y\n";
     const std::string text(40, 'z');
     for (int i = 100; i < 400; ++i) {
-      file.Integer(i).Text(text).EndRow();
+      file.Add(CsvRow().Integer(i).Text(text));
       expected += std::to_string(i) + "," + text + "\n";
     }
     {

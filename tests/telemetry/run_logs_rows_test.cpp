@@ -1,4 +1,4 @@
-// RunLogs: the columns of INTERFACE with values worked out by hand, whole numbers of real columns
+// RunLogs: the columns with values worked out by hand, whole numbers of real columns
 // with `.0`.
 #include <doctest/doctest.h>
 
@@ -29,7 +29,7 @@ std::string LastLine(const std::string& text) {
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("columns are INTERFACE's") {
+  TEST_CASE("columns are the documented ones") {
     const TempFolder folder;
     { RunLogs logs(folder.path(), {}); }
     CHECK(folder.Read("steps.csv") ==

@@ -108,7 +108,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("timing.csv, which no checkpoint records, is cut behind the last kept step") {
-    const std::string header = std::string(ada::telemetry::kTimingColumns) + "\n";
+    const std::string header = ada::telemetry::Header<ada::telemetry::TimingRow>() + "\n";
     const std::string rows = header + "1,1,1,1,1,1,1,1\n20,1,1,1,1,1,1,1\n";
     const std::vector<std::pair<std::string, std::string>> cases = {
         {rows + "26,1,1,1,1,1,1,1\n", rows}, {rows, rows}, {rows + "26,1", rows}, {"", header}};

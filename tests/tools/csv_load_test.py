@@ -28,12 +28,20 @@ log:
   probe_every: 10
   what_if: [{scale: 128}, {format: {exponent: 4, mantissa: 3, bias: 9}}]
 """
-INTEGERS = {"step", "epoch", "overflow", "skipped", "numel", "zeros_before", "zeros_after",
-            "underflow", "subnormal", "inf", "nan", "images", "count", "overflow_unsure", "nonzero",
-            "lost"}
-WORDS = {"layer", "policy", "limit", "tensor", "format", "split", "event", "value", "message",
-         "scenario", "exponent"}
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 KILLS = [0.02, 0.1, 0.3, 0.7]  # seconds after the first rows
+
+
+def documented():
+    """{file: {column: type}} as src/telemetry/README.md has them."""
+    files = {}
+    for line in (ROOT / "src/telemetry/README.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            columns = files.setdefault(line[3:].removesuffix(".csv"), {})
+        cells = [cell.strip(" `") for cell in line.split("|")]
+        if len(cells) > 4 and cells[2] in {"integer", "flag", "number", "scale", "text"}:
+            columns[cells[1]] = cells[2]
+    return files
 
 
 def first_python(module):
@@ -86,6 +94,21 @@ def expected(path):
     if any(len(row) != len(rows[0]) for row in rows):
         raise AssertionError(f"{path}: a row differs from the header in length")
     return len(rows) - 1, len(rows[0])
+
+
+class ReportColumnsTest(unittest.TestCase):
+    def test_the_report_draws_columns_that_there_are(self):
+        sys.path.insert(0, str(ROOT / "tools"))
+        self.addCleanup(sys.path.remove, str(ROOT / "tools"))
+        try:
+            from report import load
+        except ImportError as error:
+            self.skipTest(str(error))
+        self.assertEqual(set(load.COLUMNS), set(documented()))
+        for file, columns in load.COLUMNS.items():
+            for column in columns.split():
+                kind = documented()[file][column]
+                self.assertEqual(column in load.TEXT, kind == "text", f"{file}.csv: {column}")
 
 
 @unittest.skipUnless(BINARY, "ADA_BINARY is not set")
@@ -155,9 +178,10 @@ class CsvLoadTest(unittest.TestCase):
                 with open(path, newline="", encoding="utf-8") as file:
                     rows = list(csv.DictReader(file))
                 for name in rows[0] if rows else []:
-                    whole = name in INTEGERS and (path.stem, name) != ("what_if", "overflow")
-                    if name in WORDS:
+                    kind = documented()[path.stem][name]
+                    if kind == "text":
                         continue
+                    whole = kind in {"integer", "flag"}
                     for text in {row[name] for row in rows} - {"", "inf", "-inf", "nan"}:
                         float(text)
                         self.assertEqual(text.lstrip("-").isdigit(), whole,

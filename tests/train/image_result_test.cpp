@@ -1,6 +1,4 @@
 // What is said of one image, from its logits.
-#include "train/image_result.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <random>
 #include <utility>
 #include <vector>
+
+#include "train/evaluator.h"
 
 namespace ada::testing {
 namespace {

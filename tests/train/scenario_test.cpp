@@ -54,10 +54,10 @@ config::WhatIfConfig PolicyOf(const std::string& yaml) {
 }
 
 std::unique_ptr<scaling::Policy> DrivenByHand(const std::string& yaml) {
-  config::ScalingConfig scaling = config::LoadScalingText(yaml, "test", {}).scaling;
+  scaling::Settings scaling = config::LoadScalingText(yaml, "test", {}).scaling;
   config::TrainConfig train;
   FillScalingDefaults(scaling, train);
-  return MakePolicy(scaling);
+  return scaling::MakePolicy(scaling);
 }
 
 double ScaleOf(const std::vector<telemetry::WhatIfRow>& rows, const std::string& layer,

@@ -22,7 +22,7 @@ void TrainOn(backend::Backend& backend, config::Config config, const std::string
   for (const bool resumes : {false, true}) {
     if (resumes && !half) continue;
     config.train.max_steps = half && !resumes ? steps / 2 : steps;
-    const auto policy = config::MakePolicy(config.scaling);
+    const auto policy = scaling::MakePolicy(config.scaling);
     const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
     const auto from = resumes ? train::FindResumePoint(path + "/checkpoints", config, log)
                               : std::optional<train::ResumePoint>{};

@@ -51,10 +51,10 @@ std::vector<Counted> DistinctLayers(const graph::Network& network, int batch) {
   std::vector<Counted> found;
   const std::vector<bool> needs_gradient = network.NeedsGradient();
   for (const graph::Node& node : network.nodes) {
-    if (!node.is_product()) continue;
+    if (!node.kind->has_weight) continue;
     const config::LayerConfig& config = node.config;
     Layer layer;
-    layer.linear = node.kind == graph::Kind::kLinear;
+    layer.linear = node.config.kind == "linear";
     layer.x = node.input, layer.y = node.output;
     layer.x.n = layer.y.n = batch;
     layer.w = layer.linear

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/thread_pool.h"
 #include "core/pages.h"
@@ -56,11 +57,11 @@ inline TensorSpan At(const Tensor& tensor, std::int64_t image) {
   const auto offset = static_cast<std::size_t>(image * tensor.shape.per_image());
   return {tensor.data + offset * BytesOf(tensor.storage), tensor.storage};
 }
-// The part of `piece` that begins `values` values behind.
-inline TensorSpan Advance(TensorSpan piece, std::int64_t values) {
-  piece.data = static_cast<std::byte*>(piece.data) +
-               static_cast<std::size_t>(values) * BytesOf(piece.storage);
-  return piece;
+// The part of `span` that begins `values` values behind.
+inline TensorSpan Advance(TensorSpan span, std::int64_t values) {
+  span.data =
+      static_cast<std::byte*>(span.data) + static_cast<std::size_t>(values) * BytesOf(span.storage);
+  return span;
 }
 inline TensorSpan None() { return {}; }
 

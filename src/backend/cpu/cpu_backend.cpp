@@ -21,7 +21,7 @@
 namespace ada::backend::cpu {
 namespace {
 
-ProductGeometry ProductOf(const ProductSpec& spec) {
+ProductGeometry ShapesOf(const ProductSpec& spec) {
   ProductGeometry g;
   g.x = spec.x.shape, g.y = spec.y.shape, g.w = spec.w.shape;
   g.bias = static_cast<bool>(spec.b);
@@ -30,13 +30,13 @@ ProductGeometry ProductOf(const ProductSpec& spec) {
   return g;
 }
 ProductGeometry GeometryOf(const Conv2dSpec& spec) {
-  ProductGeometry g = ProductOf(spec);
+  ProductGeometry g = ShapesOf(spec);
   g.stride = spec.stride, g.padding = spec.padding, g.dilation = spec.dilation;
   g.groups = spec.groups;
   return g;
 }
 ProductGeometry GeometryOf(const LinearSpec& spec) {
-  ProductGeometry g = ProductOf(spec);
+  ProductGeometry g = ShapesOf(spec);
   g.linear = true;
   if (g.x.c == 1) {  // one channel lies in memory as it is flattened
     g.x = {g.x.n, 1, 1, g.x.h * g.x.w};
@@ -63,7 +63,7 @@ class CpuBackend final : public Backend {
            (n == 1 ? " thread)" : " threads)");
   }
   std::string InstructionSet() const override { return tiles_ != nullptr ? "amx" : kernels_.name; }
-  std::vector<std::string> Diagnostics() const override { return remarks_; }
+  std::vector<std::string> Diagnostics() const override { return diagnostics_; }
 
   std::byte* Allocate(std::size_t bytes) override {
     try {
@@ -114,7 +114,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
     const char* reason = tiles_ != nullptr ? RefuseTiles(spec, geometry) : nullptr;
     if (reason != nullptr && geometry.training)
-      remarks_.push_back("layer " + spec.layer + ": in fp32, not on tiles: " + reason);
+      diagnostics_.push_back("layer " + spec.layer + ": in fp32, not on tiles: " + reason);
     return std::make_unique<ProductOp>(context_, reason == nullptr ? tiles_ : nullptr, spec,
                                        geometry);
   }
@@ -124,7 +124,7 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> diagnostics_;
   std::vector<std::pair<std::byte*, std::size_t>> memory_;
   std::size_t allocated_ = 0;
 };

@@ -1,18 +1,19 @@
 // The vectorised kernels of the CPU backend as a table of functions, one table per instruction set.
 // Every kernel works on one reduction block (whole images of an NHWC tensor) in one thread; partial
-// results go to a BlockStats that merge.h combines in block order. All sets compute with 16 lanes
-// in the same order, so they agree bit for bit.
+// results go to a BlockStats that ops/rounding_stats.h combines in block order. All sets compute
+// with 16 lanes in the same order, so they agree bit for bit.
 #pragma once
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/backend.h"
+#include "backend/stats_rules.h"
+#include "backend/update.h"
 #include "core/tensor.h"
 
 namespace ada::backend::cpu {
 
-// A piece of a tensor: `data` points at the block's first value.
+// A part of a tensor: `data` points at the block's first value.
 struct TensorSpan {
   void* data = nullptr;
   Storage storage = Storage::kF32;
@@ -30,27 +31,26 @@ struct BlockStats {
   std::uint32_t rounded_min_bits = 0xffffffff;  // smallest non-zero |x| after rounding, minus 1
 };
 
-// What one block's values are by exponent: bin k counts those with floor(log2(|x| / m)) =
-// kLowest + k, where m is the rounding's bins_divisor. inf, NaN and zeros apart.
-struct BlockBins {
-  static constexpr int kLowest = -150, kCount = 278;  // 2^-149 divided by almost 2, to below 2^128
-  std::uint32_t counts[kCount] = {};
+// What one block's values are by exponent, over the rounding's bins_mantissa. inf, NaN and zeros
+// apart.
+struct BlockBins : BinRange {
+  std::uint32_t counts[kExponents] = {};
   std::uint32_t zeros = 0, inf = 0, nan = 0;
 };
 
-// How a kernel rounds and what it notes while doing so.
+// How a kernel rounds and what it measures while doing so.
 struct Rounding {
   NumberFormat format;
   bool count = false;           // every field of BlockStats
   bool moments = false;         // the rounded_* fields
-  BlockStats* stats = nullptr;  // null: nothing is noted (the values are exact)
+  BlockStats* stats = nullptr;  // null: nothing is measured (the values are exact)
   double edge = INFINITY;       // above_edge counts |rounded x| > edge * largest value
   // Values are multiplied by `scale` before and divided by it after rounding; counts are of the
   // scaled values, rounded_* of what is stored. Not 1: storage is fp32.
   float scale = 1;
   // Where `count` is set and this is not null: filled, of the values before `scale`.
   BlockBins* bins = nullptr;
-  float bins_divisor = 1;  // 1 <= m < 2
+  std::uint32_t bins_mantissa = 0;  // of the scale that values carry
   // Stochastic rounding: value i of the block takes random word first + i of (key, draw).
   bool stochastic = false;
   std::uint64_t key = 0, draw = 0, first = 0;
@@ -103,7 +103,7 @@ struct Kernels {
   void (*widen)(TensorSpan in, float* out, std::int64_t n);
   // out = round(in * factor).
   void (*round)(const float* in, float factor, TensorSpan out, std::int64_t n, const Rounding&);
-  // RoundingStats what `round` would of values that are stored already (they equal their rounding).
+  // Measures what `round` would of values that are stored already (they equal their rounding).
   void (*inspect)(TensorSpan in, std::int64_t n, const Rounding&);
   // Adds x to `counts`: bins of non-zero values whose exponent field is below `limit`, nonzero and
   // max_bits of all.
@@ -150,6 +150,17 @@ struct Kernels {
   void (*update)(const UpdateRule&, const UpdateStep&, const UpdateSlot&, std::int64_t first,
                  std::int64_t n);
 };
+
+// The tables of all instruction sets, whether or not this processor has them.
+namespace sse2 {
+extern const Kernels kTable;
+}
+namespace avx2 {
+extern const Kernels kTable;
+}
+namespace avx512 {
+extern const Kernels kTable;
+}
 
 // The table of the best instruction set that this processor has; the environment variable
 // ADA_ISA=sse2|avx2|avx512|amx chooses one (DeviceError where it is not there). amx: avx512 here,

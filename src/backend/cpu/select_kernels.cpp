@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "backend/cpu/kernel_tables.h"
+#include "backend/cpu/tile_kernels.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {

@@ -30,6 +30,10 @@ struct TileKernels {
   void (*weight_gradient)(const WeightGradientArgs&);
 };
 
+namespace amx {
+extern const TileKernels kTileTable;
+}
+
 // Null where the processor has no such unit, the kernel does not permit its use, or ADA_ISA names a
 // lesser instruction set.
 const TileKernels* SelectTileKernels();

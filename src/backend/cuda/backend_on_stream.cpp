@@ -8,7 +8,6 @@
 
 #include "backend/block_images.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/ops/image_source.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/products/products.h"
@@ -38,12 +37,12 @@ class CudaBackend final : public Backend {
         stream_(std::move(stream)),
         products_(MakeProducts(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
-        context_{*stream_, scratch_,   shared_,  pass_.values(),
-                 options_, *products_, remarks_, memory_} {}
+        context_{*stream_, scratch_,   shared_,      pass_.values(),
+                 options_, *products_, diagnostics_, memory_} {}
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
-  std::vector<std::string> Diagnostics() const override { return remarks_; }
+  std::vector<std::string> Diagnostics() const override { return diagnostics_; }
 
   std::byte* Allocate(std::size_t bytes) override { return memory_.Allocate(bytes); }
   std::size_t allocated_bytes() const override {
@@ -62,7 +61,7 @@ class CudaBackend final : public Backend {
   void Send(const SharedMemory& memory) override { shared_.Send(memory); }
 
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
-    const PassStore::Held held(pass_, pass);
+    const PassStore::Scope held(pass_, pass);
     recordings_.Run(variant, pass, body);
   }
 
@@ -100,7 +99,7 @@ class CudaBackend final : public Backend {
  private:
   const BackendWords words_;
   const DeviceOptions options_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> diagnostics_;
   std::unique_ptr<Stream> stream_;
   Memory memory_{*stream_};
   Scratch scratch_{*stream_};

@@ -7,31 +7,13 @@
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/ops/pass_values.h"
-#include "backend/cuda/shared_memory.h"
+#include "backend/cuda/memory.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
 
+struct PassValues;
 class Products;
-
-// Memory that ops use within one call and all share. Ops reserve when they are made; the largest
-// wish counts. data() may be called from the first call on; what an earlier, smaller block was
-// recorded with stays valid.
-class Scratch {
- public:
-  explicit Scratch(Stream& stream) : stream_(stream) {}
-  ~Scratch();
-  Scratch(const Scratch&) = delete;
-  void Reserve(std::size_t bytes) { wanted_ = std::max(wanted_, bytes); }
-  std::byte* data();
-  std::size_t bytes() const { return wanted_; }
-
- private:
-  Stream& stream_;
-  std::size_t wanted_ = 0, size_ = 0;
-  std::vector<std::byte*> blocks_;  // the last is in use
-};
 
 struct Context {
   Stream& stream;
@@ -63,7 +45,7 @@ struct Context {
     return Keep(host.data(), static_cast<std::int64_t>(host.size()));
   }
   // Adds a line to the diagnostics, once.
-  void Remark(const std::string& line) const {
+  void Diagnose(const std::string& line) const {
     if (std::find(diagnostics.begin(), diagnostics.end(), line) == diagnostics.end())
       diagnostics.push_back(line);
   }

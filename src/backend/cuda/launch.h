@@ -3,15 +3,16 @@
 //   struct SomeKernel {
 //     static constexpr int kThreads = 256;      // of a block; a multiple of 32, at most 1024
 //     static constexpr int kPhases = 2;         // no thread begins one before all ended the last
-//     struct Shared { float sums[kThreads]; };  // of a block, no initialisers; at most 48 KiB
-//     struct Own { float sum; };                // of a thread, from phase to phase: registers
+//     struct Shared { float sums[kThreads]; };  // __shared__ memory, of a block; no initialisers
+//     struct Own { float sum; };                // registers, of a thread, from phase to phase
 //     template <int kPhase>
 //     ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const;
 //     ... arguments: numbers and pointers to backend memory, 4 KiB at most ...
 //   };
 //
-// nvcc makes a __global__ function of it; g++ runs it block by block, phase by phase, thread by
-// thread, with Shared and Own full of NaN at first. Blocks must not depend on each other.
+// Shared has at most 48 KiB. nvcc makes a __global__ function of the kernel; g++ runs it block by
+// block, phase by phase, thread by thread, with Shared and Own full of NaN at first. Blocks must
+// not depend on each other.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -20,12 +21,16 @@
 #include <type_traits>
 #include <vector>
 
-#include "backend/cuda/launch_check.h"
 #include "backend/cuda/stream.h"
-#include "backend/cuda/thread_index.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
+
+// Where one call of a kernel's phase stands in its launch.
+struct ThreadIndex {
+  int block = 0, thread = 0;  // this one, of the launch and of the block
+  int blocks = 0;             // of the launch
+};
 
 // Runs `kernel` in `blocks` blocks, in the stream's order. No blocks: nothing happens.
 template <class Kernel>
@@ -42,6 +47,143 @@ ADA_HOST_DEVICE inline void AtomicAdd(std::uint32_t* to, std::uint32_t value);
 ADA_HOST_DEVICE inline void AtomicMax(std::uint32_t* to, std::uint32_t value);
 ADA_HOST_DEVICE inline void AtomicMin(std::uint32_t* to, std::uint32_t value);
 
-}  // namespace ada::backend::cuda
+// --- Both executors ---
 
-#include "backend/cuda/launch_inline.h"
+// The name of a kernel's type, as the compiler writes it.
+template <class Kernel>
+constexpr std::string_view KernelName() {
+  std::string_view text = __PRETTY_FUNCTION__;
+  text = text.substr(text.find("Kernel = ") + 9);
+  text = text.substr(0, text.find_first_of(";]"));
+  const auto colon = text.substr(0, text.find('<')).rfind("::");
+  return colon == std::string_view::npos ? text : text.substr(colon + 2);
+}
+
+#ifdef __CUDACC__
+
+// Throws DeviceError where the launch just asked for was refused.
+void CheckLaunch(std::string_view kernel);
+
+template <int kPhase, class Kernel>
+__device__ void RunPhases(const Kernel& kernel, const ThreadIndex& at,
+                          typename Kernel::Shared& shared, typename Kernel::Own& own) {
+  kernel.template Run<kPhase>(at, shared, own);
+  if constexpr (kPhase + 1 < Kernel::kPhases) {
+    __syncthreads();
+    RunPhases<kPhase + 1>(kernel, at, shared, own);
+  }
+}
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads) Entry(const __grid_constant__ Kernel kernel) {
+  __shared__ typename Kernel::Shared shared;
+  typename Kernel::Own own;
+  const ThreadIndex at{static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x),
+                       static_cast<int>(gridDim.x)};
+  RunPhases<0>(kernel, at, shared, own);
+}
+
+template <class Kernel>
+void Launch(Stream& stream, const Kernel& kernel, int blocks) {
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
+  static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
+  static_assert(sizeof(typename Kernel::Shared) <= 48 * 1024);
+  if (blocks <= 0) return;
+  Entry<Kernel><<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream.handle()>>>(kernel);
+  CheckLaunch(KernelName<Kernel>());
+}
+
+#else
+
+template <int kPhase, class Kernel>
+void RunPhases(const Kernel& kernel, ThreadIndex at, typename Kernel::Shared& shared,
+               std::vector<typename Kernel::Own>& own, bool reverse) {
+  for (int i = 0; i < Kernel::kThreads; ++i) {
+    at.thread = reverse ? Kernel::kThreads - 1 - i : i;
+    kernel.template Run<kPhase>(at, shared, own[static_cast<std::size_t>(at.thread)]);
+  }
+  if constexpr (kPhase + 1 < Kernel::kPhases)
+    RunPhases<kPhase + 1>(kernel, at, shared, own, reverse);
+}
+
+template <class Kernel>
+void RunBlocks(const Kernel& kernel, int blocks, bool reverse) {
+  using Shared = typename Kernel::Shared;
+  using Own = typename Kernel::Own;
+  static_assert(std::is_trivially_default_constructible_v<Shared>);
+  Shared shared;
+  std::vector<Own> own(static_cast<std::size_t>(Kernel::kThreads));
+  for (int i = 0; i < blocks; ++i) {
+    std::memset(static_cast<void*>(&shared), 0xff, sizeof shared);
+    if constexpr (std::is_trivially_default_constructible_v<Own>)
+      std::memset(static_cast<void*>(own.data()), 0xff, own.size() * sizeof(Own));
+    else
+      std::fill(own.begin(), own.end(), Own());
+    const int block = reverse ? blocks - 1 - i : i;
+    RunPhases<0>(kernel, ThreadIndex{block, 0, blocks}, shared, own, reverse);
+  }
+}
+
+template <class Kernel>
+void Launch(Stream& stream, const Kernel& kernel, int blocks) {
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
+  static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
+  static_assert(sizeof(typename Kernel::Shared) <= 48 * 1024);
+  if (blocks <= 0) return;
+  stream.Run(KernelName<Kernel>(),
+             [kernel, blocks](bool reverse) { RunBlocks(kernel, blocks, reverse); });
+}
+
+#endif
+
+// body(i) for the values of a launch, each thread every so many.
+template <class Body>
+struct ForEachKernel {
+  static constexpr int kThreads = 256;
+  static constexpr int kPhases = 1;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    const std::int64_t step = static_cast<std::int64_t>(at.blocks) * kThreads;
+    for (std::int64_t i = static_cast<std::int64_t>(at.block) * kThreads + at.thread; i < n;
+         i += step)
+      body(i);
+  }
+  Body body;
+  std::int64_t n;
+};
+
+template <class Body>
+void ForEach(Stream& stream, std::int64_t n, const Body& body) {
+  constexpr std::int64_t kMostBlocks = 4096;
+  constexpr std::int64_t kThreads = ForEachKernel<Body>::kThreads;
+  const std::int64_t blocks = std::min(kMostBlocks, (n + kThreads - 1) / kThreads);
+  Launch(stream, ForEachKernel<Body>{body, n}, static_cast<int>(blocks));
+}
+
+#ifdef __CUDA_ARCH__
+ADA_HOST_DEVICE inline void AtomicAdd(std::int64_t* to, std::int64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+ADA_HOST_DEVICE inline void AtomicAdd(std::uint32_t* to, std::uint32_t value) {
+  atomicAdd(to, value);
+}
+ADA_HOST_DEVICE inline void AtomicMax(std::uint32_t* to, std::uint32_t value) {
+  atomicMax(to, value);
+}
+ADA_HOST_DEVICE inline void AtomicMin(std::uint32_t* to, std::uint32_t value) {
+  atomicMin(to, value);
+}
+#else
+ADA_HOST_DEVICE inline void AtomicAdd(std::int64_t* to, std::int64_t value) { *to += value; }
+ADA_HOST_DEVICE inline void AtomicAdd(std::uint32_t* to, std::uint32_t value) { *to += value; }
+ADA_HOST_DEVICE inline void AtomicMax(std::uint32_t* to, std::uint32_t value) {
+  *to = std::max(*to, value);
+}
+ADA_HOST_DEVICE inline void AtomicMin(std::uint32_t* to, std::uint32_t value) {
+  *to = std::min(*to, value);
+}
+#endif
+
+}  // namespace ada::backend::cuda

@@ -6,6 +6,8 @@
 namespace ada::config {
 namespace {
 
+using scaling::LayerMethod;
+
 constexpr char kNoScale[] = "missing; method fixed needs it: the constant alpha";
 
 std::vector<YamlNode> LayersOf(const YamlNode& map) {
@@ -26,13 +28,14 @@ void RefuseScales(const YamlNode& map, const Reading& reading) {
 }
 
 // `scale` and method fixed go together, in the section and in its layers.
-void CheckFixedMethod(const ScalingConfig& scaling, const YamlNode& map, const Reading& reading) {
+void CheckFixedMethod(const scaling::Settings& scaling, const YamlNode& map,
+                      const Reading& reading) {
   if (!UsesMethodFixed(scaling)) {
     RefuseScales(map, reading);
     return;
   }
   if (map.Find("scale")) return;
-  if (scaling.method == Method::kFixed) {
+  if (scaling.adaptive.method == LayerMethod::kFixed) {
     reading.problems.Add(map.Find("method") ? *map.Find("method") : reading.key,
                          Join(reading.path, "scale"), kNoScale);
     return;
@@ -46,10 +49,10 @@ void CheckFixedMethod(const ScalingConfig& scaling, const YamlNode& map, const R
 }
 
 // The authors' program knows neither our method nor its key.
-void CheckReference(const ScalingConfig& scaling, const YamlNode& map, const Reading& reading) {
+void CheckReference(const scaling::Settings& scaling, const YamlNode& map, const Reading& reading) {
   if (!scaling.reference) return;
   const char* message = "the original program, which `reference` follows, has no exact_range";
-  if (scaling.method == Method::kExactRange) {
+  if (scaling.adaptive.method == LayerMethod::kExactRange) {
     reading.problems.Add(*map.Find("method"), Join(reading.path, "method"), message);
   }
   for (const YamlNode& layer : LayersOf(map)) {
@@ -61,8 +64,8 @@ void CheckReference(const ScalingConfig& scaling, const YamlNode& map, const Rea
 }
 
 // Under `dynamic` a bound of 0 stands for none; elsewhere a scale of 0 would wipe all gradients.
-void CheckBounds(const ScalingConfig& scaling, const YamlNode& map, const Reading& reading) {
-  const bool dynamic = scaling.policy == Policy::kDynamic;
+void CheckBounds(const scaling::Settings& scaling, const YamlNode& map, const Reading& reading) {
+  const bool dynamic = scaling.policy == "dynamic";
   const auto check = [&](const char* name, const std::optional<double>& bound) {
     if (dynamic || !bound || ScaleRange().Contains(*bound)) return true;
     const YamlNode& node = *map.Find(name);
@@ -72,9 +75,8 @@ void CheckBounds(const ScalingConfig& scaling, const YamlNode& map, const Readin
   };
   const bool low = check("min_scale", scaling.min_scale);
   const bool high = check("max_scale", scaling.max_scale);
-  if (!low || !high || !scaling.min_scale || !scaling.max_scale) return;
-  const bool ceiling = !dynamic || *scaling.max_scale > 0;
-  if (ceiling && *scaling.min_scale > *scaling.max_scale) {
+  if (!low || !high) return;
+  if (scaling::BoundsCross(scaling.min_scale, scaling.max_scale)) {
     reading.problems.Add(*map.Find("min_scale"), Join(reading.path, "min_scale"),
                          "must not be above max_scale");
   }
@@ -82,18 +84,20 @@ void CheckBounds(const ScalingConfig& scaling, const YamlNode& map, const Readin
 
 }  // namespace
 
-bool UsesMethodFixed(const ScalingConfig& scaling) {
-  const auto fixed = [](const LayerScalingConfig& layer) { return layer.method == Method::kFixed; };
-  return scaling.method == Method::kFixed ||
+bool UsesMethodFixed(const scaling::Settings& scaling) {
+  const auto fixed = [](const scaling::LayerSettings& layer) {
+    return layer.method == LayerMethod::kFixed;
+  };
+  return scaling.adaptive.method == LayerMethod::kFixed ||
          std::any_of(scaling.layers.begin(), scaling.layers.end(), fixed);
 }
 
-void CheckScaling(ScalingConfig& scaling, const YamlNode& map, const Reading& reading) {
+void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const Reading& reading) {
   CheckBounds(scaling, map, reading);
-  if (scaling.policy != Policy::kAdaptive) return;
+  if (scaling.policy != "adaptive") return;
   CheckFixedMethod(scaling, map, reading);
   CheckReference(scaling, map, reading);
-  if (scaling.reference && !map.Find("fan")) scaling.fan = Fan::kReference;
+  if (scaling.reference && !map.Find("fan")) scaling.adaptive.fan = scaling::Fan::kReference;
 }
 
 }  // namespace ada::config

@@ -1,14 +1,36 @@
 // The keys of one layer of `model.layers`: those that its kind knows.
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <string_view>
 
 #include "config/sections/sections.h"
+#include "core/text.h"
+#include "graph/layers/layer_kind.h"
 
 namespace ada::config {
 namespace {
 
-const Names kKinds = {"conv2d",          "linear", "batch_norm", "relu",    "max_pool", "avg_pool",
-                      "global_avg_pool", "add",    "flatten",    "dropout", "shortcut", "scale"};
+using graph::LayerKind;
+
+// The names of the kinds of which `holds` says yes.
+Names KindsWhere(const std::function<bool(const LayerKind&)>& holds) {
+  Names names;
+  for (const LayerKind& kind : graph::LayerKinds()) {
+    if (holds(kind)) names.emplace_back(kind.name);
+  }
+  return names;
+}
+
+// A key that some kinds alone know, as their rows say.
+Key OfKinds(Key key) {
+  const Names known =
+      KindsWhere([&](const LayerKind& kind) { return Contains(kind.keys, key.name); });
+  const Names need =
+      KindsWhere([&](const LayerKind& kind) { return Contains(kind.required, key.name); });
+  if (need == known) key.Default("required");
+  return std::move(key.For(known).RequiredFor(need));
+}
 
 constexpr char kLayerNamePattern[] = "^(?!(loss|input)$)[A-Za-z0-9_.{}-]+$";
 
@@ -22,70 +44,62 @@ std::string RefuseLayerName(std::string& name) {
   return "";
 }
 
+// "an add", "a concat".
+std::string WithArticle(const std::string& word) {
+  const bool vowel = std::string_view("aeiou").find(word[0]) != std::string_view::npos;
+  return (vowel ? "an " : "a ") + word;
+}
+
 void CheckLayer(const LayerConfig& layer, const YamlNode& map, const Reading& reading) {
   const auto add = [&](const char* key, const std::string& message) {
     const YamlNode* value = map.Find(key);
     reading.problems.Add(value ? *value : reading.key, Join(reading.path, key), message);
   };
-  if (layer.kind == "conv2d" && layer.channels % layer.groups != 0) {
-    add("groups", "must divide channels, " + std::to_string(layer.channels));
+  const LayerKind* kind = graph::FindLayerKind(layer.kind);
+  const std::string inputs = std::to_string(layer.inputs.size());
+  if (kind && kind->joins) {
+    if (map.Find("inputs") && layer.inputs.size() < 2)
+      add("inputs", WithArticle(layer.kind) + " joins two layers or more; got " + inputs);
+  } else if (layer.inputs.size() > 1) {
+    add("inputs", "a " + layer.kind + " has one input; got " + inputs);
   }
-  if (layer.kind == "add" && map.Find("inputs") && layer.inputs.size() < 2) {
-    add("inputs", "an add joins two layers or more; got " + std::to_string(layer.inputs.size()));
-  }
-  if (layer.kind != "add" && layer.inputs.size() > 1) {
-    add("inputs", "a " + layer.kind + " has one input; got " + std::to_string(layer.inputs.size()));
-  }
-  if (layer.kind != "max_pool" && layer.kind != "avg_pool") return;
-  for (std::size_t i = 0; i < 2; ++i) {
-    if (2 * layer.padding[i] > layer.kernel[i]) {
-      add("padding", "at most half the kernel; got " + std::to_string(layer.padding[i]) + " of " +
-                         std::to_string(layer.kernel[i]));
-      return;
-    }
-  }
+  if (!kind || !kind->check) return;
+  const graph::KeyProblem problem = kind->check(layer);
+  if (!problem.message.empty()) add(problem.key, problem.message);
 }
 
 }  // namespace
 
 Section LayerSection(LayerConfig& layer) {
-  const Names convolution = {"conv2d"};
-  const Names windows = {"conv2d", "max_pool", "avg_pool"};
+  const Names kinds = KindsWhere([](const LayerKind&) { return true; });
   Section section;
   section.path = "model.layers[]";
   section.chooser = "kind";
-  section.choices = kKinds;
+  section.choices = kinds;
   section.where = &layer.where;
   section.keys = {
       Text("name", layer.name,
            "its name in logs and checkpoints; {i} in a repeat block is 1, 2, ...", RefuseLayerName)
           .Fits(kLayerNamePattern)
           .Required(),
-      WordText("kind", layer.kind, kKinds, "what it computes").Required(),
+      WordText("kind", layer.kind, kinds, "what it computes").Required(),
       TextList("inputs", layer.inputs, {}, "names of earlier layers; `input`: the images")
           .Default("the layer before")
-          .RequiredFor({"add"}),
-      Integer("channels", layer.channels, FromTo(1, 1'000'000), "output channels")
-          .For({"conv2d", "shortcut"})
-          .RequiredFor({"conv2d", "shortcut"}),
-      Integer("features", layer.features, FromTo(1, 1'000'000), "outputs")
-          .For({"linear"})
-          .RequiredFor({"linear"}),
-      Pair("kernel", layer.kernel, FromTo(1, 1000), "window").For(windows).RequiredFor(windows),
-      Pair("stride", layer.stride, FromTo(1, 1000), "step of the window")
-          .For({"conv2d", "max_pool", "avg_pool", "shortcut"})
-          .Default("1; pooling: the kernel"),
-      Pair("padding", layer.padding, FromTo(0, 1000),
-           "zeros on every side (max_pool: ignored cells)")
-          .For(windows),
-      Pair("dilation", layer.dilation, FromTo(1, 1000), "spacing of the kernel").For(convolution),
-      Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels").For(convolution),
-      Switch("bias", layer.bias, "add a trained constant per output").For({"conv2d", "linear"}),
-      Number("eps", layer.eps, Above(0), "added to the variance").For({"batch_norm"}),
-      Number("momentum", layer.momentum, FromTo(0, 1),
-             "weight of a new batch in running statistics")
-          .For({"batch_norm"}),
-      Number("rate", layer.rate, FromBelow(0, 1), "share of values set to zero").For({"dropout"}),
+          .RequiredFor(KindsWhere([](const LayerKind& kind) { return kind.joins; })),
+      OfKinds(Integer("channels", layer.channels, FromTo(1, 1'000'000), "output channels")),
+      OfKinds(Integer("features", layer.features, FromTo(1, 1'000'000), "outputs")),
+      OfKinds(Pair("kernel", layer.kernel, FromTo(1, 1000), "window")),
+      OfKinds(Pair("stride", layer.stride, FromTo(1, 1000), "step of the window")
+                  .Default("1; pooling: the kernel")),
+      OfKinds(Pair("padding", layer.padding, FromTo(0, 1000),
+                   "zeros on every side (max_pool: ignored cells)")),
+      OfKinds(Pair("dilation", layer.dilation, FromTo(1, 1000), "spacing of the kernel")),
+      OfKinds(Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels")),
+      OfKinds(Switch("bias", layer.bias, "add a trained constant per output")),
+      OfKinds(Number("eps", layer.eps, Above(0), "added to the variance")),
+      OfKinds(Number("momentum", layer.momentum, FromTo(0, 1),
+                     "weight of a new batch in running statistics")),
+      OfKinds(Number("rate", layer.rate, FromBelow(0, 1), "share of values set to zero")),
   };
   for (Key& key : section.keys) {
     if (key.name == "inputs") {  // unset unless given
@@ -93,13 +107,10 @@ Section LayerSection(LayerConfig& layer) {
         return layer.inputs.empty() ? std::nullopt : write();
       };
     }
-    if (key.name == "channels" || key.name == "features" || key.name == "kernel") {
-      key.default_text = "required";
-    }
   }
   section.check = [&layer](const YamlNode& map, const Reading& reading) {
-    const bool pool = layer.kind == "max_pool" || layer.kind == "avg_pool";
-    if (pool && !map.Find("stride")) layer.stride = layer.kernel;
+    const LayerKind* kind = graph::FindLayerKind(layer.kind);
+    if (kind && kind->stride_is_kernel && !map.Find("stride")) layer.stride = layer.kernel;
     CheckLayer(layer, map, reading);
   };
   return section;

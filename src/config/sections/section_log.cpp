@@ -23,12 +23,12 @@ std::string RefuseScenarioName(std::string& name) {
 }
 
 // A policy with its keys; unset where nothing is given.
-Key ScenarioScalingKey(std::optional<ScalingConfig>& scaling) {
+Key ScenarioScalingKey(std::optional<scaling::Settings>& scaling) {
   Key key = MakeKey("scaling", "map", "a policy that decides the scale instead");
   key.range = "the keys of `scaling`";
-  key.forms = {MapSchema([] { return ExampleSection<ScalingConfig>(ScalingSection); })};
+  key.forms = {MapSchema([] { return ExampleSection<scaling::Settings>(ScalingSection); })};
   key.read = [&scaling](const YamlNode& node, const Reading& reading) {
-    ScalingConfig read;
+    scaling::Settings read;
     ReadSection(node, ScalingSection(read), reading);
     scaling = read;
   };

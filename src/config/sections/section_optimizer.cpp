@@ -6,18 +6,21 @@
 namespace ada::config {
 namespace {
 
-const Words<OptimizerKind> kOptimizers = {
-    {"sgd", OptimizerKind::kSgd},
-    {"adam", OptimizerKind::kAdam},
-    {"adamw", OptimizerKind::kAdamW},
+using backend::UpdateRule;
+using optim::Schedule;
+
+const Words<UpdateRule::Kind> kOptimizers = {
+    {"sgd", UpdateRule::Kind::kSgd},
+    {"adam", UpdateRule::Kind::kAdam},
+    {"adamw", UpdateRule::Kind::kAdamW},
 };
-const Words<ScheduleKind> kSchedules = {
-    {"constant", ScheduleKind::kConstant}, {"multistep", ScheduleKind::kMultistep},
-    {"cosine", ScheduleKind::kCosine},     {"linear", ScheduleKind::kLinear},
-    {"poly", ScheduleKind::kPoly},
+const Words<Schedule::Kind> kSchedules = {
+    {"constant", Schedule::Kind::kConstant}, {"multistep", Schedule::Kind::kMultistep},
+    {"cosine", Schedule::Kind::kCosine},     {"linear", Schedule::Kind::kLinear},
+    {"poly", Schedule::Kind::kPoly},
 };
 
-Section WarmupSection(WarmupConfig& warmup) {
+Section WarmupSection(Schedule::Warmup& warmup) {
   Section section;
   section.path = "schedule.warmup";
   section.keys = {
@@ -34,9 +37,9 @@ Section WarmupSection(WarmupConfig& warmup) {
   return section;
 }
 
-void CheckMilestones(const ScheduleConfig& schedule, const YamlNode& map, const Reading& reading) {
+void CheckMilestones(const Schedule& schedule, const YamlNode& map, const Reading& reading) {
   const YamlNode* list = map.Find("milestones");
-  if (!list || schedule.kind != ScheduleKind::kMultistep) return;
+  if (!list || schedule.kind != Schedule::Kind::kMultistep) return;
   const std::vector<int>& values = schedule.milestones;
   const bool rising =
       std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end();
@@ -75,7 +78,7 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
     optimizer.weight_decay = kind == "adamw" ? 1e-2 : 0;
   };
   section.check = [&optimizer](const YamlNode& map, const Reading& reading) {
-    const bool sgd = optimizer.kind == OptimizerKind::kSgd;
+    const bool sgd = optimizer.kind == UpdateRule::Kind::kSgd;
     if (sgd && optimizer.nesterov && optimizer.momentum == 0) {
       reading.problems.Add(*map.Find("nesterov"), Join(reading.path, "nesterov"),
                            "needs a momentum above 0");
@@ -84,7 +87,7 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
   return section;
 }
 
-Section ScheduleSection(ScheduleConfig& schedule) {
+Section ScheduleSection(Schedule& schedule) {
   Section section;
   section.path = "schedule";
   section.chooser = "kind";

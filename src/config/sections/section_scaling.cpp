@@ -3,32 +3,19 @@
 
 #include "config/sections/scaling_keys.h"
 #include "config/sections/sections.h"
+#include "scaling/policies/presets.h"
 
 namespace ada::config {
 namespace {
 
-const Words<Policy> kPolicies = {
-    {"none", Policy::kNone},
-    {"fixed", Policy::kFixed},
-    {"dynamic", Policy::kDynamic},
-    {"adaptive", Policy::kAdaptive},
-    {"layerwise_dynamic", Policy::kLayerwiseDynamic},
-    {"logmax", Policy::kLogMax},
-    {"histogram", Policy::kHistogram},
-};
-// The systems whose state machines `dynamic` follows.
-const Names kPresets = {"pytorch",   "tensorflow", "keras",  "apex",     "deepspeed",
-                        "megatron",  "fairseq",    "nnabla", "cerebras", "openseq2seq_backoff",
-                        "mindspore", "paddle",     "jmp",    "flax",     "mxnet",
-                        "chainer",   "marian"};
-
 // A floor or ceiling of a scale.
 Range BoundRange() { return {0, std::numeric_limits<float>::max(), true, true, "0 to 3.4e38"}; }
 
-std::vector<Key> GlobalKeys(ScalingConfig& scaling) {
+std::vector<Key> GlobalKeys(scaling::Settings& scaling) {
   return {
-      Choice("policy", scaling.policy, kPolicies, "what decides the scales"),
-      WordText("preset", scaling.preset, kPresets, "the system whose state machine is followed")
+      WordText("policy", scaling.policy, scaling::PolicyNames(), "what decides the scales"),
+      WordText("preset", scaling.preset, scaling::PresetNames(),
+               "the system whose state machine is followed")
           .For({"dynamic"}),
       Number("init_scale", scaling.init_scale, ScaleRange(),
              "scale of the logit gradient; where it moves: its start (layerwise_dynamic: each "
@@ -44,7 +31,7 @@ std::vector<Key> GlobalKeys(ScalingConfig& scaling) {
 }
 
 // Of the policies whose scales move step by step.
-std::vector<Key> MovingKeys(ScalingConfig& scaling) {
+std::vector<Key> MovingKeys(scaling::Settings& scaling) {
   const Names stepwise = {"dynamic", "layerwise_dynamic"};
   const Names bounded = {"dynamic", "layerwise_dynamic", "logmax", "histogram"};
   return {
@@ -67,53 +54,55 @@ std::vector<Key> MovingKeys(ScalingConfig& scaling) {
   };
 }
 
-std::vector<Key> PresetKeys(ScalingConfig& scaling) {
+std::vector<Key> PresetKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
       Integer("hysteresis", scaling.hysteresis, FromTo(1, 1'000'000'000),
               "overflows before the scale falls (paddle: in a row)")
-          .ForRefined({"deepspeed", "megatron", "paddle"}),
+          .ForRefined(scaling::PresetsWith("hysteresis")),
       Switch("consecutive_hysteresis", scaling.consecutive_hysteresis,
              "each clean step starts the count of overflows anew")
-          .ForRefined({"deepspeed"}),
+          .ForRefined(scaling::PresetsWith("consecutive_hysteresis")),
       Switch("error_at_min_scale", scaling.error_at_min_scale,
              "an overflow while the scale is at its floor ends the run"),
       Number("tolerance", scaling.tolerance, FromTo(0, 1),
              "share of overflows since the last change that the scale bears without falling")
-          .ForRefined({"fairseq", "cerebras"}),
+          .ForRefined(scaling::PresetsWith("tolerance")),
   };
   for (Key& key : keys) key.For({"dynamic"}).Default("the preset's");
   return keys;
 }
 
-std::vector<Key> HistogramKeys(ScalingConfig& scaling) {
+std::vector<Key> HistogramKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
-      Integer("update_period", scaling.update_period, FromTo(1, 1'000'000'000),
+      Integer("update_period", scaling.histogram.update_period, FromTo(1, 1'000'000'000),
               "attempts between two moves of the scale; the gradients of the last one are counted"),
-      Number("bin_edge", scaling.bin_edge, ShareRange(),
+      Number("bin_edge", scaling.histogram.bin_edge, ShareRange(),
              "share of the format's largest value above which a gradient counts as large"),
-      Number("threshold", scaling.threshold, FromBelow(0, 1),
+      Number("threshold", scaling.histogram.threshold, FromBelow(0, 1),
              "share of large gradients above which the scale is halved, else doubled"),
   };
   for (Key& key : keys) key.For({"histogram"});
   return keys;
 }
 
-std::vector<Key> LogMaxKeys(ScalingConfig& scaling) {
+std::vector<Key> LogMaxKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
-      Number("beta1", scaling.beta1, FromBelow(0, 1), "decay of the mean of log2 max|gradient|"),
-      Number("beta2", scaling.beta2, FromBelow(0, 1), "decay of the averages of its variance"),
-      Number("overflow_std_dev", scaling.overflow_std_dev, FromTo(0, 1000),
+      Number("beta1", scaling.logmax.beta1, FromBelow(0, 1),
+             "decay of the mean of log2 max|gradient|"),
+      Number("beta2", scaling.logmax.beta2, FromBelow(0, 1),
+             "decay of the averages of its variance"),
+      Number("overflow_std_dev", scaling.logmax.overflow_std_dev, FromTo(0, 1000),
              "standard deviations that are kept free above the mean"),
-      Number("log_max", scaling.log_max, FromTo(-126, 128),
+      Number("log_max", scaling.logmax.log_max, FromTo(-126, 128),
              "log2 of the value that scaled gradients shall not reach"),
   };
   for (Key& key : keys) key.For({"logmax"});
   return keys;
 }
 
-Key LayersKeyOf(ScalingConfig& scaling) {
-  const auto section = [&scaling](LayerScalingConfig& layer) {
-    return LayerScalingSection(layer, PolicyName(scaling.policy));
+Key LayersKeyOf(scaling::Settings& scaling) {
+  const auto section = [&scaling](scaling::LayerSettings& layer) {
+    return LayerScalingSection(layer, scaling.policy);
   };
   return Entries("layers", scaling.layers, section, "what single layers do otherwise")
       .For({"adaptive", "layerwise_dynamic"});
@@ -121,25 +110,18 @@ Key LayersKeyOf(ScalingConfig& scaling) {
 
 }  // namespace
 
-std::string PolicyName(Policy policy) {
-  for (const auto& [name, value] : kPolicies) {
-    if (value == policy) return name;
-  }
-  return "";
-}
-
 Range ScaleRange() { return {0x1p-126, 0x1p127, true, true, "2^-126 to 2^127"}; }
 Range ShareRange() { return {0, 1, false, true, "above 0, at most 1"}; }
 
-Section ScalingSection(ScalingConfig& scaling) {
+Section ScalingSection(scaling::Settings& scaling) {
   Section section;
   section.path = "scaling";
   section.chooser = "policy";
-  for (const auto& policy : kPolicies) section.choices.push_back(policy.first);
-  section.default_choice = "none";
+  section.choices = scaling::PolicyNames();
+  section.default_choice = scaling::Settings().policy;
   section.refiner = "preset";
-  section.refinements = kPresets;
-  section.default_refinement = ScalingConfig().preset;
+  section.refinements = scaling::PresetNames();
+  section.default_refinement = scaling::Settings().preset;
   section.where = &scaling.where;
   for (const auto& make :
        {GlobalKeys, MovingKeys, PresetKeys, HistogramKeys, LogMaxKeys, AdaptiveKeys}) {
@@ -149,13 +131,11 @@ Section ScalingSection(ScalingConfig& scaling) {
   for (Key& key : section.keys) {
     if (key.name != "scale") continue;
     key.unused = [&scaling] {  // a scale is written only where the policy or a method uses it
-      return scaling.policy == Policy::kAdaptive && !UsesMethodFixed(scaling);
+      return scaling.policy == "adaptive" && !UsesMethodFixed(scaling);
     };
   }
   section.set_defaults = [&scaling](const std::string& policy) {
-    for (const auto& [name, value] : kPolicies) {
-      if (name == policy) scaling.policy = value;  // entries of `layers` ask for it
-    }
+    scaling.policy = policy;  // entries of `layers` ask for it
   };
   section.check = [&scaling](const YamlNode& map, const Reading& reading) {
     CheckScaling(scaling, map, reading);

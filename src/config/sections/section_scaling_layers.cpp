@@ -5,18 +5,23 @@
 namespace ada::config {
 namespace {
 
-const Words<Method> kMethods = {
-    {"approx_range", Method::kApproxRange}, {"lognormal", Method::kLognormal},
-    {"abs_range", Method::kAbsRange},       {"element_wise_range", Method::kElementWiseRange},
-    {"exact_range", Method::kExactRange},   {"fixed", Method::kFixed},
-};
+using scaling::Fan;
+using scaling::LayerMethod;
+
+Words<LayerMethod> Methods() {
+  Words<LayerMethod> words;
+  for (const LayerMethod method : scaling::kAdaptiveMethods)
+    words.emplace_back(scaling::MethodName(method), method);
+  return words;
+}
 const Words<Fan> kFans = {{"exact", Fan::kExact}, {"reference", Fan::kReference}};
 
-// The keys that the section and its layers have in common. T: ScalingConfig or LayerScalingConfig.
+// The keys that the section and its layers have in common. T: scaling::AdaptiveSettings or
+// scaling::LayerSettings.
 template <class T>
 std::vector<Key> MethodKeys(T& scaling) {
   return {
-      Choice("method", scaling.method, kMethods, "how alpha is found"),
+      Choice("method", scaling.method, Methods(), "how alpha is found"),
       Number("underflow_target", scaling.underflow_target, Inside(0, 1),
              "share of non-zero gradients that may become zero"),
       Number("scale_upper_bound", scaling.scale_upper_bound, Above(0),
@@ -35,7 +40,7 @@ std::vector<Key> MethodKeys(T& scaling) {
   };
 }
 
-std::vector<Key> LayerwiseKeys(LayerScalingConfig& layer) {
+std::vector<Key> LayerwiseKeys(scaling::LayerSettings& layer) {
   std::vector<Key> keys = {
       Number("init_scale", layer.init_scale, ScaleRange(), "the start of the layer's own scale"),
       Number("growth_factor", layer.growth_factor, AtLeast(1), "factor of a growth"),
@@ -51,7 +56,7 @@ std::vector<Key> LayerwiseKeys(LayerScalingConfig& layer) {
 
 }  // namespace
 
-Section LayerScalingSection(LayerScalingConfig& layer, const std::string& policy) {
+Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& policy) {
   Section section;
   section.path = "scaling.layers[]";
   section.chooser = "policy";
@@ -69,7 +74,7 @@ Section LayerScalingSection(LayerScalingConfig& layer, const std::string& policy
     if (!key.required) key.default_text = "as in `scaling`";
   }
   section.check = [&layer](const YamlNode& map, const Reading& reading) {
-    if (layer.min_scale && layer.max_scale && *layer.min_scale > *layer.max_scale) {
+    if (scaling::BoundsCross(layer.min_scale, layer.max_scale)) {
       reading.problems.Add(*map.Find("min_scale"), Join(reading.path, "min_scale"),
                            "must not be above max_scale");
     }
@@ -77,8 +82,8 @@ Section LayerScalingSection(LayerScalingConfig& layer, const std::string& policy
   return section;
 }
 
-std::vector<Key> AdaptiveKeys(ScalingConfig& scaling) {
-  std::vector<Key> keys = MethodKeys(scaling);
+std::vector<Key> AdaptiveKeys(scaling::Settings& scaling) {
+  std::vector<Key> keys = MethodKeys(scaling.adaptive);
   for (Key& key : keys) {
     if (key.name == "fan") key.Default("exact; under `reference`: reference");
     if (key.name == "u_min") key.Default("the format's smallest subnormal");

@@ -15,10 +15,10 @@ Section ModelSection(ModelConfig& model);
 Section LayerSection(LayerConfig& layer);  // one entry of model.layers
 Section PrecisionSection(PrecisionConfig& precision);
 Section FormatSection(NumberFormat& format);  // a format as a map
-Section ScalingSection(ScalingConfig& scaling);
-Section LayerScalingSection(LayerScalingConfig& layer, const std::string& policy);
+Section ScalingSection(scaling::Settings& scaling);
+Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& policy);
 Section OptimizerSection(OptimizerConfig& optimizer);
-Section ScheduleSection(ScheduleConfig& schedule);
+Section ScheduleSection(optim::Schedule& schedule);
 Section TrainSection(TrainConfig& train);
 Section EvaluateSection(EvaluateConfig& evaluate);
 Section LogSection(LogConfig& log);

@@ -8,12 +8,6 @@
 
 namespace ada::config {
 
-std::string ToString(const Location& where) {
-  if (where.file.empty()) return "(default)";
-  if (where.line == 0) return where.file;
-  return where.file + ":" + std::to_string(where.line) + ":" + std::to_string(where.column);
-}
-
 Problems::Problems(std::string file, std::vector<std::string> set_keys)
     : file_(std::move(file)), set_keys_(std::move(set_keys)) {}
 

@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/run_in_parallel.h"
 #include "core/safetensors.h"
-#include "core/side_by_side.h"
 #include "graph/network/shapes.h"
 
 namespace ada::graph {
@@ -45,7 +45,7 @@ void DrawWeights(RandomStream random, double variance, bool normal, std::size_t 
   }
 }
 
-// Large tensors are drawn in parts, side by side: a number depends on its position alone.
+// Large tensors are drawn in parts, in parallel: a number depends on its position alone.
 std::vector<float> RandomWeights(const Parameter& parameter, InitScheme scheme,
                                  std::uint64_t seed) {
   const RandomStream random(seed, StreamId(parameter.name));
@@ -58,7 +58,7 @@ std::vector<float> RandomWeights(const Parameter& parameter, InitScheme scheme,
     const std::span<float> part(values.data() + first, count);
     parts.emplace_back([=] { DrawWeights(random, variance, normal, first, part); });
   }
-  RunSideBySide(parts);
+  RunInParallel(parts);
   return values;
 }
 

@@ -1,11 +1,9 @@
-// See shapes.h: totals, names and inputs. The rule of each kind of layer stands in infer.cpp.
 #include "graph/network/shapes.h"
 
 #include <map>
 
 #include "core/error.h"
 #include "core/text.h"
-#include "graph/network/infer.h"
 #include "graph/network/zoo.h"
 
 namespace ada::graph {
@@ -21,6 +19,11 @@ std::vector<std::string> NamesOf(const std::vector<LayerConfig>& layers) {
   return names;
 }
 
+// Throws ConfigError "file:line:column: layer NAME: message".
+[[noreturn]] void FailLayer(const LayerConfig& layer, const std::string& message) {
+  throw ConfigError(PlacePrefix(layer.where) + "layer " + layer.name + ": " + message);
+}
+
 void CheckNames(const std::vector<LayerConfig>& layers) {
   std::map<std::string, const LayerConfig*> seen;
   for (const LayerConfig& layer : layers) {
@@ -31,7 +34,7 @@ void CheckNames(const std::vector<LayerConfig>& layers) {
     }
     const auto [first, is_new] = seen.emplace(layer.name, &layer);
     if (is_new) continue;
-    const std::string place = Place(first->second->where);
+    const std::string place = PlacePrefix(first->second->where);
     FailLayer(layer,
               "a second layer of this name" +
                   (place.empty() ? "" : "; the first is at " + place.substr(0, place.size() - 2)));
@@ -50,20 +53,50 @@ int FindValue(const std::vector<LayerConfig>& layers, int index, const std::stri
   FailLayer(layers[index], "unknown input '" + name + "'" + Nearest(name, NamesOf(layers)));
 }
 
+const LayerKind& KindOf(const LayerConfig& layer) {
+  if (const LayerKind* kind = FindLayerKind(layer.kind)) return *kind;
+  std::vector<std::string> known;
+  for (const LayerKind& kind : LayerKinds()) known.emplace_back(kind.name);
+  FailLayer(layer, "unknown kind '" + layer.kind + "'" + Nearest(layer.kind, known));
+}
+
+void CheckInputCount(const LayerConfig& layer, const LayerKind& kind, std::size_t count) {
+  if (kind.joins ? count >= 2 : count == 1) return;
+  const std::string found = ", found " + std::to_string(count);
+  FailLayer(layer, layer.kind + (kind.joins ? " takes at least two `inputs`" + found
+                                            : " takes one input" + found + " in `inputs`"));
+}
+
+// Fills what follows from the shapes of the inputs.
+void Infer(Node& node, LayerShapes shapes) {
+  const LayerKind& kind = *node.kind;
+  try {
+    kind.infer(node.config, shapes);
+  } catch (const ConfigError& error) {
+    FailLayer(node.config, error.what());
+  }
+  node.input = shapes.input();
+  node.output = shapes.output;
+  node.mflop = shapes.mflop;
+  if (kind.parameters) node.parameters = kind.parameters(node.config, shapes);
+}
+
 Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Network& network) {
   const LayerConfig& layer = layers[index];
   Node node;
   node.config = layer;
-  node.kind = KindOf(layer);
+  node.kind = &KindOf(layer);
   for (const std::string& name : layer.inputs) {
     node.inputs.push_back(FindValue(layers, index, name));
   }
   if (node.inputs.empty()) node.inputs.push_back(index);
-  std::vector<InputShape> inputs;
+  CheckInputCount(layer, *node.kind, node.inputs.size());
+  LayerShapes shapes;
   for (const int value : node.inputs) {
-    inputs.push_back({value == 0 ? kInputName : layers[value - 1].name, network.shape(value)});
+    shapes.inputs.push_back(
+        {value == 0 ? kInputName : layers[value - 1].name, network.shape(value)});
   }
-  Infer(node, inputs);
+  Infer(node, std::move(shapes));
   return node;
 }
 
@@ -87,8 +120,8 @@ void CheckLogits(const Network& network, int classes) {
 
 }  // namespace
 
-std::string Place(const config::Location& where) {
-  return where.file.empty() && where.line == 0 ? "" : config::ToString(where) + ": ";
+std::string PlacePrefix(const Location& where) {
+  return where.file.empty() && where.line == 0 ? "" : ToString(where) + ": ";
 }
 
 std::string Nearest(const std::string& name, const std::vector<std::string>& known) {
@@ -96,9 +129,22 @@ std::string Nearest(const std::string& name, const std::vector<std::string>& kno
   return nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
 }
 
-std::int64_t Network::parameters() const {
+std::int64_t Node::trained_numel() const {
   std::int64_t sum = 0;
-  for (const Node& node : nodes) sum += node.parameters;
+  for (const ParameterSpec& parameter : parameters) {
+    if (parameter.trained) sum += parameter.shape.numel();
+  }
+  return sum;
+}
+
+bool Node::rounds_gradient() const {
+  if (kind->rounds_gradient) return kind->rounds_gradient(config);
+  return kind->rounds_output && !kind->hands_gradient_on;
+}
+
+std::int64_t Network::trained_numel() const {
+  std::int64_t sum = 0;
+  for (const Node& node : nodes) sum += node.trained_numel();
   return sum;
 }
 
@@ -119,7 +165,7 @@ std::vector<std::vector<int>> Network::Consumers() const {
 std::vector<bool> Network::NeedsGradient() const {
   std::vector<bool> needs(nodes.size() + 1, false);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    needs[i + 1] = nodes[i].is_trained();
+    needs[i + 1] = nodes[i].kind->is_trained();
     for (const int value : nodes[i].inputs) needs[i + 1] = needs[i + 1] || needs[value];
   }
   return needs;
@@ -128,7 +174,7 @@ std::vector<bool> Network::NeedsGradient() const {
 Network Resolve(const config::ModelConfig& model, const Shape& input) {
   const std::vector<LayerConfig> layers = model.zoo.empty() ? model.layers : ExpandZoo(model);
   if (layers.empty()) {
-    throw ConfigError(Place(model.where) +
+    throw ConfigError(PlacePrefix(model.where) +
                       "model: the network has no layers; expected `zoo` or `layers`");
   }
   CheckNames(layers);
@@ -140,8 +186,8 @@ Network Resolve(const config::ModelConfig& model, const Shape& input) {
   }
   CheckUse(network);
   CheckLogits(network, model.classes);
-  if (network.parameters() == 0) {
-    throw ConfigError(Place(model.where) +
+  if (network.trained_numel() == 0) {
+    throw ConfigError(PlacePrefix(model.where) +
                       "model: no layer has weights, so there is nothing to train; add a conv2d or "
                       "linear layer");
   }

@@ -1,4 +1,3 @@
-// See encodings.h.
 #include "graph/network/tensor_storage.h"
 
 namespace ada::graph {
@@ -31,7 +30,7 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
   for (const Node& node : network.nodes) {
     const LayerFormats formats =
         precision.formats_of ? precision.formats_of(node.config.name) : precision.base;
-    if (node.rounds_output()) {
+    if (node.kind->rounds_output) {
       result.values.push_back(Encode(formats.activations, precision.scaled_forward));
       result.gradients.push_back(Encode(formats.gradients, precision.scaled_backward));
     } else {

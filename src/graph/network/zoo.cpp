@@ -63,7 +63,7 @@ std::string AddShortcut(ZooStack& net, const std::string& block, const std::stri
 
 std::vector<LayerConfig> ResNet(const ModelConfig& model, int depth) {
   if (model.shortcut != "A" && model.shortcut != "B") {
-    throw ConfigError(Place(model.where) + "model.shortcut: expected A or B, found '" +
+    throw ConfigError(PlacePrefix(model.where) + "model.shortcut: expected A or B, found '" +
                       model.shortcut + "'");
   }
   ZooStack net(model);
@@ -168,7 +168,7 @@ std::vector<LayerConfig> ExpandZoo(const ModelConfig& model) {
   for (const Entry& entry : Entries()) {
     if (entry.name == model.zoo) return entry.expand(model);
   }
-  throw ConfigError(Place(model.where) + "model.zoo: unknown model '" + model.zoo + "'" +
+  throw ConfigError(PlacePrefix(model.where) + "model.zoo: unknown model '" + model.zoo + "'" +
                     Nearest(model.zoo, ZooNames()) + "; `ada-train models` lists them");
 }
 
@@ -181,8 +181,9 @@ std::vector<std::string> ListModels() {
     const Network network = Resolve(model, entry.usual_input);
     char line[160];
     std::snprintf(line, sizeof line, "%-10s %10lld parameters %8.1f MFLOP at %-8s%s%s",
-                  entry.name.c_str(), static_cast<long long>(network.parameters()), network.mflop(),
-                  ToString(entry.usual_input).c_str(), *entry.keys ? "  keys: " : "", entry.keys);
+                  entry.name.c_str(), static_cast<long long>(network.trained_numel()),
+                  network.mflop(), ToString(entry.usual_input).c_str(),
+                  *entry.keys ? "  keys: " : "", entry.keys);
     lines.emplace_back(line);
     while (lines.back().back() == ' ') lines.back().pop_back();
   }

@@ -44,7 +44,7 @@ class ZooStack {
   std::vector<config::LayerConfig> Take() { return std::move(layers_); }
 
  private:
-  config::Location where_;
+  Location where_;
   std::vector<config::LayerConfig> layers_;
 };
 

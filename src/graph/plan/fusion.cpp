@@ -1,4 +1,3 @@
-// See fusion.h.
 #include "graph/plan/fusion.h"
 
 namespace ada::graph {
@@ -12,17 +11,22 @@ int OnlyConsumer(const Consumers& consumers, int index) {
   return all.size() == 1 ? all[0] : -1;
 }
 
-bool OwnsItsGradient(const Network& network, const Consumers& consumers, int relu) {
-  const int consumer = OnlyConsumer(consumers, relu);
-  return consumer < 0 || network.nodes[consumer].kind != Kind::kAdd;
+// Whether there is a node of this number, and its kind can take that part in a chain.
+bool Plays(const Network& network, int node, ChainPart part) {
+  return node >= 0 && network.nodes[node].kind->chain == part;
+}
+
+bool OwnsItsGradient(const Network& network, const Consumers& consumers, int mask) {
+  const int consumer = OnlyConsumer(consumers, mask);
+  return consumer < 0 || !network.nodes[consumer].kind->hands_gradient_on;
 }
 
 // Whether the gradient of `value` may be one that was masked in place: it goes into a branch sum or
 // to a layer that asks for no moments. An addition would pass it on, so it counts as asking.
 bool MayBeMasked(const Network& network, const Consumers& consumers, int value) {
   if (value == 0 || consumers[value].size() > 1) return true;
-  const Node& producer = network.nodes[value - 1];
-  return !producer.has_rule() && producer.kind != Kind::kAdd;
+  const LayerKind& producer = *network.nodes[value - 1].kind;
+  return !producer.chooses_scale && !producer.hands_gradient_on;
 }
 
 Chain FindChain(const Network& network, const Consumers& consumers, const std::set<int>& taken,
@@ -30,13 +34,14 @@ Chain FindChain(const Network& network, const Consumers& consumers, const std::s
   Chain chain;
   chain.batch_norm = batch_norm;
   int next = OnlyConsumer(consumers, batch_norm);
-  if (next >= 0 && network.nodes[next].kind == Kind::kAdd &&
-      network.nodes[next].inputs.size() == 2 && !taken.count(next)) {
+  if (Plays(network, next, ChainPart::kSum) && network.nodes[next].inputs.size() == 2 &&
+      !taken.count(next)) {
     chain.add = next;
     next = OnlyConsumer(consumers, next);
   }
-  const bool is_relu = next >= 0 && network.nodes[next].kind == Kind::kRelu;
-  if (!is_relu || !OwnsItsGradient(network, consumers, next)) return chain;
+  if (!Plays(network, next, ChainPart::kMask) || !OwnsItsGradient(network, consumers, next)) {
+    return chain;
+  }
   if (chain.add >= 0) {
     const std::vector<int>& inputs = network.nodes[chain.add].inputs;
     const int addend = inputs[0] == batch_norm + 1 ? inputs[1] : inputs[0];
@@ -48,7 +53,7 @@ Chain FindChain(const Network& network, const Consumers& consumers, const std::s
 
 int FindConsumer(const Network& network, const Consumers& consumers, const Chain& chain) {
   const int consumer = OnlyConsumer(consumers, chain.last());
-  return chain.add < 0 && consumer >= 0 && network.nodes[consumer].is_product() ? consumer : -1;
+  return chain.add < 0 && consumer >= 0 && network.nodes[consumer].kind->has_weight ? consumer : -1;
 }
 
 }  // namespace
@@ -58,7 +63,7 @@ std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits
   std::vector<Chain> chains;
   std::set<int> taken;  // additions that belong to a chain
   for (int i = 0; i < static_cast<int>(network.nodes.size()); ++i) {
-    if (network.nodes[i].kind != Kind::kBatchNorm) continue;
+    if (!Plays(network, i, ChainPart::kNorm)) continue;
     Chain chain;
     chain.batch_norm = i;
     if (!limits.unchained.count(i)) chain = FindChain(network, consumers, taken, i);

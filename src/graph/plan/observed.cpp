@@ -23,10 +23,11 @@ class ObservationLister {
   void AddForward(const OpPlan& op, std::vector<ObservedTensor>& seen) const {
     const Node& node = b_.network->nodes[op.node];
     const Node& last = b_.network->nodes[op.last()];
-    if (node.kind != Kind::kAdd && op.recomputed < 0)
+    if (!node.kind->joins && op.recomputed < 0)
       seen.push_back({b_.NameOf(op.node), "x", b_.Value(node.inputs[0])});
     if (op.consumer >= 0) return;
-    seen.push_back({b_.NameOf(op.last()), "y", b_.Value(op.output), nullptr, last.rounds_output()});
+    seen.push_back(
+        {b_.NameOf(op.last()), "y", b_.Value(op.output), nullptr, last.kind->rounds_output});
   }
 
   void AddBackward(const OpPlan& op) {

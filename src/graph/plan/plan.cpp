@@ -44,13 +44,13 @@ class Planner {
     return (op.recomputed >= 0 ? network_.nodes[op.recomputed] : node(op)).inputs[0];
   }
 
-  int NewBuffer(int value, const TensorStorage& encoding) {
+  int NewBuffer(int value, const TensorStorage& stored_as) {
     const std::int64_t numel = network_.shape(value).per_image() * spec_.images;
     plan_.buffers.push_back(
-        {static_cast<std::size_t>(numel) * BytesOf(encoding.storage), now_, now_});
+        {static_cast<std::size_t>(numel) * BytesOf(stored_as.storage), now_, now_});
     return static_cast<int>(plan_.buffers.size()) - 1;
   }
-  int NewValueBuffer(int value) { return NewBuffer(value, spec_.encodings->values[value]); }
+  int NewValueBuffer(int value) { return NewBuffer(value, spec_.storage->values[value]); }
   void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
   void TouchValue(int value) { Touch(plan_.value_buffers[value]); }
   void TouchGradient(int gradient) { Touch(plan_.gradients[gradient].buffer); }
@@ -122,14 +122,13 @@ void Planner::PlanForward() {
   TouchValue(values_ - 1);
 }
 
-// What ops keep of the forward pass: products and batch norm their x, relu (also at the end of a
-// chain) its output as the mask, max pooling both; all others nothing (dropout draws its mask
-// anew). A consumer makes x and the mask from the batch norm's x.
+// A relu at the end of a chain keeps its output like one that stands alone. A consumer makes x and
+// the mask from the batch norm's x.
 void Planner::ReadForBackward(const OpPlan& op) {
-  const Kind kind = node(op).kind;
-  if (node(op).is_trained() || kind == Kind::kMaxPool) TouchValue(StoredInput(op));
-  const bool masks = (op.relu >= 0 && op.consumer < 0) || kind == Kind::kRelu;
-  if (masks || kind == Kind::kMaxPool) TouchValue(op.output);
+  const LayerKind& kind = *node(op).kind;
+  if (kind.keeps_input) TouchValue(StoredInput(op));
+  const bool masks = op.relu >= 0 && op.consumer < 0;
+  if (masks || kind.keeps_output) TouchValue(op.output);
 }
 
 int Planner::NewGradient(const GradientPlan& gradient) {
@@ -139,16 +138,15 @@ int Planner::NewGradient(const GradientPlan& gradient) {
 
 void Planner::MakeRounded(GradientPlan& gradient) {
   gradient.rounds = true;
-  gradient.encoding = spec_.encodings->gradients[gradient.value];
+  gradient.stored_as = spec_.storage->gradients[gradient.value];
 }
 
 // Whether dx may lie where dy does: read value by value, and by nobody else from now on.
 bool Planner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
-  const Kind kind = node(op).kind;
   const GradientPlan& dy = plan_.gradients[op.dy];
   const bool handed_on = op.addend >= 0 && needs_[op.addend];
-  return (kind == Kind::kBatchNorm || kind == Kind::kRelu) && !handed_on &&
-         awaited_[dy.buffer] == 0 && dy.encoding.storage == dx.storage;
+  return node(op).kind->dx_in_place && !handed_on && awaited_[dy.buffer] == 0 &&
+         dy.stored_as.storage == dx.storage;
 }
 
 int Planner::NewDx(const OpPlan& op) {
@@ -159,8 +157,8 @@ int Planner::NewDx(const OpPlan& op) {
   dx.value = part.inputs[0];
   dx.rounds = dx.moments = dx.all_moments = false;
   if (part.rounds_gradient()) MakeRounded(dx);
-  if (!FitsInPlace(op, dx.encoding)) dx.buffer = NewBuffer(dx.value, dx.encoding);
-  if (part.has_rule()) {
+  if (!FitsInPlace(op, dx.stored_as)) dx.buffer = NewBuffer(dx.value, dx.stored_as);
+  if (part.kind->chooses_scale) {
     const scaling::LayerRule& rule = spec_.rules[op.node];
     dx.scale = plan_.scales++;
     if (rule.method != scaling::LayerMethod::kPass) dx.scale_group = scale_groups_++;
@@ -208,7 +206,7 @@ int Planner::SumBranches(int value, std::vector<Contribution>& contributions) {
   sum.scale = plan_.scales++;
   sum.scale_group = scale_groups_++;
   MakeRounded(sum);
-  sum.buffer = NewBuffer(value, sum.encoding);
+  sum.buffer = NewBuffer(value, sum.stored_as);
   branch.sum = NewGradient(sum);
   plan_.backward.push_back({-1, static_cast<int>(plan_.branches.size())});
   plan_.branches.push_back(branch);
@@ -225,7 +223,7 @@ int Planner::GradientOf(int value) {
 void Planner::PlanOpBackward(int index) {
   OpPlan& op = plan_.ops[index];
   op.dy = GradientOf(op.output);
-  if (node(op).kind == Kind::kAdd) {  // an alias: every input's gradient is the output's
+  if (node(op).kind->hands_gradient_on) {
     for (const int value : node(op).inputs) {
       if (needs_[value]) Contribute(value, {op.node, op.dy});
     }
@@ -255,7 +253,7 @@ void Planner::PlanBackward() {
   loss.scale = plan_.scales++;
   loss.scale_group = scale_groups_++;
   MakeRounded(loss);
-  loss.buffer = NewBuffer(logits, loss.encoding);
+  loss.buffer = NewBuffer(logits, loss.stored_as);
   plan_.loss_gradient = NewGradient(loss);
   Contribute(logits, {values_, plan_.loss_gradient});
   for (int index = static_cast<int>(plan_.ops.size()) - 1; index >= 0; --index) {

@@ -25,7 +25,7 @@ struct GradientPlan {
   int buffer = -1;
   int scale = -1;            // which S it carries
   int scale_group = -1;      // gradients of one group carry equal scales in every step
-  TensorStorage encoding;    // where it does not round: that of the dy it came from
+  TensorStorage stored_as;   // where it does not round: that of the dy it came from
   bool rounds = false;       // its values are rounded and counted
   bool moments = false;      // a consumer wants the moments of its values (never of a masked one)
   bool all_moments = false;  // and more of them than mean_square and the largest magnitude
@@ -67,7 +67,7 @@ struct Plan {
 
 struct PlanSpec {
   std::int64_t images = 1;  // of the largest batch
-  const NetworkStorage* encodings = nullptr;
+  const NetworkStorage* storage = nullptr;
   bool training = true;
   bool stochastic = false;  // roundings of gradients
   std::vector<Chain> chains;

@@ -32,7 +32,7 @@ class PointLister {
       if (branch_of_[i] >= 0) {
         scales.push_back({b_.NameOf(i), b_.decisions.host + branch_of_[i], nullptr});
       }
-      if (!node(i).has_rule() || !op_of_[i] || op_of_[i]->dx < 0) continue;
+      if (!node(i).kind->chooses_scale || !op_of_[i] || op_of_[i]->dx < 0) continue;
       scaling::LayerScaler& scaler = b_.scalers.host[i];
       scales.push_back({b_.NameOf(i), &scaler.decision, &scaler});
     }
@@ -52,13 +52,13 @@ class PointLister {
                        own ? own->own_scale.host : nullptr, b_.styles->BinsOf(layer, tensor)});
   }
   void AddGradient(int node, const char* tensor, TensorStats LayerStats::*stats, int gradient) {
-    const NumberFormat& format = b_.plan->gradients[gradient].encoding.format;
+    const NumberFormat& format = b_.plan->gradients[gradient].stored_as.format;
     Add(node, tensor, format, stats, b_.ScaleOf(gradient));
   }
 
   void AddForward(int i) {
-    if (node(i).is_product()) Add(i, "w", b_.encodings->weights[i].format, &LayerStats::w);
-    if (node(i).rounds_output()) Add(i, "y", b_.encodings->values[i + 1].format, &LayerStats::y);
+    if (node(i).kind->has_weight) Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
+    if (node(i).kind->rounds_output) Add(i, "y", b_.storage->values[i + 1].format, &LayerStats::y);
   }
   void AddBackward() {
     const Plan& plan = *b_.plan;
@@ -66,8 +66,8 @@ class PointLister {
     for (int i = nodes_ - 1; i >= 0; --i) {
       if (branch_of_[i] >= 0)
         AddGradient(i, "dy", &LayerStats::dy, plan.branches[branch_of_[i]].sum);
-      if (node(i).is_product())
-        Add(i, "dw", b_.encodings->weight_gradients[i].format, &LayerStats::dw);
+      if (node(i).kind->has_weight)
+        Add(i, "dw", b_.storage->weight_gradients[i].format, &LayerStats::dw);
       const OpPlan* op = op_of_[i];
       if (!op || op->dx < 0 || !plan.gradients[op->dx].rounds) continue;
       AddGradient(i, "dx", &LayerStats::dx, op->dx);

@@ -1,8 +1,5 @@
 // `none` and `fixed`: one scale for the whole run and every layer, no state.
-#include "scaling/policies/pass_rule.h"
-#include "scaling/policies/policy.h"
-#include "scaling/rules/scale_check.h"
-#include "scaling/rules/state_text.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::scaling {
 namespace {
@@ -19,6 +16,7 @@ class ConstantPolicy final : public Policy {
   }
   StateMap SaveState() const override { return {}; }
   void LoadState(const StateMap& state) override { ExpectKeys(state, name_, {}); }
+  bool ConstantScale() const override { return true; }
 
  private:
   std::string_view name_;
@@ -34,5 +32,21 @@ std::unique_ptr<Policy> MakeNone(double init_scale) {
 std::unique_ptr<Policy> MakeFixed(double scale) {
   return std::make_unique<ConstantPolicy>("fixed", CheckedScale("scaling.scale", scale));
 }
+
+const PolicyKind kNone = {
+    "none", [](Settings& settings) { settings.init_scale = settings.init_scale.value_or(1); },
+    [](const Settings& settings) { return MakeNone(settings.init_scale.value_or(1)); },
+    [] {
+      return std::vector<std::string>{
+          "none: every alpha is 1, all layers carry S = init_scale; plain training; init_scale 1"};
+    }};
+
+const PolicyKind kFixed = {
+    "fixed", [](Settings&) {}, [](const Settings& settings) { return MakeFixed(settings.scale); },
+    [] {
+      return std::vector<std::string>{
+          "fixed: every alpha is 1, all layers carry S = scale; static loss scaling (Micikevicius "
+          "et al., ICLR 2018); scale 1"};
+    }};
 
 }  // namespace ada::scaling

@@ -1,12 +1,11 @@
-// What counts attempts and says when the scale of a dynamic preset moves: one interface, a file for
-// each kind (POLICIES 2). Knows nothing of training.
+// What counts attempts and says when the scale of a dynamic preset moves: one interface, a class
+// for each kind. Knows nothing of training.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "scaling/policies/policy.h"
 #include "scaling/policies/scale_arithmetic.h"
 
 namespace ada::scaling {

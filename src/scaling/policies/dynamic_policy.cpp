@@ -1,14 +1,11 @@
-// `dynamic`: one global scale that a preset's machine moves (POLICIES 2). This file holds the scale
+// `dynamic`: one global scale that a preset's machine moves. This file holds the scale
 // and its state; when and how far it moves is decided in the machines and ScaleArithmetic.
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "scaling/policies/common_keys.h"
 #include "scaling/policies/dynamic_machine.h"
-#include "scaling/policies/pass_rule.h"
-#include "scaling/policies/policy.h"
-#include "scaling/policies/presets.h"
-#include "scaling/rules/state_text.h"
 
 namespace ada::scaling {
 namespace {
@@ -32,18 +29,18 @@ class DynamicPolicy final : public Policy {
   }
 
   ScaleUpdate Update(const StepOutcome& attempt) override {
-    ScaleUpdate verdict;
-    verdict.before = scale_;
+    ScaleUpdate update;
+    update.before = scale_;
     if (deferred_) scale_ = next_;
     Move move{scale_, attempt.overflow ? Action::kSkip : Action::kUpdate, "", ""};
     attempt.overflow ? machine_->OnOverflow(move) : machine_->OnClean(move);
     (deferred_ ? next_ : scale_) = move.scale;
-    verdict.action = move.action;
-    verdict.after = scale_;
-    verdict.error = move.error;
-    if (verdict.after == verdict.before) return verdict;
-    verdict.reason = deferred_ ? LateReason(verdict) : move.reason;
-    return verdict;
+    update.action = move.action;
+    update.after = scale_;
+    update.error = move.error;
+    if (update.after == update.before) return update;
+    update.reason = deferred_ ? LateReason(update) : move.reason;
+    return update;
   }
 
   StateMap SaveState() const override {
@@ -71,8 +68,8 @@ class DynamicPolicy final : public Policy {
 
  private:
   // Deferred: the attempt before this one decided.
-  std::string LateReason(const ScaleUpdate& verdict) const {
-    if (verdict.after < verdict.before) return "overflow one attempt ago";
+  std::string LateReason(const ScaleUpdate& update) const {
+    if (update.after < update.before) return "overflow one attempt ago";
     return std::to_string(growth_interval_) + " clean steps, one attempt ago";
   }
   double ReadScale(const StateMap& state, const std::string& key) const {
@@ -129,8 +126,23 @@ void CheckValues(const DynamicParameters& p) {
     Refuse("tolerance", text(p.tolerance), p.preset, "a share, 0 .. 1");
   if (!(p.min_scale >= 0)) Refuse("min_scale", text(p.min_scale), p.preset, "0 or more");
   if (!(p.max_scale >= 0)) Refuse("max_scale", text(p.max_scale), p.preset, "0 or more");
-  if (p.max_scale > 0 && p.min_scale > p.max_scale)
+  if (BoundsCross(p.min_scale, p.max_scale))
     Refuse("min_scale", text(p.min_scale), p.preset, "at most max_scale, " + text(p.max_scale));
+}
+
+DynamicParameters ParametersOf(const Settings& settings) {
+  return With(settings, FindDynamicPreset(settings.preset).parameters);
+}
+
+// Keys that the preset does not know get its machine's defaults too. A bound of 0 that was not
+// given stays unset.
+void Fill(Settings& settings) {
+  const DynamicParameters p = Resolved(ParametersOf(settings));
+  const bool floor = settings.min_scale || p.min_scale != 0;
+  const bool ceiling = settings.max_scale || p.max_scale != 0;
+  FillUnset(settings, p);
+  if (!floor) settings.min_scale.reset();
+  if (!ceiling) settings.max_scale.reset();
 }
 
 }  // namespace
@@ -142,5 +154,9 @@ std::unique_ptr<Policy> MakeDynamic(const DynamicParameters& given) {
   CheckValues(parameters);
   return std::make_unique<DynamicPolicy>(parameters, preset.traits);
 }
+
+const PolicyKind kDynamic = {
+    "dynamic", Fill, [](const Settings& settings) { return MakeDynamic(ParametersOf(settings)); },
+    DescribePresets};
 
 }  // namespace ada::scaling

@@ -1,15 +1,13 @@
-// `histogram` (Graphcore's automatic loss scaling, POLICIES 3): once a period, S is halved where
+// `histogram` (Graphcore's automatic loss scaling): once a period, S is halved where
 // more than a share `threshold` of the gradients lies above bin_edge of the format's largest value,
 // else doubled. The original never skips and so trains on with what overflowed; here an attempt
 // whose gradients are not finite is skipped, and at a period's end it counts as too high.
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/text.h"
-#include "scaling/policies/pass_rule.h"
-#include "scaling/policies/policy.h"
-#include "scaling/rules/scale_check.h"
-#include "scaling/rules/state_text.h"
+#include "scaling/policies/common_keys.h"
 
 namespace ada::scaling {
 namespace {
@@ -24,26 +22,27 @@ class HistogramPolicy final : public Policy {
   LayerRule RuleFor(const LayerInfo& layer) override { return PassRule(layer); }
   // The last attempt of each period is counted.
   StatsRequest RequiredStats() const override {
-    StatsRequest wishes;
-    if (attempts_ + 1 == p_.update_period) wishes.edge = p_.bin_edge;
-    return wishes;
+    StatsRequest request;
+    if (attempts_ + 1 == p_.update_period) request.edge = p_.bin_edge;
+    return request;
   }
 
   ScaleUpdate Update(const StepOutcome& attempt) override {
-    ScaleUpdate verdict{attempt.overflow ? Action::kSkip : Action::kUpdate, scale_, scale_, "", ""};
-    if (++attempts_ < p_.update_period) return verdict;
+    ScaleUpdate update{attempt.overflow ? Action::kSkip : Action::kUpdate, scale_, scale_, "", ""};
+    if (++attempts_ < p_.update_period) return update;
     attempts_ = 0;
     const std::int64_t counted = attempt.above + attempt.below;
-    if (counted == 0 && !attempt.overflow) return verdict;  // nothing was rounded
+    if (counted == 0 && !attempt.overflow) return update;  // nothing was rounded
     const bool high = attempt.overflow || static_cast<double>(attempt.above) >
                                               p_.threshold * static_cast<double>(counted);
     scale_ = static_cast<float>(high ? std::max(scale_ / 2.0, p_.min_scale)
                                      : std::min(scale_ * 2.0, p_.max_scale));
-    verdict.after = scale_;
-    if (verdict.after != verdict.before) verdict.reason = Reason(attempt, counted);
-    return verdict;
+    update.after = scale_;
+    if (update.after != update.before) update.reason = Reason(attempt, counted);
+    return update;
   }
 
+  bool CountsAboveEdge() const override { return true; }
   StateMap SaveState() const override {
     return {{"scale", ToHex(scale_)}, {"attempts", std::to_string(attempts_)}};
   }
@@ -84,5 +83,18 @@ std::unique_ptr<Policy> MakeHistogram(const HistogramParameters& parameters) {
   }
   return std::make_unique<HistogramPolicy>(parameters);
 }
+
+const PolicyKind kHistogram = {
+    "histogram", [](Settings& settings) { FillUnset(settings, settings.histogram); },
+    [](const Settings& settings) { return MakeHistogram(With(settings, settings.histogram)); },
+    [] {
+      const HistogramParameters p;
+      return std::vector<std::string>{
+          "histogram: one global S, halved or doubled each period by the share of gradients above "
+          "bin_edge of the format's largest value; Graphcore automatic loss scaling; init_scale " +
+          ShortestText(p.init_scale) + ", update_period " + std::to_string(p.update_period) +
+          ", bin_edge " + ShortestText(p.bin_edge) + ", threshold " + ShortestText(p.threshold) +
+          ", min_scale " + ShortestText(p.min_scale) + ", max_scale " + ShortestText(p.max_scale)};
+    }};
 
 }  // namespace ada::scaling

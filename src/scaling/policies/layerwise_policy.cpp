@@ -1,4 +1,4 @@
-// `layerwise_dynamic` (fairscale's LayerwiseGradientScaler, POLICIES 4): every layer has an S of
+// `layerwise_dynamic` (fairscale's LayerwiseGradientScaler): every layer has an S of
 // its own, a small dynamic machine. An overflow anywhere skips the step, and only the layers where
 // it happened fall. The original forgets to start the backward pass with the S of the layer nearest
 // the loss; here Scale() is that S.
@@ -7,9 +7,8 @@
 #include <map>
 
 #include "core/error.h"
-#include "scaling/policies/policy.h"
-#include "scaling/rules/scale_check.h"
-#include "scaling/rules/state_text.h"
+#include "core/text.h"
+#include "scaling/policies/common_keys.h"
 
 namespace ada::scaling {
 namespace {
@@ -20,8 +19,8 @@ struct Layer {
   double scale;
   std::int64_t clean = 0;  // clean attempts since its last change or overflow
 
-  // What an attempt makes of it; why its scale moved, if it was to.
-  std::string Note(bool overflow) {
+  // Moves the scale as an attempt asks for, and says why; nothing where it stays.
+  std::string Update(bool overflow) {
     if (overflow) {
       clean = 0;
       scale = Clamped(scale * settings.backoff_factor);
@@ -68,9 +67,9 @@ class LayerwisePolicy final : public Policy {
   }
 
   StatsRequest RequiredStats() const override {
-    StatsRequest wishes;
-    wishes.layers = true;
-    return wishes;
+    StatsRequest request;
+    request.layers = true;
+    return request;
   }
 
   // A layer's own gradient that is not finite skips the step, even where a mask kept it from every
@@ -81,19 +80,21 @@ class LayerwisePolicy final : public Policy {
     const bool named =
         std::any_of(flags.begin(), flags.end(), [](const auto& flag) { return flag.second; });
     const bool skip = attempt.overflow || named;
-    ScaleUpdate verdict;
-    verdict.action = skip ? Action::kSkip : Action::kUpdate;
-    verdict.before = Scale();
+    ScaleUpdate update;
+    update.action = skip ? Action::kSkip : Action::kUpdate;
+    update.before = Scale();
     std::string reason;
     for (Layer& layer : layers_) {
       const auto flag = flags.find(layer.name);
       const bool bad = named ? flag != flags.end() && flag->second : skip;
-      reason = layer.Note(bad);
+      reason = layer.Update(bad);
     }
-    verdict.after = Scale();
-    if (verdict.after != verdict.before) verdict.reason = reason;
-    return verdict;
+    update.after = Scale();
+    if (update.after != update.before) update.reason = reason;
+    return update;
   }
+
+  bool OwnsLayerScales() const override { return true; }
 
   StateMap SaveState() const override {
     StateMap state;
@@ -145,5 +146,24 @@ std::unique_ptr<Policy> MakeLayerwiseDynamic(double init_scale, LayerwiseLookup 
   return std::make_unique<LayerwisePolicy>(CheckedScale("scaling.init_scale", init_scale),
                                            std::move(lookup));
 }
+
+const PolicyKind kLayerwiseDynamic = {
+    "layerwise_dynamic", [](Settings& settings) { FillUnset(settings, LayerwiseSettings()); },
+    [](const Settings& settings) {
+      return MakeLayerwiseDynamic(
+          With(settings, LayerwiseSettings()).init_scale,
+          [settings](const std::string& layer) { return LayerwiseOf(settings, layer); });
+    },
+    [] {
+      const LayerwiseSettings s;
+      return std::vector<std::string>{
+          "layerwise_dynamic: every layer has an S of its own, halved where the layer overflows, "
+          "doubled after growth_interval clean steps; facebookresearch/fairscale "
+          "fairscale/optim/layerwise_gradient_scaler.py; init_scale " +
+          ShortestText(s.init_scale) + ", growth_factor " + ShortestText(s.growth_factor) +
+          ", backoff_factor " + ShortestText(s.backoff_factor) + ", growth_interval " +
+          std::to_string(s.growth_interval) + ", min_scale " + ShortestText(s.min_scale) +
+          ", max_scale " + ShortestText(s.max_scale)};
+    }};
 
 }  // namespace ada::scaling

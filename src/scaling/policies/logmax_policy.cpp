@@ -1,4 +1,4 @@
-// `logmax` (OpenSeq2Seq's LogMax, POLICIES 3): S keeps the largest gradient `overflow_std_dev`
+// `logmax` (OpenSeq2Seq's LogMax): S keeps the largest gradient `overflow_std_dev`
 // standard deviations below 2^log_max, from running averages of its logarithm. Arithmetic in fp32
 // and in the original's order: the variance cancels, so that another precision gives another S.
 #include <algorithm>
@@ -6,10 +6,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "scaling/policies/pass_rule.h"
-#include "scaling/policies/policy.h"
-#include "scaling/rules/scale_check.h"
-#include "scaling/rules/state_text.h"
+#include "scaling/policies/common_keys.h"
 
 namespace ada::scaling {
 namespace {
@@ -29,27 +26,27 @@ class LogMaxPolicy final : public Policy {
   double Scale() const override { return scale_; }
   LayerRule RuleFor(const LayerInfo& layer) override { return PassRule(layer); }
   StatsRequest RequiredStats() const override {
-    StatsRequest wishes;
-    wishes.amax = true;
-    return wishes;
+    StatsRequest request;
+    request.amax = true;
+    return request;
   }
 
   ScaleUpdate Update(const StepOutcome& attempt) override {
     const auto amax = static_cast<float>(attempt.amax);
     const bool overflow = attempt.overflow || !std::isfinite(amax);
-    ScaleUpdate verdict;
-    verdict.before = scale_;
-    if (overflow) verdict.action = Action::kSkip;
+    ScaleUpdate update;
+    update.before = scale_;
+    if (overflow) update.action = Action::kSkip;
     if (p_.reference) {
       Enter(overflow ? std::pow(2.0f, static_cast<float>(p_.log_max)) : Log2(amax));
     } else if (overflow || amax > 0) {  // gradients that are all zero say nothing
       Enter(overflow ? static_cast<float>(p_.log_max) : Log2(amax));
     }
-    verdict.after = scale_;
-    const bool both_nan = std::isnan(verdict.before) && std::isnan(verdict.after);
-    if (verdict.before == verdict.after || both_nan) return verdict;
-    verdict.reason = overflow ? "overflow" : "largest gradient " + NineDigits(amax);
-    return verdict;
+    update.after = scale_;
+    const bool both_nan = std::isnan(update.before) && std::isnan(update.after);
+    if (update.before == update.after || both_nan) return update;
+    update.reason = overflow ? "overflow" : "largest gradient " + NineDigits(amax);
+    return update;
   }
 
   StateMap SaveState() const override {
@@ -122,5 +119,19 @@ std::unique_ptr<Policy> MakeLogMax(const LogMaxParameters& parameters) {
   CheckBounds(parameters.min_scale, parameters.max_scale);
   return std::make_unique<LogMaxPolicy>(parameters);
 }
+
+const PolicyKind kLogMax = {
+    "logmax", [](Settings& settings) { FillUnset(settings, settings.logmax); },
+    [](const Settings& settings) { return MakeLogMax(With(settings, settings.logmax)); },
+    [] {
+      const LogMaxParameters p;
+      return std::vector<std::string>{
+          "logmax: one global S from running averages of the largest gradient's logarithm; "
+          "NVIDIA/OpenSeq2Seq open_seq2seq/optimizers/automatic_loss_scaler.py; beta1 " +
+          ShortestText(p.beta1) + ", beta2 " + ShortestText(p.beta2) + ", overflow_std_dev " +
+          ShortestText(p.overflow_std_dev) + ", log_max " + ShortestText(p.log_max) +
+          ", min_scale " + ShortestText(p.min_scale) + ", max_scale " + ShortestText(p.max_scale) +
+          ", reference false"};
+    }};
 
 }  // namespace ada::scaling

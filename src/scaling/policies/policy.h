@@ -3,7 +3,6 @@
 // no backend, no clock. Training and `ada-train replay` drive the same objects.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,7 +10,7 @@
 #include <vector>
 
 #include "scaling/rules/rules.h"
-#include "scaling/rules/state_map.h"
+#include "scaling/rules/state_text.h"
 
 namespace ada::scaling {
 
@@ -72,7 +71,28 @@ class Policy {
   virtual ScaleUpdate Update(const StepOutcome& attempt) = 0;
   virtual StateMap SaveState() const = 0;
   virtual void LoadState(const StateMap& state) = 0;  // throws DataError on unknown or missing keys
+
+  // Whether Scale is the same in every attempt of the run.
+  virtual bool ConstantScale() const { return false; }
+  // Whether it decides a scale for each layer, so that no other scale of gradients may.
+  virtual bool OwnsLayerScales() const { return false; }
+  // Whether layers and branches compute their scales as the authors' program does, to the letter.
+  virtual bool FollowsReference() const { return false; }
+  // Whether the gradients that meet at this layer's output are brought to one scale before they are
+  // summed; false only where FollowsReference is true.
+  virtual bool RescalesBranches(const std::string& /*layer*/) const { return true; }
+  // Whether RequiredStats asks for an edge in some attempt: every dx has to be counted for it.
+  virtual bool CountsAboveEdge() const { return false; }
 };
+
+// The rule of a layer under the policies with one global scale: alpha is 1, the layer passes S on.
+inline LayerRule PassRule(const LayerInfo& layer) {
+  LayerRule rule;
+  rule.u_min = layer.u_min;
+  rule.u_max = layer.u_max;
+  rule.has_weight = layer.has_weight;
+  return rule;
+}
 
 // What a training step does about an attempt that the policy skips: give the step up, or try the
 // same update again with the next batch (NNabla). Counts steps and attempts for training and
@@ -93,62 +113,5 @@ class RetryRule {
  private:
   std::int64_t max_retries_, retries_ = 0;
 };
-
-// Settings of one layer under `adaptive`, all resolved.
-struct AdaptiveSettings {
-  LayerMethod method = LayerMethod::kApproxRange;
-  double scale = 1;  // method fixed
-  double underflow_target = 1e-3, scale_upper_bound = 16, accum_upper_bound = 1024;
-  double u_min = 0;  // 0: the format's
-  double headroom_bits = 4;
-  bool power_of_two = true, reference = false;
-  int update_interval = 1;
-  bool fan_exact = true;
-};
-// Resolves the settings of a layer by name (globs and overrides are the caller's business).
-using AdaptiveLookup = std::function<AdaptiveSettings(const std::string& layer)>;
-
-// Parameters of the global dynamic state machine; all but `preset` are YAML keys. Defaults of a
-// preset stand in presets.cpp; what has no key (types, windows, kinds of machines) in
-// dynamic_traits.h.
-struct DynamicParameters {
-  std::string preset = "pytorch";
-  double init_scale = 65536;  // 0: max_scale
-  double growth_factor = 2;
-  double backoff_factor = 0.5;  // 0: 1 / growth_factor; where the original divides, by 1 / this
-  std::int64_t growth_interval = 2000;
-  double min_scale = 0, max_scale = 0;  // 0: no bound
-  std::int64_t hysteresis = 1;          // overflows needed before the scale falls
-  bool consecutive_hysteresis = false;  // refilled by each clean attempt
-  double tolerance = 0;                 // share of overflows that is tolerated
-  bool error_at_min_scale = false;      // an overflow at the floor ends the run
-};
-
-struct LogMaxParameters {
-  bool reference = false;
-  double beta1 = 0.99, beta2 = 0.999, overflow_std_dev = 3.09, log_max = 16;
-  double min_scale = 1, max_scale = 16384;
-};
-struct HistogramParameters {
-  double init_scale = 65536;
-  std::int64_t update_period = 1000;
-  double bin_edge = 0.125, threshold = 1e-7;
-  double min_scale = 1, max_scale = 0x1p126;
-};
-// layerwise_dynamic: settings of one layer.
-struct LayerwiseSettings {
-  double init_scale = 65536, growth_factor = 2, backoff_factor = 0.5;
-  std::int64_t growth_interval = 10000;
-  double min_scale = 0x1p-126, max_scale = 0x1p126;
-};
-using LayerwiseLookup = std::function<LayerwiseSettings(const std::string& layer)>;
-
-std::unique_ptr<Policy> MakeNone(double init_scale);
-std::unique_ptr<Policy> MakeFixed(double scale);
-std::unique_ptr<Policy> MakeDynamic(const DynamicParameters& parameters);
-std::unique_ptr<Policy> MakeAdaptive(double init_scale, AdaptiveLookup lookup);
-std::unique_ptr<Policy> MakeLayerwiseDynamic(double init_scale, LayerwiseLookup lookup);
-std::unique_ptr<Policy> MakeLogMax(const LogMaxParameters& parameters);
-std::unique_ptr<Policy> MakeHistogram(const HistogramParameters& parameters);
 
 }  // namespace ada::scaling

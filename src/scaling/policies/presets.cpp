@@ -1,9 +1,11 @@
-// The table of presets, system by system, as POLICIES 2 and the recorded traces have them.
+// The table of presets, system by system, as the recorded traces have them.
 #include "scaling/policies/presets.h"
 
+#include <algorithm>
 #include <cfloat>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace ada::scaling {
 namespace {
@@ -111,6 +113,30 @@ std::vector<DynamicPreset> MakePresets() {
 }
 // clang-format on
 
+bool Has(const DynamicPreset& preset, std::string_view key) {
+  const auto& keys = preset.more_keys;
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+std::string Bound(double value) { return value > 0 ? ShortestText(value) : "none"; }
+std::string Word(bool value) { return value ? "true" : "false"; }
+
+std::string Constants(const DynamicPreset& preset) {
+  const DynamicParameters p = Resolved(preset.parameters);
+  std::string text = "init_scale " + ShortestText(p.init_scale) + ", growth_factor " +
+                     ShortestText(p.growth_factor) + ", backoff_factor " +
+                     ShortestText(p.backoff_factor) + ", growth_interval " +
+                     std::to_string(p.growth_interval) + ", min_scale " + Bound(p.min_scale) +
+                     ", max_scale " + Bound(p.max_scale);
+  if (Has(preset, "hysteresis")) text += ", hysteresis " + std::to_string(p.hysteresis);
+  if (Has(preset, "consecutive_hysteresis"))
+    text += ", consecutive_hysteresis " + Word(p.consecutive_hysteresis);
+  if (Has(preset, "tolerance")) text += ", tolerance " + ShortestText(p.tolerance);
+  text += ", error_at_min_scale " + Word(p.error_at_min_scale);
+  if (preset.max_retries > 0) text += ", on_overflow retry";
+  return text;
+}
+
 }  // namespace
 
 const std::vector<DynamicPreset>& DynamicPresets() {
@@ -135,6 +161,32 @@ std::vector<std::string_view> KeysOf(std::string_view preset) {
   keys.insert(keys.end(), found.more_keys.begin(), found.more_keys.end());
   keys.emplace_back("error_at_min_scale");
   return keys;
+}
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const DynamicPreset& preset : DynamicPresets()) names.emplace_back(preset.name);
+  return names;
+}
+
+std::vector<std::string> PresetsWith(std::string_view key) {
+  std::vector<std::string> names;
+  for (const DynamicPreset& preset : DynamicPresets())
+    if (Has(preset, key)) names.emplace_back(preset.name);
+  return names;
+}
+
+bool RetriesSkippedSteps(const Settings& settings) {
+  return settings.policy == kDynamic.name && FindDynamicPreset(settings.preset).max_retries > 0;
+}
+
+std::vector<std::string> DescribePresets() {
+  std::vector<std::string> lines;
+  for (const DynamicPreset& preset : DynamicPresets())
+    lines.push_back("dynamic, preset " + std::string(preset.name) + ": one global S; " +
+                    std::string(preset.meaning) + "; " + std::string(preset.source) + "; " +
+                    Constants(preset));
+  return lines;
 }
 
 DynamicParameters Resolved(DynamicParameters p) {

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "scaling/rules/scale_check.h"
-
 namespace ada::scaling {
 
 ScaleArithmetic::ScaleArithmetic(const DynamicParameters& p, const DynamicTraits& traits)

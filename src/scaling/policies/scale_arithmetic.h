@@ -1,8 +1,7 @@
 // How the scale of one dynamic preset moves: its type, its factors, its bounds. When it moves is
 // the machines' business (dynamic_machine.h).
 #pragma once
-#include "scaling/policies/dynamic_traits.h"
-#include "scaling/policies/policy.h"
+#include "scaling/policies/presets.h"
 
 namespace ada::scaling {
 

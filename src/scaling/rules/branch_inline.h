@@ -1,7 +1,7 @@
 // Where gradients of several branches meet: the scale that they are brought to, ours and the
-// authors' (POLICIES 1, "Where branches meet"). Included by rules_inline.h alone.
+// authors' (src/scaling/README.md). Included by rules_inline.h alone.
 #pragma once
-#include "scaling/rules/half.h"
+#include "core/number_grid.h"
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/rules.h"
 

@@ -8,8 +8,7 @@ namespace ada::scaling {
 double InverseErf(double n);
 
 // t = sqrt(2) * erfinv(n): a standard normal value lies within +-t with probability n, so a
-// Gaussian gradient of deviation sigma loses the share n below u_min when u_min / sigma = t
-// (POLICIES 1).
+// Gaussian gradient of deviation sigma loses the share n below u_min when u_min / sigma = t.
 double GaussianThreshold(double n);
 
 // x below which a standard normal value lies with probability p, for 0 <= p <= 1 (-inf and inf at

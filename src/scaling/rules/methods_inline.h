@@ -1,4 +1,4 @@
-// The statistics methods of POLICIES 1, from moments and extremes to the unbound scale. Included by
+// The statistics methods, from moments and extremes to the unbound scale. Included by
 // rules_inline.h alone. Doubles throughout; with LayerRule::reference each value is rounded to fp32
 // where the authors' program holds it in fp32.
 #pragma once

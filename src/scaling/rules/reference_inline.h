@@ -1,9 +1,9 @@
 // `reference: true`: the authors' pipeline with its fp16 and fp32 stages and its exceptions, as
 // read in kumasento/gradient-scaling ada_loss/core.py and chainer_impl/ada_loss_chainer.py and
-// confirmed on recordings of it (POLICIES 1, "What rounds in the reference"). Included by
+// confirmed on recordings of it (src/scaling/README.md). Included by
 // rules_inline.h alone.
 #pragma once
-#include "scaling/rules/half.h"
+#include "core/number_grid.h"
 #include "scaling/rules/methods_inline.h"
 #include "scaling/rules/rules.h"
 

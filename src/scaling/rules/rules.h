@@ -1,6 +1,7 @@
 // The rules that turn statistics into scales: plain inline functions over plain structs, compiled
 // by g++ and nvcc alike, called by every backend during backpropagation. No state beyond the
-// structs. Source: POLICIES 1; Zhao et al., IJCAI-20; kumasento/gradient-scaling, ada_loss/core.py.
+// structs. Sources: src/scaling/README.md; Zhao et al., IJCAI-20; kumasento/gradient-scaling,
+// ada_loss/core.py.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -47,7 +48,7 @@ enum class DecisionError : std::uint8_t {
   kAlphaNotFinite,  // alpha or S_out (AssertionError)
   kNoTarget,        // branches: no scale at which all of them fit (ValueError)
 };
-const char* DecisionErrorText(DecisionError error);  // for people: what, and why
+const char* DecisionErrorText(DecisionError error);  // what, and why
 
 // One layer's rule: constants of a run.
 struct LayerRule {
@@ -163,7 +164,7 @@ ADA_HOST_DEVICE inline void ObserveTail(LayerScaler& scaler, const ExponentTail&
 
 // The scale to which the gradients of `count` branches are brought: the largest of their scales at
 // which the largest unscaled magnitude `largest` (max over branches of max|g| / S) stays below
-// u_max; where none fits, the largest power of two that does. POLICIES 1, "Where branches meet".
+// u_max; where none fits, the largest power of two that does.
 ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double largest,
                                           double u_max);
 // The authors' way: fp32 arithmetic, and nothing below 1/16 by halving the smallest scale; NaN

@@ -2,14 +2,16 @@
 // format: a checkpoint stores the maps as it likes.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "scaling/rules/rules.h"
-#include "scaling/rules/state_map.h"
 
 namespace ada::scaling {
+
+using StateMap = std::map<std::string, std::string>;
 
 // Hexadecimal float ("0x1.8p+3", "-0x1p-1", "inf", "nan"), independent of the locale.
 std::string ToHex(double value);

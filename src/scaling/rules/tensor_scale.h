@@ -1,7 +1,7 @@
 // A scale per tensor from the history of its largest magnitudes ("delayed scaling"): the FP8 recipe
 // of NVIDIA Transformer Engine (transformer_engine/pytorch/quantization.py) and the power-of-two
-// variant of MS-AMP (msamp/common/tensor/meta.py). POLICIES 5. Plain data and one inline rule, so
-// that every backend can update it.
+// variant of MS-AMP (msamp/common/tensor/meta.py). Plain data and one inline rule, so that every
+// backend can update it.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "scaling/rules/rules.h"
-#include "scaling/rules/state_map.h"
+#include "scaling/rules/state_text.h"
 
 namespace ada::scaling {
 
@@ -21,8 +21,21 @@ struct TensorScaleRule {
   bool power_of_two = false;  // MS-AMP's way
 };
 
-// The next scale from `amax` (of the history or the last step); `current` where amax says nothing.
-ADA_HOST_DEVICE inline float DelayedScale(const TensorScaleRule& rule, float amax, float current);
+// The next scale from `amax` (of the history or the last step), in fp32 as both systems compute.
+// amax 0, NaN or infinite: `current`. Transformer Engine: (format_max / amax) / 2^margin, and where
+// that is infinite the largest fp32. MS-AMP: 2^(floor(log2(format_max / amax)) - margin), log2 in
+// fp32, and inf where the quotient is (UpdateTensorScale does not take it); its 1 / current at an
+// infinite amax is a slip that ours has not.
+ADA_HOST_DEVICE inline float DelayedScale(const TensorScaleRule& rule, float amax, float current) {
+  if (!(amax > 0) || amax - amax != 0) return current;
+  const float quotient = static_cast<float>(rule.format_max) / amax;
+  if (rule.power_of_two) {
+    const float log = static_cast<float>(std::log2(static_cast<double>(quotient)));
+    return static_cast<float>(std::exp2(std::floor(static_cast<double>(log)) - rule.margin));
+  }
+  const float scale = quotient / static_cast<float>(std::exp2(rule.margin));
+  return scale - scale != 0 ? 3.402823466e+38f : scale;
+}
 
 // One tensor's scale in this step: what ops read. It may lie in a backend's memory.
 struct TensorScaler {
@@ -43,5 +56,3 @@ void LoadTensorScale(const StateMap& state, const std::string& tensor, TensorSca
                      TensorScaler& scaler);
 
 }  // namespace ada::scaling
-
-#include "scaling/rules/tensor_scale_inline.h"

@@ -1,19 +1,13 @@
-#include "study/compare/compare.h"
-
 #include <algorithm>
 #include <limits>
 #include <ostream>
 #include <string_view>
 #include <vector>
 
-#include "config/sections/scaling_keys.h"
 #include "core/number_format.h"
-#include "study/compare/compare_config.h"
-#include "study/compare/compare_layers.h"
-#include "study/compare/compare_results.h"
-#include "study/compare/compare_rows.h"
+#include "study/commands.h"
+#include "study/compare/parts.h"
 #include "study/run_files.h"
-#include "study/run_state.h"
 #include "study/text_table.h"
 
 namespace ada::study {
@@ -45,8 +39,7 @@ void ShortenBoth(std::string& a, std::string& b, std::size_t width) {
 void PrintRun(const char* which, const std::string& folder, const config::Config& config,
               std::ostream& out) {
   out << CutText(std::string(which) + "  " + folder + "  (" + config.name + ": " +
-                     FormatName(config.precision.format) + ", " +
-                     config::PolicyName(config.scaling.policy) + ")",
+                     FormatName(config.precision.format) + ", " + config.scaling.policy + ")",
                  TextTable::kWidth)
       << '\n';
 }

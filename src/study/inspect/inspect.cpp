@@ -1,6 +1,4 @@
 // Which tensors and layers are looked at, and in which form they are shown.
-#include "study/inspect/inspect.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <ostream>
@@ -9,11 +7,9 @@
 #include "core/safetensors.h"
 #include "core/safetensors_header.h"
 #include "core/text.h"
-#include "scaling/rules/scale_check.h"
-#include "study/inspect/inspect_counts.h"
-#include "study/inspect/inspect_layers.h"
-#include "study/inspect/inspect_scales.h"
-#include "study/inspect/inspect_text.h"
+#include "scaling/policies/policies.h"
+#include "study/commands.h"
+#include "study/inspect/parts.h"
 
 namespace ada::study {
 namespace {
@@ -110,7 +106,7 @@ InspectOptions::Output ParseInspectOutput(const std::string& word) {
 
 void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& notes) {
   const config::AdaptiveOverrides adaptive = config::ReadAdaptive(options.overrides);
-  if (adaptive.scaling.policy != config::Policy::kAdaptive)
+  if (adaptive.scaling.policy != "adaptive")
     throw ConfigError(
         "--set scaling.policy: inspect compares the methods of policy adaptive; leave it out");
   const double start = adaptive.scaling.init_scale.value_or(1);

@@ -1,15 +1,9 @@
-// See recommend.h.
-#include "study/recommend/recommend.h"
-
 #include <algorithm>
 #include <ostream>
 
 #include "core/error.h"
-#include "study/recommend/recommend_fragment.h"
-#include "study/recommend/recommend_plan.h"
-#include "study/recommend/recommend_text.h"
+#include "study/recommend/parts.h"
 #include "study/run_files.h"
-#include "telemetry/csv_reader.h"
 #include "train/assemble.h"
 
 namespace ada::study {
@@ -17,14 +11,10 @@ namespace {
 
 ProbedLoss WorstProbe(const std::string& folder) {
   ProbedLoss worst;
-  if (!HasFile(folder, "probes.csv")) return worst;
-  telemetry::CsvReader file(folder + "/probes.csv", telemetry::LastRow::kMayBeTorn);
-  const std::size_t layer = file.Column("layer"), tensor = file.Column("tensor");
-  const std::size_t lost = file.Column("lost_pct");
-  while (file.Next()) {
-    const double lost_pct = file.NumberOrNan(lost);
-    if (lost_pct > worst.lost_pct) worst = {file.Text(layer) + "." + file.Text(tensor), lost_pct};
-  }
+  if (!HasFile(folder, telemetry::ProbeRow::kFile)) return worst;
+  EachRow<telemetry::ProbeRow>(folder, [&worst](const telemetry::ProbeRow& row) {
+    if (row.lost_pct > worst.lost_pct) worst = {row.layer + "." + row.tensor, row.lost_pct};
+  });
   return worst;
 }
 
@@ -39,15 +29,15 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
     throw DataError(options.folder +
                     "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
                     "again with them in log.statistics");
-  const Plan plan = MakePlan(options, run, formats, needs);
+  const Recommendation advice = MakeRecommendation(options, run, formats, needs);
   out << "run " << run.name << " (" << train::DatasetName(run.data.dataset) << ")\n\n";
   PrintNeeds(options, needs, out);
   out << '\n';
-  PrintPlan(options, needs, plan, out);
+  PrintRecommendation(options, needs, advice, out);
   out << '\n';
-  PrintConfidence(options, run, needs, plan, WorstProbe(options.folder), out);
+  PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
   out << "\n# Put these sections in place of those of the run's configuration:\n"
-      << FragmentOf(plan.config, !plan.changes.empty());
+      << FragmentOf(advice.config, !advice.changes.empty());
 }
 
 }  // namespace ada::study

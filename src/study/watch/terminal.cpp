@@ -1,5 +1,3 @@
-#include "study/watch/terminal.h"
-
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "study/watch/parts.h"
 
 namespace ada::study {
 namespace {

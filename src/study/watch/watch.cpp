@@ -1,15 +1,10 @@
-#include "study/watch/watch.h"
-
 #include <csignal>
 #include <optional>
 #include <vector>
 
-#include "study/run_state.h"
-#include "study/watch/terminal.h"
-#include "study/watch/watch_feed.h"
-#include "study/watch/watch_state.h"
-#include "study/watch/watch_text.h"
-
+#include "study/commands.h"
+#include "study/run_files.h"
+#include "study/watch/parts.h"
 namespace ada::study {
 namespace {
 
@@ -22,9 +17,9 @@ std::string Joined(const std::vector<std::string>& lines) {
 }
 
 // A run that is watched: its state after each look, and whether it has ended.
-class Watched {
+class WatchedRun {
  public:
-  explicit Watched(const std::string& folder) : feed_(folder) { state_.folder = folder; }
+  explicit WatchedRun(const std::string& folder) : feed_(folder) { state_.folder = folder; }
 
   const WatchState& state() const { return state_; }
   bool ended() const { return state_.status != "running"; }
@@ -51,7 +46,7 @@ std::string WholeTable(const WatchState& state) {
 }
 
 // Blocks of lines: how things stand, then one a logged step, then the end.
-int WatchPlainly(Watched& run, double interval, const Signals& signals) {
+int WatchPlainly(WatchedRun& run, double interval, const Signals& signals) {
   run.Look();
   WriteOut(WholeTable(run.state()));
   while (!run.ended()) {
@@ -71,7 +66,7 @@ void DrawOn(Screen& screen, const WatchState& state) {
 }
 
 // The table in place; returns the signal that ended it, 0: the run has ended.
-int WatchOnScreen(Watched& run, double interval, const Signals& signals) {
+int WatchOnScreen(WatchedRun& run, double interval, const Signals& signals) {
   Screen screen;
   run.Look();
   DrawOn(screen, run.state());
@@ -92,7 +87,7 @@ int WatchOnScreen(Watched& run, double interval, const Signals& signals) {
 
 int Watch(const WatchOptions& options) {
   RequireRun(options.folder);
-  Watched run(options.folder);
+  WatchedRun run(options.folder);
   if (options.once) {
     run.Look();
     WriteOut(WholeTable(run.state()));

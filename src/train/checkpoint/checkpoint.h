@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "telemetry/log.h"
 
 namespace ada::train {
 
@@ -49,5 +51,16 @@ void LoadTensorScales(const std::string& path, const CheckpointState& state, gra
 std::vector<std::int64_t> ListCheckpoints(const std::string& folder);
 // Deletes all but the newest `keep`.
 void PruneCheckpoints(const std::string& folder, int keep);
+
+// Where a run goes on.
+struct ResumePoint {
+  std::string stem;  // of the checkpoint's files
+  CheckpointState state;
+};
+// The newest checkpoint in `folder` that is whole and fits the configuration; damaged ones are
+// reported as warnings and passed over. None: nullopt. Throws ConfigError where the configuration
+// differs in a key that may not change.
+std::optional<ResumePoint> FindResumePoint(const std::string& folder, const config::Config& config,
+                                           telemetry::Log& log);
 
 }  // namespace ada::train

@@ -1,10 +1,9 @@
 // The search for a checkpoint to go on from.
-#include "train/checkpoint/resume_point.h"
-
 #include "config/load.h"
 #include "config/resume.h"
 #include "config/scaling_policy.h"
 #include "core/error.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace ada::train {
 namespace {

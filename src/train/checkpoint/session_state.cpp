@@ -29,7 +29,7 @@ std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
   return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend);
 }
 
-std::vector<StepObserver*> OnlookersOf(Probe* probe, Dump* dump) {
+std::vector<StepObserver*> ObserversOf(Probe* probe, Dump* dump) {
   std::vector<StepObserver*> all;
   if (probe != nullptr) all.push_back(probe);
   if (dump != nullptr) all.push_back(dump);
@@ -38,8 +38,8 @@ std::vector<StepObserver*> OnlookersOf(Probe* probe, Dump* dump) {
 
 }  // namespace
 
-Batches::Where WhereImagesAre(const config::Config& config) {
-  return config.log.probe_every > 0 ? Batches::Where::kHost : Batches::Where::kAnywhere;
+Batches::Residence ResidenceOf(const config::Config& config) {
+  return config.log.probe_every > 0 ? Batches::Residence::kHost : Batches::Residence::kAnywhere;
 }
 
 std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {
@@ -57,8 +57,8 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       recorder_(parts.folder, from ? from->state.lengths : std::map<std::string, std::int64_t>{},
                 LogsOf(parts.config.log), parts.config.log.tensorboard),
       batches_(parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
-               WhereImagesAre(parts.config)),
-      optimizer_(parts.backend, MakeUpdateRule(parts.config.optimizer),
+               ResidenceOf(parts.config)),
+      optimizer_(parts.backend, parts.config.optimizer,
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
       probe_(MakeProbe(parts)),
@@ -68,7 +68,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       steps_per_epoch_(batches_.batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, batches_, parts.policy, optimizer_, step_log_,
-               OnlookersOf(probe_.get(), dump_.get()), total_steps_),
+               ObserversOf(probe_.get(), dump_.get()), total_steps_),
       evaluator_(parts.config, ImageOf(parts.data.train), parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       start_(telemetry::SteadySeconds()),

@@ -6,7 +6,6 @@
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "core/text.h"
-#include "telemetry/csv.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/weight_values.h"
 #include "train/observe/step_log.h"
@@ -42,9 +41,9 @@ bool Dump::Matches(const std::string& layer) const {
 }
 
 bool Dump::IsLinear(const std::string& layer) const {
-  const auto& layers = graph_.layers();
-  return std::any_of(layers.begin(), layers.end(), [&](const graph::LayerRow& row) {
-    return row.name == layer && row.kind == "linear";
+  const auto& parameters = graph_.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [&](const graph::Parameter& p) {
+    return p.name == layer + ".weight" && p.dims.size() == 2;
   });
 }
 
@@ -91,7 +90,7 @@ void Dump::End() {
   for (const auto& [name, item] : items_) {
     writer.Add(name, item.dims, item.values);
     metadata["format:" + name] = item.format;
-    metadata["scale:" + name] = telemetry::Exact(item.scale);
+    metadata["scale:" + name] = ShortestText(item.scale);
   }
   writer.SetMetadata(std::move(metadata));
   CreateFolders(folder_ + "/dump");

@@ -1,4 +1,3 @@
-// See layer_overflow.h.
 #include "train/observe/layer_overflow.h"
 
 #include <cmath>
@@ -43,7 +42,7 @@ std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph
   return watched;
 }
 
-void NoteLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
+void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
                        const std::function<const TensorStats&(std::size_t)>& stats_of,
                        scaling::StepOutcome& attempt) {
   for (const graph::ScalePoint& point : graph.scales())

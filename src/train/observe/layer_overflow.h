@@ -24,7 +24,7 @@ std::vector<backend::WatchedRounding> WatchedRoundings(const graph::Graph& graph
 
 // Fills layer_overflow for every layer that has a scale. All layers, where the attempt overflowed
 // and none can be named. stats_of: of the graph's i-th rounding.
-void NoteLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
+void FillLayerOverflow(const graph::Graph& graph, const std::vector<LayerRounding>& roundings,
                        const std::function<const TensorStats&(std::size_t)>& stats_of,
                        scaling::StepOutcome& attempt);
 

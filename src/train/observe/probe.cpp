@@ -1,4 +1,4 @@
-// See probe.h. The run's tensors of a micro-batch are kept, then the fp32 graph runs the same
+// The run's tensors of a micro-batch are kept, then the fp32 graph runs the same
 // images and each of its tensors is compared when it appears.
 #include "train/observe/probe.h"
 
@@ -28,10 +28,10 @@ bool IsStatistic(const graph::Parameter& parameter) { return !parameter.gradient
 
 }  // namespace
 
-// What looks at the fp32 graph.
-class Probe::ReferenceBounds : public graph::TensorObserver {
+// Observes the fp32 graph.
+class Probe::Fp32Observer : public graph::TensorObserver {
  public:
-  explicit ReferenceBounds(Probe& probe) : probe_(probe) {}
+  explicit Fp32Observer(Probe& probe) : probe_(probe) {}
   void See(const graph::ObservedTensor& seen, const backend::Pass& pass) override {
     probe_.Compare(seen, pass);
   }
@@ -40,23 +40,23 @@ class Probe::ReferenceBounds : public graph::TensorObserver {
   Probe& probe_;
 };
 
-void Probe::Sums::Add(double run, double truth) {
-  const double error = run - truth;
-  nonzero += truth != 0;
-  lost += truth != 0 && run == 0;
+void Probe::Sums::Add(double run, double reference) {
+  const double error = run - reference;
+  nonzero += reference != 0;
+  lost += reference != 0 && run == 0;
   error_square += error * error;
-  truth_square += truth * truth;
+  fp32_square += reference * reference;
   run_square += run * run;
-  product += run * truth;
+  product += run * reference;
 }
 
 void Probe::Sums::Fill(telemetry::ProbeRow& row) const {
   const auto n = static_cast<double>(numel);
   row.numel = numel, row.nonzero = nonzero, row.lost = lost;
   row.mse = error_square / n;
-  row.sqnr_db = 10 * std::log10(truth_square / error_square);
+  row.sqnr_db = 10 * std::log10(fp32_square / error_square);
   if (error_square == 0) row.sqnr_db = INFINITY;
-  row.cosine = product / std::sqrt(run_square * truth_square);
+  row.cosine = product / std::sqrt(run_square * fp32_square);
 }
 
 Probe::Probe(const config::Config& config, const Shape& image, graph::Graph& graph,
@@ -65,7 +65,7 @@ Probe::Probe(const config::Config& config, const Shape& image, graph::Graph& gra
       graph_(graph),
       backend_(backend),
       fp32_(graph::Graph::Build(Fp32Graph(config, image), backend, &graph)),
-      truth_(std::make_unique<ReferenceBounds>(*this)) {}
+      fp32_observer_(std::make_unique<Fp32Observer>(*this)) {}
 Probe::~Probe() = default;
 
 bool Probe::Due(std::int64_t step) const { return IsDue(config_.log.probe_every, step); }
@@ -97,8 +97,8 @@ void Probe::EndMicroBatch(const MicroBatch& batch) {
   pass.loss_scale = 1;
   SaveStatistics();
   fp32_->SetBatch(batch.images, batch.labels, pass.rows);
-  fp32_->Forward(pass, truth_.get());
-  fp32_->Backward(pass, truth_.get());
+  fp32_->Forward(pass, fp32_observer_.get());
+  fp32_->Backward(pass, fp32_observer_.get());
   RestoreStatistics();
   kept_.clear();
 }
@@ -108,13 +108,13 @@ void Probe::Compare(const graph::ObservedTensor& seen, const backend::Pass& pass
   const auto found = kept_.find({seen.layer, seen.tensor});
   if (found == kept_.end()) return;
   const Kept& run = found->second;
-  std::vector<float> truth(run.values.size());
-  backend_.Read(seen.value, pass.rows, truth.data());
+  std::vector<float> reference(run.values.size());
+  backend_.Read(seen.value, pass.rows, reference.data());
   Sums& sums = sums_[found->first];
-  sums.numel += static_cast<std::int64_t>(truth.size());
+  sums.numel += static_cast<std::int64_t>(reference.size());
   const double scale = run.scale;
-  for (std::size_t i = 0; i < truth.size(); ++i)
-    sums.Add(static_cast<double>(run.values[i]) / scale, truth[i]);
+  for (std::size_t i = 0; i < reference.size(); ++i)
+    sums.Add(static_cast<double>(run.values[i]) / scale, reference[i]);
   kept_.erase(found);
 }
 
@@ -122,14 +122,15 @@ void Probe::Compare(const graph::ObservedTensor& seen, const backend::Pass& pass
 void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
   const graph::Parameter* weight = WeightOf(graph_, point.layer);
   const bool w = point.tensor == "w";
-  const graph::Parameter* truth_weight = WeightOf(*fp32_, point.layer);
+  const graph::Parameter* fp32_weight = WeightOf(*fp32_, point.layer);
   const bool stochastic = config_.precision.rounding == config::RoundingKind::kStochastic;
   const std::vector<float> run =
       w ? RoundedWeights(*weight, point, stochastic, first_pass_, backend_)
         : HostValues(weight->gradient, backend_);
-  const std::vector<float> truth = HostValues(w ? weight->value : truth_weight->gradient, backend_);
-  sums.numel = static_cast<std::int64_t>(truth.size());
-  for (std::size_t i = 0; i < truth.size(); ++i) sums.Add(run[i], truth[i]);
+  const std::vector<float> reference =
+      HostValues(w ? weight->value : fp32_weight->gradient, backend_);
+  sums.numel = static_cast<std::int64_t>(reference.size());
+  for (std::size_t i = 0; i < reference.size(); ++i) sums.Add(run[i], reference[i]);
 }
 
 void Probe::End() {

@@ -36,8 +36,8 @@ class Probe : public StepObserver {
   // Sums over the values of one tensor.
   struct Sums {
     std::int64_t numel = 0, nonzero = 0, lost = 0;
-    double error_square = 0, truth_square = 0, run_square = 0, product = 0;
-    void Add(double run, double truth);
+    double error_square = 0, fp32_square = 0, run_square = 0, product = 0;
+    void Add(double run, double reference);
     void Fill(telemetry::ProbeRow& row) const;
   };
   // A tensor of the run as it lay in memory.
@@ -45,7 +45,7 @@ class Probe : public StepObserver {
     std::vector<float> values;
     float scale = 1;
   };
-  class ReferenceBounds;
+  class Fp32Observer;
 
   bool Wants(const std::string& tensor) const;
   void Compare(const graph::ObservedTensor& seen, const backend::Pass& pass);
@@ -57,7 +57,7 @@ class Probe : public StepObserver {
   graph::Graph& graph_;
   backend::Backend& backend_;
   std::unique_ptr<graph::Graph> fp32_;
-  std::unique_ptr<ReferenceBounds> truth_;
+  std::unique_ptr<Fp32Observer> fp32_observer_;
   backend::Pass first_pass_;
   std::map<Name, Kept> kept_;
   std::map<Name, Sums> sums_;

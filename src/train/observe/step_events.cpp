@@ -1,10 +1,8 @@
-// See step_events.h.
 #include "train/observe/step_events.h"
 
 #include <cmath>
 #include <cstdio>
 
-#include "config/scaling_policy.h"
 #include "core/text.h"
 #include "telemetry/csv.h"
 #include "train/trainer.h"
@@ -12,12 +10,7 @@
 namespace ada::train {
 namespace {
 
-bool MovesEachStep(config::ScheduleKind kind) {
-  return kind == config::ScheduleKind::kCosine || kind == config::ScheduleKind::kLinear ||
-         kind == config::ScheduleKind::kPoly;
-}
-
-// Three digits are enough for people; the event's value has nine.
+// Three digits are enough in a message; the event's value has nine.
 std::string Brief(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
@@ -38,7 +31,7 @@ std::string CeilingText(scaling::Limit limit) {
 
 }  // namespace
 
-void StepEvents::Add(const StepResult& r, const std::string& name, const Culprit& at,
+void StepEvents::Add(const StepResult& r, const std::string& name, const EventTensor& at,
                      const std::string& message) {
   recorder_.Event({r.step, r.epoch, name, at.layer, at.tensor, at.value, message});
 }
@@ -61,7 +54,7 @@ void StepEvents::Loss(const StepResult& r) {
 void StepEvents::LearningRate(const StepResult& r) {
   const telemetry::RunTotals& before = recorder_.run();
   if (before.steps() == 0 || before.last().lr == telemetry::AsLogged(r.lr)) return;
-  if (MovesEachStep(config_.schedule.kind) && before.last().epoch == r.epoch) return;
+  if (optim::MovesEachStep(config_.schedule) && before.last().epoch == r.epoch) return;
   const std::string message =
       "learning rate " + NineDigits(before.last().lr) + " -> " + NineDigits(r.lr);
   Add(r, "lr_change", {"", "", NineDigits(r.lr)}, message);
@@ -88,7 +81,7 @@ void StepEvents::LayerBound(const StepResult& r, const graph::ScalePoint& point)
   const double now = point.decision->scale_out;
   const telemetry::ScaleTotals* before = recorder_.layers().FindScale(point.layer, false);
   if (before == nullptr || before->last_scale_out == now) return;
-  const scaling::LayerwiseSettings s = config::LayerwiseSettingsOf(config_.scaling, point.layer);
+  const scaling::LayerwiseSettings s = scaling::LayerwiseOf(config_.scaling, point.layer);
   const bool floor = now == s.min_scale;
   if (!floor && now != s.max_scale) return;
   const std::string message = point.layer + ": its scale is at its " +
@@ -112,7 +105,7 @@ void StepEvents::LayerScale(const StepResult& r, const graph::ScalePoint& point)
   Tell(r, message);
 }
 
-void StepEvents::Overflow(const StepResult& r, const Culprit& first) {
+void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
   const std::string where = first.layer.empty() ? "no rounded tensor: a product or the loss itself"
                                                 : first.layer + "." + first.tensor +
                                                       " (largest magnitude " + first.value + ")";
@@ -135,18 +128,18 @@ void StepEvents::Branch(const StepResult& r, const graph::ScalePoint& point) {
   Tell(r, point.layer + ": " + message);
 }
 
-void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& verdict) {
-  if (verdict.before != verdict.after) {
-    const std::string after = ShortestText(verdict.after);
+void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update) {
+  if (update.before != update.after) {
+    const std::string after = ShortestText(update.after);
     const std::string change =
-        "scale " + ShortestText(verdict.before) + " -> " + after + ": " + verdict.reason;
+        "scale " + ShortestText(update.before) + " -> " + after + ": " + update.reason;
     Add(r, "scale_change", {"", "", after}, change);
     // A policy that moves its scale with each step would drown everything else.
     const std::string line = "step " + std::to_string(r.step) + ": " + change;
     scale_moved_ ? log_.Debug(line) : log_.Info(line);
     const auto bound = [&](const char* name, const char* key, const std::optional<double>& limit,
                            const char* meaning) {
-      if (!limit || verdict.after != *limit) return;
+      if (!limit || update.after != *limit) return;
       const std::string message =
           "the scale is at its " + std::string(name) + " " + after + " (" + key + "): " + meaning;
       Add(r, name, {"", "", after}, message);
@@ -155,7 +148,7 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& verdict
     bound("floor", "scaling.min_scale", config_.scaling.min_scale, "overflows lower it no further");
     bound("ceiling", "scaling.max_scale", config_.scaling.max_scale, "it grows no further");
   }
-  scale_moved_ = verdict.before != verdict.after;
+  scale_moved_ = update.before != update.after;
   if (!r.error.empty()) Add(r, "policy_end", {}, r.error);
 }
 

@@ -15,8 +15,8 @@ namespace ada::train {
 
 struct StepResult;
 
-// A tensor that an event is about; layer empty: none.
-struct Culprit {
+// The tensor that an event is about; layer empty: none.
+struct EventTensor {
   std::string layer, tensor, value;
 };
 
@@ -38,14 +38,14 @@ class StepEvents {
   void LayerScale(const StepResult& result, const graph::ScalePoint& point);
 
   // sanitize, skip or retry, naming the first tensor that was not finite.
-  void Overflow(const StepResult& result, const Culprit& first);
+  void Overflow(const StepResult& result, const EventTensor& first);
   // branch_halved
   void Branch(const StepResult& result, const graph::ScalePoint& point);
   // scale_change, with floor or ceiling where it ends at a bound; policy_end.
-  void Policy(const StepResult& result, const scaling::ScaleUpdate& verdict);
+  void Policy(const StepResult& result, const scaling::ScaleUpdate& update);
 
  private:
-  void Add(const StepResult& result, const std::string& name, const Culprit& at,
+  void Add(const StepResult& result, const std::string& name, const EventTensor& at,
            const std::string& message);
   void LayerBound(const StepResult& result, const graph::ScalePoint& point);
   void Tell(const StepResult& result, const std::string& message);

@@ -1,4 +1,3 @@
-// Rows of a step; see step_log.h.
 #include "train/observe/step_log.h"
 
 #include <algorithm>
@@ -92,7 +91,7 @@ const TensorStats& StepLog::StatsOf(std::size_t point) const {
 }
 
 // The first rounding, in the order of execution, whose largest magnitude is or becomes infinite.
-Culprit StepLog::FirstNotFinite() const {
+EventTensor StepLog::FirstNotFinite() const {
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {
     const float largest = StatsOf(i).max_abs;
@@ -102,7 +101,7 @@ Culprit StepLog::FirstNotFinite() const {
   return {};
 }
 
-void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& verdict) {
+void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
   events_.Loss(r);
   events_.LearningRate(r);
   recorder_.Step(
@@ -115,7 +114,7 @@ void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& verdict) {
   }
   for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
   if (r.overflow) events_.Overflow(r, FirstNotFinite());
-  events_.Policy(r, verdict);
+  events_.Policy(r, update);
   if (r.logged) recorder_.Flush();
 }
 
@@ -129,9 +128,9 @@ void StepLog::CountEdge(scaling::StepOutcome& attempt) const {
   }
 }
 
-void StepLog::NoteLayers(scaling::StepOutcome& attempt) const {
+void StepLog::FillLayerOverflow(scaling::StepOutcome& attempt) const {
   const auto stats_of = [this](std::size_t i) -> const TensorStats& { return StatsOf(i); };
-  NoteLayerOverflow(graph_, layer_roundings_, stats_of, attempt);
+  train::FillLayerOverflow(graph_, layer_roundings_, stats_of, attempt);
 }
 
 std::string StepLog::DecisionErrors() const {

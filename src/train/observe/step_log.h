@@ -37,12 +37,12 @@ class StepLog {
   bool Counts(std::int64_t step) const;
   // Adds up the counts of several micro-batches; not called where there is one.
   void AddMicroBatch(const backend::Pass& pass);
-  void Write(const StepResult& result, const scaling::ScaleUpdate& verdict);
+  void Write(const StepResult& result, const scaling::ScaleUpdate& update);
 
-  // What a policy wants to know of the attempt: values of the rounded dx above and below
-  // Pass::edge; which layers' own gradients are not finite (layer_overflow.h).
+  // What a policy requests of the attempt: values of the rounded dx above and below Pass::edge;
+  // which layers' own gradients are not finite (layer_overflow.h).
   void CountEdge(scaling::StepOutcome& attempt) const;
-  void NoteLayers(scaling::StepOutcome& attempt) const;
+  void FillLayerOverflow(scaling::StepOutcome& attempt) const;
   // Exceptions of the authors' program in this attempt (scaling.reference), one line; or nothing.
   std::string DecisionErrors() const;
 
@@ -53,7 +53,7 @@ class StepLog {
  private:
   const TensorStats& StatsOf(std::size_t point) const;
   const ExponentBins& BinsOf(std::size_t point) const;
-  Culprit FirstNotFinite() const;
+  EventTensor FirstNotFinite() const;
   void WriteScales(const StepResult& result);
   void WriteTensors(const StepResult& result);
   void WriteProbe(const StepResult& result);

@@ -1,5 +1,5 @@
-// What looks at some steps of a run beside the algorithm (probes, dumps): it sees the tensors of
-// both passes and changes nothing that the run computes with.
+// Observers of single steps (probes, dumps): they see the tensors of both passes and change nothing
+// that the run computes with.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -28,7 +28,7 @@ class StepObserver : public graph::TensorObserver {
   virtual void End() = 0;
 };
 
-// Those that a run has; tells each only of the steps that are its.
+// All observers of a run; calls each only in the steps in which it is due.
 class StepObservers : private graph::TensorObserver {
  public:
   explicit StepObservers(std::vector<StepObserver*> all) : all_(std::move(all)) {}
@@ -39,8 +39,8 @@ class StepObservers : private graph::TensorObserver {
       if (observer->Due(step)) due_.push_back(observer);
     for (StepObserver* observer : due_) observer->Begin(step, pass);
   }
-  // For the passes of the present step; null: nobody looks.
-  graph::TensorObserver* watcher() { return due_.empty() ? nullptr : this; }
+  // For the passes of the present step; null: no observer is due.
+  graph::TensorObserver* active() { return due_.empty() ? nullptr : this; }
   void EndMicroBatch(const MicroBatch& batch) {
     for (StepObserver* observer : due_) observer->EndMicroBatch(batch);
   }

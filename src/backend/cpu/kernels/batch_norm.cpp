@@ -234,7 +234,7 @@ ADA_INLINE void Differentiate(const BatchNormBackwardArgs& a, RoundingStats& cou
 void BatchNormBackward(const BatchNormBackwardArgs& a) {
   Dispatch({a.dx, a.dy, a.x}, {&a.dx_rounding}, [&](auto mode) {
     using Mode = decltype(mode);
-    DispatchNotes<Mode>(a.dx_rounding, [&](auto count, auto moments) {
+    DispatchStats<Mode>(a.dx_rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.dx_rounding);
       constexpr int kMost = count() ? 1 : kTogether<Mode>;
       if (a.pixels <= kRun * kMostRuns)

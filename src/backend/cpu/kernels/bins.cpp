@@ -7,9 +7,7 @@ namespace ada::backend::cpu::ADA_ISA {
 
 BinTally::BinTally(const Rounding& rounding) : bins_(rounding.bins) {
   if (bins_ == nullptr) return;
-  std::uint32_t bits;
-  std::memcpy(&bits, &rounding.bins_divisor, sizeof bits);
-  mantissa_ = bits & 0x7fffffu;
+  mantissa_ = rounding.bins_mantissa;
   *bins_ = BlockBins{};
   std::memset(pairs_, 0, sizeof pairs_);
 }
@@ -112,9 +110,7 @@ U BinTally::TakeSpecial(U u, unsigned lanes) {
     } else if (x == 0x7f800000u) {
       ++bins_->inf;
     } else {
-      const int top = 31 - __builtin_clz(x);  // x * 2^-149 = 2^(top - 149) * 1.mantissa
-      const std::uint32_t mantissa = (x << (23 - top)) & 0x7fffffu;
-      ++bins_->counts[top - 149 - (mantissa < mantissa_ ? 1 : 0) - BlockBins::kLowest];
+      ++bins_->counts[ExponentOver(x, mantissa_) - BlockBins::kLowest];
     }
   }
   return u;

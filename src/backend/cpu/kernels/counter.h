@@ -1,11 +1,11 @@
-// What is noted while values are rounded: the lanes of a BlockStats. Which notes are taken is a
-// compile-time choice, so that a step that is not logged pays only for the largest magnitude.
+// What is measured while values are rounded: the lanes of a BlockStats. Which statistics are taken
+// is a compile-time choice, so that a step that is not logged pays only for the largest magnitude.
 #pragma once
 #include <algorithm>
 #include <type_traits>
 
 #include "backend/cpu/kernels/counts.h"
-#include "backend/cpu/kernels/note_lanes.h"
+#include "backend/cpu/kernels/stats_lanes.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
@@ -16,8 +16,8 @@ struct NoTally {
 // The most runs of a loop's values down two columns at a time.
 inline constexpr int kMostRuns = 64;
 
-// The notes of a block. A loop works on a copy of the lanes (Begin, End) that nothing points to, so
-// that they stay in registers.
+// The statistics of a block. A loop works on a copy of the lanes (Begin, End) that nothing points
+// to, so that they stay in registers.
 template <class Mode, bool kCount, Moments kMoments>
 class Counter {
   static constexpr bool kSums = kMoments != Moments::kNone;
@@ -33,8 +33,8 @@ class Counter {
     ADA_INLINE explicit Loop(Counter& c) : lanes_(c.lanes_), rounder_(c.rounder_) {
       if constexpr (kCount) kept_ = &c.tally_.kept(), at_ = c.tally_.Begin();
     }
-    // Rounds values i .. of the block and notes them: what is to be stored. kTail: only the lanes
-    // in `valid` are values.
+    // Rounds values i .. of the block and measures them: what is to be stored. kTail: only the
+    // lanes in `valid` are values.
     template <bool kTail = false>
     ADA_INLINE F Round(F x, std::int64_t i, I valid = I{}, int column = 0) {
       if constexpr (kTail) x = Only(valid, x);
@@ -43,12 +43,12 @@ class Counter {
         const Rounded v = RoundAnyWay(x, i, rounder_);
         r = v.stored;
         if constexpr (kTail) r = Only(valid, r);
-        Note<kTail>(x, v.before, kTail ? Only(valid, v.after) : v.after, r, valid, column);
+        Measure<kTail>(x, v.before, kTail ? Only(valid, v.after) : v.after, r, valid, column);
         return r;
       } else if constexpr (Mode::kRounding == ModeRounding::kCodes) {
         r = Mode::Nearest(x, rounder_.grid);
       }
-      Note<kTail>(x, x, r, r, valid, column);
+      Measure<kTail>(x, x, r, r, valid, column);
       return r;
     }
     // The same, stored at out[i]; kRelu: what is stored is the relu of the rounded value.
@@ -63,22 +63,22 @@ class Counter {
                            (!kRelu || Mode::kKeepsSigns)) {
         const H code = Mode::Encode(kRelu ? PositivePart(x) : x, rounder_.grid);
         const F r = Mode::Decode(code);
-        Note<false>(x, x, r, r, I{}, column);
+        Measure<false>(x, x, r, r, I{}, column);
         Mode::StoreCode(out, i, code);
       } else {
         const F r = Round(x, i, I{}, column);
         Mode::Store(out, i, kRelu ? PositivePart(r) : r);
       }
     }
-    // RoundingStats values that were rounded and stored before.
+    // Measures values that were rounded and stored before.
     template <bool kTail = false>
     ADA_INLINE void Inspect(F x, I valid = I{}) {
       if constexpr (Mode::kRounding == ModeRounding::kAnyWay) {
         F r = RoundStored(x, rounder_);
         if constexpr (kTail) r = Only(valid, r);
-        Note<kTail>(x, r, r, x, valid, 0);
+        Measure<kTail>(x, r, r, x, valid, 0);
       } else {
-        Note<kTail>(x, x, x, x, valid, 0);
+        Measure<kTail>(x, x, x, x, valid, 0);
       }
     }
 
@@ -88,7 +88,7 @@ class Counter {
     static ADA_INLINE F Only(I valid, F x) { return Float(Bits(x) & (U)valid); }
     // x: before any scale of the tensor's own.
     template <bool kTail>
-    ADA_INLINE void Note(F x, F before, F after, F stored, I valid, int column) {
+    ADA_INLINE void Measure(F x, F before, F after, F stored, I valid, int column) {
       lanes_.template Add<kTail>(before, stored, valid);
       sums_.Add(stored, column);
       if constexpr (kCount) {
@@ -98,7 +98,7 @@ class Counter {
         at_ += kLanes;
       }
     }
-    NoteLanes<Mode, !kCount, kMoments> lanes_;
+    StatsLanes<Mode, !kCount, kMoments> lanes_;
     [[no_unique_address]] LoopSums<Mode, kMoments, kColumns> sums_;
     KeptValues* kept_ = nullptr;
     std::int64_t at_ = 0;
@@ -131,7 +131,7 @@ class Counter {
         for (int run = 0; run < runs; ++run) Flush(later[k - 1][run]);
   }
 
-  // Writes the notes of `values` values to the rounding's BlockStats.
+  // Writes the statistics of `values` values to the rounding's BlockStats.
   ADA_OUTLINE void Finish(std::int64_t values) {
     BlockStats& s = stats_;
     s.values = values;
@@ -176,7 +176,7 @@ class Counter {
   }
 
   const Rounder rounder_;
-  NoteLanes<Mode, !kCount, kMoments> lanes_;
+  StatsLanes<Mode, !kCount, kMoments> lanes_;
   BlockStats stats_;
   [[no_unique_address]] std::conditional_t<kCount, CountTally, NoTally> tally_;
 };
@@ -184,7 +184,7 @@ class Counter {
 // Calls f(count, moments) with both as compile-time constants. Where values are counted all moments
 // are taken.
 template <class Mode, class Call>
-ADA_INLINE void DispatchNotes(const Rounding& rounding, Call&& f) {
+ADA_INLINE void DispatchStats(const Rounding& rounding, Call&& f) {
   constexpr std::true_type yes;
   constexpr std::false_type no;
   constexpr std::integral_constant<Moments, Moments::kNone> none;

@@ -3,35 +3,33 @@
 #include "backend/cpu/kernels/counts.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "backend/cpu/kernels/count_lanes.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-constexpr std::uint32_t kInfinity = 0x7f800000u, kLargestMagnitude = 0x7fffffffu;
+constexpr std::uint32_t kLargestMagnitude = 0x7fffffffu;
 
 // Bits of the smallest fp32 above `x`, or (or_equal) not below it; x >= 0.
 std::uint32_t BitsAbove(double x, bool or_equal) {
   const auto near = static_cast<float>(x);
   const double at = near;
-  return AsBits(near) + (at < x || (at == x && !or_equal) ? 1 : 0);
+  return BitsOf(near) + (at < x || (at == x && !or_equal) ? 1 : 0);
 }
 
 }  // namespace
 
 CountTally::CountTally(const Rounder& rounder, bool apart)
     : rounder_(rounder), apart_(apart), bins_(rounder.rounding) {
-  const NumberFormat& format = rounder.rounding.format;
-  const double edge = rounder.rounding.edge * format.largest();
-  if (edge < std::numeric_limits<float>::infinity()) edge_ = BitsAbove(edge, false) - 1;
+  edge_ = EdgeBits(rounder.rounding.edge, rounder.grid.largest_value);
   if (apart) return;
   // Half a spacing is a tie: to the even zero, but from the largest subnormal to a normal value.
+  const NumberFormat& format = rounder.rounding.format;
   const double half = format.smallest_subnormal() / 2;
   zero_end_ = BitsAbove(half, false);
   subnormal_end_ = std::max(zero_end_, BitsAbove(format.smallest_normal() - half, true));
-  if (rounder.grid.over < rounder.grid.min_normal) subnormal_end_ = kInfinity + 1;
+  if (rounder.grid.over < rounder.grid.min_normal) subnormal_end_ = kInfinityBits + 1;
 }
 
 CountTally::Extremes CountTally::AddSums(const float* x, int n, Sums& sums) {
@@ -128,19 +126,19 @@ void CountTally::CountSmallApart() {
 void CountTally::CountLarge(const float* before, const Extremes& extremes) {
   const std::uint32_t overflow_min = rounder_.grid.overflow_min;
   if (extremes.max >= overflow_min) {
-    Counts<3> below({overflow_min, kInfinity, kInfinity + 1});
+    Counts<3> below({overflow_min, kInfinityBits, kInfinityBits + 1});
     below.Add(before, end_);
     const std::int64_t others = end_ - extremes.zeros;
     beyond_ += others - below[0], not_finite_ += others - below[1], nan_ += others - below[2];
   }
-  if (edge_ >= kInfinity) return;
+  if (edge_ >= kInfinityBits) return;
   if (!apart_) {
     // Rounding to nearest at most doubles what does not overflow.
     if (extremes.max < std::min(edge_ - std::min(edge_, 1u << 23), overflow_min)) return;
     for (int i = 0; i < end_; i += kLanes)
       StoreF(kept_.after + i, RoundNearest(LoadF(before + i), rounder_));
   }
-  Counts<2> below({edge_ + 1, kInfinity + 1});
+  Counts<2> below({edge_ + 1, kInfinityBits + 1});
   below.Add(kept_.after, end_);
   above_edge_ += below[1] - below[0];
 }

@@ -56,7 +56,7 @@ class CountTally {
   // Where values are kept once: bits of magnitudes that are the first not to become zeros, and
   // neither zeros nor subnormals.
   std::uint32_t zero_end_ = 0, subnormal_end_ = 0;
-  std::uint32_t edge_ = 0x7f800000u;  // the largest that does not lie above the edge
+  std::uint32_t edge_ = kInfinityBits;  // the largest that does not lie above the edge
   Sums sums_;
   std::uint32_t min_ = 0x7fffffffu, max_ = 0;
   std::int64_t kept_count_ = 0, zeros_ = 0, zeros_after_ = 0;   // with zeros that filled up vectors

@@ -8,24 +8,24 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 // body(i, lanes, tail, loop): handles values i .. i + lanes; tail is std::true_type for the partial
-// vector; loop is what the counter `notes` began.
+// vector; loop is what the counter `stats` began.
 template <class RoundingStats, class Body>
-ADA_INLINE void ForValues(std::int64_t n, RoundingStats& notes, Body&& body) {
+ADA_INLINE void ForValues(std::int64_t n, RoundingStats& stats, Body&& body) {
   constexpr std::int64_t kSegment = 256 * kLanes;
   const std::int64_t whole = n / kLanes * kLanes;
   for (std::int64_t begin = 0; begin < whole; begin += kSegment) {
     const std::int64_t end = std::min(begin + kSegment, whole);
-    auto loop = notes.Begin();
+    auto loop = stats.Begin();
     for (std::int64_t i = begin; i < end; i += kLanes) body(i, kLanes, std::false_type{}, loop);
-    notes.End(loop);
+    stats.End(loop);
   }
   if (whole < n) {
-    auto loop = notes.Begin();
+    auto loop = stats.Begin();
     body(whole, static_cast<int>(n - whole), std::true_type{}, loop);
-    notes.End(loop);
+    stats.End(loop);
   }
 }
-// body(i, lanes, tail) where nothing is noted.
+// body(i, lanes, tail) where nothing is measured.
 template <class Body>
 ADA_INLINE void ForValues(std::int64_t n, Body&& body) {
   const std::int64_t whole = n / kLanes * kLanes;
@@ -48,14 +48,14 @@ ADA_INLINE void StoreAt(const TensorSpan& p, std::int64_t i, int lanes, F v) {
     Mode::Store(p, i, v);
 }
 
-// out = round(value(i)) with its notes; value(i, lanes, tail) gives the fp32 values. It should hold
-// copies of what it needs: a copy of it that nothing points to stays in registers.
+// out = round(value(i)) with its statistics; value(i, lanes, tail) gives the fp32 values. It should
+// hold copies of what it needs: a copy of it that nothing points to stays in registers.
 template <class Mode, class Value>
-ADA_INLINE void RoundValues(const TensorSpan& out_piece, std::int64_t n, const Rounding& rounding,
+ADA_INLINE void RoundValues(const TensorSpan& out_span, std::int64_t n, const Rounding& rounding,
                             const Value& value_at) {
-  DispatchNotes<Mode>(rounding, [&](auto count, auto moments) {
+  DispatchStats<Mode>(rounding, [&](auto count, auto moments) {
     Counter<Mode, count(), moments()> counter(rounding);
-    const TensorSpan out = out_piece;
+    const TensorSpan out = out_span;
     const Value value = value_at;
     ForValues(
         n, counter,

@@ -1,63 +1,29 @@
-// Rounding 16 values to any format, nearest or stochastically, to the bits of core/number_format.h.
+// Rounding 16 values to any format, nearest or stochastically, to the bits of core/number_grid.h.
 #pragma once
 #include "backend/cpu/kernels/simd.h"
+#include "core/number_grid.h"
 #include "core/random.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
-ADA_INLINE std::uint32_t AsBits(float x) {
-  std::uint32_t u;
-  std::memcpy(&u, &x, 4);
-  return u;
-}
 // 2^exponent, -126..127.
 ADA_INLINE float PowerOfTwo(int exponent) {
-  const std::uint32_t u = static_cast<std::uint32_t>(exponent + 127) << 23;
-  float x;
-  std::memcpy(&x, &u, 4);
-  return x;
+  return OfBits(static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
-// Constants of a format as fp32 bits.
-struct Grid {
-  int shift = 0;                           // mantissa bits dropped
-  std::uint32_t keep = ~0u;                // mask of the bits that stay
-  std::uint32_t half_minus = 0;            // half a spacing, minus the bit that decides ties
-  std::uint32_t tie = 0;                   // that bit, where the format has one
-  std::uint32_t min_normal = 0;            // bits of the smallest normal value
-  float magic = 0;                         // adding and taking it off rounds a subnormal
+// A format's grid and what vectors need beside it.
+struct Grid : NumberGrid {
   float down[2] = {1, 1}, up[2] = {1, 1};  // products: 1 / spacing of the subnormals, and spacing
-  std::uint32_t below_min = 0;             // |x| < this: below the smallest subnormal
-  std::uint32_t largest = 0;
-  std::uint32_t overflow_min = 0;              // |x| >= this overflows, inf too
-  std::uint32_t over = 0;                      // and becomes this
-  std::uint32_t nan_keep = ~0u, nan_flip = 0;  // without NaN, one becomes a zero of the other sign
-  std::uint32_t zero_sign = 0x80000000u;       // 0: no negative zero
-  bool by_hand = false;  // the vectors' way leaves the range of fp32: value by value
+  bool by_integers = false;                // vectors' arithmetic leaves fp32: value by value
 
   Grid() = default;
-  explicit Grid(const NumberFormat& f) {
-    shift = 23 - f.mantissa_bits;
-    keep = ~0u << shift;
-    tie = shift == 0 || f.mantissa_bits == 0 ? 0 : 1;
-    if (shift != 0) half_minus = (1u << (shift - 1)) - tie;
-    min_normal = AsBits(static_cast<float>(f.smallest_normal()));
-    below_min = AsBits(static_cast<float>(f.smallest_subnormal()));
-    largest = AsBits(static_cast<float>(f.largest()));
-    overflow_min = AsBits(OverflowThreshold(f));
-    over = f.saturate || !f.has_nan ? largest : f.has_inf ? 0x7f800000u : 0x7fc00000u;
-    if (!f.has_nan) nan_keep = 0, nan_flip = 0x80000000u;
-    if (!f.has_negative_zero) zero_sign = 0;
-    by_hand = NeedsHand(f);
-    if (by_hand) return;
-    const int spacing = 1 - f.bias - f.mantissa_bits;  // exponent of the smallest subnormal
-    magic = PowerOfTwo(spacing + 23);
+  ADA_OUTLINE explicit Grid(const NumberFormat& f) : NumberGrid(GridOf(f)) {
+    by_integers = NeedsIntegers(f);
+    if (by_integers) return;
+    const int spacing = lowest_exponent - mantissa_bits;  // exponent of the smallest subnormal
     const int first = spacing < -126 ? -126 : spacing;
     up[0] = PowerOfTwo(spacing - first), up[1] = PowerOfTwo(first);
     down[0] = PowerOfTwo(-first), down[1] = PowerOfTwo(first - spacing);
-  }
-  static ADA_INLINE bool NeedsHand(const NumberFormat& f) {
-    return f.bias > 127 || 24 - f.bias - f.mantissa_bits > 127 || !f.is_signed;
   }
 };
 
@@ -71,29 +37,29 @@ ADA_INLINE F FinishRounding(U u, U sign, U r, const Grid& grid) {
   return Float(r | sign);
 }
 
-// Nearest, ties to even; not for grids that are to be rounded by hand.
+// Nearest, ties to even; not for grids with `by_integers`.
 ADA_INLINE_WIDE F RoundToGrid(F x, const Grid& grid) {
   const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
   const U normal = (u + grid.half_minus + ((u >> grid.shift) & grid.tie)) & grid.keep;
   const U subnormal = Bits((Float(u) + grid.magic) - grid.magic);
-  const U r = Select((I)u < (I)FillU(grid.min_normal), subnormal, normal);
+  const U r = Select((I)u < (I)FillU(grid.direct_min), subnormal, normal);
   return FinishRounding(u, sign, r, grid);
 }
 
-// As ada::RoundStochastically with the words of `random`; not for grids rounded by hand.
+// As ada::RoundStochastically with the words of `random`; not for grids with `by_integers`.
 ADA_OUTLINE F RoundStochasticallyToGrid(F x, U random, const Grid& grid) {
   const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
-  // The place between two neighbours in units of 2^-32 of their distance.
+  // The part below the spacing, in units of 2^-32 of it.
   const U part = grid.shift == 0 ? U{} : u << (32 - grid.shift);
   const U normal = (u & grid.keep) + ((U)Less(random, part) & (1u << grid.shift));
-  const F place = Min(Float(u) * grid.down[0] * grid.down[1], Fill(0x1p23f));
-  const I below = ToInts(place);
-  const F rest = (place - ToFloats(below)) * 0x1p16f;
+  const F spacings = Min(Float(u) * grid.down[0] * grid.down[1], Fill(0x1p23f));
+  const I below = ToInts(spacings);
+  const F rest = (spacings - ToFloats(below)) * 0x1p16f;
   const I high = ToInts(rest);
   const I low = ToInts((rest - ToFloats(high)) * 0x1p16f);
   const I up = Less(random, (U)high << 16 | (U)low);
   const U subnormal = Bits(ToFloats(below - up) * grid.up[0] * grid.up[1]);
-  U r = Select((I)u < (I)FillU(grid.min_normal), subnormal, normal);
+  U r = Select((I)u < (I)FillU(grid.direct_min), subnormal, normal);
   r = Select((I)u >= (I)FillU(grid.largest), FillU(grid.largest), r);
   return FinishRounding(u, sign, r, grid);
 }
@@ -122,18 +88,18 @@ struct Rounded {
 
 // Value by value where fp32 arithmetic cannot round to the format.
 ADA_OUTLINE F RoundNearest(F x, const Rounder& rounder) {
-  if (!rounder.grid.by_hand) return RoundToGrid(x, rounder.grid);
+  if (!rounder.grid.by_integers) return RoundToGrid(x, rounder.grid);
   float lanes[kLanes];
   StoreF(lanes, x);
-  for (float& lane : lanes) lane = RoundTo(rounder.rounding.format, lane);
+  for (float& lane : lanes) lane = ada::RoundToGrid(rounder.grid, lane);
   return LoadF(lanes);
 }
 ADA_OUTLINE F RoundRandomly(F x, U random, const Rounder& rounder) {
-  if (!rounder.grid.by_hand) return RoundStochasticallyToGrid(x, random, rounder.grid);
+  if (!rounder.grid.by_integers) return RoundStochasticallyToGrid(x, random, rounder.grid);
   float lanes[kLanes];
   StoreF(lanes, x);
   for (int k = 0; k < kLanes; ++k)
-    lanes[k] = RoundStochastically(rounder.rounding.format, lanes[k], random[k]);
+    lanes[k] = RoundRandomlyToGrid(rounder.grid, lanes[k], random[k]);
   return LoadF(lanes);
 }
 

@@ -92,7 +92,7 @@ std::uint32_t LargestStored(TensorSpan x, std::int64_t n) {
 
 void Sanitize(float* x, std::int64_t n, float limit) {
   const TensorSpan values{x, Storage::kF32};
-  const std::uint32_t most = AsBits(limit);
+  const std::uint32_t most = BitsOf(limit);
   ForValues(
       n, [&](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
         constexpr bool kTail = decltype(tail)::value;

@@ -1,4 +1,4 @@
-// Modes: how kernels load, round and store. All pieces of a call in one storage with rounding of
+// Modes: how kernels load, round and store. All spans of a call in one storage with rounding of
 // its own, or anything.
 #pragma once
 #include <initializer_list>
@@ -124,21 +124,19 @@ struct ModeAny {
 };
 
 enum class ModeName : std::uint8_t { kF32, kF16, kBF16, kSmall, kAny };
-// The fastest mode for pieces that are rounded like this; without roundings: moved as they are.
-ADA_OUTLINE ModeName ChooseMode(const TensorSpan* pieces, std::size_t count,
+// The fastest mode for spans that are rounded like this; without roundings: moved as they are.
+ADA_OUTLINE ModeName ChooseMode(const TensorSpan* spans, std::size_t count,
                                 const Rounding* const* roundings, std::size_t rounding_count) {
-  const Storage storage = pieces[0].storage;
+  const Storage storage = spans[0].storage;
   for (std::size_t k = 0; k < count; ++k)
-    if (pieces[k].data != nullptr && pieces[k].storage != storage) return ModeName::kAny;
-  const NumberFormat& own = storage == Storage::kF32   ? kFp32
-                            : storage == Storage::kF16 ? kFp16
-                                                       : kBf16;
+    if (spans[k].data != nullptr && spans[k].storage != storage) return ModeName::kAny;
+  const NumberFormat& own = FormatOf(storage);
   bool plain = true, small = storage == Storage::kF16;
   for (std::size_t k = 0; k < rounding_count; ++k) {
     const Rounding& r = *roundings[k];
     if (r.stochastic || r.scale != 1) return ModeName::kAny;
     plain = plain && r.format == own;
-    small = small && !Grid::NeedsHand(r.format);
+    small = small && !NeedsIntegers(r.format);
   }
   if (!plain) return small ? ModeName::kSmall : ModeName::kAny;
   return storage == Storage::kF32   ? ModeName::kF32
@@ -146,11 +144,11 @@ ADA_OUTLINE ModeName ChooseMode(const TensorSpan* pieces, std::size_t count,
                                     : ModeName::kBF16;
 }
 
-// Calls f(Mode) with the mode that fits pieces which are rounded as `roundings` say.
+// Calls f(Mode) with the mode that fits spans which are rounded as `roundings` say.
 template <class Call>
-void Dispatch(std::initializer_list<TensorSpan> pieces,
+void Dispatch(std::initializer_list<TensorSpan> spans,
               std::initializer_list<const Rounding*> roundings, Call&& f) {
-  switch (ChooseMode(pieces.begin(), pieces.size(), roundings.begin(), roundings.size())) {
+  switch (ChooseMode(spans.begin(), spans.size(), roundings.begin(), roundings.size())) {
     case ModeName::kF32:
       return f(ModeF32{});
     case ModeName::kF16:
@@ -163,10 +161,10 @@ void Dispatch(std::initializer_list<TensorSpan> pieces,
       return f(ModeAny{});
   }
 }
-// The same for pieces that are not rounded.
+// The same for spans that are not rounded.
 template <class Call>
-void Dispatch(std::initializer_list<TensorSpan> pieces, Call&& f) {
-  switch (ChooseMode(pieces.begin(), pieces.size(), nullptr, 0)) {
+void Dispatch(std::initializer_list<TensorSpan> spans, Call&& f) {
+  switch (ChooseMode(spans.begin(), spans.size(), nullptr, 0)) {
     case ModeName::kF32:
       return f(ModeF32{});
     case ModeName::kF16:

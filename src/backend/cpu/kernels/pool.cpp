@@ -9,7 +9,7 @@ namespace {
 
 // An output pixel and the part of its window that lies inside the image.
 struct Window {
-  std::int64_t out = 0;     // its place among the block's output pixels
+  std::int64_t out = 0;     // its number among the block's output pixels
   std::int64_t corner = 0;  // pixel of the image at the window's first position (may lie outside)
   std::int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;  // rows and columns of the window
   std::int64_t width = 1;                       // of the whole window
@@ -75,13 +75,13 @@ bool Covered(const PoolArgs& a) {
          (a.out_w - 1) * a.stride_w + a.kernel_w >= a.w + a.pad_w;
 }
 // Per image: clear `work`, let gather(mode, apart, image) fill it, round it to dx. apart: every
-// place that is written is written once.
+// value that is written is written once.
 template <class Gather>
 void Backward(const PoolArgs& a, Gather&& gather) {
   const bool apart = Apart(a), covered = apart && Covered(a);
   Dispatch({a.x, a.y}, {&a.rounding}, [&](auto mode) {
     using Mode = decltype(mode);
-    DispatchNotes<Mode>(a.rounding, [&](auto count, auto moments) {
+    DispatchStats<Mode>(a.rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.rounding);
       for (std::int64_t image = 0; image < a.images; ++image) {
         if (!covered) std::fill_n(a.work, a.h * a.w * a.c, 0.0f);
@@ -153,7 +153,7 @@ void AvgPool(const PoolArgs& a) {
   Dispatch({a.x, a.y}, {&a.rounding}, [&](auto mode) {
     using Mode = decltype(mode);
     const F area = Fill(static_cast<float>(a.kernel_h * a.kernel_w));
-    DispatchNotes<Mode>(a.rounding, [&](auto count, auto moments) {
+    DispatchStats<Mode>(a.rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.rounding);
       for (std::int64_t image = 0; image < a.images; ++image) {
         const TensorSpan x = Image(a, image);

@@ -33,7 +33,7 @@ void Round(const float* in, float factor, TensorSpan out, std::int64_t n,
 void Inspect(TensorSpan in, std::int64_t n, const Rounding& rounding) {
   Dispatch({in}, {&rounding}, [&](auto mode) {
     using Mode = decltype(mode);
-    DispatchNotes<Mode>(rounding, [&](auto count, auto moments) {
+    DispatchStats<Mode>(rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(rounding);
       ForValues(
           n, counter,

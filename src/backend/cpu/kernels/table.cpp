@@ -1,4 +1,4 @@
-// The table of this instruction set.
+// The table of this instruction set: each kernel beside the name it is called by.
 #include "backend/cpu/kernels/functions.h"
 
 #define ADA_TEXT2(x) #x
@@ -7,30 +7,30 @@
 namespace ada::backend::cpu::ADA_ISA {
 
 extern const Kernels kTable;
-const Kernels kTable = {ADA_TEXT(ADA_ISA),
-                        Widen,
-                        Round,
-                        Inspect,
-                        ExponentTail,
-                        ChannelMagnitudes,
-                        ChannelMoments,
-                        BatchNormForward,
-                        BatchNormSums,
-                        BatchNormBackward,
-                        Relu,
-                        ReluBackward,
-                        Sum,
-                        Dropout,
-                        MaxPool,
-                        MaxPoolBackward,
-                        AvgPool,
-                        AvgPoolBackward,
-                        Accumulate,
-                        Unscale,
-                        SumSquares,
-                        Largest,
-                        LargestStored,
-                        Sanitize,
-                        Update};
+const Kernels kTable = {.name = ADA_TEXT(ADA_ISA),
+                        .widen = Widen,
+                        .round = Round,
+                        .inspect = Inspect,
+                        .exponent_tail = ExponentTail,
+                        .channel_magnitudes = ChannelMagnitudes,
+                        .channel_moments = ChannelMoments,
+                        .batch_norm_forward = BatchNormForward,
+                        .batch_norm_sums = BatchNormSums,
+                        .batch_norm_backward = BatchNormBackward,
+                        .relu = Relu,
+                        .relu_backward = ReluBackward,
+                        .sum = Sum,
+                        .dropout = Dropout,
+                        .max_pool = MaxPool,
+                        .max_pool_backward = MaxPoolBackward,
+                        .avg_pool = AvgPool,
+                        .avg_pool_backward = AvgPoolBackward,
+                        .accumulate = Accumulate,
+                        .unscale = Unscale,
+                        .sum_squares = SumSquares,
+                        .largest = Largest,
+                        .largest_stored = LargestStored,
+                        .sanitize = Sanitize,
+                        .update = Update};
 
 }  // namespace ada::backend::cpu::ADA_ISA

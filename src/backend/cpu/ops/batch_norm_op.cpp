@@ -1,14 +1,46 @@
-// Batch norm like PyTorch's: biased variance to normalise, unbiased in the running average. Sums
-// over pixels are fp32 within a block and double across blocks.
-#include "backend/cpu/ops/batch_norm_op.h"
-
+// Batch norm like PyTorch's, alone or with the residual sum and the relu behind it; or recomputed:
+// then it takes statistics only, and its consumer does what goes over its values
+// (recomputed_norm.h). Sums over pixels are fp32 within a block and double across blocks.
 #include <algorithm>
-#include <cmath>
+#include <memory>
+#include <vector>
 
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/decisions.h"
+#include "backend/formulas.h"
 
 namespace ada::backend::cpu {
+namespace {
+
+class BatchNormOp final : public Op {
+ public:
+  BatchNormOp(const Context& context, const BatchNormSpec& spec);
+  void Forward(const Pass& pass) override;
+  void Backward(const Pass& pass) override;
+
+ private:
+  void BatchStatistics(const Pass& pass);  // mean_, inverse_ of the batch; running averages move
+  void MergeBlocks(const Pass& pass, double count);  // into sums_: mean, sum of squared deviations
+  void RunningStatistics();                          // mean_, inverse_ of the running averages
+  void HandOver() const;                             // mean_, inverse_, factor_ to the consumer
+  void Normalise(const Pass& pass);                  // out
+  void TakeSums(const Pass& pass);                   // sum_dy_, sum_dy_xhat_; masks dy
+  void ReduceGradient(const Pass& pass);             // dgamma, dbeta, mean_dy_, slope_
+
+  Context context_;
+  BatchNormSpec spec_;
+  int block_;
+  std::int64_t channels_, pixels_;  // pixels of one image
+  std::vector<float> mean_, inverse_, factor_, mean_dy_, slope_;
+  std::vector<double> sums_[2];                      // by channel, over blocks
+  std::vector<float> own_mean_, own_m2_;             // [blocks, c], where no convolution wrote them
+  std::vector<float> own_sum_dy_, own_sum_dy_xhat_;  // [blocks, c], where no consumer writes them
+  float *sum_dy_ = nullptr, *sum_dy_xhat_ = nullptr;
+  ChannelMoments moments_;
+  RoundingStats y_stats_, sum_stats_, dx_stats_;
+};
 
 BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
     : context_(context),
@@ -23,13 +55,12 @@ BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
   const std::int64_t blocks = BlockCount(spec.x.shape.n, block_);
   for (auto* v : {&mean_, &inverse_, &factor_, &mean_dy_, &slope_}) v->resize(c);
   for (auto& v : sums_) v.resize(c);
-  Tensor y = spec.out;  // with addend: never stored; recomputed: the consumer's to round
-  if (spec.addend) y.format = spec.y_format;
-  y_notes_ = RoundingStats(y, spec.y_style, spec.y_stats);
-  if (spec.addend) sum_notes_ = RoundingStats(spec.out, spec.sum_style, spec.sum_stats);
+  // Where it is recomputed, the consumer rounds it.
+  y_stats_ = RoundingStats(NormalisedTensorOf(spec), spec.y_style, spec.y_stats);
+  if (spec.addend) sum_stats_ = RoundingStats(spec.out, spec.sum_style, spec.sum_stats);
   const std::size_t partials = static_cast<std::size_t>(blocks) * c;
   if (!spec.dx && !spec.dgamma) return;  // evaluation
-  dx_notes_ = RoundingStats(spec.dx);
+  dx_stats_ = RoundingStats(spec.dx);
   if (!spec.recomputed) {
     own_sum_dy_.resize(partials), own_sum_dy_xhat_.resize(partials);
     sum_dy_ = own_sum_dy_.data(), sum_dy_xhat_ = own_sum_dy_xhat_.data();
@@ -58,15 +89,9 @@ void BatchNormOp::BatchStatistics(const Pass& pass) {
                  m2 = sums_[1][static_cast<std::size_t>(c)];
     const auto i = static_cast<std::size_t>(c);
     mean_[i] = static_cast<float>(mean);
-    inverse_[i] = static_cast<float>(1 / std::sqrt(m2 / count + static_cast<double>(spec_.eps)));
-    // Statistics that are not finite belong to a step that is skipped: they must not outlive it.
-    if (!std::isfinite(mean) || !std::isfinite(m2)) continue;
-    const double m = static_cast<double>(spec_.momentum);
-    float& running_mean = spec_.running_mean.f32()[c];
-    float& running_var = spec_.running_var.f32()[c];
-    running_mean = static_cast<float>((1 - m) * static_cast<double>(running_mean) + m * mean);
-    running_var = static_cast<float>((1 - m) * static_cast<double>(running_var) +
-                                     m * m2 / std::max(count - 1, 1.0));
+    inverse_[i] = InverseDeviation(m2 / count, static_cast<double>(spec_.eps));
+    MoveRunning(static_cast<double>(spec_.momentum), mean, m2, count, spec_.running_mean.f32()[c],
+                spec_.running_var.f32()[c]);
   }
 }
 
@@ -95,8 +120,8 @@ void BatchNormOp::RunningStatistics() {
   for (std::int64_t c = 0; c < channels_; ++c) {
     const auto i = static_cast<std::size_t>(c);
     mean_[i] = spec_.running_mean.f32()[c];
-    inverse_[i] = static_cast<float>(1 / std::sqrt(static_cast<double>(spec_.running_var.f32()[c]) +
-                                                   static_cast<double>(spec_.eps)));
+    inverse_[i] = InverseDeviation(static_cast<double>(spec_.running_var.f32()[c]),
+                                   static_cast<double>(spec_.eps));
   }
 }
 
@@ -107,12 +132,12 @@ void BatchNormOp::Forward(const Pass& pass) {
     RunningStatistics();
   for (std::size_t i = 0; i < factor_.size(); ++i) factor_[i] = spec_.gamma.f32()[i] * inverse_[i];
   if (spec_.recomputed)
-    PassToConsumer();
+    HandOver();
   else
     Normalise(pass);
 }
 
-void BatchNormOp::PassToConsumer() const {
+void BatchNormOp::HandOver() const {
   std::copy(mean_.begin(), mean_.end(), spec_.recomputed.mean);
   std::copy(inverse_.begin(), inverse_.end(), spec_.recomputed.inverse);
   std::copy(factor_.begin(), factor_.end(), spec_.recomputed.factor);
@@ -129,12 +154,12 @@ void BatchNormOp::Normalise(const Pass& pass) {
     a.pixels = images * pixels_, a.channels = channels_;
     a.mean = mean_.data(), a.factor = factor_.data(), a.beta = spec_.beta.f32();
     a.relu = spec_.relu;
-    a.y = y_notes_.For(pass, block);
-    a.sum = sum_notes_.For(pass, block);
+    a.y = y_stats_.For(pass, block);
+    a.sum = sum_stats_.For(pass, block);
     context_.kernels.batch_norm_forward(a);
   });
-  y_notes_.Finish(pass);
-  sum_notes_.Finish(pass);
+  y_stats_.Finish(pass);
+  sum_stats_.Finish(pass);
 }
 
 void BatchNormOp::TakeSums(const Pass& pass) {
@@ -164,15 +189,12 @@ void BatchNormOp::ReduceGradient(const Pass& pass) {
       sums_[1][static_cast<std::size_t>(c)] += static_cast<double>(sum_dy_xhat_[b * channels_ + c]);
     }
   for (std::int64_t c = 0; c < channels_; ++c) {
-    const double dy = sums_[0][static_cast<std::size_t>(c)],
-                 dy_xhat = sums_[1][static_cast<std::size_t>(c)];
     const auto i = static_cast<std::size_t>(c);
-    mean_dy_[i] = static_cast<float>(dy / count);
-    slope_[i] = static_cast<float>(dy_xhat / count) * inverse_[i];
-    const float dbeta = static_cast<float>(dy) / scale,
-                dgamma = static_cast<float>(dy_xhat) / scale;
-    spec_.dbeta.f32()[c] = pass.accumulate ? spec_.dbeta.f32()[c] + dbeta : dbeta;
-    spec_.dgamma.f32()[c] = pass.accumulate ? spec_.dgamma.f32()[c] + dgamma : dgamma;
+    const ChannelGradient g =
+        ChannelGradientOf(sums_[0][i], sums_[1][i], count, inverse_[i], scale);
+    mean_dy_[i] = g.mean_dy, slope_[i] = g.slope;
+    spec_.dbeta.f32()[c] = pass.accumulate ? spec_.dbeta.f32()[c] + g.dbeta : g.dbeta;
+    spec_.dgamma.f32()[c] = pass.accumulate ? spec_.dgamma.f32()[c] + g.dgamma : g.dgamma;
   }
 }
 
@@ -190,11 +212,13 @@ void BatchNormOp::Backward(const Pass& pass) {
     a.pixels = images * pixels_, a.channels = channels_;
     a.mean = mean_.data(), a.factor = factor_.data();
     a.mean_dy = mean_dy_.data(), a.slope = slope_.data();
-    a.dx_rounding = dx_notes_.For(pass, block);
+    a.dx_rounding = dx_stats_.For(pass, block);
     context_.kernels.batch_norm_backward(a);
   });
-  dx_notes_.Finish(pass);
+  dx_stats_.Finish(pass);
 }
+
+}  // namespace
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const BatchNormSpec& s) {

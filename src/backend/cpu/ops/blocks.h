@@ -1,5 +1,5 @@
-// How work is cut: reduction blocks and chunks of images, fixed by shapes alone so that no sum
-// depends on the number of threads.
+// How work is cut, and the loops over it: reduction blocks and chunks of images, fixed by shapes
+// alone so that no sum depends on the number of threads.
 //
 //   images   0 1 2 3 4 5 6 7 8 9 ...
 //   blocks   [0  ][1  ][2  ][3  ]...    about 16K values: one BlockStats each
@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "backend/block_images.h"
+#include "backend/cpu/context.h"
 #include "core/tensor.h"
 
 namespace ada::backend::cpu {
@@ -36,6 +37,34 @@ inline std::int64_t MostGroups(std::int64_t chunks, std::int64_t weight_values) 
 inline std::int64_t GroupChunks(std::int64_t chunks, std::int64_t weight_values) {
   const std::int64_t groups = MostGroups(chunks, weight_values);
   return (chunks + groups - 1) / groups;
+}
+
+// --- Loops ---
+
+// body(image, images, block, worker) for each block of `shape` in the first `rows` images.
+template <class Body>
+void ForBlocks(const Context& context, const Shape& shape, int rows, Body&& body) {
+  const int size = BlockImages(shape);
+  context.pool.For(BlockCount(rows, size), [&](std::int64_t block, int worker) {
+    const std::int64_t image = block * size;
+    body(image, std::min<std::int64_t>(size, rows - image), block, worker);
+  });
+}
+
+// body(i, n) for the blocks of a chunk of `images` images, which begins with one: images i .. i + n
+// of the chunk. In the calling thread.
+template <class Body>
+void ForBlocksWithin(std::int64_t images, int size, Body&& body) {
+  for (std::int64_t i = 0; i < images; i += size) body(i, std::min<std::int64_t>(size, images - i));
+}
+
+// body(first, values, segment, worker) for each segment of a parameter of `numel` values.
+template <class Body>
+void ForSegments(const Context& context, std::int64_t numel, Body&& body) {
+  context.pool.For(Segments(numel), [&](std::int64_t segment, int worker) {
+    const std::int64_t first = segment * kSegment;
+    body(first, std::min(kSegment, numel - first), segment, worker);
+  });
 }
 
 }  // namespace ada::backend::cpu

@@ -1,11 +1,12 @@
-// The sum of gradients where an output feeds several layers (POLICIES 1, "Where branches meet").
+// The sum of gradients where an output feeds several layers.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/decisions.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 class CpuBranchSum final : public Op {
  public:
   CpuBranchSum(const Context& context, const BranchSumSpec& spec)
-      : context_(context), spec_(spec), factors_(spec.branches.size()), notes_(spec.sum) {
+      : context_(context), spec_(spec), factors_(spec.branches.size()), stats_(spec.sum) {
     const Shape& shape = spec.sum.tensor.shape;
     largest_.resize(static_cast<std::size_t>(BlockCount(shape.n, BlockImages(shape))));
     if (spec.reference) context.scratch.Reserve(2 * Block() * sizeof(float), 0);
@@ -23,12 +24,11 @@ class CpuBranchSum final : public Op {
   void Backward(const Pass& pass) override {
     std::vector<float> scales;
     for (const Gradient& g : spec_.branches) scales.push_back(*g.scale);
-    scaling::ScaleDecision decision;
-    decision.limit = scaling::Limit::kBranch;
-    decision.scale_out = spec_.reference ? SumLikeReference(pass, scales, decision.error)
-                                         : SumFitting(pass, scales, decision.halvings);
-    decision.scale_in = decision.scale_out;
-    if (spec_.decision != nullptr) *spec_.decision = decision;
+    std::int32_t halvings = 0;
+    scaling::DecisionError error = scaling::DecisionError::kNone;
+    const float scale = spec_.reference ? SumLikeReference(pass, scales, error)
+                                        : SumFitting(pass, scales, halvings);
+    if (spec_.decision != nullptr) *spec_.decision = BranchDecision(scale, halvings, error);
   }
 
  private:
@@ -36,9 +36,8 @@ class CpuBranchSum final : public Op {
   float SumFitting(const Pass& pass, const std::vector<float>& scales, std::int32_t& halvings) {
     bool equal = true;
     for (const float s : scales) equal = equal && s == scales[0];
-    // A scale of the tensor's own keeps its values in range.
     const scaling::TensorScaler* own = spec_.sum.style.own_scale;
-    const double u_max = (own != nullptr ? kFp32 : spec_.sum.tensor.format).largest();
+    const double u_max = BranchBound(spec_);
     const double own_scale = own != nullptr ? static_cast<double>(own->scale) : 1;
     float target = scales[0];
     if (!equal)
@@ -47,8 +46,8 @@ class CpuBranchSum final : public Op {
     for (halvings = 0;; ++halvings, target /= 2) {
       Sum(pass, scales, target);
       // The sum may leave the format's range where no branch does: half the scale then.
-      const double sum_max = static_cast<double>(notes_.max_abs()) / own_scale;
-      if (!(sum_max >= u_max) || target < 0x1p-120f) return target;
+      const double sum_max = static_cast<double>(stats_.max_abs()) / own_scale;
+      if (!(sum_max >= u_max) || target < kSmallestBranchTarget) return target;
       if (!(Largest(pass) * static_cast<double>(target) < u_max)) return target;
     }
   }
@@ -65,9 +64,9 @@ class CpuBranchSum final : public Op {
     *spec_.sum.scale = target;
     ForBlocks(context_, shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                SumStepwise(image, n * shape.per_image(), notes_.For(pass, block), worker);
+                SumStepwise(image, n * shape.per_image(), stats_.For(pass, block), worker);
               });
-    notes_.Finish(pass);
+    stats_.Finish(pass);
     return target;
   }
   float TargetOfReference(const Pass& pass, const std::vector<float>& scales) {
@@ -75,12 +74,9 @@ class CpuBranchSum final : public Op {
     for (std::size_t i = 0; i < scales.size(); ++i)
       largest.push_back(static_cast<float>(LargestOf(pass, i)));
     const auto count = static_cast<int>(scales.size());
-    // The authors know fp16's range alone, be the gradients fp16 or fp32.
-    const auto u_max =
-        static_cast<float>(std::min(spec_.sum.tensor.format.largest(), kFp16.largest()));
     return scaling::BranchTargetReference(
         scales.data(), count, scaling::BranchLargestReference(largest.data(), scales.data(), count),
-        u_max);
+        static_cast<float>(BranchBound(spec_)));
   }
   // Every product and every partial sum is rounded; `last` is the rounding of the whole sum.
   void SumStepwise(std::int64_t image, std::int64_t n, const Rounding& last, int worker) {
@@ -107,29 +103,17 @@ class CpuBranchSum final : public Op {
   // Largest unscaled magnitude over the branches; infinite where a branch is not finite.
   double Largest(const Pass& pass) {
     double largest = 0;
-    for (std::size_t i = 0; i < spec_.branches.size(); ++i) {
-      const double m = LargestOf(pass, i);
-      if (!std::isfinite(m)) return INFINITY;
-      largest = std::max(largest, m / static_cast<double>(*spec_.branches[i].scale));
-    }
+    for (std::size_t i = 0; i < spec_.branches.size() && std::isfinite(largest); ++i)
+      largest = JoinBranch(largest, LargestOf(pass, i), *spec_.branches[i].scale);
     return largest;
   }
   // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
   double LargestOf(const Pass& pass, std::size_t branch) {
     const Gradient& g = spec_.branches[branch];
-    if (g.moments != nullptr) {
-      const TensorMoments& moments = *g.moments;
-      if (!std::isfinite(moments.mean_square)) return moments.mean_square;
-      return std::max(std::fabs(static_cast<double>(moments.min)),
-                      std::fabs(static_cast<double>(moments.max)));
-    }
-    // Rounding to nearest keeps the order of magnitudes.
-    const bool ordered = !g.style.stochastic && g.tensor.format.has_nan;
-    const float largest = g.stats != nullptr && ordered
-                              ? RoundTo(g.tensor.format, g.stats->max_abs) /
-                                    (g.style.own_scale != nullptr ? g.style.own_scale->scale : 1)
-                              : LargestStored(pass, g.tensor);
-    return std::fabs(static_cast<double>(largest));
+    if (g.moments != nullptr) return backend::LargestOf(*g.moments);
+    if (!KeepsOrder(g)) return static_cast<double>(LargestStored(pass, g.tensor));
+    const float own = g.style.own_scale != nullptr ? g.style.own_scale->scale : 1;
+    return backend::LargestOf(GridOf(g.tensor.format), g.stats->max_abs, own);
   }
   float LargestStored(const Pass& pass, const Tensor& t) {
     ForBlocks(context_, t.shape, pass.rows,
@@ -150,15 +134,15 @@ class CpuBranchSum final : public Op {
                 for (const Gradient& g : spec_.branches) in.push_back(At(g.tensor, image));
                 context_.kernels.sum(in.data(), factors_.data(), static_cast<int>(in.size()),
                                      At(out, image), n * out.shape.per_image(),
-                                     notes_.For(pass, block));
+                                     stats_.For(pass, block));
               });
-    notes_.Finish(pass);
+    stats_.Finish(pass);
   }
 
   Context context_;
   BranchSumSpec spec_;
   std::vector<float> factors_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   std::vector<std::uint32_t> largest_;  // by block
 };
 

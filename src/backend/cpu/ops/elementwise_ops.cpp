@@ -3,8 +3,9 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -15,8 +16,8 @@ namespace {
 class CpuInput final : public InputOp {
  public:
   CpuInput(const Context& context, const InputSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.y, spec.y_style, spec.y_stats) {
-    if (!spec.y_style.stochastic && !notes_.wanted()) return;
+      : context_(context), spec_(spec), stats_(spec.y, spec.y_style, spec.y_stats) {
+    if (!spec.y_style.stochastic && !stats_.wanted()) return;
     waiting_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
     context_.scratch.CountOwn(Bytes());
   }
@@ -30,7 +31,7 @@ class CpuInput final : public InputOp {
   void Forward(const Pass& pass) override {
     if (waiting_.empty()) return;
     Round(waiting_.data(), pass);
-    notes_.Finish(pass);
+    stats_.Finish(pass);
   }
   void Backward(const Pass&) override {}
 
@@ -40,7 +41,7 @@ class CpuInput final : public InputOp {
     ForBlocks(context_, spec_.y.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 context_.kernels.round(images + image * per_image, 1.0f, At(spec_.y, image),
-                                       n * per_image, notes_.For(pass, block));
+                                       n * per_image, stats_.For(pass, block));
               });
   }
   std::ptrdiff_t Bytes() const {
@@ -49,14 +50,14 @@ class CpuInput final : public InputOp {
 
   Context context_;
   InputSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   std::vector<float> waiting_;
 };
 
 class CpuRelu final : public Op {
  public:
   CpuRelu(const Context& context, const ReluSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.dx) {
+      : context_(context), spec_(spec), stats_(spec.dx) {
     ADA_CHECK(spec.x.format == spec.y.format);
   }
   void Forward(const Pass& pass) override {
@@ -73,21 +74,21 @@ class CpuRelu final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 context_.kernels.relu_backward(
                     At(spec_.dy.tensor, image), At(spec_.y, image), At(spec_.dx.tensor, image),
-                    n * spec_.x.shape.per_image(), notes_.For(pass, block));
+                    n * spec_.x.shape.per_image(), stats_.For(pass, block));
               });
-    notes_.Finish(pass);
+    stats_.Finish(pass);
   }
 
  private:
   Context context_;
   ReluSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
 };
 
 class CpuAdd final : public Op {
  public:
   CpuAdd(const Context& context, const AddSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.y, spec.y_style, spec.y_stats) {}
+      : context_(context), spec_(spec), stats_(spec.y, spec.y_style, spec.y_stats) {}
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.y.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
@@ -95,16 +96,16 @@ class CpuAdd final : public Op {
                 for (const Tensor& x : spec_.x) in.push_back(At(x, image));
                 context_.kernels.sum(in.data(), nullptr, static_cast<int>(in.size()),
                                      At(spec_.y, image), n * spec_.y.shape.per_image(),
-                                     notes_.For(pass, block));
+                                     stats_.For(pass, block));
               });
-    notes_.Finish(pass);
+    stats_.Finish(pass);
   }
   void Backward(const Pass&) override {}  // an alias of the graph
 
  private:
   Context context_;
   AddSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
 };
 
 class CpuDropout final : public Op {
@@ -112,30 +113,29 @@ class CpuDropout final : public Op {
   CpuDropout(const Context& context, const DropoutSpec& spec)
       : context_(context),
         spec_(spec),
-        y_notes_(spec.y, spec.y_style, spec.y_stats),
-        dx_notes_(spec.dx) {}
+        y_stats_(spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(spec.dx) {}
   void Forward(const Pass& pass) override {
-    if (!pass.training && spec_.x.format == spec_.y.format && spec_.x.storage == spec_.y.storage)
-      return Copy(pass);
-    Drop(pass, pass.training ? spec_.rate : 0, spec_.x, spec_.y, y_notes_);
+    if (Copies(spec_, pass)) return Copy(pass);
+    Drop(pass, pass.training ? spec_.rate : 0, spec_.x, spec_.y, y_stats_);
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
     *spec_.dx.scale = *spec_.dy.scale;
-    Drop(pass, spec_.rate, spec_.dy.tensor, spec_.dx.tensor, dx_notes_);
+    Drop(pass, spec_.rate, spec_.dy.tensor, spec_.dx.tensor, dx_stats_);
   }
 
  private:
   void Drop(const Pass& pass, float rate, const Tensor& in, const Tensor& out,
-            RoundingStats& notes) {
+            RoundingStats& stats) {
     const std::int64_t per_image = in.shape.per_image();
     ForBlocks(context_, in.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 context_.kernels.dropout(At(in, image), At(out, image), image * per_image,
                                          n * per_image, rate, pass.seed ^ spec_.stream, pass.draw,
-                                         notes.For(pass, block));
+                                         stats.For(pass, block));
               });
-    notes.Finish(pass);
+    stats.Finish(pass);
   }
   void Copy(const Pass& pass) {
     const auto bytes =
@@ -145,7 +145,7 @@ class CpuDropout final : public Op {
 
   Context context_;
   DropoutSpec spec_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
 };
 
 }  // namespace

@@ -4,8 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/formulas.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -16,7 +17,7 @@ class CpuLoss final : public LossOp {
   CpuLoss(const Context& context, const LossSpec& spec)
       : context_(context),
         spec_(spec),
-        notes_(spec.dlogits),
+        stats_(spec.dlogits),
         logits_(static_cast<std::size_t>(spec.logits.shape.numel())),
         gradient_(logits_.size()),
         log_p_(logits_.size()) {}
@@ -54,17 +55,16 @@ class CpuLoss final : public LossOp {
                   context_.kernels.round(gradient, 1.0f, {gradient, Storage::kF32}, values,
                                          RoundOnly(out.format));
                 context_.kernels.round(gradient, pass.loss_scale, At(out, image), values,
-                                       notes_.For(pass, block));
+                                       stats_.For(pass, block));
               });
-    notes_.Finish(pass);
+    stats_.Finish(pass);
   }
 
   LossResult Result() override { return total_; }
 
  private:
   double Target(std::int64_t k, std::int64_t label) const {
-    const double smoothing = static_cast<double>(spec_.label_smoothing);
-    return smoothing / static_cast<double>(spec_.logits.shape.c) + (k == label ? 1 - smoothing : 0);
+    return TargetOf(k, label, spec_.logits.shape.c, static_cast<double>(spec_.label_smoothing));
   }
   // The row's logarithms and unscaled gradient (p - target) / loss_rows.
   void Row(const Pass& pass, std::int64_t row) {
@@ -80,8 +80,7 @@ class CpuLoss final : public LossOp {
       const double log_p = static_cast<double>(z[k]) - log_sum;
       const auto i = static_cast<std::size_t>(row * c + k);
       log_p_[i] = log_p;
-      gradient_[i] = static_cast<float>((std::exp(log_p) - Target(k, label)) /
-                                        static_cast<double>(pass.loss_rows));
+      gradient_[i] = LogitGradient(log_p, Target(k, label), pass.loss_rows);
     }
   }
   // Adds the row's loss and hits to the result.
@@ -89,20 +88,20 @@ class CpuLoss final : public LossOp {
     const std::int64_t c = spec_.logits.shape.c;
     const float* z = logits_.data() + row * c;
     const std::int64_t label = labels_[static_cast<std::size_t>(row)];
+    const auto mine = static_cast<double>(z[label]);
     std::int64_t better = 0;
     for (std::int64_t k = 0; k < c; ++k) {
       const double target = Target(k, label);
       if (target != 0) result_.loss_sum -= target * log_p_[static_cast<std::size_t>(row * c + k)];
-      better += z[k] > z[label] || (z[k] == z[label] && k < label) ? 1 : 0;
+      better += ComesBefore(static_cast<double>(z[k]), k, mine, label) ? 1 : 0;
     }
-    const bool comparable = !std::isnan(z[label]);
-    result_.top1 += comparable && better < 1 ? 1 : 0;
-    result_.top5 += comparable && better < 5 ? 1 : 0;
+    result_.top1 += Hits(mine, better, 1);
+    result_.top5 += Hits(mine, better, 5);
   }
 
   Context context_;
   LossSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   std::vector<float> logits_, gradient_;
   std::vector<double> log_p_;
   std::vector<std::int32_t> labels_;

@@ -1,10 +1,9 @@
 // Max and average pooling.
-#include <limits>
-#include <string>
 #include <vector>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -27,11 +26,9 @@ std::size_t ImageBytes(const Shape& shape) {
 class CpuMaxPool final : public Op {
  public:
   CpuMaxPool(const Context& context, const MaxPoolSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.dx) {
+      : context_(context), spec_(spec), stats_(spec.dx) {
     ADA_CHECK(spec.x.format == spec.y.format);
-    if (std::int64_t{spec.kernel[0]} * spec.kernel[1] > std::numeric_limits<Index>::max())
-      throw ConfigError("max_pool: a kernel of " + std::to_string(spec.kernel[0]) + "x" +
-                        std::to_string(spec.kernel[1]) + " has more than 65535 positions");
+    CheckWindow(spec);
     if (spec.dx) index_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
     if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);
   }
@@ -53,17 +50,17 @@ class CpuMaxPool final : public Op {
                 a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
                 a.index = index_.data() + image * spec_.y.shape.per_image();
                 a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));
-                a.rounding = notes_.For(pass, block);
+                a.rounding = stats_.For(pass, block);
                 context_.kernels.max_pool_backward(a);
               });
-    notes_.Finish(pass);
+    stats_.Finish(pass);
   }
 
  private:
   using Index = std::uint16_t;
   Context context_;
   MaxPoolSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   std::vector<Index> index_;  // position of the maximum in its window
 };
 
@@ -72,8 +69,8 @@ class CpuAvgPool final : public Op {
   CpuAvgPool(const Context& context, const AvgPoolSpec& spec)
       : context_(context),
         spec_(spec),
-        y_notes_(spec.y, spec.y_style, spec.y_stats, nullptr, BlockImages(spec.x.shape)),
-        dx_notes_(spec.dx) {
+        y_stats_(spec.y, spec.y_style, spec.y_stats, nullptr, BlockImages(spec.x.shape)),
+        dx_stats_(spec.dx) {
     if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);
   }
   void Forward(const Pass& pass) override {
@@ -81,10 +78,10 @@ class CpuAvgPool final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 PoolArgs a = Geometry(spec_, n);
                 a.x = At(spec_.x, image), a.y = At(spec_.y, image);
-                a.rounding = y_notes_.For(pass, block);
+                a.rounding = y_stats_.For(pass, block);
                 context_.kernels.avg_pool(a);
               });
-    y_notes_.Finish(pass);
+    y_stats_.Finish(pass);
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
@@ -94,16 +91,16 @@ class CpuAvgPool final : public Op {
                 PoolArgs a = Geometry(spec_, n);
                 a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
                 a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));
-                a.rounding = dx_notes_.For(pass, block);
+                a.rounding = dx_stats_.For(pass, block);
                 context_.kernels.avg_pool_backward(a);
               });
-    dx_notes_.Finish(pass);
+    dx_stats_.Finish(pass);
   }
 
  private:
   Context context_;
   AvgPoolSpec spec_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 //   raw, z, dx --mask dx, sum--> sum_dy, sum_dy_xhat of the block
 #include "backend/cpu/ops/recomputed_norm.h"
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -25,7 +25,7 @@ RecomputedInput::RecomputedInput(const Context& context, const RecomputedNorm& n
       block_(BlockImages(norm.raw.shape)),
       channels_(norm.raw.shape.c),
       pixels_(norm.raw.shape.h * norm.raw.shape.w),
-      y_notes_(StandIn(norm), norm.y_style, norm.y_stats) {
+      y_stats_(StandIn(norm), norm.y_style, norm.y_stats) {
   ADA_CHECK(norm.z.shape == norm.raw.shape);
 }
 
@@ -35,16 +35,16 @@ std::size_t RecomputedInput::chunk_bytes(std::int64_t images) const {
 
 TensorSpan RecomputedInput::Forward(const Pass& pass, std::int64_t image, std::int64_t images,
                                     std::byte* buffer) {
-  return Normalise(pass, image, images, buffer, /*quietly=*/false);
+  return Normalise(pass, image, images, buffer, /*counted=*/true);
 }
 
 TensorSpan RecomputedInput::Recompute(const Pass& pass, std::int64_t image, std::int64_t images,
                                       std::byte* buffer) {
-  return Normalise(pass, image, images, buffer, /*quietly=*/true);
+  return Normalise(pass, image, images, buffer, /*counted=*/false);
 }
 
 TensorSpan RecomputedInput::Normalise(const Pass& pass, std::int64_t image, std::int64_t images,
-                                      std::byte* buffer, bool quietly) {
+                                      std::byte* buffer, bool counted) {
   ADA_CHECK(image % block_ == 0);
   const TensorSpan z{buffer, norm_.z.storage};
   ForBlocksWithin(images, block_, [&](std::int64_t i, std::int64_t n) {
@@ -53,14 +53,14 @@ TensorSpan RecomputedInput::Normalise(const Pass& pass, std::int64_t image, std:
     a.pixels = n * pixels_, a.channels = channels_;
     a.mean = norm_.mean, a.factor = norm_.factor, a.beta = norm_.beta;
     a.relu = norm_.relu;
-    a.y = y_notes_.For(pass, (image + i) / block_);
-    if (quietly) a.y.stats = nullptr, a.y.bins = nullptr, a.y.count = a.y.moments = false;
+    a.y = y_stats_.For(pass, (image + i) / block_);
+    if (!counted) a.y.stats = nullptr, a.y.bins = nullptr, a.y.count = a.y.moments = false;
     context_.kernels.batch_norm_forward(a);
   });
   return z;
 }
 
-void RecomputedInput::FinishForward(const Pass& pass) { y_notes_.Finish(pass); }
+void RecomputedInput::FinishForward(const Pass& pass) { y_stats_.Finish(pass); }
 
 void RecomputedInput::TakeSums(std::int64_t image, std::int64_t images, TensorSpan z,
                                TensorSpan dx) const {

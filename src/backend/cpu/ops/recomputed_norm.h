@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "backend/cpu/context.h"
-#include "backend/cpu/ops/merge.h"
+#include "backend/cpu/ops/rounding_stats.h"
 
 namespace ada::backend::cpu {
 
@@ -17,26 +17,26 @@ class RecomputedInput {
 
   // What `buffer` must hold for a chunk of `images` images; 64-byte aligned.
   std::size_t chunk_bytes(std::int64_t images) const;
-  // z of images [image, image + images), in `buffer` and in z's storage; rounded and noted.
+  // z of images [image, image + images), in `buffer` and in z's storage; rounded and measured.
   TensorSpan Forward(const Pass& pass, std::int64_t image, std::int64_t images, std::byte* buffer);
-  // The same bits, nothing noted.
+  // The same bits, nothing measured.
   TensorSpan Recompute(const Pass& pass, std::int64_t image, std::int64_t images,
                        std::byte* buffer);
-  // After the last chunk: merges what Forward noted into the batch norm's statistics.
+  // After the last chunk: merges what Forward measured into the batch norm's statistics.
   void FinishForward(const Pass& pass);
   // Masks the chunk's dx in place where z is not positive (relu) and writes its blocks' sums. dx is
-  // rounded and noted already; z is what Recompute gave for the chunk.
+  // rounded and measured already; z is what Recompute gave for the chunk.
   void TakeSums(std::int64_t image, std::int64_t images, TensorSpan z, TensorSpan dx) const;
 
  private:
   TensorSpan Normalise(const Pass& pass, std::int64_t image, std::int64_t images, std::byte* buffer,
-                       bool quietly);
+                       bool counted);
 
   Context context_;
   RecomputedNorm norm_;
   int block_;
   std::int64_t channels_, pixels_;  // pixels of one image
-  RoundingStats y_notes_;
+  RoundingStats y_stats_;
 };
 
 }  // namespace ada::backend::cpu

@@ -1,8 +1,8 @@
 // The cast at a border between formats (`kind: scale`): values change their format on the way
 // forward, gradients are multiplied by the layer's alpha on the way back.
-#include "backend/cpu/ops/block_loop.h"
-#include "backend/cpu/ops/observe.h"
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/ops/rule_inputs.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
@@ -13,8 +13,8 @@ class CpuScale final : public Op {
   CpuScale(const Context& context, const ScaleSpec& spec)
       : context_(context),
         spec_(spec),
-        y_notes_(spec.y, spec.y_style, spec.y_stats),
-        dx_notes_(spec.dx),
+        y_stats_(spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(spec.dx),
         tail_(context.pool.size()) {
     ADA_CHECK(!spec.dx || spec.scaler != nullptr);
     const std::int64_t block = BlockImages(spec.x.shape) * spec.x.shape.per_image();
@@ -26,9 +26,9 @@ class CpuScale final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
                 const TensorSpan in = At(spec_.x, image);
                 context_.kernels.sum(&in, nullptr, 1, At(spec_.y, image), Values(n),
-                                     y_notes_.For(pass, block));
+                                     y_stats_.For(pass, block));
               });
-    y_notes_.Finish(pass);
+    y_stats_.Finish(pass);
   }
 
   void Backward(const Pass& pass) override {
@@ -38,7 +38,7 @@ class CpuScale final : public Op {
     ForBlocks(context_, spec_.x.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 const TensorSpan in = At(spec_.dy.tensor, image), out = At(spec_.dx.tensor, image);
-                const Rounding rounding = dx_notes_.For(pass, block);
+                const Rounding rounding = dx_stats_.For(pass, block);
                 if (!spec_.scaler->rule.reference)
                   return context_.kernels.sum(&in, &alpha, 1, out, Values(n), rounding);
                 auto* scaled = reinterpret_cast<float*>(context_.scratch.worker(worker));
@@ -46,7 +46,7 @@ class CpuScale final : public Op {
                                      RoundOnly(spec_.dy.tensor.format));
                 context_.kernels.round(scaled, 1.0f, out, Values(n), rounding);
               });
-    dx_notes_.Finish(pass);
+    dx_stats_.Finish(pass);
   }
 
  private:
@@ -80,8 +80,8 @@ class CpuScale final : public Op {
 
   Context context_;
   ScaleSpec spec_;
-  RoundingStats y_notes_, dx_notes_;
-  TailNotes tail_;
+  RoundingStats y_stats_, dx_stats_;
+  TailCounter tail_;
 };
 
 }  // namespace

@@ -2,37 +2,30 @@
 // flatten. Exact, so nothing is rounded or counted; moments are taken where a policy asks.
 #include <cstring>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
 
 // Takes the moments of an exact gradient, where they are wanted.
-void Inspect(const Context& context, const Gradient& g, RoundingStats& notes, const Pass& pass) {
-  if (!notes.wanted()) return;
+void Inspect(const Context& context, const Gradient& g, RoundingStats& stats, const Pass& pass) {
+  if (!stats.wanted()) return;
   const Shape& shape = g.tensor.shape;
   ForBlocks(
       context, shape, pass.rows, [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
-        context.kernels.inspect(At(g.tensor, image), n * shape.per_image(), notes.For(pass, block));
+        context.kernels.inspect(At(g.tensor, image), n * shape.per_image(), stats.For(pass, block));
       });
-  notes.Finish(pass);
-}
-
-// Bytes are moved as they are.
-template <class Spec>
-void CheckExact(const Spec& spec) {
-  ADA_CHECK(spec.x.format == spec.y.format && spec.x.storage == spec.y.storage);
-  ADA_CHECK(!spec.dx || (spec.dx.tensor.format == spec.dy.tensor.format &&
-                         spec.dx.tensor.storage == spec.dy.tensor.storage));
+  stats.Finish(pass);
 }
 
 class CpuShortcut final : public Op {
  public:
   CpuShortcut(const Context& context, const ShortcutSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.dx) {
-    CheckExact(spec);
+      : context_(context), spec_(spec), stats_(spec.dx) {
+    ADA_CHECK(MovesBytes(spec));
   }
   void Forward(const Pass& pass) override {
     const Shape& out = spec_.y.shape;
@@ -63,7 +56,7 @@ class CpuShortcut final : public Op {
                 spec_.dy.tensor.data + Offset(spec_.dy.tensor, i, h, w) + Pad(spec_.dy.tensor),
                 Row(spec_.dx.tensor));
     });
-    Inspect(context_, spec_.dx, notes_, pass);
+    Inspect(context_, spec_.dx, stats_, pass);
   }
 
  private:
@@ -81,7 +74,7 @@ class CpuShortcut final : public Op {
 
   Context context_;
   ShortcutSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
 };
 
 // [pixels, c] <-> [c, pixels] of one image.
@@ -94,8 +87,8 @@ void Transpose(const T* in, std::int64_t rows, std::int64_t columns, T* out) {
 class CpuFlatten final : public Op {
  public:
   CpuFlatten(const Context& context, const FlattenSpec& spec)
-      : context_(context), spec_(spec), notes_(spec.dx) {
-    CheckExact(spec);
+      : context_(context), spec_(spec), stats_(spec.dx) {
+    ADA_CHECK(MovesBytes(spec));
   }
   void Forward(const Pass& pass) override {
     Move(pass, spec_.x, spec_.y, Pixels(), spec_.x.shape.c);
@@ -104,7 +97,7 @@ class CpuFlatten final : public Op {
     if (!spec_.dx) return;
     *spec_.dx.scale = *spec_.dy.scale;
     Move(pass, spec_.dy.tensor, spec_.dx.tensor, spec_.x.shape.c, Pixels());
-    Inspect(context_, spec_.dx, notes_, pass);
+    Inspect(context_, spec_.dx, stats_, pass);
   }
 
  private:
@@ -127,7 +120,7 @@ class CpuFlatten final : public Op {
 
   Context context_;
   FlattenSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
 };
 
 }  // namespace

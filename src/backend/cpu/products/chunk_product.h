@@ -23,10 +23,10 @@ class ChunkProduct {
   // The weights changed. Not while workers run.
   virtual void Refresh() = 0;
 
-  // y = round(w * x + b), noted, with its channel moments. x, dy: of the chunk's first image.
+  // y = round(w * x + b), measured, with its channel moments. x, dy: of the chunk's first image.
   // False: these values cannot be computed in this way; what was stored is to be written anew.
   virtual bool Forward(const Chunk& chunk, const TensorSpan& x) = 0;
-  // dx = round(alpha * dgrad(dy, w)), noted. False as above.
+  // dx = round(alpha * dgrad(dy, w)), measured. False as above.
   virtual bool DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) = 0;
   // A partial gradient of weights and bias, set by the `first` chunk of those that share it, else
   // added to. False: these values cannot be computed in this way; nothing was added. A result that

@@ -7,7 +7,8 @@
 
 #include <algorithm>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
+#include "core/number_grid.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -78,10 +79,9 @@ Product& OnednnChunks::ProductOf(const Chunk& chunk) {
   return *sets_.at(chunk.images).products[static_cast<std::size_t>(chunk.worker)];
 }
 
-const float* OnednnChunks::AsF32(const TensorSpan& piece, std::int64_t values,
-                                 float* buffer) const {
-  if (piece.storage == Storage::kF32) return static_cast<const float*>(piece.data);
-  context_.kernels.widen(piece, buffer, values);
+const float* OnednnChunks::AsF32(const TensorSpan& span, std::int64_t values, float* buffer) const {
+  if (span.storage == Storage::kF32) return static_cast<const float*>(span.data);
+  context_.kernels.widen(span, buffer, values);
   return buffer;
 }
 
@@ -127,7 +127,7 @@ bool OnednnChunks::Sum(float* partials, std::int64_t count, float* dw, float* db
   if (db != nullptr) std::copy_n(partials + layout_values(), spec_.w.shape.n, db);
   std::uint32_t largest = context_.kernels.largest(dw, spec_.w.shape.numel());
   if (db != nullptr) largest = std::max(largest, context_.kernels.largest(db, spec_.w.shape.n));
-  return largest < 0x7f800000u;
+  return largest < kInfinityBits;
 }
 
 void OnednnChunks::AddPlain(const float* dw, const float* db, bool first, float* partial) const {

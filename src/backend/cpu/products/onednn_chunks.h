@@ -41,7 +41,7 @@ class OnednnChunks final : public ChunkProduct {
   void Reserve();
   Buffers BuffersOf(int worker) const;
   Product& ProductOf(const Chunk& chunk);
-  const float* AsF32(const TensorSpan& piece, std::int64_t values, float* buffer) const;
+  const float* AsF32(const TensorSpan& span, std::int64_t values, float* buffer) const;
   std::int64_t layout_values() const;
 
   Context context_;

@@ -2,7 +2,7 @@
 // groups, PyTorch's order of values, unscaled, rounded where they have a format of their own.
 #include <algorithm>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/products/product_op.h"
 
 namespace ada::backend::cpu {
@@ -60,16 +60,16 @@ void ProductOp::StoreWeightGradient(const Pass& pass, float* gradient) {
               [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
                 float* from = gradient + first;
                 const TensorSpan dw{spec_.dw.f32() + first, Storage::kF32};
-                if (spec_.reference && dw_notes_.rounds())
+                if (spec_.reference && dw_stats_.rounds())
                   kernels.round(from, 1.0f, {from, Storage::kF32}, n, RoundOnly(spec_.dw_format));
                 kernels.unscale(from, *spec_.dy.scale, pass.accumulate, spec_.dw.f32() + first, n);
-                const Rounding rounding = dw_notes_.For(pass, segment);
-                if (dw_notes_.rounds())
+                const Rounding rounding = dw_stats_.For(pass, segment);
+                if (dw_stats_.rounds())
                   kernels.round(spec_.dw.f32() + first, 1.0f, dw, n, rounding);
-                else if (dw_notes_.wanted())
+                else if (dw_stats_.wanted())
                   kernels.inspect(dw, n, rounding);
               });
-  dw_notes_.Finish(pass);
+  dw_stats_.Finish(pass);
 }
 
 // db is fp32; under `reference` it is rounded where dw is.

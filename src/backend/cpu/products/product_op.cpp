@@ -11,18 +11,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/products/onednn_chunks.h"
 #include "backend/cpu/products/tile_chunks.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
 
-// The authors multiply dy, which rounds. exact_range is not theirs: it looks at dx before alpha.
 bool AlphaComesFirst(const ProductSpec& spec) {
-  return spec.scaler != nullptr && spec.scaler->rule.reference &&
-         spec.scaler->rule.method != scaling::LayerMethod::kExactRange;
+  return spec.scaler != nullptr && backend::AlphaComesFirst(spec.scaler->rule);
 }
 // Tiles take images in pairs, and pass over all weights in every chunk.
 int ChunkFor(const ProductSpec& spec, bool on_tiles) {
@@ -45,7 +44,7 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
       weights_(context, geometry, spec, WantsMoments(spec)),
       rounding_(context, spec),
       on_tiles_(tiles != nullptr),
-      dw_notes_(RoundingStats::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style,
+      dw_stats_(RoundingStats::OfParameter(spec.dw_format, spec.w.shape.numel(), spec.dw_style,
                                            spec.dw_stats)) {
   if (spec.recomputed) recomputed_.emplace(context, spec.recomputed);
   if (recomputed_) own_bytes_ = WholeLines(recomputed_->chunk_bytes(chunk_));

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
-#include "backend/cpu/ops/merge.h"
 #include "backend/cpu/ops/recomputed_norm.h"
+#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/products/chunk_product.h"
 #include "backend/cpu/products/product.h"
 #include "backend/cpu/products/product_rounding.h"
@@ -65,7 +65,7 @@ class ProductOp final : public Op {
   bool on_tiles_;
   std::unique_ptr<ChunkProduct> product_, fp32_;  // fp32_: where tiles decline
   std::vector<std::uint8_t> declined_;            // by chunk
-  RoundingStats dw_notes_;
+  RoundingStats dw_stats_;
 };
 
 }  // namespace ada::backend::cpu

@@ -1,16 +1,17 @@
-// See product_rounding.h.
 #include "backend/cpu/products/product_rounding.h"
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
+#include "backend/decisions.h"
 
 namespace ada::backend::cpu {
+
 ProductRounding::ProductRounding(const Context& context, const ProductSpec& spec)
     : context_(context),
       spec_(spec),
       block_x_(BlockImages(spec.x.shape)),
       block_y_(BlockImages(spec.y.shape)),
-      y_notes_(spec.y, spec.y_style, spec.y_stats),
-      dx_notes_(spec.dx),
+      y_stats_(spec.y, spec.y_style, spec.y_stats),
+      dx_stats_(spec.dx),
       tail_(context.pool.size()) {}
 
 void ProductRounding::RoundY(const Chunk& chunk, const float* y) {
@@ -18,7 +19,7 @@ void ProductRounding::RoundY(const Chunk& chunk, const float* y) {
   ForBlocksWithin(chunk.images, block_y_, [&](std::int64_t i, std::int64_t images) {
     const std::int64_t block = (chunk.image + i) / block_y_;
     context_.kernels.round(y + i * per_image, 1.0f, At(spec_.y, chunk.image + i),
-                           images * per_image, y_notes_.For(chunk.pass, block));
+                           images * per_image, y_stats_.For(chunk.pass, block));
   });
   TakeChannelMoments(chunk);
 }
@@ -40,41 +41,39 @@ void ProductRounding::RoundDx(const Chunk& chunk, const float* dx, float alpha) 
     const std::int64_t block = (chunk.image + i) / block_x_;
     tail_.Add(context_.kernels, dx + i * per_image, images * per_image, chunk.worker);
     context_.kernels.round(dx + i * per_image, alpha, At(spec_.dx.tensor, chunk.image + i),
-                           images * per_image, dx_notes_.For(chunk.pass, block));
+                           images * per_image, dx_stats_.For(chunk.pass, block));
   });
 }
 
-bool ProductRounding::Plain(RoundingStats& notes, const Tensor& tensor, const Pass& pass) {
-  const Rounding r = notes.For(pass, 0);
-  const NumberFormat& own = tensor.storage == Storage::kF32   ? kFp32
-                            : tensor.storage == Storage::kF16 ? kFp16
-                                                              : kBf16;
-  return !r.count && !r.moments && !r.stochastic && r.scale == 1 && r.format == own;
+bool ProductRounding::Plain(RoundingStats& stats, const Tensor& tensor, const Pass& pass) {
+  const Rounding r = stats.For(pass, 0);
+  return !r.count && !r.moments && !r.stochastic && r.scale == 1 &&
+         r.format == FormatOf(tensor.storage);
 }
 
-void ProductRounding::Note(RoundingStats& notes, const Shape& shape, int block_images,
-                           const Chunk& chunk, const std::uint32_t* largest) {
-  if (!notes.wanted()) return;
+void ProductRounding::Measure(RoundingStats& stats, const Shape& shape, int block_images,
+                              const Chunk& chunk, const std::uint32_t* largest) {
+  if (!stats.wanted()) return;
   ForBlocksWithin(chunk.images, block_images, [&](std::int64_t i, std::int64_t images) {
     const std::int64_t block = (chunk.image + i) / block_images;
     BlockStats stats;
     stats.max_bits = largest[i / block_images];
     stats.values = images * shape.per_image();
-    *notes.For(chunk.pass, block).stats = stats;
+    *stats.For(chunk.pass, block).stats = stats;
   });
 }
 
-void ProductRounding::NoteY(const Chunk& chunk, const std::uint32_t* largest) {
-  Note(y_notes_, spec_.y.shape, block_y_, chunk, largest);
+void ProductRounding::MeasureY(const Chunk& chunk, const std::uint32_t* largest) {
+  Measure(y_stats_, spec_.y.shape, block_y_, chunk, largest);
   TakeChannelMoments(chunk);
 }
-void ProductRounding::NoteDx(const Chunk& chunk, const std::uint32_t* largest) {
-  Note(dx_notes_, spec_.x.shape, block_x_, chunk, largest);
+void ProductRounding::MeasureDx(const Chunk& chunk, const std::uint32_t* largest) {
+  Measure(dx_stats_, spec_.x.shape, block_x_, chunk, largest);
 }
 
 void ProductRounding::BeginDx() { tail_.Begin(spec_.dx ? spec_.scaler : nullptr); }
 void ProductRounding::FinishDx(const Pass& pass) {
-  dx_notes_.Finish(pass);
+  dx_stats_.Finish(pass);
   tail_.Finish(spec_.scaler);
 }
 

@@ -3,16 +3,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 
 #include "backend/cpu/ops/blocks.h"
 #include "core/error.h"
+#include "core/number_grid.h"
 
 namespace ada::backend::cpu {
 namespace {
 
-constexpr std::uint32_t kInfinity = 0x7f800000u;
 // Products and their sums are whole multiples of 2 to the sum of the operands' lowest bits. From
 // this exponent on nothing is subnormal in fp32.
 constexpr int kLowestNormal = -126;
@@ -115,7 +114,7 @@ void TileChunks::Prepare(std::int64_t images) {
 }
 
 bool TileChunks::Finite(const std::uint32_t* largest, std::int64_t blocks) {
-  return std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinity; });
+  return std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinityBits; });
 }
 
 // The exponent of the lowest bit that any of these values has; a large one where all are zero.
@@ -128,8 +127,8 @@ int TileChunks::LowestBit(const NumberFormat& format, const TensorSpan& values, 
   context_.kernels.channel_magnitudes(values, count / channels, channels, least.data(),
                                       largest.data());
   const std::uint32_t smallest = *std::min_element(least.begin(), least.end());
-  if (smallest >= kInfinity - 1) return 0;
-  const int exponent = std::ilogb(std::bit_cast<float>(smallest + 1));
+  if (smallest >= kInfinityBits - 1) return 0;
+  const int exponent = std::ilogb(OfBits(smallest + 1));
   return std::max(lowest, exponent - format.mantissa_bits);
 }
 
@@ -159,7 +158,7 @@ bool TileChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   if (spec_.b) call.bias = bias_.data();
   forward_.convolution->Run(call);
   if (!Finite(b.largest, BlockCount(chunk.images, rounding_.block_y()))) return false;
-  plain ? rounding_.NoteY(chunk, b.largest) : rounding_.RoundY(chunk, b.values);
+  plain ? rounding_.MeasureY(chunk, b.largest) : rounding_.RoundY(chunk, b.values);
   return true;
 }
 
@@ -172,7 +171,7 @@ bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float al
   call.factor = plain ? alpha : 1;
   data_.convolution->Run(call);
   if (!Finite(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
-  plain ? rounding_.NoteDx(chunk, b.largest) : rounding_.RoundDx(chunk, b.values, alpha);
+  plain ? rounding_.MeasureDx(chunk, b.largest) : rounding_.RoundDx(chunk, b.values, alpha);
   return true;
 }
 
@@ -195,7 +194,7 @@ bool TileChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) 
     for (std::int64_t i = 1; i < count; ++i)
       context_.kernels.accumulate(partials + i * partial_values() + first, partials + first,
                                   values);
-    if (context_.kernels.largest(partials + first, values) >= kInfinity) finite = false;
+    if (context_.kernels.largest(partials + first, values) >= kInfinityBits) finite = false;
   };
   const auto& groups = gradient_->groups();
   context_.pool.For(static_cast<std::int64_t>(groups.size()), [&](std::int64_t i, int) {

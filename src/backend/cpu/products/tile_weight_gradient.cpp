@@ -192,7 +192,7 @@ void TileWeightGradient::Run(TensorSpan x, TensorSpan dy, int images, bool first
   kernels_.weight_gradient(args);
 }
 
-// visit(place in a partial gradient, place in PyTorch's order) for the weights of one group.
+// visit(offset in a partial gradient, offset in PyTorch's order) for the weights of one group.
 template <class Visit>
 void TileWeightGradient::ForWeights(const GradientGroup& g, Visit&& visit) const {
   const WeightGradientShape& s = shape_;
@@ -200,23 +200,23 @@ void TileWeightGradient::ForWeights(const GradientGroup& g, Visit&& visit) const
   for (int b = 0; b < g.columns; ++b) {
     const GradientColumn& column = columns_[Size(g.column + b)];
     const int lanes = std::min(16, channels - column.channel);
-    std::int64_t places[16];  // of the columns in a row of dw
+    std::int64_t offsets[16];  // of the columns in a row of dw
     for (int k = 0; k < lanes; ++k) {
       const int value = column.channel + k;
-      places[k] = std::int64_t{value % s.c} * taps + column.tap + value / s.c;
+      offsets[k] = std::int64_t{value % s.c} * taps + column.tap + value / s.c;
     }
     for (int a = 0; a < g.outs; ++a) {
       const int out = 16 * (g.out + a), rows = std::min(16, s.out_c - out);
       const std::int64_t tile = std::int64_t{kTile} * (g.tile + a * g.columns + b);
       for (int r = 0; r < rows; ++r) {
         const std::int64_t row = std::int64_t{out + r} * s.c * taps;
-        for (int k = 0; k < lanes; ++k) visit(tile + 16 * r + k, row + places[k]);
+        for (int k = 0; k < lanes; ++k) visit(tile + 16 * r + k, row + offsets[k]);
       }
     }
   }
 }
 // The first column of a tile of db; its other columns are the same.
-std::int64_t TileWeightGradient::PlaceOfBias(int channel) const {
+std::int64_t TileWeightGradient::OffsetOfBias(int channel) const {
   return std::int64_t{kTile} * tiles_ + 16 * std::int64_t{channel};
 }
 
@@ -225,7 +225,7 @@ void TileWeightGradient::ToPlain(const GradientGroup& group, const float* partia
   ForWeights(group, [&](std::int64_t from, std::int64_t to) { dw[to] = partial[from]; });
 }
 void TileWeightGradient::BiasToPlain(const float* partial, float* db) const {
-  for (int o = 0; o < shape_.out_c; ++o) db[o] = partial[PlaceOfBias(o)];
+  for (int o = 0; o < shape_.out_c; ++o) db[o] = partial[OffsetOfBias(o)];
 }
 
 void TileWeightGradient::AddPlain(const float* dw, const float* db, bool first,
@@ -234,7 +234,7 @@ void TileWeightGradient::AddPlain(const float* dw, const float* db, bool first,
   for (const GradientGroup& group : groups_)
     ForWeights(group, [&](std::int64_t to, std::int64_t from) { partial[to] += dw[from]; });
   if (db != nullptr)
-    for (int o = 0; o < shape_.out_c; ++o) partial[PlaceOfBias(o)] += db[o];
+    for (int o = 0; o < shape_.out_c; ++o) partial[OffsetOfBias(o)] += db[o];
 }
 
 }  // namespace ada::backend::cpu

@@ -47,7 +47,7 @@ struct GradientColumn {
   int channel = 0, tap = 0;  // of the first column of dw; the others follow in channel order
 };
 // Tiles of dw that are summed at the same time: `outs` blocks of 16 output channels times `columns`
-// columns. `tile`: the first one's place in a partial gradient.
+// columns. `tile`: the first one's number in a partial gradient.
 struct GradientGroup {
   int outs = 1, columns = 1, out = 0, column = 0, tile = 0;
   std::int64_t first_value() const { return std::int64_t{256} * tile; }
@@ -70,7 +70,7 @@ struct WeightGradientPlan {
   int first_strip = 1, strip = 1;  // rows of dy, at first and at most
   int ring = 1;                    // rows of x
   std::size_t plane_bytes = 0, row_bytes = 0, strip_bytes = 0, line_bytes = 0;
-  // Places in scratch memory.
+  // Offsets in scratch memory.
   std::size_t x = 0, dy = 0, zeros = 0, lines = 0, offsets = 0, rows = 0, bytes = 0;
 };
 
@@ -130,7 +130,7 @@ class TileWeightGradient {
   WeightGradientPlan Plan(int images) const;
   template <class Visit>
   void ForWeights(const GradientGroup& group, Visit&& visit) const;
-  std::int64_t PlaceOfBias(int channel) const;
+  std::int64_t OffsetOfBias(int channel) const;
 
   const TileKernels& kernels_;
   WeightGradientShape shape_;

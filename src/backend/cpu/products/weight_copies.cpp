@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "backend/cpu/ops/block_loop.h"
+#include "backend/cpu/ops/blocks.h"
 
 namespace ada::backend::cpu {
 
@@ -12,9 +12,9 @@ WeightCopies::WeightCopies(const Context& context, const ProductGeometry& geomet
     : context_(context),
       geometry_(geometry),
       master_(spec.w),
-      notes_(RoundingStats::OfParameter(spec.w_format, spec.w.shape.numel(), spec.w_style,
+      stats_(RoundingStats::OfParameter(spec.w_format, spec.w.shape.numel(), spec.w_style,
                                         spec.w_stats, moments ? &moments_ : nullptr)) {
-  if (notes_.rounds()) rounded_.resize(static_cast<std::size_t>(master_.shape.numel()));
+  if (stats_.rounds()) rounded_.resize(static_cast<std::size_t>(master_.shape.numel()));
   bytes_ = static_cast<std::ptrdiff_t>(rounded_.size() * sizeof(float));
   context_.scratch.CountOwn(bytes_);
 }
@@ -41,18 +41,18 @@ const float* WeightCopies::Add(const std::shared_ptr<const WeightLayout>& layout
 }
 
 void WeightCopies::Refresh(const Pass& pass) {
-  if (!rounded_.empty() || notes_.wanted()) {
+  if (!rounded_.empty() || stats_.wanted()) {
     ForSegments(
         context_, master_.shape.numel(),
         [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
-          const Rounding rounding = notes_.For(pass, segment);
+          const Rounding rounding = stats_.For(pass, segment);
           float* in = master_.f32() + first;
           if (rounded_.empty())
             context_.kernels.inspect({in, Storage::kF32}, n, rounding);
           else
             context_.kernels.round(in, 1.0f, {rounded_.data() + first, Storage::kF32}, n, rounding);
         });
-    notes_.Finish(pass);
+    stats_.Finish(pass);
   }
   context_.pool.For(static_cast<std::int64_t>(copies_.size()), [&](std::int64_t i, int) {
     const Copy& copy = copies_[static_cast<std::size_t>(i)];

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/cpu/context.h"
-#include "backend/cpu/ops/merge.h"
+#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/products/product.h"
 
 namespace ada::backend::cpu {
@@ -36,7 +36,7 @@ class WeightCopies {
   ProductGeometry geometry_;
   Tensor master_;
   TensorMoments moments_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   std::vector<float> rounded_;  // PyTorch's order; empty where nothing is rounded
   std::vector<Copy> copies_;
   std::ptrdiff_t bytes_ = 0;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "backend/cuda/backend_on_stream.h"
-#include "backend/cuda/device/device_errors.h"
 #include "backend/cuda/device/device_libraries.h"
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/ops/pass_ops.h"

@@ -4,12 +4,16 @@
 #include <cudnn.h>
 #include <dlfcn.h>
 
+#include <cstdlib>
+
+#include "backend/cuda/device/device_stream.h"
+#include "backend/cuda/texts.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
 namespace {
 
-// cuDNN's and cuBLAS's folders are what the build found; the loader's own places come first.
+// cuDNN's and cuBLAS's folders are what the build found; the loader's own folders come first.
 const Library kCudnn{"cuDNN 9", "libcudnn.so.9", ADA_CUDNN_FOLDER};
 const Library kCublas{"cuBLAS", "libcublas.so." ADA_CUDA_MAJOR, ADA_CUBLAS_FOLDER};
 const Library kNvrtc{"NVRTC", "libnvrtc.so." ADA_CUDA_MAJOR, ADA_CUBLAS_FOLDER};
@@ -59,6 +63,23 @@ std::size_t LoadedCudnnVersion() {
 std::string WhichLibraryIsMissing() {
   const std::string cudnn = Cudnn().WhyMissing();
   return cudnn.empty() ? Cublas().WhyMissing() : cudnn;
+}
+
+std::string WhatIsMissing(int index) {
+  int count = 0, driver = 0, runtime = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    return NoDriverText(driver, runtime);
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
+    return NoDeviceText(std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (status != cudaSuccess) return cudaGetErrorString(status);
+  if (index >= count) return NoSuchDeviceText(count);
+  cudaDeviceProp properties{};
+  CheckCuda(cudaGetDeviceProperties(&properties, index), "asking what the device is");
+  return TooOldText(properties.name, properties.major, properties.minor);
 }
 
 }  // namespace ada::backend::cuda

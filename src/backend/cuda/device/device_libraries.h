@@ -9,7 +9,7 @@ namespace ada::backend::cuda {
 
 class Library {
  public:
-  // folder: where it is looked for behind the loader's own places; may be empty.
+  // folder: where it is looked for behind the loader's own folders; may be empty.
   Library(const char* product, const char* name, const char* folder);
   // What is wrong and what to do; "" where it can be loaded.
   std::string WhyMissing() const;
@@ -33,5 +33,7 @@ const Library& Nvrtc();
 std::size_t LoadedCudnnVersion();
 // Of what products need; "" where nothing is missing.
 std::string WhichLibraryIsMissing();
+// For device `index`: the driver, the GPU and its age. "" where all are there.
+std::string WhatIsMissing(int index);
 
 }  // namespace ada::backend::cuda

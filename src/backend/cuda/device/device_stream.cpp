@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string>
 
-#include "backend/cuda/device/device_errors.h"
-#include "backend/cuda/launch_check.h"
+#include "backend/cuda/launch.h"
 #include "backend/cuda/texts.h"
+#include "core/error.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -40,6 +40,12 @@ class Graph final : public Recording {
 }
 
 }  // namespace
+
+void CheckCuda(cudaError_t status, const char* doing) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // an error that does not last is told once
+  throw DeviceError("CUDA, " + std::string(doing) + ": " + cudaGetErrorString(status));
+}
 
 DeviceStream::DeviceStream(int index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");

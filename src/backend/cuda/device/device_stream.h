@@ -1,10 +1,16 @@
-// The stream on a GPU: CUDA's runtime.
+// The stream on a GPU: CUDA's runtime, whose errors are this program's own.
 #pragma once
+#include <cuda_runtime_api.h>
+
 #include <cstddef>
+#include <memory>
 
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
+
+// Throws DeviceError "CUDA, <doing>: <CUDA's words>" unless all is well.
+void CheckCuda(cudaError_t status, const char* doing);
 
 class DeviceStream final : public Stream {
  public:

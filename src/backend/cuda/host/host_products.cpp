@@ -3,15 +3,15 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/number.h"
-#include "backend/cuda/kernels/plan_notes.h"
+#include "backend/cuda/kernels/products.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/products/products.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
 namespace {
 
-// body(y, x, w) for each product that counts towards y[y]: places in the three tensors.
+// body(y, x, w) for each product that counts towards y[y]: indices in the three tensors.
 template <class Body>
 void ForProducts(const ProductGeometry& g, std::int64_t n, std::int64_t row, std::int64_t column,
                  std::int64_t out, Body&& body) {
@@ -48,12 +48,12 @@ class HostProduct final : public Product {
  private:
   static std::vector<float> Widen(const ProductRequest& r, int operand, const void* data,
                                   std::int64_t n) {
-    const TensorSpan piece{const_cast<void*>(data), r.operands};
+    const TensorSpan span{const_cast<void*>(data), r.operands};
     const Fp8 format = r.codes[static_cast<std::size_t>(operand)];
     std::vector<float> wide(static_cast<std::size_t>(n));
     for (std::int64_t i = 0; i < n; ++i)
       wide[static_cast<std::size_t>(i)] =
-          format == Fp8::kNone ? Load(piece, i)
+          format == Fp8::kNone ? Load(span, i)
                                : FromFp8(format, static_cast<const std::uint8_t*>(data)[i]);
     return wide;
   }
@@ -77,16 +77,16 @@ class HostProduct final : public Product {
     const float scale = r.scale && arguments.scale != nullptr ? *arguments.scale : 1;
     for (std::int64_t i = 0; i < out.numel(); ++i) {
       const float value = static_cast<float>(sums[at(i)]) * scale;
-      if (r.largest) Note(value, *arguments.notes);
+      if (r.largest) Measure(value, *arguments.stats);
       StoreExact({arguments.out, r.out}, i, value);
     }
   }
 
-  static void Note(float value, PlanNotes& notes) {
+  static void Measure(float value, PlanStats& stats) {
     if (std::isnan(value))
-      notes.nans += 1;
+      stats.nans += 1;
     else
-      notes.largest = std::max(notes.largest, std::fabs(value));
+      stats.largest = std::max(stats.largest, std::fabs(value));
   }
 
   Stream& stream_;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "backend/cuda/backend_on_stream.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -27,7 +28,7 @@ class HostStream::Kept final : public Recording {
  public:
   Kept(HostStream& stream, std::vector<Work> work) : stream_(stream), work_(std::move(work)) {}
   void Replay() override {
-    stream_.Note("replay");
+    stream_.KeepName("replay");
     for (const Work& work : work_) stream_.Do(work);
   }
 
@@ -42,7 +43,7 @@ HostStream::~HostStream() {
 
 void HostStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
   ADA_CHECK(recorded_ == nullptr);
-  Note("to device");
+  KeepName("to device");
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
@@ -106,7 +107,7 @@ void HostStream::Run(std::string_view kernel, std::function<void(bool reverse)> 
 
 std::vector<std::string> HostStream::TakeNames() { return std::exchange(names_, {}); }
 
-void HostStream::Note(std::string_view name) {
+void HostStream::KeepName(std::string_view name) {
   if (keeps_names_) names_.emplace_back(name);
 }
 
@@ -115,8 +116,17 @@ void HostStream::Do(Work work) {
     recorded_->push_back(std::move(work));
     return;
   }
-  Note(work.name);
+  KeepName(work.name);
   work.run(reverse_);
 }
 
 }  // namespace ada::backend::cuda
+
+namespace ada::backend {
+
+std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options) {
+  return cuda::MakeBackendOn(std::make_unique<cuda::HostStream>(),
+                             {"cuda kernels on the host's processor", "host"}, options);
+}
+
+}  // namespace ada::backend

@@ -46,7 +46,7 @@ class HostStream final : public Stream {
     std::vector<std::byte> bytes;
   };
 
-  void Note(std::string_view name);
+  void KeepName(std::string_view name);
   void Do(Work work);  // or keeps it, where this records
 
   bool reverse_ = false, keeps_names_ = false;

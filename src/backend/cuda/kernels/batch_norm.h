@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/channel_sums.h"
+#include "backend/formulas.h"
 
 namespace ada::backend::cuda {
 
@@ -37,7 +38,7 @@ struct ChannelFactors {
 
   ADA_HOST_DEVICE void Set(std::int64_t c, float mean_of, double variance) const {
     mean[c] = mean_of;
-    inverse[c] = static_cast<float>(1 / std::sqrt(variance + eps));
+    inverse[c] = InverseDeviation(variance, eps);
     factor[c] = gamma[c] * inverse[c];
   }
 };
@@ -96,13 +97,7 @@ struct BatchStatistics {
   }
   ADA_HOST_DEVICE void Finish(std::int64_t c, double mean, double m2) const {
     to.Set(c, static_cast<float>(mean), m2 / count());
-    // Statistics that are not finite belong to a step that is skipped: they must not outlive it.
-    if (!(std::fabs(mean) < HUGE_VAL) || !(std::fabs(m2) < HUGE_VAL)) return;
-    const double others = count() - 1 > 1.0 ? count() - 1 : 1.0;
-    running_mean[c] =
-        static_cast<float>((1 - momentum) * static_cast<double>(running_mean[c]) + momentum * mean);
-    running_var[c] = static_cast<float>((1 - momentum) * static_cast<double>(running_var[c]) +
-                                        momentum * m2 / others);
+    MoveRunning(momentum, mean, m2, count(), running_mean[c], running_var[c]);
   }
 
   PixelParts cut;
@@ -151,13 +146,11 @@ struct ReduceGradient {
     return sum;
   }
   ADA_HOST_DEVICE void Finish(std::int64_t c, double dy, double dy_xhat) const {
-    const auto count = static_cast<double>(pixels);
-    mean_dy[c] = static_cast<float>(dy / count);
-    slope[c] = static_cast<float>(dy_xhat / count) * inverse[c];
-    const float beta = static_cast<float>(dy) / *scale,
-                gamma = static_cast<float>(dy_xhat) / *scale;
-    dbeta[c] = accumulate ? dbeta[c] + beta : beta;
-    dgamma[c] = accumulate ? dgamma[c] + gamma : gamma;
+    const ChannelGradient g =
+        ChannelGradientOf(dy, dy_xhat, static_cast<double>(pixels), inverse[c], *scale);
+    mean_dy[c] = g.mean_dy, slope[c] = g.slope;
+    dbeta[c] = accumulate ? dbeta[c] + g.dbeta : g.dbeta;
+    dgamma[c] = accumulate ? dgamma[c] + g.dgamma : g.dgamma;
   }
 
   std::int64_t channels = 0, parts = 0, pixels = 0;  // of the call

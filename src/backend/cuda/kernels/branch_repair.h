@@ -6,18 +6,18 @@
 
 namespace ada::backend::cuda {
 
-template <NoteLevel kLevel>
+template <StatsLevel kLevel>
 struct BranchRepairKernel {
-  static constexpr int kThreads = kNoteThreads, kFirst = 5, kPhases = kFirst + 1 + kNotePhases;
+  static constexpr int kThreads = kStatsThreads, kFirst = 5, kPhases = kFirst + 1 + kStatsPhases;
   struct Shared {
-    NoteShared<kLevel> notes;
+    StatsShared<kLevel> stats;
     std::uint32_t halvings;   // at which all sums fit
     std::uint32_t first_nan;  // at which a sum is NaN
     std::uint32_t overflows;  // the sum does
     std::uint32_t again;      // it is taken anew
   };
   struct Own {
-    NoteOwn<kLevel> notes;
+    StatsOwn<kLevel> stats;
   };
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
@@ -34,11 +34,11 @@ struct BranchRepairKernel {
       if (shared.again != 0) CountHalvings(at.thread, shared);
     if constexpr (kPhase == 4) {
       if (at.thread == 0) Halve(shared);
-      BeginNotes(how, at, shared.notes, own.notes);
+      BeginStats(how, at, shared.stats, own.stats);
     }
     if constexpr (kPhase == kFirst) SumAgain(at.thread, shared, own);
     if constexpr (kPhase > kFirst)
-      GatherNotes<kPhase - kFirst - 1>(how, at, shared.notes, own.notes);
+      GatherStats<kPhase - kFirst - 1>(how, at, shared.stats, own.stats);
   }
 
   BranchSet set;
@@ -48,8 +48,6 @@ struct BranchRepairKernel {
   const TensorStats* stats;  // of the sum as it was taken
 
  private:
-  static constexpr float kSmallest = 0x1p-120f;  // a smaller scale is not halved
-
   ADA_HOST_DEVICE double own_scale() const {
     return how.own_scale != nullptr ? static_cast<double>(*how.own_scale) : 1;
   }
@@ -58,7 +56,7 @@ struct BranchRepairKernel {
     return static_cast<double>(magnitude) / own_scale() >= set.u_max;
   }
   ADA_HOST_DEVICE void Begin(Shared& shared) const {
-    shared.overflows = Reaches(stats->max_abs) && *set.target >= kSmallest;
+    shared.overflows = Reaches(stats->max_abs) && *set.target >= kSmallestBranchTarget;
     shared.halvings = shared.again = 0;
     shared.first_nan = 0xffffffffu;
   }
@@ -67,7 +65,7 @@ struct BranchRepairKernel {
       if (!set.terms[i].looks()) continue;
       std::uint32_t largest = 0;
       for (std::int64_t k = thread; k < how.values; k += kThreads) {
-        const std::uint32_t u = MagnitudeBits(Load(set.terms[i].piece, k));
+        const std::uint32_t u = MagnitudeBits(Load(set.terms[i].span, k));
         largest = u > largest ? u : largest;
       }
       AtomicMax(&set.looked[i], largest);
@@ -82,7 +80,7 @@ struct BranchRepairKernel {
         float sum = value.At(target, set.scales, i);
         if (own != 1) sum = sum * own;
         if (sum != sum) first_nan = k;
-        if (sum != sum || !Reaches(std::fabs(sum)) || target < kSmallest) {
+        if (sum != sum || !Reaches(std::fabs(sum)) || target < kSmallestBranchTarget) {
           most = k > most ? k : most;
           break;
         }
@@ -103,7 +101,7 @@ struct BranchRepairKernel {
   }
   ADA_HOST_DEVICE void SumAgain(int thread, Shared& shared, Own& own) const {
     for (std::int64_t i = thread; i < how.values; i += kThreads)
-      StoreExact(out, i, RoundAndCount(how, shared.notes, own.notes, value(i), i));
+      StoreExact(out, i, RoundAndCount(how, shared.stats, own.stats, value(i), i));
   }
 };
 

@@ -1,13 +1,13 @@
-// The sum of gradients where an output feeds several layers (POLICIES 1, "Where branches meet"):
-// the scale to which they are brought is found where they are. All of it follows
-// specs.h's BranchSumSpec to the bit.
+// The sum of gradients where an output feeds several layers: the scale to which they are brought is
+// found where they are. All of it follows BranchSumSpec to the bit.
 #pragma once
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/counting.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/rounding_stats.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
+#include "backend/decisions.h"
 #include "core/host_device.h"
 #include "scaling/rules/rules.h"
 
@@ -15,7 +15,7 @@ namespace ada::backend::cuda {
 
 // One branch: its values, and what may tell their largest magnitude without looking.
 struct BranchTerm {
-  TensorSpan piece;
+  TensorSpan span;
   NumberGrid grid;
   const float* scale;
   const TensorMoments* moments;  // null: not taken
@@ -44,26 +44,15 @@ struct BranchSet {
   // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
   ADA_HOST_DEVICE double LargestOf(int i) const {
     const BranchTerm& term = terms[i];
-    if (term.moments != nullptr) {
-      if (!(std::fabs(term.moments->mean_square) < static_cast<double>(INFINITY)))
-        return term.moments->mean_square;
-      const double low = std::fabs(static_cast<double>(term.moments->min));
-      const double high = std::fabs(static_cast<double>(term.moments->max));
-      return low < high ? high : low;
-    }
+    if (term.moments != nullptr) return backend::LargestOf(*term.moments);
     if (term.stats == nullptr) return static_cast<double>(OfBits(looked[i]));
     const float own = term.own_scale != nullptr ? *term.own_scale : 1;
-    return std::fabs(static_cast<double>(RoundToGrid(term.grid, term.stats->max_abs) / own));
+    return backend::LargestOf(term.grid, term.stats->max_abs, own);
   }
   // Largest unscaled magnitude over the branches; infinite where a branch is not finite.
   ADA_HOST_DEVICE double Largest() const {
     double largest = 0;
-    for (int i = 0; i < count; ++i) {
-      const double m = LargestOf(i);
-      if (!(m < static_cast<double>(INFINITY))) return static_cast<double>(INFINITY);
-      const double unscaled = m / static_cast<double>(*terms[i].scale);
-      largest = largest < unscaled ? unscaled : largest;
-    }
+    for (int i = 0; i < count; ++i) largest = JoinBranch(largest, LargestOf(i), *terms[i].scale);
     return largest;
   }
   ADA_HOST_DEVICE void ForgetLooks() const {
@@ -72,11 +61,7 @@ struct BranchSet {
   ADA_HOST_DEVICE void Write(float scale, int halvings, scaling::DecisionError error) const {
     *target = scale;
     if (decision == nullptr) return;
-    scaling::ScaleDecision made;
-    made.limit = scaling::Limit::kBranch;
-    made.scale_in = made.scale_out = scale;
-    made.halvings = halvings, made.error = error;
-    *decision = made;
+    *decision = BranchDecision(scale, halvings, error);
   }
 };
 
@@ -96,7 +81,7 @@ struct BranchLookKernel {
       std::uint32_t largest = 0;
       const std::int64_t step = std::int64_t{cuts} * kThreads;
       for (std::int64_t k = at.block % cuts * kThreads + at.thread; k < values; k += step) {
-        const std::uint32_t u = MagnitudeBits(Load(set.terms[i].piece, k));
+        const std::uint32_t u = MagnitudeBits(Load(set.terms[i].span, k));
         largest = u > largest ? u : largest;
       }
       shared.largest[at.thread] = largest;
@@ -155,14 +140,14 @@ struct BranchSumValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     float sum = Load(first, i) * factors[0];
     if (count > 1) sum = sum + Load(second, i) * factors[1];
-    for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].piece, i) * factors[k];
+    for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].span, i) * factors[k];
     return sum;
   }
   ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
     FourFloats sum = LoadFour(first, i);
     for (float& v : sum.of) v = v * factors[0];
     if (count > 1) Add(LoadFour(second, i), factors[1], sum);
-    for (int k = 2; k < count; ++k) Add(LoadFour(terms[k].piece, i), factors[k], sum);
+    for (int k = 2; k < count; ++k) Add(LoadFour(terms[k].span, i), factors[k], sum);
     return sum;
   }
   static ADA_HOST_DEVICE void Add(const FourFloats& term, float factor, FourFloats& sum) {
@@ -172,7 +157,7 @@ struct BranchSumValue {
   ADA_HOST_DEVICE float At(float target, const float* scales, std::int64_t i) const {
     float sum = Load(first, i) * (target / scales[0]);
     if (count > 1) sum = sum + Load(second, i) * (target / scales[1]);
-    for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].piece, i) * (target / scales[k]);
+    for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].span, i) * (target / scales[k]);
     return sum;
   }
 
@@ -193,7 +178,7 @@ struct BranchStepsValue {
     return sum;
   }
   ADA_HOST_DEVICE float Term(int k, std::int64_t i) const {
-    return RoundToGrid(terms[k].grid, Load(terms[k].piece, i) * factors[k]);
+    return RoundToGrid(terms[k].grid, Load(terms[k].span, i) * factors[k]);
   }
 
   const BranchTerm* terms;

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 
 namespace ada::backend::cuda {
@@ -91,7 +91,7 @@ ADA_HOST_DEVICE float LoadAs(const TensorSpan& p, std::int64_t i) {
   if constexpr (kLies == Lies::kAny) return Load(p, i);
   if constexpr (kLies == Lies::kF32) return static_cast<const float*>(p.data)[i];
   const auto* codes = static_cast<const std::uint16_t*>(p.data);
-  return kLies == Lies::kF16 ? FromHalf(codes[i]) : FromBrain(codes[i]);
+  return kLies == Lies::kF16 ? OfFp16(codes[i]) : OfBf16(codes[i]);
 }
 
 // Mean and sum of squared deviations of each part's channels. Deviations from the part's first

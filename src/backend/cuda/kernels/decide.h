@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/logs.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
 #include "scaling/rules/rules.h"

@@ -3,8 +3,8 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/number.h"
-#include "backend/cuda/ops/pass_values.h"
+#include "backend/cuda/kernels/rounding.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "core/host_device.h"
 #include "core/random.h"
 
@@ -106,17 +106,18 @@ struct ScaledValue {
   NumberGrid steps;    // exact: none
 };
 
-// --- Moving values: none is rounded. Tensors have fewer than 2^32 values (notes.cpp). ---
+// --- Moving values: none is rounded. Tensors have fewer than 2^32 values (ops/rounding_stats.cpp).
+// ---
 
 struct ImageShape {
   int h, w, c;
   ADA_HOST_DEVICE std::uint32_t values() const { return static_cast<std::uint32_t>(h * w * c); }
 };
-struct ImagePlace {
+struct ImageIndex {
   std::int64_t image;
   int h, w, c;
 };
-ADA_HOST_DEVICE inline ImagePlace PlaceIn(const ImageShape& shape, std::int64_t i) {
+ADA_HOST_DEVICE inline ImageIndex IndexOf(const ImageShape& shape, std::int64_t i) {
   const auto at = static_cast<std::uint32_t>(i);
   const std::uint32_t pixels = at / static_cast<std::uint32_t>(shape.c);
   const std::uint32_t rows = pixels / static_cast<std::uint32_t>(shape.w);
@@ -127,7 +128,7 @@ ADA_HOST_DEVICE inline ImagePlace PlaceIn(const ImageShape& shape, std::int64_t 
   return {image, rest(rows, image, shape.h), rest(pixels, rows, shape.w),
           rest(at, pixels, shape.c)};
 }
-ADA_HOST_DEVICE inline std::int64_t IndexIn(const ImageShape& shape, const ImagePlace& at) {
+ADA_HOST_DEVICE inline std::int64_t OffsetOf(const ImageShape& shape, const ImageIndex& at) {
   return at.image * shape.values() + (std::int64_t{at.h} * shape.w + at.w) * shape.c + at.c;
 }
 
@@ -139,15 +140,15 @@ struct ShortcutShape {
   bool fours() const { return x.c % 4 == 0 && y.c % 4 == 0 && pad % 4 == 0; }
   // Where value i of y comes from, or value i of x goes to; negative: zero, nowhere.
   ADA_HOST_DEVICE std::int64_t Source(std::int64_t i) const {
-    ImagePlace at = PlaceIn(y, i);
+    ImageIndex at = IndexOf(y, i);
     at.h *= stride_h, at.w *= stride_w, at.c -= pad;
-    return at.c < 0 || at.c >= x.c ? -1 : IndexIn(x, at);
+    return at.c < 0 || at.c >= x.c ? -1 : OffsetOf(x, at);
   }
   ADA_HOST_DEVICE std::int64_t Target(std::int64_t i) const {
-    ImagePlace at = PlaceIn(x, i);
+    ImageIndex at = IndexOf(x, i);
     if (at.h % stride_h != 0 || at.w % stride_w != 0) return -1;
     at.h /= stride_h, at.w /= stride_w, at.c += pad;
-    return at.h >= y.h || at.w >= y.w ? -1 : IndexIn(y, at);
+    return at.h >= y.h || at.w >= y.w ? -1 : OffsetOf(y, at);
   }
 };
 // y, or with kGradient dx.

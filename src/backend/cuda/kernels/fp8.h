@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -12,7 +12,7 @@ enum class Fp8 : std::uint8_t { kNone, kE4M3, kE5M2 };
 
 // x lies on the format's grid.
 ADA_HOST_DEVICE inline std::uint8_t ToFp8(Fp8 format, float x) {
-  if (format == Fp8::kE5M2) return static_cast<std::uint8_t>(ToHalf(x) >> 8);
+  if (format == Fp8::kE5M2) return static_cast<std::uint8_t>(Fp16CodeOf(x) >> 8);
   constexpr std::uint32_t kSmallestNormal = 0x3c800000u;  // 2^-6, whose code is 8
   constexpr std::uint32_t kNan = 0x7f;
   const std::uint32_t bits = BitsOf(x), u = bits & 0x7fffffffu;
@@ -23,7 +23,7 @@ ADA_HOST_DEVICE inline std::uint8_t ToFp8(Fp8 format, float x) {
   return static_cast<std::uint8_t>((bits >> 24 & 0x80u) | code);
 }
 ADA_HOST_DEVICE inline float FromFp8(Fp8 format, std::uint8_t code) {
-  if (format == Fp8::kE5M2) return FromHalf(static_cast<std::uint16_t>(code << 8));
+  if (format == Fp8::kE5M2) return OfFp16(static_cast<std::uint16_t>(code << 8));
   const std::uint32_t sign = (code & 0x80u) << 24, u = code & 0x7fu;
   if (u == 0x7f) return OfBits(sign | 0x7fc00000u);
   if (u < 8) return OfBits(sign | BitsOf(static_cast<float>(u) / 512.0f));

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/merge.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/gather_stats.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
 #include "scaling/rules/rules.h"
@@ -49,7 +49,7 @@ struct LogsKernel {
     if constexpr (kPhase == 2) {
       Join(shared.logs, 0, 1, kLanes);
       blocks[at.block] = shared.logs[0];
-      shared.is_last = note::TakeTicket(finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+      shared.is_last = stat::TakeTicket(finished) + 1 == static_cast<std::uint32_t>(at.blocks);
     }
     if constexpr (kPhase == 5) {
       Join(shared.logs, 0, 1, kLanes);

@@ -6,9 +6,10 @@
 #include <cstdint>
 
 #include "backend/backend.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/rounding.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/ops/pass_values.h"
+#include "backend/formulas.h"
 
 namespace ada::backend::cuda {
 
@@ -57,9 +58,6 @@ struct LossRow {
   ADA_HOST_DEVICE double Logit(std::int64_t row, std::int64_t k) const {
     return static_cast<double>(Load(logits, row * classes + k));
   }
-  ADA_HOST_DEVICE double Target(std::int64_t k, std::int64_t label) const {
-    return smoothing / static_cast<double>(classes) + (k == label ? 1 - smoothing : 0);
-  }
   // Of this thread's classes; a NaN is passed over.
   ADA_HOST_DEVICE float Highest(std::int64_t row, int thread) const {
     float highest = -INFINITY;
@@ -72,15 +70,16 @@ struct LossRow {
   ADA_HOST_DEVICE void Gradients(std::int64_t row, int thread, double log_sum,
                                  Shared& shared) const {
     const std::int64_t label = labels[row];
-    const double rows = static_cast<double>(pass->loss_rows), mine = Logit(row, label);
+    const double mine = Logit(row, label);
     double loss = 0;
     std::int32_t better = 0;
     for (std::int64_t k = thread; k < classes; k += kThreads) {
-      const double z = Logit(row, k), log_p = z - log_sum, target = Target(k, label);
+      const double z = Logit(row, k), log_p = z - log_sum,
+                   target = TargetOf(k, label, classes, smoothing);
       if (gradient != nullptr)
-        gradient[row * classes + k] = static_cast<float>((std::exp(log_p) - target) / rows);
+        gradient[row * classes + k] = LogitGradient(log_p, target, pass->loss_rows);
       if (target != 0) loss -= target * log_p;
-      better += z > mine || (z == mine && k < label) ? 1 : 0;
+      better += ComesBefore(z, k, mine, label) ? 1 : 0;
     }
     shared.loss[thread] = loss, shared.better[thread] = better;
   }
@@ -89,8 +88,7 @@ struct LossRow {
     std::int32_t better = 0;
     for (int t = 0; t < used; ++t) loss += shared.loss[t], better += shared.better[t];
     const double mine = Logit(row, labels[row]);
-    const bool comparable = mine == mine;  // a NaN never hits
-    return {loss, comparable && better < 1 ? 1 : 0, comparable && better < 5 ? 1 : 0};
+    return {loss, Hits(mine, better, 1), Hits(mine, better, 5)};
   }
 
   TensorSpan logits;

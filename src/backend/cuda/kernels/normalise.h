@@ -3,8 +3,8 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/counting.h"
 #include "backend/cuda/kernels/round_values.h"
+#include "backend/cuda/kernels/rounding_stats.h"
 
 namespace ada::backend::cuda {
 
@@ -24,32 +24,33 @@ struct Normalised {
 };
 
 // out = relu(round(round(y) + addend)), of which the addend and the relu may be absent. kY, kSum:
-// what is noted of y and of the sum. Without `store` nothing is stored, y is noted alone.
-template <NoteLevel kY, NoteLevel kSum>
+// what is measured of y and of the sum. Without `store` nothing is stored, y is measured alone.
+template <StatsLevel kY, StatsLevel kSum>
 struct NormaliseKernel {
-  static constexpr bool kNotesY = kY != NoteLevel::kNone, kNotesSum = kSum != NoteLevel::kNone;
-  static constexpr int kYEnd = 2 + (kNotesY ? kNotePhases : 0);
-  static constexpr int kThreads = kNoteThreads, kPhases = kYEnd + (kNotesSum ? kNotePhases : 0);
+  static constexpr bool kStatsOfY = kY != StatsLevel::kNone,
+                        kStatsOfSum = kSum != StatsLevel::kNone;
+  static constexpr int kYEnd = 2 + (kStatsOfY ? kStatsPhases : 0);
+  static constexpr int kThreads = kStatsThreads, kPhases = kYEnd + (kStatsOfSum ? kStatsPhases : 0);
   struct Shared {
-    NoteShared<kY> y;
-    NoteShared<kSum> sum;
+    StatsShared<kY> y;
+    StatsShared<kSum> sum;
   };
   struct Own {
-    NoteOwn<kY> y;
-    NoteOwn<kSum> sum;
+    StatsOwn<kY> y;
+    StatsOwn<kSum> sum;
   };
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0) {
-      BeginNotes(y, at, shared.y, own.y);
-      BeginNotes(sum, at, shared.sum, own.sum);
+      BeginStats(y, at, shared.y, own.y);
+      BeginStats(sum, at, shared.sum, own.sum);
     } else if constexpr (kPhase == 1) {
       Values(at, shared, own);
     } else if constexpr (kPhase < kYEnd) {
-      GatherNotes<kPhase - 2>(y, at, shared.y, own.y);
+      GatherStats<kPhase - 2>(y, at, shared.y, own.y);
     } else {
-      GatherNotes<kPhase - kYEnd>(sum, at, shared.sum, own.sum);
+      GatherStats<kPhase - kYEnd>(sum, at, shared.sum, own.sum);
     }
   }
 

@@ -1,10 +1,10 @@
-// Max and average pooling value by value: a place of an image gathers from its window, and a place
+// Max and average pooling value by value: a pixel of an image gathers from its window, and one
 // of the gradient from all windows that it lies in, in the order of the windows.
 #pragma once
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "core/host_device.h"
 
 namespace ada::backend::cuda {
@@ -19,11 +19,11 @@ struct PoolGrid {
 };
 
 // Value i of a tensor whose images are h x w x c.
-struct PoolPlace {
+struct PoolIndex {
   std::int64_t image;
   int y, x, c;
 };
-ADA_HOST_DEVICE inline PoolPlace PlaceOf(std::int64_t i, int h, int w, int c) {
+ADA_HOST_DEVICE inline PoolIndex IndexOf(std::int64_t i, int h, int w, int c) {
   const std::int64_t per_image = std::int64_t{h} * w * c, image = i / per_image;
   const auto rest = static_cast<std::uint32_t>(i - image * per_image);
   const std::uint32_t pixel = rest / static_cast<std::uint32_t>(c);
@@ -33,18 +33,18 @@ ADA_HOST_DEVICE inline PoolPlace PlaceOf(std::int64_t i, int h, int w, int c) {
 }
 
 // Half open.
-struct PoolSpan {
+struct PoolRange {
   int begin, end;
 };
 // Positions of window `out` that lie inside an image of `size`.
-ADA_HOST_DEVICE inline PoolSpan Taps(int out, int kernel, int stride, int pad, int size) {
+ADA_HOST_DEVICE inline PoolRange Taps(int out, int kernel, int stride, int pad, int size) {
   const int first = out * stride - pad;
   return {first < 0 ? -first : 0, size - first < kernel ? size - first : kernel};
 }
-// Windows that hold place `at`.
-ADA_HOST_DEVICE inline PoolSpan WindowsOver(int at, int kernel, int stride, int pad, int outs) {
-  const int place = at + pad, first = place - kernel + 1;
-  const int end = place / stride + 1;
+// Windows that hold pixel `at`.
+ADA_HOST_DEVICE inline PoolRange WindowsOver(int at, int kernel, int stride, int pad, int outs) {
+  const int padded = at + pad, first = padded - kernel + 1;
+  const int end = padded / stride + 1;
   return {first <= 0 ? 0 : (first + stride - 1) / stride, end < outs ? end : outs};
 }
 
@@ -52,9 +52,9 @@ ADA_HOST_DEVICE inline PoolSpan WindowsOver(int at, int kernel, int stride, int 
 // of y.
 struct MaxPoolForward {
   ADA_HOST_DEVICE void operator()(std::int64_t i) const {
-    const PoolPlace at = PlaceOf(i, grid.out_h, grid.out_w, grid.c);
-    const PoolSpan rows = Taps(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
-    const PoolSpan columns = Taps(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
+    const PoolIndex at = IndexOf(i, grid.out_h, grid.out_w, grid.c);
+    const PoolRange rows = Taps(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
+    const PoolRange columns = Taps(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
     const int top = at.y * grid.stride_h - grid.pad_h, left = at.x * grid.stride_w - grid.pad_w;
     const std::int64_t image = at.image * grid.in() + at.c;
     float best = -INFINITY;
@@ -78,9 +78,9 @@ struct MaxPoolForward {
 // dx = the sum of the dy whose maximum lay here. For all values of dx.
 struct MaxPoolGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const PoolPlace at = PlaceOf(i, grid.h, grid.w, grid.c);
-    const PoolSpan rows = WindowsOver(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.out_h);
-    const PoolSpan columns =
+    const PoolIndex at = IndexOf(i, grid.h, grid.w, grid.c);
+    const PoolRange rows = WindowsOver(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.out_h);
+    const PoolRange columns =
         WindowsOver(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.out_w);
     const std::int64_t image = at.image * grid.out() + at.c;
     float sum = 0;
@@ -102,9 +102,9 @@ struct MaxPoolGradient {
 // y = the mean over the whole window, padding counted as zeros. For all values of y.
 struct AvgPoolMean {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const PoolPlace at = PlaceOf(i, grid.out_h, grid.out_w, grid.c);
-    const PoolSpan rows = Taps(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
-    const PoolSpan columns = Taps(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
+    const PoolIndex at = IndexOf(i, grid.out_h, grid.out_w, grid.c);
+    const PoolRange rows = Taps(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
+    const PoolRange columns = Taps(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
     const int top = at.y * grid.stride_h - grid.pad_h, left = at.x * grid.stride_w - grid.pad_w;
     const std::int64_t image = at.image * grid.in() + at.c;
     float sum = 0;
@@ -123,9 +123,9 @@ struct AvgPoolMean {
 // dx = the sum of the shares of all windows. For all values of dx.
 struct AvgPoolGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const PoolPlace at = PlaceOf(i, grid.h, grid.w, grid.c);
-    const PoolSpan rows = WindowsOver(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.out_h);
-    const PoolSpan columns =
+    const PoolIndex at = IndexOf(i, grid.h, grid.w, grid.c);
+    const PoolRange rows = WindowsOver(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.out_h);
+    const PoolRange columns =
         WindowsOver(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.out_w);
     const std::int64_t image = at.image * grid.out() + at.c;
     const auto area = static_cast<float>(grid.kernel_h * grid.kernel_w);

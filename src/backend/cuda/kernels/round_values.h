@@ -1,11 +1,11 @@
-// out[i] = round(value(i)) for all values of a tensor, with its notes: the kernel of every op whose
-// output values can be computed one by one.
+// out[i] = round(value(i)) for all values of a tensor, with its statistics: the kernel of every op
+// whose output values can be computed one by one.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-#include "backend/cuda/kernels/counting.h"
+#include "backend/cuda/kernels/rounding_stats.h"
 
 namespace ada::backend::cuda {
 
@@ -16,8 +16,8 @@ struct FlatBlocks {
   int blocks = 0;
 };
 inline FlatBlocks FlatBlocksOf(std::int64_t values) {
-  constexpr std::int64_t kMostBlocks = 4096;        // enough for any device
-  constexpr std::int64_t kUnit = 4 * kNoteThreads;  // a thread's values lie in fours
+  constexpr std::int64_t kMostBlocks = 4096;         // enough for any device
+  constexpr std::int64_t kUnit = 4 * kStatsThreads;  // a thread's values lie in fours
   const std::int64_t least = (values + kMostBlocks - 1) / kMostBlocks;
   FlatBlocks flat;
   flat.size = std::max(2 * kUnit, (least + kUnit - 1) / kUnit * kUnit);
@@ -32,7 +32,7 @@ ADA_HOST_DEVICE void ForFlatBlock(const ThreadIndex& at, std::int64_t values, st
                                   Four&& four, One&& one) {
   const std::int64_t begin = at.block * size;
   const std::int64_t end = begin + size < values ? begin + size : values;
-  for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kNoteThreads) {
+  for (std::int64_t i = begin + 4 * at.thread; i < end; i += 4 * kStatsThreads) {
     if (i + 4 <= end) {
       four(i);
       continue;
@@ -48,23 +48,23 @@ template <class Value>
 struct GivesFours<Value, std::void_t<decltype(&Value::Four)>> : std::true_type {};
 
 // Value: a struct of plain data; ADA_HOST_DEVICE float operator()(std::int64_t i) const.
-template <class Value, NoteLevel kLevel>
+template <class Value, StatsLevel kLevel>
 struct RoundValuesKernel {
-  static constexpr int kThreads = kNoteThreads, kPhases = 2 + kNotePhases;
+  static constexpr int kThreads = kStatsThreads, kPhases = 2 + kStatsPhases;
   struct Shared {
-    NoteShared<kLevel> notes;
+    StatsShared<kLevel> stats;
   };
   struct Own {
-    NoteOwn<kLevel> notes;
+    StatsOwn<kLevel> stats;
   };
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0)
-      BeginNotes(how, at, shared.notes, own.notes);
+      BeginStats(how, at, shared.stats, own.stats);
     else if constexpr (kPhase == 1)
-      RoundBlock(at, shared.notes, own.notes);
+      RoundBlock(at, shared.stats, own.stats);
     else
-      GatherNotes<kPhase - 2>(how, at, shared.notes, own.notes);
+      GatherStats<kPhase - 2>(how, at, shared.stats, own.stats);
   }
 
   Value value;
@@ -73,8 +73,8 @@ struct RoundValuesKernel {
   std::int64_t values, size;  // of all, of a block
 
  private:
-  ADA_HOST_DEVICE void RoundBlock(const ThreadIndex& at, NoteShared<kLevel>& shared,
-                                  NoteOwn<kLevel>& own) const {
+  ADA_HOST_DEVICE void RoundBlock(const ThreadIndex& at, StatsShared<kLevel>& shared,
+                                  StatsOwn<kLevel>& own) const {
     ForFlatBlock(
         at, values, size,
         [&](std::int64_t i) {
@@ -89,24 +89,24 @@ struct RoundValuesKernel {
   }
 };
 
-// The same of values that lie in `in` already rounded: notes alone.
-template <NoteLevel kLevel>
+// The same of values that lie in `in` already rounded: statistics alone.
+template <StatsLevel kLevel>
 struct CountValuesKernel {
-  static constexpr int kThreads = kNoteThreads, kPhases = 2 + kNotePhases;
+  static constexpr int kThreads = kStatsThreads, kPhases = 2 + kStatsPhases;
   struct Shared {
-    NoteShared<kLevel> notes;
+    StatsShared<kLevel> stats;
   };
   struct Own {
-    NoteOwn<kLevel> notes;
+    StatsOwn<kLevel> stats;
   };
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
     if constexpr (kPhase == 0)
-      BeginNotes(how, at, shared.notes, own.notes);
+      BeginStats(how, at, shared.stats, own.stats);
     else if constexpr (kPhase == 1)
-      CountBlock(at, shared.notes, own.notes);
+      CountBlock(at, shared.stats, own.stats);
     else
-      GatherNotes<kPhase - 2>(how, at, shared.notes, own.notes);
+      GatherStats<kPhase - 2>(how, at, shared.stats, own.stats);
   }
 
   TensorSpan in;
@@ -114,8 +114,8 @@ struct CountValuesKernel {
   std::int64_t values, size;  // of all, of a block
 
  private:
-  ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, NoteShared<kLevel>& shared,
-                                  NoteOwn<kLevel>& own) const {
+  ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, StatsShared<kLevel>& shared,
+                                  StatsOwn<kLevel>& own) const {
     ForFlatBlock(
         at, values, size,
         [&](std::int64_t i) {

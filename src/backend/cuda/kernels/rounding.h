@@ -3,8 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/number.h"
-#include "backend/cuda/ops/pass_values.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "core/exponent_bins.h"
 #include "core/host_device.h"
 #include "core/random.h"
@@ -12,13 +11,25 @@
 
 namespace ada::backend::cuda {
 
-// What is noted while values are rounded, each with all before it. A template argument of kernels.
-enum class NoteLevel : std::uint8_t { kNone, kLargest, kMoments, kCounts };
+// The Pass of the work that runs, in backend memory: what changes from step to step cannot stand in
+// a kernel's arguments, since launches are recorded once and replayed. Ops get a pointer to it from
+// their Context.
+struct PassValues {
+  std::uint64_t seed = 0, draw = 0;
+  std::int64_t loss_rows = 0;
+  double edge = 0;
+  float loss_scale = 1;
+  friend bool operator==(const PassValues&, const PassValues&) = default;
+};
+
+// What is measured while values are rounded, each with all before it. A template argument of
+// kernels.
+enum class StatsLevel : std::uint8_t { kNone, kLargest, kMoments, kCounts };
 
 // Sums over the blocks of the launch that runs; zero between launches.
-struct NoteTotals;
+struct StatsTotals;
 
-// Made by RoundingStats::For. A default one leaves fp32 values as they are and notes nothing.
+// Made by RoundingStats::For. A default one leaves fp32 values as they are and measures nothing.
 struct Rounding {
   NumberGrid grid;
   bool stochastic = false;
@@ -31,9 +42,9 @@ struct Rounding {
   const float* scale_from = nullptr;
   float* scale_to = nullptr;
 
-  // Where notes go (notes.h).
+  // Where the statistics go (ops/rounding_stats.h).
   std::int64_t values = 0;  // of the whole launch
-  NoteTotals* totals = nullptr;
+  StatsTotals* totals = nullptr;
   double* block_sums = nullptr;  // [kinds of sums][blocks]
   TensorStats* stats = nullptr;
   TensorMoments* moments = nullptr;

@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/merge.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/gather_stats.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
 #include "scaling/rules/rules.h"
@@ -44,7 +44,7 @@ struct TailKernel {
     if constexpr (kPhase == 4)
       if (t == 0)
         shared.is_last =
-            note::TakeTicket(&totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+            stat::TakeTicket(&totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
     if constexpr (kPhase == 5) {
       totals->tail.bins[t] = totals->bins[t];
       totals->bins[t] = 0;

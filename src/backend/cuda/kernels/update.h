@@ -9,13 +9,13 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/kernels/for_every.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 #include "backend/update_rules.h"
 
 namespace ada::backend::cuda {
 
-// A piece of one parameter.
+// A span of one parameter.
 struct UpdateSegment {
   static constexpr std::int64_t kValues = 2048;
   float *value, *gradient, *state1, *state2;
@@ -143,13 +143,13 @@ struct DecideUpdate {
 
   ADA_HOST_DEVICE void Decide(const GradientFacts& all) const {
     const double norm = std::sqrt(all.square);
-    if (!again) Note(norm, all.max_bits);
+    if (!again) Conclude(norm, all.max_bits);
     const bool apply = !outcome->watched && (!outcome->overflow || inputs->sanitize);
     const double factor = ClipFactor(norm, inputs->clip_norm);
     decision->factor = static_cast<float>(factor), decision->apply = apply;
     outcome->updated = apply, outcome->clipped = apply && factor < 1;
   }
-  ADA_HOST_DEVICE void Note(double norm, std::uint32_t max_bits) const {
+  ADA_HOST_DEVICE void Conclude(double norm, std::uint32_t max_bits) const {
     outcome->norm = norm;
     outcome->overflow = !(norm < HUGE_VAL);
     outcome->largest = inputs->largest ? OfBits(max_bits) : 0.0f;
@@ -180,7 +180,7 @@ struct SanitizeGradients {
   }
   ADA_HOST_DEVICE static float Sanitized(float x, std::uint32_t most) {
     const std::uint32_t bits = BitsOf(x), magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return 0;
+    if (magnitude > kInfinityBits) return 0;
     return magnitude > most ? OfBits(most | (bits & 0x80000000u)) : x;
   }
 

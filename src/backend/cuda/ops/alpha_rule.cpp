@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/rounding_stats.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -46,7 +46,7 @@ void AlphaRule::TakeLogs(const Pass& pass) const {
   const std::int64_t values = pass.rows * dy_.tensor.shape.per_image();
   const FlatBlocks flat = FlatBlocksOf(values);
   Launch(stream_,
-         LogsKernel{scaler_, PieceOf(dy_.tensor), values, flat.size, log_blocks_, logs_finished_,
+         LogsKernel{scaler_, SpanOf(dy_.tensor), values, flat.size, log_blocks_, logs_finished_,
                     logs_},
          flat.blocks);
 }
@@ -57,7 +57,7 @@ void AlphaRule::TakeProducts(const Pass& pass) const {
   const std::int64_t pixels = pass.rows * shape.h * shape.w;
   const int cuts = static_cast<int>(std::clamp<std::int64_t>(pixels / 256, 1, 64));
   Launch(stream_,
-         ImageMagnitudesKernel{scaler_, PieceOf(dy_.tensor), pixels, shape.c, cuts, dy_magnitudes_},
+         ImageMagnitudesKernel{scaler_, SpanOf(dy_.tensor), pixels, shape.c, cuts, dy_magnitudes_},
          ImageMagnitudesKernel::Blocks(shape.c, cuts));
   Launch(stream_, RowMagnitudesKernel{scaler_, weights_.rows, weights_.values, w_magnitudes_},
          static_cast<int>(weights_.channels));

@@ -2,8 +2,9 @@
 // of them, and the values.
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/normalise.h"
-#include "backend/cuda/ops/notes.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/decisions.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -14,17 +15,15 @@ class CudaBatchNorm final : public Op {
       : context_(context),
         spec_(spec),
         cut_(spec.x.shape.c, spec.x.shape.n * spec.x.shape.h * spec.x.shape.w) {
-    Tensor y = spec.out;  // with addend: never stored
-    if (spec.addend) y.format = spec.y_format;
-    y_notes_ = RoundingStats(context, y, spec.y_style, spec.y_stats);
-    if (spec.addend) sum_notes_ = RoundingStats(context, spec.out, spec.sum_style, spec.sum_stats);
+    y_stats_ = RoundingStats(context, NormalisedTensorOf(spec), spec.y_style, spec.y_stats);
+    if (spec.addend) sum_stats_ = RoundingStats(context, spec.out, spec.sum_style, spec.sum_stats);
     const std::int64_t c = cut_.channels, partials = cut_.Count(spec.x.shape.n * pixels()) * c;
     factors_ = {context.Allocate<float>(c), context.Allocate<float>(c), context.Allocate<float>(c),
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
-    dx_notes_ = RoundingStats(context, spec.dx);
-    dx_notes_.PassScale(spec.dy);
+    dx_stats_ = RoundingStats(context, spec.dx);
+    dx_stats_.PassScale(spec.dy);
     mean_dy_ = context.Allocate<float>(c), slope_ = context.Allocate<float>(c);
   }
 
@@ -34,11 +33,11 @@ class CudaBatchNorm final : public Op {
     else
       ForEach(context_.stream, cut_.channels,
               RunningStatistics{factors_, spec_.running_mean.f32(), spec_.running_var.f32()});
-    const NoteLevel y = y_notes_.Level(pass), sum = sum_notes_.Level(pass);
-    const bool apart = sum != NoteLevel::kNone && y != NoteLevel::kNone &&
-                       (y == NoteLevel::kCounts || sum == NoteLevel::kCounts);
-    if (apart) Normalise(pass, y, NoteLevel::kNone, /*store=*/false);
-    Normalise(pass, apart ? NoteLevel::kNone : y, sum, /*store=*/true);
+    const StatsLevel y = y_stats_.Level(pass), sum = sum_stats_.Level(pass);
+    const bool apart = sum != StatsLevel::kNone && y != StatsLevel::kNone &&
+                       (y == StatsLevel::kCounts || sum == StatsLevel::kCounts);
+    if (apart) Normalise(pass, y, StatsLevel::kNone, /*store=*/false);
+    Normalise(pass, apart ? StatsLevel::kNone : y, sum, /*store=*/true);
   }
 
   void Backward(const Pass& pass) override {
@@ -54,10 +53,10 @@ class CudaBatchNorm final : public Op {
     if (!spec_.dx) return;
     NormGradient gradient;
     gradient.channels = static_cast<std::uint32_t>(cut_.channels);
-    gradient.x = PieceOf(spec_.x), gradient.dy = PieceOf(spec_.dy.tensor);
+    gradient.x = SpanOf(spec_.x), gradient.dy = SpanOf(spec_.dy.tensor);
     gradient.mean = factors_.mean, gradient.factor = factors_.factor;
     gradient.mean_dy = mean_dy_, gradient.slope = slope_;
-    dx_notes_.Round(pass, PieceOf(spec_.dx.tensor), gradient);
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), gradient);
   }
 
  private:
@@ -80,7 +79,7 @@ class CudaBatchNorm final : public Op {
     ChannelMomentsKernel<kLies> moments;
     moments.threads = {cut_.channels, Parts(pass)};
     moments.cut = cut_, moments.pixels = Pixels(pass);
-    moments.x = PieceOf(spec_.x);
+    moments.x = SpanOf(spec_.x);
     moments.mean = sums_[0], moments.m2 = sums_[1];
     Launch(context_.stream, moments, moments.threads.Blocks());
     BatchStatistics statistics;
@@ -114,43 +113,43 @@ class CudaBatchNorm final : public Op {
     GradientSumsKernel<kLies> sums;
     sums.threads = {cut_.channels, Parts(pass)};
     sums.cut = cut_, sums.pixels = Pixels(pass);
-    sums.x = PieceOf(spec_.x), sums.dy = PieceOf(spec_.dy.tensor);
-    if (spec_.relu) sums.out = PieceOf(spec_.out);
+    sums.x = SpanOf(spec_.x), sums.dy = SpanOf(spec_.dy.tensor);
+    if (spec_.relu) sums.out = SpanOf(spec_.out);
     sums.mean = factors_.mean, sums.inverse = factors_.inverse;
     sums.sum_dy = sums_[0], sums.sum_dy_xhat = sums_[1];
     Launch(context_.stream, sums, sums.threads.Blocks());
   }
 
-  // The values, with y and the sum noted at these levels: where both are, neither is counted, for
-  // which there is no room.
-  void Normalise(const Pass& pass, NoteLevel y, NoteLevel sum, bool store) {
-    if (y == NoteLevel::kCounts)
-      LaunchValues<NoteLevel::kCounts, NoteLevel::kNone>(pass, store);
-    else if (sum == NoteLevel::kCounts)
-      LaunchValues<NoteLevel::kNone, NoteLevel::kCounts>(pass, store);
-    else if (y == NoteLevel::kLargest && sum == NoteLevel::kLargest)
-      LaunchValues<NoteLevel::kLargest, NoteLevel::kLargest>(pass, store);
-    else if (y == NoteLevel::kLargest)
-      LaunchValues<NoteLevel::kLargest, NoteLevel::kNone>(pass, store);
-    else if (sum == NoteLevel::kLargest)
-      LaunchValues<NoteLevel::kNone, NoteLevel::kLargest>(pass, store);
+  // The values, with y and the sum measured at these levels: where both are, neither is counted,
+  // for which there is no room.
+  void Normalise(const Pass& pass, StatsLevel y, StatsLevel sum, bool store) {
+    if (y == StatsLevel::kCounts)
+      LaunchValues<StatsLevel::kCounts, StatsLevel::kNone>(pass, store);
+    else if (sum == StatsLevel::kCounts)
+      LaunchValues<StatsLevel::kNone, StatsLevel::kCounts>(pass, store);
+    else if (y == StatsLevel::kLargest && sum == StatsLevel::kLargest)
+      LaunchValues<StatsLevel::kLargest, StatsLevel::kLargest>(pass, store);
+    else if (y == StatsLevel::kLargest)
+      LaunchValues<StatsLevel::kLargest, StatsLevel::kNone>(pass, store);
+    else if (sum == StatsLevel::kLargest)
+      LaunchValues<StatsLevel::kNone, StatsLevel::kLargest>(pass, store);
     else
-      LaunchValues<NoteLevel::kNone, NoteLevel::kNone>(pass, store);
+      LaunchValues<StatsLevel::kNone, StatsLevel::kNone>(pass, store);
   }
-  template <NoteLevel kY, NoteLevel kSum>
+  template <StatsLevel kY, StatsLevel kSum>
   void LaunchValues(const Pass& pass, bool store) {
     const std::int64_t values = pass.rows * spec_.x.shape.per_image();
     const FlatBlocks flat = FlatBlocksOf(values);
     NormaliseKernel<kY, kSum> kernel;
     kernel.norm.channels = static_cast<std::uint32_t>(cut_.channels);
-    kernel.norm.x = PieceOf(spec_.x), kernel.norm.beta = spec_.beta.f32();
+    kernel.norm.x = SpanOf(spec_.x), kernel.norm.beta = spec_.beta.f32();
     kernel.norm.mean = factors_.mean, kernel.norm.factor = factors_.factor;
-    if (spec_.addend) kernel.addend = PieceOf(spec_.addend);
-    kernel.out = PieceOf(spec_.out);
+    if (spec_.addend) kernel.addend = SpanOf(spec_.addend);
+    kernel.out = SpanOf(spec_.out);
     kernel.relu = spec_.relu, kernel.store = store;
     kernel.values = values, kernel.size = flat.size;
-    kernel.y = y_notes_.For(pass);
-    if (spec_.addend) kernel.sum = sum_notes_.For(pass);
+    kernel.y = y_stats_.For(pass);
+    if (spec_.addend) kernel.sum = sum_stats_.For(pass);
     Launch(context_.stream, kernel, flat.blocks);
   }
 
@@ -160,7 +159,7 @@ class CudaBatchNorm final : public Op {
   ChannelFactors factors_;
   float* sums_[2] = {};  // [parts, channels]: mean and m2, then of dy and dy * xhat
   float *mean_dy_ = nullptr, *slope_ = nullptr;
-  RoundingStats y_notes_, sum_notes_, dx_notes_;
+  RoundingStats y_stats_, sum_stats_, dx_stats_;
 };
 
 }  // namespace

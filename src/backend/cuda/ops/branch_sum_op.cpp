@@ -1,23 +1,22 @@
-// The sum of gradients where an output feeds several layers (POLICIES 1, "Where branches meet").
+// The sum of gradients where an output feeds several layers.
 #include <algorithm>
 #include <vector>
 
 #include "backend/cuda/kernels/branch_repair.h"
 #include "backend/cuda/kernels/branch_sum.h"
-#include "backend/cuda/ops/notes.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
 namespace {
 
 BranchTerm TermOf(const Gradient& g) {
-  // Rounding to nearest keeps the order of magnitudes.
-  const bool ordered = !g.style.stochastic && g.tensor.format.has_nan;
   BranchTerm term{};
-  term.piece = PieceOf(g.tensor), term.grid = GridOf(g.tensor.format);
+  term.span = SpanOf(g.tensor), term.grid = GridOf(g.tensor.format);
   term.scale = g.scale, term.moments = g.moments;
-  term.stats = ordered ? g.stats : nullptr;
+  term.stats = KeepsOrder(g) ? g.stats : nullptr;
   term.own_scale = g.style.own_scale != nullptr ? &g.style.own_scale->scale : nullptr;
   return term;
 }
@@ -25,7 +24,7 @@ BranchTerm TermOf(const Gradient& g) {
 class CudaBranchSum final : public Op {
  public:
   CudaBranchSum(const Context& context, const BranchSumSpec& spec)
-      : stream_(context.stream), spec_(spec), notes_(context, spec.sum) {
+      : stream_(context.stream), spec_(spec), stats_(context, spec.sum) {
     ADA_CHECK(spec.sum.stats != nullptr);  // tell whether the sum fits
     grid_ = GridOf(spec.sum.tensor.format);
     MakeSet(context);
@@ -40,10 +39,10 @@ class CudaBranchSum final : public Op {
       Launch(stream_, BranchLookKernel{set_, values, cuts, always}, cuts * set_.count);
     }
     Launch(stream_, BranchTargetKernel{set_, spec_.reference, spec_.rescale}, 1);
-    const TensorSpan out = PieceOf(spec_.sum.tensor);
+    const TensorSpan out = SpanOf(spec_.sum.tensor);
     if (spec_.reference)
-      return notes_.Round(pass, out, BranchStepsValue{set_.terms, set_.factors, set_.count, grid_});
-    notes_.Round(pass, out, value_);
+      return stats_.Round(pass, out, BranchStepsValue{set_.terms, set_.factors, set_.count, grid_});
+    stats_.Round(pass, out, value_);
     Repair(pass, out);
   }
 
@@ -61,20 +60,13 @@ class CudaBranchSum final : public Op {
             context.Allocate<std::uint32_t>(count),
             spec_.sum.scale,
             spec_.decision,
-            Bound()};
+            BranchBound(spec_)};
     const std::size_t second = terms.size() > 1 ? 1 : 0;
-    value_ = {terms[0].piece, terms[second].piece, set_.terms, set_.factors, set_.count};
-  }
-  double Bound() const {
-    const NumberFormat& format = spec_.sum.tensor.format;
-    // The authors know fp16's range alone, be the gradients fp16 or fp32.
-    if (spec_.reference) return std::min(format.largest(), kFp16.largest());
-    // A scale of the tensor's own keeps its values in range.
-    return (spec_.sum.style.own_scale != nullptr ? kFp32 : format).largest();
+    value_ = {terms[0].span, terms[second].span, set_.terms, set_.factors, set_.count};
   }
   void Repair(const Pass& pass, const TensorSpan& out) {
-    const Rounding how = notes_.For(pass);
-    notes_.AtLevel(pass, [&](auto level) {
+    const Rounding how = stats_.For(pass);
+    stats_.AtLevel(pass, [&](auto level) {
       using Kernel = BranchRepairKernel<decltype(level)::value>;
       Launch(stream_, Kernel{set_, value_, out, how, spec_.sum.stats}, 1);
     });
@@ -82,7 +74,7 @@ class CudaBranchSum final : public Op {
 
   Stream& stream_;
   BranchSumSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   NumberGrid grid_;
   BranchSet set_{};
   BranchSumValue value_{};

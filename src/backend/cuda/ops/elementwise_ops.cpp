@@ -2,8 +2,9 @@
 #include <vector>
 
 #include "backend/cuda/kernels/elementwise.h"
-#include "backend/cuda/ops/notes.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -12,7 +13,7 @@ namespace {
 class CudaInput final : public InputOp {
  public:
   CudaInput(const Context& context, const InputSpec& spec)
-      : context_(context), spec_(spec), notes_(context, spec.y, spec.y_style, spec.y_stats) {
+      : context_(context), spec_(spec), stats_(context, spec.y, spec.y_style, spec.y_stats) {
     ADA_CHECK(spec.x.storage == Storage::kF32 && spec.x.format == kFp32);
     if (!spec.x) spec_.x.data = context.Allocate<std::byte>(spec.y.shape.numel() * 4);
   }
@@ -21,52 +22,52 @@ class CudaInput final : public InputOp {
     context_.stream.CopyToDevice(spec_.x.data, images, values * sizeof(float));
   }
   void Forward(const Pass& pass) override {
-    notes_.Round(pass, PieceOf(spec_.y), SameValue{PieceOf(spec_.x)});
+    stats_.Round(pass, SpanOf(spec_.y), SameValue{SpanOf(spec_.x)});
   }
   void Backward(const Pass&) override {}
 
  private:
   Context context_;
   InputSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
 };
 
 class CudaRelu final : public Op {
  public:
   CudaRelu(const Context& context, const ReluSpec& spec)
-      : spec_(spec), y_notes_(context, spec.y, {}, nullptr), dx_notes_(context, spec.dx) {
+      : spec_(spec), y_stats_(context, spec.y, {}, nullptr), dx_stats_(context, spec.dx) {
     ADA_CHECK(spec.x.format == spec.y.format);
-    dx_notes_.PassScale(spec.dy);
+    dx_stats_.PassScale(spec.dy);
   }
   void Forward(const Pass& pass) override {
-    y_notes_.Move(pass, PieceOf(spec_.y), ReluValue{PieceOf(spec_.x)});
+    y_stats_.Move(pass, SpanOf(spec_.y), ReluValue{SpanOf(spec_.x)});
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    dx_notes_.Round(pass, PieceOf(spec_.dx.tensor),
-                    MaskedValue{PieceOf(spec_.dy.tensor), PieceOf(spec_.y)});
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor),
+                    MaskedValue{SpanOf(spec_.dy.tensor), SpanOf(spec_.y)});
   }
 
  private:
   ReluSpec spec_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
 };
 
 class CudaAdd final : public Op {
  public:
   CudaAdd(const Context& context, const AddSpec& spec)
-      : spec_(spec), notes_(context, spec.y, spec.y_style, spec.y_stats) {
-    std::vector<TensorSpan> pieces;
-    for (const Tensor& x : spec.x) pieces.push_back(PieceOf(x));
-    const auto count = static_cast<int>(pieces.size());
-    value_ = {pieces[0], pieces[count > 1 ? 1 : 0], context.Keep(pieces), count};
+      : spec_(spec), stats_(context, spec.y, spec.y_style, spec.y_stats) {
+    std::vector<TensorSpan> spans;
+    for (const Tensor& x : spec.x) spans.push_back(SpanOf(x));
+    const auto count = static_cast<int>(spans.size());
+    value_ = {spans[0], spans[count > 1 ? 1 : 0], context.Keep(spans), count};
   }
-  void Forward(const Pass& pass) override { notes_.Round(pass, PieceOf(spec_.y), value_); }
+  void Forward(const Pass& pass) override { stats_.Round(pass, SpanOf(spec_.y), value_); }
   void Backward(const Pass&) override {}  // an alias of the graph
 
  private:
   AddSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   SumValue value_{};
 };
 
@@ -75,23 +76,22 @@ class CudaDropout final : public Op {
   CudaDropout(const Context& context, const DropoutSpec& spec)
       : context_(context),
         spec_(spec),
-        y_notes_(context, spec.y, spec.y_style, spec.y_stats),
-        dx_notes_(context, spec.dx) {
-    dx_notes_.PassScale(spec.dy);
+        y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(context, spec.dx) {
+    dx_stats_.PassScale(spec.dy);
   }
   void Forward(const Pass& pass) override {
-    if (!pass.training && spec_.x.format == spec_.y.format && spec_.x.storage == spec_.y.storage)
-      return Copy(pass);
-    y_notes_.Round(pass, PieceOf(spec_.y), Drop(spec_.x, pass.training ? spec_.rate : 0));
+    if (Copies(spec_, pass)) return Copy(pass);
+    y_stats_.Round(pass, SpanOf(spec_.y), Drop(spec_.x, pass.training ? spec_.rate : 0));
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    dx_notes_.Round(pass, PieceOf(spec_.dx.tensor), Drop(spec_.dy.tensor, spec_.rate));
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), Drop(spec_.dy.tensor, spec_.rate));
   }
 
  private:
   DropoutValue Drop(const Tensor& in, float rate) const {
-    return {PieceOf(in), context_.pass, spec_.stream, rate, 1.0f / (1.0f - rate)};
+    return {SpanOf(in), context_.pass, spec_.stream, rate, 1.0f / (1.0f - rate)};
   }
   void Copy(const Pass& pass) {
     const auto bytes =
@@ -101,7 +101,7 @@ class CudaDropout final : public Op {
 
   Context context_;
   DropoutSpec spec_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
 };
 
 }  // namespace

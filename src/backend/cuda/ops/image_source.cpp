@@ -1,12 +1,11 @@
-// See image_source.h.
-#include "backend/cuda/ops/image_source.h"
+#include "backend/cuda/kernels/image_source.h"
 
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
-#include "backend/cuda/kernels/image_source.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/ops/ops.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {

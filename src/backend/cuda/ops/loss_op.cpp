@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "backend/cuda/kernels/loss.h"
-#include "backend/cuda/ops/notes.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -20,7 +20,7 @@ class CudaLoss final : public LossOp {
         result_(context.shared.Allocate(sizeof(LossResult))),
         rows_(context.Allocate<RowResult>(spec.logits.shape.n)) {
     if (!spec.dlogits) return;
-    notes_ = RoundingStats(context, spec.dlogits);
+    stats_ = RoundingStats(context, spec.dlogits);
     gradient_ = context.Allocate<float>(spec.logits.shape.numel());
     if (spec.reference) before_ = GridOf(spec.dlogits.tensor.format);
   }
@@ -37,7 +37,7 @@ class CudaLoss final : public LossOp {
 
   void Forward(const Pass& pass) override {
     LossRow row;
-    row.logits = PieceOf(spec_.logits), row.classes = spec_.logits.shape.c;
+    row.logits = SpanOf(spec_.logits), row.classes = spec_.logits.shape.c;
     row.labels = LabelMemory(), row.smoothing = static_cast<double>(spec_.label_smoothing);
     row.pass = context_.pass, row.gradient = gradient_, row.results = rows_;
     Launch(context_.stream, row, pass.rows);
@@ -47,7 +47,7 @@ class CudaLoss final : public LossOp {
 
   void Backward(const Pass& pass) override {
     ForEach(context_.stream, 1, SetLossScale{spec_.dlogits.scale, context_.pass});
-    notes_.Round(pass, PieceOf(spec_.dlogits.tensor),
+    stats_.Round(pass, SpanOf(spec_.dlogits.tensor),
                  ScaledGradient{gradient_, before_, context_.pass});
   }
 
@@ -66,7 +66,7 @@ class CudaLoss final : public LossOp {
   RowResult* rows_;
   float* gradient_ = nullptr;  // unscaled
   NumberGrid before_;
-  RoundingStats notes_;
+  RoundingStats stats_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // From specs to this backend's ops.
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -9,9 +10,9 @@
 namespace ada::backend::cuda {
 
 // The op of a layer; null: its fusion is declined, as any with `recomputed` is. Batch norms take
-// the moments of x themselves; poolings throw ConfigError where a window has more positions than 16
-// bits can tell apart. Each spec of OpSpec has a specialization, beside its op: what is missing
-// does not link.
+// the moments of x themselves (x_moments is not read); poolings throw ConfigError where a window
+// has more positions than 16 bits can tell apart. Each spec of OpSpec has a specialization, beside
+// its op: what is missing does not link.
 template <class Spec>
 std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
 
@@ -20,5 +21,12 @@ std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&,
                                        const std::vector<UpdateSlot>&,
                                        const std::vector<WatchedRounding>&);
+
+// A data set in device memory: bytes go there once, an order once an epoch, and one kernel makes
+// each batch. Null where ResidentBytes is 0.
+std::unique_ptr<ImageSource> MakeImageSourceOp(const Context&, const ImageSourceSpec&);
+// Bytes of device memory that the data set would take; 0: more than half of what is free, and the
+// rest is for what a step needs.
+std::size_t ResidentBytes(const Context&, const ImageSourceSpec&);
 
 }  // namespace ada::backend::cuda

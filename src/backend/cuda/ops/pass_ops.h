@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "backend/backend.h"
-#include "backend/cuda/ops/pass_values.h"
+#include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
@@ -15,17 +15,17 @@ class PassStore {
   // memory: of one PassValues.
   PassStore(Stream& stream, std::byte* memory);
   const PassValues* values() const { return values_; }
-  // All work asked for from now on is of `pass`, unless an outer pass is Held.
+  // All work asked for from now on is of `pass`, unless an outer pass is Scope.
   void Set(const Pass& pass);
   // While it lives, all work is of `pass`, and Set does nothing: the work may be being recorded.
-  class Held {
+  class Scope {
    public:
-    Held(PassStore& store, const Pass& pass) : store_(store) {
+    Scope(PassStore& store, const Pass& pass) : store_(store) {
       store_.Set(pass);
       store_.held_ = true;
     }
-    ~Held() { store_.held_ = false; }
-    Held(const Held&) = delete;
+    ~Scope() { store_.held_ = false; }
+    Scope(const Scope&) = delete;
 
    private:
     PassStore& store_;

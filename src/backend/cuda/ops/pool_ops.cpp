@@ -1,10 +1,10 @@
 // Pooling forward and backward: each value by itself.
 #include <limits>
-#include <string>
 
 #include "backend/cuda/kernels/pool.h"
-#include "backend/cuda/ops/notes.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -29,29 +29,27 @@ class CudaMaxPool final : public Op {
   CudaMaxPool(const Context& context, const MaxPoolSpec& spec)
       : context_(context), spec_(spec), grid_(GridOfWindows(spec)) {
     ADA_CHECK(spec.x.format == spec.y.format);
-    if (std::int64_t{spec.kernel[0]} * spec.kernel[1] > std::numeric_limits<std::uint16_t>::max())
-      throw ConfigError("max_pool: a kernel of " + std::to_string(spec.kernel[0]) + "x" +
-                        std::to_string(spec.kernel[1]) + " has more than 65535 positions");
+    CheckWindow(spec);
     if (!spec.dx) return;
-    notes_ = RoundingStats(context, spec.dx);
-    notes_.PassScale(spec.dy);
+    stats_ = RoundingStats(context, spec.dx);
+    stats_.PassScale(spec.dy);
     index_ = context.Allocate<std::uint16_t>(spec.y.shape.numel());
   }
   void Forward(const Pass& pass) override {
     ForEach(context_.stream, pass.rows * spec_.y.shape.per_image(),
-            MaxPoolForward{grid_, PieceOf(spec_.x), PieceOf(spec_.y), index_});
+            MaxPoolForward{grid_, SpanOf(spec_.x), SpanOf(spec_.y), index_});
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    notes_.Round(pass, PieceOf(spec_.dx.tensor),
-                 MaxPoolGradient{grid_, PieceOf(spec_.dy.tensor), index_});
+    stats_.Round(pass, SpanOf(spec_.dx.tensor),
+                 MaxPoolGradient{grid_, SpanOf(spec_.dy.tensor), index_});
   }
 
  private:
   Context context_;
   MaxPoolSpec spec_;
   PoolGrid grid_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   std::uint16_t* index_ = nullptr;  // position of the maximum in its window
 };
 
@@ -61,24 +59,23 @@ class CudaAvgPool final : public Op {
       : context_(context),
         spec_(spec),
         grid_(GridOfWindows(spec)),
-        y_notes_(context, spec.y, spec.y_style, spec.y_stats),
-        dx_notes_(context, spec.dx) {
-    dx_notes_.PassScale(spec.dy);
+        y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(context, spec.dx) {
+    dx_stats_.PassScale(spec.dy);
   }
   void Forward(const Pass& pass) override {
-    y_notes_.Round(pass, PieceOf(spec_.y), AvgPoolMean{grid_, PieceOf(spec_.x)});
+    y_stats_.Round(pass, SpanOf(spec_.y), AvgPoolMean{grid_, SpanOf(spec_.x)});
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    dx_notes_.Round(pass, PieceOf(spec_.dx.tensor),
-                    AvgPoolGradient{grid_, PieceOf(spec_.dy.tensor)});
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), AvgPoolGradient{grid_, SpanOf(spec_.dy.tensor)});
   }
 
  private:
   Context context_;
   AvgPoolSpec spec_;
   PoolGrid grid_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 #include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/ops/alpha_rule.h"
-#include "backend/cuda/ops/notes.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -14,27 +14,27 @@ class CudaScale final : public Op {
  public:
   CudaScale(const Context& context, const ScaleSpec& spec)
       : spec_(spec),
-        y_notes_(context, spec.y, spec.y_style, spec.y_stats),
-        dx_notes_(context, spec.dx) {
+        y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(context, spec.dx) {
     if (!spec.dx) return;
     rule_.emplace(context, spec.scaler, spec.dy, spec.dx);
     if (context.Host(spec.scaler)->rule.reference) steps_ = GridOf(spec.dy.tensor.format);
   }
   void Forward(const Pass& pass) override {
-    y_notes_.Round(pass, PieceOf(spec_.y), SameValue{PieceOf(spec_.x)});
+    y_stats_.Round(pass, SpanOf(spec_.y), SameValue{SpanOf(spec_.x)});
   }
   void Backward(const Pass& pass) override {
     if (!rule_) return;
-    const TensorSpan dy = PieceOf(spec_.dy.tensor);
+    const TensorSpan dy = SpanOf(spec_.dy.tensor);
     rule_->Decide(pass);
     // Of dy itself, which is what alpha multiplies.
     rule_->Observe(dy, pass.rows * spec_.dy.tensor.shape.per_image());
-    dx_notes_.Round(pass, PieceOf(spec_.dx.tensor), ScaledValue{dy, rule_->alpha(), steps_});
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), ScaledValue{dy, rule_->alpha(), steps_});
   }
 
  private:
   ScaleSpec spec_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
   NumberGrid steps_;
   std::optional<AlphaRule> rule_;
 };

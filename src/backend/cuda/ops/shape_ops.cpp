@@ -1,19 +1,14 @@
 // Ops that move values without changing them: shortcut A (subsampling with channel padding) and
 // flatten. Exact, so nothing is rounded or counted; moments are taken where a policy asks.
 #include "backend/cuda/kernels/elementwise.h"
-#include "backend/cuda/ops/notes.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
 namespace {
 
-template <class Spec>
-void CheckExact(const Spec& spec) {
-  ADA_CHECK(spec.x.format == spec.y.format && spec.x.storage == spec.y.storage);
-  ADA_CHECK(!spec.dx || (spec.dx.tensor.format == spec.dy.tensor.format &&
-                         spec.dx.tensor.storage == spec.dy.tensor.storage));
-}
 ImageShape ImageOf(const Shape& shape) {
   return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
 }
@@ -21,16 +16,16 @@ ImageShape ImageOf(const Shape& shape) {
 class CudaShortcut final : public Op {
  public:
   CudaShortcut(const Context& context, const ShortcutSpec& spec)
-      : spec_(spec), y_notes_(context, spec.y, {}, nullptr), dx_notes_(context, spec.dx) {
-    CheckExact(spec);
-    dx_notes_.PassScale(spec.dy);
+      : spec_(spec), y_stats_(context, spec.y, {}, nullptr), dx_stats_(context, spec.dx) {
+    ADA_CHECK(MovesBytes(spec));
+    dx_stats_.PassScale(spec.dy);
   }
   void Forward(const Pass& pass) override {
-    y_notes_.Move(pass, PieceOf(spec_.y), Of<false>(spec_.x));
+    y_stats_.Move(pass, SpanOf(spec_.y), Of<false>(spec_.x));
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    dx_notes_.Move(pass, PieceOf(spec_.dx.tensor), Of<true>(spec_.dy.tensor));
+    dx_stats_.Move(pass, SpanOf(spec_.dx.tensor), Of<true>(spec_.dy.tensor));
   }
 
  private:
@@ -39,27 +34,27 @@ class CudaShortcut final : public Op {
     const auto pad = static_cast<int>((spec_.y.shape.c - spec_.x.shape.c) / 2);
     const ShortcutShape shape = {ImageOf(spec_.x.shape), ImageOf(spec_.y.shape), spec_.stride[0],
                                  spec_.stride[1], pad};
-    return {PieceOf(from), shape, shape.fours()};
+    return {SpanOf(from), shape, shape.fours()};
   }
 
   ShortcutSpec spec_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
 };
 
 class CudaFlatten final : public Op {
  public:
   CudaFlatten(const Context& context, const FlattenSpec& spec)
-      : spec_(spec), y_notes_(context, spec.y, {}, nullptr), dx_notes_(context, spec.dx) {
-    CheckExact(spec);
-    dx_notes_.PassScale(spec.dy);
+      : spec_(spec), y_stats_(context, spec.y, {}, nullptr), dx_stats_(context, spec.dx) {
+    ADA_CHECK(MovesBytes(spec));
+    dx_stats_.PassScale(spec.dy);
   }
   void Forward(const Pass& pass) override {
-    y_notes_.Move(pass, PieceOf(spec_.y), TransposedValue{PieceOf(spec_.x), Pixels(), Channels()});
+    y_stats_.Move(pass, SpanOf(spec_.y), TransposedValue{SpanOf(spec_.x), Pixels(), Channels()});
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    dx_notes_.Move(pass, PieceOf(spec_.dx.tensor),
-                   TransposedValue{PieceOf(spec_.dy.tensor), Channels(), Pixels()});
+    dx_stats_.Move(pass, SpanOf(spec_.dx.tensor),
+                   TransposedValue{SpanOf(spec_.dy.tensor), Channels(), Pixels()});
   }
 
  private:
@@ -67,7 +62,7 @@ class CudaFlatten final : public Op {
   int Channels() const { return static_cast<int>(spec_.x.shape.c); }
 
   FlattenSpec spec_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
 };
 
 }  // namespace

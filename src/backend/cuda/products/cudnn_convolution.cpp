@@ -6,8 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/kernels/plan_notes.h"
-#include "backend/cuda/products/cudnn_graph.h"
+#include "backend/cuda/kernels/products.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -36,7 +35,7 @@ class Convolution final : public Product {
               std::shared_ptr<Graph> graph)
       : context_(context),
         scaled_(HasEpilogue(request)),
-        notes_(request.largest),
+        stats_(request.largest),
         graph_(std::move(graph)) {
     context_.workspace.Reserve(static_cast<std::size_t>(graph_->get_workspace_size()));
   }
@@ -46,7 +45,7 @@ class Convolution final : public Product {
                                                        {kSecond, const_cast<void*>(a.second)},
                                                        {kOut, a.out}};
     if (scaled_) tensors[kScale] = const_cast<float*>(a.scale != nullptr ? a.scale : context_.one);
-    if (notes_) tensors[kLargest] = &a.notes->largest, tensors[kNans] = &a.notes->nans;
+    if (notes_) tensors[kLargest] = &a.stats->largest, tensors[kNans] = &a.stats->nans;
     fe::error_t status = graph_->execute(context_.handle, tensors, Workspace());
     if (status.is_bad()) throw DeviceError("cuDNN: " + status.get_message());
   }
@@ -57,7 +56,7 @@ class Convolution final : public Product {
   }
 
   const CudnnContext& context_;
-  bool scaled_, notes_;
+  bool scaled_, stats_;
   std::shared_ptr<Graph> graph_;
 };
 
@@ -70,7 +69,7 @@ bool Measure(const CudnnContext& context, const ProductRequest& r, Graph& graph)
   const std::array<std::size_t, 5> sizes = {
       bytes(shapes.first, OperandBytes(r)), bytes(shapes.second, OperandBytes(r)),
       bytes(shapes.out, BytesOf(r.out)),
-      static_cast<std::size_t>(graph.get_autotune_workspace_size()), sizeof(PlanNotes)};
+      static_cast<std::size_t>(graph.get_autotune_workspace_size()), sizeof(PlanStats)};
   std::array<std::byte*, 5> memory = {};
   const auto free = [&] {
     for (std::byte* block : memory)
@@ -81,8 +80,8 @@ bool Measure(const CudnnContext& context, const ProductRequest& r, Graph& graph)
     std::unordered_map<std::int64_t, void*> tensors = {
         {kFirst, memory[0]}, {kSecond, memory[1]}, {kOut, memory[2]}};
     if (HasEpilogue(r)) tensors[kScale] = const_cast<float*>(context.one);
-    auto* notes = reinterpret_cast<PlanNotes*>(memory[4]);
-    if (r.largest) tensors[kLargest] = &notes->largest, tensors[kNans] = &notes->nans;
+    auto* stats = reinterpret_cast<PlanStats*>(memory[4]);
+    if (r.largest) tensors[kLargest] = &stats->largest, tensors[kNans] = &stats->nans;
     const bool good = graph.autotune(context.handle, tensors, memory[3]).is_good();
     context.stream.Synchronize();
     free();

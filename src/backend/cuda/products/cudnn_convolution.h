@@ -2,7 +2,9 @@
 // plan from the disk's cache, from cuDNN's heuristics or from measurements.
 #pragma once
 #include <cudnn.h>
+#include <cudnn_frontend.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "backend/cuda/context.h"
@@ -24,5 +26,12 @@ struct CudnnContext {
 // Null where cuDNN has no plan.
 std::unique_ptr<Product> MakeConvolution(const CudnnContext& context,
                                          const ProductRequest& request);
+
+// The tensors of a graph, as ProductArguments has them; kScale with HasEpilogue, kLargest and kNans
+// with ProductRequest::largest.
+enum TensorId : std::int64_t { kFirst = 1, kSecond, kOut, kScale, kLargest, kNans };
+
+// Sums and all that becomes of them before they are stored are fp32.
+std::shared_ptr<cudnn_frontend::graph::Graph> GraphOf(const ProductRequest& request);
 
 }  // namespace ada::backend::cuda

@@ -1,9 +1,8 @@
-// See cudnn_graph.h.
-#include "backend/cuda/products/cudnn_graph.h"
-
+// The graphs of products; see cudnn_convolution.h.
 #include <array>
 #include <vector>
 
+#include "backend/cuda/products/cudnn_convolution.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -89,8 +88,8 @@ void Reduce(Graph& graph, fe::ReductionMode_t mode, const TensorPointer& values,
   out->set_output(true);
 }
 
-// RoundingStats fp32 values; returns those that are to be rounded and stored.
-TensorPointer NoteLargest(Graph& graph, const TensorPointer& values, const TensorLayout& layout) {
+// Measures fp32 values; returns those that are to be rounded and stored.
+TensorPointer TakeLargest(Graph& graph, const TensorPointer& values, const TensorLayout& layout) {
   Reduce(graph, fe::ReductionMode_t::AMAX, values, kLargest, "largest");
   const TensorPointer is_nan =
       Pointwise(graph, fe::PointwiseMode_t::CMP_NEQ, values, values, layout);
@@ -117,7 +116,7 @@ std::shared_ptr<Graph> GraphOf(const ProductRequest& r) {
     SetScalar(scale, kScale, "scale");
     out = Pointwise(*graph, fe::PointwiseMode_t::MUL, out, graph->tensor(scale), layout);
   }
-  if (r.largest) out = NoteLargest(*graph, out, layout);
+  if (r.largest) out = TakeLargest(*graph, out, layout);
   out->set_output(true).set_uid(kOut).set_name("out").set_data_type(TypeOf(r.out));
   return graph;
 }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backend/cuda/cuda_backend.h"
-#include "backend/cuda/device/device_errors.h"
+#include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/products/cublas_products.h"
 #include "backend/cuda/products/cudnn_convolution.h"
 #include "backend/cuda/products/products.h"
@@ -81,7 +81,7 @@ class DeviceProducts final : public Products {
   std::size_t workspace_bytes() const override {
     return workspace_.bytes() + matrices_.workspace_bytes();
   }
-  std::vector<std::string> TakeRemarks() override { return cache_.TakeRemarks(); }
+  std::vector<std::string> TakeDiagnostics() override { return cache_.TakeDiagnostics(); }
 
  private:
   Scratch workspace_;

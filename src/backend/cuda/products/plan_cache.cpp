@@ -37,13 +37,14 @@ std::optional<std::vector<std::uint8_t>> PlanCache::Find(const std::string& key)
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   std::string bytes;
   if (const std::string problem = TryReadFile(path, kLargestFile, &bytes); !problem.empty()) {
-    remarks_.push_back("plan cache: " + problem);
+    diagnostics_.push_back("plan cache: " + problem);
     return std::nullopt;
   }
   const std::size_t head = HeadOf(key, "").size();
   const std::string_view plan = std::string_view(bytes).substr(std::min(head, bytes.size()));
   if (plan.empty() || bytes.compare(0, head, HeadOf(key, plan)) != 0) {
-    remarks_.push_back("plan cache: " + path + " is damaged or of another device; planned anew");
+    diagnostics_.push_back("plan cache: " + path +
+                           " is damaged or of another device; planned anew");
     return std::nullopt;
   }
   return std::vector<std::uint8_t>(plan.begin(), plan.end());
@@ -56,16 +57,16 @@ void PlanCache::Store(const std::string& key, const std::vector<std::uint8_t>& p
     CreateFolders(folder_);
     WriteFileAtomically(PathOf(key), HeadOf(key, text) + std::string(text));
   } catch (const OutputError& e) {
-    remarks_.push_back(std::string("plan cache: nothing is kept: ") + e.what());
+    diagnostics_.push_back(std::string("plan cache: nothing is kept: ") + e.what());
     folder_.clear();
   }
 }
 
 void PlanCache::Refuse(const std::string& key) {
-  remarks_.push_back("plan cache: " + PathOf(key) + " is refused by the library; planned anew");
+  diagnostics_.push_back("plan cache: " + PathOf(key) + " is refused by the library; planned anew");
 }
 
-std::vector<std::string> PlanCache::TakeRemarks() { return std::exchange(remarks_, {}); }
+std::vector<std::string> PlanCache::TakeDiagnostics() { return std::exchange(diagnostics_, {}); }
 
 std::string PlanCacheFolder() {
   if (const char* own = std::getenv("ADA_CACHE_DIR"); own != nullptr) return own;

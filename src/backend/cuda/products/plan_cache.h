@@ -23,12 +23,12 @@ class PlanCache {
   void Refuse(const std::string& key);
   std::string PathOf(const std::string& key) const;
   // What went wrong since the last call, one line each.
-  std::vector<std::string> TakeRemarks();
+  std::vector<std::string> TakeDiagnostics();
 
  private:
   std::string HeadOf(const std::string& key, std::string_view plan) const;
   std::string folder_, maker_;
-  std::vector<std::string> remarks_;
+  std::vector<std::string> diagnostics_;
 };
 
 // $ADA_CACHE_DIR, else ada-train in $XDG_CACHE_HOME, else in ~/.cache; "" where ADA_CACHE_DIR is

@@ -15,13 +15,13 @@ PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
     request_ = request;
     if (product_) break;
   }
-  for (const std::string& line : context.products.TakeRemarks()) context.Remark(line);
+  for (const std::string& line : context.products.TakeDiagnostics()) context.Diagnose(line);
   if (!product_)
     throw DeviceError("layer " + layer + ": the library has no plan for the " +
                       Describe(requests.back()) + " (" + KeyOf(requests.back()) + ")");
   if (!(request_ == requests.front()))
-    context.Remark("layer " + layer + ": no plan for the " + Describe(requests.front()) +
-                   ", but for the " + Describe(request_));
+    context.Diagnose("layer " + layer + ": no plan for the " + Describe(requests.front()) +
+                     ", but for the " + Describe(request_));
 }
 
 std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) const {
@@ -74,7 +74,7 @@ float* PlannedProduct::Run(const Context& context, const TensorSpan& first,
                            const TensorSpan& second, const TensorSpan& out, const Beside& beside,
                            std::byte* scratch) const {
   ProductArguments arguments;
-  arguments.scale = beside.scale, arguments.notes = beside.notes;
+  arguments.scale = beside.scale, arguments.stats = beside.stats;
   if (HasCodes(request_)) {
     arguments.first = Codes(context, 0, first, &scratch);
     arguments.second = Codes(context, 1, second, &scratch);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/context.h"
-#include "backend/cuda/kernels/number.h"
+#include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/products/products.h"
 
 namespace ada::backend::cuda {
@@ -20,8 +20,8 @@ struct OwnScales {
 class PlannedProduct {
  public:
   PlannedProduct() = default;
-  // The first of `requests` that the library can do. Diagnostics, once for a layer, what comes out
-  // otherwise than was asked for first. DeviceError where it can do none.
+  // The first of `requests` that the library can do. Says in the diagnostics, once for a layer,
+  // what comes out otherwise than was asked for first. DeviceError where it can do none.
   PlannedProduct(const Context& context, const std::string& layer,
                  const std::vector<ProductRequest>& requests, const OwnScales& scales = {});
 
@@ -37,7 +37,7 @@ class PlannedProduct {
   // What Run reads and writes beside tensors and scratch memory, as ProductArguments says.
   struct Beside {
     const float* scale = nullptr;
-    PlanNotes* notes = nullptr;
+    PlanStats* stats = nullptr;
   };
   // Returns where the fp32 sums are (of values without scales of their own): out.data where there
   // is one in fp32, else in `scratch`; null where the plan rounds.

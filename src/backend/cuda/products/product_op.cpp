@@ -6,18 +6,19 @@
 //              (the authors' program:  dy --times alpha, round--> product --round, count--> dx)
 //
 // Sums are fp32 in scratch memory, or in the output itself where that is fp32; where at most the
-// largest magnitude is noted a plan may multiply by alpha and round them itself. Kernels and plans
-// read alpha and S where the rule left them.
+// largest magnitude is measured a plan may multiply by alpha and round them itself. Kernels and
+// plans read alpha and S where the rule left them.
 #include <utility>
 
 #include "backend/cuda/kernels/products.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/alpha_rule.h"
-#include "backend/cuda/ops/notes.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
 #include "backend/cuda/products/product_plans.h"
 #include "backend/cuda/products/weight_copies.h"
 #include "backend/cuda/products/weight_gradient.h"
+#include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -39,17 +40,14 @@ class ProductOp final : public Op {
   TensorMoments* w_moments_;
   WeightCopies weights_;
   WeightGradient gradient_;
-  RoundingStats y_notes_, dx_notes_;
+  RoundingStats y_stats_, dx_stats_;
   std::unique_ptr<AlphaRule> rule_;  // null where dx is empty
   ProductPlans plans_;
-  PlanNotes* plan_notes_;
+  PlanStats* plan_stats_;
 };
 
-// The authors multiply dy, which rounds. exact_range is not theirs: it looks at dx before alpha.
 bool AlphaComesFirst(const ProductSpec& spec, const Context& context) {
-  if (!spec.dx) return false;
-  const scaling::LayerRule& rule = context.Host(spec.scaler)->rule;
-  return rule.reference && rule.method != scaling::LayerMethod::kExactRange;
+  return spec.dx && backend::AlphaComesFirst(context.Host(spec.scaler)->rule);
 }
 bool WantsMoments(const ProductSpec& spec, const Context& context) {
   return spec.dx && scaling::MayNeedMoments(context.Host(spec.scaler)->rule);
@@ -63,10 +61,10 @@ ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
       w_moments_(WantsMoments(spec, context) ? context.Allocate<TensorMoments>(1) : nullptr),
       weights_(context, spec, w_moments_),
       gradient_(context, spec),
-      y_notes_(context, spec.y, spec.y_style, spec.y_stats),
-      dx_notes_(context, spec.dx),
+      y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+      dx_stats_(context, spec.dx),
       plans_(context, spec, geometry, weights_, alpha_first_),
-      plan_notes_(context.Allocate<PlanNotes>(1)) {
+      plan_stats_(context.Allocate<PlanStats>(1)) {
   if (spec.dx) {
     ADA_CHECK(spec.scaler != nullptr);
     const std::int64_t out = spec.w.shape.n;
@@ -80,36 +78,36 @@ ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
 }
 
 void ProductOp::Forward(const Pass& pass) {
-  const bool largest = y_notes_.Level(pass) == NoteLevel::kLargest;
+  const bool largest = y_stats_.Level(pass) == StatsLevel::kLargest;
   const PlannedProduct& product = plans_.For(ProductKind::kForward, pass.rows, largest);
-  const TensorSpan y = PieceOf(spec_.y);
+  const TensorSpan y = SpanOf(spec_.y);
   const float* sums =
-      product.Run(context_, PieceOf(spec_.x), weights_.Packed(product.request().operands), y,
-                  {nullptr, plan_notes_}, context_.scratch.data());
-  if (product.request().largest) y_notes_.Take(pass, plan_notes_);
+      product.Run(context_, SpanOf(spec_.x), weights_.Packed(product.request().operands), y,
+                  {nullptr, plan_stats_}, context_.scratch.data());
+  if (product.request().largest) y_stats_.Take(pass, plan_stats_);
   if (sums == nullptr) return;
   const float* bias = spec_.b ? spec_.b.f32() : nullptr;
   if (bias == nullptr)
-    y_notes_.Round(pass, y, ScaledSum{sums, nullptr});
+    y_stats_.Round(pass, y, ScaledSum{sums, nullptr});
   else
-    y_notes_.Round(pass, y, BiasedSum{sums, bias, spec_.y.shape.c});
+    y_stats_.Round(pass, y, BiasedSum{sums, bias, spec_.y.shape.c});
 }
 
 void ProductOp::Backward(const Pass& pass) {
   const PlannedProduct& weights = plans_.For(ProductKind::kWeights, pass.rows);
   if (rule_) rule_->Decide(pass);
-  gradient_.Store(pass, weights.Run(context_, PieceOf(spec_.x), PieceOf(spec_.dy.tensor), {}, {},
+  gradient_.Store(pass, weights.Run(context_, SpanOf(spec_.x), SpanOf(spec_.dy.tensor), {}, {},
                                     context_.scratch.data()));
   if (spec_.b) gradient_.StoreBias(pass, context_.scratch.data());
   if (rule_) DataGradient(pass);
 }
 
 void ProductOp::DataGradient(const Pass& pass) {
-  const bool largest = dx_notes_.Level(pass) == NoteLevel::kLargest;
+  const bool largest = dx_stats_.Level(pass) == StatsLevel::kLargest;
   const PlannedProduct& product = plans_.For(ProductKind::kData, pass.rows, largest);
   const float* alpha = rule_->alpha();
-  TensorSpan dy = PieceOf(spec_.dy.tensor);
-  const TensorSpan dx = PieceOf(spec_.dx.tensor);
+  TensorSpan dy = SpanOf(spec_.dy.tensor);
+  const TensorSpan dx = SpanOf(spec_.dx.tensor);
   std::byte* scratch = context_.scratch.data();
   if (alpha_first_) {
     const TensorSpan scaled{scratch, dy.storage};
@@ -119,12 +117,12 @@ void ProductOp::DataGradient(const Pass& pass) {
     dy = scaled;
   }
   const float* sums = product.Run(context_, dy, weights_.Packed(product.request().operands), dx,
-                                  {alpha, plan_notes_}, scratch);
-  if (product.request().largest) dx_notes_.Take(pass, plan_notes_);
+                                  {alpha, plan_stats_}, scratch);
+  if (product.request().largest) dx_stats_.Take(pass, plan_stats_);
   if (sums == nullptr) return;
   const TensorSpan gradient{const_cast<float*>(sums), Storage::kF32};
   rule_->Observe(gradient, pass.rows * spec_.x.shape.per_image());
-  dx_notes_.Round(pass, dx, ScaledSum{sums, alpha_first_ ? nullptr : alpha});
+  dx_stats_.Round(pass, dx, ScaledSum{sums, alpha_first_ ? nullptr : alpha});
 }
 
 template <class Spec>

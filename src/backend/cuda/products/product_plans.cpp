@@ -1,6 +1,8 @@
 // See product_plans.h.
 #include "backend/cuda/products/product_plans.h"
 
+#include "backend/decisions.h"
+
 namespace ada::backend::cuda {
 namespace {
 
@@ -16,9 +18,8 @@ NumberFormat ReadableFormat(const Tensor& tensor) {
 // Whether converting to the storage of `operands` is all that rounding to this tensor is. A format
 // that saturates is not kFp16 or kBf16.
 bool RoundsPlainly(const Tensor& tensor, const RoundingStyle& style, Storage operands) {
-  const bool native = tensor.format == kFp16 || tensor.format == kBf16;
-  return native && tensor.storage == StorageFor(tensor.format) && tensor.storage == operands &&
-         !style.stochastic && style.own_scale == nullptr;
+  return tensor.storage != Storage::kF32 && tensor.format == FormatOf(tensor.storage) &&
+         tensor.storage == operands && !style.stochastic && style.own_scale == nullptr;
 }
 
 }  // namespace
@@ -45,19 +46,19 @@ const PlannedProduct& ProductPlans::For(ProductKind kind, int rows, bool largest
 }
 
 PlanOutput ProductPlans::OutputOf(ProductKind kind, Storage operands) const {
-  const auto noted = [](const TensorStats* stats) {
-    return stats == nullptr ? PlanOutput::kRounded : PlanOutput::kNoted;
+  const auto rounded = [](const TensorStats* stats) {
+    return stats == nullptr ? PlanOutput::kRounded : PlanOutput::kRoundedWithLargest;
   };
   if (kind == ProductKind::kForward)
     return spec_.b || !RoundsPlainly(spec_.y, spec_.y_style, operands) ? PlanOutput::kSums
-                                                                       : noted(spec_.y_stats);
+                                                                       : rounded(spec_.y_stats);
   if (kind == ProductKind::kWeights) return PlanOutput::kSums;
   const Gradient& dx = spec_.dx;
   const bool tail = context_.Host(spec_.scaler)->rule.method == scaling::LayerMethod::kExactRange;
   return tail || alpha_first_ || dx.moments != nullptr ||
                  !RoundsPlainly(dx.tensor, dx.style, operands)
              ? PlanOutput::kSums
-             : noted(dx.stats);
+             : rounded(dx.stats);
 }
 
 // fp8 needs 16 bits; in fp32 lie those with a scale of their own.
@@ -80,8 +81,8 @@ std::array<ProductPlans::Coded, 2> ProductPlans::CodedOperands(ProductKind kind)
                                      kind == ProductKind::kWeights ? dy : w};
   if (both[0].format == Fp8::kNone || both[1].format == Fp8::kNone) return {};
   if (both[0].known && both[1].known) return both;
-  context_.Remark("layer " + spec_.layer + ": the " + NameOf(kind) +
-                  " of fp8 operands is emulated: the scale of one of them is not known");
+  context_.Diagnose("layer " + spec_.layer + ": the " + NameOf(kind) +
+                    " of fp8 operands is emulated: the scale of one of them is not known");
   return {};
 }
 

@@ -95,7 +95,7 @@ std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry&
   }
   if (output != PlanOutput::kSums && operands != Storage::kF32 && !geometry.linear) {
     request.out = operands, request.scale = kind == ProductKind::kData;
-    request.largest = output == PlanOutput::kNoted;
+    request.largest = output == PlanOutput::kRoundedWithLargest;
     requests.push_back(request);
   }
   request.out = Storage::kF32, request.scale = request.largest = false;

@@ -34,7 +34,7 @@ enum class ProductKind : std::uint8_t { kForward, kData, kWeights };
 //
 // Sums are fp32, of exact products, also where operands have 16 bits; fp32 operands are not rounded
 // to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `largest`
-// (out has 16 bits) a plan notes the largest magnitude of what it rounds: kernels/plan_notes.h.
+// (out has 16 bits) a plan measures the largest magnitude of what it rounds: kernels/products.h.
 // With `codes` (of `first` and `second`; both or none) operands are codes of one byte, and units of
 // a device may add up in fewer bits than fp32 has.
 struct ProductRequest {
@@ -52,7 +52,7 @@ struct ProductShapes {
 ProductShapes ShapesOf(const ProductRequest& request);
 
 // Whether a plan multiplies its sums by a number, be it 1: cuDNN turns products of 16-bit operands
-// into fp32 in no other way, and what is noted is fp32.
+// into fp32 in no other way, and what is measured is fp32.
 bool HasEpilogue(const ProductRequest& request);
 
 // In which storage two operands of these formats meet: 16 bits where both are fp16 or both bf16,
@@ -66,8 +66,8 @@ inline bool HasCodes(const ProductRequest& r) { return r.codes[0] != Fp8::kNone;
 std::size_t OperandBytes(const ProductRequest& request);
 
 // What an op leaves to a plan: nothing (sums are wanted), rounding to the storage of the operands,
-// or that and noting the largest magnitude.
-enum class PlanOutput : std::uint8_t { kSums, kRounded, kNoted };
+// or that and measuring the largest magnitude.
+enum class PlanOutput : std::uint8_t { kSums, kRounded, kRoundedWithLargest };
 
 // What to ask for, best first. Where a plan rounds a data gradient, or operands are codes, it does
 // so with `scale`.

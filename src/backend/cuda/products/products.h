@@ -14,16 +14,16 @@ struct DeviceOptions;
 
 namespace ada::backend::cuda {
 
-struct PlanNotes;
+struct PlanStats;
 class Stream;
 
 // Backend memory; product_request.h says what lies where. scale: with ProductRequest::scale (null:
-// 1); notes: with ProductRequest::largest.
+// 1); stats: with ProductRequest::largest.
 struct ProductArguments {
   const void *first = nullptr, *second = nullptr;
   void* out = nullptr;
   const float* scale = nullptr;
-  PlanNotes* notes = nullptr;
+  PlanStats* stats = nullptr;
 };
 
 // One request, planned.
@@ -42,7 +42,7 @@ class Products {
   // Memory that all products share.
   virtual std::size_t workspace_bytes() const { return 0; }
   // What there was to say since the last call, one line each.
-  virtual std::vector<std::string> TakeRemarks() { return {}; }
+  virtual std::vector<std::string> TakeDiagnostics() { return {}; }
 };
 
 std::unique_ptr<Products> MakeProducts(Stream& stream, const DeviceOptions& options);

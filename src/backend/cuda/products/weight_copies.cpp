@@ -17,17 +17,17 @@ WeightCopies::WeightCopies(const Context& context, const ProductSpec& spec, Tens
       master_(spec.w),
       order_{spec.w.shape.c, spec.w.shape.h * spec.w.shape.w},
       storage_(StorageOf(spec)),
-      notes_(RoundingStats::OfParameter(context, spec.w_format, Storage::kF32, spec.w.shape.numel(),
+      stats_(RoundingStats::OfParameter(context, spec.w_format, Storage::kF32, spec.w.shape.numel(),
                                         spec.w_style, spec.w_stats, moments)) {
-  if (notes_.rounds()) rounded_ = context.Allocate<float>(spec.w.shape.numel());
+  if (stats_.rounds()) rounded_ = context.Allocate<float>(spec.w.shape.numel());
 }
 
 void WeightCopies::Refresh(const Pass& pass) {
-  const TensorSpan master = PieceOf(master_);
+  const TensorSpan master = SpanOf(master_);
   if (rounded_ != nullptr)
-    notes_.Round(pass, {rounded_, Storage::kF32}, StoredValues{master});
-  else if (notes_.wanted())
-    notes_.Count(pass, master);
+    stats_.Round(pass, {rounded_, Storage::kF32}, StoredValues{master});
+  else if (stats_.wanted())
+    stats_.Count(pass, master);
   for (const Copy& copy : copies_)
     if (!copy.late) Pack(copy);
 }
@@ -37,18 +37,18 @@ TensorSpan WeightCopies::Packed(Storage storage) {
   if (storage == Storage::kF32 && order_.taps == 1)
     return {const_cast<float*>(plain()), Storage::kF32};
   for (const Copy& copy : copies_) {
-    if (copy.piece.storage != storage) continue;
+    if (copy.span.storage != storage) continue;
     if (copy.late) Pack(copy);
-    return copy.piece;
+    return copy.span;
   }
   const std::int64_t bytes = master_.shape.numel() * static_cast<std::int64_t>(BytesOf(storage));
   copies_.push_back({{context_.Allocate<std::byte>(bytes), storage}, sealed_});
   Pack(copies_.back());
-  return copies_.back().piece;
+  return copies_.back().span;
 }
 
 void WeightCopies::Pack(const Copy& copy) const {
-  ForEach(context_.stream, master_.shape.numel(), PackWeights{plain(), copy.piece, order_});
+  ForEach(context_.stream, master_.shape.numel(), PackWeights{plain(), copy.span, order_});
 }
 
 }  // namespace ada::backend::cuda

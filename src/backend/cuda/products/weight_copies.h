@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/products.h"
-#include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/rounding_stats.h"
 
 namespace ada::backend::cuda {
 
@@ -27,7 +27,7 @@ class WeightCopies {
 
  private:
   struct Copy {
-    TensorSpan piece;
+    TensorSpan span;
     bool late;
   };
   void Pack(const Copy& copy) const;
@@ -36,7 +36,7 @@ class WeightCopies {
   Tensor master_;
   WeightOrder order_;
   Storage storage_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   float* rounded_ = nullptr;  // null where nothing is rounded
   std::vector<Copy> copies_;
   bool sealed_ = false;

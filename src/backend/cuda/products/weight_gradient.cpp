@@ -21,7 +21,7 @@ std::int64_t Runs(std::int64_t rows, std::int64_t run) { return (rows + run - 1)
 WeightGradient::WeightGradient(const Context& context, const ProductSpec& spec)
     : context_(context),
       spec_(spec),
-      notes_(RoundingStats::OfParameter(context, spec.dw_format, Storage::kF32,
+      stats_(RoundingStats::OfParameter(context, spec.dw_format, Storage::kF32,
                                         spec.w.shape.numel(), spec.dw_style, spec.dw_stats)),
       run_(RowsInRun(spec.y.shape)) {}
 
@@ -32,9 +32,9 @@ void WeightGradient::Store(const Pass& pass, const float* sums) const {
                                   spec_.dy.scale,
                                   spec_.dw.f32(),
                                   pass.accumulate,
-                                  spec_.reference && notes_.rounds(),
+                                  spec_.reference && stats_.rounds(),
                                   GridOf(spec_.dw_format)};
-  notes_.Round(pass, PieceOf(spec_.dw), gradient);
+  stats_.Round(pass, SpanOf(spec_.dw), gradient);
 }
 
 std::size_t WeightGradient::scratch_bytes() const {
@@ -47,7 +47,7 @@ void WeightGradient::StoreBias(const Pass& pass, std::byte* scratch) const {
   const std::int64_t rows = pass.rows * shape.h * shape.w, runs = Runs(rows, run_);
   auto* sums = reinterpret_cast<float*>(scratch);
   ForEach(context_.stream, runs * shape.c,
-          SumRuns{PieceOf(spec_.dy.tensor), rows, shape.c, run_, sums});
+          SumRuns{SpanOf(spec_.dy.tensor), rows, shape.c, run_, sums});
   ForEach(context_.stream, shape.c,
           UnscaledBias{sums, runs, shape.c, spec_.dy.scale, spec_.db.f32(), pass.accumulate,
                        spec_.reference, GridOf(spec_.dw_format)});

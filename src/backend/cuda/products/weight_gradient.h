@@ -6,7 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
-#include "backend/cuda/ops/notes.h"
+#include "backend/cuda/ops/rounding_stats.h"
 
 namespace ada::backend::cuda {
 
@@ -23,7 +23,7 @@ class WeightGradient {
  private:
   Context context_;
   ProductSpec spec_;
-  RoundingStats notes_;
+  RoundingStats stats_;
   std::int64_t run_ = 0;  // rows of dy that one thread adds up: fixed by the shape alone
 };
 

@@ -15,8 +15,8 @@
 // The matrix unit takes 16 cycles a product, in which the core has nothing else to do: so sums are
 // stored while the next pair's products run (a store that waits for products of its own makes the
 // loads behind it wait), and after each step a few rows of them are rounded.
-#include "backend/cpu/kernels/amx/functions.h"
 #include "backend/cpu/kernels/amx/masked.h"
+#include "backend/cpu/kernels/amx/parts.h"
 #include "backend/cpu/kernels/amx/tiles.h"
 #include "backend/cpu/products/tile_convolution.h"
 
@@ -53,12 +53,12 @@ class Rows {
   }
   ADA_INLINE void Rest() { Some(kPair * 16); }
   // The largest magnitude of the last block.
-  ADA_INLINE void Finish() { Note(); }
+  ADA_INLINE void Finish() { Measure(); }
 
  private:
   // Rows first .. of one tile.
   ADA_INLINE void Part(const TileOfRows& tile, int first, int count) {
-    if (tile.block != block_) Note(), block_ = tile.block;
+    if (tile.block != block_) Measure(), block_ = tile.block;
     const float* sums = sums_ + next_ * 16;
     if (tile.valid == 0xffff && lanes_ == 0xffff) {
       all_bias_ != nullptr ? Whole<true>(tile.out + channel_, sums, first, count)
@@ -98,7 +98,7 @@ class Rows {
     else
       _mm512_mask_storeu_ps(static_cast<float*>(out_.data) + i, lanes_, (__m512)x);
   }
-  ADA_INLINE void Note() {
+  ADA_INLINE void Measure() {
     if (block_ >= 0) {
       const std::uint32_t largest = _mm512_reduce_max_epu32((__m512i)largest_);
       if (largest > noted_[block_]) noted_[block_] = largest;

@@ -12,6 +12,7 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/modes.h"
+#include "backend/cpu/tile_kernels.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
@@ -49,5 +50,11 @@ class TileSession {
   ADA_INLINE ~TileSession() { _tile_release(); }
   TileSession(const TileSession&) = delete;
 };
+
+// The tile kernels; tile_convolution.h and tile_weight_gradient.h say what they do.
+void PackRecords(const PackRecordsArgs&);
+void PackWeights(const PackWeightsArgs&);
+void Convolve(const TileConvolutionArgs&);
+void WeightGradient(const WeightGradientArgs&);
 
 }  // namespace ada::backend::cpu::ADA_ISA

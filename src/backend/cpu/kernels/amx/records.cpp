@@ -1,6 +1,6 @@
 // Packing images into records; tile_convolution.h draws them.
-#include "backend/cpu/kernels/amx/functions.h"
 #include "backend/cpu/kernels/amx/masked.h"
+#include "backend/cpu/kernels/amx/parts.h"
 #include "backend/cpu/products/tile_convolution.h"
 
 namespace ada::backend::cpu::ADA_ISA {

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "backend/cpu/kernels/amx/functions.h"
+#include "backend/cpu/kernels/amx/parts.h"
 #include "backend/cpu/kernels/amx/tiles.h"
 #include "backend/cpu/kernels/amx/weight_gradient_pack.h"
 

@@ -14,8 +14,8 @@ ADA_INLINE void Clear(std::byte* to, std::size_t bytes) {  // whole lines
     _mm512_store_si512(reinterpret_cast<__m512i*>(to + i), _mm512_setzero_si512());
 }
 ADA_INLINE std::size_t Size(int n) { return static_cast<std::size_t>(n); }
-ADA_INLINE std::ptrdiff_t BytesEach(const TensorSpan& piece) {
-  return static_cast<std::ptrdiff_t>(BytesOf(piece.storage));
+ADA_INLINE std::ptrdiff_t BytesEach(const TensorSpan& span) {
+  return static_cast<std::ptrdiff_t>(BytesOf(span.storage));
 }
 
 using RunFunction = void (*)(const PairRun&);

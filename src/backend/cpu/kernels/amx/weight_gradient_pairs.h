@@ -127,7 +127,7 @@ void PackBlock(PairBlock& block, int part) {
 // The same of fp32, four pairs a part, whose values are scattered one by one.
 template <bool kTwoParts>
 void PackBlockF32(PairBlock& block, int part) {
-  const __m512i place = _mm512_slli_epi32((__m512i)LaneNumbers(), 4);
+  const __m512i offsets = _mm512_slli_epi32((__m512i)LaneNumbers(), 4);
   for (int k = 4 * part; k < 4 * part + 4; ++k) {
     const auto load = [&](const std::ptrdiff_t* offsets, unsigned has) {
       const auto lanes = static_cast<__mmask16>((has >> k & 1u) != 0 ? block.lanes : 0);
@@ -135,8 +135,9 @@ void PackBlockF32(PairBlock& block, int part) {
     };
     const Pairs pairs = PairsOf<kTwoParts>(load(block.offsets->first, block.offsets->has_first),
                                            load(block.offsets->second, block.offsets->has_second));
-    _mm512_i32scatter_epi32(block.out + 4 * k, place, pairs.high, 4);
-    if constexpr (kTwoParts) _mm512_i32scatter_epi32(block.out + 1024 + 4 * k, place, pairs.low, 4);
+    _mm512_i32scatter_epi32(block.out + 4 * k, offsets, pairs.high, 4);
+    if constexpr (kTwoParts)
+      _mm512_i32scatter_epi32(block.out + 1024 + 4 * k, offsets, pairs.low, 4);
   }
 }
 

@@ -1,0 +1,16 @@
+// What a program built without CUDA has in place of the backend; see cuda_backend.h.
+#include "backend/cuda/cuda_backend.h"
+#include "core/error.h"
+
+namespace ada::backend {
+
+std::string WhyNoCuda(int /*index*/) { return "this program is built without the CUDA backend"; }
+
+std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& /*options*/) {
+  throw DeviceError("device cuda:" + std::to_string(index) + ": " + WhyNoCuda(index) +
+                    "; use device.kind: cpu, or build with tools/build.sh --cuda");
+}
+
+std::string CudaVersions() { return "not built in"; }
+
+}  // namespace ada::backend

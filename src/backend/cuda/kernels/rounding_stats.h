@@ -1,0 +1,214 @@
+// Rounding with counting: what a thread measures of the values that it rounds, and how a block and
+// then the launch's last block bring the statistics together. Sums are in double, in an order fixed
+// by the launch's shape; all else is whole numbers. A kernel that rounds:
+//
+//   template <StatsLevel kLevel> struct SomeKernel {
+//     static constexpr int kThreads = kStatsThreads, kPhases = 2 + kStatsPhases;
+//     struct Shared { StatsShared<kLevel> stats; };  struct Own { StatsOwn<kLevel> stats; };
+//     template <int kPhase> ADA_HOST_DEVICE void Run(at, shared, own) const {
+//       if constexpr (kPhase == 0) BeginStats(how, at, shared.stats, own.stats);
+//       else if constexpr (kPhase == 1) { ... RoundAndCount(how, shared.stats, own.stats, x, i) }
+//       else GatherStats<kPhase - 2>(how, at, shared.stats, own.stats);
+//     }
+//     Rounding how; ...
+//   };
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/cuda/kernels/bins.h"
+#include "backend/cuda/kernels/rounding.h"
+#include "backend/cuda/launch.h"
+#include "core/host_device.h"
+
+namespace ada::backend::cuda {
+
+// Whole numbers that are measured. Of the first the largest is kept, of those from kLow on the
+// smallest, from kZeros on the sum.
+namespace stat {
+enum Int {
+  kMax,    // bits of |x| before rounding
+  kHigh,   // of what is stored, in an order of bits: the largest
+  kLow,    // the smallest
+  kLeast,  // bits of the smallest |x| that is not 0, minus 1
+  kMin,    // the same before rounding
+  kZeros,  // before rounding, as are the next, which leave zeros out
+  kUnderflow,
+  kBelowMin,
+  kSubnormal,  // after rounding
+  kOverflow,
+  kInf,
+  kNan,
+  kAboveEdge,  // after rounding
+  kInts
+};
+enum Sum { kStored, kStoredSquare, kBefore, kSquare, kL1, kSums };
+}  // namespace stat
+
+ADA_HOST_DEVICE constexpr int StatsInts(StatsLevel level) {
+  return level == StatsLevel::kNone      ? 0
+         : level == StatsLevel::kLargest ? 1
+         : level == StatsLevel::kMoments ? static_cast<int>(stat::kMin)
+                                         : static_cast<int>(stat::kInts);
+}
+ADA_HOST_DEVICE constexpr int StatsSums(StatsLevel level) {
+  return level == StatsLevel::kCounts    ? static_cast<int>(stat::kSums)
+         : level == StatsLevel::kMoments ? static_cast<int>(stat::kBefore)
+                                         : 0;
+}
+
+inline constexpr int kStatsThreads = 256;
+
+// Smallest values are kept as their complements, so that zeros are where all begins.
+struct StatsTotals {
+  std::uint32_t ints[stat::kInts];
+  std::uint32_t bins[LaunchBins::kCount];
+  std::uint32_t finished;  // blocks
+};
+
+template <StatsLevel kLevel>
+struct StatsShared {
+  static constexpr bool kCounts = kLevel == StatsLevel::kCounts;
+  double sums[StatsSums(kLevel) > 0 ? StatsSums(kLevel) : 1]
+             [StatsSums(kLevel) > 0 ? kStatsThreads : 1];
+  std::uint32_t ints[StatsInts(kLevel) > 0 ? StatsInts(kLevel) : 1]
+                    [StatsInts(kLevel) > 0 ? kStatsThreads : 1];
+  std::uint32_t bins[kCounts ? LaunchBins::kCount : 1];
+  std::uint32_t is_last;
+};
+template <StatsLevel kLevel>
+struct StatsOwn {
+  RoundingNow now;
+  std::uint32_t ints[StatsInts(kLevel) > 0 ? StatsInts(kLevel) : 1];
+  double sums[StatsSums(kLevel) > 0 ? StatsSums(kLevel) : 1];
+  float narrow_sum, narrow_square;
+  std::uint32_t edge;  // the largest magnitude that does not lie above the edge
+  std::uint32_t divisor;
+};
+
+// --- A thread ---
+
+namespace stat {
+
+// Fields are added up, kept as the largest or as the smallest.
+ADA_HOST_DEVICE inline std::uint32_t Combine(int field, std::uint32_t a, std::uint32_t b) {
+  if (field >= kZeros) return a + b;
+  return (a > b) == (field < kLow) ? a : b;
+}
+ADA_HOST_DEVICE inline std::uint32_t Start(int field) {
+  return field >= kLow && field < kZeros ? 0xffffffffu : 0;
+}
+// Bits in the order of numbers.
+ADA_HOST_DEVICE inline std::uint32_t Ordered(float x) {
+  const std::uint32_t bits = BitsOf(x);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+ADA_HOST_DEVICE inline float FromOrdered(std::uint32_t key) {
+  return OfBits((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
+}
+template <StatsLevel kLevel>
+ADA_HOST_DEVICE inline void AddMoments(const Rounding& how, StatsOwn<kLevel>& own, float stored) {
+  const std::uint32_t least = MagnitudeBits(stored) - 1;
+  own.ints[kLeast] = Combine(kLeast, own.ints[kLeast], least);
+  if (stored == stored) {
+    const std::uint32_t key = Ordered(stored + 0.0f);  // zeros have no sign
+    own.ints[kHigh] = Combine(kHigh, own.ints[kHigh], key);
+    own.ints[kLow] = Combine(kLow, own.ints[kLow], key);
+  }
+  if (how.narrow) {
+    own.narrow_sum += stored;
+    own.narrow_square += stored * stored;
+  } else {
+    const double d = stored;
+    own.sums[stat::kStored] += d;
+    own.sums[stat::kStoredSquare] += d * d;
+  }
+}
+
+// Values before and after rounding; x: before any scale of the tensor's own.
+template <StatsLevel kLevel>
+ADA_HOST_DEVICE inline void AddCounts(const Rounding& how, StatsShared<kLevel>& shared,
+                                      StatsOwn<kLevel>& own, float x, float before, float after) {
+  const NumberGrid& grid = how.grid;
+  const std::uint32_t u = MagnitudeBits(before), r = MagnitudeBits(after);
+  own.ints[kMin] = Combine(kMin, own.ints[kMin], u - 1);
+  own.ints[kZeros] += u == 0;
+  own.ints[kUnderflow] += u != 0 && u <= kInfinityBits && r == 0;
+  own.ints[kBelowMin] += u != 0 && u < grid.below_min;
+  own.ints[kSubnormal] += r != 0 && r < grid.min_normal;
+  own.ints[kOverflow] += u >= grid.overflow_min && u < kInfinityBits;
+  own.ints[kInf] += u == kInfinityBits;
+  own.ints[kNan] += u > kInfinityBits;
+  own.ints[kAboveEdge] += r > own.edge && r <= kInfinityBits;
+  const double d = before;
+  own.sums[kBefore] += d;
+  own.sums[kSquare] += d * d;
+  own.sums[kL1] += d < 0 ? -d : d;
+  if (how.bins != nullptr) AtomicAdd(&shared.bins[BinOf(MagnitudeBits(x), own.divisor)], 1u);
+}
+
+template <StatsLevel kLevel>
+ADA_HOST_DEVICE inline void Add(const Rounding& how, StatsShared<kLevel>& shared,
+                                StatsOwn<kLevel>& own, float x, const RoundedValue& v) {
+  if constexpr (kLevel >= StatsLevel::kLargest)
+    own.ints[kMax] = Combine(kMax, own.ints[kMax], MagnitudeBits(v.before));
+  if constexpr (kLevel >= StatsLevel::kMoments) AddMoments(how, own, v.stored);
+  if constexpr (kLevel >= StatsLevel::kCounts) AddCounts(how, shared, own, x, v.before, v.after);
+}
+
+}  // namespace stat
+
+// In a phase before the first value.
+template <StatsLevel kLevel>
+ADA_HOST_DEVICE inline void BeginStats(const Rounding& how, const ThreadIndex& at,
+                                       StatsShared<kLevel>& shared, StatsOwn<kLevel>& own) {
+  own.now = Now(how);
+  if (how.scale_from != nullptr && at.block == 0 && at.thread == 0) *how.scale_to = *how.scale_from;
+  for (int f = 0; f < StatsInts(kLevel); ++f) own.ints[f] = stat::Start(f);
+  for (int f = 0; f < StatsSums(kLevel); ++f) own.sums[f] = 0;
+  own.narrow_sum = own.narrow_square = 0;
+  if constexpr (kLevel == StatsLevel::kCounts) {
+    own.edge = EdgeBits(how.pass->edge, how.grid.largest_value);
+    own.divisor = how.carried != nullptr ? Split(*how.carried).mantissa : 0;
+    for (int k = at.thread; k < LaunchBins::kCount; k += kStatsThreads) shared.bins[k] = 0;
+  }
+}
+
+// Rounds x, value i of the tensor, and measures it; returns what is to be stored.
+template <StatsLevel kLevel>
+ADA_HOST_DEVICE inline float RoundAndCount(const Rounding& how, StatsShared<kLevel>& shared,
+                                           StatsOwn<kLevel>& own, float x, std::int64_t i) {
+  const std::uint32_t word = how.stochastic ? RandomWord(own.now, i) : 0;
+  const RoundedValue v = RoundWith(how, own.now, x, word);
+  stat::Add(how, shared, own, x, v);
+  return v.stored;
+}
+// Values i .. i + 3, where 4 divides i: their random words are drawn together.
+template <StatsLevel kLevel>
+ADA_HOST_DEVICE inline FourFloats RoundAndCountFour(const Rounding& how,
+                                                    StatsShared<kLevel>& shared,
+                                                    StatsOwn<kLevel>& own, const FourFloats& x,
+                                                    std::int64_t i) {
+  std::uint32_t words[4] = {};
+  if (how.stochastic) {
+    const auto four = Philox(own.now.key, own.now.draw, static_cast<std::uint64_t>(i) / 4);
+    for (unsigned k = 0; k < 4; ++k) words[k] = four[k];
+  }
+  FourFloats stored;
+  for (int k = 0; k < 4; ++k) {
+    const RoundedValue v = RoundWith(how, own.now, x.of[k], words[k]);
+    stat::Add(how, shared, own, x.of[k], v);
+    stored.of[k] = v.stored;
+  }
+  return stored;
+}
+// Measures a value that was rounded and stored before.
+template <StatsLevel kLevel>
+ADA_HOST_DEVICE inline void CountStored(const Rounding& how, StatsShared<kLevel>& shared,
+                                        StatsOwn<kLevel>& own, float stored) {
+  stat::Add(how, shared, own, stored, RoundedAs(how, own.now, stored));
+}
+
+}  // namespace ada::backend::cuda
+
+#include "backend/cuda/kernels/gather_stats.h"

@@ -1,0 +1,58 @@
+// Values of tensors in memory, for host and device.
+#pragma once
+#include <cstdint>
+
+#include "core/host_device.h"
+#include "core/number_grid.h"
+#include "core/tensor.h"
+
+namespace ada::backend::cuda {
+
+// A run of values: `data` points at the first.
+struct TensorSpan {
+  void* data = nullptr;
+  Storage storage = Storage::kF32;
+};
+inline TensorSpan SpanOf(const Tensor& tensor) { return {tensor.data, tensor.storage}; }
+
+ADA_HOST_DEVICE inline float Load(const TensorSpan& p, std::int64_t i) {
+  if (p.storage == Storage::kF32) return static_cast<const float*>(p.data)[i];
+  const std::uint16_t code = static_cast<const std::uint16_t*>(p.data)[i];
+  return p.storage == Storage::kF16 ? OfFp16(code) : OfBf16(code);
+}
+// x is to lie on the storage's grid; else it is rounded to it.
+ADA_HOST_DEVICE inline void StoreExact(const TensorSpan& p, std::int64_t i, float x) {
+  if (p.storage == Storage::kF32)
+    static_cast<float*>(p.data)[i] = x;
+  else
+    static_cast<std::uint16_t*>(p.data)[i] =
+        p.storage == Storage::kF16 ? Fp16CodeOf(x) : Bf16CodeOf(x);
+}
+
+// Values i .. i + 3, where i is a multiple of 4 and `data` is aligned as tensors are.
+struct alignas(8) FourCodes {
+  std::uint16_t of[4];
+};
+struct alignas(16) FourFloats {
+  float of[4];
+};
+ADA_HOST_DEVICE inline FourFloats LoadFour(const TensorSpan& p, std::int64_t i) {
+  if (p.storage == Storage::kF32) return static_cast<const FourFloats*>(p.data)[i / 4];
+  const FourCodes codes = static_cast<const FourCodes*>(p.data)[i / 4];
+  FourFloats x;
+  for (int k = 0; k < 4; ++k)
+    x.of[k] = p.storage == Storage::kF16 ? OfFp16(codes.of[k]) : OfBf16(codes.of[k]);
+  return x;
+}
+ADA_HOST_DEVICE inline void StoreFour(const TensorSpan& p, std::int64_t i, const FourFloats& x) {
+  if (p.storage == Storage::kF32) {
+    static_cast<FourFloats*>(p.data)[i / 4] = x;
+    return;
+  }
+  FourCodes codes;
+  for (int k = 0; k < 4; ++k)
+    codes.of[k] = p.storage == Storage::kF16 ? Fp16CodeOf(x.of[k]) : Bf16CodeOf(x.of[k]);
+  static_cast<FourCodes*>(p.data)[i / 4] = codes;
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,67 @@
+// See memory.h.
+#include "backend/cuda/memory.h"
+
+#include <cstring>
+#include <functional>
+
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+
+Memory::~Memory() {
+  for (std::byte* block : blocks_) stream_.Free(block);
+}
+
+std::byte* Memory::Allocate(std::size_t bytes) {
+  blocks_.reserve(blocks_.size() + 1);
+  blocks_.push_back(stream_.Allocate(bytes));
+  bytes_ += bytes;
+  return blocks_.back();
+}
+
+SharedBlocks::~SharedBlocks() {
+  for (const SharedMemory& block : blocks_) stream_.FreeOnHost(block.host);
+}
+
+SharedMemory SharedBlocks::Allocate(std::size_t bytes) {
+  blocks_.reserve(blocks_.size() + 1);
+  std::byte* backend = memory_.Allocate(bytes);
+  blocks_.push_back({backend, stream_.AllocateOnHost(bytes), bytes});
+  return blocks_.back();
+}
+
+void SharedBlocks::Fetch(const SharedMemory& part) {
+  ADA_CHECK(HostOf(part.backend) == part.host);
+  stream_.CopyToHost(part.host, part.backend, part.bytes);
+}
+
+void SharedBlocks::Send(const SharedMemory& part) {
+  ADA_CHECK(HostOf(part.backend) == part.host);
+  // Not from the block itself: what is read by the device without the host's help may be read late.
+  const std::vector<std::byte> copy(part.host, part.host + part.bytes);
+  stream_.CopyToDevice(part.backend, copy.data(), part.bytes);
+}
+
+std::byte* SharedBlocks::HostOf(const std::byte* backend) const {
+  if (backend == nullptr) return nullptr;
+  const std::less<const std::byte*> before;
+  for (const SharedMemory& block : blocks_)
+    if (!before(backend, block.backend) && before(backend, block.backend + block.bytes))
+      return block.host + (backend - block.backend);
+  throw InternalError("a pointer of an op's specification points into no shared memory");
+}
+
+Scratch::~Scratch() {
+  for (std::byte* block : blocks_) stream_.Free(block);
+}
+
+std::byte* Scratch::data() {
+  if (blocks_.empty() || size_ < wanted_) {
+    blocks_.reserve(blocks_.size() + 1);
+    blocks_.push_back(stream_.Allocate(wanted_));
+    size_ = wanted_;
+  }
+  return blocks_.back();
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,69 @@
+// The backend's memory: plain blocks and blocks that ops write and the host reads, which lie once
+// with the backend and once with the host, for as long as the backend lives; and scratch memory.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/stream.h"
+
+namespace ada::backend::cuda {
+
+// Backend memory of one backend.
+class Memory {
+ public:
+  explicit Memory(Stream& stream) : stream_(stream) {}
+  ~Memory();
+  Memory(const Memory&) = delete;
+  std::byte* Allocate(std::size_t bytes);  // zeroed
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  Stream& stream_;
+  std::vector<std::byte*> blocks_;
+  std::size_t bytes_ = 0;
+};
+
+class SharedBlocks {
+ public:
+  SharedBlocks(Stream& stream, Memory& memory) : stream_(stream), memory_(memory) {}
+  ~SharedBlocks();
+  SharedBlocks(const SharedBlocks&) = delete;
+  SharedMemory Allocate(std::size_t bytes);
+  // Of whole blocks or parts of them; see Backend.
+  void Fetch(const SharedMemory& part);
+  void Send(const SharedMemory& part);
+
+  // Where the host's copy of *backend lies; null of null. A pointer into no shared block is a bug.
+  template <class T>
+  T* Host(T* backend) const {
+    return reinterpret_cast<T*>(HostOf(reinterpret_cast<const std::byte*>(backend)));
+  }
+
+ private:
+  std::byte* HostOf(const std::byte* backend) const;
+  Stream& stream_;
+  Memory& memory_;
+  std::vector<SharedMemory> blocks_;
+};
+
+// Memory that ops use within one call and all share. Ops reserve when they are made; the largest
+// wish counts. data() may be called from the first call on; what an earlier, smaller block was
+// recorded with stays valid.
+class Scratch {
+ public:
+  explicit Scratch(Stream& stream) : stream_(stream) {}
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  void Reserve(std::size_t bytes) { wanted_ = std::max(wanted_, bytes); }
+  std::byte* data();
+  std::size_t bytes() const { return wanted_; }
+
+ private:
+  Stream& stream_;
+  std::size_t wanted_ = 0, size_ = 0;
+  std::vector<std::byte*> blocks_;  // the last is in use
+};
+
+}  // namespace ada::backend::cuda

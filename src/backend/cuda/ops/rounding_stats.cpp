@@ -1,0 +1,106 @@
+// What an op knows of its rounding points before any call; see rounding_stats.h.
+#include "backend/cuda/ops/rounding_stats.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/decisions.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+
+Rounding RoundOnly(const NumberFormat& format) {
+  Rounding rounding;
+  rounding.grid = GridOf(format);
+  return rounding;
+}
+
+RoundingStats::RoundingStats(const Context& context, const Tensor& tensor,
+                             const RoundingStyle& style, TensorStats* stats, TensorMoments* moments,
+                             int most_blocks)
+    : format_(tensor.format),
+      storage_(tensor.storage),
+      style_(style),
+      stats_(stats),
+      moments_(moments) {
+  stream_ = &context.stream, pass_ = context.pass;
+  if (!tensor) return;
+  ADA_CHECK(style.own_scale == nullptr || tensor.storage == Storage::kF32);
+  ADA_CHECK(tensor.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
+  per_image_ = tensor.shape.per_image();
+  grid_ = GridOf(format_);
+  MakeRoom(context, tensor.shape.numel(), most_blocks);
+}
+
+RoundingStats::RoundingStats(const Context& context, const Gradient& g, int most_blocks)
+    : RoundingStats(context, RoundedTensorOf(g), RoundingStyleOf(g), g.stats, g.moments,
+                    most_blocks) {
+  scale_ = g.scale, size_only_ = !g.all_moments;
+}
+
+RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFormat& format,
+                                         Storage storage, std::int64_t numel,
+                                         const RoundingStyle& style, TensorStats* stats,
+                                         TensorMoments* moments) {
+  ADA_CHECK(style.own_scale == nullptr || storage == Storage::kF32);
+  RoundingStats made;
+  made.stream_ = &context.stream, made.pass_ = context.pass;
+  made.format_ = format, made.storage_ = storage, made.style_ = style;
+  made.stats_ = stats, made.moments_ = moments;
+  made.values_ = numel;
+  made.grid_ = GridOf(format);
+  made.MakeRoom(context, numel, 0);
+  return made;
+}
+
+void RoundingStats::MakeRoom(const Context& context, std::int64_t values, int most_blocks) {
+  if (!wanted()) return;
+  const int blocks = std::max(most_blocks, FlatBlocksOf(values).blocks);
+  totals_ = context.Allocate<StatsTotals>(1);
+  const StatsLevel most = stats_ != nullptr ? StatsLevel::kCounts : StatsLevel::kMoments;
+  block_sums_ = context.Allocate<double>(std::int64_t{StatsSums(most)} * blocks);
+}
+
+StatsLevel RoundingStats::Level(const Pass& pass) const {
+  if (!wanted()) return StatsLevel::kNone;
+  if (Counts(pass, style_, stats_)) return StatsLevel::kCounts;
+  return moments_ != nullptr ? StatsLevel::kMoments : StatsLevel::kLargest;
+}
+
+Rounding RoundingStats::For(const Pass& pass, std::int64_t values) const {
+  Rounding rounding;
+  rounding.grid = grid_;
+  rounding.pass = pass_;
+  if (style_.own_scale != nullptr) rounding.own_scale = &style_.own_scale->scale;
+  rounding.stochastic = style_.stochastic && pass.training, rounding.stream = style_.stream;
+  rounding.values = ValuesOf(pass, values);
+  rounding.scale_from = scale_from_, rounding.scale_to = scale_;
+  if (!wanted()) return rounding;
+  rounding.totals = totals_, rounding.block_sums = block_sums_;
+  rounding.stats = stats_, rounding.moments = moments_;
+  rounding.carried = scale_from_ != nullptr ? scale_from_ : scale_;
+  if (FillsBins(pass, style_, stats_)) rounding.bins = style_.bins;
+  rounding.full = FillsStats(pass, style_);
+  rounding.size_only = size_only_;
+  // As on a CPU: fp32 sums where squares cannot leave its range.
+  rounding.narrow =
+      per_image_ > 0 && storage_ == Storage::kF16 && Level(pass) == StatsLevel::kMoments;
+  return rounding;
+}
+
+void RoundingStats::Take(const Pass& pass, PlanStats* taken) const {
+  ADA_CHECK(Level(pass) == StatsLevel::kLargest && scale_from_ == nullptr);
+  ForEach(*stream_, 1, StorePlanStats{taken, ValuesOf(pass, 0), stats_});
+}
+
+void RoundingStats::Count(const Pass& pass, const TensorSpan& in, std::int64_t values) const {
+  const Rounding how = For(pass, values);
+  const FlatBlocks flat = FlatBlocksOf(how.values);
+  AtLevel(pass, [&](auto level) {
+    using Kernel = CountValuesKernel<decltype(level)::value>;
+    if constexpr (decltype(level)::value != StatsLevel::kNone)
+      Launch(*stream_, Kernel{in, how, how.values, flat.size}, flat.blocks);
+  });
+}
+
+}  // namespace ada::backend::cuda

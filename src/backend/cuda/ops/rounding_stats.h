@@ -1,0 +1,128 @@
+// A rounding point of an op: how its values are rounded, and where what was measured of them goes.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "backend/backend.h"
+#include "backend/cuda/context.h"
+#include "backend/cuda/kernels/products.h"
+#include "backend/cuda/kernels/round_values.h"
+#include "backend/cuda/launch.h"
+
+namespace ada::backend::cuda {
+
+// Blocks of a kernel's own that a RoundingStats has room for unless told otherwise.
+inline constexpr int kMostStatsBlocks = 1024;
+
+// Made once with the op. One launch measures one call's values: its last block writes the
+// statistics, so that nothing is to be called afterwards. A default one rounds nothing and measures
+// nothing.
+class RoundingStats {
+ public:
+  RoundingStats() = default;
+  // The rounding of `tensor`. stats, moments: null where nobody asks. most_blocks: of a launch that
+  // takes a Rounding of this.
+  RoundingStats(const Context& context, const Tensor& tensor, const RoundingStyle& style,
+                TensorStats* stats, TensorMoments* moments = nullptr,
+                int most_blocks = kMostStatsBlocks);
+  // Of a gradient; without stats its values are exact and kept as they are.
+  RoundingStats(const Context& context, const Gradient& gradient,
+                int most_blocks = kMostStatsBlocks);
+  // Of a parameter of `numel` values, stored as fp32 or in `storage`.
+  static RoundingStats OfParameter(const Context& context, const NumberFormat& format,
+                                   Storage storage, std::int64_t numel, const RoundingStyle& style,
+                                   TensorStats* stats, TensorMoments* moments = nullptr);
+  // Launches set the gradient's scale as well, to what `from` carries.
+  void PassScale(const Gradient& from) { scale_from_ = from.scale; }
+
+  // What a kernel takes that rounds (and measures) all values of this call in one launch: `values`
+  // of them, 0: those of pass.rows images. Random words go by a value's index in the tensor.
+  Rounding For(const Pass& pass, std::int64_t values = 0) const;
+  // Which statistics that launch takes; f(std::integral_constant<StatsLevel, level>).
+  StatsLevel Level(const Pass& pass) const;
+  template <class Call>
+  void AtLevel(const Pass& pass, Call&& f) const;
+
+  // out[i] = round(value(i)) for all values of the call (round_values.h says what a Value is).
+  template <class Value>
+  void Round(const Pass& pass, const TensorSpan& out, const Value& value,
+             std::int64_t values = 0) const;
+  // out[i] = value(i), which lies on the tensor's grid already, with its statistics.
+  template <class Value>
+  void Move(const Pass& pass, const TensorSpan& out, const Value& value) const;
+  // Of a call at kLargest whose values a plan rounded, stored and measured (kernels/products.h).
+  void Take(const Pass& pass, PlanStats* taken) const;
+  // Measures what Round would of values that are stored already.
+  void Count(const Pass& pass, const TensorSpan& in, std::int64_t values = 0) const;
+
+  bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
+  // Whether anything is stored otherwise than it is: format or scale.
+  bool rounds() const { return !(format_ == kFp32) || style_.own_scale != nullptr; }
+
+ private:
+  void MakeRoom(const Context& context, std::int64_t values, int most_blocks);
+  template <class Value>
+  void LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value,
+                const Rounding& how) const;
+  std::int64_t ValuesOf(const Pass& pass, std::int64_t values) const {
+    return values > 0 ? values : per_image_ > 0 ? pass.rows * per_image_ : values_;
+  }
+
+  Stream* stream_ = nullptr;
+  const PassValues* pass_ = nullptr;
+  NumberFormat format_ = kFp32;
+  NumberGrid grid_;
+  Storage storage_ = Storage::kF32;
+  RoundingStyle style_;
+  TensorStats* stats_ = nullptr;
+  TensorMoments* moments_ = nullptr;
+  bool size_only_ = false;
+  std::int64_t per_image_ = 0;  // 0: a parameter
+  std::int64_t values_ = 0;     // of a parameter
+  float* scale_ = nullptr;      // of a gradient
+  const float* scale_from_ = nullptr;
+  StatsTotals* totals_ = nullptr;  // with wanted()
+  double* block_sums_ = nullptr;
+};
+
+// Rounding to `format` in between, where nothing is measured: to nearest, unscaled.
+Rounding RoundOnly(const NumberFormat& format);
+
+template <class Call>
+void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
+  switch (Level(pass)) {
+    case StatsLevel::kNone:
+      return f(std::integral_constant<StatsLevel, StatsLevel::kNone>{});
+    case StatsLevel::kLargest:
+      return f(std::integral_constant<StatsLevel, StatsLevel::kLargest>{});
+    case StatsLevel::kMoments:
+      return f(std::integral_constant<StatsLevel, StatsLevel::kMoments>{});
+    case StatsLevel::kCounts:
+      return f(std::integral_constant<StatsLevel, StatsLevel::kCounts>{});
+  }
+}
+
+template <class Value>
+void RoundingStats::LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value,
+                             const Rounding& how) const {
+  const FlatBlocks flat = FlatBlocksOf(how.values);
+  AtLevel(pass, [&](auto level) {
+    using Kernel = RoundValuesKernel<Value, decltype(level)::value>;
+    Launch(*stream_, Kernel{value, out, how, how.values, flat.size}, flat.blocks);
+  });
+}
+
+template <class Value>
+void RoundingStats::Round(const Pass& pass, const TensorSpan& out, const Value& value,
+                          std::int64_t values) const {
+  LaunchOf(pass, out, value, For(pass, values));
+}
+
+template <class Value>
+void RoundingStats::Move(const Pass& pass, const TensorSpan& out, const Value& value) const {
+  Rounding how = For(pass);
+  how.grid.exact = true, how.stochastic = false, how.own_scale = nullptr;
+  LaunchOf(pass, out, value, how);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,126 @@
+// What every backend decides alike: what is rounded to which format, what is counted in which
+// pass, where alpha is applied, and what is known of branches that are summed.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "backend/backend.h"
+#include "core/error.h"
+#include "core/host_device.h"
+#include "core/number_grid.h"
+#include "scaling/rules/rules.h"
+
+namespace ada::backend {
+
+// --- Rounding ---
+
+// A gradient as it is rounded; without stats its values are exact and kept as they are: in fp32
+// they may lie on a grid that has a scale of its own, 16 bits hold what they hold.
+inline Tensor RoundedTensorOf(const Gradient& g) {
+  Tensor tensor = g.tensor;
+  if (g.stats == nullptr && tensor.storage == Storage::kF32) tensor.format = kFp32;
+  return tensor;
+}
+inline RoundingStyle RoundingStyleOf(const Gradient& g) {
+  return g.stats == nullptr ? RoundingStyle{} : g.style;
+}
+
+// Whether a pass fills the style's bins, every field of `stats`, or counts for either of them.
+inline bool FillsBins(const Pass& pass, const RoundingStyle& style, const TensorStats* stats) {
+  return pass.count && pass.bins && stats != nullptr && style.bins != nullptr;
+}
+inline bool FillsStats(const Pass& pass, const RoundingStyle& style) {
+  return pass.count && style.counted;
+}
+inline bool Counts(const Pass& pass, const RoundingStyle& style, const TensorStats* stats) {
+  return stats != nullptr && (FillsStats(pass, style) || FillsBins(pass, style, stats));
+}
+
+// What batch norm's first rounding is of: with an addend nobody stores it.
+inline Tensor NormalisedTensorOf(const BatchNormSpec& spec) {
+  Tensor y = spec.out;
+  if (spec.addend) y.format = spec.y_format;
+  return y;
+}
+
+// Whether both ways of an op that moves values move bytes as they are.
+template <class Spec>
+bool MovesBytes(const Spec& spec) {
+  return spec.x.format == spec.y.format && spec.x.storage == spec.y.storage &&
+         (!spec.dx || (spec.dx.tensor.format == spec.dy.tensor.format &&
+                       spec.dx.tensor.storage == spec.dy.tensor.storage));
+}
+// Whether dropout only copies.
+inline bool Copies(const DropoutSpec& spec, const Pass& pass) {
+  return !pass.training && spec.x.format == spec.y.format && spec.x.storage == spec.y.storage;
+}
+
+// Throws ConfigError where a window of max pooling has more positions than 16 bits can tell apart.
+inline void CheckWindow(const MaxPoolSpec& spec) {
+  if (std::int64_t{spec.kernel[0]} * spec.kernel[1] > std::numeric_limits<std::uint16_t>::max())
+    throw ConfigError("max_pool: a kernel of " + std::to_string(spec.kernel[0]) + "x" +
+                      std::to_string(spec.kernel[1]) + " has more than 65535 positions");
+}
+
+// --- Layers' rules ---
+
+// Whether dy is multiplied by alpha, which rounds it, and not dx: the authors do that. exact_range
+// is not theirs: it looks at dx before alpha.
+inline bool AlphaComesFirst(const scaling::LayerRule& rule) {
+  return rule.reference && rule.method != scaling::LayerMethod::kExactRange;
+}
+
+// --- Branches ---
+
+// A scale below it is not halved any more.
+inline constexpr float kSmallestBranchTarget = 0x1p-120f;
+
+// Whether the largest magnitude after rounding is the rounded largest one before it: rounding to
+// nearest keeps their order.
+inline bool KeepsOrder(const Gradient& g) {
+  return g.stats != nullptr && !g.style.stochastic && g.tensor.format.has_nan;
+}
+
+// u_max: the magnitude that branches and sum must not reach.
+inline double BranchBound(const BranchSumSpec& spec) {
+  const NumberFormat& format = spec.sum.tensor.format;
+  // The authors know fp16's range alone, be the gradients fp16 or fp32.
+  if (spec.reference) return std::min(format.largest(), kFp16.largest());
+  // A scale of the tensor's own keeps its values in range.
+  return (spec.sum.style.own_scale != nullptr ? kFp32 : format).largest();
+}
+
+// The largest magnitude of one branch, as stored; infinite or NaN where it holds such.
+ADA_HOST_DEVICE static inline double LargestOf(const TensorMoments& moments) {
+  if (!(std::fabs(moments.mean_square) < HUGE_VAL)) return moments.mean_square;
+  const double low = std::fabs(static_cast<double>(moments.min));
+  const double high = std::fabs(static_cast<double>(moments.max));
+  return low < high ? high : low;
+}
+// The same of a branch that KeepsOrder, of the largest magnitude before rounding; own: its own
+// scale.
+ADA_HOST_DEVICE static inline double LargestOf(const NumberGrid& grid, float before, float own) {
+  return std::fabs(static_cast<double>(RoundToGrid(grid, before) / own));
+}
+// The largest unscaled magnitude of the branches so far and one more; infinite where one is not
+// finite.
+ADA_HOST_DEVICE static inline double JoinBranch(double largest, double magnitude, float scale) {
+  if (!(magnitude < HUGE_VAL)) return HUGE_VAL;
+  const double unscaled = magnitude / static_cast<double>(scale);
+  return largest < unscaled ? unscaled : largest;
+}
+
+// What is said of a sum that carries `scale`.
+ADA_HOST_DEVICE static inline scaling::ScaleDecision BranchDecision(float scale, int halvings,
+                                                                    scaling::DecisionError error) {
+  scaling::ScaleDecision made;
+  made.limit = scaling::Limit::kBranch;
+  made.scale_in = made.scale_out = scale;
+  made.halvings = halvings, made.error = error;
+  return made;
+}
+
+}  // namespace ada::backend

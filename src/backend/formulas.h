@@ -1,0 +1,67 @@
+// Formulas of batch norm's channels and of the loss, written once for every backend: sums in
+// double, each result rounded to fp32 once.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "core/host_device.h"
+
+namespace ada::backend {
+
+// --- Batch norm, of one channel ---
+
+ADA_HOST_DEVICE static inline float InverseDeviation(double variance, double eps) {
+  return static_cast<float>(1 / std::sqrt(variance + eps));
+}
+
+// The running averages after a batch with this mean and sum of squared deviations of `count`
+// values: the variance in them is unbiased, like PyTorch's. Statistics that are not finite belong
+// to a step that is skipped: they must not outlive it.
+ADA_HOST_DEVICE static inline void MoveRunning(double momentum, double mean, double m2,
+                                               double count, float& running_mean,
+                                               float& running_var) {
+  if (!(std::fabs(mean) < HUGE_VAL) || !(std::fabs(m2) < HUGE_VAL)) return;
+  const double others = count - 1 > 1.0 ? count - 1 : 1.0;
+  running_mean =
+      static_cast<float>((1 - momentum) * static_cast<double>(running_mean) + momentum * mean);
+  running_var = static_cast<float>((1 - momentum) * static_cast<double>(running_var) +
+                                   momentum * m2 / others);
+}
+
+// What the sums of dy and of dy * xhat over `count` values make of a gradient that carries `scale`.
+struct ChannelGradient {
+  float mean_dy, slope;  // slope: mean of dy * xhat, times inverse
+  float dgamma, dbeta;
+};
+ADA_HOST_DEVICE static inline ChannelGradient ChannelGradientOf(double dy, double dy_xhat,
+                                                                double count, float inverse,
+                                                                float scale) {
+  return {static_cast<float>(dy / count), static_cast<float>(dy_xhat / count) * inverse,
+          static_cast<float>(dy_xhat) / scale, static_cast<float>(dy) / scale};
+}
+
+// --- Softmax cross-entropy ---
+
+// The probability that class k should have.
+ADA_HOST_DEVICE static inline double TargetOf(std::int64_t k, std::int64_t label,
+                                              std::int64_t classes, double smoothing) {
+  return smoothing / static_cast<double>(classes) + (k == label ? 1 - smoothing : 0);
+}
+
+// The gradient of a logit for the mean over `rows` rows.
+ADA_HOST_DEVICE static inline float LogitGradient(double log_p, double target, std::int64_t rows) {
+  return static_cast<float>((std::exp(log_p) - target) / static_cast<double>(rows));
+}
+
+// Whether class k comes before the label among equal logits or larger ones.
+ADA_HOST_DEVICE static inline bool ComesBefore(double z, std::int64_t k, double mine,
+                                               std::int64_t label) {
+  return z > mine || (z == mine && k < label);
+}
+// Whether the label is among the first `first` classes, of which `better` come before it. A NaN
+// never hits.
+ADA_HOST_DEVICE static inline int Hits(double mine, std::int64_t better, std::int64_t first) {
+  return mine == mine && better < first ? 1 : 0;
+}
+
+}  // namespace ada::backend

@@ -1,0 +1,37 @@
+#include "core/run_in_parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+namespace ada {
+
+void RunInParallel(const std::vector<std::function<void()>>& tasks) {
+  std::vector<std::exception_ptr> errors(tasks.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t task; (task = next.fetch_add(1)) < tasks.size();) {
+      try {
+        tasks[task]();
+      } catch (...) {
+        errors[task] = std::current_exception();
+      }
+    }
+  };
+  const std::size_t wanted =
+      std::min<std::size_t>(tasks.size(), std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::thread> threads;
+  try {
+    while (threads.size() + 1 < wanted) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that run, and this one, do all of it.
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace ada

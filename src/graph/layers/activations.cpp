@@ -1,0 +1,18 @@
+// Functions of each value alone: relu.
+#include "graph/layers/layer_kind.h"
+
+namespace ada::graph {
+
+std::vector<LayerKind> ActivationKinds() {
+  return {
+      {.name = backend::ReluSpec::kKind,
+       .infer = KeepShape,
+       .rounds_output = false,
+       .keeps_output = true,  // as the mask of its gradient
+       .dx_in_place = true,
+       .chain = ChainPart::kMask,
+       .spec = PlainSpec<backend::ReluSpec>},
+  };
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,110 @@
+// The table of layer kinds. A row says all that the program asks of a kind: which keys it knows,
+// the shape it gives, its parameters, what it rounds, what it keeps for the backward pass, and the
+// spec of which a backend makes its op. No other file decides anything by a kind's name.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "graph/layers/layer_keys.h"
+#include "graph/layers/op_parts.h"
+
+namespace ada::graph {
+
+// The shapes of a layer, of one image (n is 1).
+struct LayerShapes {
+  struct Input {
+    std::string name;  // of the layer that makes it, for messages
+    Shape shape;
+  };
+  std::vector<Input> inputs;
+  Shape output;
+  double mflop = 0;  // of a product: forward, a multiply-add counted as 2
+  const Shape& input() const { return inputs[0].shape; }
+};
+
+// A trained tensor or a running statistic of a layer.
+struct ParameterSpec {
+  std::string name;                // behind the layer's: "weight"
+  std::vector<std::int64_t> dims;  // PyTorch's
+  Shape shape;                     // in memory, in the order of dims
+  bool trained = true;
+};
+
+// Over how many products one value of dx sums: exactly, and as the authors' program counts them.
+struct Fans {
+  double reference = 1, exact = 1;
+};
+
+// What is wrong with the keys of a layer; an empty message: nothing.
+struct KeyProblem {
+  const char* key = "";
+  std::string message = {};
+};
+
+// The part that a kind can play in a chain which one op computes (plan/fusion.h).
+enum class ChainPart { kNone, kNorm, kSum, kMask };
+
+struct LayerKind {
+  const char* name;
+
+  // --- Keys ---
+  std::vector<std::string> keys = {};      // those of LayerKeys that it knows
+  std::vector<std::string> required = {};  // and those of them that have no default
+  bool joins = false;                      // it has two inputs or more; false: it has one
+  bool stride_is_kernel = false;           // where no stride is given
+  // Finds what is wrong across keys, whatever the input's shape is. Null: nothing can be.
+  KeyProblem (*check)(const LayerKeys& keys) = nullptr;
+
+  // --- Shapes ---
+  // Fills the output and the cost, and keys that follow from the input's shape. Throws ConfigError,
+  // naming both shapes where shapes do not fit.
+  void (*infer)(LayerKeys& keys, LayerShapes& shapes) = nullptr;
+  // Null: it has none.
+  std::vector<ParameterSpec> (*parameters)(const LayerKeys& keys,
+                                           const LayerShapes& shapes) = nullptr;
+
+  // --- Rounding and scales (src/README.md, "Rounding points") ---
+  bool has_weight = false;     // the first parameter is multiplied, as a rounded copy
+  bool chooses_scale = false;  // its dx gets a scale of its own, by the rule of a policy
+  bool rounds_output = true;   // false: every value of the output is one of the input's, or zero
+  // Whether its dx is rounded. Null: where the output is, unless the gradient is handed on.
+  bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
+  Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
+
+  // --- Backward pass ---
+  bool keeps_input = false, keeps_output = false;  // what it reads of the forward pass
+  bool dx_in_place = false;        // it reads dy value by value, so that dx may lie where dy does
+  bool hands_gradient_on = false;  // no op: the gradient of every input is the output's, as it is
+
+  // --- Fusion ---
+  ChainPart chain = ChainPart::kNone;
+  bool sums_channels = false;  // its epilogue can take the sums that a batch norm behind it needs
+
+  backend::OpSpec (*spec)(const OpParts& parts) = nullptr;
+
+  bool is_trained() const { return parameters != nullptr; }
+};
+
+// Every kind, in the order in which messages list them.
+const std::vector<LayerKind>& LayerKinds();
+// Null: there is none of that name.
+const LayerKind* FindLayerKind(const std::string& name);
+
+// The rows by family, each in a file of its own.
+std::vector<LayerKind> ProductKinds();
+std::vector<LayerKind> NormKinds();
+std::vector<LayerKind> ActivationKinds();
+std::vector<LayerKind> PoolKinds();
+std::vector<LayerKind> JoinKinds();
+std::vector<LayerKind> OtherKinds();
+
+// --- For rows. ---
+
+// The rule of a kind whose output has the shape of its input.
+void KeepShape(LayerKeys& keys, LayerShapes& shapes);
+// Throws ConfigError with `message` where `condition` does not hold.
+void Require(bool condition, const std::string& message);
+
+}  // namespace ada::graph

@@ -1,0 +1,77 @@
+// What the graph knows of an op to be made, whatever its kind: tensors, gradients, roundings,
+// parameters. SpecOf takes of it what a backend's spec has.
+#pragma once
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "backend/specs.h"
+#include "graph/layers/layer_keys.h"
+
+namespace ada::graph {
+
+// How a tensor is rounded, and where that is counted.
+struct RoundedTo {
+  NumberFormat format = kFp32;
+  backend::RoundingStyle style;
+  TensorStats* stats = nullptr;
+};
+
+struct OpParts {
+  struct Parameter {
+    Tensor value, gradient;  // gradient: empty for a running statistic, and without training
+  };
+  std::string layer;
+  LayerKeys keys;
+  std::vector<Tensor> x;  // the inputs; without data where `recomputed` makes it
+  Tensor y;               // the output, of the whole chain where layers are fused
+  backend::Gradient dy, dx;
+  std::vector<Parameter> parameters;       // in the order of the kind's row
+  RoundedTo rounded_y;                     // of kinds that round their output
+  scaling::LayerScaler* scaler = nullptr;  // null where dx is not computed
+
+  // Of kinds with a weight.
+  RoundedTo w, dw;
+  const scaling::TensorScaler* x_own_scale = nullptr;
+  backend::ChannelMoments y_moments;
+
+  // Of a batch norm, with what is fused behind it.
+  backend::ChannelMoments x_moments;
+  Tensor addend;
+  RoundedTo sum;
+  bool relu = false;
+
+  backend::RecomputedNorm recomputed;  // of a batch norm and of the layer that consumes it
+};
+
+// A spec with what most specs have in common, by the names of their members; the rest is left to
+// the kind.
+template <class Spec>
+Spec SpecOf(const OpParts& op) {
+  Spec spec;
+  spec.layer = op.layer;
+  if constexpr (std::is_same_v<decltype(spec.x), Tensor>) {
+    spec.x = op.x[0];
+  } else {
+    spec.x = op.x;
+  }
+  if constexpr (requires { spec.y; }) spec.y = op.y;
+  if constexpr (requires { spec.dy, spec.dx; }) spec.dy = op.dy, spec.dx = op.dx;
+  if constexpr (requires { spec.y_stats, spec.y_style; }) {
+    spec.y_stats = op.rounded_y.stats;
+    spec.y_style = op.rounded_y.style;
+  }
+  if constexpr (requires { spec.scaler; }) spec.scaler = op.scaler;
+  if constexpr (requires { spec.kernel; }) spec.kernel = op.keys.kernel;
+  if constexpr (requires { spec.stride; }) spec.stride = op.keys.stride;
+  if constexpr (requires { spec.padding; }) spec.padding = op.keys.padding;
+  return spec;
+}
+
+// The maker of kinds that need no more than that.
+template <class Spec>
+backend::OpSpec PlainSpec(const OpParts& op) {
+  return SpecOf<Spec>(op);
+}
+
+}  // namespace ada::graph

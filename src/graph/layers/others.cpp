@@ -1,0 +1,61 @@
+// Layers of no family: flatten, dropout, shortcut, scale.
+#include "core/random.h"
+#include "graph/layers/layer_kind.h"
+#include "graph/layers/windows.h"
+
+namespace ada::graph {
+namespace {
+
+void InferFlatten(LayerKeys&, LayerShapes& shapes) {
+  shapes.output = {1, 1, 1, shapes.input().numel()};
+}
+
+void InferDropout(LayerKeys& keys, LayerShapes& shapes) {
+  Require(keys.rate >= 0 && keys.rate < 1, "rate must be at least 0 and less than 1");
+  KeepShape(keys, shapes);
+}
+
+void InferShortcut(LayerKeys& keys, LayerShapes& shapes) {
+  const Shape& in = shapes.input();
+  CheckWindow(keys);
+  Require(keys.channels >= in.c, "a shortcut only adds channels: input " + ToString(in) +
+                                     ", channels " + std::to_string(keys.channels));
+  shapes.output = {1, (in.h + keys.stride[0] - 1) / keys.stride[0],
+                   (in.w + keys.stride[1] - 1) / keys.stride[1], keys.channels};
+}
+
+// The mask is drawn anew in the backward pass.
+backend::OpSpec DropoutSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::DropoutSpec>(op);
+  spec.rate = static_cast<float>(op.keys.rate);
+  spec.stream = StreamId(op.layer);
+  return spec;
+}
+
+}  // namespace
+
+std::vector<LayerKind> OtherKinds() {
+  return {
+      {.name = backend::FlattenSpec::kKind,
+       .infer = InferFlatten,
+       .rounds_output = false,
+       .spec = PlainSpec<backend::FlattenSpec>},
+      {.name = backend::DropoutSpec::kKind,
+       .keys = {"rate"},
+       .infer = InferDropout,
+       .spec = DropoutSpecOf},
+      {.name = backend::ShortcutSpec::kKind,
+       .keys = {"channels", "stride"},
+       .required = {"channels"},
+       .infer = InferShortcut,
+       .rounds_output = false,
+       .spec = PlainSpec<backend::ShortcutSpec>},
+      // The cast of the paper, at a border between formats.
+      {.name = backend::ScaleSpec::kKind,
+       .infer = KeepShape,
+       .chooses_scale = true,
+       .spec = PlainSpec<backend::ScaleSpec>},
+  };
+}
+
+}  // namespace ada::graph

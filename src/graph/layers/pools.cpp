@@ -1,0 +1,65 @@
+// Layers that take one value of each window: max_pool, avg_pool, global_avg_pool.
+#include "graph/layers/layer_kind.h"
+#include "graph/layers/windows.h"
+
+namespace ada::graph {
+namespace {
+
+KeyProblem CheckPadding(const LayerKeys& keys) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (2 * keys.padding[i] <= keys.kernel[i]) continue;
+    return {"padding", "at most half the kernel; got " + std::to_string(keys.padding[i]) + " of " +
+                           std::to_string(keys.kernel[i])};
+  }
+  return {};
+}
+
+void InferPool(LayerKeys& keys, LayerShapes& shapes) {
+  shapes.output = Slide(keys, shapes.input(), shapes.input().c);
+  Require(keys.dilation == std::array<int, 2>{1, 1}, "pooling knows no dilation");
+  Require(keys.padding[0] <= keys.kernel[0] / 2 && keys.padding[1] <= keys.kernel[1] / 2,
+          "padding " + PairText(keys.padding) + " is more than half of kernel " +
+              PairText(keys.kernel));
+}
+
+void InferGlobalPool(LayerKeys& keys, LayerShapes& shapes) {
+  const Shape& in = shapes.input();
+  keys.kernel = keys.stride = {static_cast<int>(in.h), static_cast<int>(in.w)};
+  keys.padding = {0, 0};
+  shapes.output = {1, 1, 1, in.c};
+}
+
+// Where windows overlap, a value of dx is a sum.
+bool WindowsOverlap(const LayerKeys& keys) {
+  return keys.kernel[0] > keys.stride[0] || keys.kernel[1] > keys.stride[1];
+}
+
+}  // namespace
+
+std::vector<LayerKind> PoolKinds() {
+  return {
+      {.name = backend::MaxPoolSpec::kKind,
+       .keys = {"kernel", "stride", "padding"},
+       .required = {"kernel"},
+       .stride_is_kernel = true,
+       .check = CheckPadding,
+       .infer = InferPool,
+       .rounds_output = false,
+       .rounds_gradient = WindowsOverlap,
+       .keeps_input = true,
+       .keeps_output = true,
+       .spec = PlainSpec<backend::MaxPoolSpec>},
+      {.name = backend::AvgPoolSpec::kKind,
+       .keys = {"kernel", "stride", "padding"},
+       .required = {"kernel"},
+       .stride_is_kernel = true,
+       .check = CheckPadding,
+       .infer = InferPool,
+       .spec = PlainSpec<backend::AvgPoolSpec>},
+      {.name = "global_avg_pool",
+       .infer = InferGlobalPool,
+       .spec = PlainSpec<backend::AvgPoolSpec>},
+  };
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,133 @@
+// Layers that multiply their input by a weight: conv2d, linear.
+#include "graph/layers/layer_kind.h"
+#include "graph/layers/windows.h"
+
+namespace ada::graph {
+namespace {
+
+// --- Shapes ---
+
+std::int64_t WindowSize(const LayerKeys& keys, const Shape& input) {
+  return std::int64_t{keys.kernel[0]} * keys.kernel[1] * input.c / keys.groups;
+}
+
+void InferConv2d(LayerKeys& keys, LayerShapes& shapes) {
+  const std::int64_t in = shapes.input().c, out = keys.channels;
+  Require(out >= 1, "channels must be at least 1");
+  Require(keys.groups >= 1, "groups must be at least 1");
+  Require(in % keys.groups == 0 && out % keys.groups == 0,
+          "groups " + std::to_string(keys.groups) + " must divide the input's channels " +
+              std::to_string(in) + " (input " + ToString(shapes.input()) + ") and the output's " +
+              std::to_string(out));
+  shapes.output = Slide(keys, shapes.input(), out);
+  shapes.mflop = 2e-6 * static_cast<double>(shapes.output.numel()) *
+                 static_cast<double>(WindowSize(keys, shapes.input()));
+}
+
+void InferLinear(LayerKeys& keys, LayerShapes& shapes) {
+  const std::int64_t in = shapes.input().numel(), out = keys.features;
+  Require(out >= 1, "features must be at least 1");
+  shapes.output = {1, 1, 1, out};
+  shapes.mflop = 2e-6 * static_cast<double>(in) * static_cast<double>(out);
+}
+
+// --- Parameters ---
+
+std::vector<ParameterSpec> WithBias(ParameterSpec weight, const LayerKeys& keys, std::int64_t out) {
+  std::vector<ParameterSpec> parameters = {std::move(weight)};
+  if (keys.bias) parameters.push_back({"bias", {out}, {1, 1, 1, out}});
+  return parameters;
+}
+
+std::vector<ParameterSpec> Conv2dParameters(const LayerKeys& keys, const LayerShapes& shapes) {
+  const std::int64_t in = shapes.input().c / keys.groups, out = keys.channels;
+  const auto [height, width] = keys.kernel;
+  return WithBias({"weight", {out, in, height, width}, {out, height, width, in}}, keys, out);
+}
+
+std::vector<ParameterSpec> LinearParameters(const LayerKeys& keys, const LayerShapes& shapes) {
+  const Shape& in = shapes.input();
+  const std::int64_t out = keys.features;
+  return WithBias({"weight", {out, in.numel()}, {out, in.h, in.w, in.c}}, keys, out);
+}
+
+Fans Conv2dFans(const LayerKeys& keys) {
+  const double fan = static_cast<double>(keys.channels) * keys.kernel[0] * keys.kernel[1];
+  const double shared = static_cast<double>(keys.stride[0]) * keys.stride[1] * keys.groups;
+  return {fan, fan / shared};
+}
+
+Fans LinearFans(const LayerKeys& keys) {
+  const double fan = keys.features;
+  return {fan, fan};
+}
+
+// --- Specs ---
+
+template <class Spec>
+Spec ProductSpecOf(const OpParts& op) {
+  Spec spec = SpecOf<Spec>(op);
+  spec.w = op.parameters[0].value;
+  spec.dw = op.parameters[0].gradient;
+  if (op.keys.bias) {
+    spec.b = op.parameters[1].value;
+    spec.db = op.parameters[1].gradient;
+  }
+  spec.y_moments = op.y_moments;
+  spec.w_format = op.w.format;
+  spec.w_style = op.w.style;
+  spec.w_stats = op.w.stats;
+  spec.dw_format = op.dw.format;
+  spec.dw_style = op.dw.style;
+  spec.dw_stats = op.dw.stats;
+  spec.x_own_scale = op.x_own_scale;
+  spec.recomputed = op.recomputed;
+  return spec;
+}
+
+backend::OpSpec Conv2dSpecOf(const OpParts& op) {
+  auto spec = ProductSpecOf<backend::Conv2dSpec>(op);
+  spec.dilation = op.keys.dilation;
+  spec.groups = op.keys.groups;
+  return spec;
+}
+
+backend::OpSpec LinearSpecOf(const OpParts& op) { return ProductSpecOf<backend::LinearSpec>(op); }
+
+// --- Keys ---
+
+KeyProblem CheckGroups(const LayerKeys& keys) {
+  if (keys.channels % keys.groups == 0) return {};
+  return {"groups", "must divide channels, " + std::to_string(keys.channels)};
+}
+
+}  // namespace
+
+std::vector<LayerKind> ProductKinds() {
+  return {
+      {.name = backend::Conv2dSpec::kKind,
+       .keys = {"channels", "kernel", "stride", "padding", "dilation", "groups", "bias"},
+       .required = {"channels", "kernel"},
+       .check = CheckGroups,
+       .infer = InferConv2d,
+       .parameters = Conv2dParameters,
+       .has_weight = true,
+       .chooses_scale = true,
+       .fans = Conv2dFans,
+       .keeps_input = true,
+       .sums_channels = true,
+       .spec = Conv2dSpecOf},
+      {.name = backend::LinearSpec::kKind,
+       .keys = {"features", "bias"},
+       .required = {"features"},
+       .infer = InferLinear,
+       .parameters = LinearParameters,
+       .has_weight = true,
+       .chooses_scale = true,
+       .fans = LinearFans,
+       .keeps_input = true,
+       .spec = LinearSpecOf},
+  };
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,40 @@
+#include "graph/layers/windows.h"
+
+#include "core/error.h"
+#include "graph/layers/layer_kind.h"
+
+namespace ada::graph {
+namespace {
+
+using Extent = std::array<std::int64_t, 2>;
+
+}  // namespace
+
+void CheckWindow(const LayerKeys& keys) {
+  for (int d = 0; d < 2; ++d) {
+    Require(keys.kernel[d] >= 1 && keys.stride[d] >= 1 && keys.dilation[d] >= 1,
+            "kernel, stride and dilation must be at least 1");
+    Require(keys.padding[d] >= 0, "padding must not be negative");
+  }
+}
+
+Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels) {
+  CheckWindow(keys);
+  const Extent size = {input.h, input.w};
+  Extent effective, padded;
+  for (int d = 0; d < 2; ++d) {
+    effective[d] = std::int64_t{keys.dilation[d]} * (keys.kernel[d] - 1) + 1;
+    padded[d] = size[d] + 2 * std::int64_t{keys.padding[d]};
+  }
+  if (effective[0] > padded[0] || effective[1] > padded[1]) {
+    const bool dilated = effective != Extent{keys.kernel[0], keys.kernel[1]};
+    throw ConfigError("kernel " + PairText(keys.kernel) +
+                      (dilated ? " (" + PairText(effective) + " with its dilation)" : "") +
+                      " is larger than the padded input " + PairText(padded) + " (input " +
+                      ToString(input) + ", padding " + PairText(keys.padding) + ")");
+  }
+  return {1, (padded[0] - effective[0]) / keys.stride[0] + 1,
+          (padded[1] - effective[1]) / keys.stride[1] + 1, channels};
+}
+
+}  // namespace ada::graph

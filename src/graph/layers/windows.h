@@ -1,0 +1,23 @@
+// Windows that slide over height and width: convolutions and poolings.
+#pragma once
+#include <array>
+#include <string>
+
+#include "core/tensor.h"
+#include "graph/layers/layer_keys.h"
+
+namespace ada::graph {
+
+// Throws ConfigError where kernel, stride, padding or dilation make no sense.
+void CheckWindow(const LayerKeys& keys);
+
+// The shape after sliding the window over `input`: floor((in + 2 padding - effective kernel) /
+// stride) + 1, as in PyTorch. Throws ConfigError where the window is larger than the padded input.
+Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels);
+
+template <typename T>
+std::string PairText(const std::array<T, 2>& pair) {
+  return std::to_string(pair[0]) + "x" + std::to_string(pair[1]);
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,165 @@
+// The settings of all policies, one field per key of the YAML's `scaling:` and of the same name,
+// and the table of the policies. A new policy is a file of its own, its parameters and its row
+// here, and its keys in config/sections/section_scaling.cpp.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/location.h"
+#include "scaling/policies/policy.h"
+
+namespace ada::scaling {
+
+// --- The parameters of each policy, with its defaults. ------------------------------------------
+
+// The state machine of `dynamic`. The defaults of a preset stand in presets.cpp, and what has no
+// key (types, windows, kinds of machines) in its DynamicTraits.
+struct DynamicParameters {
+  std::string preset = "pytorch";
+  double init_scale = 65536;  // 0: max_scale
+  double growth_factor = 2;
+  double backoff_factor = 0.5;  // 0: 1 / growth_factor; where the original divides, by 1 / this
+  std::int64_t growth_interval = 2000;
+  double min_scale = 0, max_scale = 0;  // 0: no bound
+  std::int64_t hysteresis = 1;          // overflows needed before the scale falls
+  bool consecutive_hysteresis = false;  // refilled by each clean attempt
+  double tolerance = 0;                 // share of overflows that is tolerated
+  bool error_at_min_scale = false;      // an overflow at the floor ends the run
+};
+
+// `fan`: the length of the sums in dx.
+enum class Fan : std::uint8_t { kExact, kReference };
+
+// One layer under `adaptive`.
+struct AdaptiveSettings {
+  LayerMethod method = LayerMethod::kApproxRange;
+  double scale = 1;  // method fixed
+  double underflow_target = 1e-3, scale_upper_bound = 16, accum_upper_bound = 1024;
+  std::optional<double> u_min;  // unset: the smallest subnormal of the format
+  double headroom_bits = 4;     // exact_range
+  bool power_of_two = true, reference = false;
+  int update_interval = 1;
+  Fan fan = Fan::kExact;
+};
+// The methods that `adaptive` may have, in the order of lists and messages.
+inline constexpr std::array kAdaptiveMethods = {
+    LayerMethod::kApproxRange,      LayerMethod::kLognormal,  LayerMethod::kAbsRange,
+    LayerMethod::kElementWiseRange, LayerMethod::kExactRange, LayerMethod::kFixed,
+};
+
+// One layer under `layerwise_dynamic`.
+struct LayerwiseSettings {
+  double init_scale = 65536, growth_factor = 2, backoff_factor = 0.5;
+  std::int64_t growth_interval = 10000;
+  double min_scale = 0x1p-126, max_scale = 0x1p126;
+};
+
+struct LogMaxParameters {
+  bool reference = false;
+  double beta1 = 0.99, beta2 = 0.999, overflow_std_dev = 3.09, log_max = 16;
+  double min_scale = 1, max_scale = 16384;
+};
+
+struct HistogramParameters {
+  double init_scale = 65536;
+  std::int64_t update_period = 1000;
+  double bin_edge = 0.125, threshold = 1e-7;
+  double min_scale = 1, max_scale = 0x1p126;
+};
+
+// --- What a user says of them. -------------------------------------------------------------------
+
+// One entry of `scaling.layers`: keys of the layers whose names match; unset: as in `scaling`. The
+// last match wins, key by key.
+struct LayerSettings {
+  std::string match;  // a glob
+  // adaptive
+  std::optional<LayerMethod> method;
+  std::optional<double> scale, underflow_target, scale_upper_bound, accum_upper_bound, u_min;
+  std::optional<double> headroom_bits;
+  std::optional<bool> power_of_two;
+  std::optional<int> update_interval;
+  std::optional<Fan> fan;
+  // layerwise_dynamic
+  std::optional<double> init_scale, growth_factor, backoff_factor, min_scale, max_scale;
+  std::optional<std::int64_t> growth_interval;
+  Location where;
+};
+
+// The section `scaling:`. A key of one policy alone is a field of that policy's parameters.
+struct Settings {
+  std::string policy = "none";
+  std::string preset = "pytorch";  // dynamic
+  double scale = 1;                // fixed, and adaptive's method fixed
+  bool reference = false;          // adaptive, logmax
+  // Keys whose default is the policy's or preset's own: unset until FillDefaults. A bound that
+  // stays unset does not exist.
+  std::optional<double> init_scale;  // none, adaptive: S of the logit gradient; others: the start
+  std::optional<double> growth_factor, backoff_factor;
+  std::optional<std::int64_t> growth_interval;
+  std::optional<double> min_scale, max_scale;
+  std::optional<std::int64_t> hysteresis;
+  std::optional<bool> consecutive_hysteresis, error_at_min_scale;
+  std::optional<double> tolerance;
+  AdaptiveSettings adaptive;
+  LogMaxParameters logmax;
+  HistogramParameters histogram;
+  std::vector<LayerSettings> layers;
+  Location where;
+};
+
+// Whether min_scale lies above max_scale, where both exist (a ceiling of 0: none). The one rule for
+// bounds.
+inline bool BoundsCross(std::optional<double> min_scale, std::optional<double> max_scale) {
+  return min_scale && max_scale && *max_scale > 0 && *min_scale > *max_scale;
+}
+// Throws ConfigError unless both are scales and do not cross.
+void CheckBounds(double min_scale, double max_scale);
+// `value` as fp32. Throws ConfigError naming `key` unless it is positive and finite there: S is
+// fp32 in every tensor.
+float CheckedScale(const char* key, double value);
+
+// Fills in what is unset and the policy's or preset's own: start, factors, bounds.
+void FillDefaults(Settings& settings);
+// The settings of one layer: `scaling`, then each matching entry of `scaling.layers` key by key.
+AdaptiveSettings AdaptiveOf(const Settings& settings, const std::string& layer);
+LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer);
+// The policy of filled-in settings. Throws ConfigError for settings that make none.
+std::unique_ptr<Policy> MakePolicy(const Settings& settings);
+
+// --- The policies. -------------------------------------------------------------------------------
+
+struct PolicyKind {
+  std::string_view name;                             // as in the YAML: scaling.policy
+  void (*fill_defaults)(Settings&);                  // see FillDefaults
+  std::unique_ptr<Policy> (*make)(const Settings&);  // of filled-in settings
+  std::vector<std::string> (*describe)();            // see ListPolicies
+};
+extern const PolicyKind kNone, kFixed, kDynamic, kAdaptive, kLayerwiseDynamic, kLogMax, kHistogram;
+// In the order of lists and messages.
+inline constexpr std::array kPolicies = {
+    &kNone, &kFixed, &kDynamic, &kAdaptive, &kLayerwiseDynamic, &kLogMax, &kHistogram};
+
+std::vector<std::string> PolicyNames();
+// One line a policy, preset and method: "name: meaning; source; constants".
+std::vector<std::string> ListPolicies();
+
+// Resolves the settings of a layer by its name.
+using AdaptiveLookup = std::function<AdaptiveSettings(const std::string& layer)>;
+using LayerwiseLookup = std::function<LayerwiseSettings(const std::string& layer)>;
+
+std::unique_ptr<Policy> MakeNone(double init_scale);
+std::unique_ptr<Policy> MakeFixed(double scale);
+std::unique_ptr<Policy> MakeDynamic(const DynamicParameters& parameters);
+std::unique_ptr<Policy> MakeAdaptive(double init_scale, AdaptiveLookup lookup);
+std::unique_ptr<Policy> MakeLayerwiseDynamic(double init_scale, LayerwiseLookup lookup);
+std::unique_ptr<Policy> MakeLogMax(const LogMaxParameters& parameters);
+std::unique_ptr<Policy> MakeHistogram(const HistogramParameters& parameters);
+
+}  // namespace ada::scaling

@@ -1,0 +1,104 @@
+// The commands of the command line that look at runs and at files: they train nothing. What they
+// print goes to `out`, what a reader of it must know besides to `notes`. All throw ConfigError for
+// their options, DataError where a folder holds no run or a file is not as it should be, and
+// OutputError.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+#include "config/load.h"
+#include "core/number_format.h"
+#include "scaling/policies/policy.h"
+
+namespace ada::study {
+
+// inspect: what a number format keeps of the tensors of a safetensors file, and what the methods of
+// `adaptive` would choose for the layers whose gradients lie in it.
+struct InspectOptions {
+  enum class Output { kText, kCounts, kScales };
+  std::string path;
+  std::string tensors = "*";  // glob: tensors that are counted, layers by the name of their dy
+  NumberFormat format = kFp16;
+  // S that NAME.dy and NAME.dx carry; unset: what the file's metadata say ("scale:NAME.dy"), else
+  // scaling.init_scale, 1.
+  std::optional<double> scale_in;
+  config::Overrides overrides;  // keys of `scaling` under policy adaptive
+  Output output = Output::kText;
+};
+
+// "text", "counts" or "scales"; ConfigError for another word.
+InspectOptions::Output ParseInspectOutput(const std::string& word);
+
+// Writes the view to `out` and what was left out of a CSV to `notes`. DataError where the file or a
+// layer's tensors are not as they should be, ConfigError for the options.
+void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& notes);
+
+// convert: writes a safetensors file as a number format keeps it.
+//
+// `input`'s tensors go to `output`: floats as RoundTo(format, x * scale) in F32 (F64 to fp32
+// first, both to nearest; the product is fp32's, as in a run), integers and booleans as they are;
+// names, shapes and metadata are kept, tensors are ordered by their element's size. The output
+// appears whole or not at all and may be the input itself. DataError, ConfigError (a scale that
+// fp32 cannot hold), OutputError.
+void Convert(const std::string& input, const std::string& output, const NumberFormat& format,
+             double scale);
+
+// replay: what a global policy does with a recorded trace. It drives the very object that training
+// drives.
+//
+// Feeds the trace to `policy`, row by row, and writes CSV to `out`: attempt,step,overflow,scale,
+// skipped,scale_after,error. Scales read back to the same double. attempt and step go on from those
+// of the trace's first row, where it has such columns, else from 1; a retried attempt keeps its
+// step (`max_retries` as in RetryRule). The trace has a column `overflow` (0 or 1); a policy that
+// wants amax needs `amax` and takes overflow from it where the trace has no such column. Where the
+// policy ends the run, `error` of the last row says so and the rest of the trace is not read.
+// Throws ConfigError for a policy that needs more than a trace holds, DataError with file and line.
+void Replay(scaling::Policy& policy, std::int64_t max_retries, const std::string& trace_path,
+            std::ostream& out);
+
+// what-if: from the histograms of a run, what another format, scale or policy would have lost,
+// tensor by tensor and step by step.
+struct WhatIfOptions {
+  std::string folder;
+  std::optional<NumberFormat> format;  // unset: each tensor's own
+  std::optional<double> scale;  // that the tensor would carry; unset: its own, or the policy's
+  std::string policy;           // empty: none is asked about
+  config::Overrides overrides;  // keys of `scaling` under that policy
+};
+
+// Writes CSV with the columns of what_if.csv to `out` and what a reader must know to `notes`.
+// Throws DataError where the run has no histograms, ConfigError for the options.
+void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes);
+
+// recommend: the scales and formats that the record of a run speaks for, with the reasons and a
+// YAML fragment that can be used at once.
+struct RecommendOptions {
+  std::string folder;
+  double underflow_target_pct = 0.1;  // of the non-zero values of a tensor that may underflow
+  double headroom_bits = 2;           // powers of two between the largest value seen and overflow
+};
+
+// Throws DataError where the run has no histograms.
+void Recommend(const RecommendOptions& options, std::ostream& out);
+
+// compare: two runs side by side in the terminal: differences of the configurations, metrics, scale
+// and underflow per layer side by side, and the first step at which the runs part. Throws DataError
+// where one of them is no run.
+void Compare(const std::string& a, const std::string& b, std::ostream& out);
+
+// watch: a live table of the layers of a run that is going on (or has ended), from its files alone:
+// it works beside the run, over ssh, on another machine that sees the folder.
+struct WatchOptions {
+  std::string folder;
+  double interval = 1;  // seconds between looks
+  bool once = false;    // one look, then the end
+};
+
+// Draws on standard output: a table that is redrawn in place on a terminal, plain lines (one block
+// a logged step) elsewhere. Ends when the run does; SIGINT ends it too. Returns the exit code.
+// Throws DataError where the folder holds no run.
+int Watch(const WatchOptions& options);
+
+}  // namespace ada::study

@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <ostream>
+
+#include "core/text.h"
+#include "study/compare/parts.h"
+#include "study/run_files.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+constexpr std::size_t kShort = 16;  // layers whose order stays
+
+std::string Print(const char* format, double value) {
+  std::array<char, 40> text;
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+std::string ScaleText(double scale) {
+  if (std::isnan(scale)) return "-";
+  const std::string exact = ShortestText(scale);
+  return exact.size() <= 8 ? exact : Print("%.4g", scale);
+}
+
+std::string PctText(double pct) {
+  if (std::isnan(pct)) return "-";
+  if (pct == 0) return "0";
+  return pct < 0.0005 ? "<0.001" : Print("%.3f", pct);
+}
+
+std::string DifferenceText(double difference) {
+  if (std::isnan(difference)) return "-";
+  return difference == 0 ? "0" : Print("%+.3f", difference);
+}
+
+// b / a; of whole parts such as 1/1024.
+std::string RatioText(double a, double b) {
+  const double parts = a / b;
+  if (std::isnan(parts)) return "-";
+  if (parts >= 2 && parts < 1e8 && parts == std::floor(parts)) return Print("1/%.0f", parts);
+  return Print("%.4g", b / a);
+}
+
+struct Both {
+  const LayerRecord* a;
+  const LayerRecord* b;
+};
+
+const LayerRecord* Find(const std::vector<LayerRecord>& layers, const std::string& name) {
+  const auto found = std::find_if(layers.begin(), layers.end(),
+                                  [&](const LayerRecord& layer) { return layer.name == name; });
+  return found == layers.end() ? nullptr : &*found;
+}
+
+// How far apart two values are; where only one of them is a value, as far as can be.
+double Distance(double a, double b) {
+  if (std::isnan(a) && std::isnan(b)) return 0;
+  return std::isnan(a) || std::isnan(b) ? INFINITY : std::fabs(a - b);
+}
+
+double ScaleDistance(const Both& l) {
+  return Distance(std::log2(l.a->mean_scale), std::log2(l.b->mean_scale)) +
+         Distance(std::log2(l.a->last_scale), std::log2(l.b->last_scale));
+}
+
+double PctDistance(const Both& l) {
+  return Distance(l.a->mean_pct, l.b->mean_pct) + Distance(l.a->last_pct, l.b->last_pct);
+}
+
+std::vector<std::string> ScaleFields(const Both& l) {
+  return {l.a->name,
+          ScaleText(l.a->mean_scale),
+          ScaleText(l.b->mean_scale),
+          RatioText(l.a->mean_scale, l.b->mean_scale),
+          ScaleText(l.a->last_scale),
+          ScaleText(l.b->last_scale),
+          RatioText(l.a->last_scale, l.b->last_scale)};
+}
+
+std::vector<std::string> PctFields(const Both& l) {
+  return {l.a->name,
+          PctText(l.a->mean_pct),
+          PctText(l.b->mean_pct),
+          DifferenceText(l.b->mean_pct - l.a->mean_pct),
+          PctText(l.a->last_pct),
+          PctText(l.b->last_pct),
+          DifferenceText(l.b->last_pct - l.a->last_pct)};
+}
+
+// A row for each layer: all of few, in their order; of many those that differ by `distance`, and
+// how many do not. `versus`: the title of the columns that compare.
+void PrintDiffering(const std::string& title, std::vector<Both> layers,
+                    double (*distance)(const Both&), const char* versus,
+                    std::vector<std::string> (*fields)(const Both&), std::ostream& out) {
+  out << '\n' << title << '\n';
+  std::size_t equal = 0;
+  if (layers.size() > kShort) {
+    std::stable_sort(layers.begin(), layers.end(),
+                     [&](const Both& x, const Both& y) { return distance(x) > distance(y); });
+    while (!layers.empty() && distance(layers.back()) == 0) layers.pop_back(), ++equal;
+  }
+  if (!layers.empty()) {
+    TextTable table({"layer", "mean A", "mean B", versus, "last A", "last B", versus});
+    for (const Both& layer : layers) table.Row(fields(layer));
+    table.Print(out);
+  }
+  if (equal > 0) out << "  the same in both runs: " << equal << " layers\n";
+}
+
+void PrintOnly(const char* run, const std::vector<LayerRecord>& has,
+               const std::vector<LayerRecord>& lacks, std::ostream& out) {
+  std::vector<std::string> names;
+  for (const LayerRecord& layer : has) {
+    if (Find(lacks, layer.name) == nullptr) names.push_back(layer.name);
+  }
+  if (names.empty()) return;
+  out << "\nlayers that only " << run << " has (with rows of dx)\n";
+  PrintList(names, 2, out);
+}
+
+std::int64_t MostRows(const std::vector<LayerRecord>& layers) {
+  std::int64_t rows = 0;
+  for (const LayerRecord& layer : layers) rows = std::max(rows, layer.rows);
+  return rows;
+}
+
+}  // namespace
+
+std::vector<LayerRecord> ReadLayers(const std::string& folder) {
+  struct Sums {
+    double log_scale = 0, pct = 0;
+    std::int64_t pct_rows = 0;
+  };
+  std::vector<LayerRecord> layers;
+  std::vector<Sums> sums;
+  std::map<std::string, std::size_t> index;
+  EachRow<TensorRow>(folder, [&](const TensorRow& row) {
+    if (row.tensor != "dx") return;
+    const auto [at, added] = index.try_emplace(row.layer, layers.size());
+    if (added) {
+      layers.emplace_back().name = row.layer;
+      sums.emplace_back();
+    }
+    LayerRecord& layer = layers[at->second];
+    Sums& sum = sums[at->second];
+    ++layer.rows;
+    layer.last_scale = row.scale;
+    layer.last_pct = row.underflow_pct_nonzero;
+    sum.log_scale += std::log2(row.scale);
+    if (std::isnan(row.underflow_pct_nonzero)) return;
+    sum.pct += row.underflow_pct_nonzero;
+    ++sum.pct_rows;
+  });
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    layers[i].mean_scale = std::exp2(sums[i].log_scale / static_cast<double>(layers[i].rows));
+    if (sums[i].pct_rows > 0)
+      layers[i].mean_pct = sums[i].pct / static_cast<double>(sums[i].pct_rows);
+  }
+  return layers;
+}
+
+void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b,
+                 std::ostream& out) {
+  if (a.empty() && b.empty()) {
+    out << "\nlayers: neither run logged dx (log.every, log.statistics)\n";
+    return;
+  }
+  std::vector<Both> both;
+  for (const LayerRecord& layer : a) {
+    if (const LayerRecord* other = Find(b, layer.name)) both.push_back({&layer, other});
+  }
+  const std::string steps = "(A: " + std::to_string(MostRows(a)) +
+                            " logged steps, B: " + std::to_string(MostRows(b)) + ")";
+  if (!both.empty()) {
+    PrintDiffering("scale of dx " + steps + "; means are geometric", both, ScaleDistance, "B / A",
+                   ScaleFields, out);
+    PrintDiffering("underflow of dx, % of its values other than zero " + steps, both, PctDistance,
+                   "B - A", PctFields, out);
+  }
+  PrintOnly("A", a, b, out);
+  PrintOnly("B", b, a, out);
+}
+
+}  // namespace ada::study

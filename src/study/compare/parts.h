@@ -1,0 +1,80 @@
+// The parts of `compare`: configurations, results, layers, and the rows where two runs part.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "telemetry/totals.h"
+
+namespace ada::study {
+
+struct KeyDifference {
+  std::string key;   // "scaling.policy", "model.layers[conv1].channels", "scaling.layers[0].match"
+  std::string a, b;  // as YAML on one line; empty: the run has no such key
+};
+
+// In the order of the document; keys that only `b` has behind those that `a` has of their section.
+// name and output, which two runs never share, are left out.
+std::vector<KeyDifference> ConfigDifferences(const config::Config& a, const config::Config& b);
+
+struct RunResults {
+  std::string state;            // as RunState says
+  telemetry::RunTotals totals;  // from the CSVs, so that a run that goes on has them as well
+  double seconds = 0, images_per_second = 0;  // of summary.json; 0: none yet
+};
+
+// Throws DataError for files that are missing or broken.
+RunResults ReadResults(const std::string& folder);
+
+// A table of both and the differences.
+void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out);
+
+// The rows that underflow.csv has of one layer's dx.
+struct LayerRecord {
+  std::string name;
+  std::int64_t rows = 0;
+  double mean_scale = NAN, last_scale = NAN;  // the mean is the geometric one
+  double mean_pct = NAN, last_pct = NAN;      // of underflow_pct_nonzero; NaN: all were zero
+};
+
+// In the order of the rows. Throws as ReadTensors does.
+std::vector<LayerRecord> ReadLayers(const std::string& folder);
+
+// Two tables, scales and underflow. Layers in the order of the runs where they are few, else those
+// that differ most first.
+void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b,
+                 std::ostream& out);
+
+struct ColumnDifference {
+  std::string column, a, b;  // the fields as they stand in the files
+};
+// The first rows that differ.
+struct RowDifference {
+  std::int64_t step = 0;
+  std::string layer, tensor;              // empty in files that have no such column
+  std::vector<ColumnDifference> columns;  // in the order of a's file, at least one
+};
+struct FileComparison {
+  std::optional<RowDifference> difference;
+  std::int64_t same = 0;                // rows that are equal, before the first that differ
+  std::int64_t only_a = 0, only_b = 0;  // rows without a counterpart; whole without a difference
+  std::int64_t last_a = 0, last_b = 0;  // the last step that was read
+  bool equal() const { return !difference && only_a == 0 && only_b == 0; }
+};
+
+// Row by row, as both files have them, over the columns that both have, or over one of them.
+// DataError for a file that is missing or broken; a torn last row is none.
+FileComparison CompareRows(const std::string& folder_a, const std::string& folder_b,
+                           const std::string& file, const std::string& column = "");
+
+// Of scales.csv or underflow.csv: the rows that both have of the same step, layer and tensor, in
+// a's order, up to step `last`. mse and sqnr_db, which a probe adds, count only where both have
+// them.
+FileComparison CompareLayerRows(const std::string& folder_a, const std::string& folder_b,
+                                const std::string& file, std::int64_t last);
+
+}  // namespace ada::study

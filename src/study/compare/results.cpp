@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <ostream>
+#include <set>
+#include <vector>
+
+#include "core/text.h"
+#include "study/compare/parts.h"
+#include "study/run_files.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+// Up to `digits` behind the point, without zeros at the end.
+std::string Rounded(double value, int digits) {
+  if (!std::isfinite(value)) return ShortestText(value);
+  const double unit = std::pow(10.0, digits);
+  const double rounded = std::round(value * unit) / unit;
+  return NineDigits(rounded == 0 ? 0 : rounded);
+}
+
+// The part of the table that compares numbers.
+class Numbers {
+ public:
+  Numbers(const RunResults& a, const RunResults& b, TextTable& table)
+      : a_(a), b_(b), table_(table) {}
+
+  using Value = std::function<std::optional<double>(const RunResults&)>;
+  // No row where neither run has such a number.
+  void Row(const std::string& what, const Value& value, int digits) {
+    const std::optional<double> a = value(a_), b = value(b_);
+    if (!a && !b) return;
+    const auto text = [&](std::optional<double> v) { return v ? Rounded(*v, digits) : "-"; };
+    std::optional<double> difference;
+    if (a && b) difference = *b - *a;
+    table_.Row({what, text(a), text(b), (difference > 0.0 ? "+" : "") + text(difference)});
+  }
+
+ private:
+  const RunResults &a_, &b_;
+  TextTable& table_;
+};
+
+const telemetry::SplitTotals* Split(const RunResults& run, const std::string& name) {
+  for (const telemetry::SplitTotals& split : run.totals.evaluations()) {
+    if (split.last.split == name) return &split;
+  }
+  return nullptr;
+}
+
+void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
+  std::set<std::string> splits;
+  for (const RunResults* run : {&a, &b}) {
+    for (const auto& split : run->totals.evaluations()) splits.insert(split.last.split);
+  }
+  for (const std::string& name : splits) {
+    const auto of = [&name](double (*value)(const telemetry::SplitTotals&)) {
+      return [&name, value](const RunResults& run) -> std::optional<double> {
+        const telemetry::SplitTotals* split = Split(run, name);
+        return split == nullptr ? std::nullopt : std::optional(value(*split));
+      };
+    };
+    numbers.Row(name + " loss", of([](const auto& s) { return s.last.loss; }), 6);
+    numbers.Row(name + " top-1 %", of([](const auto& s) { return 100 * s.last.top1; }), 3);
+    numbers.Row(name + " top-1 %, best", of([](const auto& s) { return 100 * s.best.top1; }), 3);
+    numbers.Row(name + " top-5 %", of([](const auto& s) { return 100 * s.last.top5; }), 3);
+  }
+}
+
+std::optional<double> IfKnown(double value) {
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
+double NumberOf(const nlohmann::json& summary, const char* key) {
+  const auto found = summary.find(key);
+  return found != summary.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+}  // namespace
+
+RunResults ReadResults(const std::string& folder) {
+  RunResults run;
+  run.state = RunState(folder);
+  EachRow<StepRow>(folder, [&](const StepRow& row) { run.totals.Add(row); });
+  EachRow<EvaluationRow>(folder, [&](const EvaluationRow& row) { run.totals.Add(row); });
+  if (const nlohmann::json summary = ReadSummary(folder); summary.is_object()) {
+    run.seconds = NumberOf(summary, "seconds");
+    run.images_per_second = NumberOf(summary, "images_per_second");
+  }
+  return run;
+}
+
+void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out) {
+  out << "\nresults\n";
+  TextTable table({"", "A", "B", "B - A"});
+  table.Row({"status", a.state, b.state, ""});
+  Numbers numbers(a, b, table);
+  numbers.Row(
+      "steps", [](const RunResults& r) { return double(r.totals.steps()); }, 0);
+  numbers.Row(
+      "epoch", [](const RunResults& r) { return double(r.totals.last().epoch); }, 0);
+  numbers.Row(
+      "skipped steps", [](const RunResults& r) { return double(r.totals.skipped()); }, 0);
+  numbers.Row(
+      "last S (of the logit gradient)", [](const RunResults& r) { return r.totals.last().scale; },
+      6);
+  numbers.Row(
+      "training loss, mean of the last epoch",
+      [](const RunResults& r) { return r.totals.epoch_loss(); }, 6);
+  numbers.Row(
+      "training accuracy %, the same",
+      [](const RunResults& r) { return 100 * r.totals.epoch_accuracy(); }, 3);
+  AddSplits(a, b, numbers);
+  numbers.Row(
+      "images/s", [](const RunResults& r) { return IfKnown(r.images_per_second); }, 0);
+  numbers.Row(
+      "seconds", [](const RunResults& r) { return IfKnown(r.seconds); }, 1);
+  table.Print(out);
+}
+
+}  // namespace ada::study

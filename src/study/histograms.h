@@ -1,0 +1,44 @@
+// The histograms of a run: tensor by tensor, and step by step with the format that each tensor had,
+// which is what what-if and recommend judge.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/config.h"
+#include "core/exponent_bins.h"
+#include "what_if/step_histograms.h"
+
+namespace ada::study {
+
+// All rows of histograms.csv of one tensor in one step.
+struct TensorHistogram {
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, tensor;
+  double scale = 1;
+  ExponentBins bins;
+};
+// Calls `use` for each, in the order of the file. DataError with file and line; where the run has
+// no such file it names the key of the configuration that makes it.
+void ReadHistograms(const std::string& folder,
+                    const std::function<void(const TensorHistogram&)>& use);
+
+// By layer and tensor.
+using TensorFormats = std::map<std::pair<std::string, std::string>, NumberFormat>;
+// From underflow.csv; saturating where the run's formats did. DataError for a format that no format
+// is called.
+TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config);
+
+struct HistogramStep {
+  std::int64_t step = 0, epoch = 0;
+  std::vector<what_if::HistogramOfTensor> tensors;  // in the order of execution
+};
+// Calls `judge` for each step of histograms.csv. DataError where it holds none, or a tensor that
+// `formats` has not.
+void EachHistogramStep(const std::string& folder, const TensorFormats& formats,
+                       const std::function<void(const HistogramStep&)>& judge);
+
+}  // namespace ada::study

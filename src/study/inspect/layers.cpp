@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <bit>
+#include <string_view>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/ops/rule_inputs.h"
+#include "core/error.h"
+#include "core/safetensors_header.h"
+#include "core/text.h"
+#include "study/inspect/parts.h"
+
+namespace ada::study {
+namespace {
+
+std::string Described(const TensorEntry& entry) {
+  std::string text =
+      safetensors::Shown(entry.name) + " " + std::string(ToString(entry.dtype)) + " [";
+  for (std::size_t i = 0; i < entry.shape.size(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
+  return text + "]";
+}
+
+[[noreturn]] void Refuse(const SafetensorsFile& file, const FileLayer& layer,
+                         const std::string& expected) {
+  throw DataError(file.path() + ": byte " + std::to_string(layer.dy->begin) + ": " +
+                  Described(*layer.dy) + " and " + Described(*layer.w) +
+                  " do not fit: " + expected);
+}
+
+// Kind, outputs and fan from the shapes of dy and w, which has two dimensions or more.
+void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
+  const std::vector<std::int64_t>&dy = layer.dy->shape, &w = layer.w->shape;
+  if (!IsFloat(layer.w->dtype)) Refuse(file, layer, "the weight must be a float tensor");
+  layer.outputs = w[0];
+  layer.fan = static_cast<double>(w[0]);
+  for (std::size_t i = 2; i < w.size(); ++i) layer.fan *= static_cast<double>(w[i]);
+  if (layer.fan == 0) Refuse(file, layer, "a weight has at least one output and one tap");
+  if (w.size() == 2) {
+    layer.kind = FileLayer::Kind::kLinear;
+    if (dy.size() < 2 || dy.back() != w[0])
+      Refuse(file, layer, "a linear layer with w [out, in] has dy [n, out]");
+    return;
+  }
+  layer.kind = FileLayer::Kind::kConvolution;
+  if (dy.size() != w.size() || dy[1] != w[0])
+    Refuse(file, layer, "a convolution with w [out, in, kh, kw] has dy [n, out, h, w]");
+}
+
+// Statistics of a layer's tensors, in double over all values.
+using Values = std::vector<float>;
+
+TensorMoments MomentsOf(const Values& values) {
+  TensorMoments moments;
+  backend::cpu::CountRounding(values.data(), static_cast<std::int64_t>(values.size()), 1, kFp32,
+                              &moments);
+  return moments;
+}
+
+// Magnitudes by output: runs of `inner` values belong to output 0, 1 ... and from the start again.
+backend::cpu::ChannelMagnitudes ByOutput(const Values& values, std::int64_t outputs,
+                                         std::int64_t inner) {
+  backend::cpu::ChannelMagnitudes found(outputs);
+  const float* x = values.data();
+  while (x != values.data() + values.size())
+    for (std::size_t k = 0; k < found.max_bits.size(); ++k)
+      for (const float* end = x + inner; x != end; ++x) {
+        const std::uint32_t bits = std::bit_cast<std::uint32_t>(*x) & 0x7fffffffu;
+        found.min_bits[k] = std::min(found.min_bits[k], bits - 1);
+        found.max_bits[k] = std::max(found.max_bits[k], bits);
+      }
+  return found;
+}
+
+// Values of a tensor behind dimension `first`.
+std::int64_t Inner(const TensorEntry& entry, std::size_t first) {
+  std::int64_t product = 1;
+  for (std::size_t i = first; i < entry.shape.size(); ++i) product *= entry.shape[i];
+  return product;
+}
+
+}  // namespace
+
+FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob) {
+  constexpr std::string_view kSuffix = ".dy";
+  FileLayers found;
+  for (const TensorEntry& entry : file.entries()) {
+    if (!entry.name.ends_with(kSuffix) || entry.name.size() == kSuffix.size()) continue;
+    if (!GlobMatch(glob, entry.name) || !IsFloat(entry.dtype)) continue;
+    FileLayer layer;
+    layer.name = entry.name.substr(0, entry.name.size() - kSuffix.size());
+    layer.dy = &entry;
+    layer.dx = file.Find(layer.name + ".dx");
+    if (layer.dx != nullptr && !IsFloat(layer.dx->dtype)) layer.dx = nullptr;
+    layer.w = file.Find(layer.name + ".w");
+    if (layer.w != nullptr && layer.w->shape.size() < 2) {
+      found.left_out.push_back(safetensors::Shown(layer.name) + ": " + Described(*layer.w) +
+                               " is no weight of a linear layer or convolution: no scale");
+      continue;
+    }
+    if (layer.w != nullptr) TakeShapes(file, layer);
+    found.layers.push_back(std::move(layer));
+  }
+  return found;
+}
+
+scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer,
+                             const NumberFormat& weight_format) {
+  scaling::Observation seen;
+  const Values dy = file.ReadF32(layer.dy->name);
+  seen.dy = MomentsOf(dy);
+  if (layer.w == nullptr) {
+    backend::cpu::ObserveLogs(dy.data(), static_cast<std::int64_t>(dy.size()), seen);
+    return seen;
+  }
+  Values w = file.ReadF32(layer.w->name);
+  for (float& x : w) x = RoundTo(weight_format, x);
+  seen.w = MomentsOf(w);
+  if (dy.empty() || w.empty()) return seen;
+  const bool linear = layer.kind == FileLayer::Kind::kLinear;
+  backend::cpu::ObserveProducts(ByOutput(dy, layer.outputs, linear ? 1 : Inner(*layer.dy, 2)),
+                                ByOutput(w, layer.outputs, Inner(*layer.w, 1)), seen);
+  return seen;
+}
+
+scaling::ExponentTail TailOf(const SafetensorsFile& file, const FileLayer& layer,
+                             std::int32_t limit) {
+  ADA_CHECK(layer.dx != nullptr);
+  scaling::ExponentTail tail;
+  std::uint32_t largest = 0;
+  for (const float x : file.ReadF32(layer.dx->name)) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7fffffffu;
+    if (bits == 0) continue;
+    const auto exponent = static_cast<std::int32_t>(bits >> 23);
+    if (exponent < limit) ++tail.bins[exponent];
+    ++tail.nonzero;
+    largest = bits > largest ? bits : largest;
+  }
+  tail.largest = std::bit_cast<float>(largest);
+  return tail;
+}
+
+}  // namespace ada::study

@@ -1,0 +1,112 @@
+#include <array>
+#include <cmath>
+#include <ostream>
+
+#include "core/text.h"
+#include "scaling/policies/policies.h"
+#include "study/inspect/parts.h"
+#include "telemetry/csv.h"
+
+namespace ada::study {
+namespace {
+
+using scaling::DecisionError;
+using scaling::LayerMethod;
+
+bool HasScale(const config::AdaptiveOverrides& adaptive, const std::string& layer) {
+  bool found = adaptive.has_scale;
+  for (const scaling::LayerSettings& entry : adaptive.scaling.layers)
+    found = found || (entry.scale && GlobMatch(entry.match, layer));
+  return found;
+}
+
+bool IsShown(LayerMethod method, const FileLayer& layer,
+             const config::AdaptiveOverrides& adaptive) {
+  if (method == LayerMethod::kExactRange && layer.dx == nullptr) return false;
+  if (adaptive.has_method)
+    return method == scaling::AdaptiveOf(adaptive.scaling, layer.name).method;
+  return method != LayerMethod::kFixed || HasScale(adaptive, layer.name);
+}
+
+scaling::LayerScaler ScalerOf(LayerMethod method, const FileLayer& layer,
+                              const scaling::Settings& config, const NumberFormat& format) {
+  const auto lookup = [&](const std::string& name) {
+    scaling::AdaptiveSettings settings = scaling::AdaptiveOf(config, name);
+    settings.method = method;
+    return settings;
+  };
+  scaling::LayerInfo info;
+  info.name = layer.name;
+  info.fan_reference = info.fan_exact = layer.fan;
+  info.u_min = format.smallest_subnormal();
+  info.u_max = format.largest();
+  info.has_weight = layer.w != nullptr;
+  info.fp16_gradients = layer.w != nullptr && layer.dy->dtype == DType::kF16;
+  scaling::LayerScaler scaler;
+  scaler.rule = scaling::MakeAdaptive(1, lookup)->RuleFor(info);
+  return scaler;
+}
+
+// exact_range looks back: a first pass, whose dx the file has, comes before the one that decides.
+void DecideFromDx(const SafetensorsFile& file, const FileLayer& layer,
+                  const scaling::Observation& seen, float scale_in, scaling::LayerScaler& scaler) {
+  Decide(scaler, seen, scale_in);
+  const scaling::ExponentTail tail = TailOf(file, layer, TailLimit(scaler));
+  if (!std::isfinite(tail.largest)) {  // a run skips such a step
+    scaler.decision = {};
+    scaler.decision.scale_in = scaler.decision.scale_out = scale_in;
+    scaler.decision.limit = scaling::Limit::kNonfinite;
+    return;
+  }
+  ObserveTail(scaler, tail);
+  Decide(scaler, seen, scale_in);
+}
+
+std::string OrEmpty(double value, std::string (*text)(double)) {
+  return std::isnan(value) ? "" : text(value);
+}
+
+}  // namespace
+
+std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& layer,
+                                  const config::AdaptiveOverrides& adaptive,
+                                  const NumberFormat& format, float scale_in) {
+  const scaling::Observation seen = Observe(file, layer, format);
+  std::vector<MethodScale> scales;
+  for (const LayerMethod method : scaling::kAdaptiveMethods) {
+    if (!IsShown(method, layer, adaptive)) continue;
+    scaling::LayerScaler scaler = ScalerOf(method, layer, adaptive.scaling, format);
+    if (method == LayerMethod::kExactRange)
+      DecideFromDx(file, layer, seen, scale_in, scaler);
+    else
+      Decide(scaler, seen, scale_in);
+    const bool nan =
+        scaler.decision.error == DecisionError::kNonfinite && std::isnan(scaler.state.unbound);
+    scales.push_back({MethodName(method), scaler.rule.fan, scaler.decision, nan});
+  }
+  return scales;
+}
+
+StageTexts TextsOf(const MethodScale& scale, std::string (*number)(double),
+                   std::string (*exact)(double)) {
+  const scaling::ScaleDecision& d = scale.decision;
+  StageTexts texts;
+  texts.unbound = scale.nan_unbound ? "nan" : OrEmpty(d.unbound, number);
+  texts.bound = OrEmpty(d.bound, number);
+  texts.pow2 = OrEmpty(d.pow2, exact);
+  if (d.error != DecisionError::kNone) texts.error = DecisionErrorText(d.error);
+  texts.alpha = OrEmpty(static_cast<double>(d.alpha), exact);
+  if (!texts.alpha.empty()) texts.limit = LimitName(d.limit);
+  texts.scale_out = OrEmpty(static_cast<double>(d.scale_out), exact);
+  return texts;
+}
+
+void WriteScaleRow(const std::string& layer, const MethodScale& scale, std::ostream& out) {
+  const StageTexts texts = TextsOf(scale, NineDigits, ShortestText);
+  out << telemetry::CsvField(layer) << ',' << scale.method << ',' << NineDigits(scale.fan) << ','
+      << ShortestText(static_cast<double>(scale.decision.scale_in)) << ',' << texts.unbound << ','
+      << texts.bound << ',' << texts.pow2 << ',' << texts.alpha << ',' << texts.scale_out << ','
+      << texts.limit << ',' << telemetry::CsvField(texts.error) << '\n';
+}
+
+}  // namespace ada::study

@@ -1,0 +1,142 @@
+#include "core/text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <ostream>
+
+#include "study/inspect/parts.h"
+
+namespace ada::study {
+namespace {
+
+constexpr int kBarColumns = 48;
+
+// Four significant digits.
+std::string Brief(double value) {
+  if (!std::isfinite(value)) return NineDigits(value);
+  std::array<char, 32> buffer;
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::general, 4);
+  return {buffer.data(), result.ptr};
+}
+
+// A scale in full where that is short.
+std::string BriefScale(double value) {
+  const std::string exact = ShortestText(value);
+  return exact.size() <= 9 ? exact : Brief(value);
+}
+
+std::string Padded(const std::string& text, std::size_t width, bool right = true) {
+  const std::string space(width > text.size() ? width - text.size() : 0, ' ');
+  return right ? space + text : text + space;
+}
+
+// A name without characters that a terminal would obey.
+std::string Printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+std::string Shape(const TensorEntry& entry) {
+  std::string text = std::string(ToString(entry.dtype)) + " [";
+  for (std::size_t i = 0; i < entry.shape.size(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
+  return text + "]";
+}
+
+std::string PercentOf(std::int64_t part, std::int64_t whole) {
+  if (whole == 0) return "-";
+  return Brief(100.0 * static_cast<double>(part) / static_cast<double>(whole)) + " %";
+}
+
+char Mark(int exponent, const NumberFormat& format) {
+  if (exponent < std::ilogb(format.smallest_subnormal())) return '-';
+  if (exponent < std::ilogb(format.smallest_normal())) return 's';
+  return exponent > std::ilogb(format.largest()) ? '+' : ' ';
+}
+
+void PrintBar(int exponent, std::int64_t count, std::int64_t most, std::int64_t all,
+              const NumberFormat& format, std::ostream& out) {
+  const double share = static_cast<double>(count) / static_cast<double>(most);
+  std::string bar(static_cast<std::size_t>(std::lround(share * kBarColumns)), '#');
+  if (bar.empty() && count > 0) bar = ".";
+  out << "  2^" << Padded(std::to_string(exponent), 4, false) << ' ' << Mark(exponent, format)
+      << " |" << Padded(bar, kBarColumns, false) << Padded(PercentOf(count, all), 13) << '\n';
+}
+
+void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std::ostream& out) {
+  const auto& counts = exponents.counts;
+  const std::int64_t most = *std::max_element(counts.begin(), counts.end());
+  if (most == 0) return;
+  int low = Exponents::kLowest, high = Exponents::kHighest;
+  while (exponents.At(low) == 0) ++low;
+  while (exponents.At(high) == 0) --high;
+  std::int64_t all = 0;
+  for (const std::int64_t count : counts) all += count;
+  for (int e = high; e >= low; --e) {
+    int empty = 0;  // rows from here on without any value
+    while (exponents.At(e - empty) == 0) ++empty;
+    if (empty > 3) {
+      out << "  ...\n";
+      e -= empty - 1;
+      continue;
+    }
+    PrintBar(e, exponents.At(e), most, all, format, out);
+  }
+}
+
+}  // namespace
+
+void PrintFormat(const NumberFormat& format, std::ostream& out) {
+  out << "format " << FormatName(format) << ": largest " << NineDigits(format.largest())
+      << ", normal from 2^" << std::ilogb(format.smallest_normal()) << ", subnormal from 2^"
+      << std::ilogb(format.smallest_subnormal()) << '\n'
+      << "histograms: share of the finite non-zero values with floor(log2 |x|) = e;\n"
+      << "beside 2^e: s subnormal in the format, - below its smallest, + above its largest\n";
+}
+
+void PrintCount(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
+                std::ostream& out) {
+  const TensorStats& s = count.stats;
+  const double scale = count.scale;
+  out << '\n'
+      << Printable(entry.name) << "  " << Shape(entry) << "  " << s.numel << " values, scale "
+      << ShortestText(scale) << '\n';
+  out << "  zeros " << s.zeros_before << " (" << PercentOf(s.zeros_before, s.numel)
+      << ")   underflow " << s.underflow << " (" << PercentOf(s.underflow, s.numel - s.zeros_before)
+      << " of non-zeros)\n  subnormal " << s.subnormal << "   overflow " << s.overflow << "   inf "
+      << s.inf << "   nan " << s.nan << '\n';
+  out << "  min " << (s.min_abs > 0 ? Brief(s.min_abs / scale) : "-") << "   max "
+      << Brief(s.max_abs / scale) << "   mean " << Brief(s.mean / scale) << "   std "
+      << Brief(s.std / scale) << "   l2 " << Brief(s.l2 / scale) << '\n';
+  PrintHistogram(count.exponents, format, out);
+}
+
+void PrintSkipped(const TensorEntry& entry, std::ostream& out) {
+  out << '\n' << Printable(entry.name) << "  " << Shape(entry) << "  skipped: no float tensor\n";
+}
+
+void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales,
+                 std::ostream& out) {
+  if (scales.empty()) return;
+  const char* kind = layer.kind == FileLayer::Kind::kCast     ? "cast"
+                     : layer.kind == FileLayer::Kind::kLinear ? "linear"
+                                                              : "convolution";
+  out << "\nscales of " << Printable(layer.name) << ": " << kind << ", fan "
+      << Brief(scales.front().fan) << ", scale_in "
+      << ShortestText(static_cast<double>(scales.front().decision.scale_in)) << '\n'
+      << "  method               unbound     bound      pow2     alpha scale_out limit\n";
+  for (const MethodScale& scale : scales) {
+    const StageTexts t = TextsOf(scale, Brief, BriefScale);
+    out << "  " << Padded(scale.method, 18, false);
+    for (const std::string* field : {&t.unbound, &t.bound, &t.pow2, &t.alpha, &t.scale_out})
+      out << Padded(*field, 10);
+    out << ' ' << t.limit << '\n';
+    if (!t.error.empty()) out << "    " << t.error << '\n';
+  }
+}
+
+}  // namespace ada::study

@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <cmath>
+
+#include "study/recommend/parts.h"
+#include "what_if/scale_path.h"
+
+namespace ada::study {
+namespace {
+
+// Formats that machines have, from narrow to wide.
+constexpr NumberFormat kLadder[] = {kFp8E4M3, kFp8E5M2, kFp16, kBf16, kFp32};
+constexpr int kRounds = 3;  // of formats that a prediction asks for
+constexpr int kMargin = 8;  // powers of two kept free above the smallest scale, where there is room
+
+int Bits(const NumberFormat& format) { return 1 + format.exponent_bits + format.mantissa_bits; }
+
+std::string KeyOf(const std::string& tensor) {
+  if (tensor == "y") return "activations";
+  if (tensor == "w") return "weights";
+  return tensor == "dw" ? "weight_gradients" : "gradients";
+}
+
+class Recommender {
+ public:
+  Recommender(const RecommendOptions& options, const config::Config& run, TensorFormats formats,
+              const RunNeeds& needs)
+      : options_(options), formats_(std::move(formats)), needs_(needs), path_(run.model) {
+    advice_.config = run;
+  }
+
+  Recommendation Make() {
+    FindCompromise();
+    for (const TensorNeeds& tensor : needs_.tensors) ChangeWhereNoScaleHelps(tensor);
+    FindOneScale();
+    const bool delayed =
+        advice_.config.precision.tensor_scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
+    advice_.fixed = advice_.one_scale.any() && !delayed;
+    advice_.fixed ? TakeFixed() : TakeAdaptive();
+    ApplyFormats(advice_.changes, OwnersByRole(), advice_.config.precision);
+    return std::move(advice_);
+  }
+
+ private:
+  const NumberFormat& FormatOf(const TensorNeeds& t) const {
+    return formats_.at({t.layer, t.tensor});
+  }
+  Powers PowersOf(const TensorNeeds& t) const {
+    return PowersFor(t, FormatOf(t), options_.headroom_bits);
+  }
+  // Whose entry in precision.layers sets the tensor's format; "": none can.
+  std::string OwnerOf(const TensorNeeds& t) const {
+    return t.carries_s() ? path_.FormatOwner(t.layer, t.tensor) : t.layer;
+  }
+
+  // The narrowest format as wide as the tensor's own at least in which `serves` is true.
+  template <class Serves>
+  void Widen(const TensorNeeds& tensor, const Serves& serves) {
+    const NumberFormat own = FormatOf(tensor);
+    for (NumberFormat format : kLadder) {
+      if (format != kFp32) format.saturate = own.saturate;
+      if (Bits(format) < Bits(own) || format == own || !serves(format)) continue;
+      return Change(tensor, format);
+    }
+  }
+
+  void Change(const TensorNeeds& tensor, const NumberFormat& format) {
+    const std::string owner = OwnerOf(tensor), role = KeyOf(tensor.tensor);
+    if (owner.empty()) return;
+    const auto same = [&](const FormatChange& c) { return c.layer == owner && c.role == role; };
+    auto& changes = advice_.changes;
+    auto change = std::find_if(changes.begin(), changes.end(), same);
+    if (change == changes.end()) change = changes.insert(change, {owner, role, format, {}});
+    change->format = format;
+    change->tensors.push_back(tensor.name());
+    for (const TensorNeeds& other : needs_.tensors)
+      if (OwnerOf(other) == owner && KeyOf(other.tensor) == role)
+        formats_[{other.layer, other.tensor}] = format;
+  }
+
+  void ChangeWhereNoScaleHelps(const TensorNeeds& tensor) {
+    if (tensor.carries_s()) {
+      if (PowersOf(tensor).any()) return;
+      return Widen(tensor, [&](const NumberFormat& format) {
+        return PowersFor(tensor, format, options_.headroom_bits).any();
+      });
+    }
+    if (tensor.lost_pct <= options_.underflow_target_pct && tensor.overflow == 0) return;
+    Widen(tensor, [&](const NumberFormat& format) {
+      const Powers powers = PowersFor(tensor, format, 0);
+      return powers.low <= 0 && powers.high >= 0;
+    });
+  }
+
+  void FindOneScale() {
+    for (const TensorNeeds& tensor : needs_.tensors) {
+      if (!tensor.carries_s()) continue;
+      const Powers powers = PowersOf(tensor);
+      if (advice_.low_by.empty() || powers.low > advice_.one_scale.low) {
+        advice_.one_scale.low = powers.low;
+        advice_.low_by = tensor.name();
+      }
+      if (advice_.high_by.empty() || powers.high < advice_.one_scale.high) {
+        advice_.one_scale.high = powers.high;
+        advice_.high_by = tensor.name();
+      }
+    }
+  }
+
+  void FindCompromise() {
+    Powers all;
+    for (const TensorNeeds& tensor : needs_.tensors) {
+      if (!tensor.carries_s()) continue;
+      const Powers powers = PowersOf(tensor);
+      all = {std::max(all.low, powers.low), std::min(all.high, powers.high)};
+    }
+    if (all.any()) return;
+    advice_.compromise_power = all.high;
+    config::WhatIfConfig choice;
+    choice.scaling = FixedAt(all.high);
+    advice_.compromise = Predict(choice);
+  }
+
+  // 2^k in the middle of what is safe, but no more than kMargin above the smallest, and 1 rather
+  // than less. Where much was lost the smallest is not to be trusted (the largest is: large values
+  // survive): three quarters of the way up.
+  int Within(const Powers& powers) const {
+    const int width = powers.high - powers.low;
+    const bool trusted = !MuchWasLost(needs_);
+    const int k = powers.low + (trusted ? std::min(width / 2, kMargin) : width - width / 4);
+    return trusted && k < 0 ? std::min(0, powers.high) : k;
+  }
+
+  static scaling::Settings FixedAt(int power) {
+    scaling::Settings scaling;
+    scaling.policy = "fixed";
+    scaling.scale = std::ldexp(1.0, power);
+    return scaling;
+  }
+
+  void TakeFixed() {
+    const int power = Within(advice_.one_scale);
+    advice_.config.scaling = power == 0 ? scaling::Settings() : FixedAt(power);
+    config::WhatIfConfig choice;
+    choice.scaling = advice_.config.scaling;
+    advice_.predicted = Predict(choice);
+  }
+
+  void TakeAdaptive() {
+    scaling::Settings scaling;
+    scaling.policy = "adaptive";
+    scaling.adaptive.method = scaling::LayerMethod::kExactRange;
+    scaling.adaptive.underflow_target =
+        std::clamp(options_.underflow_target_pct / 100, 1e-9, 0.999);
+    scaling.adaptive.headroom_bits = options_.headroom_bits;
+    scaling.init_scale = std::ldexp(1.0, StartPower());
+    advice_.config.scaling = scaling;
+    config::WhatIfConfig choice;
+    choice.scaling = scaling;
+    advice_.predicted = Predict(choice);
+    for (int round = 0; round < kRounds && ChangeWhereLayersCannotHelp(); ++round)
+      advice_.predicted = Predict(choice);
+  }
+
+  // Of the logit gradient.
+  int StartPower() const {
+    for (const TensorNeeds& tensor : needs_.tensors)
+      if (tensor.name() == "loss.dx") return Within(PowersOf(tensor));
+    return 0;
+  }
+
+  // Gradients that carry the scale of another layer's choice (of batch norm, of branches) and lose
+  // too much at it. Whether there were any.
+  bool ChangeWhereLayersCannotHelp() {
+    const std::size_t before = Changed();
+    for (std::size_t i = 0; i < needs_.tensors.size(); ++i) {
+      const TensorNeeds& tensor = needs_.tensors[i];
+      const Predicted& found = advice_.predicted[i];
+      const bool good = found.lost_pct <= options_.underflow_target_pct && found.overflow < 0.5;
+      if (good || !tensor.carries_s()) continue;
+      const double low = std::log2(found.scale_low), high = std::log2(found.scale_high);
+      Widen(tensor, [&](const NumberFormat& format) {
+        const Powers powers = PowersFor(tensor, format, 0);
+        return powers.low <= low && powers.high >= high;
+      });
+    }
+    return Changed() > before;
+  }
+  std::size_t Changed() const {
+    std::size_t tensors = 0;
+    for (const FormatChange& change : advice_.changes) tensors += change.tensors.size();
+    return tensors;
+  }
+
+  std::vector<Predicted> Predict(const config::WhatIfConfig& choice) const {
+    return PredictLosses(options_.folder, formats_, needs_, choice, advice_.config.model);
+  }
+
+  // The layers whose formats the recorded tensors have.
+  Owners OwnersByRole() const {
+    Owners owners;
+    for (const TensorNeeds& tensor : needs_.tensors)
+      owners[KeyOf(tensor.tensor)].insert(OwnerOf(tensor));
+    return owners;
+  }
+
+  const RecommendOptions& options_;
+  TensorFormats formats_;  // as changed so far
+  const RunNeeds& needs_;
+  what_if::ScalePath path_;
+  Recommendation advice_;
+};
+
+}  // namespace
+
+Recommendation MakeRecommendation(const RecommendOptions& options, const config::Config& run,
+                                  TensorFormats formats, const RunNeeds& needs) {
+  return Recommender(options, run, std::move(formats), needs).Make();
+}
+
+}  // namespace ada::study

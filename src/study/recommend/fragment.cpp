@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <optional>
+
+#include "config/load.h"
+#include "core/text.h"
+#include "study/recommend/parts.h"
+
+namespace ada::study {
+namespace {
+
+std::optional<NumberFormat>& KeyOf(config::RoleFormatsConfig& formats, const std::string& role) {
+  if (role == "activations") return formats.activations;
+  if (role == "weights") return formats.weights;
+  return role == "gradients" ? formats.gradients : formats.weight_gradients;
+}
+
+// precision.overflow says whether it saturates.
+NumberFormat Plain(NumberFormat format) {
+  format.saturate = false;
+  return format;
+}
+
+// The layer's entry among those behind the first `own`.
+config::LayerPrecisionConfig& EntryOf(config::PrecisionConfig& precision, const std::string& layer,
+                                      std::size_t own) {
+  auto& layers = precision.layers;
+  for (std::size_t i = own; i < layers.size(); ++i)
+    if (layers[i].match == layer) return layers[i];
+  layers.emplace_back().match = layer;
+  return layers.back();
+}
+
+// The most frequent format of a role's changes; nothing where an owner keeps its own.
+std::optional<NumberFormat> CommonFormat(const std::vector<FormatChange>& changes,
+                                         const std::string& role, std::size_t owners) {
+  std::size_t layers = 0;
+  std::ptrdiff_t most = 0;
+  std::optional<NumberFormat> common;
+  for (const FormatChange& change : changes) {
+    if (change.role != role) continue;
+    ++layers;
+    const auto same = [&](const FormatChange& c) {
+      return c.role == role && c.format == change.format;
+    };
+    const auto count = std::count_if(changes.begin(), changes.end(), same);
+    if (count <= most) continue;
+    most = count;
+    common = change.format;
+  }
+  return layers == owners && layers > 1 ? common : std::nullopt;
+}
+
+// The lines of one section of a whole configuration.
+std::string SectionOf(const std::string& yaml, const std::string& name) {
+  const std::string begin = "\n" + name + ":";
+  std::size_t at = ("\n" + yaml).find(begin);
+  if (at == std::string::npos) return "";
+  std::size_t end = yaml.find('\n', at);
+  while (end != std::string::npos && end + 1 < yaml.size() &&
+         (yaml[end + 1] == ' ' || yaml[end + 1] == '-'))
+    end = yaml.find('\n', end + 1);
+  return yaml.substr(at, end == std::string::npos ? end : end + 1 - at);
+}
+
+}  // namespace
+
+void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
+                  config::PrecisionConfig& precision) {
+  const std::size_t own = precision.layers.size();
+  for (const auto& [role, layers] : owners) {
+    const auto usual =
+        own == 0 ? CommonFormat(changes, role, layers.size()) : std::optional<NumberFormat>();
+    if (usual) KeyOf(precision, role) = Plain(*usual);
+    for (const FormatChange& change : changes)
+      if (change.role == role && change.format != usual)
+        KeyOf(EntryOf(precision, change.layer, own), role) = Plain(change.format);
+  }
+}
+
+std::string FragmentOf(const config::Config& config, bool with_precision) {
+  const scaling::Settings& scaling = config.scaling;
+  std::string text = "scaling:\n";
+  const auto line = [&text](const std::string& key, const std::string& value) {
+    text += "  " + key + ": " + value + "\n";
+  };
+  if (scaling.policy == "none") {
+    line("policy", "none");
+  } else if (scaling.policy == "fixed") {
+    line("policy", "fixed");
+    line("scale", ShortestText(scaling.scale));
+  } else {
+    line("policy", "adaptive");
+    line("method", "exact_range");
+    line("init_scale", ShortestText(scaling.init_scale.value_or(1)));
+    line("underflow_target", ShortestText(scaling.adaptive.underflow_target));
+    line("headroom_bits", ShortestText(scaling.adaptive.headroom_bits));
+  }
+  return with_precision ? text + SectionOf(config::ToYaml(config), "precision") : text;
+}
+
+}  // namespace ada::study

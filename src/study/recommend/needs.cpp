@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "study/recommend/parts.h"
+#include "study/run_files.h"
+#include "what_if/scenario.h"
+
+namespace ada::study {
+
+namespace {
+
+// The highest exponent below which at most `allowed` values lie.
+int KeptFrom(const ExponentBins& bins, double allowed) {
+  double below = 0;
+  for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
+    below += static_cast<double>(bins[e]);
+    if (below > allowed) return e;
+  }
+  return TensorNeeds::kNothing;
+}
+
+class Collector {
+ public:
+  Collector(RunNeeds& needs, double target_pct) : needs_(needs), target_(target_pct / 100) {}
+
+  void Add(const HistogramStep& step) {
+    if (needs_.steps++ == 0) {
+      needs_.first_step = step.step;
+      needs_.first_epoch = step.epoch;
+    }
+    needs_.last_step = step.step;
+    needs_.last_epoch = std::max(needs_.last_epoch, step.epoch);
+    for (const what_if::HistogramOfTensor& t : step.tensors) {
+      TensorNeeds& tensor = Tensor(t);
+      tensor.scale = t.scale;
+      if (t.bins->inf + t.bins->nan > 0) {
+        ++needs_.left_out;
+        continue;
+      }
+      const double allowed = target_ * static_cast<double>(t.bins->nonzero());
+      tensor.keep = std::min(tensor.keep, KeptFrom(*t.bins, allowed));
+      tops_[t.layer + "." + t.tensor] =
+          std::max(tops_[t.layer + "." + t.tensor], what_if::TopExponent(*t.bins));
+    }
+  }
+
+  void Add(const TensorRow& row) {
+    if (needs_.logged_steps == 0 || row.step != logged_) ++needs_.logged_steps;
+    logged_ = row.step;
+    const auto found = index_.find(row.layer + "." + row.tensor);
+    if (found == index_.end()) return;  // no histogram
+    TensorNeeds& tensor = needs_.tensors[found->second];
+    if (std::isfinite(row.max_abs)) tensor.largest = std::max(tensor.largest, row.max_abs);
+    if (const double range = row.range_log2.value_or(NAN); std::isfinite(range))
+      tensor.range_log2 = std::max(tensor.range_log2, range);
+    tensor.overflow += row.overflow;
+    const bool broken = row.inf + row.nan > 0;
+    if (!broken && row.underflow_pct_nonzero > tensor.lost_pct) {
+      tensor.lost_pct = row.underflow_pct_nonzero;
+      tensor.lost_step = row.step;
+    }
+  }
+
+  // Where the counts know no largest value (all of its rows were infinite): the histogram's end.
+  void Finish() {
+    for (TensorNeeds& tensor : needs_.tensors)
+      if (tensor.largest == 0 && tensor.keep != TensorNeeds::kNothing)
+        tensor.largest = std::ldexp(1.0, tops_.at(tensor.name()) + 1);
+  }
+
+ private:
+  TensorNeeds& Tensor(const what_if::HistogramOfTensor& t) {
+    const auto [found, is_new] = index_.try_emplace(t.layer + "." + t.tensor, index_.size());
+    if (is_new) {
+      TensorNeeds& tensor = needs_.tensors.emplace_back();
+      tensor.layer = t.layer;
+      tensor.tensor = t.tensor;
+      tensor.format = t.format;
+      tops_[tensor.name()] = ExponentBins::kLowest;
+    }
+    return needs_.tensors[found->second];
+  }
+
+  RunNeeds& needs_;
+  double target_;
+  std::map<std::string, std::size_t> index_;
+  std::map<std::string, int> tops_;
+  std::int64_t logged_ = 0;
+};
+
+}  // namespace
+
+Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double headroom_bits) {
+  Powers all, powers;
+  if (needs.keep == TensorNeeds::kNothing) return all;
+  // What is equal to half of the smallest number or below becomes zero.
+  const int lost_below = std::ilogb(format.smallest_subnormal()) - 1;
+  powers.low = std::max(all.low, lost_below - needs.keep);
+  if (needs.largest == 0) return {powers.low, all.high};
+  const double room = format.largest() * std::exp2(-headroom_bits);
+  int high = std::ilogb(room / needs.largest);
+  if (std::ldexp(needs.largest, high) > room) --high;
+  powers.high = std::min(all.high, high);
+  return powers;
+}
+
+bool MuchWasLost(const RunNeeds& needs) {
+  constexpr double kMuch = 10;  // percent of the non-zero values in some step
+  return std::any_of(needs.tensors.begin(), needs.tensors.end(),
+                     [](const TensorNeeds& t) { return t.carries_s() && t.lost_pct > kMuch; });
+}
+
+RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
+                      double underflow_target_pct) {
+  RunNeeds needs;
+  Collector collector(needs, underflow_target_pct);
+  EachHistogramStep(folder, formats, [&](const HistogramStep& step) { collector.Add(step); });
+  EachRow<TensorRow>(folder, [&](const TensorRow& row) { collector.Add(row); });
+  collector.Finish();
+  return needs;
+}
+
+std::vector<Predicted> PredictLosses(const std::string& folder, const TensorFormats& formats,
+                                     const RunNeeds& needs, const config::WhatIfConfig& choice,
+                                     const config::ModelConfig& model) {
+  std::map<std::string, std::size_t> index;
+  std::vector<Predicted> result;
+  for (const TensorNeeds& tensor : needs.tensors) {
+    index[tensor.name()] = result.size();
+    result.emplace_back().tensor = tensor.name();
+  }
+  what_if::Scenario scenario(choice, model);
+  EachHistogramStep(folder, formats, [&](const HistogramStep& step) {
+    const auto rows = scenario.Judge(step.step, step.epoch, step.tensors);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const telemetry::WhatIfRow& row = rows[i];
+      if (step.tensors[i].bins->inf + step.tensors[i].bins->nan > 0)
+        continue;  // as in CollectNeeds
+      Predicted& tensor = result[index.at(row.layer + "." + row.tensor)];
+      const bool first = tensor.scale_low == 0;
+      tensor.scale_low = first ? row.scale : std::min(tensor.scale_low, row.scale);
+      tensor.scale_high = std::max(tensor.scale_high, row.scale);
+      tensor.overflow += row.overflow;
+      if (std::isnan(row.underflow_pct_nonzero)) continue;
+      tensor.lost_pct = std::max(tensor.lost_pct, row.underflow_pct_nonzero);
+      tensor.unsure_pct = std::max(tensor.unsure_pct, row.underflow_unsure_pct);
+    }
+  });
+  return result;
+}
+
+}  // namespace ada::study

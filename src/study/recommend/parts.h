@@ -1,0 +1,131 @@
+// The parts of `recommend`: what tensors ask for, the configuration that gives it to them, and how
+// that is said.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "study/commands.h"
+#include "study/histograms.h"
+
+namespace ada::study {
+
+// Scales 2^low .. 2^high.
+struct Powers {
+  int low = -126, high = 127;
+  bool any() const { return low <= high; }
+};
+
+struct TensorNeeds {
+  static constexpr int kNothing = std::numeric_limits<int>::max();
+  std::string layer, tensor;
+  NumberFormat format;
+  // |x| from 2^keep on must not underflow: below it lies at most the target's share of the non-zero
+  // values of any step. kNothing: no step had one.
+  int keep = kNothing;
+  double largest = 0;     // finite |x| of all logged steps, unscaled
+  double range_log2 = 0;  // of the step in which it was largest
+  double scale = 1;       // that it carried last
+  // What the run lost: the largest share of a step in percent of non-zero values, and its step; all
+  // values that overflowed. Steps that left inf or NaN in the tensor are not looked at.
+  double lost_pct = 0;
+  std::int64_t lost_step = 0, overflow = 0;
+
+  std::string name() const { return layer + "." + tensor; }
+  bool carries_s() const { return tensor == "dx" || tensor == "dy"; }
+};
+
+// The scales at which `format` loses no more than the target of any step, with the largest value
+// `headroom_bits` powers of two below the format's largest.
+Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double headroom_bits);
+
+struct RunNeeds {
+  std::vector<TensorNeeds> tensors;                       // in the order of execution
+  std::int64_t steps = 0, first_step = 0, last_step = 0;  // with histograms
+  std::int64_t first_epoch = 0, last_epoch = 0;           // of these
+  std::int64_t logged_steps = 0;                          // with rows in underflow.csv
+  // Histograms with inf or NaN, which show what an overflow has left over: they are not looked at.
+  std::int64_t left_out = 0;
+};
+// Whether so much of a gradient was lost that what comes behind it says little about small values.
+bool MuchWasLost(const RunNeeds& needs);
+
+// Throws DataError as the readers do.
+RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
+                      double underflow_target_pct);
+
+// Of one tensor, over all steps with histograms.
+struct Predicted {
+  std::string tensor;
+  double lost_pct = 0;    // of non-zero values, in the worst step
+  double unsure_pct = 0;  // what shares the exponent of a threshold there, at most
+  double overflow = 0;    // values of all steps
+  double scale_low = 0, scale_high = 0;
+};
+
+// By tensor of `needs`. `formats`: those that the tensors would have.
+std::vector<Predicted> PredictLosses(const std::string& folder, const TensorFormats& formats,
+                                     const RunNeeds& needs, const config::WhatIfConfig& choice,
+                                     const config::ModelConfig& model);
+
+// An entry of precision.layers, and the tensors that ask for it.
+struct FormatChange {
+  std::string layer, role;  // gradients, activations, weights, weight_gradients
+  NumberFormat format;
+  std::vector<std::string> tensors;
+};
+
+// By role the layers whose formats a run's recorded tensors have.
+using Owners = std::map<std::string, std::set<std::string>>;
+
+// Adds the changes to `precision`, behind the entries that it has: the last match wins. Where it
+// has none and every owner of a role changes, the role's own key says it for most of them.
+void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
+                  config::PrecisionConfig& precision);
+
+// `scaling:` of `config`, the keys of policy none, fixed and adaptive with exact_range that matter;
+// with_precision: and its whole `precision:`.
+std::string FragmentOf(const config::Config& config, bool with_precision);
+
+// One fixed scale where one serves all gradients, else a scale for each layer, and other formats
+// where no scale can help. What it would have lost is read from the same histograms.
+struct Recommendation {
+  // Scales that serve every dx and dy, and the tensors that set the two ends. Not any(): none does.
+  Powers one_scale;
+  std::string low_by, high_by;
+  std::vector<FormatChange> changes;
+  // Where none serves all, or not before formats are changed: the largest at which nothing
+  // overflows in the run's own formats, and what it would have lost.
+  int compromise_power = 0;
+  std::vector<Predicted> compromise;
+
+  bool fixed = false;                // policy fixed or none; else adaptive
+  config::Config config;             // the run's, with the recommended scaling and precision
+  std::vector<Predicted> predicted;  // of every tensor with a histogram, under `config`
+};
+
+Recommendation MakeRecommendation(const RecommendOptions& options, const config::Config& run,
+                                  TensorFormats formats, const RunNeeds& needs);
+
+// A probed tensor and the share of its values (percent) that the run lost, here or before it.
+struct ProbedLoss {
+  std::string tensor;
+  double lost_pct = 0;
+};
+
+// What each gradient asks for, beside what the run gave it.
+void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out);
+// One scale for all, or why there is none; other formats; what the advice would have lost.
+void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
+                         const Recommendation& advice, std::ostream& out);
+// How many steps, of which data, and what cannot be known from them.
+void PrintConfidence(const RecommendOptions& options, const config::Config& run,
+                     const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,
+                     std::ostream& out);
+
+}  // namespace ada::study

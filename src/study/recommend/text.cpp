@@ -1,0 +1,233 @@
+#include "core/text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ostream>
+
+#include "study/recommend/parts.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+constexpr std::size_t kMostNames = 5;
+
+std::string Percent(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value > 0 && value < 0.001 ? "%.1e %%" : "%.3g %%", value);
+  return text;
+}
+std::string Power(int exponent) { return "2^" + std::to_string(exponent); }
+// 2^k, or the number where it is none.
+std::string ScaleText(double scale) {
+  int exponent = 0;
+  if (std::frexp(scale, &exponent) == 0.5) return Power(exponent - 1);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", scale);
+  return text;
+}
+std::string Counted(std::int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+bool IsGood(double lost_pct, double overflow, const RecommendOptions& options) {
+  return lost_pct <= options.underflow_target_pct && overflow < 0.5;
+}
+bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
+  return IsGood(t.lost_pct, static_cast<double>(t.overflow), options);
+}
+
+std::string VerdictOn(const TensorNeeds& t, const RecommendOptions& options) {
+  if (t.carries_s() && !PowersFor(t, t.format, options.headroom_bits).any()) return "no scale fits";
+  if (t.overflow > 0) return "overflowed";
+  return IsGood(t, options) ? "fine" : "loses";
+}
+
+// "a, b, c and 4 more".
+std::string Names(const std::vector<std::string>& names) {
+  std::string text;
+  const std::size_t shown = std::min(names.size(), kMostNames);
+  for (std::size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + CutText(names[i], 40);
+  if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
+  return text;
+}
+
+// Gradients whose scales must lie above `high`, or below `low`.
+void PrintConflict(const RecommendOptions& options, const RunNeeds& needs,
+                   const Recommendation& advice, std::ostream& out) {
+  std::vector<std::string> more, less;
+  for (const TensorNeeds& t : needs.tensors) {
+    const Powers powers = PowersFor(t, t.format, options.headroom_bits);
+    if (!t.carries_s() || !powers.any()) continue;
+    if (powers.low > advice.one_scale.high) more.push_back(t.name() + " " + Power(powers.low));
+    if (powers.high < advice.one_scale.low) less.push_back(t.name() + " " + Power(powers.high));
+  }
+  out << "One fixed scale: none serves all gradients.\n";
+  out << "  need at least:\n";
+  PrintList(more, 4, out);
+  out << "  bear at most:\n";
+  PrintList(less, 4, out);
+}
+
+void PrintCompromise(const Recommendation& advice, std::ostream& out) {
+  if (advice.compromise.empty()) return;
+  const auto worst =
+      std::max_element(advice.compromise.begin(), advice.compromise.end(),
+                       [](const auto& a, const auto& b) { return a.lost_pct < b.lost_pct; });
+  out << "Best compromise with one scale and the formats as they are: S = "
+      << Power(advice.compromise_power)
+      << ", the largest that keeps\n  the headroom (an overflow costs "
+         "a whole step, an underflow small values alone); "
+      << CutText(worst->tensor, 40) << "\n  would lose " << Percent(worst->lost_pct)
+      << " in its worst step.\n";
+}
+
+void PrintOneScale(const RecommendOptions& options, const RunNeeds& needs,
+                   const Recommendation& advice, std::ostream& out) {
+  if (!advice.one_scale.any()) return PrintConflict(options, needs, advice, out);
+  out << "One fixed scale: from " << Power(advice.one_scale.low) << " ("
+      << CutText(advice.low_by, 32) << ") to " << Power(advice.one_scale.high) << " ("
+      << CutText(advice.high_by, 32) << ") serves all gradients"
+      << (advice.changes.empty() ? ".\n" : ",\n  once the formats below are changed.\n");
+}
+
+void PrintChanges(const Recommendation& advice, std::ostream& out) {
+  if (advice.changes.empty()) return;
+  out << "Other formats, where no scale that they can carry meets the target:\n";
+  for (const FormatChange& change : advice.changes)
+    out << "  " << CutText(change.layer, 40) << ": " << change.role << " in "
+        << FormatName(change.format) << ", for " << Names(change.tensors) << '\n';
+  const auto of_loss = [](const FormatChange& change) {
+    return change.tensors == std::vector<std::string>{"loss.dx"};
+  };
+  if (std::any_of(advice.changes.begin(), advice.changes.end(), of_loss))
+    out << "  (loss.dx: softmax leaves ever smaller gradients to classes that it rules out. Losing "
+           "them\n  seldom matters: this change may be left out.)\n";
+}
+
+void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostream& out) {
+  const scaling::Settings& scaling = advice.config.scaling;
+  if (scaling.policy == "none") {
+    out << "Recommended: no scaling (S = 1).\n";
+  } else if (advice.fixed) {
+    out << "Recommended: policy fixed with S = " << ShortestText(scaling.scale) << " ("
+        << ScaleText(scaling.scale) << ")"
+        << (MuchWasLost(needs) ? ", towards the upper end: so much was\n  lost that the lower one "
+                                 "may lie higher.\n"
+                               : ".\n");
+  } else {
+    out << "Recommended: policy adaptive, method exact_range, which finds each layer's scale as "
+           "training\n  moves; from these histograms it would choose:\n";
+    TextTable table({"gradient", "S from", "to", "loses at most"});
+    for (const Predicted& p : advice.predicted)
+      if (p.tensor.ends_with(".dx") || p.tensor.ends_with(".dy"))
+        table.Row({p.tensor, ScaleText(p.scale_low), ScaleText(p.scale_high), Percent(p.lost_pct)});
+    table.Print(out);
+  }
+}
+
+void PrintPrediction(const RecommendOptions& options, const Recommendation& advice,
+                     std::ostream& out) {
+  std::vector<std::string> bad;
+  const Predicted* worst = nullptr;
+  for (const Predicted& p : advice.predicted) {
+    if (worst == nullptr || p.lost_pct > worst->lost_pct) worst = &p;
+    if (!IsGood(p.lost_pct, p.overflow, options))
+      bad.push_back(p.tensor + " " + Percent(p.lost_pct) +
+                    (p.overflow >= 0.5 ? " and overflow" : ""));
+  }
+  out << "Predicted from the same histograms: ";
+  if (worst->lost_pct == 0)
+    out << "nothing underflows";
+  else
+    out << "the worst tensor in its worst step, " << CutText(worst->tensor, 40) << ",\n  loses "
+        << Percent(worst->lost_pct);
+  out << (bad.empty() ? "; nothing overflows.\n" : ".\n");
+  if (bad.empty()) return;
+  out << "  Still above the target, with no scale or format that would change it:\n";
+  PrintList(bad, 4, out);
+}
+
+// How far the record carries: few steps, less than half of the training, or gradients of which much
+// was lost or broken say little.
+const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
+  const bool half = 2 * needs.last_epoch >= run.train.epochs;
+  if (needs.steps < 3 || !half || needs.left_out > 0 || MuchWasLost(needs)) return "little";
+  const bool whole = needs.last_epoch >= run.train.epochs && needs.first_epoch == 1;
+  return needs.steps >= 10 && whole ? "well" : "fairly";
+}
+
+}  // namespace
+
+void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out) {
+  out << "Scales S at which at most " << Percent(options.underflow_target_pct)
+      << " of a gradient's non-zero values underflow, in any step,\nwith "
+      << ScaleText(std::exp2(options.headroom_bits))
+      << " between the largest value and overflow; and what the run had:\n";
+  TextTable table({"gradient", "format", "range", "S from", "to", "S was", "lost", "verdict"}, 2);
+  std::vector<std::string> fine, others;
+  for (const TensorNeeds& t : needs.tensors) {
+    if (IsGood(t, options) && VerdictOn(t, options) == "fine") fine.push_back(t.name());
+    if (!t.carries_s()) {
+      if (!IsGood(t, options))
+        others.push_back(t.name() + " (" + FormatName(t.format) + ") " + Percent(t.lost_pct) +
+                         (t.overflow > 0 ? " and overflow" : ""));
+      continue;
+    }
+    const Powers powers = PowersFor(t, t.format, options.headroom_bits);
+    table.Row({t.name(), FormatName(t.format), Power(static_cast<int>(std::ceil(t.range_log2))),
+               Power(powers.low), Power(powers.high), ScaleText(t.scale), Percent(t.lost_pct),
+               VerdictOn(t, options)});
+  }
+  table.Print(out);
+  if (!others.empty()) {
+    out << "Tensors that carry no scale and lose more than the target:\n";
+    PrintList(others, 2, out);
+  }
+  if (fine.empty()) return;
+  out << "Fine as they are (" << fine.size() << " of " << needs.tensors.size() << " tensors):\n";
+  PrintList(fine, 2, out);
+}
+
+void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
+                         const Recommendation& advice, std::ostream& out) {
+  PrintOneScale(options, needs, advice, out);
+  PrintCompromise(advice, out);
+  PrintChanges(advice, out);
+  PrintChoice(needs, advice, out);
+  PrintPrediction(options, advice, out);
+}
+
+void PrintConfidence(const RecommendOptions& options, const config::Config& run,
+                     const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,
+                     std::ostream& out) {
+  const TensorNeeds& lost =
+      *std::max_element(needs.tensors.begin(), needs.tensors.end(),
+                        [](const auto& a, const auto& b) { return a.lost_pct < b.lost_pct; });
+  out << "How sure: " << GradeOf(run, needs) << ". " << Counted(needs.steps, "step")
+      << " with histograms (" << needs.first_step << " to " << needs.last_step << ", epochs "
+      << needs.first_epoch << " to " << needs.last_epoch << " of " << run.train.epochs << "), "
+      << run.data.batch_size << " images each;\n  largest values from "
+      << Counted(needs.logged_steps, "logged step") << ".\n";
+  out << "  Gradients move as training goes on: steps that were not recorded may ask for more.\n";
+  double unsure = 0;
+  for (const Predicted& p : advice.predicted) unsure = std::max(unsure, p.unsure_pct);
+  if (unsure > 0)
+    out << "  Up to " << Percent(unsure)
+        << " of a tensor's values share the exponent of a threshold; where S is a power\n  of two, "
+           "only those equal to it are in doubt.\n";
+  if (needs.left_out > 0)
+    out << "  " << Counted(needs.left_out, "histogram")
+        << " with inf or NaN, what an overflow left over, counted for nothing.\n";
+  if (lost.lost_pct > options.underflow_target_pct)
+    out << "  What the run lost (" << CutText(lost.name(), 40) << ": " << Percent(lost.lost_pct)
+        << " in step " << lost.lost_step
+        << ") is missing in the\n  gradients behind it: ask again after a run with these "
+           "settings.\n";
+  if (probed.lost_pct > 0)
+    out << "  On probe steps " << CutText(probed.tensor, 40)
+        << " lost most: " << Percent(probed.lost_pct) << ", what was lost before it included.\n";
+}
+
+}  // namespace ada::study

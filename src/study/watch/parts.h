@@ -1,0 +1,140 @@
+// The parts of `watch`: what it shows of a run, how that follows the run's files, how it is drawn,
+// and the terminal.
+#pragma once
+#include <cmath>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "study/run_files.h"
+#include "telemetry/csv_reader.h"
+
+namespace ada::study {
+
+// A layer's dx as the last logged step has it.
+struct WatchedLayer {
+  static constexpr std::size_t kHistory = 400;
+  std::string name;
+  double scale = NAN;          // of dx
+  double underflow_pct = NAN;  // of its values other than zero; NaN: there are none, or not logged
+  std::string limit;           // which rule decided; empty: the layer computes no scale
+  std::deque<double> history;  // underflow_pct of the last logged steps, oldest first
+
+  double mean_pct() const;  // of the history; 0 where there is none
+};
+
+struct WatchState {
+  std::string name, folder;
+  std::string status = "running";          // as RunState says
+  std::int64_t epochs = 0, max_steps = 0;  // of the configuration; 0: not known, no limit
+  StepRow step;                            // the last; step 0: none yet
+  std::int64_t skipped = 0;
+  std::int64_t logged_step = 0;      // the last with statistics; 0: none yet
+  EventRow event;                    // the last; step 0: none
+  EvaluationRow evaluation;          // the last; step 0: none
+  std::vector<WatchedLayer> layers;  // in the order of the logs
+
+  void Add(const StepRow& row);
+  void Add(const TensorRow& row);  // tensors other than dx change nothing
+  void Add(const ScaleRow& row);
+  void Add(const EventRow& row) { event = row; }
+  void Add(const EvaluationRow& row) { evaluation = row; }
+
+ private:
+  WatchedLayer& Layer(const std::string& layer);
+  std::map<std::string, std::size_t> index_;
+};
+
+// Follows the files of a run and hands what is new to a WatchState.
+class WatchFeed {
+ public:
+  explicit WatchFeed(std::string folder);
+
+  // Takes what the run wrote since the last look into `state`, which begins anew where the run was
+  // resumed from an earlier step. Calls `logged` (may be empty) after each logged step, with the
+  // state of that step. Rows of a step that is still being written wait for the next look. Returns
+  // whether anything changed.
+  bool Look(WatchState& state, const std::function<void()>& logged = {});
+
+ private:
+  void ReadConfig(WatchState& state);
+  void ReadFiles();
+  std::int64_t NextLoggedStep() const;
+  bool Apply(std::int64_t up_to, WatchState& state);
+
+  std::string folder_;
+  telemetry::CsvFollower steps_, scales_, underflow_, events_, evaluation_;
+  // Read, but not yet shown.
+  std::deque<StepRow> step_rows_;
+  std::deque<ScaleRow> scale_rows_;
+  std::deque<TensorRow> tensor_rows_;  // of dx
+  std::deque<EventRow> event_rows_;
+  std::deque<EvaluationRow> evaluation_rows_;
+  bool configured_ = false;
+};
+
+struct DrawOptions {
+  std::size_t width = 100;  // columns of a line at most
+  std::size_t height = 0;   // lines at most; 0: as many as it takes
+  bool utf8 = false;        // block characters instead of ASCII
+};
+
+// The last `width` values of `pct`, one character each, on a logarithmic scale that is the same for
+// all layers; blank for NaN. Shorter than `width` where there are fewer values.
+std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf8);
+
+// Header lines and the table of layers; the layers that underflow most (mean of what the sparkline
+// shows) where not all have room, in the order of the logs.
+std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options);
+
+// Whether standard output is a terminal that can move its cursor.
+bool IsScreen();
+// Whether the environment's locale (LC_ALL, LC_CTYPE, LANG: the first that is set) has UTF-8.
+bool LocaleIsUtf8();
+
+struct ScreenSize {
+  std::size_t columns = 80, lines = 24;
+};
+ScreenSize SizeOfScreen();  // 80 x 24 where the terminal does not say
+
+// All of `text` to standard output; OutputError with the system's reason.
+void WriteOut(const std::string& text);
+
+// While it lives, SIGINT, SIGTERM, SIGTSTP and SIGWINCH are taken by Wait alone.
+class Signals {
+ public:
+  Signals();
+  ~Signals();  // as it was before; a signal that nobody waited for acts now
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+  // The next signal's number, or 0 after `seconds` without one.
+  int Wait(double seconds) const;
+
+ private:
+  sigset_t taken_, before_;
+};
+
+// The terminal's alternate screen without a cursor. The destructor gives back the old one.
+class Screen {
+ public:
+  Screen() { Enter(); }
+  ~Screen();
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  void Enter();
+  void Leave();
+  // Redraws the whole screen in one write, each line over the old one. At most as many lines as
+  // the screen has.
+  void Draw(const std::vector<std::string>& lines);
+
+ private:
+  bool entered_ = false;
+};
+
+}  // namespace ada::study

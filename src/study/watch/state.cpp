@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "study/watch/parts.h"
+
+namespace ada::study {
+namespace {
+
+// What is read of long files at first: some hundred logged steps of a large network.
+constexpr std::int64_t kUnderflowWindow = 24 << 20, kScalesWindow = 8 << 20;
+constexpr std::int64_t kNoStep = std::numeric_limits<std::int64_t>::max();
+
+// Adds the rows of `rows` up to a step to the state; whether there were any.
+template <class Rows>
+bool Take(Rows& rows, std::int64_t up_to, WatchState& state) {
+  bool any = false;
+  for (; !rows.empty() && rows.front().step <= up_to; rows.pop_front()) {
+    state.Add(rows.front());
+    any = true;
+  }
+  return any;
+}
+
+template <class Rows>
+std::int64_t FirstStep(const Rows& rows) {
+  return rows.empty() ? kNoStep : rows.front().step;
+}
+
+template <class Row, class Use>
+void EachNewRow(telemetry::CsvFollower& file, const Use& use) {
+  file.Read([&use](telemetry::CsvReader& reader) {
+    telemetry::ReadRows<Row>(reader, telemetry::Expect::kNone, use);
+  });
+}
+
+}  // namespace
+
+double WatchedLayer::mean_pct() const {
+  double sum = 0;
+  int count = 0;
+  for (const double pct : history) {
+    if (std::isnan(pct)) continue;
+    sum += pct;
+    ++count;
+  }
+  return count > 0 ? sum / count : 0;
+}
+
+WatchedLayer& WatchState::Layer(const std::string& layer) {
+  const auto [at, added] = index_.try_emplace(layer, layers.size());
+  if (added) layers.emplace_back().name = layer;
+  return layers[at->second];
+}
+
+void WatchState::Add(const StepRow& row) {
+  step = row;
+  skipped += row.skipped;
+}
+
+void WatchState::Add(const TensorRow& row) {
+  logged_step = std::max(logged_step, row.step);
+  if (row.tensor != "dx") return;
+  WatchedLayer& layer = Layer(row.layer);
+  layer.scale = row.scale;
+  layer.underflow_pct = row.underflow_pct_nonzero;
+  layer.history.push_back(row.underflow_pct_nonzero);
+  if (layer.history.size() > WatchedLayer::kHistory) layer.history.pop_front();
+}
+
+void WatchState::Add(const ScaleRow& row) {
+  logged_step = std::max(logged_step, row.step);
+  if (row.branch()) return;
+  WatchedLayer& layer = Layer(row.layer);
+  layer.limit = row.limit;
+  if (layer.history.empty()) layer.scale = row.scale_out;  // dx is not logged
+}
+
+WatchFeed::WatchFeed(std::string folder)
+    : folder_(std::move(folder)),
+      steps_(folder_ + "/" + StepRow::kFile),
+      scales_(folder_ + "/" + ScaleRow::kFile, kScalesWindow),
+      underflow_(folder_ + "/" + TensorRow::kFile, kUnderflowWindow),
+      events_(folder_ + "/" + EventRow::kFile),
+      evaluation_(folder_ + "/" + EvaluationRow::kFile) {}
+
+void WatchFeed::ReadConfig(WatchState& state) {
+  if (configured_) return;
+  try {
+    const config::Config config = ReadRunConfig(folder_);
+    state.name = config.name;
+    state.epochs = config.train.epochs;
+    state.max_steps = config.train.max_steps;
+    configured_ = true;
+  } catch (const Error&) {  // not there yet, or of another version: the table does without it
+  }
+}
+
+void WatchFeed::ReadFiles() {
+  // steps.csv first: it is written last, so the rows of its steps are whole in the others.
+  EachNewRow<StepRow>(steps_, [&](const StepRow& row) { step_rows_.push_back(row); });
+  EachNewRow<ScaleRow>(scales_, [&](const ScaleRow& row) { scale_rows_.push_back(row); });
+  EachNewRow<TensorRow>(underflow_, [&](const TensorRow& row) {
+    if (row.tensor == "dx") tensor_rows_.push_back(row);
+  });
+  EachNewRow<EventRow>(events_, [&](const EventRow& row) { event_rows_.push_back(row); });
+  EachNewRow<EvaluationRow>(evaluation_,
+                            [&](const EvaluationRow& row) { evaluation_rows_.push_back(row); });
+}
+
+std::int64_t WatchFeed::NextLoggedStep() const {
+  return std::min(FirstStep(scale_rows_), FirstStep(tensor_rows_));
+}
+
+bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
+  bool any = Take(step_rows_, up_to, state);
+  any |= Take(tensor_rows_, up_to, state);  // before the scales: it has the loss, and every layer
+  any |= Take(scale_rows_, up_to, state);
+  any |= Take(event_rows_, up_to, state);
+  return Take(evaluation_rows_, up_to, state) || any;
+}
+
+bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
+  const std::vector<telemetry::CsvFollower*> files = {&steps_, &scales_, &underflow_, &events_,
+                                                      &evaluation_};
+  bool changed = false;
+  if (std::any_of(files.begin(), files.end(),
+                  [](telemetry::CsvFollower* file) { return file->Changed(); })) {
+    const std::string folder = state.folder;
+    state = WatchState();
+    state.folder = folder;
+    for (telemetry::CsvFollower* file : files) file->Restart();
+    step_rows_.clear(), scale_rows_.clear(), tensor_rows_.clear();
+    event_rows_.clear(), evaluation_rows_.clear();
+    configured_ = false;
+    changed = true;
+  }
+  ReadConfig(state);
+  ReadFiles();
+  const std::int64_t last = step_rows_.empty() ? state.step.step : step_rows_.back().step;
+  for (std::int64_t next = NextLoggedStep(); next <= last; next = NextLoggedStep()) {
+    changed |= Apply(next, state);
+    if (logged) logged();
+  }
+  return Apply(last, state) || changed;
+}
+
+}  // namespace ada::study

@@ -1,0 +1,186 @@
+#include "core/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <numeric>
+
+#include "study/text_table.h"
+#include "study/watch/parts.h"
+
+namespace ada::study {
+namespace {
+
+constexpr std::size_t kMostName = 32, kScaleWidth = 9, kPctWidth = 8, kLimitWidth = 9;
+constexpr std::size_t kLeastSparkline = 8;
+
+// Upper ends of the sparkline's levels, in percent; above the last: the highest.
+constexpr std::array<double, 7> kLevels = {0, 0.01, 0.1, 1, 3, 10, 30};
+constexpr std::array<const char*, 8> kBlocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+constexpr std::array<const char*, 8> kAscii = {"_", ".", ":", "-", "=", "+", "*", "#"};
+
+template <class... Values>
+std::string Print(const char* format, Values... values) {
+  std::array<char, 96> text;
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
+
+std::size_t LevelOf(double pct) {
+  return static_cast<std::size_t>(std::lower_bound(kLevels.begin(), kLevels.end(), pct) -
+                                  kLevels.begin());
+}
+
+std::string PctText(double pct) {
+  if (std::isnan(pct)) return "-";
+  if (pct == 0) return "0";
+  return pct < 0.0005 ? "<0.001" : Print("%.3f", pct);
+}
+
+std::string ScaleText(double scale) {
+  if (std::isnan(scale)) return "-";
+  const std::string exact = ShortestText(scale);
+  return exact.size() <= kScaleWidth ? exact : Print("%.3g", scale);
+}
+
+std::string OutOf(const char* what, std::int64_t value, std::int64_t all) {
+  return what + (" " + std::to_string(value)) + (all > 0 ? "/" + std::to_string(all) : "");
+}
+
+std::string StatusText(const std::string& status) {
+  return status == "died" ? "ended without a summary (killed?)" : status;
+}
+
+std::vector<std::string> Header(const WatchState& s) {
+  std::vector<std::string> lines{(s.name.empty() ? "" : s.name + "  ") + StatusText(s.status) +
+                                 "  " + s.folder};
+  if (s.step.step == 0) {
+    lines.emplace_back("no step has been written yet");
+    return lines;
+  }
+  lines.push_back(OutOf("step", s.step.step, s.max_steps) + "  " +
+                  OutOf("epoch", s.step.epoch, s.epochs) +
+                  Print("  loss %.4g  acc %.1f %%  lr %.4g  S ", s.step.loss, 100 * s.step.accuracy,
+                        s.step.lr) +
+                  ShortestText(s.step.scale) + "  skipped " + std::to_string(s.skipped));
+  std::string news;
+  if (s.evaluation.step > 0) {
+    news = s.evaluation.split +
+           Print(": loss %.4g  top-1 %.2f %%", s.evaluation.loss, 100 * s.evaluation.top1) +
+           " (step " + std::to_string(s.evaluation.step) + ")";
+  }
+  if (s.event.step > 0) {
+    news += std::string(news.empty() ? "" : "  ") + "last event: step " +
+            std::to_string(s.event.step) + ", " + s.event.event + ": " + s.event.message;
+  }
+  if (!news.empty()) lines.push_back(news);
+  return lines;
+}
+
+// Indices of the layers that are shown, at most `room`.
+std::vector<std::size_t> Shown(const std::vector<WatchedLayer>& layers, std::size_t room) {
+  std::vector<std::size_t> shown(layers.size());
+  std::iota(shown.begin(), shown.end(), 0);
+  if (shown.size() <= room) return shown;
+  std::vector<double> means;
+  for (const WatchedLayer& layer : layers) means.push_back(layer.mean_pct());
+  std::stable_sort(shown.begin(), shown.end(),
+                   [&](std::size_t a, std::size_t b) { return means[a] > means[b]; });
+  shown.resize(room);
+  std::sort(shown.begin(), shown.end());
+  return shown;
+}
+
+std::string Legend(bool utf8) {
+  const auto& marks = utf8 ? kBlocks : kAscii;
+  std::string text = "underflow % of dx, up to";
+  for (std::size_t i = 0; i < kLevels.size(); ++i) {
+    text += std::string(i == 0 ? " " : "  ") + marks[i] + " " + ShortestText(kLevels[i]);
+  }
+  return text + "  " + marks.back() + " 100";
+}
+
+// Names, scales, percentages, limits and sparklines in columns.
+class Table {
+ public:
+  Table(const WatchState& state, const std::vector<std::size_t>& shown, const DrawOptions& options)
+      : state_(state), utf8_(options.utf8) {
+    for (const std::size_t i : shown) {
+      name_ = std::max(name_, std::min(TextWidth(state.layers[i].name), kMostName));
+    }
+    const std::size_t others = kScaleWidth + kPctWidth + kLimitWidth + 4 * 2;
+    if (options.width > others + name_ + kLeastSparkline) {
+      sparkline_ = options.width - others - name_;
+    }
+  }
+
+  std::string Titles() const {
+    const std::string past = "last logged steps, to step " + std::to_string(state_.logged_step);
+    return Line("layer", "scale", "underf.%", "limit", sparkline_ == 0 ? "" : past);
+  }
+  std::string Row(const WatchedLayer& layer) const {
+    return Line(layer.name, ScaleText(layer.scale), PctText(layer.underflow_pct),
+                layer.limit.empty() ? "-" : layer.limit,
+                Sparkline(layer.history, sparkline_, utf8_));
+  }
+
+ private:
+  std::string Line(const std::string& name, const std::string& scale, const std::string& pct,
+                   const std::string& limit, const std::string& past) const {
+    return PaddedText(name, name_) + "  " + PaddedText(scale, kScaleWidth, true) + "  " +
+           PaddedText(pct, kPctWidth, true) + "  " + PaddedText(limit, kLimitWidth) + "  " + past;
+  }
+
+  const WatchState& state_;
+  bool utf8_;
+  std::size_t name_ = 5, sparkline_ = 0;
+};
+
+std::string Hidden(const WatchState& state, const std::vector<std::size_t>& shown) {
+  double most = 0;
+  for (std::size_t i = 0, next = 0; i < state.layers.size(); ++i) {
+    if (next < shown.size() && shown[next] == i) {
+      ++next;
+    } else {
+      most = std::max(most, state.layers[i].mean_pct());
+    }
+  }
+  return "and " + std::to_string(state.layers.size() - shown.size()) +
+         " more layers, mean underflow at most " + PctText(most) + " %";
+}
+
+}  // namespace
+
+std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf8) {
+  const auto& marks = utf8 ? kBlocks : kAscii;
+  std::string line;
+  for (std::size_t i = pct.size() - std::min(width, pct.size()); i < pct.size(); ++i) {
+    line += std::isnan(pct[i]) ? " " : marks[LevelOf(pct[i])];
+  }
+  return line;
+}
+
+std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options) {
+  std::vector<std::string> lines = Header(state);
+  if (!state.layers.empty()) {
+    const std::size_t around = lines.size() + 2;  // titles and legend
+    std::size_t room = state.layers.size();
+    if (options.height > 0 && around + room > options.height) {
+      room = options.height > around + 1 ? options.height - around - 1 : 0;
+    }
+    const std::vector<std::size_t> shown = Shown(state.layers, room);
+    const Table table(state, shown, options);
+    lines.push_back(table.Titles());
+    for (const std::size_t i : shown) lines.push_back(table.Row(state.layers[i]));
+    if (shown.size() < state.layers.size()) lines.push_back(Hidden(state, shown));
+    lines.push_back(Legend(options.utf8));
+  }
+  if (options.height > 0 && lines.size() > options.height) lines.resize(options.height);
+  for (std::string& line : lines) {
+    line = CutText(line, options.width);
+    line.erase(line.find_last_not_of(' ') + 1);
+  }
+  return lines;
+}
+
+}  // namespace ada::study

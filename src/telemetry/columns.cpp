@@ -1,0 +1,66 @@
+#include "telemetry/columns.h"
+
+#include <cmath>
+
+#include "core/error.h"
+
+namespace ada::telemetry {
+namespace {
+
+template <class T, class Parse>
+void ReadNumber(Expect expect, T& value, const Parse& parse) {
+  try {
+    value = parse();
+  } catch (const DataError&) {
+    if (expect != Expect::kNone) throw;
+  }
+}
+
+}  // namespace
+
+void AppendField(CsvRow& fields, std::int64_t value, unsigned) { fields.Integer(value); }
+void AppendField(CsvRow& fields, bool value, unsigned) { fields.Integer(value ? 1 : 0); }
+void AppendField(CsvRow& fields, const std::string& value, unsigned) { fields.Text(value); }
+void AppendField(CsvRow& fields, double value, unsigned traits) {
+  if ((traits & kExact) != 0) {
+    fields.Scale(value);
+  } else if ((traits & kEmptyNan) != 0 && std::isnan(value)) {
+    fields.Empty();
+  } else {
+    fields.Number(value);
+  }
+}
+
+void AppendField(CsvRow& fields, std::optional<double> value, unsigned) {
+  value ? fields.Number(*value) : fields.Empty();
+}
+
+std::size_t FindColumn(const CsvReader& file, const std::string& name, unsigned traits,
+                       Expect expect) {
+  const bool needed = expect == Expect::kAll || (expect == Expect::kKeys && (traits & kKey) != 0);
+  return needed && !file.header().empty() ? file.Column(name) : file.Find(name);
+}
+
+bool LeavesDefault(const CsvReader& file, std::size_t column, unsigned traits, Expect expect) {
+  if (!file.Text(column).empty()) return false;
+  return expect != Expect::kAll || (traits & (kExact | kEmptyNan)) != 0;
+}
+
+void ReadField(const CsvReader& file, std::size_t column, Expect expect, std::int64_t& value) {
+  ReadNumber(expect, value, [&] { return file.Integer(column); });
+}
+void ReadField(const CsvReader& file, std::size_t column, Expect expect, bool& value) {
+  ReadNumber(expect, value, [&] { return file.Integer(column) != 0; });
+}
+void ReadField(const CsvReader& file, std::size_t column, Expect expect, double& value) {
+  ReadNumber(expect, value, [&] { return file.Number(column); });
+}
+void ReadField(const CsvReader& file, std::size_t column, Expect expect,
+               std::optional<double>& value) {
+  ReadNumber(expect, value, [&] { return file.Number(column); });
+}
+void ReadField(const CsvReader& file, std::size_t column, Expect, std::string& value) {
+  value = file.Text(column);
+}
+
+}  // namespace ada::telemetry

@@ -1,0 +1,106 @@
+// The columns of a CSV file as one table: each name beside the member of the row that holds it.
+// rows.h has the tables; what is here writes rows and reads them by such a table.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "telemetry/csv.h"
+#include "telemetry/csv_reader.h"
+
+namespace ada::telemetry {
+
+// How the field of a column is written and whether a file must have it; combined with |. Without
+// any, a number has nine significant digits and inf, -inf and nan are words.
+enum ColumnTraits : unsigned {
+  kExact = 1,     // the shortest text that reads back to the same double; NaN is an empty field
+  kEmptyNan = 2,  // NaN (of an optional number: none) is an empty field
+  kKey = 4,       // files of other versions have it too: a file without it is of no use
+};
+
+template <class Row>
+struct Column {
+  std::string_view name;
+  std::variant<std::int64_t Row::*, bool Row::*, double Row::*, std::optional<double> Row::*,
+               std::string Row::*>
+      member;
+  unsigned traits = 0;
+};
+
+// An array of Column<Row> in the order of the file, given beside each row.
+template <class Row>
+inline constexpr std::nullptr_t kColumns = nullptr;
+
+// What a reader expects of a file.
+enum class Expect {
+  kAll,   // every column, as this version writes it: a run goes on from the file
+  kKeys,  // the key columns. A column that is missing, or a field that is empty, leaves the row's
+          // default value
+  kNone,  // the same, but key columns may be missing too, and what is no number counts as empty
+};
+
+void AppendField(CsvRow& fields, std::int64_t value, unsigned traits);
+void AppendField(CsvRow& fields, bool value, unsigned traits);
+void AppendField(CsvRow& fields, double value, unsigned traits);
+void AppendField(CsvRow& fields, std::optional<double> value, unsigned traits);
+void AppendField(CsvRow& fields, const std::string& value, unsigned traits);
+
+// The index of a column of `file`, or CsvReader::kMissing; DataError where it is missing and
+// expected. A file that has no header yet has no rows either: nothing is expected of it.
+std::size_t FindColumn(const CsvReader& file, const std::string& name, unsigned traits,
+                       Expect expect);
+// Whether the field of the file's row is one that leaves the row's default value.
+bool LeavesDefault(const CsvReader& file, std::size_t column, unsigned traits, Expect expect);
+// That field into `value`; DataError with file and line where it is none of this type.
+void ReadField(const CsvReader& file, std::size_t column, Expect expect, std::int64_t& value);
+void ReadField(const CsvReader& file, std::size_t column, Expect expect, bool& value);
+void ReadField(const CsvReader& file, std::size_t column, Expect expect, double& value);
+void ReadField(const CsvReader& file, std::size_t column, Expect expect,
+               std::optional<double>& value);
+void ReadField(const CsvReader& file, std::size_t column, Expect expect, std::string& value);
+
+// The file's first line, without its line end.
+template <class Row>
+std::string Header() {
+  std::string names;
+  for (const Column<Row>& column : kColumns<Row>) {
+    if (!names.empty()) names += ',';
+    names += column.name;
+  }
+  return names;
+}
+
+template <class Row>
+CsvRow FieldsOf(const Row& row) {
+  CsvRow fields;
+  for (const Column<Row>& column : kColumns<Row>) {
+    std::visit([&](auto member) { AppendField(fields, row.*member, column.traits); },
+               column.member);
+  }
+  return fields;
+}
+
+// Calls `use` with each row of the file that is still to be read.
+template <class Row, class Use>
+void ReadRows(CsvReader& file, Expect expect, const Use& use) {
+  std::vector<std::size_t> places;
+  for (const Column<Row>& column : kColumns<Row>) {
+    places.push_back(FindColumn(file, std::string(column.name), column.traits, expect));
+  }
+  while (file.Next()) {
+    Row row;
+    auto place = places.begin();
+    for (const Column<Row>& column : kColumns<Row>) {
+      const std::size_t at = *place++;
+      if (LeavesDefault(file, at, column.traits, expect)) continue;
+      std::visit([&](auto member) { ReadField(file, at, expect, row.*member); }, column.member);
+    }
+    use(row);
+  }
+}
+
+}  // namespace ada::telemetry

@@ -1,0 +1,238 @@
+// The rows of a run's CSV files: what each holds, and under which columns. Writing, reading,
+// `watch`, `what-if` and the other commands all take the columns from here; README.md beside this
+// file says in words what each means. A new column is a member and a line of the table.
+#pragma once
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "telemetry/columns.h"
+
+namespace ada::telemetry {
+
+// One attempt to update the weights.
+struct StepRow {
+  static constexpr char kFile[] = "steps.csv";
+  std::int64_t step = 0, epoch = 0;  // from 1
+  double loss = NAN, accuracy = NAN, lr = NAN, scale = 1;
+  bool overflow = false, skipped = false;
+  double grad_norm = NAN;
+};
+template <>
+inline constexpr auto kColumns<StepRow> = std::to_array<Column<StepRow>>({
+    {"step", &StepRow::step, kKey},
+    {"epoch", &StepRow::epoch},
+    {"loss", &StepRow::loss, kKey},
+    {"accuracy", &StepRow::accuracy},
+    {"lr", &StepRow::lr},
+    {"scale", &StepRow::scale, kExact},
+    {"overflow", &StepRow::overflow},
+    {"skipped", &StepRow::skipped},
+    {"grad_norm", &StepRow::grad_norm},
+});
+
+// How a layer (or the point where gradients of several layers meet) came to its scale.
+struct ScaleRow {
+  static constexpr char kFile[] = "scales.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, policy;
+  double scale_in = 1, unbound = NAN, bound = NAN, pow2 = NAN, alpha = NAN;  // NaN: not taken
+  double scale_out = 1;
+  std::string limit;
+  bool branch() const { return limit == "branch"; }
+};
+template <>
+inline constexpr auto kColumns<ScaleRow> = std::to_array<Column<ScaleRow>>({
+    {"step", &ScaleRow::step, kKey},
+    {"epoch", &ScaleRow::epoch},
+    {"layer", &ScaleRow::layer, kKey},
+    {"policy", &ScaleRow::policy},
+    {"scale_in", &ScaleRow::scale_in, kExact},
+    {"unbound", &ScaleRow::unbound, kEmptyNan},
+    {"bound", &ScaleRow::bound, kEmptyNan},
+    {"pow2", &ScaleRow::pow2, kExact},
+    {"alpha", &ScaleRow::alpha, kExact},
+    {"scale_out", &ScaleRow::scale_out, kExact | kKey},
+    {"limit", &ScaleRow::limit},
+});
+
+// What rounding one tensor did in one step.
+struct TensorRow {
+  static constexpr char kFile[] = "underflow.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, tensor, format;
+  double scale = 1;
+  std::int64_t numel = 0, zeros_before = 0, zeros_after = 0, underflow = 0;
+  double underflow_pct_nonzero = NAN, underflow_pct_numel = NAN, below_min_pct = NAN;
+  std::int64_t subnormal = 0, overflow = 0, inf = 0, nan = 0;
+  double min_abs = NAN, max_abs = NAN, mean = NAN, std = NAN, l1 = NAN, l2 = NAN;
+  std::optional<double> range_log2;  // none where no value is finite and not zero
+  double mse = NAN, sqnr_db = NAN;
+};
+template <>
+inline constexpr auto kColumns<TensorRow> = std::to_array<Column<TensorRow>>({
+    {"step", &TensorRow::step, kKey},
+    {"epoch", &TensorRow::epoch},
+    {"layer", &TensorRow::layer, kKey},
+    {"tensor", &TensorRow::tensor, kKey},
+    {"format", &TensorRow::format},
+    {"scale", &TensorRow::scale, kExact},
+    {"numel", &TensorRow::numel},
+    {"zeros_before", &TensorRow::zeros_before},
+    {"zeros_after", &TensorRow::zeros_after},
+    {"underflow", &TensorRow::underflow},
+    {"underflow_pct_nonzero", &TensorRow::underflow_pct_nonzero, kEmptyNan},
+    {"underflow_pct_numel", &TensorRow::underflow_pct_numel, kEmptyNan},
+    {"below_min_pct", &TensorRow::below_min_pct, kEmptyNan},
+    {"subnormal", &TensorRow::subnormal},
+    {"overflow", &TensorRow::overflow},
+    {"inf", &TensorRow::inf},
+    {"nan", &TensorRow::nan},
+    {"min_abs", &TensorRow::min_abs, kEmptyNan},
+    {"max_abs", &TensorRow::max_abs},
+    {"mean", &TensorRow::mean},
+    {"std", &TensorRow::std},
+    {"l1", &TensorRow::l1},
+    {"l2", &TensorRow::l2},
+    {"range_log2", &TensorRow::range_log2, kEmptyNan},
+    {"mse", &TensorRow::mse, kEmptyNan},
+    {"sqnr_db", &TensorRow::sqnr_db, kEmptyNan},
+});
+
+// How many values of one tensor have one exponent in one step.
+struct HistogramRow {
+  static constexpr char kFile[] = "histograms.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, tensor;
+  double scale = 1;
+  std::string exponent;  // an integer, zero, inf or nan
+  std::int64_t count = 0;
+};
+template <>
+inline constexpr auto kColumns<HistogramRow> = std::to_array<Column<HistogramRow>>({
+    {"step", &HistogramRow::step, kKey},
+    {"epoch", &HistogramRow::epoch},
+    {"layer", &HistogramRow::layer, kKey},
+    {"tensor", &HistogramRow::tensor, kKey},
+    {"scale", &HistogramRow::scale, kExact},
+    {"exponent", &HistogramRow::exponent, kKey},
+    {"count", &HistogramRow::count, kKey},
+});
+
+// What a scenario would have lost of one tensor in one step.
+struct WhatIfRow {
+  static constexpr char kFile[] = "what_if.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, tensor, scenario, format;
+  double scale = 1;
+  double underflow_pct_nonzero = NAN, overflow = 0;  // the percentage: NaN where all are zero
+  // What the bins in which the thresholds lie hold: how far off the two may be.
+  double underflow_unsure_pct = NAN;
+  std::int64_t overflow_unsure = 0;
+};
+template <>
+inline constexpr auto kColumns<WhatIfRow> = std::to_array<Column<WhatIfRow>>({
+    {"step", &WhatIfRow::step, kKey},
+    {"epoch", &WhatIfRow::epoch},
+    {"layer", &WhatIfRow::layer, kKey},
+    {"tensor", &WhatIfRow::tensor, kKey},
+    {"scenario", &WhatIfRow::scenario, kKey},
+    {"format", &WhatIfRow::format},
+    {"scale", &WhatIfRow::scale, kExact},
+    {"underflow_pct_nonzero", &WhatIfRow::underflow_pct_nonzero, kEmptyNan},
+    {"overflow", &WhatIfRow::overflow},
+    {"underflow_unsure_pct", &WhatIfRow::underflow_unsure_pct, kEmptyNan},
+    {"overflow_unsure", &WhatIfRow::overflow_unsure},
+});
+
+// One tensor of a probe step beside the same tensor computed in fp32 from the same weights and
+// batch. All values are without scale.
+struct ProbeRow {
+  static constexpr char kFile[] = "probes.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string layer, tensor, format;
+  double scale = 1;
+  std::int64_t numel = 0;
+  std::int64_t nonzero = 0;  // of the fp32 values
+  std::int64_t lost = 0;     // of those: zero in the run, here or because of what came before
+  double mse = NAN;          // mean of (run - fp32)^2
+  double sqnr_db = NAN;      // 10 log10(mean of fp32^2 / mse); inf where they are equal
+  double cosine = NAN;       // of the angle between the two; NaN where one is zero
+  double lost_pct = NAN;     // of `nonzero`; RunLogs fills it in
+};
+template <>
+inline constexpr auto kColumns<ProbeRow> = std::to_array<Column<ProbeRow>>({
+    {"step", &ProbeRow::step},
+    {"epoch", &ProbeRow::epoch},
+    {"layer", &ProbeRow::layer, kKey},
+    {"tensor", &ProbeRow::tensor, kKey},
+    {"format", &ProbeRow::format},
+    {"scale", &ProbeRow::scale, kExact},
+    {"numel", &ProbeRow::numel},
+    {"nonzero", &ProbeRow::nonzero},
+    {"lost", &ProbeRow::lost},
+    {"lost_pct", &ProbeRow::lost_pct, kEmptyNan | kKey},
+    {"mse", &ProbeRow::mse, kEmptyNan},
+    {"sqnr_db", &ProbeRow::sqnr_db, kEmptyNan},
+    {"cosine", &ProbeRow::cosine, kEmptyNan},
+});
+
+// Something that a reader of the run should know of.
+struct EventRow {
+  static constexpr char kFile[] = "events.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string event, layer, tensor, value, message;
+};
+template <>
+inline constexpr auto kColumns<EventRow> = std::to_array<Column<EventRow>>({
+    {"step", &EventRow::step, kKey},
+    {"epoch", &EventRow::epoch},
+    {"event", &EventRow::event, kKey},
+    {"layer", &EventRow::layer},
+    {"tensor", &EventRow::tensor},
+    {"value", &EventRow::value},
+    {"message", &EventRow::message},
+});
+
+// One evaluation of one split.
+struct EvaluationRow {
+  static constexpr char kFile[] = "evaluation.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string split;
+  std::int64_t images = 0;
+  double loss = NAN, top1 = NAN, top5 = NAN;
+};
+template <>
+inline constexpr auto kColumns<EvaluationRow> = std::to_array<Column<EvaluationRow>>({
+    {"step", &EvaluationRow::step, kKey},
+    {"epoch", &EvaluationRow::epoch},
+    {"split", &EvaluationRow::split, kKey},
+    {"images", &EvaluationRow::images},
+    {"loss", &EvaluationRow::loss, kKey},
+    {"top1", &EvaluationRow::top1, kKey},
+    {"top5", &EvaluationRow::top5},
+});
+
+// Seconds of one logged interval, and of its parts: waiting for data, the passes, the weight update
+// and writing logs. What is missing to `seconds` is evaluation, checkpoints and the like.
+struct TimingRow {
+  static constexpr char kFile[] = "timing.csv";
+  std::int64_t step = 0;
+  double seconds = 0, images_per_second = 0;
+  double data = 0, forward = 0, backward = 0, update = 0, log = 0;
+};
+template <>
+inline constexpr auto kColumns<TimingRow> = std::to_array<Column<TimingRow>>({
+    {"step", &TimingRow::step, kKey},
+    {"seconds", &TimingRow::seconds},
+    {"images_per_second", &TimingRow::images_per_second},
+    {"data", &TimingRow::data},
+    {"forward", &TimingRow::forward},
+    {"backward", &TimingRow::backward},
+    {"update", &TimingRow::update},
+    {"log", &TimingRow::log},
+});
+
+}  // namespace ada::telemetry

@@ -1,0 +1,135 @@
+#include "telemetry/totals.h"
+
+#include <algorithm>
+
+#include "telemetry/run_logs.h"
+
+namespace ada::telemetry {
+namespace {
+
+// The element of `items` under `key`, made where there is none.
+template <class Item, class Key>
+Item& At(std::vector<Item>& items, std::map<Key, std::size_t>& index, const Key& key) {
+  const auto [place, is_new] = index.try_emplace(key, items.size());
+  if (is_new) items.emplace_back();
+  return items[place->second];
+}
+
+// Calls `use` with each row of a file that the run goes on from.
+template <class Row, class Use>
+void EachRow(const std::string& folder, const Use& use) {
+  CsvReader file(folder + "/" + Row::kFile);
+  ReadRows<Row>(file, Expect::kAll, use);
+}
+
+}  // namespace
+
+// Sums are over the values as logged, so that reading them back gives the same.
+void RunTotals::Add(const StepRow& row) {
+  if (row.epoch != last_.epoch) {
+    epoch_steps_ = 0;
+    loss_sum_ = accuracy_sum_ = 0;
+  }
+  last_ = row;
+  last_.loss = AsLogged(row.loss);
+  last_.accuracy = AsLogged(row.accuracy);
+  last_.lr = AsLogged(row.lr);
+  last_.grad_norm = AsLogged(row.grad_norm);
+  skipped_ += row.skipped;
+  if (!std::isfinite(row.loss)) return;
+  ++epoch_steps_;
+  loss_sum_ += last_.loss;
+  accuracy_sum_ += last_.accuracy;
+}
+
+void RunTotals::Add(const EvaluationRow& row) {
+  EvaluationRow logged = row;
+  logged.loss = AsLogged(row.loss);
+  logged.top1 = AsLogged(row.top1);
+  logged.top5 = AsLogged(row.top5);
+  const auto split = std::find_if(evaluations_.begin(), evaluations_.end(),
+                                  [&](const SplitTotals& s) { return s.last.split == row.split; });
+  if (split == evaluations_.end()) {
+    evaluations_.push_back({logged, logged});
+    return;
+  }
+  split->last = logged;
+  if (logged.top1 > split->best.top1) split->best = logged;
+}
+
+double RunTotals::epoch_loss() const {
+  return epoch_steps_ > 0 ? loss_sum_ / static_cast<double>(epoch_steps_) : NAN;
+}
+double RunTotals::epoch_accuracy() const {
+  return epoch_steps_ > 0 ? accuracy_sum_ / static_cast<double>(epoch_steps_) : NAN;
+}
+
+void RunTotals::RebuildFrom(const std::string& folder) {
+  *this = RunTotals();
+  EachRow<StepRow>(folder, [this](const StepRow& row) { Add(row); });
+  EachRow<EvaluationRow>(folder, [this](const EvaluationRow& row) { Add(row); });
+  EachRow<TimingRow>(folder, [this](const TimingRow& row) { Add(row); });
+}
+
+void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
+                               const TensorStats& stats) {
+  TensorTotals& totals = At(tensors_, tensor_index_, std::pair(layer, tensor));
+  totals.layer = layer;
+  totals.tensor = tensor;
+  ++totals.rows;
+  totals.numel += stats.numel;
+  totals.zeros_before += stats.zeros_before;
+  totals.underflow += stats.underflow;
+  totals.overflow += stats.overflow;
+  totals.last_scale = scale;
+  totals.last_pct = 0;
+  const double pct = UnderflowPct(stats);
+  if (std::isnan(pct)) return;
+  totals.last_pct = pct;
+  ++totals.pct_rows;
+  totals.pct_sum += pct;
+  totals.pct_max = std::max(totals.pct_max, pct);
+}
+
+void LayerTotals::AddScale(const std::string& layer, const scaling::ScaleDecision& decision) {
+  Add(ScaleRowOf(0, 0, layer, "", decision));
+}
+
+void LayerTotals::Add(const ScaleRow& row) {
+  ScaleTotals& totals = At(scales_, scale_index_, std::pair(row.layer, row.branch()));
+  totals.layer = row.layer;
+  totals.branch = row.branch();
+  ++totals.rows;
+  totals.last_scale_in = row.scale_in;
+  totals.last_scale_out = row.scale_out;
+  totals.last_bound = AsLogged(row.bound);
+  totals.last_alpha = row.alpha;
+  totals.last_limit = row.limit;
+  ++totals.limits[row.limit];
+}
+
+const ScaleTotals* LayerTotals::FindScale(const std::string& layer, bool branch) const {
+  const auto found = scale_index_.find({layer, branch});
+  return found == scale_index_.end() ? nullptr : &scales_[found->second];
+}
+
+const TensorTotals* LayerTotals::FindTensor(const std::string& layer,
+                                            const std::string& tensor) const {
+  const auto found = tensor_index_.find({layer, tensor});
+  return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
+}
+
+void LayerTotals::RebuildFrom(const std::string& folder) {
+  *this = LayerTotals();
+  EachRow<TensorRow>(folder, [this](const TensorRow& row) {
+    TensorStats stats;
+    stats.numel = row.numel;
+    stats.zeros_before = row.zeros_before;
+    stats.underflow = row.underflow;
+    stats.overflow = row.overflow;
+    AddUnderflow(row.layer, row.tensor, row.scale, stats);
+  });
+  EachRow<ScaleRow>(folder, [this](const ScaleRow& row) { Add(row); });
+}
+
+}  // namespace ada::telemetry

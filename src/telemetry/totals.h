@@ -1,0 +1,96 @@
+// What the rows of a run's files sum up to, for the summary: of the run as a whole, and tensor by
+// tensor and layer by layer. The same from the rows as they are made or read back: a resumed run's
+// totals equal those of an uninterrupted one.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/stats.h"
+#include "scaling/rules/rules.h"
+#include "telemetry/rows.h"
+
+namespace ada::telemetry {
+
+// Evaluations of one split: the last, and the best (largest top1, the first of equals).
+struct SplitTotals {
+  EvaluationRow last, best;
+};
+
+class RunTotals {
+ public:
+  void Add(const StepRow& row);
+  void Add(const EvaluationRow& row);
+  void Add(const TimingRow& row) { seconds_ += row.seconds; }
+  // Starts from the CSVs in `folder`, already cut to a checkpoint. Throws DataError with file and
+  // line.
+  void RebuildFrom(const std::string& folder);
+
+  std::int64_t steps() const { return last_.step; }
+  std::int64_t skipped() const { return skipped_; }
+  const StepRow& last() const { return last_; }
+  // Means over the steps of the last epoch so far whose loss is finite; NaN where there is none.
+  double epoch_loss() const;
+  double epoch_accuracy() const;
+  const std::vector<SplitTotals>& evaluations() const { return evaluations_; }
+  double logged_seconds() const { return seconds_; }  // the sum of timing.csv
+
+ private:
+  StepRow last_;
+  std::int64_t skipped_ = 0, epoch_steps_ = 0;
+  double loss_sum_ = 0, accuracy_sum_ = 0, seconds_ = 0;
+  std::vector<SplitTotals> evaluations_;
+};
+
+// The rows of one tensor of one layer: sums over the logged steps, and the last row's scale.
+struct TensorTotals {
+  std::string layer, tensor;
+  std::int64_t rows = 0;
+  std::int64_t numel = 0, zeros_before = 0, underflow = 0, overflow = 0;
+  std::int64_t pct_rows = 0;  // rows with a value that is not zero
+  double pct_sum = 0;         // of underflow_pct_nonzero
+  double pct_max = 0;
+  double last_scale = 1;
+  double last_pct = 0;  // underflow_pct_nonzero of the last row; 0 where it is empty
+  double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
+};
+
+// The decisions of one layer, or (branch) of the point where gradients of its consumers meet.
+struct ScaleTotals {
+  std::string layer;
+  bool branch = false;
+  std::int64_t rows = 0;
+  double last_scale_in = 1, last_scale_out = 1;
+  double last_bound = NAN, last_alpha = NAN;  // NaN: not taken
+  std::string last_limit;
+  std::map<std::string, std::int64_t> limits;  // limit -> rows
+};
+
+class LayerTotals {
+ public:
+  void AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
+                    const TensorStats& stats);
+  void AddScale(const std::string& layer, const scaling::ScaleDecision& decision);
+  void Add(const ScaleRow& row);
+  // Starts from the rows of scales.csv and underflow.csv in `folder`, already cut to the lengths of
+  // the checkpoint. Throws DataError with file and line.
+  void RebuildFrom(const std::string& folder);
+
+  // In the order of their first rows.
+  const std::vector<TensorTotals>& tensors() const { return tensors_; }
+  const std::vector<ScaleTotals>& scales() const { return scales_; }
+  // Null: none was logged.
+  const ScaleTotals* FindScale(const std::string& layer, bool branch) const;
+  const TensorTotals* FindTensor(const std::string& layer, const std::string& tensor) const;
+
+ private:
+  std::vector<TensorTotals> tensors_;
+  std::vector<ScaleTotals> scales_;
+  std::map<std::pair<std::string, std::string>, std::size_t> tensor_index_;
+  std::map<std::pair<std::string, bool>, std::size_t> scale_index_;
+};
+
+}  // namespace ada::telemetry

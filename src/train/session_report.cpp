@@ -1,0 +1,65 @@
+// What a session reports: timing rows, progress, the backend's diagnostics, the summary.
+#include "train/run.h"
+#include "train/session.h"
+
+namespace ada::train {
+
+void Session::Timing(const StepResult& r) {
+  const double now = telemetry::SteadySeconds();
+  const PhaseSeconds s = trainer_.TakeSeconds();
+  telemetry::TimingRow row;
+  row.step = r.step;
+  row.seconds = now - last_timing_;
+  row.images_per_second =
+      static_cast<double>(timed_images_) / (s.data + s.forward + s.backward + s.update + s.log);
+  row.data = s.data, row.forward = s.forward, row.backward = s.backward, row.update = s.update,
+  row.log = s.log;
+  training_seconds_ += s.data + s.forward + s.backward + s.update + s.log;
+  recorder_.Timing(row);
+  last_timing_ = now;
+  timed_images_ = 0;
+}
+
+// A backend may know how ops run only once they have run.
+void Session::LogDiagnostics() {
+  const std::vector<std::string> diagnostics = p_.backend.Diagnostics();
+  for (; diagnostics_logged_ < diagnostics.size(); ++diagnostics_logged_)
+    p_.log.Debug(diagnostics[diagnostics_logged_]);
+}
+
+void Session::ShowProgress(const StepResult& r) {
+  telemetry::ProgressState s;
+  s.epoch = r.epoch;
+  s.epochs = (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_;
+  s.step = r.step, s.steps = total_steps_;
+  s.loss = r.loss, s.accuracy = r.accuracy;
+  s.scale = r.scale, s.skipped = skipped_;
+  const double limit = p_.config.train.max_minutes * 60;
+  progress_.Update(s, r.images, limit > 0 ? limit - Seconds() : -1);
+}
+
+void Session::Summarise(telemetry::RunStatus status) {
+  telemetry::SummaryFacts f;
+  f.name = p_.config.name;
+  f.folder = p_.folder;
+  f.status = status;
+  f.model = p_.config.model.zoo.empty() ? "layers" : p_.config.model.zoo;
+  f.dataset = DatasetName(p_.config.data.dataset);
+  f.format = FormatName(p_.config.precision.format);
+  f.policy = p_.policy.name();
+  f.device = p_.backend.Describe();
+  f.epochs = trainer_.steps() / steps_per_epoch_;
+  f.seconds = Seconds();
+  const PhaseSeconds rest = trainer_.TakeSeconds();
+  training_seconds_ += rest.data + rest.forward + rest.backward + rest.update + rest.log;
+  f.images_per_second =
+      training_seconds_ > 0 ? static_cast<double>(images_) / training_seconds_ : 0;
+  f.log_every = p_.config.log.every;
+  f.processor = telemetry::CpuModel();
+  f.threads = p_.threads;
+  for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);
+  telemetry::WriteSummary(f, recorder_.run(), recorder_.layers());
+  p_.log.Info(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()));
+}
+
+}  // namespace ada::train
