@@ -4,7 +4,7 @@
 #include <iostream>
 
 #include "cli/commands.h"
-#include "config/json_schema.h"
+#include "config/schema/schema.h"
 #include "core/error.h"
 #include "train/run.h"
 

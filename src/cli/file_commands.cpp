@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "config/scaling_policy.h"
+#include "config/load.h"
 #include "study/commands.h"
 
 namespace ada::cli {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "config/scaling_policy.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "telemetry/log.h"
 #include "train/run.h"

@@ -10,9 +10,11 @@
 #include "backend/update.h"
 #include "core/location.h"
 #include "core/number_format.h"
+#include "data/catalog.h"
 #include "graph/layers/layer_keys.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
+#include "scaling/rules/tensor_scale.h"
 
 namespace ada::config {
 
@@ -28,7 +30,6 @@ struct DeviceConfig {
   bool compare = false;  // with the CPU, op by op
 };
 
-enum class Dataset { kCifar10, kCifar100, kMnist, kFashionMnist, kSynthetic };
 struct NormalizeConfig {
   enum class Kind { kStandard, kNone, kCustom } kind = Kind::kStandard;
   std::vector<double> mean, std;  // one per channel, kCustom only
@@ -41,13 +42,8 @@ struct AugmentConfig {
 struct LimitConfig {
   std::int64_t train = 0, test = 0;  // first N images; 0: all
 };
-// Shape and size of `dataset: synthetic`.
-struct SyntheticConfig {
-  int height = 32, width = 32, channels = 3, classes = 10;
-  std::int64_t train = 2048, test = 512;
-};
 struct DataConfig {
-  Dataset dataset = Dataset::kSynthetic;  // required key
+  std::string dataset = "synthetic";  // one of data::Catalog; a required key
   std::string path;
   int batch_size = 128;
   int evaluate_batch_size = 256;
@@ -57,7 +53,7 @@ struct DataConfig {
   AugmentConfig augment;
   LimitConfig limit;
   std::int64_t validation = 0;
-  SyntheticConfig synthetic;
+  data::SyntheticSpec synthetic;
   Location where;  // of `data:`
 };
 
@@ -99,13 +95,8 @@ struct LayerPrecisionConfig : RoleFormatsConfig {
 };
 enum class RoundingKind { kNearest, kStochastic };
 enum class OverflowKind { kDefault, kSaturate };
-enum class AmaxKind { kMax, kMostRecent };
-struct TensorScalingConfig {
+struct TensorScalingConfig : scaling::TensorScaleRule {
   enum class Kind { kNone, kDelayed } kind = Kind::kNone;
-  int history = 1024;
-  double margin = 0;  // scale divided by 2^margin
-  AmaxKind amax = AmaxKind::kMax;
-  bool power_of_two = false;
 };
 struct PrecisionConfig : RoleFormatsConfig {
   NumberFormat format = kFp32;  // weight_gradients: fp32 unless set

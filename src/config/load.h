@@ -1,6 +1,7 @@
 // YAML to Config and back. All problems of a file are collected and thrown together as one
 // ConfigError, one line each: file:line:column: what, what was expected, the nearest known key.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,6 +54,29 @@ NumberFormat ReadFormat(const std::string& yaml_text);
 // The complete resolved configuration, every default filled in, as YAML that Load reads back to an
 // equal Config.
 std::string ToYaml(const Config& config);
+
+// --- What a configuration says beyond its keys. ---
+
+// Fills in what is unset: what scaling::FillDefaults does, and train.on_overflow (what the preset
+// does). Throws ConfigError, with its place, for bounds that cross.
+void FillScalingDefaults(scaling::Settings& scaling, TrainConfig& train);
+// The same for a whole configuration; scaling.reference brings precision.weight_gradients in the
+// gradients' format, as the authors' program has them, unless they are set.
+void FillDefaults(Config& config);
+
+// Attempts that may follow the first of a step.
+std::int64_t MaxRetries(const TrainConfig& train);
+
+// What a scenario of log.what_if is called where it has no name, from what the entry says, without
+// commas: "scale=1024", "format=fp8_e5m2 scale=8", "policy=dynamic preset=apex". Of `scaling` the
+// policy and what differs from that policy as it is when nothing is given: call it before defaults
+// are filled in.
+std::string NameOf(const WhatIfConfig& what_if);
+
+// One line for each key that differs and may not change on a resume: "key: old -> new". Compares
+// the complete documents, so no key can be forgotten. Free to change: configs/README.md,
+// "Resuming".
+std::vector<std::string> ResumeConflicts(const Config& stored, const Config& now);
 
 // `text` as a YAML value that reads back to exactly this text, for an override that comes from a
 // command-line option (--name, --output).

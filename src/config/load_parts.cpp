@@ -5,8 +5,6 @@
 #include "config/sections/sections.h"
 #include "config/yaml/document.h"
 #include "config/yaml/overrides.h"
-#include "config/yaml/text_file.h"
-#include "config/yaml/yaml_document.h"
 
 namespace ada::config {
 namespace {

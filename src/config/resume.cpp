@@ -1,11 +1,10 @@
 // Flattens both configurations to "key: value" and compares key by key.
-#include "config/resume.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
 #include <string_view>
 
+#include "config/load.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {

@@ -6,6 +6,10 @@
 #include "core/text.h"
 
 namespace ada::data {
+
+// The readers, each in a file of its own.
+extern const FileLayout kCifarFiles, kIdxFiles;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -16,80 +20,76 @@ std::vector<DatasetFacts> MakeCatalog() {
   const FileNames idx_train = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
   const FileNames idx_test = {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
   return {
-      {"cifar10",
-       "CIFAR-10, binary version",
-       "https://www.cs.toronto.edu/~kriz/cifar.html",
-       FileLayout::kCifar,
-       32,
-       32,
-       3,
-       10,
-       0,
-       50000,
-       10000,
-       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-        "data_batch_5.bin"},
-       {"test_batch.bin"},
-       {"cifar-10-batches-bin"},
-       {0.4914, 0.4822, 0.4465},
-       {0.2023, 0.1994, 0.2010},
-       {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"},
-       {}},
-      {"cifar100",
-       "CIFAR-100, binary version, fine labels",
-       "https://www.cs.toronto.edu/~kriz/cifar.html",
-       FileLayout::kCifar,
-       32,
-       32,
-       3,
-       100,
-       20,
-       50000,
-       10000,
-       {"train.bin"},
-       {"test.bin"},
-       {"cifar-100-binary"},
-       {0.5071, 0.4865, 0.4409},
-       {0.2673, 0.2564, 0.2762},
-       {},
-       "fine_label_names.txt"},
-      {"mnist",
-       "MNIST, IDX files, plain or .gz",
-       "https://yann.lecun.com/exdb/mnist/",
-       FileLayout::kIdx,
-       28,
-       28,
-       1,
-       10,
-       0,
-       60000,
-       10000,
-       idx_train,
-       idx_test,
-       {"MNIST/raw", "raw"},
-       {0.1307},
-       {0.3081},
-       {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"},
-       {}},
-      {"fashion_mnist",
-       "Fashion-MNIST, IDX files, plain or .gz",
-       "https://github.com/zalandoresearch/fashion-mnist",
-       FileLayout::kIdx,
-       28,
-       28,
-       1,
-       10,
-       0,
-       60000,
-       10000,
-       idx_train,
-       idx_test,
-       {"FashionMNIST/raw", "raw"},
-       {0.2860},
-       {0.3530},
-       {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
-        "Ankle boot"},
-       {}},
+      {.name = "cifar10",
+       .title = "CIFAR-10, binary version",
+       .source = "https://www.cs.toronto.edu/~kriz/cifar.html",
+       .layout = &kCifarFiles,
+       .height = 32,
+       .width = 32,
+       .channels = 3,
+       .classes = 10,
+       .train = 50000,
+       .test = 10000,
+       .train_files = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                       "data_batch_4.bin", "data_batch_5.bin"},
+       .test_files = {"test_batch.bin"},
+       .subfolders = {"cifar-10-batches-bin"},
+       .mean = {0.4914, 0.4822, 0.4465},
+       .std = {0.2023, 0.1994, 0.2010},
+       .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse",
+                       "ship", "truck"}},
+      {.name = "cifar100",
+       .title = "CIFAR-100, binary version, fine labels",
+       .source = "https://www.cs.toronto.edu/~kriz/cifar.html",
+       .layout = &kCifarFiles,
+       .height = 32,
+       .width = 32,
+       .channels = 3,
+       .classes = 100,
+       .coarse_classes = 20,
+       .train = 50000,
+       .test = 10000,
+       .train_files = {"train.bin"},
+       .test_files = {"test.bin"},
+       .subfolders = {"cifar-100-binary"},
+       .mean = {0.5071, 0.4865, 0.4409},
+       .std = {0.2673, 0.2564, 0.2762},
+       .names_file = "fine_label_names.txt"},
+      {.name = "mnist",
+       .title = "MNIST, IDX files, plain or .gz",
+       .source = "https://yann.lecun.com/exdb/mnist/",
+       .layout = &kIdxFiles,
+       .height = 28,
+       .width = 28,
+       .channels = 1,
+       .classes = 10,
+       .train = 60000,
+       .test = 10000,
+       .train_files = idx_train,
+       .test_files = idx_test,
+       .subfolders = {"MNIST/raw", "raw"},
+       .mean = {0.1307},
+       .std = {0.3081},
+       .class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
+      {.name = "fashion_mnist",
+       .title = "Fashion-MNIST, IDX files, plain or .gz",
+       .source = "https://github.com/zalandoresearch/fashion-mnist",
+       .layout = &kIdxFiles,
+       .height = 28,
+       .width = 28,
+       .channels = 1,
+       .classes = 10,
+       .train = 60000,
+       .test = 10000,
+       .train_files = idx_train,
+       .test_files = idx_test,
+       .subfolders = {"FashionMNIST/raw", "raw"},
+       .mean = {0.2860},
+       .std = {0.3530},
+       .class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
+                       "Sneaker", "Bag", "Ankle boot"}},
+      {.name = "synthetic",
+       .title = "any shape, classes and counts; made from the seed, no files, learnable"},
   };
 }
 
@@ -98,8 +98,7 @@ bool HoldsAnyFile(const DatasetFacts& facts, const fs::path& folder) {
   for (const FileNames* names : {&facts.train_files, &facts.test_files}) {
     for (const std::string_view name : *names) {
       if (fs::exists(folder / name, ignored)) return true;
-      if (facts.layout == FileLayout::kIdx &&
-          fs::exists(folder / (std::string(name) + ".gz"), ignored)) {
+      if (facts.layout->packs && fs::exists(folder / (std::string(name) + ".gz"), ignored)) {
         return true;
       }
     }
@@ -119,12 +118,20 @@ const DatasetFacts& FactsOf(std::string_view name) {
   std::vector<std::string> names;
   for (const DatasetFacts& facts : Catalog()) {
     if (facts.name == name) return facts;
+    if (!facts.layout) continue;
     names.emplace_back(facts.name);
     known += (known.empty() ? "" : ", ") + names.back();
   }
   const std::string nearest = NearestName(name, names);
   throw DataError("data set '" + std::string(name) + "': expected one of " + known +
                   (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+}
+
+std::string SplitFiles::PathOf(std::string_view name) const {
+  std::string plain = (fs::path(folder) / name).string();
+  std::error_code ignored;
+  if (!facts.layout->packs || fs::exists(plain, ignored)) return plain;
+  return fs::exists(plain + ".gz", ignored) ? plain + ".gz" : plain;
 }
 
 std::string FetchAdvice(const DatasetFacts& facts, const std::string& folder) {

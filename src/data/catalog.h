@@ -1,39 +1,68 @@
-// What is known of each public data set before its files are read: shape, counts, file names, where
-// it comes from. Private to this room; the network, training and YAML know only dataset.h.
+// The table of data sets: what is known of each before its files are read (shape, counts, names of
+// files, where it comes from) and which reader they need. The configuration knows the names from
+// here.
 #pragma once
-#include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace ada::data {
 
-enum class FileLayout { kCifar, kIdx };
+struct Dataset;
+struct FileLayout;
 
-// The files of one split. CIFAR: files of records, all of equal length. IDX: images, then labels.
+// The names of one split's files, in the order that the layout says.
 using FileNames = std::vector<std::string_view>;
 
 struct DatasetFacts {
-  std::string_view name, title, source;
-  FileLayout layout = FileLayout::kCifar;
-  int height = 0, width = 0, channels = 0, classes = 0;
+  std::string_view name = {}, title = {}, source = {};
+  const FileLayout* layout = nullptr;  // null: it has no files, images are made from the seed
+  int height = 0, width = 0, channels = 0, classes = 0;  // 0 where there are no files
   int coarse_classes = 0;            // CIFAR-100: a coarse label stands before the fine one; else 0
   std::int64_t train = 0, test = 0;  // images of the published set
-  FileNames train_files, test_files;
-  FileNames subfolders;           // where archives put the files, below the folder that was named
-  std::vector<double> mean, std;  // per channel, of pixels / 255
+  FileNames train_files = {}, test_files = {};
+  FileNames subfolders = {};  // where archives put the files, below the folder that was named
+  std::vector<double> mean = {}, std = {};  // per channel, of pixels / 255
   // What the labels 0, 1, ... are called; empty: `names_file`, one name a line, may lie beside the
   // other files and says so.
-  std::vector<std::string_view> class_names;
-  std::string_view names_file;
+  std::vector<std::string_view> class_names = {};
+  std::string_view names_file = {};
 
   int per_image() const { return height * width * channels; }
 };
 
-// All public data sets, in the order of `ada-train datasets`.
+// The files of one split.
+struct SplitFiles {
+  const DatasetFacts& facts;
+  const std::string& folder;
+  const FileNames& names;
+  std::int64_t images;        // as published
+  const std::string& advice;  // what to do, at the end of messages about these files
+
+  std::string PathOf(std::string_view name) const;
+};
+
+// How files hold images and labels: a reader of such files. Both functions throw DataError where a
+// file is missing or damaged.
+struct FileLayout {
+  bool packs = false;  // NAME.gz does where NAME is missing
+  // Adds to `tasks` what reads a split into `into`, whose shape is set. Tasks run side by side.
+  void (*add_tasks)(const SplitFiles& files, Dataset* into,
+                    std::vector<std::function<void()>>* tasks);
+  std::int64_t (*count)(const SplitFiles& files);  // the split's images, without reading them
+};
+
+// Shape and size of the data set that is made from the seed.
+struct SyntheticSpec {
+  int height = 32, width = 32, channels = 3, classes = 10;
+  std::int64_t train = 2048, test = 512;
+};
+
+// All data sets, in the order of `ada-train datasets`.
 const std::vector<DatasetFacts>& Catalog();
-// Throws DataError with the known names where there is none of that name.
+// Throws DataError with the names of the sets that have files where there is none of that name.
 const DatasetFacts& FactsOf(std::string_view name);
 
 // The advice at the end of every message about a damaged or missing file.

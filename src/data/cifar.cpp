@@ -132,4 +132,34 @@ void ReadCifarFile(const DatasetFacts& facts, const std::string& path, std::int6
   }
 }
 
+namespace {
+
+// CIFAR's files have no header: each has an equal share of the published count.
+std::int64_t CheckFiles(const SplitFiles& files) {
+  const std::int64_t each = files.images / static_cast<std::int64_t>(files.names.size());
+  for (const std::string_view name : files.names) {
+    CheckCifarFile(files.facts, files.PathOf(name), each, files.advice);
+  }
+  return files.images;
+}
+
+void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<void()>>* tasks) {
+  const std::int64_t images = CheckFiles(files);
+  const std::int64_t each = images / static_cast<std::int64_t>(files.names.size());
+  into->labels.resize(static_cast<std::size_t>(images));
+  into->pixels.resize(static_cast<std::size_t>(images * files.facts.per_image()));
+  std::int64_t first = 0;
+  for (const std::string_view name : files.names) {
+    tasks->push_back([files, path = files.PathOf(name), each, first, into] {
+      ReadCifarFile(files.facts, path, each, files.advice, first, into);
+    });
+    first += each;
+  }
+}
+
+}  // namespace
+
+extern const FileLayout kCifarFiles;
+const FileLayout kCifarFiles = {false, AddTasks, CheckFiles};
+
 }  // namespace ada::data

@@ -3,76 +3,50 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/run_in_parallel.h"
-#include "data/catalog.h"
-#include "data/cifar.h"
-#include "data/idx.h"
 
 namespace ada::data {
 namespace {
 
-std::string PathOf(const std::string& folder, std::string_view name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
-using Tasks = std::vector<std::function<void()>>;
-
-// One split of CIFAR files, which have no header: `images` is the published count.
-void AddCifarTasks(const DatasetFacts& facts, const std::string& folder, const FileNames& files,
-                   std::int64_t images, const std::string& advice, Dataset* into, Tasks* tasks) {
-  const std::int64_t each = images / static_cast<std::int64_t>(files.size());
-  for (const std::string_view file : files) {
-    CheckCifarFile(facts, PathOf(folder, file), each, advice);
-  }
-  into->labels.resize(static_cast<std::size_t>(images));
-  into->pixels.resize(static_cast<std::size_t>(images * facts.per_image()));
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    tasks->push_back([&facts, &advice, path = PathOf(folder, files[i]), each,
-                      first = static_cast<std::int64_t>(i) * each,
-                      into] { ReadCifarFile(facts, path, each, advice, first, into); });
-  }
-}
+constexpr std::uint64_t kMaxListBytes = 1 << 16;
 
 // What reads one split into `into`; all that is named here outlives the tasks.
-void AddTasks(const DatasetFacts& facts, const std::string& folder, const FileNames& files,
-              std::int64_t images, const std::string& advice, Dataset* into, Tasks* tasks) {
+void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<void()>>* tasks) {
+  const DatasetFacts& facts = files.facts;
   into->name = facts.name;
   into->height = facts.height;
   into->width = facts.width;
   into->channels = facts.channels;
   into->classes = facts.classes;
-  if (facts.layout == FileLayout::kCifar) {
-    return AddCifarTasks(facts, folder, files, images, advice, into, tasks);
-  }
-  tasks->push_back([&facts, &folder, &files, &advice, into] {
-    ReadIdx(facts, FindIdxFile(folder, files[0]), FindIdxFile(folder, files[1]), advice, into);
-  });
+  facts.layout->add_tasks(files, into, tasks);
 }
 
-std::int64_t InspectSplit(const DatasetFacts& facts, const std::string& folder,
-                          const FileNames& files, std::int64_t images, const std::string& advice) {
-  if (facts.layout == FileLayout::kIdx) {
-    return InspectIdx(facts, FindIdxFile(folder, files[0]), FindIdxFile(folder, files[1]), advice);
+// One name a line; empty lines (the published list ends with one) are none.
+std::vector<std::string> ReadNames(const std::string& path) {
+  std::istringstream text(ReadFile(path, kMaxListBytes));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(text, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) names.push_back(line);
   }
-  for (const std::string_view file : files) {
-    CheckCifarFile(facts, PathOf(folder, file), images / static_cast<std::int64_t>(files.size()),
-                   advice);
-  }
-  return images;
+  return names;
 }
 
 }  // namespace
 
 Splits Read(const std::string& name, const std::string& folder) {
   const DatasetFacts& facts = FactsOf(name);
+  ADA_CHECK(facts.layout != nullptr);
   const std::string advice = FetchAdvice(facts, folder);
   const std::string inside = FindFolder(facts, folder);
   Splits splits;
-  Tasks tasks;
-  AddTasks(facts, inside, facts.test_files, facts.test, advice, &splits.test, &tasks);
-  AddTasks(facts, inside, facts.train_files, facts.train, advice, &splits.train, &tasks);
+  std::vector<std::function<void()>> tasks;
+  AddTasks({facts, inside, facts.test_files, facts.test, advice}, &splits.test, &tasks);
+  AddTasks({facts, inside, facts.train_files, facts.train, advice}, &splits.train, &tasks);
   RunInParallel(tasks);
   splits.mean = facts.mean;
   splits.std = facts.std;
@@ -81,12 +55,28 @@ Splits Read(const std::string& name, const std::string& folder) {
 
 DatasetInfo Inspect(const std::string& name, const std::string& folder) {
   const DatasetFacts& facts = FactsOf(name);
+  ADA_CHECK(facts.layout != nullptr);
   const std::string advice = FetchAdvice(facts, folder);
   const std::string inside = FindFolder(facts, folder);
   DatasetInfo info{facts.height, facts.width, facts.channels, facts.classes, 0, 0};
-  info.test = InspectSplit(facts, inside, facts.test_files, facts.test, advice);
-  info.train = InspectSplit(facts, inside, facts.train_files, facts.train, advice);
+  info.test = facts.layout->count({facts, inside, facts.test_files, facts.test, advice});
+  info.train = facts.layout->count({facts, inside, facts.train_files, facts.train, advice});
   return info;
+}
+
+std::vector<std::string> ClassNames(const std::string& name, const std::string& folder) {
+  const DatasetFacts& facts = FactsOf(name);
+  if (!facts.class_names.empty()) return {facts.class_names.begin(), facts.class_names.end()};
+  if (!facts.layout) return {};
+  const std::filesystem::path inside = FindFolder(facts, folder);
+  const std::string path = (inside / facts.names_file).string();
+  if (facts.names_file.empty() || !std::filesystem::exists(path)) return {};
+  std::vector<std::string> names = ReadNames(path);
+  if (names.size() != static_cast<std::size_t>(facts.classes))
+    throw DataError(path + ": " + std::to_string(names.size()) + " names of classes; expected " +
+                    std::to_string(facts.classes) +
+                    ", one a line; mend or remove the file, it is only read for names");
+  return names;
 }
 
 void Limit(Dataset& dataset, std::int64_t count) {
@@ -118,6 +108,11 @@ std::vector<std::string> ListDatasets() {
   std::vector<std::string> lines;
   char text[200];
   for (const DatasetFacts& facts : Catalog()) {
+    if (!facts.layout) {
+      std::snprintf(text, sizeof text, "%-14s %s", facts.name.data(), facts.title.data());
+      lines.emplace_back(text);
+      continue;
+    }
     std::snprintf(text, sizeof text, "%-14s %2dx%dx%d  %3d classes  %lld + %lld images  %s  %s",
                   std::string(facts.name).c_str(), facts.height, facts.width, facts.channels,
                   facts.classes, static_cast<long long>(facts.train),
@@ -125,8 +120,6 @@ std::vector<std::string> ListDatasets() {
                   std::string(facts.source).c_str());
     lines.emplace_back(text);
   }
-  lines.emplace_back(
-      "synthetic      any shape, classes and counts; made from the seed, no files, learnable");
   return lines;
 }
 

@@ -1,5 +1,5 @@
-// Labelled images in memory and the readers of the public file formats. Decoded once at start; the
-// loader turns them into batches.
+// Labelled images in memory, read from the files of a data set or made from the seed. Decoded once
+// at start; the loader turns them into batches.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/pages.h"
+#include "data/catalog.h"
 
 namespace ada::data {
 
@@ -25,12 +26,7 @@ struct Splits {
   std::vector<double> mean, std;  // `normalize: standard`, per channel, of pixels / 255
 };
 
-struct SyntheticSpec {
-  int height = 32, width = 32, channels = 3, classes = 10;
-  std::int64_t train = 2048, test = 512;
-};
-
-// Reads `name` (cifar10 cifar100 mnist fashion_mnist) from `folder`, or from the subfolder that the
+// Reads the set called `name`, one with files, from `folder`, or from the subfolder that the
 // set's archive makes there. CIFAR must have its published sizes; IDX files say theirs. Throws
 // DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label out of
 // range.
@@ -49,8 +45,8 @@ struct DatasetInfo {
 DatasetInfo Inspect(const std::string& name, const std::string& folder);
 
 // What the labels 0, 1, ... of the set are called, one name a class; empty where nobody says it:
-// the set's own list of names is not among its files in `folder`. Throws DataError: no such folder,
-// a list of another length.
+// the set has no files, or its own list of names is not among those in `folder`. Throws DataError:
+// no such folder, a list of another length.
 std::vector<std::string> ClassNames(const std::string& name, const std::string& folder);
 
 // Keeps the first `count` images (0, or more than there are: all) / splits the last `count` off

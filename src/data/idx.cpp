@@ -1,10 +1,13 @@
-#include "data/idx.h"
-
+// IDX files, the format of MNIST (http://yann.lecun.com/exdb/mnist/): big-endian magic number, one
+// 32-bit size a dimension, then unsigned bytes. Plain or .gz. Only bytes, only images and labels.
+// The files say how many images there are (1 to 1,000,000), so subsets are fine; the shape must be
+// the data set's.
 #include <array>
 #include <cstdio>
-#include <filesystem>
-#include <span>
+#include <optional>
 
+#include "data/catalog.h"
+#include "data/dataset.h"
 #include "data/input_file.h"
 
 namespace ada::data {
@@ -78,44 +81,48 @@ void StartLabels(InputFile& file, std::int64_t images, const std::string& images
                   SizeWords(kLabelsHeader, count, 1));
 }
 
-}  // namespace
+// The two files of a split, opened, checked and at their first image and label.
+struct OpenSplit {
+  explicit OpenSplit(const SplitFiles& files)
+      : images_path(files.PathOf(files.names[0])), images(images_path, files.advice) {
+    count = StartImages(files.facts, images);
+    labels.emplace(files.PathOf(files.names[1]), files.advice);
+    StartLabels(*labels, count, images_path);
+  }
+  std::string images_path;
+  InputFile images;
+  std::optional<InputFile> labels;
+  std::int64_t count = 0;
+};
 
-std::string FindIdxFile(const std::string& folder, std::string_view name) {
-  std::string plain = (std::filesystem::path(folder) / name).string();
-  std::error_code ignored;
-  if (std::filesystem::exists(plain, ignored)) return plain;
-  return std::filesystem::exists(plain + ".gz", ignored) ? plain + ".gz" : plain;
-}
+std::int64_t CountImages(const SplitFiles& files) { return OpenSplit(files).count; }
 
-std::int64_t InspectIdx(const DatasetFacts& facts, const std::string& images_path,
-                        const std::string& labels_path, const std::string& advice) {
-  InputFile images(images_path, advice);
-  const std::int64_t count = StartImages(facts, images);
-  InputFile labels(labels_path, advice);
-  StartLabels(labels, count, images_path);
-  return count;
-}
-
-void ReadIdx(const DatasetFacts& facts, const std::string& images_path,
-             const std::string& labels_path, const std::string& advice, Dataset* into) {
-  InputFile images(images_path, advice);
-  const std::int64_t count = StartImages(facts, images);
-  InputFile labels(labels_path, advice);
-  StartLabels(labels, count, images_path);
-
+void ReadSplit(const SplitFiles& files, Dataset* into) {
+  OpenSplit split(files);
+  const std::int64_t count = split.count, size = files.facts.per_image();
   into->labels.resize(static_cast<std::size_t>(count));
-  labels.Read(into->labels, SizeWords(kLabelsHeader, count, 1));
-  labels.ExpectEnd(SizeWords(kLabelsHeader, count, 1));
+  split.labels->Read(into->labels, SizeWords(kLabelsHeader, count, 1));
+  split.labels->ExpectEnd(SizeWords(kLabelsHeader, count, 1));
   for (std::int64_t i = 0; i < count; ++i) {
     const int label = into->labels[static_cast<std::size_t>(i)];
-    if (label >= facts.classes) {
-      labels.Fail(static_cast<std::uint64_t>(kLabelsHeader + i), "label " + std::to_string(label),
-                  "0 to " + std::to_string(facts.classes - 1));
+    if (label >= files.facts.classes) {
+      split.labels->Fail(static_cast<std::uint64_t>(kLabelsHeader + i),
+                         "label " + std::to_string(label),
+                         "0 to " + std::to_string(files.facts.classes - 1));
     }
   }
-  into->pixels.resize(static_cast<std::size_t>(count * facts.per_image()));
-  images.Read(into->pixels, SizeWords(kImagesHeader, count, facts.per_image()));
-  images.ExpectEnd(SizeWords(kImagesHeader, count, facts.per_image()));
+  into->pixels.resize(static_cast<std::size_t>(count * size));
+  split.images.Read(into->pixels, SizeWords(kImagesHeader, count, size));
+  split.images.ExpectEnd(SizeWords(kImagesHeader, count, size));
 }
+
+void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<void()>>* tasks) {
+  tasks->push_back([files, into] { ReadSplit(files, into); });
+}
+
+}  // namespace
+
+extern const FileLayout kIdxFiles;
+const FileLayout kIdxFiles = {true, AddTasks, CountImages};
 
 }  // namespace ada::data

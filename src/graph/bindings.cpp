@@ -1,4 +1,3 @@
-// See bindings.h.
 #include "graph/bindings.h"
 
 #include "core/error.h"

@@ -12,8 +12,8 @@
 
 namespace ada::graph {
 
-// What is pointed to is the graph's. Of what is Shared, specs get the backend's address, lists the
-// host's.
+// What is pointed to is the graph's. Of what is shared with the host, specs get the backend's
+// address, lists the host's.
 struct Bindings {
   const Network* network = nullptr;
   const Plan* plan = nullptr;
@@ -37,7 +37,7 @@ struct Bindings {
   Tensor Value(int value) const;
   Tensor Unstored(int value) const;            // without data
   backend::Gradient Grad(int gradient) const;  // empty for -1
-  // For people.
+  // At the host's address.
   const float* ScaleOf(int gradient) const { return scales.host + plan->gradients[gradient].scale; }
   // Of a value that is rounded, by the layer that makes it (0: the network's input).
   backend::RoundingStyle ValueStyle(int value) const;

@@ -1,12 +1,10 @@
-// See builder.h.
 #include "graph/builder.h"
 
 #include "core/error.h"
 #include "graph/network/parameters.h"
 #include "graph/plan/fusion.h"
+#include "graph/plan/listings.h"
 #include "graph/plan/memory_plan.h"
-#include "graph/plan/observed.h"
-#include "graph/plan/points.h"
 
 namespace ada::graph {
 namespace {
@@ -43,7 +41,7 @@ std::unique_ptr<Graph> Builder::Build() {
   }
   FillLists();
   graph_->owned_scales_ = styles_.TakeOwned();
-  for (SharedArena* arena : {&graph_->notes_, &graph_->bins_, &graph_->tensor_scales_})
+  for (SharedArena* arena : {&graph_->results_, &graph_->bins_, &graph_->tensor_scales_})
     arena->Send();
   return std::move(graph_);
 }
@@ -51,7 +49,7 @@ std::unique_ptr<Graph> Builder::Build() {
 void Builder::Bind() {
   NetworkParameters parameters = MakeParameters(network_, spec_.training, backend_, share_);
   graph_->parameters_ = std::move(parameters.all);
-  graph_->scalers_ = graph_->notes_.Add<scaling::LayerScaler>(network_.nodes.size());
+  graph_->scalers_ = graph_->results_.Add<scaling::LayerScaler>(network_.nodes.size());
   bindings_.network = &network_;
   bindings_.plan = &plan_;
   bindings_.storage = &storage_;
@@ -60,7 +58,7 @@ void Builder::Bind() {
   bindings_.training = spec_.training;
   bindings_.parameters = &graph_->parameters_;
   bindings_.first_parameter = std::move(parameters.first);
-  bindings_.stats = graph_->notes_.Add<LayerStats>(network_.nodes.size() + 1);
+  bindings_.stats = graph_->results_.Add<LayerStats>(network_.nodes.size() + 1);
   bindings_.scalers = graph_->scalers_;
 }
 
@@ -132,9 +130,9 @@ void Builder::Allocate() {
     block_bytes_ = memory.total;
   }
   bindings_.offsets = memory.offsets;
-  bindings_.scales = graph_->notes_.Add<float>(static_cast<std::size_t>(plan_.scales));
-  bindings_.moments = graph_->notes_.Add<TensorMoments>(plan_.gradients.size());
-  bindings_.decisions = graph_->notes_.Add<scaling::ScaleDecision>(plan_.branches.size());
+  bindings_.scales = graph_->results_.Add<float>(static_cast<std::size_t>(plan_.scales));
+  bindings_.moments = graph_->results_.Add<TensorMoments>(plan_.gradients.size());
+  bindings_.decisions = graph_->results_.Add<scaling::ScaleDecision>(plan_.branches.size());
   for (const OpPlan& op : plan_.ops) {
     if (op.consumer >= 0) AllocateRecomputed(op);
   }
@@ -211,7 +209,7 @@ void Builder::MakeEnds(OpMaker& maker) {
 void Builder::FillLists() {
   std::vector<RoundingPoint> roundings = ListRoundings(bindings_);
   graph_->scaled_tensors_ = ListScaledTensors(bindings_, roundings);
-  graph_->watched_ = ListObserved(bindings_);
+  graph_->observed_ = ListObserved(bindings_);
   graph_->logits_ = bindings_.Value(static_cast<int>(network_.nodes.size()));
   if (!spec_.training) return;
   graph_->roundings_ = std::move(roundings);

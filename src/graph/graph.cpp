@@ -1,4 +1,3 @@
-// The calls of a step: thin loops over ops. How the graph came about stands in builder.cpp.
 #include "graph/graph.h"
 
 #include <atomic>
@@ -9,7 +8,7 @@
 namespace ada::graph {
 namespace {
 
-constexpr std::size_t kNotesBlock = 256 << 10, kBinsBlock = 256 << 10, kScalesBlock = 4 << 10;
+constexpr std::size_t kResultsBlock = 256 << 10, kBinsBlock = 256 << 10, kScalesBlock = 4 << 10;
 
 std::uint64_t NextNumber() {
   static std::atomic<std::uint64_t> next{0};
@@ -18,12 +17,10 @@ std::uint64_t NextNumber() {
 
 }  // namespace
 
-std::int64_t Parameter::numel() const { return value.shape.numel(); }
-
 Graph::Graph(backend::Backend& backend)
     : backend_(backend),
       number_(NextNumber()),
-      notes_(backend, kNotesBlock),
+      results_(backend, kResultsBlock),
       bins_(backend, kBinsBlock),
       tensor_scales_(backend, kScalesBlock) {}
 Graph::~Graph() = default;
@@ -42,28 +39,28 @@ void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()
   backend_.Run(number_ << 2 | static_cast<std::uint64_t>(part), pass, body);
 }
 
-void Graph::Forward(const backend::Pass& pass, TensorObserver* watcher) {
+void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
   const auto body = [&] {
     input_->Forward(pass);
     for (std::size_t i = 0; i < forward_.size(); ++i) {
       forward_[i]->Forward(pass);
-      if (watcher) Show(watched_.forward[i], pass, *watcher);
+      if (observer) Observe(observed_.forward[i], pass, *observer);
     }
     loss_->Forward(pass);
   };
-  watcher ? body() : Run(Part::kForward, pass, body);
+  observer ? body() : Run(Part::kForward, pass, body);
 }
 
-void Graph::Backward(const backend::Pass& pass, TensorObserver* watcher) {
+void Graph::Backward(const backend::Pass& pass, TensorObserver* observer) {
   const auto body = [&] {
     loss_->Backward(pass);
-    if (watcher) Show(watched_.backward[0], pass, *watcher);
+    if (observer) Observe(observed_.backward[0], pass, *observer);
     for (std::size_t i = 0; i < backward_.size(); ++i) {
       backward_[i]->Backward(pass);
-      if (watcher) Show(watched_.backward[i + 1], pass, *watcher);
+      if (observer) Observe(observed_.backward[i + 1], pass, *observer);
     }
   };
-  watcher ? body() : Run(Part::kBackward, pass, body);
+  observer ? body() : Run(Part::kBackward, pass, body);
 }
 
 void Graph::RefreshWeights(const backend::Pass& pass) {
@@ -72,17 +69,17 @@ void Graph::RefreshWeights(const backend::Pass& pass) {
   });
 }
 
-// A watcher looks at scales as well.
-void Graph::Show(const std::vector<ObservedTensor>& tensors, const backend::Pass& pass,
-                 TensorObserver& watcher) {
+// An observer looks at scales as well.
+void Graph::Observe(const std::vector<ObservedTensor>& tensors, const backend::Pass& pass,
+                    TensorObserver& observer) {
   if (tensors.empty()) return;
-  notes_.Fetch();
+  results_.Fetch();
   backend_.Synchronize();
-  for (const ObservedTensor& tensor : tensors) watcher.See(tensor, pass);
+  for (const ObservedTensor& tensor : tensors) observer.Observe(tensor, pass);
 }
 
 void Graph::Collect(const backend::Pass& pass) {
-  notes_.Fetch();
+  results_.Fetch();
   if (pass.bins) bins_.Fetch();
   backend_.Synchronize();
 }

@@ -57,12 +57,12 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
     parts.x.push_back(Input(op, static_cast<int>(i)));
   parts.y = op.consumer >= 0 ? b_.Unstored(op.output) : b_.Value(op.output);
   parts.dy = b_.Grad(op.dy);
-  parts.dx = b_.Grad(op.dx);
+  for (const int dx : op.dx) parts.dx.push_back(b_.Grad(dx));
   for (const Parameter& parameter : b_.ParametersOf(op.node)) {
     parts.parameters.push_back({parameter.value, parameter.gradient});
   }
   if (n.kind->rounds_output) parts.rounded_y = RoundedValue(op.node + 1);
-  if (op.dx >= 0) parts.scaler = b_.scalers.backend + op.node;
+  if (op.first_dx() >= 0) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
   if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
   if (n.kind->has_weight) AddWeight(op, parts);

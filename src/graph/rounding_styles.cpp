@@ -1,4 +1,3 @@
-// See rounding_styles.h.
 #include "graph/rounding_styles.h"
 
 #include "core/random.h"

@@ -25,7 +25,7 @@ class RoundingStyles {
                             const TensorStorage& stored_as);
   // The scale of a tensor for which `Of` was called; null: it has none of its own.
   TensorScale* ScaleOf(const std::string& layer, const std::string& tensor) const;
-  // Its histogram, as the host reads it; null: it has none.
+  // Its histogram, at the host's address; null: it has none.
   const ExponentBins* BinsOf(const std::string& layer, const std::string& tensor) const;
 
   // The scales that were made here; pointers to them stay valid.

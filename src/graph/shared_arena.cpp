@@ -1,4 +1,3 @@
-// See board.h.
 #include "graph/shared_arena.h"
 
 #include <algorithm>

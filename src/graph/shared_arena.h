@@ -1,6 +1,6 @@
-// What ops write and people read (counts, moments, decisions, scales), or the other way round:
-// plain objects in memory that a backend shares with the host. Each lies there once and has two
-// addresses.
+// Memory that a backend shares with the host, for plain objects that ops write and the host reads
+// (counts, moments, decisions, scales) or the other way round. Each object has an address on
+// either side.
 #pragma once
 #include <cstddef>
 #include <new>
@@ -15,7 +15,7 @@ namespace ada::graph {
 template <typename T>
 struct SharedArray {
   T* backend = nullptr;  // for specs
-  T* host = nullptr;     // for people
+  T* host = nullptr;
   std::size_t count = 0;
   backend::SharedMemory memory() const {
     return {reinterpret_cast<std::byte*>(backend), reinterpret_cast<std::byte*>(host),
@@ -25,7 +25,8 @@ struct SharedArray {
 
 class SharedArena {
  public:
-  // `backend` must outlive the board; it keeps the memory. A block is asked for where one is full.
+  // `backend` must outlive the arena; it owns the memory. A new block is allocated where one is
+  // full.
   SharedArena(backend::Backend& backend, std::size_t block_bytes)
       : backend_(backend), block_bytes_(block_bytes) {}
   SharedArena(const SharedArena&) = delete;

@@ -28,16 +28,16 @@ void ReadHistograms(const std::string& folder,
 
 // By layer and tensor.
 using TensorFormats = std::map<std::pair<std::string, std::string>, NumberFormat>;
-// From underflow.csv; saturating where the run's formats did. DataError for a format that no format
-// is called.
+// Reads them from underflow.csv; they saturate where the run's formats did. Throws DataError for a
+// name that no format has.
 TensorFormats ReadTensorFormats(const std::string& folder, const config::Config& config);
 
 struct HistogramStep {
   std::int64_t step = 0, epoch = 0;
   std::vector<what_if::HistogramOfTensor> tensors;  // in the order of execution
 };
-// Calls `judge` for each step of histograms.csv. DataError where it holds none, or a tensor that
-// `formats` has not.
+// Calls `judge` for each step of histograms.csv. Throws DataError where it holds none, or a tensor
+// that `formats` has not.
 void EachHistogramStep(const std::string& folder, const TensorFormats& formats,
                        const std::function<void(const HistogramStep&)>& judge);
 

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <ostream>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "core/error.h"
-#include "core/text.h"
 #include "study/commands.h"
-#include "telemetry/csv.h"
-#include "telemetry/csv_reader.h"
+#include "telemetry/columns.h"
 
 namespace ada::study {
 namespace {
@@ -65,8 +65,7 @@ class Trace {
 };
 
 void ExpectGlobal(const scaling::Policy& policy) {
-  for (const std::string_view global : {"none", "fixed", "dynamic", "logmax"})
-    if (policy.name() == global) return;
+  if (!policy.OwnsLayerScales() && !policy.CountsAboveEdge()) return;
   throw ConfigError("scaling.policy: " + std::string(policy.name()) +
                     " decides from the gradients themselves, which a trace does not hold; replay "
                     "takes none, fixed, dynamic and logmax");
@@ -81,24 +80,50 @@ void ExpectColumns(const Trace& trace, bool wants_amax) {
   }
 }
 
-scaling::StepOutcome AttemptOf(const Trace& trace, bool wants_amax) {
-  scaling::StepOutcome attempt;
-  if (trace.Has("overflow")) attempt.overflow = trace.Flag("overflow");
+scaling::StepOutcome OutcomeOf(const Trace& trace, bool wants_amax) {
+  scaling::StepOutcome outcome;
+  if (trace.Has("overflow")) outcome.overflow = trace.Flag("overflow");
   if (wants_amax) {
-    attempt.amax = trace.Magnitude("amax");
-    attempt.overflow = attempt.overflow || !std::isfinite(attempt.amax);
+    outcome.amax = trace.Magnitude("amax");
+    outcome.overflow = outcome.overflow || !std::isfinite(outcome.amax);
   }
-  return attempt;
+  return outcome;
 }
 
-// StepOutcome and step numbers of the first row.
-std::array<std::int64_t, 2> FirstNumbers(const Trace& trace) {
+// The numbers of attempt and step in the first row.
+std::pair<std::int64_t, std::int64_t> FirstNumbers(const Trace& trace) {
   const bool attempt = trace.Has("attempt"), step = trace.Has("step");
   if (!attempt && !step) return {1, 1};
   return {trace.Integer(attempt ? "attempt" : "step"), trace.Integer(step ? "step" : "attempt")};
 }
 
+// What a policy did in one attempt.
+struct ReplayRow {
+  std::int64_t attempt = 1, step = 1;
+  bool overflow = false, skipped = false;
+  double scale = 1, scale_after = 1;
+  std::string error;
+};
+
 }  // namespace
+}  // namespace ada::study
+
+namespace ada::telemetry {
+
+template <>
+inline constexpr auto kColumns<study::ReplayRow> = std::to_array<Column<study::ReplayRow>>({
+    {"attempt", &study::ReplayRow::attempt},
+    {"step", &study::ReplayRow::step},
+    {"overflow", &study::ReplayRow::overflow},
+    {"scale", &study::ReplayRow::scale, kExact | kPlain},
+    {"skipped", &study::ReplayRow::skipped},
+    {"scale_after", &study::ReplayRow::scale_after, kExact | kPlain},
+    {"error", &study::ReplayRow::error},
+});
+
+}  // namespace ada::telemetry
+
+namespace ada::study {
 
 void Replay(scaling::Policy& policy, std::int64_t max_retries, const std::string& trace_path,
             std::ostream& out) {
@@ -106,24 +131,22 @@ void Replay(scaling::Policy& policy, std::int64_t max_retries, const std::string
   Trace trace(trace_path);
   const bool wants_amax = policy.RequiredStats().amax;
   ExpectColumns(trace, wants_amax);
-  out << "attempt,step,overflow,scale,skipped,scale_after,error\n";
+  out << telemetry::Header<ReplayRow>() << '\n';
   scaling::RetryRule retry(max_retries);
-  std::int64_t number = 0, step = 0;
+  ReplayRow row;
   for (bool first = true; trace.Next(); first = false) {
-    if (first) {
-      const auto numbers = FirstNumbers(trace);
-      number = numbers[0];
-      step = numbers[1];
-    }
-    const scaling::StepOutcome attempt = AttemptOf(trace, wants_amax);
-    const scaling::ScaleUpdate verdict = policy.Update(attempt);
-    const bool skipped = verdict.action == scaling::Action::kSkip;
-    out << number << ',' << step << ',' << attempt.overflow << ',' << ShortestText(verdict.before)
-        << ',' << skipped << ',' << ShortestText(verdict.after) << ','
-        << telemetry::CsvField(verdict.error) << '\n';
-    if (!verdict.error.empty()) return;
-    ++number;
-    if (!retry.Next(skipped)) ++step;
+    if (first) std::tie(row.attempt, row.step) = FirstNumbers(trace);
+    const scaling::StepOutcome outcome = OutcomeOf(trace, wants_amax);
+    const scaling::ScaleUpdate update = policy.Update(outcome);
+    row.overflow = outcome.overflow;
+    row.scale = update.before;
+    row.skipped = update.action == scaling::Action::kSkip;
+    row.scale_after = update.after;
+    row.error = update.error;
+    out << telemetry::FieldsOf(row).text() << '\n';
+    if (!row.error.empty()) return;
+    ++row.attempt;
+    if (!retry.Next(row.skipped)) ++row.step;
   }
 }
 

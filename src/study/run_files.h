@@ -17,20 +17,20 @@ using telemetry::TensorRow;
 
 // Throws DataError naming what is missing where `folder` holds no run.
 void RequireRun(const std::string& folder);
-// The same; ConfigError where its config.yaml cannot be read.
+// Does the same and returns the configuration; throws ConfigError where it cannot be read.
 config::Config ReadRunConfig(const std::string& folder);
-// summary.json; null where there is none (yet). Throws DataError where it cannot be read.
+// Returns summary.json; null where there is none (yet). Throws DataError where it cannot be read.
 nlohmann::json ReadSummary(const std::string& folder);
 
-// Whether some process holds the run's folder now: asked without keeping a starting run out.
+// Says whether some process holds the run's folder now. Asking keeps no run from starting.
 bool IsRunning(const std::string& folder);
-// "finished", "stopped" or "interrupted" as summary.json says; without it "running", or "died" of a
-// run whose process is gone.
+// Returns "finished", "stopped" or "interrupted" as summary.json says; without it "running", or
+// "died" of a run whose process is gone.
 std::string RunState(const std::string& folder);
 
-// Whether the run's folder holds this file.
+// Says whether the run's folder holds this file.
 bool HasFile(const std::string& folder, const std::string& name);
-// The path of a CSV file of the run. Where it is missing, a DataError says what makes it.
+// Returns the path of a CSV file of the run. Where it is missing, a DataError says what makes it.
 std::string CsvPath(const std::string& folder, const std::string& name);
 
 // Calls `use` with each row of the run's file, in its order. Throws DataError with file and line; a

@@ -1,6 +1,9 @@
 #include "study/text_table.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
 #include <ostream>
 
 namespace ada::study {
@@ -31,6 +34,19 @@ std::string PaddedText(std::string_view text, std::size_t width, bool right) {
   const std::string shown = CutText(text, width);
   const std::string blanks(width - TextWidth(shown), ' ');
   return right ? blanks + shown : shown + blanks;
+}
+
+std::string Counted(std::int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string PctText(double pct) {
+  if (std::isnan(pct)) return "-";
+  if (pct == 0) return "0";
+  if (pct < 0.0005) return "<0.001";
+  std::array<char, 40> text;
+  std::snprintf(text.data(), text.size(), "%.3f", pct);
+  return text.data();
 }
 
 void TextTable::Print(std::ostream& out, std::size_t width) const {

@@ -2,6 +2,7 @@
 // columns.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -9,13 +10,18 @@
 
 namespace ada::study {
 
-// Columns that `text` takes: its UTF-8 code points.
+// Returns the columns that `text` takes: its UTF-8 code points.
 std::size_t TextWidth(std::string_view text);
-// `text` in at most `width` columns; where it is cut it ends in "..". Control characters, which
-// could do things to a terminal, become '?'.
+// Returns `text` in at most `width` columns; where it is cut it ends in "..". Control characters,
+// which could do things to a terminal, become '?'.
 std::string CutText(std::string_view text, std::size_t width);
-// CutText and then blanks up to `width`, before the text where `right`.
+// Does the same and adds blanks up to `width`, before the text where `right`.
 std::string PaddedText(std::string_view text, std::size_t width, bool right = false);
+
+// Returns "1 step", "2 steps".
+std::string Counted(std::int64_t count, const std::string& what);
+// Returns a percentage with three digits behind the point; "-" for NaN.
+std::string PctText(double pct);
 
 // Rows of fields below a line of titles: the first column (or all, by `left`) to the left, others
 // to the right, each as wide as its longest field.
@@ -35,7 +41,8 @@ class TextTable {
   std::size_t left_;
 };
 
-// `words` with ", " between, in lines of at most `width` columns that begin with `indent` blanks.
+// Prints `words` with ", " between, in lines of at most `width` columns that begin with `indent`
+// blanks.
 void PrintList(const std::vector<std::string>& words, std::size_t indent, std::ostream& out,
                std::size_t width = TextTable::kWidth);
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "study/text_table.h"
+
 namespace ada::study {
 namespace {
 
@@ -13,9 +15,6 @@ std::string Percent(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g %%", value);
   return text;
-}
-std::string Counted(std::int64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 bool IsPowerOfTwo(double value) {
   int exponent = 0;

@@ -1,4 +1,4 @@
-// What the rows of a scenario come to, in words.
+// Says in words what the rows of a scenario come to.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,11 +14,11 @@ class WhatIfSummary {
  public:
   explicit WhatIfSummary(std::string scenario) : scenario_(std::move(scenario)) {}
   void Add(const telemetry::WhatIfRow& row);
-  // The policy would have ended the run in, or after the judged step before, `step`.
+  // Notes that the policy would have ended the run in `step`, or after the judged step before it.
   void End(std::int64_t step, const std::string& reason);
 
-  // How many steps and tensors, the tensors that lose most, how far off the shares may be. Lines of
-  // at most 100 columns (names apart), each with its end.
+  // Says how many steps and tensors there were, the tensors that lose most, how far off the shares
+  // may be. Lines of at most 100 columns (names apart), each with its end.
   std::string Text() const;
 
  private:

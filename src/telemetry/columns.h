@@ -1,5 +1,5 @@
-// The columns of a CSV file as one table: each name beside the member of the row that holds it.
-// rows.h has the tables; what is here writes rows and reads them by such a table.
+// The columns of a CSV file are one table: each name stands beside the member of the row that holds
+// it. rows.h has the tables; what is here writes rows and reads them by such a table.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,8 @@ namespace ada::telemetry {
 enum ColumnTraits : unsigned {
   kExact = 1,     // the shortest text that reads back to the same double; NaN is an empty field
   kEmptyNan = 2,  // NaN (of an optional number: none) is an empty field
-  kKey = 4,       // files of other versions have it too: a file without it is of no use
+  kPlain = 4,     // a whole number has no `.0`, and NaN is a word with kExact too
+  kKey = 8,       // files of other versions have it too: a file without it is of no use
 };
 
 template <class Row>
@@ -31,11 +32,11 @@ struct Column {
   unsigned traits = 0;
 };
 
-// An array of Column<Row> in the order of the file, given beside each row.
+// The table of a row is an array of Column<Row> in the order of the file; it stands beside the row.
 template <class Row>
 inline constexpr std::nullptr_t kColumns = nullptr;
 
-// What a reader expects of a file.
+// Says what a reader expects of a file.
 enum class Expect {
   kAll,   // every column, as this version writes it: a run goes on from the file
   kKeys,  // the key columns. A column that is missing, or a field that is empty, leaves the row's
@@ -49,13 +50,14 @@ void AppendField(CsvRow& fields, double value, unsigned traits);
 void AppendField(CsvRow& fields, std::optional<double> value, unsigned traits);
 void AppendField(CsvRow& fields, const std::string& value, unsigned traits);
 
-// The index of a column of `file`, or CsvReader::kMissing; DataError where it is missing and
-// expected. A file that has no header yet has no rows either: nothing is expected of it.
+// Returns the index of a column of `file`, or CsvReader::kMissing; throws DataError where it is
+// missing and expected. A file that has no header yet has no rows either: nothing is expected of
+// it.
 std::size_t FindColumn(const CsvReader& file, const std::string& name, unsigned traits,
                        Expect expect);
-// Whether the field of the file's row is one that leaves the row's default value.
+// Says whether the field of the file's row is one that leaves the row's default value.
 bool LeavesDefault(const CsvReader& file, std::size_t column, unsigned traits, Expect expect);
-// That field into `value`; DataError with file and line where it is none of this type.
+// Puts that field into `value`; throws DataError with file and line where it is none of this type.
 void ReadField(const CsvReader& file, std::size_t column, Expect expect, std::int64_t& value);
 void ReadField(const CsvReader& file, std::size_t column, Expect expect, bool& value);
 void ReadField(const CsvReader& file, std::size_t column, Expect expect, double& value);
@@ -63,7 +65,7 @@ void ReadField(const CsvReader& file, std::size_t column, Expect expect,
                std::optional<double>& value);
 void ReadField(const CsvReader& file, std::size_t column, Expect expect, std::string& value);
 
-// The file's first line, without its line end.
+// Returns the file's first line, without its line end.
 template <class Row>
 std::string Header() {
   std::string names;

@@ -1,6 +1,6 @@
 // Writes CSV files that survive a kill: rows are buffered, whole rows are handed to the system
 // (csv.cpp says how narrow a gap is left), a resume cuts the file to the length a checkpoint
-// recorded. RFC 4180 quoting; `\n` line ends. csv_reader.h reads them.
+// recorded. Fields are quoted as RFC 4180 asks, lines end with `\n`. csv_reader.h reads them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace ada::telemetry {
 
-// `field` as a field of a row, quoted where RFC 4180 asks for it.
+// Returns `field` as a field of a row, quoted where RFC 4180 asks for it.
 std::string CsvField(std::string_view field);
 
-// The number that a reader of the CSV gets: `value` at nine significant digits.
+// Returns the number that a reader of the CSV gets: `value` at nine significant digits.
 double AsLogged(double value);
 
-// The fields of one row as they are made. Numbers of a column of real numbers have a point or an
+// Makes a row, field by field. Numbers of a column of real numbers have a point or an
 // exponent (`65536.0`): readers that guess a column's type from its first rows would take it for a
 // column of integers otherwise, and round what comes later.
 class CsvRow {
  public:
   CsvRow& Text(std::string_view field) { return Field(CsvField(field)); }
   CsvRow& Integer(std::int64_t value) { return Field(std::to_string(value)); }
-  // The shortest text that reads back to the same double; empty for NaN.
+  // Appends the shortest text that reads back to the same double; nothing for NaN.
   CsvRow& Scale(double value);
-  // Nine significant digits; inf, -inf and nan in words.
+  // Appends nine significant digits; inf, -inf and nan are words.
   CsvRow& Number(double value);
   CsvRow& Empty() { return Field(""); }
 

@@ -9,7 +9,7 @@
 
 namespace ada::telemetry {
 
-// What a last row without its line end is.
+// Says what a last row without its line end is.
 enum class LastRow {
   kMustBeWhole,     // an error
   kMayBeTorn,       // the trace of a run that was killed or is still writing: it is not read
@@ -27,18 +27,18 @@ class CsvReader {
   CsvReader(const CsvReader&) = delete;
   CsvReader& operator=(const CsvReader&) = delete;
 
-  // Empty where the file has none (yet) and the last row need not be whole.
+  // The header is empty where the file has none (yet) and the last row need not be whole.
   const std::vector<std::string>& header() const { return header_; }
-  // The column's index; kMissing where there is none of that name.
+  // Returns the column's index, or kMissing where there is none of that name.
   std::size_t Find(std::string_view name) const;
-  // The same, but a missing column is a DataError naming those that the file has.
+  // Does the same, but a missing column is a DataError naming those that the file has.
   std::size_t Column(std::string_view name) const;
 
   // Goes to the next row; false at the end. A row has as many fields as the header and ends with a
   // line end (the last one: see LastRow); anything else, such as text after a closing quote, is a
   // DataError.
   bool Next();
-  // Fields of this row. Of a column that is kMissing the text is empty.
+  // These read the fields of this row. The text of a column that is kMissing is empty.
   const std::string& Text(std::size_t column) const;
   std::int64_t Integer(std::size_t column) const;
   double Number(std::size_t column) const;         // inf, -inf and nan in words
@@ -77,12 +77,12 @@ class CsvReader {
 // Follows a file that another process writes: hands over its rows as they come, each once.
 class CsvFollower {
  public:
-  // Of a file that is longer than `window` bytes only so many at its end are read at first.
+  // At first only the last `window` bytes of a longer file are read.
   explicit CsvFollower(std::string path, std::int64_t window = INT64_MAX)
       : path_(std::move(path)), window_(window) {}
 
-  // Whether what was read before is no longer there: the file became shorter, is gone, or its last
-  // rows are others now (a resume cut it, another run took its place).
+  // Says whether what was read before is no longer there: the file became shorter, is gone, or its
+  // last rows are others now (a resume cut it, another run took its place).
   bool Changed() const;
   void Restart();  // the next Read begins anew
 

@@ -1,5 +1,5 @@
-// The console log: messages on stderr and in the run's log.txt, and the one status line that a
-// terminal shows below them. Knows spdlog; nothing behind this header does.
+// The console log shows messages on stderr and writes them into the run's log.txt; on a terminal it
+// keeps one status line below them. Only log.cpp knows spdlog.
 #pragma once
 #include <memory>
 #include <string>
@@ -24,7 +24,7 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  // Safe from any thread. A text of several lines is one message.
+  // These are safe from any thread. A text of several lines is one message.
   void Trace(const std::string& text) { Write(LogLevel::kTrace, text); }
   void Debug(const std::string& text) { Write(LogLevel::kDebug, text); }
   void Info(const std::string& text) { Write(LogLevel::kInfo, text); }
@@ -37,8 +37,8 @@ class Log {
   // first. Throws OutputError. A write that fails later is reported once on the console.
   void OpenFile(const std::string& path, bool append);
 
-  // The line that stays at the bottom of a terminal, redrawn below messages; empty: none. Nothing
-  // happens where the console is no terminal.
+  // Sets the line that stays at the bottom of a terminal, redrawn below messages; an empty one
+  // takes it away. Nothing happens where the console is no terminal.
   void SetStatus(const std::string& line);
   bool terminal() const;
   int width() const;  // columns of the terminal now; 80 where it does not say

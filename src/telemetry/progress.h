@@ -1,5 +1,5 @@
-// How far a run is: one line redrawn on a terminal, plain lines through the log elsewhere.
-// Formatting is pure; the clock is a parameter.
+// Shows how far a run is: one line that is redrawn on a terminal, plain lines through the log
+// elsewhere. The functions that format are pure; the clock is a parameter.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace ada::telemetry {
 
-// Events per second, smoothed: a moving average whose weights fall by half each `half_life`
-// seconds, right from the first interval on.
+// Measures events per second, smoothed: a moving average whose weights fall by half each
+// `half_life` seconds, right from the first interval on.
 class RateMeter {
  public:
   explicit RateMeter(double half_life = 10) : half_life_(half_life) {}
@@ -22,7 +22,7 @@ class RateMeter {
   double half_life_, count_ = 0, seconds_ = 0;
 };
 
-// What the line tells. Zero epochs or steps in all: not known, and not shown.
+// What the line tells. A number of epochs or steps that is zero is not known and not shown.
 struct ProgressState {
   std::int64_t epoch = 0, epochs = 0;
   std::int64_t step = 0, steps = 0;
@@ -40,31 +40,32 @@ std::string FormatDuration(double seconds);
 // "epoch 3/164  step 1234/64124  loss 1.234  acc 56.7%  scale 16  skipped 2  541 img/s  left
 // 1:02:03"
 std::string FormatProgress(const ProgressState& state);
-// `value` for printf, which shows the sign of a NaN as "-nan": that one without it.
+// Returns `value` for printf, without the sign of a NaN, which printf would show as "-nan".
 double Printable(double value);
-// The first `width` columns (the text is ASCII); the last ones are dots where something is cut off.
+// Returns the first `width` columns (the text is ASCII); the last ones are dots where something is
+// cut off.
 std::string Truncate(const std::string& line, int width);
 
-// Seconds of a clock that only goes forward.
+// Returns the seconds of a clock that only goes forward.
 double SteadySeconds();
 
 class Progress {
  public:
   using Clock = std::function<double()>;
   // `line`: the user wants the line (no --no-progress, no --quiet); it takes a terminal as well.
-  // Else plain lines at level info: at the end of each epoch, and every 30 seconds.
+  // Else plain lines go to the log at level info: at the end of each epoch, and every 30 seconds.
   Progress(Log& log, bool line, Clock clock = SteadySeconds);
   ~Progress();  // clears the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Once a step. `images`: of this step. The rate and the time left are filled in here;
-  // `seconds_limit`: what train.max_minutes leaves, below 0: no limit. Cheap: nothing is formatted
-  // between redraws (ten a second).
+  // Is called once a step, which had this many `images`. It fills in the rate and the time left;
+  // `seconds_limit` is what train.max_minutes leaves (below 0: no limit). It is cheap: nothing is
+  // formatted between redraws (ten a second).
   void Update(const ProgressState& state, std::int64_t images, double seconds_limit = -1);
-  // After the epoch's last step.
+  // Is called after the epoch's last step.
   void EndEpoch();
-  // Time since the last step does not count as training (evaluation, checkpoint). `activity` is
+  // The time since the last step does not count as training (evaluation, checkpoint). `activity` is
   // shown instead of the numbers; empty: nothing new.
   void Pause(const std::string& activity = "");
   const ProgressState& state() const {

@@ -1,5 +1,5 @@
-// Everything a run writes down: one call each for a row and for the totals that the summary needs.
-// The trainer talks to this, not to RunLogs.
+// Writes down all of a run: one call each for a row and for the totals that the summary needs. The
+// trainer talks to this, not to RunLogs.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,9 +14,9 @@ namespace ada::telemetry {
 
 class Recorder {
  public:
-  // `lengths` and `choice` as in RunLogs; with lengths the totals go on from the rows that are
-  // kept. `tensorboard`: write event files to <folder>/tensorboard as well. Without lengths the
-  // event files and the dumped steps of an earlier run in the folder are deleted. Throws
+  // `lengths` and `choice` are those of RunLogs; with lengths the totals go on from the rows that
+  // are kept. `tensorboard` asks for event files in <folder>/tensorboard as well. Without lengths
+  // the event files and the dumped steps of an earlier run in the folder are deleted. Throws
   // OutputError or DataError.
   Recorder(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
            const LogChoice& choice = {}, bool tensorboard = false);

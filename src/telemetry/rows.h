@@ -68,7 +68,7 @@ struct TensorRow {
   double underflow_pct_nonzero = NAN, underflow_pct_numel = NAN, below_min_pct = NAN;
   std::int64_t subnormal = 0, overflow = 0, inf = 0, nan = 0;
   double min_abs = NAN, max_abs = NAN, mean = NAN, std = NAN, l1 = NAN, l2 = NAN;
-  std::optional<double> range_log2;  // none where no value is finite and not zero
+  std::optional<double> range_log2 = std::nullopt;  // none where no value is finite and not zero
   double mse = NAN, sqnr_db = NAN;
 };
 template <>

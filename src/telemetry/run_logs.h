@@ -1,5 +1,5 @@
-// The CSV files of a run: rows are written as they come, in the columns of rows.h. What they sum up
-// to is totals.h's work.
+// Writes the CSV files of a run: rows as they come, in the columns of rows.h. totals.h sums them
+// up.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -26,18 +26,18 @@ struct ProbeError {
   double mse = NAN, sqnr_db = NAN;
 };
 
-// underflow_pct_nonzero: share of the values that are not zero; NaN where all are.
+// Returns underflow in percent of the values that are not zero; NaN where all are.
 double UnderflowPct(const TensorStats& stats);
-// A row of scales.csv.
+// Returns a decision as a row of scales.csv.
 ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& layer,
                     const std::string& policy, const scaling::ScaleDecision& decision);
 
 class RunLogs {
  public:
-  // `lengths`: file name -> bytes to keep, from a checkpoint; empty: start afresh. timing.csv,
-  // which no checkpoint records, is cut behind the last step that steps.csv keeps. Throws
-  // OutputError with the system's reason; DataError where the files are not those of the
-  // checkpoint.
+  // `lengths` maps file names to bytes to keep, from a checkpoint; where it is empty the files
+  // start afresh. timing.csv, which no checkpoint records, is cut behind the last step that
+  // steps.csv keeps. Throws OutputError with the system's reason; DataError where the files are not
+  // those of the checkpoint.
   RunLogs(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
           const LogChoice& choice = {});
   ~RunLogs();
@@ -48,9 +48,9 @@ class RunLogs {
   void Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, const NumberFormat& format, double scale,
                  const TensorStats& stats, const ProbeError& error = {});
-  // `zero`, `inf` and `nan` first, always (the column is then text to every reader), then one row
-  // for each exponent that occurs, rising. The rows' scale is the one that the tensor carried.
-  // InternalError where the file was not asked for, as in the two below.
+  // Writes `zero`, `inf` and `nan` first, always (the column is then text to every reader), then
+  // one row for each exponent that occurs, rising. `scale` is the one that the tensor carried.
+  // Throws InternalError where the file was not asked for, as the two below do.
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, double scale, const ExponentBins& bins);
   void WhatIf(const WhatIfRow& row);
@@ -60,7 +60,7 @@ class RunLogs {
   void Timing(const TimingRow& row);
 
   void Flush();  // throws OutputError naming the file
-  // Syncs all files; lengths for a checkpoint (timing.csv is not among them).
+  // Syncs all files and returns their lengths for a checkpoint (timing.csv is not among them).
   std::map<std::string, std::int64_t> Sync();
 
  private:

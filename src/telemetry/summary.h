@@ -1,4 +1,4 @@
-// What a run leaves behind for people and scripts: summary.json, and the text at the end of a run.
+// The summary of a run: summary.json for scripts, and the text that is printed at its end.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -28,21 +28,22 @@ struct SummaryFacts {
   std::vector<std::pair<std::string, std::string>> versions;  // ada-train, compiler, oneDNN ...
 };
 
-// The processor's name as the system gives it; "unknown" where it does not.
+// Returns the processor's name as the system gives it; "unknown" where it does not.
 std::string CpuModel();
 
-// summary.json's text. Numbers that are not finite are null. Apart from seconds, images_per_second,
-// host, versions and folder it is the same for a run that was resumed and one that never stopped.
+// Returns summary.json's text. Numbers that are not finite are null. Apart from seconds,
+// images_per_second, host, versions and folder it is the same for a run that was resumed and one
+// that never stopped.
 std::string SummaryJson(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
-// Writes <folder>/summary.json atomically; OutputError.
+// Writes <folder>/summary.json atomically; throws OutputError.
 void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
 
-// The text printed at the end: results, the layers that underflow most with the scale each got and
-// why, skipped steps, where the files lie (those that only some runs have: where they exist).
-// Several lines, without a line end at the end.
+// Returns the text printed at the end: results, the layers that underflow most with the scale each
+// got and why, skipped steps, where the files lie (those that only some runs have: where they
+// exist). It has several lines and no line end at its end.
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
 
-// Why a tensor carries its scale: the layer's last decision in words (empty limit: none was
+// Says why a tensor carries its scale: the layer's last decision in words (empty limit: none was
 // logged).
 std::string ExplainLimit(const ScaleTotals& scale);
 

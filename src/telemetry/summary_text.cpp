@@ -1,4 +1,4 @@
-// The summary for people: SummaryText and the words that explain a scale.
+// SummaryText, and the words that explain a scale.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

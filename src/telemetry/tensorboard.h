@@ -1,5 +1,6 @@
-// What TensorBoard shows of a run: the rows of the CSVs as scalars and histograms in event files
-// under <run>/tensorboard (log.tensorboard). Nothing reads them back; they hold wall-clock times.
+// Writes what TensorBoard shows of a run: the rows of the CSVs as scalars and histograms, in event
+// files under <run>/tensorboard (log.tensorboard). Nothing reads them back; they hold wall-clock
+// times.
 //
 //   loss accuracy lr scale grad_norm                 each step
 //   evaluation/<split>/{loss,top1,top5}              each evaluation
@@ -8,7 +9,7 @@
 //                                                    meet
 //   underflow_pct/<layer>.<tensor>                   of the values that are not zero
 //   histogram/<layer>.<tensor>                       of log2|x|, x without its scale and not
-//   rounded
+//                                                    rounded
 //
 // A histogram's axis is log2|x|, and its buckets are those of ExponentBins: [e, e+1) holds the
 // magnitudes from 2^e to below 2^(e+1). min and max are the ends of the lowest and the highest
@@ -31,7 +32,7 @@ inline constexpr char kEventFolder[] = "tensorboard";  // within the run's folde
 bool IsEventFile(std::string_view name);
 // Deletes the event files of an earlier run in a run's folder; other files stay. OutputError.
 void RemoveEventFiles(const std::string& run_folder);
-// HistogramProto's numbers; limits is empty where all values are zero, inf or NaN.
+// Returns HistogramProto's numbers; limits is empty where all values are zero, inf or NaN.
 EventHistogram ExponentHistogram(const ExponentBins& bins);
 
 class TensorBoard {
@@ -44,7 +45,7 @@ class TensorBoard {
   TensorBoard(const TensorBoard&) = delete;
   TensorBoard& operator=(const TensorBoard&) = delete;
 
-  // Buffered; values of one step become one event.
+  // Rows are buffered; the values of one step become one event.
   void Step(const StepRow& row);
   void Scale(std::int64_t step, const std::string& layer, const scaling::ScaleDecision& decision);
   void Underflow(std::int64_t step, const std::string& layer, const std::string& tensor,

@@ -1,6 +1,6 @@
-// What the rows of a run's files sum up to, for the summary: of the run as a whole, and tensor by
-// tensor and layer by layer. The same from the rows as they are made or read back: a resumed run's
-// totals equal those of an uninterrupted one.
+// Sums up the rows of a run's files for the summary: of the run as a whole, and tensor by tensor
+// and layer by layer. Rows as they are made and rows that are read back give the same: a resumed
+// run's totals equal those of an uninterrupted one.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ada::telemetry {
 
-// Evaluations of one split: the last, and the best (largest top1, the first of equals).
+// The evaluations of one split: the last, and the best (largest top1, the first of equals).
 struct SplitTotals {
   EvaluationRow last, best;
 };

@@ -11,29 +11,6 @@
 #include "graph/network/precision.h"
 
 namespace ada::train {
-namespace {
-
-std::string DatasetKey(config::Dataset dataset) {
-  switch (dataset) {
-    case config::Dataset::kCifar10:
-      return "cifar10";
-    case config::Dataset::kCifar100:
-      return "cifar100";
-    case config::Dataset::kMnist:
-      return "mnist";
-    case config::Dataset::kFashionMnist:
-      return "fashion_mnist";
-    case config::Dataset::kSynthetic:
-      return "synthetic";
-  }
-  return "";
-}
-
-data::SyntheticSpec Synthetic(const config::SyntheticConfig& c) {
-  return {c.height, c.width, c.channels, c.classes, c.train, c.test};
-}
-
-}  // namespace
 
 ChosenBackend MakeBackend(const config::DeviceConfig& device) {
   using config::DeviceKind;
@@ -64,17 +41,11 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device) {
   return chosen;
 }
 
-std::string DatasetName(config::Dataset dataset) { return DatasetKey(dataset); }
-
 data::DatasetInfo InspectData(const config::Config& config) {
   const config::DataConfig& d = config.data;
-  data::DatasetInfo info;
-  if (d.dataset == config::Dataset::kSynthetic) {
-    const config::SyntheticConfig& s = d.synthetic;
-    info = {s.height, s.width, s.channels, s.classes, s.train, s.test};
-  } else {
-    info = data::Inspect(DatasetKey(d.dataset), d.path);
-  }
+  const data::SyntheticSpec& s = d.synthetic;
+  data::DatasetInfo info{s.height, s.width, s.channels, s.classes, s.train, s.test};
+  if (data::FactsOf(d.dataset).layout) info = data::Inspect(d.dataset, d.path);
   if (d.limit.train > 0) info.train = std::min(info.train, d.limit.train);
   if (d.limit.test > 0) info.test = std::min(info.test, d.limit.test);
   info.train -= d.validation;
@@ -92,9 +63,9 @@ data::DatasetInfo InspectData(const config::Config& config) {
 
 RunData ReadData(const config::Config& config) {
   const config::DataConfig& d = config.data;
-  data::Splits splits = d.dataset == config::Dataset::kSynthetic
-                            ? data::MakeSynthetic(Synthetic(d.synthetic), config.seed)
-                            : data::Read(DatasetKey(d.dataset), d.path);
+  data::Splits splits = data::FactsOf(d.dataset).layout
+                            ? data::Read(d.dataset, d.path)
+                            : data::MakeSynthetic(d.synthetic, config.seed);
   RunData run{std::move(splits.train), {}, std::move(splits.test), {}, {}};
   data::Limit(run.train, d.limit.train);
   data::Limit(run.test, d.limit.test);

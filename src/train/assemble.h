@@ -33,7 +33,6 @@ struct RunData {
 RunData ReadData(const config::Config& config);
 // Shape and number of training images without reading them (--dry-run, shape checks).
 data::DatasetInfo InspectData(const config::Config& config);
-std::string DatasetName(config::Dataset dataset);
 
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);

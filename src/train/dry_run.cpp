@@ -2,7 +2,7 @@
 #include <ostream>
 
 #include "core/text.h"
-#include "graph/network/table.h"
+#include "graph/network/layer_table.h"
 #include "train/evaluator.h"
 #include "train/run.h"
 #include "train/session.h"
@@ -101,8 +101,8 @@ void DryRun(const config::Config& config, std::ostream& out) {
   memory.checkpoint = CheckpointBytes(*graph, optimizer);
   const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
   out << "device    " << chosen.reason << '\n'
-      << "data      " << DatasetName(config.data.dataset) << ": " << info.train << " training and "
-      << info.test << " test images of " << ToString(image) << '\n'
+      << "data      " << config.data.dataset << ": " << info.train << " training and " << info.test
+      << " test images of " << ToString(image) << '\n'
       << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
       << "memory    "
       << (chosen.has_own_memory ? OnDevice(memory) + "; " + OnHost(memory, 0) + " on the host"

@@ -12,11 +12,6 @@
 namespace ada::train {
 namespace {
 
-std::vector<std::string> ClassNames(const config::DataConfig& data) {
-  if (data.dataset == config::Dataset::kSynthetic) return {};
-  return data::ClassNames(DatasetName(data.dataset), data.path);
-}
-
 // What is printed of one split and written of its images.
 class SplitReport {
  public:
@@ -26,7 +21,7 @@ class SplitReport {
         evaluator_(evaluator),
         options_(options),
         out_(out) {
-    if (options.per_class) names_ = ClassNames(config.data);
+    if (options.per_class) names_ = data::ClassNames(config.data.dataset, config.data.path);
     if (!options.predictions.empty()) predictions_.emplace(options.predictions);
     out << (options.per_class ? "split,class,name,images,top1,top5,precision\n"
                               : "split,images,loss,top1,top5\n");

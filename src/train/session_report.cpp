@@ -44,7 +44,7 @@ void Session::Summarise(telemetry::RunStatus status) {
   f.folder = p_.folder;
   f.status = status;
   f.model = p_.config.model.zoo.empty() ? "layers" : p_.config.model.zoo;
-  f.dataset = DatasetName(p_.config.data.dataset);
+  f.dataset = p_.config.data.dataset;
   f.format = FormatName(p_.config.precision.format);
   f.policy = p_.policy.name();
   f.device = p_.backend.Describe();

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "config/scaling_policy.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "train/assemble.h"
 

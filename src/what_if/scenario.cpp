@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "config/what_if_name.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "scaling/rules/state_text.h"
 

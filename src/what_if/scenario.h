@@ -27,13 +27,13 @@ class Scenario {
   Scenario(const config::WhatIfConfig& config, const config::ModelConfig& model);
   ~Scenario();
 
-  // As configured; else made of the choice (config::NameOf), "as recorded" where there is none.
+  // The name is the configured one, else made of the choice (config::NameOf), else "as recorded".
   const std::string& name() const { return name_; }
-  // One row a tensor, in order. Steps must come in their order. No rows from the step on in which
-  // the policy would have ended the run.
+  // Returns one row a tensor, in order. Steps must come in their order. There are no rows from the
+  // step on in which the policy would have ended the run.
   std::vector<telemetry::WhatIfRow> Judge(std::int64_t step, std::int64_t epoch,
                                           const std::vector<HistogramOfTensor>& tensors);
-  // Why the policy would have ended the run; empty: it would not.
+  // Says why the policy would have ended the run; empty: it would not.
   std::string ended() const { return policy_ ? policy_->ended() : ""; }
 
   // What a scenario remembers from step to step, as text that reads back exactly. LoadState throws

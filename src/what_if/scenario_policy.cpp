@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "config/scaling_policy.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "scaling/rules/state_text.h"
 
@@ -46,12 +46,12 @@ ExponentTail TailOf(const ExponentBins& dx, float scale_in) {
 
 // What a layer of policy adaptive would choose if it knew the gradient that it is about to round.
 //
-// S_out of a layer whose dx has these exponents: the rule of method exact_range (scaling/rules.h),
-// but of this very step instead of the last one; the largest value is taken to be the upper end of
-// its bin. Methods that see the mean and deviation of dy (approx_range, lognormal, abs_range,
-// element_wise_range) are judged by the same rule, the first two within their bounds SB and AB;
-// method fixed has its constant. `rule` is the layer's; u_min and u_max, where they are 0, become
-// those of `format`, the format of dx.
+// S_out of a layer whose dx has these exponents: the rule of method exact_range
+// (scaling/rules/rules.h), but of this very step instead of the last one; the largest value is
+// taken to be the upper end of its bin. Methods that see the mean and deviation of dy
+// (approx_range, lognormal, abs_range, element_wise_range) are judged by the same rule, the first
+// two within their bounds SB and AB; method fixed has its constant. `rule` is the layer's; u_min
+// and u_max, where they are 0, become those of `format`, the format of dx.
 float ScaleWithForesight(scaling::LayerRule rule, const NumberFormat& format,
                          const ExponentBins& dx, float scale_in) {
   const LayerMethod method = rule.method;
@@ -90,17 +90,17 @@ ScenarioPolicy::~ScenarioPolicy() = default;
 std::vector<double> ScenarioPolicy::Advance(std::int64_t step, const StepHistograms& histograms) {
   if (policy_->ConstantScale()) last_step_ = std::max(last_step_, step - 1);
   std::vector<double> scales, key;
-  scaling::StepOutcome attempt;
+  scaling::StepOutcome outcome;
   bool counted_edge = false;
   while (last_step_ < step && ended_.empty()) {
     const bool counts_edge = policy_->RequiredStats().edge > 0;
     if (std::vector<double> now = Key(); now != key || counts_edge || counted_edge) {
       key = std::move(now);
       scales = ScalesNow(histograms);
-      attempt = AttemptAt(histograms, scales);
+      outcome = OutcomeAt(histograms, scales);
     }
     counted_edge = counts_edge;
-    ended_ = policy_->Update(attempt).error;
+    ended_ = policy_->Update(outcome).error;
     ++last_step_;
   }
   return scales;
@@ -154,40 +154,40 @@ ScalePath::Scales ScenarioPolicy::PathNow(const StepHistograms& histograms) cons
   return path_.Walk(static_cast<float>(policy_->Scale()), choose);
 }
 
-scaling::StepOutcome ScenarioPolicy::AttemptAt(const StepHistograms& histograms,
+scaling::StepOutcome ScenarioPolicy::OutcomeAt(const StepHistograms& histograms,
                                                const std::vector<double>& scales) const {
   const scaling::StatsRequest request = policy_->RequiredStats();
-  scaling::StepOutcome attempt;
-  attempt.overflow = histograms.NotFinite(scales);
+  scaling::StepOutcome outcome;
+  outcome.overflow = histograms.NotFinite(scales);
   if (request.amax)
-    attempt.amax =
-        attempt.overflow ? std::numeric_limits<double>::infinity() : histograms.LargestGradient();
+    outcome.amax =
+        outcome.overflow ? std::numeric_limits<double>::infinity() : histograms.LargestGradient();
   if (request.edge > 0) {
     const double above = histograms.CountAbove(request.edge, scales);
-    attempt.above = std::llround(above);
-    attempt.below = histograms.CountDx() - attempt.above;
+    outcome.above = std::llround(above);
+    outcome.below = histograms.CountDx() - outcome.above;
   }
-  if (request.layers) NoteLayers(histograms, scales, attempt);
-  return attempt;
+  if (request.layers) MarkLayers(histograms, scales, outcome);
+  return outcome;
 }
 
 // As in training: a layer whose own dx overflows is to blame, the last layer for the logit
 // gradient; where none is found, all are.
-void ScenarioPolicy::NoteLayers(const StepHistograms& histograms, const std::vector<double>& scales,
-                                scaling::StepOutcome& attempt) const {
+void ScenarioPolicy::MarkLayers(const StepHistograms& histograms, const std::vector<double>& scales,
+                                scaling::StepOutcome& outcome) const {
   if (path_.choosers().empty()) return;
-  for (const std::string& layer : path_.choosers()) attempt.layer_overflow[layer] = false;
+  for (const std::string& layer : path_.choosers()) outcome.layer_overflow[layer] = false;
   bool any = false;
   for (std::size_t i = 0; i < histograms.size(); ++i) {
     const HistogramOfTensor& t = histograms[i];
     if (t.tensor != "dx") continue;
     const auto layer =
-        attempt.layer_overflow.find(t.layer == "loss" ? path_.choosers().back() : t.layer);
-    if (layer == attempt.layer_overflow.end() || histograms.Overflow(i, scales[i]) < 0.5) continue;
+        outcome.layer_overflow.find(t.layer == "loss" ? path_.choosers().back() : t.layer);
+    if (layer == outcome.layer_overflow.end() || histograms.Overflow(i, scales[i]) < 0.5) continue;
     layer->second = any = true;
   }
-  if (any || !attempt.overflow) return;
-  for (auto& layer : attempt.layer_overflow) layer.second = true;
+  if (any || !outcome.overflow) return;
+  for (auto& layer : outcome.layer_overflow) layer.second = true;
 }
 
 scaling::StateMap ScenarioPolicy::SaveState() const {

@@ -16,8 +16,8 @@ namespace ada::what_if {
 
 class ScenarioPolicy {
  public:
-  // `scaling` as read; defaults are filled in here. Throws ConfigError, beginning with its place,
-  // for what cannot be judged: `reference` under adaptive.
+  // `scaling` is as read; defaults are filled in here. Throws ConfigError, beginning with its
+  // place, for what cannot be judged: `reference` under adaptive.
   ScenarioPolicy(scaling::Settings scaling, const config::ModelConfig& model);
   ~ScenarioPolicy();
 
@@ -25,7 +25,7 @@ class ScenarioPolicy {
   // each tensor would have carried in `step` itself: dx and dy by the policy, y, w and dw as
   // recorded.
   std::vector<double> Advance(std::int64_t step, const StepHistograms& histograms);
-  // Why the policy would have ended the run; empty while it goes on.
+  // Says why the policy would have ended the run; empty while it goes on.
   const std::string& ended() const { return ended_; }
 
   // The policy's state, the last step, and why it ended.
@@ -35,10 +35,10 @@ class ScenarioPolicy {
  private:
   std::vector<double> ScalesNow(const StepHistograms& histograms) const;
   ScalePath::Scales PathNow(const StepHistograms& histograms) const;
-  scaling::StepOutcome AttemptAt(const StepHistograms& histograms,
+  scaling::StepOutcome OutcomeAt(const StepHistograms& histograms,
                                  const std::vector<double>& scales) const;
-  void NoteLayers(const StepHistograms& histograms, const std::vector<double>& scales,
-                  scaling::StepOutcome& attempt) const;
+  void MarkLayers(const StepHistograms& histograms, const std::vector<double>& scales,
+                  scaling::StepOutcome& outcome) const;
   std::vector<double> Key() const;
 
   std::unique_ptr<scaling::Policy> policy_;

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "config/load.h"
-#include "config/scaling_policy.h"
 #include "train/session.h"
 
 namespace ada::backend::test {

@@ -230,7 +230,7 @@ model:
         read("{kind: delayed, history: 16, margin: 2, amax: most_recent, power_of_two: true}");
     CHECK(map.history == 16);
     CHECK(map.margin == 2);
-    CHECK(map.amax == AmaxKind::kMostRecent);
+    CHECK(map.amax == scaling::Amax::kMostRecent);
     CHECK(map.power_of_two);
   }
 
@@ -258,9 +258,9 @@ model:
         "false}}\n");
     CHECK(json.data.batch_size == 64);
     CHECK(json.optimizer.lr == 6e-08);
-    CHECK(Read("\xEF\xBB\xBF" + std::string(kSmallest)).data.dataset == Dataset::kSynthetic);
+    CHECK(Read("\xEF\xBB\xBF" + std::string(kSmallest)).data.dataset == "synthetic");
     CHECK(Read("data:\r\n  dataset: synthetic\r\nmodel: {zoo: lenet}\r\noptimizer: {lr: 0.1}\r\n")
-              .data.dataset == Dataset::kSynthetic);
+              .data.dataset == "synthetic");
     CHECK(Read("---\n" + std::string(kSmallest) + "...\n").optimizer.lr == 0.1);
     const Config shared = Read(std::string(kSmallest) +
                                "train: {max_steps: &n 7}\nlog: {every: *n}\nname: \"two words\"\n");

@@ -6,7 +6,6 @@
 
 #include "config/load.h"
 #include "config/refusal.h"
-#include "config/what_if_name.h"
 #include "core/number_format.h"
 
 namespace ada::config {

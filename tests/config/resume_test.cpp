@@ -1,6 +1,4 @@
 // Which keys a resumed run may change: one row a key, found by comparing whole documents.
-#include "config/resume.h"
-
 #include <doctest/doctest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
 // The table of keys is complete, and configs/README.md and the JSON Schema say what it says.
-#include "config/schema.h"
+#include "config/schema/schema.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "config/json_schema.h"
 #include "config/load.h"
 
 namespace ada::config {
@@ -92,8 +91,8 @@ Json SchemaOf(const Json& schema, const std::string& path) {
 // "; preset: deepspeed, megatron".
 std::string Refined(const KeyInfo& key) {
   std::string names;
-  for (const std::string& name : key.refined_for) names += (names.empty() ? "" : ", ") + name;
-  return names.empty() ? "" : "; " + key.refiner + ": " + names;
+  for (const std::string& name : key.only_for_second) names += (names.empty() ? "" : ", ") + name;
+  return names.empty() ? "" : "; " + key.second_discriminator + ": " + names;
 }
 
 // The README's row of a key: | `key` | type | default | range | meaning |
@@ -103,7 +102,8 @@ std::string Row(const KeyInfo& key) {
     std::string choices;
     for (const std::string& choice : key.only_for)
       choices += (choices.empty() ? "" : ", ") + choice;
-    if (choices != "layers") meaning += " (" + key.chooser + ": " + choices + Refined(key) + ")";
+    if (choices != "layers")
+      meaning += " (" + key.discriminator + ": " + choices + Refined(key) + ")";
   }
   const std::string shown = key.default_text == "{}" ? "" : key.default_text;
   return "| `" + key.path + "` | " + key.type + " | " + InCell(shown) + " | " + InCell(key.range) +

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include "config/load.h"
-#include "config/scaling_policy.h"
 #include "cuda/on_both.h"
 #include "train/assemble.h"
 #include "train/small_run.h"
@@ -38,7 +37,7 @@ train::EvaluationResult Run(train::Evaluator& evaluator, const data::Dataset& da
 // The loader's batches through the evaluator's graph.
 LossResult FromLoader(Backend& backend, graph::Graph& graph, const data::Dataset& dataset,
                       const data::LoaderSpec& spec) {
-  train::Batches batches(backend, dataset, spec, train::Batches::Where::kHost);
+  train::Batches batches(backend, dataset, spec, train::Batches::Residence::kHost);
   CHECK_FALSE(batches.resident());
   Pass pass;
   pass.training = false;

@@ -11,6 +11,7 @@
 #include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/pass_ops.h"
+#include "core/error.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -43,7 +44,8 @@ struct Bench {
   PassStore store{stream, stream.Allocate(sizeof(PassValues))};
   std::uint64_t* sum = reinterpret_cast<std::uint64_t*>(stream.Allocate(8));
   std::unique_ptr<Op> op = InPass(store, std::make_unique<SumOp>(stream, store.values(), sum));
-  Recordings recordings{stream};
+  std::vector<std::string> diagnostics;
+  Recordings recordings{stream, diagnostics};
   int bodies = 0;
 
   void Run(std::uint64_t variant, const Pass& pass) {
@@ -73,6 +75,36 @@ TEST_SUITE("cpu") {
       CHECK(*bench.sum == sum);
       CHECK(bench.bodies == static_cast<int>(std::min<std::uint64_t>(draw, 2)));
     }
+  }
+
+  TEST_CASE("a variant that cannot be recorded is done as it is, every time, and said once") {
+    Bench bench;
+    bool recording = false;
+    int bodies = 0;
+    std::uint64_t sum = 0;
+    const auto run = [&](std::uint64_t variant, std::uint64_t draw) {
+      const Pass pass = At(draw);
+      const PassStore::Scope scope(bench.store, pass);
+      bench.recordings.Run(variant, pass, [&] {
+        ++bodies;
+        bench.op->Forward(pass);
+        // The second call of a variant is the one that is recorded.
+        recording = bodies % 5 == 2;
+        if (recording) throw DeviceError("the capture failed");
+        bench.op->Backward(pass);
+      });
+      sum += draw * 1001;
+    };
+    for (const std::uint64_t variant : {1u, 2u})
+      for (std::uint64_t draw = 1; draw <= 4; ++draw) {
+        run(variant, draw);
+        CHECK(*bench.sum == sum);
+      }
+    CHECK(bodies == 10);  // one more than calls in each variant
+    REQUIRE(bench.diagnostics.size() == 1);
+    CHECK(bench.diagnostics[0].find("the capture failed") != std::string::npos);
+    // What fails as it is ends the run.
+    CHECK_THROWS_AS(bench.recordings.Run(3, At(1), [] { throw DeviceError("lost"); }), DeviceError);
   }
 
   TEST_CASE("variants, rows and flags are told apart; values are not") {

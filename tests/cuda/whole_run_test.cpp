@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include "config/load.h"
-#include "config/scaling_policy.h"
 #include "cuda/on_both.h"
 #include "train/session.h"
 #include "train/small_run.h"

@@ -1,6 +1,4 @@
 // Start values: variances of the schemes, constants, reproducibility, files with their refusals.
-#include "graph/network/initialise.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -10,6 +8,8 @@
 #include "core/error.h"
 #include "core/safetensors.h"
 #include "graph/fake_backend.h"
+#include "graph/graph.h"
+#include "graph/network/parameters.h"
 #include "graph/networks.h"
 
 namespace ada::graph::test {

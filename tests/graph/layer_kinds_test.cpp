@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "config/schema.h"
+#include "config/schema/schema.h"
 #include "core/text.h"
 #include "graph/layers/layer_kind.h"
 
@@ -25,8 +25,8 @@ TEST_SUITE("cpu") {
       CAPTURE(kind.name);
       CHECK(names.insert(kind.name).second);
       CHECK(FindLayerKind(kind.name) == &kind);
-      CHECK(kind.infer != nullptr);
-      CHECK(kind.spec != nullptr);
+      CHECK((kind.infer != nullptr));
+      CHECK((kind.spec != nullptr));
       for (const std::string& key : kind.required) CHECK(Contains(kind.keys, key));
       if (kind.has_weight) {  // dw is of x, dx of w
         CHECK(kind.is_trained());

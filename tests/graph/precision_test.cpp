@@ -96,19 +96,21 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("delayed scaling: gradients only where no policy owns their scales") {
     PrecisionConfig precision;
-    precision.tensor_scaling = {config::TensorScalingConfig::Kind::kDelayed, 16, 2,
-                                config::AmaxKind::kMostRecent, true};
+    config::TensorScalingConfig& delayed = precision.tensor_scaling;
+    delayed.kind = config::TensorScalingConfig::Kind::kDelayed;
+    delayed.history = 16, delayed.margin = 2;
+    delayed.amax = scaling::Amax::kMostRecent, delayed.power_of_two = true;
     for (const bool owned : {false, true}) {
       const Precision resolved = ResolvePrecision(precision, owned);
       CHECK(resolved.scaled_forward);
       CHECK(resolved.scaled_backward == !owned);
       CHECK(resolved.tensor_scale.history == 16);
       CHECK(resolved.tensor_scale.margin == 2);
-      CHECK(resolved.tensor_scale.most_recent);
+      CHECK(resolved.tensor_scale.amax == scaling::Amax::kMostRecent);
       CHECK(resolved.tensor_scale.power_of_two);
     }
-    precision.tensor_scaling.amax = config::AmaxKind::kMax;
-    CHECK_FALSE(ResolvePrecision(precision, false).tensor_scale.most_recent);
+    delayed.amax = scaling::Amax::kMax;
+    CHECK(ResolvePrecision(precision, false).tensor_scale.amax == scaling::Amax::kMax);
   }
 }
 

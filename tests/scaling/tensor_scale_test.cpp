@@ -42,7 +42,7 @@ TensorScaleRule RuleOf(const testing::GoldenTable& trace) {
       const std::string value = word.substr(word.find('=') + 1);
       if (word.rfind("amax_history_len=", 0) == 0) rule.history = std::stoi(value), ++known;
       if (word.rfind("amax_compute_algo=", 0) == 0) {
-        rule.most_recent = value == "most_recent", ++known;
+        rule.amax = value == "most_recent" ? Amax::kMostRecent : Amax::kMax, ++known;
       }
       if (word.rfind("margin=", 0) == 0) rule.margin = std::stod(value), ++known;
       if (word.rfind("fp8_max=", 0) == 0) rule.format_max = std::stod(value), ++known;
@@ -162,7 +162,7 @@ TEST_SUITE("cpu") {
       }
       Update(scaler, 7);
       CHECK(scaler.scale == 64);
-      scaler.rule.most_recent = true;  // there it lasts for its own step alone
+      scaler.rule.amax = Amax::kMostRecent;  // there it lasts for its own step alone
       Update(scaler, bad);
       CHECK(scaler.scale == 64);
       Update(scaler, 3.5f);

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-namespace ada::train {
+namespace ada::what_if {
 namespace {
 
 TEST_SUITE_BEGIN("cpu");
@@ -59,4 +59,4 @@ TEST_CASE("a gradient has the format of the layer that made the value") {
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace ada::train
+}  // namespace ada::what_if

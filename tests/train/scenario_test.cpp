@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "config/load.h"
-#include "config/scaling_policy.h"
 #include "core/error.h"
 
-namespace ada::train {
+namespace ada::what_if {
 namespace {
 
 using Counts = std::map<int, std::int64_t>;
@@ -395,4 +394,4 @@ TEST_CASE("what cannot be judged is refused") {
 TEST_SUITE_END();
 
 }  // namespace
-}  // namespace ada::train
+}  // namespace ada::what_if

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "config/load.h"
-#include "config/scaling_policy.h"
 #include "train/session.h"
 #include "train/small_run.h"
 

@@ -106,7 +106,7 @@ class CudaBackend final : public Backend {
   SharedBlocks shared_{*stream_, memory_};
   std::unique_ptr<Products> products_;
   PassStore pass_;
-  Recordings recordings_{*stream_};
+  Recordings recordings_{*stream_, diagnostics_};
   const Context context_;
 };
 

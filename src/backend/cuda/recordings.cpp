@@ -1,18 +1,38 @@
 // See recordings.h.
 #include "backend/cuda/recordings.h"
 
+#include <algorithm>
+
+#include "core/error.h"
+
 namespace ada::backend::cuda {
 
 void Recordings::Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) {
   const Key key{variant, pass.rows, pass.training, pass.count, pass.accumulate, pass.bins};
-  const auto found = recordings_.find(key);
-  if (found == recordings_.end()) {
+  const auto [found, is_new] = variants_.try_emplace(key);
+  Variant& known = found->second;
+  if (!is_new && !known.refused && known.recording == nullptr) Record(known, body);
+  if (known.recording != nullptr) return known.recording->Replay();
+  try {
     body();
-    recordings_.emplace(key, nullptr);
-    return;
+  } catch (...) {
+    if (is_new) variants_.erase(found);
+    throw;
   }
-  if (found->second == nullptr) found->second = stream_.Record(body);
-  found->second->Replay();
+}
+
+// What keeps a device from recording need not keep it from doing the same work; what does is met
+// again when `body` runs as it is.
+void Recordings::Record(Variant& variant, const std::function<void()>& body) {
+  try {
+    variant.recording = stream_.Record(body);
+  } catch (const DeviceError& error) {
+    variant.refused = true;
+    const std::string line =
+        std::string("a step is launched kernel by kernel: it cannot be recorded: ") + error.what();
+    if (std::find(diagnostics_.begin(), diagnostics_.end(), line) == diagnostics_.end())
+      diagnostics_.push_back(line);
+  }
 }
 
 }  // namespace ada::backend::cuda

@@ -4,7 +4,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/cuda/stream.h"
@@ -12,17 +14,26 @@
 namespace ada::backend::cuda {
 
 // Backend::Run. The first call of a variant is done as it is (libraries load their kernels then),
-// the second is recorded, and from then on the recording is replayed.
+// the second is recorded, and from then on the recording is replayed. A variant that the device
+// cannot record is done as it is every time; the diagnostics say why.
 class Recordings {
  public:
-  explicit Recordings(Stream& stream) : stream_(stream) {}
+  Recordings(Stream& stream, std::vector<std::string>& diagnostics)
+      : stream_(stream), diagnostics_(diagnostics) {}
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body);
 
  private:
   // The variant and what of a pass launches depend on.
   using Key = std::tuple<std::uint64_t, int, bool, bool, bool, bool>;
+  struct Variant {
+    std::unique_ptr<Recording> recording;  // null: done once, or not to be recorded
+    bool refused = false;
+  };
+  void Record(Variant& variant, const std::function<void()>& body);
+
   Stream& stream_;
-  std::map<Key, std::unique_ptr<Recording>> recordings_;  // null: done once
+  std::vector<std::string>& diagnostics_;  // Backend::Diagnostics
+  std::map<Key, Variant> variants_;        // that were done once
 };
 
 }  // namespace ada::backend::cuda

@@ -1,7 +1,7 @@
 // Checks across the keys of `scaling`: scales and methods that go together, bounds in their order.
 #include <algorithm>
 
-#include "config/sections/scaling_keys.h"
+#include "config/sections/sections.h"
 
 namespace ada::config {
 namespace {
@@ -16,68 +16,70 @@ std::vector<YamlNode> LayersOf(const YamlNode& map) {
 }
 
 // A scale that no method uses.
-void RefuseScales(const YamlNode& map, const Reading& reading) {
+void RefuseScales(const YamlNode& map, const ReadContext& context) {
   const char* message = "only method fixed uses a scale, and no layer has it";
   if (const YamlNode* scale = map.Find("scale")) {
-    reading.problems.Add(*scale, Join(reading.path, "scale"), message);
+    context.problems.Add(*scale, Join(context.path, "scale"), message);
   }
   for (const YamlNode& layer : LayersOf(map)) {
     const YamlNode* own = layer.Find("scale");
-    if (own) reading.problems.Add(*own, Join(reading.path, "layers[].scale"), message);
+    if (own) context.problems.Add(*own, Join(context.path, "layers[].scale"), message);
   }
 }
 
 // `scale` and method fixed go together, in the section and in its layers.
 void CheckFixedMethod(const scaling::Settings& scaling, const YamlNode& map,
-                      const Reading& reading) {
+                      const ReadContext& context) {
   if (!UsesMethodFixed(scaling)) {
-    RefuseScales(map, reading);
+    RefuseScales(map, context);
     return;
   }
   if (map.Find("scale")) return;
   if (scaling.adaptive.method == LayerMethod::kFixed) {
-    reading.problems.Add(map.Find("method") ? *map.Find("method") : reading.key,
-                         Join(reading.path, "scale"), kNoScale);
+    context.problems.Add(map.Find("method") ? *map.Find("method") : context.key,
+                         Join(context.path, "scale"), kNoScale);
     return;
   }
   const bool layer_scale = std::any_of(scaling.layers.begin(), scaling.layers.end(),
                                        [](const auto& layer) { return layer.scale.has_value(); });
   const YamlNode* layers = map.Find("layers");
   if (!layer_scale && layers) {
-    reading.problems.Add(*layers, Join(reading.path, "layers[].scale"), kNoScale);
+    context.problems.Add(*layers, Join(context.path, "layers[].scale"), kNoScale);
   }
 }
 
 // The authors' program knows neither our method nor its key.
-void CheckReference(const scaling::Settings& scaling, const YamlNode& map, const Reading& reading) {
+void CheckReference(const scaling::Settings& scaling, const YamlNode& map,
+                    const ReadContext& context) {
   if (!scaling.reference) return;
   const char* message = "the original program, which `reference` follows, has no exact_range";
   if (scaling.adaptive.method == LayerMethod::kExactRange) {
-    reading.problems.Add(*map.Find("method"), Join(reading.path, "method"), message);
+    context.problems.Add(*map.Find("method"), Join(context.path, "method"), message);
   }
   for (const YamlNode& layer : LayersOf(map)) {
     const YamlNode* method = layer.Find("method");
     if (method && method->text == "exact_range") {
-      reading.problems.Add(*method, Join(reading.path, "layers[].method"), message);
+      context.problems.Add(*method, Join(context.path, "layers[].method"), message);
     }
   }
 }
 
 // Under `dynamic` a bound of 0 stands for none; elsewhere a scale of 0 would wipe all gradients.
-void CheckBounds(const scaling::Settings& scaling, const YamlNode& map, const Reading& reading) {
+void CheckBounds(const scaling::Settings& scaling, const YamlNode& map,
+                 const ReadContext& context) {
   const bool dynamic = scaling.policy == "dynamic";
   const auto check = [&](const char* name, const std::optional<double>& bound) {
     if (dynamic || !bound || ScaleRange().Contains(*bound)) return true;
     const YamlNode& node = *map.Find(name);
-    reading.problems.Add(node, Join(reading.path, name),
-                         Expected("a number, " + ScaleRange().Words(), node));
+    context.problems.Add(node, Join(context.path, name),
+                         Expected("a number, " + ScaleRange().Text(), node));
     return false;
   };
   const bool low = check("min_scale", scaling.min_scale);
   const bool high = check("max_scale", scaling.max_scale);
   if (!low || !high) return;
   if (scaling::BoundsCross(scaling.min_scale, scaling.max_scale)) {
-    reading.problems.Add(*map.Find("min_scale"), Join(reading.path, "min_scale"),
+    context.problems.Add(*map.Find("min_scale"), Join(context.path, "min_scale"),
                          "must not be above max_scale");
   }
 }
@@ -92,11 +94,11 @@ bool UsesMethodFixed(const scaling::Settings& scaling) {
          std::any_of(scaling.layers.begin(), scaling.layers.end(), fixed);
 }
 
-void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const Reading& reading) {
-  CheckBounds(scaling, map, reading);
+void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const ReadContext& context) {
+  CheckBounds(scaling, map, context);
   if (scaling.policy != "adaptive") return;
-  CheckFixedMethod(scaling, map, reading);
-  CheckReference(scaling, map, reading);
+  CheckFixedMethod(scaling, map, context);
+  CheckReference(scaling, map, context);
   if (scaling.reference && !map.Find("fan")) scaling.adaptive.fan = scaling::Fan::kReference;
 }
 

@@ -4,12 +4,13 @@
 namespace ada::config {
 namespace {
 
-const Words<Dataset> kDatasets = {
-    {"cifar10", Dataset::kCifar10},     {"cifar100", Dataset::kCifar100},
-    {"mnist", Dataset::kMnist},         {"fashion_mnist", Dataset::kFashionMnist},
-    {"synthetic", Dataset::kSynthetic},
-};
-const Names kFromFiles = {"cifar10", "cifar100", "mnist", "fashion_mnist"};
+Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
+  Names names;
+  for (const data::DatasetFacts& facts : data::Catalog()) {
+    if (holds(facts)) names.emplace_back(facts.name);
+  }
+  return names;
+}
 
 Section CustomNormalizeSection(NormalizeConfig& normalize) {
   Section section;
@@ -29,18 +30,18 @@ Key NormalizeKey(NormalizeConfig& normalize) {
                     "standard: the data set's own mean and standard deviation; none: pixels / 255; "
                     "or numbers, one per channel");
   key.range = "standard, none, {mean: [...], std: [...]}";
-  key.forms = {WordSchema({"standard", "none"}),
-               MapSchema([] { return ExampleSection<NormalizeConfig>(CustomNormalizeSection); })};
-  key.read = [&normalize](const YamlNode& node, const Reading& reading) {
+  key.schemas = {WordSchema({"standard", "none"}),
+                 MapSchema([] { return ExampleSection<NormalizeConfig>(CustomNormalizeSection); })};
+  key.read = [&normalize](const YamlNode& node, const ReadContext& context) {
     if (node.kind == YamlNode::Kind::kMap) {
       normalize.kind = Kind::kCustom;
-      ReadSection(node, CustomNormalizeSection(normalize), reading);
+      ReadSection(node, CustomNormalizeSection(normalize), context);
     } else if (node.kind == YamlNode::Kind::kScalar && node.text == "standard") {
       normalize.kind = Kind::kStandard;
     } else if (node.kind == YamlNode::Kind::kScalar && node.text == "none") {
       normalize.kind = Kind::kNone;
     } else {
-      reading.problems.Add(node, reading.path,
+      context.problems.Add(node, context.path,
                            Expected("standard, none or {mean: [...], std: [...]}", node));
     }
   };
@@ -73,7 +74,7 @@ Section LimitSection(LimitConfig& limit) {
   return section;
 }
 
-Section SyntheticSection(SyntheticConfig& synthetic) {
+Section SyntheticSection(data::SyntheticSpec& synthetic) {
   Section section;
   section.path = "data.synthetic";
   section.keys = {
@@ -84,12 +85,12 @@ Section SyntheticSection(SyntheticConfig& synthetic) {
       Integer("train", synthetic.train, FromTo(1, 10'000'000), "training images"),
       Integer("test", synthetic.test, FromTo(1, 10'000'000), "test images"),
   };
-  section.check = [&synthetic](const YamlNode& map, const Reading& reading) {
+  section.check = [&synthetic](const YamlNode& map, const ReadContext& context) {
     constexpr double kLimit = 17'179'869'184.0;  // 16 GiB of pixels
     const double bytes = static_cast<double>(synthetic.height) * synthetic.width *
                          synthetic.channels * static_cast<double>(synthetic.train + synthetic.test);
     if (bytes > kLimit) {
-      reading.problems.Add(map, reading.path, "these images would take more than 16 GiB");
+      context.problems.Add(map, context.path, "these images would take more than 16 GiB");
     }
   };
   return section;
@@ -98,39 +99,33 @@ Section SyntheticSection(SyntheticConfig& synthetic) {
 }  // namespace
 
 int ChannelsOf(const DataConfig& data) {
-  switch (data.dataset) {
-    case Dataset::kCifar10:
-    case Dataset::kCifar100:
-      return 3;
-    case Dataset::kMnist:
-    case Dataset::kFashionMnist:
-      return 1;
-    case Dataset::kSynthetic:
-      break;
-  }
-  return data.synthetic.channels;
+  const data::DatasetFacts& facts = data::FactsOf(data.dataset);
+  return facts.layout ? facts.channels : data.synthetic.channels;
 }
 
 int ClassesOf(const DataConfig& data) {
-  if (data.dataset == Dataset::kSynthetic) return data.synthetic.classes;
-  return data.dataset == Dataset::kCifar100 ? 100 : 10;
+  const data::DatasetFacts& facts = data::FactsOf(data.dataset);
+  return facts.layout ? facts.classes : data.synthetic.classes;
 }
 
 Section DataSection(DataConfig& data) {
+  const Names all = DatasetsWhere([](const data::DatasetFacts&) { return true; });
+  const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.layout != nullptr; });
+  const Names made = DatasetsWhere([](const data::DatasetFacts& f) { return f.layout == nullptr; });
   Section section;
   section.path = "data";
-  section.chooser = "dataset";
-  for (const auto& dataset : kDatasets) section.choices.push_back(dataset.first);
+  section.discriminator = "dataset";
+  section.choices = all;
   section.where = &data.where;
   section.keys = {
-      Choice("dataset", data.dataset, kDatasets, "the data set").Required(),
+      WordText("dataset", data.dataset, all, "the data set").Required(),
       Text("path", data.path,
            "folder of its files, from the working directory; `~` and ${VAR} expand", ExpandPath)
-          .For(kFromFiles)
-          .RequiredFor(kFromFiles)
+          .For(read)
+          .RequiredFor(read)
           .Default("required"),
       Nested("synthetic", SyntheticSection(data.synthetic), "shape and size of made-up images")
-          .For({"synthetic"}),
+          .For(made),
       Integer("batch_size", data.batch_size, FromTo(1, 1'000'000),
               "images per weight update; a multiple of train.accumulate"),
       Integer("evaluate_batch_size", data.evaluate_batch_size, FromTo(1, 1'000'000),

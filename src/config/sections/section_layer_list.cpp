@@ -28,8 +28,8 @@ YamlNode Numbered(YamlNode layer, int index) {
 
 class LayerReader {
  public:
-  LayerReader(std::vector<LayerConfig>& layers, const Reading& reading)
-      : layers_(layers), reading_(reading), path_(reading.path + "[]") {}
+  LayerReader(std::vector<LayerConfig>& layers, const ReadContext& context)
+      : layers_(layers), reading_(context), path_(context.path + "[]") {}
 
   void ReadList(const YamlNode& list) {
     for (const YamlNode& item : list.items) {
@@ -110,7 +110,7 @@ class LayerReader {
   }
 
   std::vector<LayerConfig>& layers_;
-  const Reading& reading_;
+  const ReadContext& reading_;
   std::string path_;
   Names names_ = {"input"};  // the images
   bool complete_ = true;     // false: names may be missing
@@ -122,9 +122,9 @@ std::shared_ptr<Section> ExampleLayer() { return ExampleSection<LayerConfig>(Lay
 // A block `{repeat: N, layers: [...]}` as LayerReader reads it, likewise.
 std::shared_ptr<Section> ExampleBlock() {
   Key times = MakeKey("repeat", "integer", "copies of the block; {i} is 1, 2, ... in their names");
-  times.forms = {IntegerSchema(RepeatRange())};
+  times.schemas = {IntegerSchema(RepeatRange())};
   Key layers = MakeKey("layers", "list of maps", "the layers of the block");
-  layers.forms = {ListSchema({MapSchema(ExampleLayer)})};
+  layers.schemas = {ListSchema({MapSchema(ExampleLayer)})};
   auto block = std::make_shared<Section>();
   block->path = "model.layers[].repeat";
   for (Key* key : {&times, &layers}) block->keys.push_back(std::move(key->Required()));
@@ -138,16 +138,16 @@ Key LayersKey(std::vector<LayerConfig>& layers) {
                     "a network of one's own, in order; {repeat: N, layers: [...]} repeats a block");
   key.default_text = "required without `zoo`";
   key.section = ExampleLayer();
-  key.forms = {ListSchema({MapSchema(ExampleBlock, "repeat"), MapSchema(ExampleLayer)}, 1)};
-  key.read = [&layers](const YamlNode& node, const Reading& reading) {
+  key.schemas = {ListSchema({MapSchema(ExampleBlock, "repeat"), MapSchema(ExampleLayer)}, 1)};
+  key.read = [&layers](const YamlNode& node, const ReadContext& context) {
     if (node.kind != YamlNode::Kind::kList || node.items.empty()) {
-      reading.problems.Add(node, reading.path,
+      context.problems.Add(node, context.path,
                            node.kind == YamlNode::Kind::kList
                                ? "expected at least one layer; got an empty list"
                                : Expected("a list of layers", node));
       return;
     }
-    LayerReader(layers, reading).ReadList(node);
+    LayerReader(layers, context).ReadList(node);
   };
   key.write = [&layers]() -> std::optional<YamlNode> {
     if (layers.empty()) return std::nullopt;

@@ -50,10 +50,10 @@ std::string WithArticle(const std::string& word) {
   return (vowel ? "an " : "a ") + word;
 }
 
-void CheckLayer(const LayerConfig& layer, const YamlNode& map, const Reading& reading) {
+void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext& context) {
   const auto add = [&](const char* key, const std::string& message) {
     const YamlNode* value = map.Find(key);
-    reading.problems.Add(value ? *value : reading.key, Join(reading.path, key), message);
+    context.problems.Add(value ? *value : context.key, Join(context.path, key), message);
   };
   const LayerKind* kind = graph::FindLayerKind(layer.kind);
   const std::string inputs = std::to_string(layer.inputs.size());
@@ -74,7 +74,7 @@ Section LayerSection(LayerConfig& layer) {
   const Names kinds = KindsWhere([](const LayerKind&) { return true; });
   Section section;
   section.path = "model.layers[]";
-  section.chooser = "kind";
+  section.discriminator = "kind";
   section.choices = kinds;
   section.where = &layer.where;
   section.keys = {
@@ -108,10 +108,10 @@ Section LayerSection(LayerConfig& layer) {
       };
     }
   }
-  section.check = [&layer](const YamlNode& map, const Reading& reading) {
+  section.check = [&layer](const YamlNode& map, const ReadContext& context) {
     const LayerKind* kind = graph::FindLayerKind(layer.kind);
     if (kind && kind->stride_is_kernel && !map.Find("stride")) layer.stride = layer.kernel;
-    CheckLayer(layer, map, reading);
+    CheckLayer(layer, map, context);
   };
   return section;
 }

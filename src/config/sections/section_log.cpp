@@ -3,9 +3,8 @@
 #include <map>
 #include <set>
 
-#include "config/sections/scaling_keys.h"
+#include "config/load.h"
 #include "config/sections/sections.h"
-#include "config/what_if_name.h"
 
 namespace ada::config {
 namespace {
@@ -26,10 +25,10 @@ std::string RefuseScenarioName(std::string& name) {
 Key ScenarioScalingKey(std::optional<scaling::Settings>& scaling) {
   Key key = MakeKey("scaling", "map", "a policy that decides the scale instead");
   key.range = "the keys of `scaling`";
-  key.forms = {MapSchema([] { return ExampleSection<scaling::Settings>(ScalingSection); })};
-  key.read = [&scaling](const YamlNode& node, const Reading& reading) {
+  key.schemas = {MapSchema([] { return ExampleSection<scaling::Settings>(ScalingSection); })};
+  key.read = [&scaling](const YamlNode& node, const ReadContext& context) {
     scaling::Settings read;
-    ReadSection(node, ScalingSection(read), reading);
+    ReadSection(node, ScalingSection(read), context);
     scaling = read;
   };
   key.write = [&scaling]() -> std::optional<YamlNode> {
@@ -61,13 +60,13 @@ Section WhatIfSection(WhatIfConfig& what_if) {
 
 // Fills in the names that are not given; a name stands for one scenario.
 void NameScenarios(std::vector<WhatIfConfig>& scenarios, const YamlNode& list,
-                   const Reading& reading) {
+                   const ReadContext& context) {
   std::set<std::string> taken;
   for (std::size_t i = 0; i < scenarios.size(); ++i) {
     const std::string& name = scenarios[i].name;
     if (name.empty()) continue;
     if (!taken.insert(name).second) {
-      reading.problems.Add(*list.items[i].Find("name"), reading.path + "[].name",
+      context.problems.Add(*list.items[i].Find("name"), context.path + "[].name",
                            "a second scenario called '" + name + "'");
     }
   }
@@ -86,36 +85,36 @@ void NameScenarios(std::vector<WhatIfConfig>& scenarios, const YamlNode& list,
 Key WhatIfKey(std::vector<WhatIfConfig>& scenarios) {
   Key key = Entries("what_if", scenarios, &WhatIfSection,
                     "other choices, judged from the histograms; needs histogram_every");
-  key.read = [&scenarios, read = key.read](const YamlNode& node, const Reading& reading) {
-    const std::size_t problems = reading.problems.count();
-    read(node, reading);
-    if (reading.problems.count() == problems) NameScenarios(scenarios, node, reading);
+  key.read = [&scenarios, read = key.read](const YamlNode& node, const ReadContext& context) {
+    const std::size_t problems = context.problems.count();
+    read(node, context);
+    if (context.problems.count() == problems) NameScenarios(scenarios, node, context);
   };
   return key;
 }
 
 Key DumpKey(LogConfig& log) {
   Key key = TextList("dump", log.dump, {}, "globs on the names of the layers that are dumped");
-  key.forms.front().least = 1;
-  key.read = [read = key.read](const YamlNode& node, const Reading& reading) {
+  key.schemas.front().least = 1;
+  key.read = [read = key.read](const YamlNode& node, const ReadContext& context) {
     if (node.kind == YamlNode::Kind::kList && node.items.empty()) {
-      reading.problems.Add(node, reading.path,
+      context.problems.Add(node, context.path,
                            "expected at least one glob on layer names; got an empty list");
     }
-    read(node, reading);
+    read(node, context);
   };
   key.unused = [&log] { return log.dump_every == 0; };
   return key;
 }
 
 // What would be asked for and never written.
-void CheckLog(const LogConfig& log, const YamlNode& map, const Reading& reading) {
+void CheckLog(const LogConfig& log, const YamlNode& map, const ReadContext& context) {
   const auto add = [&](const char* key, const std::string& message) {
-    reading.problems.Add(map.FindEntry(key)->key, Join(reading.path, key), message);
+    context.problems.Add(map.FindEntry(key)->key, Join(context.path, key), message);
   };
   const auto clean = [&](const char* key) {
-    const std::string path = Join(reading.path, key);
-    return reading.problems.Clean({path});
+    const std::string path = Join(context.path, key);
+    return context.problems.Clean({path});
   };
   if (!log.what_if.empty() && log.histogram_every == 0 && clean("histogram_every")) {
     add("what_if", "is judged from histograms; set histogram_every, the steps between them");
@@ -151,8 +150,8 @@ Section LogSection(LogConfig& log) {
              "never"),
       Switch("tensorboard", log.tensorboard, "write event files for TensorBoard as well"),
   };
-  section.check = [&log](const YamlNode& map, const Reading& reading) {
-    CheckLog(log, map, reading);
+  section.check = [&log](const YamlNode& map, const ReadContext& context) {
+    CheckLog(log, map, context);
   };
   return section;
 }

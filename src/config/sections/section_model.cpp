@@ -9,7 +9,7 @@ const Names kZoo = {"mlp",   "lenet", "resnet20", "resnet32", "resnet44", "resne
 const Names kCifarResnets = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
 const Names kVggs = {"vgg11", "vgg13", "vgg16"};
 
-const Words<InitScheme> kSchemes = {
+const EnumNames<InitScheme> kSchemes = {
     {"he_normal", InitScheme::kHeNormal},
     {"he_uniform", InitScheme::kHeUniform},
     {"xavier_normal", InitScheme::kXavierNormal},
@@ -34,7 +34,7 @@ Section InitSection(InitConfig& init) {
 Section ModelSection(ModelConfig& model) {
   Section section;
   section.path = "model";
-  section.chooser = "zoo";
+  section.discriminator = "zoo";
   section.choices = kZoo;
   section.alternative = "layers";
   section.where = &model.where;

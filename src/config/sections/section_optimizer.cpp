@@ -9,12 +9,12 @@ namespace {
 using backend::UpdateRule;
 using optim::Schedule;
 
-const Words<UpdateRule::Kind> kOptimizers = {
+const EnumNames<UpdateRule::Kind> kOptimizers = {
     {"sgd", UpdateRule::Kind::kSgd},
     {"adam", UpdateRule::Kind::kAdam},
     {"adamw", UpdateRule::Kind::kAdamW},
 };
-const Words<Schedule::Kind> kSchedules = {
+const EnumNames<Schedule::Kind> kSchedules = {
     {"constant", Schedule::Kind::kConstant}, {"multistep", Schedule::Kind::kMultistep},
     {"cosine", Schedule::Kind::kCosine},     {"linear", Schedule::Kind::kLinear},
     {"poly", Schedule::Kind::kPoly},
@@ -27,24 +27,24 @@ Section WarmupSection(Schedule::Warmup& warmup) {
       Number("epochs", warmup.epochs, FromTo(0, 1'000'000), "its length; 0: none"),
       Number("lr", warmup.lr, AtLeast(0), "the learning rate held meanwhile"),
   };
-  section.check = [&warmup](const YamlNode& map, const Reading& reading) {
+  section.check = [&warmup](const YamlNode& map, const ReadContext& context) {
     if (warmup.epochs > 0 && warmup.lr == 0) {
       const YamlNode* lr = map.Find("lr");
-      reading.problems.Add(lr ? *lr : reading.key, Join(reading.path, "lr"),
+      context.problems.Add(lr ? *lr : context.key, Join(context.path, "lr"),
                            "a warm-up needs a learning rate above 0");
     }
   };
   return section;
 }
 
-void CheckMilestones(const Schedule& schedule, const YamlNode& map, const Reading& reading) {
+void CheckMilestones(const Schedule& schedule, const YamlNode& map, const ReadContext& context) {
   const YamlNode* list = map.Find("milestones");
   if (!list || schedule.kind != Schedule::Kind::kMultistep) return;
   const std::vector<int>& values = schedule.milestones;
   const bool rising =
       std::adjacent_find(values.begin(), values.end(), std::greater_equal<>()) == values.end();
   if (!rising) {
-    reading.problems.Add(*list, Join(reading.path, "milestones"),
+    context.problems.Add(*list, Join(context.path, "milestones"),
                          "expected epochs in rising order");
   }
 }
@@ -55,7 +55,7 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
   const Names adams = {"adam", "adamw"};
   Section section;
   section.path = "optimizer";
-  section.chooser = "kind";
+  section.discriminator = "kind";
   for (const auto& kind : kOptimizers) section.choices.push_back(kind.first);
   section.default_choice = "sgd";
   section.keys = {
@@ -77,10 +77,10 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
     optimizer.lr = kind == "sgd" ? 0.1 : 1e-3;
     optimizer.weight_decay = kind == "adamw" ? 1e-2 : 0;
   };
-  section.check = [&optimizer](const YamlNode& map, const Reading& reading) {
+  section.check = [&optimizer](const YamlNode& map, const ReadContext& context) {
     const bool sgd = optimizer.kind == UpdateRule::Kind::kSgd;
     if (sgd && optimizer.nesterov && optimizer.momentum == 0) {
-      reading.problems.Add(*map.Find("nesterov"), Join(reading.path, "nesterov"),
+      context.problems.Add(*map.Find("nesterov"), Join(context.path, "nesterov"),
                            "needs a momentum above 0");
     }
   };
@@ -90,7 +90,7 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
 Section ScheduleSection(Schedule& schedule) {
   Section section;
   section.path = "schedule";
-  section.chooser = "kind";
+  section.discriminator = "kind";
   for (const auto& kind : kSchedules) section.choices.push_back(kind.first);
   section.default_choice = "constant";
   section.keys = {
@@ -106,8 +106,8 @@ Section ScheduleSection(Schedule& schedule) {
           .For({"cosine", "linear", "poly"}),
       Nested("warmup", WarmupSection(schedule.warmup), "a constant learning rate at the start"),
   };
-  section.check = [&schedule](const YamlNode& map, const Reading& reading) {
-    CheckMilestones(schedule, map, reading);
+  section.check = [&schedule](const YamlNode& map, const ReadContext& context) {
+    CheckMilestones(schedule, map, context);
   };
   return section;
 }

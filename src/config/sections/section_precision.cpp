@@ -5,16 +5,18 @@
 namespace ada::config {
 namespace {
 
-const Words<RoundingKind> kRoundings = {
+const EnumNames<RoundingKind> kRoundings = {
     {"nearest", RoundingKind::kNearest},
     {"stochastic", RoundingKind::kStochastic},
 };
-const Words<OverflowKind> kOverflows = {
+const EnumNames<OverflowKind> kOverflows = {
     {"default", OverflowKind::kDefault},
     {"saturate", OverflowKind::kSaturate},
 };
-const Words<AmaxKind> kAmaxes = {{"max", AmaxKind::kMax}, {"most_recent", AmaxKind::kMostRecent}};
-const Words<TensorScalingConfig::Kind> kTensorScalings = {
+using scaling::Amax;
+
+const EnumNames<Amax> kAmaxes = {{"max", Amax::kMax}, {"most_recent", Amax::kMostRecent}};
+const EnumNames<TensorScalingConfig::Kind> kTensorScalings = {
     {"none", TensorScalingConfig::Kind::kNone},
     {"delayed", TensorScalingConfig::Kind::kDelayed},
 };
@@ -47,10 +49,10 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
                 std::function<std::optional<NumberFormat>()> get, std::string meaning) {
   Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
   key.range = "a format";
-  key.forms = {WordSchema(FormatNames(true)),
-               MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); })};
-  key.read = [set = std::move(set)](const YamlNode& node, const Reading& reading) {
-    const std::optional<NumberFormat> format = ReadFormatNode(node, true, reading);
+  key.schemas = {WordSchema(FormatNames(true)),
+                 MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); })};
+  key.read = [set = std::move(set)](const YamlNode& node, const ReadContext& context) {
+    const std::optional<NumberFormat> format = ReadFormatNode(node, true, context);
     if (format) set(*format);
   };
   key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
@@ -93,7 +95,7 @@ Section TensorScalingSection(TensorScalingConfig& scaling) {
   const Names delayed = {"delayed"};
   Section section;
   section.path = "precision.tensor_scaling";
-  section.chooser = "kind";
+  section.discriminator = "kind";
   section.choices = {"none", "delayed"};
   section.short_key = "kind";
   section.keys = {
@@ -111,10 +113,10 @@ Section TensorScalingSection(TensorScalingConfig& scaling) {
           .For(delayed),
   };
   section.keys.front().default_text = "none";
-  section.check = [&scaling](const YamlNode& map, const Reading& reading) {
+  section.check = [&scaling](const YamlNode& map, const ReadContext& context) {
     const auto whole = static_cast<double>(static_cast<int>(scaling.margin));
     if (!scaling.power_of_two || scaling.margin == whole) return;
-    reading.problems.Add(*map.Find("margin"), Join(reading.path, "margin"),
+    context.problems.Add(*map.Find("margin"), Join(context.path, "margin"),
                          "must be a whole number where power_of_two is true");
   };
   return section;
@@ -148,39 +150,39 @@ Section FormatSection(NumberFormat& format) {
       Switch("signed", format.is_signed,
              "false: positive numbers only, no zero (for `convert` and `inspect`)"),
   };
-  section.check = [&format](const YamlNode& map, const Reading& reading) {
-    if (!reading.problems.Clean({Join(reading.path, "exponent"), Join(reading.path, "mantissa"),
-                                 Join(reading.path, "bias")})) {
+  section.check = [&format](const YamlNode& map, const ReadContext& context) {
+    if (!context.problems.Clean({Join(context.path, "exponent"), Join(context.path, "mantissa"),
+                                 Join(context.path, "bias")})) {
       return;
     }
     if (!map.Find("bias")) format.bias = (1 << (format.exponent_bits - 1)) - 1;
     const std::string refusal = RefuseFormat(format);
-    if (!refusal.empty()) reading.problems.Add(map, reading.path, refusal);
+    if (!refusal.empty()) context.problems.Add(map, context.path, refusal);
   };
   return section;
 }
 
 std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
-                                           const Reading& reading) {
+                                           const ReadContext& context) {
   if (node.kind == YamlNode::Kind::kMap) {
     NumberFormat custom;
-    const std::size_t problems = reading.problems.count();
-    ReadSection(node, FormatSection(custom), reading);
-    if (reading.problems.count() > problems) return std::nullopt;
+    const std::size_t problems = context.problems.count();
+    ReadSection(node, FormatSection(custom), context);
+    if (context.problems.count() > problems) return std::nullopt;
     if (custom.is_signed || !tensors_only) return custom;
-    reading.problems.Add(node, reading.path, kUnsigned);
+    context.problems.Add(node, context.path, kUnsigned);
     return std::nullopt;
   }
   const std::string text = node.kind == YamlNode::Kind::kScalar ? node.text : "";
   for (const NamedFormat& known : NamedFormats()) {
     if (known.name != text) continue;
     if (known.format.is_signed || !tensors_only) return known.format;
-    reading.problems.Add(node, reading.path, "'" + text + "': " + kUnsigned);
+    context.problems.Add(node, context.path, "'" + text + "': " + kUnsigned);
     return std::nullopt;
   }
   const std::string nearest = NearestName(text, FormatNames(tensors_only));
   const char* map = "or a map such as {exponent: 5, mantissa: 10}";
-  reading.problems.Add(node, reading.path,
+  context.problems.Add(node, context.path,
                        Expected(FormatWords(tensors_only, map), node) +
                            (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
   return std::nullopt;

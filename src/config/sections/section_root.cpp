@@ -11,8 +11,8 @@ constexpr char kNamePattern[] = R"(^(?!\.{1,2}$)[^/\u0000-\u001f]+$)";
 constexpr char kNumberedDevice[] =  // cuda:0 to cuda:255
     "^cuda:([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$";
 
-const Words<Fp8Products> kFp8Products = {{"emulated", Fp8Products::kEmulated},
-                                         {"hardware", Fp8Products::kHardware}};
+const EnumNames<Fp8Products> kFp8Products = {{"emulated", Fp8Products::kEmulated},
+                                             {"hardware", Fp8Products::kHardware}};
 
 std::string RefuseName(std::string& name) {
   if (name == "." || name == ".." || name.size() > 200) return "is not usable as a folder's name";
@@ -45,10 +45,10 @@ std::string ReadDeviceKind(const YamlNode& node, DeviceConfig& device) {
 Key DeviceKindKey(DeviceConfig& device) {
   Key key = MakeKey("kind", "word", "what computes; auto takes cuda where one works");
   key.range = "auto, cpu, cuda, cuda:N";
-  key.forms = {WordSchema({"auto", "cpu", "cuda"}), TextSchema(kNumberedDevice, false)};
-  key.read = [&device](const YamlNode& node, const Reading& reading) {
+  key.schemas = {WordSchema({"auto", "cpu", "cuda"}), TextSchema(kNumberedDevice, false)};
+  key.read = [&device](const YamlNode& node, const ReadContext& context) {
     const std::string refusal = ReadDeviceKind(node, device);
-    if (!refusal.empty()) reading.problems.Add(node, reading.path, refusal);
+    if (!refusal.empty()) context.problems.Add(node, context.path, refusal);
   };
   key.write = [&device]() -> std::optional<YamlNode> {
     if (device.kind == DeviceKind::kAuto) return Scalar("auto");

@@ -1,7 +1,6 @@
 // The keys of `scaling`: the policy, its parameters, and what single layers do otherwise.
 #include <limits>
 
-#include "config/sections/scaling_keys.h"
 #include "config/sections/sections.h"
 #include "scaling/policies/presets.h"
 
@@ -58,15 +57,15 @@ std::vector<Key> PresetKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
       Integer("hysteresis", scaling.hysteresis, FromTo(1, 1'000'000'000),
               "overflows before the scale falls (paddle: in a row)")
-          .ForRefined(scaling::PresetsWith("hysteresis")),
+          .ForSecond(scaling::PresetsWith("hysteresis")),
       Switch("consecutive_hysteresis", scaling.consecutive_hysteresis,
              "each clean step starts the count of overflows anew")
-          .ForRefined(scaling::PresetsWith("consecutive_hysteresis")),
+          .ForSecond(scaling::PresetsWith("consecutive_hysteresis")),
       Switch("error_at_min_scale", scaling.error_at_min_scale,
              "an overflow while the scale is at its floor ends the run"),
       Number("tolerance", scaling.tolerance, FromTo(0, 1),
              "share of overflows since the last change that the scale bears without falling")
-          .ForRefined(scaling::PresetsWith("tolerance")),
+          .ForSecond(scaling::PresetsWith("tolerance")),
   };
   for (Key& key : keys) key.For({"dynamic"}).Default("the preset's");
   return keys;
@@ -116,17 +115,21 @@ Range ShareRange() { return {0, 1, false, true, "above 0, at most 1"}; }
 Section ScalingSection(scaling::Settings& scaling) {
   Section section;
   section.path = "scaling";
-  section.chooser = "policy";
+  section.discriminator = "policy";
   section.choices = scaling::PolicyNames();
   section.default_choice = scaling::Settings().policy;
-  section.refiner = "preset";
-  section.refinements = scaling::PresetNames();
-  section.default_refinement = scaling::Settings().preset;
+  section.second_discriminator = "preset";
+  section.second_choices = scaling::PresetNames();
+  section.default_second_choice = scaling::Settings().preset;
   section.where = &scaling.where;
   for (const auto& make :
        {GlobalKeys, MovingKeys, PresetKeys, HistogramKeys, LogMaxKeys, AdaptiveKeys}) {
     for (Key& key : make(scaling)) section.keys.push_back(std::move(key));
   }
+  section.keys.push_back(
+      Switch("reference", scaling.reference,
+             "what the original program does to the letter, its defects included")
+          .For({"adaptive", "logmax"}));
   section.keys.push_back(LayersKeyOf(scaling));
   for (Key& key : section.keys) {
     if (key.name != "scale") continue;
@@ -137,8 +140,8 @@ Section ScalingSection(scaling::Settings& scaling) {
   section.set_defaults = [&scaling](const std::string& policy) {
     scaling.policy = policy;  // entries of `layers` ask for it
   };
-  section.check = [&scaling](const YamlNode& map, const Reading& reading) {
-    CheckScaling(scaling, map, reading);
+  section.check = [&scaling](const YamlNode& map, const ReadContext& context) {
+    CheckScaling(scaling, map, context);
   };
   return section;
 }

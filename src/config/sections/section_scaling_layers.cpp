@@ -1,5 +1,4 @@
 // The keys of `scaling` that decide layer by layer: those of policy adaptive, and `scaling.layers`.
-#include "config/sections/scaling_keys.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -8,13 +7,13 @@ namespace {
 using scaling::Fan;
 using scaling::LayerMethod;
 
-Words<LayerMethod> Methods() {
-  Words<LayerMethod> words;
+EnumNames<LayerMethod> Methods() {
+  EnumNames<LayerMethod> words;
   for (const LayerMethod method : scaling::kAdaptiveMethods)
     words.emplace_back(scaling::MethodName(method), method);
   return words;
 }
-const Words<Fan> kFans = {{"exact", Fan::kExact}, {"reference", Fan::kReference}};
+const EnumNames<Fan> kFans = {{"exact", Fan::kExact}, {"reference", Fan::kReference}};
 
 // The keys that the section and its layers have in common. T: scaling::AdaptiveSettings or
 // scaling::LayerSettings.
@@ -59,7 +58,7 @@ std::vector<Key> LayerwiseKeys(scaling::LayerSettings& layer) {
 Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& policy) {
   Section section;
   section.path = "scaling.layers[]";
-  section.chooser = "policy";
+  section.discriminator = "policy";
   section.chosen = policy == "adaptive" || policy == "layerwise_dynamic" ? policy : "";
   section.where = &layer.where;
   section.keys = {
@@ -73,9 +72,9 @@ Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& po
   for (Key& key : section.keys) {
     if (!key.required) key.default_text = "as in `scaling`";
   }
-  section.check = [&layer](const YamlNode& map, const Reading& reading) {
+  section.check = [&layer](const YamlNode& map, const ReadContext& context) {
     if (scaling::BoundsCross(layer.min_scale, layer.max_scale)) {
-      reading.problems.Add(*map.Find("min_scale"), Join(reading.path, "min_scale"),
+      context.problems.Add(*map.Find("min_scale"), Join(context.path, "min_scale"),
                            "must not be above max_scale");
     }
   };
@@ -89,9 +88,6 @@ std::vector<Key> AdaptiveKeys(scaling::Settings& scaling) {
     if (key.name == "u_min") key.Default("the format's smallest subnormal");
     key.For({"adaptive"});
   }
-  keys.push_back(Switch("reference", scaling.reference,
-                        "what the original program does to the letter, its defects included")
-                     .For({"adaptive", "logmax"}));
   return keys;
 }
 

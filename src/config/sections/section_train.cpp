@@ -4,8 +4,9 @@
 namespace ada::config {
 namespace {
 
-const Words<OnOverflow> kOnOverflow = {{"skip", OnOverflow::kSkip}, {"retry", OnOverflow::kRetry}};
-const Words<ScheduleOnSkip> kScheduleOnSkip = {
+const EnumNames<OnOverflow> kOnOverflow = {{"skip", OnOverflow::kSkip},
+                                           {"retry", OnOverflow::kRetry}};
+const EnumNames<ScheduleOnSkip> kScheduleOnSkip = {
     {"advance", ScheduleOnSkip::kAdvance},
     {"hold", ScheduleOnSkip::kHold},
 };

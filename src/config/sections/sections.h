@@ -1,7 +1,7 @@
 // The tables of keys, one function a section of the YAML. Each binds to a struct of config.h, which
-// must outlive the table.
+// must outlive the table. And what the files of the sections share.
 #pragma once
-#include "config/keys.h"
+#include "config/keys/keys.h"
 
 namespace ada::config {
 
@@ -26,7 +26,7 @@ Section CheckpointSection(CheckpointConfig& checkpoint);
 
 // A format as a name or a map; nothing and a problem where it is none.
 std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
-                                           const Reading& reading);
+                                           const ReadContext& context);
 // The same as a key; unset: nothing.
 Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning);
 // The key model.layers: a list of layers with `repeat` blocks, expanded while it is read.
@@ -37,5 +37,24 @@ std::string ExpandPath(std::string& path);
 // Channels and classes of a data set's images.
 int ChannelsOf(const DataConfig& data);
 int ClassesOf(const DataConfig& data);
+
+// --- Parts of `scaling`. ---
+
+// A scale is an fp32 value; powers of two beside its limits keep products finite.
+Range ScaleRange();
+Range ShareRange();  // above 0, at most 1
+
+// The keys of policy adaptive, without `scale` and `layers`.
+std::vector<Key> AdaptiveKeys(scaling::Settings& scaling);
+// Whether the section or one of its layers says `method: fixed`.
+bool UsesMethodFixed(const scaling::Settings& scaling);
+// Checks across the section's keys; under `reference`, `fan` is the reference's unless it is given.
+void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const ReadContext& context);
+
+// --- Across sections. ---
+
+// Fills name, output and model.classes where the document does not give them, then checks what no
+// section can check alone. `file` is the path given.
+void Complete(Config& config, const YamlNode& root, const std::string& file, Problems& problems);
 
 }  // namespace ada::config

@@ -3,8 +3,7 @@
 
 #include <map>
 
-#include "config/keys.h"
-#include "config/yaml/yaml_document.h"
+#include "config/keys/keys.h"
 
 namespace ada::config {
 

@@ -1,6 +1,8 @@
-// From the text of a configuration to its map of keys, before any key is looked at.
+// From a configuration file to its map of keys, before any key is looked at. Size, kind, encoding,
+// nesting and aliases are bounded.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/load.h"
@@ -8,6 +10,27 @@
 #include "config/yaml/problems.h"
 
 namespace ada::config {
+
+// The text of `path`, at most 1 MB. Throws ConfigError: missing, unreadable, a directory, too large
+// (without reading it whole).
+std::string ReadTextFile(const std::string& path);
+
+// Why `text` is no text that a configuration may hold (NUL, other control characters, invalid
+// UTF-8), with the byte's place; empty when it is fine.
+std::string TextProblem(std::string_view text);
+
+inline constexpr std::size_t kNestingLimit = 64;
+inline constexpr std::size_t kAliasLimit = 10'000;  // nodes that aliases may add
+
+// Why a text is no single YAML document, and where (from 1; line 0: the text as a whole).
+struct ParseProblem {
+  int line = 0, column = 0;
+  std::string message;
+};
+
+// Parses one document; an empty one is a null node. `source` is noted in every node. Columns count
+// characters. Duplicate keys are kept: RemoveDuplicates reports them. Throws ParseProblem.
+YamlNode ParseYaml(const std::string& text, int source);
 
 // The document's map. What keeps the text from being one is thrown at once: nothing else can be
 // said.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "config/yaml/yaml_document.h"
+#include "config/yaml/document.h"
 
 namespace ada::config {
 namespace {
@@ -134,29 +134,29 @@ class Dropper {
 
   // Drops what a choice made by --set does not know, in `map` and below.
   void Drop(YamlNode& map, const Section& section) {
-    const Entry* chooser = map.FindEntry(section.chooser);
+    const Entry* discriminator = map.FindEntry(section.discriminator);
     const Entry* other = section.alternative.empty() ? nullptr : map.FindEntry(section.alternative);
-    if (other && other->key.source > 0 && (!chooser || chooser->key.source == 0)) {
+    if (other && other->key.source > 0 && (!discriminator || discriminator->key.source == 0)) {
       const std::string reason = ToString(problems_.Where(other->key)) + " replaces it";
       DropKeys(map, section, [&](const Key& key) {
         const bool replaced =
-            key.name == section.chooser || !section.Knows(key, section.alternative);
+            key.name == section.discriminator || !section.Knows(key, section.alternative);
         return replaced ? reason : "";
       });
     } else {
-      DropKeys(map, section, [&](const Key& key) { return MisfitReason(key, section, map); });
+      DropKeys(map, section, [&](const Key& key) { return MismatchReason(key, section, map); });
     }
     for (const Key& key : section.keys) {
       Entry* entry = key.section ? map.FindEntry(key.name) : nullptr;
       if (entry && entry->value.kind == YamlNode::Kind::kMap) Drop(entry->value, *key.section);
       if (!entry || entry->value.kind != YamlNode::Kind::kList || !key.section->chosen) continue;
-      if (!IsSet(map, section.chooser)) continue;
+      if (!IsSet(map, section.discriminator)) continue;
       Section inner = *key.section;
       inner.chosen = section.ChoiceOf(map);
       for (YamlNode& item : entry->value.items) {
         DropKeys(item, inner, [&](const Key& inner_key) {
-          const Misfit misfit = inner.MisfitOf(inner_key, item);
-          return misfit.known ? Reason(misfit) : "";
+          const Mismatch mismatch = inner.MismatchOf(inner_key, item);
+          return mismatch.known ? Reason(mismatch) : "";
         });
       }
     }
@@ -168,14 +168,14 @@ class Dropper {
     return entry && entry->key.source > 0;
   }
 
-  static std::string Reason(const Misfit& misfit) {
-    return misfit.chooser + " " + misfit.choice + " does not know it";
+  static std::string Reason(const Mismatch& mismatch) {
+    return mismatch.discriminator + " " + mismatch.choice + " does not know it";
   }
 
   // Empty where the key may stay: it fits, or the file alone is at fault.
-  static std::string MisfitReason(const Key& key, const Section& section, const YamlNode& map) {
-    const Misfit misfit = section.MisfitOf(key, map);
-    return misfit.known && IsSet(map, misfit.chooser) ? Reason(misfit) : "";
+  static std::string MismatchReason(const Key& key, const Section& section, const YamlNode& map) {
+    const Mismatch mismatch = section.MismatchOf(key, map);
+    return mismatch.known && IsSet(map, mismatch.discriminator) ? Reason(mismatch) : "";
   }
 
   // Drops the file's keys for which `reason` gives one.

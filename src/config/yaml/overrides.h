@@ -3,15 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "config/keys.h"
+#include "config/keys/keys.h"
 #include "config/load.h"
 #include "config/yaml/node.h"
 #include "config/yaml/problems.h"
 
 namespace ada::config {
 
-// Sets `overrides[i]` in `root` (source i + 1), in order. Where one sets a section's chooser (a
-// policy, kind, dataset or zoo), keys of the file that the new choice does not know are dropped,
+// Sets `overrides[i]` in `root` (source i + 1), in order. Where one sets a section's discriminator
+// (a policy, kind, dataset or zoo), keys of the file that the new choice does not know are dropped,
 // one line each in `notes`. `document` is the table of the whole document.
 void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
                     Problems& problems, std::vector<std::string>& notes);

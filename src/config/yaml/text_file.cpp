@@ -1,12 +1,11 @@
 // Reading with a limit, and a validator of UTF-8 (RFC 3629: no overlong forms, no surrogates).
-#include "config/yaml/text_file.h"
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 
+#include "config/yaml/document.h"
 #include "core/error.h"
 
 namespace ada::config {

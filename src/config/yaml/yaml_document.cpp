@@ -1,7 +1,6 @@
-// Builds the tree from the parser's events: they arrive before the parser goes deeper, so the
-// limits act while it runs, and anchors are seen as such.
-#include "config/yaml/yaml_document.h"
-
+// ParseYaml, the only file that knows yaml-cpp (0.7 and 0.8 alike: only its parser's events are
+// used). Builds the tree from the parser's events: they arrive before the parser goes deeper, so
+// the limits act while it runs, and anchors are seen as such.
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -11,7 +10,7 @@
 #include <optional>
 #include <sstream>
 
-#include "config/yaml/text_file.h"
+#include "config/yaml/document.h"
 
 namespace ada::config {
 namespace {

@@ -69,7 +69,7 @@ struct LayerKind {
   bool has_weight = false;     // the first parameter is multiplied, as a rounded copy
   bool chooses_scale = false;  // its dx gets a scale of its own, by the rule of a policy
   bool rounds_output = true;   // false: every value of the output is one of the input's, or zero
-  // Whether its dx is rounded. Null: where the output is, unless the gradient is handed on.
+  // Whether its dx is rounded. Null: where the output is, and there is one input alone.
   bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
   Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
 

@@ -25,7 +25,8 @@ struct OpParts {
   LayerKeys keys;
   std::vector<Tensor> x;  // the inputs; without data where `recomputed` makes it
   Tensor y;               // the output, of the whole chain where layers are fused
-  backend::Gradient dy, dx;
+  backend::Gradient dy;
+  std::vector<backend::Gradient> dx;       // one an input, empty where not computed; or none at all
   std::vector<Parameter> parameters;       // in the order of the kind's row
   RoundedTo rounded_y;                     // of kinds that round their output
   scaling::LayerScaler* scaler = nullptr;  // null where dx is not computed
@@ -56,7 +57,14 @@ Spec SpecOf(const OpParts& op) {
     spec.x = op.x;
   }
   if constexpr (requires { spec.y; }) spec.y = op.y;
-  if constexpr (requires { spec.dy, spec.dx; }) spec.dy = op.dy, spec.dx = op.dx;
+  if constexpr (requires { spec.dy; }) {
+    spec.dy = op.dy;
+    if constexpr (!std::is_same_v<decltype(spec.dx), backend::Gradient>) {
+      spec.dx = op.dx;
+    } else if (!op.dx.empty()) {
+      spec.dx = op.dx[0];
+    }
+  }
   if constexpr (requires { spec.y_stats, spec.y_style; }) {
     spec.y_stats = op.rounded_y.stats;
     spec.y_style = op.rounded_y.style;

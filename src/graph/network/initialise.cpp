@@ -1,6 +1,4 @@
-// See initialise.h and Initialize in graph.h.
-#include "graph/network/initialise.h"
-
+// Start values of parameters.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -11,6 +9,7 @@
 #include "core/random.h"
 #include "core/run_in_parallel.h"
 #include "core/safetensors.h"
+#include "graph/graph.h"
 #include "graph/network/shapes.h"
 
 namespace ada::graph {

@@ -1,6 +1,8 @@
 #include "graph/network/parameters.h"
 
 #include "core/error.h"
+#include "graph/graph.h"
+#include "graph/network/shapes.h"
 
 namespace ada::graph {
 namespace {
@@ -44,6 +46,8 @@ class ParameterMaker {
 };
 
 }  // namespace
+
+std::int64_t Parameter::numel() const { return value.shape.numel(); }
 
 NetworkParameters MakeParameters(const Network& network, bool training, backend::Backend& backend,
                                  const Graph* share) {

@@ -1,11 +1,26 @@
-// The parameters of a network: names and dims as in PyTorch, memory from the backend.
+// The parameters of a network: names and dims as in PyTorch, memory from the backend, start values.
 #pragma once
+#include <cstdint>
+#include <string>
 #include <vector>
 
-#include "graph/graph.h"
-#include "graph/network/shapes.h"
+#include "backend/backend.h"
+#include "config/config.h"
+#include "core/tensor.h"
 
 namespace ada::graph {
+
+class Graph;
+struct Network;
+
+// A trained tensor or a running statistic, named as in PyTorch (conv1.weight, bn1.running_mean).
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> dims;  // PyTorch's: [out, in, kh, kw], [out, in], [c]
+  Tensor value;                    // fp32 master, bytes in the order of dims
+  Tensor gradient;                 // fp32, unscaled; empty for a running statistic
+  std::int64_t numel() const;
+};
 
 struct NetworkParameters {
   std::vector<Parameter> all;  // in layer order
@@ -16,5 +31,23 @@ struct NetworkParameters {
 // are made where `training`.
 NetworkParameters MakeParameters(const Network& network, bool training, backend::Backend& backend,
                                  const Graph* share);
+
+// Start values of one parameter: what Initialize uploads where the file names nothing else.
+// Weights by `scheme`, fan-in and fan-out counted as in torch.nn.init (a convolution's weight
+// [out, in, kh, kw] has fan-in in*kh*kw and fan-out out*kh*kw):
+//   he_normal      N(0, 2 / fan_in)                 He et al. 2015
+//   he_uniform     U(-a, a), a^2 = 6 / fan_in
+//   xavier_normal  N(0, 2 / (fan_in + fan_out))     Glorot and Bengio 2010
+//   xavier_uniform U(-a, a), a^2 = 6 / (fan_in + fan_out)
+// gamma and running_var are 1, all others 0. The same (seed, name, dims) give the same bytes.
+std::vector<float> StartValues(const Parameter& parameter, config::InitScheme scheme,
+                               std::uint64_t seed);
+
+// Fills the masters by config.init.scheme (fan-in He normal and so on; gamma 1, beta and biases 0,
+// running variance 1) from counter-based random numbers keyed by seed and parameter name, then
+// overrides from config.init.weights (safetensors; num_batches_tracked is ignored). Throws
+// DataError on unknown names or wrong shapes. The caller refreshes the copies of weights.
+void Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
+                backend::Backend& backend);
 
 }  // namespace ada::graph

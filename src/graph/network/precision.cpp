@@ -1,4 +1,3 @@
-// See precision.h.
 #include "graph/network/precision.h"
 
 #include "core/text.h"
@@ -51,10 +50,7 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
   result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
   result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
   result.scaled_backward = result.scaled_forward && !policy_owns_gradients;
-  result.tensor_scale.margin = scaling.margin;
-  result.tensor_scale.history = scaling.history;
-  result.tensor_scale.most_recent = scaling.amax == config::AmaxKind::kMostRecent;
-  result.tensor_scale.power_of_two = scaling.power_of_two;
+  result.tensor_scale = scaling;
   return result;
 }
 

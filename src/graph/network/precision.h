@@ -1,11 +1,28 @@
-// From the configuration's `precision` section to what a graph asks: formats by layer and role.
+// How a graph rounds: formats by layer and role, and how the configuration's `precision` section
+// says them.
 #pragma once
+#include <functional>
 #include <string>
 
 #include "config/config.h"
-#include "graph/graph.h"
+#include "core/number_format.h"
+#include "scaling/rules/tensor_scale.h"
 
 namespace ada::graph {
+
+// What a layer rounds to, by role.
+struct LayerFormats {
+  NumberFormat activations, weights, gradients, weight_gradients;
+};
+// How a graph rounds: formats by layer name, and what holds for all of it.
+struct Precision {
+  LayerFormats base;  // of the network's input and of layers where `formats_of` is empty
+  std::function<LayerFormats(const std::string& layer)> formats_of;
+  bool stochastic = false;  // training alone; evaluation rounds to nearest
+  // Delayed scaling: of y and w, and of gradients where no per-layer policy owns their scale.
+  bool scaled_forward = false, scaled_backward = false;
+  scaling::TensorScaleRule tensor_scale;  // format_max is filled in by tensor
+};
 
 // The formats of one layer. `format` gives activations, weights and gradients, a role's key beats
 // it; weight_gradients is fp32 unless set. Then the entries of `precision.layers` whose glob

@@ -139,7 +139,7 @@ std::int64_t Node::trained_numel() const {
 
 bool Node::rounds_gradient() const {
   if (kind->rounds_gradient) return kind->rounds_gradient(config);
-  return kind->rounds_output && !kind->hands_gradient_on;
+  return kind->rounds_output && !kind->joins;
 }
 
 std::int64_t Network::trained_numel() const {

@@ -4,7 +4,7 @@ namespace ada::graph {
 namespace {
 
 // An fp32 tensor loses nothing that a scale could save, so it has none.
-TensorStorage Encode(const NumberFormat& format, bool scaled) {
+TensorStorage StoredAs(const NumberFormat& format, bool scaled) {
   const bool has_own_scale = scaled && format != kFp32;
   return {format, has_own_scale ? Storage::kF32 : StorageFor(format), has_own_scale};
 }
@@ -14,9 +14,9 @@ std::vector<TensorStorage> Arriving(const Network& network,
   const auto consumers = network.Consumers();
   std::vector<TensorStorage> arriving = gradients;
   for (std::size_t value = network.nodes.size(); value-- > 0;) {
-    const std::vector<int>& readers = consumers[value];
-    if (readers.size() != 1 || network.nodes[readers[0]].rounds_gradient()) continue;
-    arriving[value] = arriving[readers[0] + 1];
+    const std::vector<int>& after = consumers[value];
+    if (after.size() != 1 || network.nodes[after[0]].rounds_gradient()) continue;
+    arriving[value] = arriving[after[0] + 1];
   }
   return arriving;
 }
@@ -25,21 +25,21 @@ std::vector<TensorStorage> Arriving(const Network& network,
 
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision) {
   NetworkStorage result;
-  result.values.push_back(Encode(precision.base.activations, precision.scaled_forward));
-  result.gradients.push_back(Encode(precision.base.gradients, precision.scaled_backward));
+  result.values.push_back(StoredAs(precision.base.activations, precision.scaled_forward));
+  result.gradients.push_back(StoredAs(precision.base.gradients, precision.scaled_backward));
   for (const Node& node : network.nodes) {
     const LayerFormats formats =
         precision.formats_of ? precision.formats_of(node.config.name) : precision.base;
     if (node.kind->rounds_output) {
-      result.values.push_back(Encode(formats.activations, precision.scaled_forward));
-      result.gradients.push_back(Encode(formats.gradients, precision.scaled_backward));
+      result.values.push_back(StoredAs(formats.activations, precision.scaled_forward));
+      result.gradients.push_back(StoredAs(formats.gradients, precision.scaled_backward));
     } else {
       const TensorStorage value = result.values[node.inputs[0]],
                           gradient = result.gradients[node.inputs[0]];
       result.values.push_back(value);
       result.gradients.push_back(gradient);
     }
-    result.weights.push_back(Encode(formats.weights, precision.scaled_forward));
+    result.weights.push_back(StoredAs(formats.weights, precision.scaled_forward));
     result.weight_gradients.push_back({formats.weight_gradients, Storage::kF32, false});
   }
   result.arriving = Arriving(network, result.gradients);

@@ -1,4 +1,4 @@
-// See zoo.h. ResNet for CIFAR: He et al., "Deep residual learning" (2016), section 4.2; VGG:
+// ResNet for CIFAR: He et al., "Deep residual learning" (2016), section 4.2; VGG:
 // Simonyan and Zisserman (2015), configurations A, B, D with batch norm; LeNet-5: LeCun et al.
 // (1998). ImageNet's ResNets stand in zoo_imagenet.cpp.
 #include "graph/network/zoo.h"
@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/network/shapes.h"
-#include "graph/network/zoo_imagenet.h"
 #include "graph/network/zoo_stack.h"
 
 namespace ada::graph {

@@ -1,5 +1,4 @@
-// Ready networks by name (model.zoo), written out as the layers a user could have written. Layer
-// names are those of INTERFACE, "Layer names of zoo models".
+// Ready networks by name (model.zoo), written out as the layers a user could have written.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,6 +1,4 @@
-// See zoo_imagenet.h. He et al., "Deep residual learning" (2016), table 1.
-#include "graph/network/zoo_imagenet.h"
-
+// He et al., "Deep residual learning" (2016), table 1.
 #include <array>
 #include <string>
 

@@ -1,4 +1,3 @@
-// See memory_plan.h.
 #include "graph/plan/memory_plan.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See plan.h.
 #include "graph/plan/plan.h"
 
 #include <algorithm>
@@ -15,9 +14,9 @@ bool MayNeedAllMoments(const scaling::LayerRule& rule) {
   return scaling::MayNeedMoments(rule) && !size_will_do;
 }
 
-class Planner {
+class ExecutionPlanner {
  public:
-  Planner(const Network& network, const PlanSpec& spec)
+  ExecutionPlanner(const Network& network, const PlanSpec& spec)
       : network_(network),
         spec_(spec),
         values_(static_cast<int>(network.nodes.size()) + 1),
@@ -39,7 +38,7 @@ class Planner {
   };
 
   const Node& node(const OpPlan& op) const { return network_.nodes[op.node]; }
-  // What a product, batch norm or pooling reads from memory.
+  // The first input as it lies in memory.
   int StoredInput(const OpPlan& op) const {
     return (op.recomputed >= 0 ? network_.nodes[op.recomputed] : node(op)).inputs[0];
   }
@@ -53,6 +52,10 @@ class Planner {
   int NewValueBuffer(int value) { return NewBuffer(value, spec_.storage->values[value]); }
   void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
   void TouchValue(int value) { Touch(plan_.value_buffers[value]); }
+  void TouchInputs(const OpPlan& op) {
+    TouchValue(StoredInput(op));
+    for (std::size_t i = 1; i < node(op).inputs.size(); ++i) TouchValue(node(op).inputs[i]);
+  }
   void TouchGradient(int gradient) { Touch(plan_.gradients[gradient].buffer); }
   void Contribute(int value, const Contribution& contribution) {
     contributions_[value].push_back(contribution);
@@ -68,7 +71,7 @@ class Planner {
   int SumBranches(int value, std::vector<Contribution>& contributions);
   void MakeRounded(GradientPlan& gradient);
   int NewGradient(const GradientPlan& gradient);
-  int NewDx(const OpPlan& op);
+  int NewDx(const OpPlan& op, int input);
   int NewMasked(const OpPlan& op);
   bool FitsInPlace(const OpPlan& op, const TensorStorage& dx);
 
@@ -84,7 +87,7 @@ class Planner {
 };
 
 // A chain runs at the place of its last layer: only there all its inputs exist.
-void Planner::PlaceOps() {
+void ExecutionPlanner::PlaceOps() {
   std::vector<OpPlan> at(values_ - 1);
   for (int i = 0; i < values_ - 1; ++i) at[i].node = i;
   for (const Chain& chain : spec_.chains) {
@@ -108,13 +111,12 @@ void Planner::PlaceOps() {
   }
 }
 
-void Planner::PlanForward() {
+void ExecutionPlanner::PlanForward() {
   plan_.value_buffers.assign(values_, -1);
   plan_.value_buffers[0] = NewValueBuffer(0);
   for (const OpPlan& op : plan_.ops) {
     ++now_;
-    TouchValue(StoredInput(op));
-    for (std::size_t i = 1; i < node(op).inputs.size(); ++i) TouchValue(node(op).inputs[i]);
+    TouchInputs(op);
     if (op.addend >= 0) TouchValue(op.addend);
     if (op.consumer < 0) plan_.value_buffers[op.output] = NewValueBuffer(op.output);
   }
@@ -124,37 +126,37 @@ void Planner::PlanForward() {
 
 // A relu at the end of a chain keeps its output like one that stands alone. A consumer makes x and
 // the mask from the batch norm's x.
-void Planner::ReadForBackward(const OpPlan& op) {
+void ExecutionPlanner::ReadForBackward(const OpPlan& op) {
   const LayerKind& kind = *node(op).kind;
-  if (kind.keeps_input) TouchValue(StoredInput(op));
+  if (kind.keeps_input) TouchInputs(op);
   const bool masks = op.relu >= 0 && op.consumer < 0;
   if (masks || kind.keeps_output) TouchValue(op.output);
 }
 
-int Planner::NewGradient(const GradientPlan& gradient) {
+int ExecutionPlanner::NewGradient(const GradientPlan& gradient) {
   plan_.gradients.push_back(gradient);
   return static_cast<int>(plan_.gradients.size()) - 1;
 }
 
-void Planner::MakeRounded(GradientPlan& gradient) {
+void ExecutionPlanner::MakeRounded(GradientPlan& gradient) {
   gradient.rounds = true;
   gradient.stored_as = spec_.storage->gradients[gradient.value];
 }
 
 // Whether dx may lie where dy does: read value by value, and by nobody else from now on.
-bool Planner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
+bool ExecutionPlanner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
   const GradientPlan& dy = plan_.gradients[op.dy];
   const bool handed_on = op.addend >= 0 && needs_[op.addend];
   return node(op).kind->dx_in_place && !handed_on && awaited_[dy.buffer] == 0 &&
          dy.stored_as.storage == dx.storage;
 }
 
-int Planner::NewDx(const OpPlan& op) {
+int ExecutionPlanner::NewDx(const OpPlan& op, int input) {
   const Node& part = node(op);
   GradientPlan dx = plan_.gradients[op.dy];
   dx.source = GradientPlan::Source::kDx;
   dx.node = op.node;
-  dx.value = part.inputs[0];
+  dx.value = input;
   dx.rounds = dx.moments = dx.all_moments = false;
   if (part.rounds_gradient()) MakeRounded(dx);
   if (!FitsInPlace(op, dx.stored_as)) dx.buffer = NewBuffer(dx.value, dx.stored_as);
@@ -171,7 +173,7 @@ int Planner::NewDx(const OpPlan& op) {
   return NewGradient(dx);
 }
 
-int Planner::NewMasked(const OpPlan& op) {
+int ExecutionPlanner::NewMasked(const OpPlan& op) {
   GradientPlan masked = plan_.gradients[op.dy];
   masked.source = GradientPlan::Source::kMasked;
   masked.node = op.node;
@@ -179,7 +181,7 @@ int Planner::NewMasked(const OpPlan& op) {
   return NewGradient(masked);
 }
 
-int Planner::SumBranches(int value, std::vector<Contribution>& contributions) {
+int ExecutionPlanner::SumBranches(int value, std::vector<Contribution>& contributions) {
   std::stable_sort(
       contributions.begin(), contributions.end(),
       [](const Contribution& a, const Contribution& b) { return a.consumer < b.consumer; });
@@ -213,14 +215,14 @@ int Planner::SumBranches(int value, std::vector<Contribution>& contributions) {
   return branch.sum;
 }
 
-int Planner::GradientOf(int value) {
+int ExecutionPlanner::GradientOf(int value) {
   std::vector<Contribution>& contributions = contributions_[value];
   ADA_CHECK(!contributions.empty());
   for (const Contribution& c : contributions) --awaited_[plan_.gradients[c.gradient].buffer];
   return contributions.size() == 1 ? contributions[0].gradient : SumBranches(value, contributions);
 }
 
-void Planner::PlanOpBackward(int index) {
+void ExecutionPlanner::PlanOpBackward(int index) {
   OpPlan& op = plan_.ops[index];
   op.dy = GradientOf(op.output);
   if (node(op).kind->hands_gradient_on) {
@@ -233,10 +235,9 @@ void Planner::PlanOpBackward(int index) {
   op.has_backward = true;
   TouchGradient(op.dy);
   ReadForBackward(op);
-  const int input = node(op).inputs[0];
-  if (needs_[input]) {
-    op.dx = NewDx(op);
-    Contribute(input, {op.node, op.dx});
+  for (const int input : node(op).inputs) {
+    op.dx.push_back(needs_[input] ? NewDx(op, input) : -1);
+    if (needs_[input]) Contribute(input, {op.node, op.dx.back()});
   }
   if (op.addend >= 0 && needs_[op.addend]) {
     Contribute(op.addend, {op.add, op.relu >= 0 ? NewMasked(op) : op.dy});
@@ -244,7 +245,7 @@ void Planner::PlanOpBackward(int index) {
   plan_.backward.push_back({index, -1});
 }
 
-void Planner::PlanBackward() {
+void ExecutionPlanner::PlanBackward() {
   ++now_;
   const int logits = values_ - 1;
   TouchValue(logits);
@@ -263,6 +264,8 @@ void Planner::PlanBackward() {
 
 }  // namespace
 
-Plan MakePlan(const Network& network, const PlanSpec& spec) { return Planner(network, spec).Run(); }
+Plan MakePlan(const Network& network, const PlanSpec& spec) {
+  return ExecutionPlanner(network, spec).Run();
+}
 
 }  // namespace ada::graph

@@ -38,8 +38,10 @@ struct OpPlan {
   int recomputed = -1;        // a product's: the batch norm whose consumer it is
   int output = -1;            // value
   int addend = -1;            // value, where add >= 0
-  int dy = -1, dx = -1;       // gradients; -1: none
+  int dy = -1;                // gradient; -1: none
+  std::vector<int> dx = {};   // gradients, one an input; -1, or all empty: not computed
   bool has_backward = false;  // false: nothing before it is trained, or it is an alias (add)
+  int first_dx() const { return dx.empty() ? -1 : dx[0]; }
   int last() const { return relu >= 0 ? relu : add >= 0 ? add : node; }
 };
 

@@ -50,7 +50,7 @@ void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& sc
     history.amax[static_cast<std::size_t>(history.next)] = amax;
   }
   history.next = (history.next + 1) % rule.history;
-  const float seen = rule.most_recent ? amax : LargestOf(history.amax);
+  const float seen = rule.amax == Amax::kMostRecent ? amax : LargestOf(history.amax);
   const float scale = DelayedScale(rule, seen, scaler.scale);
   if (std::isfinite(scale) && scale > 0) scaler.scale = scale;
 }

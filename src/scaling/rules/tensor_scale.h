@@ -13,11 +13,15 @@
 
 namespace ada::scaling {
 
+// Which largest magnitude counts: of the whole history, or of its last step.
+enum class Amax : std::uint8_t { kMax, kMostRecent };
+
+// The keys of `precision.tensor_scaling`, and the format that they are applied to.
 struct TensorScaleRule {
   double format_max = 448;  // largest value of the tensor's format
   double margin = 0;        // scale divided by 2^margin
   std::int32_t history = 1024;
-  bool most_recent = false;   // amax of the last step instead of the history's largest
+  Amax amax = Amax::kMax;
   bool power_of_two = false;  // MS-AMP's way
 };
 

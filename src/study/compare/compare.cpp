@@ -61,10 +61,6 @@ void PrintConfigs(const config::Config& a, const config::Config& b, std::ostream
   table.Print(out);
 }
 
-std::string Count(std::int64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 // "column: A 1, B 2", and the other columns by name.
 void PrintColumns(const std::vector<ColumnDifference>& columns, std::ostream& out) {
   const ColumnDifference& first = columns.front();
@@ -94,8 +90,8 @@ void PrintFile(const std::string& file, const FileComparison& found, std::ostrea
     out << CutText("  " + file + " parts at " + where, TextTable::kWidth) << '\n';
     PrintColumns(d.columns, out);
   } else if (!found.equal()) {
-    out << "  " << file << ": " << Count(found.same, "row") << " equal; only A has " << found.only_a
-        << ", only B " << found.only_b << '\n';
+    out << "  " << file << ": " << Counted(found.same, "row") << " equal; only A has "
+        << found.only_a << ", only B " << found.only_b << '\n';
   }
 }
 
@@ -125,7 +121,7 @@ void PrintParting(const std::string& a, const std::string& b, std::ostream& out)
     equal = equal && rows.equal();
     PrintFile(file, rows, out);
     if (!rows.difference && steps.difference) {
-      out << "  " << file << ": " << Count(rows.same, "row") << " equal up to that step\n";
+      out << "  " << file << ": " << Counted(rows.same, "row") << " equal up to that step\n";
     }
   }
   if (steps.difference) return;

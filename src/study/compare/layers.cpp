@@ -26,12 +26,6 @@ std::string ScaleText(double scale) {
   return exact.size() <= 8 ? exact : Print("%.4g", scale);
 }
 
-std::string PctText(double pct) {
-  if (std::isnan(pct)) return "-";
-  if (pct == 0) return "0";
-  return pct < 0.0005 ? "<0.001" : Print("%.3f", pct);
-}
-
 std::string DifferenceText(double difference) {
   if (std::isnan(difference)) return "-";
   return difference == 0 ? "0" : Print("%+.3f", difference);

@@ -17,8 +17,8 @@ struct KeyDifference {
   std::string a, b;  // as YAML on one line; empty: the run has no such key
 };
 
-// In the order of the document; keys that only `b` has behind those that `a` has of their section.
-// name and output, which two runs never share, are left out.
+// Returns the keys that differ, in the order of the document; keys that only `b` has stand behind
+// those that `a` has of their section. name and output, which two runs never share, are left out.
 std::vector<KeyDifference> ConfigDifferences(const config::Config& a, const config::Config& b);
 
 struct RunResults {
@@ -27,10 +27,10 @@ struct RunResults {
   double seconds = 0, images_per_second = 0;  // of summary.json; 0: none yet
 };
 
-// Throws DataError for files that are missing or broken.
+// Reads them from the folder; throws DataError for files that are missing or broken.
 RunResults ReadResults(const std::string& folder);
 
-// A table of both and the differences.
+// Prints a table of both and the differences.
 void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out);
 
 // The rows that underflow.csv has of one layer's dx.
@@ -41,11 +41,11 @@ struct LayerRecord {
   double mean_pct = NAN, last_pct = NAN;      // of underflow_pct_nonzero; NaN: all were zero
 };
 
-// In the order of the rows. Throws as ReadTensors does.
+// Returns the layers in the order of the rows. Throws as EachRow does.
 std::vector<LayerRecord> ReadLayers(const std::string& folder);
 
-// Two tables, scales and underflow. Layers in the order of the runs where they are few, else those
-// that differ most first.
+// Prints two tables, scales and underflow. Layers come in the order of the runs where they are few,
+// else those that differ most come first.
 void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b,
                  std::ostream& out);
 
@@ -66,14 +66,14 @@ struct FileComparison {
   bool equal() const { return !difference && only_a == 0 && only_b == 0; }
 };
 
-// Row by row, as both files have them, over the columns that both have, or over one of them.
+// Compares row by row, as both files have them, the columns that both have, or one of them. Throws
 // DataError for a file that is missing or broken; a torn last row is none.
 FileComparison CompareRows(const std::string& folder_a, const std::string& folder_b,
                            const std::string& file, const std::string& column = "");
 
-// Of scales.csv or underflow.csv: the rows that both have of the same step, layer and tensor, in
-// a's order, up to step `last`. mse and sqnr_db, which a probe adds, count only where both have
-// them.
+// Compares the rows that scales.csv or underflow.csv of both have of the same step, layer and
+// tensor, in a's order, up to step `last`. mse and sqnr_db, which a probe adds, count only where
+// both have them.
 FileComparison CompareLayerRows(const std::string& folder_a, const std::string& folder_b,
                                 const std::string& file, std::int64_t last);
 

@@ -1,17 +1,14 @@
 #include <cmath>
-#include <ostream>
 
 #include "backend/cpu/cpu_backend.h"
-#include "core/text.h"
 #include "study/inspect/parts.h"
-#include "telemetry/csv.h"
 
 namespace ada::study {
 namespace {
 
-std::string Percent(std::int64_t part, std::int64_t whole) {
-  if (whole == 0) return "";
-  return NineDigits(100.0 * static_cast<double>(part) / static_cast<double>(whole));
+// NaN where there is no whole.
+double Percent(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? NAN : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
 
 }  // namespace
@@ -28,19 +25,31 @@ TensorCount CountTensor(const SafetensorsFile& file, const TensorEntry& entry,
   return count;
 }
 
-void WriteCountRow(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
-                   std::ostream& out) {
+CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format,
+                    const TensorCount& count) {
   const TensorStats& s = count.stats;
-  const double smallest = s.min_abs, largest = s.max_abs, scale = count.scale;
-  out << telemetry::CsvField(entry.name) << ',' << telemetry::CsvField(FormatName(format)) << ','
-      << ShortestText(scale) << ',' << s.numel << ',' << s.zeros_before << ',' << s.underflow << ','
-      << Percent(s.underflow, s.numel - s.zeros_before) << ',' << Percent(s.underflow, s.numel)
-      << ',' << s.subnormal << ',' << s.overflow << ',' << s.inf << ',' << s.nan << ',';
-  const bool any = smallest > 0;  // a finite value that is not zero
-  out << (any ? NineDigits(smallest / scale) : "") << ',' << NineDigits(largest / scale) << ','
-      << NineDigits(s.mean / scale) << ',' << NineDigits(s.std / scale) << ','
-      << NineDigits(s.l2 / scale) << ',' << (any ? NineDigits(std::log2(largest / smallest)) : "")
-      << '\n';
+  const double smallest = s.min_abs, largest = s.max_abs;
+  CountRow row{.tensor = entry.name,
+               .format = FormatName(format),
+               .scale = count.scale,
+               .numel = s.numel,
+               .zeros = s.zeros_before,
+               .underflow = s.underflow,
+               .underflow_pct_nonzero = Percent(s.underflow, s.numel - s.zeros_before),
+               .underflow_pct_numel = Percent(s.underflow, s.numel),
+               .subnormal = s.subnormal,
+               .overflow = s.overflow,
+               .inf = s.inf,
+               .nan = s.nan,
+               .max_abs = largest / count.scale,
+               .mean = s.mean / count.scale,
+               .std = s.std / count.scale,
+               .l2 = s.l2 / count.scale};
+  if (smallest > 0) {  // a finite value that is not zero
+    row.min_abs = smallest / count.scale;
+    row.range_log2 = std::log2(largest / smallest);
+  }
+  return row;
 }
 
 }  // namespace ada::study

@@ -49,7 +49,7 @@ class CarriedScales {
 void ShowCounts(const SafetensorsFile& file, const InspectOptions& options,
                 const CarriedScales& carried, std::ostream& out) {
   const bool csv = options.output == Output::kCounts;
-  if (csv) out << kCountColumns << '\n';
+  if (csv) out << telemetry::Header<CountRow>() << '\n';
   for (const TensorEntry& entry : file.entries()) {
     if (!GlobMatch(options.tensors, entry.name)) continue;
     if (!IsFloat(entry.dtype)) {
@@ -58,7 +58,7 @@ void ShowCounts(const SafetensorsFile& file, const InspectOptions& options,
     }
     const TensorCount count = CountTensor(file, entry, options.format, carried.Of(entry));
     if (csv)
-      WriteCountRow(entry, options.format, count, out);
+      out << telemetry::FieldsOf(CountRowOf(entry, options.format, count)).text() << '\n';
     else
       PrintCount(entry, options.format, count, out);
   }
@@ -69,7 +69,7 @@ void ShowScales(const SafetensorsFile& file, const InspectOptions& options,
                 std::ostream& out, std::ostream& notes) {
   const bool csv = options.output == Output::kScales;
   const FileLayers found = FindLayers(file, options.tensors);
-  if (csv) out << kScaleColumns << '\n';
+  if (csv) out << telemetry::Header<MethodRow>() << '\n';
   for (const FileLayer& layer : found.layers) {
     const std::vector<MethodScale> scales =
         ScalesOf(file, layer, adaptive, options.format, carried.Of(layer.name + ".dy"));
@@ -78,7 +78,9 @@ void ShowScales(const SafetensorsFile& file, const InspectOptions& options,
                           << ": exact_range needs its dx, which the file has not\n";
     if (!csv) PrintScales(layer, scales, out);
     for (const MethodScale& scale : scales)
-      if (csv) WriteScaleRow(layer.name, scale, out);
+      if (csv)
+        out << telemetry::FieldsOf(MethodRowOf(layer.name, scale, NineDigits, ShortestText)).text()
+            << '\n';
   }
   for (const std::string& line : found.left_out) (csv ? notes : out) << line << '\n';
   if (csv && found.layers.empty() && found.left_out.empty())

@@ -2,8 +2,10 @@
 // methods of `adaptive` choose for them, through the rules that training calls.
 #pragma once
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,10 +14,11 @@
 #include "core/safetensors.h"
 #include "core/stats.h"
 #include "scaling/rules/rules.h"
+#include "telemetry/columns.h"
 
 namespace ada::study {
 
-// How many non-zero finite values have which floor(log2 |x|), as the file has them.
+// Counts of the non-zero finite values by floor(log2 |x|), as the file has them.
 struct Exponents {
   static constexpr int kLowest = -149, kHighest = 127;  // of fp32, subnormals included
   std::array<std::int64_t, kHighest - kLowest + 1> counts = {};
@@ -34,12 +37,17 @@ struct TensorCount {
 TensorCount CountTensor(const SafetensorsFile& file, const TensorEntry& entry,
                         const NumberFormat& format, double scale);
 
-// The columns of underflow.csv that a file can fill.
-inline constexpr char kCountColumns[] =
-    "tensor,format,scale,numel,zeros,underflow,underflow_pct_nonzero,underflow_pct_numel,"
-    "subnormal,overflow,inf,nan,min_abs,max_abs,mean,std,l2,range_log2";
-void WriteCountRow(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
-                   std::ostream& out);
+// A row of `--csv counts`: the columns of underflow.csv that a file can fill.
+struct CountRow {
+  std::string tensor, format;
+  double scale = 1;
+  std::int64_t numel = 0, zeros = 0, underflow = 0;
+  double underflow_pct_nonzero = NAN, underflow_pct_numel = NAN;
+  std::int64_t subnormal = 0, overflow = 0, inf = 0, nan = 0;
+  double min_abs = NAN, max_abs = NAN, mean = NAN, std = NAN, l2 = NAN;
+  std::optional<double> range_log2 = std::nullopt;  // none where no value is finite and not zero
+};
+CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count);
 
 // A layer of a file: NAME.dy, with NAME.w where there is one.
 struct FileLayer {
@@ -57,17 +65,17 @@ struct FileLayers {
   std::vector<std::string> left_out;  // why a NAME.dy is no layer, one line each
 };
 
-// The layers whose NAME.dy matches `glob`. w [out, in]: linear, dy [..., out]. w [out, in, k...]:
-// convolution, dy [n, out, ...] of w's rank. Throws DataError naming both tensors where they do not
-// fit, or where w is no float tensor.
+// Returns the layers whose NAME.dy matches `glob`. w [out, in]: linear, dy [..., out]. w [out, in,
+// k...]: convolution, dy [n, out, ...] of w's rank. Throws DataError naming both tensors where they
+// do not fit, or where w is no float tensor.
 FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob);
 
-// What Decide reads: dy as the file has it, w rounded to `weight_format` as a run multiplies it.
-// One reading of the layer's tensors; every method's needs are filled in.
+// Returns what Decide reads: dy as the file has it, w rounded to `weight_format` as a run
+// multiplies it. The layer's tensors are read once; every method's needs are filled in.
 scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer,
                              const NumberFormat& weight_format);
 
-// The exponents of NAME.dx for ObserveTail: bins below `limit`. The layer must have a dx.
+// Returns the exponents of NAME.dx for ObserveTail: bins below `limit`. The layer must have a dx.
 scaling::ExponentTail TailOf(const SafetensorsFile& file, const FileLayer& layer,
                              std::int32_t limit);
 
@@ -79,27 +87,26 @@ struct MethodScale {
   bool nan_unbound = false;  // the authors' program goes on with this NaN (and fails)
 };
 
-// One decision a method, that of a layer's first backward pass: all methods, or the layer's own
-// where the overrides name one. `fixed` only where a scale is set, exact_range where the file has a
-// dx. `format` is that of dx and of the rounded w; `scale_in` is S of dy (and of dx).
+// Returns one decision a method, that of a layer's first backward pass, of all methods, or of the
+// layer's own where the overrides name one. `fixed` is among them only where a scale is set,
+// exact_range where the file has a dx. `format` is that of dx and of the rounded w; `scale_in` is S
+// of dy (and of dx).
 std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& layer,
                                   const config::AdaptiveOverrides& adaptive,
                                   const NumberFormat& format, float scale_in);
 
-inline constexpr char kScaleColumns[] =
-    "layer,method,fan,scale_in,unbound,bound,pow2,alpha,scale_out,limit,error";
-void WriteScaleRow(const std::string& layer, const MethodScale& scale, std::ostream& out);
-
-// The fields of a row behind scale_in, empty where a stage was not taken: unbound, bound, pow2,
-// alpha, scale_out, limit, error; numbers by `number`, scales by `exact`.
-struct StageTexts {
+// A row of `--csv scales`. The texts are empty where a stage was not taken.
+struct MethodRow {
+  std::string layer, method;
+  double fan = 1, scale_in = 1;
   std::string unbound, bound, pow2, alpha, scale_out, limit, error;
 };
-StageTexts TextsOf(const MethodScale& scale, std::string (*number)(double),
-                   std::string (*exact)(double));
+// Numbers are shown by `number`, scales by `exact`.
+MethodRow MethodRowOf(const std::string& layer, const MethodScale& scale,
+                      std::string (*number)(double), std::string (*exact)(double));
 
-// The view for a terminal, in lines of at most 100 columns (but for long names).
-// The range of the format and what the marks beside the histograms mean.
+// These print the view for a terminal, in lines of at most 100 columns (but for long names):
+// the range of the format with what the marks beside the histograms mean, a tensor, a layer.
 void PrintFormat(const NumberFormat& format, std::ostream& out);
 void PrintCount(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
                 std::ostream& out);
@@ -107,3 +114,43 @@ void PrintSkipped(const TensorEntry& entry, std::ostream& out);  // an integer t
 void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales, std::ostream& out);
 
 }  // namespace ada::study
+
+namespace ada::telemetry {
+
+template <>
+inline constexpr auto kColumns<study::CountRow> = std::to_array<Column<study::CountRow>>({
+    {"tensor", &study::CountRow::tensor},
+    {"format", &study::CountRow::format},
+    {"scale", &study::CountRow::scale, kExact | kPlain},
+    {"numel", &study::CountRow::numel},
+    {"zeros", &study::CountRow::zeros},
+    {"underflow", &study::CountRow::underflow},
+    {"underflow_pct_nonzero", &study::CountRow::underflow_pct_nonzero, kPlain | kEmptyNan},
+    {"underflow_pct_numel", &study::CountRow::underflow_pct_numel, kPlain | kEmptyNan},
+    {"subnormal", &study::CountRow::subnormal},
+    {"overflow", &study::CountRow::overflow},
+    {"inf", &study::CountRow::inf},
+    {"nan", &study::CountRow::nan},
+    {"min_abs", &study::CountRow::min_abs, kPlain | kEmptyNan},
+    {"max_abs", &study::CountRow::max_abs, kPlain},
+    {"mean", &study::CountRow::mean, kPlain},
+    {"std", &study::CountRow::std, kPlain},
+    {"l2", &study::CountRow::l2, kPlain},
+    {"range_log2", &study::CountRow::range_log2, kPlain},
+});
+template <>
+inline constexpr auto kColumns<study::MethodRow> = std::to_array<Column<study::MethodRow>>({
+    {"layer", &study::MethodRow::layer},
+    {"method", &study::MethodRow::method},
+    {"fan", &study::MethodRow::fan, kPlain},
+    {"scale_in", &study::MethodRow::scale_in, kExact | kPlain},
+    {"unbound", &study::MethodRow::unbound},
+    {"bound", &study::MethodRow::bound},
+    {"pow2", &study::MethodRow::pow2},
+    {"alpha", &study::MethodRow::alpha},
+    {"scale_out", &study::MethodRow::scale_out},
+    {"limit", &study::MethodRow::limit},
+    {"error", &study::MethodRow::error},
+});
+
+}  // namespace ada::telemetry

@@ -1,11 +1,9 @@
 #include <array>
 #include <cmath>
-#include <ostream>
 
 #include "core/text.h"
 #include "scaling/policies/policies.h"
 #include "study/inspect/parts.h"
-#include "telemetry/csv.h"
 
 namespace ada::study {
 namespace {
@@ -87,26 +85,18 @@ std::vector<MethodScale> ScalesOf(const SafetensorsFile& file, const FileLayer& 
   return scales;
 }
 
-StageTexts TextsOf(const MethodScale& scale, std::string (*number)(double),
-                   std::string (*exact)(double)) {
+MethodRow MethodRowOf(const std::string& layer, const MethodScale& scale,
+                      std::string (*number)(double), std::string (*exact)(double)) {
   const scaling::ScaleDecision& d = scale.decision;
-  StageTexts texts;
-  texts.unbound = scale.nan_unbound ? "nan" : OrEmpty(d.unbound, number);
-  texts.bound = OrEmpty(d.bound, number);
-  texts.pow2 = OrEmpty(d.pow2, exact);
-  if (d.error != DecisionError::kNone) texts.error = DecisionErrorText(d.error);
-  texts.alpha = OrEmpty(static_cast<double>(d.alpha), exact);
-  if (!texts.alpha.empty()) texts.limit = LimitName(d.limit);
-  texts.scale_out = OrEmpty(static_cast<double>(d.scale_out), exact);
-  return texts;
-}
-
-void WriteScaleRow(const std::string& layer, const MethodScale& scale, std::ostream& out) {
-  const StageTexts texts = TextsOf(scale, NineDigits, ShortestText);
-  out << telemetry::CsvField(layer) << ',' << scale.method << ',' << NineDigits(scale.fan) << ','
-      << ShortestText(static_cast<double>(scale.decision.scale_in)) << ',' << texts.unbound << ','
-      << texts.bound << ',' << texts.pow2 << ',' << texts.alpha << ',' << texts.scale_out << ','
-      << texts.limit << ',' << telemetry::CsvField(texts.error) << '\n';
+  MethodRow row{.layer = layer, .method = scale.method, .fan = scale.fan, .scale_in = d.scale_in};
+  row.unbound = scale.nan_unbound ? "nan" : OrEmpty(d.unbound, number);
+  row.bound = OrEmpty(d.bound, number);
+  row.pow2 = OrEmpty(d.pow2, exact);
+  if (d.error != DecisionError::kNone) row.error = DecisionErrorText(d.error);
+  row.alpha = OrEmpty(static_cast<double>(d.alpha), exact);
+  if (!row.alpha.empty()) row.limit = LimitName(d.limit);
+  row.scale_out = OrEmpty(static_cast<double>(d.scale_out), exact);
+  return row;
 }
 
 }  // namespace ada::study

@@ -130,7 +130,7 @@ void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales,
       << ShortestText(static_cast<double>(scales.front().decision.scale_in)) << '\n'
       << "  method               unbound     bound      pow2     alpha scale_out limit\n";
   for (const MethodScale& scale : scales) {
-    const StageTexts t = TextsOf(scale, Brief, BriefScale);
+    const MethodRow t = MethodRowOf(layer.name, scale, Brief, BriefScale);
     out << "  " << Padded(scale.method, 18, false);
     for (const std::string* field : {&t.unbound, &t.bound, &t.pow2, &t.alpha, &t.scale_out})
       out << Padded(*field, 10);

@@ -40,8 +40,8 @@ struct TensorNeeds {
   bool carries_s() const { return tensor == "dx" || tensor == "dy"; }
 };
 
-// The scales at which `format` loses no more than the target of any step, with the largest value
-// `headroom_bits` powers of two below the format's largest.
+// Returns the scales at which `format` loses no more than the target of any step, with the largest
+// value `headroom_bits` powers of two below the format's largest.
 Powers PowersFor(const TensorNeeds& needs, const NumberFormat& format, double headroom_bits);
 
 struct RunNeeds {
@@ -52,14 +52,15 @@ struct RunNeeds {
   // Histograms with inf or NaN, which show what an overflow has left over: they are not looked at.
   std::int64_t left_out = 0;
 };
-// Whether so much of a gradient was lost that what comes behind it says little about small values.
+// Says whether so much of a gradient was lost that what comes behind it says little about small
+// values.
 bool MuchWasLost(const RunNeeds& needs);
 
-// Throws DataError as the readers do.
+// Reads the histograms and counts of a run. Throws DataError as the readers do.
 RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
                       double underflow_target_pct);
 
-// Of one tensor, over all steps with histograms.
+// What a choice would have lost of one tensor, over all steps with histograms.
 struct Predicted {
   std::string tensor;
   double lost_pct = 0;    // of non-zero values, in the worst step
@@ -68,7 +69,7 @@ struct Predicted {
   double scale_low = 0, scale_high = 0;
 };
 
-// By tensor of `needs`. `formats`: those that the tensors would have.
+// Returns that for each tensor of `needs`. `formats` are those that the tensors would have.
 std::vector<Predicted> PredictLosses(const std::string& folder, const TensorFormats& formats,
                                      const RunNeeds& needs, const config::WhatIfConfig& choice,
                                      const config::ModelConfig& model);
@@ -88,12 +89,12 @@ using Owners = std::map<std::string, std::set<std::string>>;
 void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners,
                   config::PrecisionConfig& precision);
 
-// `scaling:` of `config`, the keys of policy none, fixed and adaptive with exact_range that matter;
-// with_precision: and its whole `precision:`.
+// Returns `scaling:` of `config`, the keys of policy none, fixed and adaptive with exact_range that
+// matter, and its whole `precision:` if asked.
 std::string FragmentOf(const config::Config& config, bool with_precision);
 
-// One fixed scale where one serves all gradients, else a scale for each layer, and other formats
-// where no scale can help. What it would have lost is read from the same histograms.
+// The advice is one fixed scale where one serves all gradients, else a scale for each layer, and
+// other formats where no scale can help. What it would have lost is read from the same histograms.
 struct Recommendation {
   // Scales that serve every dx and dy, and the tensors that set the two ends. Not any(): none does.
   Powers one_scale;
@@ -118,12 +119,12 @@ struct ProbedLoss {
   double lost_pct = 0;
 };
 
-// What each gradient asks for, beside what the run gave it.
+// Prints what each gradient asks for, beside what the run gave it.
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out);
-// One scale for all, or why there is none; other formats; what the advice would have lost.
+// Prints one scale for all, or why there is none; other formats; what the advice would have lost.
 void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
                          const Recommendation& advice, std::ostream& out);
-// How many steps, of which data, and what cannot be known from them.
+// Prints how many steps there were, of which data, and what cannot be known from them.
 void PrintConfidence(const RecommendOptions& options, const config::Config& run,
                      const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,
                      std::ostream& out);

@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
-#include "train/assemble.h"
 
 namespace ada::study {
 namespace {
@@ -30,7 +29,7 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
                     "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
                     "again with them in log.statistics");
   const Recommendation advice = MakeRecommendation(options, run, formats, needs);
-  out << "run " << run.name << " (" << train::DatasetName(run.data.dataset) << ")\n\n";
+  out << "run " << run.name << " (" << run.data.dataset << ")\n\n";
   PrintNeeds(options, needs, out);
   out << '\n';
   PrintRecommendation(options, needs, advice, out);

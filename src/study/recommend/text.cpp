@@ -27,10 +27,6 @@ std::string ScaleText(double scale) {
   std::snprintf(text, sizeof text, "%.4g", scale);
   return text;
 }
-std::string Counted(std::int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 bool IsGood(double lost_pct, double overflow, const RecommendOptions& options) {
   return lost_pct <= options.underflow_target_pct && overflow < 0.5;
 }
@@ -38,7 +34,7 @@ bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
   return IsGood(t.lost_pct, static_cast<double>(t.overflow), options);
 }
 
-std::string VerdictOn(const TensorNeeds& t, const RecommendOptions& options) {
+std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
   if (t.carries_s() && !PowersFor(t, t.format, options.headroom_bits).any()) return "no scale fits";
   if (t.overflow > 0) return "overflowed";
   return IsGood(t, options) ? "fine" : "loses";
@@ -168,7 +164,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
   TextTable table({"gradient", "format", "range", "S from", "to", "S was", "lost", "verdict"}, 2);
   std::vector<std::string> fine, others;
   for (const TensorNeeds& t : needs.tensors) {
-    if (IsGood(t, options) && VerdictOn(t, options) == "fine") fine.push_back(t.name());
+    if (IsGood(t, options) && JudgementOn(t, options) == "fine") fine.push_back(t.name());
     if (!t.carries_s()) {
       if (!IsGood(t, options))
         others.push_back(t.name() + " (" + FormatName(t.format) + ") " + Percent(t.lost_pct) +
@@ -178,7 +174,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
     const Powers powers = PowersFor(t, t.format, options.headroom_bits);
     table.Row({t.name(), FormatName(t.format), Power(static_cast<int>(std::ceil(t.range_log2))),
                Power(powers.low), Power(powers.high), ScaleText(t.scale), Percent(t.lost_pct),
-               VerdictOn(t, options)});
+               JudgementOn(t, options)});
   }
   table.Print(out);
   if (!others.empty()) {

@@ -84,17 +84,17 @@ struct DrawOptions {
   bool utf8 = false;        // block characters instead of ASCII
 };
 
-// The last `width` values of `pct`, one character each, on a logarithmic scale that is the same for
-// all layers; blank for NaN. Shorter than `width` where there are fewer values.
+// Returns the last `width` values of `pct`, one character each, on a logarithmic scale that is the
+// same for all layers; blank for NaN. Shorter than `width` where there are fewer values.
 std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf8);
 
-// Header lines and the table of layers; the layers that underflow most (mean of what the sparkline
-// shows) where not all have room, in the order of the logs.
+// Returns header lines and the table of layers in the order of the logs; where not all have room,
+// those that underflow most (mean of what the sparkline shows).
 std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options);
 
-// Whether standard output is a terminal that can move its cursor.
+// Says whether standard output is a terminal that can move its cursor.
 bool IsScreen();
-// Whether the environment's locale (LC_ALL, LC_CTYPE, LANG: the first that is set) has UTF-8.
+// Says whether the environment's locale (LC_ALL, LC_CTYPE, LANG: the first that is set) has UTF-8.
 bool LocaleIsUtf8();
 
 struct ScreenSize {
@@ -102,7 +102,7 @@ struct ScreenSize {
 };
 ScreenSize SizeOfScreen();  // 80 x 24 where the terminal does not say
 
-// All of `text` to standard output; OutputError with the system's reason.
+// Writes all of `text` to standard output; throws OutputError with the system's reason.
 void WriteOut(const std::string& text);
 
 // While it lives, SIGINT, SIGTERM, SIGTSTP and SIGWINCH are taken by Wait alone.
@@ -112,14 +112,14 @@ class Signals {
   ~Signals();  // as it was before; a signal that nobody waited for acts now
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
-  // The next signal's number, or 0 after `seconds` without one.
+  // Returns the next signal's number, or 0 after `seconds` without one.
   int Wait(double seconds) const;
 
  private:
   sigset_t taken_, before_;
 };
 
-// The terminal's alternate screen without a cursor. The destructor gives back the old one.
+// Shows the terminal's alternate screen without a cursor. The destructor gives back the old one.
 class Screen {
  public:
   Screen() { Enter(); }
@@ -129,8 +129,8 @@ class Screen {
 
   void Enter();
   void Leave();
-  // Redraws the whole screen in one write, each line over the old one. At most as many lines as
-  // the screen has.
+  // Redraws the whole screen in one write, each line over the old one. There are at most as many
+  // lines as the screen has.
   void Draw(const std::vector<std::string>& lines);
 
  private:

@@ -31,12 +31,6 @@ std::size_t LevelOf(double pct) {
                                   kLevels.begin());
 }
 
-std::string PctText(double pct) {
-  if (std::isnan(pct)) return "-";
-  if (pct == 0) return "0";
-  return pct < 0.0005 ? "<0.001" : Print("%.3f", pct);
-}
-
 std::string ScaleText(double scale) {
   if (std::isnan(scale)) return "-";
   const std::string exact = ShortestText(scale);

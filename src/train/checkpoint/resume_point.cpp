@@ -1,7 +1,5 @@
 // The search for a checkpoint to go on from.
 #include "config/load.h"
-#include "config/resume.h"
-#include "config/scaling_policy.h"
 #include "core/error.h"
 #include "train/checkpoint/checkpoint.h"
 

@@ -64,7 +64,7 @@ void Dump::AddWeights(const backend::Pass& pass) {
   }
 }
 
-void Dump::See(const graph::ObservedTensor& seen, const backend::Pass& pass) {
+void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) {
   if (!Matches(seen.layer)) return;
   const Shape& shape = seen.value.shape;
   std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));

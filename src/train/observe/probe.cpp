@@ -32,7 +32,7 @@ bool IsStatistic(const graph::Parameter& parameter) { return !parameter.gradient
 class Probe::Fp32Observer : public graph::TensorObserver {
  public:
   explicit Fp32Observer(Probe& probe) : probe_(probe) {}
-  void See(const graph::ObservedTensor& seen, const backend::Pass& pass) override {
+  void Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) override {
     probe_.Compare(seen, pass);
   }
 
@@ -83,7 +83,7 @@ void Probe::Begin(std::int64_t /*step*/, const backend::Pass& pass) {
   fp32_->RefreshWeights(fp32);
 }
 
-void Probe::See(const graph::ObservedTensor& seen, const backend::Pass& pass) {
+void Probe::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) {
   if (!seen.rounded || !Wants(seen.tensor)) return;
   Kept& kept = kept_[{seen.layer, seen.tensor}];
   kept.values.resize(static_cast<std::size_t>(pass.rows * seen.value.shape.per_image()));

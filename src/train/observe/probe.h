@@ -23,7 +23,7 @@ class Probe : public StepObserver {
 
   bool Due(std::int64_t step) const override;
   void Begin(std::int64_t step, const backend::Pass& pass) override;
-  void See(const graph::ObservedTensor& seen, const backend::Pass& pass) override;
+  void Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) override;
   void EndMicroBatch(const MicroBatch& batch) override;
   void End() override;
 

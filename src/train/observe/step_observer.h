@@ -49,8 +49,8 @@ class StepObservers : private graph::TensorObserver {
   }
 
  private:
-  void See(const graph::ObservedTensor& seen, const backend::Pass& pass) override {
-    for (StepObserver* observer : due_) observer->See(seen, pass);
+  void Observe(const graph::ObservedTensor& seen, const backend::Pass& pass) override {
+    for (StepObserver* observer : due_) observer->Observe(seen, pass);
   }
 
   std::vector<StepObserver*> all_, due_;

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 

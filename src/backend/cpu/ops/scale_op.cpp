@@ -2,6 +2,7 @@
 // forward, gradients are multiplied by the layer's alpha on the way back.
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/ops/rule_inputs.h"
 #include "core/error.h"
 

@@ -56,10 +56,10 @@ void ProductRounding::Measure(RoundingStats& stats, const Shape& shape, int bloc
   if (!stats.wanted()) return;
   ForBlocksWithin(chunk.images, block_images, [&](std::int64_t i, std::int64_t images) {
     const std::int64_t block = (chunk.image + i) / block_images;
-    BlockStats stats;
-    stats.max_bits = largest[i / block_images];
-    stats.values = images * shape.per_image();
-    *stats.For(chunk.pass, block).stats = stats;
+    BlockStats measured;
+    measured.max_bits = largest[i / block_images];
+    measured.values = images * shape.per_image();
+    *stats.For(chunk.pass, block).stats = measured;
   });
 }
 

@@ -1,6 +1,7 @@
 // The host executor's stream; see host_stream.h.
 #include "backend/cuda/host/host_stream.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -13,13 +14,21 @@ namespace ada::backend::cuda {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
+// Bytes of every value behind a block, where the next might begin on a device.
+constexpr std::byte kGuard{0xa5};
+
+// `bytes` and at least as many guards as an alignment has.
+std::size_t WholeBytes(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+}
 
 std::byte* Zeroed(std::size_t bytes) {
-  const std::size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* block = std::aligned_alloc(kAlignment, whole == 0 ? kAlignment : whole);
+  void* block = std::aligned_alloc(kAlignment, WholeBytes(bytes));
   if (block == nullptr) throw DeviceError("the host executor's memory is used up");
-  std::memset(block, 0, whole);
-  return static_cast<std::byte*>(block);
+  auto* memory = static_cast<std::byte*>(block);
+  std::memset(memory, 0, bytes);
+  std::fill(memory + bytes, memory + WholeBytes(bytes), kGuard);
+  return memory;
 }
 
 }  // namespace
@@ -38,7 +47,7 @@ class HostStream::Kept final : public Recording {
 };
 
 HostStream::~HostStream() {
-  for (std::byte* block : blocks_) std::free(block);
+  for (const auto& [block, bytes] : blocks_) std::free(block);
 }
 
 void HostStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
@@ -75,7 +84,7 @@ void HostStream::Synchronize() {
 
 std::byte* HostStream::Allocate(std::size_t bytes) {
   ADA_CHECK(recorded_ == nullptr);
-  return *blocks_.insert(Zeroed(bytes)).first;
+  return blocks_.emplace(Zeroed(bytes), bytes).first->first;
 }
 
 void HostStream::Free(std::byte* block) noexcept {
@@ -103,6 +112,14 @@ std::unique_ptr<Recording> HostStream::Record(const std::function<void()>& body)
 
 void HostStream::Run(std::string_view kernel, std::function<void(bool reverse)> work) {
   Do({std::string(kernel), std::move(work)});
+}
+
+bool HostStream::guards_intact() const {
+  return std::all_of(blocks_.begin(), blocks_.end(), [](const auto& block) {
+    const auto [memory, bytes] = block;
+    return std::all_of(memory + bytes, memory + WholeBytes(bytes),
+                       [](std::byte b) { return b == kGuard; });
+  });
 }
 
 std::vector<std::string> HostStream::TakeNames() { return std::exchange(names_, {}); }

@@ -3,7 +3,7 @@
 // cannot be recorded throws.
 #pragma once
 #include <cstddef>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +28,8 @@ class HostStream final : public Stream {
   CUstream_st* handle() const override { return nullptr; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
 
+  // Whether nothing was written behind the end of any block so far.
+  bool guards_intact() const;
   // Threads and blocks run backwards from now on: a kernel whose results change has a race.
   void set_reverse(bool reverse) { reverse_ = reverse; }
   // From now on the names of all work are kept, replays included: kernels, "copy", "zero",
@@ -53,7 +55,7 @@ class HostStream final : public Stream {
   std::vector<std::string> names_;
   std::vector<Work>* recorded_ = nullptr;  // where this records
   std::vector<Arriving> arriving_;
-  std::set<std::byte*> blocks_;
+  std::map<std::byte*, std::size_t> blocks_;  // and their bytes
 };
 
 }  // namespace ada::backend::cuda

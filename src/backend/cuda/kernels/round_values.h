@@ -15,14 +15,21 @@ struct FlatBlocks {
   std::int64_t size = 0;
   int blocks = 0;
 };
+inline constexpr std::int64_t kMostFlatBlocks = 4096;         // enough for any device
+inline constexpr std::int64_t kFlatUnit = 4 * kStatsThreads;  // a thread's values lie in fours
+inline constexpr std::int64_t kLeastFlatSize = 2 * kFlatUnit;
 inline FlatBlocks FlatBlocksOf(std::int64_t values) {
-  constexpr std::int64_t kMostBlocks = 4096;         // enough for any device
-  constexpr std::int64_t kUnit = 4 * kStatsThreads;  // a thread's values lie in fours
-  const std::int64_t least = (values + kMostBlocks - 1) / kMostBlocks;
+  const std::int64_t least = (values + kMostFlatBlocks - 1) / kMostFlatBlocks;
   FlatBlocks flat;
-  flat.size = std::max(2 * kUnit, (least + kUnit - 1) / kUnit * kUnit);
+  flat.size = std::max(kLeastFlatSize, (least + kFlatUnit - 1) / kFlatUnit * kFlatUnit);
   flat.blocks = static_cast<int>((values + flat.size - 1) / flat.size);
   return flat;
+}
+// The most blocks that any run of at most so many values makes: fewer values may make more blocks
+// than many, whose blocks are larger.
+inline int MostFlatBlocksOf(std::int64_t values) {
+  return static_cast<int>(
+      std::min(kMostFlatBlocks, (values + kLeastFlatSize - 1) / kLeastFlatSize));
 }
 
 // What thread `at` of a kernel of FlatBlocks does: four(i) for values i .. i + 3 at a time, one(i)
@@ -47,9 +54,10 @@ struct GivesFours : std::false_type {};
 template <class Value>
 struct GivesFours<Value, std::void_t<decltype(&Value::Four)>> : std::true_type {};
 
-// Value: a struct of plain data; ADA_HOST_DEVICE float operator()(std::int64_t i) const.
-template <class Value, StatsLevel kLevel>
-struct RoundValuesKernel {
+// A kernel that takes statistics of a run of values, whatever it does with each: Kernel has
+// Four(i, shared, own) and One(i, shared, own), for values i .. i + 3 and for value i.
+template <class Kernel, StatsLevel kLevel>
+struct FlatStatsKernel {
   static constexpr int kThreads = kStatsThreads, kPhases = 2 + kStatsPhases;
   struct Shared {
     StatsShared<kLevel> stats;
@@ -59,71 +67,57 @@ struct RoundValuesKernel {
   };
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
-    if constexpr (kPhase == 0)
+    if constexpr (kPhase == 0) {
       BeginStats(how, at, shared.stats, own.stats);
-    else if constexpr (kPhase == 1)
-      RoundBlock(at, shared.stats, own.stats);
-    else
+    } else if constexpr (kPhase == 1) {
+      const auto& kernel = static_cast<const Kernel&>(*this);
+      ForFlatBlock(
+          at, values, size, [&](std::int64_t i) { kernel.Four(i, shared.stats, own.stats); },
+          [&](std::int64_t i) { kernel.One(i, shared.stats, own.stats); });
+    } else {
       GatherStats<kPhase - 2>(how, at, shared.stats, own.stats);
+    }
+  }
+
+  Rounding how;
+  std::int64_t values, size;  // of all, of a block
+};
+
+// Value: a struct of plain data; ADA_HOST_DEVICE float operator()(std::int64_t i) const.
+template <class Value, StatsLevel kLevel>
+struct RoundValuesKernel : FlatStatsKernel<RoundValuesKernel<Value, kLevel>, kLevel> {
+  ADA_HOST_DEVICE void Four(std::int64_t i, StatsShared<kLevel>& shared,
+                            StatsOwn<kLevel>& own) const {
+    FourFloats x;
+    if constexpr (GivesFours<Value>::value)
+      x = value.Four(i);
+    else
+      for (int k = 0; k < 4; ++k) x.of[k] = value(i + k);
+    StoreFour(out, i, RoundAndCountFour(this->how, shared, own, x, i));
+  }
+  ADA_HOST_DEVICE void One(std::int64_t i, StatsShared<kLevel>& shared,
+                           StatsOwn<kLevel>& own) const {
+    StoreExact(out, i, RoundAndCount(this->how, shared, own, value(i), i));
   }
 
   Value value;
   TensorSpan out;
-  Rounding how;
-  std::int64_t values, size;  // of all, of a block
-
- private:
-  ADA_HOST_DEVICE void RoundBlock(const ThreadIndex& at, StatsShared<kLevel>& shared,
-                                  StatsOwn<kLevel>& own) const {
-    ForFlatBlock(
-        at, values, size,
-        [&](std::int64_t i) {
-          FourFloats x;
-          if constexpr (GivesFours<Value>::value)
-            x = value.Four(i);
-          else
-            for (int k = 0; k < 4; ++k) x.of[k] = value(i + k);
-          StoreFour(out, i, RoundAndCountFour(how, shared, own, x, i));
-        },
-        [&](std::int64_t i) { StoreExact(out, i, RoundAndCount(how, shared, own, value(i), i)); });
-  }
 };
 
 // The same of values that lie in `in` already rounded: statistics alone.
 template <StatsLevel kLevel>
-struct CountValuesKernel {
-  static constexpr int kThreads = kStatsThreads, kPhases = 2 + kStatsPhases;
-  struct Shared {
-    StatsShared<kLevel> stats;
-  };
-  struct Own {
-    StatsOwn<kLevel> stats;
-  };
-  template <int kPhase>
-  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
-    if constexpr (kPhase == 0)
-      BeginStats(how, at, shared.stats, own.stats);
-    else if constexpr (kPhase == 1)
-      CountBlock(at, shared.stats, own.stats);
-    else
-      GatherStats<kPhase - 2>(how, at, shared.stats, own.stats);
+struct CountValuesKernel : FlatStatsKernel<CountValuesKernel<kLevel>, kLevel> {
+  ADA_HOST_DEVICE void Four(std::int64_t i, StatsShared<kLevel>& shared,
+                            StatsOwn<kLevel>& own) const {
+    const FourFloats x = LoadFour(in, i);
+    for (const float one : x.of) CountStored(this->how, shared, own, one);
+  }
+  ADA_HOST_DEVICE void One(std::int64_t i, StatsShared<kLevel>& shared,
+                           StatsOwn<kLevel>& own) const {
+    CountStored(this->how, shared, own, Load(in, i));
   }
 
   TensorSpan in;
-  Rounding how;
-  std::int64_t values, size;  // of all, of a block
-
- private:
-  ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, StatsShared<kLevel>& shared,
-                                  StatsOwn<kLevel>& own) const {
-    ForFlatBlock(
-        at, values, size,
-        [&](std::int64_t i) {
-          const FourFloats x = LoadFour(in, i);
-          for (const float one : x.of) CountStored(how, shared, own, one);
-        },
-        [&](std::int64_t i) { CountStored(how, shared, own, Load(in, i)); });
-  }
 };
 
 }  // namespace ada::backend::cuda

@@ -15,7 +15,7 @@ AlphaRule::AlphaRule(const Context& context, scaling::LayerScaler* scaler, const
   const scaling::LayerRule& rule = context.Host(scaler)->rule;
   ADA_CHECK(!scaling::MayNeedMoments(rule) || dy.moments != nullptr);
   if (rule.method == scaling::LayerMethod::kLognormal && !rule.has_weight) {
-    log_blocks_ = context.Allocate<LogMoments>(FlatBlocksOf(dy.tensor.shape.numel()).blocks);
+    log_blocks_ = context.Allocate<LogMoments>(MostFlatBlocksOf(dy.tensor.shape.numel()));
     logs_finished_ = context.Allocate<std::uint32_t>(1);
     logs_ = context.Allocate<LogSums>(1);
   }

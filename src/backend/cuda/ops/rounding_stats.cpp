@@ -55,7 +55,7 @@ RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFor
 
 void RoundingStats::MakeRoom(const Context& context, std::int64_t values, int most_blocks) {
   if (!wanted()) return;
-  const int blocks = std::max(most_blocks, FlatBlocksOf(values).blocks);
+  const int blocks = std::max(most_blocks, MostFlatBlocksOf(values));
   totals_ = context.Allocate<StatsTotals>(1);
   const StatsLevel most = stats_ != nullptr ? StatsLevel::kCounts : StatsLevel::kMoments;
   block_sums_ = context.Allocate<double>(std::int64_t{StatsSums(most)} * blocks);
@@ -99,7 +99,7 @@ void RoundingStats::Count(const Pass& pass, const TensorSpan& in, std::int64_t v
   AtLevel(pass, [&](auto level) {
     using Kernel = CountValuesKernel<decltype(level)::value>;
     if constexpr (decltype(level)::value != StatsLevel::kNone)
-      Launch(*stream_, Kernel{in, how, how.values, flat.size}, flat.blocks);
+      Launch(*stream_, Kernel{{how, how.values, flat.size}, in}, flat.blocks);
   });
 }
 

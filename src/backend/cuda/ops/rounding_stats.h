@@ -108,7 +108,7 @@ void RoundingStats::LaunchOf(const Pass& pass, const TensorSpan& out, const Valu
   const FlatBlocks flat = FlatBlocksOf(how.values);
   AtLevel(pass, [&](auto level) {
     using Kernel = RoundValuesKernel<Value, decltype(level)::value>;
-    Launch(*stream_, Kernel{value, out, how, how.values, flat.size}, flat.blocks);
+    Launch(*stream_, Kernel{{how, how.values, flat.size}, value, out}, flat.blocks);
   });
 }
 

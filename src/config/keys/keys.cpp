@@ -1,0 +1,295 @@
+// How each kind of key reads and writes its field.
+#include "config/keys/keys.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+
+namespace ada::config {
+namespace {
+
+std::string JoinNames(const Names& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Adds `refusal` as a problem unless it is empty; true when there was none.
+bool Accept(const std::string& refusal, const YamlNode& node, const ReadContext& context) {
+  if (!refusal.empty()) context.problems.Add(node, context.path, refusal);
+  return refusal.empty();
+}
+
+// The place of `node` among `words`; nothing and a problem where it is none of them.
+std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
+                                    const ReadContext& context) {
+  const std::string what = "one of " + JoinNames(words);
+  std::string text;
+  if (node.kind != YamlNode::Kind::kScalar || !ReadText(node, text).empty()) {
+    Accept(Expected(what, node), node, context);
+    return std::nullopt;
+  }
+  const auto found = std::find(words.begin(), words.end(), text);
+  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+  const std::string nearest = NearestName(text, words);
+  const std::string hint = nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
+  Accept(Expected(what, node) + hint, node, context);
+  return std::nullopt;
+}
+
+// Reads every item of a list with `read_item`.
+void ReadList(const YamlNode& node, const std::string& what, const ReadContext& context,
+              const std::function<void(const YamlNode&)>& read_item) {
+  if (node.kind != YamlNode::Kind::kList) {
+    Accept(Expected(what, node), node, context);
+    return;
+  }
+  for (const YamlNode& item : node.items) read_item(item);
+}
+
+}  // namespace
+
+Key& Key::For(Names choices) {
+  only_for = std::move(choices);
+  return *this;
+}
+
+Key& Key::ForSecond(Names second_choices) {
+  only_for_second = std::move(second_choices);
+  return *this;
+}
+
+Key& Key::Required() {
+  required = true;
+  return *this;
+}
+
+Key& Key::RequiredFor(Names choices) {
+  required_for = std::move(choices);
+  return *this;
+}
+
+Key& Key::Default(std::string words) {
+  default_text = std::move(words);
+  return *this;
+}
+
+Key& Key::Fits(std::string pattern) {
+  schemas = {TextSchema(std::move(pattern))};
+  return *this;
+}
+
+Key MakeKey(std::string name, std::string type, std::string meaning) {
+  Key key;
+  key.name = std::move(name);
+  key.type = std::move(type);
+  key.meaning = std::move(meaning);
+  return key;
+}
+
+Key IntegerKey(std::string name, SetInteger set, std::function<std::optional<long long>()> get,
+               const Range& range, std::string meaning) {
+  Key key = MakeKey(std::move(name), "integer", std::move(meaning));
+  key.schemas = {IntegerSchema(range)};
+  key.range = range.Text();
+  key.read = [set = std::move(set), range](const YamlNode& node, const ReadContext& context) {
+    long long value = 0;
+    if (Accept(ReadInteger(node, range, value), node, context)) set(value);
+  };
+  key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
+    const auto value = get();
+    return value ? std::optional(Scalar(std::to_string(*value))) : std::nullopt;
+  };
+  return key;
+}
+
+Key NumberKey(std::string name, std::function<void(double)> set,
+              std::function<std::optional<double>()> get, const Range& range, std::string meaning) {
+  Key key = MakeKey(std::move(name), "number", std::move(meaning));
+  key.schemas = {NumberSchema(range)};
+  key.range = range.Text();
+  key.read = [set = std::move(set), range](const YamlNode& node, const ReadContext& context) {
+    double value = 0;
+    if (Accept(ReadNumber(node, range, value), node, context)) set(value);
+  };
+  key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
+    const auto value = get();
+    return value ? std::optional(Scalar(NumberText(*value))) : std::nullopt;
+  };
+  return key;
+}
+
+Key SwitchKey(std::string name, std::function<void(bool)> set,
+              std::function<std::optional<bool>()> get, std::string meaning) {
+  Key key = MakeKey(std::move(name), "boolean", std::move(meaning));
+  key.schemas = {SwitchSchema()};
+  key.range = "true, false";
+  key.read = [set = std::move(set)](const YamlNode& node, const ReadContext& context) {
+    bool value = false;
+    if (Accept(ReadSwitch(node, value), node, context)) set(value);
+  };
+  key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
+    const auto value = get();
+    return value ? std::optional(Scalar(*value ? "true" : "false")) : std::nullopt;
+  };
+  return key;
+}
+
+Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
+            std::function<std::optional<std::size_t>()> get, std::string meaning) {
+  Key key = MakeKey(std::move(name), "word", std::move(meaning));
+  key.schemas = {WordSchema(words)};
+  key.range = JoinNames(words);
+  key.write = [words, get = std::move(get)]() -> std::optional<YamlNode> {
+    const auto index = get();
+    return index ? std::optional(Scalar(words[*index])) : std::nullopt;
+  };
+  key.read = [words = std::move(words), set = std::move(set)](const YamlNode& node,
+                                                              const ReadContext& context) {
+    const auto index = ReadWord(node, words, context);
+    if (index) set(*index);
+  };
+  return key;
+}
+
+Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse) {
+  Key key = MakeKey(std::move(name), "text", std::move(meaning));
+  key.schemas = {TextSchema("")};
+  key.read = [&field, refuse = std::move(refuse)](const YamlNode& node,
+                                                  const ReadContext& context) {
+    std::string text;
+    if (!Accept(ReadText(node, text), node, context)) return;
+    if (refuse && !Accept(refuse(text), node, context)) return;
+    field = text;
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    return field.empty() ? std::nullopt : std::optional(TextNode(field));
+  };
+  return key;
+}
+
+Key WordText(std::string name, std::string& field, const Names& words, std::string meaning) {
+  return WordKey(
+      std::move(name), words, [&field, words](std::size_t index) { field = words[index]; },
+      [&field, words]() -> std::optional<std::size_t> {
+        const auto found = std::find(words.begin(), words.end(), field);
+        if (found == words.end()) return std::nullopt;
+        return static_cast<std::size_t>(found - words.begin());
+      },
+      std::move(meaning));
+}
+
+Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::string meaning) {
+  Key key = MakeKey(std::move(name), "integer or [height, width]", std::move(meaning));
+  key.schemas = {IntegerSchema(range), ListSchema({IntegerSchema(range)}, 2)};
+  key.schemas.back().most = 2;
+  key.range = range.Text();
+  key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
+    const bool pair = node.kind == YamlNode::Kind::kList;
+    if (pair && node.items.size() != 2) {
+      const std::string count = std::to_string(node.items.size());
+      Accept("expected [height, width]; got a list of " + count, node, context);
+      return;
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      const YamlNode& item = pair ? node.items[i] : node;
+      long long value = 0;
+      if (!Accept(ReadInteger(item, range, value), item, context)) return;
+      field[i] = static_cast<int>(value);
+    }
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    if (field[0] == field[1]) return Scalar(std::to_string(field[0]));
+    return List({Scalar(std::to_string(field[0])), Scalar(std::to_string(field[1]))});
+  };
+  return key;
+}
+
+Key IntegerList(std::string name, std::vector<int>& field, const Range& range,
+                std::string meaning) {
+  Key key = MakeKey(std::move(name), "list of integers", std::move(meaning));
+  key.schemas = {ListSchema({IntegerSchema(range)})};
+  key.range = range.Text();
+  key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
+    std::vector<int> values;
+    ReadList(node, "a list of whole numbers", context, [&](const YamlNode& item) {
+      long long value = 0;
+      if (Accept(ReadInteger(item, range, value), item, context)) {
+        values.push_back(static_cast<int>(value));
+      }
+    });
+    field = values;
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
+    for (int value : field) items.push_back(Scalar(std::to_string(value)));
+    return List(std::move(items));
+  };
+  return key;
+}
+
+Key NumberList(std::string name, std::vector<double>& field, const Range& range,
+               std::string meaning) {
+  Key key = MakeKey(std::move(name), "list of numbers", std::move(meaning));
+  key.schemas = {ListSchema({NumberSchema(range)})};
+  key.range = range.Text();
+  key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
+    std::vector<double> values;
+    ReadList(node, "a list of numbers", context, [&](const YamlNode& item) {
+      double value = 0;
+      if (Accept(ReadNumber(item, range, value), item, context)) values.push_back(value);
+    });
+    field = values;
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
+    for (double value : field) items.push_back(Scalar(NumberText(value)));
+    return List(std::move(items));
+  };
+  return key;
+}
+
+Key TextList(std::string name, std::vector<std::string>& field, Names words, std::string meaning) {
+  const char* type = words.empty() ? "list of texts" : "list of words";
+  Key key = MakeKey(std::move(name), type, std::move(meaning));
+  key.schemas = {ListSchema({words.empty() ? TextSchema("") : WordSchema(words)})};
+  key.schemas.front().distinct = true;
+  key.range = JoinNames(words);
+  key.read = [&field, words = std::move(words)](const YamlNode& node, const ReadContext& context) {
+    std::vector<std::string> values;
+    const std::string what = words.empty() ? "a list of texts" : "a list of " + JoinNames(words);
+    ReadList(node, what, context, [&](const YamlNode& item) {
+      std::string text;
+      if (words.empty() ? !Accept(ReadText(item, text), item, context)
+                        : !ReadWord(item, words, context)) {
+        return;
+      }
+      text = item.text;
+      if (std::find(values.begin(), values.end(), text) != values.end()) {
+        Accept("'" + text + "' stands here twice", item, context);
+      }
+      values.push_back(text);
+    });
+    field = values;
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
+    for (const std::string& value : field) items.push_back(TextNode(value));
+    return List(std::move(items));
+  };
+  return key;
+}
+
+Key Nested(std::string name, Section section, std::string meaning) {
+  Key key = MakeKey(std::move(name), "map", std::move(meaning));
+  key.default_text = "{}";
+  key.section = std::make_shared<Section>(std::move(section));
+  key.schemas = {MapSchema([inner = key.section] { return inner; })};
+  key.read = [inner = key.section](const YamlNode& node, const ReadContext& context) {
+    ReadSection(node, *inner, context);
+  };
+  key.write = [inner = key.section]() -> std::optional<YamlNode> { return WriteSection(*inner); };
+  return key;
+}
+
+}  // namespace ada::config

@@ -1,0 +1,216 @@
+// What a configuration may hold, as tables: one Key declares name, type, range, meaning and the
+// field behind it, and serves context, writing, checking and documentation alike. No YAML here.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/keys/scalars.h"
+#include "config/keys/value_schema.h"
+#include "config/yaml/node.h"
+#include "config/yaml/problems.h"
+
+namespace ada::config {
+
+// The names of an enumeration's values in the order in which messages list them.
+template <class E>
+using EnumNames = std::vector<std::pair<std::string, E>>;
+
+// Where a value is being read: the dotted path of its key, and the key's own node (or the value's).
+struct ReadContext {
+  Problems& problems;
+  std::string path;
+  const YamlNode& key;
+};
+
+struct Section;
+
+struct Key {
+  std::string name, type, meaning;
+  std::string range;                 // in words; empty: none
+  std::string default_text;          // empty: what `write` gives for default structs
+  Names only_for;                    // choices of the section that know it; empty: all
+  Names only_for_second;             // the same for its second discriminator
+  Names required_for;                // choices that need it
+  bool required = false;             // always
+  std::vector<ValueSchema> schemas;  // what a value may be: one of these
+  std::shared_ptr<Section> section;  // of a nested section, or of a list's entries
+  std::function<void(const YamlNode&, const ReadContext&)> read;
+  std::function<std::optional<YamlNode>()> write;  // nothing: the key is unset
+  std::function<bool()> unused;                    // true: it is not written; null: it always is
+
+  Key& For(Names choices);
+  Key& ForSecond(Names second_choices);
+  Key& Required();
+  Key& RequiredFor(Names choices);
+  Key& Default(std::string words);
+  Key& Fits(std::string pattern);  // the expression of a text
+};
+
+// Keys of a map that depend on each other, and what is said where they do not fit.
+struct KeyRule {
+  Names keys;  // empty: no rule
+  std::string refusal;
+};
+
+// The choice in a section that does not know a key: "policy fixed"; null `known`: there is none.
+struct Mismatch {
+  std::string discriminator, choice;
+  const Names* known = nullptr;  // the choices that do
+};
+
+// A map of keys. `discriminator` names the key whose value decides which of the others apply.
+struct Section {
+  std::string path;  // "scaling"; empty: the whole document
+  std::vector<Key> keys;
+  std::string discriminator;  // empty: none
+  Names choices;
+  std::string default_choice;         // empty: the discriminator must be given
+  std::string alternative;            // a key that stands for a choice of its own name
+  std::optional<std::string> chosen;  // the choice, where a section around this one makes it
+  // A second discriminator, a key below the first ("preset" below "policy"); empty: none.
+  std::string second_discriminator;
+  Names second_choices;
+  std::string default_second_choice;
+  std::string short_key;  // `section: value` is short for `section: {short_key: value}`
+  std::function<void(const std::string& choice)> set_defaults;
+  std::function<void(const YamlNode& map, const ReadContext&)> check;  // across the section's keys
+  // At least one key of the first is given, and at most one of the second.
+  KeyRule needs_one, not_both;
+  Location* where = nullptr;
+  std::shared_ptr<void> owner;  // of the fields, where nothing else holds them
+
+  const Key* Find(std::string_view name) const;
+  // The choice that `map` makes; empty where it makes none or an unknown one.
+  std::string ChoiceOf(const YamlNode& map) const;
+  bool Knows(const Key& key, const std::string& choice) const;
+  Mismatch MismatchOf(const Key& key, const YamlNode& map) const;
+};
+
+// Reads `map` into the fields behind the section's keys, adding problems; fields of wrong values
+// keep their defaults.
+void ReadSection(const YamlNode& map, const Section& section, const ReadContext& context);
+// The section's values in the order of its keys, those of the current choice only.
+YamlNode WriteSection(const Section& section);
+// "a.b", or "b" where a is empty.
+std::string Join(const std::string& path, const std::string& name);
+
+// --- Kinds of keys. Fields must outlive the key. ------------------------------------------------
+
+// A key without a field yet: `read` and `write` are still to be set.
+Key MakeKey(std::string name, std::string type, std::string meaning);
+
+using SetInteger = std::function<void(long long)>;
+Key IntegerKey(std::string name, SetInteger set, std::function<std::optional<long long>()> get,
+               const Range& range, std::string meaning);
+Key NumberKey(std::string name, std::function<void(double)> set,
+              std::function<std::optional<double>()> get, const Range& range, std::string meaning);
+Key SwitchKey(std::string name, std::function<void(bool)> set,
+              std::function<std::optional<bool>()> get, std::string meaning);
+Key WordKey(std::string name, Names words, std::function<void(std::size_t)> set,
+            std::function<std::optional<std::size_t>()> get, std::string meaning);
+
+// T: int or std::optional<int>.
+template <class T>
+Key Integer(std::string name, T& field, Range range, std::string meaning) {
+  constexpr double kLargest = std::numeric_limits<int>::max();
+  range = {range.low, std::min(range.high, kLargest), range.low_included, range.high_included,
+           range.Text()};
+  return IntegerKey(
+      std::move(name), [&field](long long value) { field = static_cast<int>(value); },
+      [&field] { return std::optional<long long>(field); }, range, std::move(meaning));
+}
+inline Key Integer(std::string name, std::int64_t& field, const Range& range, std::string meaning) {
+  return IntegerKey(
+      std::move(name), [&field](long long value) { field = value; },
+      [&field] { return std::optional<long long>(field); }, range, std::move(meaning));
+}
+// T: double or std::optional<double>.
+template <class T>
+Key Number(std::string name, T& field, const Range& range, std::string meaning) {
+  return NumberKey(
+      std::move(name), [&field](double value) { field = value; },
+      [&field] { return std::optional<double>(field); }, range, std::move(meaning));
+}
+// T: bool or std::optional<bool>.
+template <class T>
+Key Switch(std::string name, T& field, std::string meaning) {
+  return SwitchKey(
+      std::move(name), [&field](bool value) { field = value; },
+      [&field] { return std::optional<bool>(field); }, std::move(meaning));
+}
+// T: the enumeration E or std::optional<E>.
+template <class T, class E>
+Key Choice(std::string name, T& field, const EnumNames<E>& words, std::string meaning) {
+  Names names;
+  for (const auto& word : words) names.push_back(word.first);
+  return WordKey(
+      std::move(name), std::move(names),
+      [&field, words](std::size_t index) { field = words[index].second; },
+      [&field, words]() -> std::optional<std::size_t> {
+        const std::optional<E> value = field;
+        for (std::size_t i = 0; i < words.size(); ++i) {
+          if (value == words[i].second) return i;
+        }
+        return std::nullopt;
+      },
+      std::move(meaning));
+}
+
+// Text; an empty field is unset and not written. `refuse` returns why a text is refused, or
+// nothing, and may change it (expansion).
+using RefuseText = std::function<std::string(std::string& text)>;
+Key Text(std::string name, std::string& field, std::string meaning, RefuseText refuse = nullptr);
+// One of `words`, kept as text.
+Key WordText(std::string name, std::string& field, const Names& words, std::string meaning);
+// An integer n, meaning [n, n], or [height, width].
+Key Pair(std::string name, std::array<int, 2>& field, const Range& range, std::string meaning);
+Key IntegerList(std::string name, std::vector<int>& field, const Range& range, std::string meaning);
+Key NumberList(std::string name, std::vector<double>& field, const Range& range,
+               std::string meaning);
+// `words` empty: any text.
+Key TextList(std::string name, std::vector<std::string>& field, Names words, std::string meaning);
+
+Key Nested(std::string name, Section section, std::string meaning);
+// The table of a struct of its own, to show what a map may hold. `make` is a Section(T&).
+template <class T, class Make>
+std::shared_ptr<Section> ExampleSection(Make make) {
+  const auto example = std::make_shared<T>();
+  auto section = std::make_shared<Section>(make(*example));
+  section->owner = example;
+  return section;
+}
+// A list of maps: `make`, a Section(T&), declares the keys of one entry.
+template <class T, class Make>
+Key Entries(std::string name, std::vector<T>& field, Make make, std::string meaning) {
+  Key key = MakeKey(std::move(name), "list of maps", std::move(meaning));
+  key.default_text = "[]";
+  key.section = ExampleSection<T>(make);
+  key.schemas = {ListSchema({MapSchema([entry = key.section] { return entry; })})};
+  key.read = [&field, make](const YamlNode& node, const ReadContext& context) {
+    if (node.kind != YamlNode::Kind::kList) {
+      context.problems.Add(node, context.path, Expected("a list of maps", node));
+      return;
+    }
+    for (const YamlNode& item : node.items) {
+      T entry;
+      ReadSection(item, make(entry), {context.problems, context.path + "[]", item});
+      field.push_back(std::move(entry));
+    }
+  };
+  key.write = [&field, make]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
+    for (T& entry : field) items.push_back(WriteSection(make(entry)));
+    return List(std::move(items));
+  };
+  return key;
+}
+
+}  // namespace ada::config

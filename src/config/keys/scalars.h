@@ -1,0 +1,39 @@
+// One YAML scalar to one value, strictly: decimal numbers only, `true` and `false` only, quotes
+// make text. Each function returns why it refuses, or nothing.
+#pragma once
+#include <string>
+
+#include "config/yaml/node.h"
+
+namespace ada::config {
+
+// An interval of numbers; infinite ends mean no limit on that side.
+struct Range {
+  double low, high;
+  bool low_included = true, high_included = true;
+  std::string text;  // replaces the derived one, e.g. "2^-126 to 2^127"
+
+  bool Contains(double value) const;
+  std::string Text() const;  // "1 or more", "above 0", "0 to 1"; empty: any
+};
+Range AnyNumber();
+Range AtLeast(double low);
+Range Above(double low);
+Range FromTo(double low, double high);
+Range Inside(double low, double high);     // both ends excluded
+Range FromBelow(double low, double high);  // low included, high excluded
+
+// "expected <what>; got 'abc'", where the value given is shown shortened.
+std::string Expected(const std::string& what, const YamlNode& got);
+
+std::string ReadInteger(const YamlNode& node, const Range& range, long long& value);
+std::string ReadNumber(const YamlNode& node, const Range& range, double& value);
+std::string ReadSwitch(const YamlNode& node, bool& value);
+std::string ReadText(const YamlNode& node, std::string& value);
+
+// A scalar that every YAML reader takes for text: quoted where it looks like a number or a boolean.
+YamlNode TextNode(const std::string& text);
+// Shortest text that reads back to the same double; exponents as YAML 1.1 wants them too (1.0e-05).
+std::string NumberText(double value);
+
+}  // namespace ada::config

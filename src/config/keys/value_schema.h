@@ -1,0 +1,94 @@
+// What a value may be, for programs: a JSON Schema is made of it. Each kind of key declares its
+// schemas from the very range and words by which it reads.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/keys/scalars.h"
+
+namespace ada::config {
+
+using Names = std::vector<std::string>;
+struct Section;
+// Makes a table only where it is asked for: reading a file does not need it.
+using MakeSection = std::function<std::shared_ptr<Section>()>;
+
+// One schema of a value; a key may have several (a word or a map).
+struct ValueSchema {
+  enum class Kind { kInteger, kNumber, kSwitch, kWord, kText, kMap, kList };
+  Kind kind = Kind::kText;
+  Range range = AnyNumber();       // kInteger, kNumber
+  Names words;                     // kWord
+  std::string pattern;             // kText: the regular expression that fits it; empty: any text
+  bool plain = true;               // kText: may look like a number or a boolean
+  MakeSection section;             // kMap: its table
+  std::string marker;              // kMap: this schema is meant where the map has this key
+  std::vector<ValueSchema> items;  // kList: the schemas of an item
+  std::size_t least = 0;           // kList: items at least and at most
+  std::size_t most = std::numeric_limits<std::size_t>::max();
+  bool distinct = false;  // kList: no item twice
+};
+
+// Within 64 bits.
+inline ValueSchema IntegerSchema(Range range) {
+  constexpr double kBeyond = 0x1p63;
+  if (range.high >= kBeyond) {
+    range.high = kBeyond;
+    range.high_included = false;
+  }
+  ValueSchema schema;
+  schema.kind = ValueSchema::Kind::kInteger;
+  schema.range = std::move(range);
+  return schema;
+}
+
+inline ValueSchema NumberSchema(const Range& range) {
+  ValueSchema schema;
+  schema.kind = ValueSchema::Kind::kNumber;
+  schema.range = range;
+  return schema;
+}
+
+inline ValueSchema SwitchSchema() {
+  ValueSchema schema;
+  schema.kind = ValueSchema::Kind::kSwitch;
+  return schema;
+}
+
+inline ValueSchema WordSchema(Names words) {
+  ValueSchema schema;
+  schema.kind = ValueSchema::Kind::kWord;
+  schema.words = std::move(words);
+  return schema;
+}
+
+// `plain`: also what YAML takes for a number or a boolean, by its letters.
+inline ValueSchema TextSchema(std::string pattern, bool plain = true) {
+  ValueSchema schema;
+  schema.plain = plain;
+  schema.pattern = std::move(pattern);
+  return schema;
+}
+
+inline ValueSchema MapSchema(MakeSection section, std::string marker = "") {
+  ValueSchema schema;
+  schema.kind = ValueSchema::Kind::kMap;
+  schema.section = std::move(section);
+  schema.marker = std::move(marker);
+  return schema;
+}
+
+inline ValueSchema ListSchema(std::vector<ValueSchema> items, std::size_t least = 0) {
+  ValueSchema schema;
+  schema.kind = ValueSchema::Kind::kList;
+  schema.items = std::move(items);
+  schema.least = least;
+  return schema;
+}
+
+}  // namespace ada::config

@@ -1,0 +1,47 @@
+// Compares the written section with that of the bare policy, key by key.
+#include <algorithm>
+
+#include "config/load.h"
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+void AppendPart(std::string& name, const std::string& part) {
+  name += (name.empty() ? "" : " ") + part;
+}
+
+std::string ScalingName(scaling::Settings scaling) {
+  scaling::Settings bare;
+  bare.policy = scaling.policy;
+  const Section section = ScalingSection(scaling);
+  const YamlNode usual = WriteSection(ScalingSection(bare));
+  std::string name = "policy=" + scaling.policy;
+  for (const Entry& entry : WriteSection(section).entries) {
+    const std::string& key = entry.key.text;
+    if (key == section.discriminator) continue;
+    const YamlNode* other = usual.Find(key);
+    const Names& needed = section.Find(key)->required_for;
+    const bool always = std::find(needed.begin(), needed.end(), scaling.policy) != needed.end();
+    if (!always && other && FlowText(*other) == FlowText(entry.value)) continue;
+    const bool list = entry.value.kind == YamlNode::Kind::kList;
+    AppendPart(name, key + (list ? "" : "=" + entry.value.text));
+  }
+  return name;
+}
+
+}  // namespace
+
+std::string NameOf(const WhatIfConfig& what_if) {
+  std::string name;
+  if (what_if.format) {
+    std::string format = FormatName(*what_if.format);
+    std::erase(format, ',');
+    AppendPart(name, "format=" + format);
+  }
+  if (what_if.scale) AppendPart(name, "scale=" + NumberText(*what_if.scale));
+  if (what_if.scaling) AppendPart(name, ScalingName(*what_if.scaling));
+  return name;
+}
+
+}  // namespace ada::config

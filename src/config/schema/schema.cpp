@@ -1,0 +1,44 @@
+// Walks the tables of keys that reading and writing use.
+#include "config/schema/schema.h"
+
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+std::string DefaultOf(const Key& key) {
+  if (!key.default_text.empty() && key.default_text != "{}") return key.default_text;
+  if (key.required) return "required";
+  if (!key.default_text.empty()) return key.default_text;
+  const auto value = key.write();
+  return value ? FlowText(*value) : "none";
+}
+
+void Collect(const Section& section, const std::string& path, std::vector<KeyInfo>& keys) {
+  for (const Key& key : section.keys) {
+    KeyInfo info;
+    info.path = Join(path, key.name);
+    info.type = key.type;
+    info.default_text = DefaultOf(key);
+    info.range = key.range;
+    info.meaning = key.meaning;
+    info.only_for = key.only_for;
+    info.discriminator = key.only_for.empty() ? "" : section.discriminator;
+    info.only_for_second = key.only_for_second;
+    info.second_discriminator = key.only_for_second.empty() ? "" : section.second_discriminator;
+    const bool list = key.type.starts_with("list");
+    keys.push_back(std::move(info));
+    if (key.section) Collect(*key.section, Join(path, key.name) + (list ? "[]" : ""), keys);
+  }
+}
+
+}  // namespace
+
+std::vector<KeyInfo> AllKeys() {
+  Config config;
+  std::vector<KeyInfo> keys;
+  Collect(RootSection(config), "", keys);
+  return keys;
+}
+
+}  // namespace ada::config

@@ -1,0 +1,100 @@
+// Each check looks only at keys that were read without a problem.
+#include <filesystem>
+#include <string_view>
+
+#include "config/keys/scalars.h"
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+// The value at `section.key`, or the nearest thing above it that was written.
+const YamlNode& At(const YamlNode& root, std::string_view section, std::string_view key) {
+  const YamlNode* map = root.Find(section);
+  if (!map) return root;
+  const YamlNode* value = map->Find(key);
+  return value ? *value : *map;
+}
+
+void CheckBatch(const Config& config, const YamlNode& root, Problems& problems) {
+  if (!problems.Clean({"data.batch_size", "train.accumulate"})) return;
+  if (config.data.batch_size % config.train.accumulate == 0) return;
+  const YamlNode* train = root.Find("train");
+  const bool by_set = train && train->Find("accumulate") && train->Find("accumulate")->source > 0;
+  const std::string message = "batch_size, " + std::to_string(config.data.batch_size) +
+                              ", must be a multiple of train.accumulate, " +
+                              std::to_string(config.train.accumulate);
+  const YamlNode& at = by_set ? *train->Find("accumulate") : At(root, "data", "batch_size");
+  problems.Add(at, by_set ? "train.accumulate" : "data.batch_size", message);
+}
+
+void CheckNormalize(const Config& config, const YamlNode& root, Problems& problems) {
+  const NormalizeConfig& normalize = config.data.normalize;
+  if (normalize.kind != NormalizeConfig::Kind::kCustom) return;
+  if (!problems.Clean({"data.dataset", "data.synthetic.channels", "data.normalize.mean",
+                       "data.normalize.std"})) {
+    return;
+  }
+  const auto channels = static_cast<std::size_t>(ChannelsOf(config.data));
+  const auto check = [&](const char* key, std::size_t count) {
+    if (count == channels) return;
+    problems.Add(At(*root.Find("data"), "normalize", key), std::string("data.normalize.") + key,
+                 "expected one number per channel, " + std::to_string(channels) + "; got " +
+                     std::to_string(count));
+  };
+  check("mean", normalize.mean.size());
+  check("std", normalize.std.size());
+}
+
+void CheckClasses(Config& config, const YamlNode& root, Problems& problems) {
+  if (!problems.Clean({"data", "data.dataset", "data.synthetic.classes", "model.classes"})) return;
+  const int classes = ClassesOf(config.data);
+  const YamlNode* model = root.Find("model");
+  if (!model || !model->Find("classes")) {
+    config.model.classes = classes;
+  } else if (config.model.classes < classes) {
+    problems.Add(*model->Find("classes"), "model.classes",
+                 "the data set has " + std::to_string(classes) + " classes; got " +
+                     std::to_string(config.model.classes));
+  }
+}
+
+void CheckLearningRates(const Config& config, const YamlNode& root, Problems& problems) {
+  if (!problems.Clean({"optimizer.lr", "schedule.min_lr"})) return;
+  if (config.schedule.min_lr <= config.optimizer.lr) return;
+  problems.Add(At(root, "schedule", "min_lr"), "schedule.min_lr",
+               "must not be above optimizer.lr, " + NumberText(config.optimizer.lr));
+}
+
+void CheckValidation(const Config& config, const YamlNode& root, Problems& problems) {
+  const DataConfig& data = config.data;
+  std::int64_t images = data.limit.train;
+  if (!data::FactsOf(data.dataset).layout && (images == 0 || images > data.synthetic.train)) {
+    images = data.synthetic.train;
+  }
+  if (images == 0 || data.validation < images) return;
+  problems.Add(At(root, "data", "validation"), "data.validation",
+               "holds back all of the " + std::to_string(images) + " training images");
+}
+
+void FillName(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
+  if (config.name.empty() && problems.Clean({"name"})) {
+    config.name = std::filesystem::path(file).stem().string();
+    if (config.name.empty()) problems.Add(root, "name", "missing; the file's name gives none");
+  }
+  if (config.output.empty()) config.output = "runs/" + config.name;
+}
+
+}  // namespace
+
+void Complete(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
+  config.file = file;
+  FillName(config, root, file, problems);
+  CheckBatch(config, root, problems);
+  CheckNormalize(config, root, problems);
+  CheckClasses(config, root, problems);
+  CheckLearningRates(config, root, problems);
+  CheckValidation(config, root, problems);
+}
+
+}  // namespace ada::config

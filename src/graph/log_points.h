@@ -1,0 +1,81 @@
+// What a graph offers to those who log it: the roundings that are counted, the decisions about
+// scales, the tensors that can be observed. Pointers to stats, scales, scalers, decisions and bins
+// are the host's (but for backend_stats): what ops wrote is there after Graph::Collect.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "core/tensor.h"
+#include "graph/shared_arena.h"
+
+namespace ada::graph {
+
+// A scale of a tensor's own (delayed scaling), and what it is made of.
+struct TensorScale {
+  SharedArray<scaling::TensorScaler> own_scale;
+  scaling::TensorScaleHistory history;
+};
+
+// A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
+struct RoundingPoint {
+  std::string layer;
+  std::string tensor;  // y w dx dw dy
+  NumberFormat format;
+  const TensorStats* stats;
+  const TensorStats* backend_stats;  // the same, for ops
+  const float* scale;
+  // The tensor's own scale (delayed scaling), which its values carry beside `scale`; null: none.
+  scaling::TensorScaler* own_scale = nullptr;
+  const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
+  // The factor that its values carry.
+  double carried() const {
+    return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *
+           (own_scale != nullptr ? static_cast<double>(own_scale->scale) : 1.0);
+  }
+};
+
+// A tensor of one layer as it lies in memory when it has been written.
+struct ObservedTensor {
+  std::string layer;
+  std::string tensor;  // x y dy dx
+  Tensor value;
+  const float* scale = nullptr;  // S that it carries; null: none
+  // Its values come from a rounding that is counted under these names (else it is another layer's
+  // tensor, or exact).
+  bool rounded = false;
+};
+// What is shown after each forward op, and (first: after the loss) after each step of the backward
+// pass.
+struct ObservationPlan {
+  std::vector<std::vector<ObservedTensor>> forward, backward;
+};
+// Looks at tensors while a pass runs; changes nothing.
+class TensorObserver {
+ public:
+  virtual ~TensorObserver() = default;
+  virtual void Observe(const ObservedTensor& seen, const backend::Pass& pass) = 0;
+};
+
+// A decision that is logged: one row of scales.csv, in the order of the backward pass. layer of a
+// branch point: the one whose output the branches share.
+struct ScalePoint {
+  std::string layer;
+  const scaling::ScaleDecision* decision;
+  scaling::LayerScaler* scaler;  // null at a branch point
+};
+
+// A tensor with a scale of its own: "conv1.y", "input.y", "loss.dx". stats of its last rounding
+// (max_abs is of x * scale); null in an evaluation graph.
+struct ScaledTensor {
+  std::string name;
+  TensorScale* scale;
+  const TensorStats* stats;
+};
+
+// What was counted at the roundings of one layer; a graph that does not train counts nothing.
+struct LayerStats {
+  TensorStats y, w, dx, dw, dy;
+};
+
+}  // namespace ada::graph

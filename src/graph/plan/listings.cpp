@@ -1,0 +1,171 @@
+#include "graph/plan/listings.h"
+
+#include "core/error.h"
+
+namespace ada::graph {
+namespace {
+
+class PointLister {
+ public:
+  explicit PointLister(const Bindings& bindings)
+      : b_(bindings),
+        nodes_(static_cast<int>(bindings.network->nodes.size())),
+        op_of_(nodes_, nullptr),
+        branch_of_(nodes_, -1) {
+    const Plan& plan = *b_.plan;
+    for (const OpPlan& op : plan.ops) op_of_[op.node] = &op;
+    for (std::size_t i = 0; i < plan.branches.size(); ++i) {
+      branch_of_[plan.branches[i].value - 1] = static_cast<int>(i);
+    }
+  }
+
+  std::vector<RoundingPoint> Roundings() {
+    for (int i = 0; i < nodes_; ++i) AddForward(i);
+    if (b_.training) AddBackward();
+    return std::move(points_);
+  }
+
+  std::vector<ScalePoint> Scales() {
+    std::vector<ScalePoint> scales;
+    for (int i = nodes_ - 1; i >= 0; --i) {
+      if (branch_of_[i] >= 0) {
+        scales.push_back({b_.NameOf(i), b_.decisions.host + branch_of_[i], nullptr});
+      }
+      if (!node(i).kind->chooses_scale || !op_of_[i] || op_of_[i]->first_dx() < 0) continue;
+      scaling::LayerScaler& scaler = b_.scalers.host[i];
+      scales.push_back({b_.NameOf(i), &scaler.decision, &scaler});
+    }
+    return scales;
+  }
+
+ private:
+  const Node& node(int index) const { return b_.network->nodes[index]; }
+
+  // node: kLossNode for the logit gradient.
+  void Add(int node, const char* tensor, const NumberFormat& format, TensorStats LayerStats::*stats,
+           const float* scale = nullptr) {
+    const std::string layer = node == kLossNode ? "loss" : b_.NameOf(node);
+    const TensorScale* own = b_.styles->ScaleOf(layer, tensor);
+    points_.push_back({layer, tensor, format, &(b_.stats.host[node + 1].*stats),
+                       &(b_.stats.backend[node + 1].*stats), scale,
+                       own ? own->own_scale.host : nullptr, b_.styles->BinsOf(layer, tensor)});
+  }
+  void AddGradient(int node, const char* tensor, TensorStats LayerStats::*stats, int gradient) {
+    const NumberFormat& format = b_.plan->gradients[gradient].stored_as.format;
+    Add(node, tensor, format, stats, b_.ScaleOf(gradient));
+  }
+
+  void AddForward(int i) {
+    if (node(i).kind->has_weight) Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
+    if (node(i).kind->rounds_output) Add(i, "y", b_.storage->values[i + 1].format, &LayerStats::y);
+  }
+  void AddBackward() {
+    const Plan& plan = *b_.plan;
+    AddGradient(kLossNode, "dx", &LayerStats::dx, plan.loss_gradient);
+    for (int i = nodes_ - 1; i >= 0; --i) {
+      if (branch_of_[i] >= 0)
+        AddGradient(i, "dy", &LayerStats::dy, plan.branches[branch_of_[i]].sum);
+      if (node(i).kind->has_weight)
+        Add(i, "dw", b_.storage->weight_gradients[i].format, &LayerStats::dw);
+      const OpPlan* op = op_of_[i];
+      if (!op || op->first_dx() < 0 || !plan.gradients[op->first_dx()].rounds) continue;
+      AddGradient(i, "dx", &LayerStats::dx, op->first_dx());
+    }
+  }
+
+  const Bindings& b_;
+  const int nodes_;
+  std::vector<const OpPlan*> op_of_;  // by node: the op that starts there; null: none
+  std::vector<int> branch_of_;        // by node: where its output's gradients meet; -1: nowhere
+  std::vector<RoundingPoint> points_;
+};
+
+class ObservationLister {
+ public:
+  explicit ObservationLister(const Bindings& bindings) : b_(bindings), plan_(*bindings.plan) {}
+
+  ObservationPlan List() {
+    for (const OpPlan& op : plan_.ops) AddForward(op, list_.forward.emplace_back());
+    if (!b_.training) return std::move(list_);
+    list_.backward.resize(plan_.backward.size() + 1);
+    AddGradient("loss", "dx", plan_.loss_gradient, plan_.loss_gradient);
+    for (auto op = plan_.ops.rbegin(); op != plan_.ops.rend(); ++op) AddBackward(*op);
+    return std::move(list_);
+  }
+
+ private:
+  void AddForward(const OpPlan& op, std::vector<ObservedTensor>& seen) const {
+    const Node& node = b_.network->nodes[op.node];
+    const Node& last = b_.network->nodes[op.last()];
+    if (!node.kind->joins && op.recomputed < 0)
+      seen.push_back({b_.NameOf(op.node), "x", b_.Value(node.inputs[0])});
+    if (op.consumer >= 0) return;
+    seen.push_back(
+        {b_.NameOf(op.last()), "y", b_.Value(op.output), nullptr, last.kind->rounds_output});
+  }
+
+  void AddBackward(const OpPlan& op) {
+    if (op.dy >= 0 && op.consumer < 0) {
+      const GradientPlan& dy = plan_.gradients[op.dy];
+      const bool sum = dy.source == GradientPlan::Source::kBranchSum;
+      AddGradient(b_.NameOf(op.last()), "dy", op.dy, sum ? op.dy : -1);
+    }
+    const int dx = b_.network->nodes[op.node].kind->joins ? -1 : op.first_dx();
+    if (dx >= 0 && op.recomputed < 0) AddGradient(b_.NameOf(op.node), "dx", dx, dx);
+  }
+
+  // `own`: the gradient whose rounding is counted under this name; -1: none.
+  void AddGradient(const std::string& layer, const char* tensor, int gradient, int own) {
+    const bool rounded = own >= 0 && plan_.gradients[own].rounds;
+    list_.backward[WriterOf(gradient) + 1].push_back(
+        {layer, tensor, b_.Grad(gradient).tensor, b_.ScaleOf(gradient), rounded});
+  }
+
+  // The step of the backward pass that writes a gradient; -1: the loss.
+  int WriterOf(int gradient) const {
+    const GradientPlan& g = plan_.gradients[gradient];
+    if (gradient == plan_.loss_gradient) return -1;
+    for (std::size_t i = 0; i < plan_.backward.size(); ++i) {
+      const BackwardStep& step = plan_.backward[i];
+      const bool writes = step.branch >= 0 ? plan_.branches[step.branch].sum == gradient
+                                           : g.source != GradientPlan::Source::kBranchSum &&
+                                                 plan_.ops[step.op].node == g.node;
+      if (writes) return static_cast<int>(i);
+    }
+    throw InternalError("a gradient that nobody writes");
+  }
+
+  const Bindings& b_;
+  const Plan& plan_;
+  ObservationPlan list_;
+};
+
+}  // namespace
+
+std::vector<RoundingPoint> ListRoundings(const Bindings& bindings) {
+  return PointLister(bindings).Roundings();
+}
+
+std::vector<ScalePoint> ListScales(const Bindings& bindings) {
+  return PointLister(bindings).Scales();
+}
+
+std::vector<ScaledTensor> ListScaledTensors(const Bindings& bindings,
+                                            const std::vector<RoundingPoint>& roundings) {
+  std::vector<ScaledTensor> list;
+  const auto add = [&](const std::string& layer, const std::string& tensor,
+                       const TensorStats* stats) {
+    TensorScale* scale = bindings.styles->ScaleOf(layer, tensor);
+    if (!scale) return;
+    list.push_back({layer + "." + tensor, scale, bindings.training ? stats : nullptr});
+  };
+  add("input", "y", &bindings.stats.host[0].y);
+  for (const RoundingPoint& point : roundings) add(point.layer, point.tensor, point.stats);
+  return list;
+}
+
+ObservationPlan ListObserved(const Bindings& bindings) {
+  return ObservationLister(bindings).List();
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,71 @@
+// Memory that a backend shares with the host: two addresses, one place, no moves.
+#include "graph/shared_arena.h"
+
+#include <doctest/doctest.h>
+
+#include "graph/fake_backend.h"
+
+namespace ada::graph::test {
+namespace {
+
+// Hands out two memories; Fetch and Send copy at once.
+class TwoMemories : public FakeBackend {
+ public:
+  backend::SharedMemory AllocateShared(std::size_t bytes) override {
+    return {Allocate(bytes), Allocate(bytes), bytes};
+  }
+  void Fetch(const backend::SharedMemory& m) override {
+    std::memcpy(m.host, m.backend, m.bytes);
+    copied += m.bytes;
+  }
+  void Send(const backend::SharedMemory& m) override {
+    std::memcpy(m.backend, m.host, m.bytes);
+    copied += m.bytes;
+  }
+  std::size_t copied = 0;
+};
+
+TEST_SUITE("cpu") {
+  TEST_CASE("objects start as they are made, and reach the other side with Send") {
+    TwoMemories backend;
+    SharedArena board(backend, 1024);
+    const auto decisions = board.Add<scaling::ScaleDecision>(3);
+    CHECK(decisions.backend != decisions.host);
+    CHECK(std::isnan(decisions.host[2].bound));
+    CHECK(decisions.backend[2].alpha == 0);
+    board.Send();
+    CHECK(decisions.backend[2].alpha == 1);
+    decisions.backend[1].halvings = 5;
+    CHECK(decisions.host[1].halvings == 0);
+    board.Fetch();
+    CHECK(decisions.host[1].halvings == 5);
+    CHECK(decisions.memory().bytes == 3 * sizeof(scaling::ScaleDecision));
+  }
+
+  TEST_CASE("many objects: they stay where they are, and only what is used is copied") {
+    TwoMemories backend;
+    SharedArena board(backend, 256);
+    std::vector<graph::SharedArray<std::int64_t>> values;
+    for (std::size_t i = 0; i < 100; ++i) {
+      values.push_back(board.Add<std::int64_t>(i % 5 == 0 ? 100 : 1));
+      CHECK(reinterpret_cast<std::uintptr_t>(values.back().backend) % 16 == 0);
+      values.back().backend[0] = static_cast<std::int64_t>(i);
+    }
+    board.Fetch();
+    for (std::size_t i = 0; i < 100; ++i) CHECK(values[i].host[0] == static_cast<std::int64_t>(i));
+    CHECK(backend.copied == 20 * 800 + 80 * 16);
+    CHECK(board.Add<float>(0).count == 0);
+  }
+
+  TEST_CASE("on one memory both addresses are the same") {
+    FakeBackend backend;
+    SharedArena board(backend, 64);
+    const auto value = board.Add<float>();
+    CHECK(value.backend == value.host);
+    board.Send(), board.Fetch();
+    CHECK(*value.host == 0);
+  }
+}
+
+}  // namespace
+}  // namespace ada::graph::test
