@@ -1,12 +1,10 @@
 // The contract between the graph and a backend. A backend allocates tensors and turns specs into
 // ops: plans that are slow to make, cheap to call and bound to their tensors. Rounding points,
-// formulas and counts are fixed here (and in DESIGN) and are the same in every backend; handles of
-// libraries appear nowhere in this file.
+// formulas and counts are fixed by the specs (and src/README.md), the same in every backend.
 //
 // A backend works in the order in which it is called, but need not have worked when a call returns:
-// people read what ops wrote after Fetch and Synchronize. Ops read and write backend memory alone.
+// the host reads what ops wrote after Fetch and Synchronize. Ops use backend memory alone.
 #pragma once
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,61 +12,20 @@
 #include <string>
 #include <vector>
 
-#include "backend/image_source.h"
+#include "backend/op.h"
 #include "backend/specs.h"
 #include "backend/update.h"
 #include "core/tensor.h"
 
 namespace ada::backend {
 
-// What one call of an op is part of.
-struct Pass {
-  int rows = 0;                // images of this call, at most the n of the tensors
-  bool training = true;        // false: running statistics, no dropout
-  bool count = false;          // fill every field of the TensorStats, not only max_abs
-  bool accumulate = false;     // add to dw and db instead of replacing them (later micro-batches)
-  std::int64_t loss_rows = 0;  // images over which the loss is a mean (all micro-batches)
-  float loss_scale = 1;        // S of the logit gradient
-  std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's and rounding's random numbers
-  double edge = INFINITY;            // TensorStats::above_edge, where `count` is set
-  bool bins = false;                 // fill RoundingStyle::bins as well; goes with `count`
-};
-
-// What ops write and people read, or the other way round: counts, scales, decisions. One memory on
-// a CPU; elsewhere two, of which Fetch and Send copy one over the other. A part of such memory
+// What ops write and the host reads, or the other way round: counts, scales, decisions. One memory
+// on a CPU; elsewhere two, of which Fetch and Send copy one over the other. A part of such memory
 // (both pointers moved alike) is SharedMemory too.
 struct SharedMemory {
-  std::byte* backend = nullptr;  // for specs
-  std::byte* host = nullptr;     // for people
+  std::byte* backend = nullptr;  // what specs point to
+  std::byte* host = nullptr;     // what the host reads and writes
   std::size_t bytes = 0;
-};
-
-class Op {
- public:
-  virtual ~Op() = default;
-  virtual void Forward(const Pass& pass) = 0;
-  virtual void Backward(const Pass& pass) = 0;
-  // Masters changed: make the low-precision copies anew. Of `pass`: count, bins, seed, draw.
-  virtual void RefreshWeights(const Pass& /*pass*/) {}
-};
-
-// Loss and hits of one call, summed over its rows.
-struct LossResult {
-  double loss_sum = 0;  // of the rows' losses, label smoothing included
-  std::int64_t top1 = 0, top5 = 0;
-};
-class LossOp : public Op {
- public:
-  virtual void SetLabels(const std::int32_t* labels, int rows) = 0;  // host memory, copied
-  // The sums of all Forwards since the last one whose Pass::accumulate was false, that one
-  // included; each Forward's own sum is added as a whole. Waits for them.
-  virtual LossResult Result() = 0;
-  // Where SetLabels puts labels, for what fills them in backend memory; null: it has no such place.
-  virtual std::int32_t* LabelMemory() { return nullptr; }
-};
-class InputOp : public Op {
- public:
-  virtual void SetImages(const float* images, int rows) = 0;  // host memory [rows, h, w, c]
 };
 
 class Backend {
@@ -121,21 +78,10 @@ class Backend {
   // Images in one reduction block of tensors of this shape: fixed by the shape alone.
   virtual int BlockImages(const Shape& shape) const = 0;
 
-  virtual std::unique_ptr<InputOp> MakeInput(const InputSpec&) = 0;
   // Null where `recomputed` is set, or a batch norm has an addend or a relu: this fusion is
   // declined; the graph then asks for less of it (first without `recomputed`) or for the parts.
-  virtual std::unique_ptr<Op> MakeConv2d(const Conv2dSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeLinear(const LinearSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeRelu(const ReluSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeMaxPool(const MaxPoolSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeAvgPool(const AvgPoolSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeAdd(const AddSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeShortcut(const ShortcutSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeFlatten(const FlattenSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeDropout(const DropoutSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeScale(const ScaleSpec&) = 0;
-  virtual std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec&) = 0;
+  virtual std::unique_ptr<Op> Make(const OpSpec&) = 0;
+  virtual std::unique_ptr<InputOp> MakeInput(const InputSpec&) = 0;
   virtual std::unique_ptr<LossOp> MakeLoss(const LossSpec&) = 0;
   virtual std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule&, std::vector<UpdateSlot>,
                                                std::vector<WatchedRounding>) = 0;

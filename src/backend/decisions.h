@@ -90,7 +90,7 @@ inline double BranchBound(const BranchSumSpec& spec) {
   // The authors know fp16's range alone, be the gradients fp16 or fp32.
   if (spec.reference) return std::min(format.largest(), kFp16.largest());
   // A scale of the tensor's own keeps its values in range.
-  return (spec.sum.style.scaler != nullptr ? kFp32 : format).largest();
+  return (spec.sum.style.own_scale != nullptr ? kFp32 : format).largest();
 }
 
 // The largest magnitude of one branch, as stored; infinite or NaN where it holds such.

@@ -13,6 +13,7 @@ namespace ada::backend {
 struct UpdateSlot {
   Tensor value, gradient, state1, state2;
   bool decay = true;
+  void Visit(auto&& visit) { visit(value, gradient, state1, state2); }
 };
 struct UpdateRule {
   enum class Kind { kSgd, kAdam, kAdamW } kind = Kind::kSgd;
@@ -40,6 +41,7 @@ struct UpdatePlan {
 struct WatchedRounding {
   const TensorStats* stats = nullptr;
   float most = INFINITY;  // magnitudes above it, and NaN, are what counts
+  void Visit(auto&& visit) { visit(stats); }
 };
 struct UpdateOutcome {
   double norm = 0;        // global L2 norm of all gradients as they came, in double

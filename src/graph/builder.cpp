@@ -111,7 +111,7 @@ bool Builder::MakeOps() {
   plan_spec.storage = &storage_;
   plan_spec.training = spec_.training;
   plan_spec.stochastic = spec_.precision.stochastic;
-  limits_.defer = spec_.defer;
+  limits_.recompute = spec_.recompute;
   if (spec_.fuse) plan_spec.chains = FindChains(network_, limits_);
   plan_spec.rules = rules_;
   plan_ = MakePlan(network_, plan_spec);
@@ -192,7 +192,7 @@ void Builder::MakeBackward(OpMaker& maker) {
     if (step.op >= 0) {
       graph_->backward_.push_back(graph_->forward_[step.op]);
     } else {
-      graph_->ops_.push_back(maker.MakeBranchSum(step.branch, spec_.reference));
+      graph_->ops_.push_back(maker.MakeBranchSum(step.branch, spec_));
       graph_->backward_.push_back(graph_->ops_.back().get());
     }
   }

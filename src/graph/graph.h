@@ -34,12 +34,16 @@ struct GraphSpec {
   Shape input;           // n: images of the largest batch
   bool training = true;  // false: no gradients are allocated, buffers are reused
   bool fuse = true;      // let the backend fuse batch norm, add and relu
-  // With `fuse`: outputs of batch norms that a convolution or linear layer alone reads need not be
-  // stored. Changes no result; an observer is shown neither them nor their gradients.
-  bool defer = true;
+  // With `fuse`: the output of a batch norm whose one consumer is a convolution or linear layer is
+  // not stored, the consumer computes it anew. Changes no result; an observer is shown neither it
+  // nor its gradient.
+  bool recompute = true;
   float label_smoothing = 0;
   RuleFor rule_for;        // training only; none: every alpha is 1
   bool reference = false;  // branch sums and the logit gradient as in the authors' program
+  // Under `reference`: whether the gradients that meet at this layer's output are brought to one
+  // scale before they are summed. None: all are.
+  std::function<bool(const std::string& layer)> rescales_branches;
   // Of y w dx dw dy: tensors whose TensorStats are filled in full in a pass that counts, and those
   // of which ExponentBins are taken.
   std::vector<std::string> counted = {"y", "w", "dx", "dw", "dy"};
@@ -63,8 +67,9 @@ class Graph {
   // An observer is shown every tensor when it has been written: x and y of each op (an addition: y
   // alone), dy of each layer, dx of each op, the logit gradient as loss.dx. A fused op has the x of
   // its first layer and the y of its last, where it is not recomputed: to see everything, build
-  // without fusion; to see every gradient that is rounded, without `defer`. Without an observer,
-  // the calls may be replayed by the backend (Backend::Run) and need not be over on return.
+  // without fusion; to see every gradient that is rounded, without `recompute`. Without an
+  // observer, the calls may be replayed by the backend (Backend::Run) and need not be over on
+  // return.
   void Forward(const backend::Pass& pass, TensorObserver* observer = nullptr);
   void Backward(const backend::Pass& pass, TensorObserver* observer = nullptr);
   // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.

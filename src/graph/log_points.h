@@ -13,7 +13,7 @@ namespace ada::graph {
 
 // A scale of a tensor's own (delayed scaling), and what it is made of.
 struct TensorScale {
-  SharedArray<scaling::TensorScaler> scaler;
+  SharedArray<scaling::TensorScaler> own_scale;
   scaling::TensorScaleHistory history;
 };
 
@@ -25,13 +25,13 @@ struct RoundingPoint {
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
   const float* scale;
-  scaling::TensorScaler* scaler =
-      nullptr;                         // the tensor's own scale (delayed scaling), times `scale`
+  // The tensor's own scale (delayed scaling), which its values carry beside `scale`; null: none.
+  scaling::TensorScaler* own_scale = nullptr;
   const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
   // The factor that its values carry.
   double carried() const {
     return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *
-           (scaler != nullptr ? static_cast<double>(scaler->scale) : 1.0);
+           (own_scale != nullptr ? static_cast<double>(own_scale->scale) : 1.0);
   }
 };
 

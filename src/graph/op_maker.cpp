@@ -35,7 +35,7 @@ backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
 void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
   parts.w = RoundedOf(op, "w", b_.storage->weights[op.node], &LayerStats::w);
   parts.dw = RoundedOf(op, "dw", b_.storage->weight_gradients[op.node], &LayerStats::dw);
-  parts.x_scaler = b_.OwnScale(node(op).inputs[0]);
+  parts.x_own_scale = b_.OwnScale(node(op).inputs[0]);
   if (op.recomputed >= 0) parts.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
 }
 
@@ -71,37 +71,19 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
 }
 
 std::unique_ptr<Op> OpMaker::Make(const OpPlan& op) {
-  const backend::OpSpec spec = node(op).kind->spec(PartsOf(op));
-  struct Maker {
-    backend::Backend& backend;
-    std::unique_ptr<Op> operator()(const backend::Conv2dSpec& s) { return backend.MakeConv2d(s); }
-    std::unique_ptr<Op> operator()(const backend::LinearSpec& s) { return backend.MakeLinear(s); }
-    std::unique_ptr<Op> operator()(const backend::BatchNormSpec& s) {
-      return backend.MakeBatchNorm(s);
-    }
-    std::unique_ptr<Op> operator()(const backend::ReluSpec& s) { return backend.MakeRelu(s); }
-    std::unique_ptr<Op> operator()(const backend::MaxPoolSpec& s) { return backend.MakeMaxPool(s); }
-    std::unique_ptr<Op> operator()(const backend::AvgPoolSpec& s) { return backend.MakeAvgPool(s); }
-    std::unique_ptr<Op> operator()(const backend::AddSpec& s) { return backend.MakeAdd(s); }
-    std::unique_ptr<Op> operator()(const backend::ShortcutSpec& s) {
-      return backend.MakeShortcut(s);
-    }
-    std::unique_ptr<Op> operator()(const backend::FlattenSpec& s) { return backend.MakeFlatten(s); }
-    std::unique_ptr<Op> operator()(const backend::DropoutSpec& s) { return backend.MakeDropout(s); }
-    std::unique_ptr<Op> operator()(const backend::ScaleSpec& s) { return backend.MakeScale(s); }
-  };
-  return std::visit(Maker{backend_}, spec);
+  return backend_.Make(node(op).kind->spec(PartsOf(op)));
 }
 
-std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, bool reference) {
+std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
   const BranchPlan& branch = b_.plan->branches[index];
   backend::BranchSumSpec spec;
   for (const int gradient : branch.branches) spec.branches.push_back(b_.Grad(gradient));
   spec.sum = b_.Grad(branch.sum);
   spec.layer = b_.NameOf(branch.value - 1);
   spec.decision = b_.decisions.backend + index;
-  spec.reference = reference;
-  return backend_.MakeBranchSum(spec);
+  spec.reference = graph.reference;
+  if (graph.rescales_branches) spec.rescale = graph.rescales_branches(spec.layer);
+  return backend_.Make(spec);
 }
 
 std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(float label_smoothing, bool reference) {
@@ -118,7 +100,7 @@ std::unique_ptr<backend::InputOp> OpMaker::MakeInput(const Tensor& images) {
   spec.x = images;
   spec.y = b_.Value(0);
   spec.y_style = b_.ValueStyle(0);
-  if (spec.y_style.scaler) spec.y_stats = b_.ValueStats(0);
+  if (spec.y_style.own_scale) spec.y_stats = b_.ValueStats(0);
   return backend_.MakeInput(spec);
 }
 

@@ -13,8 +13,8 @@ class OpMaker {
 
   // Null: the backend declines this chain, or to be the consumer of one.
   std::unique_ptr<backend::Op> Make(const OpPlan& op);
+  std::unique_ptr<backend::Op> MakeBranchSum(int branch, const GraphSpec& graph);
   // `reference`: as in the authors' program.
-  std::unique_ptr<backend::Op> MakeBranchSum(int branch, bool reference);
   std::unique_ptr<backend::LossOp> MakeLoss(float label_smoothing, bool reference);
   std::unique_ptr<backend::InputOp> MakeInput(const Tensor& images);
 

@@ -5,13 +5,13 @@
 
 namespace ada::graph {
 
-RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& scalers,
+RoundingStyles::RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& own_scales,
                                SharedArena& bins)
     : stochastic_(spec.precision.stochastic && spec.training),
       counted_(spec.counted),
       histograms_(spec.training ? spec.histograms : std::vector<std::string>{}),
       rule_(spec.precision.tensor_scale),
-      scaler_arena_(scalers),
+      own_scales_(own_scales),
       bins_arena_(bins) {
   if (!share) return;
   for (const ScaledTensor& t : share->scaled_tensors()) shared_[t.name] = t.scale;
@@ -23,7 +23,7 @@ TensorScale* RoundingStyles::FindOrMake(const std::string& name, const NumberFor
   if (const auto found = shared_.find(name); found != shared_.end()) return scale = found->second;
   owned_.push_back(std::make_unique<TensorScale>());
   scale = owned_.back().get();
-  scale->scaler = scaler_arena_.Add<scaling::TensorScaler>();
+  scale->own_scale = own_scales_.Add<scaling::TensorScaler>();
   scale->history.rule = rule_;
   scale->history.rule.format_max = format.largest();
   return scale;
@@ -35,7 +35,8 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   style.stochastic = stochastic_ && stored_as.format != kFp32;
   style.stream = StreamId("round:" + layer + "." + tensor);
   const std::string name = layer + "." + tensor;
-  if (stored_as.has_own_scale) style.scaler = FindOrMake(name, stored_as.format)->scaler.backend;
+  if (stored_as.has_own_scale)
+    style.own_scale = FindOrMake(name, stored_as.format)->own_scale.backend;
   style.counted = Contains(counted_, tensor);
   if (Contains(histograms_, tensor) && layer != "input") style.bins = FindOrMakeBins(name);
   return style;

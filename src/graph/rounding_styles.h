@@ -15,12 +15,12 @@ namespace ada::graph {
 class RoundingStyles {
  public:
   // Of `spec`: precision, training, counted, histograms. Stochastic, and with histograms, only
-  // where it trains. Scalers of `share` (may be null) serve this graph too, under the same names;
-  // it must outlive this graph. What is made here lies in the arenas.
-  RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& scalers,
+  // where it trains. Own scales of `share` (may be null) serve this graph too, under the same
+  // names; it must outlive this graph. What is made here lies in the arenas.
+  RoundingStyles(const GraphSpec& spec, const Graph* share, SharedArena& own_scales,
                  SharedArena& bins);
 
-  // The style of one tensor. Its scaler, where it has one, is made at the first call.
+  // The style of one tensor. Its own scale, where it has one, is made at the first call.
   backend::RoundingStyle Of(const std::string& layer, const std::string& tensor,
                             const TensorStorage& stored_as);
   // The scale of a tensor for which `Of` was called; null: it has none of its own.
@@ -38,7 +38,7 @@ class RoundingStyles {
   const bool stochastic_;
   const std::vector<std::string> counted_, histograms_;
   const scaling::TensorScaleRule rule_;
-  SharedArena &scaler_arena_, &bins_arena_;
+  SharedArena &own_scales_, &bins_arena_;
   std::map<std::string, TensorScale*> shared_, scales_;  // by "layer.tensor"
   std::vector<std::unique_ptr<TensorScale>> owned_;
   std::map<std::string, SharedArray<ExponentBins>> bins_;  // by "layer.tensor"

@@ -122,11 +122,14 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.fuse = !WatchesEverything(config);
-  spec.defer = !ProbesGradients(config);
+  spec.recompute = !ProbesGradients(config);
   spec.counted = config.log.statistics;
   if (policy.CountsAboveEdge()) spec.counted.emplace_back("dx");
   if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;
   spec.reference = policy.FollowsReference();
+  spec.rescales_branches = [&policy](const std::string& layer) {
+    return policy.RescalesBranches(layer);
+  };
   spec.rule_for = [&policy](const graph::ScalerRequest& request) {
     return policy.RuleFor({request.layer, request.fan_reference, request.fan_exact,
                            request.gradient_format.smallest_subnormal(),

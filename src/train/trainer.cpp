@@ -172,7 +172,7 @@ void Trainer::Finish(StepResult& r, const scaling::ScaleUpdate& update) {
 void Trainer::ObserveTensorScales(bool first) {
   const auto& tensors = graph_.scaled_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const float amax = tensors[i].stats->max_abs / tensors[i].scale->scaler.host->scale;
+    const float amax = tensors[i].stats->max_abs / tensors[i].scale->own_scale.host->scale;
     float& largest = tensor_amax_[i];
     if (first || std::isnan(amax) || amax > largest) largest = amax;
   }
@@ -183,7 +183,7 @@ void Trainer::UpdateTensorScales() {
   const auto& tensors = graph_.scaled_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i)
     scaling::UpdateTensorScale(tensors[i].scale->history, tensor_amax_[i],
-                               *tensors[i].scale->scaler.host);
+                               *tensors[i].scale->own_scale.host);
   if (!tensors.empty()) graph_.SendTensorScales();
 }
 

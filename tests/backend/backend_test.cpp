@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/naive_count.h"
 #include "backend/op_bench.h"
 

@@ -50,7 +50,7 @@ void CheckTraining(const BatchNormCase& c, const NumberFormat& format) {
   const BatchNormSpec& spec = b.spec;
   const Values old_mean = Bench::Get(spec.running_mean), old_var = Bench::Get(spec.running_var);
   const Values dy = Bench::Get(spec.dy.tensor);
-  const std::unique_ptr<Op> op = bench->MakeBatchNorm(spec);
+  const std::unique_ptr<Op> op = bench->Make(spec);
   const Pass pass = MakePass(c.rows);
   op->Forward(pass);
   NaiveBatchNorm naive(spec, c.rows, true);
@@ -97,7 +97,7 @@ TEST_SUITE("cpu") {
         const Values mean = Bench::Get(b.spec.running_mean), var = Bench::Get(b.spec.running_var);
         Pass pass = MakePass(c.rows);
         pass.training = false;
-        bench->MakeBatchNorm(b.spec)->Forward(pass);
+        bench->Make(b.spec)->Forward(pass);
         CheckOutputs(b.spec, NaiveBatchNorm(b.spec, c.rows, false).Y());
         CheckEqual(b.spec.running_mean, mean);
         CheckEqual(b.spec.running_var, var);
@@ -108,7 +108,7 @@ TEST_SUITE("cpu") {
     const BatchNormCase c = BatchNormCases()[2];
     Bench bench;
     BatchNormBench b(bench, c, kFp16, 4);
-    const std::unique_ptr<Op> op = bench->MakeBatchNorm(b.spec);
+    const std::unique_ptr<Op> op = bench->Make(b.spec);
     Pass pass = MakePass(c.rows);
     for (const bool accumulate : {false, true, true}) {
       pass.accumulate = accumulate;
@@ -130,7 +130,7 @@ TEST_SUITE("cpu") {
       x[5 * 17 + 3] = bad;  // channel 3
       Bench::Set(b.spec.x, x);
       const Values mean = Bench::Get(b.spec.running_mean), var = Bench::Get(b.spec.running_var);
-      bench->MakeBatchNorm(b.spec)->Forward(MakePass(c.rows));
+      bench->Make(b.spec)->Forward(MakePass(c.rows));
       for (std::size_t k = 0; k < 17; ++k) {
         CHECK((b.spec.running_mean.f32()[k] == mean[k]) == (k == 3));
         CHECK((b.spec.running_var.f32()[k] == var[k]) == (k == 3));
@@ -148,7 +148,7 @@ TEST_SUITE("cpu") {
     Values x = Normal(static_cast<std::size_t>(c.x.numel()), 1, 1);
     for (float& v : x) v += 1000;
     Bench::Set(b.spec.x, x);
-    bench->MakeBatchNorm(b.spec)->Forward(MakePass(16));
+    bench->Make(b.spec)->Forward(MakePass(16));
     CheckOutputs(b.spec, NaiveBatchNorm(b.spec, 16, true).Y());
   }
 
@@ -156,7 +156,7 @@ TEST_SUITE("cpu") {
     const BatchNormCase c = BatchNormCases()[3];
     Bench bench;
     BatchNormBench b(bench, c, kFp16, 1e-6f);
-    const std::unique_ptr<Op> op = bench->MakeBatchNorm(b.spec);
+    const std::unique_ptr<Op> op = bench->Make(b.spec);
     op->Forward(MakePass(c.rows));
     Values small = Bench::Get(b.spec.dy.tensor);
     for (float& v : small) v *= 1e-6f;
@@ -170,7 +170,7 @@ TEST_SUITE("cpu") {
     CHECK(stats.subnormal == static_cast<std::int64_t>(dx.size()) - stats.zeros_after);
     CheckMoments(*b.spec.dx.moments, dx);
     b.spec.dx = Gradient{};
-    const std::unique_ptr<Op> first = bench->MakeBatchNorm(b.spec);
+    const std::unique_ptr<Op> first = bench->Make(b.spec);
     first->Forward(MakePass(c.rows));
     first->Backward(MakePass(c.rows));
     CHECK(Bench::Get(b.spec.dbeta)[0] != 0);

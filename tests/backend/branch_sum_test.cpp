@@ -27,7 +27,7 @@ struct BranchBench {
     spec.sum = bench.MakeGradient(kShape, format);
     spec.decision = &decision;
   }
-  void Run(int rows = kRows) { bench->MakeBranchSum(spec)->Backward(MakePass(rows)); }
+  void Run(int rows = kRows) { bench->Make(spec)->Backward(MakePass(rows)); }
   // The fp32 sums at scale `target`, left to right.
   Values Before(float target, int rows = kRows) const {
     Values sum(static_cast<std::size_t>(rows * kShape.per_image()));

@@ -26,7 +26,7 @@ Pass Drawing(int rows, std::uint64_t seed, std::uint64_t draw) {
 }
 // True where the value was kept (x is nowhere zero).
 std::vector<bool> MaskOf(const DropoutSpec& spec, Bench& bench, const Pass& pass) {
-  bench->MakeDropout(spec)->Forward(pass);
+  bench->Make(spec)->Forward(pass);
   std::vector<bool> mask;
   for (const float v : Bench::Get(spec.y)) mask.push_back(v != 0);
   return mask;
@@ -47,7 +47,7 @@ TEST_SUITE("cpu") {
         CAPTURE(rate);
         Bench bench;
         const DropoutSpec spec = MakeSpec(bench, kind.format, rate, 3);
-        const auto op = bench->MakeDropout(spec);
+        const auto op = bench->Make(spec);
         const Pass pass = Drawing(7, 1, 2);
         op->Forward(pass);
         op->Backward(pass);
@@ -109,7 +109,7 @@ TEST_SUITE("cpu") {
       const DropoutSpec spec = MakeSpec(bench, kind.format, 0.5f, 3);
       Pass pass = Drawing(9, 1, 1);
       pass.training = false;
-      bench->MakeDropout(spec)->Forward(pass);
+      bench->Make(spec)->Forward(pass);
       CheckEqual(spec.y, Bench::Get(spec.x));
     }
   }

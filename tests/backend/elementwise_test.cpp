@@ -56,7 +56,7 @@ TEST_SUITE("cpu") {
       spec.dy = bench.MakeGradient(kShape, kind.format, dy, 4);
       spec.dx = bench.MakeGradient(kShape, kind.format);
       spec.dx.stats = nullptr;
-      const auto op = bench->MakeRelu(spec);
+      const auto op = bench->Make(spec);
       op->Forward(MakePass(kRows));
       op->Backward(MakePass(kRows));
       Values y = Head(Bench::Get(spec.x), kRows, kShape), dx = Bench::Get(spec.dy.tensor);
@@ -67,7 +67,7 @@ TEST_SUITE("cpu") {
       CHECK(*spec.dx.scale == 4);
       CHECK(!std::isfinite(spec.dx.moments->mean_square));
       spec.dy.tensor = bench.Make(kShape, kind.format, Random(kShape, 3));
-      const auto tame = bench->MakeRelu(spec);
+      const auto tame = bench->Make(spec);
       tame->Backward(MakePass(kRows));
       CheckMoments(*spec.dx.moments, Head(Bench::Get(spec.dx.tensor), kRows, kShape));
     }
@@ -88,7 +88,7 @@ TEST_SUITE("cpu") {
           for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = k == 0 ? x[i] : sum[i] + x[i];
         }
         spec.y = bench.Make(kShape, kind.format), spec.y_stats = bench.Stats();
-        bench->MakeAdd(spec)->Forward(MakePass(kRows));
+        bench->Make(spec)->Forward(MakePass(kRows));
         sum = Head(sum, kRows, kShape);
         CheckRows(spec.y, RoundAll(kind.format, sum));
         CheckStats(*spec.y_stats, kind.format, sum);
@@ -111,7 +111,7 @@ TEST_SUITE("cpu") {
         Bench::Set(spec.dx.tensor, Random(x, 3));
         const Values in = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
         const Values old = Bench::Get(spec.dx.tensor);
-        const auto op = bench->MakeShortcut(spec);
+        const auto op = bench->Make(spec);
         op->Forward(MakePass(3));
         op->Backward(MakePass(3));
         Values want_y(static_cast<std::size_t>(y.numel())), want_dx(in.size());
@@ -145,7 +145,7 @@ TEST_SUITE("cpu") {
       spec.dx = bench.MakeGradient(x, kind.format);
       spec.dx.stats = nullptr;
       const Values in = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
-      const auto op = bench->MakeFlatten(spec);
+      const auto op = bench->Make(spec);
       op->Forward(MakePass(4));
       op->Backward(MakePass(4));
       Values want_y(in.size()), want_dx(in.size());

@@ -42,10 +42,10 @@ struct Parts {
     last = fused.relu ? relu.y : relu.x;
   }
   void Step(Bench& bench, const Pass& pass) {
-    const auto a = bench->MakeBatchNorm(norm);
-    const auto c = bench->MakeRelu(relu);
+    const auto a = bench->Make(norm);
+    const auto c = bench->Make(relu);
     a->Forward(pass);
-    if (add.x[1]) bench->MakeAdd(add)->Forward(pass);
+    if (add.x[1]) bench->Make(add)->Forward(pass);
     c->Forward(pass);
     c->Backward(pass);
     a->Backward(pass);
@@ -75,7 +75,7 @@ TEST_SUITE("cpu") {
           pass.training = training;
           parts.Step(bench, pass);
           Bench::Set(b.spec.running_mean, mean), Bench::Set(b.spec.running_var, var);
-          const auto fused = bench->MakeBatchNorm(b.spec);
+          const auto fused = bench->Make(b.spec);
           fused->Forward(pass);
           fused->Backward(pass);
           CheckEqual(b.spec.out, Bench::Get(parts.last));
@@ -100,7 +100,7 @@ TEST_SUITE("cpu") {
       Bench::Set(b.spec.addend, Normal(static_cast<std::size_t>(c.x.numel()), 1e-7, 14));
       Pass pass = MakePass(c.rows);
       pass.training = false;
-      bench->MakeBatchNorm(b.spec)->Forward(pass);
+      bench->Make(b.spec)->Forward(pass);
       const Values x = Bench::Get(b.spec.x), addend = Bench::Get(b.spec.addend);
       Values y, sum;
       for (std::size_t i = 0; i < n; ++i) {
@@ -138,7 +138,7 @@ TEST_SUITE("cpu") {
           BatchNormBench b(bench, {"bn", c.y(), rows, false, true}, kind.format, 1);
           b.spec.x = conv.spec.y;
           if (!own) b.spec.x_moments = conv.spec.y_moments;
-          bench->MakeBatchNorm(b.spec)->Forward(MakePass(rows));
+          bench->Make(b.spec)->Forward(MakePass(rows));
           results[own] = Bench::Get(b.spec.out);
           for (const Tensor& t : {b.spec.running_mean, b.spec.running_var}) {
             const Values more = Bench::Get(t);

@@ -38,7 +38,7 @@ class GradientChecks {
     BatchNormSpec s = NormOf(x, weights);
     if (addend) s.addend = bench_.Make(x, kFp32, Random(x, 2));
     s.relu = relu;
-    const auto op = bench_->MakeBatchNorm(s);
+    const auto op = bench_->Make(s);
     const auto by = Step(*op, s.out, weights);
     by.Check("dx", s.x, s.dx.tensor, bench_.Fetched(s.dx.scale));
     by.Check("dgamma", s.gamma, s.dgamma, 1);
@@ -61,14 +61,14 @@ class GradientChecks {
     scaler.rule.method = scaling::LayerMethod::kFixed, scaler.rule.fixed_scale = 8;
     ScaleSpec scale;
     scale.scaler = bench_.Share(scaler);
-    Layer("relu", &Backend::MakeRelu, same, Apart(same));
-    Layer("max pool", &Backend::MakeMaxPool, half, Apart(same), windows(MaxPoolSpec()));
-    Layer("average pool", &Backend::MakeAvgPool, half, x, windows(AvgPoolSpec()));
-    Layer("global average pool", &Backend::MakeAvgPool, {3, 1, 1, 10}, x, global);
-    Layer("dropout", &Backend::MakeDropout, same, x);
-    Layer("shortcut", &Backend::MakeShortcut, {3, 3, 3, 20}, x, shortcut);
-    Layer("flatten", &Backend::MakeFlatten, {3, 1, 1, 360}, x);
-    Layer("scale", &Backend::MakeScale, same, x, scale);
+    Layer(ReluSpec(), same, Apart(same));
+    Layer(windows(MaxPoolSpec()), half, Apart(same));
+    Layer(windows(AvgPoolSpec()), half, x);
+    Layer(global, {3, 1, 1, 10}, x);
+    Layer(DropoutSpec(), same, x);
+    Layer(shortcut, {3, 3, 3, 20}, x);
+    Layer(FlattenSpec(), {3, 1, 1, 360}, x);
+    Layer(scale, same, x);
   }
 
   // An addition's gradient is an alias of the graph; where it comes back, branches are summed.
@@ -82,7 +82,7 @@ class GradientChecks {
     BranchSumSpec sum;
     sum.branches = {relu.dy, relu.dx, Unnoted(kScale, Times(weights, kScale))};
     sum.sum = bench_.MakeGradient(kShape, kFp32);
-    const auto relu_op = bench_->MakeRelu(relu), add_op = bench_->MakeAdd(add);
+    const auto relu_op = bench_->Make(relu), add_op = bench_->Make(add);
     const Pass pass = MakePass(static_cast<int>(kShape.n));
     const auto forward = [&] {
       relu_op->Forward(pass);
@@ -90,7 +90,7 @@ class GradientChecks {
     };
     forward();
     relu_op->Backward(pass);
-    bench_->MakeBranchSum(sum)->Backward(pass);
+    bench_->Make(sum)->Backward(pass);
     DifferencesOf(bench_, add.y, weights, most_, forward)
         .Check("sum", relu.x, sum.sum.tensor, bench_.Fetched(sum.sum.scale));
   }
@@ -128,16 +128,16 @@ class GradientChecks {
     op.Backward(pass);
     return DifferencesOf(bench_, y, weights, most_, [&op, pass] { op.Forward(pass); });
   }
-  // An op with x, y, dy, dx in the usual members; spec: the others.
+  // The op of a LayerSpec; `spec`: what is more in it.
   template <class Spec>
-  void Layer(const char* what, std::unique_ptr<Op> (Backend::*make)(const Spec&), const Shape& y,
-             const Values& x, Spec spec = {}) {
+  void Layer(Spec spec, const Shape& y, const Values& x) {
     const Values weights = Random(y, 90);
     spec.x = bench_.Make(kShape, kFp32, x), spec.y = bench_.Make(y, kFp32);
     spec.dy = bench_.MakeGradient(y, kFp32, kScale, Times(weights, kScale));
     spec.dx = bench_.MakeGradient(kShape, kFp32);
-    const auto op = ((*bench_).*make)(spec);
-    Step(*op, spec.y, weights).Check(what, spec.x, spec.dx.tensor, bench_.Fetched(spec.dx.scale));
+    const auto op = bench_->Make(spec);
+    Step(*op, spec.y, weights)
+        .Check(Spec::kKind, spec.x, spec.dx.tensor, bench_.Fetched(spec.dx.scale));
   }
   // Sums away from relu's kink: beta lifts every other channel above it and sinks the others below.
   BatchNormSpec NormOf(const Shape& x, const Values& weights) {

@@ -33,7 +33,7 @@ void CheckBranches(float first, float second, float largest, float target, int t
     s.branches.back().moments = nullptr, s.branches.back().stats = nullptr;
   }
   s.sum = GradientFor(bench, shape, kFp16, bins);
-  bench->MakeBranchSum(s)->Backward(Binning(6));
+  bench->Make(s)->Backward(Binning(6));
   CHECK(*s.sum.scale == target);
   CheckBins("sum", bins.bins, CountBins(SumOf(s, target, 6), static_cast<double>(target)));
   CHECK(bins.bins.numel() == 6 * shape.per_image());
@@ -68,7 +68,7 @@ TEST_SUITE("cpu") {
         s.branches.back().moments = nullptr, s.branches.back().stats = nullptr;
       }
       s.sum = GradientFor(bench, shape, kFp16, bins);
-      bench->MakeBranchSum(s)->Backward(Binning(6));
+      bench->Make(s)->Backward(Binning(6));
       const float target = *s.sum.scale;
       CHECK(target == (rescale ? 64 : 4));
       Values sum = First(Bench::Get(s.branches[0].tensor), 6, shape);
@@ -87,7 +87,7 @@ TEST_SUITE("cpu") {
     AddSpec add;
     add.x = {bench.Make(shape, kFp32, Normal(static_cast<std::size_t>(shape.numel()), 1, 1))};
     add.y = bench.Make(shape, kFp16), add.y_stats = bench.Stats(), add.y_style = bins.style;
-    const auto op = bench->MakeAdd(add);
+    const auto op = bench->Make(add);
     Pass pass = MakePass(9);
     op->Forward(pass);
     pass.bins = true, pass.count = false;
@@ -109,7 +109,7 @@ TEST_SUITE("cpu") {
     AddSpec add;
     add.x = {bench.Make(shape, kFp32, Normal(static_cast<std::size_t>(shape.numel()), 1, 1))};
     add.y = bench.Make(shape, kFp16), add.y_stats = bench.Stats(), add.y_style = bins.style;
-    bench->MakeAdd(add)->Forward(Binning(8));
+    bench->Make(add)->Forward(Binning(8));
     CheckBins("y", bins.bins, ReferenceBounds(add.x[0], 8));
     CHECK_FALSE(add.y_stats->full);
     CHECK(add.y_stats->numel == 8 * shape.per_image());
@@ -127,7 +127,7 @@ TEST_SUITE("cpu") {
       drop.x = bench.Make(shape, kFp16), drop.y = bench.Make(shape, kFp16);
       drop.dy = bench.MakeGradient(shape, kFp32, Values(96, NAN), scale);
       drop.dx = GradientFor(bench, shape, kFp16, bins);
-      bench->MakeDropout(drop)->Backward(Binning(2));
+      bench->Make(drop)->Backward(Binning(2));
       CHECK(bins.bins.nan == 96);
       CHECK(bins.bins.numel() == 96);
     }

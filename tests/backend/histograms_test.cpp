@@ -53,7 +53,7 @@ void CheckBatchNorm(float scale, int threads) {
     const Tensor other = s.addend;
     s.addend = Tensor{};
     const auto run = [&](const Pass& pass) {
-      const auto op = bench->MakeBatchNorm(s);
+      const auto op = bench->Make(s);
       op->Forward(pass);
       op->Backward(pass);
     };
@@ -109,14 +109,14 @@ void CheckPlainOps(float scale, float own, int threads) {
   DropoutSpec drop;
   drop.rate = 0.3f, drop.stream = 9;
   CheckPlain("dropout", drop, x, x, scale, own, threads,
-             [](Bench& b, const DropoutSpec& s) { return b->MakeDropout(s); });
+             [](Bench& b, const DropoutSpec& s) { return b->Make(s); });
   MaxPoolSpec max;
   max.kernel = {3, 3}, max.stride = {2, 2}, max.padding = {1, 1};
   CheckPlain("max pool", max, x, half, scale, own, threads,
-             [](Bench& b, const MaxPoolSpec& s) { return b->MakeMaxPool(s); });
+             [](Bench& b, const MaxPoolSpec& s) { return b->Make(s); });
   AvgPoolSpec avg;
   avg.kernel = max.kernel, avg.stride = max.stride, avg.padding = max.padding;
-  const auto make_avg = [](Bench& b, const AvgPoolSpec& s) { return b->MakeAvgPool(s); };
+  const auto make_avg = [](Bench& b, const AvgPoolSpec& s) { return b->Make(s); };
   CheckPlain("average pool", avg, x, half, scale, own, threads, make_avg);
   avg.kernel = avg.stride = {1, 1}, avg.padding = {0, 0};
   const Shape large{2, 40, 33, 19}, wide{3, 1, 2, 5001};  // more vectors than a segment has
@@ -127,7 +127,7 @@ void CheckPlainOps(float scale, float own, int threads) {
   ScaleSpec cast;
   cast.scaler = &scaler;
   CheckPlain("scale", cast, x, x, scale, own, threads,
-             [](Bench& b, const ScaleSpec& s) { return b->MakeScale(s); });
+             [](Bench& b, const ScaleSpec& s) { return b->Make(s); });
 }
 
 void CheckSumsAndInputs(float own, int threads) {
@@ -144,7 +144,7 @@ void CheckSumsAndInputs(float own, int threads) {
   }
   add.y = MakeFor(bench, shape, kFp16, add_bins), add.y_style = add_bins.style;
   add.y_stats = bench.Stats();
-  bench->MakeAdd(add)->Forward(Binning(6));
+  bench->Make(add)->Forward(Binning(6));
   CheckBins("add", add_bins.bins, CountBins(First(sum, 6, shape), 1));
 
   InputSpec input;

@@ -114,13 +114,13 @@ struct ProductBench {
     if (product.linear) {
       LinearSpec linear;
       static_cast<ProductSpec&>(linear) = spec;
-      return bench->MakeLinear(linear);
+      return bench->Make(linear);
     }
     Conv2dSpec conv;
     static_cast<ProductSpec&>(conv) = spec;
     conv.stride = product.stride, conv.padding = product.padding;
     conv.dilation = product.dilation, conv.groups = product.groups;
-    return bench->MakeConv2d(conv);
+    return bench->Make(conv);
   }
   // One step of `op` over the pass's rows.
   void Step(Op& op, const Pass& pass) const {

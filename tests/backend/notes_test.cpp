@@ -73,7 +73,7 @@ TEST_SUITE("cpu") {
     relu.dx = bench.MakeGradient(shape, kFp32);
     relu.dy.tensor.format = relu.dx.tensor.format = kFp8E5M2;
     relu.dx.stats = nullptr;
-    const auto op = bench->MakeRelu(relu);
+    const auto op = bench->Make(relu);
     op->Backward(MakePass(7));
     CheckEqual(relu.dx.tensor, Bench::Get(relu.dy.tensor));
     CheckMoments(*relu.dx.moments, Bench::Get(relu.dy.tensor));
@@ -109,7 +109,7 @@ TEST_SUITE("cpu") {
       add.y = bench.Make(shape, kind.format), add.y_stats = bench.Stats();
       Pass pass = MakePass(9);
       pass.edge = 0.125;
-      bench->MakeAdd(add)->Forward(pass);
+      bench->Make(add)->Forward(pass);
       BranchSumSpec sum;
       sum.branches = {bench.MakeGradient(shape, kFp32, Bench::Get(add.x[0]), 1)};
       sum.sum = bench.MakeGradient(shape, kind.format);
@@ -125,10 +125,10 @@ TEST_SUITE("cpu") {
       Values small = Bench::Get(add.x[0]);
       for (float& v : small) v = std::isfinite(RoundTo(kind.format, v)) ? v : 0;
       Bench::Set(sum.branches[0].tensor, small);
-      bench->MakeBranchSum(sum)->Backward(pass);
+      bench->Make(sum)->Backward(pass);
       CHECK(sum.sum.moments->min_abs == smallest);
       pass.edge = INFINITY;
-      bench->MakeAdd(add)->Forward(pass);
+      bench->Make(add)->Forward(pass);
       CHECK(add.y_stats->above_edge == 0);
     }
   }

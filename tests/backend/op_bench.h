@@ -1,5 +1,5 @@
-// A CPU backend with tensors, gradients and values at hand, for tests of single ops; and how their
-// results are compared with a reference in double.
+// The backend under test (test_backend.h) with tensors, gradients and values at hand, for tests of
+// single ops; and how their results are compared with a reference in double.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -7,20 +7,15 @@
 #include <limits>
 #include <memory>
 
-#include "backend/cpu/cpu_backend.h"
+#include "backend/test_backend.h"
 #include "backend/values.h"
 
 namespace ada::backend::test {
 
-// What a bench runs on, as `threads` threads: another test program may say otherwise.
-#ifndef ADA_BENCH_BACKEND
-#define ADA_BENCH_BACKEND(threads) cpu::MakeCpuBackend(threads)
-#endif
-
 // Tensors live as long as the bench; gradients come with scale, statistics and moments.
 class Bench {
  public:
-  explicit Bench(int threads = 2) : backend_(ADA_BENCH_BACKEND(threads)) {}
+  explicit Bench(int threads = 2) : backend_(MakeTestBackend(threads)) {}
   Backend& operator*() const { return *backend_; }
   Backend* operator->() const { return backend_.get(); }
 

@@ -50,7 +50,7 @@ void CheckMaxPool(const PoolCase& c, const NumberFormat& format, int rows, const
   Bench bench;
   auto spec = MakeSpec<MaxPoolSpec>(bench, c, format, x);
   if (!c.overlaps()) spec.dx.stats = nullptr;
-  const auto op = bench->MakeMaxPool(spec);
+  const auto op = bench->Make(spec);
   op->Forward(MakePass(rows));
   op->Backward(MakePass(rows));
   const Values in = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
@@ -77,7 +77,7 @@ void CheckAvgPool(const PoolCase& c, const NumberFormat& format, int rows) {
   auto spec =
       MakeSpec<AvgPoolSpec>(bench, c, format, Normal(static_cast<std::size_t>(c.x.numel()), 1, 1));
   spec.y_stats = bench.Stats();
-  const auto op = bench->MakeAvgPool(spec);
+  const auto op = bench->Make(spec);
   op->Forward(MakePass(rows));
   op->Backward(MakePass(rows));
   const Values x = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
@@ -133,16 +133,16 @@ TEST_SUITE("cpu") {
     Bench bench;
     auto max = MakeSpec<MaxPoolSpec>(bench, c, kFp16, x);
     auto average = MakeSpec<AvgPoolSpec>(bench, c, kFp16, x);
-    bench->MakeMaxPool(max)->Forward(MakePass(5));
-    bench->MakeAvgPool(average)->Forward(MakePass(5));
+    bench->Make(max)->Forward(MakePass(5));
+    bench->Make(average)->Forward(MakePass(5));
     const Values largest = Bench::Get(max.y), means = Bench::Get(average.y);
     Pass pass = MakePass(5);
     pass.training = false;
     max.y = average.y = bench.Make(c.y(), kFp16);
     max.dy = max.dx = average.dy = average.dx = Gradient{};
-    bench->MakeMaxPool(max)->Forward(pass);
+    bench->Make(max)->Forward(pass);
     CheckEqual(max.y, largest);
-    bench->MakeAvgPool(average)->Forward(pass);
+    bench->Make(average)->Forward(pass);
     CheckEqual(average.y, means);
   }
 
@@ -150,7 +150,7 @@ TEST_SUITE("cpu") {
     Bench bench;
     const PoolCase c = {"256x256", {1, 256, 256, 1}, {256, 256}, {256, 256}};
     const auto spec = MakeSpec<MaxPoolSpec>(bench, c, kFp32, Values(65536));
-    CHECK_THROWS_AS(bench->MakeMaxPool(spec), ConfigError);
+    CHECK_THROWS_AS(bench->Make(spec), ConfigError);
     CheckMaxPool({"255x256", {1, 255, 256, 1}, {255, 256}, {255, 256}}, kFp32, 1,
                  Normal(65280, 1, 1));
   }
@@ -171,7 +171,7 @@ TEST_SUITE("cpu") {
     Bench bench;
     auto average = MakeSpec<AvgPoolSpec>(bench, mean, kFp16, x);
     average.y_stats = bench.Stats();
-    bench->MakeAvgPool(average)->Forward(MakePass(2));
+    bench->Make(average)->Forward(MakePass(2));
     Values means(Size(mean.y(), 2));
     const Values in = Bench::Get(average.x);
     ForTaps(mean, 2, [&](std::size_t yi, std::size_t xi) { means[yi] += in[xi] / 4; });
@@ -181,7 +181,7 @@ TEST_SUITE("cpu") {
     auto max = MakeSpec<MaxPoolSpec>(bench, windows, kFp16, Values(x.size(), 1.0f));
     const auto size = static_cast<std::size_t>(windows.y().numel());
     Bench::Set(max.dy.tensor, Values(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(size)));
-    const auto op = bench->MakeMaxPool(max);
+    const auto op = bench->Make(max);
     op->Forward(MakePass(3));
     op->Backward(MakePass(3));
     Values dx(x.size());

@@ -36,7 +36,7 @@ struct Branches {
     spec.reference = true;
     spec.rescale = row.at("method") == "approx_range";
   }
-  void Run() { bench->MakeBranchSum(spec)->Backward(MakePass(1)); }
+  void Run() { bench->Make(spec)->Backward(MakePass(1)); }
   // Branch `i` beside one of zeros that carries `target`, where that is chosen once more: the
   // rescaled branch itself. Returns whether it was.
   bool CheckAlone(std::size_t i, float target, const Values& want) {
@@ -44,7 +44,7 @@ struct Branches {
     one.branches = {spec.branches[i], bench.MakeGradient(shape, spec.sum.tensor.format, target)};
     one.branches[1].moments = nullptr, one.branches[1].stats = nullptr;
     one.sum = bench.MakeGradient(shape, spec.sum.tensor.format);
-    bench->MakeBranchSum(one)->Backward(MakePass(1));
+    bench->Make(one)->Backward(MakePass(1));
     if (*one.sum.scale != target) return false;
     CheckSum(one, want);
     return true;

@@ -115,7 +115,7 @@ void CheckProduct(const Layer& layer) {
   spec.groups = static_cast<int>(Number(layer.row, "groups"));
   LinearSpec flat;
   static_cast<ProductSpec&>(flat) = spec;
-  const auto op = linear ? bench->MakeLinear(flat) : bench->MakeConv2d(spec);
+  const auto op = linear ? bench->Make(flat) : bench->Make(spec);
   const Pass pass = MakePass(static_cast<int>(spec.x.shape.n));
   op->RefreshWeights(pass);
   op->Forward(pass);
@@ -139,7 +139,7 @@ void CheckBatchNorm(const Layer& layer) {
   spec.out = bench.Make(spec.x.shape, kFp16);
   spec.eps = 2e-5f;
   spec.dy = Incoming(bench, layer), spec.dx = bench.MakeGradient(spec.x.shape, kFp16);
-  const auto op = bench->MakeBatchNorm(spec);
+  const auto op = bench->Make(spec);
   const Pass pass = MakePass(static_cast<int>(spec.x.shape.n));
   op->Forward(pass);
   op->Backward(pass);
@@ -166,7 +166,7 @@ void CheckCast(const Layer& layer) {
     *spec.dy.scale = 1;
   }
   spec.scaler = &scaler;
-  bench->MakeScale(spec)->Backward(MakePass(static_cast<int>(spec.x.shape.n)));
+  bench->Make(spec)->Backward(MakePass(static_cast<int>(spec.x.shape.n)));
   CheckDecision(layer, scaler, spec.dx);
   if (layer.row.at("error").empty()) CheckEqual(spec.dx.tensor, layer.Nhwc("dx"));
 }

@@ -85,7 +85,7 @@ void CheckBatchNorm(const Roles& r, bool addend, int threads) {
   const Tensor other = s.addend;
   s.addend = Tensor{};
   const auto run = [&] {
-    const auto op = bench->MakeBatchNorm(s);
+    const auto op = bench->Make(s);
     op->Forward(Drawing(c.rows));
     op->Backward(Drawing(c.rows));
   };
@@ -141,25 +141,25 @@ void CheckPlain(const char* what, const Roles& r, Spec spec, const Shape& x, con
 void CheckPlainOps(const Roles& r, int threads) {
   const Shape x{7, 16, 16, 19}, half{7, 8, 8, 19};
   CheckPlain("relu", r, ReluSpec{}, x, x, false, threads,
-             [](Bench& b, const ReluSpec& s) { return b->MakeRelu(s); });
+             [](Bench& b, const ReluSpec& s) { return b->Make(s); });
   DropoutSpec drop;
   drop.rate = 0.3f, drop.stream = 9;
   CheckPlain("dropout", r, drop, x, x, true, threads,
-             [](Bench& b, const DropoutSpec& s) { return b->MakeDropout(s); });
+             [](Bench& b, const DropoutSpec& s) { return b->Make(s); });
   MaxPoolSpec max;
   max.kernel = {3, 3}, max.stride = {2, 2}, max.padding = {1, 1};
   CheckPlain("max pool", r, max, x, half, false, threads,
-             [](Bench& b, const MaxPoolSpec& s) { return b->MakeMaxPool(s); });
+             [](Bench& b, const MaxPoolSpec& s) { return b->Make(s); });
   AvgPoolSpec avg;
   avg.kernel = max.kernel, avg.stride = max.stride, avg.padding = max.padding;
   CheckPlain("average pool", r, avg, x, half, true, threads,
-             [](Bench& b, const AvgPoolSpec& s) { return b->MakeAvgPool(s); });
+             [](Bench& b, const AvgPoolSpec& s) { return b->Make(s); });
   scaling::LayerScaler scaler;
   scaler.rule.method = scaling::LayerMethod::kFixed, scaler.rule.fixed_scale = 8;
   ScaleSpec scale;
   scale.scaler = &scaler;
   CheckPlain("scale", r, scale, x, x, true, threads,
-             [](Bench& b, const ScaleSpec& s) { return b->MakeScale(s); });
+             [](Bench& b, const ScaleSpec& s) { return b->Make(s); });
 }
 
 void CheckSums(const Roles& r, int threads) {
@@ -183,9 +183,8 @@ void CheckSums(const Roles& r, int threads) {
   wide_add.y = bench.Make(shape, kFp32);
   branch.sum = GradientFor(bench, shape, r.dx, sum);
   wide_branch.sum = bench.MakeGradient(shape, kFp32);
-  for (const AddSpec* s : {&add, &wide_add}) bench->MakeAdd(*s)->Forward(Drawing(6));
-  for (const BranchSumSpec* s : {&branch, &wide_branch})
-    bench->MakeBranchSum(*s)->Backward(Drawing(6));
+  for (const AddSpec* s : {&add, &wide_add}) bench->Make(*s)->Forward(Drawing(6));
+  for (const BranchSumSpec* s : {&branch, &wide_branch}) bench->Make(*s)->Backward(Drawing(6));
   CheckRounded("sum", add.y, y, Bench::Get(wide_add.y), 6);
   CheckRounded("branch sum", branch.sum.tensor, sum, Bench::Get(wide_branch.sum.tensor), 6);
   CHECK(*branch.sum.scale == 16);

@@ -34,7 +34,7 @@ struct ScaleBench {
     *spec.dy.moments = MomentsOf(First(Bench::Get(spec.dy.tensor)));
   }
   void Step() {
-    const auto op = bench->MakeScale(spec);
+    const auto op = bench->Make(spec);
     op->Forward(MakePass(kRows));
     op->Backward(MakePass(kRows));
   }

@@ -90,7 +90,7 @@ TEST_SUITE("cpu") {
     for (const Kind& kind : MainKinds())
       CheckInvariance([&](Bench& bench, Bytes& bytes) {
         BatchNormBench b(bench, c, kind.format, 4);
-        const auto op = bench->MakeBatchNorm(b.spec);
+        const auto op = bench->Make(b.spec);
         op->Forward(MakePass(c.rows));
         op->Backward(MakePass(c.rows));
         for (const Tensor& t :
@@ -113,8 +113,8 @@ TEST_SUITE("cpu") {
       avg.kernel = max.kernel, avg.stride = max.stride, avg.padding = max.padding;
       avg.x = max.x, avg.y = bench.Make(y, kFp16), avg.y_stats = bench.Stats();
       avg.dy = max.dy, avg.dx = bench.MakeGradient(x, kFp16);
-      const auto max_op = bench->MakeMaxPool(max);
-      const auto avg_op = bench->MakeAvgPool(avg);
+      const auto max_op = bench->Make(max);
+      const auto avg_op = bench->Make(avg);
       for (Op* op : {max_op.get(), avg_op.get()}) {
         op->Forward(MakePass(21));
         op->Backward(MakePass(21));
@@ -133,11 +133,11 @@ TEST_SUITE("cpu") {
         sum.branches.push_back(bench.MakeGradient(shape, kFp16, Normal(n, 1, 1), scale));
       for (Gradient& g : sum.branches) g.moments = nullptr;
       sum.sum = bench.MakeGradient(shape, kFp16);
-      bench->MakeBranchSum(sum)->Backward(MakePass(44));
+      bench->Make(sum)->Backward(MakePass(44));
       DropoutSpec drop;
       drop.x = sum.branches[0].tensor, drop.y = bench.Make(shape, kFp16);
       drop.y_stats = bench.Stats();
-      bench->MakeDropout(drop)->Forward(MakePass(44));
+      bench->Make(drop)->Forward(MakePass(44));
       UpdateSlot slot;
       slot.value = slot.gradient = bench.Vector(Normal(100000, 1, 3));
       const auto update = bench->MakeUpdate(UpdateRule{}, {slot}, {});

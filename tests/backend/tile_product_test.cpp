@@ -139,9 +139,9 @@ TEST_SUITE("cpu") {
       Bench bench;
       ProductBench p(bench, c, format, 1, 1);
       ProductSpec& s = p.spec;
-      scaling::TensorScaler scaler;
-      scaler.scale = 13;
-      s.w_style.scaler = &scaler;
+      scaling::TensorScaler own_scale;
+      own_scale.scale = 13;
+      s.w_style.own_scale = &own_scale;
       const auto scaled = [&](const Tensor& t) {
         Values values = Bench::Get(t);
         for (float& v : values) v = RoundTo(format, v * 13) / 13;

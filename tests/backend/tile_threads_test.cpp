@@ -120,7 +120,7 @@ TEST_SUITE("cpu") {
           BatchNormBench b(bench, {"bn", c.y(), rows, false, true}, format, 1);
           b.spec.x = p.spec.y;
           if (!own) b.spec.x_moments = p.spec.y_moments;
-          bench->MakeBatchNorm(b.spec)->Forward(MakePass(rows));
+          bench->Make(b.spec)->Forward(MakePass(rows));
           for (const Tensor& t : {b.spec.out, b.spec.running_mean, b.spec.running_var}) {
             const Values more = Bench::Get(t);
             results[own].insert(results[own].end(), more.begin(), more.end());

@@ -46,7 +46,7 @@ std::vector<Difference> Find(const TestNetwork& network, const Mistake& mistake,
 
 template <class Spec, class Body>
 Mistake In(const std::string& layer, bool backward, Body&& body) {
-  return {layer, backward, [body](const void* spec) { body(*static_cast<const Spec*>(spec)); }};
+  return {layer, backward, [body](const OpSpec& spec) { body(std::get<Spec>(spec)); }};
 }
 // The next value of the storage: one unit in the last place.
 void Nudge(const Tensor& tensor, std::int64_t i) {

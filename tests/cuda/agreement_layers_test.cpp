@@ -54,24 +54,24 @@ void CheckPools(const Roles& r, const Shape& x, const std::array<int, 2>& kernel
   MaxPoolSpec max;
   max.kernel = kernel, max.stride = stride, max.padding = padding;
   CheckPlain(
-      "max pool", r, max, x, y, false,
-      [](Backend& b, const MaxPoolSpec& s) { return b.MakeMaxPool(s); }, wild);
+      "max pool", r, max, x, y, false, [](Backend& b, const MaxPoolSpec& s) { return b.Make(s); },
+      wild);
   AvgPoolSpec average;
   average.kernel = kernel, average.stride = stride, average.padding = padding;
   CheckPlain(
       "average pool", r, average, x, y, true,
-      [](Backend& b, const AvgPoolSpec& s) { return b.MakeAvgPool(s); }, wild);
+      [](Backend& b, const AvgPoolSpec& s) { return b.Make(s); }, wild);
 }
 
 void CheckElementwise(const Roles& r, const Shape& x, bool wild) {
   CheckPlain(
-      "relu", r, ReluSpec{}, x, x, false,
-      [](Backend& b, const ReluSpec& s) { return b.MakeRelu(s); }, wild);
+      "relu", r, ReluSpec{}, x, x, false, [](Backend& b, const ReluSpec& s) { return b.Make(s); },
+      wild);
   DropoutSpec drop;
   drop.rate = 0.3f, drop.stream = 9;
   CheckPlain(
-      "dropout", r, drop, x, x, true,
-      [](Backend& b, const DropoutSpec& s) { return b.MakeDropout(s); }, wild);
+      "dropout", r, drop, x, x, true, [](Backend& b, const DropoutSpec& s) { return b.Make(s); },
+      wild);
 }
 
 void CheckShapes(const Roles& r, const Shape& x) {
@@ -85,9 +85,9 @@ void CheckShapes(const Roles& r, const Shape& x) {
   ShortcutSpec shortcut;
   shortcut.stride = {2, 2};
   CheckPlain("shortcut", exact, shortcut, x, {x.n, (x.h + 1) / 2, (x.w + 1) / 2, 2 * x.c}, false,
-             [&](Backend& b, const ShortcutSpec& s) { return b.MakeShortcut(unrounded(s)); });
+             [&](Backend& b, const ShortcutSpec& s) { return b.Make(unrounded(s)); });
   CheckPlain("flatten", exact, FlattenSpec{}, x, {x.n, 1, 1, x.per_image()}, false,
-             [&](Backend& b, const FlattenSpec& s) { return b.MakeFlatten(unrounded(s)); });
+             [&](Backend& b, const FlattenSpec& s) { return b.Make(unrounded(s)); });
 }
 
 void CheckCast(const Roles& r, const Shape& x, scaling::LayerMethod method, bool reference) {
@@ -102,7 +102,7 @@ void CheckCast(const Roles& r, const Shape& x, scaling::LayerMethod method, bool
     scaler.state.state_scale = 32;
     b.Send(memory);
     s.scaler = reinterpret_cast<scaling::LayerScaler*>(memory.backend);
-    return b.MakeScale(s);
+    return b.Make(s);
   });
 }
 
@@ -125,8 +125,8 @@ void CheckSums(const Roles& r, const Shape& shape, bool wild, bool reference) {
   const RoundingStyle style = both.Style(r.stochastic, 2, reference ? 0 : r.dx_scale);
   sum.sum = both.OutGradient(shape, r.dx, style);
   sum.decision = lab.Share(scaling::ScaleDecision());
-  both.Steps(*lab->MakeAdd(add), shape);
-  both.Steps(*lab->MakeBranchSum(sum), shape);
+  both.Steps(*lab->Make(add), shape);
+  both.Steps(*lab->Make(sum), shape);
 }
 
 void CheckBatchNorm(const Roles& r, const BatchNormCase& c) {
@@ -152,7 +152,7 @@ void CheckBatchNorm(const Roles& r, const BatchNormCase& c) {
   s.dy = both.InGradient(c.x, r.dy, Normal(n, 1, 7), 4);
   s.dx = both.OutGradient(c.x, r.dx, both.Style(r.stochastic, 3, r.dx_scale));
   s.dgamma = lab.Vector(Values(k)), s.dbeta = lab.Vector(Values(k));
-  const auto op = lab->MakeBatchNorm(s);
+  const auto op = lab->Make(s);
   if (!op) return;  // declined
   both.Steps(*op, c.x, [&](int step) {
     lab.Set(s.x, Normal(n, 1 + step, 50 + static_cast<std::uint64_t>(step)));

@@ -20,13 +20,13 @@ std::unique_ptr<Op> MakeOp(Agreement& both, const ProductCase& c, const ProductS
   if (c.linear) {
     LinearSpec linear;
     static_cast<ProductSpec&>(linear) = spec;
-    return both.lab->MakeLinear(linear);
+    return both.lab->Make(linear);
   }
   Conv2dSpec conv;
   static_cast<ProductSpec&>(conv) = spec;
   conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
   conv.groups = c.groups;
-  return both.lab->MakeConv2d(conv);
+  return both.lab->Make(conv);
 }
 
 scaling::LayerScaler ScalerOf(const ProductCase& c, const Roles& r, const Rule& rule) {

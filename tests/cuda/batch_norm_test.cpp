@@ -59,10 +59,10 @@ BatchNormSpec MakeSpec(Lab& lab, const Case& c, const NumberFormat& format, floa
 void GiveScales(Lab& lab, BatchNormSpec& spec) {
   const auto give = [&lab](Tensor& tensor, RoundingStyle& style, float scale) {
     tensor = lab.Make(tensor.shape, tensor.format, {}, /*in_f32=*/true);
-    style.scaler = lab.Share(scaling::TensorScaler{scale});
+    style.own_scale = lab.Share(scaling::TensorScaler{scale});
   };
   give(spec.out, spec.y_style, 0.37f);
-  spec.sum_style.scaler = lab.Share(scaling::TensorScaler{2.5f});
+  spec.sum_style.own_scale = lab.Share(scaling::TensorScaler{2.5f});
   give(spec.dx.tensor, spec.dx.style, 300);
 }
 Pass PassOf(int rows, bool count = true) {
@@ -85,7 +85,7 @@ void WriteBackward(const Lab& lab, const BatchNormSpec& spec, Findings& findings
 }
 // A counted step, one that is not, and one that adds to dgamma and dbeta.
 void Train(Lab& lab, const Case& c, const BatchNormSpec& spec, Findings& findings) {
-  const auto op = lab->MakeBatchNorm(spec);
+  const auto op = lab->Make(spec);
   for (const int step : {0, 1, 2}) {
     Pass pass = PassOf(c.rows, step != 1);
     pass.accumulate = step == 2;
@@ -152,7 +152,7 @@ TEST_SUITE(ADA_SUITE) {
       ExponentBins* const bins[] = {lab.Share<ExponentBins>(), lab.Share<ExponentBins>(),
                                     lab.Share<ExponentBins>()};
       spec.y_style.bins = bins[0], spec.sum_style.bins = bins[1], spec.dx.style.bins = bins[2];
-      const auto op = lab->MakeBatchNorm(spec);
+      const auto op = lab->Make(spec);
       Pass pass = PassOf(3);
       pass.bins = true;
       op->Forward(pass);
@@ -186,7 +186,7 @@ TEST_SUITE(ADA_SUITE) {
       CAPTURE(c.name);
       OnBoth([&](Lab& lab, Findings& findings) {
         const BatchNormSpec spec = MakeSpec(lab, c, kFp32, 16);
-        const auto op = lab->MakeBatchNorm(spec);
+        const auto op = lab->Make(spec);
         for (const bool accumulate : {false, true}) {
           Pass pass = PassOf(c.rows);
           pass.accumulate = accumulate;
@@ -217,7 +217,7 @@ TEST_SUITE(ADA_SUITE) {
             if (!counted) spec.y_stats = spec.sum_stats = nullptr;
             Pass pass = PassOf(c.rows);
             pass.training = false;
-            lab->MakeBatchNorm(spec)->Forward(pass);
+            lab->Make(spec)->Forward(pass);
             WriteForward(lab, spec, findings);
           });
         }
@@ -230,7 +230,7 @@ TEST_SUITE(ADA_SUITE) {
         OnBoth([&](Lab& lab, Findings& findings) {
           BatchNormSpec spec = MakeSpec(lab, c, kFp16, 1);
           (first ? spec.sum_stats : spec.y_stats) = nullptr;
-          lab->MakeBatchNorm(spec)->Forward(PassOf(c.rows, count));
+          lab->Make(spec)->Forward(PassOf(c.rows, count));
           WriteForward(lab, spec, findings);
         });
   }
@@ -244,7 +244,7 @@ TEST_SUITE(ADA_SUITE) {
         x[5 * 17 + 3] = bad;  // channel 3
         lab.Set(spec.x, x);
         const Values mean = lab.Get(spec.running_mean);
-        lab->MakeBatchNorm(spec)->Forward(PassOf(c.rows));
+        lab->Make(spec)->Forward(PassOf(c.rows));
         for (std::size_t k = 0; k < 17; ++k)
           CHECK((lab.Get(spec.running_mean)[k] == mean[k]) == (k == 3));
         WriteForward(lab, spec, findings);
@@ -267,7 +267,7 @@ TEST_SUITE(ADA_SUITE) {
     OnBoth([&](Lab& lab, Findings& findings) {
       BatchNormSpec spec = MakeSpec(lab, c, kFp16, 8);
       spec.dx.tensor.data = spec.dy.tensor.data;
-      const auto op = lab->MakeBatchNorm(spec);
+      const auto op = lab->Make(spec);
       op->Forward(PassOf(c.rows));
       op->Backward(PassOf(c.rows));
       WriteBackward(lab, spec, findings);
@@ -278,7 +278,7 @@ TEST_SUITE(ADA_SUITE) {
     Lab lab(MakeBackendUnderTest());
     BatchNormSpec spec = MakeSpec(lab, Cases()[2], kFp16, 1);
     spec.recomputed.raw = spec.x, spec.recomputed.z = spec.out;
-    CHECK(lab->MakeBatchNorm(spec) == nullptr);
+    CHECK(lab->Make(spec) == nullptr);
   }
 
   TEST_CASE("batch norm: images that are cut into parts, by the definition") {
@@ -287,7 +287,7 @@ TEST_SUITE(ADA_SUITE) {
       const Case c = {"large", shape, static_cast<int>(shape.n)};
       Lab lab(MakeBackendUnderTest());
       const BatchNormSpec spec = MakeSpec(lab, c, kFp32, 2);
-      const auto op = lab->MakeBatchNorm(spec);
+      const auto op = lab->Make(spec);
       op->Forward(PassOf(c.rows));
       op->Backward(PassOf(c.rows));
       const Values x = lab.Get(spec.x), out = lab.Get(spec.out), dy = lab.Get(spec.dy.tensor);

@@ -40,7 +40,7 @@ BranchSumSpec MakeSpec(Lab& lab, const SumCase& c, const NumberFormat& format) {
   spec.sum = lab.MakeGradient(kShape, format);
   if (c.own_scale != 0) {
     spec.sum.tensor = lab.Make(kShape, format, {}, true);
-    spec.sum.style.scaler = lab.Share(scaling::TensorScaler{c.own_scale});
+    spec.sum.style.own_scale = lab.Share(scaling::TensorScaler{c.own_scale});
   }
   spec.decision = lab.Share<scaling::ScaleDecision>();
   spec.reference = c.reference, spec.rescale = c.rescale;
@@ -53,7 +53,7 @@ void Check(const SumCase& c, const NumberFormat& format, int rows = 5) {
   CAPTURE(c.branches[0].scale);
   OnBoth([&](Lab& lab, Findings& findings) {
     const BranchSumSpec spec = MakeSpec(lab, c, format);
-    const auto op = lab->MakeBranchSum(spec);
+    const auto op = lab->Make(spec);
     for (const bool count : {true, false, false}) {
       Pass pass;
       pass.rows = rows, pass.count = count;

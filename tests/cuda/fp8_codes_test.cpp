@@ -64,13 +64,13 @@ Result RunLayer(bool hardware, const ProductCase& c, const Settings& settings, c
   DeviceOptions options;
   options.fp8_hardware = hardware;
   Lab lab(cuda::MakeBackendOn(std::move(stream), {"", ""}, options));
-  const auto scaler = [&](float scale) {
+  const auto own_scale = [&](float scale) {
     return scale == 0 ? nullptr : lab.Share(scaling::TensorScaler{scale});
   };
   const Layer layer(lab, c, settings, [&](ProductSpec& spec) {
     spec.w_format = w_format;
-    if (s.known) spec.x_scaler = scaler(s.x);
-    spec.w_style.scaler = scaler(s.w), spec.dy.style.scaler = scaler(s.dy);
+    if (s.known) spec.x_own_scale = own_scale(s.x);
+    spec.w_style.own_scale = own_scale(s.w), spec.dy.style.own_scale = own_scale(s.dy);
     Rescale(lab, spec.x, s.x), Rescale(lab, spec.dy.tensor, s.dy);
     spec.y = lab.Make(spec.y.shape, kFp32), spec.dx.tensor = lab.Make(spec.x.shape, kFp32);
   });

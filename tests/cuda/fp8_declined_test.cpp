@@ -32,9 +32,9 @@ struct Fp8Layer : HostLayer {
     options.fp8_hardware = hardware;
     if (scaled) {
       spec.x = Make(spec.x.shape, kFp32), spec.x.format = kFp8E4M3;
-      spec.x_scaler = Share<scaling::TensorScaler>();
+      spec.x_own_scale = Share<scaling::TensorScaler>();
     }
-    op = cuda::MakeConv2dOp(context, spec);
+    op = cuda::MakeOp(context, spec);
   }
   WithoutCodes products;
   std::unique_ptr<Op> op;

@@ -107,7 +107,7 @@ class Declining final : public cuda::Products {
 
 struct OneLayer : HostLayer {
   explicit OneLayer(bool declines) : HostLayer(products, kFp16), products(stream, declines) {
-    op = cuda::MakeConv2dOp(context, spec);
+    op = cuda::MakeOp(context, spec);
     stream.KeepNames();
   }
   // What a pass asks for, in order: "stats" where what a plan measured becomes statistics.

@@ -37,7 +37,7 @@ void CheckMaxPool(const PoolCase& c, const NumberFormat& format, const Values& x
     OnBoth([&](Lab& lab, Findings& findings) {
       auto spec = MakeSpec<MaxPoolSpec>(lab, c, format, x, sigma);
       if (!c.overlaps()) spec.dx.stats = nullptr;
-      const auto op = lab->MakeMaxPool(spec);
+      const auto op = lab->Make(spec);
       for (const bool count : {true, false}) {
         const Pass pass = PassOf(static_cast<int>(c.x.n) - less, count);
         op->Forward(pass);
@@ -54,7 +54,7 @@ void CheckAvgPool(const PoolCase& c, const NumberFormat& format, double sigma) {
     OnBoth([&](Lab& lab, Findings& findings) {
       auto spec = MakeSpec<AvgPoolSpec>(lab, c, format, Normal(Size(c.x), sigma, 1), sigma);
       spec.y_stats = lab.Share<TensorStats>();
-      const auto op = lab->MakeAvgPool(spec);
+      const auto op = lab->Make(spec);
       for (const bool count : {true, false}) {
         const Pass pass = PassOf(static_cast<int>(c.x.n) - less, count);
         op->Forward(pass);
@@ -100,7 +100,7 @@ TEST_SUITE(ADA_SUITE) {
     Lab lab(MakeBackendUnderTest());
     const PoolCase c = {"256x256", {1, 256, 256, 1}, {256, 256}, {256, 256}};
     const auto spec = MakeSpec<MaxPoolSpec>(lab, c, kFp32, Values(65536));
-    CHECK_THROWS_AS(lab->MakeMaxPool(spec), ConfigError);
+    CHECK_THROWS_AS(lab->Make(spec), ConfigError);
     CheckMaxPool({"255x256", {1, 255, 256, 1}, {255, 256}, {255, 256}}, kFp32, Normal(65280, 1, 1));
   }
 
@@ -124,8 +124,8 @@ TEST_SUITE(ADA_SUITE) {
         max.dy = max.dx = average.dy = average.dx = Gradient{};
         Pass pass = PassOf(static_cast<int>(c.x.n), false);
         pass.training = false;
-        lab->MakeMaxPool(max)->Forward(pass);
-        lab->MakeAvgPool(average)->Forward(pass);
+        lab->Make(max)->Forward(pass);
+        lab->Make(average)->Forward(pass);
         findings.Add("largest", lab, max.y);
         findings.Add("means", lab, average.y);
       });
@@ -137,7 +137,7 @@ TEST_SUITE(ADA_SUITE) {
     const Values x = {1, 2, 3, 4, 5, 6, 7, 8, 8, 7, 6, 5, 4, 3, 2, 1};
     auto max = MakeSpec<MaxPoolSpec>(lab, c, kFp16, x);
     lab.Set(max.dy.tensor, {1, 2, 4, 8});
-    const auto op = lab->MakeMaxPool(max);
+    const auto op = lab->Make(max);
     op->Forward(PassOf(1, true));
     op->Backward(PassOf(1, true));
     CHECK(lab.Get(max.y) == Values{8, 8, 8, 8});
@@ -148,7 +148,7 @@ TEST_SUITE(ADA_SUITE) {
 
     auto mean = MakeSpec<AvgPoolSpec>(lab, {"2x2", {1, 4, 4, 1}, {2, 2}, {2, 2}}, kFp16, x);
     lab.Set(mean.dy.tensor, {4, 8, 12, 16});
-    const auto average = lab->MakeAvgPool(mean);
+    const auto average = lab->Make(mean);
     average->Forward(PassOf(1, true));
     average->Backward(PassOf(1, true));
     CHECK(lab.Get(mean.y) == Values{3.5f, 5.5f, 5.5f, 3.5f});

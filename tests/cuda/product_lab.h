@@ -68,14 +68,14 @@ struct Layer {
     if (c.linear) {
       LinearSpec linear;
       static_cast<ProductSpec&>(linear) = spec;
-      op = lab->MakeLinear(linear);
+      op = lab->Make(linear);
       return;
     }
     Conv2dSpec conv;
     static_cast<ProductSpec&>(conv) = spec;
     conv.stride = c.stride, conv.padding = c.padding, conv.dilation = c.dilation;
     conv.groups = c.groups;
-    op = lab->MakeConv2d(conv);
+    op = lab->Make(conv);
   }
   void SetScaler(const ProductCase& c) {
     scaling::LayerScaler scaler;

@@ -46,7 +46,7 @@ void RunCast(Lab& lab, const RecordedCall& call, LayerScaler* scaler) {
   spec.dy = GradientOf(lab, shape, call, call.dy.values);
   spec.dx = lab.MakeGradient(shape, kFp16);
   spec.scaler = scaler;
-  Step(*lab->MakeScale(spec), 1);
+  Step(*lab->Make(spec), 1);
 }
 
 void RunLayer(Lab& lab, const RecordedCall& call, bool reference, LayerScaler* scaler) {
@@ -67,7 +67,7 @@ void RunLayer(Lab& lab, const RecordedCall& call, bool reference, LayerScaler* s
   spec.dy = GradientOf(lab, spec.y.shape, call, dy);
   spec.dx = lab.MakeGradient(spec.x.shape, kFp16);
   spec.reference = reference, spec.scaler = scaler;
-  Step(*lab->MakeLinear(spec), rows);
+  Step(*lab->Make(spec), rows);
 }
 
 // Of the unbound value, relative; 0: to the last bit. Moments of dy are given, extremes and
@@ -165,7 +165,7 @@ TEST_SUITE(ADA_SUITE) {
     for (const GoldenRow& row : recorded.table.rows) {
       CAPTURE(row.at("case"));
       const BranchSumSpec spec = BranchesOf(lab, recorded, row);
-      lab->MakeBranchSum(spec)->Backward(pass);
+      lab->Make(spec)->Backward(pass);
       const bool fails = lab.Fetched(spec.decision).error != DecisionError::kNone;
       CHECK(fails == !row.at("error").empty());
       errors += fails;

@@ -56,9 +56,9 @@ void CheckPoint(const Kind& kind, const Case& c, const Values& values, std::int6
     spec.y_stats = lab.Share<TensorStats>();
     spec.y_style.stochastic = c.stochastic, spec.y_style.stream = 77;
     spec.y_style.counted = c.counted;
-    if (c.scale != 0) spec.y_style.scaler = lab.Share(scaling::TensorScaler{c.scale});
+    if (c.scale != 0) spec.y_style.own_scale = lab.Share(scaling::TensorScaler{c.scale});
     if (c.bins) spec.y_style.bins = lab.Share<ExponentBins>();
-    const auto op = lab->MakeAdd(spec);
+    const auto op = lab->Make(spec);
     for (const bool count : {true, false, true}) {
       Pass pass;
       pass.rows = rows, pass.count = count, pass.edge = c.edge, pass.bins = c.bins;
@@ -88,7 +88,7 @@ void CheckMoments(const Kind& kind, const Values& values, bool all) {
     spec.dx.tensor = lab.Make(shape, kind.format, {}, kind.storage == Storage::kF32);
     spec.dx.all_moments = all;
     spec.scaler = lab.Share<scaling::LayerScaler>();
-    const auto op = lab->MakeScale(spec);
+    const auto op = lab->Make(spec);
     for (const bool count : {false, true}) {
       Pass pass;
       pass.rows = static_cast<int>(shape.n) - 1, pass.count = count;

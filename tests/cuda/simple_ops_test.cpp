@@ -77,7 +77,7 @@ void RunCast(Lab& lab, Findings& findings, scaling::LayerMethod method, bool ref
   rule.reference = reference, rule.update_interval = 2;
   scaler.state.state_scale = 64;
   spec.scaler = lab.Share(scaler);
-  const auto op = lab->MakeScale(spec);
+  const auto op = lab->Make(spec);
   for (int step = 0; step < 4; ++step) {
     Values dy = Normal(Size(kShape), sigma, static_cast<std::uint64_t>(step));
     if (step == 3) dy[77] = std::numeric_limits<float>::infinity();
@@ -106,7 +106,7 @@ TEST_SUITE(ADA_SUITE) {
           x[3] = std::nanf(""), x[4] = std::numeric_limits<float>::infinity(), x[5] = -x[4];
           auto spec = Exact<ReluSpec>(lab, kShape, kShape, kind, x);
           if (in_place) spec.dx.tensor = spec.dy.tensor;
-          Run(lab, findings, *lab->MakeRelu(spec), spec);
+          Run(lab, findings, *lab->Make(spec), spec);
         });
   }
 
@@ -120,7 +120,7 @@ TEST_SUITE(ADA_SUITE) {
                                       Normal(Size(kShape), 1, static_cast<std::uint64_t>(k))));
           spec.y = lab.Make(kShape, kind.format);
           spec.y_stats = lab.Share<TensorStats>();
-          const auto op = lab->MakeAdd(spec);
+          const auto op = lab->Make(spec);
           for (const Pass& pass : Passes()) {
             op->Forward(pass);
             findings.Add("y", lab, spec.y);
@@ -138,7 +138,7 @@ TEST_SUITE(ADA_SUITE) {
           spec.rate = 0.3f, spec.stream = 99;
           spec.y_stats = lab.Share<TensorStats>(), spec.dx.stats = lab.Share<TensorStats>();
           spec.y_style.stochastic = true, spec.y_style.stream = 5;
-          const auto op = lab->MakeDropout(spec);
+          const auto op = lab->Make(spec);
           Run(lab, findings, *op, spec);
           op->Forward(PassOf(kRows, true, false));
           findings.Add("y", lab, spec.y);
@@ -155,7 +155,7 @@ TEST_SUITE(ADA_SUITE) {
                              x.c == 12 ? x.c + 6 : 2 * x.c};
             auto spec = Exact<ShortcutSpec>(lab, x, y, kind, Signed(x, 1));
             spec.stride = {stride, stride};
-            Run(lab, findings, *lab->MakeShortcut(spec), spec);
+            Run(lab, findings, *lab->Make(spec), spec);
           });
   }
 
@@ -165,7 +165,7 @@ TEST_SUITE(ADA_SUITE) {
         OnBoth([&](Lab& lab, Findings& findings) {
           const Shape y = {x.n, 1, 1, x.per_image()};
           auto spec = Exact<FlattenSpec>(lab, x, y, kind, Signed(x, 1));
-          Run(lab, findings, *lab->MakeFlatten(spec), spec);
+          Run(lab, findings, *lab->Make(spec), spec);
         });
   }
 
@@ -176,7 +176,7 @@ TEST_SUITE(ADA_SUITE) {
         spec.x = lab.Make(kShape, kFp32);
         spec.y = lab.Make(kShape, kind.format, {}, kind.storage == Storage::kF32);
         if (kind.storage == Storage::kF32) {
-          spec.y_style.scaler = lab.Share(scaling::TensorScaler{3});
+          spec.y_style.own_scale = lab.Share(scaling::TensorScaler{3});
           spec.y_stats = lab.Share<TensorStats>();
         }
         const auto op = lab->MakeInput(spec);

@@ -12,7 +12,7 @@ namespace ada::graph::test {
 struct BoundRounding {
   NumberFormat format;
   bool stochastic = false;
-  std::string scaled;  // the name of the tensor whose scaler it has; "": none
+  std::string scaled;  // the name of the tensor whose own scale it has; "": none
   friend bool operator==(const BoundRounding&, const BoundRounding&) = default;
 };
 
@@ -20,7 +20,7 @@ class BoundRoundingReader {
  public:
   BoundRoundingReader(const FakeBackend& backend, const Graph& graph) {
     for (const ScaledTensor& tensor : graph.scaled_tensors())
-      names_[tensor.scale->scaler.backend] = tensor.name;
+      names_[tensor.scale->own_scale.backend] = tensor.name;
     for (const auto& s : backend.inputs) Add(s.y_style, s.y.format, &s.y);
     for (const auto& s : backend.convolutions) AddProduct(s);
     for (const auto& s : backend.linears) AddProduct(s);
@@ -40,10 +40,10 @@ class BoundRoundingReader {
   // `stored`: the tensor it goes to, where that keeps exactly what was rounded.
   void Add(const backend::RoundingStyle& style, const NumberFormat& format, const Tensor* stored) {
     REQUIRE(style.stream != 0);
-    if (style.scaler && stored) CHECK(stored->storage == Storage::kF32);
-    if (!style.scaler && stored) CHECK(stored->storage == StorageFor(format));
+    if (style.own_scale && stored) CHECK(stored->storage == Storage::kF32);
+    if (!style.own_scale && stored) CHECK(stored->storage == StorageFor(format));
     BoundRounding bound{format, style.stochastic, ""};
-    if (style.scaler) bound.scaled = names_.at(style.scaler);
+    if (style.own_scale) bound.scaled = names_.at(style.own_scale);
     CHECK(all_.emplace(style.stream, bound).second);
   }
   void AddGradient(const Gradient& gradient) {

@@ -5,11 +5,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "backend/backend.h"
-#include "graph/fake_deferred.h"
 #include "graph/fake_ops.h"
+#include "graph/fake_recomputed.h"
 #include "graph/formulas.h"
 
 namespace ada::graph::test {
@@ -18,9 +19,10 @@ class FakeBackend : public backend::Backend {
  public:
   // Of what is fused or recomputed: what is not taken.
   std::function<bool(const backend::BatchNormSpec&)> declines = [](const auto&) { return false; };
-  std::function<bool(const backend::ProductSpec&)> declines_reader = [](const auto&) {
+  std::function<bool(const backend::ProductSpec&)> declines_consumer = [](const auto&) {
     return false;
   };
+  std::vector<backend::OpSpec> specs;  // all of which ops were made; below by kind
   std::vector<backend::Conv2dSpec> convolutions;
   std::vector<backend::LinearSpec> linears;
   std::vector<backend::BatchNormSpec> batch_norms;
@@ -43,7 +45,7 @@ class FakeBackend : public backend::Backend {
     memory_.emplace_back(bytes);
     return memory_.back().data();
   }
-  // Beside `allocations`: what people read.
+  // Beside `allocations`: what the host reads.
   backend::SharedMemory AllocateShared(std::size_t bytes) override {
     memory_.emplace_back(bytes);
     return {memory_.back().data(), memory_.back().data(), bytes};
@@ -69,57 +71,62 @@ class FakeBackend : public backend::Backend {
     op->forward = [s] { Write(s.y, Hash("input", {})); };
     return op;
   }
-  std::unique_ptr<Op> MakeConv2d(const backend::Conv2dSpec& s) override {
-    if (s.recomputed && declines_reader(s)) return nullptr;
+  std::unique_ptr<Op> Make(const backend::OpSpec& spec) override {
+    auto op = std::visit([this](const auto& s) { return OpOf(s); }, spec);
+    if (op) specs.push_back(spec);
+    return op;
+  }
+  std::unique_ptr<Op> OpOf(const backend::Conv2dSpec& s) {
+    if (s.recomputed && declines_consumer(s)) return nullptr;
     convolutions.push_back(s);
     return Product(s);
   }
-  std::unique_ptr<Op> MakeLinear(const backend::LinearSpec& s) override {
-    if (s.recomputed && declines_reader(s)) return nullptr;
+  std::unique_ptr<Op> OpOf(const backend::LinearSpec& s) {
+    if (s.recomputed && declines_consumer(s)) return nullptr;
     linears.push_back(s);
     return Product(s);
   }
-  std::unique_ptr<Op> MakeBatchNorm(const backend::BatchNormSpec& s) override;
-  std::unique_ptr<Op> MakeRelu(const backend::ReluSpec& s) override {
+  std::unique_ptr<Op> OpOf(const backend::BatchNormSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::ReluSpec& s) {
     relus.push_back(s);
     RequireExact(s);
-    return Make([s] { Write(s.y, Hash("relu", {test::Read(s.x)})); },
-                [s] {
-                  const Symbol dy = ReadGradient(s.dy);
-                  WriteGradient(s.dx, Hash("mask", {test::Read(s.y), dy}), *s.dy.scale);
-                });
+    return MakeOp([s] { Write(s.y, Hash("relu", {test::Read(s.x)})); },
+                  [s] {
+                    const Symbol dy = ReadGradient(s.dy);
+                    WriteGradient(s.dx, Hash("mask", {test::Read(s.y), dy}), *s.dy.scale);
+                  });
   }
-  std::unique_ptr<Op> MakeMaxPool(const backend::MaxPoolSpec& s) override {
+  std::unique_ptr<Op> OpOf(const backend::MaxPoolSpec& s) {
     max_pools.push_back(s);
     RequireExact(s);
     const std::string f = Formula(s);
-    return Make(
+    return MakeOp(
         [s, f] { Write(s.y, Hash(f, {test::Read(s.x)})); },
         [s, f] {
           const Symbol dy = ReadGradient(s.dy);
           WriteGradient(s.dx, Hash(f + " dx", {test::Read(s.x), test::Read(s.y), dy}), *s.dy.scale);
         });
   }
-  std::unique_ptr<Op> MakeAvgPool(const backend::AvgPoolSpec& s) override {
+  std::unique_ptr<Op> OpOf(const backend::AvgPoolSpec& s) {
     avg_pools.push_back(s);
     return Rounded(s);
   }
-  std::unique_ptr<Op> MakeDropout(const backend::DropoutSpec& s) override {
+  std::unique_ptr<Op> OpOf(const backend::DropoutSpec& s) {
     dropouts.push_back(s);
     return Rounded(s);
   }
-  std::unique_ptr<Op> MakeShortcut(const backend::ShortcutSpec& s) override {
+  std::unique_ptr<Op> OpOf(const backend::ShortcutSpec& s) {
     RequireExact(s);
     return Linear(s);
   }
-  std::unique_ptr<Op> MakeFlatten(const backend::FlattenSpec& s) override {
+  std::unique_ptr<Op> OpOf(const backend::FlattenSpec& s) {
     RequireExact(s);
     return Linear(s);
   }
-  std::unique_ptr<Op> MakeScale(const backend::ScaleSpec& s) override;
-  std::unique_ptr<Op> MakeAdd(const backend::AddSpec& s) override {
+  std::unique_ptr<Op> OpOf(const backend::ScaleSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::AddSpec& s) {
     additions.push_back(s);
-    return Make(
+    return MakeOp(
         [s] {
           std::vector<Symbol> x;
           for (const Tensor& tensor : s.x) x.push_back(test::Read(tensor));
@@ -128,7 +135,7 @@ class FakeBackend : public backend::Backend {
         },
         [] { FAIL("the backward of add is an alias"); });
   }
-  std::unique_ptr<Op> MakeBranchSum(const backend::BranchSumSpec& s) override;
+  std::unique_ptr<Op> OpOf(const backend::BranchSumSpec& s);
   std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec& s) override {
     losses.push_back(s);
     auto op = std::make_unique<FakeLoss>();
@@ -145,7 +152,7 @@ class FakeBackend : public backend::Backend {
   Symbol logits = 0;  // of the last loss forward
 
  private:
-  std::unique_ptr<Op> Make(Call forward, Call backward) {
+  std::unique_ptr<Op> MakeOp(Call forward, Call backward) {
     auto op = std::make_unique<CallOp<Op>>();
     op->forward = std::move(forward);
     op->backward = std::move(backward);
@@ -155,11 +162,11 @@ class FakeBackend : public backend::Backend {
   template <typename Spec>
   std::unique_ptr<Op> Linear(const Spec& s) {  // backward reads dy alone
     const std::string f = Formula(s);
-    return Make([s, f] { Write(s.y, Hash(f, {test::Read(s.x)})); },
-                [s, f] {
-                  const Symbol dy = ReadGradient(s.dy);
-                  WriteGradient(s.dx, Hash(f + " dx", {dy}), *s.dy.scale);
-                });
+    return MakeOp([s, f] { Write(s.y, Hash(f, {test::Read(s.x)})); },
+                  [s, f] {
+                    const Symbol dy = ReadGradient(s.dy);
+                    WriteGradient(s.dx, Hash(f + " dx", {dy}), *s.dy.scale);
+                  });
   }
   template <typename Spec>
   std::unique_ptr<Op> Rounded(const Spec& s) {
@@ -194,16 +201,16 @@ std::unique_ptr<Op> FakeBackend::Product(const Spec& s) {
     WriteScaledDx(s, Hash(f + " dx", {w, dy}));
     TakeSums(s);
   };
-  return Make(forward, backward);
+  return MakeOp(forward, backward);
 }
 
-inline std::unique_ptr<Op> FakeBackend::MakeBatchNorm(const backend::BatchNormSpec& s) {
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BatchNormSpec& s) {
   if ((s.addend || s.relu || s.recomputed) && declines(s)) return nullptr;
   batch_norms.push_back(s);
   const std::string f = Formula(s);
   const auto forward = [s, f] {
     Symbol out = Hash(f, {test::Read(s.x), test::Read(s.gamma), test::Read(s.beta)});
-    if (s.recomputed) return HandOver(s.recomputed, out);
+    if (s.recomputed) return PassToConsumer(s.recomputed, out);
     Count(s.y_stats, s.out, out);
     if (s.addend) {
       out = AddSymbol({out, test::Read(s.addend)});
@@ -223,10 +230,10 @@ inline std::unique_ptr<Op> FakeBackend::MakeBatchNorm(const backend::BatchNormSp
     Write(s.dbeta, Hash(f + " dbeta", {dy}));
     WriteGradient(s.dx, Hash(f + " dx", {x, gamma, dy}), *s.dy.scale);
   };
-  return Make(forward, backward);
+  return MakeOp(forward, backward);
 }
 
-inline std::unique_ptr<Op> FakeBackend::MakeScale(const backend::ScaleSpec& s) {
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ScaleSpec& s) {
   casts.push_back(s);
   auto op = Rounded(s);
   static_cast<CallOp<Op>&>(*op).backward = [s] {
@@ -235,19 +242,19 @@ inline std::unique_ptr<Op> FakeBackend::MakeScale(const backend::ScaleSpec& s) {
   return op;
 }
 
-inline std::unique_ptr<Op> FakeBackend::MakeBranchSum(const backend::BranchSumSpec& s) {
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BranchSumSpec& s) {
   branch_sums.push_back(s);
-  return Make([] { FAIL("a branch sum has no forward"); },
-              [s] {
-                std::vector<Symbol> g;
-                float target = 0;
-                for (const Gradient& branch : s.branches) {
-                  g.push_back(ReadGradient(branch));
-                  target = std::max(target, *branch.scale);
-                }
-                s.decision->scale_out = target;
-                WriteGradient(s.sum, Hash("sum", g), target);
-              });
+  return MakeOp([] { FAIL("a branch sum has no forward"); },
+                [s] {
+                  std::vector<Symbol> g;
+                  float target = 0;
+                  for (const Gradient& branch : s.branches) {
+                    g.push_back(ReadGradient(branch));
+                    target = std::max(target, *branch.scale);
+                  }
+                  s.decision->scale_out = target;
+                  WriteGradient(s.sum, Hash("sum", g), target);
+                });
 }
 
 }  // namespace ada::graph::test

@@ -52,13 +52,13 @@ struct Run {
   std::unique_ptr<Graph> graph;
   double loss = 0;
 
-  Run(const TestNetwork& network, const Precision& precision, bool fuse, bool defer = true) {
+  Run(const TestNetwork& network, const Precision& precision, bool fuse, bool recompute = true) {
     GraphSpec spec;
     spec.model = &network.model;
     spec.precision = precision;
     spec.input = network.input;
     spec.fuse = fuse;
-    spec.defer = defer;
+    spec.recompute = recompute;
     spec.rule_for = MixedRule;
     graph = Graph::Build(spec, *backend);
     Initialize(*graph, {}, 1, *backend);
@@ -77,9 +77,9 @@ struct Run {
     graph->Backward(pass);
     loss = graph->Result().loss_sum;
     for (const ScaledTensor& tensor : graph->scaled_tensors()) {
-      scaling::TensorScaler& scaler = *tensor.scale->scaler.host;
-      scaling::UpdateTensorScale(tensor.scale->history, tensor.stats->max_abs / scaler.scale,
-                                 scaler);
+      scaling::TensorScaler& own_scale = *tensor.scale->own_scale.host;
+      scaling::UpdateTensorScale(tensor.scale->history, tensor.stats->max_abs / own_scale.scale,
+                                 own_scale);
     }
     graph->RefreshWeights(PassOf(network, step + 1));
   }
@@ -131,8 +131,8 @@ void CheckEqual(Graph& fused, Graph& parts) {
     INFO(a.layer << " " << a.tensor);
     CheckStats(*a.stats, *b.stats);
     if (a.scale) CHECK(*a.scale == *b.scale);
-    REQUIRE((a.scaler != nullptr) == (b.scaler != nullptr));
-    if (a.scaler) CHECK(a.scaler->scale == b.scaler->scale);
+    REQUIRE((a.own_scale != nullptr) == (b.own_scale != nullptr));
+    if (a.own_scale) CHECK(a.own_scale->scale == b.own_scale->scale);
   }
   REQUIRE(fused.scales().size() == parts.scales().size());
   for (std::size_t i = 0; i < fused.scales().size(); ++i) {
@@ -151,7 +151,7 @@ TEST_SUITE("cpu") {
         CAPTURE(network.name);
         CAPTURE(name);
         Run fused(network, precision, true), parts(network, precision, false);
-        Run stored(network, precision, true, /*defer=*/false);
+        Run stored(network, precision, true, /*recompute=*/false);
         for (const int step : {1, 2}) {
           fused.Step(network, step);
           parts.Step(network, step);

@@ -41,14 +41,14 @@ scaling::LayerRule FixedRule(const ScalerRequest& request) {
 }
 
 Recording Watch(const TestNetwork& network, bool fuse, std::set<Name>* roundings = nullptr,
-                bool defer = false) {
+                bool recompute = false) {
   FakeBackend backend;
   GraphSpec spec;
   spec.model = &network.model;
   spec.precision = Uniform(kFp16);
   spec.input = network.input;
   spec.fuse = fuse;
-  spec.defer = defer;
+  spec.recompute = recompute;
   spec.rule_for = FixedRule;
   const auto graph = Graph::Build(spec, backend);
   for (const Parameter& p : graph->parameters()) Write(p.value, Hash(p.name, {}));
@@ -106,7 +106,7 @@ TEST_SUITE("cpu") {
     for (const TestNetwork& network : AllNetworks()) {
       CAPTURE(network.name);
       const Recording stored = Watch(network, true);
-      const Recording deferring = Watch(network, true, nullptr, /*defer=*/true);
+      const Recording deferring = Watch(network, true, nullptr, /*recompute=*/true);
       CHECK(!deferring.twice);
       for (const auto& [name, symbol] : deferring.symbols) {
         CAPTURE(name.first);

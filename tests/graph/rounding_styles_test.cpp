@@ -105,7 +105,7 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("delayed scaling: one scaler for each rounded tensor that is not fp32") {
+  TEST_CASE("delayed scaling: one own scale for each rounded tensor that is not fp32") {
     const Built built(kSmall, HybridFp8());
     CHECK(NamesOf(built) == std::vector<std::string>{"input.y", "c.w", "c.y", "b.y", "cast.y",
                                                      "sum.y", "drop.y", "fc.dx", "drop.dx",
@@ -115,10 +115,10 @@ TEST_SUITE("cpu") {
     CHECK(scales.at("c.w")->history.rule.format_max == 448);
     CHECK(scales.at("r.dy")->history.rule.format_max == 57344);
     CHECK(scales.at("r.dy")->history.rule.history == 4);
-    CHECK(scales.at("r.dy")->scaler.host->scale == 1);
+    CHECK(scales.at("r.dy")->own_scale.host->scale == 1);
     for (const RoundingPoint& point : built.graph->roundings()) {
       const auto found = scales.find(point.layer + "." + point.tensor);
-      CHECK(point.scaler == (found == scales.end() ? nullptr : found->second->scaler.host));
+      CHECK(point.own_scale == (found == scales.end() ? nullptr : found->second->own_scale.host));
     }
     for (const ScaledTensor& tensor : built.graph->scaled_tensors()) CHECK(tensor.stats);
     CHECK(built.backend.inputs[0].y_stats == built.graph->scaled_tensors()[0].stats);
@@ -132,7 +132,7 @@ TEST_SUITE("cpu") {
     CHECK(none.backend.inputs[0].y_stats == nullptr);
   }
 
-  TEST_CASE("an evaluation graph takes the scalers of the trained one, or has its own") {
+  TEST_CASE("an evaluation graph takes the own scales of the trained one, or has its own") {
     const Built trained(kSmall, HybridFp8());
     const Built shared(kSmall, HybridFp8(), true, false, trained.graph.get());
     const Built alone(kSmall, HybridFp8(), true, false);
@@ -147,10 +147,10 @@ TEST_SUITE("cpu") {
         CHECK(tensor.scale->history.rule.format_max == 448);
       }
       CHECK(graph->backend.inputs[0].y_stats == nullptr);
-      CHECK(graph->backend.inputs[0].y_style.scaler ==
-            graph->Scales().at("input.y")->scaler.backend);
-      CHECK(graph->backend.convolutions[0].w_style.scaler ==
-            graph->Scales().at("c.w")->scaler.backend);
+      CHECK(graph->backend.inputs[0].y_style.own_scale ==
+            graph->Scales().at("input.y")->own_scale.backend);
+      CHECK(graph->backend.convolutions[0].w_style.own_scale ==
+            graph->Scales().at("c.w")->own_scale.backend);
     }
   }
 }

@@ -18,10 +18,10 @@ struct Variant {
   std::string name;
   bool fuse;
   std::function<bool(const backend::BatchNormSpec&)> declines;
-  std::function<bool(const backend::ProductSpec&)> declines_reader = [](const auto&) {
+  std::function<bool(const backend::ProductSpec&)> declines_consumer = [](const auto&) {
     return false;
   };
-  bool defer = true;
+  bool recompute = true;
 };
 
 std::vector<Variant> Variants() {
@@ -121,13 +121,13 @@ TEST_SUITE("cpu") {
             CAPTURE(rounding.name);
             FakeBackend backend;
             backend.declines = variant.declines;
-            backend.declines_reader = variant.declines_reader;
+            backend.declines_consumer = variant.declines_consumer;
             GraphSpec spec;
             spec.model = &network.model;
             spec.precision = rounding.precision;
             spec.input = network.input;
             spec.fuse = variant.fuse;
-            spec.defer = variant.defer;
+            spec.recompute = variant.recompute;
             spec.rule_for = policy.rule_for;
             const auto graph = Graph::Build(spec, backend);
             FillMasters(*graph);

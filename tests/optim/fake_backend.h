@@ -136,23 +136,9 @@ class FakeBackend final : public backend::Backend {
   std::unique_ptr<backend::InputOp> MakeInput(const backend::InputSpec&) override {
     return Missing<std::unique_ptr<backend::InputOp>>();
   }
-#define ADA_FAKE_OP(Name)                                                        \
-  std::unique_ptr<backend::Op> Make##Name(const backend::Name##Spec&) override { \
-    return Missing<std::unique_ptr<backend::Op>>();                              \
+  std::unique_ptr<backend::Op> Make(const backend::OpSpec&) override {
+    return Missing<std::unique_ptr<backend::Op>>();
   }
-  ADA_FAKE_OP(Conv2d)
-  ADA_FAKE_OP(Linear)
-  ADA_FAKE_OP(BatchNorm)
-  ADA_FAKE_OP(Relu)
-  ADA_FAKE_OP(MaxPool)
-  ADA_FAKE_OP(AvgPool)
-  ADA_FAKE_OP(Add)
-  ADA_FAKE_OP(Shortcut)
-  ADA_FAKE_OP(Flatten)
-  ADA_FAKE_OP(Dropout)
-  ADA_FAKE_OP(Scale)
-  ADA_FAKE_OP(BranchSum)
-#undef ADA_FAKE_OP
   std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec&) override {
     return Missing<std::unique_ptr<backend::LossOp>>();
   }

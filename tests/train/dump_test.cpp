@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/number_format.h"
 #include "core/safetensors.h"
 #include "train/small_run.h"
 
@@ -86,6 +87,37 @@ TEST_SUITE("cpu") {
       CHECK_MESSAGE(dump.file.Find(name) != nullptr, name);
     CHECK(dump["bn1.dy"] != dump["relu1.dy"]);
     CHECK(dump["relu2.dx"] == dump["join.dy"]);
+  }
+
+  // relu1 feeds conv2, which brings its gradient down to S = 8, and `join`, whose gradient has 32.
+  TEST_CASE("reference: branches are summed as they are, except under approx_range") {
+    const TempFolder folder;
+    const auto branches_of = [&](const std::string& name, const std::string& layers) {
+      const Arguments arguments =
+          With(WriteConfig(folder, name, kWatched),
+               {"--set",
+                "scaling={policy: adaptive, reference: true, init_scale: 8, method: fixed, "
+                "scale: 4, layers: [{match: conv2, scale: 0.25}" +
+                    layers + "]}"});
+      ADA_REQUIRE_EXIT(Run(arguments, folder.path()), 0);
+      const Table rows = RowsWhere(ReadCsv(folder / (name + "/scales.csv")), "layer", "relu1");
+      REQUIRE(!rows.empty());
+      CHECK(Field(rows[0], "scale_out") == (layers.empty() ? 8 : 32));
+      return DumpFile(folder / (name + "/dump/step-00000001.safetensors"));
+    };
+    const DumpFile as_they_are = branches_of("fixed", "");
+    const DumpFile rescaled = branches_of("mixed", ", {match: relu1, method: approx_range}");
+    for (const DumpFile* dump : {&as_they_are, &rescaled}) {
+      REQUIRE(dump->ScaleOf("conv2.dx") == 8);
+      REQUIRE(dump->ScaleOf("join.dy") == 32);
+      const float factor = dump == &rescaled ? 4 : 1;
+      CHECK(dump->ScaleOf("relu1.dy") == static_cast<double>(8 * factor));
+      Values want = (*dump)["conv2.dx"];
+      const Values shortcut = (*dump)["join.dy"];
+      for (std::size_t i = 0; i < want.size(); ++i)
+        want[i] = RoundTo(kFp16, RoundTo(kFp16, factor * want[i]) + shortcut[i]);
+      CHECK((*dump)["relu1.dy"] == want);
+    }
   }
 
   TEST_CASE("a probe's errors are those against an fp32 run of the same step") {

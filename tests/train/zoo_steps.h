@@ -70,7 +70,7 @@ inline graph::GraphSpec SpecOf(const Net& net, const Way& way, Fusion fusion) {
   spec.precision.base = {way.format, way.format, way.format, kFp32};
   spec.input = net.input;
   spec.fuse = fusion != Fusion::kNone;
-  spec.defer = fusion == Fusion::kAll;
+  spec.recompute = fusion == Fusion::kAll;
   spec.histograms = {"y", "dx"};
   spec.rule_for = [way](const graph::ScalerRequest& request) {
     scaling::LayerRule rule;

@@ -93,10 +93,10 @@ class Ours {
     return spec;
   }
   std::unique_ptr<Op> MakeOp(const Conv2dSpec& spec) {
-    if (!layer_.linear) return backend_->MakeConv2d(spec);
+    if (!layer_.linear) return backend_->Make(spec);
     backend::LinearSpec linear;
     static_cast<backend::ProductSpec&>(linear) = spec;
-    return backend_->MakeLinear(linear);
+    return backend_->Make(linear);
   }
 
   Layer layer_;

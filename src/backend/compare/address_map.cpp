@@ -1,4 +1,4 @@
-// Addresses of two backends; see mirror.h.
+// See address_map.h.
 #include "backend/compare/address_map.h"
 
 #include <cstring>
@@ -32,11 +32,6 @@ std::byte* AddressMap::Second(const std::byte* first) const {
   if (first == nullptr) return nullptr;
   const Block& block = BlockOf(first);
   return block.memory[1] + (first - block.memory[0]);
-}
-
-Tensor AddressMap::Second(Tensor tensor) const {
-  tensor.data = Second(tensor.data);
-  return tensor;
 }
 
 void AddressMap::Upload(std::byte* to, const void* from, std::size_t bytes) {
@@ -76,7 +71,7 @@ std::vector<float> AddressMap::Values(int side, const Tensor& tensor, std::int64
   std::vector<float> values(static_cast<std::size_t>(rows * tensor.shape.per_image()));
   if (values.empty()) return values;
   sides_[side]->Synchronize();
-  sides_[side]->Read(side == 0 ? tensor : Second(tensor), rows, values.data());
+  sides_[side]->Read(side == 0 ? tensor : ForSecond(tensor), rows, values.data());
   return values;
 }
 

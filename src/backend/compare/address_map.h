@@ -22,7 +22,8 @@ class AddressMap {
   void Upload(std::byte* to, const void* from, std::size_t bytes);
   void Send(const SharedMemory& memory);
 
-  // The host's bytes, not sent yet: what an op that is being made may look at.
+  // Copies the host's bytes, which are not sent yet, to the second's host memory: an op that is
+  // being made may look at them.
   template <class T>
   void ShowOnHost(const T* place) {
     if (place != nullptr) ShowOnHost(reinterpret_cast<const std::byte*>(place), sizeof *place);
@@ -35,7 +36,12 @@ class AddressMap {
   T* Second(T* first) const {
     return reinterpret_cast<T*>(Second(reinterpret_cast<const std::byte*>(first)));
   }
-  Tensor Second(Tensor tensor) const;
+  // The same spec, tensor or slot at the second's addresses.
+  template <class Part>
+  Part ForSecond(Part part) const {
+    ForEachPointer(part, [&](auto*& pointer) { pointer = Second(pointer); });
+    return part;
+  }
 
   // What lies at a place on a side (0, 1) when all work is done.
   void Read(int side, const std::byte* place, void* to, std::size_t bytes) const;

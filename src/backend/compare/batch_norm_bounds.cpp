@@ -1,4 +1,4 @@
-// Statistics, normalised values and gradients; see batch_norm_truth.h.
+// Statistics, normalised values and gradients; see batch_norm_bounds.h.
 #include "backend/compare/batch_norm_bounds.h"
 
 #include <algorithm>
@@ -16,30 +16,32 @@ double BatchNormOperands::pixels() const {
 
 void BatchNormOperands::Begin(const Pass& pass, bool backward) {
   pass_ = pass, backward_ = backward;
-  const auto all = [&](const Tensor& t) { return t ? mirror_.Values(0, t, t.shape.n) : Values(); };
+  const auto all = [&](const Tensor& t) {
+    return t ? addresses_.Values(0, t, t.shape.n) : Values();
+  };
   if (!backward) {
     running_mean_ = all(spec_.running_mean), running_var_ = all(spec_.running_var);
     return;
   }
-  dy_ = mirror_.Values(0, spec_.dy.tensor, pass.rows);
+  dy_ = addresses_.Values(0, spec_.dy.tensor, pass.rows);
   dgamma_ = all(spec_.dgamma), dbeta_ = all(spec_.dbeta);
 }
 
 void BatchNormOperands::Finish(double slack) {
   slack_ = slack;
-  x_ = mirror_.Values(0, spec_.x, pass_.rows);
-  addend_ = spec_.addend ? mirror_.Values(0, spec_.addend, pass_.rows) : Values();
+  x_ = addresses_.Values(0, spec_.x, pass_.rows);
+  addend_ = spec_.addend ? addresses_.Values(0, spec_.addend, pass_.rows) : Values();
   channels_.assign(static_cast<std::size_t>(spec_.x.shape.c), {});
   TakeStatistics();
   if (!backward_) return;
-  scale_ = Wide(mirror_.Read(0, spec_.dy.scale));
+  scale_ = Wide(addresses_.Read(0, spec_.dy.scale));
   if (spec_.relu) MaskGradient();
   SumGradients();
 }
 
 void BatchNormOperands::TakeStatistics() {
-  const Values gamma = mirror_.Values(0, spec_.gamma, spec_.gamma.shape.n),
-               beta = mirror_.Values(0, spec_.beta, spec_.beta.shape.n);
+  const Values gamma = addresses_.Values(0, spec_.gamma, spec_.gamma.shape.n),
+               beta = addresses_.Values(0, spec_.beta, spec_.beta.shape.n);
   const double n = pixels();
   const auto at = [&](std::size_t i) -> Channel& { return channels_[i % channels_.size()]; };
   for (std::size_t i = 0; i < x_.size(); ++i)
@@ -56,7 +58,7 @@ void BatchNormOperands::TakeStatistics() {
 }
 
 void BatchNormOperands::MaskGradient() {
-  const Values out = mirror_.Values(0, spec_.out, pass_.rows);
+  const Values out = addresses_.Values(0, spec_.out, pass_.rows);
   for (std::size_t i = 0; i < dy_.size(); ++i)
     if (!(out[i] > 0)) dy_[i] = 0;
 }

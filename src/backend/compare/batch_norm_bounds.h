@@ -10,8 +10,8 @@ namespace ada::backend::compare {
 // One call's operands, as the first backend had them before it.
 class BatchNormOperands {
  public:
-  BatchNormOperands(const AddressMap& mirror, const BatchNormSpec& spec)
-      : mirror_(mirror), spec_(spec) {}
+  BatchNormOperands(const AddressMap& addresses, const BatchNormSpec& spec)
+      : addresses_(addresses), spec_(spec) {}
 
   // Before the call: keeps what the op may write over.
   void Begin(const Pass& pass, bool backward);
@@ -47,7 +47,7 @@ class BatchNormOperands {
   void SumGradients();
   Interval Unscaled(double sum, double magnitude, const Values& before, std::int64_t c) const;
 
-  const AddressMap& mirror_;
+  const AddressMap& addresses_;
   const BatchNormSpec& spec_;
   Pass pass_;
   bool backward_ = false;

@@ -41,18 +41,18 @@ void Checker::CheckNumber(const std::string& what, double first, double second, 
 }
 
 void Checker::CheckValues(const Output& out, const Pass& pass, const Rounder& rounder,
-                          const ReferenceBounds* truth) {
+                          const ReferenceBounds* bounds) {
   const std::int64_t rows = out.parameter ? out.tensor.shape.n : pass.rows;
-  const std::vector<float> a = mirror_.Values(0, out.tensor, rows),
-                           b = mirror_.Values(1, out.tensor, rows);
+  const std::vector<float> a = addresses_.Values(0, out.tensor, rows),
+                           b = addresses_.Values(1, out.tensor, rows);
   // Within every bound of a sum, whose terms' magnitudes are at least its own.
-  const bool wide = truth != nullptr && out.format == kFp32 && out.style.scaler == nullptr;
+  const bool wide = bounds != nullptr && out.format == kFp32 && out.style.own_scale == nullptr;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
     if (Same(x, y) || (wide && Near(x, y, kQuick * std::min(std::fabs(x), std::fabs(y))))) continue;
     const auto place = static_cast<std::int64_t>(i);
-    if (truth == nullptr) return Tell(PlaceOf(out, place), x, y, "exactly equal");
-    const Interval before = truth->Before(place);
+    if (bounds == nullptr) return Tell(PlaceOf(out, place), x, y, "exactly equal");
+    const Interval before = bounds->Before(place);
     if (!before.finite()) continue;
     const Range range = StoredRange(rounder, before, place);
     if (!range.Holds(a[i]) || !range.Holds(b[i]))
@@ -61,11 +61,11 @@ void Checker::CheckValues(const Output& out, const Pass& pass, const Rounder& ro
 }
 
 void Checker::CheckMoments(const Output& out, const Pass& pass) {
-  const TensorMoments a = mirror_.Read(0, out.moments), b = mirror_.Read(1, out.moments);
+  const TensorMoments a = addresses_.Read(0, out.moments), b = addresses_.Read(1, out.moments);
   // Stored values may differ where the tensor's check has let them: by as much may what is said of
   // them. A side is held to its own values, which are read anew.
-  std::vector<float> stored[2] = {mirror_.Values(0, out.tensor, pass.rows),
-                                  mirror_.Values(1, out.tensor, pass.rows)};
+  std::vector<float> stored[2] = {addresses_.Values(0, out.tensor, pass.rows),
+                                  addresses_.Values(1, out.tensor, pass.rows)};
   double sum = 0, square = 0, largest = 0, l1 = 0, l2 = 0;
   for (std::size_t i = 0; i < stored[0].size(); ++i) {
     const auto x = static_cast<double>(stored[0][i]), y = static_cast<double>(stored[1][i]);
@@ -90,10 +90,10 @@ void Checker::CheckMoments(const Output& out, const Pass& pass) {
 void Checker::CheckScale(const std::string& name, const float* scale) {
   if (scale == nullptr) return;
   tensor_ = name;
-  const auto a = static_cast<double>(mirror_.Read(0, scale)),
-             b = static_cast<double>(mirror_.Read(1, scale));
+  const auto a = static_cast<double>(addresses_.Read(0, scale)),
+             b = static_cast<double>(addresses_.Read(1, scale));
   CheckNumber("scale", a, b, kDecision * std::fabs(a));
-  mirror_.Copy(scale);
+  addresses_.Copy(scale);
 }
 
 void Checker::CheckStages(const scaling::ScaleDecision& a, const scaling::ScaleDecision& b) {
@@ -118,37 +118,37 @@ void Checker::CheckStages(const scaling::ScaleDecision& a, const scaling::ScaleD
 void Checker::CheckDecision(const scaling::ScaleDecision* decision) {
   if (decision == nullptr) return;
   tensor_ = "decision";
-  CheckStages(mirror_.Read(0, decision), mirror_.Read(1, decision));
-  mirror_.Copy(decision);
+  CheckStages(addresses_.Read(0, decision), addresses_.Read(1, decision));
+  addresses_.Copy(decision);
 }
 
 void Checker::CheckScaler(const scaling::LayerScaler* scaler, const ReferenceBounds* dgrad,
                           std::int64_t values) {
   if (scaler == nullptr) return;
   tensor_ = "decision";
-  const scaling::LayerScaler a = mirror_.Read(0, scaler), b = mirror_.Read(1, scaler);
+  const scaling::LayerScaler a = addresses_.Read(0, scaler), b = addresses_.Read(1, scaler);
   CheckStages(a.decision, b.decision);
   tensor_ = "state";
   CheckNumber("calls", static_cast<double>(a.state.calls), static_cast<double>(b.state.calls), 0);
   CheckNumber("unbound", a.state.unbound, b.state.unbound, kDecision * std::fabs(a.state.unbound));
   CheckNumber("unbound_limit", static_cast<double>(a.state.unbound_limit),
               static_cast<double>(b.state.unbound_limit), 0);
-  CheckNumber("own_scale", static_cast<double>(a.state.state_scale),
+  CheckNumber("state_scale", static_cast<double>(a.state.state_scale),
               static_cast<double>(b.state.state_scale), 0);
   CheckNumber("tail_is_new", a.state.tail_is_new, b.state.tail_is_new, 0);
   CheckTail(a.state.tail, b.state.tail, dgrad, values);
-  mirror_.Copy(scaler);
+  addresses_.Copy(scaler);
 }
 
 void Checker::CheckNear(const std::string& name, const Tensor& tensor,
                         const std::function<double(std::size_t)>& bound) {
   tensor_ = name;
-  const std::vector<float> a = mirror_.Values(0, tensor, tensor.shape.n),
-                           b = mirror_.Values(1, tensor, tensor.shape.n);
+  const std::vector<float> a = addresses_.Values(0, tensor, tensor.shape.n),
+                           b = addresses_.Values(1, tensor, tensor.shape.n);
   for (std::size_t i = 0; i < a.size(); ++i)
     CheckNumber("value [" + std::to_string(i) + "]", static_cast<double>(a[i]),
                 static_cast<double>(b[i]), bound(i));
-  mirror_.Copy(tensor.data, tensor.bytes());
+  addresses_.Copy(tensor.data, tensor.bytes());
 }
 
 }  // namespace ada::backend::compare

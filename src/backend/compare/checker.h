@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backend/compare/address_map.h"
-#include "backend/compare/difference.h"
+#include "backend/compare/compare_backend.h"
 #include "backend/compare/reference_bounds.h"
 
 namespace ada::backend::compare {
@@ -16,14 +16,17 @@ class Checker {
  public:
   using Report = std::function<void(const Difference&)>;
   // `about` names call, layer, op and phase. `report` is told at most once a call.
-  Checker(AddressMap& mirror, Difference about, double slack, Report report)
-      : mirror_(mirror), about_(std::move(about)), slack_(slack), report_(std::move(report)) {}
+  Checker(AddressMap& addresses, Difference about, double slack, Report report)
+      : addresses_(addresses),
+        about_(std::move(about)),
+        slack_(slack),
+        report_(std::move(report)) {}
 
-  AddressMap& mirror() const { return mirror_; }
+  AddressMap& addresses() const { return addresses_; }
   double slack() const { return slack_; }
 
-  // Values, statistics, moments and histogram of a tensor. `truth` null: all values are exact.
-  void Check(const Output& out, const Pass& pass, const ReferenceBounds* truth = nullptr);
+  // Values, statistics, moments and histogram of a tensor. `bounds` null: all values are exact.
+  void Check(const Output& out, const Pass& pass, const ReferenceBounds* bounds = nullptr);
   // A scale, exact or as near as decisions that rest on moments can be.
   void CheckScale(const std::string& name, const float* scale);
   // `dgrad`: of the `values` values before alpha, which exact_range counts; null: exact.
@@ -39,7 +42,7 @@ class Checker {
  private:
   class Lazy;
   void CheckValues(const Output& out, const Pass& pass, const Rounder& rounder,
-                   const ReferenceBounds* truth);
+                   const ReferenceBounds* bounds);
   void CheckStats(const Output& out, Lazy& lazy);
   void CheckCounts(const TensorStats& a, const TensorStats& b, Lazy& lazy);
   void CheckMoments(const Output& out, const Pass& pass);
@@ -51,7 +54,7 @@ class Checker {
                  const ReferenceBounds* dgrad, std::int64_t values);
   void Tell(const std::string& what, double first, double second, const std::string& allowed);
 
-  AddressMap& mirror_;
+  AddressMap& addresses_;
   Difference about_;
   double slack_;
   Report report_;

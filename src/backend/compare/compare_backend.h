@@ -1,17 +1,35 @@
 // A backend that is two: every op runs on both, on the same inputs, and the first op whose results
 // lie further apart than the order of fp32 sums can explain (bounds.h) is named, with its layer,
 // tensor and values. The run goes on with the first backend's results, so differences do not pile
-// up, and its numbers are the first's. For people who doubt a backend: slow, and nothing is fused
-// over two layers (recomputed batch norms are declined, which changes no bit).
+// up, and its numbers are the first's. It serves whoever doubts a backend: it is slow, and nothing
+// is fused over two layers (recomputed batch norms are declined, which changes no bit).
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/compare/difference.h"
 
 namespace ada::backend {
+namespace compare {
+
+// What two backends disagree about: the first thing of an op's call that lies beyond the bound.
+struct Difference {
+  std::int64_t call = 0;  // number of the op's call since the backend was made, from 1
+  std::string layer, op;  // "stage1.conv1", "conv2d"
+  std::string phase;      // forward, backward, refresh weights, result, update
+  std::string tensor;     // y dx dw ...; empty: none
+  std::string what;       // "value [n 3, h 0, w 5, c 2]", "underflow", "alpha"
+  double first = 0, second = 0;
+  std::string allowed;  // "exactly equal", "0.124 to 0.126"
+};
+// "call 17, layer stage1.conv1 (conv2d), backward, dx, value [n 3, h 0, w 5, c 2]: cpu 0.125, cuda
+// 0.25 (allowed: 0.124 to 0.126)".
+std::string ToString(const Difference& difference, const std::string& first_name,
+                     const std::string& second_name);
+
+}  // namespace compare
 
 struct CompareOptions {
   std::string first_name = "first", second_name = "second";  // "cpu", "cuda"

@@ -7,11 +7,10 @@ namespace {
 
 class ComparedBatchNorm final : public ComparedOp<Op> {
  public:
-  ComparedBatchNorm(Session& session, Name name, std::unique_ptr<Op> first,
-                    std::unique_ptr<Op> second, const BatchNormSpec& spec)
-      : ComparedOp(session, std::move(name), std::move(first), std::move(second)),
+  ComparedBatchNorm(Comparison& comparison, OpPair<Op> pair, const BatchNormSpec& spec)
+      : ComparedOp(comparison, std::move(pair)),
         spec_(spec),
-        operands_(session.mirror, spec_) {}
+        operands_(comparison.addresses, spec_) {}
 
  private:
   void Before(const std::string& phase, const Pass& pass) override {
@@ -47,9 +46,9 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
     Output normalised = OutputOf("y", spec_.out, spec_.y_style, spec_.y_stats);
     normalised.tensor.data = nullptr, normalised.format = spec_.y_format;
     checker.Check(normalised, pass, &y);
-    const scaling::TensorScaler* scaler = spec_.y_style.scaler;
+    const scaling::TensorScaler* own = spec_.y_style.own_scale;
     const Rounder rounder(spec_.y_format, spec_.y_style,
-                          scaler == nullptr ? 1 : checker.mirror().Read(0, &scaler->scale), pass);
+                          own == nullptr ? 1 : checker.addresses().Read(0, &own->scale), pass);
     const FunctionBounds before([&](std::int64_t i) -> Interval {
       const Interval in = y.Before(i);
       if (!in.finite()) return in;
@@ -63,8 +62,8 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
   template <class F>
   void CheckParameter(const char* name, const Tensor& tensor, const Pass& pass, Checker& checker,
                       F&& f) {
-    const FunctionBounds truth(f);
-    checker.Check(ParameterOf(name, tensor), pass, &truth);
+    const FunctionBounds bounds(f);
+    checker.Check(ParameterOf(name, tensor), pass, &bounds);
   }
 
   void CheckBackward(const Pass& pass, Checker& checker) {
@@ -87,10 +86,8 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
 
 }  // namespace
 
-std::unique_ptr<Op> CompareBatchNorm(Session& session, Name name, std::unique_ptr<Op> first,
-                                     std::unique_ptr<Op> second, const BatchNormSpec& spec) {
-  return std::make_unique<ComparedBatchNorm>(session, std::move(name), std::move(first),
-                                             std::move(second), spec);
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const BatchNormSpec& spec) {
+  return std::make_unique<ComparedBatchNorm>(comparison, std::move(pair), spec);
 }
 
 }  // namespace ada::backend::compare

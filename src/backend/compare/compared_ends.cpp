@@ -10,10 +10,8 @@ double Wide(float x) { return static_cast<double>(x); }
 
 class ComparedInput final : public ComparedOp<InputOp> {
  public:
-  ComparedInput(Session& session, std::unique_ptr<InputOp> first, std::unique_ptr<InputOp> second,
-                const InputSpec& spec)
-      : ComparedOp(session, {spec.layer, "input"}, std::move(first), std::move(second)),
-        spec_(spec) {}
+  ComparedInput(Comparison& comparison, OpPair<InputOp> pair, const InputSpec& spec)
+      : ComparedOp(comparison, std::move(pair)), spec_(spec) {}
   void SetImages(const float* images, int rows) override {
     first().SetImages(images, rows), second().SetImages(images, rows);
   }
@@ -29,10 +27,8 @@ class ComparedInput final : public ComparedOp<InputOp> {
 // Logarithms in double: the fp32 gradient of a value may fall to either side of a boundary.
 class ComparedLoss final : public ComparedOp<LossOp> {
  public:
-  ComparedLoss(Session& session, std::unique_ptr<LossOp> first, std::unique_ptr<LossOp> second,
-               const LossSpec& spec)
-      : ComparedOp(session, {spec.layer, "loss"}, std::move(first), std::move(second)),
-        spec_(spec) {}
+  ComparedLoss(Comparison& comparison, OpPair<LossOp> pair, const LossSpec& spec)
+      : ComparedOp(comparison, std::move(pair)), spec_(spec) {}
   void SetLabels(const std::int32_t* labels, int rows) override {
     labels_.assign(labels, labels + rows);
     first().SetLabels(labels, rows), second().SetLabels(labels, rows);
@@ -50,9 +46,9 @@ class ComparedLoss final : public ComparedOp<LossOp> {
   void Check(const std::string& phase, const Pass& pass, Checker& checker) override {
     if (phase != "backward" || !spec_.dlogits) return;
     checker.CheckScale("dx", spec_.dlogits.scale);
-    logits_ = checker.mirror().Values(0, spec_.logits, pass.rows);
-    const FunctionBounds truth([&](std::int64_t i) { return Before(i, pass); });
-    checker.Check(OutputOf("dx", spec_.dlogits), pass, &truth);
+    logits_ = checker.addresses().Values(0, spec_.logits, pass.rows);
+    const FunctionBounds bounds([&](std::int64_t i) { return Before(i, pass); });
+    checker.Check(OutputOf("dx", spec_.dlogits), pass, &bounds);
   }
   Interval Before(std::int64_t i, const Pass& pass) const {
     const std::int64_t classes = spec_.logits.shape.c, row = i / classes;
@@ -83,10 +79,10 @@ class ComparedLoss final : public ComparedOp<LossOp> {
 // units in the last place of what is added up.
 class ComparedUpdate final : public UpdateOp {
  public:
-  ComparedUpdate(Session& session, std::unique_ptr<UpdateOp> first,
+  ComparedUpdate(Comparison& comparison, std::unique_ptr<UpdateOp> first,
                  std::unique_ptr<UpdateOp> second, const UpdateRule& rule,
                  std::vector<UpdateSlot> slots)
-      : session_(session),
+      : comparison_(comparison),
         first_(std::move(first)),
         second_(std::move(second)),
         rule_(rule),
@@ -99,8 +95,8 @@ class ComparedUpdate final : public UpdateOp {
     first_->Update(plan), second_->Update(plan);
     const UpdateOutcome a = first_->Outcome(), b = second_->Outcome();
     Difference about;
-    about.call = ++session_.calls, about.op = "update", about.phase = "update";
-    Checker checker(session_.mirror, about, session_.slack, session_.report);
+    about.call = ++comparison_.calls, about.op = "update", about.phase = "update";
+    Checker checker(comparison_.addresses, about, comparison_.slack, comparison_.report);
     CheckOutcome(a, b, checker);
     const bool exact = rule_.kind == UpdateRule::Kind::kSgd && !a.clipped;
     for (std::size_t i = 0; i < slots_.size(); ++i) CheckSlot(slots_[i], old[i], exact, checker);
@@ -113,7 +109,7 @@ class ComparedUpdate final : public UpdateOp {
   };
   Old Keep(const UpdateSlot& slot) const {
     const auto all = [&](const Tensor& t) {
-      return t ? session_.mirror.Values(0, t, t.shape.n) : std::vector<float>();
+      return t ? comparison_.addresses.Values(0, t, t.shape.n) : std::vector<float>();
     };
     return {all(slot.value), all(slot.gradient), all(slot.state1), all(slot.state2)};
   }
@@ -128,7 +124,7 @@ class ComparedUpdate final : public UpdateOp {
   void CheckSlot(const UpdateSlot& slot, const Old& old, bool exact, Checker& checker) const {
     const auto check = [&](const char* name, const Tensor& tensor, const std::vector<float>& was) {
       if (!tensor) return;
-      const std::vector<float> now = session_.mirror.Values(0, tensor, tensor.shape.n);
+      const std::vector<float> now = comparison_.addresses.Values(0, tensor, tensor.shape.n);
       checker.CheckNear(name, tensor, [&](std::size_t i) {
         const double g = Wide(old.gradient[i]);
         return exact ? 0
@@ -138,10 +134,10 @@ class ComparedUpdate final : public UpdateOp {
     check("value", slot.value, old.value);
     check("state1", slot.state1, old.state1);
     check("state2", slot.state2, old.state2);
-    session_.mirror.Copy(slot.gradient.data, slot.gradient.bytes());
+    comparison_.addresses.Copy(slot.gradient.data, slot.gradient.bytes());
   }
 
-  Session& session_;
+  Comparison& comparison_;
   std::unique_ptr<UpdateOp> first_, second_;
   const UpdateRule rule_;
   const std::vector<UpdateSlot> slots_;
@@ -159,18 +155,18 @@ void ExactOp::Check(const std::string& phase, const Pass& pass, Checker& checker
   }
 }
 
-std::unique_ptr<InputOp> CompareInput(Session& session, std::unique_ptr<InputOp> first,
-                                      std::unique_ptr<InputOp> second, const InputSpec& spec) {
-  return std::make_unique<ComparedInput>(session, std::move(first), std::move(second), spec);
+std::unique_ptr<InputOp> CompareOp(Comparison& comparison, OpPair<InputOp> pair,
+                                   const InputSpec& spec) {
+  return std::make_unique<ComparedInput>(comparison, std::move(pair), spec);
 }
-std::unique_ptr<LossOp> CompareLoss(Session& session, std::unique_ptr<LossOp> first,
-                                    std::unique_ptr<LossOp> second, const LossSpec& spec) {
-  return std::make_unique<ComparedLoss>(session, std::move(first), std::move(second), spec);
+std::unique_ptr<LossOp> CompareOp(Comparison& comparison, OpPair<LossOp> pair,
+                                  const LossSpec& spec) {
+  return std::make_unique<ComparedLoss>(comparison, std::move(pair), spec);
 }
-std::unique_ptr<UpdateOp> CompareUpdate(Session& session, std::unique_ptr<UpdateOp> first,
+std::unique_ptr<UpdateOp> CompareUpdate(Comparison& comparison, std::unique_ptr<UpdateOp> first,
                                         std::unique_ptr<UpdateOp> second, const UpdateRule& rule,
                                         std::vector<UpdateSlot> slots) {
-  return std::make_unique<ComparedUpdate>(session, std::move(first), std::move(second), rule,
+  return std::make_unique<ComparedUpdate>(comparison, std::move(first), std::move(second), rule,
                                           std::move(slots));
 }
 

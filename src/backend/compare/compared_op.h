@@ -14,28 +14,27 @@
 namespace ada::backend::compare {
 
 // What all ops of one compare backend share.
-struct Session {
-  AddressMap& mirror;
+struct Comparison {
+  AddressMap& addresses;
   double slack;
   Checker::Report report;
   bool fp8_sums = false;
   std::int64_t calls = 0;
   std::uint64_t variants = 0;
 };
-struct Name {
+// One op as each backend has made it; `op`: its kind, for messages.
+template <class OpType>
+struct OpPair {
   std::string layer, op;
+  std::unique_ptr<OpType> first, second;
 };
 
 // Base of all compared ops: the calls, and who they belong to.
 template <class OpType>
 class ComparedOp : public OpType {
  public:
-  ComparedOp(Session& session, Name name, std::unique_ptr<OpType> first,
-             std::unique_ptr<OpType> second)
-      : session_(session),
-        name_(std::move(name)),
-        first_(std::move(first)),
-        second_(std::move(second)) {}
+  ComparedOp(Comparison& comparison, OpPair<OpType> pair)
+      : comparison_(comparison), pair_(std::move(pair)) {}
 
   void Forward(const Pass& pass) override {
     Call("forward", pass, [&](OpType& op) { op.Forward(pass); });
@@ -54,21 +53,21 @@ class ComparedOp : public OpType {
 
   Checker MakeChecker(const std::string& phase) {
     Difference about;
-    about.call = ++session_.calls;
-    about.layer = name_.layer, about.op = name_.op, about.phase = phase;
-    return Checker(session_.mirror, about, session_.slack, session_.report);
+    about.call = ++comparison_.calls;
+    about.layer = pair_.layer, about.op = pair_.op, about.phase = phase;
+    return Checker(comparison_.addresses, about, comparison_.slack, comparison_.report);
   }
-  OpType& first() const { return *first_; }
-  OpType& second() const { return *second_; }
-  Session& session() const { return session_; }
+  OpType& first() const { return *pair_.first; }
+  OpType& second() const { return *pair_.second; }
+  Comparison& comparison() const { return comparison_; }
 
  private:
   template <class Body>
   void Call(const std::string& phase, const Pass& pass, Body&& body) {
     Before(phase, pass);
     const std::uint64_t variant = Variant(phase, pass);
-    session_.mirror.first().Run(variant, pass, [&] { body(*first_); });
-    session_.mirror.second().Run(variant, pass, [&] { body(*second_); });
+    comparison_.addresses.first().Run(variant, pass, [&] { body(first()); });
+    comparison_.addresses.second().Run(variant, pass, [&] { body(second()); });
     Checker checker = MakeChecker(phase);
     Check(phase, pass, checker);
   }
@@ -76,14 +75,13 @@ class ComparedOp : public OpType {
   std::uint64_t Variant(const std::string& phase, const Pass& pass) {
     const auto key =
         std::make_tuple(phase, pass.rows, pass.training, pass.count, pass.accumulate, pass.bins);
-    const auto [place, is_new] = variants_.try_emplace(key, session_.variants + 1);
-    if (is_new) ++session_.variants;
+    const auto [place, is_new] = variants_.try_emplace(key, comparison_.variants + 1);
+    if (is_new) ++comparison_.variants;
     return place->second;
   }
 
-  Session& session_;
-  Name name_;
-  std::unique_ptr<OpType> first_, second_;
+  Comparison& comparison_;
+  const OpPair<OpType> pair_;
   std::map<std::tuple<std::string, int, bool, bool, bool, bool>, std::uint64_t> variants_;
 };
 
@@ -98,18 +96,32 @@ class ExactOp final : public ComparedOp<Op> {
  private:
   void Check(const std::string& phase, const Pass& pass, Checker& checker) override;
 };
+template <class Spec>
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Spec& spec) {
+  auto op = std::make_unique<ExactOp>(comparison, std::move(pair));
+  if constexpr (requires { spec.y_style; }) {
+    op->forward = {OutputOf("y", spec.y, spec.y_style, spec.y_stats)};
+  } else if constexpr (requires { spec.y; }) {
+    op->forward = {OutputOf("y", spec.y)};
+  }
+  if constexpr (requires { spec.dx; }) {
+    if (spec.dx) op->backward = {OutputOf("dx", spec.dx)};
+  }
+  if constexpr (requires { spec.sum; }) op->backward = {OutputOf("sum", spec.sum)};
+  if constexpr (requires { spec.scaler; }) op->scaler = spec.scaler;
+  if constexpr (requires { spec.decision; }) op->decision = spec.decision;
+  return op;
+}
 
-std::unique_ptr<Op> CompareProduct(Session& session, Name name, std::unique_ptr<Op> first,
-                                   std::unique_ptr<Op> second, const Conv2dSpec& spec);
-std::unique_ptr<Op> CompareProduct(Session& session, Name name, std::unique_ptr<Op> first,
-                                   std::unique_ptr<Op> second, const LinearSpec& spec);
-std::unique_ptr<Op> CompareBatchNorm(Session& session, Name name, std::unique_ptr<Op> first,
-                                     std::unique_ptr<Op> second, const BatchNormSpec& spec);
-std::unique_ptr<InputOp> CompareInput(Session& session, std::unique_ptr<InputOp> first,
-                                      std::unique_ptr<InputOp> second, const InputSpec& spec);
-std::unique_ptr<LossOp> CompareLoss(Session& session, std::unique_ptr<LossOp> first,
-                                    std::unique_ptr<LossOp> second, const LossSpec& spec);
-std::unique_ptr<UpdateOp> CompareUpdate(Session& session, std::unique_ptr<UpdateOp> first,
+// Those with such sums.
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Conv2dSpec& spec);
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const LinearSpec& spec);
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const BatchNormSpec& spec);
+std::unique_ptr<InputOp> CompareOp(Comparison& comparison, OpPair<InputOp> pair,
+                                   const InputSpec& spec);
+std::unique_ptr<LossOp> CompareOp(Comparison& comparison, OpPair<LossOp> pair,
+                                  const LossSpec& spec);
+std::unique_ptr<UpdateOp> CompareUpdate(Comparison& comparison, std::unique_ptr<UpdateOp> first,
                                         std::unique_ptr<UpdateOp> second, const UpdateRule& rule,
                                         std::vector<UpdateSlot> slots);
 

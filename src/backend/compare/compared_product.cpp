@@ -14,19 +14,19 @@ bool IsFp8(NumberFormat format) {
 
 class ComparedProduct final : public ComparedOp<Op> {
  public:
-  ComparedProduct(Session& session, Name name, std::unique_ptr<Op> first,
-                  std::unique_ptr<Op> second, const ProductSpec& spec, const Window& window)
-      : ComparedOp(session, std::move(name), std::move(first), std::move(second)),
+  ComparedProduct(Comparison& comparison, OpPair<Op> pair, const ProductSpec& spec,
+                  const Window& window)
+      : ComparedOp(comparison, std::move(pair)),
         spec_(spec),
-        operands_(session.mirror, spec_, window) {}
+        operands_(comparison.addresses, spec_, window) {}
 
  private:
   void Before(const std::string& phase, const Pass& pass) override {
     if (phase == "refresh weights") return operands_.Refresh(pass);
     operands_.Begin(pass);
     if (phase != "backward" || !pass.accumulate) return;
-    old_dw_ = session().mirror.Values(0, spec_.dw, spec_.dw.shape.n);
-    if (spec_.db) old_db_ = session().mirror.Values(0, spec_.db, spec_.db.shape.n);
+    old_dw_ = comparison().addresses.Values(0, spec_.dw, spec_.dw.shape.n);
+    if (spec_.db) old_db_ = comparison().addresses.Values(0, spec_.db, spec_.db.shape.n);
   }
   void Check(const std::string& phase, const Pass& pass, Checker& checker) override {
     if (phase == "refresh weights") return CheckWeights(pass, checker);
@@ -48,7 +48,7 @@ class ComparedProduct final : public ComparedOp<Op> {
   // Of products of values of two formats.
   Interval AroundSum(const Sum& sum, const NumberFormat& first, const NumberFormat& second,
                      const Checker& checker) {
-    const bool fp8 = session().fp8_sums && IsFp8(first) && IsFp8(second);
+    const bool fp8 = comparison().fp8_sums && IsFp8(first) && IsFp8(second);
     return fp8 ? AroundFp8(sum, checker.slack()) : Around(sum, checker.slack());
   }
 
@@ -62,8 +62,8 @@ class ComparedProduct final : public ComparedOp<Op> {
   void CheckData(const Pass& pass, Checker& checker) {
     if (!spec_.dx) return;
     const float* place = &spec_.scaler->decision.alpha;
-    const auto a = static_cast<double>(checker.mirror().Read(0, place)),
-               b = static_cast<double>(checker.mirror().Read(1, place));
+    const auto a = static_cast<double>(checker.addresses().Read(0, place)),
+               b = static_cast<double>(checker.addresses().Read(1, place));
     const bool first = operands_.alpha_comes_first();
     const std::int64_t values = pass.rows * spec_.x.shape.per_image();
     const FunctionBounds dgrad([&](std::int64_t i) {
@@ -82,7 +82,9 @@ class ComparedProduct final : public ComparedOp<Op> {
     checker.Check(OutputOf("dx", spec_.dx), pass, &dx);
   }
 
-  bool rounds_dw() const { return !(spec_.dw_format == kFp32) || spec_.dw_style.scaler != nullptr; }
+  bool rounds_dw() const {
+    return !(spec_.dw_format == kFp32) || spec_.dw_style.own_scale != nullptr;
+  }
   // (gradient, under the authors' rules rounded) / S, added to what was there.
   Interval Unscaled(Interval in, bool round, const Pass& pass, const std::vector<float>& old,
                     std::int64_t i, double s) const {
@@ -94,7 +96,7 @@ class ComparedProduct final : public ComparedOp<Op> {
   }
 
   void CheckWeightGradient(const Pass& pass, Checker& checker) {
-    const auto s = static_cast<double>(checker.mirror().Read(0, spec_.dy.scale));
+    const auto s = static_cast<double>(checker.addresses().Read(0, spec_.dy.scale));
     const bool round = spec_.reference && rounds_dw();
     const FunctionBounds dw([&](std::int64_t i) {
       const Interval sum =
@@ -108,7 +110,7 @@ class ComparedProduct final : public ComparedOp<Op> {
 
   void CheckBiasGradient(const Pass& pass, Checker& checker) {
     if (!spec_.db) return;
-    const auto s = static_cast<double>(checker.mirror().Read(0, spec_.dy.scale));
+    const auto s = static_cast<double>(checker.addresses().Read(0, spec_.dy.scale));
     const FunctionBounds db([&](std::int64_t i) {
       return Unscaled(Around(operands_.Db(i), checker.slack()), spec_.reference, pass, old_db_, i,
                       s);
@@ -125,15 +127,11 @@ class ComparedProduct final : public ComparedOp<Op> {
 
 }  // namespace
 
-std::unique_ptr<Op> CompareProduct(Session& session, Name name, std::unique_ptr<Op> first,
-                                   std::unique_ptr<Op> second, const Conv2dSpec& spec) {
-  return std::make_unique<ComparedProduct>(session, std::move(name), std::move(first),
-                                           std::move(second), spec, WindowOf(spec));
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Conv2dSpec& spec) {
+  return std::make_unique<ComparedProduct>(comparison, std::move(pair), spec, WindowOf(spec));
 }
-std::unique_ptr<Op> CompareProduct(Session& session, Name name, std::unique_ptr<Op> first,
-                                   std::unique_ptr<Op> second, const LinearSpec& spec) {
-  return std::make_unique<ComparedProduct>(session, std::move(name), std::move(first),
-                                           std::move(second), spec, WindowOf(spec));
+std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const LinearSpec& spec) {
+  return std::make_unique<ComparedProduct>(comparison, std::move(pair), spec, WindowOf(spec));
 }
 
 }  // namespace ada::backend::compare

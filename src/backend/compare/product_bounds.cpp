@@ -1,4 +1,4 @@
-// Sums of products; see product_truth.h.
+// Sums of products; see product_bounds.h.
 #include "backend/compare/product_bounds.h"
 
 namespace ada::backend::compare {
@@ -23,9 +23,9 @@ Window WindowOf(const LinearSpec& spec) {
   return window;
 }
 
-ProductOperands::ProductOperands(const AddressMap& mirror, const ProductSpec& spec,
+ProductOperands::ProductOperands(const AddressMap& addresses, const ProductSpec& spec,
                                  const Window& window)
-    : mirror_(mirror), spec_(spec), window_(window) {}
+    : addresses_(addresses), spec_(spec), window_(window) {}
 
 void ProductOperands::Begin(const Pass& pass) {
   pass_ = pass;
@@ -34,23 +34,23 @@ void ProductOperands::Begin(const Pass& pass) {
 }
 
 bool ProductOperands::alpha_comes_first() const {
-  return spec_.scaler != nullptr && mirror_.Read(0, &spec_.scaler->rule.reference) &&
-         mirror_.Read(0, &spec_.scaler->rule.method) != scaling::LayerMethod::kExactRange;
+  return spec_.scaler != nullptr && addresses_.Read(0, &spec_.scaler->rule.reference) &&
+         addresses_.Read(0, &spec_.scaler->rule.method) != scaling::LayerMethod::kExactRange;
 }
 
 const ProductOperands::Values& ProductOperands::Of(std::optional<Values>& kept,
                                                    const Tensor& tensor) const {
-  if (!kept) kept = mirror_.Values(0, tensor, pass_.rows);
+  if (!kept) kept = addresses_.Values(0, tensor, pass_.rows);
   return *kept;
 }
 
 // The copy that is multiplied.
 const ProductOperands::Values& ProductOperands::W() const {
   if (w_) return *w_;
-  w_ = mirror_.Values(0, spec_.w, spec_.w.shape.n);
-  const scaling::TensorScaler* scaler = spec_.w_style.scaler;
+  w_ = addresses_.Values(0, spec_.w, spec_.w.shape.n);
+  const scaling::TensorScaler* own = spec_.w_style.own_scale;
   const Rounder rounder(spec_.w_format, spec_.w_style,
-                        scaler == nullptr ? 1 : mirror_.Read(0, &scaler->scale), refresh_);
+                        own == nullptr ? 1 : addresses_.Read(0, &own->scale), refresh_);
   for (std::size_t i = 0; i < w_->size(); ++i)
     (*w_)[i] = rounder.Store((*w_)[i], static_cast<std::int64_t>(i));
   return *w_;
@@ -86,7 +86,7 @@ Sum ProductOperands::Y(std::int64_t i) const {
   const Values &values = Of(x_, spec_.x), &weights = W();
   Sum sum;
   if (spec_.b) {
-    if (!b_) b_ = mirror_.Values(0, spec_.b, spec_.b.shape.n);
+    if (!b_) b_ = addresses_.Values(0, spec_.b, spec_.b.shape.n);
     sum.Add(Wide((*b_)[At(o)]));
   }
   std::int64_t h = 0, w = 0;

@@ -21,7 +21,7 @@ Window WindowOf(const LinearSpec& spec);
 // for: before anything else writes there.
 class ProductOperands {
  public:
-  ProductOperands(const AddressMap& mirror, const ProductSpec& spec, const Window& window);
+  ProductOperands(const AddressMap& addresses, const ProductSpec& spec, const Window& window);
 
   // The pass of the last RefreshWeights, whose random numbers the copies carry.
   void Refresh(const Pass& pass) { refresh_ = pass, w_.reset(); }
@@ -45,7 +45,7 @@ class ProductOperands {
                   std::int64_t& i) const;
   std::size_t WIndex(std::int64_t o, std::int64_t c, std::int64_t kh, std::int64_t kw) const;
 
-  const AddressMap& mirror_;
+  const AddressMap& addresses_;
   const ProductSpec& spec_;
   Window window_;
   Pass refresh_, pass_;

@@ -1,4 +1,4 @@
-// Counting what may be counted either way; see truth.h.
+// How many values may be counted either way; see reference_bounds.h.
 #include "backend/compare/reference_bounds.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace ada::backend::compare {
 namespace {
 
-// DESIGN, "What is counted", of one value before rounding.
+// What TensorStats counts of one value before rounding.
 struct Classes {
   bool zero_before, zero_after, underflow, below_min, subnormal, overflow, above_edge;
 };
@@ -80,11 +80,11 @@ Output ParameterOf(const std::string& name, const Tensor& tensor) {
   return out;
 }
 
-Budget BudgetOf(const ReferenceBounds* truth, const Rounder& rounder, std::int64_t values,
+Budget BudgetOf(const ReferenceBounds* bounds, const Rounder& rounder, std::int64_t values,
                 double edge, double s) {
   Budget budget;
-  for (std::int64_t i = 0; truth != nullptr && i < values; ++i) {
-    const Interval in = truth->Before(i);
+  for (std::int64_t i = 0; bounds != nullptr && i < values; ++i) {
+    const Interval in = bounds->Before(i);
     if (!in.finite()) {
       ++budget.unknown;
       continue;

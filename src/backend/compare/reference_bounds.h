@@ -1,5 +1,5 @@
-// What an op should have computed, worked out on the host for single values, and what its parts
-// noted of it. Asked only where two backends differ, so it may be slow.
+// What an op should have computed, worked out on the host for single values, and what was counted
+// of it. This is asked only where two backends differ, so it may be slow.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,7 +17,7 @@ class ReferenceBounds {
   virtual Interval Before(std::int64_t i) const = 0;
 };
 
-// A truth that is a function.
+// Bounds that a function gives.
 template <class F>
 class FunctionBounds final : public ReferenceBounds {
  public:
@@ -28,10 +28,10 @@ class FunctionBounds final : public ReferenceBounds {
   F f_;
 };
 
-// A tensor that an op wrote, and what it noted while it did. Pointers are the first backend's.
+// A tensor that an op wrote, and what it counted while it did. Pointers are the first backend's.
 struct Output {
   std::string name;
-  Tensor tensor;           // no data: rounded and noted, but not stored
+  Tensor tensor;           // no data: rounded and counted, but not stored
   bool parameter = false;  // all of it is written, not pass.rows images
   NumberFormat format;     // to which values are rounded
   RoundingStyle style;
@@ -49,7 +49,7 @@ Output OutputOf(const std::string& name, const Tensor& tensor, const RoundingSty
 Output OutputOf(const std::string& name, const Gradient& gradient);
 Output ParameterOf(const std::string& name, const Tensor& tensor);
 
-// How much of what is noted may differ: how many values lie where a count changes within their
+// How much of what is counted may differ: how many values lie where a count changes within their
 // interval, and how wide the intervals are.
 struct Budget {
   std::int64_t zeros_before = 0, zeros_after = 0, underflow = 0, below_min = 0, subnormal = 0,
@@ -59,7 +59,7 @@ struct Budget {
   double sum = 0, sum_square = 0, largest = 0;  // of the widths
 };
 // Null: every value is exact, nothing may differ. `s`: what histograms leave out.
-Budget BudgetOf(const ReferenceBounds* truth, const Rounder& rounder, std::int64_t values,
+Budget BudgetOf(const ReferenceBounds* bounds, const Rounder& rounder, std::int64_t values,
                 double edge, double s);
 
 }  // namespace ada::backend::compare

@@ -5,7 +5,9 @@
 
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "backend/cpu/ops/blocks.h"
@@ -19,14 +21,24 @@
 namespace ada::backend::cpu {
 namespace {
 
-ProductGeometry GeometryOf(const ProductSpec& spec, bool linear) {
+ProductGeometry ShapesOf(const ProductSpec& spec) {
   ProductGeometry g;
-  g.linear = linear;
   g.x = spec.x.shape, g.y = spec.y.shape, g.w = spec.w.shape;
   g.bias = static_cast<bool>(spec.b);
   g.training = static_cast<bool>(spec.dy);
   g.data_gradient = static_cast<bool>(spec.dx);
-  if (linear && g.x.c == 1) {  // one channel lies in memory as it is flattened
+  return g;
+}
+ProductGeometry GeometryOf(const Conv2dSpec& spec) {
+  ProductGeometry g = ShapesOf(spec);
+  g.stride = spec.stride, g.padding = spec.padding, g.dilation = spec.dilation;
+  g.groups = spec.groups;
+  return g;
+}
+ProductGeometry GeometryOf(const LinearSpec& spec) {
+  ProductGeometry g = ShapesOf(spec);
+  g.linear = true;
+  if (g.x.c == 1) {  // one channel lies in memory as it is flattened
     g.x = {g.x.n, 1, 1, g.x.h * g.x.w};
     g.w = {g.w.n, 1, 1, g.w.h * g.w.w};
   }
@@ -82,37 +94,15 @@ class CpuBackend final : public Backend {
   std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {
     return MakeInputOp(context_, s);
   }
-  std::unique_ptr<Op> MakeConv2d(const Conv2dSpec& s) override {
-    ProductGeometry g = GeometryOf(s, false);
-    g.stride = s.stride, g.padding = s.padding, g.dilation = s.dilation, g.groups = s.groups;
-    return MakeProduct(s, g);
-  }
-  std::unique_ptr<Op> MakeLinear(const LinearSpec& s) override {
-    return MakeProduct(s, GeometryOf(s, true));
-  }
-  std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec& s) override {
-    return MakeBatchNormOp(context_, s);
-  }
-  std::unique_ptr<Op> MakeRelu(const ReluSpec& s) override { return MakeReluOp(context_, s); }
-  std::unique_ptr<Op> MakeMaxPool(const MaxPoolSpec& s) override {
-    return MakeMaxPoolOp(context_, s);
-  }
-  std::unique_ptr<Op> MakeAvgPool(const AvgPoolSpec& s) override {
-    return MakeAvgPoolOp(context_, s);
-  }
-  std::unique_ptr<Op> MakeAdd(const AddSpec& s) override { return MakeAddOp(context_, s); }
-  std::unique_ptr<Op> MakeShortcut(const ShortcutSpec& s) override {
-    return MakeShortcutOp(context_, s);
-  }
-  std::unique_ptr<Op> MakeFlatten(const FlattenSpec& s) override {
-    return MakeFlattenOp(context_, s);
-  }
-  std::unique_ptr<Op> MakeDropout(const DropoutSpec& s) override {
-    return MakeDropoutOp(context_, s);
-  }
-  std::unique_ptr<Op> MakeScale(const ScaleSpec& s) override { return MakeScaleOp(context_, s); }
-  std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec& s) override {
-    return MakeBranchSumOp(context_, s);
+  std::unique_ptr<Op> Make(const OpSpec& spec) override {
+    return std::visit(
+        [this](const auto& s) {
+          if constexpr (std::is_base_of_v<ProductSpec, std::decay_t<decltype(s)>>)
+            return MakeProduct(s, GeometryOf(s));
+          else
+            return MakeOp(context_, s);
+        },
+        spec);
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override { return MakeLossOp(context_, s); }
   std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "backend/block_images.h"
@@ -84,41 +85,8 @@ class CudaBackend final : public Backend {
   std::unique_ptr<InputOp> MakeInput(const InputSpec& s) override {
     return InPass(pass_, MakeInputOp(context_, s));
   }
-  std::unique_ptr<Op> MakeConv2d(const Conv2dSpec& s) override {
-    return InPass(pass_, MakeConv2dOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeLinear(const LinearSpec& s) override {
-    return InPass(pass_, MakeLinearOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeBatchNorm(const BatchNormSpec& s) override {
-    return InPass(pass_, MakeBatchNormOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeRelu(const ReluSpec& s) override {
-    return InPass(pass_, MakeReluOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeMaxPool(const MaxPoolSpec& s) override {
-    return InPass(pass_, MakeMaxPoolOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeAvgPool(const AvgPoolSpec& s) override {
-    return InPass(pass_, MakeAvgPoolOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeAdd(const AddSpec& s) override {
-    return InPass(pass_, MakeAddOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeShortcut(const ShortcutSpec& s) override {
-    return InPass(pass_, MakeShortcutOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeFlatten(const FlattenSpec& s) override {
-    return InPass(pass_, MakeFlattenOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeDropout(const DropoutSpec& s) override {
-    return InPass(pass_, MakeDropoutOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeScale(const ScaleSpec& s) override {
-    return InPass(pass_, MakeScaleOp(context_, s));
-  }
-  std::unique_ptr<Op> MakeBranchSum(const BranchSumSpec& s) override {
-    return InPass(pass_, MakeBranchSumOp(context_, s));
+  std::unique_ptr<Op> Make(const OpSpec& spec) override {
+    return std::visit([this](const auto& s) { return InPass(pass_, MakeOp(context_, s)); }, spec);
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override {
     return InPass(pass_, MakeLossOp(context_, s));

@@ -5,7 +5,7 @@ namespace ada::graph {
 
 std::vector<LayerKind> ActivationKinds() {
   return {
-      {.name = "relu",
+      {.name = backend::ReluSpec::kKind,
        .infer = KeepShape,
        .rounds_output = false,
        .keeps_output = true,  // as the mask of its gradient

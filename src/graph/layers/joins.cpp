@@ -18,7 +18,7 @@ void InferAdd(LayerKeys&, LayerShapes& shapes) {
 
 std::vector<LayerKind> JoinKinds() {
   return {
-      {.name = "add",
+      {.name = backend::AddSpec::kKind,
        .joins = true,
        .infer = InferAdd,
        .hands_gradient_on = true,

@@ -38,7 +38,7 @@ backend::OpSpec BatchNormSpecOf(const OpParts& op) {
 
 std::vector<LayerKind> NormKinds() {
   return {
-      {.name = "batch_norm",
+      {.name = backend::BatchNormSpec::kKind,
        .keys = {"eps", "momentum"},
        .infer = KeepShape,
        .parameters = BatchNormParameters,

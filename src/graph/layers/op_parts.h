@@ -3,17 +3,10 @@
 #pragma once
 #include <string>
 #include <type_traits>
-#include <variant>
 #include <vector>
 
 #include "backend/specs.h"
 #include "graph/layers/layer_keys.h"
-
-namespace ada::backend {
-using OpSpec =
-    std::variant<Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec, MaxPoolSpec, AvgPoolSpec, AddSpec,
-                 ShortcutSpec, FlattenSpec, DropoutSpec, ScaleSpec>;
-}
 
 namespace ada::graph {
 
@@ -40,7 +33,7 @@ struct OpParts {
 
   // Of kinds with a weight.
   RoundedTo w, dw;
-  const scaling::TensorScaler* x_scaler = nullptr;
+  const scaling::TensorScaler* x_own_scale = nullptr;
   backend::ChannelMoments y_moments;
 
   // Of a batch norm, with what is fused behind it.

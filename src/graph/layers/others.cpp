@@ -36,19 +36,22 @@ backend::OpSpec DropoutSpecOf(const OpParts& op) {
 
 std::vector<LayerKind> OtherKinds() {
   return {
-      {.name = "flatten",
+      {.name = backend::FlattenSpec::kKind,
        .infer = InferFlatten,
        .rounds_output = false,
        .spec = PlainSpec<backend::FlattenSpec>},
-      {.name = "dropout", .keys = {"rate"}, .infer = InferDropout, .spec = DropoutSpecOf},
-      {.name = "shortcut",
+      {.name = backend::DropoutSpec::kKind,
+       .keys = {"rate"},
+       .infer = InferDropout,
+       .spec = DropoutSpecOf},
+      {.name = backend::ShortcutSpec::kKind,
        .keys = {"channels", "stride"},
        .required = {"channels"},
        .infer = InferShortcut,
        .rounds_output = false,
        .spec = PlainSpec<backend::ShortcutSpec>},
       // The cast of the paper, at a border between formats.
-      {.name = "scale",
+      {.name = backend::ScaleSpec::kKind,
        .infer = KeepShape,
        .chooses_scale = true,
        .spec = PlainSpec<backend::ScaleSpec>},

@@ -38,7 +38,7 @@ bool WindowsOverlap(const LayerKeys& keys) {
 
 std::vector<LayerKind> PoolKinds() {
   return {
-      {.name = "max_pool",
+      {.name = backend::MaxPoolSpec::kKind,
        .keys = {"kernel", "stride", "padding"},
        .required = {"kernel"},
        .stride_is_kernel = true,
@@ -49,7 +49,7 @@ std::vector<LayerKind> PoolKinds() {
        .keeps_input = true,
        .keeps_output = true,
        .spec = PlainSpec<backend::MaxPoolSpec>},
-      {.name = "avg_pool",
+      {.name = backend::AvgPoolSpec::kKind,
        .keys = {"kernel", "stride", "padding"},
        .required = {"kernel"},
        .stride_is_kernel = true,

@@ -80,7 +80,7 @@ Spec ProductSpecOf(const OpParts& op) {
   spec.dw_format = op.dw.format;
   spec.dw_style = op.dw.style;
   spec.dw_stats = op.dw.stats;
-  spec.x_scaler = op.x_scaler;
+  spec.x_own_scale = op.x_own_scale;
   spec.recomputed = op.recomputed;
   return spec;
 }
@@ -105,7 +105,7 @@ KeyProblem CheckGroups(const LayerKeys& keys) {
 
 std::vector<LayerKind> ProductKinds() {
   return {
-      {.name = "conv2d",
+      {.name = backend::Conv2dSpec::kKind,
        .keys = {"channels", "kernel", "stride", "padding", "dilation", "groups", "bias"},
        .required = {"channels", "kernel"},
        .check = CheckGroups,
@@ -117,7 +117,7 @@ std::vector<LayerKind> ProductKinds() {
        .keeps_input = true,
        .sums_channels = true,
        .spec = Conv2dSpecOf},
-      {.name = "linear",
+      {.name = backend::LinearSpec::kKind,
        .keys = {"features", "bias"},
        .required = {"features"},
        .infer = InferLinear,

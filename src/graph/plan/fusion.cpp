@@ -67,7 +67,7 @@ std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits
     Chain chain;
     chain.batch_norm = i;
     if (!limits.unchained.count(i)) chain = FindChain(network, consumers, taken, i);
-    if (limits.defer && !limits.stored.count(i)) {
+    if (limits.recompute && !limits.stored.count(i)) {
       chain.consumer = FindConsumer(network, consumers, chain);
     }
     if (chain.last() == i && chain.consumer < 0) continue;

@@ -9,7 +9,7 @@
 namespace ada::graph {
 
 // A batch norm and what follows it, as nodes; -1: not part of the chain. consumer: the convolution
-// or linear layer that makes the chain's output anew each time it reads it
+// or linear layer that computes the chain's output anew each time it reads it
 // (backend::RecomputedNorm), so that nobody stores it.
 struct Chain {
   int batch_norm = -1, add = -1, relu = -1;
@@ -19,7 +19,7 @@ struct Chain {
 
 // What is not to be fused.
 struct FusionLimits {
-  bool defer = true;        // false: no chain has a consumer
+  bool recompute = true;    // false: no chain has a consumer
   std::set<int> unchained;  // batch norms that start no chain with an addition or a relu
   std::set<int> stored;     // batch norms whose chain has no consumer
 };

@@ -48,7 +48,7 @@ class PointLister {
     const TensorScale* own = b_.styles->ScaleOf(layer, tensor);
     points_.push_back({layer, tensor, format, &(b_.stats.host[node + 1].*stats),
                        &(b_.stats.backend[node + 1].*stats), scale,
-                       own ? own->scaler.host : nullptr, b_.styles->BinsOf(layer, tensor)});
+                       own ? own->own_scale.host : nullptr, b_.styles->BinsOf(layer, tensor)});
   }
   void AddGradient(int node, const char* tensor, TensorStats LayerStats::*stats, int gradient) {
     const NumberFormat& format = b_.plan->gradients[gradient].stored_as.format;

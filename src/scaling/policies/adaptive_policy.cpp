@@ -60,6 +60,13 @@ class AdaptivePolicy final : public Policy {
   bool ConstantScale() const override { return true; }
   bool OwnsLayerScales() const override { return true; }
   bool FollowsReference() const override { return lookup_("").reference; }  // of no layer alone
+  // A branch of the authors' program has a method as layers have, and rescales under approx_range
+  // alone, with the log-normal model or without. Here it has the method of the layer before it.
+  bool RescalesBranches(const std::string& layer) const override {
+    const AdaptiveSettings settings = lookup_(layer);
+    return !settings.reference || settings.method == LayerMethod::kApproxRange ||
+           settings.method == LayerMethod::kLognormal;
+  }
 
  private:
   float init_scale_;

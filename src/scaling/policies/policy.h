@@ -78,6 +78,9 @@ class Policy {
   virtual bool OwnsLayerScales() const { return false; }
   // Whether layers and branches compute their scales as the authors' program does, to the letter.
   virtual bool FollowsReference() const { return false; }
+  // Whether the gradients that meet at this layer's output are brought to one scale before they are
+  // summed; false only where FollowsReference is true.
+  virtual bool RescalesBranches(const std::string& /*layer*/) const { return true; }
   // Whether RequiredStats asks for an edge in some attempt: every dx has to be counted for it.
   virtual bool CountsAboveEdge() const { return false; }
 };

@@ -176,7 +176,7 @@ void LoadTensorScales(const std::string& path, const CheckpointState& state, gra
     const auto found = state.tensors.find(t.name);
     if (found == state.tensors.end())
       Damaged(StemOf(path) + ".json", "no scale of tensor " + t.name);
-    scaling::LoadTensorScale(found->second, t.name, t.scale->history, *t.scale->scaler.host);
+    scaling::LoadTensorScale(found->second, t.name, t.scale->history, *t.scale->own_scale.host);
   }
   graph.SendTensorScales();
 }

@@ -118,7 +118,7 @@ CheckpointState Session::State() {
     if (point.scaler != nullptr)
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
   for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
-    s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->scaler.host);
+    s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->own_scale.host);
   s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();
   s.config = config::ToYaml(p_.config);

@@ -20,7 +20,7 @@ graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image) {
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.fuse = !WatchesEverything(config);
-  spec.defer = !ProbesGradients(config);
+  spec.recompute = !ProbesGradients(config);
   return spec;
 }
 

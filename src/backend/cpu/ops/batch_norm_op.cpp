@@ -220,7 +220,8 @@ void BatchNormOp::Backward(const Pass& pass) {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBatchNormOp(const Context& c, const BatchNormSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const BatchNormSpec& s) {
   return std::make_unique<BatchNormOp>(c, s);
 }
 

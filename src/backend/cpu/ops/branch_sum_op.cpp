@@ -37,9 +37,9 @@ class CpuBranchSum final : public Op {
   float SumFitting(const Pass& pass, const std::vector<float>& scales, std::int32_t& halvings) {
     bool equal = true;
     for (const float s : scales) equal = equal && s == scales[0];
-    const auto* scaler = spec_.sum.style.scaler;
+    const scaling::TensorScaler* own = spec_.sum.style.own_scale;
     const double u_max = BranchBound(spec_);
-    const double own_scale = scaler != nullptr ? static_cast<double>(scaler->scale) : 1;
+    const double own_scale = own != nullptr ? static_cast<double>(own->scale) : 1;
     float target = scales[0];
     if (!equal)
       target = scaling::BranchTarget(scales.data(), static_cast<int>(scales.size()), Largest(pass),
@@ -113,7 +113,7 @@ class CpuBranchSum final : public Op {
     const Gradient& g = spec_.branches[branch];
     if (g.moments != nullptr) return backend::LargestOf(*g.moments);
     if (!KeepsOrder(g)) return static_cast<double>(LargestStored(pass, g.tensor));
-    const float own = g.style.scaler != nullptr ? g.style.scaler->scale : 1;
+    const float own = g.style.own_scale != nullptr ? g.style.own_scale->scale : 1;
     return backend::LargestOf(GridOf(g.tensor.format), g.stats->max_abs, own);
   }
   float LargestStored(const Pass& pass, const Tensor& t) {
@@ -149,7 +149,8 @@ class CpuBranchSum final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBranchSumOp(const Context& c, const BranchSumSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const BranchSumSpec& s) {
   return std::make_unique<CpuBranchSum>(c, s);
 }
 

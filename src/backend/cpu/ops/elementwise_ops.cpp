@@ -154,13 +154,16 @@ class CpuDropout final : public Op {
 std::unique_ptr<InputOp> MakeInputOp(const Context& c, const InputSpec& s) {
   return std::make_unique<CpuInput>(c, s);
 }
-std::unique_ptr<Op> MakeReluOp(const Context& c, const ReluSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ReluSpec& s) {
   return std::make_unique<CpuRelu>(c, s);
 }
-std::unique_ptr<Op> MakeAddOp(const Context& c, const AddSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const AddSpec& s) {
   return std::make_unique<CpuAdd>(c, s);
 }
-std::unique_ptr<Op> MakeDropoutOp(const Context& c, const DropoutSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const DropoutSpec& s) {
   return std::make_unique<CpuDropout>(c, s);
 }
 

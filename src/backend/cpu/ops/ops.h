@@ -1,4 +1,4 @@
-// The ops that the backend makes beside products (products/product_op.h).
+// From specs to this backend's ops.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,17 +8,12 @@
 
 namespace ada::backend::cpu {
 
+// The op of a layer. Each spec of OpSpec but the products' (products/product_op.h) has a
+// specialization, beside its op: what is missing does not link.
+template <class Spec>
+std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
+
 std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
-std::unique_ptr<Op> MakeBatchNormOp(const Context&, const BatchNormSpec&);
-std::unique_ptr<Op> MakeReluOp(const Context&, const ReluSpec&);
-std::unique_ptr<Op> MakeAddOp(const Context&, const AddSpec&);
-std::unique_ptr<Op> MakeDropoutOp(const Context&, const DropoutSpec&);
-std::unique_ptr<Op> MakeShortcutOp(const Context&, const ShortcutSpec&);
-std::unique_ptr<Op> MakeFlattenOp(const Context&, const FlattenSpec&);
-std::unique_ptr<Op> MakeMaxPoolOp(const Context&, const MaxPoolSpec&);
-std::unique_ptr<Op> MakeAvgPoolOp(const Context&, const AvgPoolSpec&);
-std::unique_ptr<Op> MakeScaleOp(const Context&, const ScaleSpec&);
-std::unique_ptr<Op> MakeBranchSumOp(const Context&, const BranchSumSpec&);
 std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&, std::vector<UpdateSlot>,
                                        std::vector<WatchedRounding>);

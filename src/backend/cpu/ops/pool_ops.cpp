@@ -106,10 +106,12 @@ class CpuAvgPool final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeMaxPoolOp(const Context& c, const MaxPoolSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const MaxPoolSpec& s) {
   return std::make_unique<CpuMaxPool>(c, s);
 }
-std::unique_ptr<Op> MakeAvgPoolOp(const Context& c, const AvgPoolSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const AvgPoolSpec& s) {
   return std::make_unique<CpuAvgPool>(c, s);
 }
 

@@ -77,7 +77,7 @@ RoundingStats::RoundingStats(const Tensor& tensor, const RoundingStyle& style, T
                              TensorMoments* moments, int images)
     : format_(tensor.format), style_(style), stats_(stats), moments_(moments) {
   if (!tensor) return;
-  ADA_CHECK(style.scaler == nullptr || tensor.storage == Storage::kF32);
+  ADA_CHECK(style.own_scale == nullptr || tensor.storage == Storage::kF32);
   images_ = images > 0 ? images : BlockImages(tensor.shape);
   block_values_ = images_ * tensor.shape.per_image();
   MakeBlocks(BlockCount(tensor.shape.n, images_));
@@ -106,7 +106,7 @@ void RoundingStats::MakeBlocks(std::int64_t count) {
 
 Rounding RoundingStats::For(const Pass& pass, std::int64_t block) {
   Rounding rounding = RoundOnly(format_);
-  if (style_.scaler != nullptr) rounding.scale = style_.scaler->scale;
+  if (style_.own_scale != nullptr) rounding.scale = style_.own_scale->scale;
   if (style_.stochastic && pass.training) {
     rounding.stochastic = true;
     rounding.key = pass.seed ^ style_.stream, rounding.draw = pass.draw;

@@ -30,7 +30,7 @@ class RoundingStats {
   void Finish(const Pass& pass);
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
   // Whether anything is stored otherwise than it is: format or scale.
-  bool rounds() const { return !(format_ == kFp32) || style_.scaler != nullptr; }
+  bool rounds() const { return !(format_ == kFp32) || style_.own_scale != nullptr; }
   float max_abs() const { return max_abs_; }  // of the last Finish; of scaled values
 
  private:

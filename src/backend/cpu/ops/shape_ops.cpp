@@ -126,10 +126,12 @@ class CpuFlatten final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeShortcutOp(const Context& c, const ShortcutSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
   return std::make_unique<CpuShortcut>(c, s);
 }
-std::unique_ptr<Op> MakeFlattenOp(const Context& c, const FlattenSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {
   return std::make_unique<CpuFlatten>(c, s);
 }
 

@@ -31,7 +31,7 @@ const char* RefuseTiles(const ProductSpec& spec, const ProductGeometry& geometry
   if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))
     return "what it reads is not kept in 16 bits";
   if (PartsOf(spec.w_format) == 0) return "its weights have more than 16 significant bits";
-  if (spec.w_style.scaler != nullptr) return "its weights have a scale of their own";
+  if (spec.w_style.own_scale != nullptr) return "its weights have a scale of their own";
   return nullptr;
 }
 

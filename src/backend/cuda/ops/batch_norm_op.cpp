@@ -164,7 +164,8 @@ class CudaBatchNorm final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBatchNormOp(const Context& context, const BatchNormSpec& spec) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const BatchNormSpec& spec) {
   if (spec.recomputed) return nullptr;
   return std::make_unique<CudaBatchNorm>(context, spec);
 }

@@ -17,7 +17,7 @@ BranchTerm TermOf(const Gradient& g) {
   term.span = SpanOf(g.tensor), term.grid = GridOf(g.tensor.format);
   term.scale = g.scale, term.moments = g.moments;
   term.stats = KeepsOrder(g) ? g.stats : nullptr;
-  term.own_scale = g.style.scaler != nullptr ? &g.style.scaler->scale : nullptr;
+  term.own_scale = g.style.own_scale != nullptr ? &g.style.own_scale->scale : nullptr;
   return term;
 }
 
@@ -83,7 +83,8 @@ class CudaBranchSum final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeBranchSumOp(const Context& c, const BranchSumSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const BranchSumSpec& s) {
   return std::make_unique<CudaBranchSum>(c, s);
 }
 

@@ -109,13 +109,16 @@ class CudaDropout final : public Op {
 std::unique_ptr<InputOp> MakeInputOp(const Context& c, const InputSpec& s) {
   return std::make_unique<CudaInput>(c, s);
 }
-std::unique_ptr<Op> MakeReluOp(const Context& c, const ReluSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ReluSpec& s) {
   return std::make_unique<CudaRelu>(c, s);
 }
-std::unique_ptr<Op> MakeAddOp(const Context& c, const AddSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const AddSpec& s) {
   return std::make_unique<CudaAdd>(c, s);
 }
-std::unique_ptr<Op> MakeDropoutOp(const Context& c, const DropoutSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const DropoutSpec& s) {
   return std::make_unique<CudaDropout>(c, s);
 }
 

@@ -1,4 +1,4 @@
-// The ops that the backend makes, each in a file of its own.
+// From specs to this backend's ops.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -9,22 +9,14 @@
 
 namespace ada::backend::cuda {
 
+// The op of a layer; null: its fusion is declined, as any with `recomputed` is. Batch norms take
+// the moments of x themselves (x_moments is not read); poolings throw ConfigError where a window
+// has more positions than 16 bits can tell apart. Each spec of OpSpec has a specialization, beside
+// its op: what is missing does not link.
+template <class Spec>
+std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
+
 std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
-// Null where `recomputed` is set: this fusion is declined. A batch norm takes the moments of x
-// itself (x_moments is not read).
-std::unique_ptr<Op> MakeConv2dOp(const Context&, const Conv2dSpec&);
-std::unique_ptr<Op> MakeLinearOp(const Context&, const LinearSpec&);
-std::unique_ptr<Op> MakeBatchNormOp(const Context&, const BatchNormSpec&);
-std::unique_ptr<Op> MakeReluOp(const Context&, const ReluSpec&);
-// Throws ConfigError where a window has more positions than 16 bits can tell apart.
-std::unique_ptr<Op> MakeMaxPoolOp(const Context&, const MaxPoolSpec&);
-std::unique_ptr<Op> MakeAvgPoolOp(const Context&, const AvgPoolSpec&);
-std::unique_ptr<Op> MakeAddOp(const Context&, const AddSpec&);
-std::unique_ptr<Op> MakeShortcutOp(const Context&, const ShortcutSpec&);
-std::unique_ptr<Op> MakeFlattenOp(const Context&, const FlattenSpec&);
-std::unique_ptr<Op> MakeDropoutOp(const Context&, const DropoutSpec&);
-std::unique_ptr<Op> MakeScaleOp(const Context&, const ScaleSpec&);
-std::unique_ptr<Op> MakeBranchSumOp(const Context&, const BranchSumSpec&);
 std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&,
                                        const std::vector<UpdateSlot>&,

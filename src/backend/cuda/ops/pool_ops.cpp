@@ -80,10 +80,12 @@ class CudaAvgPool final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeMaxPoolOp(const Context& context, const MaxPoolSpec& spec) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const MaxPoolSpec& spec) {
   return std::make_unique<CudaMaxPool>(context, spec);
 }
-std::unique_ptr<Op> MakeAvgPoolOp(const Context& context, const AvgPoolSpec& spec) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const AvgPoolSpec& spec) {
   return std::make_unique<CudaAvgPool>(context, spec);
 }
 

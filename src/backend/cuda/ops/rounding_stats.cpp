@@ -25,7 +25,7 @@ RoundingStats::RoundingStats(const Context& context, const Tensor& tensor,
       moments_(moments) {
   stream_ = &context.stream, pass_ = context.pass;
   if (!tensor) return;
-  ADA_CHECK(style.scaler == nullptr || tensor.storage == Storage::kF32);
+  ADA_CHECK(style.own_scale == nullptr || tensor.storage == Storage::kF32);
   ADA_CHECK(tensor.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
   per_image_ = tensor.shape.per_image();
   grid_ = GridOf(format_);
@@ -42,7 +42,7 @@ RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFor
                                          Storage storage, std::int64_t numel,
                                          const RoundingStyle& style, TensorStats* stats,
                                          TensorMoments* moments) {
-  ADA_CHECK(style.scaler == nullptr || storage == Storage::kF32);
+  ADA_CHECK(style.own_scale == nullptr || storage == Storage::kF32);
   RoundingStats made;
   made.stream_ = &context.stream, made.pass_ = context.pass;
   made.format_ = format, made.storage_ = storage, made.style_ = style;
@@ -71,7 +71,7 @@ Rounding RoundingStats::For(const Pass& pass, std::int64_t values) const {
   Rounding rounding;
   rounding.grid = grid_;
   rounding.pass = pass_;
-  if (style_.scaler != nullptr) rounding.own_scale = &style_.scaler->scale;
+  if (style_.own_scale != nullptr) rounding.own_scale = &style_.own_scale->scale;
   rounding.stochastic = style_.stochastic && pass.training, rounding.stream = style_.stream;
   rounding.values = ValuesOf(pass, values);
   rounding.scale_from = scale_from_, rounding.scale_to = scale_;

@@ -57,7 +57,7 @@ class RoundingStats {
 
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
   // Whether anything is stored otherwise than it is: format or scale.
-  bool rounds() const { return !(format_ == kFp32) || style_.scaler != nullptr; }
+  bool rounds() const { return !(format_ == kFp32) || style_.own_scale != nullptr; }
 
  private:
   void MakeRoom(const Context& context, std::int64_t values, int most_blocks);

@@ -41,7 +41,8 @@ class CudaScale final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeScaleOp(const Context& c, const ScaleSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ScaleSpec& s) {
   return std::make_unique<CudaScale>(c, s);
 }
 

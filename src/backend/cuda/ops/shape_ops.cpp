@@ -67,10 +67,12 @@ class CudaFlatten final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> MakeShortcutOp(const Context& c, const ShortcutSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
   return std::make_unique<CudaShortcut>(c, s);
 }
-std::unique_ptr<Op> MakeFlattenOp(const Context& c, const FlattenSpec& s) {
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {
   return std::make_unique<CudaFlatten>(c, s);
 }
 

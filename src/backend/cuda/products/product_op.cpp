@@ -126,18 +126,20 @@ void ProductOp::DataGradient(const Pass& pass) {
 }
 
 template <class Spec>
-std::unique_ptr<Op> MakeProductOp(const Context& context, const Spec& spec) {
+std::unique_ptr<Op> MakeProduct(const Context& context, const Spec& spec) {
   if (spec.recomputed) return nullptr;
   return std::make_unique<ProductOp>(context, spec, GeometryOf(spec));
 }
 
 }  // namespace
 
-std::unique_ptr<Op> MakeConv2dOp(const Context& context, const Conv2dSpec& spec) {
-  return MakeProductOp(context, spec);
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const Conv2dSpec& spec) {
+  return MakeProduct(context, spec);
 }
-std::unique_ptr<Op> MakeLinearOp(const Context& context, const LinearSpec& spec) {
-  return MakeProductOp(context, spec);
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const LinearSpec& spec) {
+  return MakeProduct(context, spec);
 }
 
 }  // namespace ada::backend::cuda

@@ -19,7 +19,7 @@ NumberFormat ReadableFormat(const Tensor& tensor) {
 // that saturates is not kFp16 or kBf16.
 bool RoundsPlainly(const Tensor& tensor, const RoundingStyle& style, Storage operands) {
   return tensor.storage != Storage::kF32 && tensor.format == FormatOf(tensor.storage) &&
-         tensor.storage == operands && !style.stochastic && style.scaler == nullptr;
+         tensor.storage == operands && !style.stochastic && style.own_scale == nullptr;
 }
 
 }  // namespace
@@ -63,20 +63,20 @@ PlanOutput ProductPlans::OutputOf(ProductKind kind, Storage operands) const {
 
 // fp8 needs 16 bits; in fp32 lie those with a scale of their own.
 ProductPlans::Coded ProductPlans::CodedOf(const Tensor& tensor,
-                                          const scaling::TensorScaler* scaler) {
-  return {Fp8Of(tensor.format), tensor.storage != Storage::kF32 || scaler != nullptr, scaler};
+                                          const scaling::TensorScaler* own_scale) {
+  return {Fp8Of(tensor.format), tensor.storage != Storage::kF32 || own_scale != nullptr, own_scale};
 }
 
 // alpha * dy is rounded without dy's scale.
 ProductPlans::Coded ProductPlans::CodedDy(ProductKind kind) const {
   const bool plain = kind == ProductKind::kWeights || !alpha_first_;
-  return CodedOf(spec_.dy.tensor, plain ? spec_.dy.style.scaler : nullptr);
+  return CodedOf(spec_.dy.tensor, plain ? spec_.dy.style.own_scale : nullptr);
 }
 
 std::array<ProductPlans::Coded, 2> ProductPlans::CodedOperands(ProductKind kind) const {
   if (!context_.options.fp8_hardware) return {};
-  const Coded x = CodedOf(spec_.x, spec_.x_scaler), dy = CodedDy(kind),
-              w{Fp8Of(spec_.w_format), true, spec_.w_style.scaler};
+  const Coded x = CodedOf(spec_.x, spec_.x_own_scale), dy = CodedDy(kind),
+              w{Fp8Of(spec_.w_format), true, spec_.w_style.own_scale};
   const std::array<Coded, 2> both = {kind == ProductKind::kData ? dy : x,
                                      kind == ProductKind::kWeights ? dy : w};
   if (both[0].format == Fp8::kNone || both[1].format == Fp8::kNone) return {};
@@ -94,11 +94,12 @@ PlannedProduct ProductPlans::Make(ProductKind kind, int rows, bool sums) const {
                                                    : OperandsOf(x, dy);
   const std::array<Coded, 2> coded = CodedOperands(kind);
   // What a library does not do on 8-bit codes it does exactly on fp16, which holds them.
-  if (coded[0].format != Fp8::kNone && coded[0].scaler == nullptr && coded[1].scaler == nullptr)
+  if (coded[0].format != Fp8::kNone && coded[0].own_scale == nullptr &&
+      coded[1].own_scale == nullptr)
     operands = Storage::kF16;
   const PlanOutput output = sums ? PlanOutput::kSums : OutputOf(kind, operands);
   const auto scale = [](const Coded& c) {
-    return c.scaler == nullptr ? nullptr : &c.scaler->scale;
+    return c.own_scale == nullptr ? nullptr : &c.own_scale->scale;
   };
   PlannedProduct product(
       context_, spec_.layer,

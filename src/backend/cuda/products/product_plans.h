@@ -38,9 +38,9 @@ class ProductPlans {
   struct Coded {
     Fp8 format = Fp8::kNone;
     bool known = true;
-    const scaling::TensorScaler* scaler = nullptr;
+    const scaling::TensorScaler* own_scale = nullptr;
   };
-  static Coded CodedOf(const Tensor& tensor, const scaling::TensorScaler* scaler);
+  static Coded CodedOf(const Tensor& tensor, const scaling::TensorScaler* own_scale);
   Coded CodedDy(ProductKind kind) const;
   // None unless options.fp8_hardware; where an operand is not known, with a diagnostic.
   std::array<Coded, 2> CodedOperands(ProductKind kind) const;

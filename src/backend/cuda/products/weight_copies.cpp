@@ -7,7 +7,7 @@ namespace ada::backend::cuda {
 namespace {
 
 Storage StorageOf(const ProductSpec& spec) {
-  return spec.w_style.scaler != nullptr ? Storage::kF32 : StorageFor(spec.w_format);
+  return spec.w_style.own_scale != nullptr ? Storage::kF32 : StorageFor(spec.w_format);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST_SUITE("cpu") {
     limits.unchained = {planned.NodeOf("b3")};
     CHECK(Planned(Ends(), kImages, true, limits).Readers() == Names{"n1>fc"});
     limits = {};
-    limits.defer = false;
+    limits.recompute = false;
     CHECK(Planned(Ends(), kImages, true, limits).Readers().empty());
   }
 
@@ -184,7 +184,7 @@ TEST_SUITE("cpu") {
     for (const bool by_reader : {false, true}) {
       FakeBackend backend;
       if (by_reader)
-        backend.declines_reader = [](const auto& s) { return s.x.shape.c == 32; };
+        backend.declines_consumer = [](const auto& s) { return s.x.shape.c == 32; };
       else
         backend.declines = [](const auto& s) { return s.recomputed && s.x.shape.c == 32; };
       GraphSpec spec;

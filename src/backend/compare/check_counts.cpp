@@ -10,16 +10,16 @@ namespace ada::backend::compare {
 // The budget of a tensor, made when it is first asked for.
 class Checker::Lazy {
  public:
-  Lazy(const ReferenceBounds* truth, const Rounder& rounder, std::int64_t values, double edge,
+  Lazy(const ReferenceBounds* bounds, const Rounder& rounder, std::int64_t values, double edge,
        double scale)
-      : truth_(truth), rounder_(rounder), values_(values), edge_(edge), scale_(scale) {}
+      : bounds_(bounds), rounder_(rounder), values_(values), edge_(edge), scale_(scale) {}
   const Budget& operator*() {
-    if (!budget_) budget_ = BudgetOf(truth_, rounder_, values_, edge_, scale_);
+    if (!budget_) budget_ = BudgetOf(bounds_, rounder_, values_, edge_, scale_);
     return *budget_;
   }
 
  private:
-  const ReferenceBounds* truth_;
+  const ReferenceBounds* bounds_;
   const Rounder& rounder_;
   std::int64_t values_;
   double edge_, scale_;
@@ -56,7 +56,7 @@ void Checker::CheckCounts(const TensorStats& a, const TensorStats& b, Lazy& lazy
 }
 
 void Checker::CheckStats(const Output& out, Lazy& lazy) {
-  const TensorStats a = mirror_.Read(0, out.stats), b = mirror_.Read(1, out.stats);
+  const TensorStats a = addresses_.Read(0, out.stats), b = addresses_.Read(1, out.stats);
   CheckCounts(a, b, lazy);
   // Cheaply, then with what the intervals allow.
   const auto near = [&](const char* what, double x, double y, double rounding, auto&& allowed) {
@@ -78,7 +78,7 @@ void Checker::CheckStats(const Output& out, Lazy& lazy) {
 }
 
 void Checker::CheckBins(const Output& out, Lazy& lazy) {
-  const ExponentBins a = mirror_.Read(0, out.style.bins), b = mirror_.Read(1, out.style.bins);
+  const ExponentBins a = addresses_.Read(0, out.style.bins), b = addresses_.Read(1, out.style.bins);
   const auto allowed = [&] { return 2 * ((*lazy).bins + (*lazy).unknown); };
   std::int64_t apart = 0, first = 0, second = 0;
   for (int e = ExponentBins::kLowest; e <= ExponentBins::kHighest; ++e) {
@@ -110,21 +110,23 @@ void Checker::CheckTail(const scaling::ExponentTail& a, const scaling::ExponentT
   CheckNumber("tail's limit", a.limit, b.limit, 0);
 }
 
-void Checker::Check(const Output& out, const Pass& pass, const ReferenceBounds* truth) {
+void Checker::Check(const Output& out, const Pass& pass, const ReferenceBounds* bounds) {
   tensor_ = out.name;
-  const float own = out.style.scaler == nullptr ? 1 : mirror_.Read(0, &out.style.scaler->scale);
+  const float own =
+      out.style.own_scale == nullptr ? 1 : addresses_.Read(0, &out.style.own_scale->scale);
   Rounder rounder(out.format, out.style, own, pass);
   rounder.relu = out.relu;
-  if (out.tensor) CheckValues(out, pass, rounder, truth);
-  const double scale = out.scale == nullptr ? 1 : static_cast<double>(mirror_.Read(0, out.scale));
-  Lazy lazy(truth, rounder, out.values(pass), pass.edge, scale);
-  if (out.stats != nullptr) CheckStats(out, lazy), mirror_.Copy(out.stats);
-  if (out.moments != nullptr && out.tensor) CheckMoments(out, pass), mirror_.Copy(out.moments);
+  if (out.tensor) CheckValues(out, pass, rounder, bounds);
+  const double scale =
+      out.scale == nullptr ? 1 : static_cast<double>(addresses_.Read(0, out.scale));
+  Lazy lazy(bounds, rounder, out.values(pass), pass.edge, scale);
+  if (out.stats != nullptr) CheckStats(out, lazy), addresses_.Copy(out.stats);
+  if (out.moments != nullptr && out.tensor) CheckMoments(out, pass), addresses_.Copy(out.moments);
   const bool bins = out.style.bins != nullptr && pass.count && pass.bins;
-  if (bins) CheckBins(out, lazy), mirror_.Copy(out.style.bins);
+  if (bins) CheckBins(out, lazy), addresses_.Copy(out.style.bins);
   if (!out.tensor) return;
   const auto bytes = static_cast<std::size_t>(out.values(pass)) * BytesOf(out.tensor.storage);
-  mirror_.Copy(out.tensor.data, bytes);
+  addresses_.Copy(out.tensor.data, bytes);
 }
 
 }  // namespace ada::backend::compare

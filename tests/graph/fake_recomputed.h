@@ -12,7 +12,7 @@ inline Tensor Shared(const backend::RecomputedNorm& norm, float* memory) {
 }
 
 // The batch norm's Forward.
-inline void HandOver(const backend::RecomputedNorm& norm, Symbol y) {
+inline void PassToConsumer(const backend::RecomputedNorm& norm, Symbol y) {
   Write(Shared(norm, norm.mean), y);
   Write(Shared(norm, norm.factor), Read(norm.raw));
   REQUIRE(norm.inverse);

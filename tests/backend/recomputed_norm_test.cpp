@@ -82,7 +82,7 @@ class Pair {
       b.out.data = reader.spec.x.data = nullptr;
     }
     reader.spec.scaler = &product_.scaler;
-    const auto norm = bench_->MakeBatchNorm(b);
+    const auto norm = bench_->Make(b);
     const auto product = reader.MakeOp(bench_);
     REQUIRE(norm);
     REQUIRE(product);

@@ -1,0 +1,75 @@
+// What a backend makes: ops, the pass that each of their calls is part of, and a data set in its
+// memory.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "core/tensor.h"
+
+namespace ada::backend {
+
+// What one call of an op is part of.
+struct Pass {
+  int rows = 0;                // images of this call, at most the n of the tensors
+  bool training = true;        // false: running statistics, no dropout
+  bool count = false;          // fill every field of the TensorStats, not only max_abs
+  bool accumulate = false;     // add to dw and db instead of replacing them (later micro-batches)
+  std::int64_t loss_rows = 0;  // images over which the loss is a mean (all micro-batches)
+  float loss_scale = 1;        // S of the logit gradient
+  std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's and rounding's random numbers
+  double edge = INFINITY;            // TensorStats::above_edge, where `count` is set
+  bool bins = false;                 // fill RoundingStyle::bins as well; goes with `count`
+};
+
+class Op {
+ public:
+  virtual ~Op() = default;
+  virtual void Forward(const Pass& pass) = 0;
+  virtual void Backward(const Pass& pass) = 0;
+  // Masters changed: make the low-precision copies anew. Of `pass`: count, bins, seed, draw.
+  virtual void RefreshWeights(const Pass& /*pass*/) {}
+};
+
+// Loss and hits of one call, summed over its rows.
+struct LossResult {
+  double loss_sum = 0;  // of the rows' losses, label smoothing included
+  std::int64_t top1 = 0, top5 = 0;
+};
+class LossOp : public Op {
+ public:
+  virtual void SetLabels(const std::int32_t* labels, int rows) = 0;  // host memory, copied
+  // The sums of all Forwards since the last one whose Pass::accumulate was false, that one
+  // included; each Forward's own sum is added as a whole. Waits for them.
+  virtual LossResult Result() = 0;
+  // Where SetLabels puts labels, for what fills them in backend memory; null: it has no such place.
+  virtual std::int32_t* LabelMemory() { return nullptr; }
+};
+class InputOp : public Op {
+ public:
+  virtual void SetImages(const float* images, int rows) = 0;  // host memory [rows, h, w, c]
+};
+
+// A data set in backend memory, of which batches are made there.
+// Pointers are of host memory, copied when the source is made.
+struct ImageSourceSpec {
+  const std::uint8_t* pixels = nullptr;  // [images, h, w, c]
+  const std::uint8_t* labels = nullptr;
+  std::int64_t images = 0;
+  Shape image;  // n = 1
+  int pad = 0;
+  bool random_crop = false, horizontal_flip = false;
+  const float* table = nullptr;  // [c][256]: what a byte stands for
+  std::uint64_t seed = 0;
+};
+class ImageSource {
+ public:
+  virtual ~ImageSource() = default;
+  // Numbers of images on the host, as many as there are, copied; null: 0, 1, 2, ...
+  virtual void SetOrder(const std::uint32_t* order) = 0;
+  // Images first .. first + rows of the order, augmented as in `epoch`, in fp32 [rows, h, w, c],
+  // and their labels, both into backend memory. To be called outside Backend::Run.
+  virtual void Fill(std::int64_t epoch, std::int64_t first, int rows, float* images,
+                    std::int32_t* labels) = 0;
+};
+
+}  // namespace ada::backend

@@ -1,0 +1,9 @@
+// The tests of ops on the CPU backend.
+#include "backend/cpu/cpu_backend.h"
+#include "backend/test_backend.h"
+
+namespace ada::backend::test {
+
+std::unique_ptr<Backend> MakeTestBackend(int threads) { return cpu::MakeCpuBackend(threads); }
+
+}  // namespace ada::backend::test
