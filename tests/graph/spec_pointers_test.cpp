@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <new>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "graph/fake_backend.h"
@@ -42,12 +45,18 @@ class OwningBackend final : public FakeBackend {
   std::map<Word, std::size_t> blocks_;
 };
 
-// The object's bytes as words, behind them those of what its lists hold.
+// The object's bytes as words, but those of its name, in which there may be anything; behind them
+// those of what its lists hold.
 template <typename T>
 std::vector<Word> WordsOf(const T& object) {
   std::vector<Word> words(sizeof object / sizeof(Word));
-  std::memcpy(words.data(), reinterpret_cast<const std::byte*>(&object),
-              words.size() * sizeof(Word));
+  const auto* bytes = reinterpret_cast<const std::byte*>(&object);
+  std::memcpy(words.data(), bytes, words.size() * sizeof(Word));
+  if constexpr (requires { object.layer; }) {
+    const auto* name = reinterpret_cast<const std::byte*>(&object.layer);
+    const auto first = words.begin() + (name - bytes) / static_cast<std::ptrdiff_t>(sizeof(Word));
+    std::fill_n(first, sizeof object.layer / sizeof(Word), Word{0});
+  }
   const auto append = [&](const auto& list) {
     for (const auto& element : list)
       for (const Word word : WordsOf(element)) words.push_back(word);
@@ -58,8 +67,29 @@ std::vector<Word> WordsOf(const T& object) {
   return words;
 }
 
+// Zeros the padding of a spec's parts, in which there may be anything, old pointers too.
+struct ClearPadding {
+  template <typename... Parts>
+  void operator()(Parts&... parts) const {
+    (Clear(parts), ...);
+  }
+  template <typename Part>
+  static void Clear(Part& part) {
+    if constexpr (std::is_trivially_copyable_v<Part>) {
+      __builtin_clear_padding(&part);
+    } else {
+      for (auto& element : part) Clear(element);
+    }
+  }
+};
+
 template <typename Spec>
-void CheckPointers(const OwningBackend& backend, Spec spec) {
+void CheckPointers(const OwningBackend& backend, const Spec& original) {
+  const auto memory =
+      std::make_unique<std::byte[]>(sizeof(Spec));    // zeroed, the spec's own padding
+  asm volatile("" : : "r"(memory.get()) : "memory");  // and it stays so
+  Spec& spec = *new (memory.get()) Spec(original);
+  spec.Visit(ClearPadding());
   std::multiset<Word> found, reached, moved;
   for (const Word word : WordsOf(spec))
     if (backend.Owns(word)) found.insert(word);
@@ -77,6 +107,7 @@ void CheckPointers(const OwningBackend& backend, Spec spec) {
   CHECK(!found.empty());
   CHECK(reached == found);
   CHECK(moved == found);
+  spec.~Spec();
 }
 
 Precision Stochastic(Precision precision) {

@@ -104,7 +104,10 @@ std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Spe
   } else if constexpr (requires { spec.y; }) {
     op->forward = {OutputOf("y", spec.y)};
   }
-  if constexpr (requires { spec.dx; }) {
+  if constexpr (requires { spec.dx.begin(); }) {
+    for (const Gradient& dx : spec.dx)
+      if (dx) op->backward.push_back(OutputOf("dx", dx));
+  } else if constexpr (requires { spec.dx; }) {
     if (spec.dx) op->backward = {OutputOf("dx", spec.dx)};
   }
   if constexpr (requires { spec.sum; }) op->backward = {OutputOf("sum", spec.sum)};

@@ -29,6 +29,11 @@ inline int ChunkImages(const Shape& x, const Shape& y) {
   return static_cast<int>(std::max<std::int64_t>({images, BlockImages(x), BlockImages(y)}));
 }
 
+// Values in a reduction block of this shape at most, in whole lines of the cache of fp32.
+inline std::size_t BlockValues(const Shape& shape) {
+  return static_cast<std::size_t>((BlockImages(shape) * shape.per_image() + 15) / 16 * 16);
+}
+
 // Groups: at most 8 partial weight gradients, 4 where each is large.
 inline std::int64_t MostGroups(std::int64_t chunks, std::int64_t weight_values) {
   return std::min<std::int64_t>(chunks, weight_values > (1 << 20) ? 4 : 8);

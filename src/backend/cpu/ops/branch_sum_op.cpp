@@ -18,7 +18,7 @@ class CpuBranchSum final : public Op {
       : context_(context), spec_(spec), factors_(spec.branches.size()), stats_(spec.sum) {
     const Shape& shape = spec.sum.tensor.shape;
     largest_.resize(static_cast<std::size_t>(BlockCount(shape.n, BlockImages(shape))));
-    if (spec.reference) context.scratch.Reserve(2 * Block() * sizeof(float), 0);
+    if (spec.reference) context.scratch.Reserve(2 * BlockValues(shape) * sizeof(float), 0);
   }
   void Forward(const Pass&) override {}
 
@@ -82,7 +82,8 @@ class CpuBranchSum final : public Op {
   // Every product and every partial sum is rounded; `last` is the rounding of the whole sum.
   void SumStepwise(std::int64_t image, std::int64_t n, const Rounding& last, int worker) {
     auto* sum = reinterpret_cast<float*>(context_.scratch.worker(worker));
-    const TensorSpan terms[] = {{sum, Storage::kF32}, {sum + Block(), Storage::kF32}};
+    const TensorSpan terms[] = {{sum, Storage::kF32},
+                                {sum + BlockValues(spec_.sum.tensor.shape), Storage::kF32}};
     const Tensor& out = spec_.sum.tensor;
     const std::size_t count = spec_.branches.size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -96,11 +97,6 @@ class CpuBranchSum final : public Op {
                            i + 1 == count ? last : RoundOnly(out.format));
     }
   }
-  std::size_t Block() const {  // values, at most
-    const Shape& shape = spec_.sum.tensor.shape;
-    return static_cast<std::size_t>((BlockImages(shape) * shape.per_image() + 15) / 16 * 16);
-  }
-
   // Largest unscaled magnitude over the branches; infinite where a branch is not finite.
   double Largest(const Pass& pass) {
     double largest = 0;
