@@ -185,6 +185,10 @@ struct BatchNormSpec {
 struct ReluSpec : LayerSpec {  // dx may lie where dy lies
   static constexpr char kKind[] = "relu";
 };
+// y = round(1 / (1 + e^-x)); dx = round(dy * y'(x)), of the x that is stored (activations.h).
+struct SigmoidSpec : RoundedLayerSpec {  // dx may lie where dy lies
+  static constexpr char kKind[] = "sigmoid";
+};
 struct MaxPoolSpec : LayerSpec {  // dx.stats only where windows overlap
   static constexpr char kKind[] = "max_pool";
   std::array<int, 2> kernel, stride, padding = {0, 0};
@@ -248,9 +252,9 @@ struct BranchSumSpec {
 };
 
 // What Backend::Make makes an op of.
-using OpSpec =
-    std::variant<Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec, MaxPoolSpec, AvgPoolSpec, AddSpec,
-                 ScaleSpec, ShortcutSpec, FlattenSpec, DropoutSpec, BranchSumSpec>;
+using OpSpec = std::variant<Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec, SigmoidSpec,
+                            MaxPoolSpec, AvgPoolSpec, AddSpec, ScaleSpec, ShortcutSpec, FlattenSpec,
+                            DropoutSpec, BranchSumSpec>;
 
 // --- The ends of a graph, whose ops do more than an Op. ---
 

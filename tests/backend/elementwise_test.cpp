@@ -1,5 +1,9 @@
-// Ops that work value by value or only move values: input, relu, add, dropout, shortcut, flatten.
+// Ops that work value by value or only move values: input, relu, sigmoid, add, shortcut,
+// flatten.
 #include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
 
 #include "backend/naive_count.h"
 #include "backend/op_bench.h"
@@ -24,9 +28,84 @@ void CheckRows(const Tensor& t, Values want) {
   CheckEqual(t, want);
 }
 
+// Functions and their slopes by a library's long double.
+struct Expected {
+  float value, slope;
+};
+Expected SigmoidAt(float x) {
+  const long double e = std::exp(-static_cast<long double>(std::fabs(x)));
+  const long double s = x < 0 ? e / (1 + e) : 1 / (1 + e);
+  return {static_cast<float>(s), static_cast<float>(e / ((1 + e) * (1 + e)))};
+}
+template <class Spec>
+void CheckActivation(const Kind& kind, Expected (*expected)(float)) {
+  CAPTURE(kind.name);
+  CAPTURE(Spec::kKind);
+  Bench bench;
+  Spec spec;
+  Values x = Random(kShape, 1, 4);
+  const Values special = {0.0f, -0.0f, 20.0f, -20.0f, 88.0f, -88.0f, -103.0f, 3e4f, 0x1p-24f};
+  std::copy(special.begin(), special.end(), x.begin());
+  spec.x = bench.Make(kShape, kind.format, x), spec.y = bench.Make(kShape, kind.format);
+  spec.y_stats = bench.Stats();
+  spec.dy = bench.MakeGradient(kShape, kind.format, Random(kShape, 2), 4);
+  spec.dx = bench.MakeGradient(kShape, kind.format);
+  const Values stored = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
+  Values y, dx;
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const Expected want = expected(stored[i]);
+    y.push_back(want.value), dx.push_back(dy[i] * want.slope);
+  }
+  y = Head(y, kRows, kShape), dx = Head(dx, kRows, kShape);
+  const auto op = bench->Make(spec);
+  op->Forward(MakePass(kRows));
+  op->Backward(MakePass(kRows));
+  CheckRows(spec.y, RoundAll(kind.format, y));
+  CheckStats(*spec.y_stats, kind.format, y);
+  CheckRows(spec.dx.tensor, RoundAll(kind.format, dx));
+  CheckStats(*spec.dx.stats, kind.format, dx);
+  CheckMoments(*spec.dx.moments, RoundAll(kind.format, dx));
+  CHECK(*spec.dx.scale == 4);
+  // dx may lie where dy lies.
+  spec.dx.tensor = spec.dy.tensor;
+  const Values behind(dy.begin() + static_cast<std::ptrdiff_t>(dx.size()), dy.end());
+  Values in_place = RoundAll(kind.format, dx);
+  in_place.insert(in_place.end(), behind.begin(), behind.end());
+  bench->Make(spec)->Backward(MakePass(kRows));
+  CheckEqual(spec.dx.tensor, in_place);
+}
+
 }  // namespace
 
 TEST_SUITE("cpu") {
+  TEST_CASE("sigmoid: values and slopes are computed in double, rounded once") {
+    for (const Kind& kind : MainKinds()) {
+      CheckActivation<SigmoidSpec>(kind, SigmoidAt);
+    }
+  }
+
+  TEST_CASE("sigmoid of what is not finite") {
+    const float inf = std::numeric_limits<float>::infinity();
+    Bench bench;
+    const auto values_of = [&](auto spec) {
+      spec.x = bench.Vector({inf, -inf, std::nanf("")}), spec.y = bench.Vector({0, 0, 0});
+      spec.dx = bench.MakeGradient(spec.x.shape, kFp32);
+      spec.dy = bench.MakeGradient(spec.x.shape, kFp32, {1, 1, 1}, 1);
+      const auto op = bench->Make(spec);
+      op->Forward(MakePass(1));
+      op->Backward(MakePass(1));
+      Values all = Bench::Get(spec.y);
+      for (const float dx : Bench::Get(spec.dx.tensor)) all.push_back(dx);
+      return all;
+    };
+    const Values s = values_of(SigmoidSpec());
+    CHECK(Values(s.begin() + 3, s.begin() + 5) == Values{0, 0});
+    CHECK(std::isnan(s[5]));
+    CHECK(s[0] == 1);
+    CHECK(s[1] == 0);
+    CHECK(std::isnan(s[2]));
+  }
+
   TEST_CASE("input: images are rounded once, at the input") {
     for (const Kind& kind : MainKinds()) {
       CAPTURE(kind.name);

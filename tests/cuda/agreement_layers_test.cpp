@@ -67,6 +67,8 @@ void CheckElementwise(const Roles& r, const Shape& x, bool wild) {
   CheckPlain(
       "relu", r, ReluSpec{}, x, x, false, [](Backend& b, const ReluSpec& s) { return b.Make(s); },
       wild);
+  const auto make = [](Backend& b, const auto& s) { return b.Make(s); };
+  CheckPlain("sigmoid", r, SigmoidSpec{}, x, x, true, make, wild);
   DropoutSpec drop;
   drop.rate = 0.3f, drop.stream = 9;
   CheckPlain(

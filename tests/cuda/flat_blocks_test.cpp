@@ -47,7 +47,7 @@ TEST_SUITE("cpu") {
     spec.y = spec.x[0];
     const SharedMemory stats = backend->AllocateShared(sizeof(TensorStats));
     spec.y_stats = reinterpret_cast<TensorStats*>(stats.backend);
-    const auto op = backend->MakeAdd(spec);
+    const auto op = backend->Make(spec);
     Pass pass;
     pass.rows = 143, pass.count = true;
     op->Forward(pass);

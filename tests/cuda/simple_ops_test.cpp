@@ -1,5 +1,5 @@
-// Input, relu, add, dropout, shortcut, flatten and casts against the CPU's, bit for bit: whole
-// batches and tails, in place, with and without counts; every way to an alpha.
+// Input, relu, sigmoid, add, dropout, shortcut, flatten and casts against the CPU's,
+// bit for bit: whole batches and tails, in place, with and without counts; every way to an alpha.
 #include <doctest/doctest.h>
 
 #include "cuda/on_both.h"
@@ -108,6 +108,27 @@ TEST_SUITE(ADA_SUITE) {
           if (in_place) spec.dx.tensor = spec.dy.tensor;
           Run(lab, findings, *lab->Make(spec), spec);
         });
+  }
+
+  TEST_CASE("sigmoid: forward, backward, and dx where dy lies") {
+    const auto check = [](auto plain, const Kind& kind, bool in_place) {
+      OnBoth([&](Lab& lab, Findings& findings) {
+        Values x = Signed(kShape, 1);
+        for (std::size_t i = 0; i < x.size(); i += 3) x[i] *= 40;
+        x[3] = std::nanf(""), x[4] = std::numeric_limits<float>::infinity(), x[5] = -x[4];
+        auto spec = Exact<decltype(plain)>(lab, kShape, kShape, kind, x);
+        spec.y_stats = lab.Share<TensorStats>(), spec.dx.stats = lab.Share<TensorStats>();
+        spec.y_style.stochastic = true, spec.y_style.stream = 5;
+        if (in_place) spec.dx.tensor = spec.dy.tensor;
+        const auto op = lab->Make(spec);
+        Run(lab, findings, *op, spec);
+        findings.Add("stats", lab.Fetched(spec.y_stats));
+      });
+    };
+    for (const Kind& kind : MainKinds())
+      for (const bool in_place : {false, true}) {
+        check(SigmoidSpec(), kind, in_place);
+      }
   }
 
   TEST_CASE("add: two, three and five terms, storages mixed") {

@@ -31,6 +31,7 @@ class FakeBackend : public backend::Backend {
   std::vector<backend::AvgPoolSpec> avg_pools;
   std::vector<backend::DropoutSpec> dropouts;
   std::vector<backend::ScaleSpec> casts;
+  std::vector<backend::RoundedLayerSpec> activations;
   std::vector<backend::AddSpec> additions;
   std::vector<backend::BranchSumSpec> branch_sums;
   std::vector<backend::InputSpec> inputs;
@@ -87,6 +88,7 @@ class FakeBackend : public backend::Backend {
     return Product(s);
   }
   std::unique_ptr<Op> OpOf(const backend::BatchNormSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::SigmoidSpec& s) { return Activation(s); }
   std::unique_ptr<Op> OpOf(const backend::ReluSpec& s) {
     relus.push_back(s);
     RequireExact(s);
@@ -175,6 +177,16 @@ class FakeBackend : public backend::Backend {
     calls.forward = [s, forward = calls.forward] {
       forward();
       Count(s.y_stats, s.y, test::Read(s.y));
+    };
+    return op;
+  }
+  template <typename Spec>
+  std::unique_ptr<Op> Activation(const Spec& s) {  // backward reads x and dy
+    activations.push_back(s);
+    auto op = Rounded(s);
+    static_cast<CallOp<Op>&>(*op).backward = [s, f = Formula(s)] {
+      const Symbol dy = ReadGradient(s.dy);
+      WriteGradient(s.dx, Hash(f + " dx", {test::Read(s.x), dy}), *s.dy.scale);
     };
     return op;
   }

@@ -21,6 +21,7 @@ std::string PoolFormula(const char* name, const PoolSpec& s) {
 inline std::string Formula(const backend::MaxPoolSpec& s) { return PoolFormula("max_pool", s); }
 inline std::string Formula(const backend::AvgPoolSpec& s) { return PoolFormula("avg_pool", s); }
 inline std::string Formula(const backend::ReluSpec&) { return "relu"; }
+inline std::string Formula(const backend::SigmoidSpec&) { return "sigmoid"; }
 inline std::string Formula(const backend::FlattenSpec&) { return "flatten"; }
 inline std::string Formula(const backend::ShortcutSpec& s) {
   return Numbers("shortcut", {1.0 * s.stride[0], 1.0 * s.stride[1]});

@@ -1,4 +1,4 @@
-// Functions of each value alone: relu.
+// Functions of each value alone: relu, sigmoid.
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {
@@ -12,6 +12,11 @@ std::vector<LayerKind> ActivationKinds() {
        .dx_in_place = true,
        .chain = ChainPart::kMask,
        .spec = PlainSpec<backend::ReluSpec>},
+      {.name = backend::SigmoidSpec::kKind,
+       .infer = KeepShape,
+       .keeps_input = true,
+       .dx_in_place = true,
+       .spec = PlainSpec<backend::SigmoidSpec>},
   };
 }
 

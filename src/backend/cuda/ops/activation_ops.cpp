@@ -1,11 +1,37 @@
-// Functions of each value alone that are rounded (activations.h): sigmoid, silu.
+// Functions of each value alone that are rounded (activations.h): sigmoid.
 #include "backend/activations.h"
-#include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 
 namespace ada::backend::cuda {
 namespace {
+
+// A function of x (activations.h), and dy times its slope at x.
+template <class Function>
+struct FunctionValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Function::Value(Load(x, i)); }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats v = LoadFour(x, i);
+    for (float& one : v.of) one = Function::Value(one);
+    return v;
+  }
+
+  TensorSpan x;
+};
+template <class Function>
+struct SlopeValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return Load(dy, i) * Function::Slope(Load(x, i));
+  }
+  ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
+    FourFloats v = LoadFour(dy, i);
+    const FourFloats at = LoadFour(x, i);
+    for (int k = 0; k < 4; ++k) v.of[k] = v.of[k] * Function::Slope(at.of[k]);
+    return v;
+  }
+
+  TensorSpan dy, x;
+};
 
 template <class Function>
 class CudaActivation final : public Op {
@@ -35,10 +61,6 @@ class CudaActivation final : public Op {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const SigmoidSpec& s) {
   return std::make_unique<CudaActivation<Sigmoid>>(c, s);
-}
-template <>
-std::unique_ptr<Op> MakeOp(const Context& c, const SiluSpec& s) {
-  return std::make_unique<CudaActivation<Silu>>(c, s);
 }
 
 }  // namespace ada::backend::cuda
