@@ -42,4 +42,16 @@ struct Sigmoid {
   }
 };
 
+// x / (1 + e^-x), also called swish.
+struct Silu {
+  static ADA_HOST_DEVICE float Value(float x) {
+    const auto wide = static_cast<double>(x);
+    return static_cast<float>(wide * LogisticOf(wide));
+  }
+  static ADA_HOST_DEVICE float Slope(float x) {
+    const auto wide = static_cast<double>(x);
+    return static_cast<float>(LogisticOf(wide) + Held(wide) * LogisticSlope(wide));
+  }
+};
+
 }  // namespace ada::backend

@@ -189,6 +189,10 @@ struct ReluSpec : LayerSpec {  // dx may lie where dy lies
 struct SigmoidSpec : RoundedLayerSpec {  // dx may lie where dy lies
   static constexpr char kKind[] = "sigmoid";
 };
+// y = round(x / (1 + e^-x)), and dx likewise.
+struct SiluSpec : RoundedLayerSpec {  // dx may lie where dy lies
+  static constexpr char kKind[] = "silu";
+};
 struct MaxPoolSpec : LayerSpec {  // dx.stats only where windows overlap
   static constexpr char kKind[] = "max_pool";
   std::array<int, 2> kernel, stride, padding = {0, 0};
@@ -252,7 +256,7 @@ struct BranchSumSpec {
 };
 
 // What Backend::Make makes an op of.
-using OpSpec = std::variant<Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec, SigmoidSpec,
+using OpSpec = std::variant<Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec, SigmoidSpec, SiluSpec,
                             MaxPoolSpec, AvgPoolSpec, AddSpec, ScaleSpec, ShortcutSpec, FlattenSpec,
                             DropoutSpec, BranchSumSpec>;
 

@@ -1,4 +1,4 @@
-// Ops that work value by value or only move values: input, relu, sigmoid, add, shortcut,
+// Ops that work value by value or only move values: input, relu, sigmoid, silu, add, shortcut,
 // flatten.
 #include <doctest/doctest.h>
 
@@ -37,6 +37,12 @@ Expected SigmoidAt(float x) {
   const long double s = x < 0 ? e / (1 + e) : 1 / (1 + e);
   return {static_cast<float>(s), static_cast<float>(e / ((1 + e) * (1 + e)))};
 }
+Expected SiluAt(float x) {
+  const long double e = std::exp(-static_cast<long double>(std::fabs(x)));
+  const long double s = x < 0 ? e / (1 + e) : 1 / (1 + e);
+  return {static_cast<float>(x * s), static_cast<float>(s + x * e / ((1 + e) * (1 + e)))};
+}
+
 template <class Spec>
 void CheckActivation(const Kind& kind, Expected (*expected)(float)) {
   CAPTURE(kind.name);
@@ -78,13 +84,14 @@ void CheckActivation(const Kind& kind, Expected (*expected)(float)) {
 }  // namespace
 
 TEST_SUITE("cpu") {
-  TEST_CASE("sigmoid: values and slopes are computed in double, rounded once") {
+  TEST_CASE("sigmoid and silu: values and slopes are computed in double, rounded once") {
     for (const Kind& kind : MainKinds()) {
       CheckActivation<SigmoidSpec>(kind, SigmoidAt);
+      CheckActivation<SiluSpec>(kind, SiluAt);
     }
   }
 
-  TEST_CASE("sigmoid of what is not finite") {
+  TEST_CASE("sigmoid and silu of what is not finite") {
     const float inf = std::numeric_limits<float>::infinity();
     Bench bench;
     const auto values_of = [&](auto spec) {
@@ -98,12 +105,17 @@ TEST_SUITE("cpu") {
       for (const float dx : Bench::Get(spec.dx.tensor)) all.push_back(dx);
       return all;
     };
-    const Values s = values_of(SigmoidSpec());
+    const Values s = values_of(SigmoidSpec()), u = values_of(SiluSpec());
     CHECK(Values(s.begin() + 3, s.begin() + 5) == Values{0, 0});
+    CHECK(Values(u.begin() + 3, u.begin() + 5) == Values{1, 0});
     CHECK(std::isnan(s[5]));
+    CHECK(std::isnan(u[5]));
     CHECK(s[0] == 1);
     CHECK(s[1] == 0);
+    CHECK(u[0] == inf);
+    CHECK_FALSE(std::isfinite(u[1]));
     CHECK(std::isnan(s[2]));
+    CHECK(std::isnan(u[2]));
   }
 
   TEST_CASE("input: images are rounded once, at the input") {

@@ -63,6 +63,7 @@ class GradientChecks {
     scale.scaler = bench_.Share(scaler);
     Layer(ReluSpec(), same, Apart(same));
     Layer(SigmoidSpec(), same, x);
+    Layer(SiluSpec(), same, x);
     Layer(windows(MaxPoolSpec()), half, Apart(same));
     Layer(windows(AvgPoolSpec()), half, x);
     Layer(global, {3, 1, 1, 10}, x);

@@ -69,6 +69,7 @@ void CheckElementwise(const Roles& r, const Shape& x, bool wild) {
       wild);
   const auto make = [](Backend& b, const auto& s) { return b.Make(s); };
   CheckPlain("sigmoid", r, SigmoidSpec{}, x, x, true, make, wild);
+  CheckPlain("silu", r, SiluSpec{}, x, x, true, make, wild);
   DropoutSpec drop;
   drop.rate = 0.3f, drop.stream = 9;
   CheckPlain(

@@ -1,4 +1,4 @@
-// Input, relu, sigmoid, add, dropout, shortcut, flatten and casts against the CPU's,
+// Input, relu, sigmoid, silu, add, dropout, shortcut, flatten and casts against the CPU's,
 // bit for bit: whole batches and tails, in place, with and without counts; every way to an alpha.
 #include <doctest/doctest.h>
 
@@ -110,7 +110,7 @@ TEST_SUITE(ADA_SUITE) {
         });
   }
 
-  TEST_CASE("sigmoid: forward, backward, and dx where dy lies") {
+  TEST_CASE("sigmoid and silu: forward, backward, and dx where dy lies") {
     const auto check = [](auto plain, const Kind& kind, bool in_place) {
       OnBoth([&](Lab& lab, Findings& findings) {
         Values x = Signed(kShape, 1);
@@ -128,6 +128,7 @@ TEST_SUITE(ADA_SUITE) {
     for (const Kind& kind : MainKinds())
       for (const bool in_place : {false, true}) {
         check(SigmoidSpec(), kind, in_place);
+        check(SiluSpec(), kind, in_place);
       }
   }
 

@@ -89,6 +89,7 @@ class FakeBackend : public backend::Backend {
   }
   std::unique_ptr<Op> OpOf(const backend::BatchNormSpec& s);
   std::unique_ptr<Op> OpOf(const backend::SigmoidSpec& s) { return Activation(s); }
+  std::unique_ptr<Op> OpOf(const backend::SiluSpec& s) { return Activation(s); }
   std::unique_ptr<Op> OpOf(const backend::ReluSpec& s) {
     relus.push_back(s);
     RequireExact(s);

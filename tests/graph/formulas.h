@@ -22,6 +22,7 @@ inline std::string Formula(const backend::MaxPoolSpec& s) { return PoolFormula("
 inline std::string Formula(const backend::AvgPoolSpec& s) { return PoolFormula("avg_pool", s); }
 inline std::string Formula(const backend::ReluSpec&) { return "relu"; }
 inline std::string Formula(const backend::SigmoidSpec&) { return "sigmoid"; }
+inline std::string Formula(const backend::SiluSpec&) { return "silu"; }
 inline std::string Formula(const backend::FlattenSpec&) { return "flatten"; }
 inline std::string Formula(const backend::ShortcutSpec& s) {
   return Numbers("shortcut", {1.0 * s.stride[0], 1.0 * s.stride[1]});

@@ -149,7 +149,7 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
   }
   const Symbol y = Hash(FormulaOf(node), {x});
-  if (Is(node, "sigmoid")) return {Hash(f, {x, dy.symbol}), dy.scale};
+  if (Is(node, "sigmoid") || Is(node, "silu")) return {Hash(f, {x, dy.symbol}), dy.scale};
   if (Is(node, "relu")) return {Hash("mask", {y, dy.symbol}), dy.scale};
   if (Is(node, "max_pool")) return {Hash(f, {x, y, dy.symbol}), dy.scale};
   return {Hash(f, {dy.symbol}), dy.scale};

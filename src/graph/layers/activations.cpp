@@ -1,4 +1,4 @@
-// Functions of each value alone: relu, sigmoid.
+// Functions of each value alone: relu, sigmoid, silu.
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {
@@ -17,6 +17,11 @@ std::vector<LayerKind> ActivationKinds() {
        .keeps_input = true,
        .dx_in_place = true,
        .spec = PlainSpec<backend::SigmoidSpec>},
+      {.name = backend::SiluSpec::kKind,
+       .infer = KeepShape,
+       .keeps_input = true,
+       .dx_in_place = true,
+       .spec = PlainSpec<backend::SiluSpec>},
   };
 }
 

@@ -1,4 +1,4 @@
-// Functions of each value alone that are rounded (activations.h): sigmoid.
+// Functions of each value alone that are rounded (activations.h): sigmoid, silu.
 #include "backend/activations.h"
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
@@ -63,6 +63,10 @@ class CpuActivation final : public Op {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const SigmoidSpec& s) {
   return std::make_unique<CpuActivation<Sigmoid>>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const SiluSpec& s) {
+  return std::make_unique<CpuActivation<Silu>>(c, s);
 }
 
 }  // namespace ada::backend::cpu

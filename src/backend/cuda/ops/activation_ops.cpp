@@ -1,4 +1,4 @@
-// Functions of each value alone that are rounded (activations.h): sigmoid.
+// Functions of each value alone that are rounded (activations.h): sigmoid, silu.
 #include "backend/activations.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
@@ -61,6 +61,10 @@ class CudaActivation final : public Op {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const SigmoidSpec& s) {
   return std::make_unique<CudaActivation<Sigmoid>>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const SiluSpec& s) {
+  return std::make_unique<CudaActivation<Silu>>(c, s);
 }
 
 }  // namespace ada::backend::cuda
