@@ -211,6 +211,19 @@ struct AddSpec {  // y = round(left-to-right fp32 sum); its backward is an alias
   RoundingStyle y_style;
   void Visit(auto&& visit) { visit(x, y, y_stats, y_style); }
 };
+// y = round(the inputs' channels, one input after the other); dx of an input: its channels of dy as
+// they are, with dy's scale.
+struct ConcatSpec {
+  static constexpr char kKind[] = "concat";
+  std::string layer;
+  std::vector<Tensor> x;
+  Tensor y;
+  TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+  Gradient dy;
+  std::vector<Gradient> dx;  // by input; empty ones: not computed
+  void Visit(auto&& visit) { visit(x, y, y_stats, y_style, dy, dx); }
+};
 // The paper's cast at a border between formats: y = round(x), alpha = rule(dy) without a weight,
 // dx = round(alpha * dy), S_out = S * alpha; under rule.reference alpha * dy is rounded to dy's
 // format first.
@@ -257,8 +270,8 @@ struct BranchSumSpec {
 
 // What Backend::Make makes an op of.
 using OpSpec = std::variant<Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec, SigmoidSpec, SiluSpec,
-                            MaxPoolSpec, AvgPoolSpec, AddSpec, ScaleSpec, ShortcutSpec, FlattenSpec,
-                            DropoutSpec, BranchSumSpec>;
+                            MaxPoolSpec, AvgPoolSpec, AddSpec, ConcatSpec, ScaleSpec, ShortcutSpec,
+                            FlattenSpec, DropoutSpec, BranchSumSpec>;
 
 // --- The ends of a graph, whose ops do more than an Op. ---
 

@@ -1,5 +1,5 @@
 // Ops that work value by value or only move values: input, relu, sigmoid, silu, add, shortcut,
-// flatten.
+// flatten, concat.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -116,6 +116,51 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(std::isfinite(u[1]));
     CHECK(std::isnan(s[2]));
     CHECK(std::isnan(u[2]));
+  }
+
+  TEST_CASE("concat: channels side by side, rounded once; each input gets its part of dy") {
+    const Shape parts[] = {{7, 9, 8, 5}, {7, 9, 8, 16}, {7, 9, 8, 3}}, all = {7, 9, 8, 24};
+    for (const Kind& kind : MainKinds())
+      for (const bool all_dx : {true, false}) {
+        CAPTURE(kind.name);
+        Bench bench;
+        ConcatSpec spec;
+        spec.y = bench.Make(all, kind.format), spec.y_stats = bench.Stats();
+        spec.dy = bench.MakeGradient(all, kind.format, Random(all, 9), 2);
+        const Values dy = Bench::Get(spec.dy.tensor);
+        Values y(static_cast<std::size_t>(all.numel()));
+        std::vector<Values> dx;
+        std::size_t first = 0;
+        for (std::size_t k = 0; k < 3; ++k) {
+          const auto c = static_cast<std::size_t>(parts[k].c);
+          spec.x.push_back(
+              bench.Make(parts[k], MainKinds()[k].format,
+                         Spread(kFp16, static_cast<std::size_t>(parts[k].numel()), k)));
+          spec.dx.emplace_back();
+          if (all_dx || k == 1) spec.dx[k] = bench.MakeGradient(parts[k], kind.format);
+          spec.dx[k].stats = nullptr;
+          const Values x = Bench::Get(spec.x[k]);
+          Values& part = dx.emplace_back(x.size());
+          for (std::size_t i = 0; i < x.size(); ++i) {
+            const std::size_t at = i / c * 24 + first + i % c;
+            y[at] = x[i], part[i] = dy[at];
+          }
+          first += c;
+        }
+        const auto op = bench->Make(spec);
+        op->Forward(MakePass(kRows));
+        op->Backward(MakePass(kRows));
+        y = Head(y, kRows, all);
+        CheckRows(spec.y, RoundAll(kind.format, y));
+        CheckStats(*spec.y_stats, kind.format, y);
+        for (std::size_t k = 0; k < 3; ++k) {
+          if (!spec.dx[k]) continue;
+          const Values want = Head(dx[k], kRows, parts[k]);
+          CheckRows(spec.dx[k].tensor, want);
+          CheckMoments(*spec.dx[k].moments, want);
+          CHECK(*spec.dx[k].scale == 2);
+        }
+      }
   }
 
   TEST_CASE("input: images are rounded once, at the input") {

@@ -73,6 +73,21 @@ class GradientChecks {
     Layer(scale, same, x);
   }
 
+  void Concat() {
+    const Shape first = {3, 6, 6, 10}, second = {3, 6, 6, 7}, both = {3, 6, 6, 17};
+    const Values weights = Random(both, 90);
+    ConcatSpec s;
+    s.x = {bench_.Make(first, kFp32, Random(first, 1)),
+           bench_.Make(second, kFp32, Random(second, 2))};
+    s.y = bench_.Make(both, kFp32);
+    s.dy = bench_.MakeGradient(both, kFp32, kScale, Times(weights, kScale));
+    s.dx = {bench_.MakeGradient(first, kFp32), bench_.MakeGradient(second, kFp32)};
+    const auto op = bench_->Make(s);
+    const auto by = Step(*op, s.y, weights);
+    for (std::size_t k = 0; k < 2; ++k)
+      by.Check("concat", s.x[k], s.dx[k].tensor, bench_.Fetched(s.dx[k].scale));
+  }
+
   // An addition's gradient is an alias of the graph; where it comes back, branches are summed.
   void Addition() {
     const Values weights = Random(kShape, 90);

@@ -46,6 +46,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("gradients: relu, pooling, dropout, shortcut, flatten, scale") {
     OpenBench bench;
     GradientChecks(bench, kMost).Layers();
+    GradientChecks(bench, kMost).Concat();
   }
 
   TEST_CASE("gradients: addition and the sum of branches") {

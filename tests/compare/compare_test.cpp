@@ -70,6 +70,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("compare: instruction sets agree within the bound, op by op") {
     for (const TestNetwork& network :
          {Everything(), TestNetwork{"casts", graph::test::WithCasts(), {5, 6, 6, 3}},
+          TestNetwork{"concat", graph::test::WithConcat(), {5, 6, 6, 3}},
           TestNetwork{"input", graph::test::WithInput(), {5, 6, 6, 3}}})
       for (const Training& training : AllTrainings()) {
         CAPTURE(network.name);

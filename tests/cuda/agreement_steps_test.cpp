@@ -18,6 +18,7 @@ std::vector<TestNetwork> Networks() {
           {"bare shortcut", graph::test::BareShortcut(), {5, 6, 6, 3}},
           {"with input", graph::test::WithInput(), {5, 6, 6, 3}},
           {"with casts", graph::test::WithCasts(), {5, 6, 6, 3}},
+          {"with concat", graph::test::WithConcat(), {5, 6, 6, 3}},
           {"pre-activation", graph::test::PreActivation(), {5, 8, 8, 3}}};
 }
 

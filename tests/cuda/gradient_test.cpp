@@ -35,6 +35,7 @@ TEST_SUITE(ADA_SUITE) {
   TEST_CASE("gradients: relu, pooling, dropout, shortcut, flatten, scale") {
     Lab lab(MakeBackendUnderTest());
     GradientChecks(lab, kMost).Layers();
+    GradientChecks(lab, kMost).Concat();
   }
 
   TEST_CASE("gradients: addition and the sum of branches") {

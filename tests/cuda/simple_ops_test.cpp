@@ -1,4 +1,4 @@
-// Input, relu, sigmoid, silu, add, dropout, shortcut, flatten and casts against the CPU's,
+// Input, relu, sigmoid, silu, add, concat, dropout, shortcut, flatten and casts against the CPU's,
 // bit for bit: whole batches and tails, in place, with and without counts; every way to an alpha.
 #include <doctest/doctest.h>
 
@@ -130,6 +130,32 @@ TEST_SUITE(ADA_SUITE) {
         check(SigmoidSpec(), kind, in_place);
         check(SiluSpec(), kind, in_place);
       }
+  }
+
+  TEST_CASE("concat: parts of many sizes, storages mixed; parts of dy, one not asked for") {
+    for (const Kind& kind : MainKinds())
+      OnBoth([&](Lab& lab, Findings& findings) {
+        ConcatSpec spec;
+        const std::int64_t channels[] = {8, 35, 1, 12};
+        for (std::size_t k = 0; k < 4; ++k) {
+          const Shape part = {9, 10, 12, channels[k]};
+          spec.x.push_back(lab.Make(part, MainKinds()[k % 3].format, Signed(part, k)));
+          spec.dx.push_back(k == 1 ? Gradient() : lab.MakeGradient(part, kind.format));
+          spec.dx[k].stats = nullptr;
+        }
+        const Shape all = {9, 10, 12, 56};
+        spec.y = lab.Make(all, kind.format), spec.y_stats = lab.Share<TensorStats>();
+        spec.dy = lab.MakeGradient(all, kind.format, 32, Signed(all, 9));
+        const auto op = lab->Make(spec);
+        for (const Pass& pass : Passes()) {
+          op->Forward(pass);
+          op->Backward(pass);
+          findings.Add("y", lab, spec.y);
+          findings.Add("stats", lab.Fetched(spec.y_stats));
+          for (const Gradient& dx : spec.dx)
+            if (dx) findings.Add("dx", lab, dx);
+        }
+      });
   }
 
   TEST_CASE("add: two, three and five terms, storages mixed") {

@@ -30,6 +30,7 @@ class BoundRoundingReader {
     for (const auto& s : backend.casts) AddLayer(s);
     for (const auto& s : backend.activations) AddLayer(s);
     for (const auto& s : backend.additions) Add(s.y_style, s.y.format, &s.y);
+    for (const auto& s : backend.concats) Add(s.y_style, s.y.format, &s.y);
     for (const auto& s : backend.relus) AddGradient(s.dx);
     for (const auto& s : backend.max_pools) AddGradient(s.dx);
     for (const auto& s : backend.branch_sums) AddGradient(s.sum);

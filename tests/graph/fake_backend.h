@@ -32,6 +32,7 @@ class FakeBackend : public backend::Backend {
   std::vector<backend::DropoutSpec> dropouts;
   std::vector<backend::ScaleSpec> casts;
   std::vector<backend::RoundedLayerSpec> activations;
+  std::vector<backend::ConcatSpec> concats;
   std::vector<backend::AddSpec> additions;
   std::vector<backend::BranchSumSpec> branch_sums;
   std::vector<backend::InputSpec> inputs;
@@ -90,6 +91,7 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<Op> OpOf(const backend::BatchNormSpec& s);
   std::unique_ptr<Op> OpOf(const backend::SigmoidSpec& s) { return Activation(s); }
   std::unique_ptr<Op> OpOf(const backend::SiluSpec& s) { return Activation(s); }
+  std::unique_ptr<Op> OpOf(const backend::ConcatSpec& s);
   std::unique_ptr<Op> OpOf(const backend::ReluSpec& s) {
     relus.push_back(s);
     RequireExact(s);
@@ -242,6 +244,25 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BatchNormSpec& s) {
     Write(s.dgamma, Hash(f + " dgamma", {x, dy}));
     Write(s.dbeta, Hash(f + " dbeta", {dy}));
     WriteGradient(s.dx, Hash(f + " dx", {x, gamma, dy}), *s.dy.scale);
+  };
+  return MakeOp(forward, backward);
+}
+
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ConcatSpec& s) {
+  concats.push_back(s);
+  const auto forward = [s] {
+    std::vector<Symbol> x;
+    for (const Tensor& tensor : s.x) x.push_back(test::Read(tensor));
+    Write(s.y, Hash("concat", x));
+    Count(s.y_stats, s.y, Hash("concat", x));
+  };
+  const auto backward = [s] {
+    const Symbol dy = ReadGradient(s.dy);
+    for (std::size_t i = 0; i < s.dx.size(); ++i) {
+      if (s.dx[i]) RequireSame(s.dx[i].tensor, s.dy.tensor);
+      REQUIRE_FALSE(s.dx[i].stats);
+      WriteGradient(s.dx[i], Hash("concat dx", {dy, i}), *s.dy.scale);
+    }
   };
   return MakeOp(forward, backward);
 }

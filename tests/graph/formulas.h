@@ -23,6 +23,7 @@ inline std::string Formula(const backend::AvgPoolSpec& s) { return PoolFormula("
 inline std::string Formula(const backend::ReluSpec&) { return "relu"; }
 inline std::string Formula(const backend::SigmoidSpec&) { return "sigmoid"; }
 inline std::string Formula(const backend::SiluSpec&) { return "silu"; }
+inline std::string Formula(const backend::ConcatSpec&) { return "concat"; }
 inline std::string Formula(const backend::FlattenSpec&) { return "flatten"; }
 inline std::string Formula(const backend::ShortcutSpec& s) {
   return Numbers("shortcut", {1.0 * s.stride[0], 1.0 * s.stride[1]});

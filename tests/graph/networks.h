@@ -116,6 +116,17 @@ inline config::ModelConfig WithCasts() {
                 Window("p2", "max_pool", 2, 2), Layer("head", "scale"), Linear("fc", 10)});
 }
 
+// Channels side by side: of two products, of one value twice beside the input, before a product and
+// before a batch norm; smooth activations on the way.
+inline config::ModelConfig WithConcat() {
+  return Model({Conv("c1", 4), Layer("b1", "batch_norm"), Layer("s1", "silu"), Conv("c2", 3),
+                Layer("g2", "sigmoid"), Conv("c3", 2, {"s1"}),
+                Layer("join", "concat", {"g2", "c3"}), Conv("c4", 4),
+                Layer("twice", "concat", {"c4", "input", "c4"}), Layer("b2", "batch_norm"),
+                Layer("r2", "relu"), Layer("last", "concat", {"r2", "s1"}),
+                Layer("pool", "global_avg_pool"), Linear("fc", 10)});
+}
+
 inline std::vector<TestNetwork> AllNetworks() {
   const Shape mnist{5, 28, 28, 1}, cifar{5, 32, 32, 3};
   std::vector<TestNetwork> all = {{"mlp", Zoo("mlp"), mnist},
@@ -132,6 +143,7 @@ inline std::vector<TestNetwork> AllNetworks() {
   all.push_back({"bare shortcut", BareShortcut(), {5, 6, 6, 3}});
   all.push_back({"with input", WithInput(), {5, 6, 6, 3}});
   all.push_back({"with casts", WithCasts(), {5, 6, 6, 3}});
+  all.push_back({"with concat", WithConcat(), {5, 6, 6, 3}});
   return all;
 }
 

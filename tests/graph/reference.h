@@ -166,6 +166,13 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
     }
     return;
   }
+  if (Is(node, "concat")) {
+    for (std::size_t i = node.inputs.size(); i-- > 0;) {
+      const int value = node.inputs[i];
+      if (needs_[value]) gradients_[value].push_back({Hash("concat dx", {dy.symbol, i}), dy.scale});
+    }
+    return;
+  }
   if (IsProduct(node)) {
     r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
     if (node.config.bias) r_.gradients[name + ".bias"] = Hash(f + " db", {dy.symbol});

@@ -165,6 +165,31 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("concat, sigmoid and silu train in fp16; threads change no byte") {
+    std::string text = SmallRun();
+    const std::string before = "    - {name: join, kind: add, inputs: [conv2, relu1]}\n";
+    const std::string join = R"(    - {name: smooth, kind: silu}
+    - {name: gate, kind: sigmoid, inputs: [relu1]}
+    - {name: join, kind: concat, inputs: [smooth, gate, relu1]}
+)";
+    text.replace(text.find(before), before.size(), join);
+    const TempFolder folder;
+    for (const char* threads : {"1", "3"}) {
+      const Arguments arguments = With(WriteConfig(folder, threads, text),
+                                       {"--set", std::string("device.threads=") + threads, "--set",
+                                        "name=run", "--set", "log.statistics=[y, dx]"});
+      ADA_REQUIRE_EXIT(Run(arguments, folder.path()), 0);
+    }
+    CHECK(Differences(folder / "1", folder / "3").empty());
+    const Table steps = ReadCsv(folder / "1/steps.csv");
+    CHECK(Number(steps.back(), "loss") < 0.9 * Number(steps.front(), "loss"));
+    std::set<std::string> rounded;
+    for (const GoldenRow& row : ReadCsv(folder / "1/underflow.csv"))
+      if (row.at("layer") == "join" || row.at("layer") == "gate" || row.at("layer") == "smooth")
+        rounded.insert(row.at("layer") + "." + row.at("tensor"));
+    CHECK(rounded == std::set<std::string>{"join.y", "gate.y", "gate.dx", "smooth.y", "smooth.dx"});
+  }
+
   TEST_CASE("label smoothing raises the loss that can be reached") {
     // The least loss with smoothing e over K classes is the entropy of the smoothed target.
     const TempFolder folder;

@@ -1,6 +1,9 @@
-// Ops that move values without changing them: shortcut A (subsampling with channel padding) and
-// flatten. Exact, so nothing is rounded or counted; moments are taken where a policy asks.
+// Ops that move values: shortcut A (subsampling with channel padding), flatten and concat. They are
+// exact, so nothing is rounded or counted but what concat's inputs have in other formats than its
+// output; moments are taken where a policy asks.
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
@@ -124,8 +127,73 @@ class CpuFlatten final : public Op {
   RoundingStats stats_;
 };
 
+class CpuConcat final : public Op {
+ public:
+  CpuConcat(const Context& context, const ConcatSpec& spec)
+      : context_(context), spec_(spec), y_stats_(spec.y, spec.y_style, spec.y_stats) {
+    for (const Gradient& dx : spec.dx) {
+      ADA_CHECK(!dx || dx.tensor.storage == spec.dy.tensor.storage);
+      dx_stats_.emplace_back(dx);
+    }
+    context.scratch.Reserve(2 * BlockValues(spec.y.shape) * sizeof(float), 0);
+  }
+  void Forward(const Pass& pass) override {
+    const Shape& shape = spec_.y.shape;
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                auto* all = reinterpret_cast<float*>(context_.scratch.worker(worker));
+                Join(image, n * shape.h * shape.w, all, all + BlockValues(shape));
+                context_.kernels.round(all, 1.0f, At(spec_.y, image), n * shape.per_image(),
+                                       y_stats_.For(pass, block));
+              });
+    y_stats_.Finish(pass);
+  }
+  void Backward(const Pass& pass) override {
+    std::int64_t first = 0;
+    for (std::size_t k = 0; k < spec_.dx.size(); ++k) {
+      if (spec_.dx[k]) Slice(pass, spec_.dx[k], first, dx_stats_[k]);
+      first += spec_.x[k].shape.c;
+    }
+  }
+
+ private:
+  // `one`: room for the values of one input.
+  void Join(std::int64_t image, std::int64_t pixels, float* all, float* one) {
+    for (const Tensor& x : spec_.x) {
+      const std::int64_t c = x.shape.c;
+      context_.kernels.widen(At(x, image), one, pixels * c);
+      for (std::int64_t p = 0; p < pixels; ++p)
+        std::copy_n(one + p * c, c, all + p * spec_.y.shape.c);
+      all += c;
+    }
+  }
+  void Slice(const Pass& pass, const Gradient& dx, std::int64_t first, RoundingStats& stats) {
+    *dx.scale = *spec_.dy.scale;
+    const Tensor &from = spec_.dy.tensor, &to = dx.tensor;
+    const auto each = static_cast<std::int64_t>(BytesOf(from.storage));
+    ForBlocks(context_, to.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
+                const std::int64_t pixels = to.shape.h * to.shape.w;
+                for (std::int64_t p = image * pixels; p < (image + n) * pixels; ++p)
+                  std::memcpy(to.data + p * to.shape.c * each,
+                              from.data + (p * from.shape.c + first) * each,
+                              static_cast<std::size_t>(to.shape.c * each));
+              });
+    Inspect(context_, dx, stats, pass);
+  }
+
+  Context context_;
+  ConcatSpec spec_;
+  RoundingStats y_stats_;
+  std::vector<RoundingStats> dx_stats_;  // by input
+};
+
 }  // namespace
 
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ConcatSpec& s) {
+  return std::make_unique<CpuConcat>(c, s);
+}
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
   return std::make_unique<CpuShortcut>(c, s);

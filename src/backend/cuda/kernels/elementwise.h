@@ -176,6 +176,33 @@ struct ShortcutValue {
   bool fours;
 };
 
+// Several tensors' channels, one tensor after the other.
+struct JoinedValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const auto at = static_cast<std::uint32_t>(i), all = static_cast<std::uint32_t>(channels);
+    const std::uint32_t pixel = at / all;
+    auto channel = static_cast<int>(at - pixel * all);
+    int k = 0;
+    for (; channel >= parts[k]; ++k) channel -= parts[k];
+    return Load(x[k], std::int64_t{pixel} * parts[k] + channel);
+  }
+
+  const TensorSpan* x;  // in backend memory, as `parts`
+  const int* parts;     // channels of each
+  int channels;         // of all
+};
+// `part` channels of dy from `first` on.
+struct SliceValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const auto at = static_cast<std::uint32_t>(i), each = static_cast<std::uint32_t>(part);
+    const std::uint32_t pixel = at / each;
+    return Load(dy, std::int64_t{pixel} * channels + first + (at - pixel * each));
+  }
+
+  TensorSpan dy;
+  int channels, first, part;
+};
+
 // Image by image the transpose of [rows, columns].
 struct TransposedValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {

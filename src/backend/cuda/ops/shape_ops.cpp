@@ -1,5 +1,8 @@
-// Ops that move values without changing them: shortcut A (subsampling with channel padding) and
-// flatten. Exact, so nothing is rounded or counted; moments are taken where a policy asks.
+// Ops that move values: shortcut A (subsampling with channel padding), flatten and concat. They are
+// exact, so nothing is rounded or counted but what concat's inputs have in other formats than its
+// output; moments are taken where a policy asks.
+#include <vector>
+
 #include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
@@ -65,8 +68,45 @@ class CudaFlatten final : public Op {
   RoundingStats y_stats_, dx_stats_;
 };
 
+class CudaConcat final : public Op {
+ public:
+  CudaConcat(const Context& context, const ConcatSpec& spec)
+      : spec_(spec), y_stats_(context, spec.y, spec.y_style, spec.y_stats) {
+    std::vector<TensorSpan> spans;
+    for (const Tensor& x : spec.x) spans.push_back(SpanOf(x)), parts_.push_back(Channels(x));
+    joined_ = {context.Keep(spans), context.Keep(parts_), Channels(spec.y)};
+    for (const Gradient& dx : spec.dx) {
+      ADA_CHECK(!dx || dx.tensor.storage == spec.dy.tensor.storage);
+      dx_stats_.emplace_back(context, dx).PassScale(spec.dy);
+    }
+  }
+  void Forward(const Pass& pass) override { y_stats_.Round(pass, SpanOf(spec_.y), joined_); }
+  void Backward(const Pass& pass) override {
+    int first = 0;
+    for (std::size_t k = 0; k < spec_.dx.size(); ++k) {
+      const Gradient& dx = spec_.dx[k];
+      const SliceValue slice{SpanOf(spec_.dy.tensor), Channels(spec_.y), first, parts_[k]};
+      if (dx) dx_stats_[k].Move(pass, SpanOf(dx.tensor), slice);
+      first += parts_[k];
+    }
+  }
+
+ private:
+  static int Channels(const Tensor& tensor) { return static_cast<int>(tensor.shape.c); }
+
+  ConcatSpec spec_;
+  RoundingStats y_stats_;
+  std::vector<RoundingStats> dx_stats_;  // by input
+  std::vector<int> parts_;               // channels by input
+  JoinedValue joined_{};
+};
+
 }  // namespace
 
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ConcatSpec& s) {
+  return std::make_unique<CudaConcat>(c, s);
+}
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
   return std::make_unique<CudaShortcut>(c, s);
