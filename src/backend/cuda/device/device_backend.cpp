@@ -8,6 +8,7 @@
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/texts.h"
+#include "core/error.h"
 #include "core/text.h"
 
 namespace ada::backend {

@@ -45,7 +45,7 @@ class Convolution final : public Product {
                                                        {kSecond, const_cast<void*>(a.second)},
                                                        {kOut, a.out}};
     if (scaled_) tensors[kScale] = const_cast<float*>(a.scale != nullptr ? a.scale : context_.one);
-    if (notes_) tensors[kLargest] = &a.stats->largest, tensors[kNans] = &a.stats->nans;
+    if (stats_) tensors[kLargest] = &a.stats->largest, tensors[kNans] = &a.stats->nans;
     fe::error_t status = graph_->execute(context_.handle, tensors, Workspace());
     if (status.is_bad()) throw DeviceError("cuDNN: " + status.get_message());
   }
