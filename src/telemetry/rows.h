@@ -67,8 +67,9 @@ struct TensorRow {
   std::int64_t numel = 0, zeros_before = 0, zeros_after = 0, underflow = 0;
   double underflow_pct_nonzero = NAN, underflow_pct_numel = NAN, below_min_pct = NAN;
   std::int64_t subnormal = 0, overflow = 0, inf = 0, nan = 0;
-  double min_abs = NAN, max_abs = NAN, mean = NAN, std = NAN, l1 = NAN, l2 = NAN;
-  std::optional<double> range_log2 = std::nullopt;  // none where no value is finite and not zero
+  std::optional<double> min_abs = std::nullopt;  // none where no value is finite and not zero
+  double max_abs = NAN, mean = NAN, std = NAN, l1 = NAN, l2 = NAN;
+  std::optional<double> range_log2 = std::nullopt;  // none where min_abs is none
   double mse = NAN, sqnr_db = NAN;
 };
 template <>

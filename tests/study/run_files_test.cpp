@@ -117,11 +117,11 @@ TEST_SUITE("cpu") {
                                     r.subnormal, r.overflow, r.inf,
                                     r.nan} == std::vector<std::int64_t>{10, 1, 2, 3, 8, 9, 11, 12});
     CHECK(std::vector<double>{r.underflow_pct_nonzero, r.underflow_pct_numel, r.below_min_pct,
-                              r.min_abs, r.max_abs, r.mean, r.std, r.l1, r.l2, r.range_log2.value(),
-                              r.mse, r.sqnr_db} ==
+                              r.min_abs.value(), r.max_abs, r.mean, r.std, r.l1, r.l2,
+                              r.range_log2.value(), r.mse, r.sqnr_db} ==
           std::vector<double>{4.5, 6.5, 7.5, 0.25, 0.5, -1, 2, 3, 4, 5, 6, 7});
     CHECK(std::isnan(rows[1].underflow_pct_nonzero));
-    CHECK(std::isnan(rows[1].min_abs));
+    CHECK_FALSE(rows[1].min_abs.has_value());
     CHECK(std::isnan(rows[1].mse));
     CHECK(rows[1].below_min_pct == 100);
   }
