@@ -16,17 +16,18 @@ try:
 except ImportError:  # config.yaml is then shown as it stands, without differences
     yaml = None
 
-# Columns that the report draws, by file (src/telemetry/README.md has all, with their meaning); those
+# Columns that the report reads, by file (src/telemetry/README.md has all, with their meaning); those
 # in TEXT are words, all others numbers.
 COLUMNS = {
-    "steps": "step loss accuracy lr scale overflow skipped",
-    "evaluation": "step split loss top1 top5",
-    "scales": "step layer scale_out limit",
-    "underflow": "step layer tensor format scale underflow underflow_pct_nonzero overflow",
+    "steps": "step epoch loss accuracy lr scale overflow skipped grad_norm",
+    "evaluation": "step epoch split images loss top1 top5",
+    "scales": "step layer scale_in alpha scale_out limit",
+    "underflow": "step layer tensor format scale numel zeros_before underflow "
+                 "underflow_pct_nonzero overflow",
     "histograms": "step layer tensor scale exponent count",
     "probes": "step layer tensor format scale lost_pct mse sqnr_db cosine",
     "what_if": "step layer tensor scenario underflow_pct_nonzero overflow underflow_unsure_pct",
-    "events": "step event layer tensor value message",
+    "events": "step epoch event layer tensor value message",
     "timing": "step seconds images_per_second data forward backward update log",
 }
 TEXT = {"split", "layer", "limit", "tensor", "format", "exponent", "scenario", "event", "value",
