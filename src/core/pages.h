@@ -19,14 +19,14 @@ void FreePages(std::byte* block, std::size_t bytes) noexcept;
 // nothing, and what it adds has no value until it is written.
 template <class T, PageKind kKind = PageKind::kSmall>
 struct PageAllocator {
-  using value_type = T;
+  using value_type = T;  // NOLINT(readability-identifier-naming): a name of the standard's
   template <class U>
-  struct rebind {
-    using other = PageAllocator<U, kKind>;
+  struct rebind {                           // NOLINT(readability-identifier-naming)
+    using other = PageAllocator<U, kKind>;  // NOLINT(readability-identifier-naming)
   };
   PageAllocator() = default;
   template <class U>
-  PageAllocator(const PageAllocator<U, kKind>&) {}
+  PageAllocator(const PageAllocator<U, kKind>&) {}  // NOLINT(google-explicit-constructor)
   T* allocate(std::size_t n) { return reinterpret_cast<T*>(AllocatePages(n * sizeof(T), kKind)); }
   void deallocate(T* p, std::size_t n) noexcept {
     FreePages(reinterpret_cast<std::byte*>(p), n * sizeof(T));

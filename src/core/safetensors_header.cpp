@@ -18,11 +18,11 @@ constexpr std::size_t kMaxRank = 32;
 // Reads characters and remembers where it stands, for messages.
 class CountingIterator {
  public:
-  using iterator_category = std::forward_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
+  using iterator_category = std::forward_iterator_tag;  // NOLINT(readability-identifier-naming)
+  using value_type = char;                              // NOLINT(readability-identifier-naming)
+  using difference_type = std::ptrdiff_t;               // NOLINT(readability-identifier-naming)
+  using pointer = const char*;                          // NOLINT(readability-identifier-naming)
+  using reference = const char&;                        // NOLINT(readability-identifier-naming)
 
   CountingIterator() = default;
   CountingIterator(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}

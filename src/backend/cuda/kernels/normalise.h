@@ -69,8 +69,8 @@ struct NormaliseKernel {
   ADA_HOST_DEVICE void Four(Shared& shared, Own& own, std::int64_t i) const {
     FourFloats x = LoadFour(norm.x, i);
     std::uint32_t c = ChannelOf(i, norm.channels);
-    for (int k = 0; k < 4; ++k) {
-      x.of[k] = norm.At(x.of[k], c);
+    for (float& value : x.of) {
+      value = norm.At(value, c);
       c = c + 1 == norm.channels ? 0 : c + 1;
     }
     FourFloats r = RoundAndCountFour(y, shared.y, own.y, x, i);
@@ -80,7 +80,7 @@ struct NormaliseKernel {
       for (int k = 0; k < 4; ++k) r.of[k] = r.of[k] + other.of[k];
       r = RoundAndCountFour(sum, shared.sum, own.sum, r, i);
     }
-    for (int k = 0; k < 4; ++k) r.of[k] = Kept(r.of[k]);
+    for (float& value : r.of) value = Kept(value);
     StoreFour(out, i, r);
   }
   // A NaN stays.
