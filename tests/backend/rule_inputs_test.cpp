@@ -1,7 +1,8 @@
 // What rules look at: extremes of products and logarithms against loops over all values.
+#include "backend/cpu/ops/rule_inputs.h"
+
 #include <doctest/doctest.h>
 
-#include "backend/cpu/ops/rule_inputs.h"
 #include "backend/op_bench.h"
 #include "backend/product_range.h"
 
