@@ -18,11 +18,11 @@ struct Binned : Style {
   }
   ExponentBins bins;
 };
-inline ExponentBins ReferenceBounds(const Tensor& before, int rows, double scale = 1) {
+inline ExponentBins ReferenceBins(const Tensor& before, int rows, double scale = 1) {
   return CountBins(First(Bench::Get(before), rows, before.shape), scale);
 }
-inline ExponentBins TruthOf(const Gradient& before, int rows) {
-  return ReferenceBounds(before.tensor, rows, static_cast<double>(*before.scale));
+inline ExponentBins ReferenceBins(const Gradient& before, int rows) {
+  return ReferenceBins(before.tensor, rows, static_cast<double>(*before.scale));
 }
 
 inline constexpr float kScales[] = {1, 1024, 3};

@@ -97,7 +97,7 @@ TEST_SUITE("cpu") {
       pass = MakePass(rows);
       pass.bins = true;
       op->Forward(pass);
-      CheckBins("y", bins.bins, ReferenceBounds(add.x[0], rows));
+      CheckBins("y", bins.bins, ReferenceBins(add.x[0], rows));
     }
   }
 
@@ -110,7 +110,7 @@ TEST_SUITE("cpu") {
     add.x = {bench.Make(shape, kFp32, Normal(static_cast<std::size_t>(shape.numel()), 1, 1))};
     add.y = bench.Make(shape, kFp16), add.y_stats = bench.Stats(), add.y_style = bins.style;
     bench->Make(add)->Forward(Binning(8));
-    CheckBins("y", bins.bins, ReferenceBounds(add.x[0], 8));
+    CheckBins("y", bins.bins, ReferenceBins(add.x[0], 8));
     CHECK_FALSE(add.y_stats->full);
     CHECK(add.y_stats->numel == 8 * shape.per_image());
     CHECK(add.y_stats->max_abs > 0);

@@ -20,7 +20,7 @@ void CheckProduct(const ProductCase& c, int rows, float scale, int threads, floa
   for (std::size_t i = 0; i < masters.size(); i += 5) masters[i] *= 0x1p-120f;
   Bench::Set(s.w, masters);
   p.Step(*p.MakeOp(bench), Drawing(rows));
-  const ExponentBins y = ReferenceBounds(s.y, rows), dx = TruthOf(s.dx, rows),
+  const ExponentBins y = ReferenceBins(s.y, rows), dx = ReferenceBins(s.dx, rows),
                      w = CountBins(masters, 1), dw = CountBins(Bench::Get(s.dw), 1);
   const Gradient before = s.dx;
   Binned y_bins(own), w_bins, dx_bins(own), dw_bins;
@@ -58,7 +58,7 @@ void CheckBatchNorm(float scale, int threads) {
       op->Backward(pass);
     };
     run(Drawing(c.rows));
-    const ExponentBins y = ReferenceBounds(s.out, c.rows), dx = TruthOf(s.dx, c.rows);
+    const ExponentBins y = ReferenceBins(s.out, c.rows), dx = ReferenceBins(s.dx, c.rows);
     Binned y_bins, sum_bins, dx_bins;
     const Values before = Bench::Get(s.out);
     s.out = bench.Make(c.x, kFp16), s.y_format = kFp16, s.y_style = y_bins.style;
@@ -100,9 +100,9 @@ void CheckPlain(const char* what, Spec spec, const Shape& x, const Shape& y, flo
     op->Backward(Binning(rows));
   }
   CHECK(*tested.dx.scale == *spec.dx.scale);
-  CheckBins("dx", dx_bins.bins, TruthOf(spec.dx, rows));
+  CheckBins("dx", dx_bins.bins, ReferenceBins(spec.dx, rows));
   if constexpr (requires { tested.y_style; })
-    CheckBins("y", y_bins.bins, ReferenceBounds(spec.y, rows));
+    CheckBins("y", y_bins.bins, ReferenceBins(spec.y, rows));
 }
 void CheckPlainOps(float scale, float own, int threads) {
   const Shape x{7, 16, 16, 19}, half{7, 8, 8, 19};
@@ -173,7 +173,7 @@ void CheckLoss(float scale, int threads) {
   };
   pass.loss_scale = scale;
   run();
-  const ExponentBins want = TruthOf(s.dlogits, 2900);
+  const ExponentBins want = ReferenceBins(s.dlogits, 2900);
   s.dlogits = GradientFor(bench, shape, kFp16, bins);
   run();
   CheckBins("logit gradient", bins.bins, want);

@@ -31,16 +31,15 @@ std::vector<std::int32_t> Labels(int rows, std::int64_t classes) {
   return labels;
 }
 
-struct ReferenceBounds {
+struct NaiveLoss {
   double loss = 0;
   Sums gradient;  // times init_scale, over loss_rows
 };
-ReferenceBounds Naive(const LossSpec& spec, const std::vector<std::int32_t>& labels,
-                      const Pass& pass) {
+NaiveLoss Naive(const LossSpec& spec, const std::vector<std::int32_t>& labels, const Pass& pass) {
   const auto c = static_cast<std::size_t>(spec.logits.shape.c);
   const auto s = static_cast<double>(spec.label_smoothing);
   const Values z = Bench::Get(spec.logits);
-  ReferenceBounds truth;
+  NaiveLoss truth;
   for (std::size_t row = 0; row < static_cast<std::size_t>(pass.rows); ++row) {
     double highest = static_cast<double>(z[row * c]), sum = 0;
     for (std::size_t k = 0; k < c; ++k)
@@ -83,7 +82,7 @@ TEST_SUITE("cpu") {
             pass.loss_rows = 128, pass.loss_scale = 1024;
             const std::vector<std::int32_t> labels = Labels(29, classes);
             const LossResult result = b.Run(labels, pass);
-            const ReferenceBounds truth = Naive(b.spec, labels, pass);
+            const NaiveLoss truth = Naive(b.spec, labels, pass);
             CHECK(result.loss_sum == doctest::Approx(truth.loss).epsilon(1e-12));
             CheckTensor(b.spec.dlogits.tensor, truth.gradient);
             CHECK(*b.spec.dlogits.scale == 1024);

@@ -85,7 +85,7 @@ struct Problem {
     if (product.bias) tiles.BiasToPlain(partial, plain.data() + weights);
     return plain;
   }
-  Sums ReferenceBounds() const {
+  Sums Reference() const {
     Sums sums(static_cast<std::size_t>(product.w().numel()));
     ForProducts(product, product.x.n, [&](std::int64_t xi, std::int64_t wi, std::int64_t yi) {
       sums[static_cast<std::size_t>(wi)].Add(
@@ -117,7 +117,7 @@ void CheckSums(const Values& got, const Sums& want) {
 void CheckProblem(const ProductCase& c, const Operand& x, const Operand& dy) {
   CAPTURE(c.name);
   Problem problem(c, x, dy);
-  CheckSums(problem.Run(c.x.n), problem.ReferenceBounds());
+  CheckSums(problem.Run(c.x.n), problem.Reference());
 }
 
 ProductCase Convolution(Shape x, std::int64_t out, int kernel, int stride, int padding,
@@ -196,7 +196,7 @@ TEST_SUITE("cpu") {
                                    Convolution({9, 40, 4, 3}, 16, 5, 2, 2, 1, false)}) {
         CAPTURE(most);
         Problem problem(c, kHalf, kHalf);
-        CheckSums(problem.Run(most), problem.ReferenceBounds());
+        CheckSums(problem.Run(most), problem.Reference());
       }
     }
   }
@@ -237,7 +237,7 @@ TEST_SUITE("cpu") {
             Problem problem(c, kind, kind);
             Values& values = in_x ? problem.x_values : problem.dy_values;
             values[values.size() / 3] = bad, values.back() = bad;
-            const Sums truth = problem.ReferenceBounds();
+            const Sums truth = problem.Reference();
             const Values got = problem.Run(3);
             std::size_t wrong = 0;
             for (std::size_t i = 0; i < got.size(); ++i)

@@ -28,41 +28,41 @@ class TwoMemories : public FakeBackend {
 TEST_SUITE("cpu") {
   TEST_CASE("objects start as they are made, and reach the other side with Send") {
     TwoMemories backend;
-    SharedArena board(backend, 1024);
-    const auto decisions = board.Add<scaling::ScaleDecision>(3);
+    SharedArena arena(backend, 1024);
+    const auto decisions = arena.Add<scaling::ScaleDecision>(3);
     CHECK(decisions.backend != decisions.host);
     CHECK(std::isnan(decisions.host[2].bound));
     CHECK(decisions.backend[2].alpha == 0);
-    board.Send();
+    arena.Send();
     CHECK(decisions.backend[2].alpha == 1);
     decisions.backend[1].halvings = 5;
     CHECK(decisions.host[1].halvings == 0);
-    board.Fetch();
+    arena.Fetch();
     CHECK(decisions.host[1].halvings == 5);
     CHECK(decisions.memory().bytes == 3 * sizeof(scaling::ScaleDecision));
   }
 
   TEST_CASE("many objects: they stay where they are, and only what is used is copied") {
     TwoMemories backend;
-    SharedArena board(backend, 256);
+    SharedArena arena(backend, 256);
     std::vector<graph::SharedArray<std::int64_t>> values;
     for (std::size_t i = 0; i < 100; ++i) {
-      values.push_back(board.Add<std::int64_t>(i % 5 == 0 ? 100 : 1));
+      values.push_back(arena.Add<std::int64_t>(i % 5 == 0 ? 100 : 1));
       CHECK(reinterpret_cast<std::uintptr_t>(values.back().backend) % 16 == 0);
       values.back().backend[0] = static_cast<std::int64_t>(i);
     }
-    board.Fetch();
+    arena.Fetch();
     for (std::size_t i = 0; i < 100; ++i) CHECK(values[i].host[0] == static_cast<std::int64_t>(i));
     CHECK(backend.copied == 20 * 800 + 80 * 16);
-    CHECK(board.Add<float>(0).count == 0);
+    CHECK(arena.Add<float>(0).count == 0);
   }
 
   TEST_CASE("on one memory both addresses are the same") {
     FakeBackend backend;
-    SharedArena board(backend, 64);
-    const auto value = board.Add<float>();
+    SharedArena arena(backend, 64);
+    const auto value = arena.Add<float>();
     CHECK(value.backend == value.host);
-    board.Send(), board.Fetch();
+    arena.Send(), arena.Fetch();
     CHECK(*value.host == 0);
   }
 }

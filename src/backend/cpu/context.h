@@ -14,7 +14,7 @@
 namespace ada::backend::cpu {
 
 // Memory that ops use within one call: a part for each worker and a part shared by all. Ops reserve
-// when they are made; the largest wish counts. Pointers are valid from the first call on.
+// when they are made; the largest request counts. Pointers are valid from the first call on.
 class Scratch {
  public:
   explicit Scratch(int workers) : own_(static_cast<std::size_t>(workers)) {}
@@ -32,7 +32,7 @@ class Scratch {
 
  private:
   using Block = std::vector<std::byte, PageAllocator<std::byte, PageKind::kHuge>>;
-  // Grows where a later wish was larger; what lay in it stays.
+  // Grows where a later request was larger; what lay in it stays.
   static std::byte* Get(Block& block, std::size_t bytes) {
     if (block.size() < bytes) block.resize(bytes);
     return block.data();

@@ -49,7 +49,7 @@ class SharedBlocks {
 };
 
 // Memory that ops use within one call and all share. Ops reserve when they are made; the largest
-// wish counts. data() may be called from the first call on; what an earlier, smaller block was
+// request counts. data() may be called from the first call on; what an earlier, smaller block was
 // recorded with stays valid.
 class Scratch {
  public:

@@ -193,9 +193,9 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
 
 namespace {
 
-template <class Mode, int kMost, class RoundingStats>
-ADA_INLINE void Differentiate(const BatchNormBackwardArgs& a, RoundingStats& counter) {
-  typename RoundingStats::LaterSums later;
+template <class Mode, int kMost, class Stats>
+ADA_INLINE void Differentiate(const BatchNormBackwardArgs& a, Stats& counter) {
+  typename Stats::LaterSums later;
   ForColumns<kMost>(
       a.channels, [&](std::int64_t c, int lanes, auto tail,
                       auto columns) __attribute__((always_inline)) {

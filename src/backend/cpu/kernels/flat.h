@@ -9,8 +9,8 @@ namespace ada::backend::cpu::ADA_ISA {
 
 // body(i, lanes, tail, loop): handles values i .. i + lanes; tail is std::true_type for the partial
 // vector; loop is what the counter `stats` began.
-template <class RoundingStats, class Body>
-ADA_INLINE void ForValues(std::int64_t n, RoundingStats& stats, Body&& body) {
+template <class Stats, class Body>
+ADA_INLINE void ForValues(std::int64_t n, Stats& stats, Body&& body) {
   constexpr std::int64_t kSegment = 256 * kLanes;
   const std::int64_t whole = n / kLanes * kLanes;
   for (std::int64_t begin = 0; begin < whole; begin += kSegment) {
