@@ -12,7 +12,8 @@ usage: tools/build.sh [--debug|--asan|--ubsan|--tsan] [--tests|--no-tests]
 
   (none)       Release, in build/: the program is build/ada-train
   --debug      without optimisation, in build-debug/
-  --asan       with AddressSanitizer, in build-asan/ (likewise --ubsan, --tsan)
+  --asan       with AddressSanitizer, in build-asan/ (likewise --ubsan, --tsan); --asan --ubsan:
+               with both, in build-asan-ubsan/
   --no-tests   only the program; --tests (the default): the test programs as well
   --cuda       the CUDA backend as well, for sm_75 to sm_90 and, as PTX, newer ones (Release only);
                the program still runs on the CPU where there is no GPU
@@ -28,7 +29,7 @@ arch=
 while [ $# -gt 0 ]; do
   option=$1
   case $option in
-    --debug | --asan | --ubsan | --tsan) preset=${option#--} ;;
+    --debug | --asan | --ubsan | --tsan) preset=$(preset_with "$preset" "$option") ;;
     --tests) targets=(all) ;;
     --no-tests) targets=(ada-train) ;;
     --cuda) cuda=ON ;;

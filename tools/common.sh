@@ -28,3 +28,13 @@ progress_line() {
     cat >/dev/null
   fi
 }
+
+# The preset that an option --debug, --asan, --ubsan or --tsan leads to from the one so far; --asan
+# and --ubsan go together.
+preset_with() {  # preset, option
+  case "$1 $2" in
+    "asan --ubsan" | "ubsan --asan") echo asan-ubsan ;;
+    "release "* | "${2#--} "*) echo "${2#--}" ;;
+    *) echo "${0##*/}: $2 does not go with --$1 (--help)" >&2; exit 2 ;;
+  esac
+}

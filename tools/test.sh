@@ -12,7 +12,7 @@ usage: tools/test.sh [--fast] [--debug|--asan|--ubsan|--tsan] [--cuda [--cuda-ar
 
   (none)       all suites: cpu (seconds), slow (minutes), lint
   --fast       the cpu suites only
-  --asan ...   the same under a sanitizer, in a build folder of its own
+  --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
   --cuda       with the CUDA backend, and its tests on a GPU (skipped where there is none)
   --cuda-arch ARCH  as tools/build.sh takes it: for one GPU alone, the quickest build
   --no-setup   installs nothing
@@ -22,6 +22,7 @@ TEXT
 }
 
 folder=build
+preset=release
 build=()
 packages=()
 select=()
@@ -30,8 +31,12 @@ while [ $# -gt 0 ]; do
   option=$1
   case $option in
     --fast) select=(-L '^cpu$') ;;
-    --debug | --asan | --ubsan | --tsan) build+=("$option"); folder=build-${option#--} ;;
-    --cuda) build+=(--cuda); packages=(--cuda) ;;
+    --debug | --asan | --ubsan | --tsan)
+      build+=("$option")
+      preset=$(preset_with "$preset" "$option")
+      folder=build-$preset
+      ;;
+    --cuda) build+=(--cuda); packages+=(--cuda) ;;
     --cuda-arch) need_value "$option" $#; build+=("$option" "$2"); shift ;;
     --no-setup) setup=false ;;
     -h | --help) usage; exit 0 ;;
@@ -40,6 +45,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+if [ ${#select[@]} -eq 0 ]; then packages+=(--fuzz); fi  # the slow suites use it
 if $setup; then tools/setup.sh "${packages[@]}"; fi
 tools/build.sh "${build[@]}"
 

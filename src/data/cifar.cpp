@@ -42,20 +42,18 @@ inline Bytes Load(const std::uint8_t* from) {
 
 // The lower, the upper halves of two registers in turns.
 inline Pairs LowBytes(Bytes a, Bytes b) {
-  constexpr Bytes kTurns = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-  return reinterpret_cast<Pairs>(__builtin_shuffle(a, b, kTurns));
+  return reinterpret_cast<Pairs>(
+      __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
 }
 inline Pairs HighBytes(Bytes a, Bytes b) {
-  constexpr Bytes kTurns = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  return reinterpret_cast<Pairs>(__builtin_shuffle(a, b, kTurns));
+  return reinterpret_cast<Pairs>(
+      __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
 }
 inline Words LowPairs(Pairs a, Pairs b) {
-  constexpr Pairs kTurns = {0, 8, 1, 9, 2, 10, 3, 11};
-  return reinterpret_cast<Words>(__builtin_shuffle(a, b, kTurns));
+  return reinterpret_cast<Words>(__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
 }
 inline Words HighPairs(Pairs a, Pairs b) {
-  constexpr Pairs kTurns = {4, 12, 5, 13, 6, 14, 7, 15};
-  return reinterpret_cast<Words>(__builtin_shuffle(a, b, kTurns));
+  return reinterpret_cast<Words>(__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
 }
 
 // Four pixels (r g b 0) to twelve bytes: each word holds two pixels, their six bytes are brought

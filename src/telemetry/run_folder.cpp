@@ -6,7 +6,6 @@
 #include <fstream>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -98,7 +97,8 @@ void RemoveRun(const std::string& folder) {
     if (fs::is_directory(folder + "/" + name)) RemoveFolder(folder + "/" + name, IsRunsOwn);
   }
   RemoveStaleTemporaries(folder);
-  for (const auto& name : kFiles | std::views::reverse) Remove(folder + "/" + name);
+  std::for_each(kFiles.rbegin(), kFiles.rend(),
+                [&](const std::string& name) { Remove(folder + "/" + name); });
 }
 
 [[noreturn]] void Refuse(const std::string& folder, const std::string& why,

@@ -1,0 +1,124 @@
+// CSV files: the reader itself, and the files of a run.
+#include <string>
+
+#include "fuzz/scratch.h"
+#include "fuzz/targets.h"
+#include "study/watch/parts.h"
+#include "telemetry/columns.h"
+#include "telemetry/rows.h"
+#include "telemetry/totals.h"
+
+namespace ada::fuzz {
+namespace {
+
+constexpr std::array<const char*, 9> kFiles = {"steps.csv",      "scales.csv",     "underflow.csv",
+                                               "events.csv",     "evaluation.csv", "timing.csv",
+                                               "histograms.csv", "what_if.csv",    "probes.csv"};
+
+template <class Row>
+void ReadAs(const std::string& path, telemetry::Expect expect) {
+  Refusable([&] {
+    telemetry::CsvReader file(path, telemetry::LastRow::kMayBeTorn);
+    telemetry::ReadRows<Row>(file, expect, [](const Row& row) { telemetry::FieldsOf(row); });
+  });
+}
+
+}  // namespace
+
+void Csv(std::string_view input) {
+  static const Scratch scratch;
+  const std::string path = scratch.Write("input.csv", input);
+  for (const auto last : {telemetry::LastRow::kMustBeWhole, telemetry::LastRow::kMayBeTorn,
+                          telemetry::LastRow::kMayLackLineEnd}) {
+    Refusable([&] {
+      telemetry::CsvReader file(path, last);
+      const std::size_t columns = file.header().size();
+      for (int row = 0; file.Next(); ++row) {
+        for (std::size_t i = 0; i < columns; ++i) {
+          file.Text(i);
+          if (row > 2 || i > 4) continue;  // refusing takes its time
+          Refusable([&] { file.Integer(i); });
+          Refusable([&] { file.NumberOrNan(i); });
+        }
+      }
+      Demand(file.offset() <= static_cast<std::int64_t>(input.size()), "read past the end");
+    });
+  }
+  // Followed while it grows, and replaced by half of itself.
+  const std::size_t half = input.size() / 2;
+  const std::string growing = scratch.Write("growing.csv", input.substr(0, half));
+  telemetry::CsvFollower follower(growing, 64);
+  const auto look = [&] {
+    if (follower.Changed()) follower.Restart();
+    Refusable([&] {
+      follower.Read([](telemetry::CsvReader& file) {
+        while (file.Next()) file.Text(0);
+      });
+    });
+  };
+  look();
+  scratch.Write("growing.csv", input);
+  look();
+  scratch.Write("growing.csv", input.substr(half));
+  look();
+}
+
+void Rows(std::string_view input) {
+  static const Scratch scratch;
+  const unsigned choice = TakeByte(&input);
+  const auto expect = static_cast<telemetry::Expect>(choice / 16 % 3);
+  const std::string path = scratch.Write("rows.csv", input);
+  switch (choice % kFiles.size()) {
+    case 0:
+      ReadAs<telemetry::StepRow>(path, expect);
+      break;
+    case 1:
+      ReadAs<telemetry::ScaleRow>(path, expect);
+      break;
+    case 2:
+      ReadAs<telemetry::TensorRow>(path, expect);
+      break;
+    case 3:
+      ReadAs<telemetry::EventRow>(path, expect);
+      break;
+    case 4:
+      ReadAs<telemetry::EvaluationRow>(path, expect);
+      break;
+    case 5:
+      ReadAs<telemetry::TimingRow>(path, expect);
+      break;
+    case 6:
+      ReadAs<telemetry::HistogramRow>(path, expect);
+      break;
+    case 7:
+      ReadAs<telemetry::WhatIfRow>(path, expect);
+      break;
+    default:
+      ReadAs<telemetry::ProbeRow>(path, expect);
+      break;
+  }
+  static const Scratch run;
+  for (const char* name :
+       {"steps.csv", "evaluation.csv", "timing.csv", "scales.csv", "underflow.csv"})
+    run.Write(name, input);
+  Refusable([] { telemetry::RunTotals().RebuildFrom(run.path()); });
+  Refusable([] { telemetry::LayerTotals().RebuildFrom(run.path()); });
+}
+
+void Watch(std::string_view input) {
+  static const Scratch run;
+  const std::string name = kFiles[TakeByte(&input) % 5];
+  const std::size_t half = input.size() / 2;
+  study::WatchState state;
+  state.folder = run.path();
+  study::WatchFeed feed(run.path());
+  for (const std::string_view part : {input.substr(0, half), input}) {
+    run.Write(name, part);
+    Refusable([&] { feed.Look(state); });
+  }
+  for (const std::size_t width : {std::size_t{1}, std::size_t{80}})
+    study::DrawWatch(state, {.width = width, .height = 24, .utf8 = width == 80});
+  unlink((run.path() + "/" + name).c_str());
+}
+
+}  // namespace ada::fuzz

@@ -1,0 +1,39 @@
+// The fuzz targets: each takes any bytes as one input of the program. A target returns where the
+// input was read or refused in words (an Error that is no InternalError); anything else, such as
+// another exception, ends the process, and so do the checks that a target makes of what was read.
+// `fuzz.cpp` gives them to libFuzzer, `fuzz_test.cpp` runs each over its seeds in the test suites.
+#pragma once
+#include <array>
+#include <string_view>
+
+namespace ada::fuzz {
+
+void Yaml(std::string_view input);         // a configuration; what loads must read back the same
+void Safetensors(std::string_view input);  // a file; every tensor of an accepted one is read
+void Checkpoint(std::string_view input);   // a checkpoint's JSON, its hash made right
+void Summary(std::string_view input);      // summary.json
+void Idx(std::string_view input);          // the two files of a split in MNIST's layout
+void Cifar(std::string_view input);        // a batch file in CIFAR's layout
+void Csv(std::string_view input);          // the reader itself, with each way to end, and followed
+void Rows(std::string_view input);         // any CSV file of a run, into its rows and totals
+void Watch(std::string_view input);        // a CSV file of a run that `watch` follows
+void Study(std::string_view input);        // a CSV file under recommend, compare and what-if
+void Replay(std::string_view input);       // the trace that `replay` takes
+
+struct Target {
+  std::string_view name;
+  void (*run)(std::string_view input);
+};
+inline constexpr auto kTargets = std::to_array<Target>({{"yaml", Yaml},
+                                                        {"safetensors", Safetensors},
+                                                        {"checkpoint", Checkpoint},
+                                                        {"summary", Summary},
+                                                        {"idx", Idx},
+                                                        {"cifar", Cifar},
+                                                        {"csv", Csv},
+                                                        {"rows", Rows},
+                                                        {"watch", Watch},
+                                                        {"study", Study},
+                                                        {"replay", Replay}});
+
+}  // namespace ada::fuzz
