@@ -1,6 +1,5 @@
 #include "telemetry/csv_reader.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,10 +9,10 @@
 #include <cmath>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "core/system_call.h"
 
 namespace ada::telemetry {
 namespace {
@@ -128,8 +127,9 @@ CsvReader::CsvReader(std::string path, std::vector<std::string> header, std::int
 CsvReader::~CsvReader() { close(fd_); }
 
 void CsvReader::Open() {
-  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd_ < 0) throw DataError(path_ + ": " + std::generic_category().message(errno));
+  std::string problem;
+  fd_ = OpenToRead(path_, Pipes::kRefused, &problem);
+  if (fd_ < 0) throw DataError(path_ + ": " + problem);
 }
 
 // Reads more of the file, twice as much each time that a record needs still more; false at its end.
@@ -257,7 +257,8 @@ void CsvReader::FailAt(std::size_t column, const char* expected) const {
 
 bool CsvFollower::Changed() const {
   if (header_.empty()) return false;
-  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  std::string ignored;
+  const int fd = OpenToRead(path_, Pipes::kRefused, &ignored);
   if (fd < 0) return true;
   const auto size = static_cast<std::int64_t>(last_.size());
   const bool same = SizeOf(fd) >= offset_ && ReadAt(fd, offset_ - size, last_.size()) == last_;

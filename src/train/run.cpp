@@ -98,17 +98,18 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
     if (continuation.done) return 0;
   }
   const RunData data = reading.get();
+  Session session({config, config.output, backend, data, *graph, *policy, log, options.progress,
+                   chosen.threads},
+                  continuation.from);
+  // The state to go on from is in memory: only now is anything of an old run cut or deleted.
   if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
-
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
   log.Info(config.name + ": " + chosen.reason);
   WarnOfIdlePatterns(config, *graph, log);
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();
   WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));
-  Session session({config, folder->path(), backend, data, *graph, *policy, log, options.progress,
-                   chosen.threads},
-                  continuation.from);
+  session.OpenLogs();
   return session.Run();
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "core/file_lock.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"

@@ -81,7 +81,6 @@ class Child {
     if (file_limit >= 0) {
       const rlimit limit = {static_cast<rlim_t>(file_limit), static_cast<rlim_t>(file_limit)};
       setrlimit(RLIMIT_FSIZE, &limit);
-      ::signal(SIGXFSZ, SIG_IGN);  // write() then says EFBIG
     }
     std::vector<char*> argv = {const_cast<char*>(ADA_BINARY)};
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));

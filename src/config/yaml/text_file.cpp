@@ -1,12 +1,11 @@
 // Reading with a limit, and a validator of UTF-8 (RFC 3629: no overlong forms, no surrogates).
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 
 #include "config/yaml/document.h"
 #include "core/error.h"
+#include "core/system_call.h"
 
 namespace ada::config {
 namespace {
@@ -46,14 +45,14 @@ std::string ReadTextFile(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     throw ConfigError(path + ": is a directory; expected a YAML file");
   }
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
-  if (!file) throw ConfigError(path + ": cannot be opened: " + std::strerror(errno));
-  std::string text(kLimit + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) {
-    throw ConfigError(path + ": cannot be read: " + std::strerror(errno));
+  std::string text, problem;
+  const int fd = OpenToRead(path, Pipes::kOffered, &problem);
+  if (fd < 0) throw ConfigError(path + ": cannot be opened: " + problem);
+  if (!ReadUpTo(fd, kLimit + 1, &text)) {
+    problem = path + ": cannot be read: " + std::strerror(errno);
   }
+  CloseFile(fd);
+  if (!problem.empty()) throw ConfigError(problem);
   if (text.size() > kLimit) {
     throw ConfigError(path + ": is larger than 1 MB; expected a configuration of a few kilobytes");
   }
