@@ -11,11 +11,12 @@
 
 #include "cli/commands.h"
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace {
 
 int Fail(int code, const std::string& message) {
-  std::fprintf(stderr, "ada-train: %s\n", message.c_str());
+  std::fprintf(stderr, "ada-train: %s\n", ada::VisibleLines(message).c_str());
   return code;
 }
 

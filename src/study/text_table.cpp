@@ -6,13 +6,14 @@
 #include <cstdio>
 #include <ostream>
 
+#include "core/utf8.h"
+
 namespace ada::study {
 namespace {
 
 constexpr std::size_t kIndent = 2, kGap = 2, kNarrowest = 8;
 
 bool BeginsCodePoint(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
-bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
 }  // namespace
 
@@ -21,8 +22,7 @@ std::size_t TextWidth(std::string_view text) {
 }
 
 std::string CutText(std::string_view text, std::size_t width) {
-  std::string shown(text);
-  std::replace_if(shown.begin(), shown.end(), IsControl, '?');
+  const std::string shown = Visible(text);
   if (TextWidth(shown) <= width) return shown;
   const std::size_t dots = std::min<std::size_t>(2, width);
   std::size_t end = 0, columns = 0;

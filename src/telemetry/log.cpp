@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/system_call.h"
 #include "core/text.h"
+#include "core/utf8.h"
 
 namespace ada::telemetry {
 namespace {
@@ -167,7 +168,8 @@ Log::Log(LogLevel level, int descriptor) : impl_(std::make_unique<Impl>(level, d
 Log::~Log() { SetStatus(""); }
 
 void Log::Write(LogLevel level, const std::string& text) {
-  impl_->logger.log(ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
+  const std::string shown = VisibleLines(text);
+  impl_->logger.log(ToSpdlog(level), spdlog::string_view_t(shown.data(), shown.size()));
   const std::string problem = impl_->file->TakeProblem();
   if (!problem.empty()) Warning(problem);
 }

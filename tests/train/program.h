@@ -81,7 +81,6 @@ class Child {
     if (bytes < 0) return;
     const rlimit limit = {static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
     setrlimit(RLIMIT_FSIZE, &limit);
-    ::signal(SIGXFSZ, SIG_IGN);  // write() then says EFBIG
   }
 
   [[noreturn]] void Become(const std::vector<std::string>& arguments,
