@@ -34,6 +34,7 @@ class WholeLines(io.RawIOBase):
     def __init__(self, path, size=None):
         super().__init__()
         self._path, self._lines, self._open = path, 0, 0  # _open: bytes of the line so far
+        self.problem = None  # the BadFile that was raised, which a parser may have hidden
         self._left = whole_size(path)[0] if size is None else size
         self._file = open(path, "rb")
 
@@ -50,8 +51,9 @@ class WholeLines(io.RawIOBase):
     def _check(self, piece):
         first = piece.find(b"\n")
         if self._open + (len(piece) if first < 0 else first) > MOST_BYTES:
-            raise BadFile(f"{self._path}:{self._lines + 1}: a line of more than 1 MiB; expected "
-                          "rows of some hundred bytes")
+            self.problem = BadFile(f"{self._path}:{self._lines + 1}: a line of more than 1 MiB; "
+                                   "expected rows of some hundred bytes")
+            raise self.problem
         self._lines += piece.count(b"\n")
         self._open = self._open + len(piece) if first < 0 else len(piece) - piece.rfind(b"\n") - 1
 

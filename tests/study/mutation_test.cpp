@@ -227,9 +227,9 @@ TEST_SUITE("cpu") {
 
 TEST_SUITE("slow") {
   TEST_CASE("files with random faults: many of them") {
-    HammerRuns(FirstSeed() + 1000, 6000);
-    HammerTraces(FirstSeed() + 1000, 20000);
-    HammerTensors(FirstSeed() + 1000, 10000);
+    HammerRuns(FirstSeed() + 1000, 3000);
+    HammerTraces(FirstSeed() + 1000, 10000);
+    HammerTensors(FirstSeed() + 1000, 5000);
   }
 }
 

@@ -102,6 +102,49 @@ class ReportMutationTest(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.stderr[-4000:])
             print(f"[report] {result.stdout.strip()} damaged runs from seed {seed} on")
 
+    def page_of(self, **changed):
+        """The page of a run with these files changed (name without ending -> text to text)."""
+        with tempfile.TemporaryDirectory(prefix="ada-report-") as scratch:
+            folder = make_run(pathlib.Path(scratch, "run"))
+            for name, change in changed.items():
+                path = next(folder.glob(name + ".*"))
+                path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+            page = pathlib.Path(scratch, "page.html")
+            result = subprocess.run([str(TOOLS / "report.py"), str(folder), "-o", str(page),
+                                     "--title", "$\\undefined{x}$"], capture_output=True,
+                                    text=True, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertNotIn("Traceback", result.stderr)
+            return page.read_text(encoding="utf-8")
+
+    def test_names_are_no_formulas(self):
+        def renamed(text):
+            return text.replace("fc", "$\\undefined{x}$").replace("bn1", "_$")
+        names = ["underflow", "scales", "histograms", "probes", "what_if", "events"]
+        page = self.page_of(config=lambda text: text.replace("name: a", "name: $\\frac{$"),
+                            summary=lambda text: text.replace('"name": "a"', '"name": "$x^$"'),
+                            **{name: renamed for name in names})
+        self.assertIn("$\\undefined{x}$", page)
+        self.assertIn("$x^$", page)
+
+    def test_steps_without_end_and_values_below_zero(self):
+        page = self.page_of(steps=lambda text: text.replace("\n12,", "\ninf,"),
+                            underflow=lambda text: text.replace("34.5", "-34.5"),
+                            histograms=lambda text: text.replace(",40\n", ",-40\n"),
+                            evaluation=lambda text: text.replace("30,", "1e300,"))
+        self.assertIn("steps.csv: 1 rows without a step that can be are left out", page)
+        self.assertIn("evaluation.csv: 1 rows without", page)
+
+    def test_summaries_and_configurations_that_are_none(self):
+        for text in ["[]", "{", '{"train": [1], "status": 3, "name": {}}', "[" * 100000,
+                     '{"train": {"loss": 1e999, "accuracy": "x"}, "seconds": -1' + "0" * 400 + "}"]:
+            self.page_of(summary=lambda _, text=text: text)
+        bomb = "a0: &a0 [x, x]\n" + "".join(
+            f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+        self.assertTrue("line 7 has an alias" in self.page_of(config=lambda text: text + bomb))
+        self.assertTrue("a line of more than 1 MiB" in self.page_of(
+            timing=lambda text: text + "9" * (3 << 20) + "\n"))
+
 
 if __name__ == "__main__":
     if len(sys.argv) == 4:

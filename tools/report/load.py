@@ -92,10 +92,16 @@ class Run:
 def _parse(path, size, columns):
     text = {name: "category" for name in columns if name in TEXT}
     empty = {name: ["", "nan"] for name in columns if name not in TEXT}
-    with io.BufferedReader(WholeLines(path, size), 1 << 20) as file:
-        return pandas.read_csv(file, usecols=lambda name: name in columns, dtype=text,
-                               na_values=empty, keep_default_na=False, on_bad_lines="skip",
-                               encoding_errors="replace")
+    lines = WholeLines(path, size)
+    with io.BufferedReader(lines, 1 << 20) as file:
+        try:
+            return pandas.read_csv(file, usecols=lambda name: name in columns, dtype=text,
+                                   na_values=empty, keep_default_na=False, on_bad_lines="skip",
+                                   encoding_errors="replace")
+        except Exception:
+            if lines.problem is not None:
+                raise lines.problem from None
+            raise
 
 
 def _read_frame(path, columns, notes):
@@ -110,6 +116,9 @@ def _read_frame(path, columns, notes):
         try:
             return _parse(path, size, columns)
         except pandas.errors.EmptyDataError:
+            return pandas.DataFrame()
+        except run_files.BadFile as error:
+            notes.append(f"{error}; the file is left out")
             return pandas.DataFrame()
         except (pandas.errors.ParserError, ValueError, csv.Error) as error:
             reason = str(error).strip()
