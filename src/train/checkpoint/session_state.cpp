@@ -103,7 +103,10 @@ void Session::Restore(const ResumePoint& from) {
 
 void Session::OpenLogs() {
   recorder_.Open(p_.folder, lengths_, LogsOf(p_.config.log), p_.config.log.tensorboard);
-  RemoveOtherCheckpoints(p_.folder + "/checkpoints", checkpoint_step_);
+  const std::string folder = p_.folder + "/checkpoints";
+  RemoveOtherCheckpoints(folder, checkpoint_step_);
+  // A kill may have come before what this checkpoint made superfluous was gone.
+  if (checkpoint_step_ >= 0) PruneCheckpoints(folder, p_.config.checkpoint.keep, checkpoint_step_);
   skipped_ = recorder_.run().skipped();
   for (const telemetry::SplitTotals& split : recorder_.run().evaluations())
     if (split.last.step == checkpoint_step_) evaluated_step_ = checkpoint_step_;

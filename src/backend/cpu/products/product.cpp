@@ -28,14 +28,19 @@ const dnnl::engine& Engine() {
 constexpr auto kF32 = memory::data_type::f32;
 float* Mutable(const float* p) { return const_cast<float*>(p); }  // memory objects take no const
 
-// oneDNN reports every failure as dnnl::error; here one of them is a bug or a lack of memory.
+// oneDNN reports every failure as dnnl::error: a lack of memory, memory for generated code that the
+// machine refuses (runtime_error), or a bug here.
 template <class Make>
 auto Guard(const char* what, Make&& make) {
   try {
     return make();
   } catch (const dnnl::error& e) {
     if (e.status == dnnl_out_of_memory) throw std::bad_alloc();
-    throw InternalError(std::string("oneDNN cannot make ") + what + ": " + e.what());
+    const std::string message = std::string("oneDNN cannot make ") + what + ": " + e.what();
+    if (e.status != dnnl_runtime_error) throw InternalError(message);
+    throw DeviceError(message +
+                      "; it may have been refused memory that holds code: free memory, raise ulimit "
+                      "-v, or allow processes to make memory executable");
   }
 }
 
