@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/file_lock.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
