@@ -10,6 +10,7 @@ Exit status: 0; 1 packages missing; 2 command line; 3 a folder that holds no run
 """
 import argparse
 import os
+import stat
 import sys
 import warnings
 
@@ -48,11 +49,28 @@ def write(options):
     if options.png:
         os.makedirs(options.png, exist_ok=True)
     text = page.page(title, runs, sections.all_sections(runs, options.tensor), options.png)
-    beside = f"{options.output}.{os.getpid()}.part"
+    put(options.output, text)
+
+
+def put(path, text):
+    """The whole page, or the old file as it was. A device or FIFO is written into, never replaced."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    place = os.path.realpath(os.path.dirname(path) or ".") + "/"
+    own = os.path.islink(path) and (place == "/dev/" or place.startswith("/proc/"))
+    if own or not stat.S_ISREG(mode):
+        fail(6, f"{path} is no regular file; name the HTML file to write")
+    beside = f"{path}.{os.getpid()}.part"
     try:
         with open(beside, "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(beside, options.output)
+        os.replace(beside, path)
     except OSError:
         if os.path.exists(beside):
             os.remove(beside)

@@ -70,7 +70,9 @@ std::vector<std::string> ClassNames(const std::string& name, const std::string& 
   if (!facts.layout) return {};
   const std::filesystem::path inside = FindFolder(facts, folder);
   const std::string path = (inside / facts.names_file).string();
-  if (facts.names_file.empty() || !std::filesystem::exists(path)) return {};
+  std::error_code error;  // what cannot be looked at cannot be read either, and is told there
+  const bool none = !std::filesystem::exists(path, error) && !error;
+  if (facts.names_file.empty() || none) return {};
   std::vector<std::string> names = ReadNames(path);
   if (names.size() != static_cast<std::size_t>(facts.classes))
     throw DataError(path + ": " + std::to_string(names.size()) + " names of classes; expected " +

@@ -45,7 +45,7 @@ class FakeRun:
         self.layers = layers
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="ada-watch-"))
         self.lock = open(self.path / ".lock", "w", encoding="ascii")
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        fcntl.lockf(self.lock, fcntl.LOCK_EX)
         for name, header in HEADERS.items():
             (self.path / name).write_text(header, encoding="utf-8")
 

@@ -4,6 +4,8 @@ import os
 import pathlib
 import re
 import shutil
+import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -363,6 +365,24 @@ class RobustTest(unittest.TestCase):
                 self.assertNotIn("Traceback", result.stderr)
         self.assertFalse(self.page.exists())
         self.assertEqual(list(self.folder.glob("*.part")), [])
+
+    def test_a_device_or_fifo_is_written_into_and_stays(self):
+        run = make_run(self.folder / "run")
+        places = [pathlib.Path("/dev/null"), self.folder / "fifo", self.folder / "link"]
+        os.mkfifo(places[1])
+        places[2].symlink_to("/dev/null")
+        kinds = [stat.S_IFMT(place.lstat().st_mode) for place in places]
+        with open(self.page, "wb") as page, subprocess.Popen(["cat", places[1]], stdout=page):
+            for place in places:
+                self.assertEqual(run_tool(run, "-o", place).returncode, 0)
+        self.says(self.page.read_text(), "</html>")
+        self.assertEqual([stat.S_IFMT(place.lstat().st_mode) for place in places], kinds)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(self.folder / "socket"))
+        result = run_tool(run, "-o", self.folder / "socket")
+        self.assertEqual(result.returncode, 6, result.stderr)
+        self.assertIn("is no regular file", result.stderr)
+        self.assertTrue((self.folder / "socket").is_socket())
 
 
 if __name__ == "__main__":

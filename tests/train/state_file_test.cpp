@@ -13,8 +13,10 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/json_file.h"
 #include "telemetry/temp_folder.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/small_run.h"
 
 namespace ada::train {
 namespace {
@@ -35,14 +37,18 @@ CheckpointState Example() {
   return s;
 }
 
-// The file's text after `change`, with the hash that belongs to it.
-std::string Changed(const std::function<void(Json&)>& change) {
-  Json json = Json::parse(StateText(Example(), "hash"));
+// `text` after `change`, with the hash that belongs to it.
+std::string ChangedText(const std::string& text, const std::function<void(Json&)>& change) {
+  Json json = Json::parse(text);
   json.erase("state_xxh3");
   change(json);
   const std::string body = json.dump();
   json["state_xxh3"] = HashBytes(std::as_bytes(std::span(body)));
   return json.dump(1) + "\n";
+}
+
+std::string Changed(const std::function<void(Json&)>& change) {
+  return ChangedText(StateText(Example(), "hash"), change);
 }
 
 std::string Refusal(const TempFolder& folder, const std::string& text) {
@@ -133,6 +139,51 @@ TEST_SUITE("cpu") {
       CHECK(Refusal(folder, body.substr(0, body.size() - 1) + ",\"state_xxh3\":\"" + hash +
                                 "\"}") == "nests more than 32 deep: it is no file of this program");
     }
+  }
+
+  TEST_CASE("values that no run would have written: a resume ends with a message, or goes on") {
+    using namespace testing;
+    const TempFolder folder;
+    const auto run = WriteConfig(folder, "run", SmallRun());
+    const std::vector<std::string> one = {"--set", "checkpoint.keep=1", "--set", "train.epochs=1"};
+    ADA_REQUIRE_EXIT(Run(With(run, one), folder.path()), 0);
+    const std::string path = NewestCheckpoint(folder / "run", ".json"), good = ReadBytes(path);
+    const auto resumes = [&](const std::string& name, const std::function<void(Json&)>& change) {
+      std::filesystem::remove_all(folder / "copy");
+      std::filesystem::copy(folder / "run", folder / "copy",
+                            std::filesystem::copy_options::recursive);
+      WriteBytes(folder / "copy/checkpoints" + path.substr(path.rfind('/')),
+                 ChangedText(good, change));
+      const Outcome o = Run({"--config", "run.yaml", "--output", "copy", "--resume",
+                             "--no-progress", "--set", "checkpoint.keep=1"},
+                            folder.path());
+      INFO(name, ": ", o.err, " signal ", o.signal);
+      CHECK((o.code == 0 || o.code == 2 || o.code == 3 || o.code == 5));
+    };
+    const std::int64_t most = JsonFields::kLargestCount;
+    for (const char* field : {"step", "updates", "skips_in_a_row", "retries", "schedule_steps"})
+      for (const std::int64_t value : {std::int64_t{0}, std::int64_t{5}, most})
+        resumes(field, [&](Json& j) { j[field] = value; });
+    for (const double value : {-1e300, 1e300})
+      resumes("best_top1", [&](Json& j) { j["best_top1"] = value; });
+    for (const char* field : {"policy", "layers", "tensors", "scenarios", "lengths"})
+      resumes(field, [&](Json& j) { j[field] = Json::object(); });
+    for (const char* field : {"config", "backend", "version"})
+      for (const char* text : {"", "x: [", "\n\n"})
+        resumes(field, [&](Json& j) { j[field] = text; });
+    for (const char* text : {"", "0x1p+2000", "-1", "nan", "-0x1p-3", "99999999999999999999"}) {
+      resumes(std::string("policy ") + text, [&](Json& j) {
+        for (auto& value : j["policy"]) value = text;
+      });
+      resumes(std::string("layers ") + text, [&](Json& j) {
+        for (auto& layer : j["layers"])
+          for (auto& value : layer) value = text;
+      });
+    }
+    for (const std::int64_t length : {std::int64_t{0}, std::int64_t{50}, most})
+      resumes("lengths", [&](Json& j) {
+        for (auto& value : j["lengths"]) value = length;
+      });
   }
 
   TEST_CASE("pruning keeps the checkpoint just written, whatever lies beside it") {
