@@ -264,4 +264,19 @@ TEST_SUITE("cpu") {
     std::erase(plain, '\r');
     CHECK(plain == expected);
   }
+
+  TEST_CASE("what a terminal would obey is visible, on the console and in log.txt") {
+    const TempFolder folder;
+    Terminal terminal(80);
+    {
+      Log log(LogLevel::kInfo, terminal.fd());
+      log.OpenFile(folder / "log.txt", false);
+      log.Info(
+          "layer \x1b[2J\xC2\x9B"
+          "1A\r is odd\nand goes on");
+    }
+    CHECK(terminal.Take() == "layer \\x1b[2J\\x9b1A\\x0d is odd\r\nand goes on\r\n");
+    const std::string text = folder.Read("log.txt");
+    CHECK(text.ends_with("layer \\x1b[2J\\x9b1A\\x0d is odd\nand goes on\n"));
+  }
 }

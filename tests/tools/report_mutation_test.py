@@ -135,6 +135,13 @@ class ReportMutationTest(unittest.TestCase):
         self.assertIn("steps.csv: 1 rows without a step that can be are left out", page)
         self.assertIn("evaluation.csv: 1 rows without", page)
 
+    def test_more_kinds_than_a_picture_can_show(self):
+        rows = "".join(f"{i},1,kind{i},,,,\n" for i in range(3000))
+        scales = "".join(f"1,1,fc,p,1,,,,1,1,limit{i}\n" for i in range(3000))
+        what_if = "".join(f"1,1,fc,dx,s{i},fp16,1,1,0,0,0\n" for i in range(3000))
+        self.page_of(events=lambda text: text + rows, scales=lambda text: text + scales,
+                     what_if=lambda text: text + what_if)
+
     def test_summaries_and_configurations_that_are_none(self):
         for text in ["[]", "{", '{"train": [1], "status": 3, "name": {}}', "[" * 100000,
                      '{"train": {"loss": 1e999, "accuracy": "x"}, "seconds": -1' + "0" * 400 + "}"]:

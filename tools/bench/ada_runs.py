@@ -1,6 +1,5 @@
 """Runs of ada-train as the benchmarks need them: its real training loop for some steps, and what
 its timing.csv says of them."""
-import csv
 import dataclasses
 import os
 import pathlib
@@ -9,6 +8,9 @@ import sys
 
 import flops
 import machine
+
+sys.path.insert(0, str(machine.ROOT / "tools"))
+import run_files  # noqa: E402  (beside report.py)
 
 # The same optimizer everywhere, as PyTorch's side has it; no evaluation, no checkpoints.
 LOOP = ("optimizer={kind: sgd, lr: 0.01, momentum: 0.9, weight_decay: 1e-4}",
@@ -71,9 +73,8 @@ class AdaTrain:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
             sys.exit(f"bench.py: ada-train ended with {process.returncode}:\n{message}")
-        with open(self._folder(name) / "timing.csv", encoding="utf-8", newline="") as file:
-            rows = [{key: float(value) for key, value in row.items()}
-                    for row in csv.DictReader(file)]
+        rows = [{key: float(value) for key, value in row.items()}
+                for row in run_files.rows(self._folder(name) / "timing.csv")]
         if len(rows) < least:
             sys.exit("bench.py: too few logged steps; raise --ada-steps or lower --log-every")
         return Run(rows, usage.ru_maxrss / 1024)

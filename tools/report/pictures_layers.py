@@ -184,11 +184,16 @@ def _limit_rows(run):
     return names
 
 
+def _known(codes):
+    """Codes as numbers; NaN for words beyond those that are drawn."""
+    return numpy.where(codes < 0, numpy.nan, codes)
+
+
 def _limit_sentence(runs):
     parts = []
     for run in runs:
         own = run.scales["limit"][(run.scales["limit"] != "branch").to_numpy()]
-        words = [f"{w} {100 * n / len(own):.3g} %" for w, n in style.most_first(own)]
+        words = [f"{w} {100 * n / len(own):.3g} %" for w, n in style.most_first(own)[:style.MOST_WORDS]]
         parts.append(f"{run.label}: " + (", ".join(words) or "no decisions"))
     return "Shares of all decisions. " + style.sentences(parts)
 
@@ -199,16 +204,16 @@ def limits(runs, order, last):
     names = [n for layer in order for n in (layer, f"{layer} (sum)") if n in there]
     words = list(LIMITS)
     seen = set().union(*[set(run.scales["limit"].unique()) for run in runs])
-    words += sorted(seen - set(words))
+    words += sorted(seen - set(words))[:style.MOST_WORDS]
     if not names:
         return []
     shades = [LIMITS[w][0] if w in LIMITS else "#ffffff" for w in words]
     grids = [layers.grid(run.scales, layers.codes(pandas.Series(r, dtype="category"), names), names,
-                         layers.codes(run.scales["limit"], words), "last")
+                         _known(layers.codes(run.scales["limit"], words)), "last")
              for run, r in zip(runs, rows)]
     norm = colors.BoundaryNorm(numpy.arange(len(words) + 1) - 0.5, len(words))
     figure, axes, _ = heat_maps(runs, names, grids, last, colors.ListedColormap(shades), norm)
-    used = [w for w in words if w in seen]
+    used = [w for w in words if w in seen][:style.MOST_WORDS]
     figure.legend([Patch(fc=shades[words.index(w)], ec="#777777", lw=0.5) for w in used],
                   [style.label(w, 20) for w in used],
                   loc="upper center", ncol=len(used), handlelength=1.2)

@@ -115,7 +115,7 @@ def what_if(runs, tensor, order):
     names = shown(order, tables)
     if not names:
         return []
-    others = list(dict.fromkeys(s for t in tables for s in t["scenario"]))
+    others = list(dict.fromkeys(s for t in tables for s in t["scenario"]))[:style.MOST_WORDS]
     scenarios = ["as run"] + others
     results = []
     for run, table in zip(runs, tables):

@@ -146,13 +146,15 @@ def training(runs, last):
 
 def events(runs, last):
     kinds = list(dict.fromkeys(k for run in runs for k in run.events["event"]))
+    kinds = kinds[:style.MOST_WORDS]
     if not kinds:
         return []
     figure, ax = plt.subplots(figsize=(style.WIDTH, 1.1 + 0.34 * len(kinds)),
                               layout="constrained")
     shift = 0.6 / max(1, len(runs))
     for number, run in enumerate(runs):
-        at = layers.codes(run.events["event"], kinds)
+        at = layers.codes(run.events["event"], kinds).astype(float)
+        at[at < 0] = numpy.nan
         ax.plot(run.events["step"], at + shift * (number - (len(runs) - 1) / 2), ls="none",
                 marker="|", ms=9, color=style.color(number), label=style.label(run.label, 30))
     ax.set_yticks(range(len(kinds)), [style.label(kind, 30) for kind in kinds])
@@ -163,7 +165,7 @@ def events(runs, last):
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     parts = []
     for run in runs:
-        counts = style.most_first(run.events["event"])
+        counts = style.most_first(run.events["event"])[:style.MOST_WORDS]
         words = ", ".join(f"{n} × {k}" for k, n in counts) or "none"
         parts.append(f"{run.label}: {words}")
     return [Picture("events", figure, style.sentences(parts), "events over steps")]

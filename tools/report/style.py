@@ -20,6 +20,7 @@ NO_VALUE = "#c9c9c9"  # hatching of a heat map's cells without one
 DPI = 144
 WIDTH = 11.2  # inches; shown at 100 pixels an inch
 PER_ROW = 3   # panels side by side
+MOST_WORDS = 40  # kinds, limits and scenarios that a picture can show
 
 plt.rcParams.update({
     "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.labelsize": 9,

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 #include <ostream>
+#include <string_view>
 
 #include "core/text.h"
 #include "study/compare/parts.h"
@@ -44,10 +45,11 @@ struct Both {
   const LayerRecord* b;
 };
 
-const LayerRecord* Find(const std::vector<LayerRecord>& layers, const std::string& name) {
-  const auto found = std::find_if(layers.begin(), layers.end(),
-                                  [&](const LayerRecord& layer) { return layer.name == name; });
-  return found == layers.end() ? nullptr : &*found;
+using ByName = std::map<std::string_view, const LayerRecord*>;
+ByName IndexOf(const std::vector<LayerRecord>& layers) {
+  ByName index;
+  for (const LayerRecord& layer : layers) index[layer.name] = &layer;
+  return index;
 }
 
 // How far apart two values are; where only one of them is a value, as far as can be.
@@ -107,9 +109,10 @@ void PrintDiffering(const std::string& title, std::vector<Both> layers,
 
 void PrintOnly(const char* run, const std::vector<LayerRecord>& has,
                const std::vector<LayerRecord>& lacks, std::ostream& out) {
+  const ByName others = IndexOf(lacks);
   std::vector<std::string> names;
   for (const LayerRecord& layer : has) {
-    if (Find(lacks, layer.name) == nullptr) names.push_back(layer.name);
+    if (!others.contains(layer.name)) names.push_back(layer.name);
   }
   if (names.empty()) return;
   out << "\nlayers that only " << run << " has (with rows of dx)\n";
@@ -164,8 +167,10 @@ void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecor
     return;
   }
   std::vector<Both> both;
+  const ByName of_b = IndexOf(b);
   for (const LayerRecord& layer : a) {
-    if (const LayerRecord* other = Find(b, layer.name)) both.push_back({&layer, other});
+    const auto other = of_b.find(layer.name);
+    if (other != of_b.end()) both.push_back({&layer, other->second});
   }
   const std::string steps = "(A: " + std::to_string(MostRows(a)) +
                             " logged steps, B: " + std::to_string(MostRows(b)) + ")";

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "core/error.h"
 #include "core/text.h"
 #include "study/compare/parts.h"
 #include "study/run_files.h"
@@ -14,6 +15,8 @@
 
 namespace ada::study {
 namespace {
+
+constexpr std::size_t kMostSplits = 100;  // a table row each, and more
 
 // Up to `digits` behind the point, without zeros at the end.
 std::string Rounded(double value, int digits) {
@@ -86,7 +89,12 @@ RunResults ReadResults(const std::string& folder) {
   RunResults run;
   run.state = RunState(folder);
   EachRow<StepRow>(folder, [&](const StepRow& row) { run.totals.Add(row); });
-  EachRow<EvaluationRow>(folder, [&](const EvaluationRow& row) { run.totals.Add(row); });
+  EachRow<EvaluationRow>(folder, [&](const EvaluationRow& row) {
+    run.totals.Add(row);
+    if (run.totals.evaluations().size() > kMostSplits)
+      throw DataError(folder + "/evaluation.csv: step " + std::to_string(row.step) +
+                      ": more than 100 names of splits; expected train, test or validation");
+  });
   if (const nlohmann::json summary = ReadSummary(folder); summary.is_object()) {
     run.seconds = NumberOf(summary, "seconds");
     run.images_per_second = NumberOf(summary, "images_per_second");

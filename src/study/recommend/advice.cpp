@@ -26,6 +26,8 @@ class Recommender {
               const RunNeeds& needs)
       : options_(options), formats_(std::move(formats)), needs_(needs), path_(run.model) {
     advice_.config = run;
+    for (const TensorNeeds& t : needs_.tensors)
+      owners_.push_back(t.carries_s() ? path_.FormatOwner(t.layer, t.tensor) : t.layer);
   }
 
   Recommendation Make() {
@@ -47,9 +49,9 @@ class Recommender {
   Powers PowersOf(const TensorNeeds& t) const {
     return PowersFor(t, FormatOf(t), options_.headroom_bits);
   }
-  // Whose entry in precision.layers sets the tensor's format; "": none can.
-  std::string OwnerOf(const TensorNeeds& t) const {
-    return t.carries_s() ? path_.FormatOwner(t.layer, t.tensor) : t.layer;
+  // Whose entry in precision.layers sets the format of a tensor of needs_; "": none can.
+  const std::string& OwnerOf(const TensorNeeds& t) const {
+    return owners_[static_cast<std::size_t>(&t - needs_.tensors.data())];
   }
 
   // The narrowest format as wide as the tensor's own at least in which `serves` is true.
@@ -207,6 +209,7 @@ class Recommender {
   TensorFormats formats_;  // as changed so far
   const RunNeeds& needs_;
   what_if::ScalePath path_;
+  std::vector<std::string> owners_;  // of needs_.tensors, in their order
   Recommendation advice_;
 };
 

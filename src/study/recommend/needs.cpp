@@ -10,6 +10,8 @@ namespace ada::study {
 
 namespace {
 
+constexpr double kMostRange = 1000;  // powers of two; fp32's values have less than 300
+
 // The highest exponent below which at most `allowed` values lie.
 int KeptFrom(const ExponentBins& bins, double allowed) {
   double below = 0;
@@ -52,7 +54,7 @@ class Collector {
     if (found == index_.end()) return;  // no histogram
     TensorNeeds& tensor = needs_.tensors[found->second];
     if (std::isfinite(row.max_abs)) tensor.largest = std::max(tensor.largest, row.max_abs);
-    if (const double range = row.range_log2.value_or(NAN); std::isfinite(range))
+    if (const double range = row.range_log2.value_or(NAN); range < kMostRange)
       tensor.range_log2 = std::max(tensor.range_log2, range);
     tensor.overflow += row.overflow;
     const bool broken = row.inf + row.nan > 0;
