@@ -73,9 +73,10 @@ bool ReadUpTo(int fd, std::size_t most, std::string* bytes) {
 
 bool IsStillNamed(int fd, const std::string& path) {
   struct stat ours = {}, there = {};
-  if (fstat(fd, &ours) != 0) return false;
-  if (!S_ISREG(ours.st_mode)) return true;
-  if (Retried([&] { return stat(path.c_str(), &there); }) != 0) return false;
+  if (fstat(fd, &ours) != 0 || !S_ISREG(ours.st_mode)) return true;
+  if (Retried([&] { return stat(path.c_str(), &there); }) != 0) {
+    return errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != ESTALE;
+  }
   return ours.st_nlink > 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
 }
 

@@ -36,7 +36,8 @@ int OpenToRead(const std::string& path, Pipes pipes, std::string* problem);
 bool ReadUpTo(int fd, std::size_t most, std::string* bytes);
 
 // Whether `path` still leads to the open regular file `fd`: false where it was deleted, moved or
-// replaced meanwhile, or its folder was. Always true of a device or pipe.
+// replaced meanwhile, or its folder was. True of a device or pipe, and where the system cannot
+// tell.
 bool IsStillNamed(int fd, const std::string& path);
 
 }  // namespace ada

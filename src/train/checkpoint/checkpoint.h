@@ -55,8 +55,9 @@ struct CheckpointSteps {
 CheckpointSteps ListCheckpoints(const std::string& folder);  // DataError
 // Deletes what is older than step `written`, the newest `keep` - 1 of it excepted.
 void PruneCheckpoints(const std::string& folder, int keep, std::int64_t written);
-// Deletes what is newer than step `last`, from which a run goes on (-1: afresh): it will be written
-// again, and the logs no longer reach so far. Tensors alone go, whatever their step.
+// Deletes what is newer than step `last`, from which a run goes on (-1: it begins, nothing does):
+// it will be written again, and the logs no longer reach so far. Tensors alone go, whatever their
+// step.
 void RemoveOtherCheckpoints(const std::string& folder, std::int64_t last);
 
 // Where a run goes on.

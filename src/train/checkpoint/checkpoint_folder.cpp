@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <iterator>
 #include <string_view>
 
 #include "core/file.h"
@@ -68,7 +70,7 @@ void PruneCheckpoints(const std::string& folder, int keep, std::int64_t written)
 void RemoveOtherCheckpoints(const std::string& folder, std::int64_t last) {
   const CheckpointSteps steps = ListToRemove(folder);
   for (const std::int64_t step : steps.paired)
-    if (step > last) Remove(folder, step);
+    if (last >= 0 && step > last) Remove(folder, step);
   for (const std::int64_t step : steps.tensors_alone) Remove(folder, step);
 }
 
