@@ -33,11 +33,13 @@ std::byte* FromHeap(std::size_t bytes) {
 
 // kPage is a multiple of every size that a page may have. A mapping is as large as asked for plus
 // one huge page; what lies before the first border of a huge page and behind the block goes back.
+// Nothing is reserved: whether all of it will fit is asked elsewhere, before any of it is used.
 std::byte* AllocatePages(std::size_t bytes, PageKind kind) {
   CheckSize(bytes);
   if (bytes < kHuge) return FromHeap(bytes);
   const std::size_t kept = RoundUp(bytes, kPage);
-  void* map = mmap(nullptr, kept + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+  void* map = mmap(nullptr, kept + kHuge, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    /*fd=*/-1, /*offset=*/0);
   if (map == MAP_FAILED) throw std::bad_alloc();
   auto* start = static_cast<std::byte*>(map);

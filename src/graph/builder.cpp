@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "graph/network/parameters.h"
+#include "graph/network/tensor_sizes.h"
 #include "graph/plan/fusion.h"
 #include "graph/plan/listings.h"
 #include "graph/plan/memory_plan.h"
@@ -18,7 +19,9 @@ ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
 
 Network ResolveFor(const GraphSpec& spec) {
   ADA_CHECK(spec.model != nullptr && spec.input.n >= 1);
-  return Resolve(*spec.model, spec.input);
+  Network network = Resolve(*spec.model, spec.input);
+  RefuseHuge(network, spec.input.n, spec.model->where);
+  return network;
 }
 
 }  // namespace

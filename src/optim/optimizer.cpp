@@ -27,6 +27,8 @@ Tensor AllocateLike(backend::Backend& backend, const Tensor& value) {
 
 }  // namespace
 
+std::size_t StateTensors(const backend::UpdateRule& rule) { return StateNames(rule).size(); }
+
 Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
                      const std::vector<OptimizedParameter>& parameters, double clip_norm,
                      std::vector<backend::WatchedRounding> watched)

@@ -24,6 +24,9 @@ struct StateTensor {
   Tensor tensor;  // fp32, shape of the parameter
 };
 
+// How many tensors a rule keeps for each parameter.
+std::size_t StateTensors(const backend::UpdateRule& rule);
+
 class Optimizer {
  public:
   // Allocates the state tensors (zeroed) in `backend`, which must outlive this. clip_norm 0: none.

@@ -6,6 +6,7 @@
 #include "train/assemble.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/evaluator.h"
+#include "train/memory_need.h"
 #include "train/predictions.h"
 #include "train/run.h"
 
@@ -63,9 +64,14 @@ class SplitReport {
 void Evaluate(const config::Config& config, const std::string& checkpoint,
               const EvaluateOptions& options, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(config.device);
+  const data::DatasetInfo info = InspectData(config);
+  const Shape image{1, info.height, info.width, info.channels};
+  Evaluator evaluator(config, image, *chosen.backend, nullptr);
+  MemoryNeed need = NeedOfData(config, info, config.data.evaluate_batch_size);
+  need.has_own_memory = chosen.has_own_memory;
+  need.network = chosen.backend->allocated_bytes();
+  RefuseMemory(need, EvaluationGraph(config, image));
   const RunData data = ReadData(config);
-  Evaluator evaluator(config, Shape{1, data.train.height, data.train.width, data.train.channels},
-                      *chosen.backend, nullptr);
   LoadTensorScales(checkpoint, ReadCheckpointState(checkpoint), evaluator.graph());
   LoadCheckpointTensors(checkpoint, evaluator.graph(), nullptr, *chosen.backend);
   SplitReport report(config, data, evaluator, options, out);

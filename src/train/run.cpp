@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "core/thread_refused.h"
 #include "telemetry/run_folder.h"
+#include "train/memory_need.h"
 #include "train/session.h"
 
 namespace ada::train {
@@ -93,10 +94,18 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   const ChosenBackend chosen = MakeBackend(config.device);
   backend::Backend& backend = *chosen.backend;
   const data::DatasetInfo info = InspectData(config);
-  std::future<RunData> reading = StartReading(config, options);
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
-  const auto graph = graph::Graph::Build(
-      TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy), backend);
+  const graph::GraphSpec spec =
+      TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy);
+  MemoryNeed need = LeastNeed(config, info, spec);
+  need.has_own_memory = chosen.has_own_memory;
+  RefuseMemory(need, spec);
+  std::future<RunData> reading = StartReading(config, options);
+  const auto graph = graph::Graph::Build(spec, backend);
+  need.network = backend.allocated_bytes() + OptimizerBytes(config, *graph);
+  need.checkpoint = CheckpointBytes(config, *graph);
+  RefuseMemory(need, spec);
+  const std::string warning = MemoryWarning(need, spec);
 
   // Whatever can still fail comes before an old run is deleted.
   std::optional<telemetry::RunFolder> folder;
@@ -115,6 +124,7 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
   log.Info(config.name + ": " + chosen.reason);
+  if (!warning.empty()) log.Warning(warning);
   WarnOfIdlePatterns(config, *graph, log);
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();

@@ -294,6 +294,16 @@ model:
     CHECK(files >= 11);
   }
 
+  TEST_CASE("anchors within anchors do not keep copy upon copy") {
+    std::string inner = "1";
+    for (int i = 0; i < 4000; ++i) inner += ", 1";
+    std::string open, close;
+    for (int i = 0; i < 40; ++i) open += "&a" + std::to_string(i) + " [", close += "]";
+    const std::string text = "x: " + open + inner + close + "\n";
+    CHECK_THROWS_WITH_AS(LoadText(text, "deep.yaml", {}),
+                         doctest::Contains("anchors hold more than 100000 values"), ConfigError);
+  }
+
   TEST_CASE("values survive the way through YAML") {
     const std::vector<std::pair<std::string, std::string>> rows = {
         {"optimizer.lr", "0.30000000000000004"},

@@ -161,7 +161,8 @@ TEST_SUITE("cpu") {
           R"-("minimum":0,"exclusiveMaximum":1,"default":0})-");
     CHECK(SchemaOf(schema, "scaling.u_min").dump() ==
           R"({"description":"magnitude below which a gradient counts as lost (policy: adaptive). )"
-          R"(Default: the format's smallest subnormal","type":"number","exclusiveMinimum":0})");
+          R"(Default: the format's smallest subnormal","type":"number","exclusiveMinimum":0,)"
+          R"("maximum":3.4028234663852886e+38})");
     CHECK(SchemaOf(schema, "log.statistics").dump() ==
           R"({"description":"tensors with rows in underflow.csv","type":"array","items":)"
           R"({"enum":["y","w","dx","dw","dy"]},"uniqueItems":true,"default":["dx","dy","dw"]})");

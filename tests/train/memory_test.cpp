@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "skip.h"
@@ -51,7 +52,61 @@ scaling: {policy: none}
 )"},
 };
 
+// A network whose first weight has 2.3 GiB.
+constexpr char kLarge[] = R"(
+data: {dataset: synthetic, batch_size: 8, synthetic: {train: 16, test: 8}}
+model: {zoo: mlp, hidden: [200000]}
+precision: {format: fp16}
+scaling: {policy: adaptive}
+)";
+
+void LimitMemory(std::uint64_t bytes) {
+  const rlimit limit = {bytes, bytes};
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
 TEST_SUITE("cpu") {
+  TEST_CASE("a run that cannot fit into memory is refused at once, with its largest tensors") {
+    if (kShadowMemory) ADA_SKIP("the sanitizer's own memory is larger than the program's");
+    const TempFolder folder;
+    const auto run = WriteConfig(folder, "large", kLarge);
+    const Outcome o = Child(run, folder.path(), [] { LimitMemory(1u << 30); }).Wait();
+    ADA_CHECK_EXIT(o, 4);
+    for (const char* said : {"1.0 GiB", "ulimit -d", "fc1.weight 2.3 GiB"})
+      CHECK(Contains(o.err, said));
+    CHECK(o.peak_kib < 100 << 10);
+    CHECK_FALSE(folder.Has("large/config.yaml"));
+  }
+
+  TEST_CASE("--dry-run touches no memory of the network") {
+    if (kShadowMemory) ADA_SKIP("the sanitizer's own memory is larger than the program's");
+    const TempFolder folder;
+    for (const char* format : {"fp16", "fp32"}) {
+      CAPTURE(format);
+      const auto dry = With(WriteConfig(folder, "large", kLarge),
+                            {"--dry-run", "--set", std::string("precision.format=") + format});
+      const Outcome o = Run(dry, folder.path());
+      CHECK((o.code == 0 || o.code == 4));  // 4: where the machine is too small for the run
+      CHECK(ReportedMib(o.out) > 16 << 10);
+      CHECK(o.peak_kib < 100 << 10);
+    }
+  }
+
+  TEST_CASE("networks beyond all machines are refused by their shapes") {
+    const TempFolder folder;
+    const auto run = WriteConfig(folder, "large", kLarge);
+    for (const auto& [set, said] : std::vector<std::pair<std::string, std::string>>{
+             {"model.hidden=[1000000, 1000000, 1000000]", "fc2.weight with 3.6 TiB"},
+             {"model={layers: [{name: a, kind: conv2d, channels: 1000000, padding: 1000, kernel: "
+              "1}, {name: b, kind: linear, features: 10}]}",
+              "layer a: its output would have"}}) {
+      const Outcome o = Run(With(run, {"--dry-run", "--set", set}), folder.path());
+      ADA_CHECK_EXIT(o, 2);
+      CHECK(Contains(o.err, said));
+      CHECK(o.peak_kib < 100 << 10);
+    }
+  }
+
   TEST_CASE("--dry-run tells the memory of a run within 20 %") {
     if (kShadowMemory) ADA_SKIP("the sanitizer's own memory is larger than the program's");
     for (const Case& c : kCases) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <random>
 #include <regex>
@@ -17,51 +16,9 @@
 #include "core/text.h"
 #include "graph/network/shapes.h"
 #include "train/assemble.h"
+#include "train/random_limits.h"
 
 namespace ada::testing {
-
-// Keys of which not everything is tried: the rest would take too long, too much memory, a GPU, or
-// files.
-inline const std::map<std::string, std::pair<int, int>> kSmallNumbers = {
-    {"device.threads", {1, 3}},
-    {"data.synthetic.height", {1, 12}},
-    {"data.synthetic.width", {1, 12}},
-    {"data.synthetic.channels", {1, 4}},
-    {"data.synthetic.classes", {2, 6}},
-    {"data.synthetic.train", {1, 24}},
-    {"data.synthetic.test", {1, 12}},
-    {"data.batch_size", {1, 12}},
-    {"data.evaluate_batch_size", {1, 12}},
-    {"data.validation", {0, 12}},
-    {"model.classes", {2, 8}},
-    {"model.hidden", {1, 12}},
-    {"model.layers[].channels", {1, 9}},
-    {"model.layers[].features", {1, 12}},
-    {"model.layers[].kernel", {1, 4}},
-    {"model.layers[].stride", {1, 3}},
-    {"model.layers[].padding", {0, 3}},
-    {"model.layers[].dilation", {1, 3}},
-    {"model.layers[].groups", {1, 4}},
-    {"model.layers[].repeat.repeat", {1, 3}},
-    {"train.epochs", {1, 3}},
-    {"train.max_steps", {1, 6}},
-    {"train.accumulate", {1, 4}},
-};
-inline const std::map<std::string, std::vector<std::string>> kFewWords = {
-    {"device.kind", {"auto", "cpu"}},
-    {"device.fp8", {"emulated"}},
-    {"data.dataset", {"synthetic"}},
-    {"model.zoo", {"mlp", "lenet"}},
-};
-inline const std::vector<std::string> kNotTried = {"name", "output", "data.path",
-                                                   "model.init.weights"};
-// Without these a run would be long, or not small.
-inline const std::vector<std::string> kAlways = {"train.max_steps",         "data.synthetic",
-                                                 "data.synthetic.height",   "data.synthetic.width",
-                                                 "data.synthetic.train",    "data.synthetic.test",
-                                                 "data.batch_size",         "device",
-                                                 "device.threads",          "train",
-                                                 "data.evaluate_batch_size"};
 
 class RandomConfiguration {
  public:

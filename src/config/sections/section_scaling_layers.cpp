@@ -1,4 +1,6 @@
 // The keys of `scaling` that decide layer by layer: those of policy adaptive, and `scaling.layers`.
+#include <limits>
+
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -12,6 +14,10 @@ EnumNames<LayerMethod> Methods() {
   for (const LayerMethod method : scaling::kAdaptiveMethods)
     words.emplace_back(scaling::MethodName(method), method);
   return words;
+}
+// Gradients are fp32 before they are rounded.
+Range MagnitudeRange() {
+  return {0, std::numeric_limits<float>::max(), false, true, "above 0, at most 3.4e38"};
 }
 const EnumNames<Fan> kFans = {{"exact", Fan::kExact}, {"reference", Fan::kReference}};
 
@@ -32,7 +38,8 @@ std::vector<Key> MethodKeys(T& scaling) {
               "backward passes between two looks at the statistics"),
       Choice("fan", scaling.fan, kFans,
              "length of the sums in dx: exact divides by stride and groups, reference does not"),
-      Number("u_min", scaling.u_min, Above(0), "magnitude below which a gradient counts as lost"),
+      Number("u_min", scaling.u_min, MagnitudeRange(),
+             "magnitude below which a gradient counts as lost"),
       Number("headroom_bits", scaling.headroom_bits, FromTo(0, 100),
              "exact_range: powers of two kept free between the largest gradient and the format's "
              "largest value"),

@@ -182,7 +182,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   // Puts a complete value where it belongs.
   void Finish(YamlNode node, YAML::anchor_t anchor) {
-    if (anchor != 0) anchors_[anchor] = node;
+    if (anchor != 0) Keep(node, anchor);
     if (stack_.empty()) {
       root = std::move(node);
       return;
@@ -205,12 +205,22 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
+  // An anchor keeps a copy of its value, and anchors within anchors keep copies of copies.
+  void Keep(const YamlNode& node, YAML::anchor_t anchor) {
+    kept_ += Count(node, kAnchorLimit);
+    if (kept_ > kAnchorLimit) {
+      throw ParseProblem{node.line, node.column,
+                         "anchors hold more than " + std::to_string(kAnchorLimit) + " values"};
+    }
+    anchors_[anchor] = node;
+  }
+
   Lines& lines_;
   int source_;
   int documents_ = 0;
   std::vector<Frame> stack_;
   std::map<YAML::anchor_t, YamlNode> anchors_;
-  std::size_t expanded_ = 0;
+  std::size_t expanded_ = 0, kept_ = 0;  // nodes of aliases and of anchors
 };
 
 }  // namespace

@@ -106,5 +106,7 @@ std::vector<LayerKind> OtherKinds();
 void KeepShape(LayerKeys& keys, LayerShapes& shapes);
 // Throws ConfigError with `message` where `condition` does not hold.
 void Require(bool condition, const std::string& message);
+// Throws ConfigError where a tensor, an output for one image, would have more than 2^40 values.
+void RequireSize(const Shape& shape, const std::string& tensor);
 
 }  // namespace ada::graph

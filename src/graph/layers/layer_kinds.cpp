@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {
@@ -28,6 +29,15 @@ void KeepShape(LayerKeys&, LayerShapes& shapes) { shapes.output = shapes.input()
 
 void Require(bool condition, const std::string& message) {
   if (!condition) throw ConfigError(message);
+}
+
+void RequireSize(const Shape& shape, const std::string& tensor) {
+  constexpr double kMost = 0x1p40;
+  const double values = static_cast<double>(shape.n) * static_cast<double>(shape.h) *
+                        static_cast<double>(shape.w) * static_cast<double>(shape.c);
+  Require(values <= kMost, tensor + " would have " + ShortestText(values) +
+                               " values, expected at most 2^40; use fewer channels or features, or "
+                               "smaller images");
 }
 
 }  // namespace ada::graph

@@ -33,8 +33,10 @@ Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels) {
                       " is larger than the padded input " + PairText(padded) + " (input " +
                       ToString(input) + ", padding " + PairText(keys.padding) + ")");
   }
-  return {1, (padded[0] - effective[0]) / keys.stride[0] + 1,
-          (padded[1] - effective[1]) / keys.stride[1] + 1, channels};
+  const Shape output{1, (padded[0] - effective[0]) / keys.stride[0] + 1,
+                     (padded[1] - effective[1]) / keys.stride[1] + 1, channels};
+  RequireSize(output, "its output");
+  return output;
 }
 
 }  // namespace ada::graph

@@ -72,13 +72,15 @@ void Infer(Node& node, LayerShapes shapes) {
   const LayerKind& kind = *node.kind;
   try {
     kind.infer(node.config, shapes);
+    RequireSize(shapes.output, "its output");
+    if (kind.parameters) node.parameters = kind.parameters(node.config, shapes);
+    for (const ParameterSpec& p : node.parameters) RequireSize(p.shape, "its " + p.name);
   } catch (const ConfigError& error) {
     FailLayer(node.config, error.what());
   }
   node.input = shapes.input();
   node.output = shapes.output;
   node.mflop = shapes.mflop;
-  if (kind.parameters) node.parameters = kind.parameters(node.config, shapes);
 }
 
 Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Network& network) {

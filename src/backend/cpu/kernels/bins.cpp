@@ -13,7 +13,8 @@ BinTally::BinTally(const Rounding& rounding) : bins_(rounding.bins) {
 }
 
 void BinTally::Add(const float* x, int n, std::uint32_t smallest, std::uint32_t largest) {
-  ChooseTop(static_cast<int>(largest >> 23));
+  constexpr int kFinite = 254;  // the largest exponent's field; inf and NaN have no code
+  ChooseTop(std::min(static_cast<int>(largest >> 23), kFinite));
   const bool plain = smallest >= 0x800000u && largest < 0x7f800000u &&
                      static_cast<int>((smallest - mantissa_) >> 23) > top_ - kFar;
   plain ? AddPairs<true>(x, n) : AddPairs<false>(x, n);

@@ -52,7 +52,7 @@ class CpuInput final : public InputOp {
   Context context_;
   InputSpec spec_;
   RoundingStats stats_;
-  std::vector<float> waiting_;
+  std::vector<float, PageAllocator<float>> waiting_;
 };
 
 class CpuRelu final : public Op {

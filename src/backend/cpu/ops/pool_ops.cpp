@@ -62,7 +62,7 @@ class CpuMaxPool final : public Op {
   Context context_;
   MaxPoolSpec spec_;
   RoundingStats stats_;
-  std::vector<Index> index_;  // position of the maximum in its window
+  std::vector<Index, PageAllocator<Index>> index_;  // position of the maximum in its window
 };
 
 class CpuAvgPool final : public Op {

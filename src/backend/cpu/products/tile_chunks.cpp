@@ -58,7 +58,6 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
       Own(data_);
     }
   }
-  Refresh();
   Reserve();
 }
 

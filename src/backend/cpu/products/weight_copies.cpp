@@ -1,8 +1,6 @@
 // Rounding and reordering of weights; see weight_copies.h.
 #include "backend/cpu/products/weight_copies.h"
 
-#include <new>
-
 #include "backend/cpu/ops/blocks.h"
 
 namespace ada::backend::cpu {
@@ -27,17 +25,16 @@ const float* WeightCopies::plain() const {
 
 const float* WeightCopies::Add(const std::shared_ptr<const WeightLayout>& layout) {
   for (const Copy& copy : copies_)
-    if (SameLayout(*copy.layout, *layout)) return copy.f32();
+    if (SameLayout(*copy.layout, *layout)) return copy.values.data();
   Copy copy;
   copy.layout = layout;
   const std::size_t bytes = WholeLines(LayoutBytes(*layout));
-  copy.data.reset(static_cast<std::byte*>(std::aligned_alloc(64, bytes)));
-  if (!copy.data) throw std::bad_alloc();
+  copy.values.resize(bytes / sizeof(float));
   context_.scratch.CountOwn(static_cast<std::ptrdiff_t>(bytes));
   bytes_ += static_cast<std::ptrdiff_t>(bytes);
-  ToLayout(geometry_, plain(), *layout, copy.f32());
+  if (refreshed_) ToLayout(geometry_, plain(), *layout, copy.values.data());
   copies_.push_back(std::move(copy));
-  return copies_.back().f32();
+  return copies_.back().values.data();
 }
 
 void WeightCopies::Refresh(const Pass& pass) {
@@ -55,9 +52,10 @@ void WeightCopies::Refresh(const Pass& pass) {
     stats_.Finish(pass);
   }
   context_.pool.For(static_cast<std::int64_t>(copies_.size()), [&](std::int64_t i, int) {
-    const Copy& copy = copies_[static_cast<std::size_t>(i)];
-    ToLayout(geometry_, plain(), *copy.layout, copy.f32());
+    Copy& copy = copies_[static_cast<std::size_t>(i)];
+    ToLayout(geometry_, plain(), *copy.layout, copy.values.data());
   });
+  refreshed_ = true;
 }
 
 }  // namespace ada::backend::cpu

@@ -1,7 +1,7 @@
 // The low-precision copies of one weight tensor: rounded once, then kept in every layout that the
-// products of its layer want. Read by all workers, changed only by Refresh and Add.
+// products of its layer want. Read by all workers, changed only by Refresh and Add. Their memory is
+// not touched before the first Refresh.
 #pragma once
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -18,7 +18,8 @@ class WeightCopies {
                bool moments);
   ~WeightCopies();
   WeightCopies(const WeightCopies&) = delete;
-  // The copy in `layout`, made if it is new. Not while workers read.
+  // The copy in `layout`, made if it is new; without values before the first Refresh. Not while
+  // workers read.
   const float* Add(const std::shared_ptr<const WeightLayout>& layout);
   void Refresh(const Pass& pass);
   const TensorMoments& moments() const { return moments_; }
@@ -26,10 +27,10 @@ class WeightCopies {
   const float* plain() const;
 
  private:
+  using Floats = std::vector<float, PageAllocator<float, PageKind::kHuge>>;
   struct Copy {
     std::shared_ptr<const WeightLayout> layout;
-    std::unique_ptr<std::byte, decltype(&std::free)> data{nullptr, &std::free};
-    float* f32() const { return reinterpret_cast<float*>(data.get()); }
+    Floats values;
   };
 
   Context context_;
@@ -37,8 +38,9 @@ class WeightCopies {
   Tensor master_;
   TensorMoments moments_;
   RoundingStats stats_;
-  std::vector<float> rounded_;  // PyTorch's order; empty where nothing is rounded
+  Floats rounded_;  // PyTorch's order; empty where nothing is rounded
   std::vector<Copy> copies_;
+  bool refreshed_ = false;
   std::ptrdiff_t bytes_ = 0;
 };
 

@@ -1,0 +1,44 @@
+// What a run takes of memory, part by part, and whether there is so much: asked before any of it is
+// used, because a machine that runs out of memory ends a program without a word.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "backend/backend.h"
+#include "config/config.h"
+#include "data/dataset.h"
+#include "graph/graph.h"
+
+namespace ada::train {
+
+struct MemoryNeed {
+  std::uint64_t images = 0, batches = 0;                           // on the host
+  std::uint64_t network = 0, resident_images = 0, checkpoint = 0;  // none yet
+  bool has_own_memory = false;  // network and resident images lie on a device
+
+  std::uint64_t OnHost() const;
+};
+
+// Of the images alone. batch_size: of the batches that are made ahead.
+MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size);
+
+// The same with the least that a network takes: parameters, their gradients and optimizer state. It
+// asks for shapes alone.
+MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info,
+                     const graph::GraphSpec& graph);
+
+// What the optimizer of a graph will allocate.
+std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& graph);
+// What the copy of a checkpoint takes before it is written.
+std::uint64_t CheckpointBytes(const config::Config& config, const graph::Graph& graph);
+
+// Throws DeviceError naming the limit and the largest tensors where the need is more than `times`
+// what the host can have.
+void RefuseMemory(const MemoryNeed& need, const graph::GraphSpec& graph, double times = 1);
+// A warning where it may be too much; else "".
+std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph);
+
+// "32.5 GiB (network and optimizer 30.1 GiB, images ...".
+std::string ToString(const MemoryNeed& need);
+
+}  // namespace ada::train
