@@ -2,7 +2,6 @@
 #include "core/safetensors.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,15 +50,14 @@ class FileDescriptor {
   }
   FileDescriptor(const FileDescriptor&) = delete;
   int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
 };
 
 // The header's length, checked against the file's.
-std::uint64_t HeaderLength(const std::string& path, const std::byte* map, std::uint64_t size) {
-  std::uint64_t length = 0;
-  std::memcpy(&length, map, sizeof length);
+std::uint64_t CheckedLength(const std::string& path, std::uint64_t length, std::uint64_t size) {
   const std::string what =
       path + ": byte 0: the header's length is " + std::to_string(length) + " bytes, ";
   if (length > size - safetensors::kLengthBytes) {
@@ -126,7 +124,7 @@ SafetensorsFile SafetensorsFile::Open(const std::string& path) {
   const auto fail = [&path](const char* doing) {
     throw DataError(path + ": " + doing + ": " + std::strerror(errno));
   };
-  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) fail("cannot be opened");
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) fail("cannot be read");
@@ -138,14 +136,11 @@ SafetensorsFile SafetensorsFile::Open(const std::string& path) {
   }
   SafetensorsFile file;
   file.path_ = path;
-  void* const map = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-  if (map == MAP_FAILED) fail("cannot be mapped");
-  file.map_ = static_cast<const std::byte*>(map);
-  file.size_ = size;
-
-  const std::uint64_t length = HeaderLength(path, file.map_, size);
-  const std::string_view json(reinterpret_cast<const char*>(file.map_ + safetensors::kLengthBytes),
-                              length);
+  file.fd_ = fd.Release();
+  std::uint64_t length = 0;
+  file.Read(0, &length, sizeof length);
+  std::string json(CheckedLength(path, length, size), '\0');
+  file.Read(safetensors::kLengthBytes, json.data(), json.size());
   safetensors::Header header = safetensors::ParseHeader(path, json, size);
   file.entries_ = std::move(header.entries);
   file.metadata_ = std::move(header.metadata);
@@ -157,8 +152,7 @@ SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept { *this = std
 
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
   std::swap(path_, other.path_);
-  std::swap(map_, other.map_);
-  std::swap(size_, other.size_);
+  std::swap(fd_, other.fd_);
   std::swap(entries_, other.entries_);
   std::swap(index_, other.index_);
   std::swap(metadata_, other.metadata_);
@@ -166,7 +160,7 @@ SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
 }
 
 SafetensorsFile::~SafetensorsFile() {
-  if (map_ != nullptr) munmap(const_cast<std::byte*>(map_), size_);
+  if (fd_ >= 0) close(fd_);
 }
 
 const TensorEntry* SafetensorsFile::Find(std::string_view name) const {
@@ -180,19 +174,38 @@ const TensorEntry& SafetensorsFile::Get(std::string_view name) const {
   return *entry;
 }
 
-std::span<const std::byte> SafetensorsFile::Bytes(std::string_view name) const {
+void SafetensorsFile::Read(std::uint64_t offset, void* to, std::size_t bytes) const {
+  auto* at = static_cast<std::byte*>(to);
+  while (bytes > 0) {
+    const ssize_t got = pread(fd_, at, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw DataError(path_ + ": cannot be read: " + std::strerror(errno));
+    if (got == 0)
+      throw DataError(path_ + ": byte " + std::to_string(offset) +
+                      ": the file has become shorter while it was read");
+    at += got, offset += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
+  }
+}
+
+std::vector<std::byte> SafetensorsFile::Bytes(std::string_view name) const {
   const TensorEntry& entry = Get(name);
-  return {map_ + entry.begin, entry.end - entry.begin};
+  std::vector<std::byte> bytes(entry.end - entry.begin);
+  Read(entry.begin, bytes.data(), bytes.size());
+  return bytes;
 }
 
 std::vector<float> SafetensorsFile::ReadF32(std::string_view name) const {
   const TensorEntry& entry = Get(name);
-  const std::span<const std::byte> bytes = Bytes(name);
+  if (entry.dtype == DType::kF32) {
+    std::vector<float> values((entry.end - entry.begin) / sizeof(float));
+    Read(entry.begin, values.data(), values.size() * sizeof(float));
+    return values;
+  }
+  const std::vector<std::byte> bytes =
+      IsFloat(entry.dtype) ? Bytes(name) : std::vector<std::byte>();
   switch (entry.dtype) {
     case DType::kF64:
       return ConvertAll<double>(bytes, [](double x) { return static_cast<float>(x); });
-    case DType::kF32:
-      return ConvertAll<float>(bytes, [](float x) { return x; });
     case DType::kF16:
       return ConvertAll<std::uint16_t>(bytes, DecodeFp16);
     case DType::kBF16:

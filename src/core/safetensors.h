@@ -43,8 +43,8 @@ struct TensorEntry {
   std::int64_t numel() const;        // 1 for a scalar
 };
 
-// A checked, memory-mapped file. The file must not be cut while it is open (replacing it by rename
-// is fine).
+// A checked file, whose tensors are read when they are asked for. A file that is cut meanwhile is a
+// DataError of that read (replacing it by rename is fine).
 class SafetensorsFile {
  public:
   // Throws DataError naming file and byte offset: length, JSON, duplicate keys, dtypes, shapes,
@@ -60,16 +60,16 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   // Both throw DataError where there is no such tensor.
-  std::span<const std::byte> Bytes(std::string_view name) const;
+  std::vector<std::byte> Bytes(std::string_view name) const;
   // Types that IsFloat names: exactly, but F64 rounded to nearest. DataError for others.
   std::vector<float> ReadF32(std::string_view name) const;
 
  private:
   SafetensorsFile() = default;
   const TensorEntry& Get(std::string_view name) const;
+  void Read(std::uint64_t offset, void* to, std::size_t bytes) const;
   std::string path_;
-  const std::byte* map_ = nullptr;
-  std::uint64_t size_ = 0;
+  int fd_ = -1;
   std::vector<TensorEntry> entries_;
   std::unordered_map<std::string, std::size_t> index_;
   std::map<std::string, std::string> metadata_;

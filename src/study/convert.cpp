@@ -21,12 +21,14 @@ void Convert(const std::string& input, const std::string& output, const NumberFo
     const auto size = [](const TensorEntry& e) { return IsFloat(e.dtype) ? 4 : BytesOf(e.dtype); };
     return size(*a) > size(*b);
   });
-  std::deque<std::vector<float>> converted;  // lives until the file is written
+  std::deque<std::vector<float>> converted;  // these live until the file is written
+  std::deque<std::vector<std::byte>> kept;
   SafetensorsWriter writer;
   writer.SetMetadata(file.metadata());
   for (const TensorEntry* entry : entries) {
     if (!IsFloat(entry->dtype)) {
-      writer.Add(entry->name, entry->dtype, entry->shape, file.Bytes(entry->name));
+      writer.Add(entry->name, entry->dtype, entry->shape,
+                 kept.emplace_back(file.Bytes(entry->name)));
       continue;
     }
     std::vector<float>& values = converted.emplace_back(file.ReadF32(entry->name));

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 
 #include "core/error.h"
@@ -37,6 +38,19 @@ std::string ErrorOf(const SafetensorsFile& file, const char* tensor) {
 }  // namespace
 
 TEST_SUITE("cpu") {
+  TEST_CASE("a file that is cut while it is open is an error of the read") {
+    Scratch scratch;
+    const std::string path = scratch.Path("cut.safetensors");
+    const std::vector<float> values(100'000, 1.0f);
+    SafetensorsWriter writer;
+    writer.Add("x", {100'000}, values);
+    writer.WriteAtomically(path);
+    const SafetensorsFile file = SafetensorsFile::Open(path);
+    std::filesystem::resize_file(path, 5000);
+    CHECK_THROWS_WITH_AS(file.ReadF32("x"), doctest::Contains("byte 5000: the file has become"),
+                         DataError);
+  }
+
   TEST_CASE("a file written by Python") {
     const std::string path = ADA_SOURCE_DIR "/tests/golden/safetensors/python.safetensors";
     const SafetensorsFile file = SafetensorsFile::Open(path);
