@@ -1,4 +1,8 @@
 // Runs the command line and turns errors into exit codes. Nothing else catches.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -7,17 +11,30 @@
 
 #include "cli/commands.h"
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace {
 
 int Fail(int code, const std::string& message) {
-  std::fprintf(stderr, "ada-train: %s\n", message.c_str());
+  std::fprintf(stderr, "ada-train: %s\n", ada::VisibleLines(message).c_str());
   return code;
+}
+
+// Gives descriptors 0 to 2 that are closed something to be, so that no file of a run takes their
+// place and gets what is printed. Standard output is one that cannot be written, as it was.
+void OccupyStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) != -1) continue;
+    // The lowest that is free, which is this one.
+    if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) open("/", O_RDONLY);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  OccupyStandardStreams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error with a message
   try {
     const int code = ada::cli::Dispatch(argc, argv);
     if (!std::cout.flush()) throw ada::OutputError("standard output cannot be written");

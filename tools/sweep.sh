@@ -63,6 +63,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ -n "$out" ] || refuse "--out DIR is missing"
+[[ $out != -* ]] || out=./$out # never an option of what it is handed to
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || refuse "-j $jobs: expected a number of at least 1"
 [[ $threads =~ ^([1-9][0-9]*)?$ ]] || refuse "--threads $threads: expected a number of at least 1"
 program=${ADA_TRAIN:-${here%/*}/build/ada-train}
@@ -75,7 +76,7 @@ if [ "$action" = table ]; then
   note "$out/sweep.csv and $out/sweep_summary.csv written"
   exit 0
 fi
-command -v "$program" >/dev/null || refuse "$program is missing; run tools/build.sh first"
+command -v -- "$program" >/dev/null || refuse "$program is missing; run tools/build.sh first"
 if [ "$action" = one ]; then
   threads=${threads:-1}
   status=0
@@ -98,8 +99,8 @@ flock -n 9 || refuse "another sweep.sh works in $out; wait for it, or choose ano
 printf '%s\n' "$list" >"$out/.sweep.json"
 mv "$out/.sweep.json" "$out/sweep.json"
 if [ "$action" = slurm ]; then
-  python3 "$here/sweep/slurm.py" --out "$out" --file "$slurm" --tool "$here/sweep.sh" \
-    --jobs "$jobs" --threads "$threads" --program "${ADA_TRAIN-}"
+  python3 "$here/sweep/slurm.py" --out="$out" --file="$slurm" --tool="$here/sweep.sh" \
+    --jobs="$jobs" --threads="$threads" --program="${ADA_TRAIN-}"
   exit 0
 fi
 

@@ -1,9 +1,12 @@
 // The commands together, and those that list what this version knows: models, policies, formats,
 // datasets, schema.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/terminal_text.h"
 #include "config/schema/schema.h"
 #include "core/error.h"
 #include "train/run.h"
@@ -73,6 +76,7 @@ Commands AddListCommands(CLI::App& app) {
 }
 
 int Dispatch(int argc, char** argv) {
+  const TerminalText out(std::cout, STDOUT_FILENO), errors(std::cerr, STDERR_FILENO);
   CLI::App app(kDescription);
   app.footer(kExamples);
   app.require_subcommand(0, 1);

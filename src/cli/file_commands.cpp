@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "config/load.h"
+#include "core/utf8.h"
 #include "study/commands.h"
 
 namespace ada::cli {
@@ -49,7 +50,7 @@ int Replay(const ReplayArguments& a) {
   config::LoadedScaling loaded = config::LoadScaling(a.scaling, OverridesOf(a.set));
   config::FillScalingDefaults(loaded.scaling, loaded.train);
   for (const std::string& note : loaded.notes)
-    std::fprintf(stderr, "ada-train: %s\n", note.c_str());
+    std::fprintf(stderr, "ada-train: %s\n", VisibleLines(note).c_str());
   const auto policy = scaling::MakePolicy(loaded.scaling);
   study::Replay(*policy, config::MaxRetries(loaded.train), a.trace, std::cout);
   return 0;

@@ -1,19 +1,19 @@
 // Files as a whole: reading with a size limit, writing that leaves the old file or the new one and
-// nothing between, and a folder lock that dies with its process. Appending logs are telemetry's.
+// nothing between, and folders. Appending logs are telemetry's; file_lock.h locks a folder.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/error.h"
 
 namespace ada {
 
-// Reads the whole regular file into `bytes` and returns "", or returns what is wrong in words
-// ("FILE: No such file or directory", a folder, larger than `max_bytes`).
+// Reads the whole file, which must not be a pipe, into `bytes` and returns "", or returns what is
+// wrong in words ("FILE: cannot be opened: No such file or directory", larger than `max_bytes`).
 std::string TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes);
 
 // The whole file; throws E (DataError, ConfigError ...) with the words of TryReadFile.
@@ -25,9 +25,14 @@ std::string ReadFile(const std::string& path, std::uint64_t max_bytes) {
   return bytes;
 }
 
-// Writes beside `path` under a name of its own; Commit makes it durable and renames it to `path`.
-// Without Commit (an exception) the temporary file goes and `path` stays as it was. A symbolic link
-// at `path` is replaced, not followed. All throw OutputError with the system's reason.
+// Writes a file that is there whole or not at all. What lies at `path` decides how:
+//   nothing, or a regular file: beside it under a name of its own; Commit makes that durable and
+//     renames it to `path`. Without Commit (an exception) it goes, and `path` stays as it was.
+//   a symbolic link to one, or to nothing: the same; the link is replaced, not followed
+//   a character device or FIFO (/dev/null, `>(command)`), or a link to one: is written into, as the
+//     bytes come
+//   anything else, and the system's own links to a regular file (/dev/stdout): refused
+// All throw OutputError with the reason.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -40,33 +45,40 @@ class AtomicFile {
   void Commit();  // fsync, rename, fsync of the folder; once
 
  private:
+  void CreateBeside();
   [[noreturn]] void Fail(const char* doing) const;  // with errno's words
-  std::string path_, temporary_;
+  std::string path_, temporary_;                    // "": written into directly
   int fd_ = -1;
 };
 
 void WriteFileAtomically(const std::string& path, std::string_view bytes);
 
+// Whether a file's name is that of a file which AtomicFile has not put in its place.
+bool IsTemporaryName(std::string_view name);
 // Removes the temporary files that a killed process left in `folder` (not those of running ones
 // that hold the folder's lock: call it with the lock held). Other files stay.
 void RemoveStaleTemporaries(const std::string& folder);
 
 // Creates the folder and its parents where missing; OutputError with the system's reason.
 void CreateFolders(const std::string& folder);
+// Creates the folder where it is missing. OutputError as well where its parent is missing: what was
+// deleted under a running program is not made anew.
+void CreateFolder(const std::string& folder);
 
-// An exclusive lock on `<folder>/.lock` that the system releases when the process ends, however it
-// ends. The empty file stays. Works between processes and between two locks in one process.
-class FileLock {
- public:
-  // nullopt: another process holds it. OutputError: the folder is missing or not writable.
-  static std::optional<FileLock> TryLock(const std::string& folder);
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  ~FileLock();
+// Says whether a folder is there. DataError where the system cannot tell (an error of the disk).
+bool IsFolder(const std::string& path);
 
- private:
-  explicit FileLock(int fd) : fd_(fd) {}
-  int fd_ = -1;
-};
+// Puts the names in `folder` into `names`, in no order, and returns ""; or returns what is wrong in
+// words. A missing folder has none.
+std::string TryListFolder(const std::string& folder, std::vector<std::string>* names);
+
+// The names; throws E with the words of TryListFolder.
+template <class E = DataError>
+std::vector<std::string> ListFolder(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::string problem = TryListFolder(folder, &names);
+  if (!problem.empty()) throw E(problem);
+  return names;
+}
 
 }  // namespace ada

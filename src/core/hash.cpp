@@ -2,7 +2,6 @@
 #include "core/hash.h"
 
 #define XXH_INLINE_ALL
-#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/system_call.h"
 
 namespace ada {
 namespace {
@@ -49,14 +49,14 @@ std::string HashBytes(std::span<const std::byte> bytes) {
 std::string HashFile(const std::string& path) {
   std::vector<std::byte> piece(std::size_t{1} << 18);
   Hasher hasher;
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw DataError(path + ": cannot be opened: " + std::strerror(errno));
+  std::string problem;
+  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
+  if (fd < 0) throw DataError(path + ": cannot be opened: " + problem);
   while (true) {
-    const ssize_t count = read(fd, piece.data(), piece.size());
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = Retried([&] { return read(fd, piece.data(), piece.size()); });
     if (count <= 0) {
       const int error = errno;
-      close(fd);
+      CloseFile(fd);
       if (count == 0) return hasher.Hex();
       throw DataError(path + ": cannot be read: " + std::strerror(error));
     }

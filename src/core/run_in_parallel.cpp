@@ -23,6 +23,7 @@ void RunInParallel(const std::vector<std::function<void()>>& tasks) {
   const std::size_t wanted =
       std::min<std::size_t>(tasks.size(), std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::thread> threads;
+  threads.reserve(wanted);
   try {
     while (threads.size() + 1 < wanted) threads.emplace_back(work);
   } catch (const std::system_error&) {

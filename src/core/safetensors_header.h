@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/safetensors.h"
+#include "core/utf8.h"
 
 namespace ada::safetensors {
 
@@ -26,8 +27,5 @@ Header ParseHeader(const std::string& path, std::string_view json, std::uint64_t
 // sorts them and turns offsets into those of the file. DataError as above.
 void PlaceEntries(const std::string& path, std::uint64_t data_start, std::uint64_t data_size,
                   std::vector<TensorEntry>* entries);
-
-// A name as it may stand in a message: in quotes, short, and free of control characters.
-std::string Shown(std::string_view name);
 
 }  // namespace ada::safetensors

@@ -26,14 +26,6 @@ bool ByteCount(const TensorEntry& entry, std::uint64_t* bytes) {
 
 }  // namespace
 
-std::string Shown(std::string_view name) {
-  std::string shown;
-  for (const char c : name.substr(0, 80)) {
-    shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
-  }
-  return "'" + shown + (name.size() > 80 ? "...'" : "'");
-}
-
 void PlaceEntries(const std::string& path, std::uint64_t data_start, std::uint64_t data_size,
                   std::vector<TensorEntry>* entries) {
   std::stable_sort(entries->begin(), entries->end(),

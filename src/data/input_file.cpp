@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/system_call.h"
 
 namespace ada::data {
 namespace {
@@ -50,16 +51,18 @@ InputFile::~InputFile() = default;
 
 std::unique_ptr<InputFile::Stream> InputFile::Open() const {
   auto stream = std::make_unique<Stream>();
-  errno = 0;
+  std::string problem;
+  const int fd = OpenToRead(path_, Pipes::kRefused, &problem);
+  if (fd < 0) throw DataError(path_ + ": cannot be opened: " + problem + "; " + advice_);
   if (packed_) {
-    stream->packed = gzopen(path_.c_str(), "rb");
+    stream->packed = gzdopen(fd, "rb");
     if (stream->packed) gzbuffer(stream->packed, kBufferBytes);
   } else {
-    stream->plain = std::fopen(path_.c_str(), "rb");
+    stream->plain = fdopen(fd, "rb");
   }
   if (!stream->plain && !stream->packed) {
-    throw DataError(path_ + ": cannot be opened: " + Words(errno ? errno : ENOMEM) + "; " +
-                    advice_);
+    CloseFile(fd);
+    throw DataError(path_ + ": cannot be opened: " + Words(ENOMEM) + "; " + advice_);
   }
   return stream;
 }

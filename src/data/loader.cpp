@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/thread_refused.h"
 #include "data/batch_maker.h"
 
 namespace ada::data {
@@ -74,9 +75,9 @@ void Loader::Impl::StartWorkers() {
   try {
     while (static_cast<int>(threads.size()) < workers) threads.emplace_back([this] { Work(); });
   } catch (const std::system_error& error) {
-    throw DeviceError("cannot start a thread that loads data (" + std::to_string(threads.size()) +
-                      " of " + std::to_string(workers) + " run): " + error.what() +
-                      "; lower device.threads or free some processes");
+    throw ThreadRefused("loads data (" + std::to_string(threads.size() + 1) + " of " +
+                            std::to_string(workers) + ")",
+                        error);
   }
 }
 

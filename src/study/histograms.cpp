@@ -1,8 +1,8 @@
 #include "study/histograms.h"
 
+#include <algorithm>
 #include <charconv>
 #include <deque>
-#include <limits>
 #include <set>
 
 #include "config/load.h"
@@ -11,6 +11,8 @@
 
 namespace ada::study {
 namespace {
+
+constexpr std::int64_t kMostHistograms = 100'000;  // of a step; they are in memory together
 
 // The bin of a row of histograms.csv.
 std::int64_t& Bin(const telemetry::CsvReader& file, const std::string& exponent,
@@ -30,13 +32,27 @@ std::int64_t& Bin(const telemetry::CsvReader& file, const std::string& exponent,
   return bins[value];
 }
 
-// The last step that steps.csv has: all that the other files have of it is written before it. The
-// largest number where there is no such file.
+// The step of a row, which is at least `least`.
+template <class Row>
+std::int64_t StepOf(const Row& row, std::int64_t least, const telemetry::CsvReader& file) {
+  if (row.step >= least) return row.step;
+  file.Fail("column step is '" + std::to_string(row.step) + "', expected at least " +
+            std::to_string(least) + ": steps do not go back");
+}
+
+// The last step that steps.csv has: all that the other files have of it is written before it. Each
+// step has a row of its own there: no step is larger than the rows are many, so that whoever walks
+// from step to step has an end in sight.
 std::int64_t LastWholeStep(const std::string& folder) {
-  if (!HasFile(folder, StepRow::kFile)) return std::numeric_limits<std::int64_t>::max();
-  std::int64_t last = 0;
-  EachRow<StepRow>(folder, [&](const StepRow& row) { last = row.step; });
-  return last;
+  telemetry::CsvReader file(CsvPath(folder, StepRow::kFile), telemetry::LastRow::kMayBeTorn);
+  std::int64_t last = 1, rows = 0;
+  telemetry::ReadRows<StepRow>(file, telemetry::Expect::kKeys, [&](const StepRow& row) {
+    last = StepOf(row, last, file);
+    if (last > ++rows)
+      file.Fail("column step is '" + std::to_string(last) + "' in row " + std::to_string(rows) +
+                ": rows are missing, a run writes one for each step");
+  });
+  return rows > 0 ? last : 0;
 }
 
 }  // namespace
@@ -47,14 +63,22 @@ void ReadHistograms(const std::string& folder,
   telemetry::CsvReader file(CsvPath(folder, Row::kFile), telemetry::LastRow::kMayBeTorn);
   const std::int64_t last_step = LastWholeStep(folder);
   TensorHistogram group;
-  std::set<std::string> seen;  // the group's exponents
+  std::set<std::string> seen;   // the group's exponents
+  std::int64_t histograms = 0;  // of the group's step
   telemetry::ReadRows<Row>(file, telemetry::Expect::kKeys, [&](const Row& row) {
-    if (row.step > last_step) return;  // may not be whole
+    if (StepOf(row, std::max<std::int64_t>(1, group.step), file) > last_step)
+      return;  // may not be whole
+    if (row.count < 0)
+      file.Fail("column count is '" + std::to_string(row.count) + "', expected none below 0");
     const bool same =
         row.step == group.step && row.tensor == group.tensor && row.layer == group.layer;
     // A retried step has the tensor's exponents once more.
     if (!same || seen.contains(row.exponent)) {
       if (!seen.empty()) use(group);
+      histograms = row.step == group.step ? histograms + 1 : 1;
+      if (histograms > kMostHistograms)
+        file.Fail("step " + std::to_string(row.step) + " has more than " +
+                  std::to_string(kMostHistograms) + " histograms; expected some for each layer");
       group = {row.step, row.epoch, row.layer, row.tensor, row.scale, {}};
       seen.clear();
     }

@@ -21,8 +21,9 @@ struct TensorHistogram {
   double scale = 1;
   ExponentBins bins;
 };
-// Calls `use` for each, in the order of the file. DataError with file and line; where the run has
-// no such file it names the key of the configuration that makes it.
+// Calls `use` for each, in the order of the file, in which steps never go back, up to the last step
+// of steps.csv. DataError with file and line; where the run has no such file it names the key of
+// the configuration that makes it.
 void ReadHistograms(const std::string& folder,
                     const std::function<void(const TensorHistogram&)>& use);
 

@@ -1,10 +1,5 @@
 #include "study/run_files.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -12,6 +7,8 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/file_lock.h"
+#include "core/json_file.h"
 #include "telemetry/run_folder.h"
 
 namespace ada::study {
@@ -45,19 +42,10 @@ config::Config ReadRunConfig(const std::string& folder) {
 nlohmann::json ReadSummary(const std::string& folder) {
   if (!HasFile(folder, "summary.json")) return nullptr;
   const std::string path = folder + "/summary.json";
-  auto json = nlohmann::json::parse(ReadFile<DataError>(path, kMaxSummaryBytes), nullptr, false);
-  if (!json.is_object()) throw DataError(path + ": is no summary of a run: expected a JSON object");
-  return json;
+  return ParseJson(path, ReadFile<DataError>(path, kMaxSummaryBytes));
 }
 
-bool IsRunning(const std::string& folder) {
-  const int lock = open((folder + "/.lock").c_str(), O_RDONLY | O_CLOEXEC);
-  if (lock < 0) return false;
-  // A shared lock is refused while a run holds its exclusive one; closing gives it back.
-  const bool held = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  close(lock);
-  return held;
-}
+bool IsRunning(const std::string& folder) { return FileLock::IsHeld(folder); }
 
 std::string RunState(const std::string& folder) {
   // Asked before the summary is looked for: a run writes it while it still holds the folder.

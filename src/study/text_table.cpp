@@ -6,13 +6,14 @@
 #include <cstdio>
 #include <ostream>
 
+#include "core/utf8.h"
+
 namespace ada::study {
 namespace {
 
 constexpr std::size_t kIndent = 2, kGap = 2, kNarrowest = 8;
 
 bool BeginsCodePoint(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
-bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
 
 }  // namespace
 
@@ -21,8 +22,7 @@ std::size_t TextWidth(std::string_view text) {
 }
 
 std::string CutText(std::string_view text, std::size_t width) {
-  std::string shown(text);
-  std::replace_if(shown.begin(), shown.end(), IsControl, '?');
+  const std::string shown = Visible(text);
   if (TextWidth(shown) <= width) return shown;
   const std::size_t dots = std::min<std::size_t>(2, width);
   std::size_t end = 0, columns = 0;
@@ -34,10 +34,6 @@ std::string PaddedText(std::string_view text, std::size_t width, bool right) {
   const std::string shown = CutText(text, width);
   const std::string blanks(width - TextWidth(shown), ' ');
   return right ? blanks + shown : shown + blanks;
-}
-
-std::string Counted(std::int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 std::string PctText(double pct) {

@@ -12,14 +12,12 @@ namespace ada::study {
 
 // Returns the columns that `text` takes: its UTF-8 code points.
 std::size_t TextWidth(std::string_view text);
-// Returns `text` in at most `width` columns; where it is cut it ends in "..". Control characters,
-// which could do things to a terminal, become '?'.
+// Returns `text` in at most `width` columns, all of it visible (core/utf8.h); where it is cut it
+// ends in "..".
 std::string CutText(std::string_view text, std::size_t width);
 // Does the same and adds blanks up to `width`, before the text where `right`.
 std::string PaddedText(std::string_view text, std::size_t width, bool right = false);
 
-// Returns "1 step", "2 steps".
-std::string Counted(std::int64_t count, const std::string& what);
 // Returns a percentage with three digits behind the point; "-" for NaN.
 std::string PctText(double pct);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/utf8.h"
 #include "study/text_table.h"
 
 namespace ada::study {
@@ -27,7 +28,7 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row) {
   if (steps_ == 0 || row.step != last_step_) ++steps_;
   if (steps_ == 1) first_step_ = row.step;
   last_step_ = row.step;
-  const std::string name = row.layer + "." + row.tensor;
+  const std::string name = Visible(row.layer + "." + row.tensor);
   const auto [place, is_new] = index_.try_emplace(name, tensors_.size());
   if (is_new) tensors_.emplace_back().name = name;
   Tensor& tensor = tensors_[place->second];
@@ -48,8 +49,8 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row) {
 }
 
 void WhatIfSummary::End(std::int64_t step, const std::string& reason) {
-  end_ = "  the policy would have ended the run by step " + std::to_string(step) + ": " + reason +
-         "\n";
+  end_ = "  the policy would have ended the run by step " + std::to_string(step) + ": " +
+         Visible(reason) + "\n";
 }
 
 std::string WhatIfSummary::Worst() const {

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/system_call.h"
 #include "core/text.h"
 
 namespace ada::telemetry {
@@ -36,13 +37,52 @@ std::string ReadAt(int fd, std::size_t size, std::int64_t offset) {
   std::string text(size, '\0');
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t got = pread(fd, text.data() + done, size - done, offset + done);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got =
+        Retried([&] { return pread(fd, text.data() + done, size - done, offset + done); });
     if (got <= 0) break;
     done += got;
   }
   text.resize(done);
   return text;
+}
+
+[[noreturn]] void Fail(const std::string& path, const std::string& doing, int error) {
+  const std::string advice = error == ENOSPC || error == EDQUOT || error == EFBIG
+                                 ? "; make room, then go on with --resume from the last checkpoint"
+                                 : "";
+  throw OutputError(path + ": " + doing + ": " + Reason(error) + advice);
+}
+
+// Finds out whether the open file can be cut to `keep` bytes; returns the length that it then has.
+std::int64_t LengthToKeep(const std::string& path, int fd, std::string_view header,
+                          std::int64_t keep) {
+  const std::string expected = std::string(header) + "\n";
+  if (ReadAt(fd, expected.size(), 0) != expected) {
+    throw DataError(path + ": the first line is not '" + std::string(header) +
+                    "', the columns of this version: the file belongs to another version or "
+                    "program; start again with --overwrite or in another --output folder");
+  }
+  struct stat status = {};
+  if (fstat(fd, &status) != 0) Fail(path, "cannot be read", errno);
+  if (status.st_size < keep) {
+    throw DataError(path + ": " + std::to_string(status.st_size) +
+                    " bytes, but the checkpoint goes on from " + std::to_string(keep) +
+                    " bytes of it: " + kAdvice);
+  }
+  const std::int64_t length = std::max(keep, static_cast<std::int64_t>(expected.size()));
+  if (ReadAt(fd, 1, length - 1) != "\n") {
+    throw DataError(path + ": no row ends at byte " + std::to_string(length) +
+                    ", where the checkpoint goes on: " + kAdvice);
+  }
+  return length;
+}
+
+int OpenToKeep(const std::string& path, std::int64_t keep) {
+  const int fd = OpenFile(path, O_RDWR | O_NONBLOCK);
+  if (fd >= 0) return fd;
+  if (errno != ENOENT) Fail(path, "cannot be opened", errno);
+  throw DataError(path + ": missing, but the checkpoint goes on from " + std::to_string(keep) +
+                  " bytes of it: " + kAdvice);
 }
 
 }  // namespace
@@ -82,7 +122,7 @@ CsvFile::CsvFile(std::string path, std::string_view header, std::int64_t keep)
       Reopen(header, keep);
     }
   } catch (...) {
-    if (fd_ >= 0) close(fd_);
+    if (fd_ >= 0) CloseFile(fd_);
     throw;
   }
 }
@@ -92,11 +132,11 @@ CsvFile::~CsvFile() {
     Flush();
   } catch (...) {  // a destructor cannot report it; Flush and Sync were there to do so
   }
-  close(fd_);
+  CloseFile(fd_);
 }
 
 void CsvFile::Open(std::string_view header) {
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  fd_ = OpenFile(path_, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
   if (fd_ < 0) Fail("cannot be created", errno);
   buffer_ = std::string(header) + "\n";
   row_ends_ = {buffer_.size()};
@@ -104,32 +144,23 @@ void CsvFile::Open(std::string_view header) {
 }
 
 void CsvFile::Reopen(std::string_view header, std::int64_t keep) {
-  fd_ = open(path_.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd_ < 0 && errno == ENOENT) {
-    throw DataError(path_ + ": missing, but the checkpoint goes on from " + std::to_string(keep) +
-                    " bytes of it: " + kAdvice);
+  fd_ = OpenToKeep(path_, keep);
+  length_ = LengthToKeep(path_, fd_, header, keep);
+  if (Retried([&] { return ftruncate(fd_, length_); }) != 0) {
+    Fail("cannot be cut to its length at the checkpoint", errno);
   }
-  if (fd_ < 0) Fail("cannot be opened", errno);
-  const std::string expected = std::string(header) + "\n";
-  if (ReadAt(fd_, expected.size(), 0) != expected) {
-    throw DataError(path_ + ": the first line is not '" + std::string(header) +
-                    "', the columns of this version: the file belongs to another version or "
-                    "program; start again with --overwrite or in another --output folder");
-  }
-  struct stat status = {};
-  if (fstat(fd_, &status) != 0) Fail("cannot be read", errno);
-  if (status.st_size < keep) {
-    throw DataError(path_ + ": " + std::to_string(status.st_size) +
-                    " bytes, but the checkpoint goes on from " + std::to_string(keep) +
-                    " bytes of it: " + kAdvice);
-  }
-  length_ = std::max(keep, static_cast<std::int64_t>(expected.size()));
-  if (ReadAt(fd_, 1, length_ - 1) != "\n") {
-    throw DataError(path_ + ": no row ends at byte " + std::to_string(length_) +
-                    ", where the checkpoint goes on: " + kAdvice);
-  }
-  if (ftruncate(fd_, length_) != 0) Fail("cannot be cut to its length at the checkpoint", errno);
   if (lseek(fd_, 0, SEEK_END) < 0) Fail("cannot be appended to", errno);
+}
+
+void CheckCsv(const std::string& path, std::string_view header, std::int64_t keep) {
+  const int fd = OpenToKeep(path, keep);
+  try {
+    LengthToKeep(path, fd, header, keep);
+  } catch (...) {
+    CloseFile(fd);
+    throw;
+  }
+  CloseFile(fd);
 }
 
 void CsvFile::Add(const CsvRow& row) {
@@ -152,8 +183,8 @@ std::size_t CsvFile::NextPiece(std::size_t start) const {
 void CsvFile::WritePiece(std::string_view piece) {
   std::size_t done = 0;
   while (done < piece.size()) {
-    const ssize_t wrote = write(fd_, piece.data() + done, piece.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
+    const ssize_t wrote =
+        Retried([&] { return write(fd_, piece.data() + done, piece.size() - done); });
     if (wrote < 0) {
       const int error = errno;
       if (done > 0 && ftruncate(fd_, length_) == 0) lseek(fd_, length_, SEEK_SET);
@@ -180,20 +211,22 @@ void CsvFile::Flush() {
   }
   buffer_.clear();
   row_ends_.clear();
+  if (!IsStillNamed(fd_, path_)) {
+    throw OutputError(
+        path_ +
+        ": was deleted, moved or replaced while the run wrote it (or its folder was), "
+        "so the run ends; start it again, or go on with --resume where it lies now");
+  }
 }
 
 std::int64_t CsvFile::Sync() {
   Flush();
-  // A pipe or device has nothing to sync; a regular file's failure is a disk that lost data.
-  if (fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) Fail("cannot be synced", errno);
+  if (!SyncFile(fd_)) Fail("cannot be synced", errno);  // a disk that lost data
   return length_;
 }
 
 void CsvFile::Fail(const std::string& doing, int error) const {
-  const std::string advice = error == ENOSPC || error == EDQUOT || error == EFBIG
-                                 ? "; make room, then go on with --resume from the last checkpoint"
-                                 : "";
-  throw OutputError(path_ + ": " + doing + ": " + Reason(error) + advice);
+  telemetry::Fail(path_, doing, error);
 }
 
 }  // namespace ada::telemetry

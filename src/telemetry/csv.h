@@ -39,6 +39,10 @@ class CsvRow {
   std::size_t fields_ = 0;
 };
 
+// Throws what CsvFile(path, header, keep) throws of a file that cannot be cut to `keep` bytes;
+// changes nothing.
+void CheckCsv(const std::string& path, std::string_view header, std::int64_t keep);
+
 class CsvFile {
  public:
   // Creates the file with its header (written at once), or opens an existing one and cuts it to
@@ -54,7 +58,8 @@ class CsvFile {
   void Add(const CsvRow& row);
 
   // Hands whole rows to the system. Throws OutputError (disk full); what the system took of them is
-  // cut off again, so that the file ends with a whole row, and the rows stay in the buffer.
+  // cut off again, so that the file ends with a whole row, and the rows stay in the buffer. Throws
+  // it as well where the file is no longer found under its name (deleted, moved, replaced).
   void Flush();
   std::int64_t Sync();  // Flush, fsync; returns the file's length in bytes
 

@@ -1,6 +1,5 @@
 #include "telemetry/csv_reader.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,10 +9,12 @@
 #include <cmath>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "core/error.h"
+#include "core/system_call.h"
+#include "core/utf8.h"
+#include "telemetry/csv_record.h"
 
 namespace ada::telemetry {
 namespace {
@@ -25,51 +26,6 @@ template <class T>
 bool Parse(const std::string& text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
-}
-
-// Where a record ended. The last three: at the end of the text, so that more of it may change them.
-enum class Ending { kLineEnd, kQuoteInField, kTextBehindQuote, kTorn, kQuoteOpen, kNothing };
-
-// Appends the rest of a quoted field and moves `at` to its closing quote; false: there is none.
-bool TakeQuoted(std::string_view text, std::size_t& at, std::string& field) {
-  for (; at < text.size(); ++at) {
-    if (text[at] == '"') {
-      if (at + 1 == text.size() || text[at + 1] != '"') return true;
-      ++at;
-    }
-    field += text[at];
-  }
-  return false;
-}
-
-// Splits the record at the front of `text` into its fields; `used`: its bytes, line end included.
-Ending SplitRecord(std::string_view text, std::vector<std::string>& fields, std::size_t& used) {
-  fields.clear();
-  std::string field;
-  bool closed = false;  // the field was quoted and its closing quote was read
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '\r' && (at + 1 == text.size() || text[at + 1] == '\n')) continue;
-    if (c == ',' || c == '\n') {
-      fields.push_back(std::move(field));
-      field.clear();
-      closed = false;
-      used = at + 1;
-      if (c == '\n') return Ending::kLineEnd;
-    } else if (closed) {
-      return Ending::kTextBehindQuote;
-    } else if (c == '"') {
-      if (!field.empty()) return Ending::kQuoteInField;
-      if (!TakeQuoted(text, ++at, field)) return Ending::kQuoteOpen;
-      closed = true;
-    } else {
-      field += c;
-    }
-  }
-  if (fields.empty() && field.empty() && !closed) return Ending::kNothing;
-  fields.push_back(std::move(field));
-  used = text.size();
-  return Ending::kTorn;
 }
 
 // Up to `size` bytes from `offset` on, fewer at the end of the file; nullopt: an error.
@@ -104,6 +60,7 @@ CsvReader::CsvReader(std::string path, LastRow last) : path_(std::move(path)), l
     if (!ReadRecord(header_) && last_ == LastRow::kMustBeWhole) {
       Fail("empty file, expected a header line");
     }
+    CheckHeader();
   } catch (...) {
     close(fd_);
     throw;
@@ -119,6 +76,7 @@ CsvReader::CsvReader(std::string path, std::vector<std::string> header, std::int
   try {
     GoTo(offset);
     if (header_.empty()) ReadRecord(header_);
+    CheckHeader();
   } catch (...) {
     close(fd_);
     throw;
@@ -128,8 +86,9 @@ CsvReader::CsvReader(std::string path, std::vector<std::string> header, std::int
 CsvReader::~CsvReader() { close(fd_); }
 
 void CsvReader::Open() {
-  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd_ < 0) throw DataError(path_ + ": " + std::generic_category().message(errno));
+  std::string problem;
+  fd_ = OpenToRead(path_, Pipes::kRefused, &problem);
+  if (fd_ < 0) throw DataError(path_ + ": " + problem);
 }
 
 // Reads more of the file, twice as much each time that a record needs still more; false at its end.
@@ -165,13 +124,28 @@ void CsvReader::Consume(std::size_t bytes) {
 
 // Goes behind the next line end, or to the end of the file.
 void CsvReader::SkipLine() {
-  std::size_t end = buffer_.find('\n', start_);
-  while (end == std::string::npos && Fill()) end = buffer_.find('\n', start_);
-  Consume((end == std::string::npos ? buffer_.size() : end + 1) - start_);
+  while (buffer_.find('\n', start_) == std::string::npos) {
+    Consume(buffer_.size() - start_);
+    if (!Fill()) return;
+  }
+  Consume(buffer_.find('\n', start_) + 1 - start_);
 }
 
 void CsvReader::SkipComments() {
-  while ((start_ < buffer_.size() || Fill()) && buffer_[start_] == '#') SkipLine();
+  while ((start_ < buffer_.size() || Fill()) && buffer_[start_] == '#') {
+    row_line_ = line_;
+    while (buffer_.find('\n', start_) == std::string::npos && Fill()) {
+      if (buffer_.size() - start_ > kMostRecordBytes) FailTooLong();
+    }
+    SkipLine();
+  }
+}
+
+void CsvReader::CheckHeader() {
+  if (header_.size() > kMostColumns) {
+    Fail(std::to_string(header_.size()) + " columns, expected at most " +
+         std::to_string(kMostColumns));
+  }
 }
 
 std::size_t CsvReader::Find(std::string_view name) const {
@@ -181,10 +155,17 @@ std::size_t CsvReader::Find(std::string_view name) const {
 
 std::size_t CsvReader::Column(std::string_view name) const {
   if (const std::size_t found = Find(name); found != kMissing) return found;
-  std::string columns = header_.empty() ? "no header line" : "";
-  for (const std::string& column : header_) columns += (columns.empty() ? "" : ",") + column;
+  constexpr std::size_t kMostShown = 1000;
+  std::string columns;
+  for (const std::string& column : header_) {
+    columns +=
+        (columns.empty() ? "" : ",") + Visible(std::string_view(column).substr(0, kMostShown));
+    if (columns.size() < kMostShown) continue;
+    columns.replace(kMostShown, std::string::npos, "...");
+    break;
+  }
   throw DataError(path_ + ":" + std::to_string(header_line_) + ": no column '" + std::string(name) +
-                  "'; the file has " + columns);
+                  "'; the file has " + (header_.empty() ? "no header line" : columns));
 }
 
 // The next record, with what the end of the file does to it. False where nothing is left to read.
@@ -192,9 +173,13 @@ bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
   row_line_ = line_;
   std::size_t used = 0;
   Ending ending = Ending::kNothing;
-  do {
-    ending = SplitRecord(std::string_view(buffer_).substr(start_), fields, used);
-  } while (ending >= Ending::kTorn && Fill());
+  while (true) {
+    const std::string_view ahead = std::string_view(buffer_).substr(start_);
+    ending = SplitRecord(ahead.substr(0, kMostRecordBytes), fields, used);
+    if (ending < Ending::kTorn) break;
+    if (ahead.size() > kMostRecordBytes) FailTooLong();
+    if (!Fill()) break;
+  }
   if (ending == Ending::kQuoteInField) Fail("a quote within an unquoted field");
   if (ending == Ending::kTextBehindQuote) {
     Fail("text behind a closing quote; a comma or line end was expected");
@@ -234,6 +219,7 @@ const std::string& CsvReader::Text(std::size_t column) const {
 std::int64_t CsvReader::Integer(std::size_t column) const {
   std::int64_t value = 0;
   if (!Parse(Text(column), value)) FailAt(column, "an integer");
+  if (value > kMostInteger || value < -kMostInteger) FailAt(column, "an integer of at most 10^12");
   return value;
 }
 
@@ -252,12 +238,20 @@ void CsvReader::Fail(const std::string& problem) const {
 }
 
 void CsvReader::FailAt(std::size_t column, const char* expected) const {
-  Fail("column " + header_[column] + " is '" + fields_[column] + "', expected " + expected);
+  if (column == kMissing) Fail(std::string("a column is missing, expected ") + expected);
+  Fail("column " + header_[column] + " is " + Shown(fields_[column]) + ", expected " + expected);
+}
+
+void CsvReader::FailTooLong() const {
+  Fail(
+      "more than 1 MiB without the end of a row (an open quote, or no CSV file at all); expected "
+      "rows of some hundred bytes");
 }
 
 bool CsvFollower::Changed() const {
   if (header_.empty()) return false;
-  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  std::string ignored;
+  const int fd = OpenToRead(path_, Pipes::kRefused, &ignored);
   if (fd < 0) return true;
   const auto size = static_cast<std::int64_t>(last_.size());
   const bool same = SizeOf(fd) >= offset_ && ReadAt(fd, offset_ - size, last_.size()) == last_;

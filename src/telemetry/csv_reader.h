@@ -1,5 +1,6 @@
 // Reads CSV files (RFC 4180) row by row: files that are whole, files that were cut off, and files
-// that another process is still writing. Holds a block of the file in memory; writes nothing.
+// that another process is still writing. Holds a block of the file in memory, a megabyte or two at
+// most, whatever the file holds: rows have a bound (csv_record.h). Writes nothing.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,8 @@ enum class LastRow {
 class CsvReader {
  public:
   static constexpr std::size_t kMissing = static_cast<std::size_t>(-1);
+  // No step and no count of ours is larger, and sums over a file do not leave 64 bits.
+  static constexpr std::int64_t kMostInteger = 1'000'000'000'000;
 
   // Opens the file and reads its header; lines before it that begin with `#` are comments. Throws
   // DataError, as all below do, with file and line.
@@ -40,7 +43,7 @@ class CsvReader {
   bool Next();
   // These read the fields of this row. The text of a column that is kMissing is empty.
   const std::string& Text(std::size_t column) const;
-  std::int64_t Integer(std::size_t column) const;
+  std::int64_t Integer(std::size_t column) const;  // of at most kMostInteger, either sign
   double Number(std::size_t column) const;         // inf, -inf and nan in words
   double NumberOrNan(std::size_t column) const;    // NaN for an empty field
   std::int64_t line() const { return row_line_; }  // of the row's (header's) beginning, from 1
@@ -49,6 +52,7 @@ class CsvReader {
   // Throw DataError with file and line of the row; FailAt with the field and what was expected.
   [[noreturn]] void Fail(const std::string& problem) const;
   [[noreturn]] void FailAt(std::size_t column, const char* expected) const;
+  [[noreturn]] void FailTooLong() const;
 
  private:
   friend class CsvFollower;
@@ -61,6 +65,7 @@ class CsvReader {
   void GoTo(std::int64_t offset);
   void SkipLine();
   void SkipComments();
+  void CheckHeader();
   bool ReadRecord(std::vector<std::string>& fields);
   void Consume(std::size_t bytes);
 

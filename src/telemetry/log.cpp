@@ -15,7 +15,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/system_call.h"
 #include "core/text.h"
+#include "core/utf8.h"
 
 namespace ada::telemetry {
 namespace {
@@ -33,8 +35,7 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
 // Writes all of `text`; 0 or the system's error.
 int WriteAll(int descriptor, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t wrote = write(descriptor, text.data(), text.size());
-    if (wrote < 0 && errno == EINTR) continue;
+    const ssize_t wrote = Retried([&] { return write(descriptor, text.data(), text.size()); });
     if (wrote < 0) return errno;
     text.remove_prefix(wrote);
   }
@@ -81,19 +82,19 @@ class FileSink : public Sink {
  public:
   FileSink() { set_pattern("%Y-%m-%d %H:%M:%S %-7l %v"); }
   ~FileSink() override {
-    if (descriptor_ >= 0) close(descriptor_);
+    if (descriptor_ >= 0) CloseFile(descriptor_);
   }
 
   void Open(const std::string& path, bool append) {
     const std::lock_guard lock(mutex_);
-    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (append ? 0 : O_TRUNC);
-    const int opened = open(path.c_str(), flags, 0666);
+    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | (append ? 0 : O_TRUNC);
+    const int opened = OpenFile(path, flags);
     const int error = opened < 0 ? errno : WriteAll(opened, early_);
     if (error != 0) {
-      if (opened >= 0) close(opened);
+      if (opened >= 0) CloseFile(opened);
       throw OutputError(path + ": cannot be written: " + std::generic_category().message(error));
     }
-    if (descriptor_ >= 0) close(descriptor_);
+    if (descriptor_ >= 0) CloseFile(descriptor_);
     descriptor_ = opened;
     path_ = path;
     early_.clear();
@@ -115,10 +116,12 @@ class FileSink : public Sink {
       return;
     }
     const int error = WriteAll(descriptor_, text);
-    if (error == 0) return;
-    problem_ = path_ + ": cannot be written: " + std::generic_category().message(error) +
+    if (error == 0 && IsStillNamed(descriptor_, path_)) return;
+    problem_ = path_ + ": cannot be written: " +
+               (error != 0 ? std::generic_category().message(error)
+                           : "it was deleted, moved or replaced, or its folder was") +
                "; the log goes on here only";
-    close(descriptor_);
+    CloseFile(descriptor_);
     descriptor_ = -1;
   }
   void flush_() override {}
@@ -165,7 +168,8 @@ Log::Log(LogLevel level, int descriptor) : impl_(std::make_unique<Impl>(level, d
 Log::~Log() { SetStatus(""); }
 
 void Log::Write(LogLevel level, const std::string& text) {
-  impl_->logger.log(ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
+  const std::string shown = VisibleLines(text);
+  impl_->logger.log(ToSpdlog(level), spdlog::string_view_t(shown.data(), shown.size()));
   const std::string problem = impl_->file->TakeProblem();
   if (!problem.empty()) Warning(problem);
 }

@@ -4,9 +4,9 @@
 
 namespace ada::telemetry {
 
-Recorder::Recorder(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
-                   const LogChoice& choice, bool tensorboard)
-    : logs_(folder, lengths, choice) {
+void Recorder::Open(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
+                    const LogChoice& choice, bool tensorboard) {
+  logs_.emplace(folder, lengths, choice);
   if (lengths.empty()) {
     RemoveEventFiles(folder);
     RemoveDumps(folder);
@@ -19,14 +19,14 @@ Recorder::Recorder(const std::string& folder, const std::map<std::string, std::i
 }
 
 void Recorder::Step(const StepRow& row) {
-  logs_.Step(row);
+  logs_->Step(row);
   run_.Add(row);
   if (tensorboard_) tensorboard_->Step(row);
 }
 
 void Recorder::Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
                      const std::string& policy, const scaling::ScaleDecision& decision) {
-  logs_.Scale(step, epoch, layer, policy, decision);
+  logs_->Scale(step, epoch, layer, policy, decision);
   layers_.AddScale(layer, decision);
   if (tensorboard_) tensorboard_->Scale(step, layer, decision);
 }
@@ -34,36 +34,36 @@ void Recorder::Scale(std::int64_t step, std::int64_t epoch, const std::string& l
 void Recorder::Underflow(std::int64_t step, std::int64_t epoch, const std::string& layer,
                          const std::string& tensor, const NumberFormat& format, double scale,
                          const TensorStats& stats, const ProbeError& error) {
-  logs_.Underflow(step, epoch, layer, tensor, format, scale, stats, error);
+  logs_->Underflow(step, epoch, layer, tensor, format, scale, stats, error);
   layers_.AddUnderflow(layer, tensor, scale, stats, FormatName(format));
   if (tensorboard_) tensorboard_->Underflow(step, layer, tensor, stats);
 }
 
 void Recorder::Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                          const std::string& tensor, double scale, const ExponentBins& bins) {
-  logs_.Histogram(step, epoch, layer, tensor, scale, bins);
+  logs_->Histogram(step, epoch, layer, tensor, scale, bins);
   if (tensorboard_) tensorboard_->Histogram(step, layer, tensor, bins);
 }
 
 void Recorder::Evaluation(const EvaluationRow& row) {
-  logs_.Evaluation(row);
+  logs_->Evaluation(row);
   run_.Add(row);
   if (tensorboard_) tensorboard_->Evaluation(row);
 }
 
 void Recorder::Timing(const TimingRow& row) {
-  logs_.Timing(row);
+  logs_->Timing(row);
   run_.Add(row);
 }
 
 void Recorder::Flush() {
-  logs_.Flush();
+  logs_->Flush();
   if (tensorboard_) tensorboard_->Flush();
 }
 
 std::map<std::string, std::int64_t> Recorder::Sync() {
   if (tensorboard_) tensorboard_->Flush();
-  return logs_.Sync();
+  return logs_->Sync();
 }
 
 }  // namespace ada::telemetry

@@ -14,12 +14,17 @@ namespace ada::telemetry {
 
 class Recorder {
  public:
+  Recorder() = default;  // Open comes before all else
   // `lengths` and `choice` are those of RunLogs; with lengths the totals go on from the rows that
   // are kept. `tensorboard` asks for event files in <folder>/tensorboard as well. Without lengths
   // the event files and the dumped steps of an earlier run in the folder are deleted. Throws
   // OutputError or DataError.
   Recorder(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
-           const LogChoice& choice = {}, bool tensorboard = false);
+           const LogChoice& choice = {}, bool tensorboard = false) {
+    Open(folder, lengths, choice, tensorboard);
+  }
+  void Open(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
+            const LogChoice& choice, bool tensorboard);
 
   void Step(const StepRow& row);
   void Scale(std::int64_t step, std::int64_t epoch, const std::string& layer,
@@ -29,9 +34,9 @@ class Recorder {
                  const TensorStats& stats, const ProbeError& error = {});
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, double scale, const ExponentBins& bins);
-  void WhatIf(const WhatIfRow& row) { logs_.WhatIf(row); }
-  void Probe(const ProbeRow& row) { logs_.Probe(row); }
-  void Event(const EventRow& row) { logs_.Event(row); }
+  void WhatIf(const WhatIfRow& row) { logs_->WhatIf(row); }
+  void Probe(const ProbeRow& row) { logs_->Probe(row); }
+  void Event(const EventRow& row) { logs_->Event(row); }
   void Evaluation(const EvaluationRow& row);
   void Timing(const TimingRow& row);
 
@@ -44,7 +49,7 @@ class Recorder {
   double earlier_seconds() const { return earlier_seconds_; }
 
  private:
-  RunLogs logs_;
+  std::optional<RunLogs> logs_;
   RunTotals run_;
   LayerTotals layers_;
   std::optional<TensorBoard> tensorboard_;

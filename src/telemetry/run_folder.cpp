@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -11,6 +10,9 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/file.h"
+#include "core/json_file.h"
+#include "core/system_call.h"
 #include "core/text.h"
 #include "telemetry/tensorboard.h"
 
@@ -26,40 +28,33 @@ const std::vector<std::string> kFiles = {
     "histograms.csv", "what_if.csv", "probes.csv",    "config.yaml", "summary.json",   "log.txt"};
 const std::vector<std::string> kFolders = {"checkpoints", "dump", kEventFolder};
 
-bool IsTemporary(const std::string& name) {
-  return name.starts_with(".ada-") && name.ends_with(".tmp");
-}
-
 bool HasExtension(const fs::path& path, std::initializer_list<const char*> extensions) {
   return std::any_of(extensions.begin(), extensions.end(),
                      [&](const char* extension) { return path.extension() == extension; });
 }
 
-// Names in `folder`; empty where it is missing. OutputError where it cannot be read.
-std::vector<std::string> Names(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    names.push_back(it->path().filename().string());
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    throw OutputError(folder + ": the folder cannot be read: " + error.message());
-  }
-  return names;
-}
-
 // Whether `steps.csv` is one of ours, of this version or another.
 bool HasOurSteps(const std::string& folder) {
-  std::ifstream file(folder + "/steps.csv", std::ios::binary);
-  std::string line;
-  return std::getline(file, line) && line.starts_with("step,epoch,loss,");
+  constexpr std::string_view kBegin = "step,epoch,loss,";
+  std::string ignored, text;
+  const int fd = OpenToRead(folder + "/steps.csv", Pipes::kRefused, &ignored);
+  if (fd < 0) return false;
+  ReadUpTo(fd, kBegin.size(), &text);
+  CloseFile(fd);
+  return text == kBegin;
 }
 
+// A summary that is there and cannot be read is a DataError; one that is damaged says nothing.
 bool IsFinished(const std::string& folder) {
-  std::string text;
-  if (!TryReadFile(folder + "/summary.json", kMaxSummaryBytes, &text).empty()) return false;
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  return json.is_object() && json.value("status", nlohmann::json()) == "finished";
+  const std::string path = folder + "/summary.json";
+  std::error_code error;
+  if (!fs::exists(path, error) && !error) return false;
+  const std::string text = ReadFile(path, kMaxSummaryBytes);
+  try {
+    return JsonFields(ParseJson(path, text), path).Text("status") == "finished";
+  } catch (const DataError&) {
+    return false;
+  }
 }
 
 void Remove(const fs::path& path) {
@@ -83,18 +78,18 @@ bool IsRunsOwn(const std::string& name) {
 // Deletes the files in a sub-folder that are `ours`, and the sub-folder where nothing else is left.
 void RemoveFolder(const std::string& folder, bool (*ours)(const std::string& name)) {
   RemoveStaleTemporaries(folder);
-  for (const std::string& name : Names(folder)) {
+  for (const std::string& name : ListFolder(folder)) {
     if (ours(name)) Remove(fs::path(folder) / name);
   }
   std::error_code ignored;  // a link to another disk stays, as does a folder with files of others
-  if (!fs::is_symlink(folder, ignored) && Names(folder).empty()) Remove(folder);
+  if (!fs::is_symlink(folder, ignored) && ListFolder(folder).empty()) Remove(folder);
 }
 
 // The lock stays: it is ours already.
 void RemoveRun(const std::string& folder) {
   // The marks of a run last, so that what an interruption leaves is still known as one.
   for (const std::string& name : kFolders) {
-    if (fs::is_directory(folder + "/" + name)) RemoveFolder(folder + "/" + name, IsRunsOwn);
+    if (IsFolder(folder + "/" + name)) RemoveFolder(folder + "/" + name, IsRunsOwn);
   }
   RemoveStaleTemporaries(folder);
   std::for_each(kFiles.rbegin(), kFiles.rend(),
@@ -119,9 +114,9 @@ void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExistin
            elsewhere);
   }
   if (on_existing == OnExisting::kOverwrite && state == FolderState::kEmpty) {
-    const std::vector<std::string> names = Names(folder);
+    const std::vector<std::string> names = ListFolder(folder);
     const bool others = std::any_of(names.begin(), names.end(), [](const std::string& name) {
-      return name != kLock && !IsTemporary(name);
+      return name != kLock && !IsTemporaryName(name);
     });
     if (others) {
       Refuse(folder, "holds files but no run of this program, and --overwrite deletes runs only",
@@ -151,37 +146,36 @@ FileLock Lock(const std::string& folder) {
 
 bool HasCheckpoints(const std::string& folder) {
   const std::string checkpoints = folder + "/checkpoints";
-  std::error_code ignored;
-  if (!fs::is_directory(checkpoints, ignored)) return false;
-  const std::vector<std::string> names = Names(checkpoints);
+  if (!IsFolder(checkpoints)) return false;
+  const std::vector<std::string> names = ListFolder(checkpoints);
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-    return HasExtension(name, {".safetensors"}) && !IsTemporary(name);
+    return HasExtension(name, {".safetensors", ".json"}) && !IsTemporaryName(name);
   });
 }
 
 void RemoveDumps(const std::string& run_folder) {
-  std::error_code ignored;
   const std::string folder = run_folder + "/dump";
-  if (fs::is_directory(folder, ignored)) RemoveFolder(folder, IsDump);
+  if (IsFolder(folder)) RemoveFolder(folder, IsDump);
 }
 
 FolderState InspectRunFolder(const std::string& folder) {
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) return FolderState::kEmpty;
+  if (!IsFolder(folder)) return FolderState::kEmpty;
   bool ours = false, others = false, locked = false;
-  for (const std::string& name : Names(folder)) {
+  for (const std::string& name : ListFolder(folder)) {
     if (name == kLock) {
       locked = true;
     } else if (Contains(kFiles, name) || Contains(kFolders, name)) {
       ours = true;
-    } else if (!IsTemporary(name)) {
+    } else if (!IsTemporaryName(name)) {
       others = true;
     }
   }
   if (!ours) return FolderState::kEmpty;
   // A run that was killed before its first log has the lock and nothing but files of ours.
-  const auto size = fs::file_size(folder + "/steps.csv", ignored);  // -1: missing
-  const bool started = locked && !others && (size == 0 || size == static_cast<std::uintmax_t>(-1));
+  std::error_code error;
+  const auto size = fs::file_size(folder + "/steps.csv", error);
+  const bool none = error == std::errc::no_such_file_or_directory || (!error && size == 0);
+  const bool started = locked && !others && none;
   if (!HasOurSteps(folder) && !started) return FolderState::kForeign;
   return IsFinished(folder) ? FolderState::kFinished : FolderState::kUnfinished;
 }
@@ -201,6 +195,8 @@ RunFolder::RunFolder(const std::string& path, OnExisting on_existing) : path_(pa
     RemoveRun(path);
     state_ = FolderState::kEmpty;
   }
+  RemoveStaleTemporaries(path);
+  for (const std::string& name : kFolders) RemoveStaleTemporaries(path + "/" + name);
 }
 
 void RunFolder::MarkUnfinished() const { Remove(path_ + "/summary.json"); }

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/file.h"
+#include "core/file_lock.h"
 
 namespace ada::telemetry {
 
@@ -18,8 +18,10 @@ enum class FolderState {
 // Neither --resume nor --overwrite; one of them.
 enum class OnExisting { kRefuse, kResume, kOverwrite };
 
-// What `folder` holds; reads only. Whether somebody writes there now is not looked at.
+// What `folder` holds; reads only. Whether somebody writes there now is not looked at. DataError
+// where the folder or its summary is there and cannot be read.
 FolderState InspectRunFolder(const std::string& folder);
+// Whether any file of a checkpoint is there, whole or not. DataError.
 bool HasCheckpoints(const std::string& folder);
 
 // Deletes the dumped steps of an earlier run in a run's folder, dump/step-<digits>.safetensors, and
@@ -30,13 +32,14 @@ void RemoveDumps(const std::string& run_folder);
 class RunFolder {
  public:
   // Creates the folder where it is missing and locks it; under kOverwrite deletes the old run's own
-  // files. Throws ConfigError with advice where the folder is refused, always before a change to
-  // it:
+  // files, else what a killed process left half written. Throws ConfigError with advice where the
+  // folder is refused, always before a change to it:
   //   a running run: always
   //   finished: without --resume and --overwrite
   //   unfinished: the same where it has checkpoints; without any it is started afresh
   //   files of others: under --overwrite, or where names collide
-  // and OutputError where it cannot be created, written or deleted from.
+  // OutputError where it cannot be created, written or deleted from, DataError where it cannot be
+  // read.
   RunFolder(const std::string& path, OnExisting on_existing);
 
   const std::string& path() const { return path_; }

@@ -12,17 +12,29 @@ namespace {
 
 using Lengths = std::map<std::string, std::int64_t>;
 
-// A file that every run has, cut to what the checkpoint knows of it.
+// What the checkpoint keeps of a file that every run has.
+template <class Row>
+std::int64_t KnownLength(const std::string& folder, const Lengths& lengths) {
+  const auto known = lengths.find(Row::kFile);
+  if (known != lengths.end()) return known->second;
+  throw DataError(folder + "/" + Row::kFile +
+                  ": the checkpoint does not say how long it was; start again with --overwrite");
+}
+
 template <class Row>
 CsvFile Open(const std::string& folder, const Lengths& lengths) {
-  const std::string path = folder + "/" + Row::kFile;
-  const auto known = lengths.find(Row::kFile);
-  if (!lengths.empty() && known == lengths.end()) {
-    throw DataError(path +
-                    ": the checkpoint does not say how long it was; start again "
-                    "with --overwrite");
-  }
-  return CsvFile(path, Header<Row>(), lengths.empty() ? -1 : known->second);
+  return CsvFile(folder + "/" + Row::kFile, Header<Row>(),
+                 lengths.empty() ? -1 : KnownLength<Row>(folder, lengths));
+}
+
+template <class Row>
+void Check(const std::string& folder, const Lengths& lengths) {
+  CheckCsv(folder + "/" + Row::kFile, Header<Row>(), KnownLength<Row>(folder, lengths));
+}
+
+template <class Row>
+void CheckOptional(const std::string& folder, const Lengths& lengths) {
+  if (lengths.contains(Row::kFile)) Check<Row>(folder, lengths);
 }
 
 std::int64_t LastStep(const std::string& path) {
@@ -113,8 +125,21 @@ struct RunLogs::Files {
   std::unique_ptr<CsvFile> histograms, what_if, probes;  // null: not written
 };
 
-RunLogs::RunLogs(const std::string& folder, const Lengths& lengths, const LogChoice& choice)
-    : files_(std::make_unique<Files>(folder, lengths, choice)) {}
+void CheckLogs(const std::string& folder, const Lengths& lengths) {
+  Check<StepRow>(folder, lengths);
+  Check<ScaleRow>(folder, lengths);
+  Check<TensorRow>(folder, lengths);
+  Check<EventRow>(folder, lengths);
+  Check<EvaluationRow>(folder, lengths);
+  CheckOptional<HistogramRow>(folder, lengths);
+  CheckOptional<WhatIfRow>(folder, lengths);
+  CheckOptional<ProbeRow>(folder, lengths);
+}
+
+RunLogs::RunLogs(const std::string& folder, const Lengths& lengths, const LogChoice& choice) {
+  if (!lengths.empty()) CheckLogs(folder, lengths);
+  files_ = std::make_unique<Files>(folder, lengths, choice);
+}
 RunLogs::~RunLogs() = default;
 
 void RunLogs::Step(const StepRow& row) { files_->steps.Add(FieldsOf(row)); }

@@ -32,12 +32,16 @@ double UnderflowPct(const TensorStats& stats);
 ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& layer,
                     const std::string& policy, const scaling::ScaleDecision& decision);
 
+// Throws DataError or OutputError where a file that every run has is not among `lengths`, or one
+// that is among them cannot be cut to its length there (csv.h); changes nothing.
+void CheckLogs(const std::string& folder, const std::map<std::string, std::int64_t>& lengths);
+
 class RunLogs {
  public:
   // `lengths` maps file names to bytes to keep, from a checkpoint; where it is empty the files
   // start afresh. timing.csv, which no checkpoint records, is cut behind the last step that
   // steps.csv keeps. Throws OutputError with the system's reason; DataError where the files are not
-  // those of the checkpoint.
+  // those of the checkpoint: none of them has been cut then.
   RunLogs(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
           const LogChoice& choice = {});
   ~RunLogs();

@@ -20,10 +20,6 @@ std::string Print(const char* format, double value) {
   return text;
 }
 
-std::string Counted(std::int64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 std::string Percent(double share) { return Print("%.2f %%", 100 * share); }
 
 // "run NAME finished: 10 epochs, 3900 steps (2 skipped) in 12:03, 541 images/s"

@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/system_call.h"
 
 namespace ada::telemetry {
 namespace {
@@ -35,12 +36,8 @@ std::string HostName() {
 
 std::vector<fs::path> EventFiles(const std::string& folder) {
   std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (IsEventFile(it->path().filename().string())) files.push_back(it->path());
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    throw OutputError(folder + ": the folder cannot be read: " + error.message());
+  for (const std::string& name : ListFolder(folder)) {
+    if (IsEventFile(name)) files.push_back(fs::path(folder) / name);
   }
   return files;
 }
@@ -94,18 +91,18 @@ EventHistogram ExponentHistogram(const ExponentBins& bins) {
 
 TensorBoard::TensorBoard(const std::string& run_folder, std::int64_t first_step) {
   const std::string folder = run_folder + "/" + kEventFolder;
-  CreateFolders(folder);
+  CreateFolder(folder);
   path_ = folder + "/" + NewName(folder);
   buffer_ = Framed(VersionEvent(WallTime()));
   if (first_step > 1) buffer_ += Framed(SessionStartEvent(WallTime(), first_step));
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+  fd_ = OpenFile(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
   if (fd_ < 0) {
     throw OutputError(path_ + ": cannot be created: " + std::generic_category().message(errno));
   }
   try {
     Flush();
   } catch (...) {
-    close(fd_);
+    CloseFile(fd_);
     throw;
   }
 }
@@ -115,7 +112,7 @@ TensorBoard::~TensorBoard() {
     Flush();
   } catch (...) {  // a destructor cannot report it; Flush was there to do so
   }
-  close(fd_);
+  CloseFile(fd_);
 }
 
 void TensorBoard::Step(const StepRow& row) {
@@ -180,8 +177,8 @@ void TensorBoard::Flush() {
   EndEvent();
   std::size_t done = 0;
   while (done < buffer_.size()) {
-    const ssize_t wrote = write(fd_, buffer_.data() + done, buffer_.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
+    const ssize_t wrote =
+        Retried([&] { return write(fd_, buffer_.data() + done, buffer_.size() - done); });
     if (wrote < 0) {
       const std::string reason = std::generic_category().message(errno);
       buffer_.erase(0, done);
@@ -190,6 +187,11 @@ void TensorBoard::Flush() {
     done += wrote;
   }
   buffer_.clear();
+  if (!IsStillNamed(fd_, path_)) {
+    throw OutputError(path_ +
+                      ": was deleted, moved or replaced while the run wrote it, or its folder was; "
+                      "--resume begins another");
+  }
 }
 
 }  // namespace ada::telemetry

@@ -1,6 +1,5 @@
 #include "train/predictions.h"
 
-#include <filesystem>
 #include <ostream>
 
 #include "core/error.h"
@@ -12,15 +11,6 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 1 << 16;
 
-// What is put in place by renaming would replace a folder's or device's name.
-const std::string& CheckedPath(const std::string& path) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw OutputError(path + ": is no regular file; expected the name of a CSV file to write");
-  return path;
-}
-
 // part / whole; "" where there is no whole.
 std::string Share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? "" : NineDigits(static_cast<double>(part) / static_cast<double>(whole));
@@ -29,7 +19,7 @@ std::string Share(std::int64_t part, std::int64_t whole) {
 }  // namespace
 
 PredictionsFile::PredictionsFile(const std::string& path)
-    : file_(CheckedPath(path)),
+    : file_(path),
       rows_("split,image,label,prediction,probability,label_probability,loss,rank\n") {}
 
 void PredictionsFile::Add(const std::string& split, std::int64_t first, const ImageResult& r) {

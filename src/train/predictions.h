@@ -10,11 +10,11 @@
 
 namespace ada::train {
 
-// The CSV appears whole or not at all: rows are collected in a file beside it.
+// The CSV appears whole or not at all (AtomicFile); a device or FIFO gets its rows as they come.
 class PredictionsFile {
  public:
-  // Throws OutputError where no file can be made at `path`: a missing folder, a folder or a device
-  // in its place.
+  // Throws OutputError where no file can be made at `path`: a missing folder, a folder in its
+  // place.
   explicit PredictionsFile(const std::string& path);
 
   // `first`: of the split's images in the order of the data set's files.

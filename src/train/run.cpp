@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <future>
+#include <system_error>
 
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "core/thread_refused.h"
 #include "telemetry/run_folder.h"
 #include "train/session.h"
 
@@ -74,16 +76,24 @@ void WarnOfIdlePatterns(const config::Config& config, const graph::Graph& graph,
     check("scaling.layers[].match", entry.match, entry.where);
 }
 
+// The images come while the graph is made; what is wrong with them is told when it stands. A run
+// that is resumed may have nothing left to do.
+std::future<RunData> StartReading(const config::Config& config, const RunOptions& options) {
+  const std::launch when = options.resume ? std::launch::deferred : std::launch::async;
+  try {
+    return std::async(when, [&config] { return ReadData(config); });
+  } catch (const std::system_error& error) {
+    throw ThreadRefused("reads data", error);
+  }
+}
+
 }  // namespace
 
 int Train(const config::Config& config, const RunOptions& options, telemetry::Log& log) {
   const ChosenBackend chosen = MakeBackend(config.device);
   backend::Backend& backend = *chosen.backend;
   const data::DatasetInfo info = InspectData(config);
-  // The images come while the graph is made; what is wrong with them is told when it stands. A run
-  // that is resumed may have nothing left to do.
-  const std::launch when = options.resume ? std::launch::deferred : std::launch::async;
-  std::future<RunData> reading = std::async(when, [&config] { return ReadData(config); });
+  std::future<RunData> reading = StartReading(config, options);
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(
       TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy), backend);
@@ -98,17 +108,18 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
     if (continuation.done) return 0;
   }
   const RunData data = reading.get();
+  Session session({config, config.output, backend, data, *graph, *policy, log, options.progress,
+                   chosen.threads},
+                  continuation.from);
+  // The state to go on from is in memory: only now is anything of an old run cut or deleted.
   if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
-
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
   log.Info(config.name + ": " + chosen.reason);
   WarnOfIdlePatterns(config, *graph, log);
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();
   WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));
-  Session session({config, folder->path(), backend, data, *graph, *policy, log, options.progress,
-                   chosen.threads},
-                  continuation.from);
+  session.OpenLogs();
   return session.Run();
 }
 

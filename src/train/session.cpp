@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "core/error.h"
-#include "core/file.h"
 
 namespace ada::train {
 
@@ -110,8 +109,7 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
   p_.log.Info(text);
   if (!p_.config.checkpoint.best || !decides_best || !(e.top1 > best_top1_)) return;
   best_top1_ = e.top1;
-  CreateFolders(p_.folder + "/checkpoints");
-  WriteCheckpoint(p_.folder + "/checkpoints/best", State(), p_.graph, optimizer_, p_.backend);
+  WriteState(p_.folder + "/checkpoints/best");
 }
 
 double Session::Seconds() const { return telemetry::SteadySeconds() - start_; }

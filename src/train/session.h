@@ -1,6 +1,7 @@
 // One run from its first or next step to its end: the loop over epochs with evaluation,
 // checkpoints, limits and signals around Trainer::Step.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,7 +42,11 @@ Batches::Residence ResidenceOf(const config::Config& config);
 
 class Session {
  public:
+  // Has the state that `from` holds, or a fresh one, in memory; no file has been changed. DataError
+  // where the checkpoint, or a log that it knows, is not what it must be.
   Session(const SessionParts& parts, const std::optional<ResumePoint>& from);
+  // Opens the logs and cuts them to where the state is; to be called once, before Run.
+  void OpenLogs();
   // The exit code. Throws TrainingError after train.stop_after_skips skipped steps in a row and
   // where the policy ends the run.
   int Run();
@@ -57,6 +62,7 @@ class Session {
   void EvaluateAll();
   void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
   void Checkpoint();
+  void WriteState(const std::string& stem);
   CheckpointState State();
   void Restore(const ResumePoint& from);
   [[noreturn]] void FailTraining(End end);
@@ -79,6 +85,7 @@ class Session {
   std::int64_t images_ = 0, timed_images_ = 0;  // of this process; since the last timing row
   double training_seconds_ = 0;
   std::int64_t evaluated_step_ = -1, checkpoint_step_ = -1, skipped_ = 0;
+  std::map<std::string, std::int64_t> lengths_;  // of the logs at the checkpoint; empty: afresh
   double best_top1_ = -1;
   std::size_t diagnostics_logged_ = 0;
   std::string policy_end_;  // why the policy ended the run

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "config/load.h"
@@ -137,7 +138,11 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
   plan.largest = request_.amax;
   if (on_overflow != scaling::Action::kSanitize) return plan;
   plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
-  plan.sanitize_to = static_cast<float>(sanitize_limit_ / r.scale);
+  // The largest value that a scaled gradient has, unscaled; where fp32, in which weight gradients
+  // are, ends before that, its own largest.
+  plan.sanitize_to = static_cast<float>(std::clamp<double>(sanitize_limit_ / r.scale,
+                                                           std::numeric_limits<float>::denorm_min(),
+                                                           std::numeric_limits<float>::max()));
   return plan;
 }
 

@@ -2,12 +2,16 @@
 #include "backend/cpu/thread_pool.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "core/error.h"
+#include "thread_limit.h"
 
 namespace ada::backend::cpu {
 
@@ -98,6 +102,33 @@ TEST_SUITE("cpu") {
       CHECK_NOTHROW(pool.Each([](int) {}));
     }
     CHECK_THROWS_AS(pool.For(1, [](std::int64_t, int) { throw 1; }), int);
+  }
+
+  TEST_CASE(
+      "thread pool: a thread that the machine refuses is an error, and the others are joined") {
+    for (const int limit : {1, 2, 3, 4}) {
+      CAPTURE(limit);
+      const pid_t child = fork();
+      REQUIRE(child >= 0);
+      if (child == 0) {
+        alarm(30);  // a pool that hangs
+        testing::LimitThreads(limit);
+        try {
+          const ThreadPool pool(5);
+        } catch (const DeviceError& error) {
+          const bool says = std::string(error.what()).find("--threads") != std::string::npos;
+          ThreadPool alone(1);
+          int runs = 0;
+          alone.For(10, [&](std::int64_t, int) { ++runs; });
+          _exit(says && runs == 10 ? 4 : 1);
+        }
+        _exit(0);
+      }
+      int status = 0;
+      REQUIRE(waitpid(child, &status, 0) == child);
+      CHECK(WIFEXITED(status));
+      CHECK(WEXITSTATUS(status) == 4);
+    }
   }
 
   TEST_CASE("thread pool: pools come and go") {

@@ -22,6 +22,7 @@ inline void TrainOn(Backend& backend, const std::string& text, const config::Ove
   const auto policy = scaling::MakePolicy(config.scaling);
   const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), backend);
   train::Session session({config, path, backend, data, *graph, *policy, log, false, 1}, {});
+  session.OpenLogs();
   CHECK(session.Run() == 0);
 }
 

@@ -1,10 +1,9 @@
-// Reading with a limit, writing all or nothing, and locks between processes.
+// Reading with a limit, writing all or nothing, folders. Devices and pipes: special_file_test.cpp.
 #include "core/file.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -97,7 +96,7 @@ TEST_SUITE("cpu") {
     std::filesystem::create_directory(scratch.Path("folder"));
     CHECK_THROWS_WITH_AS(
         WriteFileAtomically(scratch.Path("folder"), "x"),
-        (scratch.Path("folder") + ": cannot be put in its place: Is a directory").c_str(),
+        (scratch.Path("folder") + ": is a folder; expected the name of a file to write").c_str(),
         OutputError);
     CHECK(scratch.FileCount() == 1);
     CreateFolders(scratch.Path("folder/a/b"));
@@ -143,48 +142,6 @@ TEST_SUITE("cpu") {
     CHECK(scratch.FileCount() == 3);
     CHECK_FALSE(std::filesystem::exists(scratch.Path(".ada-9-17.tmp")));
     RemoveStaleTemporaries(scratch.Path("none"));
-  }
-
-  TEST_CASE("a lock is exclusive and moves") {
-    const Scratch scratch;
-    std::optional<FileLock> lock = FileLock::TryLock(scratch.folder());
-    REQUIRE(lock);
-    CHECK_FALSE(FileLock::TryLock(scratch.folder()));
-    FileLock moved = std::move(*lock);
-    lock.reset();
-    CHECK_FALSE(FileLock::TryLock(scratch.folder()));
-    { const FileLock last = std::move(moved); }
-    CHECK(FileLock::TryLock(scratch.folder()));
-    const std::optional<FileLock> on_deleted = FileLock::TryLock(scratch.folder());
-    std::filesystem::remove(scratch.Path(".lock"));
-    CHECK(FileLock::TryLock(scratch.folder()));  // a new file, a new lock
-    CHECK_THROWS_WITH_AS(
-        FileLock::TryLock(scratch.Path("none")),
-        (scratch.Path("none/.lock") + ": cannot be opened: No such file or directory").c_str(),
-        OutputError);
-  }
-
-  TEST_CASE("a lock dies with its process") {
-    const Scratch scratch;
-    int ready[2];
-    REQUIRE(pipe(ready) == 0);
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      const std::optional<FileLock> lock = FileLock::TryLock(scratch.folder());
-      const char answer = lock ? 'y' : 'n';
-      if (write(ready[1], &answer, 1) != 1) _exit(1);
-      while (true) pause();
-    }
-    char answer = 0;
-    CHECK(read(ready[0], &answer, 1) == 1);
-    CHECK(answer == 'y');
-    CHECK_FALSE(FileLock::TryLock(scratch.folder()));
-    kill(child, SIGKILL);
-    CHECK(waitpid(child, nullptr, 0) == child);
-    CHECK(FileLock::TryLock(scratch.folder()));
-    close(ready[0]);
-    close(ready[1]);
   }
 }
 

@@ -40,6 +40,7 @@ void Train(config::Config config, const std::string& path, std::int64_t steps) {
   const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), *backend);
   const auto from = train::FindResumePoint(path + "/checkpoints", config, log);
   train::Session session({config, path, *backend, data, *graph, *policy, log, false, 1}, from);
+  session.OpenLogs();
   CHECK(session.Run() == 0);
 }
 

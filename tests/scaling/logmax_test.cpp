@@ -107,6 +107,10 @@ TEST_SUITE("cpu") {
     p.beta2 = 1;
     CHECK_THROWS_WITH_AS(MakeLogMax(p), "scaling.beta2: 1, expected a number between 0 and 1",
                          ConfigError);
+    p.beta2 = 1 - 1e-9;  // 1 in fp32, where it would make 0 / 0
+    CHECK_THROWS_AS(MakeLogMax(p), ConfigError);
+    p.beta1 = 0, p.beta2 = 1 - 0x1p-24;
+    CHECK(std::isfinite(MakeLogMax(p)->Update(Of(1e-9)).after));
   }
 
   TEST_CASE("an overflow enters as log_max, and the scale recovers") {

@@ -339,7 +339,7 @@ TEST_SUITE("cpu") {
     CHECK(CutText("\xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4", 3) == "\xC3\xA4..");
     CHECK(CutText("abc", 1) == ".");
     CHECK(CutText("abc", 0).empty());
-    CHECK(CutText("a\033[2Jb\n", 20) == "a?[2Jb?");
+    CHECK(CutText("a\033[2Jb\n", 20) == "a\\x1b[2Jb\\x0a");
     CHECK(PaddedText("ab", 4, true) == "  ab");
     CHECK(PaddedText("ab", 4) == "ab  ");
     std::ostringstream out;

@@ -75,7 +75,8 @@ class MadeRun {
   }
   // What has been added is a run whose last step is the last one added.
   void Finish() {
-    logs_.Step({last_, Epoch(last_), 1, 0.5, 0.1, 1, false, false, 1});
+    for (std::int64_t step = 1; step <= last_; ++step)
+      logs_.Step({step, Epoch(step), 1, 0.5, 0.1, 1, false, false, 1});
     logs_.Flush();
   }
   std::string path() const { return folder_.path(); }

@@ -222,6 +222,33 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("steps that go back, that no run reaches, and counts below 0") {
+    const WrittenRun run;
+    run.Step(1, "1"), run.Step(2, "1");
+    const std::string header = telemetry::Header<telemetry::HistogramRow>() + "\n";
+    const std::string path = run.path() + "/histograms.csv:";
+    const auto refusal = [&](const std::string& rows) {
+      run.files().Write("histograms.csv", header + rows);
+      return Refusal([&] { Histograms(run.path()); });
+    };
+    CHECK(refusal("2,1,fc,dx,16,3,3\n1,1,fc,dx,16,3,3\n") ==
+          path + "3: column step is '1', expected at least 2: steps do not go back");
+    CHECK(refusal("0,1,fc,dx,16,3,3\n") ==
+          path + "2: column step is '0', expected at least 1: steps do not go back");
+    CHECK(refusal("1,1,fc,dx,16,3,-3\n") ==
+          path + "2: column count is '-3', expected none below 0");
+    CHECK(refusal("1,1,fc,dx,16,3,9223372036854775807\n") ==
+          path + "2: column count is '9223372036854775807', expected an integer of at most 10^12");
+    // Behind the last whole step nothing is read; but steps.csv has a row for each of its steps.
+    run.files().Write("histograms.csv", header + "1000000000,1,fc,dx,16,3,3\n");
+    CHECK(Histograms(run.path()).empty());
+    run.Step(1'000'000'000, "1");
+    CHECK(Refusal([&] { Histograms(run.path()); }) ==
+          run.path() +
+              "/steps.csv:4: column step is '1000000000' in row 3: rows are missing, a run "
+              "writes one for each step");
+  }
+
   TEST_CASE("an exponent that cannot be") {
     const WrittenRun run;
     run.Step(1, "1");

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
+#include "core/error.h"
+#include "core/file_lock.h"
 #include "study/run_files.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"
@@ -167,6 +168,19 @@ TEST_SUITE("cpu") {
     CHECK(state.layers[0].history == std::deque<double>{1, 3, 5});
     CHECK(state.event.message == "one, two");
     CHECK(state.evaluation.top1 == 0.5);
+  }
+
+  TEST_CASE("steps that no run reaches, or that go back, keep nobody waiting") {
+    const WrittenRun run;
+    run.Tensor(2'000'000'000, "fc", "dx", "8", "0.5");
+    run.Append("scales.csv", "9223372036854775807,1,fc,adaptive,1,,,1,8,8,cap\n");
+    run.Append("steps.csv", "9223372036854775807,1,1,0.5,0.1,1,0,0,2\n");
+    run.Step(1'000'000'000, "1"), run.Step(7, "1"), run.Step(3'000'000'000, "1");
+    WatchFeed feed(run.path());
+    WatchState state;
+    CHECK(feed.Look(state));
+    CHECK(state.step.step == 3'000'000'000);
+    CHECK(state.logged_step == 2'000'000'000);
   }
 
   TEST_CASE("a resume from an earlier step begins the state anew") {

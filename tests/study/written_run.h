@@ -1,5 +1,6 @@
 // Folders of runs, written by hand: a configuration, and CSV files whose rows the test gives.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "config/load.h"
@@ -34,7 +35,7 @@ class WrittenRun {
     folder_.Write("summary.json", "{\"status\": \"" + status +
                                       "\", \"seconds\": 2.5, \"images_per_second\": 1000.0}\n");
   }
-  void Step(int step, const std::string& loss, const std::string& scale = "1",
+  void Step(std::int64_t step, const std::string& loss, const std::string& scale = "1",
             bool skipped = false) const {
     Append("steps.csv", std::to_string(step) + ",1," + loss + ",0.5,0.1," + scale + "," +
                             (skipped ? "1,1" : "0,0") + ",2\n");
@@ -45,7 +46,7 @@ class WrittenRun {
                              "," + scale_out + "," + limit + "\n");
   }
   // `pct`: underflow_pct_nonzero; may be empty.
-  void Tensor(int step, const std::string& layer, const std::string& tensor,
+  void Tensor(std::int64_t step, const std::string& layer, const std::string& tensor,
               const std::string& scale, const std::string& pct) const {
     Append("underflow.csv", std::to_string(step) + ",1," + layer + "," + tensor + ",fp16," + scale +
                                 ",100,0,0,0," + pct + ",0,0,0,0,0,0,0.5,2,0,1,80,10,2,,\n");

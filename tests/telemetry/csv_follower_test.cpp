@@ -49,6 +49,37 @@ TEST_SUITE("cpu") {
     CHECK(Read(file) == Rows{{"4", "5"}});
   }
 
+  TEST_CASE("a header that begins with a quote, or is no header at all") {
+    for (const char* header : {"\"", "\"\"", "\"a,b\n\"", "\"a\"b", "\"a\",b", "a\",b", ",", ""}) {
+      CAPTURE(header);
+      const TempFolder folder;
+      CsvFollower file(folder / "t.csv");
+      for (const char* rows : {"", "\n", "\n1,2\n", "\n1,2\n3,4\n5"}) {
+        folder.Write("t.csv", std::string(header) + rows);
+        for (int look = 0; look < 2; ++look) {
+          if (file.Changed()) file.Restart();
+          file.Read([](CsvReader& reader) {
+            while (reader.Next()) CHECK(reader.Text(reader.header().size() - 1).size() < 3);
+          });
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a row that never ends is passed over, in little memory, and what follows is read") {
+    const TempFolder folder;
+    CsvFollower file(folder / "t.csv");
+    folder.Write("t.csv", "a,b\n1,2\n" + std::string(3 << 20, 'z'));
+    CHECK(Read(file) == Rows{{"1", "2"}});
+    CHECK_FALSE(file.Changed());
+    std::string text = "a,b\n1,2\n" + std::string(3 << 20, 'z') + "zz\n3,4\n\"";
+    folder.Write("t.csv", text);
+    CHECK(Read(file) == Rows{{"3", "4"}});
+    text += std::string(2 << 20, 'y') + "\n5,6\n";  // the quote stays open
+    folder.Write("t.csv", text);
+    CHECK(Read(file) == Rows{{"5", "6"}});
+  }
+
   TEST_CASE("every byte of a file that grows byte by byte") {
     const std::string text = "a,b\r\n1,\"x, \"\"y\"\"\"\r\n22,\"two\nlines\"\n,\"\"\n";
     const TempFolder folder;

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -172,6 +173,75 @@ TEST_SUITE("cpu") {
     folder.Write("b.csv", "# c\n# d\nn\n");
     CHECK_THROWS_WITH_AS(CsvReader(folder / "b.csv").Column("y"),
                          (folder / "b.csv" + ":3: no column 'y'; the file has n").c_str(),
+                         ada::DataError);
+  }
+
+  TEST_CASE("integers beyond 10^12, whose sums could overflow, are refused") {
+    const TempFolder folder;
+    folder.Write("a.csv", "n\n1000000000000\n1000000000001\n-9223372036854775808\n");
+    CsvReader reader(folder / "a.csv");
+    REQUIRE(reader.Next());
+    CHECK(reader.Integer(0) == CsvReader::kMostInteger);
+    for (const char* text :
+         {":3: column n is '1000000000001'", ":4: column n is '-9223372036854775808'"}) {
+      REQUIRE(reader.Next());
+      CHECK_THROWS_WITH_AS(
+          reader.Integer(0),
+          (folder / "a.csv" + text + ", expected an integer of at most 10^12").c_str(),
+          ada::DataError);
+    }
+  }
+
+  TEST_CASE("what a message quotes of a file is short and visible") {
+    const TempFolder folder;
+    folder.Write("a.csv", "n\n\x1b[2J" + std::string(1000, 'z') + "\n");
+    CsvReader reader(folder / "a.csv");
+    REQUIRE(reader.Next());
+    const std::string message = folder / "a.csv" + ":2: column n is '\\x1b[2J" +
+                                std::string(76, 'z') + "...', expected an integer";
+    CHECK_THROWS_WITH_AS(reader.Integer(0), message.c_str(), ada::DataError);
+    std::string header;
+    for (int i = 0; i < 4000; ++i) header += "c" + std::to_string(i) + ",";
+    folder.Write("b.csv", header + "end\n");
+    try {
+      CsvReader(folder / "b.csv").Column("y");
+      FAIL("nothing was thrown");
+    } catch (const ada::DataError& e) {
+      CHECK(std::string(e.what()).size() < 1200 + folder.path().size());
+    }
+  }
+
+  TEST_CASE("rows and comments have a bound: a file of gigabytes without one is told at once") {
+    const TempFolder folder;
+    const std::string path = folder / "a.csv";
+    const char* why =
+        ": more than 1 MiB without the end of a row (an open quote, or no CSV file at all); "
+        "expected "
+        "rows of some hundred bytes";
+    const std::string longest(1 << 20, 'z');
+    const auto refused = [&](const std::string& text, int line) {
+      folder.Write("a.csv", text);
+      for (const LastRow last :
+           {LastRow::kMustBeWhole, LastRow::kMayBeTorn, LastRow::kMayLackLineEnd})
+        CHECK_THROWS_WITH_AS(ReadAll(path, last), (path + ":" + std::to_string(line) + why).c_str(),
+                             ada::DataError);
+    };
+    refused(longest + "z", 1);
+    refused("#" + longest + "\na\n", 1);
+    refused("a\n1\n" + longest + "\n", 3);
+    refused("a,b\n1,\"" + longest + "\n" + longest + "\n", 2);
+    folder.Write("a.csv", "a\n" + longest.substr(1) + "\n");
+    CHECK(ReadAll(path).size() == 1);
+
+    // A hole of 3 GB is read as zeros.
+    folder.Write("a.csv", "a\n1\n");
+    std::filesystem::resize_file(path, 3'000'000'000);
+    CHECK_THROWS_WITH_AS(ReadAll(path), (path + ":3" + why).c_str(), ada::DataError);
+
+    std::string header = "a";
+    for (int i = 0; i < 4096; ++i) header += ",a";
+    folder.Write("a.csv", header + "\n");
+    CHECK_THROWS_WITH_AS(ReadAll(path), (path + ":1: 4097 columns, expected at most 4096").c_str(),
                          ada::DataError);
   }
 }

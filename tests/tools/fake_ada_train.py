@@ -62,14 +62,14 @@ def main():
     if config.get("mode") == "bad":
         sys.exit("ada-train: mode: expected good, got 'bad'")
     if options.print_config:
-        print(text, end="")
+        sys.stdout.buffer.write(os.fsencode(text))
         return
     with open(os.environ["FAKE_CALLS"], "a", encoding="utf-8") as calls:
         calls.write(json.dumps({"name": options.name, "resume": options.resume,
                                 "threads": options.threads, "set": options.set}) + "\n")
     folder = pathlib.Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(text)
+    (folder / "config.yaml").write_bytes(os.fsencode(text))
     if config.get("mode") == "fail":
         print("some progress\nada-train: stopped: out of luck", file=sys.stderr)
         sys.exit(5)

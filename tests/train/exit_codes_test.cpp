@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "thread_limit.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -175,6 +176,28 @@ TEST_SUITE("cpu") {
     // A checkpoint that does not fit leaves no half of itself.
     ADA_CHECK_EXIT(Run(With(run, {"--overwrite"}), folder.path(), largest / 2), 6);
     CHECK(Checkpoints(folder / "full", "").empty());
+  }
+
+  TEST_CASE("threads that cannot start are exit code 4, whichever it is, with what to do") {
+    const TempFolder folder;
+    const Arguments run = With(WriteConfig(folder, "run", SmallRun()),
+                               {"--threads", "3", "--overwrite", "--set", "train.max_steps=1"});
+    ADA_REQUIRE_EXIT(Run(run, folder.path()), 0);
+    int refused = 0;
+    for (int threads = 1; threads <= 6; ++threads) {
+      CAPTURE(threads);
+      const auto limit = [threads] {
+        alarm(60);  // a run that hangs
+        LimitThreads(threads);
+      };
+      const Outcome o = Child(run, folder.path(), limit).Wait();
+      CHECK((o.code == 0 || o.code == 4));
+      if (o.code != 4) continue;
+      ++refused;
+      for (const char* advice : {"thread", "--threads", "ulimit -u"})
+        CHECK(Contains(o.err, advice));
+    }
+    CHECK(refused >= 1);
   }
 
   TEST_CASE("standard output that cannot be written is exit code 6") {

@@ -191,6 +191,24 @@ TEST_SUITE("cpu") {
     for (const GoldenRow& step : steps) CHECK(std::isfinite(Number(step, "loss")));
   }
 
+  TEST_CASE("marian at scales below 1: gradients are cut to what fp32 holds") {
+    // The largest value of these formats, unscaled, is beyond fp32; the update is made all the
+    // same.
+    for (const char* format : {"fp32", "bf16"}) {
+      for (const char* scale : {"0.5", "1.2e-38"}) {
+        CAPTURE(format);
+        CAPTURE(scale);
+        const TempFolder folder;
+        const std::string run = Train(
+            folder, "run",
+            {"scaling={policy: dynamic, preset: marian, init_scale: " + std::string(scale) + "}",
+             "train={max_steps: 3, clip_norm: 1}", "optimizer.lr=1e30",
+             "precision={format: " + std::string(format) + "}"});
+        CHECK(RowsWhere(ReadCsv(run + "/steps.csv"), "skipped", "0").size() == 3);
+      }
+    }
+  }
+
   TEST_CASE("layerwise: only the layers that overflow fall, and the step is skipped") {
     const TempFolder folder;
     const std::string run =

@@ -65,10 +65,15 @@ TEST_SUITE("cpu") {
           "validation,102,1,1,0.75,0.75,0.287682072,1\n"
           "test,3,4,,,nan,nan,\n");
     std::filesystem::create_directory(folder / "place");
-    for (const std::string& path : {folder / "missing/a.csv", folder / "a.csv/b.csv",
-                                    folder / "place", std::string("/dev/null")}) {
+    for (const std::string& path :
+         {folder / "missing/a.csv", folder / "a.csv/b.csv", folder / "place"}) {
       CAPTURE(path);
       CHECK_THROWS_AS(train::PredictionsFile{path}, OutputError);
+    }
+    {
+      train::PredictionsFile nowhere("/dev/null");
+      nowhere.Add("test", 0, hit);
+      nowhere.Commit();
     }
     CHECK(std::filesystem::is_character_file("/dev/null"));
   }

@@ -33,10 +33,14 @@ class Child {
   // Starts the program in `folder`. `file_limit`: bytes that a file may have; a write beyond fails
   // as on a full disk. Below 0: no limit.
   Child(const std::vector<std::string>& arguments, std::string folder, std::int64_t file_limit = -1)
+      : Child(arguments, std::move(folder), [file_limit] { LimitFiles(file_limit); }) {}
+  // `prepare` is called in the child, before it becomes the program.
+  Child(const std::vector<std::string>& arguments, std::string folder,
+        const std::function<void()>& prepare)
       : folder_(std::move(folder)) {
     pid_ = fork();
     if (pid_ < 0) throw std::runtime_error("fork failed");
-    if (pid_ == 0) Become(arguments, file_limit);
+    if (pid_ == 0) Become(arguments, prepare);
   }
   ~Child() {
     if (pid_ <= 0) return;
@@ -73,16 +77,19 @@ class Child {
   }
 
  private:
-  [[noreturn]] void Become(const std::vector<std::string>& arguments, std::int64_t file_limit) {
+  static void LimitFiles(std::int64_t bytes) {
+    if (bytes < 0) return;
+    const rlimit limit = {static_cast<rlim_t>(bytes), static_cast<rlim_t>(bytes)};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+
+  [[noreturn]] void Become(const std::vector<std::string>& arguments,
+                           const std::function<void()>& prepare) {
     if (chdir(folder_.c_str()) != 0) _exit(126);
     dup2(open("/dev/null", O_RDONLY), 0);
     dup2(open("stdout.txt", O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
     dup2(open("stderr.txt", O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
-    if (file_limit >= 0) {
-      const rlimit limit = {static_cast<rlim_t>(file_limit), static_cast<rlim_t>(file_limit)};
-      setrlimit(RLIMIT_FSIZE, &limit);
-      ::signal(SIGXFSZ, SIG_IGN);  // write() then says EFBIG
-    }
+    prepare();
     std::vector<char*> argv = {const_cast<char*>(ADA_BINARY)};
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);

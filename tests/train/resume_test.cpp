@@ -141,19 +141,91 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("without one usable checkpoint a resume starts afresh") {
+  TEST_CASE("where no checkpoint was written to its end a resume starts afresh") {
     const TempFolder folder;
     Train(folder, WriteConfig(folder, "whole", SmallRun()));
     const Arguments again = WriteConfig(folder, "again", SmallRun());
     Train(folder, again, {"--resume"});  // no folder at all
     CHECK(Differences(folder / "whole", folder / "again") == std::vector<std::string>{});
+    // As a kill leaves it that comes between the two files of the first checkpoint.
     MakeUnfinished(folder / "again");
-    for (const std::string& name : Checkpoints(folder / "again", ".json"))
-      FlipByte(folder / "again/checkpoints/" + name);
+    const std::string first = folder / "again/checkpoints/step-00000003.safetensors";
+    std::filesystem::rename(NewestCheckpoint(folder / "again"), first);
+    for (const std::string& name : Checkpoints(folder / "again", ""))
+      if (!first.ends_with(name)) std::filesystem::remove(folder / "again/checkpoints/" + name);
     const Outcome o = Run(With(again, {"--resume"}), folder.path());
     ADA_CHECK_EXIT(o, 0);
     CHECK(Contains(o.err, "afresh"));
+    CHECK(!std::filesystem::exists(first));
     CHECK(Differences(folder / "whole", folder / "again") == std::vector<std::string>{});
+  }
+
+  TEST_CASE("checkpoints none of which can be used: refused, nothing is touched") {
+    struct Damage {
+      std::string named;
+      void (*apply)(const std::string& file);
+    };
+    const Damage damages[] = {
+        {".json: ", [](const std::string& file) { std::filesystem::resize_file(file, 100); }},
+        {".json: ", FlipByte},
+        {".json: missing", [](const std::string& file) { std::filesystem::remove(file); }},
+    };
+    const TempFolder folder;
+    const Arguments run = WriteConfig(folder, "run", SmallRun());
+    for (const bool finished : {false, true})
+      for (const Damage& damage : damages) {
+        Train(folder, run, {"--overwrite"});
+        if (!finished) MakeUnfinished(folder / "run");
+        const std::vector<std::string> names = Checkpoints(folder / "run", ".json");
+        REQUIRE(names.size() == 3);
+        for (const std::string& name : names) damage.apply(folder / "run/checkpoints/" + name);
+        const auto before = Snapshot(folder / "run");
+        const Outcome o = Run(With(run, {"--resume", "--set", "train.epochs=9"}), folder.path());
+        ADA_CHECK_EXIT(o, 3);
+        for (const char* step : {"step-00000048", "step-00000044", "step-00000042"})
+          CHECK(Contains(o.err, step + damage.named));
+        CHECK(Contains(o.err, "--overwrite deletes this run"));
+        CHECK(Snapshot(folder / "run") == before);
+        ADA_CHECK_EXIT(Run(run, folder.path()), 2);  // nor is it taken for a run without any
+        CHECK(Snapshot(folder / "run") == before);
+      }
+  }
+
+  TEST_CASE("a state that does not fit is refused before any log is cut") {
+    const TempFolder folder;
+    const Arguments run = WriteConfig(folder, "run", SmallRun());
+    Train(folder, run);
+    MakeUnfinished(folder / "run");
+    std::filesystem::remove_all(folder / "run/checkpoints");  // another run's take their place
+    const Arguments other = WriteConfig(folder, "other", SmallRun());
+    Train(folder, other, {"--set", "train.epochs=1"});
+    std::filesystem::copy(folder / "other/checkpoints", folder / "run/checkpoints");
+    std::filesystem::resize_file(folder / "run/underflow.csv", 300);
+    const auto before = Snapshot(folder / "run");
+    const Outcome o = Run(With(run, {"--resume"}), folder.path());
+    ADA_CHECK_EXIT(o, 3);
+    CHECK(Contains(o.err, "underflow.csv"));
+    CHECK(Snapshot(folder / "run") == before);
+  }
+
+  TEST_CASE("a resume removes what kills left half written or half deleted, and nothing else") {
+    const TempFolder folder;
+    Train(folder, WriteConfig(folder, "whole", SmallRun()));
+    const Arguments run = WriteConfig(folder, "run", SmallRun());
+    Train(folder, run);
+    MakeUnfinished(folder / "run");
+    const std::vector<std::string> gone = {".ada-9-0.tmp", "checkpoints/.ada-9-1.tmp",
+                                           "dump/.ada-9-2.tmp", "tensorboard/.ada-9-3.tmp",
+                                           "checkpoints/step-00000020.safetensors"};
+    const std::vector<std::string> stays = {"checkpoints/mine.safetensors", "checkpoints/a.tmp",
+                                            "dump/step-00000003.safetensors"};
+    for (const auto* names : {&gone, &stays})
+      for (const std::string& name : *names) folder.Write("run/" + name, "x");
+    Train(folder, run, {"--resume"});
+    for (const std::string& name : gone) CHECK(!folder.Has("run/" + name));
+    for (const std::string& name : stays) CHECK(folder.Has("run/" + name));
+    std::filesystem::remove_all(folder / "run/dump");
+    CHECK(Differences(folder / "whole", folder / "run") == std::vector<std::string>{});
   }
 
   TEST_CASE("a finished run is left as it is, and extended by more epochs") {

@@ -26,6 +26,7 @@ void TrainOn(backend::Backend& backend, config::Config config, const std::string
     const auto from = resumes ? train::FindResumePoint(path + "/checkpoints", config, log)
                               : std::optional<train::ResumePoint>{};
     train::Session session({config, path, backend, data, *graph, *policy, log, false, 1}, from);
+    session.OpenLogs();
     CHECK(session.Run() == 0);
   }
 }

@@ -107,4 +107,12 @@ def find(name):
             return None
     if not {"exponent", "mantissa"} <= set(values):
         return None
-    return Format(**values)
+    return Format(**values) if _is_possible(values) else None
+
+
+def _is_possible(values):
+    """Whether ada-train takes the map: at most 8 exponent and 23 mantissa bits."""
+    counts = [values["exponent"], values["mantissa"], values.get("bias", 0)]
+    if any(isinstance(count, bool) for count in counts):
+        return False
+    return 1 <= counts[0] <= 8 and 0 <= counts[1] <= 23 and abs(counts[2]) < 1000

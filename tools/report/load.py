@@ -6,10 +6,13 @@ Run.notes says what was wrong. Only a folder that holds no run is an error (Unre
 import csv
 import dataclasses
 import io
-import json
+import math
 import os
 
 import pandas
+
+import run_files
+from run_files import WholeLines, whole_size
 
 try:
     import yaml
@@ -46,6 +49,12 @@ MADE_BY = {
 }
 
 
+MOST_STEP = 1e12  # as src/telemetry/csv_reader.h has it
+LARGEST = 3.5e38
+INFINITE = {"loss", "grad_norm", "scale", "scale_in", "alpha", "scale_out", "mse", "sqnr_db"}
+SIGNED = {"loss", "sqnr_db", "cosine"}
+
+
 class Unreadable(Exception):
     """A folder that holds no run, or a file that the system refuses to read."""
 
@@ -69,60 +78,30 @@ class Run:
 
     @property
     def status(self):
-        return self.summary.get("status") or "no summary.json: still running, or killed"
+        return (run_files.text(self.summary, "status")
+                or "no summary.json: still running, or killed")
 
     def fact(self, name, *keys):
         """A fact of summary.json, or else the first of the configuration's keys that is set."""
-        value = self.summary.get(name)
+        value = run_files.text(self.summary, name)
         for key in keys:
             value = value if value not in (None, "") else self.config.get(key)
         return "" if value is None else value
 
 
-class WholeLines(io.RawIOBase):
-    """The file's first `size` bytes: what stood there, in whole lines, when the size was taken."""
-
-    def __init__(self, path, size):
-        super().__init__()
-        self._file = open(path, "rb")
-        self._left = size
-
-    def readable(self):
-        return True
-
-    def readinto(self, buffer):
-        piece = self._file.read(min(len(buffer), self._left))
-        buffer[:len(piece)] = piece
-        self._left -= len(piece)
-        return len(piece)
-
-    def close(self):
-        self._file.close()
-        super().close()
-
-
-def whole_size(path, below=None):
-    """Bytes up to the last line end (that lies below `below`), and the bytes there are."""
-    with open(path, "rb") as file:
-        size = file.seek(0, io.SEEK_END)
-        end = size if below is None else below
-        while end > 0:
-            start = max(0, end - 65536)
-            file.seek(start)
-            at = file.read(end - start).rfind(b"\n")
-            if at >= 0:
-                return start + at + 1, size
-            end = start
-    return 0, size
-
-
 def _parse(path, size, columns):
     text = {name: "category" for name in columns if name in TEXT}
     empty = {name: ["", "nan"] for name in columns if name not in TEXT}
-    with io.BufferedReader(WholeLines(path, size), 1 << 20) as file:
-        return pandas.read_csv(file, usecols=lambda name: name in columns, dtype=text,
-                               na_values=empty, keep_default_na=False, on_bad_lines="skip",
-                               encoding_errors="replace")
+    lines = WholeLines(path, size)
+    with io.BufferedReader(lines, 1 << 20) as file:
+        try:
+            return pandas.read_csv(file, usecols=lambda name: name in columns, dtype=text,
+                                   na_values=empty, keep_default_na=False, on_bad_lines="skip",
+                                   encoding_errors="replace")
+        except Exception:
+            if lines.problem is not None:
+                raise lines.problem from None
+            raise
 
 
 def _read_frame(path, columns, notes):
@@ -138,11 +117,23 @@ def _read_frame(path, columns, notes):
             return _parse(path, size, columns)
         except pandas.errors.EmptyDataError:
             return pandas.DataFrame()
+        except run_files.BadFile as error:
+            notes.append(f"{error}; the file is left out")
+            return pandas.DataFrame()
         except (pandas.errors.ParserError, ValueError, csv.Error) as error:
             reason = str(error).strip()
             size, _ = whole_size(path, size - 1)
     notes.append(f"{name}: cannot be read as CSV and is left out: {reason}")
     return pandas.DataFrame()
+
+
+def _sensible(column, name):
+    """Numbers that can be: none below zero or infinite where that says nothing, none beyond what
+    fp32 holds, of which axes and sums have no end."""
+    column = column.astype("float64")
+    column = column.mask(column > LARGEST, math.inf).mask(column < -LARGEST, -math.inf)
+    column = column if name in INFINITE else column.where(column.abs() != math.inf)
+    return column if name in SIGNED else column.where(column >= 0)
 
 
 def read_table(folder, name, notes):
@@ -156,13 +147,23 @@ def read_table(folder, name, notes):
         missing = [column for column in columns if column not in frame.columns]
         if missing and len(frame):
             notes.append(f"{name}.csv has no column {', '.join(missing)}")
+    words = [column for column in columns if column in TEXT and column in frame.columns]
+    whole = frame[words].notna().all(axis=1)
+    if not whole.all():
+        notes.append(f"{name}.csv: {int((~whole).sum())} rows with too few fields are left out")
+        frame = frame[whole].reset_index(drop=True)
     for column in columns:
         if column not in frame.columns:
-            frame[column] = pandas.Series(dtype="category" if column in TEXT else "float64",
-                                          index=frame.index)
+            frame[column] = pandas.Series("" if column in TEXT else math.nan, index=frame.index,
+                                          dtype="category" if column in TEXT else "float64")
         elif column not in TEXT:
-            frame[column] = pandas.to_numeric(frame[column], errors="coerce")
-    return frame[frame["step"].notna()].reset_index(drop=True)
+            frame[column] = _sensible(pandas.to_numeric(frame[column], errors="coerce"),
+                                      column)
+    steps = frame["step"].between(0, MOST_STEP)
+    if not steps.all():
+        notes.append(f"{name}.csv: {int((~steps).sum())} rows without a step that can be are left "
+                     "out")
+    return frame[steps].reset_index(drop=True)
 
 
 def flatten(value, key=""):
@@ -192,6 +193,15 @@ def _read_text(path):
         return ""
 
 
+def _load_plain(text):
+    """YAML without aliases, of which ada-train writes none: a few lines of them could stand for
+    more than memory holds."""
+    for event in yaml.parse(text, yaml.BaseLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError(f"line {event.start_mark.line + 1} has an alias (*name)")
+    return yaml.load(text, yaml.BaseLoader)
+
+
 def _read_config(run):
     run.config_text = _read_text(os.path.join(run.folder, "config.yaml"))
     run.config = {}
@@ -201,21 +211,16 @@ def _read_config(run):
         run.notes.append("python3-yaml is not installed: config.yaml is not compared")
     else:
         try:
-            value = yaml.load(run.config_text, yaml.BaseLoader)
+            value = _load_plain(run.config_text)
             run.config = flatten(value) if isinstance(value, dict) else {}
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError) as error:
             run.notes.append("config.yaml cannot be read: " + " ".join(str(error).split()))
 
 
 def _read_summary(run):
-    text = _read_text(os.path.join(run.folder, "summary.json"))
-    run.summary = {}
-    if text:
-        try:
-            value = json.loads(text)
-            run.summary = value if isinstance(value, dict) else {}
-        except ValueError as error:
-            run.notes.append(f"summary.json cannot be read: {error}")
+    run.summary, problem = run_files.read_summary(run.folder)
+    if problem:
+        run.notes.append(problem)
 
 
 def read_run(folder):

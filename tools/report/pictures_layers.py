@@ -142,7 +142,7 @@ def _worst_lines(runs, tables, tensor, last):
                            table["underflow_pct_nonzero"])
         for i, layer in enumerate(worst):
             ax.plot(data.edges[:-1], data.values[i], color=style.color(i), lw=1.3,
-                    label=style.shorten(layer, 34))
+                    label=style.label(layer, 34))
         style.step_axis(ax, last)
         style.run_title(ax, run)
         if number % style.PER_ROW == 0:
@@ -209,7 +209,8 @@ def limits(runs, order, last):
     norm = colors.BoundaryNorm(numpy.arange(len(words) + 1) - 0.5, len(words))
     figure, axes, _ = heat_maps(runs, names, grids, last, colors.ListedColormap(shades), norm)
     used = [w for w in words if w in seen]
-    figure.legend([Patch(fc=shades[words.index(w)], ec="#777777", lw=0.5) for w in used], used,
+    figure.legend([Patch(fc=shades[words.index(w)], ec="#777777", lw=0.5) for w in used],
+                  [style.label(w, 20) for w in used],
                   loc="upper center", ncol=len(used), handlelength=1.2)
     height = figure.get_size_inches()[1]
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.3 / height))

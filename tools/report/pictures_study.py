@@ -62,8 +62,9 @@ def probe_table(runs, order):
 
 def _scenario_means(table, names, scenarios):
     """Layers x scenarios: mean underflow, and whether anything overflows."""
-    cell = layers.codes(table["layer"], names) * len(scenarios) + layers.codes(
-        table["scenario"], scenarios)
+    rows, columns = layers.codes(table["layer"], names), layers.codes(table["scenario"], scenarios)
+    known = (rows >= 0) & (columns >= 0)
+    table, cell = table[known], (rows * len(scenarios) + columns)[known]
     size = len(names) * len(scenarios)
     value = table["underflow_pct_nonzero"].to_numpy()
     has = ~numpy.isnan(value)
@@ -129,7 +130,7 @@ def what_if(runs, tensor, order):
             _write_cells(ax, mean, over, norm)
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         ax.set_xticks(numpy.arange(len(scenarios)) + 0.5,
-                      [style.shorten(s, 28) for s in scenarios], rotation=35, ha="right")
+                      [style.label(s, 28) for s in scenarios], rotation=35, ha="right")
         ax.set_xlabel("scenario")
         style.run_title(ax, run)
     lost_bar(figure, mesh, axes, norm, f"mean underflow\n(% of non-zero {tensor})")

@@ -3,7 +3,7 @@ All runs share the axes; a run has one colour throughout the page."""
 import numpy
 from matplotlib.ticker import MaxNLocator
 
-from report import style
+from report import layers, style
 from report.style import Picture, plt
 
 POINTS = 1500  # of a line; longer ones are thinned
@@ -36,7 +36,7 @@ def _lines(ax, run, number, column, factor=1.0):
     if len(values) >= 80:
         ax.plot(*_thin(table["step"], values), color=colour, lw=0.6, alpha=0.25)
     ax.plot(*_thin(table["step"], _smooth(values)), color=colour, lw=_width(number),
-            ls=style.line(number), label=style.shorten(run.label, 40))
+            ls=style.line(number), label=style.label(run.label, 40))
 
 
 def _evaluations(ax, run, number, column, factor=1.0):
@@ -152,10 +152,10 @@ def events(runs, last):
                               layout="constrained")
     shift = 0.6 / max(1, len(runs))
     for number, run in enumerate(runs):
-        at = run.events["event"].map({k: i for i, k in enumerate(kinds)}).to_numpy(dtype=float)
+        at = layers.codes(run.events["event"], kinds)
         ax.plot(run.events["step"], at + shift * (number - (len(runs) - 1) / 2), ls="none",
-                marker="|", ms=9, color=style.color(number), label=style.shorten(run.label, 30))
-    ax.set_yticks(range(len(kinds)), kinds)
+                marker="|", ms=9, color=style.color(number), label=style.label(run.label, 30))
+    ax.set_yticks(range(len(kinds)), [style.label(kind, 30) for kind in kinds])
     ax.set_ylim(len(kinds) - 0.4, -0.6)
     ax.set_ylabel("event")
     ax.set_title("Events")
@@ -199,7 +199,7 @@ def timing(runs, last):
         bars.barh(range(len(runs)), table[:, i], left=left, color=PHASE_COLORS[i], label=name,
                   height=0.62)
         left += table[:, i]
-    bars.set_yticks(range(len(runs)), [style.shorten(run.label, 24) for run in runs])
+    bars.set_yticks(range(len(runs)), [style.label(run.label, 24) for run in runs])
     bars.set_ylim(len(runs) - 0.5, -0.5)
     bars.grid(axis="y", visible=False)
     bars.set_xlabel("time (s, of all logged intervals)")

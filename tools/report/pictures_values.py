@@ -54,6 +54,8 @@ def _range(tables, lines):
             continue
         sums = table.groupby("bin")["count"].sum().sort_index()
         kept = sums.index[(sums > 1e-5 * sums.sum()).to_numpy()]
+        if not len(kept):
+            continue
         low.append(kept.min())
         high.append(kept.max())
     lines = [x for x in lines if not math.isnan(x)]
@@ -140,7 +142,7 @@ def histograms(runs, tensor, order, last):
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         ax.set_xlim(min([low] + ends_seen) - 1, max([high + 1] + ends_seen) + 1)
         _exponent_axis(ax.xaxis, f"magnitude of {tensor}, without its scale")
-        ax.set_title(f"{style.shorten(run.label, 32)}, step {step:,}")
+        ax.set_title(f"{style.label(run.label, 32)}, step {step:,}")
         parts.append(_below_sentence(run, tensor, step, table, ends))
     _finish(figure, mesh, axes)
     first = Picture("histograms", figure, style.sentences(parts), "histograms by layer")
@@ -194,7 +196,7 @@ def _over_time(runs, tensor, names, last):
             ax.set_axis_on()
             mesh = _history(ax, tables[number][i], known[number], name, (low, high), norm)
             style.step_axis(ax, last, i == len(names) - 1)
-            ax.set_title(f"{style.shorten(name, 26)}: {style.shorten(run.label, 22)}", fontsize=9)
+            ax.set_title(f"{style.label(name, 26)}: {style.label(run.label, 22)}", fontsize=9)
             ax.grid(False)
             if number % columns == 0:
                 _exponent_axis(ax.yaxis, f"|{tensor}|, unscaled")

@@ -5,6 +5,7 @@ import html
 from report import (layers, pictures_layers, pictures_study, pictures_training, pictures_values,
                     style)
 from report.load import MADE_BY
+from run_files import number
 
 EVENTS_SHOWN = 12   # of each kind in the tables
 CELL = 110          # characters of a configuration's value
@@ -21,7 +22,7 @@ class Section:
 
 
 def _number(value, text="{:.4g}", missing="–"):
-    return text.format(value) if isinstance(value, (int, float)) else missing
+    return missing if value is None else text.format(value)
 
 
 def _result_row(run):
@@ -31,8 +32,8 @@ def _result_row(run):
     rows = rows if len(rows) else evaluations
     cells = [run.label, f"{int(run.steps['step'].max()):,}" if len(run.steps) else "0",
              f"{int((run.steps['skipped'].fillna(0) != 0).sum()):,}",
-             _number(summary.get("train", {}).get("loss"))]
-    accuracy = summary.get("train", {}).get("accuracy")
+             _number(number(summary, "train", "loss"))]
+    accuracy = number(summary, "train", "accuracy")
     cells.append(_number(None if accuracy is None else 100 * accuracy, "{:.2f}"))
     if len(rows):
         last = rows.iloc[-1]
@@ -42,7 +43,7 @@ def _result_row(run):
                   f"{100 * best['top1']:.2f} (step {int(best['step']):,})"]
     else:
         cells += ["–"] * 5
-    rate, seconds = summary.get("images_per_second"), summary.get("seconds")
+    rate, seconds = number(summary, "images_per_second"), number(summary, "seconds")
     return cells + [_number(rate, "{:,.0f}"), _number(seconds, "{:,.1f}")]
 
 

@@ -11,6 +11,8 @@ import numpy  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: E402
 
+from run_files import visible  # noqa: E402
+
 # Okabe and Ito's palette without its yellow, which is too light for lines.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 LINES = ["-", "--", "-.", ":"]
@@ -51,6 +53,13 @@ def shorten(text, most):
         return text
     head = (most - 1) // 2
     return text[:head] + "…" + text[len(text) - (most - 1 - head):]
+
+
+def label(text, most):
+    """A name of a file as a picture may have it: `$` begins no formula, a line end no line, and a
+    legend does not leave out what begins with `_`."""
+    text = shorten(visible(str(text)), most).replace("$", r"\$")
+    return " " + text if text.startswith("_") else text
 
 
 def percent(value):
@@ -127,7 +136,7 @@ def layer_axis(ax, names, first):
     at = range(0, len(names), every)
     ax.set_yticks(list(at))
     if first:
-        ax.set_yticklabels([shorten(names[i], 34) for i in at],
+        ax.set_yticklabels([label(names[i], 34) for i in at],
                            fontsize=8.5 if len(names) <= 35 else 7)
         ax.set_ylabel("layer (input at the top)")
     else:
@@ -159,4 +168,4 @@ def color_bar(figure, mesh, axes, label, **options):
 
 
 def run_title(ax, run):
-    ax.set_title(shorten(run.label, 44))
+    ax.set_title(label(run.label, 44))

@@ -8,13 +8,15 @@ usage: check.py PROGRAM OUT [NAME]    PROGRAM: ada-train. A line per run (or for
   refused  NAME  REASON    its folder holds a run of another configuration
 Fields are parted by tabs.
 """
-import json
 import pathlib
 import re
 import subprocess
 import sys
 
 import plan as plans
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import run_files  # noqa: E402  (beside report.py)
 
 # Keys that say where and on what a run runs, and not what it computes or records.
 FREE = re.compile(r"(name|output|device(\..*)?|data\.path)$")
@@ -46,7 +48,7 @@ def flatten(text):
 def resolved(program, options):
     """The complete configuration of these options, flattened; None where it is refused."""
     result = subprocess.run([program, *options, "--print-config"], capture_output=True, text=True,
-                            check=False)
+                            errors="replace", check=False)
     return flatten(result.stdout) if result.returncode == 0 else None
 
 
@@ -59,10 +61,10 @@ def differences(made, wanted):
 
 def is_finished(folder):
     try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        summary, _ = run_files.read_summary(folder)
+    except OSError:
         return False
-    return summary.get("status") == "finished"
+    return run_files.text(summary, "status") == "finished"
 
 
 def decide(program, folder, options):
@@ -77,7 +79,7 @@ def decide(program, folder, options):
     # Read anew, so that keys which are younger than the run have their defaults.
     made = resolved(program, ["--config", str(stored)])
     if made is None:
-        made = flatten(stored.read_text(encoding="utf-8"))
+        made = flatten(stored.read_text(encoding="utf-8", errors="replace"))
     other = differences(made, wanted)
     if other:
         more = f" and {len(other) - SHOWN} more" if len(other) > SHOWN else ""
@@ -93,7 +95,7 @@ def main():
     plan = plans.load(out)
     for run in [plans.find(plan, name[0])] if name else plan["runs"]:
         what, why = decide(program, pathlib.Path(out, run["name"]), run["options"])
-        print(what, run["name"], why, sep="\t")
+        print(what, run["name"], run_files.visible(why), sep="\t")
     return 0
 
 

@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import itertools
 import json
+import os
 import pathlib
 import re
 import sys
@@ -74,7 +75,7 @@ def dimension(words):
 
 
 def digest(text):
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:8]
 
 
 def cut(text, longest, whole):
@@ -92,6 +93,8 @@ def clean(value):
 def parts_of(key, label, values):
     """value -> its part of a run's name; a hash keeps apart what would read the same."""
     shown = [clean(value) for value in values]
+    if not label:  # it begins the name: no option, no hidden folder, no `..`
+        shown = [text.lstrip("-.") for text in shown]
     parts = {}
     for value, text in zip(values, shown):
         if not text or shown.count(text) > 1:
@@ -149,12 +152,28 @@ def make_plan(files, steps):
     return {"keys": ([CONFIG] if len(files) > 1 else []) + list(varied), "runs": runs}
 
 
+def is_plan(plan):
+    """Whether what a JSON file holds is what make_plan returns."""
+    def texts(values):
+        return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+    def is_run(run):
+        return (isinstance(run, dict) and texts(run.get("options")) and run["options"]
+                and isinstance(run.get("name"), str) and re.fullmatch(r"[\w.+=-]+", run["name"])
+                and isinstance(run.get("values"), dict) and texts(list(run["values"].values())))
+    return (isinstance(plan, dict) and texts(plan.get("keys"))
+            and isinstance(plan.get("runs"), list) and all(map(is_run, plan["runs"])))
+
+
 def load(out):
     """The plan in the folder `out`; exits with 2 where there is none."""
     path = pathlib.Path(out, FILE)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        if not is_plan(plan):
+            raise ValueError("it lists no runs with names, options and values")
+        return plan
+    except (OSError, ValueError, RecursionError) as error:
         print(f"sweep.sh: {path} cannot be read ({error}); is {out} the folder of a sweep?",
               file=sys.stderr)
         sys.exit(2)
@@ -194,7 +213,7 @@ def main():
         print(*(run["name"] for run in load(chosen.out)["runs"]), sep="\n")
     elif chosen.command == "options":
         for option in find(load(chosen.out), chosen.name)["options"]:
-            sys.stdout.write(option + "\0")
+            sys.stdout.buffer.write(os.fsencode(option) + b"\0")  # no name need be UTF-8
     else:
         try:
             plan = make_plan(chosen.config, chosen.steps)

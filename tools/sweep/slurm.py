@@ -7,6 +7,7 @@ Started by tools/sweep.sh --slurm. What to do with the file is told on stderr.
 import argparse
 import os
 import pathlib
+import re
 import shlex
 import sys
 
@@ -56,13 +57,32 @@ exit "$status"
 """
 
 
+def refusal(options):
+    """Why no job file can be written for these paths; None where one can."""
+    for path in (os.getcwd(), options.out, options.file):
+        if any(ord(c) < 32 or ord(c) == 127 for c in path):
+            return f"{path!r} holds a line break or another control character"
+    for path in (os.getcwd(), options.out):
+        if "\\" in path:
+            return f"{path!r} holds a backslash, to which Slurm gives a meaning in a log's name"
+    return None
+
+
+def slurm_word(text):
+    """A word behind #SBATCH, which sbatch takes apart much as a shell does."""
+    if re.fullmatch(r"[\w@%+=:,./-]*", text, flags=re.ASCII):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def script_of(options, names):
     here = os.getcwd()
     quote = shlex.quote
     program = ""
     if options.program:
         program = f"export ADA_TRAIN={quote(os.path.abspath(options.program))}\n"
-    log = os.path.join(here, options.out, "sweep_logs", "slurm-%A_%a.log")
+    logs = os.path.join(here, options.out, "sweep_logs").replace("%", "%%")  # no fields of Slurm's
+    log = slurm_word(os.path.join(logs, "slurm-%A_%a.log"))
     return SCRIPT.format(
         count=len(names), file=quote(options.file), last=len(names) - 1, jobs=options.jobs,
         job="ada-" + "".join(c if c.isalnum() or c in "-_." else "-"
@@ -80,15 +100,20 @@ def main():
     for name in ("--jobs", "--threads"):
         parser.add_argument(name, type=int, default=1)
     options = parser.parse_args()
+    problem = refusal(options)
+    if problem:
+        print(f"sweep.sh: --slurm: {problem}; choose another folder or file", file=sys.stderr)
+        return 2
     names = [run["name"] for run in plans.load(options.out)["runs"]]
     try:
-        pathlib.Path(options.file).write_text(script_of(options, names), encoding="utf-8")
+        pathlib.Path(options.file).write_bytes(os.fsencode(script_of(options, names)))
         os.chmod(options.file, 0o755)
     except OSError as error:
         print(f"sweep.sh: {options.file} cannot be written: {error.strerror}", file=sys.stderr)
         return 6
+    command = options.file if not options.file.startswith("-") else "./" + options.file
     print(f"sweep.sh: {len(names)} runs, {options.jobs} at a time with {options.threads} cores "
-          f"each; to start them:\n  sbatch --time=4:00:00 {shlex.quote(options.file)}\n"
+          f"each; to start them:\n  sbatch --time=4:00:00 {shlex.quote(command)}\n"
           f"and for the tables, at any time:\n  {shlex.quote(options.tool)} --table "
           f"{shlex.quote(options.out)}", file=sys.stderr)
     return 0

@@ -10,7 +10,6 @@ import contextlib
 import csv
 import fcntl
 import io
-import json
 import math
 import os
 import pathlib
@@ -18,6 +17,10 @@ import statistics
 import sys
 
 import plan as plans
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import run_files  # noqa: E402  (beside report.py)
+from run_files import number  # noqa: E402
 
 LOGS = "sweep_logs"  # of the sweep: NAME.log, NAME.state ("finished 0")
 SEED = "seed"
@@ -36,26 +39,20 @@ def text_of(value):
     return "" if value is None else str(value)
 
 
-def read_json(path):
-    """A JSON file's map; empty where there is none."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-
-
 def underflow(layers):
     """What was lost at the roundings of dx, in percent of the values that were not zero: of all
     logged steps together; the mean over the layers; the layer that lost most."""
-    rows = {name: layer["dx"] for name, layer in layers.items() if "dx" in layer}
-    if not rows:
+    rows = {name: run_files.field(layer, "dx") for name, layer in layers.items()}
+    counts = [[number(row, key) for key in ("numel", "zeros_before", "underflow")]
+              for row in rows.values() if row is not None]
+    counts = [count for count in counts if None not in count]
+    if not counts:
         return {}
-    lost = sum(row["underflow"] for row in rows.values())
-    nonzero = sum(row["numel"] - row["zeros_before"] for row in rows.values())
-    means = {name: row["underflow_pct_nonzero_mean"] for name, row in rows.items()
-             if row["underflow_pct_nonzero_mean"] is not None}
+    nonzero = sum(numel - zeros for numel, zeros, _ in counts)
+    means = {name: number(row, "underflow_pct_nonzero_mean") for name, row in rows.items()}
+    means = {name: mean for name, mean in means.items() if mean is not None}
     worst = max(means, key=means.get, default=None)
-    return {"dx_lost_pct": 100 * lost / nonzero if nonzero else None,
+    return {"dx_lost_pct": 100 * sum(lost for *_, lost in counts) / nonzero if nonzero else None,
             "layer_lost_pct": statistics.fmean(means.values()) if means else None,
             "worst_lost_pct": means.get(worst), "worst_layer": worst}
 
@@ -64,10 +61,9 @@ def best_top5(folder, step):
     """top5 of the test evaluation after `step`; the summary names only top1 and loss of the
     best."""
     try:
-        with open(folder / "evaluation.csv", encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if row["split"] == "test" and row["step"] == str(step) and row.get("top5"):
-                    return float(row["top5"])
+        for row in run_files.rows(folder / "evaluation.csv"):
+            if row["split"] == "test" and row["step"] == str(step):
+                return number({"top5": float(row["top5"])}, "top5")
     except (OSError, ValueError, KeyError):
         pass
     return None
@@ -75,28 +71,33 @@ def best_top5(folder, step):
 
 def numbers(folder, summary):
     """The columns NUMBERS of a run that has a summary."""
-    train, test = summary.get("train") or {}, summary.get("evaluation", {}).get("test") or {}
-    best = test.get("best") or {}
-    row = {name: summary.get(name) for name in
+    row = {name: number(summary, name) for name in
            ("steps", "skipped", "last_scale", "images_per_second", "seconds")}
-    row.update(train_loss=train.get("loss"), train_accuracy=train.get("accuracy"))
-    row.update({f"test_{name}": test.get(name) for name in ("loss", "top1", "top5")})
-    row.update({f"best_{name}": best.get(name) for name in ("step", "loss", "top1")})
-    row["best_top5"] = best_top5(folder, best["step"]) if best else None
-    row.update(underflow(summary.get("layers", {})))
-    return row
+    row.update({f"train_{name}": number(summary, "train", name) for name in ("loss", "accuracy")})
+    test = run_files.field(summary, "evaluation", "test")
+    row.update({f"test_{name}": number(test, name) for name in ("loss", "top1", "top5")})
+    row.update({f"best_{name}": number(test, "best", name) for name in ("step", "loss", "top1")})
+    row["best_top5"] = best_top5(folder, row["best_step"])
+    layers = run_files.field(summary, "layers")
+    return {**row, **underflow(layers if isinstance(layers, dict) else {})}
+
+
+def read_state(path):
+    """(state, exit code) that the last start of a run left; both None where there is none."""
+    try:
+        state, code = path.read_text(encoding="utf-8").split()
+        return state, int(code)
+    except (OSError, ValueError):
+        return None, None
 
 
 def row_of(out, run):
     """A row of sweep.csv: what became of the run, and its numbers where there are any."""
     folder, state = pathlib.Path(out, run["name"]), pathlib.Path(out, LOGS, run["name"] + ".state")
-    summary = read_json(folder / "summary.json")
-    status, code = summary.get("status"), None
-    if state.exists():
-        words = state.read_text(encoding="utf-8").split()
-        if len(words) == 2:
-            code = int(words[1])
-            status = words[0] if code != 0 else status
+    summary, _ = run_files.read_summary(folder)
+    status, (left, code) = run_files.text(summary, "status"), read_state(state)
+    if code:
+        status = left
     status = status or ("unfinished" if folder.exists() else "pending")
     row = {"run": run["name"], **run["values"], "status": status, "exit_code": code}
     if status != "refused":  # its numbers would be another configuration's
@@ -131,7 +132,7 @@ def write(path, columns, rows):
     table.writerows([text_of(row.get(column)) for column in columns] for row in rows)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(beside, "w", encoding="utf-8", newline="") as file:
+        with open(beside, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text.getvalue())
             file.flush()
             os.fsync(file.fileno())

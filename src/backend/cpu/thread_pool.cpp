@@ -14,7 +14,11 @@
 #include <sched.h>
 
 #include <chrono>
+#include <string>
+#include <system_error>
 #include <utility>
+
+#include "core/thread_refused.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -72,6 +76,22 @@ ThreadPool::ThreadPool(int threads)
     : ranges_(std::make_unique<Range[]>(static_cast<std::size_t>(threads))),
       may_spin_(threads <= Cores()) {
   omp_set_num_threads(1);  // oneDNN's own loops stay in the thread that calls them
+  try {
+    Start(threads);
+  } catch (const std::system_error& error) {
+    const std::string numbers =
+        std::to_string(threads_.size() + 2) + " of " + std::to_string(threads);
+    Stop();
+    throw ThreadRefused("computes (" + numbers + ")", error);
+  } catch (...) {
+    Stop();
+    throw;
+  }
+}
+
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Start(int threads) {
   for (int worker = 1; worker < threads; ++worker) {
     threads_.emplace_back([this, worker] {
       omp_set_num_threads(1);
@@ -80,11 +100,12 @@ ThreadPool::ThreadPool(int threads)
   }
 }
 
-ThreadPool::~ThreadPool() {
+void ThreadPool::Stop() {
   stop_ = true;
   round_.fetch_add(1);
   Wake();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 // Wakes those that sleep or are about to: they look at the round again under the mutex.

@@ -15,7 +15,8 @@ namespace ada::backend::cpu {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // the caller is one of them
+  // The caller is one of them. DeviceError where the machine refuses one; then none is left.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   int size() const { return static_cast<int>(threads_.size()) + 1; }
@@ -49,6 +50,8 @@ class ThreadPool {
   void Deal(std::int64_t count);
   void Share(int worker);
   void RunItems(int worker);
+  void Start(int threads);
+  void Stop();
   void Work(int worker);
   std::uint64_t WaitForRound(std::uint64_t seen);
   void WaitForZero(const std::atomic<int>& counter);

@@ -84,12 +84,14 @@ std::vector<Key> HistogramKeys(scaling::Settings& scaling) {
   return keys;
 }
 
+// A decay that is below 1 in fp32 too, in which the averages are formed.
+Range DecayRange() { return {0, 1 - 0x1p-24, true, true, "0 to 1 - 2^-24"}; }
+
 std::vector<Key> LogMaxKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = {
-      Number("beta1", scaling.logmax.beta1, FromBelow(0, 1),
+      Number("beta1", scaling.logmax.beta1, DecayRange(),
              "decay of the mean of log2 max|gradient|"),
-      Number("beta2", scaling.logmax.beta2, FromBelow(0, 1),
-             "decay of the averages of its variance"),
+      Number("beta2", scaling.logmax.beta2, DecayRange(), "decay of the averages of its variance"),
       Number("overflow_std_dev", scaling.logmax.overflow_std_dev, FromTo(0, 1000),
              "standard deviations that are kept free above the mean"),
       Number("log_max", scaling.logmax.log_max, FromTo(-126, 128),

@@ -1,43 +1,17 @@
-// Reading with a limit, and a validator of UTF-8 (RFC 3629: no overlong forms, no surrogates).
+// Reading with a limit, and a validator.
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 
 #include "config/yaml/document.h"
 #include "core/error.h"
+#include "core/system_call.h"
+#include "core/utf8.h"
 
 namespace ada::config {
 namespace {
 
 constexpr std::size_t kLimit = 1'000'000;
-
-// Bytes of the valid UTF-8 character at `text[at]`; 0: not valid.
-std::size_t CharacterLength(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const auto tail = [&](std::size_t count) {
-    for (std::size_t i = 1; i <= count; ++i) {
-      if ((byte(i) & 0xC0u) != 0x80u) return false;
-    }
-    return true;
-  };
-  if (first >= 0xC2 && first <= 0xDF && tail(1)) return 2;
-  if (first >= 0xE0 && first <= 0xEF && tail(2)) {
-    const bool overlong = first == 0xE0 && byte(1) < 0xA0;
-    const bool surrogate = first == 0xED && byte(1) >= 0xA0;
-    return overlong || surrogate ? 0 : 3;
-  }
-  if (first >= 0xF0 && first <= 0xF4 && tail(3)) {
-    const bool outside = (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) >= 0x90);
-    return outside ? 0 : 4;
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -46,14 +20,14 @@ std::string ReadTextFile(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     throw ConfigError(path + ": is a directory; expected a YAML file");
   }
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
-  if (!file) throw ConfigError(path + ": cannot be opened: " + std::strerror(errno));
-  std::string text(kLimit + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) {
-    throw ConfigError(path + ": cannot be read: " + std::strerror(errno));
+  std::string text, problem;
+  const int fd = OpenToRead(path, Pipes::kOffered, &problem);
+  if (fd < 0) throw ConfigError(path + ": cannot be opened: " + problem);
+  if (!ReadUpTo(fd, kLimit + 1, &text)) {
+    problem = path + ": cannot be read: " + std::strerror(errno);
   }
+  CloseFile(fd);
+  if (!problem.empty()) throw ConfigError(problem);
   if (text.size() > kLimit) {
     throw ConfigError(path + ": is larger than 1 MB; expected a configuration of a few kilobytes");
   }

@@ -106,7 +106,7 @@ class LogMaxPolicy final : public Policy {
 };
 
 void CheckShare(const char* key, double value) {
-  if (value > 0 && value < 1) return;
+  if (value >= 0 && static_cast<float>(value) < 1) return;  // the averages are formed in fp32
   throw ConfigError("scaling." + std::string(key) + ": " + ShortestText(value) +
                     ", expected a number between 0 and 1");
 }

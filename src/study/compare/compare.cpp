@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/number_format.h"
+#include "core/utf8.h"
 #include "study/commands.h"
 #include "study/compare/parts.h"
 #include "study/run_files.h"
@@ -103,8 +104,8 @@ void PrintLoss(const std::string& a, const std::string& b, std::ostream& out) {
     return;
   }
   const ColumnDifference& values = loss.difference->columns.front();
-  out << "    the loss parts at step " << loss.difference->step << ": A " << values.a << ", B "
-      << values.b << '\n';
+  out << "    the loss parts at step " << loss.difference->step << ": A " << Visible(values.a)
+      << ", B " << Visible(values.b) << '\n';
 }
 
 // steps.csv, and what scales.csv and underflow.csv tell of the first difference.

@@ -30,9 +30,9 @@ class CarriedScales {
     char* end = nullptr;
     const double scale = std::strtod(found->second.c_str(), &end);
     if (end == found->second.c_str() || *end != '\0')
-      throw DataError(file_.path() + ": metadata " + safetensors::Shown(found->first) +
-                      ": expected a number, found " + safetensors::Shown(found->second));
-    return scaling::CheckedScale(("metadata " + safetensors::Shown(found->first)).c_str(), scale);
+      throw DataError(file_.path() + ": metadata " + Shown(found->first) +
+                      ": expected a number, found " + Shown(found->second));
+    return scaling::CheckedScale(("metadata " + Shown(found->first)).c_str(), scale);
   }
   // Gradients of activations carry a scale, by their names.
   double Of(const TensorEntry& entry) const {
@@ -74,7 +74,7 @@ void ShowScales(const SafetensorsFile& file, const InspectOptions& options,
     const std::vector<MethodScale> scales =
         ScalesOf(file, layer, adaptive, options.format, carried.Of(layer.name + ".dy"));
     if (scales.empty())
-      (csv ? notes : out) << safetensors::Shown(layer.name)
+      (csv ? notes : out) << Shown(layer.name)
                           << ": exact_range needs its dx, which the file has not\n";
     if (!csv) PrintScales(layer, scales, out);
     for (const MethodScale& scale : scales)
@@ -94,7 +94,7 @@ void CheckGlob(const SafetensorsFile& file, const std::string& glob) {
   if (entries.empty() || std::any_of(entries.begin(), entries.end(), matches)) return;
   throw ConfigError("--tensors " + glob + ": matches none of the " +
                     std::to_string(entries.size()) + " tensors of " + file.path() +
-                    "; the first is " + safetensors::Shown(entries.front().name));
+                    "; the first is " + Shown(entries.front().name));
 }
 
 }  // namespace

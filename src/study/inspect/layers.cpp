@@ -13,8 +13,7 @@ namespace ada::study {
 namespace {
 
 std::string Described(const TensorEntry& entry) {
-  std::string text =
-      safetensors::Shown(entry.name) + " " + std::string(ToString(entry.dtype)) + " [";
+  std::string text = Shown(entry.name) + " " + std::string(ToString(entry.dtype)) + " [";
   for (std::size_t i = 0; i < entry.shape.size(); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
   return text + "]";
@@ -93,7 +92,7 @@ FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob) {
     if (layer.dx != nullptr && !IsFloat(layer.dx->dtype)) layer.dx = nullptr;
     layer.w = file.Find(layer.name + ".w");
     if (layer.w != nullptr && layer.w->shape.size() < 2) {
-      found.left_out.push_back(safetensors::Shown(layer.name) + ": " + Described(*layer.w) +
+      found.left_out.push_back(Shown(layer.name) + ": " + Described(*layer.w) +
                                " is no weight of a linear layer or convolution: no scale");
       continue;
     }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "core/utf8.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {
@@ -31,13 +32,6 @@ std::string BriefScale(double value) {
 std::string Padded(const std::string& text, std::size_t width, bool right = true) {
   const std::string space(width > text.size() ? width - text.size() : 0, ' ');
   return right ? space + text : text + space;
-}
-
-// A name without characters that a terminal would obey.
-std::string Printable(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
 }
 
 std::string Shape(const TensorEntry& entry) {
@@ -103,7 +97,7 @@ void PrintCount(const TensorEntry& entry, const NumberFormat& format, const Tens
   const TensorStats& s = count.stats;
   const double scale = count.scale;
   out << '\n'
-      << Printable(entry.name) << "  " << Shape(entry) << "  " << s.numel << " values, scale "
+      << Visible(entry.name) << "  " << Shape(entry) << "  " << s.numel << " values, scale "
       << ShortestText(scale) << '\n';
   out << "  zeros " << s.zeros_before << " (" << PercentOf(s.zeros_before, s.numel)
       << ")   underflow " << s.underflow << " (" << PercentOf(s.underflow, s.numel - s.zeros_before)
@@ -116,7 +110,7 @@ void PrintCount(const TensorEntry& entry, const NumberFormat& format, const Tens
 }
 
 void PrintSkipped(const TensorEntry& entry, std::ostream& out) {
-  out << '\n' << Printable(entry.name) << "  " << Shape(entry) << "  skipped: no float tensor\n";
+  out << '\n' << Visible(entry.name) << "  " << Shape(entry) << "  skipped: no float tensor\n";
 }
 
 void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales,
@@ -125,7 +119,7 @@ void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales,
   const char* kind = layer.kind == FileLayer::Kind::kCast     ? "cast"
                      : layer.kind == FileLayer::Kind::kLinear ? "linear"
                                                               : "convolution";
-  out << "\nscales of " << Printable(layer.name) << ": " << kind << ", fan "
+  out << "\nscales of " << Visible(layer.name) << ": " << kind << ", fan "
       << Brief(scales.front().fan) << ", scale_in "
       << ShortestText(static_cast<double>(scales.front().decision.scale_in)) << '\n'
       << "  method               unbound     bound      pow2     alpha scale_out limit\n";

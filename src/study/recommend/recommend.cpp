@@ -2,6 +2,7 @@
 #include <ostream>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "study/recommend/parts.h"
 #include "study/run_files.h"
 
@@ -29,14 +30,14 @@ void Recommend(const RecommendOptions& options, std::ostream& out) {
                     "/histograms.csv: has no dx and no dy, the gradients that carry a scale; run "
                     "again with them in log.statistics");
   const Recommendation advice = MakeRecommendation(options, run, formats, needs);
-  out << "run " << run.name << " (" << run.data.dataset << ")\n\n";
+  out << "run " << Visible(run.name) << " (" << run.data.dataset << ")\n\n";
   PrintNeeds(options, needs, out);
   out << '\n';
   PrintRecommendation(options, needs, advice, out);
   out << '\n';
   PrintConfidence(options, run, needs, advice, WorstProbe(options.folder), out);
   out << "\n# Put these sections in place of those of the run's configuration:\n"
-      << FragmentOf(advice.config, !advice.changes.empty());
+      << VisibleLines(FragmentOf(advice.config, !advice.changes.empty()));
 }
 
 }  // namespace ada::study

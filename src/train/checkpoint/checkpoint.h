@@ -48,9 +48,16 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
 void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph);
 
 // Steps of the checkpoints in `folder`, newest first; a missing folder has none.
-std::vector<std::int64_t> ListCheckpoints(const std::string& folder);
-// Deletes all but the newest `keep`.
-void PruneCheckpoints(const std::string& folder, int keep);
+struct CheckpointSteps {
+  std::vector<std::int64_t> paired;         // have a JSON file, so they were written to the end
+  std::vector<std::int64_t> tensors_alone;  // a kill came before the JSON, or between two deletions
+};
+CheckpointSteps ListCheckpoints(const std::string& folder);  // DataError
+// Deletes what is older than step `written`, the newest `keep` - 1 of it excepted.
+void PruneCheckpoints(const std::string& folder, int keep, std::int64_t written);
+// Deletes what is newer than step `last`, from which a run goes on (-1: afresh): it will be written
+// again, and the logs no longer reach so far. Tensors alone go, whatever their step.
+void RemoveOtherCheckpoints(const std::string& folder, std::int64_t last);
 
 // Where a run goes on.
 struct ResumePoint {
@@ -58,8 +65,9 @@ struct ResumePoint {
   CheckpointState state;
 };
 // The newest checkpoint in `folder` that is whole and fits the configuration; damaged ones are
-// reported as warnings and passed over. None: nullopt. Throws ConfigError where the configuration
-// differs in a key that may not change.
+// reported as warnings and passed over. nullopt: none was ever written to its end. Throws
+// ConfigError where the configuration differs in a key that may not change, DataError where the
+// folder cannot be listed or none of its checkpoints can be used.
 std::optional<ResumePoint> FindResumePoint(const std::string& folder, const config::Config& config,
                                            telemetry::Log& log);
 

@@ -19,21 +19,37 @@ void CheckConfig(const CheckpointState& state, const std::string& stem,
                     "\nput the old values back, or start another run with --name or --output");
 }
 
+[[noreturn]] void NoneIsUsable(const std::string& folder, const std::string& problems) {
+  throw DataError(folder + ": none of the checkpoints can be used:" + problems +
+                  "\nThe run stays as it is. Put whole checkpoints back, or start again: "
+                  "--overwrite deletes this run, its logs and checkpoints, first");
+}
+
 }  // namespace
 
 std::optional<ResumePoint> FindResumePoint(const std::string& folder, const config::Config& config,
                                            telemetry::Log& log) {
-  for (const std::int64_t step : ListCheckpoints(folder)) {
+  const CheckpointSteps steps = ListCheckpoints(folder);
+  std::vector<std::string> damaged;
+  for (const std::int64_t step : steps.paired) {
     const std::string stem = CheckpointStem(folder, step);
     try {
       ResumePoint point{stem, ReadCheckpointState(stem)};
       CheckConfig(point.state, stem, config);
+      for (const std::string& problem : damaged) log.Warning(problem + "; one before it is taken");
       return point;
     } catch (const DataError& e) {
-      log.Warning(std::string(e.what()) + "; trying the one before it");
+      damaged.emplace_back(e.what());
     }
   }
-  return std::nullopt;
+  // A kill within the first checkpoint leaves the tensors of one. More of them had JSON files.
+  const bool several = steps.tensors_alone.size() > 1;
+  if (damaged.empty() && !several) return std::nullopt;
+  std::string problems;
+  for (const std::string& problem : damaged) problems += "\n  " + problem;
+  for (const std::int64_t step : steps.tensors_alone)
+    problems += "\n  " + CheckpointStem(folder, step) + ".json: missing";
+  NoneIsUsable(folder, problems);
 }
 
 }  // namespace ada::train

@@ -54,8 +54,6 @@ std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epo
 
 Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& from)
     : p_(parts),
-      recorder_(parts.folder, from ? from->state.lengths : std::map<std::string, std::int64_t>{},
-                LogsOf(parts.config.log), parts.config.log.tensorboard),
       batches_(parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
                ResidenceOf(parts.config)),
       optimizer_(parts.backend, parts.config.optimizer,
@@ -82,6 +80,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
 
 void Session::Restore(const ResumePoint& from) {
   const CheckpointState& s = from.state;
+  telemetry::CheckLogs(p_.folder, s.lengths);
   LoadCheckpointTensors(from.stem, p_.graph, &optimizer_, p_.backend);
   LoadTensorScales(from.stem, s, p_.graph);
   optimizer_.set_updates(s.updates);
@@ -98,10 +97,16 @@ void Session::Restore(const ResumePoint& from) {
   step_log_.LoadScenarios(s.scenarios);
   trainer_.Resume({s.step, s.skips_in_a_row, s.retries, s.schedule_steps});
   best_top1_ = s.best_top1;
-  skipped_ = recorder_.run().skipped();
   checkpoint_step_ = s.step;
+  lengths_ = s.lengths;
+}
+
+void Session::OpenLogs() {
+  recorder_.Open(p_.folder, lengths_, LogsOf(p_.config.log), p_.config.log.tensorboard);
+  RemoveOtherCheckpoints(p_.folder + "/checkpoints", checkpoint_step_);
+  skipped_ = recorder_.run().skipped();
   for (const telemetry::SplitTotals& split : recorder_.run().evaluations())
-    if (split.last.step == s.step) evaluated_step_ = s.step;
+    if (split.last.step == checkpoint_step_) evaluated_step_ = checkpoint_step_;
 }
 
 CheckpointState Session::State() {
@@ -127,14 +132,20 @@ CheckpointState Session::State() {
   return s;
 }
 
+// The logs first: where the run's folder is gone they say so, before another is made.
+void Session::WriteState(const std::string& stem) {
+  const CheckpointState state = State();
+  CreateFolder(p_.folder + "/checkpoints");
+  WriteCheckpoint(stem, state, p_.graph, optimizer_, p_.backend);
+}
+
 void Session::Checkpoint() {
   progress_.Pause("writing a checkpoint");
   const std::string folder = p_.folder + "/checkpoints";
-  CreateFolders(folder);
-  WriteCheckpoint(CheckpointStem(folder, trainer_.steps()), State(), p_.graph, optimizer_,
-                  p_.backend);
-  PruneCheckpoints(folder, p_.config.checkpoint.keep);
-  checkpoint_step_ = trainer_.steps();
+  const std::int64_t step = trainer_.steps();
+  WriteState(CheckpointStem(folder, step));
+  PruneCheckpoints(folder, p_.config.checkpoint.keep, step);
+  checkpoint_step_ = step;
   p_.log.Debug("checkpoint of step " + std::to_string(checkpoint_step_) + " written");
   progress_.Pause();
 }

@@ -93,7 +93,7 @@ void Dump::End() {
     metadata["scale:" + name] = ShortestText(item.scale);
   }
   writer.SetMetadata(std::move(metadata));
-  CreateFolders(folder_ + "/dump");
+  CreateFolder(folder_ + "/dump");
   writer.WriteAtomically(CheckpointStem(folder_ + "/dump", step_) + ".safetensors");
   items_.clear();
 }

@@ -1,0 +1,125 @@
+// Writing: what lies at a path decides whether it is replaced by a rename or written into.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "core/file.h"
+#include "core/system_call.h"
+
+namespace ada {
+namespace {
+
+constexpr std::string_view kTemporaryPrefix = ".ada-", kTemporarySuffix = ".tmp";
+
+std::string FolderOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+bool SyncFolder(const std::string& folder) {
+  const int fd = OpenFile(folder, O_RDONLY | O_DIRECTORY);
+  if (fd < 0) return errno == EACCES;  // a folder may be writable but not readable
+  const bool good = SyncFile(fd);
+  const int error = errno;
+  CloseFile(fd);
+  errno = error;
+  return good;
+}
+
+// A link that the system itself keeps, such as /dev/stdout or /proc/self/fd/1.
+bool IsSystemsLink(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return false;
+  std::error_code ignored;
+  const std::string folder = std::filesystem::canonical(FolderOf(path), ignored).string();
+  return folder == "/dev" || folder.starts_with("/proc/");
+}
+
+[[noreturn]] void Refuse(const std::string& path, const std::string& what) {
+  throw OutputError(path + ": " + what + "; expected the name of a file to write");
+}
+
+// Whether `path` is written into, not replaced.
+bool IsWrittenInto(const std::string& path) {
+  struct stat status = {};
+  if (Retried([&] { return stat(path.c_str(), &status); }) != 0) {
+    // Nothing is there, or a link that leads nowhere. Why else a file cannot be made there, its
+    // creation tells.
+    if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) return false;
+    throw OutputError(path + ": cannot be looked at: " + std::strerror(errno));
+  }
+  if (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode)) return true;
+  if (S_ISDIR(status.st_mode)) Refuse(path, "is a folder");
+  if (!S_ISREG(status.st_mode)) Refuse(path, "is a block device or socket");
+  if (IsSystemsLink(path)) Refuse(path, "is the system's own link to a file, not its name");
+  return false;
+}
+
+}  // namespace
+
+bool IsTemporaryName(std::string_view name) {
+  return name.starts_with(kTemporaryPrefix) && name.ends_with(kTemporarySuffix);
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  if (!IsWrittenInto(path_)) {
+    CreateBeside();
+    return;
+  }
+  fd_ = OpenFile(path_, O_WRONLY | O_NOCTTY);
+  if (fd_ < 0) Fail("cannot be opened");
+}
+
+void AtomicFile::CreateBeside() {
+  static std::atomic<unsigned> counter = 0;
+  const std::string start =
+      FolderOf(path_) + "/" + std::string(kTemporaryPrefix) + std::to_string(getpid()) + "-";
+  do {  // another machine on the same file system may have our process id
+    temporary_ = start + std::to_string(counter++) + std::string(kTemporarySuffix);
+    fd_ = OpenFile(temporary_, O_WRONLY | O_CREAT | O_EXCL);
+  } while (fd_ < 0 && errno == EEXIST);
+  if (fd_ < 0) Fail("cannot create a file in its folder");
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) CloseFile(fd_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void AtomicFile::Fail(const char* doing) const {
+  throw OutputError(path_ + ": " + doing + ": " + std::strerror(errno));
+}
+
+void AtomicFile::Write(std::span<const std::byte> bytes) {
+  ADA_CHECK(fd_ >= 0);
+  while (!bytes.empty()) {
+    const ssize_t count = Retried([&] { return write(fd_, bytes.data(), bytes.size()); });
+    if (count < 0) Fail("cannot be written");
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void AtomicFile::Commit() {
+  ADA_CHECK(fd_ >= 0);
+  if (!SyncFile(fd_)) Fail("cannot be written to the disk");
+  if (CloseFile(std::exchange(fd_, -1)) != 0) Fail("cannot be closed");
+  if (temporary_.empty()) return;
+  if (RenameFile(temporary_, path_) != 0) Fail("cannot be put in its place");
+  temporary_.clear();
+  if (!SyncFolder(FolderOf(path_))) Fail("its folder cannot be written to the disk");
+}
+
+void WriteFileAtomically(const std::string& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.Write(bytes);
+  file.Commit();
+}
+
+}  // namespace ada

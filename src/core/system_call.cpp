@@ -1,0 +1,82 @@
+#include "core/system_call.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace ada {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 16;
+
+int Refuse(int fd, const std::string& reason, std::string* problem) {
+  if (fd >= 0) CloseFile(fd);
+  *problem = reason;
+  return -1;
+}
+
+}  // namespace
+
+int OpenFile(const std::string& path, int flags) {
+  return Retried([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); });
+}
+
+// Without fsync a file system answers EINVAL or ENOTSUP; there is nothing more to do then. So do
+// devices and pipes, and EROFS where they lie on a file system that is only read.
+bool SyncFile(int fd) {
+  if (Retried([&] { return fsync(fd); }) == 0 || errno == EINVAL || errno == ENOTSUP) return true;
+  const int error = errno;
+  struct stat status = {};
+  const bool regular = fstat(fd, &status) != 0 || S_ISREG(status.st_mode);
+  errno = error;
+  return error == EROFS && !regular;
+}
+
+int CloseFile(int fd) { return close(fd) == 0 || errno == EINTR ? 0 : -1; }
+
+int RenameFile(const std::string& from, const std::string& to) {
+  return Retried([&] { return rename(from.c_str(), to.c_str()); });
+}
+
+int OpenToRead(const std::string& path, Pipes pipes, std::string* problem) {
+  const int fd = OpenFile(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return Refuse(fd, std::strerror(errno), problem);
+  struct stat status = {};
+  if (fstat(fd, &status) != 0) return Refuse(fd, std::strerror(errno), problem);
+  if (S_ISREG(status.st_mode)) return fd;
+  if (pipes == Pipes::kRefused) {
+    if (S_ISFIFO(status.st_mode)) return Refuse(fd, "it is a pipe, not a regular file", problem);
+    return fd;
+  }
+  const int flags = fcntl(fd, F_GETFL);  // bytes that the writer has not written yet are waited for
+  if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0) {
+    return Refuse(fd, std::strerror(errno), problem);
+  }
+  return fd;
+}
+
+bool ReadUpTo(int fd, std::size_t most, std::string* bytes) {
+  char piece[kPiece];
+  while (bytes->size() < most) {
+    const std::size_t wanted = std::min(sizeof piece, most - bytes->size());
+    const ssize_t count = Retried([&] { return read(fd, piece, wanted); });
+    if (count < 0) return false;
+    if (count == 0) break;
+    bytes->append(piece, static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+bool IsStillNamed(int fd, const std::string& path) {
+  struct stat ours = {}, there = {};
+  if (fstat(fd, &ours) != 0) return false;
+  if (!S_ISREG(ours.st_mode)) return true;
+  if (Retried([&] { return stat(path.c_str(), &there); }) != 0) return false;
+  return ours.st_nlink > 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
+}  // namespace ada

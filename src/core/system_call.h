@@ -1,0 +1,42 @@
+// System calls on files as this program makes them: a call that a signal cut short is made again,
+// no call waits for somebody at the other end of a pipe, and errors stay in errno.
+#pragma once
+#include <sys/types.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <string>
+
+namespace ada {
+
+// What `call` returns once it is not EINTR.
+template <class Call>
+auto Retried(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+// As open(2), closed on exec.
+int OpenFile(const std::string& path, int flags);
+// Writes to the disk what the system holds of the file; true as well on file systems that cannot.
+bool SyncFile(int fd);
+// As close(2). Linux has let go of the descriptor when it says EINTR: that counts as done.
+int CloseFile(int fd);
+int RenameFile(const std::string& from, const std::string& to);
+
+// kOffered: what the shell hands over (/dev/stdin, `<(command)`) and FIFOs; one that nobody has
+// open for writing is an empty file.
+enum class Pipes { kRefused, kOffered };
+
+// Opens `path` to be read, never waiting; -1: `problem` holds the reason in words.
+int OpenToRead(const std::string& path, Pipes pipes, std::string* problem);
+
+// Appends to `bytes` until it has `most` of them or the file ends; false: errno says why not.
+bool ReadUpTo(int fd, std::size_t most, std::string* bytes);
+
+// Whether `path` still leads to the open regular file `fd`: false where it was deleted, moved or
+// replaced meanwhile, or its folder was. Always true of a device or pipe.
+bool IsStillNamed(int fd, const std::string& path);
+
+}  // namespace ada

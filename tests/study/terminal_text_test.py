@@ -1,0 +1,117 @@
+"""Names of tensors, layers and files that hold what a terminal obeys: visible on a terminal and in
+every text for people; byte for byte in CSV that goes into a pipe."""
+import json
+import os
+import pathlib
+import pty
+import struct
+import subprocess
+import tempfile
+import unittest
+
+BINARY = os.environ.get("ADA_BINARY", "build/ada-train")
+NAME = "evil\x1b]0;title\x07\x9b2J\u202e"
+TABLE = ("step,epoch,layer,tensor,format,scale,numel,zeros_before,zeros_after,underflow,"
+         "underflow_pct_nonzero,underflow_pct_numel,below_min_pct,subnormal,overflow,inf,nan,"
+         "min_abs,max_abs,mean,std,l1,l2,range_log2,mse,sqnr_db\n")
+CONFIG = """name: r
+data: {dataset: synthetic}
+model: {zoo: lenet}
+optimizer: {lr: 0.1}
+"""
+
+
+def tensor_file(path):
+    values = struct.pack("<4f", 1e-9, 1, 2, 3)
+    header = json.dumps({name: {"dtype": "F32", "shape": [2, 2], "data_offsets": [16 * i, 16 * i + 16]}
+                         for i, name in enumerate([NAME + ".dy", NAME, "line\nbreak"])}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + 3 * values)
+
+
+def made_run(folder):
+    folder.mkdir()
+    (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    (folder / "steps.csv").write_text(
+        "step,epoch,loss,accuracy,lr,scale,overflow,skipped,grad_norm\n1,1,2,0.5,0.1,1,0,0,1\n")
+    (folder / "underflow.csv").write_text(
+        TABLE + f"1,1,{NAME},dx,fp16,1,100,0,9,9,9,9,9,0,0,0,0,1e-9,1,0,1,1,1,30,,\n",
+        encoding="utf-8")
+    (folder / "histograms.csv").write_text(
+        "step,epoch,layer,tensor,scale,exponent,count\n"
+        f"1,1,{NAME},dx,1,-30,9\n1,1,{NAME},dx,1,0,91\n", encoding="utf-8")
+    (folder / "scales.csv").write_text(
+        "step,epoch,layer,policy,scale_in,unbound,bound,pow2,alpha,scale_out,limit\n"
+        f"1,1,{NAME},adaptive,1,,,1,1,1,{NAME}\n", encoding="utf-8")
+    (folder / "events.csv").write_text(
+        f"step,epoch,event,layer,tensor,value,message\n1,1,skip,{NAME},dx,inf,{NAME}\n",
+        encoding="utf-8")
+    (folder / "evaluation.csv").write_text(
+        f"step,epoch,split,images,loss,top1,top5\n1,1,{NAME},10,1,0.5,1\n", encoding="utf-8")
+    return folder
+
+
+class TerminalTextTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="ada-terminal-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        tensor_file(self.folder / "t.safetensors")
+        made_run(self.folder / "run")
+
+    def piped(self, *arguments, expect=0):
+        result = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True,
+                                check=False)
+        self.assertEqual(result.returncode, expect, result.stderr)
+        return result.stdout.decode(), result.stderr.decode()
+
+    def on_terminal(self, *arguments):
+        master, slave = pty.openpty()
+        with subprocess.Popen([BINARY, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL,
+                              stdout=slave, stderr=slave,
+                              env={**os.environ, "TERM": "dumb"}) as program:
+            os.close(slave)
+            text = b""
+            while True:
+                try:
+                    piece = os.read(master, 65536)
+                except OSError:  # the other end is closed
+                    piece = b""
+                if not piece:
+                    break
+                text += piece
+        os.close(master)
+        return text.decode().replace("\r\n", "\n")
+
+    def check_harmless(self, text):
+        bad = [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160
+               or c == "\u202e"]
+        self.assertEqual(bad, [], repr(text))
+
+    def test_text_for_people(self):
+        for arguments in (["inspect", "t.safetensors"], ["recommend", "run"],
+                          ["compare", "run", "run"], ["watch", "run", "--once"],
+                          ["what-if", "run"], ["convert", "\x1b[31m.safetensors", "x", "--format",
+                                               "fp16"], ["--config", "\x1b[31m.yaml"]):
+            with self.subTest(arguments):
+                result = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True,
+                                        check=False)
+                said = result.stderr.decode()
+                self.check_harmless(said if arguments[0] == "what-if"
+                                    else result.stdout.decode() + said)
+                shown = self.on_terminal(*arguments)
+                self.check_harmless(shown)
+                self.assertIn("\\x1b", shown)
+        shown, _ = self.piped("inspect", "t.safetensors")
+        self.assertIn("evil\\x1b]0;title\\x07\\x9b2J\\u202e  F32", shown)
+        self.assertIn("line\\x0abreak  F32", shown)
+
+    def test_text_for_programs(self):
+        for arguments in (["inspect", "t.safetensors", "--csv", "counts"], ["what-if", "run"]):
+            with self.subTest(arguments):
+                out, _ = self.piped(*arguments)
+                self.assertIn(NAME, out)
+                self.check_harmless(self.on_terminal(*arguments))
+
+
+if __name__ == "__main__":
+    unittest.main()

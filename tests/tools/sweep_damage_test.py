@@ -1,0 +1,174 @@
+"""tools/sweep.sh with what a crash or a hand left in its folder, and with paths and values that a
+shell or Slurm could take for something else."""
+import json
+import os
+import re
+import subprocess
+import sys
+import pathlib
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from sweep_case import TOOL, SweepCase  # noqa: E402  (beside this file)
+
+NASTY = ["$(touch executed)", "it's a `touch executed` \"quote\"", "-dash #hash *",
+         "~ ä▁ 100%A {x,y}&; touch executed"]
+
+
+def sbatch_words(line):
+    """The words of a #SBATCH line as sbatch reads them: quotes, backslashes, blanks, comments."""
+    words, word, quote, escaped = [], None, "", False
+    for letter in line + " ":
+        if escaped:
+            word, escaped = (word or "") + letter, False
+        elif letter == "\\":
+            escaped = True
+        elif quote:
+            word, quote = (word, "") if letter == quote else (word + letter, quote)
+        elif letter in "'\"":
+            word, quote = word or "", letter
+        elif letter == "#":
+            return words + ([word] if word else [])
+        elif letter.isspace():
+            words, word = words + ([word] if word is not None else []), None
+        else:
+            word = (word or "") + letter
+    return words
+
+
+class SweepDamageTest(SweepCase):
+    def test_a_summary_that_is_none(self):
+        self.sweep("--vary", "seed=1,2")
+        whole = (self.out / "seed=1" / "summary.json").read_text(encoding="utf-8")
+        damaged = ["[]", "", "7", "null", whole[:100], "[" * 100000, '{"status": ["finished"]}',
+                   '{"status": "finished"}', "\xff\x00", whole.replace("{", "[").replace("}", "]"),
+                   re.sub(r": [^,{}\[\]]+", ': "x"', whole), re.sub(r": \d[^,{}]*", ": 1e999", whole),
+                   re.sub(r": \d[^,{}]*", ": -1" + "0" * 400, whole), whole.replace("128.0", "null"),
+                   whole.replace('{"dx"', '[{"dx"').replace('}, "fc"', '}], "fc"')]
+        for text in damaged:
+            with self.subTest(text[:40]):
+                (self.out / "seed=1" / "summary.json").write_text(text, encoding="utf-8")
+                result = subprocess.run([TOOL, "--table", "out"], cwd=self.folder,
+                                        env=self.environment, capture_output=True, text=True,
+                                        check=False)
+                self.assertEqual((result.returncode, "Traceback" in result.stderr), (0, False),
+                                 result.stderr)
+                self.assertEqual(self.table()[1]["test_loss"], "3")
+        (self.out / "seed=1" / "summary.json").write_text("[]", encoding="utf-8")
+        self.calls()
+        result = self.sweep("--vary", "seed=1,2")  # what is not known to be finished goes on
+        self.assertNotIn("Traceback", result.stderr)
+        self.assertEqual([call["name"] for call in self.calls()], ["seed=1"])
+        self.assertEqual(self.table()[0]["status"], "finished")
+
+    def test_other_files_of_a_run(self):
+        self.sweep("--vary", "seed=1")
+        run = self.out / "seed=1"
+        for name, text in [("evaluation.csv", '"step,split\n1,'), ("evaluation.csv", "a,b\n1\n"),
+                           ("evaluation.csv", "z" * (2 << 20)), ("config.yaml", "\x00\xff: ["),
+                           ("../sweep_logs/seed=1.state", "finished zero"),
+                           ("../sweep_logs/seed=1.state", "\xff" * 9)]:
+            with self.subTest(name):
+                (run / name).write_bytes(text.encode("latin-1"))
+                result = subprocess.run(self.command("--vary", "seed=1"), cwd=self.folder,
+                                        env=self.environment, capture_output=True, text=True,
+                                        check=False)
+                self.assertNotIn("Traceback", result.stderr)
+
+    def test_a_damaged_list_of_runs(self):
+        self.sweep("--vary", "seed=1")
+        for text in ["[]", "{", '{"keys": [], "runs": [1]}', '{"keys": 1, "runs": []}', "[" * 100000,
+                     '{"keys": [], "runs": [{"name": "../x", "options": ["a"], "values": {}}]}',
+                     '{"keys": [], "runs": [{"name": "x", "options": "a", "values": {}}]}']:
+            with self.subTest(text[:40]):
+                (self.out / "sweep.json").write_text(text, encoding="utf-8")
+                result = subprocess.run([TOOL, "--table", "out"], cwd=self.folder,
+                                        env=self.environment, capture_output=True, text=True,
+                                        check=False)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertIn("is out the folder of a sweep?", result.stderr)
+                self.assertNotIn("Traceback", result.stderr)
+
+
+class SweepPathsTest(SweepCase):
+    def in_folder(self, out, *options, expect=0):
+        result = subprocess.run([str(TOOL), "--config", "base.yaml", "--out", out, *options],
+                                cwd=self.folder, env=self.environment, capture_output=True,
+                                text=True, check=False, timeout=120)
+        self.assertEqual(result.returncode, expect, result.stderr)
+        return result
+
+    def test_folders_and_values_are_taken_literally(self):
+        for number, out in enumerate(NASTY):
+            with self.subTest(out):
+                value = f"x{number}: {out}\nsecond line"
+                self.in_folder(out, "--set", f"text={value}")
+                call, = self.calls()
+                self.assertEqual((call["name"], call["set"]), ("base", [f"text={value}"]))
+                self.assertTrue((self.folder / out / "base" / "summary.json").exists())
+                self.assertTrue((self.folder / out / "sweep.csv").exists())
+        self.assertEqual(list(self.folder.glob("**/executed")), [])
+
+    def test_configurations_and_values_that_vary(self):
+        for name in ["-x.yaml", "...yaml", "two words.yaml", "$(touch executed).yaml", "ä.yaml"]:
+            self.write(name, "lr: 0.1\nmode: good\n")
+        values = ["text=a $(touch executed),-1,\"c,\n`touch executed`\""]
+        self.environment["FAKE_CALLS"] = str(self.folder / "calls")
+        result = subprocess.run(
+            [str(TOOL), "--config", "./-x.yaml", "./...yaml", "two words.yaml",
+             "$(touch executed).yaml", "ä.yaml", "--vary", *values, "--out", "out"],
+            cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        names = [call["name"] for call in self.calls()]
+        self.assertEqual(len(set(names)), 15)
+        for name in names:
+            self.assertRegex(name, r"^[A-Za-z0-9][\w.+=-]*$")
+        self.assertEqual(list(self.folder.glob("**/executed")), [])
+
+    def test_the_job_file_names_them_literally(self):
+        for out in NASTY:
+            with self.subTest(out):
+                self.in_folder(out, "--slurm", f"{out}.sh", "--vary", "seed=1,2")
+                job = self.folder / f"{out}.sh"
+                text = job.read_text(encoding="utf-8")
+                line, = [line for line in text.splitlines() if line.startswith("#SBATCH --output")]
+                log = str(self.folder / ("./" + out if out.startswith("-") else out) / "sweep_logs")
+                self.assertEqual([os.path.normpath(word) for word in sbatch_words(line[7:])],
+                                 ["--output=" + os.path.normpath(log).replace("%", "%%")
+                                  + "/slurm-%A_%a.log"])
+                task = subprocess.run(
+                    ["bash", job], cwd="/", capture_output=True, text=True, check=False,
+                    env={**self.environment, "SLURM_ARRAY_TASK_ID": "1",
+                         "SLURM_ARRAY_JOB_ID": "7"})
+                self.assertEqual(task.returncode, 0, task.stderr)
+                self.assertEqual([call["name"] for call in self.calls()], ["seed=2"])
+        self.assertEqual(list(self.folder.glob("**/executed")), [])
+
+    def test_a_line_break_never_reaches_a_job_file(self):
+        for out, job in [("a\ntouch executed\n", "job.sh"), ("out", "job\ntouch executed\n.sh"),
+                         ("a\rb", "job.sh"), ("back\\slash", "job.sh")]:
+            with self.subTest(out + job):
+                result = self.in_folder(out, "--slurm", job, "--vary", "seed=1", expect=2)
+                self.assertIn("choose another folder or file", result.stderr)
+                self.assertEqual(list(self.folder.glob("*.sh")), [])
+        self.in_folder("out", "--slurm", "job.sh", "--set", "text=a\ntouch executed\n", "--vary",
+                       "seed=1", "mode=\"x\ntouch executed\"", expect=2)
+        self.in_folder("out", "--slurm", "job.sh", "--set", "text=a\ntouch executed\n", "--vary",
+                       "mode=good,\"x\ntouch executed\"")
+        for line in (self.folder / "job.sh").read_text(encoding="utf-8").splitlines():
+            self.assertFalse(line.startswith("touch"), line)
+
+    def test_names_that_are_no_utf8(self):
+        program = os.fsencode(str(TOOL))
+        out = b"out-\xff"
+        result = subprocess.run([program, b"--config", b"base.yaml", b"--out", out, b"--vary",
+                                 b"text=\xfe,good"], cwd=self.folder, env=self.environment,
+                                capture_output=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"text,", (pathlib.Path(os.fsdecode(os.fsencode(self.folder) + b"/" + out))
+                                 / "sweep.csv").read_bytes())
+        self.assertEqual(len(self.calls()), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
