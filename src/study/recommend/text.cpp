@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ostream>
 
+#include "core/utf8.h"
 #include "study/recommend/parts.h"
 #include "study/text_table.h"
 #include "telemetry/no_gradient.h"
@@ -198,7 +199,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
   const auto dead = telemetry::LayersWithoutGradient(needs.totals);
   if (!dead.empty())
     out << "In the last logged step:\n"
-        << telemetry::NoGradientText(dead, dead.size(), 100) << '\n';
+        << VisibleLines(telemetry::NoGradientText(dead, dead.size(), 100)) << '\n';
   std::vector<std::string> silent;
   for (const TensorNeeds& t : needs.tensors)
     if (t.carries_s() && t.silent()) silent.push_back(t.name());
