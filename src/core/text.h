@@ -26,6 +26,9 @@ std::string ShortestText(float value);
 // Nine significant digits without trailing zeros (printf's %.9g); inf, -inf, nan in words.
 std::string NineDigits(double value);
 
+// "1 step", "2 steps".
+std::string Counted(std::int64_t count, std::string_view what);
+
 // "512 B", "1.5 KiB", "2.3 GiB": at most one digit behind the point.
 std::string HumanBytes(std::uint64_t bytes);
 

@@ -36,10 +36,6 @@ std::string PaddedText(std::string_view text, std::size_t width, bool right) {
   return right ? blanks + shown : shown + blanks;
 }
 
-std::string Counted(std::int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 std::string PctText(double pct) {
   if (std::isnan(pct)) return "-";
   if (pct == 0) return "0";

@@ -18,8 +18,6 @@ std::string CutText(std::string_view text, std::size_t width);
 // Does the same and adds blanks up to `width`, before the text where `right`.
 std::string PaddedText(std::string_view text, std::size_t width, bool right = false);
 
-// Returns "1 step", "2 steps".
-std::string Counted(std::int64_t count, const std::string& what);
 // Returns a percentage with three digits behind the point; "-" for NaN.
 std::string PctText(double pct);
 

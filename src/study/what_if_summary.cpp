@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/text.h"
 #include "core/utf8.h"
 #include "study/text_table.h"
 

@@ -35,7 +35,7 @@ void Recorder::Underflow(std::int64_t step, std::int64_t epoch, const std::strin
                          const std::string& tensor, const NumberFormat& format, double scale,
                          const TensorStats& stats, const ProbeError& error) {
   logs_->Underflow(step, epoch, layer, tensor, format, scale, stats, error);
-  layers_.AddUnderflow(layer, tensor, scale, stats);
+  layers_.AddUnderflow(layer, tensor, scale, stats, FormatName(format));
   if (tensorboard_) tensorboard_->Underflow(step, layer, tensor, stats);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/text.h"
+#include "telemetry/no_gradient.h"
 #include "telemetry/progress.h"
 #include "telemetry/summary.h"
 
@@ -17,10 +18,6 @@ std::string Print(const char* format, double value) {
   char text[64];
   std::snprintf(text, sizeof text, format, Printable(value));
   return text;
-}
-
-std::string Counted(std::int64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 std::string Percent(double share) { return Print("%.2f %%", 100 * share); }
@@ -107,8 +104,8 @@ std::string Table(const std::vector<Row>& rows) {
   return text;
 }
 
-std::string Layers(const LayerTotals& layers) {
-  if (layers.tensors().empty()) return "\nno tensor was counted (log.statistics)";
+// What underflowed, the worst layers first.
+std::string Losses(const LayerTotals& layers) {
   const std::vector<const TensorTotals*> worst = WorstTensors(layers);
   if (worst.empty()) return "\nno value underflowed in the logged steps";
   std::vector<Row> rows = {{"layer", "tensor", "lost", "at most", "scale", "alpha", "why"}};
@@ -121,6 +118,13 @@ std::string Layers(const LayerTotals& layers) {
   }
   return "\nlayers that underflow most (share of their values other than zero, mean of " +
          Counted(most, "logged step") + "; last scale)" + Table(rows);
+}
+
+std::string Layers(const LayerTotals& layers) {
+  if (layers.tensors().empty()) return "\nno tensor was counted (log.statistics)";
+  const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);
+  const std::string none = dead.empty() ? "" : "\n" + NoGradientText(dead, dead.size(), 100);
+  return none + Losses(layers);
 }
 
 std::string Skips(const RunTotals& run) {

@@ -72,7 +72,7 @@ void RunTotals::RebuildFrom(const std::string& folder) {
 }
 
 void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
-                               const TensorStats& stats) {
+                               const TensorStats& stats, const std::string& format) {
   TensorTotals& totals = At(tensors_, tensor_index_, std::pair(layer, tensor));
   totals.layer = layer;
   totals.tensor = tensor;
@@ -82,6 +82,9 @@ void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tens
   totals.underflow += stats.underflow;
   totals.overflow += stats.overflow;
   totals.last_scale = scale;
+  totals.last_format = format;
+  totals.came_empty = stats.numel > 0 && stats.zeros_before == stats.numel;
+  totals.left_empty = stats.numel > 0 && stats.zeros_before + stats.underflow == stats.numel;
   totals.last_pct = 0;
   const double pct = UnderflowPct(stats);
   if (std::isnan(pct)) return;
@@ -89,6 +92,15 @@ void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tens
   ++totals.pct_rows;
   totals.pct_sum += pct;
   totals.pct_max = std::max(totals.pct_max, pct);
+}
+
+void LayerTotals::Add(const TensorRow& row) {
+  TensorStats stats;
+  stats.numel = row.numel;
+  stats.zeros_before = row.zeros_before;
+  stats.underflow = row.underflow;
+  stats.overflow = row.overflow;
+  AddUnderflow(row.layer, row.tensor, row.scale, stats, row.format);
 }
 
 void LayerTotals::AddScale(const std::string& layer, const scaling::ScaleDecision& decision) {
@@ -121,14 +133,7 @@ const TensorTotals* LayerTotals::FindTensor(const std::string& layer,
 
 void LayerTotals::RebuildFrom(const std::string& folder) {
   *this = LayerTotals();
-  EachRow<TensorRow>(folder, [this](const TensorRow& row) {
-    TensorStats stats;
-    stats.numel = row.numel;
-    stats.zeros_before = row.zeros_before;
-    stats.underflow = row.underflow;
-    stats.overflow = row.overflow;
-    AddUnderflow(row.layer, row.tensor, row.scale, stats);
-  });
+  EachRow<TensorRow>(folder, [this](const TensorRow& row) { Add(row); });
   EachRow<ScaleRow>(folder, [this](const ScaleRow& row) { Add(row); });
 }
 

@@ -55,6 +55,9 @@ struct TensorTotals {
   double pct_max = 0;
   double last_scale = 1;
   double last_pct = 0;  // underflow_pct_nonzero of the last row; 0 where it is empty
+  // Of the last row: whether all values were zero as they came, and as they were rounded.
+  bool came_empty = false, left_empty = false;
+  std::string last_format;
   double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
 };
 
@@ -72,8 +75,9 @@ struct ScaleTotals {
 class LayerTotals {
  public:
   void AddUnderflow(const std::string& layer, const std::string& tensor, double scale,
-                    const TensorStats& stats);
+                    const TensorStats& stats, const std::string& format = "");
   void AddScale(const std::string& layer, const scaling::ScaleDecision& decision);
+  void Add(const TensorRow& row);
   void Add(const ScaleRow& row);
   // Starts from the rows of scales.csv and underflow.csv in `folder`, already cut to the lengths of
   // the checkpoint. Throws DataError with file and line.

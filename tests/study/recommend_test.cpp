@@ -265,6 +265,41 @@ TEST_CASE("histograms of what an overflow left over count for nothing") {
   CHECK(Has(advice, "Recommended: no scaling"));
 }
 
+TEST_CASE("gradients that never arrived are not fine: nothing is known of them") {
+  MadeRun run("");
+  const Values some = testing::Normal(-10, 100, 1), none(100, 0.0f);
+  for (const std::int64_t step : {1, 10, 20}) {
+    run.Add(step, "loss", "dx", some);
+    run.Add(step, "fc", "dx", testing::Normal(-60, 100, 2));  // all of it underflows
+    run.Add(step, "conv2", "dx", none);
+    run.Add(step, "conv1", "dw", none);
+  }
+  run.Finish();
+  const std::string advice = Advice(run);
+  CHECK(Has(advice, "No gradient arrived in any step: nothing is known of\n  conv2.dx\n"));
+  CHECK(Has(advice, "no gradient: it died at fc.dx (all of its values underflowed in fp16 at "));
+  const std::string fine = advice.substr(advice.find("Fine as they are"));
+  CHECK(!Has(fine.substr(0, fine.find("\n\n")), "conv2.dx"));
+  CHECK(!Has(advice, "conv2.dx 0 %"));
+}
+
+TEST_CASE("the scale to start with is bound by what is narrow, where the last layer is fp32") {
+  MadeRun run("");
+  for (const std::int64_t step : {1, 10, 20}) {
+    run.Add(step, "loss", "dx", testing::Normal(-5, 200, 1), kFp32);
+    // No scale serves both: exact_range is recommended.
+    run.Add(step, "fc", "dx", testing::Normal(-38, 200, 2));
+    run.Add(step, "conv2", "dx", testing::Normal(4, 200, 3));
+  }
+  run.Finish();
+  const config::Config merged = Merged(run, Fragment(Advice(run)));
+  REQUIRE(merged.scaling.policy == "adaptive");
+  const double scale = merged.scaling.init_scale.value();
+  // Step 1 carries it everywhere: the largest value of any gradient stays in fp16.
+  CHECK(scale * std::exp2(4) * 5 < 65504);
+  CHECK(scale > 0);
+}
+
 TEST_CASE("a run without gradients in its histograms") {
   MadeRun run("precision: {format: fp16}");
   run.Add(1, "conv1", "w", {1, 2});

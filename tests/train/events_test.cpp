@@ -32,7 +32,41 @@ Places PlacesOf(const Table& events, const std::string& event) {
   return places;
 }
 
+// The layers of a step that have a dx or dw without a value, in the order of the logs.
+Places WithoutGradient(const Table& underflow, const std::string& step) {
+  Places layers;
+  for (const GoldenRow& row : RowsWhere(underflow, "step", step)) {
+    const bool gradient = row.at("tensor") == "dx" || row.at("tensor") == "dw";
+    if (gradient && row.at("zeros_after") == row.at("numel") &&
+        (layers.empty() || layers.back() != step + " " + row.at("layer")))
+      layers.push_back(step + " " + row.at("layer"));
+  }
+  return layers;
+}
+
 TEST_SUITE("cpu") {
+  TEST_CASE("no_gradient: each layer once, with the place where the gradient died") {
+    const TempFolder folder;
+    const Table events = Train(folder,
+                               "scaling: {policy: fixed, scale: 3e-6}\n"
+                               "train: {epochs: 2}\nlog: {every: 4}\n");
+    const Table rows = RowsWhere(events, "event", "no_gradient");
+    Places places;
+    for (const GoldenRow& row : rows) places.push_back(row.at("step") + " " + row.at("layer"));
+    const Table underflow = Rows(folder, "underflow.csv");
+    CHECK(places == WithoutGradient(underflow, "1"));  // and never again: they stay without
+    CHECK(places.size() >= 3);
+    for (const GoldenRow& row : rows) CHECK(row.at("value") == rows.front().at("value"));
+    // The tensor that is named had values and lost all of them.
+    const std::string died_at = rows.front().at("value");
+    for (const GoldenRow& row : RowsWhere(underflow, "step", "1")) {
+      if (row.at("layer") + "." + row.at("tensor") != died_at) continue;
+      CHECK(row.at("zeros_before") != row.at("numel"));
+      CHECK(row.at("zeros_after") == row.at("numel"));
+    }
+    CHECK(Contains(ReadBytes(folder / "run/log.txt"), "no gradient: it died at " + died_at));
+  }
+
   TEST_CASE(
       "lr_change: every change of a schedule of steps, also to what nine digits do not hold") {
     for (const std::string gamma : {"0.5", "0.12345678901234"}) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/number_format.h"
+#include "core/text.h"
 #include "core/utf8.h"
 #include "study/commands.h"
 #include "study/compare/parts.h"

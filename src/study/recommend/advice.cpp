@@ -95,7 +95,7 @@ class Recommender {
 
   void FindOneScale() {
     for (const TensorNeeds& tensor : needs_.tensors) {
-      if (!tensor.carries_s()) continue;
+      if (!tensor.carries_s() || tensor.silent()) continue;
       const Powers powers = PowersOf(tensor);
       if (advice_.low_by.empty() || powers.low > advice_.one_scale.low) {
         advice_.one_scale.low = powers.low;
@@ -163,11 +163,21 @@ class Recommender {
       advice_.predicted = Predict(choice);
   }
 
-  // Of the logit gradient.
+  // Of the logit gradient. Before a layer has seen a gradient exact_range chooses no factor, so
+  // step 1 carries this scale everywhere: no gradient may overflow at it. What asks for at least so
+  // much is the first narrow gradient and those before it; wide ones ask for nothing.
   int StartPower() const {
-    for (const TensorNeeds& tensor : needs_.tensors)
-      if (tensor.name() == "loss.dx") return Within(PowersOf(tensor));
-    return 0;
+    Powers start;
+    bool narrow = false;
+    for (const TensorNeeds& tensor : needs_.tensors) {
+      if (!tensor.carries_s() || tensor.silent()) continue;
+      const Powers powers = PowersOf(tensor);
+      start.high = std::min(start.high, powers.high);
+      if (!narrow) start.low = std::max(start.low, powers.low);
+      narrow = narrow || Bits(FormatOf(tensor)) < Bits(kFp32);
+    }
+    if (!narrow) return std::min(0, start.high);
+    return start.any() ? Within(start) : start.high;
   }
 
   // Gradients that carry the scale of another layer's choice (of batch norm, of branches) and lose

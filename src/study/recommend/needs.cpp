@@ -50,6 +50,7 @@ class Collector {
   void Add(const TensorRow& row) {
     if (needs_.logged_steps == 0 || row.step != logged_) ++needs_.logged_steps;
     logged_ = row.step;
+    needs_.totals.Add(row);
     const auto found = index_.find(row.layer + "." + row.tensor);
     if (found == index_.end()) return;  // no histogram
     TensorNeeds& tensor = needs_.tensors[found->second];

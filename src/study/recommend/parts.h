@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "study/commands.h"
 #include "study/histograms.h"
+#include "telemetry/totals.h"
 
 namespace ada::study {
 
@@ -38,6 +39,8 @@ struct TensorNeeds {
 
   std::string name() const { return layer + "." + tensor; }
   bool carries_s() const { return tensor == "dx" || tensor == "dy"; }
+  // Whether no step had a value of it: it asks for nothing, and nothing is known of it.
+  bool silent() const { return keep == kNothing; }
 };
 
 // Returns the scales at which `format` loses no more than the target of any step, with the largest
@@ -51,6 +54,7 @@ struct RunNeeds {
   std::int64_t logged_steps = 0;                          // with rows in underflow.csv
   // Histograms with inf or NaN, which show what an overflow has left over: they are not looked at.
   std::int64_t left_out = 0;
+  telemetry::LayerTotals totals;  // for layers that get no gradient
 };
 // Says whether so much of a gradient was lost that what comes behind it says little about small
 // values.

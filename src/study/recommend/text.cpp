@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <ostream>
 
+#include "core/utf8.h"
 #include "study/recommend/parts.h"
 #include "study/text_table.h"
+#include "telemetry/no_gradient.h"
 
 namespace ada::study {
 namespace {
@@ -35,6 +37,7 @@ bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
 }
 
 std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
+  if (t.carries_s() && t.silent()) return "no gradient";
   if (t.carries_s() && !PowersFor(t, t.format, options.headroom_bits).any()) return "no scale fits";
   if (t.overflow > 0) return "overflowed";
   return IsGood(t, options) ? "fine" : "loses";
@@ -60,10 +63,13 @@ void PrintConflict(const RecommendOptions& options, const RunNeeds& needs,
     if (powers.high < advice.one_scale.low) less.push_back(t.name() + " " + Power(powers.high));
   }
   out << "One fixed scale: none serves all gradients.\n";
-  out << "  need at least:\n";
-  PrintList(more, 4, out);
-  out << "  bear at most:\n";
-  PrintList(less, 4, out);
+  const auto print = [&](const char* what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    out << what;
+    PrintList(names, 4, out);
+  };
+  print("  need at least:\n", more);
+  print("  bear at most:\n", less);
 }
 
 void PrintCompromise(const Recommendation& advice, std::ostream& out) {
@@ -79,12 +85,19 @@ void PrintCompromise(const Recommendation& advice, std::ostream& out) {
       << " in its worst step.\n";
 }
 
+// What "all gradients" leaves out.
+std::string OfWhich(const RunNeeds& needs) {
+  const auto silent = std::count_if(needs.tensors.begin(), needs.tensors.end(),
+                                    [](const auto& t) { return t.carries_s() && t.silent(); });
+  return silent == 0 ? "" : " that arrived (" + std::to_string(silent) + " did not)";
+}
+
 void PrintOneScale(const RecommendOptions& options, const RunNeeds& needs,
                    const Recommendation& advice, std::ostream& out) {
   if (!advice.one_scale.any()) return PrintConflict(options, needs, advice, out);
   out << "One fixed scale: from " << Power(advice.one_scale.low) << " ("
       << CutText(advice.low_by, 32) << ") to " << Power(advice.one_scale.high) << " ("
-      << CutText(advice.high_by, 32) << ") serves all gradients"
+      << CutText(advice.high_by, 32) << ") serves all gradients" << OfWhich(needs)
       << (advice.changes.empty() ? ".\n" : ",\n  once the formats below are changed.\n");
 }
 
@@ -164,7 +177,8 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
   TextTable table({"gradient", "format", "range", "S from", "to", "S was", "lost", "verdict"}, 2);
   std::vector<std::string> fine, others;
   for (const TensorNeeds& t : needs.tensors) {
-    if (IsGood(t, options) && JudgementOn(t, options) == "fine") fine.push_back(t.name());
+    if (!t.silent() && IsGood(t, options) && JudgementOn(t, options) == "fine")
+      fine.push_back(t.name());
     if (!t.carries_s()) {
       if (!IsGood(t, options))
         others.push_back(t.name() + " (" + FormatName(t.format) + ") " + Percent(t.lost_pct) +
@@ -172,6 +186,7 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
       continue;
     }
     const Powers powers = PowersFor(t, t.format, options.headroom_bits);
+    if (t.silent()) continue;
     table.Row({t.name(), FormatName(t.format), Power(static_cast<int>(std::ceil(t.range_log2))),
                Power(powers.low), Power(powers.high), ScaleText(t.scale), Percent(t.lost_pct),
                JudgementOn(t, options)});
@@ -180,6 +195,17 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
   if (!others.empty()) {
     out << "Tensors that carry no scale and lose more than the target:\n";
     PrintList(others, 2, out);
+  }
+  const auto dead = telemetry::LayersWithoutGradient(needs.totals);
+  if (!dead.empty())
+    out << "In the last logged step:\n"
+        << VisibleLines(telemetry::NoGradientText(dead, dead.size(), 100)) << '\n';
+  std::vector<std::string> silent;
+  for (const TensorNeeds& t : needs.tensors)
+    if (t.carries_s() && t.silent()) silent.push_back(t.name());
+  if (!silent.empty()) {
+    out << "No gradient arrived in any step: nothing is known of\n";
+    PrintList(silent, 2, out);
   }
   if (fine.empty()) return;
   out << "Fine as they are (" << fine.size() << " of " << needs.tensors.size() << " tensors):\n";

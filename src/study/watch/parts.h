@@ -13,6 +13,7 @@
 
 #include "study/run_files.h"
 #include "telemetry/csv_reader.h"
+#include "telemetry/totals.h"
 
 namespace ada::study {
 
@@ -38,9 +39,10 @@ struct WatchState {
   EventRow event;                    // the last; step 0: none
   EvaluationRow evaluation;          // the last; step 0: none
   std::vector<WatchedLayer> layers;  // in the order of the logs
+  telemetry::LayerTotals totals;     // of the gradients, for layers that get none
 
   void Add(const StepRow& row);
-  void Add(const TensorRow& row);  // tensors other than dx change nothing
+  void Add(const TensorRow& row);  // of dx, dy and dw
   void Add(const ScaleRow& row);
   void Add(const EventRow& row) { event = row; }
   void Add(const EvaluationRow& row) { evaluation = row; }
@@ -72,7 +74,7 @@ class WatchFeed {
   // Read, but not yet shown.
   std::deque<StepRow> step_rows_;
   std::deque<ScaleRow> scale_rows_;
-  std::deque<TensorRow> tensor_rows_;  // of dx
+  std::deque<TensorRow> tensor_rows_;  // of gradients
   std::deque<EventRow> event_rows_;
   std::deque<EvaluationRow> evaluation_rows_;
   bool configured_ = false;

@@ -60,6 +60,7 @@ void WatchState::Add(const StepRow& row) {
 
 void WatchState::Add(const TensorRow& row) {
   logged_step = std::max(logged_step, row.step);
+  totals.Add(row);
   if (row.tensor != "dx") return;
   WatchedLayer& layer = Layer(row.layer);
   layer.scale = row.scale;
@@ -101,7 +102,7 @@ void WatchFeed::ReadFiles() {
   EachNewRow<StepRow>(steps_, [&](const StepRow& row) { step_rows_.push_back(row); });
   EachNewRow<ScaleRow>(scales_, [&](const ScaleRow& row) { scale_rows_.push_back(row); });
   EachNewRow<TensorRow>(underflow_, [&](const TensorRow& row) {
-    if (row.tensor == "dx") tensor_rows_.push_back(row);
+    if (row.tensor != "y" && row.tensor != "w") tensor_rows_.push_back(row);
   });
   EachNewRow<EventRow>(events_, [&](const EventRow& row) { event_rows_.push_back(row); });
   EachNewRow<EvaluationRow>(evaluation_,

@@ -7,6 +7,7 @@
 
 #include "study/text_table.h"
 #include "study/watch/parts.h"
+#include "telemetry/no_gradient.h"
 
 namespace ada::study {
 namespace {
@@ -57,6 +58,8 @@ std::vector<std::string> Header(const WatchState& s) {
                   Print("  loss %.4g  acc %.1f %%  lr %.4g  S ", s.step.loss, 100 * s.step.accuracy,
                         s.step.lr) +
                   ShortestText(s.step.scale) + "  skipped " + std::to_string(s.skipped));
+  const auto dead = telemetry::LayersWithoutGradient(s.totals);
+  if (!dead.empty()) lines.push_back(telemetry::NoGradientText(dead, dead.size()));
   std::string news;
   if (s.evaluation.step > 0) {
     news = s.evaluation.split +
@@ -72,12 +75,16 @@ std::vector<std::string> Header(const WatchState& s) {
 }
 
 // Indices of the layers that are shown, at most `room`.
-std::vector<std::size_t> Shown(const std::vector<WatchedLayer>& layers, std::size_t room) {
+std::vector<std::size_t> Shown(const WatchState& state, std::size_t room) {
+  const std::vector<WatchedLayer>& layers = state.layers;
   std::vector<std::size_t> shown(layers.size());
   std::iota(shown.begin(), shown.end(), 0);
   if (shown.size() <= room) return shown;
   std::vector<double> means;
-  for (const WatchedLayer& layer : layers) means.push_back(layer.mean_pct());
+  for (const WatchedLayer& layer : layers) {
+    const telemetry::TensorTotals* dx = state.totals.FindTensor(layer.name, "dx");
+    means.push_back(dx != nullptr && dx->left_empty ? 101 : layer.mean_pct());  // nothing is worse
+  }
   std::stable_sort(shown.begin(), shown.end(),
                    [&](std::size_t a, std::size_t b) { return means[a] > means[b]; });
   shown.resize(room);
@@ -113,9 +120,11 @@ class Table {
     return Line("layer", "scale", "underf.%", "limit", sparkline_ == 0 ? "" : past);
   }
   std::string Row(const WatchedLayer& layer) const {
-    return Line(layer.name, ScaleText(layer.scale), PctText(layer.underflow_pct),
-                layer.limit.empty() ? "-" : layer.limit,
-                Sparkline(layer.history, sparkline_, utf8_));
+    const telemetry::TensorTotals* dx = state_.totals.FindTensor(layer.name, "dx");
+    const bool dead = dx != nullptr && dx->left_empty;
+    return Line(
+        layer.name, ScaleText(layer.scale), dead ? "all zero" : PctText(layer.underflow_pct),
+        layer.limit.empty() ? "-" : layer.limit, Sparkline(layer.history, sparkline_, utf8_));
   }
 
  private:
@@ -162,7 +171,7 @@ std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& o
     if (options.height > 0 && around + room > options.height) {
       room = options.height > around + 1 ? options.height - around - 1 : 0;
     }
-    const std::vector<std::size_t> shown = Shown(state.layers, room);
+    const std::vector<std::size_t> shown = Shown(state, room);
     const Table table(state, shown, options);
     lines.push_back(table.Titles());
     for (const std::size_t i : shown) lines.push_back(table.Row(state.layers[i]));

@@ -1,5 +1,6 @@
 #include "train/observe/step_events.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -73,6 +74,23 @@ void StepEvents::Underflow(const StepResult& r, const graph::RoundingPoint& poin
       " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
   Add(r, "underflow_alert", {point.layer, point.tensor, NineDigits(pct)}, message);
   Tell(r, message);
+}
+
+void StepEvents::NoGradient(const StepResult& r,
+                            const std::vector<telemetry::LayerWithoutGradient>& before) {
+  std::vector<telemetry::LayerWithoutGradient> fresh;
+  for (const telemetry::LayerWithoutGradient& layer :
+       telemetry::LayersWithoutGradient(recorder_.layers())) {
+    if (std::any_of(before.begin(), before.end(),
+                    [&](const auto& known) { return known.layer == layer.layer; }))
+      continue;
+    const std::string what = layer.tensor == "dx" ? "its gradient is" : "its weight gradient is";
+    Add(r, "no_gradient", {layer.layer, layer.tensor, layer.died_at},
+        layer.layer + ": all of " + what + " zero; the last tensor with values was " +
+            layer.died_at + ": " + layer.why);
+    fresh.push_back(layer);
+  }
+  if (!fresh.empty()) Tell(r, telemetry::NoGradientText(fresh, 5));
 }
 
 // A layer's own state machine that has come to one of its bounds since the last logged step.

@@ -4,11 +4,13 @@
 // and a resumed one write the same: what was before is read from the recorder alone.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "graph/graph.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
+#include "telemetry/no_gradient.h"
 #include "telemetry/recorder.h"
 
 namespace ada::train {
@@ -25,7 +27,7 @@ class StepEvents {
   StepEvents(const config::Config& config, telemetry::Recorder& recorder, telemetry::Log& log)
       : config_(config), recorder_(recorder), log_(log) {}
 
-  // Before the rows of the step are recorded: all these compare with what came before.
+  // Before the rows of the step are recorded (but NoGradient): these compare with what came before.
   // loss_not_finite: the first of several such steps in a row.
   void Loss(const StepResult& result);
   // lr_change: every change, but of schedules that move with each step only the first of an epoch.
@@ -33,6 +35,10 @@ class StepEvents {
   // underflow_alert: a tensor passes log.alert_underflow_pct from below.
   void Underflow(const StepResult& result, const graph::RoundingPoint& point,
                  const TensorStats& stats);
+  // no_gradient: a layer of which dx or dw has no value left; `before`: those that had none in the
+  // logged step before. Called when the rows of the step are recorded.
+  void NoGradient(const StepResult& result,
+                  const std::vector<telemetry::LayerWithoutGradient>& before);
   // ceiling: a layer's alpha or scale is cut by an upper bound for the first time in the run, or a
   // layer's own state machine comes to its largest scale; floor: to its smallest.
   void LayerScale(const StepResult& result, const graph::ScalePoint& point);

@@ -151,6 +151,7 @@ void StepLog::WriteScales(const StepResult& r) {
 }
 
 void StepLog::WriteTensors(const StepResult& r) {
+  const auto dead_before = telemetry::LayersWithoutGradient(recorder_.layers());
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
@@ -159,6 +160,7 @@ void StepLog::WriteTensors(const StepResult& r) {
     recorder_.Underflow(r.step, r.epoch, p.layer, p.tensor, p.format, p.carried(), StatsOf(i),
                         ErrorOf(r, p));
   }
+  events_.NoGradient(r, dead_before);
 }
 
 telemetry::ProbeError StepLog::ErrorOf(const StepResult& r, const graph::RoundingPoint& p) const {
