@@ -37,17 +37,21 @@ void PlaceEntries(const std::string& path, std::uint64_t data_start, std::uint64
     throw DataError(path + ": byte " + std::to_string(data_start + expected) + ": tensor " +
                     Shown(entry.name) + " " + what);
   };
+  const auto range = [](const TensorEntry& entry) {
+    return "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
+  };
   for (TensorEntry& entry : *entries) {
-    const std::string range =
-        "[" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + "]";
-    if (entry.begin > entry.end) fail(entry, "has data_offsets " + range + " that run backwards");
-    if (entry.begin < expected) fail(entry, "overlaps the tensor before it, data_offsets " + range);
-    if (entry.begin > expected) fail(entry, "leaves a hole before it, data_offsets " + range);
+    if (entry.begin > entry.end)
+      fail(entry, "has data_offsets " + range(entry) + " that run backwards");
+    if (entry.begin < expected)
+      fail(entry, "overlaps the tensor before it, data_offsets " + range(entry));
+    if (entry.begin > expected)
+      fail(entry, "leaves a hole before it, data_offsets " + range(entry));
     std::uint64_t bytes = 0;
     if (!ByteCount(entry, &bytes)) fail(entry, "has a shape whose size overflows");
     if (entry.end - entry.begin != bytes) {
       fail(entry, "needs " + std::to_string(bytes) + " bytes for its shape and dtype, but has " +
-                      "data_offsets " + range);
+                      "data_offsets " + range(entry));
     }
     if (entry.end > data_size) {
       fail(entry, "ends at byte " + std::to_string(data_start + entry.end) + ", but the file has " +

@@ -12,6 +12,7 @@ namespace detail {
 // 2^-149.
 ADA_HOST_DEVICE inline std::int32_t FirstKept(const LayerRule& rule, double factor) {
   const double edge = 0.5 * rule.u_min / factor;
+  if (edge == 0) return 0;  // every value lies above it
   int exponent = 0;
   const double mantissa = std::frexp(edge, &exponent);
   const int bin = exponent + (mantissa > 0.5 ? 127 : 126);

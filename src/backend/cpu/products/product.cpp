@@ -38,9 +38,10 @@ auto Guard(const char* what, Make&& make) {
     if (e.status == dnnl_out_of_memory) throw std::bad_alloc();
     const std::string message = std::string("oneDNN cannot make ") + what + ": " + e.what();
     if (e.status != dnnl_runtime_error) throw InternalError(message);
-    throw DeviceError(message +
-                      "; it may have been refused memory that holds code: free memory, raise ulimit "
-                      "-v, or allow processes to make memory executable");
+    throw DeviceError(
+        message +
+        "; it may have been refused memory that holds code: free memory, raise ulimit "
+        "-v, or allow processes to make memory executable");
   }
 }
 
