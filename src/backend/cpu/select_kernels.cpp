@@ -17,12 +17,17 @@ bool HasF16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
+// Asked once: in a virtual machine the instruction CPUID takes some twenty microseconds.
 bool HasAvx2() {
-  return __builtin_cpu_supports("avx2") && HasF16c() && __builtin_cpu_supports("fma");
+  static const bool has =
+      __builtin_cpu_supports("avx2") && HasF16c() && __builtin_cpu_supports("fma");
+  return has;
 }
 bool HasAvx512() {
-  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  static const bool has = HasAvx2() && __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return has;
 }
 
 // Tiles and their products of bf16 (CPUID 7.0, EDX bits 24 and 22), conversions to bf16 (7.1, EAX
