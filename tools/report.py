@@ -82,6 +82,7 @@ def main():
     try:
         import matplotlib  # noqa: F401
         import pandas
+        import yaml  # noqa: F401
     except ImportError as error:
         fail(1, f"{error}; tools/setup.sh installs python3-matplotlib, python3-pandas and "
                 "python3-yaml")

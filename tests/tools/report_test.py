@@ -28,9 +28,9 @@ LAYERS = ["conv1", "bn1", "fc"]
 STEPS = [1, 10, 20, 30]
 
 
-def run_tool(*arguments):
+def run_tool(*arguments, environment=None):
     return subprocess.run([str(TOOLS / "report.py"), *map(str, arguments)], capture_output=True,
-                          text=True, check=False)
+                          text=True, check=False, env={**os.environ, **(environment or {})})
 
 
 def python(code, *arguments):
@@ -314,6 +314,38 @@ class RobustTest(unittest.TestCase):
                   "No rows of probes.csv: log.probe_every makes it",
                   "No rows of what_if.csv: log.what_if makes it", "Nothing happened",
                   "config.yaml is missing")
+
+    def test_a_dead_gradient_comes_first(self):
+        run = make_run(self.folder / "run")
+        rows = (run / "underflow.csv").read_text().splitlines()
+        header = rows[0].split(",")
+        dead = []
+        for line in rows[1:]:
+            row = dict(zip(header, line.split(",")))
+            if row["tensor"] == "dx" and row["layer"] != "loss":
+                row.update(numel="100", zeros_before="100", zeros_after="100", underflow="0",
+                           underflow_pct_nonzero="")
+            dead.append(",".join(row[name] for name in header))
+        (run / "underflow.csv").write_text("\n".join([rows[0]] + dead) + "\n")
+        page = self.report(run)
+        self.says(page, "<b>no gradient</b>: it died at loss.dx, the last tensor that still had "
+                        "values; ", "a: no gradient: it died at loss.dx")
+        self.assertNotIn("loses most: ", page[:page.index("no gradient")])
+
+    def test_configurations_that_cannot_be_read_are_not_called_equal(self):
+        runs = [make_run(self.folder / name, name=name) for name in ("a", "b")]
+        (runs[0] / "config.yaml").write_text("a: [1\n")
+        page = self.report(*runs)
+        self.says(page, "Not compared: config.yaml is missing or cannot be read in a.")
+        self.assertFalse("The configurations are equal" in page)
+
+    def test_without_pyyaml_it_ends_with_what_to_install(self):
+        (self.folder / "yaml.py").write_text("raise ImportError('No module named yaml')\n")
+        runs = [make_run(self.folder / name) for name in ("x", "y")]
+        result = run_tool(*runs, "-o", self.page, environment={"PYTHONPATH": str(self.folder)})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("No module named yaml; tools/setup.sh installs", result.stderr)
+        self.assertFalse(self.page.exists())
 
     def test_nothing_but_a_config(self):
         run = self.folder / "run"

@@ -106,6 +106,37 @@ def of_tensor(table, tensor):
     return table[(table["tensor"] == tensor).to_numpy()]
 
 
+def all_zero(table):
+    """Whether every value of a row's tensor was zero after rounding."""
+    return ((table["numel"] > 0) & (table["zeros_after"] == table["numel"])).to_numpy()
+
+
+def without_gradient(run):
+    """The layers of which all of dx or dw was zero in the last logged step, in the order of the
+    backward pass, and the last tensor that still had values ("loss": none had)."""
+    table = run.underflow
+    table = table[(table["step"] == table["step"].max()).to_numpy()] if len(table) else table
+    names, died_at, alive = [], "", "loss"
+    for row, zero in zip(table.itertuples(), all_zero(table)):
+        if row.tensor in ("dx", "dy") and row.zeros_before != row.numel:
+            alive = f"{row.layer}.{row.tensor}"
+        if not zero or row.tensor not in ("dx", "dw") or row.layer in names:
+            continue
+        names.append(row.layer)
+        died_at = died_at or alive
+    return names, died_at
+
+
+def no_gradient_text(run):
+    """One sentence for those layers; empty where there are none."""
+    names, died_at = without_gradient(run)
+    if not names:
+        return ""
+    what = "layer" if len(names) == 1 else "layers"
+    return (f"it died at {died_at}, the last tensor that still had values; {len(names)} {what} "
+            f"without: {', '.join(names)}")
+
+
 def per_layer(table, column):
     """Mean and largest of a column by layer, with the step of the largest: rows of (layer, mean,
     largest, step), the largest mean first."""

@@ -14,10 +14,7 @@ import pandas
 import run_files
 from run_files import WholeLines, whole_size
 
-try:
-    import yaml
-except ImportError:  # config.yaml is then shown as it stands, without differences
-    yaml = None
+import yaml
 
 # Columns that the report reads, by file (src/telemetry/README.md has all, with their meaning); those
 # in TEXT are words, all others numbers.
@@ -25,7 +22,7 @@ COLUMNS = {
     "steps": "step epoch loss accuracy lr scale overflow skipped grad_norm",
     "evaluation": "step epoch split images loss top1 top5",
     "scales": "step layer scale_in alpha scale_out limit",
-    "underflow": "step layer tensor format scale numel zeros_before underflow "
+    "underflow": "step layer tensor format scale numel zeros_before zeros_after underflow "
                  "underflow_pct_nonzero overflow",
     "histograms": "step layer tensor scale exponent count",
     "probes": "step layer tensor format scale lost_pct mse sqnr_db cosine",
@@ -207,8 +204,6 @@ def _read_config(run):
     run.config = {}
     if not run.config_text:
         run.notes.append("config.yaml is missing")
-    elif yaml is None:
-        run.notes.append("python3-yaml is not installed: config.yaml is not compared")
     else:
         try:
             value = _load_plain(run.config_text)

@@ -2,7 +2,7 @@
 underflowed, and which limit decided."""
 import numpy
 import pandas
-from matplotlib import colors
+from matplotlib import colormaps, colors
 from matplotlib.patches import Patch
 
 from report import layers, style
@@ -22,6 +22,7 @@ LIMITS = {
     "branch": ("#9a9a9a", "gradients of several layers were brought to one scale"),
     "none": ("#e2e2e2", "the layer computes no factor: it passes on the scale it is given"),
 }
+ALL_ZERO = 1000.0  # percent: a cell beyond the colours
 LOST_TICKS = [0, 0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 75, 100]
 WORST = 6  # layers drawn as lines
 
@@ -112,9 +113,12 @@ def _lost_sentence(runs, tables, tensor):
     parts = []
     for run, table in zip(runs, tables):
         rows = layers.per_layer(table, "underflow_pct_nonzero")
-        if not rows or rows[0][1] == 0:
+        if dead := layers.no_gradient_text(run):
+            parts.append(f"{run.label}: no gradient: {dead}")
+        elif not rows or rows[0][1] == 0:
             parts.append(f"{run.label}: no {tensor} loses anything" if rows
                          else f"{run.label}: no values")
+        if dead or not rows or rows[0][1] == 0:
             continue
         layer, mean, most, step = rows[0]
         parts.append(f"{run.label}: {layer} loses most, {style.percent(mean)} of its non-zero "
@@ -168,7 +172,11 @@ def underflow(runs, tensor, order, last):
     top = numpy.nanmax([0.0] + [numpy.nanmax(g.values) for g in grids
                                 if numpy.isfinite(g.values).any()])
     norm = lost_norm(top)
-    figure, axes, mesh = heat_maps(runs, names, grids, last, "magma_r", norm)
+    for data, table in zip(grids, tables):
+        zero = layers.grid(table, layers.codes(table["layer"], names), names, layers.all_zero(table))
+        data.values[zero.values == 1] = ALL_ZERO
+    cmap = colormaps["magma_r"].with_extremes(over="black")
+    figure, axes, mesh = heat_maps(runs, names, grids, last, cmap, norm)
     lost_bar(figure, mesh, axes, norm, f"underflow\n(% of non-zero {tensor})")
     sentence = _lost_sentence(runs, tables, tensor) + layers.thinned(grids)
     return [Picture("underflow", figure, sentence, "underflow by layer and step")] + _worst_lines(

@@ -63,6 +63,9 @@ def overview(runs, tensor):
              run.config.get("seed", ""), run.folder] for run in runs]
     worst = []
     for run in runs:
+        if dead := layers.no_gradient_text(run):
+            worst.append(f"<li><b>{html.escape(run.label)}</b>: <b>no gradient</b>: "
+                         f"{html.escape(dead)}</li>")
         rows = layers.per_layer(layers.of_tensor(run.underflow, tensor), "underflow_pct_nonzero")
         if rows and rows[0][1] > 0:
             layer, mean, most, step = rows[0]
@@ -89,9 +92,13 @@ def configurations(runs):
     rows = [[key] + [style.shorten(run.config.get(key, "–"), CELL) for run in runs]
             for key in differ]
     how = "Keys whose values differ; –: the run's policy, model or data set has no such key."
+    unread = [run.label for run in runs if not run.config]
+    if unread:
+        how = ("Not compared: config.yaml is missing or cannot be read in " + ", ".join(unread)
+               + ". " + how)
     if len(runs) == 1:
         how = "One run: there is nothing to compare with. Give several folders to see differences."
-    elif not rows:
+    elif not rows and not unread:
         how = "The configurations are equal (apart from name and output)."
     tables = [("", ["key"] + [run.label for run in runs], rows)] if rows else []
     texts = "".join(f"<details><summary>config.yaml of {html.escape(run.label)}</summary>"
@@ -156,7 +163,7 @@ PARTS = [
      ("tensor", "order", "last")),
     ("underflow", "Underflow by layer",
      "How much of each layer's {tensor} was not zero in fp32 and is zero after rounding. Pale is "
-     "good; hatched: no value.", "underflow", pictures_layers.underflow,
+     "good; black: every value was zero, no gradient; hatched: no value was logged.", "underflow", pictures_layers.underflow,
      ("tensor", "order", "last")),
     ("limits", "Which limit decided", "Why each layer's factor alpha is what it is.", "scales",
      pictures_layers.limits, ("order", "last")),
