@@ -191,6 +191,11 @@ def calls_of(hammer, start):
     return most
 
 
+def superfluous(whole, name):
+    """A checkpoint that could not be deleted when its time had come: the next start does it."""
+    return name.startswith("checkpoints/step-") and not (whole / name).exists()
+
+
 def fail_call(hammer, whole, start, label, name, when):
     run = hammer.folder / f"call-{label}-{name}-{when}"
     shutil.copytree(start, run)
@@ -201,14 +206,14 @@ def fail_call(hammer, whole, start, label, name, when):
         "-e", inject, "-o", "/dev/null"])  # fmt: skip
     where = f"{label} run, call {when} answers {error}"
     problem = None
-    if status == 127 and "error while loading shared libraries" in text:
+    if status == 127:
         problem = None  # the system's loader, before the program began
     elif name in MEMORY and status in (-signal.SIGSEGV, -signal.SIGABRT):
         problem = None
     elif status not in EXPECTED:
         problem = f"{where}: ended with {status}: {text.strip()[-300:]}"
-    elif status == 0 and name != "unlink" and differences(whole, run):  # what stays goes later
-        problem = f"{where}: exit 0, but {', '.join(differences(whole, run))}"
+    elif status == 0 and (differ := [d for d in differences(whole, run) if not superfluous(whole, d)]):
+        problem = f"{where}: exit 0, but {', '.join(differ)}"
     if problem is None:
         again, text = hammer.run(run)
         differ = differences(whole, run) if again == 0 else [f"{again}: {text.strip()[-300:]}"]

@@ -30,13 +30,13 @@ float* Mutable(const float* p) { return const_cast<float*>(p); }  // memory obje
 
 // oneDNN reports every failure as dnnl::error: a lack of memory, memory for generated code that the
 // machine refuses (runtime_error), or a bug here.
-template <class Make>
-auto Guard(const char* what, Make&& make) {
+template <class Use>
+auto Guard(const char* doing, Use&& use) {
   try {
-    return make();
+    return use();
   } catch (const dnnl::error& e) {
     if (e.status == dnnl_out_of_memory) throw std::bad_alloc();
-    const std::string message = std::string("oneDNN cannot make ") + what + ": " + e.what();
+    const std::string message = std::string("oneDNN cannot ") + doing + ": " + e.what();
     if (e.status != dnnl_runtime_error) throw InternalError(message);
     throw DeviceError(
         message +
@@ -121,7 +121,7 @@ class OnednnProduct final : public Product {
       b_.set_data_handle(Mutable(b));
       arguments.emplace(DNNL_ARG_BIAS, b_);
     }
-    forward_.execute(stream_, arguments);
+    Guard("multiply", [&] { forward_.execute(stream_, arguments); });
   }
 
   void BackwardWeights(const float* x, const float* dy, float* dw, float* db,
@@ -138,7 +138,7 @@ class OnednnProduct final : public Product {
       b_.set_data_handle(db);
       arguments.emplace(DNNL_ARG_DIFF_BIAS, b_);
     }
-    weights_.execute(stream_, arguments);
+    Guard("multiply", [&] { weights_.execute(stream_, arguments); });
   }
 
   void BackwardData(const float* dy, const float* w, float* dx, std::byte* pad) override {
@@ -146,10 +146,11 @@ class OnednnProduct final : public Product {
     y_.set_data_handle(Mutable(dy));
     data_weights_.set_data_handle(Mutable(w));
     data_pad_.set_data_handle(pad);
-    data_.execute(stream_, {{DNNL_ARG_DIFF_SRC, x_},
-                            {DNNL_ARG_WEIGHTS, data_weights_},
-                            {DNNL_ARG_DIFF_DST, y_},
-                            {DNNL_ARG_SCRATCHPAD, data_pad_}});
+    const std::unordered_map<int, memory> arguments = {{DNNL_ARG_DIFF_SRC, x_},
+                                                       {DNNL_ARG_WEIGHTS, data_weights_},
+                                                       {DNNL_ARG_DIFF_DST, y_},
+                                                       {DNNL_ARG_SCRATCHPAD, data_pad_}};
+    Guard("multiply", [&] { data_.execute(stream_, arguments); });
   }
 
   std::shared_ptr<const WeightLayout> forward_layout() const override { return forward_layout_; }
@@ -214,7 +215,7 @@ std::unique_ptr<Product> MakeInnerProduct(const ProductGeometry& g, int images,
 }
 
 void Reorder(const memory::desc& from, const float* in, const memory::desc& to, float* out) {
-  Guard("a reorder", [&] {
+  Guard("reorder weights", [&] {
     dnnl::stream stream(Engine());
     memory source(from, Engine(), Mutable(in)), target(to, Engine(), out);
     dnnl::reorder(source, target).execute(stream, source, target);
@@ -227,7 +228,7 @@ void Reorder(const memory::desc& from, const float* in, const memory::desc& to, 
 
 std::unique_ptr<Product> Product::Make(const ProductGeometry& g, int images,
                                        const WeightLayout* gradient) {
-  return Guard(g.linear ? "a linear layer" : "a convolution", [&] {
+  return Guard(g.linear ? "make a linear layer" : "make a convolution", [&] {
     return g.linear ? MakeInnerProduct(g, images, gradient) : MakeConvolution(g, images, gradient);
   });
 }
