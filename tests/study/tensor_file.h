@@ -59,7 +59,7 @@ struct ParsedFile {
     const RawTensor tensor = Get(name);
     if (tensor.dtype != "F32") throw std::runtime_error(name + " is " + tensor.dtype);
     std::vector<float> values(tensor.bytes.size() / 4);
-    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
     return values;
   }
 };
