@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/hash.h"
 #include "core/safetensors.h"
@@ -20,7 +21,7 @@ void Safetensors(std::string_view input) {
     const SafetensorsFile file = SafetensorsFile::Open(path);
     for (const TensorEntry& entry : file.entries()) {
       Demand(file.Find(entry.name) == &entry, "a tensor is not found by its name");
-      const std::span<const std::byte> bytes = file.Bytes(entry.name);
+      const std::vector<std::byte> bytes = file.Bytes(entry.name);
       Demand(bytes.size() == static_cast<std::size_t>(entry.numel()) * BytesOf(entry.dtype),
              "a tensor has not as many bytes as its shape says");
       HashBytes(bytes);  // reads them all
