@@ -29,7 +29,7 @@ constexpr auto kF32 = memory::data_type::f32;
 float* Mutable(const float* p) { return const_cast<float*>(p); }  // memory objects take no const
 
 // oneDNN reports every failure as dnnl::error: a lack of memory, memory for generated code that the
-// machine refuses (runtime_error), or a bug here.
+// machine refuses (in many words: it then has no implementation, or cannot run one), or a bug here.
 template <class Use>
 auto Guard(const char* doing, Use&& use) {
   try {
@@ -37,7 +37,7 @@ auto Guard(const char* doing, Use&& use) {
   } catch (const dnnl::error& e) {
     if (e.status == dnnl_out_of_memory) throw std::bad_alloc();
     const std::string message = std::string("oneDNN cannot ") + doing + ": " + e.what();
-    if (e.status != dnnl_runtime_error) throw InternalError(message);
+    if (e.status == dnnl_invalid_arguments) throw InternalError(message);
     throw DeviceError(
         message +
         "; it may have been refused memory that holds code: free memory, raise ulimit "
