@@ -13,8 +13,8 @@ usage: tools/fuzz.sh [--seconds N] [--jobs N] [--no-setup] [TARGET...]
   --jobs N     targets that run side by side (default: one a core)
   --no-setup   installs nothing; exit status 77 where clang++ with libFuzzer is missing
 Without TARGET all of them: yaml safetensors checkpoint summary idx cifar csv rows watch study
-replay. An input that crashes, takes two seconds or 2 GB is kept in build-fuzz/found/, and the exit
-status is 1. What was learnt stays in build-fuzz/corpus/: a later run goes on from there.
+replay. An input that crashes, takes ten seconds or 2 GB is kept in build-fuzz/found/, and the exit
+status is 1; one that takes a second is kept there as well. What was learnt stays in build-fuzz/corpus/: a later run goes on from there.
 TEXT
 }
 
@@ -74,8 +74,8 @@ fuzz_one() {
   ADA_FUZZ_TARGET=$target UBSAN_OPTIONS=print_stacktrace=1 \
     ASAN_OPTIONS=malloc_context_size=4:max_malloc_fill_size=0:quarantine_size_mb=16 "$folder/fuzz" \
     "$folder/corpus/$target" "$folder/seeds/$target" \
-    -max_total_time="$seconds" -max_len=8192 -timeout=2 -rss_limit_mb=2048 \
-    -artifact_prefix="$folder/found/$target-" -print_final_stats=1 >"$folder/$target.log" 2>&1
+    -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=2048 \
+    -artifact_prefix="$folder/found/$target-" -report_slow_units=1 -print_final_stats=1 >"$folder/$target.log" 2>&1
 }
 
 running=0
