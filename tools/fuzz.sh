@@ -14,7 +14,8 @@ usage: tools/fuzz.sh [--seconds N] [--jobs N] [--no-setup] [TARGET...]
   --no-setup   installs nothing; exit status 77 where clang++ with libFuzzer is missing
 Without TARGET all of them: yaml safetensors checkpoint summary idx cifar csv rows watch study
 replay. An input that crashes, takes ten seconds or 2 GB is kept in build-fuzz/found/, and the exit
-status is 1; one that takes a second is kept there as well. What was learnt stays in build-fuzz/corpus/: a later run goes on from there.
+status is 1; one that takes a second is kept there as well. What was learnt stays in
+build-fuzz/corpus/: a later run goes on from there.
 TEXT
 }
 
