@@ -65,6 +65,10 @@ class Trace {
 };
 
 void ExpectGlobal(const scaling::Policy& policy) {
+  if (policy.AwaitsStart() != nullptr)
+    throw ConfigError(
+        "scaling.init_scale: auto is chosen from the gradients of a run's first batch, which a "
+        "trace does not hold; give a number");
   if (!policy.OwnsLayerScales() && !policy.CountsAboveEdge()) return;
   throw ConfigError("scaling.policy: " + std::string(policy.name()) +
                     " decides from the gradients themselves, which a trace does not hold; replay "

@@ -8,6 +8,7 @@
 namespace ada::train {
 
 int Session::Run() {
+  ReportStart();
   LogDiagnostics();
   const bool may_reside = p_.graph.label_memory() != nullptr && p_.config.log.probe_every == 0;
   if (may_reside && !batches_.resident())

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "scaling/policies/start_scale.h"
 #include "telemetry/progress.h"
 #include "telemetry/recorder.h"
 #include "telemetry/summary.h"
@@ -55,6 +56,7 @@ class Session {
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal };
   End Loop();
   void Timing(const StepResult& result);
+  void ReportStart();
   void LogDiagnostics();
   void ShowProgress(const StepResult& result);
   bool EvaluationDue(const StepResult& result) const;
@@ -65,6 +67,7 @@ class Session {
   void WriteState(const std::string& stem);
   CheckpointState State();
   void Restore(const ResumePoint& from);
+  void ChooseStart();
   [[noreturn]] void FailTraining(End end);
   void Summarise(telemetry::RunStatus status);
   double Seconds() const;
@@ -89,6 +92,7 @@ class Session {
   double best_top1_ = -1;
   std::size_t diagnostics_logged_ = 0;
   std::string policy_end_;  // why the policy ended the run
+  std::optional<scaling::StartScale> start_scale_;  // chosen by this process (init_scale: auto)
 };
 
 }  // namespace ada::train

@@ -1,4 +1,5 @@
 // What a session reports: timing rows, progress, the backend's diagnostics, the summary.
+#include "core/text.h"
 #include "train/run.h"
 #include "train/session.h"
 
@@ -25,6 +26,14 @@ void Session::LogDiagnostics() {
   const std::vector<std::string> diagnostics = p_.backend.Diagnostics();
   for (; diagnostics_logged_ < diagnostics.size(); ++diagnostics_logged_)
     p_.log.Debug(diagnostics[diagnostics_logged_]);
+}
+
+void Session::ReportStart() {
+  if (!start_scale_) return;
+  const std::string scale = ShortestText(start_scale_->scale);
+  const std::string message = "the run starts with S = " + scale + ": " + start_scale_->reason;
+  recorder_.Event({1, 1, "init_scale", "", "", scale, message});
+  p_.log.Info("init_scale: auto: " + message);
 }
 
 void Session::ShowProgress(const StepResult& r) {

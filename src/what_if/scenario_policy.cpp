@@ -18,10 +18,15 @@ std::unique_ptr<scaling::Policy> Make(scaling::Settings& scaling) {
   config::TrainConfig unused;
   config::FillScalingDefaults(scaling, unused);
   std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(scaling);
+  const std::string place = scaling.where.file.empty() && scaling.where.line == 0
+                                ? std::string()
+                                : ToString(scaling.where) + ": ";
+  if (policy->AwaitsStart() != nullptr) {
+    throw ConfigError(place +
+                      "scaling.init_scale: auto is chosen where a run starts; here it takes a "
+                      "number (events.csv has the one that a run has chosen)");
+  }
   if (policy->FollowsReference()) {
-    const std::string place = scaling.where.file.empty() && scaling.where.line == 0
-                                  ? std::string()
-                                  : ToString(scaling.where) + ": ";
     throw ConfigError(place +
                       "scaling.reference: histograms cannot tell what the authors' program would "
                       "do; leave it out (adaptive is judged as exact_range)");

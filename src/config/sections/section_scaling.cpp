@@ -10,15 +10,32 @@ namespace {
 // A floor or ceiling of a scale.
 Range BoundRange() { return {0, std::numeric_limits<float>::max(), true, true, "0 to 3.4e38"}; }
 
+// A number, or `auto`.
+Key StartKey(scaling::Settings& scaling) {
+  Range range = ScaleRange();
+  range.text += ", or auto";
+  Key key = Number("init_scale", scaling.init_scale, range,
+                   "scale of the logit gradient; where it moves: its start (layerwise_dynamic: "
+                   "each layer's); auto: chosen from the first batch");
+  key.type = "number or auto";
+  key.schemas.push_back(WordSchema({"auto"}));
+  key.read = [&scaling, number = key.read](const YamlNode& node, const ReadContext& context) {
+    scaling.auto_init_scale = node.kind == YamlNode::Kind::kScalar && node.text == "auto";
+    if (!scaling.auto_init_scale) number(node, context);
+  };
+  key.write = [&scaling, number = key.write] {
+    return scaling.auto_init_scale ? std::optional(Scalar("auto")) : number();
+  };
+  return key;
+}
+
 std::vector<Key> GlobalKeys(scaling::Settings& scaling) {
   return {
       WordText("policy", scaling.policy, scaling::PolicyNames(), "what decides the scales"),
       WordText("preset", scaling.preset, scaling::PresetNames(),
                "the system whose state machine is followed")
           .For({"dynamic"}),
-      Number("init_scale", scaling.init_scale, ScaleRange(),
-             "scale of the logit gradient; where it moves: its start (layerwise_dynamic: each "
-             "layer's)")
+      StartKey(scaling)
           .For({"none", "dynamic", "adaptive", "layerwise_dynamic", "histogram"})
           .Default("1; dynamic: the preset's; layerwise_dynamic, histogram: 65536"),
       Number("scale", scaling.scale, ScaleRange(),

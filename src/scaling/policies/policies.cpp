@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "scaling/policies/common_keys.h"
+#include "scaling/policies/start_scale.h"
 
 namespace ada::scaling {
 namespace {
@@ -54,6 +55,7 @@ LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer
 }
 
 std::unique_ptr<Policy> MakePolicy(const Settings& settings) {
+  if (settings.auto_init_scale) return MakeAutoStart(settings);
   return FindPolicy(settings.policy).make(settings);
 }
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "scaling/rules/state_text.h"
+#include "train/first_scale.h"
 #include "train/observe/layer_overflow.h"
 #include "train/run.h"
 #include "train/session.h"
@@ -73,9 +74,19 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       last_timing_(start_) {
   if (!from) {
     graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
+    if (p_.policy.AwaitsStart() != nullptr) ChooseStart();
     return;
   }
   Restore(*from);
+}
+
+// init_scale: auto. The forward pass that it takes leaves no trace.
+void Session::ChooseStart() {
+  const double largest = LargestLogitGradient(p_.config, p_.data, p_.graph, p_.backend);
+  start_scale_ =
+      scaling::ChooseStart(*p_.policy.AwaitsStart(), largest, NarrowestGradient(p_.graph));
+  p_.policy.Start(start_scale_->scale);
+  graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
 }
 
 void Session::Restore(const ResumePoint& from) {

@@ -1,0 +1,15 @@
+// `init_scale: auto`: looks at the first batch before the first step.
+#pragma once
+#include "train/assemble.h"
+
+namespace ada::train {
+
+// Largest |logit gradient| at S = 1 over the batch with which training starts, in fp32. One forward
+// pass: the graph's running statistics move and must be initialised afterwards.
+double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
+                            backend::Backend& backend);
+
+// Largest value of the narrowest format that any gradient is stored in.
+double NarrowestGradient(const graph::Graph& graph);
+
+}  // namespace ada::train
