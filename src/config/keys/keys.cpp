@@ -280,6 +280,17 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
   return key;
 }
 
+Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<Location>& places,
+                std::string meaning) {
+  Key key = TextList(std::move(name), field, {}, std::move(meaning));
+  key.read = [&places, read = key.read](const YamlNode& node, const ReadContext& context) {
+    read(node, context);
+    places.clear();
+    for (const YamlNode& item : node.items) places.push_back(context.problems.Where(item));
+  };
+  return key;
+}
+
 Key Nested(std::string name, Section section, std::string meaning) {
   Key key = MakeKey(std::move(name), "map", std::move(meaning));
   key.default_text = "{}";
