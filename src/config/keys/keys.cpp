@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "config/keys/foreign_names.h"
 #include "core/text.h"
 
 namespace ada::config {
@@ -31,8 +32,10 @@ std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
   }
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  const std::string nearest = NearestName(text, words);
-  const std::string hint = nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
+  const std::string foreign = ForeignWordHint(context.path, text);
+  const std::string nearest = foreign.empty() ? NearestName(text, words) : "";
+  const std::string hint =
+      nearest.empty() ? AsEnding(foreign) : "; did you mean '" + nearest + "'?";
   Accept(Expected(what, node) + hint, node, context);
   return std::nullopt;
 }
