@@ -1,7 +1,7 @@
 // `ada-train inspect` on a run's dump chooses what the run chose, for convolutions of every
 // geometry, and says what it takes for granted where a file does not tell.
+#include <algorithm>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 

@@ -87,7 +87,8 @@ const ForeignName kKeys[] = {
     {"scaling", "", "type kind mode loss_scaling_factor", "policy"},
     {"scaling", "dynamic", "scale", "init_scale"},  // nnabla, flax
     {"scaling", "histogram", "growth_interval", "update_period"},
-    {"scaling", "adaptive", "growth_interval", "update_interval, between two looks"},
+    {"scaling", "adaptive", "growth_interval",
+     "adaptive has update_interval, the passes between two looks"},
     {"scaling", "fixed", "init_scale loss_scale", "scale"},
     {"scaling", "none", "scale loss_scale", "policy: fixed has a scale"},
     {"scaling", "",
@@ -100,7 +101,7 @@ const ForeignName kKeys[] = {
      "scale_window fp16_scale_window incr_every_n_steps step_window period",
      "growth_interval"},  // cerebras; nnabla; tensorflow, keras; deepspeed ...; paddle; openseq2seq
     {"scaling", "", "scaling_factor scale_factor step_factor factor multiplier",
-     "growth_factor, and backoff_factor, 1 / growth_factor"},  // nnabla; apex; openseq2seq; jmp
+     "here it is growth_factor, and backoff_factor beside it"},  // nnabla; apex; openseq2seq; jmp
     {"scaling", "", "incr_ratio", "growth_factor"},
     {"scaling", "", "decr_ratio", "backoff_factor"},
     {"scaling", "", "decr_every_n_nan_or_inf", "hysteresis"},
@@ -111,10 +112,9 @@ const ForeignName kKeys[] = {
 
     {"optimizer", "", "type name optimizer algorithm", "kind"},
     {"optimizer", "", "learning_rate base_lr initial_lr alpha", "lr"},
-    {"optimizer", "sgd", "beta1 beta_1 rho", "momentum"},
     {"optimizer", "", "beta_1", "beta1"},
     {"optimizer", "", "beta_2", "beta2"},
-    {"optimizer", "", "betas", "beta1 and beta2, one number each"},
+    {"optimizer", "", "betas", "here these are beta1 and beta2"},
     {"optimizer", "", "eps", "epsilon"},
     {"optimizer", "", "wd decay l2", "weight_decay"},
     {"optimizer", "", "clip_norm clipnorm max_gradient_norm", "train.clip_norm"},
@@ -127,13 +127,13 @@ const ForeignName kKeys[] = {
     {"schedule", "", "t_max total_steps total_iters decay_steps", kSchedulesEnd},
     {"schedule", "", "warmup_epochs", "schedule.warmup.epochs"},
     {"schedule", "", "warmup_steps num_warmup_steps warmup_iters",
-     "warmup: {epochs: E, lr: L}; E may be a fraction"},
+     "write warmup: {epochs: E, lr: L}; E may be a fraction"},
 
     {"train", "", "epoch num_epochs max_epochs n_epochs num_train_epochs", "epochs"},
     {"train", "", "steps num_steps max_iter total_steps", "max_steps"},
     {"train", "", "batch_size", "data.batch_size"},
     {"train", "", "lr learning_rate", "optimizer.lr"},
-    {"train", "", "seed", "seed, at the top of the document"},
+    {"train", "", "seed", "seed stands at the top of the document"},
     {"train", "",
      "max_grad_norm gradient_clip_val clip_grad_norm clip_gradients grad_clip "
      "max_gradient_norm gradient_clipping",
