@@ -176,6 +176,18 @@ TEST_SUITE("cpu") {
     CHECK(!folder.Has("else where"));
   }
 
+  TEST_CASE("--dry-run prints the layers and writes nothing") {
+    const TempFolder folder;
+    const Outcome o =
+        Run(With(WriteConfig(folder, "run", SmallRun()), {"--dry-run"}), folder.path());
+    ADA_CHECK_EXIT(o, 0);
+    CHECK(Contains(o.out, "conv1  conv2d      12x12x8         216"));  // 3 * 3 * 3 * 8 parameters
+    CHECK(Contains(o.out, "steps     6 an epoch, 48 in all"));
+    for (const char* word : {"memory", "device", "adaptive: approx_range", "dropout"})
+      CHECK(Contains(o.out, word));
+    CHECK(!folder.Has("run"));
+  }
+
   TEST_CASE("--quiet is silent, --verbose says more than the default") {
     const TempFolder folder;
     const Arguments run =
