@@ -16,6 +16,7 @@ struct InspectArguments {
   std::string file, tensors = "*", format = "fp16", csv = "text";
   std::vector<std::string> set;
   std::optional<double> scale_in;
+  bool all = false;
 };
 
 struct ConvertArguments {
@@ -36,7 +37,7 @@ int Inspect(InspectArguments& a) {
   options.format = config::ReadFormat(a.format);
   options.scale_in = a.scale_in;
   options.overrides = OverridesOf(a.set);
-  options.output = study::ParseInspectOutput(a.csv);
+  options.output = a.all ? study::InspectOptions::Output::kAll : study::ParseInspectOutput(a.csv);
   study::Inspect(options, std::cout, std::cerr);
   return 0;
 }
@@ -67,7 +68,9 @@ Command AddInspect(CLI::App& app) {
       ->add_option("FILE", a->file,
                    "a safetensors file, from any framework; layers:\n"
                    "NAME.dy with NAME.w (2 dimensions: linear, more: convolution) or without\n"
-                   "(a cast), for method exact_range with NAME.dx")
+                   "(a cast), for method exact_range with NAME.dx; a convolution's stride and "
+                   "groups follow\n"
+                   "from NAME.x or NAME.dx")
       ->type_name("");
   inspect->add_option("--tensors", a->tensors, "glob: only these; layers by the name of their dy")
       ->type_name("GLOB");
@@ -82,7 +85,12 @@ Command AddInspect(CLI::App& app) {
       ->type_name("S");
   AddSet(*inspect, a->set,
          "--set scaling.method=abs_range (one method), any key of policy adaptive");
-  inspect->add_option("--csv", a->csv, "counts or scales: a table for programs")->type_name("WHAT");
+  auto* csv = inspect->add_option("--csv", a->csv, "counts or scales: a table for programs")
+                  ->type_name("WHAT");
+  inspect
+      ->add_flag("--all", a->all,
+                 "histograms, moments and the stages of each decision, not a line a tensor")
+      ->excludes(csv);
   return {inspect, [a] { return Inspect(*a); }};
 }
 

@@ -69,7 +69,9 @@ struct LayerConfig : graph::LayerKeys {
 enum class InitScheme { kHeNormal, kHeUniform, kXavierNormal, kXavierUniform };
 struct InitConfig {
   InitScheme scheme = InitScheme::kHeNormal;
-  std::string weights;  // safetensors file; overrides the scheme for every tensor found in it
+  std::string weights;       // safetensors file; overrides the scheme for every tensor found in it
+  bool require_all = false;  // a tensor that the file does not have is an error
+  bool ignore_unknown = false;  // tensors of the file that the network does not have are left out
   Location where;
 };
 struct ModelConfig {
@@ -108,8 +110,9 @@ struct PrecisionConfig : RoleFormatsConfig {
 
 // `kind`, momentum and what else the update itself takes; lr here is the schedule's start.
 struct OptimizerConfig : backend::UpdateRule {
-  double lr = 0.1;                    // adam, adamw: 1e-3
-  std::vector<std::string> no_decay;  // globs on parameter names
+  double lr = 0.1;                       // adam, adamw: 1e-3
+  std::vector<std::string> no_decay;     // globs on parameter names
+  std::vector<Location> no_decay_where;  // of each
 };
 
 enum class OnOverflow { kPreset, kSkip, kRetry };  // kPreset: what the preset does, else skip
@@ -143,6 +146,7 @@ struct LogConfig {
   // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one.
   std::int64_t probe_every = 0, histogram_every = 0, dump_every = 0;
   std::vector<std::string> dump = {"*"};  // globs on layer names
+  std::vector<Location> dump_where;       // of each; empty: the default
   std::vector<WhatIfConfig> what_if;      // needs histogram_every
   double alert_underflow_pct = 0;         // of underflow_pct_nonzero; 0: no alerts
   bool tensorboard = false;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/foreign_tensors.h"
 #include "core/number_format.h"
 #include "core/safetensors_header.h"
 #include "core/system_call.h"
@@ -21,6 +23,8 @@ namespace ada {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
+
+constexpr std::uint64_t kRecognised = 256;  // bytes that tell a file's kind
 
 struct DTypeInfo {
   std::string_view name;
@@ -69,6 +73,15 @@ std::uint64_t CheckedLength(const std::string& path, std::uint64_t length, std::
                     " that are allowed");
   }
   return length;
+}
+
+// Files of PyTorch, NumPy and so on. What may be a header is none of them.
+void RefuseForeign(const std::string& path, const std::string& begin, std::uint64_t length,
+                   std::uint64_t size) {
+  const bool header = length <= size - safetensors::kLengthBytes &&
+                      begin.substr(safetensors::kLengthBytes).starts_with('{');
+  const std::string hint = header ? "" : ForeignTensorsHint(path, begin);
+  if (!hint.empty()) throw DataError(path + ": " + hint);
 }
 
 // The value of an 8-bit code (OCP 8-bit floating point specification): sign, exponent, mantissa.
@@ -137,8 +150,11 @@ SafetensorsFile SafetensorsFile::Open(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
   file.fd_ = fd.Release();
+  std::string begin(std::min<std::uint64_t>(size, kRecognised), '\0');
+  file.Read(0, begin.data(), begin.size());
   std::uint64_t length = 0;
-  file.Read(0, &length, sizeof length);
+  std::memcpy(&length, begin.data(), sizeof length);
+  RefuseForeign(path, begin, length, size);
   std::string json(CheckedLength(path, length, size), '\0');
   file.Read(safetensors::kLengthBytes, json.data(), json.size());
   safetensors::Header header = safetensors::ParseHeader(path, json, size);

@@ -70,7 +70,7 @@ void Builder::AddLayerRows() {
     const Node& node = network_.nodes[i];
     graph_->layers_.push_back({node.config.name, node.config.kind, node.output,
                                node.trained_numel(), node.mflop, storage_.values[i + 1].format,
-                               node.kind->has_weight});
+                               node.kind->has_weight, node.config.stride, node.config.groups});
   }
 }
 

@@ -17,7 +17,8 @@ namespace ada::study {
 // inspect: what a number format keeps of the tensors of a safetensors file, and what the methods of
 // `adaptive` would choose for the layers whose gradients lie in it.
 struct InspectOptions {
-  enum class Output { kText, kCounts, kScales };
+  // kText: a line a tensor and a line a layer; kAll: histograms and every stage of a decision.
+  enum class Output { kText, kAll, kCounts, kScales };
   std::string path;
   std::string tensors = "*";  // glob: tensors that are counted, layers by the name of their dy
   NumberFormat format = kFp16;

@@ -3,7 +3,9 @@
 
 #include "core/text.h"
 #include "graph/network/layer_table.h"
+#include "graph/network/weights_file.h"
 #include "train/evaluator.h"
+#include "train/idle_patterns.h"
 #include "train/memory_need.h"
 #include "train/run.h"
 #include "train/session.h"
@@ -11,23 +13,40 @@
 namespace ada::train {
 namespace {
 
-// What decides alpha in each layer, as a word for the table.
-std::vector<std::string> PolicyWords(const graph::Graph& graph, const scaling::Policy& policy) {
-  std::vector<std::string> words;
-  for (const graph::LayerRow& layer : graph.layers()) {
-    std::string word = "-";
-    for (const graph::ScalePoint& point : graph.scales()) {
-      if (point.scaler == nullptr || point.layer != layer.name) continue;
-      const scaling::LayerMethod method = point.scaler->rule.method;
-      word = std::string(policy.name());
-      if (method == scaling::LayerMethod::kPass || method == scaling::LayerMethod::kState) continue;
-      word += std::string(": ") + scaling::MethodName(method);
-      if (method == scaling::LayerMethod::kFixed)
-        word += " " + ShortestText(point.scaler->rule.fixed_scale);
-    }
-    words.push_back(word);
+// What decides alpha in a layer, as a word for the table.
+std::string PolicyWord(const std::string& layer, const graph::Graph& graph,
+                       const scaling::Policy& policy) {
+  std::string word = "-";
+  for (const graph::ScalePoint& point : graph.scales()) {
+    if (point.scaler == nullptr || point.layer != layer) continue;
+    const scaling::LayerMethod method = point.scaler->rule.method;
+    word = std::string(policy.name());
+    if (method == scaling::LayerMethod::kPass || method == scaling::LayerMethod::kState) continue;
+    word += std::string(": ") + scaling::MethodName(method);
+    if (method == scaling::LayerMethod::kFixed)
+      word += " " + ShortestText(point.scaler->rule.fixed_scale);
   }
-  return words;
+  return word;
+}
+
+// The layers between the images, which are rounded as they come, and the loss, whose dx the logs
+// call loss.dx.
+std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::Graph& graph,
+                                    const scaling::Policy& policy) {
+  graph::LayerRow input, loss;
+  input.name = "input", input.output = spec.input, input.output.n = 1;
+  loss.name = "loss", loss.output = graph.layers().back().output;
+  std::vector<graph::LayerRow> rows = {input};
+  rows.insert(rows.end(), graph.layers().begin(), graph.layers().end());
+  rows.push_back(loss);
+  std::vector<graph::LayerNotes> notes(rows.size());
+  notes.front() = {{{"y", spec.precision.base.activations}}, "-"};
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    notes[i].policy = PolicyWord(rows[i].name, graph, policy);
+    for (const graph::RoundingPoint& point : graph.roundings())
+      if (point.layer == rows[i].name) notes[i].formats.emplace_back(point.tensor, point.format);
+  }
+  return graph::LayerTable(rows, notes);
 }
 
 // Of images that the device will keep, each split where it fits.
@@ -62,9 +81,12 @@ void DryRun(const config::Config& config, std::ostream& out) {
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());
   std::optional<Probe> probe;
   if (config.log.probe_every > 0) probe.emplace(config, image, *graph, *chosen.backend);
+  std::optional<graph::WeightsCover> weights;
+  const config::InitConfig& init = config.model.init;
+  if (!init.weights.empty())
+    weights = graph::CoverOf(graph::OpenWeights(init), init, graph->parameters());
 
-  for (const std::string& line : graph::LayerTable(graph->layers(), PolicyWords(*graph, *policy)))
-    out << line << '\n';
+  for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
   MemoryNeed need = NeedOfData(config, info, config.data.batch_size);
   need.has_own_memory = chosen.has_own_memory;
   need.resident_images = ResidentBytes(config, info, *chosen.backend);
@@ -76,7 +98,11 @@ void DryRun(const config::Config& config, std::ostream& out) {
       << " test images of " << ToString(image) << '\n'
       << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
       << "memory    " << ToString(need) << '\n';
+  if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);
+  for (const std::string& line : IdlePatterns(config, *graph)) out << "warning   " << line << '\n';
+  if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
+  if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';
   const std::string warning = MemoryWarning(need, spec);
   if (!warning.empty()) out << "warning   " << warning << '\n';
 }

@@ -2,7 +2,6 @@
 // device, data, output folder.
 #include "train/run.h"
 
-#include <algorithm>
 #include <future>
 #include <system_error>
 
@@ -12,6 +11,7 @@
 #include "core/run_in_parallel.h"
 #include "core/text.h"
 #include "telemetry/run_folder.h"
+#include "train/idle_patterns.h"
 #include "train/memory_need.h"
 #include "train/session.h"
 
@@ -54,27 +54,6 @@ void WarnOfOtherBackend(const ResumePoint& from, const backend::Backend& backend
     log.Warning("the checkpoint was written on " + from.state.backend + ", this is " +
                 backend.Describe() +
                 ": results may differ in the last bits from a run that never stopped");
-}
-
-// A pattern that names no layer is likely a slip of the pen.
-void WarnOfIdlePatterns(const config::Config& config, const graph::Graph& graph,
-                        telemetry::Log& log) {
-  const std::vector<graph::LayerRow>& layers = graph.layers();
-  auto check = [&](const char* key, const std::string& pattern, const Location& where) {
-    const bool used = std::any_of(layers.begin(), layers.end(), [&](const graph::LayerRow& layer) {
-      return GlobMatch(pattern, layer.name);
-    });
-    if (!used)
-      log.Warning(ToString(where) + ": " + key + ": '" + pattern +
-                  "' matches no layer of this model (--dry-run lists them)");
-  };
-  for (const auto& entry : config.precision.layers)
-    check("precision.layers[].match", entry.match, entry.where);
-  if (config.log.dump_every > 0)
-    for (const std::string& glob : config.log.dump)
-      if (!GlobMatch(glob, "loss")) check("log.dump", glob, {});
-  for (const auto& entry : config.scaling.layers)
-    check("scaling.layers[].match", entry.match, entry.where);
 }
 
 // The images come while the graph is made; what is wrong with them is told when it stands. A run
@@ -125,7 +104,7 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
   log.Info(config.name + ": " + chosen.reason);
   if (!warning.empty()) log.Warning(warning);
-  WarnOfIdlePatterns(config, *graph, log);
+  for (const std::string& line : IdlePatterns(config, *graph)) log.Warning(line);
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();
   WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));

@@ -198,7 +198,8 @@ TEST_SUITE("cpu") {
         {{{"scaling.policy", "fixed"}},
          "f.yaml:10:1: scaling.scale: missing; policy fixed needs it"},
         {{{"scaling.scale", "8"}, {"scaling.policy", "dynamic"}},
-         "--set scaling.scale: does not belong to policy dynamic, only to fixed and adaptive"},
+         "--set scaling.scale: does not belong to policy dynamic, only to fixed and adaptive; did "
+         "you mean 'init_scale'?"},
         {{{"scaling", "{policy: fixed, sale: 8}"}},
          "--set scaling: scaling.scale: missing; policy fixed needs it\n--set scaling: "
          "scaling.sale: unknown key; did you mean 'scale'?"},
@@ -211,7 +212,7 @@ TEST_SUITE("cpu") {
          "--set log.what_if: is judged from histograms; set histogram_every, the steps between "
          "them"},
         {{{"data.path", ""}}, "--set data.path: expected text; got nothing"},
-        {{{"data.limit", "[1"}}, "--set data.limit: '[1': not valid YAML here"},
+        {{{"data.limit", "[1"}}, "--set data.limit: '[1': this '[' is never closed by a ']'"},
         {{{"data..limit", "1"}}, "--set data..limit: expected a key such as scaling.policy"},
         {{{"", "1"}}, "--set : expected a key such as scaling.policy"},
         {{{"scaling.layers.match", "fc"}},

@@ -120,7 +120,7 @@ TEST_SUITE("cpu") {
               "--format: mantisa: unknown key; did you mean 'mantissa'?"},
              {"{exponent: 4, mantissa: 3, mantissa: 4}",
               "--format:1:28: mantissa: duplicate key, first given in line 1"},
-             {"{exponent: 4", "--format: '{exponent: 4': not valid YAML here"},
+             {"{exponent: 4", "--format: '{exponent: 4': this '{' is never closed by a '}'"},
          }) {
       CAPTURE(row.text);
       CHECK(RefusalOf([&] { ReadFormat(row.text); }) == row.message);

@@ -238,6 +238,41 @@ TEST_SUITE("cpu") {
     CHECK(refused < 3000);  // some flips only change a name or a value
   }
 
+  TEST_CASE("files of PyTorch, NumPy and others: what they are, and the lines that convert them") {
+    // Local file headers of zip archives, and beginnings of other kinds.
+    const auto zip = [](const std::string& entry) {
+      const std::string head = std::string("PK\x03\x04\0\0\x08\x08", 8) + std::string(18, '\0');
+      return head + static_cast<char>(entry.size()) + std::string(3, '\0') + entry + "and so on";
+    };
+    struct Foreign {
+      std::string bytes, is, lines;
+    };
+    const std::string legacy = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.more";
+    for (const Foreign& row : std::vector<Foreign>{
+             {zip("model/data.pkl"), "is a file of PyTorch", "torch.load(\"PATH\", map_location"},
+             {legacy, "is a file of PyTorch", "torch.load(\"PATH\", map_location"},
+             {zip("fc.weight.npy"), "is an archive of NumPy", "(dict(numpy.load(\"PATH\")), \""},
+             {"\x93NUMPY\x01.v..{", "is an array of NumPy",
+              "{\"tensor\": numpy.load(\"PATH\")}, \""},
+             {"\x89HDF\r\n\x1a\n....", "is a file of Keras or HDF5", "safetensors.numpy"},
+             {zip("readme.txt"), "is a zip archive", ""},
+             {std::string("\x80\x04\x95\0\0\0\0\0\0", 9), "is a pickle of Python", "save_file"}}) {
+      CAPTURE(row.is);
+      std::string problem = Problem(row.bytes);
+      CHECK(problem.starts_with(row.is));
+      CHECK(problem.find("not safetensors") != std::string::npos);
+      const std::size_t path = problem.find("load(\"");
+      if (path != std::string::npos)
+        problem.replace(path + 6, problem.find('"', path + 6) - path - 6, "PATH");
+      CHECK(problem.find(row.lines) != std::string::npos);
+      if (path != std::string::npos)
+        CHECK(problem.find("/bad.safetensors\")") != std::string::npos);
+    }
+    // A header of 640 bytes begins as a pickle does, and is none.
+    const std::string json = "{}" + std::string(638, ' ');
+    CHECK(Problem(WithHeader(json)).empty());
+  }
+
   TEST_CASE("things that are no files") {
     const test::Scratch scratch;
     CHECK_THROWS_WITH_AS(SafetensorsFile::Open(scratch.folder()),

@@ -144,15 +144,21 @@ TEST_SUITE("cpu") {
       std::vector<std::int64_t> shape;
       std::string message;
     };
-    for (const Case& c :
-         std::vector<Case>{{"fc.wieght",
-                            {2},
-                            "tensor fc.wieght: the network has none of this name; did you mean "
-                            "'fc.weight'?"},
-                           {"c.weight",
-                            {4, 3, 1, 3},
-                            "tensor c.weight: expected shape [4, 3, 3, 3], found "
-                            "[4, 3, 1, 3]"}}) {
+    for (const Case& c : std::vector<Case>{
+             {"fc.wieght",
+              {2},
+              "tensor fc.wieght: the network has none of this name; did you mean "
+              "'fc.weight'?; model.init.ignore_unknown: true leaves such tensors out"},
+             {"module.fc.weight",
+              {2},
+              "tensor module.fc.weight: the network has none of this name; it would "
+              "be 'fc.weight' without 'module.', a prefix that wrappers such as "
+              "DistributedDataParallel add; model.init.ignore_unknown: true leaves "
+              "such tensors out"},
+             {"c.weight",
+              {4, 3, 1, 3},
+              "tensor c.weight: expected shape [4, 3, 3, 3], found "
+              "[4, 3, 1, 3]"}}) {
       SmallModel m;
       TemporaryFile file;
       std::vector<float> values(c.shape.size() == 1 ? 2 : 36);
@@ -163,6 +169,51 @@ TEST_SUITE("cpu") {
       init.weights = file.path();
       CHECK(MessageOf(m, init) == file.path() + ": " + c.message);
     }
+  }
+
+  TEST_CASE("a file of a part of the network says what is missing; require_all makes it an error") {
+    SmallModel m;
+    TemporaryFile file;
+    const std::vector<float> weight(10 * 64, 0.5f);
+    SafetensorsWriter writer;
+    writer.Add("fc.weight", {10, 64}, weight);
+    writer.WriteAtomically(file.path());
+    config::InitConfig init;
+    init.weights = file.path();
+    const std::string loaded = file.path() +
+                               ": loaded 1 of 8 tensors; missing c.weight, c.bias, b.weight, "
+                               "b.bias, b.running_mean, b.running_var, fc.bias";
+    const WeightsCover cover = Initialize(*m.graph, init, 1, m.backend);
+    CHECK(cover.MissingText() ==
+          loaded +
+              ": these start as without a file (model.init.require_all: true makes this an "
+              "error)");
+    CHECK(cover.IgnoredText().empty());
+    init.require_all = true;
+    CHECK(MessageOf(m, init) == loaded + " (model.init.require_all: true)");
+    CHECK(Initialize(*m.graph, {}, 1, m.backend).MissingText().empty());
+  }
+
+  TEST_CASE("ignore_unknown leaves tensors of others out, but not all of them") {
+    SmallModel m;
+    TemporaryFile file;
+    const std::vector<float> values(10);
+    config::InitConfig init;
+    init.weights = file.path();
+    init.ignore_unknown = true;
+    SafetensorsWriter some;
+    some.Add("fc.bias", {10}, values);
+    some.Add("head.bias", {10}, values);
+    some.WriteAtomically(file.path());
+    const WeightsCover cover = Initialize(*m.graph, init, 1, m.backend);
+    CHECK(cover.loaded == 1);
+    CHECK(cover.IgnoredText() ==
+          file.path() + ": left out 1 tensor that the network does not have: head.bias");
+    SafetensorsWriter none;
+    none.Add("head.bias", {10}, values);
+    none.WriteAtomically(file.path());
+    CHECK(MessageOf(m, init).find(": loaded 0 of 8 tensors; missing c.weight, ") !=
+          std::string::npos);
   }
 }
 

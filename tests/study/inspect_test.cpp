@@ -1,34 +1,13 @@
-// `ada-train inspect` on files made here: counts and scales against values worked out by hand, the
-// terminal view, and what it says about files that are not as they should be.
+// `ada-train inspect` on files made here: counts and scales against values worked out by hand, and
+// what it says about files that are not as they should be.
 #include <cmath>
-#include <limits>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "study/tensor_file.h"
-#include "train/small_run.h"
+#include "study/inspected.h"
 
 namespace ada::testing {
 namespace {
-
-using Arguments = std::vector<std::string>;
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-// What `inspect` prints about a file of these tensors.
-Outcome Inspect(const std::vector<RawTensor>& tensors, const Arguments& more) {
-  const TempFolder folder;
-  folder.Write("a.safetensors", TensorFile(tensors));
-  return Run(With({"inspect", "a.safetensors"}, more), folder.path());
-}
-
-std::vector<std::string> Lines(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 const std::string kCounts =
     "tensor,format,scale,numel,zeros,underflow,underflow_pct_nonzero,underflow_pct_numel,subnormal,"
@@ -173,30 +152,6 @@ TEST_SUITE("cpu") {
     CHECK(Contains(theirs.out, "fc,abs_range,2,1,,,,,,,"));
     for (const std::string& line : Lines(theirs.out))
       CHECK(line.back() != ',');  // every row has an error
-  }
-
-  TEST_CASE("the terminal view: bars of at most 80 columns, integers named, names made harmless") {
-    std::vector<float> values;
-    for (int e = -40; e <= 20; ++e)
-      values.insert(values.end(), e % 7 == 0 ? 1 : 30, std::ldexp(1.5f, e));
-    const auto n = static_cast<std::int64_t>(values.size());
-    const Outcome o = Inspect({F32("fc.dy", {n, 1}, values),
-                               F32("fc.w", {1, 2}, {1, -2}),
-                               F32("red \x1b[31m", {1}, {1e-8f}),
-                               {"steps", "I64", {1}, std::string(8, '\1')}},
-                              {});
-    ADA_REQUIRE_EXIT(o, 0);
-    CHECK(o.err.empty());
-    for (const std::string& line : Lines(o.out)) {
-      CAPTURE(line);
-      CHECK(line.size() <= 80);
-    }
-    CHECK(!Contains(o.out, "\x1b"));
-    for (const char* part :
-         {"format fp16: largest 65504, normal from 2^-14, subnormal from 2^-24", "2^-24  s |####",
-          "2^-25  - |####", "2^-14    |", "2^16   + |####", "steps  I64 [1]  skipped",
-          "scales of fc: linear, fan 1, scale_in 1", "approx_range"})
-      CHECK_MESSAGE(Contains(o.out, part), part);
   }
 
   TEST_CASE("shapes that do not fit, and weights that are no floats, name both tensors") {

@@ -88,7 +88,8 @@ class TerminalTextTest(unittest.TestCase):
         self.assertEqual(bad, [], repr(text))
 
     def test_text_for_people(self):
-        for arguments in (["inspect", "t.safetensors"], ["recommend", "run"],
+        for arguments in (["inspect", "t.safetensors"], ["inspect", "t.safetensors", "--all"],
+                          ["recommend", "run"],
                           ["compare", "run", "run"], ["watch", "run", "--once"],
                           ["what-if", "run"], ["convert", "\x1b[31m.safetensors", "x", "--format",
                                                "fp16"], ["--config", "\x1b[31m.yaml"]):
@@ -101,7 +102,7 @@ class TerminalTextTest(unittest.TestCase):
                 shown = self.on_terminal(*arguments)
                 self.check_harmless(shown)
                 self.assertIn("\\x1b", shown)
-        shown, _ = self.piped("inspect", "t.safetensors")
+        shown, _ = self.piped("inspect", "t.safetensors", "--all")
         self.assertIn("evil\\x1b]0;title\\x07\\x9b2J\\u202e  F32", shown)
         self.assertIn("line\\x0abreak  F32", shown)
 

@@ -19,13 +19,15 @@ import policy_cost  # noqa: E402
 import thread_rows  # noqa: E402
 
 LENET = """\
-layer  kind      output    parameters  MFLOP  format  policy
-conv1  conv2d    28x28x6          156  0.235  fp16    -
-relu1  relu      28x28x6                      fp16    -
-bn1    batch_norm  28x28x6         12          fp16    -
-conv2  conv2d    10x10x16        2416  0.480  fp16    adaptive: approx_range
-fc1    linear    120            48120  0.096  fp16    fixed
-fc2    linear    10              1210  0.002  fp16    fixed
+layer  kind        output    parameters  MFLOP  y     w     dx    dw    policy
+input              28x28x1                      fp16                    -
+conv1  conv2d      28x28x6          156  0.235  fp16  fp16        fp32  -
+relu1  relu        28x28x6                                              -
+bn1    batch_norm  28x28x6           12         fp16        fp16        -
+conv2  conv2d      10x10x16        2416  0.480  fp16  fp16  fp16  fp32  adaptive: approx_range
+fc1    linear      120            48120  0.096  fp16  fp16  fp16  fp32  fixed
+fc2    linear      10              1210  0.002  fp16  fp16  fp16  fp32  fixed
+loss               10                                       fp16        -
 total                           51914  0.814
 device    cpu (oneDNN 2.6.3, avx512, 2 threads): device auto, and no CUDA backend is built in
 """

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "config/keys/foreign_names.h"
 #include "core/text.h"
 
 namespace ada::config {
@@ -31,8 +32,10 @@ std::optional<std::size_t> ReadWord(const YamlNode& node, const Names& words,
   }
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  const std::string nearest = NearestName(text, words);
-  const std::string hint = nearest.empty() ? "" : "; did you mean '" + nearest + "'?";
+  const std::string foreign = ForeignWordHint(context.path, text);
+  const std::string nearest = foreign.empty() ? NearestName(text, words) : "";
+  const std::string hint =
+      nearest.empty() ? AsEnding(foreign) : "; did you mean '" + nearest + "'?";
   Accept(Expected(what, node) + hint, node, context);
   return std::nullopt;
 }
@@ -276,6 +279,17 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
     std::vector<YamlNode> items;
     for (const std::string& value : field) items.push_back(TextNode(value));
     return List(std::move(items));
+  };
+  return key;
+}
+
+Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<Location>& places,
+                std::string meaning) {
+  Key key = TextList(std::move(name), field, {}, std::move(meaning));
+  key.read = [&places, read = key.read](const YamlNode& node, const ReadContext& context) {
+    read(node, context);
+    places.clear();
+    for (const YamlNode& item : node.items) places.push_back(context.problems.Where(item));
   };
   return key;
 }

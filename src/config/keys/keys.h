@@ -177,6 +177,9 @@ Key NumberList(std::string name, std::vector<double>& field, const Range& range,
                std::string meaning);
 // `words` empty: any text.
 Key TextList(std::string name, std::vector<std::string>& field, Names words, std::string meaning);
+// Any texts, each with the place where it was written.
+Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<Location>& places,
+                std::string meaning);
 
 Key Nested(std::string name, Section section, std::string meaning);
 // The table of a struct of its own, to show what a map may hold. `make` is a Section(T&).

@@ -2,6 +2,7 @@
 // here.
 #include <algorithm>
 
+#include "config/keys/foreign_names.h"
 #include "config/keys/keys.h"
 #include "core/text.h"
 
@@ -28,11 +29,14 @@ std::string MisplacedMessage(const Section& section, const Key& key, const Misma
     return "give either " + section.discriminator + " or " + section.alternative + ", not both";
   }
   return "does not belong to " + ChoiceName(section, mismatch.discriminator, mismatch.choice) +
-         ", only to " + Listed(*mismatch.known, " and ");
+         ", only to " + Listed(*mismatch.known, " and ") +
+         AsEnding(ForeignKeyHint(section.path, mismatch.choice, key.name));
 }
 
-// The nearest of the keys that the choice knows, else of all.
+// What other programs mean by it, else the nearest of the keys that the choice knows, else of all.
 std::string UnknownKey(const std::string& name, const Section& section, const std::string& choice) {
+  const std::string foreign = ForeignKeyHint(section.path, choice, name);
+  if (!foreign.empty()) return "unknown key; " + foreign;
   Names all, fitting;
   for (const Key& key : section.keys) {
     all.push_back(key.name);

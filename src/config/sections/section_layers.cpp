@@ -60,8 +60,8 @@ void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext
   if (kind && kind->joins) {
     if (map.Find("inputs") && layer.inputs.size() < 2)
       add("inputs", WithArticle(layer.kind) + " joins two layers or more; got " + inputs);
-  } else if (layer.inputs.size() > 1) {
-    add("inputs", "a " + layer.kind + " has one input; got " + inputs);
+  } else if (kind && layer.inputs.size() > 1) {
+    add("inputs", WithArticle(layer.kind) + " has one input; got " + inputs);
   }
   if (!kind || !kind->check) return;
   const graph::KeyProblem problem = kind->check(layer);

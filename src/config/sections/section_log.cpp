@@ -94,7 +94,8 @@ Key WhatIfKey(std::vector<WhatIfConfig>& scenarios) {
 }
 
 Key DumpKey(LogConfig& log) {
-  Key key = TextList("dump", log.dump, {}, "globs on the names of the layers that are dumped");
+  Key key = PlacedTexts("dump", log.dump, log.dump_where,
+                        "globs on the names of the layers that are dumped");
   key.schemas.front().least = 1;
   key.read = [read = key.read](const YamlNode& node, const ReadContext& context) {
     if (node.kind == YamlNode::Kind::kList && node.items.empty()) {

@@ -16,15 +16,44 @@ const EnumNames<InitScheme> kSchemes = {
     {"xavier_uniform", InitScheme::kXavierUniform},
 };
 
+// What says how to read a file is not written where there is none.
+Key OfWeights(Key key, const InitConfig& init) {
+  key.unused = [&init] { return init.weights.empty(); };
+  return key;
+}
+
+void CheckInit(const InitConfig& init, const YamlNode& map, const ReadContext& context) {
+  const std::string weights = Join(context.path, "weights");
+  if (!init.weights.empty() || !context.problems.Clean({weights})) return;
+  for (const char* key : {"require_all", "ignore_unknown"}) {
+    const Entry* entry = map.FindEntry(key);
+    if (!entry) continue;
+    context.problems.Add(entry->key, Join(context.path, key),
+                         "says how a file of weights is read; give `weights` too");
+  }
+}
+
 Section InitSection(InitConfig& init) {
   Section section;
   section.path = "model.init";
   section.where = &init.where;
   section.keys = {
       Choice("scheme", init.scheme, kSchemes, "distribution of the first weights"),
-      Text("weights", init.weights,
-           "safetensors file whose tensors replace the scheme's; unknown names are errors",
-           ExpandPath),
+      Text(
+          "weights", init.weights,
+          "safetensors file whose tensors replace the scheme's; those that it lacks are named in a "
+          "warning",
+          ExpandPath),
+      OfWeights(Switch("require_all", init.require_all,
+                       "a tensor of the network that `weights` lacks is an error"),
+                init),
+      OfWeights(Switch("ignore_unknown", init.ignore_unknown,
+                       "leave out tensors of `weights` that the network does not have; false: they "
+                       "are errors"),
+                init),
+  };
+  section.check = [&init](const YamlNode& map, const ReadContext& context) {
+    CheckInit(init, map, context);
   };
   return section;
 }

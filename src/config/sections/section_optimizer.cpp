@@ -70,8 +70,8 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
       Number("beta1", optimizer.beta1, FromBelow(0, 1), "decay of the mean").For(adams),
       Number("beta2", optimizer.beta2, FromBelow(0, 1), "decay of the mean square").For(adams),
       Number("epsilon", optimizer.epsilon, Above(0), "added to the root").For(adams),
-      TextList("no_decay", optimizer.no_decay, {},
-               "globs on parameter names that weight_decay leaves alone"),
+      PlacedTexts("no_decay", optimizer.no_decay, optimizer.no_decay_where,
+                  "globs on parameter names that weight_decay leaves alone"),
   };
   section.set_defaults = [&optimizer](const std::string& kind) {
     optimizer.lr = kind == "sgd" ? 0.1 : 1e-3;

@@ -1,4 +1,5 @@
 // The keys of `precision`: formats by role and layer, rounding, scales of single tensors.
+#include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
 #include "core/text.h"
 
@@ -180,11 +181,14 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
     context.problems.Add(node, context.path, "'" + text + "': " + kUnsigned);
     return std::nullopt;
   }
-  const std::string nearest = NearestName(text, FormatNames(tensors_only));
+  const std::string foreign = ForeignFormatHint(text);
+  const std::string nearest =
+      foreign.empty() ? NearestName(text, FormatNames(tensors_only)) : std::string();
   const char* map = "or a map such as {exponent: 5, mantissa: 10}";
-  context.problems.Add(node, context.path,
-                       Expected(FormatWords(tensors_only, map), node) +
-                           (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
+  context.problems.Add(
+      node, context.path,
+      Expected(FormatWords(tensors_only, map), node) +
+          (nearest.empty() ? AsEnding(foreign) : "; did you mean '" + nearest + "'?"));
   return std::nullopt;
 }
 

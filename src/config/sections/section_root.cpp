@@ -1,6 +1,7 @@
 // The keys of the whole document: the run's name, seed and folder, the device, and all sections.
 #include <cstdlib>
 
+#include "config/keys/foreign_names.h"
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -39,7 +40,8 @@ std::string ReadDeviceKind(const YamlNode& node, DeviceConfig& device) {
       ReadInteger(Scalar(text.substr(5)), FromTo(0, 255), index).empty()) {
     return set(DeviceKind::kCuda, static_cast<int>(index));
   }
-  return Expected("one of auto, cpu, cuda, cuda:N (N from 0)", node);
+  return Expected("one of auto, cpu, cuda, cuda:N (N from 0)", node) +
+         AsEnding(ForeignWordHint("device.kind", text));
 }
 
 Key DeviceKindKey(DeviceConfig& device) {

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "config/yaml/document.h"
+#include "config/yaml/faults.h"
 
 namespace ada::config {
 namespace {
@@ -105,7 +106,8 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
     const bool announced = lines_.Line(mark.line).starts_with("---");
-    Fail(mark, announced ? "a second document starts here; expected one" : "not valid YAML here");
+    if (announced) Fail(mark, "a second document starts here; expected one");
+    throw YAML::ParserException(mark, "");
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -238,7 +240,11 @@ YamlNode ParseYaml(const std::string& text, int source) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
-    builder.Fail(error.mark, "not valid YAML here");
+    const std::optional<TextFault> fault = FindFault(plain, error.mark.line, error.mark.column);
+    if (!fault) builder.Fail(error.mark, "not valid YAML here");
+    YAML::Mark mark = error.mark;
+    mark.line = fault->line, mark.column = fault->byte;
+    builder.Fail(mark, fault->message);
   }
   return std::move(builder.root);
 }

@@ -8,9 +8,8 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "core/run_in_parallel.h"
-#include "core/safetensors.h"
 #include "graph/graph.h"
-#include "graph/network/shapes.h"
+#include "graph/network/weights_file.h"
 
 namespace ada::graph {
 namespace {
@@ -61,36 +60,6 @@ std::vector<float> RandomWeights(const Parameter& parameter, InitScheme scheme,
   return values;
 }
 
-std::string DimsText(const std::vector<std::int64_t>& dims) {
-  std::string text = "[";
-  for (const std::int64_t dim : dims) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(dim);
-  }
-  return text + "]";
-}
-
-// Every tensor of the file must be one of the network's.
-void CheckEntries(const SafetensorsFile& file, const std::vector<Parameter>& parameters) {
-  std::vector<std::string> names;
-  for (const Parameter& parameter : parameters) names.push_back(parameter.name);
-  for (const TensorEntry& entry : file.entries()) {
-    if (EndsWith(entry.name, "num_batches_tracked")) continue;
-    const Parameter* found = nullptr;
-    for (const Parameter& parameter : parameters) {
-      if (parameter.name == entry.name) found = &parameter;
-    }
-    if (!found) {
-      throw DataError(file.path() + ": tensor " + entry.name +
-                      ": the network has none of this name" + Nearest(entry.name, names));
-    }
-    if (found->dims != entry.shape) {
-      throw DataError(file.path() + ": tensor " + entry.name + ": expected shape " +
-                      DimsText(found->dims) + ", found " + DimsText(entry.shape));
-    }
-  }
-}
-
 void Upload(const Parameter& parameter, const std::vector<float>& values,
             backend::Backend& backend) {
   ADA_CHECK(values.size() * sizeof(float) == parameter.value.bytes());
@@ -105,17 +74,18 @@ std::vector<float> StartValues(const Parameter& parameter, InitScheme scheme, st
   return std::vector<float>(static_cast<std::size_t>(parameter.numel()), one ? 1.0f : 0.0f);
 }
 
-void Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
-                backend::Backend& backend) {
+WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
+                        backend::Backend& backend) {
   for (const Parameter& parameter : graph.parameters()) {
     Upload(parameter, StartValues(parameter, init.scheme, seed), backend);
   }
-  if (init.weights.empty()) return;
-  const SafetensorsFile file = SafetensorsFile::Open(init.weights);
-  CheckEntries(file, graph.parameters());
+  if (init.weights.empty()) return {};
+  const SafetensorsFile file = OpenWeights(init);
+  WeightsCover cover = CoverOf(file, init, graph.parameters());
   for (const Parameter& parameter : graph.parameters()) {
     if (file.Find(parameter.name)) Upload(parameter, file.ReadF32(parameter.name), backend);
   }
+  return cover;
 }
 
 }  // namespace ada::graph

@@ -9,10 +9,9 @@
 namespace ada::graph {
 namespace {
 
-constexpr int kColumns = 7;
-using Row = std::array<std::string, kColumns>;
+using Row = std::vector<std::string>;
 
-bool IsNumber(int column) { return column == 3 || column == 4; }
+constexpr std::array<const char*, 5> kTensors = {"y", "w", "dy", "dx", "dw"};
 
 std::string Mflop(double value) {
   char text[32];
@@ -22,9 +21,31 @@ std::string Mflop(double value) {
 
 std::string Count(std::int64_t value) { return value == 0 ? "" : std::to_string(value); }
 
-std::string Line(const Row& row, const std::array<std::size_t, kColumns>& widths) {
+Row HeadRow() {
+  Row row = {"layer", "kind", "output", "parameters", "MFLOP"};
+  row.insert(row.end(), kTensors.begin(), kTensors.end());
+  row.emplace_back("policy");
+  return row;
+}
+
+Row RowOf(const LayerRow& layer, const LayerNotes& notes) {
+  Row row = {layer.name, layer.kind, ToString(layer.output), Count(layer.parameters),
+             Mflop(layer.mflop)};
+  for (const char* tensor : kTensors) {
+    const auto found = std::find_if(notes.formats.begin(), notes.formats.end(),
+                                    [&](const auto& format) { return format.first == tensor; });
+    row.push_back(found == notes.formats.end() ? "" : FormatName(found->second));
+  }
+  row.push_back(notes.policy);
+  return row;
+}
+
+bool IsNumber(std::size_t column) { return column == 3 || column == 4; }
+
+std::string Line(const Row& row, const std::vector<std::size_t>& widths) {
   std::string line;
-  for (int i = 0; i < kColumns; ++i) {
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (widths[i] == 0) continue;
     const std::string space(widths[i] - row[i].size(), ' ');
     if (i > 0) line += "  ";
     line += IsNumber(i) ? space + row[i] : row[i] + space;
@@ -33,29 +54,35 @@ std::string Line(const Row& row, const std::array<std::size_t, kColumns>& widths
   return line;
 }
 
+// The widest cell below the head and the head itself; 0 where all cells are empty.
+std::vector<std::size_t> WidthsOf(const Row& head, const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(head.size(), 0);
+  for (std::size_t i = 0; i < head.size(); ++i) {
+    for (const Row& row : rows) widths[i] = std::max(widths[i], row[i].size());
+    if (widths[i] > 0) widths[i] = std::max(widths[i], head[i].size());
+  }
+  return widths;
+}
+
 }  // namespace
 
 std::vector<std::string> LayerTable(const std::vector<LayerRow>& layers,
-                                    const std::vector<std::string>& policies) {
-  ADA_CHECK(policies.empty() || policies.size() == layers.size());
-  std::vector<Row> rows = {{"layer", "kind", "output", "parameters", "MFLOP", "format",
-                            policies.empty() ? "" : "policy"}};
+                                    const std::vector<LayerNotes>& notes) {
+  ADA_CHECK(notes.size() == layers.size());
+  std::vector<Row> rows;
   std::int64_t parameters = 0;
   double mflop = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const LayerRow& layer = layers[i];
-    rows.push_back({layer.name, layer.kind, ToString(layer.output), Count(layer.parameters),
-                    Mflop(layer.mflop), FormatName(layer.format),
-                    policies.empty() ? "" : policies[i]});
-    parameters += layer.parameters;
-    mflop += layer.mflop;
+    rows.push_back(RowOf(layers[i], notes[i]));
+    parameters += layers[i].parameters;
+    mflop += layers[i].mflop;
   }
-  rows.push_back({"total", "", "", Count(parameters), Mflop(mflop), "", ""});
-  std::array<std::size_t, kColumns> widths{};
-  for (const Row& row : rows) {
-    for (int i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::vector<std::string> lines;
+  const Row head = HeadRow();
+  Row total(head.size());
+  total[0] = "total", total[3] = Count(parameters), total[4] = Mflop(mflop);
+  rows.push_back(std::move(total));
+  const std::vector<std::size_t> widths = WidthsOf(head, rows);
+  std::vector<std::string> lines = {Line(head, widths)};
   for (const Row& row : rows) lines.push_back(Line(row, widths));
   return lines;
 }

@@ -1,8 +1,10 @@
 // The layer table of --dry-run: its rows, and their lines of text. Knows no policy: its words are
 // passed in.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -17,11 +19,22 @@ struct LayerRow {
   double mflop = 0;         // forward, one image, a multiply-add counted as 2
   NumberFormat format;      // of its output
   bool has_weight = false;  // conv2d, linear
+  // Of conv2d.
+  std::array<int, 2> stride = {1, 1};  // height, width
+  int groups = 1;
 };
 
-// A header, one line per layer (name, kind, output shape, parameters, MFLOP, format, policy) and
-// the totals, in aligned columns. `policies` has one word per layer, or is empty (no such column).
+// What the table shows of a layer beside its row.
+struct LayerNotes {
+  // The formats of what it rounds, by tensor (y, w, dy, dx, dw).
+  std::vector<std::pair<std::string, NumberFormat>> formats;
+  std::string policy;
+};
+
+// A header, one line per layer (name, kind, output shape, parameters, MFLOP, the format of each
+// tensor that it rounds, policy) and the totals, in aligned columns. `notes`: one for each layer. A
+// column that all layers leave empty is left out.
 std::vector<std::string> LayerTable(const std::vector<LayerRow>& layers,
-                                    const std::vector<std::string>& policies);
+                                    const std::vector<LayerNotes>& notes);
 
 }  // namespace ada::graph

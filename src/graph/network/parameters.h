@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "core/tensor.h"
+#include "graph/network/weights_file.h"
 
 namespace ada::graph {
 
@@ -45,9 +46,9 @@ std::vector<float> StartValues(const Parameter& parameter, config::InitScheme sc
 
 // Fills the masters by config.init.scheme (fan-in He normal and so on; gamma 1, beta and biases 0,
 // running variance 1) from counter-based random numbers keyed by seed and parameter name, then
-// overrides from config.init.weights (safetensors; num_batches_tracked is ignored). Throws
-// DataError on unknown names or wrong shapes. The caller refreshes the copies of weights.
-void Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
-                backend::Backend& backend);
+// overrides from config.init.weights; returns what that file gave (nothing where there is none),
+// with the errors of CoverOf. The caller refreshes the copies of weights.
+WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
+                        backend::Backend& backend);
 
 }  // namespace ada::graph

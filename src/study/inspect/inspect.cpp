@@ -34,10 +34,8 @@ class CarriedScales {
                       ": expected a number, found " + Shown(found->second));
     return scaling::CheckedScale(("metadata " + Shown(found->first)).c_str(), scale);
   }
-  // Gradients of activations carry a scale, by their names.
   double Of(const TensorEntry& entry) const {
-    const bool gradient = entry.name.ends_with(".dy") || entry.name.ends_with(".dx");
-    return gradient ? static_cast<double>(Of(entry.name)) : 1;
+    return CarriesScale(entry.name) ? static_cast<double>(Of(entry.name)) : 1;
   }
 
  private:
@@ -46,45 +44,92 @@ class CarriedScales {
   bool from_file_;
 };
 
-void ShowCounts(const SafetensorsFile& file, const InspectOptions& options,
-                const CarriedScales& carried, std::ostream& out) {
-  const bool csv = options.output == Output::kCounts;
-  if (csv) out << telemetry::Header<CountRow>() << '\n';
-  for (const TensorEntry& entry : file.entries()) {
-    if (!GlobMatch(options.tensors, entry.name)) continue;
-    if (!IsFloat(entry.dtype)) {
-      if (!csv) PrintSkipped(entry, out);
-      continue;
+// The layers of a file, with what is to be known of those that are left out.
+class Layers {
+ public:
+  Layers(const SafetensorsFile& file, const InspectOptions& options,
+         const config::AdaptiveOverrides& adaptive, const CarriedScales& carried)
+      : found_(FindLayers(file, options.tensors)) {
+    std::string assumed;
+    for (const FileLayer& layer : found_.layers) {
+      LayerLine line{
+          &layer, ScalesOf(file, layer, adaptive, options.format, carried.Of(layer.name + ".dy"))};
+      if (line.scales.empty())
+        notes_.push_back(Shown(layer.name) + ": exact_range needs its dx, which the file has not");
+      else
+        lines_.push_back(std::move(line));
+      if (!layer.geometry_known) assumed += (assumed.empty() ? "" : ", ") + Shown(layer.name);
     }
+    notes_.insert(notes_.end(), found_.left_out.begin(), found_.left_out.end());
+    if (!assumed.empty())
+      notes_.push_back(assumed + ": stride and groups taken as 1: the file has neither x nor dx");
+  }
+
+  const std::vector<LayerLine>& lines() const { return lines_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  bool none() const { return lines_.empty() && notes_.empty() && found_.passing == 0; }
+  std::size_t passing() const { return found_.passing; }
+
+ private:
+  const FileLayers found_;
+  std::vector<LayerLine> lines_;
+  std::vector<std::string> notes_;
+};
+
+void ShowCsvCounts(const SafetensorsFile& file, const InspectOptions& options,
+                   const CarriedScales& carried, std::ostream& out) {
+  out << telemetry::Header<CountRow>() << '\n';
+  for (const TensorEntry& entry : file.entries()) {
+    if (!GlobMatch(options.tensors, entry.name) || !IsFloat(entry.dtype)) continue;
     const TensorCount count = CountTensor(file, entry, options.format, carried.Of(entry));
-    if (csv)
-      out << telemetry::FieldsOf(CountRowOf(entry, options.format, count)).text() << '\n';
-    else
-      PrintCount(entry, options.format, count, out);
+    out << telemetry::FieldsOf(CountRowOf(entry, options.format, count)).text() << '\n';
   }
 }
 
-void ShowScales(const SafetensorsFile& file, const InspectOptions& options,
-                const config::AdaptiveOverrides& adaptive, const CarriedScales& carried,
-                std::ostream& out, std::ostream& notes) {
-  const bool csv = options.output == Output::kScales;
-  const FileLayers found = FindLayers(file, options.tensors);
-  if (csv) out << telemetry::Header<MethodRow>() << '\n';
-  for (const FileLayer& layer : found.layers) {
-    const std::vector<MethodScale> scales =
-        ScalesOf(file, layer, adaptive, options.format, carried.Of(layer.name + ".dy"));
-    if (scales.empty())
-      (csv ? notes : out) << Shown(layer.name)
-                          << ": exact_range needs its dx, which the file has not\n";
-    if (!csv) PrintScales(layer, scales, out);
-    for (const MethodScale& scale : scales)
-      if (csv)
-        out << telemetry::FieldsOf(MethodRowOf(layer.name, scale, NineDigits, ShortestText)).text()
-            << '\n';
+void ShowCsvScales(const Layers& layers, const std::string& path, std::ostream& out,
+                   std::ostream& notes) {
+  out << telemetry::Header<MethodRow>() << '\n';
+  for (const LayerLine& line : layers.lines())
+    for (const MethodScale& scale : line.scales)
+      out << telemetry::FieldsOf(MethodRowOf(line.layer->name, scale, NineDigits, ShortestText))
+                 .text()
+          << '\n';
+  for (const std::string& note : layers.notes()) notes << note << '\n';
+  if (layers.none())
+    notes << path << ": no float tensor NAME.dy, so no layer to choose a scale for\n";
+}
+
+void ShowText(const SafetensorsFile& file, const InspectOptions& options, const Layers& layers,
+              const CarriedScales& carried, std::ostream& out) {
+  const bool all = options.output == Output::kAll;
+  PrintFormat(options.format, out);
+  if (all) PrintMarks(out);
+  std::vector<TensorLine> lines;
+  std::vector<const TensorEntry*> skipped;
+  for (const TensorEntry& entry : file.entries()) {
+    if (!GlobMatch(options.tensors, entry.name)) continue;
+    if (!IsFloat(entry.dtype)) {
+      skipped.push_back(&entry);
+      if (all) PrintSkipped(entry, out);
+      continue;
+    }
+    const TensorCount count = CountTensor(file, entry, options.format, carried.Of(entry));
+    if (all) PrintCount(entry, options.format, count, out);
+    lines.push_back({&entry, count.stats, count.scale});
   }
-  for (const std::string& line : found.left_out) (csv ? notes : out) << line << '\n';
-  if (csv && found.layers.empty() && found.left_out.empty())
-    notes << options.path << ": no float tensor NAME.dy, so no layer to choose a scale for\n";
+  if (!all) {
+    PrintTensors(lines, out);
+    for (const TensorEntry* entry : skipped) PrintSkipped(*entry, out);
+    PrintLayers(layers.lines(), out);
+  } else {
+    for (const LayerLine& line : layers.lines()) PrintScales(*line.layer, line.scales, out);
+  }
+  for (const std::string& note : layers.notes()) out << note << '\n';
+  if (layers.passing() > 0)
+    out << Counted(static_cast<std::int64_t>(layers.passing()), "layer")
+        << (layers.passing() == 1 ? " hands" : " hand")
+        << " on the scale that comes: none is chosen\n";
+  if (!all) out << "--all: histograms, moments, and the stages of each decision\n";
 }
 
 // A glob that matches nothing is a slip.
@@ -98,6 +143,10 @@ void CheckGlob(const SafetensorsFile& file, const std::string& glob) {
 }
 
 }  // namespace
+
+bool CarriesScale(const std::string& name) {
+  return name.ends_with(".dy") || name.ends_with(".dx");
+}
 
 InspectOptions::Output ParseInspectOutput(const std::string& word) {
   if (word == "text") return Output::kText;
@@ -116,9 +165,12 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
   const SafetensorsFile file = SafetensorsFile::Open(options.path);
   const CarriedScales carried(file, options.scale_in, start);
   CheckGlob(file, options.tensors);
-  if (options.output == Output::kText) PrintFormat(options.format, out);
-  if (options.output != Output::kScales) ShowCounts(file, options, carried, out);
-  if (options.output != Output::kCounts) ShowScales(file, options, adaptive, carried, out, notes);
+  if (options.output == Output::kCounts) return ShowCsvCounts(file, options, carried, out);
+  const Layers layers(file, options, adaptive, carried);
+  if (options.output == Output::kScales)
+    ShowCsvScales(layers, options.path, out, notes);
+  else
+    ShowText(file, options, layers, carried, out);
 }
 
 }  // namespace ada::study

@@ -31,9 +31,10 @@ void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
   const std::vector<std::int64_t>&dy = layer.dy->shape, &w = layer.w->shape;
   if (!IsFloat(layer.w->dtype)) Refuse(file, layer, "the weight must be a float tensor");
   layer.outputs = w[0];
-  layer.fan = static_cast<double>(w[0]);
-  for (std::size_t i = 2; i < w.size(); ++i) layer.fan *= static_cast<double>(w[i]);
-  if (layer.fan == 0) Refuse(file, layer, "a weight has at least one output and one tap");
+  layer.fan_reference = static_cast<double>(w[0]);
+  for (std::size_t i = 2; i < w.size(); ++i) layer.fan_reference *= static_cast<double>(w[i]);
+  layer.fan_exact = layer.fan_reference;
+  if (layer.fan_reference == 0) Refuse(file, layer, "a weight has at least one output and one tap");
   if (w.size() == 2) {
     layer.kind = FileLayer::Kind::kLinear;
     if (dy.size() < 2 || dy.back() != w[0])
@@ -43,6 +44,12 @@ void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
   layer.kind = FileLayer::Kind::kConvolution;
   if (dy.size() != w.size() || dy[1] != w[0])
     Refuse(file, layer, "a convolution with w [out, in, kh, kw] has dy [n, out, h, w]");
+  const Geometry geometry = GeometryOf(file, layer);
+  if (!geometry.fits)
+    Refuse(file, layer,
+           "the channels of x are those of w times the groups, which divide the outputs");
+  layer.geometry_known = geometry.known;
+  layer.fan_exact /= static_cast<double>(geometry.groups) * geometry.positions;
 }
 
 // Statistics of a layer's tensors, in double over all values.
@@ -87,6 +94,10 @@ FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob) {
     if (!GlobMatch(glob, entry.name) || !IsFloat(entry.dtype)) continue;
     FileLayer layer;
     layer.name = entry.name.substr(0, entry.name.size() - kSuffix.size());
+    if (ChoosesNoScale(file, layer.name)) {
+      ++found.passing;
+      continue;
+    }
     layer.dy = &entry;
     layer.dx = file.Find(layer.name + ".dx");
     if (layer.dx != nullptr && !IsFloat(layer.dx->dtype)) layer.dx = nullptr;

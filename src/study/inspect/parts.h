@@ -57,18 +57,35 @@ struct FileLayer {
   const TensorEntry *dy = nullptr, *w = nullptr;  // w: null for a cast
   const TensorEntry* dx = nullptr;                // null where the file has none
   std::int64_t outputs = 0;                       // features or channels; 0 for a cast
-  double fan = 1;  // outputs times the kernel's size: a file knows no stride and no groups
+  // Length of the sums in dx: outputs times the kernel's size, for `exact` by groups and stride.
+  double fan_reference = 1, fan_exact = 1;
+  bool geometry_known = true;  // false: a convolution whose groups and stride are taken as 1
 };
 
 struct FileLayers {
   std::vector<FileLayer> layers;      // in the order of the file
   std::vector<std::string> left_out;  // why a NAME.dy is no layer, one line each
+  std::size_t passing = 0;            // layers that choose no scale, as a dump's metadata say
 };
 
 // Returns the layers whose NAME.dy matches `glob`. w [out, in]: linear, dy [..., out]. w [out, in,
 // k...]: convolution, dy [n, out, ...] of w's rank. Throws DataError naming both tensors where they
 // do not fit, or where w is no float tensor.
 FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob);
+
+// What the sums in a convolution's dx are divided among.
+struct Geometry {
+  std::int64_t groups = 1;
+  double positions = 1;  // the strides, multiplied
+  bool known = false;    // false: the file tells neither
+  bool fits = true;      // false: the input's channels are no multiple of w's
+};
+// From a dump's metadata ("groups:NAME", "stride:NAME" as "2x2"), else from the shapes of NAME.x or
+// NAME.dx beside dy and w. DataError where the metadata are no such numbers.
+Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& convolution);
+
+// Whether a dump's metadata ("chooses_scale:NAME") say that the layer hands on the scale it gets.
+bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer);
 
 // Returns what Decide reads: dy as the file has it, w rounded to `weight_format` as a run
 // multiplies it. The layer's tensors are read once; every method's needs are filled in.
@@ -105,9 +122,35 @@ struct MethodRow {
 MethodRow MethodRowOf(const std::string& layer, const MethodScale& scale,
                       std::string (*number)(double), std::string (*exact)(double));
 
-// These print the view for a terminal, in lines of at most 100 columns (but for long names):
-// the range of the format with what the marks beside the histograms mean, a tensor, a layer.
+// A tensor of the short view, with what it is ranked by.
+struct TensorLine {
+  const TensorEntry* entry = nullptr;
+  TensorStats stats;
+  double scale = 1;
+};
+// A layer of the short view.
+struct LayerLine {
+  const FileLayer* layer = nullptr;
+  std::vector<MethodScale> scales;
+};
+
+// These print the short view: a line a tensor, those that lose most first (before them gradients
+// without any value other than zero), and a line a layer with each method's alpha.
+void PrintTensors(std::vector<TensorLine> tensors, std::ostream& out);
+void PrintLayers(const std::vector<LayerLine>& layers, std::ostream& out);
+
+// Four significant digits; a scale in full where that is short.
+std::string Brief(double value);
+std::string BriefScale(double value);
+const char* KindName(const FileLayer& layer);  // cast, linear, convolution
+
+// Whether `name` is that of a gradient of activations, which carries S: NAME.dy, NAME.dx.
+bool CarriesScale(const std::string& name);
+
+// These print the view of --all for a terminal, in lines of at most 100 columns (but for long
+// names): the range of the format, what the marks beside the histograms mean, a tensor, a layer.
 void PrintFormat(const NumberFormat& format, std::ostream& out);
+void PrintMarks(std::ostream& out);
 void PrintCount(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
                 std::ostream& out);
 void PrintSkipped(const TensorEntry& entry, std::ostream& out);  // an integer tensor

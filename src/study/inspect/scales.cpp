@@ -35,7 +35,8 @@ scaling::LayerScaler ScalerOf(LayerMethod method, const FileLayer& layer,
   };
   scaling::LayerInfo info;
   info.name = layer.name;
-  info.fan_reference = info.fan_exact = layer.fan;
+  info.fan_reference = layer.fan_reference;
+  info.fan_exact = layer.fan_exact;
   info.u_min = format.smallest_subnormal();
   info.u_max = format.largest();
   info.has_weight = layer.w != nullptr;

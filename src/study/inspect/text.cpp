@@ -14,21 +14,6 @@ namespace {
 
 constexpr int kBarColumns = 48;
 
-// Four significant digits.
-std::string Brief(double value) {
-  if (!std::isfinite(value)) return NineDigits(value);
-  std::array<char, 32> buffer;
-  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
-                                    std::chars_format::general, 4);
-  return {buffer.data(), result.ptr};
-}
-
-// A scale in full where that is short.
-std::string BriefScale(double value) {
-  const std::string exact = ShortestText(value);
-  return exact.size() <= 9 ? exact : Brief(value);
-}
-
 std::string Padded(const std::string& text, std::size_t width, bool right = true) {
   const std::string space(width > text.size() ? width - text.size() : 0, ' ');
   return right ? space + text : text + space;
@@ -84,11 +69,32 @@ void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std:
 
 }  // namespace
 
+std::string Brief(double value) {
+  if (!std::isfinite(value)) return NineDigits(value);
+  std::array<char, 32> buffer;
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::general, 4);
+  return {buffer.data(), result.ptr};
+}
+
+std::string BriefScale(double value) {
+  const std::string exact = ShortestText(value);
+  return exact.size() <= 9 ? exact : Brief(value);
+}
+
+const char* KindName(const FileLayer& layer) {
+  if (layer.kind == FileLayer::Kind::kCast) return "cast";
+  return layer.kind == FileLayer::Kind::kLinear ? "linear" : "convolution";
+}
+
 void PrintFormat(const NumberFormat& format, std::ostream& out) {
   out << "format " << FormatName(format) << ": largest " << NineDigits(format.largest())
       << ", normal from 2^" << std::ilogb(format.smallest_normal()) << ", subnormal from 2^"
-      << std::ilogb(format.smallest_subnormal()) << '\n'
-      << "histograms: share of the finite non-zero values with floor(log2 |x|) = e;\n"
+      << std::ilogb(format.smallest_subnormal()) << '\n';
+}
+
+void PrintMarks(std::ostream& out) {
+  out << "histograms: share of the finite non-zero values with floor(log2 |x|) = e;\n"
       << "beside 2^e: s subnormal in the format, - below its smallest, + above its largest\n";
 }
 
@@ -116,10 +122,7 @@ void PrintSkipped(const TensorEntry& entry, std::ostream& out) {
 void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales,
                  std::ostream& out) {
   if (scales.empty()) return;
-  const char* kind = layer.kind == FileLayer::Kind::kCast     ? "cast"
-                     : layer.kind == FileLayer::Kind::kLinear ? "linear"
-                                                              : "convolution";
-  out << "\nscales of " << Visible(layer.name) << ": " << kind << ", fan "
+  out << "\nscales of " << Visible(layer.name) << ": " << KindName(layer) << ", fan "
       << Brief(scales.front().fan) << ", scale_in "
       << ShortestText(static_cast<double>(scales.front().decision.scale_in)) << '\n'
       << "  method               unbound     bound      pow2     alpha scale_out limit\n";

@@ -5,6 +5,7 @@
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "graph/network/weights_file.h"
 #include "scaling/rules/state_text.h"
 #include "train/first_scale.h"
 #include "train/observe/layer_overflow.h"
@@ -73,7 +74,10 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       start_(telemetry::SteadySeconds()),
       last_timing_(start_) {
   if (!from) {
-    graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
+    const graph::WeightsCover cover =
+        graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
+    if (!cover.missing.empty()) p_.log.Warning(cover.MissingText());
+    if (!cover.ignored.empty()) p_.log.Info(cover.IgnoredText());
     if (p_.policy.AwaitsStart() != nullptr) ChooseStart();
     return;
   }

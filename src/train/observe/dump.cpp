@@ -78,6 +78,22 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
   item.values = AsPyTorch(values, shape);
 }
 
+// What the tensors' shapes alone do not tell of a layer.
+void Dump::Describe(const graph::LayerRow& layer,
+                    std::map<std::string, std::string>& metadata) const {
+  const auto& scales = graph_.scales();
+  const bool chooses =
+      std::any_of(scales.begin(), scales.end(), [&](const graph::ScalePoint& point) {
+        return point.scaler != nullptr && point.layer == layer.name;
+      });
+  metadata["kind:" + layer.name] = layer.kind;
+  metadata["chooses_scale:" + layer.name] = chooses ? "true" : "false";
+  if (layer.kind != "conv2d") return;
+  metadata["stride:" + layer.name] =
+      std::to_string(layer.stride[0]) + "x" + std::to_string(layer.stride[1]);
+  metadata["groups:" + layer.name] = std::to_string(layer.groups);
+}
+
 void Dump::End() {
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     if (point.tensor != "dw" || !Matches(point.layer)) continue;
@@ -87,6 +103,8 @@ void Dump::End() {
   }
   SafetensorsWriter writer;
   std::map<std::string, std::string> metadata = {{"step", std::to_string(step_)}};
+  for (const graph::LayerRow& layer : graph_.layers())
+    if (Matches(layer.name)) Describe(layer, metadata);
   for (const auto& [name, item] : items_) {
     writer.Add(name, item.dims, item.values);
     metadata["format:" + name] = item.format;

@@ -13,7 +13,9 @@ namespace ada::train {
 // log.dump (`loss`: its dx, the logit gradient): F32, in PyTorch's layouts ([n, c, h, w]; a linear
 // layer's flat tensors [n, c]), of the last micro-batch (dw: of all), values as they were stored:
 // they carry their scale, which the metadata have as "scale:LAYER.dy"; formats as
-// "format:LAYER.dy".
+// "format:LAYER.dy"; of each layer also its kind ("kind:LAYER"), whether a policy chooses its scale
+// ("chooses_scale:LAYER", true or false) and a convolution's "stride:LAYER" ("2x2") and
+// "groups:LAYER".
 class Dump : public StepObserver {
  public:
   // All must outlive the dump. OutputError where a file cannot be written.
@@ -36,6 +38,7 @@ class Dump : public StepObserver {
   bool Matches(const std::string& layer) const;
   bool IsLinear(const std::string& layer) const;
   void AddWeights(const backend::Pass& pass);
+  void Describe(const graph::LayerRow& layer, std::map<std::string, std::string>& metadata) const;
 
   const config::Config& config_;
   const std::string folder_;

@@ -1,0 +1,257 @@
+#include "config/keys/foreign_names.h"
+
+#include <string_view>
+
+#include "core/text.h"
+#include "scaling/policies/policies.h"
+#include "scaling/policies/presets.h"
+
+namespace ada::config {
+namespace {
+
+// A meaning that holds a blank is a sentence, any other a key or word of ours.
+struct ForeignName {
+  std::string_view place;   // section or key
+  std::string_view choice;  // of the section; empty: any
+  std::string_view names;   // with blanks between
+  std::string_view meaning;
+};
+
+constexpr std::string_view kSchedulesEnd = "cosine, linear and poly end with the run";
+constexpr std::string_view kFollows = "it follows from the layer before; leave it out";
+constexpr std::string_view kPowerOfTwo = "init_scale is the scale itself, 2 to this power";
+
+// From Keras, PyTorch, Lightning, transformers, Caffe, and for `scaling` from the systems of its
+// presets.
+const ForeignName kKeys[] = {
+    {"", "", "epochs num_epochs max_epochs", "train.epochs"},
+    {"", "", "max_steps steps max_iter", "train.max_steps"},
+    {"", "", "lr learning_rate base_lr", "optimizer.lr"},
+    {"", "", "momentum", "optimizer.momentum"},
+    {"", "", "weight_decay", "optimizer.weight_decay"},
+    {"", "", "batch_size train_batch_size", "data.batch_size"},
+    {"", "", "dataset", "data.dataset"},
+    {"", "", "random_seed manual_seed", "seed"},
+    {"", "", "network net architecture arch", "model"},
+    {"", "", "lr_scheduler scheduler", "schedule"},
+    {"", "", "trainer training", "train"},
+    {"", "", "optim solver", "optimizer"},
+    {"", "", "output_dir out_dir save_dir", "output"},
+    {"", "", "dtype format fp16 bf16 mixed_precision amp", "precision.format"},
+    {"", "", "loss_scale loss_scaling grad_scaler", "scaling"},
+    {"", "", "gradient_clipping max_grad_norm clip_norm", "train.clip_norm"},
+    {"", "", "num_workers threads", "device.threads"},
+
+    {"data", "", "root dir data_dir folder train_data_dir", "path"},
+    {"data", "", "name type", "dataset"},
+    {"data", "", "batch train_batch_size per_device_train_batch_size", "batch_size"},
+    {"data", "", "val_batch_size test_batch_size eval_batch_size", "evaluate_batch_size"},
+    {"data", "", "num_workers workers", "device.threads"},
+    {"data", "", "validation_split val_split", "validation is a number of images"},
+    {"data", "", "random_crop crop", "data.augment.random_crop"},
+    {"data", "", "horizontal_flip flip mirror", "data.augment.horizontal_flip"},
+
+    {"model", "", "name type arch architecture backbone", "zoo"},
+    {"model", "", "num_classes n_classes", "classes"},
+    {"model", "", "hidden_size hidden_sizes hidden_units hidden_dims", "hidden"},
+    {"model", "", "num_layers n_layers depth",
+     "mlp has `hidden`, a size for each layer; others have it in their names (resnet20)"},
+    {"model", "", "dropout_rate drop_rate", "dropout"},
+    {"model", "", "weights pretrained checkpoint", "model.init.weights"},
+    {"model.init", "", "strict", "ignore_unknown: true and require_all: true say which way"},
+    {"model.init", "", "path file checkpoint pretrained", "weights"},
+    {"model.init", "", "type name method", "scheme"},
+
+    {"model.layers[]", "", "type op layer", "kind"},
+    {"model.layers[]", "", "kernel_size window pool_size", "kernel"},
+    {"model.layers[]", "linear", "out_channels channels", "features"},
+    {"model.layers[]", "", "out_channels filters num_filters", "channels"},
+    {"model.layers[]", "conv2d", "num_output out_features features", "channels"},
+    {"model.layers[]", "", "num_output out_features units", "features"},
+    {"model.layers[]", "", "in_channels in_features num_features input_dim", kFollows},
+    {"model.layers[]", "", "strides", "stride"},
+    {"model.layers[]", "", "pad", "padding"},
+    {"model.layers[]", "", "dilation_rate", "dilation"},
+    {"model.layers[]", "", "group", "groups"},
+    {"model.layers[]", "", "use_bias bias_term", "bias"},
+    {"model.layers[]", "", "bottom input from", "inputs"},
+    {"model.layers[]", "", "p dropout_ratio", "rate"},
+    {"model.layers[]", "", "epsilon", "eps"},
+
+    {"precision", "", "dtype type precision compute_dtype", "format"},
+    {"precision", "", "grads grad gradient backward", "gradients"},
+    {"precision", "", "loss_scale loss_scaling", "scaling"},
+    {"precision.format", "", "exponent_bits exp_bits", "exponent"},
+    {"precision.format", "", "mantissa_bits man_bits", "mantissa"},
+
+    {"scaling", "", "type kind mode loss_scaling_factor", "policy"},
+    {"scaling", "dynamic", "scale", "init_scale"},  // nnabla, flax
+    {"scaling", "histogram", "growth_interval", "update_period"},
+    {"scaling", "adaptive", "growth_interval",
+     "adaptive has update_interval, the passes between two looks"},
+    {"scaling", "fixed", "init_scale loss_scale", "scale"},
+    {"scaling", "none", "scale loss_scale", "policy: fixed has a scale"},
+    {"scaling", "",
+     "initial_loss_scale initial_scale init_loss_scale init_loss_scaling "
+     "fp16_init_scale loss_scale start_scale",
+     "init_scale"},  // cerebras, megatron; tensorflow, keras; paddle; fairseq; apex
+    {"scaling", "", "initial_scale_power", kPowerOfTwo},  // deepspeed
+    {"scaling", "",
+     "steps_per_increase n growth_steps dynamic_growth_steps loss_scale_window "
+     "scale_window fp16_scale_window incr_every_n_steps step_window period",
+     "growth_interval"},  // cerebras; nnabla; tensorflow, keras; deepspeed ...; paddle; openseq2seq
+    {"scaling", "", "scaling_factor scale_factor step_factor factor multiplier",
+     "here it is growth_factor, and backoff_factor beside it"},  // nnabla; apex; openseq2seq; jmp
+    {"scaling", "", "incr_ratio", "growth_factor"},
+    {"scaling", "", "decr_ratio", "backoff_factor"},
+    {"scaling", "", "decr_every_n_nan_or_inf", "hysteresis"},
+    {"scaling", "", "overflow_tolerance fp16_scale_tolerance scale_tolerance", "tolerance"},
+    {"scaling", "", "min_loss_scale minimum_scale scale_min threshold_loss_scale", "min_scale"},
+    {"scaling", "", "max_loss_scale maximum_scale scale_max", "max_scale"},
+    {"scaling", "", "max_gradient_norm max_grad_norm clip_norm", "train.clip_norm"},
+
+    {"optimizer", "", "type name optimizer algorithm", "kind"},
+    {"optimizer", "", "learning_rate base_lr initial_lr alpha", "lr"},
+    {"optimizer", "", "beta_1", "beta1"},
+    {"optimizer", "", "beta_2", "beta2"},
+    {"optimizer", "", "betas", "here these are beta1 and beta2"},
+    {"optimizer", "", "eps", "epsilon"},
+    {"optimizer", "", "wd decay l2", "weight_decay"},
+    {"optimizer", "", "clip_norm clipnorm max_gradient_norm", "train.clip_norm"},
+    {"optimizer", "", "schedule lr_scheduler", "schedule"},
+
+    {"schedule", "", "type name policy lr_policy", "kind"},
+    {"schedule", "", "step_size steps stepvalue boundaries", "milestones"},
+    {"schedule", "", "decay_rate factor", "gamma"},
+    {"schedule", "", "eta_min end_learning_rate min_learning_rate", "min_lr"},
+    {"schedule", "", "t_max total_steps total_iters decay_steps", kSchedulesEnd},
+    {"schedule", "", "warmup_epochs", "schedule.warmup.epochs"},
+    {"schedule", "", "warmup_steps num_warmup_steps warmup_iters",
+     "write warmup: {epochs: E, lr: L}; E may be a fraction"},
+
+    {"train", "", "epoch num_epochs max_epochs n_epochs num_train_epochs", "epochs"},
+    {"train", "", "steps num_steps max_iter total_steps", "max_steps"},
+    {"train", "", "batch_size", "data.batch_size"},
+    {"train", "", "lr learning_rate", "optimizer.lr"},
+    {"train", "", "seed", "seed stands at the top of the document"},
+    {"train", "",
+     "max_grad_norm gradient_clip_val clip_grad_norm clip_gradients grad_clip "
+     "max_gradient_norm gradient_clipping",
+     "clip_norm"},
+    {"train", "",
+     "gradient_accumulation_steps grad_accumulation_steps "
+     "accumulate_grad_batches iter_size",
+     "accumulate"},
+
+    {"evaluate", "", "every interval check_val_every_n_epoch", "every_epochs"},
+    {"log", "", "interval log_every_n_steps log_interval display print_freq", "every"},
+    {"checkpoint", "", "save_steps every_n_train_steps", "every_steps"},
+    {"checkpoint", "", "every_n_epochs interval", "every_epochs"},
+    {"checkpoint", "", "save_total_limit max_to_keep save_top_k", "keep"},
+    {"checkpoint", "", "save_best save_best_only", "best"},
+    {"device", "", "type name", "kind"},
+    {"device", "", "num_threads workers num_workers", "threads"},
+};
+
+// Formats: PyTorch, JAX and ml_dtypes, NumPy; their float8_e4m3 is the one with infinities.
+const ForeignName kFormats[] = {
+    {"", "", "float32 float single full 32 32_true", "fp32"},
+    {"", "", "float16 half 16 16_mixed mixed_float16 mixed", "fp16"},
+    {"", "", "bfloat16 bfloat bf16_mixed mixed_bfloat16", "bf16"},
+    {"", "", "e4m3 e4m3fn float8_e4m3fn fp8_e4m3fn", "fp8_e4m3"},
+    {"", "", "e5m2 float8_e5m2", "fp8_e5m2"},
+    {"", "", "e3m4 float8_e3m4", "fp8_e3m4"},
+    {"", "", "float8_e4m3", "fp8_e4m3_ieee"},
+    {"", "", "float8_e4m3fnuz e4m3fnuz", "fp8_e4m3_fnuz"},
+    {"", "", "float8_e5m2fnuz e5m2fnuz", "fp8_e5m2_fnuz"},
+    {"", "", "float8_e4m3b11fnuz e4m3b11fnuz", "fp8_e4m3_b11fnuz"},
+    {"", "", "float6_e2m3fn e2m3", "fp6_e2m3"},
+    {"", "", "float6_e3m2fn e3m2", "fp6_e3m2"},
+    {"", "", "fp4 float4_e2m1fn e2m1", "fp4_e2m1"},
+    {"", "", "fp8 float8", "fp8_e4m3 keeps more digits, fp8_e5m2 more range"},
+    {"", "", "fp6 float6", "fp6_e2m3 keeps more digits, fp6_e3m2 more range"},
+    {"", "", "tf32 tensorfloat32", "TF32 is {exponent: 8, mantissa: 10}"},
+    {"", "", "float64 double fp64", "fp32 is the widest"},
+    {"", "", "int8 int4 uint8", "integers are no formats here"},
+};
+
+const ForeignName kWords[] = {
+    {"device.kind", "", "gpu", "cuda"},
+    {"model.init.scheme", "", "he kaiming kaiming_normal", "he_normal"},
+    {"model.init.scheme", "", "kaiming_uniform", "he_uniform"},
+    {"model.init.scheme", "", "xavier glorot glorot_normal", "xavier_normal"},
+    {"model.init.scheme", "", "glorot_uniform", "xavier_uniform"},
+    {"scaling.policy", "", "static constant", "fixed"},
+    {"scaling.policy", "", "backoff loss_scale amp auto", "dynamic"},
+    {"scaling.policy", "", "delayed", "scales of tensors are precision.tensor_scaling: delayed"},
+    {"optimizer.kind", "", "momentum nesterov", "sgd has the keys momentum and nesterov"},
+    {"schedule.kind", "", "step steps steplr multisteplr piecewise", "multistep"},
+    {"schedule.kind", "", "cosineannealinglr cosine_annealing cosine_decay", "cosine"},
+    {"schedule.kind", "", "polynomial polynomial_decay", "poly"},
+    {"schedule.kind", "", "fixed none", "constant"},
+    {"model.layers[].kind", "", "dense fc inner_product innerproduct", "linear"},
+    {"model.layers[].kind", "", "conv convolution", "conv2d"},
+    {"model.layers[].kind", "", "bn batchnorm2d batchnormalization", "batch_norm"},
+    {"model.layers[].kind", "", "swish", "silu"},
+    {"model.layers[].kind", "", "eltwise residual", "add"},
+    {"model.layers[].kind", "", "adaptiveavgpool2d adaptive_avg_pool gap", "global_avg_pool"},
+    {"model.layers[].kind", "", "pooling", "max_pool, avg_pool and global_avg_pool are there"},
+};
+
+std::string Plain(const std::string& name) {
+  std::string plain;
+  for (const char c : name) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    plain += upper ? static_cast<char>(c - 'A' + 'a') : c == '-' ? '_' : c;
+  }
+  return plain;
+}
+
+std::string HintOf(std::string_view meaning) {
+  if (meaning.find(' ') != std::string_view::npos) return std::string(meaning);
+  return "did you mean '" + std::string(meaning) + "'?";
+}
+
+template <std::size_t n>
+std::string Find(const ForeignName (&table)[n], std::string_view place, std::string_view choice,
+                 const std::string& name) {
+  for (const ForeignName& known : table) {
+    const bool applies = known.place == place && (known.choice.empty() || known.choice == choice);
+    if (applies &&
+        (" " + std::string(known.names) + " ").find(" " + name + " ") != std::string::npos)
+      return HintOf(known.meaning);
+  }
+  return "";
+}
+
+// A preset or a method where its policy is meant.
+std::string OfPolicy(const std::string& path, const std::string& word) {
+  if (path != "scaling.policy") return "";
+  if (Contains(scaling::PresetNames(), word))
+    return "that is a preset: policy: dynamic, preset: " + word;
+  for (const scaling::LayerMethod method : scaling::kAdaptiveMethods)
+    if (word == MethodName(method)) return "that is a method: policy: adaptive, method: " + word;
+  return "";
+}
+
+}  // namespace
+
+std::string ForeignKeyHint(const std::string& section, const std::string& choice,
+                           const std::string& name) {
+  return Find(kKeys, section, choice, Plain(name));
+}
+
+std::string ForeignWordHint(const std::string& path, const std::string& word) {
+  const std::string other = OfPolicy(path, Plain(word));
+  return other.empty() ? Find(kWords, path, "", Plain(word)) : other;
+}
+
+std::string ForeignFormatHint(const std::string& name) {
+  const std::string plain = Plain(name);
+  const std::size_t dot = plain.rfind('.');  // torch.float16
+  return Find(kFormats, "", "", dot == std::string::npos ? plain : plain.substr(dot + 1));
+}
+
+std::string AsEnding(const std::string& hint) { return hint.empty() ? "" : "; " + hint; }
+
+}  // namespace ada::config

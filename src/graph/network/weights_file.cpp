@@ -1,0 +1,116 @@
+#include "graph/network/weights_file.h"
+
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "graph/network/parameters.h"
+#include "graph/network/shapes.h"
+
+namespace ada::graph {
+namespace {
+
+using ParametersByName = std::unordered_map<std::string, const Parameter*>;
+
+std::string DimsText(const std::vector<std::int64_t>& dims) {
+  std::string text = "[";
+  for (const std::int64_t dim : dims) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(dim);
+  }
+  return text + "]";
+}
+
+// The first names, and how many there are beyond them.
+std::string Some(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i)
+    text += (i == 0 ? "" : ", ") + Visible(names[i]);
+  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
+  return text;
+}
+
+// What is likely meant: a name of the network behind a prefix ("module."), or the nearest one.
+std::string Meant(const std::string& name, const ParametersByName& known,
+                  const std::vector<Parameter>& parameters) {
+  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const std::string rest = name.substr(dot + 1);
+    if (known.contains(rest))
+      return "; it would be '" + rest + "' without '" + name.substr(0, dot + 1) +
+             "', a prefix that wrappers such as DistributedDataParallel add";
+  }
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters) names.push_back(parameter.name);
+  return Nearest(name, names);
+}
+
+void RefuseUnknown(const std::string& path, const std::vector<std::string>& unknown,
+                   const ParametersByName& known, const std::vector<Parameter>& parameters) {
+  const std::string others =
+      unknown.size() > 1 ? " (nor those of " + std::to_string(unknown.size() - 1) + " more)" : "";
+  throw DataError(path + ": tensor " + unknown[0] + ": the network has none of this name" + others +
+                  Meant(unknown[0], known, parameters) +
+                  "; model.init.ignore_unknown: true leaves such tensors out");
+}
+
+}  // namespace
+
+std::string WeightsCover::LoadedText() const {
+  return path + ": loaded " + std::to_string(loaded) + " of " +
+         Counted(static_cast<std::int64_t>(loaded + missing.size()), "tensor");
+}
+
+std::string WeightsCover::MissingText() const {
+  if (missing.empty()) return "";
+  return LoadedText() + "; missing " + Some(missing) +
+         ": these start as without a file (model.init.require_all: true makes this an error)";
+}
+
+std::string WeightsCover::IgnoredText() const {
+  if (ignored.empty()) return "";
+  return path + ": left out " + Counted(static_cast<std::int64_t>(ignored.size()), "tensor") +
+         " that the network does not have: " + Some(ignored);
+}
+
+SafetensorsFile OpenWeights(const config::InitConfig& init) {
+  try {
+    return SafetensorsFile::Open(init.weights);
+  } catch (const DataError& error) {
+    throw DataError(std::string("model.init.weights: ") + error.what());
+  }
+}
+
+WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init,
+                     const std::vector<Parameter>& parameters) {
+  ParametersByName known;
+  for (const Parameter& parameter : parameters) known[parameter.name] = &parameter;
+  WeightsCover cover;
+  cover.path = file.path();
+  for (const TensorEntry& entry : file.entries()) {
+    if (entry.name.ends_with("num_batches_tracked")) continue;
+    const auto found = known.find(entry.name);
+    if (found == known.end()) {
+      cover.ignored.push_back(entry.name);
+    } else if (found->second->dims != entry.shape) {
+      throw DataError(file.path() + ": tensor " + entry.name + ": expected shape " +
+                      DimsText(found->second->dims) + ", found " + DimsText(entry.shape));
+    }
+  }
+  if (!cover.ignored.empty() && !init.ignore_unknown)
+    RefuseUnknown(file.path(), cover.ignored, known, parameters);
+  for (const Parameter& parameter : parameters) {
+    if (file.Find(parameter.name))
+      ++cover.loaded;
+    else
+      cover.missing.push_back(parameter.name);
+  }
+  if (!cover.missing.empty() && (init.require_all || cover.loaded == 0))
+    throw DataError(cover.LoadedText() + "; missing " + Some(cover.missing) +
+                    (cover.loaded == 0 ? "; the file is of another network"
+                                       : " (model.init.require_all: true)"));
+  return cover;
+}
+
+}  // namespace ada::graph

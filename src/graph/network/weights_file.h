@@ -1,0 +1,36 @@
+// A file of weights (model.init.weights) beside the network that starts with it: what it gives,
+// what it lacks, and what it has too much.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "core/safetensors.h"
+
+namespace ada::graph {
+
+struct Parameter;
+
+struct WeightsCover {
+  std::string path;
+  std::size_t loaded = 0;            // tensors of the network that the file has
+  std::vector<std::string> missing;  // those that it lacks
+  std::vector<std::string> ignored;  // tensors of the file alone, under ignore_unknown
+
+  std::string LoadedText() const;  // "weights.safetensors: loaded 6 of 21 tensors"
+  // One line of warning where something is missing, else "".
+  std::string MissingText() const;
+  // One line where tensors were left out, else "".
+  std::string IgnoredText() const;
+};
+
+// Opens `init.weights`. DataError with the key's name where it cannot be opened or is no
+// safetensors file.
+SafetensorsFile OpenWeights(const config::InitConfig& init);
+// Compares names and shapes; batch norm's num_batches_tracked counts nowhere. DataError: a wrong
+// shape, a name that the network does not have (unless ignore_unknown), a missing tensor under
+// require_all, or a file that gives nothing at all.
+WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init,
+                     const std::vector<Parameter>& parameters);
+
+}  // namespace ada::graph

@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "core/utf8.h"
+#include "study/inspect/parts.h"
+
+namespace ada::study {
+namespace {
+
+// A whole number from 1 on at the start of `text`, which then begins behind it; 0: there is none.
+std::int64_t TakeNumber(std::string_view& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || value < 1) return 0;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+// What the metadata say under `key`: numbers with 'x' between them ("2x1"); empty: nothing.
+std::vector<std::int64_t> Numbers(const SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  std::vector<std::int64_t> numbers;
+  if (found == file.metadata().end()) return numbers;
+  std::string_view rest = found->second;
+  for (bool more = true; more;) {
+    const std::int64_t number = TakeNumber(rest);
+    more = rest.starts_with('x');
+    if (more) rest.remove_prefix(1);
+    if (number == 0 || (!more && !rest.empty()))
+      throw DataError(file.path() + ": metadata " + Shown(key) +
+                      ": expected whole numbers with x between them, found " +
+                      Shown(found->second));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// The smallest stride at which a window of `taps` gives `out` places over `in` values, padded by
+// half its width at most; where none does (a dilated window), what their quotient is near to.
+std::int64_t StrideOf(std::int64_t in, std::int64_t out, std::int64_t taps) {
+  if (out < 1) return 1;
+  std::int64_t smallest = 0;
+  for (std::int64_t padding = 0; padding <= taps / 2; ++padding) {
+    const std::int64_t room = in + 2 * padding - taps;
+    if (room < 0) continue;
+    const std::int64_t stride = room / out + 1;  // the first with no more than `out` places
+    if (room / stride + 1 == out && (smallest == 0 || stride < smallest)) smallest = stride;
+  }
+  return smallest > 0 ? smallest : std::max<std::int64_t>((in + out / 2) / out, 1);
+}
+
+bool GivesShapes(const TensorEntry* input, const FileLayer& layer) {
+  return input != nullptr && input->shape.size() == layer.w->shape.size() && layer.w->shape[1] > 0;
+}
+
+}  // namespace
+
+bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer) {
+  const auto found = file.metadata().find("chooses_scale:" + layer);
+  return found != file.metadata().end() && found->second == "false";
+}
+
+Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& layer) {
+  Geometry geometry;
+  const std::vector<std::int64_t> stride = Numbers(file, "stride:" + layer.name);
+  const std::vector<std::int64_t> groups = Numbers(file, "groups:" + layer.name);
+  const TensorEntry* x = file.Find(layer.name + ".x");
+  const TensorEntry* input = GivesShapes(x, layer) ? x : layer.dx;
+  geometry.known = (!stride.empty() && !groups.empty()) || GivesShapes(input, layer);
+  if (!groups.empty()) geometry.groups = groups.front();
+  for (const std::int64_t step : stride) geometry.positions *= static_cast<double>(step);
+  if (!GivesShapes(input, layer)) return geometry;
+  const std::vector<std::int64_t>&w = layer.w->shape, &in = input->shape, &dy = layer.dy->shape;
+  if (groups.empty()) {
+    geometry.groups = in[1] / w[1];
+    geometry.fits = geometry.groups >= 1 && in[1] % w[1] == 0 && w[0] % geometry.groups == 0;
+  }
+  if (stride.empty())
+    for (std::size_t i = 2; i < w.size(); ++i)
+      geometry.positions *= static_cast<double>(StrideOf(in[i], dy[i], w[i]));
+  return geometry;
+}
+
+}  // namespace ada::study
