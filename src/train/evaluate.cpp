@@ -4,7 +4,7 @@
 
 #include "core/text.h"
 #include "train/assemble.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/evaluated_weights.h"
 #include "train/evaluator.h"
 #include "train/memory_need.h"
 #include "train/predictions.h"
@@ -61,8 +61,8 @@ class SplitReport {
 
 }  // namespace
 
-void Evaluate(const config::Config& config, const std::string& checkpoint,
-              const EvaluateOptions& options, std::ostream& out) {
+void Evaluate(const config::Config& config, const std::string& weights,
+              const EvaluateOptions& options, std::ostream& out, telemetry::Log& log) {
   const ChosenBackend chosen = MakeBackend(config.device);
   const data::DatasetInfo info = InspectData(config);
   const Shape image{1, info.height, info.width, info.channels};
@@ -72,8 +72,7 @@ void Evaluate(const config::Config& config, const std::string& checkpoint,
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));
   const RunData data = ReadData(config);
-  LoadTensorScales(checkpoint, ReadCheckpointState(checkpoint), evaluator.graph());
-  LoadCheckpointTensors(checkpoint, evaluator.graph(), nullptr, *chosen.backend);
+  LoadEvaluatedWeights(weights, evaluator.graph(), *chosen.backend, log);
   SplitReport report(config, data, evaluator, options, out);
   // The images held back are the last of the training files.
   report.Write("validation", data.train.images(), data.validation);

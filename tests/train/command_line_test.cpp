@@ -35,7 +35,8 @@ TEST_SUITE("cpu") {
                                      {"policies"},
                                      {"formats"},
                                      {"datasets"},
-                                     {"schema"}}) {
+                                     {"schema"},
+                                     {"help"}}) {
       const Outcome o = Run(With(command, {"--help"}), folder.path());
       CAPTURE(o.out);
       ADA_CHECK_EXIT(o, 0);
@@ -82,8 +83,29 @@ TEST_SUITE("cpu") {
     };
     const Wrong table[] = {
         {{}, "--config"},
-        {{"--nonsense"}, "--nonsense"},
-        {{"nonsense"}, "nonsense"},
+        {{"train"}, "FILE is missing"},
+        {{"--nonsense"},
+         "--nonsense is no option of train; any key of the YAML is --set KEY=VALUE"},
+        {{"nonsense"}, "nonsense is no command; `ada-train help` lists the commands"},
+        {{"trian", "good.yaml", "--epochs", "3"}, "trian is no command; did you mean train? `ada"},
+        {{"help", "trian"}, "help: trian is no command; did you mean train?"},
+        {{"good.yaml"}, "good.yaml is no command; to train with that file: ada-train train good"},
+        {{"train", "good.yaml", "--epoch", "3"},
+         "ada-train: --epoch is no option of train; did you mean --epochs? `ada-train help train`"},
+        {{"--config", "good.yaml", "--epoch=3", "--batchsize", "2"},
+         "ada-train: --epoch is no option of train; did you mean --epochs?\n--batchsize is no "
+         "option of train; did you mean --batch-size?"},
+        {{"train", "good.yaml", "b.yaml", "c.yaml"}, "not expected behind train: b.yaml c.yaml;"},
+        {{"train", "good.yaml", "-c", "b.yaml"}, "good.yaml and --config b.yaml: expected one"},
+        {{"train", "good.yaml", "--epochs", "many"}, "--epochs many: expected a whole number"},
+        {{"train", "good.yaml", "--epochs", "0"}, "--set train.epochs: expected a whole number, 1"},
+        {{"train", "good.yaml", "--lr", "fast"}, "--lr fast: expected a number"},
+        {{"train", "good.yaml", "--policy", "adaptve"}, "adaptive"},
+        {{"train", "--resume", "no/run"}, "--resume no/run: no such folder"},
+        {{"train", "--resume", "."}, "--resume .: holds no config.yaml"},
+        {{"train", "good.yaml", "--resume", ".", "--output", "b"}, "so does --output"},
+        {{"evaluate", "good.yaml", "--best"}, "--best: good.yaml is no folder"},
+        {{"evaluate", "run", "--checkpoint", "b"}, "run and --checkpoint b: expected one of them"},
         {{"evaluate"}, "--checkpoint"},
         {{"--config", "missing.yaml"}, "missing.yaml"},
         {{"--config", "good.yaml", "--threads", "many"}, "--threads"},
@@ -143,6 +165,59 @@ TEST_SUITE("cpu") {
       CHECK(Contains(o.err, "no/run"));
       CHECK(o.out.empty());
     }
+  }
+
+  TEST_CASE("help, and help of a command, print what --help prints") {
+    const TempFolder folder;
+    for (const std::string command : {"", "train", "evaluate", "watch", "help"}) {
+      CAPTURE(command);
+      const Arguments name = command.empty() ? Arguments{} : Arguments{command};
+      const Outcome o = Run(With({"help"}, name), folder.path());
+      ADA_CHECK_EXIT(o, 0);
+      CHECK(o.err.empty());
+      CHECK(o.out == Run(With(name, {"--help"}), folder.path()).out);
+    }
+  }
+
+  TEST_CASE("the configuration as operand, -c or --config; options short for keys are --set") {
+    const TempFolder folder;
+    folder.Write("a.yaml", SmallRun());
+    const auto resolved = [&](const Arguments& arguments) {
+      const Outcome o = Run(With(arguments, {"--print-config"}), folder.path());
+      ADA_CHECK_EXIT(o, 0);
+      return o.out;
+    };
+    const std::string plain = resolved({"--config", "a.yaml"});
+    for (const Arguments& same : {Arguments{"train", "a.yaml"},
+                                  {"train", "-c", "a.yaml"},
+                                  {"-c", "a.yaml"},
+                                  {"train", "--resume", "a.yaml"},
+                                  {"train", "--set", "seed=3", "a.yaml"}})
+      CHECK(resolved(same) == plain);
+    const Arguments all = {"train",
+                           "a.yaml",
+                           "--set",
+                           "train.epochs=5",
+                           "optimizer.lr=0.5",
+                           "data.batch_size=10",
+                           "seed=9",
+                           "scaling.policy=none",
+                           "precision.format=bf16",
+                           "device.threads=1",
+                           "name='it''s'"};
+    CHECK(resolved({"train", "a.yaml", "--epochs", "5", "--lr", "0.5", "--batch-size", "10",
+                    "--seed", "9", "--policy", "none", "--format", "bf16", "--threads", "1",
+                    "--name", "it's"}) == resolved(all));
+    // The last one counts, whichever it is.
+    const std::string five = resolved({"train", "a.yaml", "--set", "train.epochs=5"});
+    CHECK(resolved({"train", "a.yaml", "--epochs", "4", "--set", "train.epochs=5"}) == five);
+    CHECK(resolved({"train", "a.yaml", "--set", "train.epochs=4", "--epochs", "5"}) == five);
+    const std::string files =
+        std::string("name: f\ndata: {dataset: mnist, path: a}\nmodel: {zoo: lenet}\n") +
+        "optimizer: {lr: 0.1}\ntrain: {epochs: 1}\n";
+    folder.Write("files.yaml", files);
+    CHECK(Contains(resolved({"train", "files.yaml", "--data", "else where: here"}),
+                   "path: \"else where: here\""));
   }
 
   TEST_CASE("schema prints one JSON document that knows the keys of the YAML") {
