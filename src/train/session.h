@@ -66,7 +66,8 @@ class Session {
   CheckpointState State();
   void Restore(const ResumePoint& from);
   [[noreturn]] void FailTraining(End end);
-  void Summarise(telemetry::RunStatus status);
+  // Returns whether somebody reads the summary: false for a closed pipe.
+  bool Summarise(telemetry::RunStatus status);
   double Seconds() const;
 
   SessionParts p_;
