@@ -34,6 +34,8 @@ Commands AddRunCommands(CLI::App& app);
 // models, policies, formats, datasets, schema.
 Commands AddListCommands(CLI::App& app);
 
+// `--color WHEN`, of the program and of each command.
+void AddColor(CLI::App& app);
 // A command whose help ends with `examples`: two lines, "  ada-train NAME ...".
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples);
 

@@ -40,8 +40,9 @@ const CLI::App& CommandNamed(const CLI::App& app, const std::string& name) {
 
 // The program's page: without the options of training, which stand in the help of train.
 int PrintHelp(CLI::App& app) {
-  const auto of_training = [&app](const CLI::Option* option) {
-    return option != app.get_help_ptr() && option->get_name() != "--version";
+  const auto of_training = [](const CLI::Option* option) {
+    const std::string name = option->get_name();
+    return name != "--help" && name != "--version" && name != "--color";
   };
   for (CLI::Option* option : app.get_options(of_training)) app.remove_option(option);
   std::cout << app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
@@ -61,10 +62,10 @@ Command AddHelp(CLI::App& app) {
           }};
 }
 
-// Options in front of a command are those of training: no other command sees them.
+// Options in front of a command, but --color, are those of training: no other command sees them.
 void RefuseOptionsBefore(const CLI::App& app, const CLI::App& command) {
   for (const CLI::Option* option : app.get_options())
-    if (option->count() > 0)
+    if (option->count() > 0 && option->get_name() != "--color")
       throw ConfigError(option->get_name() + " stands before the command " + command.get_name() +
                         "; expected behind it, if it is one of its options: `ada-train " +
                         command.get_name() + " --help` lists them");
@@ -86,6 +87,7 @@ int Dispatch(int argc, char** argv) {
   Commands commands = AddCommands(app);
   bool version = false;
   app.add_flag("--version", version, "version, commit, compiler, backends and libraries");
+  AddColor(app);
   commands.push_back(AddHelp(app));
   const Command& train = commands.front();
   try {

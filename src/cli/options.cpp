@@ -1,15 +1,31 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "core/color.h"
 #include "core/error.h"
 #include "core/text.h"
 
 namespace ada::cli {
 
+void AddColor(CLI::App& app) {
+  app.add_option_function<std::string>(
+         "--color",
+         [](const std::string& when) {
+           if (when == "auto") return SetColorChoice(ColorChoice::kAuto);
+           if (when == "always") return SetColorChoice(ColorChoice::kAlways);
+           if (when == "never") return SetColorChoice(ColorChoice::kNever);
+           throw ConfigError("--color " + when + ": expected auto, always or never");
+         },
+         "auto (on a terminal, unless NO_COLOR is set), always or never")
+      ->type_name("WHEN")
+      ->trigger_on_parse();
+}
+
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples) {
   CLI::App* command = app.add_subcommand(name, what);
   command->group("Commands");
   command->footer("Examples:\n" + examples);
+  AddColor(*command);
   return command;
 }
 

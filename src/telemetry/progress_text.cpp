@@ -115,9 +115,9 @@ std::string FormatEvaluation(const std::string& split, std::int64_t done, std::i
   const double left =
       images_per_second > 0 ? static_cast<double>(images - done) / images_per_second : -1;
   return Joined({{"evaluating " + split, 4},
-                 {std::to_string(done) + "/" + std::to_string(images) + " images", 3},
-                 {RateText(images_per_second), 1},
-                 {LeftText(left), 2}},
+                 {std::to_string(done) + "/" + std::to_string(images) + " images", 1},
+                 {RateText(images_per_second), 2},
+                 {LeftText(left), 3}},
                 width, false);
 }
 

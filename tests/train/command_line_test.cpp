@@ -263,6 +263,33 @@ TEST_SUITE("cpu") {
     CHECK(!folder.Has("run"));
   }
 
+  TEST_CASE("the summary is on stdout, all else of a run on stderr; log.txt has both") {
+    const TempFolder folder;
+    const Outcome o = Run(WriteConfig(folder, "run", SmallRun()), folder.path());
+    ADA_CHECK_EXIT(o, 0);
+    CHECK(o.out.starts_with("run small finished: 8 epochs, 48 steps (0 skipped) in "));
+    CHECK(!Contains(o.err, "run small finished"));
+    CHECK(Contains(o.err, "epoch 8  test: loss "));
+    CHECK(!Contains(o.out, "epoch 8  test: loss "));
+    const std::string log = ReadBytes(folder / "run/log.txt");
+    CHECK(Contains(log, "info    " + o.out));
+    CHECK(Contains(log, "epoch 8  test: loss "));
+  }
+
+  TEST_CASE("--color: of messages, results and errors, before a command too") {
+    const TempFolder folder;
+    const Arguments run = With(WriteConfig(folder, "run", SmallRun()), {"--overwrite"});
+    const Outcome always = Run(With(run, {"--color", "always"}), folder.path());
+    CHECK(Contains(always.out, "run small \033[32mfinished\033[0m: "));
+    CHECK(!Contains(ReadBytes(folder / "run/log.txt"), "\033"));
+    CHECK(!Contains(Run(run, folder.path()).out, "\033"));  // no terminal
+    CHECK(Contains(Run({"--color", "always", "watch", "no/run"}, folder.path()).err,
+                   "\033[31mada-train:\033[0m no/run"));
+    const Outcome wrong = Run({"watch", "--color", "sometimes", "no/run"}, folder.path());
+    ADA_CHECK_EXIT(wrong, 2);
+    CHECK(Contains(wrong.err, "--color sometimes: expected auto, always or never"));
+  }
+
   TEST_CASE("--quiet is silent, --verbose says more than the default") {
     const TempFolder folder;
     const Arguments run =
@@ -272,7 +299,7 @@ TEST_SUITE("cpu") {
     CHECK(quiet.out.empty());
     const Outcome plain = Run(run, folder.path()),
                   verbose = Run(With(run, {"--verbose"}), folder.path());
-    CHECK(Contains(plain.err, "test accuracy"));
+    CHECK(Contains(plain.out, "test accuracy"));
     CHECK(plain.err.find('\r') == std::string::npos);  // no terminal: plain lines
     CHECK(!Contains(plain.err, "checkpoint of step"));
     CHECK(Contains(verbose.err, "checkpoint of step"));
