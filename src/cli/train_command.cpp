@@ -107,6 +107,8 @@ config::Loaded LoadFor(TrainArguments& a) {
     throw ConfigError(
         "FILE is missing: ada-train train FILE, or --config FILE; `ada-train help train` shows "
         "examples");
+  if (IsFolder(a.config))
+    throw ConfigError(a.config + ": is a folder; to go on with a run: --resume " + a.config);
   config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
   config::FillDefaults(loaded.config);
   std::error_code error;  // a folder that was moved since

@@ -26,7 +26,7 @@ struct SignalWatch::Saved {
   struct sigaction interrupt, terminate, pipe;
 };
 
-SignalWatch::SignalWatch() : saved_(new Saved) {
+SignalWatch::SignalWatch() : saved_(new Saved{}) {
   received = 0;
   struct sigaction action = {};
   action.sa_handler = OnSignal;

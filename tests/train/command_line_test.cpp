@@ -101,6 +101,7 @@ TEST_SUITE("cpu") {
         {{"train", "good.yaml", "--epochs", "0"}, "--set train.epochs: expected a whole number, 1"},
         {{"train", "good.yaml", "--lr", "fast"}, "--lr fast: expected a number"},
         {{"train", "good.yaml", "--policy", "adaptve"}, "adaptive"},
+        {{"train", "."}, ".: is a folder; to go on with a run: --resume ."},
         {{"train", "--resume", "no/run"}, "--resume no/run: no such folder"},
         {{"train", "--resume", "."}, "--resume .: holds no config.yaml"},
         {{"train", "good.yaml", "--resume", ".", "--output", "b"}, "so does --output"},
@@ -274,6 +275,23 @@ TEST_SUITE("cpu") {
     const std::string log = ReadBytes(folder / "run/log.txt");
     CHECK(Contains(log, "info    " + o.out));
     CHECK(Contains(log, "epoch 8  test: loss "));
+  }
+
+  TEST_CASE("a run that ends within its first epoch: progress, summary and watch say the same") {
+    const TempFolder folder;
+    const Outcome o =
+        Run(With(WriteConfig(folder, "run", SmallRun()), {"--set", "train.max_steps=4"}),
+            folder.path());
+    ADA_CHECK_EXIT(o, 0);
+    CHECK(o.out.starts_with("run small finished in epoch 1: 4 steps (0 skipped) in "));
+    CHECK(Contains(o.out, "(mean of epoch 1)"));
+    const Outcome watch = Run({"watch", "run", "--once"}, folder.path());
+    CHECK(Contains(watch.out, "\nstep 4/4  epoch 1  loss "));
+    const Outcome more =
+        Run(With(WriteConfig(folder, "more", SmallRun()), {"--set", "train.max_steps=8"}),
+            folder.path());
+    CHECK(Contains(more.err, "\nepoch 1  step 6/8  loss "));  // at the end of the epoch
+    CHECK(Contains(more.out, "in epoch 2: 8 steps"));
   }
 
   TEST_CASE("--color: of messages, results and errors, before a command too") {

@@ -65,8 +65,9 @@ std::int64_t WatchState::epochs_in_all() const {
 }
 
 void WatchState::Add(const StepRow& row) {
+  const bool begins_epoch = step.epoch > 0 && row.epoch == step.epoch + 1;
+  if (begins_epoch) epoch_steps = (row.step - 1) / step.epoch;
   step = row;
-  if (epoch_steps == 0 && row.epoch > 1) epoch_steps = (row.step - 1) / (row.epoch - 1);
   skipped += row.skipped;
 }
 
