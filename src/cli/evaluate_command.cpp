@@ -78,8 +78,8 @@ Commands AddEvaluateCommands(CLI::App& app) {
   AddOverrides(*evaluate, *a, shorts);
   evaluate
       ->add_option("--predictions", a->options.predictions,
-                   "also write a CSV with one row an image: label, prediction, probabilities,\n"
-                   "loss and the label's rank")
+                   "also write a CSV with one row an image: label, prediction,\n"
+                   "probabilities, loss and the label's rank")
       ->type_name("FILE");
   evaluate->add_flag("--per-class", a->options.per_class,
                      "a row a class, with its precision, instead of a row a split");

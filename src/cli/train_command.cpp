@@ -42,12 +42,11 @@ std::vector<ShortOption> TrainOptions() {
 // Returns --resume.
 CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
   app.add_option("-c,--config", a.config, "the same as FILE")->type_name("FILE");
-  CLI::Option* resume =
-      app.add_option("--resume", a.resume_from,
-                     "go on from the newest good checkpoint, or start; with a run's folder alone,\n"
-                     "its own configuration is taken")
-          ->type_name("[DIR]")
-          ->expected(0, 1);
+  CLI::Option* resume = app.add_option("--resume", a.resume_from,
+                                       "go on from the newest good checkpoint, or start;\n"
+                                       "a run's folder is enough: it knows its configuration")
+                            ->type_name("[DIR]")
+                            ->expected(0, 1);
   app.add_flag("--overwrite", a.overwrite, "delete the old run in the folder first")
       ->excludes(resume);
   app.add_flag("--dry-run", a.dry_run,
@@ -105,8 +104,8 @@ config::Loaded LoadFor(TrainArguments& a) {
   const std::string folder = TakeResumeFolder(a);
   if (a.config.empty())
     throw ConfigError(
-        "FILE is missing: ada-train train FILE, or --config FILE; `ada-train help train` shows "
-        "examples");
+        "FILE is missing: ada-train train FILE, or --config FILE, or --resume DIR of a run; "
+        "`ada-train help train` shows examples");
   if (IsFolder(a.config))
     throw ConfigError(a.config + ": is a folder; to go on with a run: --resume " + a.config);
   config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));

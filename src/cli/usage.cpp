@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "config/schema/schema.h"
 #include "core/text.h"
 #include "core/utf8.h"
 
@@ -25,17 +26,32 @@ std::string HelpOf(const CLI::App& command) {
   return "`ada-train help " + command.get_name() + "` shows what it takes";
 }
 
-// "--epoch": what it is not, and the option that is nearest to it.
+// The keys of the YAML that are called like an option: train.max_steps of "max-steps".
+std::string KeysCalled(std::string option) {
+  std::replace(option.begin(), option.end(), '-', '_');
+  std::string found;
+  for (const config::KeyInfo& key : config::AllKeys()) {
+    const bool in_list = key.path.find("[]") != std::string::npos;
+    const std::string last = key.path.substr(key.path.rfind('.') + 1);
+    if (!in_list && (last == option || key.path == option))
+      found += (found.empty() ? "--set " : " or --set ") + key.path + "=VALUE";
+  }
+  return found;
+}
+
+// "--epoch": what it is not, and the option or the key that was probably meant.
 std::string UnknownOption(const std::string& argument, const CLI::App& command) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> known;  // without the dashes, which would make all names alike
   for (const CLI::Option* option : command.get_options())
     for (const std::string& long_name : option->get_lnames()) known.push_back(long_name);
   const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  const bool takes_keys = command.get_option_no_throw("--config") != nullptr;
+  const std::string keys = takes_keys ? KeysCalled(bare) : "";
   const std::string nearest = NearestName(bare, known);
-  std::string text = Visible(name) + " is no option of " + command.get_name();
+  const std::string text = Visible(name) + " is no option of " + command.get_name();
+  if (!keys.empty()) return text + DidYouMean(keys);
   if (!nearest.empty()) return text + DidYouMean("--" + nearest);
-  const bool takes_keys = command.get_option_no_throw("--set") != nullptr;
   return text + (takes_keys ? "; any key of the YAML is --set KEY=VALUE" : "");
 }
 

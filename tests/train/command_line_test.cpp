@@ -95,6 +95,12 @@ TEST_SUITE("cpu") {
         {{"--config", "good.yaml", "--epoch=3", "--batchsize", "2"},
          "ada-train: --epoch is no option of train; did you mean --epochs?\n--batchsize is no "
          "option of train; did you mean --batch-size?"},
+        {{"train", "good.yaml", "--max-steps", "3"},
+         "--max-steps is no option of train; did you mean --set train.max_steps=VALUE?"},
+        {{"train", "good.yaml", "--scaling.policy=none"},
+         "did you mean --set scaling.policy=VALUE?"},
+        {{"watch", "run", "--epochs", "3"},
+         "--epochs is no option of watch; `ada-train help watch`"},
         {{"train", "good.yaml", "b.yaml", "c.yaml"}, "not expected behind train: b.yaml c.yaml;"},
         {{"train", "good.yaml", "-c", "b.yaml"}, "good.yaml and --config b.yaml: expected one"},
         {{"train", "good.yaml", "--epochs", "many"}, "--epochs many: expected a whole number"},
