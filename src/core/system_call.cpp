@@ -71,6 +71,31 @@ bool ReadUpTo(int fd, std::size_t most, std::string* bytes) {
   return true;
 }
 
+std::size_t ReadAt(int fd, std::uint64_t offset, void* to, std::size_t bytes) {
+  std::size_t done = 0;
+  errno = 0;
+  while (done < bytes) {
+    char* const at = static_cast<char*>(to) + done;
+    const auto from = static_cast<off_t>(offset + done);
+    const ssize_t count = Retried([&] { return pread(fd, at, bytes - done, from); });
+    if (count <= 0) break;
+    done += static_cast<std::size_t>(count);
+    errno = 0;  // an interrupted call may have left its mark
+  }
+  return done;
+}
+
+std::size_t WriteAll(int fd, std::string_view bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count =
+        Retried([&] { return write(fd, bytes.data() + done, bytes.size() - done); });
+    if (count < 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
+}
+
 bool IsStillNamed(int fd, const std::string& path) {
   struct stat ours = {}, there = {};
   if (fstat(fd, &ours) != 0 || !S_ISREG(ours.st_mode)) return true;

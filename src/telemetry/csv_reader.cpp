@@ -29,18 +29,11 @@ bool Parse(const std::string& text, T& value) {
 }
 
 // Up to `size` bytes from `offset` on, fewer at the end of the file; nullopt: an error.
-std::optional<std::string> ReadAt(int fd, std::int64_t offset, std::size_t size) {
+std::optional<std::string> TextAt(int fd, std::int64_t offset, std::size_t size) {
   std::string text(size, '\0');
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t got =
-        pread(fd, text.data() + done, size - done, offset + static_cast<std::int64_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::nullopt;
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  text.resize(done);
+  const std::size_t count = ReadAt(fd, static_cast<std::uint64_t>(offset), text.data(), size);
+  if (count < size && errno != 0) return std::nullopt;
+  text.resize(count);
   return text;
 }
 
@@ -62,7 +55,7 @@ CsvReader::CsvReader(std::string path, LastRow last) : path_(std::move(path)), l
     }
     CheckHeader();
   } catch (...) {
-    close(fd_);
+    CloseFile(fd_);
     throw;
   }
 }
@@ -78,12 +71,12 @@ CsvReader::CsvReader(std::string path, std::vector<std::string> header, std::int
     if (header_.empty()) ReadRecord(header_);
     CheckHeader();
   } catch (...) {
-    close(fd_);
+    CloseFile(fd_);
     throw;
   }
 }
 
-CsvReader::~CsvReader() { close(fd_); }
+CsvReader::~CsvReader() { CloseFile(fd_); }
 
 void CsvReader::Open() {
   std::string problem;
@@ -98,7 +91,7 @@ bool CsvReader::Fill() {
   start_ = kept;
   const std::size_t ahead = buffer_.size() - start_;
   const auto more =
-      ReadAt(fd_, offset_ + static_cast<std::int64_t>(ahead), std::max(kBlock, ahead));
+      TextAt(fd_, offset_ + static_cast<std::int64_t>(ahead), std::max(kBlock, ahead));
   if (!more) throw DataError(path_ + ": cannot be read");
   buffer_ += *more;
   return !more->empty();
@@ -254,8 +247,8 @@ bool CsvFollower::Changed() const {
   const int fd = OpenToRead(path_, Pipes::kRefused, &ignored);
   if (fd < 0) return true;
   const auto size = static_cast<std::int64_t>(last_.size());
-  const bool same = SizeOf(fd) >= offset_ && ReadAt(fd, offset_ - size, last_.size()) == last_;
-  close(fd);
+  const bool same = SizeOf(fd) >= offset_ && TextAt(fd, offset_ - size, last_.size()) == last_;
+  CloseFile(fd);
   return !same;
 }
 

@@ -80,6 +80,12 @@ std::vector<Line> Header(const WatchState& s) {
   return lines;
 }
 
+// Whether the last logged step left nothing of the layer's dx but zeros.
+bool IsDead(const WatchState& state, const WatchedLayer& layer) {
+  const telemetry::TensorTotals* dx = state.totals.FindTensor(layer.name, "dx");
+  return dx != nullptr && dx->left_empty;
+}
+
 // Indices of the layers that are shown, at most `room`.
 std::vector<std::size_t> Shown(const WatchState& state, std::size_t room) {
   const std::vector<WatchedLayer>& layers = state.layers;
@@ -87,10 +93,8 @@ std::vector<std::size_t> Shown(const WatchState& state, std::size_t room) {
   std::iota(shown.begin(), shown.end(), 0);
   if (shown.size() <= room) return shown;
   std::vector<double> means;
-  for (const WatchedLayer& layer : layers) {
-    const telemetry::TensorTotals* dx = state.totals.FindTensor(layer.name, "dx");
-    means.push_back(dx != nullptr && dx->left_empty ? 101 : layer.mean_pct());  // nothing is worse
-  }
+  for (const WatchedLayer& layer : layers)  // nothing is worse than a dead one
+    means.push_back(IsDead(state, layer) ? 101 : layer.mean_pct());
   std::stable_sort(shown.begin(), shown.end(),
                    [&](std::size_t a, std::size_t b) { return means[a] > means[b]; });
   shown.resize(room);
@@ -127,8 +131,7 @@ class Table {
   }
   // Red: at least half of the gradient is lost; yellow: a tenth.
   Line Row(const WatchedLayer& layer) const {
-    const telemetry::TensorTotals* dx = state_.totals.FindTensor(layer.name, "dx");
-    const bool dead = dx != nullptr && dx->left_empty;
+    const bool dead = IsDead(state_, layer);
     const Color color = dead || layer.underflow_pct >= 50 ? Color::kRed
                         : layer.underflow_pct >= 10       ? Color::kYellow
                                                           : Color::kPlain;
