@@ -10,13 +10,16 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "core/color.h"
 #include "core/error.h"
 #include "core/utf8.h"
 
 namespace {
 
 int Fail(int code, const std::string& message) {
-  std::fprintf(stderr, "ada-train: %s\n", ada::VisibleLines(message).c_str());
+  const std::string name =
+      ada::Colored(ada::HasColor(STDERR_FILENO), ada::Color::kRed, "ada-train:");
+  std::fprintf(stderr, "%s %s\n", name.c_str(), ada::VisibleLines(message).c_str());
   return code;
 }
 

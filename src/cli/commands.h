@@ -10,7 +10,7 @@
 namespace ada::cli {
 
 // From the program's arguments to the command that they name: parses and runs. Returns the exit
-// code: 0, that of the command, or 2 where the arguments cannot be parsed (said on stderr). Throws
+// code: 0, or that of the command. Throws ConfigError where the arguments cannot be parsed, and
 // what the command throws.
 int Dispatch(int argc, char** argv);
 
@@ -24,8 +24,9 @@ using Commands = std::vector<Command>;
 // if the command was given. The texts that parsing fills in live in what is returned: keep it until
 // then.
 //
-// train (its options also on `app` itself: the same without a word) and evaluate.
+// train; its options also on `app` itself: the same without a word, but for FILE.
 Commands AddTrainCommands(CLI::App& app);
+Commands AddEvaluateCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
 Commands AddFileCommands(CLI::App& app);
 // what-if, recommend, compare, watch: folders of runs.
@@ -33,6 +34,8 @@ Commands AddRunCommands(CLI::App& app);
 // models, policies, formats, datasets, schema.
 Commands AddListCommands(CLI::App& app);
 
+// `--color WHEN`, of the program and of each command.
+void AddColor(CLI::App& app);
 // A command whose help ends with `examples`: two lines, "  ada-train NAME ...".
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples);
 
@@ -44,9 +47,17 @@ void AddFormat(CLI::App& app, std::string& format, const std::string& what);
 config::Overrides OverridesOf(const std::vector<std::string>& set);
 
 // --set takes all that follows it: where `operand` is empty, it becomes the first of `set` that is
-// no KEY=VALUE, which goes from there. Throws ConfigError naming `what` where there is none.
+// no KEY=VALUE, which goes from there; where there is none it stays empty.
+void TakeOperand(std::string& operand, std::vector<std::string>& set);
+// The same; throws ConfigError naming `what` where there is none.
 void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
                     const std::string& command);
+
+// What is wrong with arguments that cannot be parsed, what was probably meant, and where to read
+// on. `train`: the command whose options `app` has, too.
+std::string UsageProblem(const CLI::App& app, const CLI::App& train, const CLI::ParseError& error);
+// "; did you mean NAME?" of a command, or nothing.
+std::string NearestCommand(const CLI::App& app, const std::string& name);
 
 // `value` of `option` unless it lies outside low..high or is no number: then ConfigError saying
 // what was `expected`.

@@ -1,13 +1,12 @@
-// The commands together, and those that list what this version knows: models, policies, formats,
-// datasets, schema.
+// The commands together, `help`, and which of them is run.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <memory>
 
 #include "cli/commands.h"
 #include "cli/terminal_text.h"
-#include "config/schema/schema.h"
 #include "core/error.h"
 #include "train/run.h"
 
@@ -15,27 +14,58 @@ namespace ada::cli {
 namespace {
 
 constexpr char kDescription[] =
-    "Trains neural networks in emulated low precision and shows, layer by layer, what the "
-    "number\n"
+    "Trains neural networks in emulated low precision and shows, layer by layer, what the number\n"
     "format and the loss-scaling policy do.";
-constexpr char kExamples[] =
+constexpr char kFooter[] =
+    "`ada-train help COMMAND` says what a command takes; without a command the options are those\n"
+    "of train.\n"
     "Examples:\n"
-    "  ada-train --config configs/fashion_quickstart.yaml\n"
-    "  ada-train --config configs/resnet20_cifar_quick.yaml --set scaling.policy=fixed --set "
-    "scaling.scale=1024 "
-    "--name fixed1024";
+    "  ada-train train configs/fashion_quickstart.yaml\n"
+    "  ada-train train configs/resnet20_cifar_quick.yaml --policy dynamic --epochs 4 --name "
+    "dynamic";
 
 Commands AddCommands(CLI::App& app) {
   Commands all;
-  for (const auto add : {AddTrainCommands, AddFileCommands, AddRunCommands, AddListCommands})
+  for (const auto add :
+       {AddTrainCommands, AddEvaluateCommands, AddFileCommands, AddRunCommands, AddListCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }
 
-// Options in front of a command are those of training: no other command sees them.
+const CLI::App& CommandNamed(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands({}))
+    if (command->get_name() == name) return *command;
+  throw ConfigError("help: " + name + " is no command" + NearestCommand(app, name));
+}
+
+// The program's page: without the options of training, which stand in the help of train.
+int PrintHelp(CLI::App& app) {
+  const auto of_training = [](const CLI::Option* option) {
+    const std::string name = option->get_name();
+    return name != "--help" && name != "--version" && name != "--color";
+  };
+  for (CLI::Option* option : app.get_options(of_training)) app.remove_option(option);
+  std::cout << app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
+  return 0;
+}
+
+Command AddHelp(CLI::App& app) {
+  auto name = std::make_shared<std::string>();
+  CLI::App* help = Add(app, "help", "what the program or a command takes",
+                       "  ada-train help\n"
+                       "  ada-train help train");
+  help->add_option("COMMAND", *name, "one of the commands")->type_name("");
+  return {help, [name, &app] {
+            if (name->empty()) return PrintHelp(app);
+            std::cout << CommandNamed(app, *name).help(app.get_name());
+            return 0;
+          }};
+}
+
+// Options in front of a command, but --color, are those of training: no other command sees them.
 void RefuseOptionsBefore(const CLI::App& app, const CLI::App& command) {
   for (const CLI::Option* option : app.get_options())
-    if (option->count() > 0)
+    if (option->count() > 0 && option->get_name() != "--color")
       throw ConfigError(option->get_name() + " stands before the command " + command.get_name() +
                         "; expected behind it, if it is one of its options: `ada-train " +
                         command.get_name() + " --help` lists them");
@@ -46,48 +76,27 @@ int PrintVersions() {
   return 0;
 }
 
-Command AddList(CLI::App& app, const std::string& what) {
-  const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
-  return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),
-          [what] {
-            for (const std::string& line : train::List(what)) std::cout << line << '\n';
-            return 0;
-          }};
-}
-
-Command AddSchema(CLI::App& app) {
-  return {Add(app, "schema", "a JSON Schema of the YAML, for editors",
-              "  ada-train schema > ada-train.schema.json\n"
-              "  ada-train schema | less"),
-          [] {
-            std::cout << config::JsonSchema();
-            return 0;
-          }};
-}
-
 }  // namespace
-
-Commands AddListCommands(CLI::App& app) {
-  Commands commands;
-  for (const char* what : {"models", "policies", "formats", "datasets"})
-    commands.push_back(AddList(app, what));
-  commands.push_back(AddSchema(app));
-  return commands;
-}
 
 int Dispatch(int argc, char** argv) {
   const TerminalText out(std::cout, STDOUT_FILENO), errors(std::cerr, STDERR_FILENO);
   CLI::App app(kDescription);
-  app.footer(kExamples);
+  app.footer(kFooter);
   app.require_subcommand(0, 1);
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+  Commands commands = AddCommands(app);
   bool version = false;
   app.add_flag("--version", version, "version, commit, compiler, backends and libraries");
-  const Commands commands = AddCommands(app);
+  AddColor(app);
+  commands.push_back(AddHelp(app));
   const Command& train = commands.front();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e, std::cout, std::cerr) == 0 ? 0 : 2;
+    if (e.get_exit_code() != 0) throw ConfigError(UsageProblem(app, *train.app, e));
+    if (app.get_subcommands().empty()) return PrintHelp(app);
+    std::cout << app.help();
+    return 0;
   }
   if (version) return PrintVersions();
   for (const Command& command : commands) {

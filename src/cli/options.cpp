@@ -1,21 +1,45 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "core/color.h"
 #include "core/error.h"
 #include "core/text.h"
 
 namespace ada::cli {
 
+void AddColor(CLI::App& app) {
+  app.add_option_function<std::string>(
+         "--color",
+         [](const std::string& when) {
+           if (when == "auto") return SetColorChoice(ColorChoice::kAuto);
+           if (when == "always") return SetColorChoice(ColorChoice::kAlways);
+           if (when == "never") return SetColorChoice(ColorChoice::kNever);
+           throw ConfigError("--color " + when + ": expected auto, always or never");
+         },
+         "auto (on a terminal, unless NO_COLOR is set), always or never")
+      ->type_name("WHEN")
+      ->trigger_on_parse();
+}
+
 CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::string& examples) {
   CLI::App* command = app.add_subcommand(name, what);
+  command->group("Commands");
   command->footer("Examples:\n" + examples);
+  AddColor(*command);
   return command;
 }
 
 void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example) {
-  app.add_option("--set", set, std::string("override a key: ") + example)
+  // Taken as it is parsed: options that are short for a key stand between in their order.
+  app.add_option_function<std::vector<std::string>>(
+         "--set",
+         [&set](const std::vector<std::string>& items) {
+           set.insert(set.end(), items.begin(), items.end());
+         },
+         std::string("override a key: ") + example)
       ->type_name("KEY=VALUE")
-      ->expected(1, -1);
+      ->expected(1, -1)
+      ->trigger_on_parse();
 }
 
 void AddFormat(CLI::App& app, std::string& format, const std::string& what) {
@@ -35,15 +59,18 @@ config::Overrides OverridesOf(const std::vector<std::string>& set) {
   return overrides;
 }
 
-void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
-                    const std::string& command) {
+void TakeOperand(std::string& operand, std::vector<std::string>& set) {
   const auto found = std::find_if(set.begin(), set.end(), [](const std::string& item) {
     return item.find('=') == std::string::npos;
   });
-  if (operand.empty() && found != set.end()) {
-    operand = *found;
-    set.erase(found);
-  }
+  if (!operand.empty() || found == set.end()) return;
+  operand = *found;
+  set.erase(found);
+}
+
+void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
+                    const std::string& command) {
+  TakeOperand(operand, set);
   if (operand.empty())
     throw ConfigError(what + " is missing; `ada-train " + command + " --help` shows examples");
 }

@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <mutex>
 #include <system_error>
 #include <utility>
 
+#include "core/color.h"
 #include "core/error.h"
 #include "core/system_call.h"
 #include "core/text.h"
@@ -37,17 +37,15 @@ int ErrorOfWriting(int descriptor, std::string_view text) {
   return WriteAll(descriptor, text) == text.size() ? 0 : errno;
 }
 
-bool IsTerminal(int descriptor) {
-  const char* term = std::getenv("TERM");
-  return isatty(descriptor) == 1 && (term == nullptr || std::string_view(term) != "dumb");
-}
-
 // Messages as plain lines; on a terminal the status line moves out of their way.
 class ConsoleSink : public Sink {
  public:
   explicit ConsoleSink(int descriptor)
-      : descriptor_(descriptor), terminal_(IsTerminal(descriptor)) {}
+      : descriptor_(descriptor),
+        terminal_(CanMoveCursor(descriptor)),
+        color_(HasColor(descriptor)) {}
   bool terminal() const { return terminal_; }
+  bool color() const { return color_; }
 
   void SetStatus(const std::string& line) {
     const std::lock_guard lock(mutex_);
@@ -59,8 +57,8 @@ class ConsoleSink : public Sink {
  protected:
   void sink_it_(const log_msg& message) override {
     std::string text = status_.empty() ? "" : kClearLine;
-    if (message.level == spdlog::level::warn) text += "warning: ";
-    if (message.level == spdlog::level::err) text += "error: ";
+    if (message.level == spdlog::level::warn) text += Colored(color_, Color::kYellow, "warning: ");
+    if (message.level == spdlog::level::err) text += Colored(color_, Color::kRed, "error: ");
     text.append(message.payload.data(), message.payload.size());
     WriteAll(descriptor_, text + "\n" + status_);
   }
@@ -68,7 +66,7 @@ class ConsoleSink : public Sink {
 
  private:
   const int descriptor_;
-  const bool terminal_;
+  const bool terminal_, color_;
   std::string status_;
 };
 
@@ -147,11 +145,14 @@ LogLevel ParseLogLevel(std::string_view name) {
 struct Log::Impl {
   std::shared_ptr<ConsoleSink> console;
   std::shared_ptr<FileSink> file = std::make_shared<FileSink>();
-  int descriptor;
+  int descriptor, results;
   spdlog::logger logger;
 
-  Impl(LogLevel level, int fd)
-      : console(std::make_shared<ConsoleSink>(fd)), descriptor(fd), logger("ada", {console, file}) {
+  Impl(LogLevel level, int fd, int results_fd)
+      : console(std::make_shared<ConsoleSink>(fd)),
+        descriptor(fd),
+        results(results_fd),
+        logger("ada", {console, file}) {
     const spdlog::level::level_enum shown = ToSpdlog(level);
     console->set_level(shown);
     file->set_level(std::min(shown, spdlog::level::info));
@@ -159,7 +160,8 @@ struct Log::Impl {
   }
 };
 
-Log::Log(LogLevel level, int descriptor) : impl_(std::make_unique<Impl>(level, descriptor)) {}
+Log::Log(LogLevel level, int descriptor, int results)
+    : impl_(std::make_unique<Impl>(level, descriptor, results)) {}
 Log::~Log() { SetStatus(""); }
 
 void Log::Write(LogLevel level, const std::string& text) {
@@ -169,6 +171,20 @@ void Log::Write(LogLevel level, const std::string& text) {
   if (!problem.empty()) Warning(problem);
 }
 
+bool Log::Result(const std::string& text, const std::string& colored) {
+  const std::string visible = VisibleLines(text);
+  impl_->file->log(log_msg(impl_->logger.name(), spdlog::level::info, visible));
+  if (!Shows(LogLevel::kInfo)) return true;
+  SetStatus("");
+  const int error =
+      ErrorOfWriting(impl_->results, (HasColor(impl_->results) ? colored : visible) + "\n");
+  if (error == EPIPE) return false;
+  if (error != 0 && error != EBADF)
+    throw OutputError("standard output cannot be written: " +
+                      std::generic_category().message(error));
+  return true;
+}
+
 bool Log::Shows(LogLevel level) const { return impl_->console->should_log(ToSpdlog(level)); }
 
 void Log::OpenFile(const std::string& path, bool append) { impl_->file->Open(path, append); }
@@ -176,6 +192,8 @@ void Log::OpenFile(const std::string& path, bool append) { impl_->file->Open(pat
 void Log::SetStatus(const std::string& line) { impl_->console->SetStatus(line); }
 
 bool Log::terminal() const { return impl_->console->terminal(); }
+
+bool Log::color() const { return impl_->console->color(); }
 
 int Log::width() const {
   winsize size = {};

@@ -1,5 +1,6 @@
-// The console log shows messages on stderr and writes them into the run's log.txt; on a terminal it
-// keeps one status line below them. Only log.cpp knows spdlog.
+// The console log shows messages on stderr, the result of a command on stdout, and writes both into
+// the run's log.txt; on a terminal it keeps one status line below messages. Only log.cpp knows
+// spdlog.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,9 +18,9 @@ LogLevel ParseLogLevel(std::string_view name);
 
 class Log {
  public:
-  // Shows messages of `level` and above on the stream `descriptor` (2: stderr). log.txt gets them
-  // as well, and all from info on.
-  explicit Log(LogLevel level = LogLevel::kInfo, int descriptor = 2);
+  // Shows messages of `level` and above on the stream `descriptor` (2: stderr), and results on the
+  // stream `results` (1: stdout). log.txt gets them as well, and all from info on.
+  explicit Log(LogLevel level = LogLevel::kInfo, int descriptor = 2, int results = 1);
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -33,6 +34,12 @@ class Log {
   void Write(LogLevel level, const std::string& text);
   bool Shows(LogLevel level) const;  // on the console
 
+  // Says what a command was run for: a message of level info, but for the stream of results.
+  // `colored` is the same text for a terminal with colours. Returns whether somebody reads it:
+  // false for a closed pipe. Throws OutputError where it cannot be written; a stream that was
+  // closed from the start gets nothing.
+  bool Result(const std::string& text, const std::string& colored);
+
   // From now on every message is a line with a time stamp in `path` too; those of before come
   // first. Throws OutputError. A write that fails later is reported once on the console.
   void OpenFile(const std::string& path, bool append);
@@ -41,7 +48,8 @@ class Log {
   // takes it away. Nothing happens where the console is no terminal.
   void SetStatus(const std::string& line);
   bool terminal() const;
-  int width() const;  // columns of the terminal now; 80 where it does not say
+  bool color() const;  // whether the console has colours
+  int width() const;   // columns of the terminal now; 80 where it does not say
 
  private:
   struct Impl;

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstdio>
+#include <utility>
 
-#include "core/text.h"
+#include "core/color.h"
 
 namespace ada::telemetry {
 namespace {
@@ -13,86 +12,53 @@ namespace {
 constexpr double kRedrawSeconds = 0.1;
 constexpr double kPlainSeconds = 30;
 
-template <class... Values>
-std::string Print(const char* format, Values... values) {
-  char text[96];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
-}
-
-std::string OutOf(const char* name, std::int64_t value, std::int64_t all) {
-  std::string text = name + (" " + std::to_string(value));
-  if (all > 0) text += "/" + std::to_string(all);
-  return text;
-}
-
 }  // namespace
-
-void RateMeter::Add(double count, double seconds) {
-  if (!(seconds > 0)) return;
-  const double keep = std::exp2(-seconds / half_life_);
-  count_ = keep * count_ + count;
-  seconds_ = keep * seconds_ + seconds;
-}
-
-std::string FormatCount(double value) {
-  if (value < 9.995) return Print("%.2f", value);
-  if (value < 9999.5) return Print("%.0f", value);
-  if (value < 99950) return Print("%.1fk", value / 1e3);
-  if (value < 999500) return Print("%.0fk", value / 1e3);
-  return Print("%.1fM", value / 1e6);
-}
-
-std::string FormatDuration(double seconds) {
-  const auto whole = std::llround(std::min(std::max(seconds, 0.0), 1e12));
-  const long long s = whole % 60, m = whole / 60 % 60, h = whole / 3600, days = h / 24;
-  if (days > 0) return Print("%lldd %02lld:%02lld", days, h % 24, m);
-  return h > 0 ? Print("%lld:%02lld:%02lld", h, m, s) : Print("%lld:%02lld", m, s);
-}
-
-double Printable(double value) { return std::isnan(value) ? NAN : value; }
-
-std::string FormatProgress(const ProgressState& state) {
-  std::string line = OutOf("epoch", state.epoch, state.epochs);
-  line += "  " + OutOf("step", state.step, state.steps);
-  line += Print("  loss %.4g  acc %.1f%%  scale ", Printable(state.loss),
-                Printable(100 * state.accuracy));
-  line +=
-      Print("%.9g  skipped %lld", Printable(state.scale), static_cast<long long>(state.skipped));
-  if (state.images_per_second > 0) line += "  " + FormatCount(state.images_per_second) + " img/s";
-  if (state.seconds_left >= 0) line += "  left " + FormatDuration(state.seconds_left);
-  return line;
-}
-
-std::string Truncate(const std::string& line, int width) {
-  const auto columns = static_cast<std::size_t>(std::max(width, 0));
-  if (line.size() <= columns) return line;
-  const std::size_t dots = std::min<std::size_t>(columns, 2);
-  return line.substr(0, columns - dots) + std::string(dots, '.');
-}
 
 double SteadySeconds() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
 }
 
-Progress::Progress(Log& log, bool line, Clock clock)
+ProgressLine::ProgressLine(Log& log, bool wanted, Clock clock)
     : log_(log),
       clock_(std::move(clock)),
-      line_(line && log.terminal() && log.Shows(LogLevel::kInfo)),
-      last_step_(clock_()),
-      last_draw_(*last_step_) {}
+      drawn_(wanted && log.terminal() && log.Shows(LogLevel::kInfo)),
+      color_(drawn_ && log.color()),
+      last_(clock_()) {}
 
-Progress::~Progress() { Clear(); }
+bool ProgressLine::Due() const {
+  return clock_() - last_ >= (drawn_ ? kRedrawSeconds : kPlainSeconds);
+}
+
+void ProgressLine::Draw(const std::string& line) {
+  last_ = clock_();
+  if (drawn_) log_.SetStatus(line);
+}
+
+void ProgressLine::Say(const std::string& line) {
+  last_ = clock_();
+  log_.Info(line);
+}
+
+void ProgressLine::Clear() {
+  if (drawn_) log_.SetStatus("");
+}
+
+Progress::Progress(Log& log, bool wanted, Clock clock)
+    : line_(log, wanted, std::move(clock)), last_step_(line_.Now()) {}
 
 void Progress::Update(const ProgressState& state, std::int64_t images, double seconds_limit) {
-  const double now = clock_();
+  const double now = line_.Now();
   if (last_step_) {
     images_.Add(static_cast<double>(images), now - *last_step_);
     steps_.Add(1, now - *last_step_);
   }
   last_step_ = now;
   state_ = state;
+  loss_.Add(state.loss);
+  accuracy_.Add(state.accuracy);
+  state_.loss = loss_.value();
+  state_.accuracy = accuracy_.value();
   state_.images_per_second = images_.per_second();
   state_.seconds_left = seconds_limit;
   if (state.steps > 0 && steps_.per_second() > 0) {
@@ -100,29 +66,44 @@ void Progress::Update(const ProgressState& state, std::int64_t images, double se
     state_.seconds_left = seconds_limit < 0 ? left : std::min(left, seconds_limit);
   }
   logged_ = false;
-  if (now - last_draw_ >= (line_ ? kRedrawSeconds : kPlainSeconds)) Draw(false);
+  if (line_.Due()) Show(false);
 }
 
 void Progress::EndEpoch() {
-  if (!logged_) Draw(true);
+  if (!logged_) Show(true);
 }
 
-void Progress::Draw(bool epoch_end) {
-  last_draw_ = clock_();
-  const std::string line = FormatProgress(state_);
-  if (line_) log_.SetStatus(Truncate(line, log_.width() - 1));
-  if (line_ && !epoch_end) return;
-  log_.Info(line);  // the end of an epoch is worth a line that stays, on a terminal too
+void Progress::Show(bool epoch_end) {
+  if (line_.drawn()) line_.Draw(FormatProgress(state_, line_.width(), line_.color()));
+  if (line_.drawn() && !epoch_end) return;
+  line_.Say(FormatProgress(state_));  // an epoch's end is worth it on a terminal too
   logged_ = true;
 }
 
 void Progress::Pause(const std::string& activity) {
   last_step_.reset();
-  if (line_ && !activity.empty()) log_.SetStatus(Truncate(activity, log_.width() - 1));
+  if (!activity.empty()) line_.Draw(Truncate(activity, line_.width()));
 }
 
-void Progress::Clear() {
-  if (line_) log_.SetStatus("");
+EvaluationProgress::EvaluationProgress(Log& log, bool wanted, std::string split,
+                                       std::int64_t images, Clock clock)
+    : line_(log, wanted, std::move(clock)),
+      split_(std::move(split)),
+      images_(images),
+      last_(line_.Now()) {
+  line_.Draw(Truncate("evaluating " + split_, line_.width()));
+}
+
+void EvaluationProgress::Update(std::int64_t done) {
+  const double now = line_.Now();
+  rate_.Add(static_cast<double>(done - done_), now - last_);
+  done_ = done;
+  last_ = now;
+  if (!line_.Due()) return;
+  if (line_.drawn())
+    line_.Draw(FormatEvaluation(split_, done, images_, rate_.per_second(), line_.width()));
+  else
+    line_.Say(FormatEvaluation(split_, done, images_, rate_.per_second()));
 }
 
 }  // namespace ada::telemetry

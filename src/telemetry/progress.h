@@ -1,5 +1,5 @@
-// Shows how far a run is: one line that is redrawn on a terminal, plain lines through the log
-// elsewhere. The functions that format are pure; the clock is a parameter.
+// Shows how far a run or an evaluation is: one line that is redrawn on a terminal, plain lines
+// through the log elsewhere. The clock is a parameter.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -7,83 +7,84 @@
 #include <string>
 
 #include "telemetry/log.h"
+#include "telemetry/progress_text.h"
 
 namespace ada::telemetry {
-
-// Measures events per second, smoothed: a moving average whose weights fall by half each
-// `half_life` seconds, right from the first interval on.
-class RateMeter {
- public:
-  explicit RateMeter(double half_life = 10) : half_life_(half_life) {}
-  void Add(double count, double seconds);
-  double per_second() const { return seconds_ > 0 ? count_ / seconds_ : 0; }
-
- private:
-  double half_life_, count_ = 0, seconds_ = 0;
-};
-
-// What the line tells. A number of epochs or steps that is zero is not known and not shown.
-struct ProgressState {
-  std::int64_t epoch = 0, epochs = 0;
-  std::int64_t step = 0, steps = 0;
-  double loss = 0, accuracy = 0;  // accuracy in 0..1
-  double scale = 1;
-  std::int64_t skipped = 0;
-  double images_per_second = 0;  // 0: not known yet
-  double seconds_left = -1;      // below 0: not known
-};
-
-// "1.25", "540", "1234", "12.3k", "1.2M".
-std::string FormatCount(double value);
-// "0:07", "12:34", "1:02:03", "2d 03:04" (days, hours, minutes).
-std::string FormatDuration(double seconds);
-// "epoch 3/164  step 1234/64124  loss 1.234  acc 56.7%  scale 16  skipped 2  541 img/s  left
-// 1:02:03"
-std::string FormatProgress(const ProgressState& state);
-// Returns `value` for printf, without the sign of a NaN, which printf would show as "-nan".
-double Printable(double value);
-// Returns the first `width` columns (the text is ASCII); the last ones are dots where something is
-// cut off.
-std::string Truncate(const std::string& line, int width);
 
 // Returns the seconds of a clock that only goes forward.
 double SteadySeconds();
 
+using Clock = std::function<double()>;
+
+// Where progress is shown, and when it is worth it. `wanted`: the user wants the line (no
+// --no-progress, no --quiet); it takes a terminal as well. Else plain lines go to the log at level
+// info.
+class ProgressLine {
+ public:
+  ProgressLine(Log& log, bool wanted, Clock clock);
+  ~ProgressLine() { Clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  bool drawn() const { return drawn_; }  // as one line; else plain ones
+  bool color() const { return color_; }
+  int width() const { return log_.width() - 1; }  // of the line
+  double Now() const { return clock_(); }
+  // Whether something new may be shown: ten times a second, or a plain line every 30 seconds.
+  bool Due() const;
+  void Draw(const std::string& line);  // where it is drawn; else nothing
+  void Say(const std::string& line);   // a line that stays
+  void Clear();                        // takes the line away
+
+ private:
+  Log& log_;
+  Clock clock_;
+  bool drawn_, color_;
+  double last_;
+};
+
 class Progress {
  public:
-  using Clock = std::function<double()>;
-  // `line`: the user wants the line (no --no-progress, no --quiet); it takes a terminal as well.
-  // Else plain lines go to the log at level info: at the end of each epoch, and every 30 seconds.
-  Progress(Log& log, bool line, Clock clock = SteadySeconds);
-  ~Progress();  // clears the line
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  // Plain lines: at the end of each epoch, and every 30 seconds.
+  Progress(Log& log, bool wanted, Clock clock = SteadySeconds);
 
-  // Is called once a step, which had this many `images`. It fills in the rate and the time left;
-  // `seconds_limit` is what train.max_minutes leaves (below 0: no limit). It is cheap: nothing is
-  // formatted between redraws (ten a second).
+  // Is called once a step, which had this many `images`. It smooths loss and accuracy, and fills in
+  // the rate and the time left; `seconds_limit` is what train.max_minutes leaves (below 0: no
+  // limit). It is cheap: nothing is formatted between redraws.
   void Update(const ProgressState& state, std::int64_t images, double seconds_limit = -1);
   // Is called after the epoch's last step.
   void EndEpoch();
   // The time since the last step does not count as training (evaluation, checkpoint). `activity` is
   // shown instead of the numbers; empty: nothing new.
   void Pause(const std::string& activity = "");
-  const ProgressState& state() const {
-    return state_;
-  }              // of the last Update, with rate and time left
-  void Clear();  // takes the line away; the next Update draws it again
+  // Of the last Update, smoothed, with rate and time left.
+  const ProgressState& state() const { return state_; }
+  void Clear() { line_.Clear(); }  // the next Update draws it again
 
  private:
-  void Draw(bool epoch_end);
+  void Show(bool epoch_end);
 
-  Log& log_;
-  Clock clock_;
-  bool line_;
+  ProgressLine line_;
   ProgressState state_;
   RateMeter images_, steps_;
+  Smoothed loss_, accuracy_;
   std::optional<double> last_step_;  // when; none: not counted from
-  double last_draw_;
-  bool logged_ = true;  // the state went to the log as a plain line
+  bool logged_ = true;               // the state went to the log as a plain line
+};
+
+// The images of one split, as they are evaluated. Its end takes the line away.
+class EvaluationProgress {
+ public:
+  EvaluationProgress(Log& log, bool wanted, std::string split, std::int64_t images,
+                     Clock clock = SteadySeconds);
+  void Update(std::int64_t done);  // images, of all
+
+ private:
+  ProgressLine line_;
+  std::string split_;
+  std::int64_t images_, done_ = 0;
+  RateMeter rate_;
+  double last_;
 };
 
 }  // namespace ada::telemetry

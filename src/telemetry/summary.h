@@ -40,8 +40,10 @@ void WriteSummary(const SummaryFacts& facts, const RunTotals& run, const LayerTo
 
 // Returns the text printed at the end: results, the layers that underflow most with the scale each
 // got and why, skipped steps, where the files lie (those that only some runs have: where they
-// exist). It has several lines and no line end at its end.
-std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers);
+// exist). It has several lines, all visible (core/utf8.h), and no line end at its end; `color`: for
+// a terminal that has colours.
+std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
+                        bool color = false);
 
 // Says why a tensor carries its scale: the layer's last decision in words (empty limit: none was
 // logged).

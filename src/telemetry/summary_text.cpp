@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "core/color.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "telemetry/no_gradient.h"
 #include "telemetry/progress.h"
 #include "telemetry/summary.h"
@@ -22,20 +24,27 @@ std::string Print(const char* format, double value) {
 
 std::string Percent(double share) { return Print("%.2f %%", 100 * share); }
 
-// "run NAME finished: 10 epochs, 3900 steps (2 skipped) in 12:03, 541 images/s"
-std::string FirstLine(const SummaryFacts& facts, const RunTotals& run) {
-  std::string line = "run " + facts.name + " " + RunStatusName(facts.status) + ": " +
-                     Counted(facts.epochs, "epoch") + ", " + Counted(run.steps(), "step") + " (" +
-                     std::to_string(run.skipped()) + " skipped) in " +
-                     FormatDuration(facts.seconds);
+// "run NAME finished: 10 epochs, 3900 steps (2 skipped) in 12:03, 541 images/s"; where the last
+// epoch is not whole "run NAME finished in epoch 10: 3600 steps ..."
+std::string FirstLine(const SummaryFacts& facts, const RunTotals& run, bool color) {
+  const bool finished = facts.status == RunStatus::kFinished;
+  const bool within = run.last().epoch > facts.epochs;
+  std::string line =
+      "run " + Visible(facts.name) + " " +
+      Colored(color, finished ? Color::kGreen : Color::kYellow, RunStatusName(facts.status)) +
+      (within ? " in epoch " + std::to_string(run.last().epoch) + ": "
+              : ": " + Counted(facts.epochs, "epoch") + ", ") +
+      Counted(run.steps(), "step") + " (" + std::to_string(run.skipped()) + " skipped) in " +
+      FormatDuration(facts.seconds);
   if (facts.images_per_second > 0) line += Print(", %.0f images/s", facts.images_per_second);
   return line;
 }
 
-std::string Results(const RunTotals& run) {
+std::string Results(const RunTotals& run, bool color) {
   std::string text;
   for (const SplitTotals& split : run.evaluations()) {
-    text += "\n  " + split.last.split + " accuracy " + Percent(split.last.top1) + ", loss " +
+    text += "\n  " + Visible(split.last.split) + " accuracy " +
+            Colored(color, Color::kBold, Percent(split.last.top1)) + ", loss " +
             Print("%.4g", split.last.loss);
     if (split.best.step != split.last.step) {
       text += " (best " + Percent(split.best.top1) + " in epoch " +
@@ -85,52 +94,73 @@ std::string Alpha(const TensorTotals& tensor, const LayerTotals& layers) {
   return scale == nullptr || std::isnan(scale->last_alpha) ? "-" : NineDigits(scale->last_alpha);
 }
 
-using Row = std::vector<std::string>;
+struct Cell {
+  std::string text;
+  Color color = Color::kPlain;
+};
+using Row = std::vector<Cell>;
 
 // Rows as columns, two blanks between, the last one as it is.
-std::string Table(const std::vector<Row>& rows) {
+std::string Table(const std::vector<Row>& rows, bool color) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].text.size());
+    }
   }
   std::string text;
   for (const Row& row : rows) {
     text += "\n  ";
     for (std::size_t i = 0; i < row.size(); ++i) {
-      text += row[i];
-      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].size() + 2, ' ');
+      text += Colored(color, row[i].color, row[i].text);
+      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].text.size() + 2, ' ');
     }
   }
   return text;
 }
 
+// A share of values that underflowed, in percent: half of them is what an alert tells.
+Cell Lost(double pct) {
+  const Color color = pct >= 50 ? Color::kRed : pct >= 10 ? Color::kYellow : Color::kPlain;
+  return {Print("%.3f %%", pct), color};
+}
+
 // What underflowed, the worst layers first.
-std::string Losses(const LayerTotals& layers) {
+std::string Losses(const LayerTotals& layers, bool color) {
   const std::vector<const TensorTotals*> worst = WorstTensors(layers);
   if (worst.empty()) return "\nno value underflowed in the logged steps";
-  std::vector<Row> rows = {{"layer", "tensor", "lost", "at most", "scale", "alpha", "why"}};
+  std::vector<Row> rows = {
+      {{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"scale"}, {"alpha"}, {"why"}}};
   std::int64_t most = 0;
   for (const TensorTotals* tensor : worst) {
-    rows.push_back({tensor->layer, tensor->tensor, Print("%.3f %%", tensor->pct_mean()),
-                    Print("%.3f %%", tensor->pct_max), NineDigits(tensor->last_scale),
-                    Alpha(*tensor, layers), Reason(*tensor, layers)});
+    rows.push_back({{Visible(tensor->layer)},
+                    {tensor->tensor},
+                    Lost(tensor->pct_mean()),
+                    Lost(tensor->pct_max),
+                    {NineDigits(tensor->last_scale)},
+                    {Alpha(*tensor, layers)},
+                    {Reason(*tensor, layers)}});
     most = std::max(most, tensor->rows);
   }
   return "\nlayers that underflow most (share of their values other than zero, mean of " +
-         Counted(most, "logged step") + "; last scale)" + Table(rows);
+         Counted(most, "logged step") + "; last scale)" + Table(rows, color);
 }
 
-std::string Layers(const LayerTotals& layers) {
+std::string Layers(const LayerTotals& layers, bool color) {
   if (layers.tensors().empty()) return "\nno tensor was counted (log.statistics)";
   const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);
-  const std::string none = dead.empty() ? "" : "\n" + NoGradientText(dead, dead.size(), 100);
-  return none + Losses(layers);
+  std::string none;
+  if (!dead.empty()) {
+    const std::string text = VisibleLines(NoGradientText(dead, dead.size(), 100));
+    none = "\n" + Colored(color, Color::kRed, text);
+  }
+  return none + Losses(layers, color);
 }
 
-std::string Skips(const RunTotals& run) {
+std::string Skips(const RunTotals& run, bool color) {
   if (run.skipped() == 0) return "";
-  return "\n" + Counted(run.skipped(), "step") +
-         " skipped because gradients were not finite: events.csv names layer and tensor";
+  return "\n" + Colored(color, Color::kYellow, Counted(run.skipped(), "step") + " skipped") +
+         " because gradients were not finite: events.csv names layer and tensor";
 }
 
 // What every run has, and of what only some have the names that are there.
@@ -142,7 +172,7 @@ std::string Files(const std::string& folder) {
     const bool empty = std::filesystem::is_empty(folder + "/" + name, error);
     if (!error && !empty) some += (some.empty() ? "\n  " : " ") + name;
   }
-  return "\nfiles: " + folder +
+  return "\nfiles: " + Visible(folder) +
          "\n  underflow.csv scales.csv steps.csv evaluation.csv events.csv " +
          "summary.json log.txt config.yaml checkpoints/" + some;
 }
@@ -166,9 +196,10 @@ std::string ExplainLimit(const ScaleTotals& scale) {
   return "none: passes on the scale " + s_in;
 }
 
-std::string SummaryText(const SummaryFacts& facts, const RunTotals& run,
-                        const LayerTotals& layers) {
-  return FirstLine(facts, run) + Results(run) + Layers(layers) + Skips(run) + Files(facts.folder);
+std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
+                        bool color) {
+  return FirstLine(facts, run, color) + Results(run, color) + Layers(layers, color) +
+         Skips(run, color) + Files(facts.folder);
 }
 
 }  // namespace ada::telemetry

@@ -3,8 +3,9 @@
 #include <ostream>
 
 #include "core/text.h"
+#include "telemetry/progress.h"
 #include "train/assemble.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/evaluated_weights.h"
 #include "train/evaluator.h"
 #include "train/memory_need.h"
 #include "train/predictions.h"
@@ -17,11 +18,12 @@ namespace {
 class SplitReport {
  public:
   SplitReport(const config::Config& config, const RunData& data, Evaluator& evaluator,
-              const EvaluateOptions& options, std::ostream& out)
+              const EvaluateOptions& options, std::ostream& out, telemetry::Log& log)
       : loader_(EvaluationLoader(config, data)),
         evaluator_(evaluator),
         options_(options),
-        out_(out) {
+        out_(out),
+        log_(log) {
     if (options.per_class) names_ = data::ClassNames(config.data.dataset, config.data.path);
     if (!options.predictions.empty()) predictions_.emplace(options.predictions);
     out << (options.per_class ? "split,class,name,images,top1,top5,precision\n"
@@ -38,7 +40,11 @@ class SplitReport {
         if (predictions_) predictions_->Add(split, first, result);
         classes.Add(result);
       };
-    const EvaluationResult e = evaluator_.Run(dataset, loader_, visit);
+    const EvaluationResult e = [&] {
+      telemetry::EvaluationProgress progress(log_, options_.progress, split, dataset.images());
+      return evaluator_.Run(dataset, loader_, visit,
+                            [&](std::int64_t images) { progress.Update(images); });
+    }();
     if (options_.per_class)
       classes.Write(split, names_, out_);
     else
@@ -55,14 +61,15 @@ class SplitReport {
   Evaluator& evaluator_;
   const EvaluateOptions& options_;
   std::ostream& out_;
+  telemetry::Log& log_;
   std::optional<PredictionsFile> predictions_;
   std::vector<std::string> names_;
 };
 
 }  // namespace
 
-void Evaluate(const config::Config& config, const std::string& checkpoint,
-              const EvaluateOptions& options, std::ostream& out) {
+void Evaluate(const config::Config& config, const std::string& weights,
+              const EvaluateOptions& options, std::ostream& out, telemetry::Log& log) {
   const ChosenBackend chosen = MakeBackend(config.device);
   const data::DatasetInfo info = InspectData(config);
   const Shape image{1, info.height, info.width, info.channels};
@@ -72,9 +79,8 @@ void Evaluate(const config::Config& config, const std::string& checkpoint,
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));
   const RunData data = ReadData(config);
-  LoadTensorScales(checkpoint, ReadCheckpointState(checkpoint), evaluator.graph());
-  LoadCheckpointTensors(checkpoint, evaluator.graph(), nullptr, *chosen.backend);
-  SplitReport report(config, data, evaluator, options, out);
+  LoadEvaluatedWeights(weights, evaluator.graph(), *chosen.backend, log);
+  SplitReport report(config, data, evaluator, options, out, log);
   // The images held back are the last of the training files.
   report.Write("validation", data.train.images(), data.validation);
   report.Write("test", 0, data.test);

@@ -48,7 +48,7 @@ Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSp
 }
 
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                                const ImageVisitor& visit) {
+                                const ImageVisitor& visit, const BatchVisitor& after_batch) {
   ADA_CHECK(!spec.shuffle);
   backend::Pass pass;
   pass.training = false;
@@ -63,6 +63,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     graph_->Forward(pass);
     if (visit) Visit(dataset, result.images, pass.rows, visit);
     result.images += pass.rows;
+    if (after_batch) after_batch(result.images);
   }
   if (!batches.resident()) batches_.erase(&dataset);  // with its threads
   if (result.images == 0) return result;

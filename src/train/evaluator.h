@@ -28,6 +28,8 @@ struct ImageResult {
   std::int64_t rank = 0;
 };
 using ImageVisitor = std::function<void(const ImageResult&)>;
+// Is told how many images have been handed to the backend so far.
+using BatchVisitor = std::function<void(std::int64_t images)>;
 
 // Of `classes` logits in fp32, in double arithmetic. label in 0..classes-1.
 ImageResult JudgeImage(const float* logits, int classes, std::int32_t label);
@@ -46,7 +48,7 @@ class Evaluator {
   // called for each image in the data set's order; then logits are read back from the backend. The
   // data set must outlive the evaluator, unchanged: where the backend takes it, it keeps it.
   EvaluationResult Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                       const ImageVisitor& visit = {});
+                       const ImageVisitor& visit = {}, const BatchVisitor& after_batch = {});
   graph::Graph& graph() { return *graph_; }
 
  private:

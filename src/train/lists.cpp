@@ -4,7 +4,6 @@
 #include "data/dataset.h"
 #include "graph/network/zoo.h"
 #include "scaling/policies/presets.h"
-#include "train/checkpoint/checkpoint.h"
 #include "train/run.h"
 
 namespace ada::train {
@@ -33,10 +32,6 @@ std::vector<std::string> List(const std::string& what) {
   if (what == "formats") return ListFormats();
   if (what == "datasets") return data::ListDatasets();
   throw InternalError("no list of " + what);
-}
-
-std::string CheckpointConfig(const std::string& checkpoint) {
-  return ReadCheckpointState(checkpoint).config;
 }
 
 }  // namespace ada::train

@@ -25,16 +25,21 @@ void DryRun(const config::Config& config, std::ostream& out);
 struct EvaluateOptions {
   std::string predictions;  // CSV file, one row an image; empty: none
   bool per_class = false;   // rows of classes instead of splits
+  bool progress = true;     // the progress line, on a terminal
 };
 // Prints split,images,loss,top1,top5 of a checkpoint as CSV, or
-// split,class,name,images,top1,top5,precision.
-void Evaluate(const config::Config& config, const std::string& checkpoint,
-              const EvaluateOptions& options, std::ostream& out);
+// split,class,name,images,top1,top5,precision. `weights`: either file of a checkpoint, or a
+// safetensors file that has every parameter of the network.
+void Evaluate(const config::Config& config, const std::string& weights,
+              const EvaluateOptions& options, std::ostream& out, telemetry::Log& log);
+
+// The tensors' file of a run's newest checkpoint, or of its best. DataError where there is none.
+std::string CheckpointOfRun(const std::string& folder, bool best);
 
 // One line each: models, policies, formats or datasets.
 std::vector<std::string> List(const std::string& what);
 
-// The configuration that a checkpoint was written with, as YAML. DataError.
+// The configuration that a checkpoint was written with, as YAML. DataError, also of weights alone.
 std::string CheckpointConfig(const std::string& checkpoint);
 
 // Program, compiler, backends and libraries: "name value" lines of --version.

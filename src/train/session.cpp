@@ -1,6 +1,7 @@
 // The loop of a run: steps, evaluations and checkpoints where they are due, and how it ends.
 #include "train/session.h"
 
+#include <csignal>
 #include <cstdio>
 
 #include "core/error.h"
@@ -26,17 +27,20 @@ int Session::Run() {
     }
     recorder_.Sync();
     progress_.Clear();
-    Summarise(end == End::kFinished ? telemetry::RunStatus::kFinished
-                                    : telemetry::RunStatus::kStopped);
-    return 0;
+    const bool read = Summarise(end == End::kFinished ? telemetry::RunStatus::kFinished
+                                                      : telemetry::RunStatus::kStopped);
+    return read ? 0 : 128 + SIGPIPE;
   }
   if (checkpoint_step_ != trainer_.steps()) Checkpoint();
   progress_.Clear();
   if (end != End::kSignal) FailTraining(end);
   Summarise(telemetry::RunStatus::kInterrupted);
-  p_.log.Info("stopped by signal " + std::to_string(signals_.signal()) + " after step " +
-              std::to_string(trainer_.steps()) + "; go on with --resume");
-  return 128 + signals_.signal();
+  const int signal = signals_.signal();
+  const std::string why = signal == SIGPIPE ? "by a closed pipe: nobody reads the output any more"
+                                            : "by signal " + std::to_string(signal);
+  p_.log.Info("stopped " + why + "; after step " + std::to_string(trainer_.steps()) +
+              ", go on with --resume");
+  return 128 + signal;
 }
 
 void Session::FailTraining(End end) {
@@ -90,7 +94,7 @@ bool Session::CheckpointDue(const StepResult& r) const {
 }
 
 void Session::EvaluateAll() {
-  progress_.Pause("evaluating");
+  progress_.Pause();
   evaluated_step_ = trainer_.steps();
   const bool held_back = p_.data.validation.images() > 0;
   if (held_back) EvaluateSplit("validation", p_.data.validation, true);
@@ -102,7 +106,11 @@ void Session::EvaluateAll() {
 
 void Session::EvaluateSplit(const std::string& split, const data::Dataset& dataset,
                             bool decides_best) {
-  const EvaluationResult e = evaluator_.Run(dataset, EvaluationLoader(p_.config, p_.data));
+  const EvaluationResult e = [&] {
+    telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images());
+    return evaluator_.Run(dataset, EvaluationLoader(p_.config, p_.data), {},
+                          [&](std::int64_t images) { progress.Update(images); });
+  }();
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
   char text[160];

@@ -69,7 +69,8 @@ class Session {
   void Restore(const ResumePoint& from);
   void ChooseStart();
   [[noreturn]] void FailTraining(End end);
-  void Summarise(telemetry::RunStatus status);
+  // Returns whether somebody reads the summary: false for a closed pipe.
+  bool Summarise(telemetry::RunStatus status);
   double Seconds() const;
 
   SessionParts p_;

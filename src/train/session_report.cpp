@@ -39,7 +39,7 @@ void Session::ReportStart() {
 void Session::ShowProgress(const StepResult& r) {
   telemetry::ProgressState s;
   s.epoch = r.epoch;
-  s.epochs = (total_steps_ + steps_per_epoch_ - 1) / steps_per_epoch_;
+  s.epochs = telemetry::WholeEpochs(total_steps_, steps_per_epoch_);
   s.step = r.step, s.steps = total_steps_;
   s.loss = r.loss, s.accuracy = r.accuracy;
   s.scale = r.scale, s.skipped = skipped_;
@@ -47,7 +47,7 @@ void Session::ShowProgress(const StepResult& r) {
   progress_.Update(s, r.images, limit > 0 ? limit - Seconds() : -1);
 }
 
-void Session::Summarise(telemetry::RunStatus status) {
+bool Session::Summarise(telemetry::RunStatus status) {
   telemetry::SummaryFacts f;
   f.name = p_.config.name;
   f.folder = p_.folder;
@@ -68,7 +68,8 @@ void Session::Summarise(telemetry::RunStatus status) {
   f.threads = p_.threads;
   for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);
   telemetry::WriteSummary(f, recorder_.run(), recorder_.layers());
-  p_.log.Info(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()));
+  return p_.log.Result(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()),
+                       telemetry::SummaryText(f, recorder_.run(), recorder_.layers(), true));
 }
 
 }  // namespace ada::train

@@ -1,5 +1,6 @@
-// SIGINT and SIGTERM as a flag that the training loop reads between steps. A second signal ends the
-// process at once, as without a handler.
+// SIGINT, SIGTERM and SIGPIPE as a flag that the training loop reads between steps. A second SIGINT
+// or SIGTERM ends the process at once, as without a handler; SIGPIPE (what reads the output is
+// gone) never does, and is left alone where it was ignored.
 #pragma once
 
 namespace ada::train {

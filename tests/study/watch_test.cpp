@@ -80,6 +80,39 @@ TEST_SUITE("cpu") {
           "r  ended without a summary (killed?)  runs/r");
   }
 
+  TEST_CASE("how long the run will be, as its progress line says") {
+    struct Case {
+      std::int64_t epochs, max_steps;
+      const char *at_first, *at_last;
+    };
+    for (const Case& c : {Case{4, 0, "step 6  epoch 1/4  ", "step 7/24  epoch 2/4  "},
+                          {4, 20, "step 6/20  epoch 1  ", "step 7/20  epoch 2  "},
+                          {4, 18, "step 6/18  epoch 1  ", "step 7/18  epoch 2/3  "},
+                          {4, 99, "step 6/99  epoch 1  ", "step 7/24  epoch 2/4  "},
+                          {0, 0, "step 6  epoch 1  ", "step 7  epoch 2  "}}) {
+      WatchState state;
+      state.epochs = c.epochs;
+      state.max_steps = c.max_steps;
+      for (int step = 1; step <= 7; ++step) {
+        state.Add(telemetry::StepRow{.step = step, .epoch = (step - 1) / 6 + 1});
+        if (step == 6) CHECK(DrawWatch(state, {})[1].starts_with(c.at_first));
+      }
+      CHECK(DrawWatch(state, {})[1].starts_with(c.at_last));
+    }
+  }
+
+  TEST_CASE("colours: yellow from a tenth lost on, red from half of it") {
+    const std::vector<std::string> plain = DrawWatch(Network(600), {.width = 80});
+    const std::vector<std::string> drawn = DrawWatch(Network(600), {.width = 80, .color = true});
+    REQUIRE(drawn.size() == plain.size());
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      const int layer = static_cast<int>(i) - 2;  // the first is line 3
+      const bool table = layer >= 1 && layer <= 600;
+      const std::string code = !table || layer < 100 ? "" : layer < 500 ? "\033[33m" : "\033[31m";
+      CHECK(drawn[i] == code + plain[i] + (code.empty() ? "" : "\033[0m"));
+    }
+  }
+
   TEST_CASE("a run that has written nothing yet") {
     WatchState state;
     state.name = "r";

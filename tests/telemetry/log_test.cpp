@@ -8,15 +8,18 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "core/color.h"
 #include "core/error.h"
 #include "telemetry/progress.h"
 #include "temp_folder.h"
 
+using ada::telemetry::EvaluationProgress;
 using ada::telemetry::Log;
 using ada::telemetry::LogLevel;
 using ada::telemetry::ParseLogLevel;
@@ -198,6 +201,95 @@ TEST_SUITE("cpu") {
     CHECK(terminal.Take() == "\r\033[K");
   }
 
+  TEST_CASE("results go to another stream than messages, and into log.txt") {
+    const TempFolder folder;
+    const Console console(folder);
+    const int results = open((folder / "results").c_str(), O_RDWR | O_CREAT, 0666);
+    for (const LogLevel level : {LogLevel::kInfo, LogLevel::kWarning}) {
+      Log log(level, console.fd(), results);
+      log.OpenFile(folder / "log.txt", level == LogLevel::kWarning);
+      CHECK(log.Result("a result\nof two \x1b lines", "never: no terminal"));
+      log.Info("done");
+    }
+    CHECK(folder.Read("results") == "a result\nof two \\x1b lines\n");  // --quiet shows none
+    CHECK(console.text() == "done\n");
+    const std::string text = folder.Read("log.txt");
+    CHECK(text.find("info    a result\nof two \\x1b lines\n") != std::string::npos);
+    CHECK(text.find("a result") != text.rfind("a result"));
+    close(results);
+    Log closed(LogLevel::kInfo, console.fd(), results);
+    CHECK(closed.Result("nobody asked for it", ""));
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    close(ends[0]);
+    std::signal(SIGPIPE, SIG_IGN);
+    CHECK_FALSE(Log(LogLevel::kInfo, console.fd(), ends[1]).Result("nobody reads it", ""));
+    std::signal(SIGPIPE, SIG_DFL);
+    close(ends[1]);
+    const int full = open("/dev/full", O_WRONLY);
+    CHECK_THROWS_WITH_AS(Log(LogLevel::kInfo, console.fd(), full).Result("no room", ""),
+                         "standard output cannot be written: No space left on device",
+                         ada::OutputError);
+    close(full);
+  }
+
+  TEST_CASE("colours: on a terminal, unless NO_COLOR or --color say otherwise") {
+    const TempFolder folder;
+    const Console console(folder);
+    Terminal terminal(60);
+    struct Case {
+      const char* no_color;
+      const char* term;
+      ada::ColorChoice choice;
+      bool on_terminal, elsewhere;
+    };
+    using enum ada::ColorChoice;
+    for (const Case& c : {Case{nullptr, "xterm", kAuto, true, false},
+                          {"", "xterm", kAuto, true, false},
+                          {"1", "xterm", kAuto, false, false},
+                          {nullptr, "dumb", kAuto, false, false},
+                          {"1", "dumb", kAlways, true, true},
+                          {nullptr, "xterm", kNever, false, false}}) {
+      c.no_color == nullptr ? unsetenv("NO_COLOR") : setenv("NO_COLOR", c.no_color, 1);
+      setenv("TERM", c.term, 1);
+      ada::SetColorChoice(c.choice);
+      CHECK(ada::HasColor(terminal.fd()) == c.on_terminal);
+      CHECK(ada::HasColor(console.fd()) == c.elsewhere);
+      Log log(LogLevel::kInfo, terminal.fd(), terminal.fd());
+      CHECK(log.color() == c.on_terminal);
+      log.Warning("w");
+      log.Error("e");
+      CHECK(log.Result("plain", "colored"));
+      CHECK(terminal.Take() == (c.on_terminal ? "\033[33mwarning: \033[0mw\r\n"
+                                                "\033[31merror: \033[0me\r\ncolored\r\n"
+                                              : "warning: w\r\nerror: e\r\nplain\r\n"));
+    }
+    unsetenv("NO_COLOR");
+    ada::SetColorChoice(kAuto);
+  }
+
+  TEST_CASE("an evaluation shows how far it is, and takes its line away") {
+    Terminal terminal(60);
+    double now = 0;
+    {
+      Log log(LogLevel::kInfo, terminal.fd());
+      EvaluationProgress progress(log, true, "test", 1000, [&] { return now; });
+      CHECK(terminal.Take() == "\r\033[Kevaluating test");
+      progress.Update(10);
+      CHECK(terminal.Take() == "");
+      now = 1;
+      progress.Update(100);
+      CHECK(terminal.Take() == "\r\033[Kevaluating test  100/1000 images  90 img/s  left 0:10");
+    }
+    CHECK(terminal.Take() == "\r\033[K");
+    const TempFolder folder;
+    const Console console(folder);
+    Log log(LogLevel::kInfo, console.fd());
+    EvaluationProgress progress(log, true, "test", 1000, [&] { return now; });
+    for (int i = 1; i <= 45; ++i, now += 1) progress.Update(10 * i);
+    CHECK(console.text() == "evaluating test  310/1000 images  10 img/s  left 1:09\n");
+  }
+
   TEST_CASE("a dumb terminal gets no status line") {
     Terminal terminal(60);
     setenv("TERM", "dumb", 1);
@@ -207,8 +299,8 @@ TEST_SUITE("cpu") {
     CHECK(terminal.Take() == "");
   }
 
-  TEST_CASE("progress on a terminal: ten redraws a second at most, cut to its width, cleared") {
-    Terminal terminal(30);
+  TEST_CASE("progress on a terminal: ten redraws a second at most, within its width, cleared") {
+    Terminal terminal(60);
     double now = 100;
     {
       Log log(LogLevel::kInfo, terminal.fd());
@@ -220,9 +312,9 @@ TEST_SUITE("cpu") {
         const std::string text = terminal.Take();
         if (text.empty()) continue;
         ++drawn;
-        CHECK(text.starts_with("\r\033[Kepoch 1/2  step "));
-        CHECK(text.size() == 4 + 29);
-        CHECK(text.ends_with(".."));
+        CHECK(text.starts_with("\r\033[K"));
+        CHECK(text.find(" img/s  \033[1mleft 0:") != std::string::npos);
+        CHECK(text.size() <= 4 + 59 + 8);  // a code before and behind the time that is left
       }
       CHECK(drawn >= 90);
       CHECK(drawn <= 100);

@@ -1,4 +1,4 @@
-// The pure parts of the progress line: texts and the smoothed rate.
+// The pure parts of the progress line: texts, smoothed rates and values, and what fits a width.
 #include "telemetry/progress.h"
 
 #include <doctest/doctest.h>
@@ -54,6 +54,73 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(std::signbit(Printable(-NAN)));
     CHECK(std::isnan(Printable(-NAN)));
     for (const double value : {0.0, -1.5, -HUGE_VAL}) CHECK(Printable(value) == value);
+  }
+
+  TEST_CASE("the line in a width: scale and skipped go first, rate and time left stay") {
+    const ProgressState state = {3, 164, 1234, 64124, 1.23456, 0.567, 16, 2, 541.2, 3723};
+    struct Case {
+      int width;
+      const char* text;
+    };
+    const std::vector<Case> cases = {
+        {100,
+         "epoch 3/164  step 1234/64124  loss 1.235  acc 56.7%  scale 16  skipped 2  541 img/s  "
+         "left 1:02:03"},
+        {90,
+         "epoch 3/164  step 1234/64124  loss 1.235  acc 56.7%  skipped 2  541 img/s  left 1:02:03"},
+        {79, "epoch 3/164  step 1234/64124  loss 1.235  acc 56.7%  541 img/s  left 1:02:03"},
+        {70, "epoch 3/164  step 1234/64124  loss 1.235  541 img/s  left 1:02:03"},
+        {60, "step 1234/64124  loss 1.235  541 img/s  left 1:02:03"},
+        {40, "step 1234/64124  541 img/s  left 1:02:03"},
+        {39, "541 img/s  left 1:02:03"},
+        {12, "left 1:02:03"},
+        {11, "left 1:02.."},
+        {0, ""},
+        {-1, ""}};
+    for (const Case& c : cases) {
+      CAPTURE(c.width);
+      CHECK(FormatProgress(state, c.width) == c.text);
+    }
+    CHECK(FormatEvaluation("test", 3200, 10000, 541.2) ==
+          "evaluating test  3200/10000 images  541 img/s  left 0:13");
+    CHECK(FormatEvaluation("test", 3200, 10000, 541.2, 40) ==
+          "evaluating test  541 img/s  left 0:13");
+    CHECK(FormatEvaluation("test", 0, 10000, 0) == "evaluating test  0/10000 images");
+  }
+
+  TEST_CASE("colours mark what is wrong, and take no room") {
+    ProgressState state = {1, 2, 3, 4, 0.5, 0.5, 1, 0, 0, 5};
+    const std::string left = "\033[1mleft 0:05\033[0m";
+    CHECK(FormatProgress(state, 72, true) ==
+          "epoch 1/2  step 3/4  loss 0.5  acc 50.0%  scale 1  skipped 0  " + left);
+    state.loss = NAN;
+    state.skipped = 1;
+    CHECK(FormatProgress(state, 72, true) ==
+          "epoch 1/2  step 3/4  \033[31mloss nan\033[0m  acc 50.0%  scale 1  "
+          "\033[33mskipped 1\033[0m  " +
+              left);
+  }
+
+  TEST_CASE("smoothed: right at once, follows a change, shows what is not finite for a moment") {
+    Smoothed smoothed;
+    CHECK(smoothed.value() == 0);
+    smoothed.Add(2);
+    CHECK(smoothed.value() == doctest::Approx(2));
+    smoothed.Add(4);
+    CHECK(smoothed.value() == doctest::Approx((0.98 * 2 + 4) / 1.98));
+    for (int i = 0; i < 1000; ++i) smoothed.Add(2 + i % 2);
+    CHECK(smoothed.value() == doctest::Approx(2.5).epsilon(0.01));
+    smoothed.Add(NAN);
+    CHECK(std::isnan(smoothed.value()));
+    smoothed.Add(2.5);
+    CHECK(smoothed.value() == doctest::Approx(2.5).epsilon(0.01));
+  }
+
+  TEST_CASE("epochs are told where the last one is whole") {
+    CHECK(WholeEpochs(30, 6) == 5);
+    CHECK(WholeEpochs(5, 6) == 0);
+    CHECK(WholeEpochs(31, 6) == 0);
+    CHECK(WholeEpochs(5, 0) == 0);
   }
 
   TEST_CASE("cut to a width") {

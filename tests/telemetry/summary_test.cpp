@@ -93,6 +93,29 @@ files: runs/demo
   underflow.csv scales.csv steps.csv evaluation.csv events.csv summary.json log.txt config.yaml checkpoints/)");
   }
 
+  TEST_CASE("a run that ends within an epoch says so, instead of the epochs before") {
+    SummaryFacts facts = Facts();
+    facts.epochs = 1;
+    CHECK(SummaryText(facts, Run(), Layers())
+              .starts_with("run demo finished in epoch 2: 3 steps (1 skipped) in 2:05, 541 "));
+  }
+
+  TEST_CASE("in colours: the same text; red from half of the values on, yellow from a tenth") {
+    LayerTotals layers = Layers();
+    layers.AddUnderflow("fc9", "dx", 1, Stats(600));
+    layers.AddUnderflow("a\x1b[2J", "dx", 1, Stats(900));
+    const std::string colored = SummaryText(Facts(), Run(), layers, true);
+    for (const char* part :
+         {"run demo \033[32mfinished\033[0m: ", "accuracy \033[1m75.00 %\033[0m, ",
+          "\033[31m60.000 %\033[0m  \033[31m60.000 %\033[0m  ", "\033[33m10.000 %\033[0m",
+          "\n\033[33m1 step skipped\033[0m because", "  a\\x1b[2J  "})
+      CHECK_MESSAGE(colored.find(part) != std::string::npos, part);
+    std::string plain = colored;
+    for (std::size_t at; (at = plain.find('\033')) != std::string::npos;)
+      plain.erase(at, plain.find('m', at) - at + 1);
+    CHECK(plain == SummaryText(Facts(), Run(), layers));
+  }
+
   TEST_CASE("the text names the files that only some runs have, where they exist") {
     const TempFolder folder;
     SummaryFacts facts = Facts();

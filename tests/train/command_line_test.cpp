@@ -35,7 +35,8 @@ TEST_SUITE("cpu") {
                                      {"policies"},
                                      {"formats"},
                                      {"datasets"},
-                                     {"schema"}}) {
+                                     {"schema"},
+                                     {"help"}}) {
       const Outcome o = Run(With(command, {"--help"}), folder.path());
       CAPTURE(o.out);
       ADA_CHECK_EXIT(o, 0);
@@ -82,8 +83,36 @@ TEST_SUITE("cpu") {
     };
     const Wrong table[] = {
         {{}, "--config"},
-        {{"--nonsense"}, "--nonsense"},
-        {{"nonsense"}, "nonsense"},
+        {{"train"}, "FILE is missing"},
+        {{"--nonsense"},
+         "--nonsense is no option of train; any key of the YAML is --set KEY=VALUE"},
+        {{"nonsense"}, "nonsense is no command; `ada-train help` lists the commands"},
+        {{"trian", "good.yaml", "--epochs", "3"}, "trian is no command; did you mean train? `ada"},
+        {{"help", "trian"}, "help: trian is no command; did you mean train?"},
+        {{"good.yaml"}, "good.yaml is no command; to train with that file: ada-train train good"},
+        {{"train", "good.yaml", "--epoch", "3"},
+         "ada-train: --epoch is no option of train; did you mean --epochs? `ada-train help train`"},
+        {{"--config", "good.yaml", "--epoch=3", "--batchsize", "2"},
+         "ada-train: --epoch is no option of train; did you mean --epochs?\n--batchsize is no "
+         "option of train; did you mean --batch-size?"},
+        {{"train", "good.yaml", "--max-steps", "3"},
+         "--max-steps is no option of train; did you mean --set train.max_steps=VALUE?"},
+        {{"train", "good.yaml", "--scaling.policy=none"},
+         "did you mean --set scaling.policy=VALUE?"},
+        {{"watch", "run", "--epochs", "3"},
+         "--epochs is no option of watch; `ada-train help watch`"},
+        {{"train", "good.yaml", "b.yaml", "c.yaml"}, "not expected behind train: b.yaml c.yaml;"},
+        {{"train", "good.yaml", "-c", "b.yaml"}, "good.yaml and --config b.yaml: expected one"},
+        {{"train", "good.yaml", "--epochs", "many"}, "--epochs many: expected a whole number"},
+        {{"train", "good.yaml", "--epochs", "0"}, "--set train.epochs: expected a whole number, 1"},
+        {{"train", "good.yaml", "--lr", "fast"}, "--lr fast: expected a number"},
+        {{"train", "good.yaml", "--policy", "adaptve"}, "adaptive"},
+        {{"train", "."}, ".: is a folder; to go on with a run: --resume ."},
+        {{"train", "--resume", "no/run"}, "--resume no/run: no such folder"},
+        {{"train", "--resume", "."}, "--resume .: holds no config.yaml"},
+        {{"train", "good.yaml", "--resume", ".", "--output", "b"}, "so does --output"},
+        {{"evaluate", "good.yaml", "--best"}, "--best: good.yaml is no folder"},
+        {{"evaluate", "run", "--checkpoint", "b"}, "run and --checkpoint b: expected one of them"},
         {{"evaluate"}, "--checkpoint"},
         {{"--config", "missing.yaml"}, "missing.yaml"},
         {{"--config", "good.yaml", "--threads", "many"}, "--threads"},
@@ -145,6 +174,59 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("help, and help of a command, print what --help prints") {
+    const TempFolder folder;
+    for (const std::string command : {"", "train", "evaluate", "watch", "help"}) {
+      CAPTURE(command);
+      const Arguments name = command.empty() ? Arguments{} : Arguments{command};
+      const Outcome o = Run(With({"help"}, name), folder.path());
+      ADA_CHECK_EXIT(o, 0);
+      CHECK(o.err.empty());
+      CHECK(o.out == Run(With(name, {"--help"}), folder.path()).out);
+    }
+  }
+
+  TEST_CASE("the configuration as operand, -c or --config; options short for keys are --set") {
+    const TempFolder folder;
+    folder.Write("a.yaml", SmallRun());
+    const auto resolved = [&](const Arguments& arguments) {
+      const Outcome o = Run(With(arguments, {"--print-config"}), folder.path());
+      ADA_CHECK_EXIT(o, 0);
+      return o.out;
+    };
+    const std::string plain = resolved({"--config", "a.yaml"});
+    for (const Arguments& same : {Arguments{"train", "a.yaml"},
+                                  {"train", "-c", "a.yaml"},
+                                  {"-c", "a.yaml"},
+                                  {"train", "--resume", "a.yaml"},
+                                  {"train", "--set", "seed=3", "a.yaml"}})
+      CHECK(resolved(same) == plain);
+    const Arguments all = {"train",
+                           "a.yaml",
+                           "--set",
+                           "train.epochs=5",
+                           "optimizer.lr=0.5",
+                           "data.batch_size=10",
+                           "seed=9",
+                           "scaling.policy=none",
+                           "precision.format=bf16",
+                           "device.threads=1",
+                           "name='it''s'"};
+    CHECK(resolved({"train", "a.yaml", "--epochs", "5", "--lr", "0.5", "--batch-size", "10",
+                    "--seed", "9", "--policy", "none", "--format", "bf16", "--threads", "1",
+                    "--name", "it's"}) == resolved(all));
+    // The last one counts, whichever it is.
+    const std::string five = resolved({"train", "a.yaml", "--set", "train.epochs=5"});
+    CHECK(resolved({"train", "a.yaml", "--epochs", "4", "--set", "train.epochs=5"}) == five);
+    CHECK(resolved({"train", "a.yaml", "--set", "train.epochs=4", "--epochs", "5"}) == five);
+    const std::string files =
+        std::string("name: f\ndata: {dataset: mnist, path: a}\nmodel: {zoo: lenet}\n") +
+        "optimizer: {lr: 0.1}\ntrain: {epochs: 1}\n";
+    folder.Write("files.yaml", files);
+    CHECK(Contains(resolved({"train", "files.yaml", "--data", "else where: here"}),
+                   "path: \"else where: here\""));
+  }
+
   TEST_CASE("schema prints one JSON document that knows the keys of the YAML") {
     const TempFolder folder;
     const Outcome o = Run({"schema"}, folder.path());
@@ -188,6 +270,50 @@ TEST_SUITE("cpu") {
     CHECK(!folder.Has("run"));
   }
 
+  TEST_CASE("the summary is on stdout, all else of a run on stderr; log.txt has both") {
+    const TempFolder folder;
+    const Outcome o = Run(WriteConfig(folder, "run", SmallRun()), folder.path());
+    ADA_CHECK_EXIT(o, 0);
+    CHECK(o.out.starts_with("run small finished: 8 epochs, 48 steps (0 skipped) in "));
+    CHECK(!Contains(o.err, "run small finished"));
+    CHECK(Contains(o.err, "epoch 8  test: loss "));
+    CHECK(!Contains(o.out, "epoch 8  test: loss "));
+    const std::string log = ReadBytes(folder / "run/log.txt");
+    CHECK(Contains(log, "info    " + o.out));
+    CHECK(Contains(log, "epoch 8  test: loss "));
+  }
+
+  TEST_CASE("a run that ends within its first epoch: progress, summary and watch say the same") {
+    const TempFolder folder;
+    const Outcome o =
+        Run(With(WriteConfig(folder, "run", SmallRun()), {"--set", "train.max_steps=4"}),
+            folder.path());
+    ADA_CHECK_EXIT(o, 0);
+    CHECK(o.out.starts_with("run small finished in epoch 1: 4 steps (0 skipped) in "));
+    CHECK(Contains(o.out, "(mean of epoch 1)"));
+    const Outcome watch = Run({"watch", "run", "--once"}, folder.path());
+    CHECK(Contains(watch.out, "\nstep 4/4  epoch 1  loss "));
+    const Outcome more =
+        Run(With(WriteConfig(folder, "more", SmallRun()), {"--set", "train.max_steps=8"}),
+            folder.path());
+    CHECK(Contains(more.err, "\nepoch 1  step 6/8  loss "));  // at the end of the epoch
+    CHECK(Contains(more.out, "in epoch 2: 8 steps"));
+  }
+
+  TEST_CASE("--color: of messages, results and errors, before a command too") {
+    const TempFolder folder;
+    const Arguments run = With(WriteConfig(folder, "run", SmallRun()), {"--overwrite"});
+    const Outcome always = Run(With(run, {"--color", "always"}), folder.path());
+    CHECK(Contains(always.out, "run small \033[32mfinished\033[0m: "));
+    CHECK(!Contains(ReadBytes(folder / "run/log.txt"), "\033"));
+    CHECK(!Contains(Run(run, folder.path()).out, "\033"));  // no terminal
+    CHECK(Contains(Run({"--color", "always", "watch", "no/run"}, folder.path()).err,
+                   "\033[31mada-train:\033[0m no/run"));
+    const Outcome wrong = Run({"watch", "--color", "sometimes", "no/run"}, folder.path());
+    ADA_CHECK_EXIT(wrong, 2);
+    CHECK(Contains(wrong.err, "--color sometimes: expected auto, always or never"));
+  }
+
   TEST_CASE("--quiet is silent, --verbose says more than the default") {
     const TempFolder folder;
     const Arguments run =
@@ -197,7 +323,7 @@ TEST_SUITE("cpu") {
     CHECK(quiet.out.empty());
     const Outcome plain = Run(run, folder.path()),
                   verbose = Run(With(run, {"--verbose"}), folder.path());
-    CHECK(Contains(plain.err, "test accuracy"));
+    CHECK(Contains(plain.out, "test accuracy"));
     CHECK(plain.err.find('\r') == std::string::npos);  // no terminal: plain lines
     CHECK(!Contains(plain.err, "checkpoint of step"));
     CHECK(Contains(verbose.err, "checkpoint of step"));

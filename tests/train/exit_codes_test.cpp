@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "thread_limit.h"
+#include "train/shell.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -209,6 +210,10 @@ TEST_SUITE("cpu") {
                                        With(run, {"--dry-run"}),
                                        With(run, {"--print-config"})})
       CHECK(Run(arguments, folder.path(), 0).code == 6);
+    const Outcome full = Shell(folder, "$ADA train run.yaml --output run >/dev/full");
+    ADA_CHECK_EXIT(full, 6);
+    CHECK(Contains(full.err, "standard output cannot be written: No space left on device"));
+    CHECK(Summary(folder / "run").at("status") == "finished");
   }
 }
 

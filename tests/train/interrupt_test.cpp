@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "train/shell.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -52,6 +53,39 @@ TEST_SUITE("cpu") {
     }
     ADA_REQUIRE_EXIT(Run(With(parts, {"--resume"}), folder.path()), 0);
     CHECK(Differences(folder / "whole", folder / "parts") == std::vector<std::string>{});
+  }
+
+  TEST_CASE(
+      "a closed pipe ends with a checkpoint and 141; the resumed run is the undisturbed one") {
+    const TempFolder folder;
+    const Arguments length = {"--set", kLong, "--set", kFewCheckpoints};
+    ADA_REQUIRE_EXIT(Run(With(WriteConfig(folder, "whole", SmallRun()), length), folder.path()), 0);
+    WriteConfig(folder, "parts", SmallRun());
+    const auto piped = [&](const std::string& arguments) {
+      return Shell(
+          folder, std::string("bash -c '\"$0\" --config parts.yaml --output parts --set ") + kLong +
+                      " " + arguments + "; exit ${PIPESTATUS[0]}' \"$ADA\"");
+    };
+    ADA_CHECK_EXIT(piped("2>&1 | head -n 3"), 141);
+    const std::int64_t stopped = NewestStep(folder / "parts");
+    CHECK(stopped == RowCount(folder / "parts/steps.csv"));
+    CHECK(stopped < 240);
+    CHECK(Contains(ReadBytes(folder / "parts/log.txt"), "stopped by a closed pipe"));
+    CHECK(Summary(folder / "parts").at("status") == "interrupted");
+    // The summary alone meets the closed pipe: the run has come to its end.
+    ADA_CHECK_EXIT(
+        piped("--resume --set \"" + std::string(kFewCheckpoints) + "\" 2>/dev/null | true"), 141);
+    CHECK(Summary(folder / "parts").at("status") == "finished");
+    CHECK(ReadBytes(folder / "parts/steps.csv") == ReadBytes(folder / "whole/steps.csv"));
+    CHECK(ReadBytes(NewestCheckpoint(folder / "parts")) ==
+          ReadBytes(NewestCheckpoint(folder / "whole")));
+    // Who ignores the signal wants the run to go on.
+    ADA_CHECK_EXIT(piped("--overwrite --set train.epochs=3 2>&1 | true"), 141);
+    ADA_CHECK_EXIT(Shell(folder,
+                         "bash -c 'trap \"\" PIPE; \"$0\" --config parts.yaml --output parts "
+                         "--overwrite --set train.epochs=3 2> >(true) >out.txt' \"$ADA\""),
+                   0);
+    CHECK(Summary(folder / "parts").at("status") == "finished");
   }
 
   TEST_CASE("kill -9, twice") {

@@ -99,7 +99,7 @@ class Lab {
       if (file.path().extension() != ".json") continue;
       std::ostringstream out;
       const End end =
-          EndOf([&] { return train::Evaluate(config, file.path().string(), {}, out), 0; });
+          EndOf([&] { return train::Evaluate(config, file.path().string(), {}, out, log_), 0; });
       Judge(seed, text, "evaluation", end, {0});
       return;
     }

@@ -95,6 +95,27 @@ TEST_SUITE("cpu") {
     CHECK(!RowsWhere(scales, "limit", "branch").empty());
   }
 
+  TEST_CASE("--resume FOLDER alone: the folder knows its configuration, moved or not") {
+    const TempFolder folder;
+    ADA_REQUIRE_EXIT(Run(WriteConfig(folder, "whole", SmallRun()), folder.path()), 0);
+    const Arguments part = WriteConfig(folder, "part", SmallRun());
+    ADA_REQUIRE_EXIT(Run(With(part, {"--set", "train.epochs=3"}), folder.path()), 0);
+    std::filesystem::remove(folder / "part.yaml");
+    const auto resume = [&](const Arguments& arguments) {
+      const Outcome o = Run(With(arguments, {"--no-progress"}), folder.path());
+      ADA_CHECK_EXIT(o, 0);
+      return o;
+    };
+    CHECK(Contains(resume({"--resume", "part"}).err, "nothing to do"));
+    resume({"train", "--resume", "part/", "--epochs", "5"});
+    CHECK(Contains(ReadBytes(folder / "part/config.yaml"), "output: part\n"));  // as it was
+    std::filesystem::rename(folder / "part", folder / "moved");
+    resume({"train", "--epochs", "8", "--resume", "moved"});
+    CHECK(!folder.Has("part"));
+    CHECK(Contains(ReadBytes(folder / "moved/config.yaml"), "output: moved\n"));
+    CHECK(Differences(folder / "whole", folder / "moved") == std::vector<std::string>{});
+  }
+
   TEST_CASE("killed between the last checkpoint and the summary") {
     const TempFolder folder;
     Train(folder, WriteConfig(folder, "whole", SmallRun()));

@@ -33,13 +33,18 @@ struct WatchState {
   std::string name, folder;
   std::string status = "running";          // as RunState says
   std::int64_t epochs = 0, max_steps = 0;  // of the configuration; 0: not known, no limit
-  StepRow step;                            // the last; step 0: none yet
+  std::int64_t epoch_steps = 0;  // steps of an epoch; 0: not known until the second begins
+  StepRow step;                  // the last; step 0: none yet
   std::int64_t skipped = 0;
   std::int64_t logged_step = 0;      // the last with statistics; 0: none yet
   EventRow event;                    // the last; step 0: none
   EvaluationRow evaluation;          // the last; step 0: none
   std::vector<WatchedLayer> layers;  // in the order of the logs
   telemetry::LayerTotals totals;     // of the gradients, for layers that get none
+
+  // How long the run will be, as its progress line says; 0: not known.
+  std::int64_t steps_in_all() const;
+  std::int64_t epochs_in_all() const;
 
   void Add(const StepRow& row);
   void Add(const TensorRow& row);  // of dx, dy and dw
@@ -84,6 +89,7 @@ struct DrawOptions {
   std::size_t width = 100;  // columns of a line at most
   std::size_t height = 0;   // lines at most; 0: as many as it takes
   bool utf8 = false;        // block characters instead of ASCII
+  bool color = false;       // codes for colours, which no column counts
 };
 
 // Returns the last `width` values of `pct`, one character each, on a logarithmic scale that is the

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "study/watch/parts.h"
+#include "telemetry/progress_text.h"
 
 namespace ada::study {
 namespace {
@@ -53,7 +54,19 @@ WatchedLayer& WatchState::Layer(const std::string& layer) {
   return layers[at->second];
 }
 
+std::int64_t WatchState::steps_in_all() const {
+  const std::int64_t of_epochs = epochs * epoch_steps;
+  return of_epochs > 0 && max_steps > 0 ? std::min(of_epochs, max_steps)
+                                        : std::max(of_epochs, max_steps);
+}
+
+std::int64_t WatchState::epochs_in_all() const {
+  return max_steps == 0 ? epochs : telemetry::WholeEpochs(steps_in_all(), epoch_steps);
+}
+
 void WatchState::Add(const StepRow& row) {
+  const bool begins_epoch = step.epoch > 0 && row.epoch == step.epoch + 1;
+  if (begins_epoch) epoch_steps = (row.step - 1) / step.epoch;
   step = row;
   skipped += row.skipped;
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "core/color.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"
 #include "telemetry/no_gradient.h"
@@ -46,20 +47,25 @@ std::string StatusText(const std::string& status) {
   return status == "died" ? "ended without a summary (killed?)" : status;
 }
 
-std::vector<std::string> Header(const WatchState& s) {
-  std::vector<std::string> lines{(s.name.empty() ? "" : s.name + "  ") + StatusText(s.status) +
-                                 "  " + s.folder};
+struct Line {
+  std::string text;
+  Color color = Color::kPlain;
+};
+
+std::vector<Line> Header(const WatchState& s) {
+  std::vector<Line> lines{
+      {(s.name.empty() ? "" : s.name + "  ") + StatusText(s.status) + "  " + s.folder}};
   if (s.step.step == 0) {
-    lines.emplace_back("no step has been written yet");
+    lines.push_back({"no step has been written yet"});
     return lines;
   }
-  lines.push_back(OutOf("step", s.step.step, s.max_steps) + "  " +
-                  OutOf("epoch", s.step.epoch, s.epochs) +
-                  Print("  loss %.4g  acc %.1f %%  lr %.4g  S ", s.step.loss, 100 * s.step.accuracy,
-                        s.step.lr) +
-                  ShortestText(s.step.scale) + "  skipped " + std::to_string(s.skipped));
+  lines.push_back({OutOf("step", s.step.step, s.steps_in_all()) + "  " +
+                   OutOf("epoch", s.step.epoch, s.epochs_in_all()) +
+                   Print("  loss %.4g  acc %.1f %%  lr %.4g  S ", s.step.loss,
+                         100 * s.step.accuracy, s.step.lr) +
+                   ShortestText(s.step.scale) + "  skipped " + std::to_string(s.skipped)});
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
-  if (!dead.empty()) lines.push_back(telemetry::NoGradientText(dead, dead.size()));
+  if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
   std::string news;
   if (s.evaluation.step > 0) {
     news = s.evaluation.split +
@@ -70,7 +76,7 @@ std::vector<std::string> Header(const WatchState& s) {
     news += std::string(news.empty() ? "" : "  ") + "last event: step " +
             std::to_string(s.event.step) + ", " + s.event.event + ": " + s.event.message;
   }
-  if (!news.empty()) lines.push_back(news);
+  if (!news.empty()) lines.push_back({news});
   return lines;
 }
 
@@ -119,19 +125,24 @@ class Table {
     }
   }
 
-  std::string Titles() const {
+  Line Titles() const {
     const std::string past = "last logged steps, to step " + std::to_string(state_.logged_step);
-    return Line("layer", "scale", "underf.%", "limit", sparkline_ == 0 ? "" : past);
+    return {Text("layer", "scale", "underf.%", "limit", sparkline_ == 0 ? "" : past)};
   }
-  std::string Row(const WatchedLayer& layer) const {
+  // Red: at least half of the gradient is lost; yellow: a tenth.
+  Line Row(const WatchedLayer& layer) const {
     const bool dead = IsDead(state_, layer);
-    return Line(
-        layer.name, ScaleText(layer.scale), dead ? "all zero" : PctText(layer.underflow_pct),
-        layer.limit.empty() ? "-" : layer.limit, Sparkline(layer.history, sparkline_, utf8_));
+    const Color color = dead || layer.underflow_pct >= 50 ? Color::kRed
+                        : layer.underflow_pct >= 10       ? Color::kYellow
+                                                          : Color::kPlain;
+    return {
+        Text(layer.name, ScaleText(layer.scale), dead ? "all zero" : PctText(layer.underflow_pct),
+             layer.limit.empty() ? "-" : layer.limit, Sparkline(layer.history, sparkline_, utf8_)),
+        color};
   }
 
  private:
-  std::string Line(const std::string& name, const std::string& scale, const std::string& pct,
+  std::string Text(const std::string& name, const std::string& scale, const std::string& pct,
                    const std::string& limit, const std::string& past) const {
     return PaddedText(name, name_) + "  " + PaddedText(scale, kScaleWidth, true) + "  " +
            PaddedText(pct, kPctWidth, true) + "  " + PaddedText(limit, kLimitWidth) + "  " + past;
@@ -167,7 +178,7 @@ std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf
 }
 
 std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options) {
-  std::vector<std::string> lines = Header(state);
+  std::vector<Line> lines = Header(state);
   if (!state.layers.empty()) {
     const std::size_t around = lines.size() + 2;  // titles and legend
     std::size_t room = state.layers.size();
@@ -178,15 +189,17 @@ std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& o
     const Table table(state, shown, options);
     lines.push_back(table.Titles());
     for (const std::size_t i : shown) lines.push_back(table.Row(state.layers[i]));
-    if (shown.size() < state.layers.size()) lines.push_back(Hidden(state, shown));
-    lines.push_back(Legend(options.utf8));
+    if (shown.size() < state.layers.size()) lines.push_back({Hidden(state, shown)});
+    lines.push_back({Legend(options.utf8)});
   }
   if (options.height > 0 && lines.size() > options.height) lines.resize(options.height);
-  for (std::string& line : lines) {
-    line = CutText(line, options.width);
-    line.erase(line.find_last_not_of(' ') + 1);
+  std::vector<std::string> drawn;
+  for (const Line& line : lines) {
+    std::string text = CutText(line.text, options.width);
+    text.erase(text.find_last_not_of(' ') + 1);
+    drawn.push_back(Colored(options.color, line.color, text));
   }
-  return lines;
+  return drawn;
 }
 
 }  // namespace ada::study

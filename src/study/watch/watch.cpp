@@ -1,7 +1,10 @@
+#include <unistd.h>
+
 #include <csignal>
 #include <optional>
 #include <vector>
 
+#include "core/color.h"
 #include "study/commands.h"
 #include "study/run_files.h"
 #include "study/watch/parts.h"
@@ -42,7 +45,9 @@ class WatchedRun {
 // Every layer, below each other.
 std::string WholeTable(const WatchState& state) {
   const std::size_t width = IsScreen() ? SizeOfScreen().columns : kPlainWidth;
-  return Joined(DrawWatch(state, {.width = width, .height = 0, .utf8 = LocaleIsUtf8()}));
+  return Joined(DrawWatch(
+      state,
+      {.width = width, .height = 0, .utf8 = LocaleIsUtf8(), .color = HasColor(STDOUT_FILENO)}));
 }
 
 // Blocks of lines: how things stand, then one a logged step, then the end.
@@ -61,8 +66,10 @@ int WatchPlainly(WatchedRun& run, double interval, const Signals& signals) {
 
 void DrawOn(Screen& screen, const WatchState& state) {
   const ScreenSize size = SizeOfScreen();
-  screen.Draw(
-      DrawWatch(state, {.width = size.columns, .height = size.lines, .utf8 = LocaleIsUtf8()}));
+  screen.Draw(DrawWatch(state, {.width = size.columns,
+                                .height = size.lines,
+                                .utf8 = LocaleIsUtf8(),
+                                .color = HasColor(STDOUT_FILENO)}));
 }
 
 // The table in place; returns the signal that ended it, 0: the run has ended.

@@ -133,8 +133,9 @@ void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
                                    : "updated all the same";
   const std::string message =
       std::string("gradients are not finite, ") + what + "; first: " + where;
-  Add(r, r.retried ? "retry" : r.skipped ? "skip" : "sanitize", first, message);
-  Tell(r, message + "; S = " + ShortestText(r.scale));
+  const char* name = r.retried ? "retry" : r.skipped ? "skip" : "sanitize";
+  Add(r, name, first, message);
+  repeated_.Add(name, r.step, message + "; S = " + ShortestText(r.scale));
 }
 
 void StepEvents::Branch(const StepResult& r, const graph::ScalePoint& point) {
@@ -143,8 +144,10 @@ void StepEvents::Branch(const StepResult& r, const graph::ScalePoint& point) {
       "the sum of the branches left the range of the format; their common scale was halved " +
       std::to_string(point.decision->halvings) + " times";
   Add(r, "branch_halved", {point.layer, "dy", ShortestText(point.decision->scale_out)}, message);
-  Tell(r, point.layer + ": " + message);
+  repeated_.Add("branch_halved " + point.layer, r.step, point.layer + ": " + message);
 }
+
+void StepEvents::EndStep(const StepResult& r) { repeated_.EndStep(r.step); }
 
 void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update) {
   if (update.before != update.after) {

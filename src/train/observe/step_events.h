@@ -12,6 +12,7 @@
 #include "telemetry/log.h"
 #include "telemetry/no_gradient.h"
 #include "telemetry/recorder.h"
+#include "train/observe/repeated_notes.h"
 
 namespace ada::train {
 
@@ -25,7 +26,7 @@ struct EventTensor {
 class StepEvents {
  public:
   StepEvents(const config::Config& config, telemetry::Recorder& recorder, telemetry::Log& log)
-      : config_(config), recorder_(recorder), log_(log) {}
+      : config_(config), recorder_(recorder), log_(log), repeated_(log) {}
 
   // Before the rows of the step are recorded (but NoGradient): these compare with what came before.
   // loss_not_finite: the first of several such steps in a row.
@@ -49,6 +50,8 @@ class StepEvents {
   void Branch(const StepResult& result, const graph::ScalePoint& point);
   // scale_change, with floor or ceiling where it ends at a bound; policy_end.
   void Policy(const StepResult& result, const scaling::ScaleUpdate& update);
+  // Is called behind all events of a step.
+  void EndStep(const StepResult& result);
 
  private:
   void Add(const StepResult& result, const std::string& name, const EventTensor& at,
@@ -59,6 +62,7 @@ class StepEvents {
   const config::Config& config_;
   telemetry::Recorder& recorder_;
   telemetry::Log& log_;
+  RepeatedNotes repeated_;    // what Overflow and Branch tell
   bool scale_moved_ = false;  // in the step before
 };
 

@@ -115,6 +115,7 @@ void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
   for (const graph::ScalePoint& point : graph_.scales()) events_.Branch(r, point);
   if (r.overflow) events_.Overflow(r, FirstNotFinite());
   events_.Policy(r, update);
+  events_.EndStep(r);
   if (r.logged) recorder_.Flush();
 }
 

@@ -1,0 +1,90 @@
+// evaluate: of a run's folder, a checkpoint, or plain weights.
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/config_options.h"
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "telemetry/log.h"
+#include "train/run.h"
+
+namespace ada::cli {
+namespace {
+
+struct EvaluateArguments : ConfigArguments {
+  std::string run, checkpoint;
+  bool best = false, no_progress = false;
+  train::EvaluateOptions options;
+};
+
+// The file that is evaluated.
+std::string CheckpointOf(const EvaluateArguments& a, telemetry::Log& log) {
+  if (!IsFolder(a.run)) {
+    if (a.best)
+      throw ConfigError("--best: " + a.run +
+                        " is no folder; expected that of a run, whose best "
+                        "checkpoint is taken");
+    return a.run;
+  }
+  const std::string path = train::CheckpointOfRun(a.run, a.best);
+  log.Info("evaluating " + path);
+  return path;
+}
+
+int Evaluate(EvaluateArguments& a) {
+  if (a.checkpoint.empty()) TakeOperand(a.run, a.set);
+  if (!a.run.empty() && !a.checkpoint.empty())
+    throw ConfigError(a.run + " and --checkpoint " + a.checkpoint + ": expected one of them");
+  if (a.run.empty()) a.run = a.checkpoint;
+  if (a.run.empty())
+    throw ConfigError(
+        "RUN is missing: a run's folder, or --checkpoint FILE; `ada-train help evaluate` shows "
+        "examples");
+  a.options.progress = !a.no_progress;
+  telemetry::Log log;
+  const std::string checkpoint = CheckpointOf(a, log);
+  const config::Overrides overrides = OverridesOf(a.set);
+  config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(checkpoint),
+                                                              checkpoint + " (config)", overrides)
+                                           : config::Load(a.config, overrides);
+  config::FillDefaults(loaded.config);
+  train::Evaluate(loaded.config, checkpoint, a.options, std::cout, log);
+  return 0;
+}
+
+}  // namespace
+
+Commands AddEvaluateCommands(CLI::App& app) {
+  auto a = std::make_shared<EvaluateArguments>();
+  CLI::App* evaluate = Add(app, "evaluate", "loss, top-1 and top-5 of a checkpoint, as CSV",
+                           "  ada-train evaluate runs/fashion_quickstart --best\n"
+                           "  ada-train evaluate weights.safetensors --config "
+                           "configs/resnet20_cifar.yaml --data /data/cifar-10");
+  evaluate
+      ->add_option("RUN", a->run,
+                   "a run's folder, whose newest checkpoint is taken; either file of a\n"
+                   "checkpoint; or, with --config, weights alone (safetensors)")
+      ->type_name("");
+  evaluate->add_option("--checkpoint", a->checkpoint, "the same as RUN")->type_name("RUN");
+  evaluate->add_flag("--best", a->best, "of a folder: the best checkpoint instead of the newest");
+  evaluate
+      ->add_option("-c,--config", a->config,
+                   "the experiment (YAML or JSON), instead of the checkpoint's own")
+      ->type_name("FILE");
+  std::vector<ShortOption> shorts = DataOptions();
+  for (const ShortOption& option : MachineOptions()) shorts.push_back(option);
+  AddOverrides(*evaluate, *a, shorts);
+  evaluate
+      ->add_option("--predictions", a->options.predictions,
+                   "also write a CSV with one row an image: label, prediction,\n"
+                   "probabilities, loss and the label's rank")
+      ->type_name("FILE");
+  evaluate->add_flag("--per-class", a->options.per_class,
+                     "a row a class, with its precision, instead of a row a split");
+  evaluate->add_flag("--no-progress", a->no_progress, "no progress line");
+  return {{evaluate, [a] { return Evaluate(*a); }}};
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,147 @@
+// train: from FILE, or from the folder of a run that goes on.
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/config_options.h"
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "telemetry/log.h"
+#include "train/run.h"
+
+namespace ada::cli {
+namespace {
+
+struct TrainArguments : ConfigArguments {
+  std::string file, resume_from, log_level = "info";
+  CLI::Option *resume = nullptr, *resume_without_word = nullptr;
+  bool overwrite = false, dry_run = false, print_config = false;
+  bool quiet = false, verbose = false, no_progress = false;
+
+  bool resumes() const { return resume->count() > 0 || resume_without_word->count() > 0; }
+};
+
+// Keys that are changed most.
+std::vector<ShortOption> TrainOptions() {
+  using Value = ShortOption::Value;
+  std::vector<ShortOption> all = {
+      {"--epochs", "train.epochs", "N", "how often every image is seen", Value::kWhole},
+      {"--lr", "optimizer.lr", "RATE", "the learning rate", Value::kNumber},
+      {"--batch-size", "data.batch_size", "N", "images of a step", Value::kWhole},
+      {"--seed", "seed", "N", "key of all random numbers", Value::kWhole},
+      {"--policy", "scaling.policy", "POLICY", "how the loss is scaled", Value::kText}};
+  for (const ShortOption& option : DataOptions()) all.push_back(option);
+  for (const ShortOption& option : MachineOptions()) all.push_back(option);
+  all.push_back({"--output", "output", "DIR", "the run's folder; default runs/NAME", Value::kText});
+  all.push_back({"--name", "name", "NAME", "the run's name; default: the file's", Value::kText});
+  return all;
+}
+
+// Returns --resume.
+CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
+  app.add_option("-c,--config", a.config, "the same as FILE")->type_name("FILE");
+  CLI::Option* resume = app.add_option("--resume", a.resume_from,
+                                       "go on from the newest good checkpoint, or start;\n"
+                                       "a run's folder is enough: it knows its configuration")
+                            ->type_name("[DIR]")
+                            ->expected(0, 1);
+  app.add_flag("--overwrite", a.overwrite, "delete the old run in the folder first")
+      ->excludes(resume);
+  app.add_flag("--dry-run", a.dry_run,
+               "check config and data, print layers and memory; train nothing");
+  app.add_flag("--print-config", a.print_config, "print the resolved configuration and stop");
+  AddOverrides(app, a, TrainOptions());
+  app.add_flag("--quiet", a.quiet, "warnings and errors only");
+  app.add_flag("--verbose", a.verbose, "what --log-level debug shows");
+  app.add_flag("--no-progress", a.no_progress, "no progress line");
+  app.add_option("--log-level", a.log_level, "trace, debug, info, warning or error")
+      ->type_name("LEVEL");
+  return resume;
+}
+
+telemetry::LogLevel LevelOf(const TrainArguments& a) {
+  if (a.quiet) return telemetry::LogLevel::kWarning;
+  if (a.verbose) return telemetry::LogLevel::kDebug;
+  return telemetry::ParseLogLevel(a.log_level);
+}
+
+// The folder behind --resume, without slashes at its end; "": none. What follows --resume may be
+// FILE; then it becomes a.config. Where FILE is not given it is the folder's configuration.
+std::string TakeResumeFolder(TrainArguments& a) {
+  std::string folder = a.resume_from;
+  if (folder.empty()) return "";
+  if (!IsFolder(folder)) {
+    std::error_code error;
+    if (a.config.empty() && std::filesystem::exists(folder, error)) {
+      a.config = folder;
+      return "";
+    }
+    throw ConfigError("--resume " + folder + ": no such folder; expected that of a run");
+  }
+  for (const std::string& item : a.set)
+    if (item.starts_with("output="))
+      throw ConfigError("--resume " + folder + ": names the run's folder, and so does --output (" +
+                        item + "); expected one of them");
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  if (!a.config.empty()) return folder;
+  a.config = folder + "/config.yaml";
+  std::error_code error;
+  if (!std::filesystem::exists(a.config, error))
+    throw ConfigError("--resume " + folder +
+                      ": holds no config.yaml, so it is no run's folder; "
+                      "expected one, or FILE as well");
+  return folder;
+}
+
+// The configuration that the arguments ask for, with its notes.
+config::Loaded LoadFor(TrainArguments& a) {
+  if (a.config.empty()) TakeOperand(a.file, a.set);
+  if (!a.file.empty() && !a.config.empty())
+    throw ConfigError(a.file + " and --config " + a.config + ": expected one configuration");
+  if (a.config.empty()) a.config = a.file;
+  const std::string folder = TakeResumeFolder(a);
+  if (a.config.empty())
+    throw ConfigError(
+        "FILE is missing: ada-train train FILE, or --config FILE, or --resume DIR of a run; "
+        "`ada-train help train` shows examples");
+  if (IsFolder(a.config))
+    throw ConfigError(a.config + ": is a folder; to go on with a run: --resume " + a.config);
+  config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
+  config::FillDefaults(loaded.config);
+  std::error_code error;  // a folder that was moved since
+  if (!folder.empty() && !std::filesystem::equivalent(loaded.config.output, folder, error))
+    loaded.config.output = folder;
+  return loaded;
+}
+
+int Train(TrainArguments& a) {
+  telemetry::Log log(LevelOf(a));
+  const config::Loaded loaded = LoadFor(a);
+  for (const std::string& note : loaded.notes) log.Info(note);
+  if (a.print_config) {
+    std::cout << config::ToYaml(loaded.config);
+    return 0;
+  }
+  if (a.dry_run) {
+    train::DryRun(loaded.config, std::cout);
+    return 0;
+  }
+  return train::Train(loaded.config, {a.resumes(), a.overwrite, !a.no_progress && !a.quiet}, log);
+}
+
+}  // namespace
+
+Commands AddTrainCommands(CLI::App& app) {
+  auto a = std::make_shared<TrainArguments>();
+  CLI::App* train = Add(app, "train", "train (the same as giving no command)",
+                        "  ada-train train configs/resnet20_cifar.yaml --epochs 10 --lr 0.05\n"
+                        "  ada-train train --resume runs/resnet20_cifar");
+  train->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
+  a->resume_without_word = AddTrainOptions(app, *a);
+  a->resume = AddTrainOptions(*train, *a);
+  return {{train, [a] { return Train(*a); }}};
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,102 @@
+// What is said of a command line that cannot be parsed.
+#include <algorithm>
+
+#include "cli/commands.h"
+#include "config/schema/schema.h"
+#include "core/text.h"
+#include "core/utf8.h"
+
+namespace ada::cli {
+namespace {
+
+bool IsOption(const std::string& argument) {
+  return argument.size() > 1 && argument.front() == '-' && argument != "--";
+}
+
+std::string DidYouMean(const std::string& nearest) {
+  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
+
+// `text`, and where to read on.
+std::string WithAdvice(const std::string& text, const std::string& advice) {
+  return text + (text.ends_with('?') ? " " : "; ") + advice;
+}
+
+std::string HelpOf(const CLI::App& command) {
+  return "`ada-train help " + command.get_name() + "` shows what it takes";
+}
+
+// The keys of the YAML that are called like an option: train.max_steps of "max-steps".
+std::string KeysCalled(std::string option) {
+  std::replace(option.begin(), option.end(), '-', '_');
+  std::string found;
+  for (const config::KeyInfo& key : config::AllKeys()) {
+    const bool in_list = key.path.find("[]") != std::string::npos;
+    const std::string last = key.path.substr(key.path.rfind('.') + 1);
+    if (!in_list && (last == option || key.path == option))
+      found += (found.empty() ? "--set " : " or --set ") + key.path + "=VALUE";
+  }
+  return found;
+}
+
+// "--epoch": what it is not, and the option or the key that was probably meant.
+std::string UnknownOption(const std::string& argument, const CLI::App& command) {
+  const std::string name = argument.substr(0, argument.find('='));
+  std::vector<std::string> known;  // without the dashes, which would make all names alike
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& long_name : option->get_lnames()) known.push_back(long_name);
+  const std::string bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  const bool takes_keys = command.get_option_no_throw("--config") != nullptr;
+  const std::string keys = takes_keys ? KeysCalled(bare) : "";
+  const std::string nearest = NearestName(bare, known);
+  const std::string text = Visible(name) + " is no option of " + command.get_name();
+  if (!keys.empty()) return text + DidYouMean(keys);
+  if (!nearest.empty()) return text + DidYouMean("--" + nearest);
+  return text + (takes_keys ? "; any key of the YAML is --set KEY=VALUE" : "");
+}
+
+// An operand where a command was expected.
+std::string UnknownCommand(const std::string& argument, const CLI::App& app) {
+  const std::string nearest = NearestCommand(app, argument);
+  const auto ends = [&](const char* ending) { return argument.ends_with(ending); };
+  const bool file = ends(".yaml") || ends(".yml") || ends(".json");
+  const std::string meant = file && nearest.empty()
+                                ? "; to train with that file: ada-train train " + Visible(argument)
+                                : nearest;
+  return WithAdvice(Visible(argument) + " is no command" + meant,
+                    "`ada-train help` lists the commands");
+}
+
+// What no command knows, in the order in which it was given.
+std::string Unexpected(const std::vector<std::string>& left, const CLI::App& app,
+                       const CLI::App* given, const CLI::App& train) {
+  if (given == nullptr && !left.empty() && !IsOption(left.front()))
+    return UnknownCommand(left.front(), app);
+  const CLI::App& command = given == nullptr ? train : *given;
+  std::string text;
+  for (const std::string& argument : left)
+    if (IsOption(argument)) text += (text.empty() ? "" : "\n") + UnknownOption(argument, command);
+  if (text.empty())
+    for (const std::string& argument : left)
+      text += (text.empty() ? "not expected behind " + command.get_name() + ": " : " ") +
+              Visible(argument);
+  return WithAdvice(text, HelpOf(command));
+}
+
+}  // namespace
+
+std::string NearestCommand(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return DidYouMean(NearestName(name, names));
+}
+
+std::string UsageProblem(const CLI::App& app, const CLI::App& train, const CLI::ParseError& error) {
+  const std::vector<CLI::App*> given = app.get_subcommands();
+  const CLI::App* command = given.empty() ? nullptr : given.front();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+    return Unexpected(app.remaining(true), app, command, train);
+  return WithAdvice(error.what(), HelpOf(command == nullptr ? train : *command));
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,131 @@
+#include "telemetry/progress_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "core/color.h"
+
+namespace ada::telemetry {
+namespace {
+
+constexpr double kSmoothing = 0.98;
+
+template <class... Values>
+std::string Print(const char* format, Values... values) {
+  char text[96];
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
+}
+
+std::string OutOf(const char* name, std::int64_t value, std::int64_t all) {
+  std::string text = name + (" " + std::to_string(value));
+  if (all > 0) text += "/" + std::to_string(all);
+  return text;
+}
+
+// A part of the line; those with the lowest rank go first where there is no room. Rank 0 is empty.
+struct Field {
+  std::string text;
+  int rank = 0;
+  Color color = Color::kPlain;
+};
+
+// The fields that fit, two blanks between; what is still too long is cut.
+std::string Joined(std::vector<Field> fields, int width, bool color) {
+  std::erase_if(fields, [](const Field& field) { return field.text.empty(); });
+  const auto columns = [&] {
+    std::size_t sum = 2 * (fields.size() - 1);
+    for (const Field& field : fields) sum += field.text.size();
+    return sum;
+  };
+  const auto lower = [](const Field& a, const Field& b) { return a.rank < b.rank; };
+  while (fields.size() > 1 && columns() > static_cast<std::size_t>(std::max(width, 0)))
+    fields.erase(std::min_element(fields.begin(), fields.end(), lower));
+  if (fields.size() == 1) return Truncate(fields.front().text, width);
+  std::string line;
+  for (const Field& field : fields)
+    line += (line.empty() ? "" : "  ") + Colored(color, field.color, field.text);
+  return line;
+}
+
+std::string RateText(double per_second) {
+  return per_second > 0 ? FormatCount(per_second) + " img/s" : "";
+}
+
+std::string LeftText(double seconds) {
+  return seconds >= 0 ? "left " + FormatDuration(seconds) : "";
+}
+
+}  // namespace
+
+void RateMeter::Add(double count, double seconds) {
+  if (!(seconds > 0)) return;
+  const double keep = std::exp2(-seconds / half_life_);
+  count_ = keep * count_ + count;
+  seconds_ = keep * seconds_ + seconds;
+}
+
+void Smoothed::Add(double value) {
+  last_ = value;
+  last_finite_ = std::isfinite(value);
+  if (!last_finite_) return;
+  sum_ = kSmoothing * sum_ + value;
+  weight_ = kSmoothing * weight_ + 1;
+}
+
+std::int64_t WholeEpochs(std::int64_t steps, std::int64_t epoch) {
+  return epoch > 0 && steps % epoch == 0 ? steps / epoch : 0;
+}
+
+std::string FormatCount(double value) {
+  if (value < 9.995) return Print("%.2f", value);
+  if (value < 9999.5) return Print("%.0f", value);
+  if (value < 99950) return Print("%.1fk", value / 1e3);
+  if (value < 999500) return Print("%.0fk", value / 1e3);
+  return Print("%.1fM", value / 1e6);
+}
+
+std::string FormatDuration(double seconds) {
+  const auto whole = std::llround(std::min(std::max(seconds, 0.0), 1e12));
+  const long long s = whole % 60, m = whole / 60 % 60, h = whole / 3600, days = h / 24;
+  if (days > 0) return Print("%lldd %02lld:%02lld", days, h % 24, m);
+  return h > 0 ? Print("%lld:%02lld:%02lld", h, m, s) : Print("%lld:%02lld", m, s);
+}
+
+double Printable(double value) { return std::isnan(value) ? NAN : value; }
+
+std::string FormatProgress(const ProgressState& state, int width, bool color) {
+  const bool lost = !std::isfinite(state.loss);
+  return Joined({{OutOf("epoch", state.epoch, state.epochs), 4},
+                 {OutOf("step", state.step, state.steps), 6},
+                 {Print("loss %.4g", Printable(state.loss)), 5, lost ? Color::kRed : Color::kPlain},
+                 {Print("acc %.1f%%", Printable(100 * state.accuracy)), 3},
+                 {Print("scale %.9g", Printable(state.scale)), 1},
+                 {"skipped " + std::to_string(state.skipped), 2,
+                  state.skipped > 0 ? Color::kYellow : Color::kPlain},
+                 {RateText(state.images_per_second), 7},
+                 {LeftText(state.seconds_left), 8, Color::kBold}},
+                width, color);
+}
+
+std::string FormatEvaluation(const std::string& split, std::int64_t done, std::int64_t images,
+                             double images_per_second, int width) {
+  const double left =
+      images_per_second > 0 ? static_cast<double>(images - done) / images_per_second : -1;
+  return Joined({{"evaluating " + split, 4},
+                 {std::to_string(done) + "/" + std::to_string(images) + " images", 1},
+                 {RateText(images_per_second), 2},
+                 {LeftText(left), 3}},
+                width, false);
+}
+
+std::string Truncate(const std::string& line, int width) {
+  const auto columns = static_cast<std::size_t>(std::max(width, 0));
+  if (line.size() <= columns) return line;
+  const std::size_t dots = std::min<std::size_t>(columns, 2);
+  return line.substr(0, columns - dots) + std::string(dots, '.');
+}
+
+}  // namespace ada::telemetry

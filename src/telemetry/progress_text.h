@@ -1,0 +1,67 @@
+// How progress is measured and worded: smoothed numbers, and lines that fit a width. Pure
+// functions.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace ada::telemetry {
+
+// Measures events per second, smoothed: a moving average whose weights fall by half each
+// `half_life` seconds, right from the first interval on.
+class RateMeter {
+ public:
+  explicit RateMeter(double half_life = 10) : half_life_(half_life) {}
+  void Add(double count, double seconds);
+  double per_second() const { return seconds_ > 0 ? count_ / seconds_ : 0; }
+
+ private:
+  double half_life_, count_ = 0, seconds_ = 0;
+};
+
+// Smooths what is different with each batch: a mean over all values so far, in which each weighs 2
+// % less than the one behind it. A value that is not finite is shown as it is, and not remembered.
+class Smoothed {
+ public:
+  void Add(double value);
+  double value() const { return last_finite_ ? sum_ / weight_ : last_; }
+
+ private:
+  double sum_ = 0, weight_ = 0, last_ = 0;
+  bool last_finite_ = false;
+};
+
+// What the line tells. A number of epochs or steps that is zero is not known and not shown.
+struct ProgressState {
+  std::int64_t epoch = 0, epochs = 0;
+  std::int64_t step = 0, steps = 0;
+  double loss = 0, accuracy = 0;  // accuracy in 0..1
+  double scale = 1;
+  std::int64_t skipped = 0;
+  double images_per_second = 0;  // 0: not known yet
+  double seconds_left = -1;      // below 0: not known
+};
+
+// The epochs of a run of so many steps, of which `epoch` make one; 0 where the last would not be
+// whole: then the steps alone tell how far it is.
+std::int64_t WholeEpochs(std::int64_t steps, std::int64_t epoch);
+
+// "1.25", "540", "1234", "12.3k", "1.2M".
+std::string FormatCount(double value);
+// "0:07", "12:34", "1:02:03", "2d 03:04" (days, hours, minutes).
+std::string FormatDuration(double seconds);
+// "epoch 3/164  step 1234/64124  loss 1.234  acc 56.7%  scale 16  skipped 2  541 img/s  left
+// 1:02:03" in at most `width` columns: scale goes first, then skipped, accuracy, epoch, loss and
+// step; rate and time left stay. `color`: for a terminal that has colours.
+std::string FormatProgress(const ProgressState& state, int width = std::numeric_limits<int>::max(),
+                           bool color = false);
+// "evaluating test  3200/10000 images  541 img/s  left 0:12" in at most `width` columns.
+std::string FormatEvaluation(const std::string& split, std::int64_t done, std::int64_t images,
+                             double images_per_second, int width = std::numeric_limits<int>::max());
+// Returns `value` for printf, without the sign of a NaN, which printf would show as "-nan".
+double Printable(double value);
+// Returns the first `width` columns (the text is ASCII); the last ones are dots where something is
+// cut off.
+std::string Truncate(const std::string& line, int width);
+
+}  // namespace ada::telemetry

@@ -1,0 +1,87 @@
+#include "train/evaluated_weights.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/safetensors.h"
+#include "core/text.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/run.h"
+
+namespace ada::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A .safetensors that is there while its JSON is not.
+bool IsWeightsAlone(const std::string& path) {
+  if (!path.ends_with(".safetensors")) return false;
+  std::error_code error;
+  return fs::exists(path, error) && !fs::exists(fs::path(path).replace_extension(".json"), error);
+}
+
+void WarnOfUnused(const SafetensorsFile& file, const graph::Graph& graph, telemetry::Log& log) {
+  std::size_t unused = 0;
+  std::string names;
+  for (const TensorEntry& entry : file.entries()) {
+    const auto& parameters = graph.parameters();
+    const bool known = std::any_of(parameters.begin(), parameters.end(),
+                                   [&](const auto& p) { return p.name == entry.name; });
+    if (known || entry.name.ends_with("num_batches_tracked")) continue;
+    if (++unused <= 3) names += (unused == 1 ? "" : ", ") + entry.name;
+  }
+  if (unused > 0)
+    log.Warning(file.path() + ": " + Counted(unused, "tensor") +
+                " not used, since the network has none of these names: " + names +
+                (unused > 3 ? ", ..." : ""));
+}
+
+void LoadWeightsAlone(const std::string& path, graph::Graph& graph, backend::Backend& backend,
+                      telemetry::Log& log) {
+  if (!graph.scaled_tensors().empty())
+    throw DataError(path +
+                    ": holds weights alone, and precision.tensor_scaling needs the scales "
+                    "of tensors, which checkpoints have; --set precision.tensor_scaling=none "
+                    "evaluates without");
+  WarnOfUnused(SafetensorsFile::Open(path), graph, log);
+  LoadCheckpointTensors(path, graph, nullptr, backend);
+}
+
+}  // namespace
+
+void LoadEvaluatedWeights(const std::string& path, graph::Graph& graph, backend::Backend& backend,
+                          telemetry::Log& log) {
+  if (IsWeightsAlone(path)) return LoadWeightsAlone(path, graph, backend, log);
+  LoadTensorScales(path, ReadCheckpointState(path), graph);
+  LoadCheckpointTensors(path, graph, nullptr, backend);
+}
+
+std::string CheckpointConfig(const std::string& checkpoint) {
+  if (IsWeightsAlone(checkpoint))
+    throw DataError(checkpoint +
+                    ": holds weights alone (no JSON file of a checkpoint is beside it); expected "
+                    "the network that they belong to as well: --config FILE");
+  return ReadCheckpointState(checkpoint).config;
+}
+
+std::string CheckpointOfRun(const std::string& folder, bool best) {
+  const std::string checkpoints = (fs::path(folder) / "checkpoints").string();
+  const std::vector<std::int64_t> steps = ListCheckpoints(checkpoints).paired;
+  if (best) {
+    const std::string path = checkpoints + "/best.safetensors";
+    std::error_code error;
+    if (fs::exists(path, error)) return path;
+    throw DataError(path +
+                    ": missing; a run writes it when it is evaluated, unless "
+                    "checkpoint.best is false");
+  }
+  if (steps.empty())
+    throw DataError(checkpoints +
+                    ": holds no checkpoint; expected the folder of a run that has "
+                    "written one");
+  return CheckpointStem(checkpoints, steps.front()) + ".safetensors";
+}
+
+}  // namespace ada::train

@@ -1,0 +1,18 @@
+// Where the weights of an evaluation come from: a checkpoint, or a safetensors file of weights
+// alone, which no JSON file stands beside.
+#pragma once
+#include <string>
+
+#include "backend/backend.h"
+#include "graph/graph.h"
+#include "telemetry/log.h"
+
+namespace ada::train {
+
+// Puts the tensors of `path` where they belong; of weights alone those that the network does not
+// have are warned of. DataError where the network has more, others, or scales of tensors that only
+// a checkpoint knows.
+void LoadEvaluatedWeights(const std::string& path, graph::Graph& graph, backend::Backend& backend,
+                          telemetry::Log& log);
+
+}  // namespace ada::train
