@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/load.h"
+#include "study/commands.h"
 
 namespace ada::cli {
 
@@ -40,11 +41,22 @@ CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::stri
 void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example);
 void AddFormat(CLI::App& app, std::string& format, const std::string& what);
 
+// `--csv` and `--table`.
+struct ViewFlags {
+  bool csv = false, table = false;
+  // What they ask for; without them a table on a terminal, CSV elsewhere. Throws ConfigError for
+  // both.
+  study::View View() const;
+};
+void AddView(CLI::App& app, ViewFlags& flags);
+
 // The overrides of `--set`, in its order. Throws ConfigError for what is no KEY=VALUE.
 config::Overrides OverridesOf(const std::vector<std::string>& set);
 
 // --set takes all that follows it: where `operand` is empty, it becomes the first of `set` that is
-// no KEY=VALUE, which goes from there. Throws ConfigError naming `what` where there is none.
+// no KEY=VALUE, which goes from there.
+void TakeOperand(std::string& operand, std::vector<std::string>& set);
+// Does the same and throws ConfigError naming `what` where there is none.
 void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
                     const std::string& command);
 

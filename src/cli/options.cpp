@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "cli/commands.h"
@@ -23,6 +25,17 @@ void AddFormat(CLI::App& app, std::string& format, const std::string& what) {
       ->type_name("FORMAT");
 }
 
+study::View ViewFlags::View() const {
+  if (csv && table) throw ConfigError("--csv and --table; expected one of them");
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  return table || (terminal && !csv) ? study::View::kTable : study::View::kCsv;
+}
+
+void AddView(CLI::App& app, ViewFlags& flags) {
+  app.add_flag("--csv", flags.csv, "CSV, also on a terminal");
+  app.add_flag("--table", flags.table, "a table of 80 columns, also in a pipe or a file");
+}
+
 config::Overrides OverridesOf(const std::vector<std::string>& set) {
   config::Overrides overrides;
   for (const std::string& item : set) {
@@ -35,8 +48,7 @@ config::Overrides OverridesOf(const std::vector<std::string>& set) {
   return overrides;
 }
 
-void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
-                    const std::string& command) {
+void TakeOperand(std::string& operand, std::vector<std::string>& set) {
   const auto found = std::find_if(set.begin(), set.end(), [](const std::string& item) {
     return item.find('=') == std::string::npos;
   });
@@ -44,6 +56,11 @@ void RequireOperand(std::string& operand, std::vector<std::string>& set, const s
     operand = *found;
     set.erase(found);
   }
+}
+
+void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
+                    const std::string& command) {
+  TakeOperand(operand, set);
   if (operand.empty())
     throw ConfigError(what + " is missing; `ada-train " + command + " --help` shows examples");
 }

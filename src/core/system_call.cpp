@@ -71,6 +71,26 @@ bool ReadUpTo(int fd, std::size_t most, std::string* bytes) {
   return true;
 }
 
+std::optional<std::string> ReadAt(int fd, std::int64_t offset, std::size_t size) {
+  std::string text(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got = Retried([&] {
+      return pread(fd, text.data() + done, size - done, offset + static_cast<std::int64_t>(done));
+    });
+    if (got < 0) return std::nullopt;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+std::int64_t SizeOfFile(int fd) {
+  struct stat status = {};
+  return fstat(fd, &status) == 0 ? static_cast<std::int64_t>(status.st_size) : 0;
+}
+
 bool IsStillNamed(int fd, const std::string& path) {
   struct stat ours = {}, there = {};
   if (fstat(fd, &ours) != 0 || !S_ISREG(ours.st_mode)) return true;

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ada {
@@ -34,6 +36,11 @@ int OpenToRead(const std::string& path, Pipes pipes, std::string* problem);
 
 // Appends to `bytes` until it has `most` of them or the file ends; false: errno says why not.
 bool ReadUpTo(int fd, std::size_t most, std::string* bytes);
+
+// Up to `size` bytes from `offset` on, fewer at the end of the file; nullopt: errno says why not.
+std::optional<std::string> ReadAt(int fd, std::int64_t offset, std::size_t size);
+// 0 where the system does not say.
+std::int64_t SizeOfFile(int fd);
 
 // Whether `path` still leads to the open regular file `fd`: false where it was deleted, moved or
 // replaced meanwhile, or its folder was. True of a device or pipe, and where the system cannot

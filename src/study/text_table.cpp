@@ -59,7 +59,8 @@ void TextTable::Print(std::ostream& out, std::size_t width) const {
   for (const auto& row : rows_) {
     std::string line;
     for (std::size_t i = 0; i < widths.size(); ++i) {
-      line += std::string(i == 0 ? kIndent : kGap, ' ') + PaddedText(row[i], widths[i], i >= left_);
+      const bool right = i >= left_ && !(last_left_ && i + 1 == widths.size());
+      line += std::string(i == 0 ? kIndent : kGap, ' ') + PaddedText(row[i], widths[i], right);
     }
     out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
   }
@@ -79,6 +80,25 @@ void PrintList(const std::vector<std::string>& words, std::size_t indent, std::o
     line += (line.size() > indent ? " " : "") + word;
   }
   out << line << '\n';
+}
+
+void PrintWrapped(std::string_view text, std::size_t indent, std::ostream& out, std::size_t width) {
+  std::size_t used = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    if (used > 0 && used + 1 + TextWidth(word) > width) {
+      out << '\n' << std::string(indent, ' ');
+      used = indent;
+    } else if (used > 0) {
+      out << ' ';
+      ++used;
+    }
+    out << word;
+    used += TextWidth(word);
+    at = end + 1;
+  }
+  out << '\n';
 }
 
 }  // namespace ada::study

@@ -118,8 +118,12 @@ void Replay(std::string_view input) {
   settings.policy = choice % 2 == 0 ? "dynamic" : "logmax";
   scaling::FillDefaults(settings);
   const auto policy = scaling::MakePolicy(settings);
-  std::ostringstream out;
-  Refusable([&] { study::Replay(*policy, choice / 2 % 3, path, out); });
+  study::ReplayOptions options;
+  options.trace = path;
+  options.max_retries = choice / 2 % 3;
+  options.view = choice / 8 % 2 == 0 ? study::View::kCsv : study::View::kTable;
+  std::ostringstream out, notes;
+  Refusable([&] { study::Replay(*policy, options, out, notes); });
 }
 
 }  // namespace ada::fuzz
