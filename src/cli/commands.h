@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,10 @@ struct ViewFlags {
   study::View View() const;
 };
 void AddView(CLI::App& app, ViewFlags& flags);
+
+// What a list command prints on a terminal: the lines of `what`, none longer than 80 columns.
+void PrintForPeople(const std::string& what, const std::vector<std::string>& lines,
+                    std::ostream& out);
 
 // The overrides of `--set`, in its order. Throws ConfigError for what is no KEY=VALUE.
 config::Overrides OverridesOf(const std::vector<std::string>& set);

@@ -50,7 +50,12 @@ Command AddList(CLI::App& app, const std::string& what) {
   const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
   return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),
           [what] {
-            for (const std::string& line : train::List(what)) std::cout << line << '\n';
+            const std::vector<std::string> lines = train::List(what);
+            if (isatty(STDOUT_FILENO) == 1) {
+              PrintForPeople(what, lines, std::cout);
+            } else {
+              for (const std::string& line : lines) std::cout << line << '\n';
+            }
             return 0;
           }};
 }

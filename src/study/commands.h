@@ -88,9 +88,11 @@ struct WhatIfOptions {
   std::optional<double> scale;  // that the tensor would carry; unset: its own, or the policy's
   std::string policy;           // empty: none is asked about
   config::Overrides overrides;  // keys of `scaling` under that policy
+  View view = View::kCsv;
 };
 
-// Writes CSV with the columns of what_if.csv to `out` and what a reader must know to `notes`.
+// Writes CSV with the columns of what_if.csv to `out` and what a reader must know to `notes`; or a
+// table of the tensors, those that would lose most first, and the notes below it, to `out`.
 // Throws DataError where the run has no histograms, ConfigError for the options.
 void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes);
 
@@ -98,17 +100,18 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
 // YAML fragment that can be used at once.
 struct RecommendOptions {
   std::string folder;
-  double underflow_target_pct = 0.1;  // of the non-zero values of a tensor that may underflow
-  double headroom_bits = 2;           // powers of two between the largest value seen and overflow
+  double underflow_target = 1e-3;  // the share of a tensor's non-zero values that may underflow
+  double headroom_bits = 2;        // powers of two between the largest value seen and overflow
 };
 
 // Throws DataError where the run has no histograms.
 void Recommend(const RecommendOptions& options, std::ostream& out);
 
-// compare: two runs side by side in the terminal: differences of the configurations, metrics, scale
-// and underflow per layer side by side, and the first step at which the runs part. Throws DataError
-// where one of them is no run.
-void Compare(const std::string& a, const std::string& b, std::ostream& out);
+// compare: two runs side by side in a terminal of 80 columns: differences of the configurations,
+// metrics, scale and underflow per layer side by side, the first step at which the runs part, and
+// all that in short. Of many layers those that differ most, or `all`; of different networks the
+// layers that lose most. Throws DataError where one of them is no run.
+void Compare(const std::string& a, const std::string& b, std::ostream& out, bool all = false);
 
 // watch: a live table of the layers of a run that is going on (or has ended), from its files alone:
 // it works beside the run, over ssh, on another machine that sees the folder.

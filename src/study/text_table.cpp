@@ -83,20 +83,23 @@ void PrintList(const std::vector<std::string>& words, std::size_t indent, std::o
 }
 
 void PrintWrapped(std::string_view text, std::size_t indent, std::ostream& out, std::size_t width) {
-  std::size_t used = 0;
-  for (std::size_t at = 0; at < text.size();) {
+  std::size_t used = 0,
+              blanks = 0;  // columns of this line; blanks that wait for a word behind them
+  for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
     const std::string_view word = text.substr(at, end - at);
-    if (used > 0 && used + 1 + TextWidth(word) > width) {
-      out << '\n' << std::string(indent, ' ');
-      used = indent;
-    } else if (used > 0) {
-      out << ' ';
-      ++used;
-    }
-    out << word;
-    used += TextWidth(word);
     at = end + 1;
+    if (!word.empty()) {
+      if (used > 0 && used + blanks + TextWidth(word) > width) {
+        out << '\n';
+        used = 0;
+        blanks = indent;
+      }
+      out << std::string(blanks, ' ') << word;
+      used += blanks + TextWidth(word);
+      blanks = 0;
+    }
+    ++blanks;
   }
   out << '\n';
 }

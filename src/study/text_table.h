@@ -50,7 +50,7 @@ void PrintList(const std::vector<std::string>& words, std::size_t indent, std::o
                std::size_t width = TextTable::kWidth);
 
 // Prints `text` in lines of at most `width` columns, broken between words; all but the first begin
-// with `indent` blanks. A word that is longer stays whole.
+// with `indent` blanks. A word that is longer stays whole, and so do blanks within a line.
 void PrintWrapped(std::string_view text, std::size_t indent, std::ostream& out,
                   std::size_t width = kTerminalWidth);
 

@@ -45,7 +45,9 @@ TEST_SUITE("cpu") {
         {"a,b\n\"cr\r\nlf\",z\r\n", {{"cr\r\nlf", "z"}}},
         {"a\n\n1\n", {{""}, {"1"}}},
         {"# a comment, \"\n#another\na,b\n#1,2\n", {{"#1", "2"}}},
-        {"\xEF\xBB\xBFa,b\n1,2\n", {{"1", "2"}}},
+        {"\xEF\xBB\xBF"
+         "a,b\n1,2\n",
+         {{"1", "2"}}},
         {"\xEF\xBB\xBF# a comment\na,b\n1,2\n", {{"1", "2"}}},
     };
     for (const Case& c : cases) {

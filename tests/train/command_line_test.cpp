@@ -119,7 +119,7 @@ TEST_SUITE("cpu") {
         {{"replay", "--preset", "jmp", "--every", "-1"}, "--every -1"},
         {{"replay", "--preset", "jmp", "--csv", "--table"}, "--csv and --table"},
         {{"recommend"}, "RUN_DIR"},
-        {{"recommend", "run", "--underflow-target", "101"}, "--underflow-target 101"},
+        {{"recommend", "run", "--underflow-target", "1.5"}, "--underflow-target 1.5: expected a share"},
         {{"recommend", "run", "--underflow-target", "nan"}, "--underflow-target nan"},
         {{"recommend", "run", "--headroom", "-1"}, "--headroom -1"},
         {{"recommend", "run", "--headroom", "two"}, "--headroom"},
