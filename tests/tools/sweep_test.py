@@ -148,7 +148,8 @@ class SweepTest(SweepCase):
         """Starts three runs that wait, two at a time, and sends a signal."""
         options = ("-j", "2", "--vary", "mode=wait", "--vary", "seed=1,2,3")
         process = subprocess.Popen(self.command(*options), cwd=self.folder, env=self.environment,
-                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                   start_new_session=True)
         waiting = [self.out / f"mode=wait__seed={seed}" / "waiting" for seed in (1, 2)]
         end = time.monotonic() + 60
         while not all(path.exists() for path in waiting) and time.monotonic() < end:

@@ -77,6 +77,7 @@ def main():
         return 2
     plan = plans.load(sys.argv[1])
     rows = [table.row_of(sys.argv[1], run) for run in plan["runs"]]
+    sys.stdout.reconfigure(errors="replace")  # letters that the terminal's encoding lacks
     print(*shown(plan["keys"], rows), sep="\n")
     return 0
 
