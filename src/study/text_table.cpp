@@ -22,7 +22,7 @@ std::size_t TextWidth(std::string_view text) {
 }
 
 std::string CutText(std::string_view text, std::size_t width) {
-  const std::string shown = Visible(text);
+  std::string shown = Visible(text);
   if (TextWidth(shown) <= width) return shown;
   const std::size_t dots = std::min<std::size_t>(2, width);
   std::size_t end = 0, columns = 0;

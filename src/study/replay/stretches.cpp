@@ -16,7 +16,7 @@ constexpr std::size_t kAtEachEnd = 20;  // stretches that are shown
 constexpr std::size_t kMostThen = 36;
 
 std::string ScaleText(double scale) {
-  const std::string exact = ShortestText(scale);
+  std::string exact = ShortestText(scale);
   if (exact.size() <= 10) return exact;
   std::array<char, 24> text;
   std::snprintf(text.data(), text.size(), "%.6g", scale);

@@ -75,7 +75,7 @@ std::pair<int, std::string> Open(const std::string& path) {
 // file of one column needs no header. The last row may lack its line end.
 class Trace : public Attempts {
  public:
-  Trace(std::pair<int, std::string> source, const std::string& column, bool wants_amax,
+  Trace(const std::pair<int, std::string>& source, const std::string& column, bool wants_amax,
         std::ostream& notes)
       : csv_(source.second, source.first, telemetry::LastRow::kMayLackLineEnd),
         name_(source.second),
