@@ -2,12 +2,10 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <iosfwd>
 #include <string>
 #include <vector>
 
 #include "config/load.h"
-#include "study/commands.h"
 
 namespace ada::cli {
 
@@ -42,26 +40,13 @@ CLI::App* Add(CLI::App& app, const char* name, const char* what, const std::stri
 void AddSet(CLI::App& app, std::vector<std::string>& set, const char* example);
 void AddFormat(CLI::App& app, std::string& format, const std::string& what);
 
-// `--csv` and `--table`.
-struct ViewFlags {
-  bool csv = false, table = false;
-  // What they ask for; without them a table on a terminal, CSV elsewhere. Throws ConfigError for
-  // both.
-  study::View View() const;
-};
-void AddView(CLI::App& app, ViewFlags& flags);
-
-// What a list command prints on a terminal: the lines of `what`, none longer than 80 columns.
-void PrintForPeople(const std::string& what, const std::vector<std::string>& lines,
-                    std::ostream& out);
-
 // The overrides of `--set`, in its order. Throws ConfigError for what is no KEY=VALUE.
 config::Overrides OverridesOf(const std::vector<std::string>& set);
 
 // --set takes all that follows it: where `operand` is empty, it becomes the first of `set` that is
-// no KEY=VALUE, which goes from there.
+// no KEY=VALUE, which goes from there; where there is none it stays empty.
 void TakeOperand(std::string& operand, std::vector<std::string>& set);
-// Does the same and throws ConfigError naming `what` where there is none.
+// The same; throws ConfigError naming `what` where there is none.
 void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,
                     const std::string& command);
 

@@ -1,5 +1,4 @@
-// The commands together, and those that list what this version knows: models, policies, formats,
-// datasets, schema.
+// The commands together, and which of them is run.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -7,7 +6,6 @@
 
 #include "cli/commands.h"
 #include "cli/terminal_text.h"
-#include "config/schema/schema.h"
 #include "core/error.h"
 #include "train/run.h"
 
@@ -46,39 +44,7 @@ int PrintVersions() {
   return 0;
 }
 
-Command AddList(CLI::App& app, const std::string& what) {
-  const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
-  return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),
-          [what] {
-            const std::vector<std::string> lines = train::List(what);
-            if (isatty(STDOUT_FILENO) == 1) {
-              PrintForPeople(what, lines, std::cout);
-            } else {
-              for (const std::string& line : lines) std::cout << line << '\n';
-            }
-            return 0;
-          }};
-}
-
-Command AddSchema(CLI::App& app) {
-  return {Add(app, "schema", "a JSON Schema of the YAML, for editors",
-              "  ada-train schema > ada-train.schema.json\n"
-              "  ada-train schema | less"),
-          [] {
-            std::cout << config::JsonSchema();
-            return 0;
-          }};
-}
-
 }  // namespace
-
-Commands AddListCommands(CLI::App& app) {
-  Commands commands;
-  for (const char* what : {"models", "policies", "formats", "datasets"})
-    commands.push_back(AddList(app, what));
-  commands.push_back(AddSchema(app));
-  return commands;
-}
 
 int Dispatch(int argc, char** argv) {
   const TerminalText out(std::cout, STDOUT_FILENO), errors(std::cerr, STDERR_FILENO);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/view.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/utf8.h"

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "cli/commands.h"
@@ -25,17 +23,6 @@ void AddFormat(CLI::App& app, std::string& format, const std::string& what) {
       ->type_name("FORMAT");
 }
 
-study::View ViewFlags::View() const {
-  if (csv && table) throw ConfigError("--csv and --table; expected one of them");
-  const bool terminal = isatty(STDOUT_FILENO) == 1;
-  return table || (terminal && !csv) ? study::View::kTable : study::View::kCsv;
-}
-
-void AddView(CLI::App& app, ViewFlags& flags) {
-  app.add_flag("--csv", flags.csv, "CSV, also on a terminal");
-  app.add_flag("--table", flags.table, "a table of 80 columns, also in a pipe or a file");
-}
-
 config::Overrides OverridesOf(const std::vector<std::string>& set) {
   config::Overrides overrides;
   for (const std::string& item : set) {
@@ -52,10 +39,9 @@ void TakeOperand(std::string& operand, std::vector<std::string>& set) {
   const auto found = std::find_if(set.begin(), set.end(), [](const std::string& item) {
     return item.find('=') == std::string::npos;
   });
-  if (operand.empty() && found != set.end()) {
-    operand = *found;
-    set.erase(found);
-  }
+  if (!operand.empty() || found == set.end()) return;
+  operand = *found;
+  set.erase(found);
 }
 
 void RequireOperand(std::string& operand, std::vector<std::string>& set, const std::string& what,

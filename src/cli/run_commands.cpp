@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/view.h"
 #include "core/error.h"
 #include "study/commands.h"
 

@@ -99,11 +99,8 @@ void AtomicFile::Fail(const char* doing) const {
 
 void AtomicFile::Write(std::span<const std::byte> bytes) {
   ADA_CHECK(fd_ >= 0);
-  while (!bytes.empty()) {
-    const ssize_t count = Retried([&] { return write(fd_, bytes.data(), bytes.size()); });
-    if (count < 0) Fail("cannot be written");
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (WriteAll(fd_, text) < text.size()) Fail("cannot be written");
 }
 
 void AtomicFile::Commit() {

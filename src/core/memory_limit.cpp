@@ -10,6 +10,8 @@
 #include <sstream>
 #include <vector>
 
+#include "core/text.h"
+
 namespace ada {
 namespace {
 
@@ -40,10 +42,6 @@ std::vector<std::string> Split(const std::string& text, char at) {
   return parts;
 }
 
-bool Has(const std::vector<std::string>& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
 // A mounted hierarchy of cgroups that limits memory.
 struct Hierarchy {
   bool second = false;      // version 2
@@ -58,7 +56,7 @@ std::vector<Hierarchy> Hierarchies(const std::string& root) {
     const auto dash = std::find(words.begin(), words.end(), "-");
     if (words.size() < 5 || words.end() - dash < 4) continue;
     const bool second = dash[1] == "cgroup2";
-    const bool first = dash[1] == "cgroup" && Has(Split(dash[3], ','), "memory");
+    const bool first = dash[1] == "cgroup" && Contains(Split(dash[3], ','), "memory");
     if (first || second) found.push_back({second, words[3], words[4]});
   }
   return found;
@@ -72,7 +70,7 @@ std::optional<std::string> OwnCgroup(const Hierarchy& hierarchy, const std::stri
     const std::size_t path = line.find(':', controllers + 1);
     if (controllers == std::string::npos || path == std::string::npos) continue;
     const std::string names = line.substr(controllers + 1, path - controllers - 1);
-    if (hierarchy.second ? names.empty() : Has(Split(names, ','), "memory"))
+    if (hierarchy.second ? names.empty() : Contains(Split(names, ','), "memory"))
       return line.substr(path + 1);
   }
   return std::nullopt;

@@ -35,4 +35,11 @@ void RunInParallel(const std::vector<std::function<void()>>& tasks) {
     if (error) std::rethrow_exception(error);
 }
 
+DeviceError ThreadRefused(const std::string& purpose, const std::system_error& error) {
+  return DeviceError(
+      "cannot start a thread that " + purpose + ": " + error.what() +
+      "; use fewer threads (device.threads, --threads), end some processes, or raise "
+      "their limit (ulimit -u, pids.max of the container)");
+}
+
 }  // namespace ada

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <bit>
@@ -16,6 +15,7 @@
 #include "core/error.h"
 #include "core/number_format.h"
 #include "core/safetensors_header.h"
+#include "core/system_call.h"
 
 namespace ada {
 namespace {
@@ -46,7 +46,7 @@ class FileDescriptor {
  public:
   explicit FileDescriptor(int fd) : fd_(fd) {}
   ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
+    if (fd_ >= 0) CloseFile(fd_);
   }
   FileDescriptor(const FileDescriptor&) = delete;
   int get() const { return fd_; }
@@ -124,7 +124,7 @@ SafetensorsFile SafetensorsFile::Open(const std::string& path) {
   const auto fail = [&path](const char* doing) {
     throw DataError(path + ": " + doing + ": " + std::strerror(errno));
   };
-  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  FileDescriptor fd(OpenFile(path, O_RDONLY | O_NONBLOCK));
   if (fd.get() < 0) fail("cannot be opened");
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) fail("cannot be read");
@@ -160,7 +160,7 @@ SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
 }
 
 SafetensorsFile::~SafetensorsFile() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ >= 0) CloseFile(fd_);
 }
 
 const TensorEntry* SafetensorsFile::Find(std::string_view name) const {
@@ -175,16 +175,11 @@ const TensorEntry& SafetensorsFile::Get(std::string_view name) const {
 }
 
 void SafetensorsFile::Read(std::uint64_t offset, void* to, std::size_t bytes) const {
-  auto* at = static_cast<std::byte*>(to);
-  while (bytes > 0) {
-    const ssize_t got = pread(fd_, at, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw DataError(path_ + ": cannot be read: " + std::strerror(errno));
-    if (got == 0)
-      throw DataError(path_ + ": byte " + std::to_string(offset) +
-                      ": the file has become shorter while it was read");
-    at += got, offset += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
-  }
+  const std::size_t got = ReadAt(fd_, offset, to, bytes);
+  if (got == bytes) return;
+  if (errno != 0) throw DataError(path_ + ": cannot be read: " + std::strerror(errno));
+  throw DataError(path_ + ": byte " + std::to_string(offset + got) +
+                  ": the file has become shorter while it was read");
 }
 
 std::vector<std::byte> SafetensorsFile::Bytes(std::string_view name) const {

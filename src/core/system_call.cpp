@@ -71,18 +71,36 @@ bool ReadUpTo(int fd, std::size_t most, std::string* bytes) {
   return true;
 }
 
-std::optional<std::string> ReadAt(int fd, std::int64_t offset, std::size_t size) {
-  std::string text(size, '\0');
+std::size_t ReadAt(int fd, std::uint64_t offset, void* to, std::size_t bytes) {
   std::size_t done = 0;
-  while (done < size) {
-    const ssize_t got = Retried([&] {
-      return pread(fd, text.data() + done, size - done, offset + static_cast<std::int64_t>(done));
-    });
-    if (got < 0) return std::nullopt;
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
+  errno = 0;
+  while (done < bytes) {
+    char* const at = static_cast<char*>(to) + done;
+    const auto from = static_cast<off_t>(offset + done);
+    const ssize_t count = Retried([&] { return pread(fd, at, bytes - done, from); });
+    if (count <= 0) break;
+    done += static_cast<std::size_t>(count);
+    errno = 0;  // an interrupted call may have left its mark
   }
-  text.resize(done);
+  return done;
+}
+
+std::size_t WriteAll(int fd, std::string_view bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count =
+        Retried([&] { return write(fd, bytes.data() + done, bytes.size() - done); });
+    if (count < 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
+}
+
+std::optional<std::string> TextAt(int fd, std::int64_t offset, std::size_t size) {
+  std::string text(size, '\0');
+  const std::size_t count = ReadAt(fd, static_cast<std::uint64_t>(offset), text.data(), size);
+  if (count < size && errno != 0) return std::nullopt;
+  text.resize(count);
   return text;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace ada {
 
@@ -37,10 +38,17 @@ int OpenToRead(const std::string& path, Pipes pipes, std::string* problem);
 // Appends to `bytes` until it has `most` of them or the file ends; false: errno says why not.
 bool ReadUpTo(int fd, std::size_t most, std::string* bytes);
 
-// Up to `size` bytes from `offset` on, fewer at the end of the file; nullopt: errno says why not.
-std::optional<std::string> ReadAt(int fd, std::int64_t offset, std::size_t size);
+// Fills `to` with the file's bytes from `offset` on; returns how many there were: fewer than
+// `bytes` at the file's end (errno is 0 then) or on an error (errno says which).
+std::size_t ReadAt(int fd, std::uint64_t offset, void* to, std::size_t bytes);
+
+// Does the same as a text of at most `size` bytes; nullopt: an error.
+std::optional<std::string> TextAt(int fd, std::int64_t offset, std::size_t size);
 // 0 where the system does not say.
 std::int64_t SizeOfFile(int fd);
+
+// Returns how many of the bytes were written: all of them, or fewer on an error (errno).
+std::size_t WriteAll(int fd, std::string_view bytes);
 
 // Whether `path` still leads to the open regular file `fd`: false where it was deleted, moved or
 // replaced meanwhile, or its folder was. True of a device or pipe, and where the system cannot

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "core/thread_refused.h"
+#include "core/run_in_parallel.h"
 #include "data/batch_maker.h"
 
 namespace ada::data {

@@ -32,17 +32,10 @@ std::string Real(std::string text) {
   return text;
 }
 
-// Reads `size` bytes at `offset`; fewer only at the end of the file or on an error.
-std::string ReadAt(int fd, std::size_t size, std::int64_t offset) {
+// The `size` bytes at `offset`; fewer only at the end of the file or on an error.
+std::string TextAt(int fd, std::size_t size, std::int64_t offset) {
   std::string text(size, '\0');
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t got =
-        Retried([&] { return pread(fd, text.data() + done, size - done, offset + done); });
-    if (got <= 0) break;
-    done += got;
-  }
-  text.resize(done);
+  text.resize(ReadAt(fd, static_cast<std::uint64_t>(offset), text.data(), size));
   return text;
 }
 
@@ -57,7 +50,7 @@ std::string ReadAt(int fd, std::size_t size, std::int64_t offset) {
 std::int64_t LengthToKeep(const std::string& path, int fd, std::string_view header,
                           std::int64_t keep) {
   const std::string expected = std::string(header) + "\n";
-  if (ReadAt(fd, expected.size(), 0) != expected) {
+  if (TextAt(fd, expected.size(), 0) != expected) {
     throw DataError(path + ": the first line is not '" + std::string(header) +
                     "', the columns of this version: the file belongs to another version or "
                     "program; start again with --overwrite or in another --output folder");
@@ -70,7 +63,7 @@ std::int64_t LengthToKeep(const std::string& path, int fd, std::string_view head
                     " bytes of it: " + kAdvice);
   }
   const std::int64_t length = std::max(keep, static_cast<std::int64_t>(expected.size()));
-  if (ReadAt(fd, 1, length - 1) != "\n") {
+  if (TextAt(fd, 1, length - 1) != "\n") {
     throw DataError(path + ": no row ends at byte " + std::to_string(length) +
                     ", where the checkpoint goes on: " + kAdvice);
   }
@@ -181,16 +174,11 @@ std::size_t CsvFile::NextPiece(std::size_t start) const {
 }
 
 void CsvFile::WritePiece(std::string_view piece) {
-  std::size_t done = 0;
-  while (done < piece.size()) {
-    const ssize_t wrote =
-        Retried([&] { return write(fd_, piece.data() + done, piece.size() - done); });
-    if (wrote < 0) {
-      const int error = errno;
-      if (done > 0 && ftruncate(fd_, length_) == 0) lseek(fd_, length_, SEEK_SET);
-      Fail("cannot be written", error);
-    }
-    done += wrote;
+  const std::size_t done = WriteAll(fd_, piece);
+  if (done < piece.size()) {
+    const int error = errno;
+    if (done > 0 && ftruncate(fd_, length_) == 0) lseek(fd_, length_, SEEK_SET);
+    Fail("cannot be written", error);
   }
   length_ += piece.size();
 }

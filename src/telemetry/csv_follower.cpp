@@ -1,6 +1,4 @@
 // CsvFollower: goes on where it stopped, and knows by the last bytes whether that is still there.
-#include <unistd.h>
-
 #include <algorithm>
 #include <memory>
 
@@ -16,8 +14,8 @@ bool CsvFollower::Changed() const {
   const int fd = OpenToRead(path_, Pipes::kRefused, &ignored);
   if (fd < 0) return true;
   const auto size = static_cast<std::int64_t>(last_.size());
-  const bool same = SizeOfFile(fd) >= offset_ && ReadAt(fd, offset_ - size, last_.size()) == last_;
-  close(fd);
+  const bool same = SizeOfFile(fd) >= offset_ && TextAt(fd, offset_ - size, last_.size()) == last_;
+  CloseFile(fd);
   return !same;
 }
 

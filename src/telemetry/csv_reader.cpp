@@ -47,12 +47,12 @@ CsvReader::CsvReader(std::string path, std::vector<std::string> header, std::int
     if (header_.empty()) ReadRecord(header_);
     CheckHeader();
   } catch (...) {
-    close(fd_);
+    CloseFile(fd_);
     throw;
   }
 }
 
-CsvReader::~CsvReader() { close(fd_); }
+CsvReader::~CsvReader() { CloseFile(fd_); }
 
 void CsvReader::Open() {
   std::string problem;
@@ -70,7 +70,7 @@ void CsvReader::Begin() {
     }
     CheckHeader();
   } catch (...) {
-    close(fd_);
+    CloseFile(fd_);
     throw;
   }
 }
@@ -78,7 +78,7 @@ void CsvReader::Begin() {
 // What follows the `ahead` bytes that are in the buffer; none at the end.
 std::optional<std::string> CsvReader::Read(std::size_t ahead) const {
   const std::size_t size = std::max(kBlock, ahead);
-  if (!in_order_) return ReadAt(fd_, offset_ + static_cast<std::int64_t>(ahead), size);
+  if (!in_order_) return TextAt(fd_, offset_ + static_cast<std::int64_t>(ahead), size);
   std::string text(size, '\0');
   const ssize_t got = Retried([&] { return read(fd_, text.data(), size); });
   if (got < 0) return std::nullopt;

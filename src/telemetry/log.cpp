@@ -33,13 +33,8 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
 }
 
 // Writes all of `text`; 0 or the system's error.
-int WriteAll(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t wrote = Retried([&] { return write(descriptor, text.data(), text.size()); });
-    if (wrote < 0) return errno;
-    text.remove_prefix(wrote);
-  }
-  return 0;
+int ErrorOfWriting(int descriptor, std::string_view text) {
+  return WriteAll(descriptor, text) == text.size() ? 0 : errno;
 }
 
 bool IsTerminal(int descriptor) {
@@ -89,7 +84,7 @@ class FileSink : public Sink {
     const std::lock_guard lock(mutex_);
     const int flags = O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | (append ? 0 : O_TRUNC);
     const int opened = OpenFile(path, flags);
-    const int error = opened < 0 ? errno : WriteAll(opened, early_);
+    const int error = opened < 0 ? errno : ErrorOfWriting(opened, early_);
     if (error != 0) {
       if (opened >= 0) CloseFile(opened);
       throw OutputError(path + ": cannot be written: " + std::generic_category().message(error));
@@ -115,7 +110,7 @@ class FileSink : public Sink {
       if (path_.empty()) early_ += text;
       return;
     }
-    const int error = WriteAll(descriptor_, text);
+    const int error = ErrorOfWriting(descriptor_, text);
     if (error == 0 && IsStillNamed(descriptor_, path_)) return;
     problem_ = path_ + ": cannot be written: " +
                (error != 0 ? std::generic_category().message(error)

@@ -175,16 +175,11 @@ void TensorBoard::EndEvent() {
 
 void TensorBoard::Flush() {
   EndEvent();
-  std::size_t done = 0;
-  while (done < buffer_.size()) {
-    const ssize_t wrote =
-        Retried([&] { return write(fd_, buffer_.data() + done, buffer_.size() - done); });
-    if (wrote < 0) {
-      const std::string reason = std::generic_category().message(errno);
-      buffer_.erase(0, done);
-      throw OutputError(path_ + ": cannot be written: " + reason);
-    }
-    done += wrote;
+  const std::size_t done = WriteAll(fd_, buffer_);
+  if (done < buffer_.size()) {
+    const std::string reason = std::generic_category().message(errno);
+    buffer_.erase(0, done);
+    throw OutputError(path_ + ": cannot be written: " + reason);
   }
   buffer_.clear();
   if (!IsStillNamed(fd_, path_)) {

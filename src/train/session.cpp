@@ -16,10 +16,13 @@ int Session::Run() {
         "free memory");
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
-    // The evaluation at the end stands behind what the checkpoint records: a run that is extended
-    // later has it only where an undisturbed one would.
+    // A kill within the last evaluation costs no step of training. A run that is extended later
+    // keeps this evaluation, and `best` with it.
     if (checkpoint_step_ != trainer_.steps()) Checkpoint();
-    if (evaluated_step_ != trainer_.steps()) EvaluateAll();
+    if (evaluated_step_ != trainer_.steps()) {
+      EvaluateAll();
+      Checkpoint();
+    }
     recorder_.Sync();
     progress_.Clear();
     Summarise(end == End::kFinished ? telemetry::RunStatus::kFinished

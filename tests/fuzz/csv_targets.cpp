@@ -1,4 +1,7 @@
 // CSV files: the reader itself, and the files of a run.
+#include <unistd.h>
+
+#include <array>
 #include <string>
 
 #include "fuzz/scratch.h"
@@ -11,10 +14,6 @@
 namespace ada::fuzz {
 namespace {
 
-constexpr std::array<const char*, 9> kFiles = {"steps.csv",      "scales.csv",     "underflow.csv",
-                                               "events.csv",     "evaluation.csv", "timing.csv",
-                                               "histograms.csv", "what_if.csv",    "probes.csv"};
-
 template <class Row>
 void ReadAs(const std::string& path, telemetry::Expect expect) {
   Refusable([&] {
@@ -22,6 +21,16 @@ void ReadAs(const std::string& path, telemetry::Expect expect) {
     telemetry::ReadRows<Row>(file, expect, [](const Row& row) { telemetry::FieldsOf(row); });
   });
 }
+
+// One reader of each kind of row.
+constexpr std::array kReadAs = {
+    ReadAs<telemetry::StepRow>,      ReadAs<telemetry::ScaleRow>,      ReadAs<telemetry::TensorRow>,
+    ReadAs<telemetry::EventRow>,     ReadAs<telemetry::EvaluationRow>, ReadAs<telemetry::TimingRow>,
+    ReadAs<telemetry::HistogramRow>, ReadAs<telemetry::WhatIfRow>,     ReadAs<telemetry::ProbeRow>};
+
+// What `watch` follows.
+constexpr std::array<const char*, 5> kWatched = {"steps.csv", "scales.csv", "underflow.csv",
+                                                 "events.csv", "evaluation.csv"};
 
 }  // namespace
 
@@ -68,35 +77,7 @@ void Rows(std::string_view input) {
   const unsigned choice = TakeByte(&input);
   const auto expect = static_cast<telemetry::Expect>(choice / 16 % 3);
   const std::string path = scratch.Write("rows.csv", input);
-  switch (choice % kFiles.size()) {
-    case 0:
-      ReadAs<telemetry::StepRow>(path, expect);
-      break;
-    case 1:
-      ReadAs<telemetry::ScaleRow>(path, expect);
-      break;
-    case 2:
-      ReadAs<telemetry::TensorRow>(path, expect);
-      break;
-    case 3:
-      ReadAs<telemetry::EventRow>(path, expect);
-      break;
-    case 4:
-      ReadAs<telemetry::EvaluationRow>(path, expect);
-      break;
-    case 5:
-      ReadAs<telemetry::TimingRow>(path, expect);
-      break;
-    case 6:
-      ReadAs<telemetry::HistogramRow>(path, expect);
-      break;
-    case 7:
-      ReadAs<telemetry::WhatIfRow>(path, expect);
-      break;
-    default:
-      ReadAs<telemetry::ProbeRow>(path, expect);
-      break;
-  }
+  kReadAs[choice % kReadAs.size()](path, expect);
   static const Scratch run;
   for (const char* name :
        {"steps.csv", "evaluation.csv", "timing.csv", "scales.csv", "underflow.csv"})
@@ -107,7 +88,7 @@ void Rows(std::string_view input) {
 
 void Watch(std::string_view input) {
   static const Scratch run;
-  const std::string name = kFiles[TakeByte(&input) % 5];
+  const std::string name = kWatched[TakeByte(&input) % kWatched.size()];
   const std::size_t half = input.size() / 2;
   study::WatchState state;
   state.folder = run.path();

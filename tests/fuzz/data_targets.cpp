@@ -1,4 +1,6 @@
 // Files of data sets, of a size that a fuzzer can fill: two images of 2 x 3 pixels.
+#include <unistd.h>
+
 #include <functional>
 #include <vector>
 

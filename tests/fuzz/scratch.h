@@ -1,9 +1,6 @@
 // What the targets share: files in memory where the system has them, and the one rule of what a
 // reader may do with bad input.
 #pragma once
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -12,31 +9,25 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "telemetry/temp_folder.h"
 
 namespace ada::fuzz {
 
-// A folder of this process, in memory where there is /dev/shm, gone at its end.
-class Scratch {
- public:
-  Scratch() {
-    std::error_code ignored;
-    const std::string root = std::filesystem::is_directory("/dev/shm", ignored)
-                                 ? "/dev/shm"
-                                 : std::filesystem::temp_directory_path().string();
-    path_ = root + "/ada-fuzz-XXXXXX";
-    if (mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp failed: " + path_);
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+inline std::filesystem::path FolderInMemory() {
+  std::error_code ignored;
+  return std::filesystem::is_directory("/dev/shm", ignored)
+             ? std::filesystem::path("/dev/shm")
+             : std::filesystem::temp_directory_path();
+}
 
-  const std::string& path() const { return path_; }
-  // Writes the file and returns its path.
+// A folder of this process, in memory where there is /dev/shm, gone at its end.
+class Scratch : public testing::TempFolder {
+ public:
+  Scratch() : TempFolder(FolderInMemory()) {}
+
+  // Writes the file, whose folder is there, and returns its path.
   std::string Write(const std::string& name, std::string_view bytes) const {
-    const std::string path = path_ + "/" + name;
+    const std::string path = *this / name;
     std::FILE* file = std::fopen(path.c_str(), "wb");
     if (file == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size() ||
         std::fclose(file) != 0) {
@@ -44,9 +35,6 @@ class Scratch {
     }
     return path;
   }
-
- private:
-  std::string path_;
 };
 
 // Runs `use`; an Error is an answer, unless it says that the program itself is wrong.

@@ -270,7 +270,7 @@ TEST_SUITE("cpu") {
         CHECK(o.out.empty());
         CHECK(Contains(o.err, "bad.safetensors: "));
         CHECK(Contains(o.err, bad.says));
-        CHECK(o.peak_kib < 200'000);
+        CHECK((kShadowMemory || o.peak_kib < 200'000));
         CHECK(!folder.Has("out.safetensors"));
       }
     }

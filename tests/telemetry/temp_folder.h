@@ -12,8 +12,8 @@ namespace ada::testing {
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "ada-telemetry-XXXXXX").string();
+  explicit TempFolder(const std::filesystem::path& root = std::filesystem::temp_directory_path()) {
+    std::string name = (root / "ada-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed: " + name);
     path_ = name;
   }

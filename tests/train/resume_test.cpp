@@ -75,7 +75,8 @@ TEST_SUITE("cpu") {
       Train(folder, parts, {"--set", "train.max_steps=1"});
       for (const char* step : {"2", "3", "4", "7", "12", "13", "0"})
         Train(folder, parts, {"--resume", "--set", std::string("train.max_steps=") + step});
-      CHECK(Differences(folder / "whole", folder / "parts") == std::vector<std::string>{});
+      CHECK(Differences(folder / "whole", folder / "parts", Ends::kSeveral) ==
+            std::vector<std::string>{});
     }
   }
 
@@ -238,6 +239,42 @@ TEST_SUITE("cpu") {
     CHECK(Snapshot(folder / "grows") == before);
     Train(folder, grows, {"--resume"});
     CHECK(Differences(folder / "long", folder / "grows") == std::vector<std::string>{});
+  }
+
+  TEST_CASE("an extended run keeps the evaluations of its earlier ends, and the best of them") {
+    const TempFolder folder;
+    // Training that falls apart in epoch 3.
+    const Arguments run = With(WriteConfig(folder, "run", SmallRun()),
+                               {"--set", "evaluate.every_epochs=0", "--set",
+                                "schedule={kind: multistep, milestones: [2], gamma: 1e6}"});
+    const auto top1 = [&](std::size_t row) {
+      return Number(
+          RowsWhere(ReadCsv(folder / "run/evaluation.csv"), "split", "validation").at(row), "top1");
+    };
+    const auto best = [&] { return ReadBytes(folder / "run/checkpoints/best.safetensors"); };
+    Train(folder, run, {"--set", "train.max_steps=11"});
+    const std::string first = best();
+    Train(folder, run, {"--resume", "--set", "train.max_steps=16"});
+    REQUIRE(top1(1) < top1(0));
+    CHECK(best() == first);
+    // Slices of time are ends as well: each is over after one step.
+    Train(folder, run, {"--resume", "--set", "train.max_minutes=1e-9"});
+    const Table rows = ReadCsv(folder / "run/evaluation.csv");
+    std::vector<std::string> steps;
+    for (const GoldenRow& row : RowsWhere(rows, "split", "test")) steps.push_back(row.at("step"));
+    CHECK(steps == std::vector<std::string>{"11", "16", "17"});
+    CHECK(Summary(folder / "run").at("evaluation").at("validation").at("best").at("step") == 11);
+  }
+
+  TEST_CASE("a kill within the last evaluation leaves it to be made, once") {
+    const TempFolder folder;
+    const Arguments run = With(WriteConfig(folder, "run", SmallRun()),
+                               {"--set", "evaluate.every_epochs=0", "--set", "train.max_steps=8"});
+    Train(folder, run);
+    const auto whole = Snapshot(folder / "run");
+    MakeUnfinished(folder / "run");
+    Train(folder, run, {"--resume"});  // it had been made
+    CHECK(ReadBytes(folder / "run/evaluation.csv") == whole.at(folder / "run/evaluation.csv"));
   }
 
   TEST_CASE("keys that may not change are refused by name, others pass") {

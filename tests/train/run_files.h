@@ -95,13 +95,30 @@ inline nlohmann::json Summary(const std::string& run) {
   return summary;
 }
 
+// Whether a run had other ends before its last one: it keeps the evaluations made there.
+enum class Ends { kOne, kSeveral };
+
+// Whether the rows of `evaluations` are among those of `more`, in their order.
+inline bool HoldsEvaluations(const std::string& more, const std::string& evaluations) {
+  const Table all = ReadCsv(more + "/evaluation.csv");
+  auto row = all.begin();
+  for (const GoldenRow& wanted : ReadCsv(evaluations + "/evaluation.csv")) {
+    row = std::find(row, all.end(), wanted);
+    if (row == all.end()) return false;
+  }
+  return true;
+}
+
 // What differs between two runs that should be equal, in words; empty: nothing. Every CSV but
 // timing.csv, dumps and the newest weights with all training state, byte for byte; the summaries.
-inline std::vector<std::string> Differences(const std::string& a, const std::string& b) {
+// `ends`: of run b.
+inline std::vector<std::string> Differences(const std::string& a, const std::string& b,
+                                            Ends ends = Ends::kOne) {
   std::vector<std::string> found;
   if (CsvNames(a) != CsvNames(b)) found.push_back("names of CSV files");
   for (const std::string& name : CsvNames(a)) {
     if (!CsvNames(b).contains(name)) continue;
+    if (ends == Ends::kSeveral && name == "evaluation.csv" && HoldsEvaluations(b, a)) continue;
     if (ReadBytes(a + "/" + name) != ReadBytes(b + "/" + name)) found.push_back(name);
   }
   std::error_code none;
@@ -114,7 +131,12 @@ inline std::vector<std::string> Differences(const std::string& a, const std::str
     found.push_back(last_a.string() + " and " + last_b.string());
   else if (ReadBytes(last_a) != ReadBytes(last_b))
     found.push_back(last_a.filename().string());
-  if (Summary(a) != Summary(b)) found.push_back("summary.json");
+  nlohmann::json summary_a = Summary(a), summary_b = Summary(b);
+  if (ends == Ends::kSeveral) {  // the best of them may be one that run a has not made
+    for (nlohmann::json* summary : {&summary_a, &summary_b})
+      for (nlohmann::json& split : summary->at("evaluation")) split.erase("best");
+  }
+  if (summary_a != summary_b) found.push_back("summary.json");
   return found;
 }
 

@@ -18,7 +18,7 @@
 #include <system_error>
 #include <utility>
 
-#include "core/thread_refused.h"
+#include "core/run_in_parallel.h"
 
 namespace ada::backend::cpu {
 namespace {

@@ -36,8 +36,8 @@ bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
   return IsGood(t.lost_pct, static_cast<double>(t.overflow), options);
 }
 
+// What is said of a gradient that arrived, or of a tensor that carries no scale.
 std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
-  if (t.carries_s() && t.silent()) return "no gradient";
   if (t.carries_s() && !PowersFor(t, t.format, options.headroom_bits).any()) return "no scale fits";
   if (t.overflow > 0) return "overflowed";
   return IsGood(t, options) ? "fine" : "loses";
@@ -185,8 +185,8 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
                          (t.overflow > 0 ? " and overflow" : ""));
       continue;
     }
-    const Powers powers = PowersFor(t, t.format, options.headroom_bits);
     if (t.silent()) continue;
+    const Powers powers = PowersFor(t, t.format, options.headroom_bits);
     table.Row({t.name(), FormatName(t.format), Power(static_cast<int>(std::ceil(t.range_log2))),
                Power(powers.low), Power(powers.high), ScaleText(t.scale), Percent(t.lost_pct),
                JudgementOn(t, options)});

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/system_call.h"
 #include "study/watch/parts.h"
 
 namespace ada::study {
@@ -18,17 +19,6 @@ namespace {
 
 constexpr char kEnter[] = "\033[?1049h\033[?25l\033[H\033[2J";  // other screen, no cursor, empty
 constexpr char kLeave[] = "\033[?25h\033[?1049l";
-
-// 0 or the system's error.
-int WriteAll(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t wrote = write(STDOUT_FILENO, text.data(), text.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return errno;
-    text.remove_prefix(static_cast<std::size_t>(wrote));
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -59,7 +49,8 @@ ScreenSize SizeOfScreen() {
 }
 
 void WriteOut(const std::string& text) {
-  if (const int error = WriteAll(text); error != 0) {
+  if (WriteAll(STDOUT_FILENO, text) < text.size()) {
+    const int error = errno;
     throw OutputError("standard output: cannot be written: " +
                       std::generic_category().message(error));
   }
@@ -85,7 +76,7 @@ int Signals::Wait(double seconds) const {
 }
 
 Screen::~Screen() {
-  if (entered_) WriteAll(kLeave);  // an error has nobody to go to
+  if (entered_) WriteAll(STDOUT_FILENO, kLeave);  // an error has nobody to go to
 }
 
 void Screen::Enter() {

@@ -74,6 +74,12 @@ std::vector<std::string> Header(const WatchState& s) {
   return lines;
 }
 
+// Whether the last logged step left nothing of the layer's dx but zeros.
+bool IsDead(const WatchState& state, const WatchedLayer& layer) {
+  const telemetry::TensorTotals* dx = state.totals.FindTensor(layer.name, "dx");
+  return dx != nullptr && dx->left_empty;
+}
+
 // Indices of the layers that are shown, at most `room`.
 std::vector<std::size_t> Shown(const WatchState& state, std::size_t room) {
   const std::vector<WatchedLayer>& layers = state.layers;
@@ -81,10 +87,8 @@ std::vector<std::size_t> Shown(const WatchState& state, std::size_t room) {
   std::iota(shown.begin(), shown.end(), 0);
   if (shown.size() <= room) return shown;
   std::vector<double> means;
-  for (const WatchedLayer& layer : layers) {
-    const telemetry::TensorTotals* dx = state.totals.FindTensor(layer.name, "dx");
-    means.push_back(dx != nullptr && dx->left_empty ? 101 : layer.mean_pct());  // nothing is worse
-  }
+  for (const WatchedLayer& layer : layers)  // nothing is worse than a dead one
+    means.push_back(IsDead(state, layer) ? 101 : layer.mean_pct());
   std::stable_sort(shown.begin(), shown.end(),
                    [&](std::size_t a, std::size_t b) { return means[a] > means[b]; });
   shown.resize(room);
@@ -120,8 +124,7 @@ class Table {
     return Line("layer", "scale", "underf.%", "limit", sparkline_ == 0 ? "" : past);
   }
   std::string Row(const WatchedLayer& layer) const {
-    const telemetry::TensorTotals* dx = state_.totals.FindTensor(layer.name, "dx");
-    const bool dead = dx != nullptr && dx->left_empty;
+    const bool dead = IsDead(state_, layer);
     return Line(
         layer.name, ScaleText(layer.scale), dead ? "all zero" : PctText(layer.underflow_pct),
         layer.limit.empty() ? "-" : layer.limit, Sparkline(layer.history, sparkline_, utf8_));

@@ -1,10 +1,15 @@
-// The lists of this version as people read them: within 80 columns.
-#include <ostream>
-#include <string_view>
+#include "cli/view.h"
 
-#include "cli/commands.h"
+#include <unistd.h>
+
+#include <iostream>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
 #include "core/text.h"
 #include "study/text_table.h"
+#include "train/run.h"
 
 namespace ada::cli {
 namespace {
@@ -41,10 +46,28 @@ void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
 
 }  // namespace
 
-void PrintForPeople(const std::string& what, const std::vector<std::string>& lines,
-                    std::ostream& out) {
-  if (what == "policies") return PrintPolicies(lines, out);
-  for (const std::string& line : lines) study::PrintWrapped(line, kIndent, out);
+void PrintList(const std::string& what) {
+  const std::vector<std::string> lines = train::List(what);
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  if (terminal && what == "policies") return PrintPolicies(lines, std::cout);
+  for (const std::string& line : lines) {
+    if (terminal) {
+      study::PrintWrapped(line, kIndent, std::cout);
+    } else {
+      std::cout << line << '\n';
+    }
+  }
+}
+
+study::View ViewFlags::View() const {
+  if (csv && table) throw ConfigError("--csv and --table; expected one of them");
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  return table || (terminal && !csv) ? study::View::kTable : study::View::kCsv;
+}
+
+void AddView(CLI::App& app, ViewFlags& flags) {
+  app.add_flag("--csv", flags.csv, "CSV, also on a terminal");
+  app.add_flag("--table", flags.table, "a table of 80 columns, also in a pipe or a file");
 }
 
 }  // namespace ada::cli
