@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Many runs of ada-train from lists of values, several at a time, with one table at the end. Again:
 # finished runs are skipped, interrupted ones go on. The work of one run: sweep/runs.sh; the list of
-# runs: sweep/plan.py; the tables: sweep/table.py.
+# runs: sweep/plan.py; the tables: sweep/table.py, in the terminal sweep/show.py.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
   cat <<'TEXT'
 usage: tools/sweep.sh --config FILE... --out DIR [--vary KEY=V1,V2,...]... [options]
-       tools/sweep.sh --table DIR      only write the tables of an existing sweep
+       tools/sweep.sh --table DIR      only write and show the tables of an existing sweep
 
   --config FILE...      the base configuration; several are one more thing to vary (also --configs)
   --vary KEY=V1,V2,...  runs for each of the values; commas inside {...}, [...] and quotes do not part
@@ -20,6 +20,7 @@ usage: tools/sweep.sh --config FILE... --out DIR [--vary KEY=V1,V2,...]... [opti
   --dry-run             list the runs as commands on stdout, check their configurations, run nothing
   --slurm FILE          write a Slurm job script of the same runs, one array task each, run nothing
 
+At the end a table of the results stands on stdout; all else is said on stderr.
 Ctrl-C lets every run write a checkpoint and ends; the same command goes on (a second Ctrl-C does
 not wait). Exit code: 0 all runs finished (or were before), 1 some failed, 2 wrong options.
 Environment: ADA_TRAIN, the program (build/ada-train of this tree).
@@ -74,6 +75,7 @@ if [ "$action" = table ]; then
   [ ${#plan[@]} -eq 0 ] || refuse "--table DIR stands alone"
   python3 "$here/sweep/table.py" "$out"
   note "$out/sweep.csv and $out/sweep_summary.csv written"
+  python3 "$here/sweep/show.py" "$out"
   exit 0
 fi
 command -v -- "$program" >/dev/null || refuse "$program is missing; run tools/build.sh first"
@@ -108,4 +110,6 @@ status=0
 run_all || status=$?
 part table "$out"
 note "$out/sweep.csv: a row for each run; $out/sweep_summary.csv: mean and deviation over seeds"
+part show "$out"
+[ -n "$signal" ] || note_effect "$out"
 exit "$status"

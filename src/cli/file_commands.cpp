@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/view.h"
 #include "config/load.h"
+#include "core/error.h"
 #include "core/utf8.h"
 #include "study/commands.h"
 
@@ -25,8 +27,13 @@ struct ConvertArguments {
 };
 
 struct ReplayArguments {
-  std::string scaling, trace;
+  std::string file, trace, scaling, policy, preset;
   std::vector<std::string> set;
+  std::optional<std::int64_t> steps, every;  // of a trace that is made up
+  std::optional<double> overflow;
+  std::optional<std::uint64_t> seed;
+  ViewFlags view;
+  study::ReplayOptions options;
 };
 
 int Inspect(InspectArguments& a) {
@@ -47,13 +54,58 @@ int Convert(const ConvertArguments& a) {
   return 0;
 }
 
-int Replay(const ReplayArguments& a) {
-  config::LoadedScaling loaded = config::LoadScaling(a.scaling, OverridesOf(a.set));
+config::LoadedScaling PolicyOf(const ReplayArguments& a) {
+  const config::Overrides overrides = OverridesOf(a.set);
+  if (!a.scaling.empty() && !(a.policy.empty() && a.preset.empty()))
+    throw ConfigError("--scaling " + a.scaling + " names a policy, and so does " +
+                      (a.preset.empty() ? "--policy" : "--preset") + "; expected one of them");
+  if (!a.scaling.empty()) return config::LoadScaling(a.scaling, overrides);
+  if (a.policy.empty() && a.preset.empty())
+    throw ConfigError(
+        "no policy is named; expected --preset NAME (`ada-train policies` lists them), --policy "
+        "NAME or --scaling FILE");
+  std::string text = "policy: " + config::YamlText(a.policy.empty() ? "dynamic" : a.policy);
+  if (!a.preset.empty()) text += "\npreset: " + config::YamlText(a.preset);
+  return config::LoadScalingText(text, a.preset.empty() ? "--policy" : "--preset", overrides);
+}
+
+// The one trace that is named, or the pattern.
+void TakeTrace(ReplayArguments& a) {
+  TakeOperand(a.file, a.set);
+  if (!a.file.empty() && !a.trace.empty())
+    throw ConfigError("two traces, " + a.file + " and --trace " + a.trace + "; expected one");
+  a.options.trace = a.file.empty() ? a.trace : a.file;
+  const bool made_up = a.steps || a.every || a.overflow || a.seed;
+  if (made_up && !a.options.trace.empty())
+    throw ConfigError("--steps, --every, --overflow and --seed make up a trace, and " +
+                      a.options.trace + " is one; expected one of the two");
+  if (!a.options.column.empty() && a.options.trace.empty())
+    throw ConfigError("--column " + a.options.column + ": expected a trace that has it, FILE or -");
+  study::ReplayPattern& pattern = a.options.pattern;
+  pattern.steps = a.steps.value_or(pattern.steps);
+  pattern.seed = a.seed.value_or(pattern.seed);
+  if (a.every || a.overflow) {
+    pattern.every = a.every.value_or(0);
+    pattern.overflow = a.overflow.value_or(0);
+  }
+  constexpr char kCount[] = "a number from 1 to 1000000000";
+  Checked(static_cast<double>(pattern.steps), 1, 1e9, "--steps", kCount);
+  if (pattern.every != 0) Checked(static_cast<double>(pattern.every), 1, 1e9, "--every", kCount);
+  Checked(pattern.overflow, 0, 1, "--overflow", "a share of the attempts, 0 to 1");
+}
+
+int Replay(ReplayArguments& a) {
+  TakeTrace(a);
+  config::LoadedScaling loaded = PolicyOf(a);
+  a.options.title = "policy " + loaded.scaling.policy;
+  if (loaded.scaling.policy == "dynamic") a.options.title += ", preset " + loaded.scaling.preset;
   config::FillScalingDefaults(loaded.scaling, loaded.train);
   for (const std::string& note : loaded.notes)
     std::fprintf(stderr, "ada-train: %s\n", VisibleLines(note).c_str());
   const auto policy = scaling::MakePolicy(loaded.scaling);
-  study::Replay(*policy, config::MaxRetries(loaded.train), a.trace, std::cout);
+  a.options.max_retries = config::MaxRetries(loaded.train);
+  a.options.view = a.view.View();
+  study::Replay(*policy, a.options, std::cout, std::cerr);
   return 0;
 }
 
@@ -110,23 +162,43 @@ Command AddConvert(CLI::App& app) {
   return {convert, [a] { return Convert(*a); }};
 }
 
+void AddPattern(CLI::App& app, ReplayArguments& a) {
+  const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
+    app.add_option(name, value, what)->type_name(type)->group("Without a trace one is made up");
+  };
+  add("--steps", a.steps, "N", "how many (default 1000)");
+  add("--every", a.every, "N", "1 attempt in N overflows (default 50, beside --overflow none)");
+  add("--overflow", a.overflow, "SHARE",
+      "this share overflows at random (default 0.01, beside --every none)");
+  add("--seed", a.seed, "N", "of the random ones (default 1)");
+}
+
 Command AddReplay(CLI::App& app) {
   auto a = std::make_shared<ReplayArguments>();
   CLI::App* replay =
-      Add(app, "replay", "what a global policy would do with a recorded trace, as CSV",
-          "  ada-train replay --scaling configs/sweep/pytorch.yaml --trace overflows.csv\n"
-          "  ada-train replay --scaling deepspeed.yaml --trace overflows.csv --set "
-          "scaling.hysteresis=1");
-  replay->add_option("--scaling", a->scaling, "a configuration, or its section `scaling` alone")
-      ->type_name("FILE")
-      ->required();
+      Add(app, "replay",
+          "what a global policy would do with a recorded trace of overflows, or with "
+          "a made-up one;\na table on a terminal, else CSV",
+          "  ada-train replay overflows.csv --preset deepspeed --set "
+          "scaling.hysteresis=1\n"
+          "  ada-train replay --preset pytorch --every 50 --overflow 0.01 --steps "
+          "1000");
   replay
-      ->add_option(
-          "--trace", a->trace,
-          "CSV with a column overflow (0 or 1); logmax: amax, the largest unscaled gradient")
-      ->type_name("FILE")
-      ->required();
+      ->add_option("FILE", a->file,
+                   "CSV with a column overflow (0, 1, False, True), or that alone without a\n"
+                   "header; logmax: amax, the largest unscaled gradient; -: standard input")
+      ->type_name("");
+  replay->add_option("--trace", a->trace, "the same")->type_name("FILE");
+  replay->add_option("--column", a->options.column, "the column that tells it (default: overflow)")
+      ->type_name("NAME");
+  replay->add_option("--scaling", a->scaling, "a configuration, or its section `scaling` alone")
+      ->type_name("FILE");
+  replay->add_option("--preset", a->preset, "a system's dynamic scale, as `policies` lists them")
+      ->type_name("NAME");
+  replay->add_option("--policy", a->policy, "none, fixed, dynamic or logmax")->type_name("NAME");
   AddSet(*replay, a->set, "--set scaling.growth_interval=100");
+  AddView(*replay, a->view);
+  AddPattern(*replay, *a);
   return {replay, [a] { return Replay(*a); }};
 }
 

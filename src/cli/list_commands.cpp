@@ -2,8 +2,8 @@
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/view.h"
 #include "config/schema/schema.h"
-#include "train/run.h"
 
 namespace ada::cli {
 namespace {
@@ -12,7 +12,7 @@ Command AddList(CLI::App& app, const std::string& what) {
   const std::string examples = "  ada-train " + what + "\n  ada-train " + what + " | sort";
   return {Add(app, what.c_str(), ("list the " + what + " of this version").c_str(), examples),
           [what] {
-            for (const std::string& line : train::List(what)) std::cout << line << '\n';
+            PrintList(what);
             return 0;
           }};
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/view.h"
 #include "core/error.h"
 #include "study/commands.h"
 
@@ -15,10 +16,12 @@ struct WhatIfArguments {
   std::string folder, format, policy;
   std::optional<double> scale;
   std::vector<std::string> set;
+  ViewFlags view;
 };
 
 struct CompareArguments {
   std::string a, b;
+  bool all = false;
 };
 
 void AddFolder(CLI::App& app, std::string& folder, const char* what) {
@@ -38,12 +41,14 @@ int WhatIf(WhatIfArguments& a) {
                             "a positive number that fp32 can hold, for example 1024");
   options.policy = a.policy;
   options.overrides = OverridesOf(a.set);
+  options.view = a.view.View();
   study::WhatIf(options, std::cout, std::cerr);
   return 0;
 }
 
 int RecommendFor(const study::RecommendOptions& options) {
-  Checked(options.underflow_target_pct, 0, 100, "--underflow-target", "a percentage, 0 to 100");
+  Checked(options.underflow_target, 0, 1, "--underflow-target",
+          "a share as in the YAML, 0 to 1 (0.001: 0.1 %)");
   Checked(options.headroom_bits, 0, 64, "--headroom", "bits, 0 to 64");
   study::Recommend(options, std::cout);
   return 0;
@@ -57,7 +62,8 @@ int WatchRun(const study::WatchOptions& options) {
 Command AddWhatIf(CLI::App& app) {
   auto a = std::make_shared<WhatIfArguments>();
   CLI::App* command =
-      Add(app, "what-if", "what another format, scale or policy would have lost, as CSV",
+      Add(app, "what-if",
+          "what another format, scale or policy would have lost; a table on a terminal, else CSV",
           "  ada-train what-if runs/fashion_quickstart --format fp8_e5m2 --scale 1024\n"
           "  ada-train what-if runs/fashion_quickstart --policy dynamic --set "
           "scaling.growth_interval=100");
@@ -68,6 +74,7 @@ Command AddWhatIf(CLI::App& app) {
   command->add_option("--policy", a->policy, "a scaling policy that would choose the scales")
       ->type_name("POLICY");
   AddSet(*command, a->set, "--set scaling.growth_interval=100, any key of that policy");
+  AddView(*command, a->view);
   return {command, [a] { return WhatIf(*a); }};
 }
 
@@ -76,13 +83,13 @@ Command AddRecommend(CLI::App& app) {
   CLI::App* command =
       Add(app, "recommend", "scales and formats that a run's record speaks for, with reasons",
           "  ada-train recommend runs/fashion_quickstart\n"
-          "  ada-train recommend runs/fashion_quickstart --underflow-target 0.01 --headroom 4");
+          "  ada-train recommend runs/fashion_quickstart --underflow-target 1e-4 --headroom 4");
   AddFolder(*command, a->folder, "a run with histograms (log.histogram_every)");
   command->get_option("RUN_DIR")->required();
   command
-      ->add_option("--underflow-target", a->underflow_target_pct,
-                   "percent of a tensor's non-zero values that may underflow (default 0.1)")
-      ->type_name("PCT");
+      ->add_option("--underflow-target", a->underflow_target,
+                   "share of a tensor's non-zero values that may underflow (default 0.001)")
+      ->type_name("SHARE");
   command
       ->add_option("--headroom", a->headroom_bits,
                    "powers of two between the largest value seen and overflow (default 2)")
@@ -98,8 +105,9 @@ Command AddCompare(CLI::App& app) {
           "  ada-train compare runs/seed1 runs/seed2 | less");
   command->add_option("RUN_A", a->a, "a run's folder")->type_name("")->required();
   command->add_option("RUN_B", a->b, "another's")->type_name("")->required();
+  command->add_flag("--all", a->all, "all layers that differ, not only those that differ most");
   return {command, [a] {
-            study::Compare(a->a, a->b, std::cout);
+            study::Compare(a->a, a->b, std::cout, a->all);
             return 0;
           }};
 }

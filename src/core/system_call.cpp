@@ -96,6 +96,19 @@ std::size_t WriteAll(int fd, std::string_view bytes) {
   return done;
 }
 
+std::optional<std::string> TextAt(int fd, std::int64_t offset, std::size_t size) {
+  std::string text(size, '\0');
+  const std::size_t count = ReadAt(fd, static_cast<std::uint64_t>(offset), text.data(), size);
+  if (count < size && errno != 0) return std::nullopt;
+  text.resize(count);
+  return text;
+}
+
+std::int64_t SizeOfFile(int fd) {
+  struct stat status = {};
+  return fstat(fd, &status) == 0 ? static_cast<std::int64_t>(status.st_size) : 0;
+}
+
 bool IsStillNamed(int fd, const std::string& path) {
   struct stat ours = {}, there = {};
   if (fstat(fd, &ours) != 0 || !S_ISREG(ours.st_mode)) return true;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,11 @@ bool ReadUpTo(int fd, std::size_t most, std::string* bytes);
 // Fills `to` with the file's bytes from `offset` on; returns how many there were: fewer than
 // `bytes` at the file's end (errno is 0 then) or on an error (errno says which).
 std::size_t ReadAt(int fd, std::uint64_t offset, void* to, std::size_t bytes);
+
+// Does the same as a text of at most `size` bytes; nullopt: an error.
+std::optional<std::string> TextAt(int fd, std::int64_t offset, std::size_t size);
+// 0 where the system does not say.
+std::int64_t SizeOfFile(int fd);
 
 // Returns how many of the bytes were written: all of them, or fewer on an error (errno).
 std::size_t WriteAll(int fd, std::string_view bytes);

@@ -1,5 +1,7 @@
 #include "data/catalog.h"
 
+#include <array>
+#include <cstdio>
 #include <filesystem>
 
 #include "core/error.h"
@@ -132,6 +134,19 @@ std::string SplitFiles::PathOf(std::string_view name) const {
   std::error_code ignored;
   if (!facts.layout->packs || fs::exists(plain, ignored)) return plain;
   return fs::exists(plain + ".gz", ignored) ? plain + ".gz" : plain;
+}
+
+std::string NormalizationText(const DatasetFacts& facts) {
+  const auto list = [](const std::vector<double>& values) {
+    std::string text;
+    for (const double value : values) {
+      std::array<char, 16> digits;
+      std::snprintf(digits.data(), digits.size(), "%.4f", value);
+      text += (text.empty() ? "" : ", ") + std::string(digits.data());
+    }
+    return "[" + text + "]";
+  };
+  return "mean " + list(facts.mean) + ", std " + list(facts.std);
 }
 
 std::string FetchAdvice(const DatasetFacts& facts, const std::string& folder) {

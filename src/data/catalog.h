@@ -65,6 +65,9 @@ const std::vector<DatasetFacts>& Catalog();
 // Throws DataError with the names of the sets that have files where there is none of that name.
 const DatasetFacts& FactsOf(std::string_view name);
 
+// "mean [0.2860], std [0.3530]": what `normalize: standard` takes off and divides by.
+std::string NormalizationText(const DatasetFacts& facts);
+
 // The advice at the end of every message about a damaged or missing file.
 std::string FetchAdvice(const DatasetFacts& facts, const std::string& folder);
 

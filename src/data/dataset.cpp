@@ -108,18 +108,22 @@ Dataset SplitLast(Dataset& dataset, std::int64_t count) {
 
 std::vector<std::string> ListDatasets() {
   std::vector<std::string> lines;
-  char text[200];
+  char text[400];
   for (const DatasetFacts& facts : Catalog()) {
     if (!facts.layout) {
-      std::snprintf(text, sizeof text, "%-14s %s", facts.name.data(), facts.title.data());
+      std::snprintf(text, sizeof text, "%-14s %s; normalize: standard is measured on them",
+                    facts.name.data(), facts.title.data());
       lines.emplace_back(text);
       continue;
     }
-    std::snprintf(text, sizeof text, "%-14s %2dx%dx%d  %3d classes  %lld + %lld images  %s  %s",
-                  std::string(facts.name).c_str(), facts.height, facts.width, facts.channels,
-                  facts.classes, static_cast<long long>(facts.train),
-                  static_cast<long long>(facts.test), std::string(facts.title).c_str(),
-                  std::string(facts.source).c_str());
+    std::snprintf(
+        text, sizeof text,
+        "%-14s %2dx%dx%d  %3d classes  %lld + %lld images  %s  %s  normalize: standard is "
+        "%s",
+        std::string(facts.name).c_str(), facts.height, facts.width, facts.channels, facts.classes,
+        static_cast<long long>(facts.train), static_cast<long long>(facts.test),
+        std::string(facts.title).c_str(), std::string(facts.source).c_str(),
+        NormalizationText(facts).c_str());
     lines.emplace_back(text);
   }
   return lines;

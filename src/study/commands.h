@@ -46,18 +46,40 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
 void Convert(const std::string& input, const std::string& output, const NumberFormat& format,
              double scale);
 
-// replay: what a global policy does with a recorded trace. It drives the very object that training
-// drives.
-//
-// Feeds the trace to `policy`, row by row, and writes CSV to `out`: attempt,step,overflow,scale,
-// skipped,scale_after,error. Scales read back to the same double. attempt and step go on from those
-// of the trace's first row, where it has such columns, else from 1; a retried attempt keeps its
-// step (`max_retries` as in RetryRule). The trace has a column `overflow` (0 or 1); a policy that
-// wants amax needs `amax` and takes overflow from it where the trace has no such column. Where the
-// policy ends the run, `error` of the last row says so and the rest of the trace is not read.
-// Throws ConfigError for a policy that needs more than a trace holds, DataError with file and line.
-void Replay(scaling::Policy& policy, std::int64_t max_retries, const std::string& trace_path,
-            std::ostream& out);
+// Says for whom what-if and replay write: programs, or people at a terminal of 80 columns.
+enum class View { kCsv, kTable };
+
+// replay: what a global policy does with a trace of attempts. It drives the very object that
+// training drives.
+
+// Attempts that nobody recorded, for a look at a policy.
+struct ReplayPattern {
+  std::int64_t steps = 1000;
+  std::int64_t every = 50;  // one attempt of each so many overflows; 0: none
+  double overflow = 0.01;   // the share of all attempts that overflow at random
+  std::uint64_t seed = 1;
+};
+
+struct ReplayOptions {
+  std::string trace;             // a CSV file; "-": standard input; empty: the pattern
+  std::string column;            // of the trace; empty: overflow (where the policy wants it: amax)
+  ReplayPattern pattern;         // its amax: powers of two, the exponents standard normal
+  std::int64_t max_retries = 0;  // as in RetryRule
+  std::string title;             // what the policy is called; may be empty
+  View view = View::kCsv;
+};
+
+// Feeds the attempts to `policy` and writes CSV to `out`: attempt,step,overflow,scale,skipped,
+// scale_after,error; or a table of the stretches that had the same scale. Scales in CSV read back
+// to the same double. attempt and step go on from those of the trace's first row, where it has such
+// columns, else from 1; a retried attempt keeps its step. The trace has a column `overflow` (0 or
+// 1, False or True, 0.0 or 1.0), or is this column without a header; a policy that wants amax needs
+// `amax` and takes overflow from it where the trace has no such column. Where the policy ends the
+// run, `error` of the last row says so and the rest of the trace is not read. A summary goes to
+// `notes`, below a table to `out`. Throws ConfigError for a policy that needs more than a trace
+// holds, DataError with file and line.
+void Replay(scaling::Policy& policy, const ReplayOptions& options, std::ostream& out,
+            std::ostream& notes);
 
 // what-if: from the histograms of a run, what another format, scale or policy would have lost,
 // tensor by tensor and step by step.
@@ -67,9 +89,11 @@ struct WhatIfOptions {
   std::optional<double> scale;  // that the tensor would carry; unset: its own, or the policy's
   std::string policy;           // empty: none is asked about
   config::Overrides overrides;  // keys of `scaling` under that policy
+  View view = View::kCsv;
 };
 
-// Writes CSV with the columns of what_if.csv to `out` and what a reader must know to `notes`.
+// Writes CSV with the columns of what_if.csv to `out` and what a reader must know to `notes`; or a
+// table of the tensors, those that would lose most first, and the notes below it, to `out`.
 // Throws DataError where the run has no histograms, ConfigError for the options.
 void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes);
 
@@ -77,17 +101,18 @@ void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes
 // YAML fragment that can be used at once.
 struct RecommendOptions {
   std::string folder;
-  double underflow_target_pct = 0.1;  // of the non-zero values of a tensor that may underflow
-  double headroom_bits = 2;           // powers of two between the largest value seen and overflow
+  double underflow_target = 1e-3;  // the share of a tensor's non-zero values that may underflow
+  double headroom_bits = 2;        // powers of two between the largest value seen and overflow
 };
 
 // Throws DataError where the run has no histograms.
 void Recommend(const RecommendOptions& options, std::ostream& out);
 
-// compare: two runs side by side in the terminal: differences of the configurations, metrics, scale
-// and underflow per layer side by side, and the first step at which the runs part. Throws DataError
-// where one of them is no run.
-void Compare(const std::string& a, const std::string& b, std::ostream& out);
+// compare: two runs side by side in a terminal of 80 columns: differences of the configurations,
+// metrics, scale and underflow per layer side by side, the first step at which the runs part, and
+// all that in short. Of many layers those that differ most, or `all`; of different networks the
+// layers that lose most. Throws DataError where one of them is no run.
+void Compare(const std::string& a, const std::string& b, std::ostream& out, bool all = false);
 
 // watch: a live table of the layers of a run that is going on (or has ended), from its files alone:
 // it works beside the run, over ssh, on another machine that sees the folder.

@@ -22,7 +22,7 @@ std::size_t TextWidth(std::string_view text) {
 }
 
 std::string CutText(std::string_view text, std::size_t width) {
-  const std::string shown = Visible(text);
+  std::string shown = Visible(text);
   if (TextWidth(shown) <= width) return shown;
   const std::size_t dots = std::min<std::size_t>(2, width);
   std::size_t end = 0, columns = 0;
@@ -59,7 +59,8 @@ void TextTable::Print(std::ostream& out, std::size_t width) const {
   for (const auto& row : rows_) {
     std::string line;
     for (std::size_t i = 0; i < widths.size(); ++i) {
-      line += std::string(i == 0 ? kIndent : kGap, ' ') + PaddedText(row[i], widths[i], i >= left_);
+      const bool right = i >= left_ && !(last_left_ && i + 1 == widths.size());
+      line += std::string(i == 0 ? kIndent : kGap, ' ') + PaddedText(row[i], widths[i], right);
     }
     out << line.substr(0, line.find_last_not_of(' ') + 1) << '\n';
   }
@@ -79,6 +80,28 @@ void PrintList(const std::vector<std::string>& words, std::size_t indent, std::o
     line += (line.size() > indent ? " " : "") + word;
   }
   out << line << '\n';
+}
+
+void PrintWrapped(std::string_view text, std::size_t indent, std::ostream& out, std::size_t width) {
+  std::size_t used = 0,
+              blanks = 0;  // columns of this line; blanks that wait for a word behind them
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    if (!word.empty()) {
+      if (used > 0 && used + blanks + TextWidth(word) > width) {
+        out << '\n';
+        used = 0;
+        blanks = indent;
+      }
+      out << std::string(blanks, ' ') << word;
+      used += blanks + TextWidth(word);
+      blanks = 0;
+    }
+    ++blanks;
+  }
+  out << '\n';
 }
 
 }  // namespace ada::study

@@ -63,24 +63,33 @@ void ExpectGradients(const HistogramStep& step, const std::string& folder) {
 void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes) {
   const config::WhatIfConfig choice = ScenarioOf(options, notes);
   const config::Config config = ReadRunConfig(options.folder);
-  what_if::Scenario scenario(choice, config.model);
+  const bool csv = options.view == View::kCsv;
+  what_if::Scenario scenario(choice, config.model), recorded({}, config.model);
   WhatIfSummary summary(scenario.name());
   const TensorFormats formats = ReadTensorFormats(options.folder, config);
+  using Rows = std::vector<telemetry::WhatIfRow>;
   bool first = true;
   EachHistogramStep(options.folder, formats, [&](const HistogramStep& step) {
     if (choice.scaling) ExpectGradients(step, options.folder);
-    if (first) out << telemetry::Header<telemetry::WhatIfRow>() << '\n';
+    if (first && csv) out << telemetry::Header<telemetry::WhatIfRow>() << '\n';
     first = false;
     if (!scenario.ended().empty()) return;
-    for (const telemetry::WhatIfRow& row : scenario.Judge(step.step, step.epoch, step.tensors)) {
-      out << telemetry::FieldsOf(row).text() << '\n';
-      summary.Add(row);
+    const Rows rows = scenario.Judge(step.step, step.epoch, step.tensors);
+    const Rows were = csv ? Rows() : recorded.Judge(step.step, step.epoch, step.tensors);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (csv) out << telemetry::FieldsOf(rows[i]).text() << '\n';
+      summary.Add(rows[i], csv ? NAN : were.at(i).underflow_pct_nonzero);
     }
     if (!scenario.ended().empty()) summary.End(step.step, scenario.ended());
   });
+  std::ostream& text = csv ? notes : out;
   if (config.precision.rounding == config::RoundingKind::kStochastic)
-    notes << "the run rounds stochastically; the shares are those of rounding to nearest\n";
-  notes << summary.Text() << PolicyNote(choice);
+    text << "the run rounds stochastically; the shares are those of rounding to nearest\n";
+  if (csv) {
+    text << summary.Text() << PolicyNote(choice);
+  } else {
+    summary.PrintTable(PolicyNote(choice), text);
+  }
 }
 
 }  // namespace ada::study

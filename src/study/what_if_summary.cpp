@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ostream>
+#include <sstream>
+#include <string_view>
 
 #include "core/text.h"
 #include "core/utf8.h"
@@ -11,11 +14,16 @@
 namespace ada::study {
 namespace {
 
-constexpr std::size_t kWorst = 3;
+constexpr std::size_t kWorst = 3, kMostRows = 15;
 
 std::string Percent(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g %%", value);
+  return text;
+}
+std::string ShortScale(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
   return text;
 }
 bool IsPowerOfTwo(double value) {
@@ -25,7 +33,7 @@ bool IsPowerOfTwo(double value) {
 
 }  // namespace
 
-void WhatIfSummary::Add(const telemetry::WhatIfRow& row) {
+void WhatIfSummary::Add(const telemetry::WhatIfRow& row, double was_pct) {
   if (steps_ == 0 || row.step != last_step_) ++steps_;
   if (steps_ == 1) first_step_ = row.step;
   last_step_ = row.step;
@@ -36,12 +44,16 @@ void WhatIfSummary::Add(const telemetry::WhatIfRow& row) {
   if (!std::isnan(row.underflow_pct_nonzero)) {
     tensor.pct_sum += row.underflow_pct_nonzero;
     tensor.pct_max = std::max(tensor.pct_max, row.underflow_pct_nonzero);
+    tensor.was_sum += was_pct;
     ++tensor.pct_rows;
   }
   if (row.overflow >= 0.5) {
     tensor.overflow += row.overflow;
     ++tensor.overflow_steps;
   }
+  tensor.is_dx = row.tensor == "dx";
+  tensor.scale_low = std::min(tensor.scale_low, row.scale);
+  tensor.scale_high = std::max(tensor.scale_high, row.scale);
   powers_of_two_ = powers_of_two_ && IsPowerOfTwo(row.scale);
   if (row.underflow_unsure_pct > unsure_pct_) {
     unsure_pct_ = row.underflow_unsure_pct;
@@ -94,13 +106,82 @@ std::string WhatIfSummary::Uncertainty() const {
   return text + "\n";
 }
 
+std::string WhatIfSummary::FirstLine() const {
+  const std::string text = "what if " + scenario_ + ": ";
+  if (steps_ == 0) return text + "no step was judged";
+  return text + Counted(steps_, "step") + " (" + std::to_string(first_step_) + " to " +
+         std::to_string(last_step_) + "), " +
+         Counted(static_cast<std::int64_t>(tensors_.size()), "tensor");
+}
+
 std::string WhatIfSummary::Text() const {
-  std::string text = "what if " + scenario_ + ": ";
-  if (steps_ == 0) return text + "no step was judged\n" + end_;
-  text += Counted(steps_, "step") + " (" + std::to_string(first_step_) + " to " +
-          std::to_string(last_step_) + "), " +
-          Counted(static_cast<std::int64_t>(tensors_.size()), "tensor") + "\n";
-  return text + Worst() + Overflows() + Uncertainty() + end_;
+  const std::string text = FirstLine() + "\n";
+  return steps_ == 0 ? text + end_ : text + Worst() + Overflows() + Uncertainty() + end_;
+}
+
+// Those that lose anything. What overflows is worse than what underflows: its step is skipped.
+std::vector<const WhatIfSummary::Tensor*> WhatIfSummary::WorstFirst() const {
+  std::vector<const Tensor*> worst;
+  for (const Tensor& tensor : tensors_)
+    if (tensor.pct_sum > 0 || tensor.overflow_steps > 0) worst.push_back(&tensor);
+  std::stable_sort(worst.begin(), worst.end(), [](const Tensor* a, const Tensor* b) {
+    return std::pair(a->overflow, a->pct_mean()) > std::pair(b->overflow, b->pct_mean());
+  });
+  return worst;
+}
+
+// The mean over the gradients between layers: one number to tell scenarios apart.
+std::string WhatIfSummary::DxLine() const {
+  double sum = 0, was = 0;
+  std::int64_t tensors = 0, more = 0, less = 0;
+  for (const Tensor& tensor : tensors_) {
+    if (!tensor.is_dx) continue;
+    ++tensors;
+    sum += tensor.pct_mean();
+    was += tensor.was_mean();
+    more += tensor.pct_mean() > tensor.was_mean();
+    less += tensor.pct_mean() < tensor.was_mean();
+  }
+  if (tensors == 0) return "";
+  const auto count = static_cast<double>(tensors);
+  return "  of " + std::to_string(tensors) + " dx, " + std::to_string(more) + " would lose more, " +
+         std::to_string(less) + " less than in the run; mean " + Percent(sum / count) + ", was " +
+         Percent(was / count) + "\n";
+}
+
+void WhatIfSummary::PrintRows(std::ostream& out) const {
+  const std::vector<const Tensor*> worst = WorstFirst();
+  TextTable table({"tensor", "lost %", "at most", "in the run", "overflow", "S"});
+  for (std::size_t i = 0; i < std::min(worst.size(), kMostRows); ++i) {
+    const Tensor& t = *worst[i];
+    const std::string low = ShortScale(t.scale_low), high = ShortScale(t.scale_high);
+    table.Row({t.name, PctText(t.pct_mean()), PctText(t.pct_max), PctText(t.was_mean()),
+               std::to_string(std::llround(t.overflow)), low == high ? low : low + " - " + high});
+  }
+  if (!worst.empty()) table.Print(out, kTerminalWidth);
+  if (worst.size() > kMostRows)
+    out << "  and " << worst.size() - kMostRows << " that lose less (--csv has all)\n";
+  const auto silent = std::count_if(tensors_.begin(), tensors_.end(),
+                                    [](const Tensor& t) { return t.pct_rows == 0; });
+  const auto whole = static_cast<std::int64_t>(tensors_.size() - worst.size()) - silent;
+  if (whole > 0) out << "  " << Counted(whole, "tensor") << " would lose nothing\n";
+  if (silent > 0)
+    out << "  " << Counted(silent, "tensor") << " held zeros alone: nothing is known of "
+        << (silent == 1 ? "it\n" : "them\n");
+}
+
+void WhatIfSummary::PrintTable(const std::string& note, std::ostream& out) const {
+  PrintWrapped(FirstLine(), 2, out);
+  std::string text = end_ + note;
+  if (steps_ > 0) {
+    PrintRows(out);
+    text = Overflows() + Uncertainty() + text + DxLine();
+  }
+  constexpr std::string_view kGoesOn = "\n    ";  // a line that was broken at another width
+  for (std::size_t at = text.find(kGoesOn); at != std::string::npos; at = text.find(kGoesOn, at))
+    text.replace(at, kGoesOn.size(), " ");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) PrintWrapped(line, 4, out);
 }
 
 }  // namespace ada::study

@@ -1,6 +1,8 @@
 // Says in words what the rows of a scenario come to.
 #pragma once
+#include <cmath>
 #include <cstdint>
+#include <iosfwd>
 #include <map>
 #include <string>
 #include <utility>
@@ -13,21 +15,32 @@ namespace ada::study {
 class WhatIfSummary {
  public:
   explicit WhatIfSummary(std::string scenario) : scenario_(std::move(scenario)) {}
-  void Add(const telemetry::WhatIfRow& row);
+  // `was_pct`: what the run itself lost there, for the table; may be NaN.
+  void Add(const telemetry::WhatIfRow& row, double was_pct);
   // Notes that the policy would have ended the run in `step`, or after the judged step before it.
   void End(std::int64_t step, const std::string& reason);
 
   // Says how many steps and tensors there were, the tensors that lose most, how far off the shares
   // may be. Lines of at most 100 columns (names apart), each with its end.
   std::string Text() const;
+  // Prints the same for a terminal of 80 columns: a table of the tensors that lose anything, the
+  // worst first and not more than a screen has, `note` (lines), and what all come to.
+  void PrintTable(const std::string& note, std::ostream& out) const;
 
  private:
   struct Tensor {
     std::string name;
-    double pct_sum = 0, pct_max = 0, overflow = 0;
+    bool is_dx = false;
+    double pct_sum = 0, pct_max = 0, overflow = 0, was_sum = 0;
+    double scale_low = INFINITY, scale_high = 0;
     std::int64_t pct_rows = 0, overflow_steps = 0;
     double pct_mean() const { return pct_rows > 0 ? pct_sum / static_cast<double>(pct_rows) : 0; }
+    double was_mean() const { return pct_rows > 0 ? was_sum / static_cast<double>(pct_rows) : 0; }
   };
+  std::vector<const Tensor*> WorstFirst() const;
+  void PrintRows(std::ostream& out) const;
+  std::string FirstLine() const;
+  std::string DxLine() const;
   std::string Worst() const;
   std::string Overflows() const;
   std::string Uncertainty() const;

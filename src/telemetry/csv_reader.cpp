@@ -1,14 +1,10 @@
 #include "telemetry/csv_reader.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <memory>
-#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -19,8 +15,8 @@
 namespace ada::telemetry {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 16;   // bytes that are read at once, at least
-constexpr std::size_t kRemembered = 256;  // bytes by which a follower knows what it has read
+constexpr std::size_t kBlock = 1 << 16;  // bytes that are read at once, at least
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // UTF-8's, as spreadsheets write it
 
 template <class T>
 bool Parse(const std::string& text, T& value) {
@@ -28,36 +24,16 @@ bool Parse(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Up to `size` bytes from `offset` on, fewer at the end of the file; nullopt: an error.
-std::optional<std::string> TextAt(int fd, std::int64_t offset, std::size_t size) {
-  std::string text(size, '\0');
-  const std::size_t count = ReadAt(fd, static_cast<std::uint64_t>(offset), text.data(), size);
-  if (count < size && errno != 0) return std::nullopt;
-  text.resize(count);
-  return text;
-}
-
-// 0 where the system does not say.
-std::int64_t SizeOf(int fd) {
-  struct stat status = {};
-  return fstat(fd, &status) == 0 ? static_cast<std::int64_t>(status.st_size) : 0;
-}
-
 }  // namespace
 
 CsvReader::CsvReader(std::string path, LastRow last) : path_(std::move(path)), last_(last) {
   Open();
-  try {
-    SkipComments();
-    header_line_ = row_line_ = line_;
-    if (!ReadRecord(header_) && last_ == LastRow::kMustBeWhole) {
-      Fail("empty file, expected a header line");
-    }
-    CheckHeader();
-  } catch (...) {
-    CloseFile(fd_);
-    throw;
-  }
+  Begin();
+}
+
+CsvReader::CsvReader(std::string name, int descriptor, LastRow last)
+    : path_(std::move(name)), fd_(descriptor), last_(last), in_order_(true) {
+  Begin();
 }
 
 CsvReader::CsvReader(std::string path, std::vector<std::string> header, std::int64_t offset)
@@ -84,14 +60,38 @@ void CsvReader::Open() {
   if (fd_ < 0) throw DataError(path_ + ": " + problem);
 }
 
+void CsvReader::Begin() {
+  try {
+    SkipByteOrderMark();
+    SkipComments();
+    header_line_ = row_line_ = line_;
+    if (!ReadRecord(header_) && last_ == LastRow::kMustBeWhole) {
+      Fail("empty file, expected a header line");
+    }
+    CheckHeader();
+  } catch (...) {
+    CloseFile(fd_);
+    throw;
+  }
+}
+
+// What follows the `ahead` bytes that are in the buffer; none at the end.
+std::optional<std::string> CsvReader::Read(std::size_t ahead) const {
+  const std::size_t size = std::max(kBlock, ahead);
+  if (!in_order_) return TextAt(fd_, offset_ + static_cast<std::int64_t>(ahead), size);
+  std::string text(size, '\0');
+  const ssize_t got = Retried([&] { return read(fd_, text.data(), size); });
+  if (got < 0) return std::nullopt;
+  text.resize(static_cast<std::size_t>(got));
+  return text;
+}
+
 // Reads more of the file, twice as much each time that a record needs still more; false at its end.
 bool CsvReader::Fill() {
   const std::size_t kept = std::min(start_, kRemembered);
   buffer_.erase(0, start_ - kept);
   start_ = kept;
-  const std::size_t ahead = buffer_.size() - start_;
-  const auto more =
-      TextAt(fd_, offset_ + static_cast<std::int64_t>(ahead), std::max(kBlock, ahead));
+  const auto more = Read(buffer_.size() - start_);
   if (!more) throw DataError(path_ + ": cannot be read");
   buffer_ += *more;
   return !more->empty();
@@ -122,6 +122,12 @@ void CsvReader::SkipLine() {
     if (!Fill()) return;
   }
   Consume(buffer_.find('\n', start_) + 1 - start_);
+}
+
+void CsvReader::SkipByteOrderMark() {
+  while (buffer_.size() < kByteOrderMark.size() && kByteOrderMark.starts_with(buffer_) && Fill()) {
+  }
+  if (buffer_.starts_with(kByteOrderMark)) Consume(kByteOrderMark.size());
 }
 
 void CsvReader::SkipComments() {
@@ -188,7 +194,13 @@ bool CsvReader::ReadRecord(std::vector<std::string>& fields) {
   return true;
 }
 
+void CsvReader::TakeHeaderAsRow(std::vector<std::string> names) {
+  fields_ = std::exchange(header_, std::move(names));
+  has_row_ = true;
+}
+
 bool CsvReader::Next() {
+  if (std::exchange(has_row_, false)) return true;
   while (true) {
     try {
       if (!ReadRecord(fields_)) return false;
@@ -239,43 +251,6 @@ void CsvReader::FailTooLong() const {
   Fail(
       "more than 1 MiB without the end of a row (an open quote, or no CSV file at all); expected "
       "rows of some hundred bytes");
-}
-
-bool CsvFollower::Changed() const {
-  if (header_.empty()) return false;
-  std::string ignored;
-  const int fd = OpenToRead(path_, Pipes::kRefused, &ignored);
-  if (fd < 0) return true;
-  const auto size = static_cast<std::int64_t>(last_.size());
-  const bool same = SizeOf(fd) >= offset_ && TextAt(fd, offset_ - size, last_.size()) == last_;
-  CloseFile(fd);
-  return !same;
-}
-
-void CsvFollower::Restart() {
-  header_.clear();
-  last_.clear();
-  offset_ = 0;
-}
-
-void CsvFollower::Read(const std::function<void(CsvReader&)>& read) {
-  std::unique_ptr<CsvReader> file;
-  try {
-    file.reset(new CsvReader(path_, header_, offset_));
-  } catch (const DataError&) {  // not there yet
-    return;
-  }
-  if (file->header().empty()) return;
-  const std::int64_t size = SizeOf(file->fd_);
-  if (header_.empty() && size - file->offset() > window_) {
-    file->GoTo(size - window_);
-    file->SkipLine();
-  }
-  read(*file);
-  header_ = file->header();
-  offset_ = file->offset();
-  const std::size_t kept = std::min(file->start_, kRemembered);
-  last_ = file->buffer_.substr(file->start_ - kept, kept);
 }
 
 }  // namespace ada::telemetry

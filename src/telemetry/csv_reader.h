@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,9 +24,12 @@ class CsvReader {
   // No step and no count of ours is larger, and sums over a file do not leave 64 bits.
   static constexpr std::int64_t kMostInteger = 1'000'000'000'000;
 
-  // Opens the file and reads its header; lines before it that begin with `#` are comments. Throws
-  // DataError, as all below do, with file and line.
+  // Opens the file and reads its header; lines before it that begin with `#` are comments, a byte
+  // order mark before them is passed over. Throws DataError, as all below do, with file and line.
   explicit CsvReader(std::string path, LastRow last = LastRow::kMustBeWhole);
+  // Does the same with what an open descriptor still gives, a pipe's too, and closes it; `name`
+  // stands for it in messages.
+  CsvReader(std::string name, int descriptor, LastRow last);
   ~CsvReader();
   CsvReader(const CsvReader&) = delete;
   CsvReader& operator=(const CsvReader&) = delete;
@@ -36,6 +40,10 @@ class CsvReader {
   std::size_t Find(std::string_view name) const;
   // Does the same, but a missing column is a DataError naming those that the file has.
   std::size_t Column(std::string_view name) const;
+
+  // Says that there is no header: what was read as such is the first row, of columns with these
+  // names, which are as many. Call it before Next.
+  void TakeHeaderAsRow(std::vector<std::string> names);
 
   // Goes to the next row; false at the end. A row has as many fields as the header and ends with a
   // line end (the last one: see LastRow); anything else, such as text after a closing quote, is a
@@ -56,14 +64,18 @@ class CsvReader {
 
  private:
   friend class CsvFollower;
+  static constexpr std::size_t kRemembered = 256;  // bytes by which a follower knows what it read
 
   // Goes on behind the first `offset` bytes of a file with this header (empty: begins anew); rows
   // that are not as they should be are passed over.
   CsvReader(std::string path, std::vector<std::string> header, std::int64_t offset);
   void Open();
+  void Begin();
+  std::optional<std::string> Read(std::size_t ahead) const;
   bool Fill();
   void GoTo(std::int64_t offset);
   void SkipLine();
+  void SkipByteOrderMark();
   void SkipComments();
   void CheckHeader();
   bool ReadRecord(std::vector<std::string>& fields);
@@ -73,6 +85,8 @@ class CsvReader {
   int fd_ = -1;
   LastRow last_;
   bool pass_over_ = false;
+  bool in_order_ = false;  // the descriptor is read from where it stands; else by offsets
+  bool has_row_ = false;   // fields_ hold the row that Next is about to give
   std::string buffer_;     // of the file: some of what was read, then what is still to be read
   std::size_t start_ = 0;  // where the latter begins
   std::vector<std::string> header_, fields_;

@@ -383,6 +383,17 @@ model:
     }
   }
 
+  TEST_CASE("the numbers behind `normalize: standard` stand beside it") {
+    const std::string data = "{dataset: fashion_mnist, path: x";
+    const std::string text = ToYaml(With("data", data + "}"));
+    CHECK(text.find("  normalize: standard  # mean [0.2860], std [0.3530]\n") != std::string::npos);
+    CHECK(ToYaml(LoadText(text, "again.yaml", {}).config) == text);
+    for (const char* other : {", normalize: none}", ", normalize: {mean: [0], std: [1]}}"})
+      CHECK(ToYaml(With("data", data + other)).find('#') == std::string::npos);
+    CHECK(ToYaml(Read(kSmallest)).find("normalize: standard\n") !=
+          std::string::npos);  // made images
+  }
+
   TEST_CASE("only keys of the choice are written") {
     const std::string fixed = ToYaml(With("scaling", "{policy: fixed, scale: 8}"));
     CHECK(fixed.find("scaling:\n  policy: fixed\n  scale: 8\noptimizer:") != std::string::npos);

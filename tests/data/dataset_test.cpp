@@ -107,6 +107,9 @@ TEST_SUITE("cpu") {
                                             "synthetic "};
     REQUIRE(lines.size() == names.size());
     for (std::size_t i = 0; i < names.size(); ++i) CHECK(lines[i].starts_with(names[i]));
+    CHECK(lines[0].ends_with(
+        "normalize: standard is mean [0.4914, 0.4822, 0.4465], std [0.2023, 0.1994, 0.2010]"));
+    CHECK(lines[3].ends_with("normalize: standard is mean [0.2860], std [0.3530]"));
   }
 
   TEST_CASE("synthetic: shapes, balance, determinism") {

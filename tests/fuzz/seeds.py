@@ -135,6 +135,8 @@ def csv_seeds(seeds, run):
                 choice = bytes([8 * command + study.index(name)])
                 seeds.add("study", f"{name}.{command}", choice + text.encode())
     seeds.add("replay", "dynamic", b"\0overflow\n0\n1\n0\n")
+    seeds.add("replay", "table", b"\x08\xef\xbb\xbf# x\nstep, Overflow\n1.0, False\n2, 1.0\n")
+    seeds.add("replay", "bare", b"\0False\nTrue\n")
     seeds.add("replay", "logmax", b"\1attempt,step,amax\n1,1,0.5\n2,1,inf\n3,2,1e-30\n")
 
 

@@ -61,7 +61,7 @@ void WhatIf(const std::string& folder, const config::Config& config, const std::
 void Compare(const std::string& good, const std::string& bad) {
   std::ostringstream out;
   study::PrintResults(study::ReadResults(good), study::ReadResults(bad), out);
-  study::PrintLayers(study::ReadLayers(good), study::ReadLayers(bad), out);
+  study::PrintLayers(study::ReadLayers(good), study::ReadLayers(bad), true, out);
   study::CompareRows(good, bad, "steps.csv");
   study::CompareRows(good, bad, "evaluation.csv", "top1");
   study::CompareLayerRows(good, bad, "scales.csv", 2);
@@ -85,7 +85,7 @@ void Study(std::string_view input) {
   Refusable([&] {
     switch (choice / 8) {
       case 0:
-        study::CollectNeeds(folder, study::ReadTensorFormats(folder, config), 0.1);
+        study::CollectNeeds(folder, study::ReadTensorFormats(folder, config), 1e-3);
         break;
       case 1:
         Compare(good.path(), folder);
@@ -118,8 +118,12 @@ void Replay(std::string_view input) {
   settings.policy = choice % 2 == 0 ? "dynamic" : "logmax";
   scaling::FillDefaults(settings);
   const auto policy = scaling::MakePolicy(settings);
-  std::ostringstream out;
-  Refusable([&] { study::Replay(*policy, choice / 2 % 3, path, out); });
+  study::ReplayOptions options;
+  options.trace = path;
+  options.max_retries = choice / 2 % 3;
+  options.view = choice / 8 % 2 == 0 ? study::View::kCsv : study::View::kTable;
+  std::ostringstream out, notes;
+  Refusable([&] { study::Replay(*policy, options, out, notes); });
 }
 
 }  // namespace ada::fuzz

@@ -254,7 +254,7 @@ TEST_SUITE("cpu") {
          "--scale"},
         {{"convert", "a.safetensors", "b.safetensors", "--format", "fp16", "--scale", "nan"},
          "--scale"},
-        {{"replay", "--scaling", "a.yaml"}, "--trace"},
+        {{"replay", "--scaling", "a.yaml"}, "a.yaml: "},
         {{"replay", "--trace", "a.csv"}, "--scaling"},
         {{"replay", "--scaling", "missing.yaml", "--trace", "a.csv"}, "missing.yaml"},
     };

@@ -177,9 +177,12 @@ void HammerTraces(std::uint64_t first, std::uint64_t count) {
     config::FillScalingDefaults(loaded.scaling, loaded.train);
     const auto policy = scaling::MakePolicy(loaded.scaling);
     Hold("replay", seed, [&] {
-      std::ostringstream out;
-      Replay(*policy, static_cast<std::int64_t>(mutator.Pick(3)), folder / "t.csv", out);
-      return out.str();
+      std::ostringstream out, notes;
+      ReplayOptions options;
+      options.trace = folder / "t.csv";
+      options.max_retries = static_cast<std::int64_t>(mutator.Pick(3));
+      Replay(*policy, options, out, notes);
+      return out.str() + notes.str();
     });
   }
 }

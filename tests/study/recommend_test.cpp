@@ -16,11 +16,11 @@ using testing::Values;
 
 constexpr char kMark[] = "# Put these sections in place of those of the run's configuration:\n";
 
-std::string Advice(const MadeRun& run, double target_pct = 0.1, double headroom = 2) {
+std::string Advice(const MadeRun& run, double target = 1e-3, double headroom = 2) {
   std::ostringstream out;
   RecommendOptions options;
   options.folder = run.path();
-  options.underflow_target_pct = target_pct;
+  options.underflow_target = target;
   options.headroom_bits = headroom;
   Recommend(options, out);
   return out.str();
@@ -164,6 +164,8 @@ TEST_CASE("layers that pull in opposite directions get scales of their own") {
   CHECK(merged.scaling.policy == "adaptive");
   CHECK(merged.scaling.adaptive.method == scaling::LayerMethod::kExactRange);
   CHECK(merged.scaling.adaptive.underflow_target == doctest::Approx(0.001));
+  CHECK(Has(advice, "at most 0.1 % of"));
+  CHECK(Has(Advice(run, 0.25), "at most 25 % of"));
   CHECK(merged.scaling.adaptive.headroom_bits == 2);
   CHECK(merged.precision.layers.empty());
 }

@@ -30,8 +30,11 @@ std::unique_ptr<scaling::Policy> Preset(const char* name, double start, std::int
 }
 
 std::string Run(scaling::Policy& policy, std::int64_t retries, const std::string& path) {
-  std::ostringstream out;
-  Replay(policy, retries, path, out);
+  std::ostringstream out, notes;
+  ReplayOptions options;
+  options.trace = path;
+  options.max_retries = retries;
+  Replay(policy, options, out, notes);
   return out.str();
 }
 
@@ -191,11 +194,11 @@ TEST_SUITE("cpu") {
         {"# only a comment\n", ":1: no header line, expected one with the column overflow"},
         {"a,b\n0,1\n",
          ":1: no column 'overflow', which replay needs: 1 where an attempt's gradients were not "
-         "finite, else 0; the file has: a, b"},
+         "finite, else 0; the file has: a, b; --column NAME takes another"},
         {"overflow,overflow\n", ":1: two columns are called 'overflow'"},
-        {"# c\noverflow\n0\n2\n", ":4: column overflow is '2', expected 0 or 1"},
-        {"overflow\n\n", ":2: column overflow is '', expected 0 or 1"},
-        {"overflow\n01\n", ":2: column overflow is '01', expected 0 or 1"},
+        {"# c\noverflow\n0\n2\n", ":4: column overflow is '2', expected 0 or 1, False or True"},
+        {"overflow\n\n", ":2: column overflow is '', expected 0 or 1, False or True"},
+        {"overflow\n01\n", ":2: column overflow is '01', expected 0 or 1, False or True"},
         {"overflow,x\n0\n", ":2: 1 fields, expected the header's 2"},
         {"overflow\n0,1\n", ":2: 2 fields, expected the header's 1"},
         {"overflow\n\"0\n", ":2: a quoted field has no closing quote"},
@@ -214,11 +217,13 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     const std::string path = folder / "t.csv";
     folder.Write("t.csv", "overflow\n0\n");
-    CHECK_THROWS_WITH_AS(Run(*scaling::MakeLogMax({}), 0, path),
-                         (path + ":1: no column 'amax', which policy logmax needs: the largest "
-                                 "unscaled gradient of each attempt; the file has: overflow")
-                             .c_str(),
-                         DataError);
+    CHECK_THROWS_WITH_AS(
+        Run(*scaling::MakeLogMax({}), 0, path),
+        (path +
+         ":1: no column 'amax', which policy logmax needs: the largest "
+         "unscaled gradient of each attempt; the file has: overflow; --column NAME takes another")
+            .c_str(),
+        DataError);
     for (const char* amax : {"-1", "", "x", "1e999"}) {
       folder.Write("t.csv", std::string("amax\n") + amax + "\n");
       CHECK_THROWS_WITH_AS(

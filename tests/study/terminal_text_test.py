@@ -106,6 +106,42 @@ class TerminalTextTest(unittest.TestCase):
         self.assertIn("evil\\x1b]0;title\\x07\\x9b2J\\u202e  F32", shown)
         self.assertIn("line\\x0abreak  F32", shown)
 
+    def test_lists_fit_a_terminal_and_have_a_line_each_in_a_pipe(self):
+        for what, first in (("policies", "none"), ("datasets", "cifar10 "), ("formats", "fp32: "),
+                            ("models", "mlp ")):
+            with self.subTest(what):
+                shown = self.on_terminal(what).splitlines()
+                self.assertLessEqual(max(map(len, shown)), 80)
+                self.assertTrue(shown[0].startswith(first))
+                lines = self.piped(what)[0].splitlines()
+                names = [line for line in shown if not line.startswith(" ")]
+                if what == "policies":
+                    self.assertIn("dynamic, preset pytorch", shown)
+                    self.assertEqual(shown[-3:], [
+                        "17 presets of dynamic, 6 methods of adaptive and 5 more",
+                        "for one: --set scaling.policy=dynamic scaling.preset=NAME",
+                        "to see one move: ada-train replay --preset NAME"])
+                    self.assertEqual(len(lines), 17 + 6 + 5)
+                else:
+                    self.assertEqual(len(lines), len(names))
+
+    def test_tables_on_a_terminal_csv_in_a_pipe(self):
+        for arguments, title in ((["what-if", "run"], "step,epoch,layer"),
+                                 (["replay", "--preset", "keras"], "attempt,step,overflow")):
+            with self.subTest(arguments):
+                shown = self.on_terminal(*arguments)
+                self.assertNotIn(title, shown)
+                self.assertEqual(shown, self.piped(*arguments, "--table")[0])
+                piped, _ = self.piped(*arguments)
+                self.assertTrue(piped.startswith(title))
+                self.assertIn(title, self.on_terminal(*arguments, "--csv"))
+
+    def test_a_trace_from_standard_input(self):
+        result = subprocess.run([BINARY, "replay", "-", "--preset", "nnabla"], input=b"False\nTrue\n",
+                                capture_output=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.decode().splitlines()[1:], ["1,1,0,8,0,8,", "2,2,1,8,1,4,"])
+
     def test_text_for_programs(self):
         for arguments in (["inspect", "t.safetensors", "--csv", "counts"], ["what-if", "run"]):
             with self.subTest(arguments):

@@ -13,9 +13,10 @@ namespace ada::testing {
 class WrittenRun {
  public:
   // `own_data`: the YAML brings its own section `data`.
-  explicit WrittenRun(const std::string& extra_yaml = "", bool own_data = false) {
+  explicit WrittenRun(const std::string& extra_yaml = "", bool own_data = false,
+                      const std::string& zoo = "lenet") {
     const std::string yaml =
-        "name: r\nmodel: {zoo: lenet}\noptimizer: {lr: 0.1}\n" +
+        "name: r\nmodel: {zoo: " + zoo + "}\noptimizer: {lr: 0.1}\n" +
         std::string(own_data ? "" : "data: {dataset: mnist, path: nowhere}\n") + extra_yaml;
     folder_.Write("config.yaml", config::ToYaml(config::LoadText(yaml, "test", {}).config));
     folder_.Write("steps.csv", telemetry::Header<telemetry::StepRow>() + "\n");

@@ -45,6 +45,10 @@ TEST_SUITE("cpu") {
         {"a,b\n\"cr\r\nlf\",z\r\n", {{"cr\r\nlf", "z"}}},
         {"a\n\n1\n", {{""}, {"1"}}},
         {"# a comment, \"\n#another\na,b\n#1,2\n", {{"#1", "2"}}},
+        {"\xEF\xBB\xBF"
+         "a,b\n1,2\n",
+         {{"1", "2"}}},
+        {"\xEF\xBB\xBF# a comment\na,b\n1,2\n", {{"1", "2"}}},
     };
     for (const Case& c : cases) {
       CAPTURE(c.text);
@@ -52,6 +56,25 @@ TEST_SUITE("cpu") {
       folder.Write("a.csv", c.text);
       CHECK(ReadAll(folder / "a.csv") == c.rows);
     }
+  }
+
+  TEST_CASE("a first line that is no header; a byte order mark, whole or in part") {
+    const TempFolder folder;
+    folder.Write("a.csv", "7,8\n9,x\n");
+    CsvReader reader(folder / "a.csv");
+    reader.TakeHeaderAsRow({"a", "b"});
+    REQUIRE(reader.Next());
+    CHECK(reader.Integer(reader.Column("b")) == 8);
+    CHECK(reader.line() == 1);
+    REQUIRE(reader.Next());
+    CHECK(reader.line() == 2);
+    CHECK_THROWS_WITH(reader.Integer(reader.Column("b")),
+                      (folder / "a.csv:2: column b is 'x', expected an integer").c_str());
+    CHECK_FALSE(reader.Next());
+    folder.Write("b.csv", "\xEF\xBB\xBF");
+    CHECK(CsvReader(folder / "b.csv", LastRow::kMayBeTorn).header().empty());
+    folder.Write("c.csv", "\xEF\xBB\n1\n");
+    CHECK(CsvReader(folder / "c.csv").header().at(0) == "\xEF\xBB");
   }
 
   TEST_CASE("what is refused, with file and line") {

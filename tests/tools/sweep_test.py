@@ -11,7 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from sweep_case import FAKE, SweepCase  # noqa: E402  (beside this file)
+from sweep_case import FAKE, TOOL, SweepCase  # noqa: E402  (beside this file)
 
 BINARY = os.environ.get("ADA_BINARY", "")
 REAL = """data: {dataset: synthetic, batch_size: 16, limit: {train: 64, test: 32}}
@@ -26,7 +26,10 @@ class SweepTest(SweepCase):
     def test_all_runs_and_their_tables(self):
         result = self.sweep("-j", "2", "--threads", "3", "--vary", "lr=0.125,9",
                             "--vary", "seed=1,2,6", "--set", "data={a: 1, b: 2}")
-        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stdout,
+                         "  lr     runs   test top-1 %       train loss      dx lost %  skipped\n"
+                         "  0.125     3   62.50 ± 0.00  1.0000 ± 0.8819  7.143 ± 3.780        3\n"
+                         "  9         3  950.00 ± 0.00                -  7.143 ± 3.780        3\n")
         self.assertIn("6/6 finished", result.stderr)
         self.assertIn("6 finished, 0 skipped, 0 failed, 0 left", result.stderr)
         calls = self.calls()
@@ -56,6 +59,46 @@ class SweepTest(SweepCase):
         # A training loss that is not finite is null in summary.json: no mean hides it.
         self.assertEqual(rows[3]["train_loss"], "")
         self.assertEqual((means[1]["train_loss_mean"], means[1]["train_loss_std"]), ("", ""))
+
+    def test_the_table_in_the_terminal_fits_it(self):
+        long = "{policy: adaptive, method: exact_range, underflow_target: 0.001}"
+        text = self.sweep("--vary", f"scaling={long},{{policy: none}}", "--vary",
+                          "precision.format=fp16,bf16", "--vary", "seed=1,2").stdout
+        lines = text.splitlines()
+        self.assertEqual(lines[0], "  scaling  format  runs  test top-1 %       train loss      "
+                                   "dx lost %  skipped")
+        self.assertEqual([line.split()[:3] for line in lines[1:5]],
+                         [["(1)", "fp16", "2"], ["(1)", "bf16", "2"],
+                          ["(2)", "fp16", "2"], ["(2)", "bf16", "2"]])
+        self.assertEqual(lines[5:], [f"  scaling (1): {long}", "  scaling (2): {policy: none}"])
+        self.assertLessEqual(max(map(len, lines[:5])), 80)
+        self.assertEqual(self.show_again(), text)
+        text = self.sweep("--vary", "mode=good,fail", "--out", "other", expect=1).stdout
+        self.assertEqual([line.split()[:4] for line in text.splitlines()[1:]],
+                         [["good", "1", "60.00", "0.3333"], ["fail", "0", "of", "1"]])
+
+    def show_again(self):
+        return subprocess.run([TOOL, "--table", "out"], cwd=self.folder, env=self.environment,
+                              capture_output=True, text=True, check=True).stdout
+
+    def test_a_varied_format_that_does_not_reach_the_gradients(self):
+        vary = ("--vary", "precision.format=fp16,bf16", "--vary", "seed=1,2")
+        self.assertNotIn("no effect", self.sweep(*vary).stderr)
+        self.write("base.yaml", "lr: 0.1\nmode: good\nprecision.gradients: fp8_e4m3\n")
+        said = ("precision.format has no effect on gradients: base.yaml sets precision.gradients "
+                "for them, fp8_e4m3; vary precision.gradients, or take precision.gradients out")
+        text = self.sweep(*vary, "--out", "b").stderr
+        self.assertEqual(text.count(said), 2)  # before the runs, and below the table
+        self.assertIn(said, self.sweep(*vary, "--dry-run").stderr)
+        both = (*vary, "--vary", "precision.gradients=fp16,bf16", "--dry-run")
+        self.assertNotIn("no effect", self.sweep(*both).stderr)
+        text = self.sweep(*vary, "--set", "precision.gradients=bf16", "--dry-run").stderr
+        self.assertIn("--set sets precision.gradients for them, bf16", text)
+        self.write("base.yaml", "mode: good\nprecision.layers[1]: {match: '*', format: fp16}\n")
+        text = self.sweep(*vary, "--dry-run").stderr
+        self.assertIn("base.yaml sets precision.layers for them, fp16", text)
+        self.write("base.yaml", "mode: good\nprecision.layers[1]: {match: fc*, format: fp16}\n")
+        self.assertNotIn("no effect", self.sweep(*vary, "--dry-run").stderr)
 
     def test_one_seed_has_no_deviation(self):
         self.sweep("--vary", "lr=0.1,0.2")
@@ -105,7 +148,8 @@ class SweepTest(SweepCase):
         """Starts three runs that wait, two at a time, and sends a signal."""
         options = ("-j", "2", "--vary", "mode=wait", "--vary", "seed=1,2,3")
         process = subprocess.Popen(self.command(*options), cwd=self.folder, env=self.environment,
-                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                   start_new_session=True)
         waiting = [self.out / f"mode=wait__seed={seed}" / "waiting" for seed in (1, 2)]
         end = time.monotonic() + 60
         while not all(path.exists() for path in waiting) and time.monotonic() < end:

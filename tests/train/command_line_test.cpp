@@ -136,8 +136,19 @@ TEST_SUITE("cpu") {
         {{"what-if", "run", "--set", "scaling.init_scale=8"}, "--policy"},
         {{"what-if", "run", "--policy", "dynamic", "--set", "scaling"}, "KEY=VALUE"},
         {{"what-if", "run", "more"}, "more"},
+        {{"replay"}, "--preset NAME"},
+        {{"replay", "--preset", "pytroch"}, "did you mean 'pytorch'"},
+        {{"replay", "--preset", "jmp", "--scaling", "good.yaml"}, "so does --preset"},
+        {{"replay", "--policy", "adaptive"}, "which a trace does not hold"},
+        {{"replay", "a.csv", "--preset", "jmp", "--every", "5"}, "a.csv is one"},
+        {{"replay", "a.csv", "--preset", "jmp", "--trace", "b.csv"}, "two traces"},
+        {{"replay", "--preset", "jmp", "--column", "c"}, "--column c"},
+        {{"replay", "--preset", "jmp", "--overflow", "2"}, "--overflow 2"},
+        {{"replay", "--preset", "jmp", "--steps", "0"}, "--steps 0"},
+        {{"replay", "--preset", "jmp", "--every", "-1"}, "--every -1"},
+        {{"replay", "--preset", "jmp", "--csv", "--table"}, "--csv and --table"},
         {{"recommend"}, "RUN_DIR"},
-        {{"recommend", "run", "--underflow-target", "101"}, "--underflow-target 101"},
+        {{"recommend", "run", "--underflow-target", "1.5"}, "--underflow-target 1.5: expected a share"},
         {{"recommend", "run", "--underflow-target", "nan"}, "--underflow-target nan"},
         {{"recommend", "run", "--headroom", "-1"}, "--headroom -1"},
         {{"recommend", "run", "--headroom", "two"}, "--headroom"},
@@ -166,7 +177,8 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     for (const Arguments& arguments :
          {Arguments{"what-if", "--policy", "dynamic", "--set", "scaling.init_scale=8", "no/run"},
-          {"inspect", "--set", "scaling.method=abs_range", "scaling.fan=exact", "no/run"}}) {
+          {"inspect", "--set", "scaling.method=abs_range", "scaling.fan=exact", "no/run"},
+          {"replay", "--preset", "jmp", "--set", "scaling.init_scale=8", "no/run"}}) {
       const Outcome o = Run(arguments, folder.path());
       ADA_CHECK_EXIT(o, 3);
       CHECK(Contains(o.err, "no/run"));

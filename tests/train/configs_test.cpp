@@ -19,12 +19,13 @@ std::vector<std::string> ShippedConfigs() {
   return paths;
 }
 
-// The value of "  key: value" in the resolved configuration.
+// The value of "  key: value" in the resolved configuration, without a comment behind it.
 std::string Value(const std::string& yaml, const std::string& key) {
   const std::size_t at = yaml.find("\n  " + key + ": ");
   REQUIRE(at != std::string::npos);
   const std::size_t begin = at + key.size() + 5;
-  return yaml.substr(begin, yaml.find('\n', begin) - begin);
+  const std::string line = yaml.substr(begin, yaml.find('\n', begin) - begin);
+  return line.substr(0, line.find("  # "));
 }
 
 // Everything below `data:` that a made-up data set needs too stays as the file has it.

@@ -15,6 +15,12 @@ options_of() {
   options+=(--output "$out/$2" --name "$2" --threads "$threads" --no-progress --resume)
 }
 
+# Says which varied key leaves the gradients as they are; of the sweep in the folder $1.
+note_effect() {
+  local line
+  while IFS= read -r line; do note "$line"; done < <(part effect "$program" "$1")
+}
+
 # What became of a run, for the table: NAME STATE EXIT_CODE.
 set_state() { echo "$2 $3" >"$out/sweep_logs/$1.state"; }
 
@@ -115,6 +121,7 @@ run_all() {
   mapfile -t decisions < <(part check "$program" "$out")
   total=${#decisions[@]}
   note "$total runs in $out, $jobs at a time, threads of each: $threads"
+  note_effect "$out"
   while IFS=$'\t' read -r what name why <&3; do
     while [ -z "$signal" ] && [ ${#running[@]} -ge "$jobs" ]; do wait_for_one; done
     [ -z "$signal" ] || break
@@ -167,6 +174,7 @@ list_runs() {
     echo
     "$program" "${options[@]}" --print-config >/dev/null || good=false
   done
+  note_effect "$folder"
   rm -r "$folder"
   $good || { note "${#names[@]} runs; see the errors above"; return 1; }
   note "${#names[@]} runs, all configurations are good"

@@ -24,8 +24,16 @@ Section CustomNormalizeSection(NormalizeConfig& normalize) {
   return section;
 }
 
-Key NormalizeKey(NormalizeConfig& normalize) {
+// The numbers behind the word `standard`; those of images that are made are known when they are.
+std::string StandardNumbers(const std::string& dataset) {
+  for (const data::DatasetFacts& facts : data::Catalog())
+    if (facts.name == dataset && facts.layout) return data::NormalizationText(facts);
+  return "";
+}
+
+Key NormalizeKey(DataConfig& data) {
   using Kind = NormalizeConfig::Kind;
+  NormalizeConfig& normalize = data.normalize;
   Key key = MakeKey("normalize", "word or map",
                     "standard: the data set's own mean and standard deviation; none: pixels / 255; "
                     "or numbers, one per channel");
@@ -45,9 +53,12 @@ Key NormalizeKey(NormalizeConfig& normalize) {
                            Expected("standard, none or {mean: [...], std: [...]}", node));
     }
   };
-  key.write = [&normalize]() -> std::optional<YamlNode> {
+  key.write = [&data, &normalize]() -> std::optional<YamlNode> {
     if (normalize.kind == Kind::kCustom) return WriteSection(CustomNormalizeSection(normalize));
-    return Scalar(normalize.kind == Kind::kStandard ? "standard" : "none");
+    if (normalize.kind == Kind::kNone) return Scalar("none");
+    YamlNode standard = Scalar("standard");
+    standard.comment = StandardNumbers(data.dataset);
+    return standard;
   };
   return key;
 }
@@ -133,7 +144,7 @@ Section DataSection(DataConfig& data) {
       Switch("shuffle", data.shuffle, "a new order every epoch; false: file order"),
       Switch("drop_last", data.drop_last,
              "leave out a last batch that is not full (training only, after `limit`)"),
-      NormalizeKey(data.normalize),
+      NormalizeKey(data),
       Nested("augment", AugmentSection(data.augment), "random changes of training images"),
       Nested("limit", LimitSection(data.limit), "use only the first images"),
       Integer("validation", data.validation, FromTo(0, 1e9),

@@ -95,7 +95,8 @@ void AppendBlock(const YamlNode& map, const std::string& indent, std::string& te
       for (const YamlNode& item : entry.value.items)
         text += indent + "  - " + FlowText(item) + "\n";
     } else {
-      text += " " + FlowText(entry.value) + "\n";
+      text += " " + FlowText(entry.value);
+      text += (entry.value.comment.empty() ? "" : "  # " + entry.value.comment) + "\n";
     }
   }
 }

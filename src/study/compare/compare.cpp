@@ -15,8 +15,8 @@
 namespace ada::study {
 namespace {
 
-constexpr std::size_t kMostKey = 40;
-constexpr std::size_t kMostValue = (TextTable::kWidth - kMostKey - 2 - 2 * 2) / 2;
+constexpr std::size_t kMostKey = 32;
+constexpr std::size_t kMostValue = (kTerminalWidth - kMostKey - 2 - 2 * 2) / 2;
 
 bool WithinCharacter(const std::string& text, std::size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
@@ -42,8 +42,20 @@ void PrintRun(const char* which, const std::string& folder, const config::Config
               std::ostream& out) {
   out << CutText(std::string(which) + "  " + folder + "  (" + config.name + ": " +
                      FormatName(config.precision.format) + ", " + config.scaling.policy + ")",
-                 TextTable::kWidth)
+                 kTerminalWidth)
       << '\n';
+}
+
+// The keys that only one run has, as those of another policy, with their values.
+void PrintOwnKeys(const char* run, const std::vector<KeyDifference>& differences,
+                  std::string KeyDifference::*own, std::string KeyDifference::*other,
+                  std::ostream& out) {
+  std::string text;
+  for (const KeyDifference& d : differences)
+    if ((d.*other).empty())
+      text += (text.empty() ? " " : ", ") + d.key + " " + CutText(d.*own, kMostValue);
+  if (!text.empty())
+    PrintWrapped("  only " + std::string(run) + " has" + text, 4, out, kTerminalWidth);
 }
 
 void PrintConfigs(const config::Config& a, const config::Config& b, std::ostream& out) {
@@ -55,12 +67,23 @@ void PrintConfigs(const config::Config& a, const config::Config& b, std::ostream
   }
   out << differences.size() << (differences.size() == 1 ? " key differs\n" : " keys differ\n");
   TextTable table({"key", "A", "B"}, 3);
+  bool shared = false;
   for (const KeyDifference& d : differences) {
-    std::string va = d.a.empty() ? "-" : d.a, vb = d.b.empty() ? "-" : d.b;
+    if (d.a.empty() || d.b.empty()) continue;
+    std::string va = d.a, vb = d.b;
     ShortenBoth(va, vb, kMostValue);
     table.Row({d.key, va, vb});
+    shared = true;
   }
-  table.Print(out);
+  if (shared) table.Print(out, kTerminalWidth);
+  PrintOwnKeys("A", differences, &KeyDifference::a, &KeyDifference::b, out);
+  PrintOwnKeys("B", differences, &KeyDifference::b, &KeyDifference::a, out);
+}
+
+bool ModelsDiffer(const config::Config& a, const config::Config& b) {
+  for (const KeyDifference& d : ConfigDifferences(a, b))
+    if (d.key.starts_with("model.")) return true;
+  return false;
 }
 
 // "column: A 1, B 2", and the other columns by name.
@@ -68,13 +91,13 @@ void PrintColumns(const std::vector<ColumnDifference>& columns, std::ostream& ou
   const ColumnDifference& first = columns.front();
   const auto shown = [](const std::string& field) { return field.empty() ? "(empty)" : field; };
   out << CutText("    " + first.column + ": A " + shown(first.a) + ", B " + shown(first.b),
-                 TextTable::kWidth)
+                 kTerminalWidth)
       << '\n';
   if (columns.size() == 1) return;
   std::vector<std::string> others;
   for (std::size_t i = 1; i < columns.size(); ++i) others.push_back(columns[i].column);
   others.front() = "also " + others.front();
-  PrintList(others, 4, out);
+  PrintList(others, 4, out, kTerminalWidth);
 }
 
 bool Includes(const std::vector<ColumnDifference>& columns, const std::string& name) {
@@ -89,7 +112,7 @@ void PrintFile(const std::string& file, const FileComparison& found, std::ostrea
     std::string where = "step " + std::to_string(d.step);
     if (!d.layer.empty()) where += ", layer " + d.layer;
     if (!d.tensor.empty()) where += ", tensor " + d.tensor;
-    out << CutText("  " + file + " parts at " + where, TextTable::kWidth) << '\n';
+    out << CutText("  " + file + " parts at " + where, kTerminalWidth) << '\n';
     PrintColumns(d.columns, out);
   } else if (!found.equal()) {
     out << "  " << file << ": " << Counted(found.same, "row") << " equal; only A has "
@@ -109,8 +132,9 @@ void PrintLoss(const std::string& a, const std::string& b, std::ostream& out) {
       << ", B " << Visible(values.b) << '\n';
 }
 
-// steps.csv, and what scales.csv and underflow.csv tell of the first difference.
-void PrintParting(const std::string& a, const std::string& b, std::ostream& out) {
+// steps.csv, and what scales.csv and underflow.csv tell of the first difference. Returns where they
+// part, in words.
+std::string PrintParting(const std::string& a, const std::string& b, std::ostream& out) {
   out << "\nrows\n";
   const FileComparison steps = CompareRows(a, b, "steps.csv");
   bool equal = steps.equal();
@@ -126,7 +150,7 @@ void PrintParting(const std::string& a, const std::string& b, std::ostream& out)
       out << "  " << file << ": " << Counted(rows.same, "row") << " equal up to that step\n";
     }
   }
-  if (steps.difference) return;
+  if (steps.difference) return "they part at step " + std::to_string(steps.difference->step);
   for (const char* file : {"evaluation.csv", "events.csv"}) {
     if (!HasFile(a, file) || !HasFile(b, file)) continue;
     const FileComparison rows = CompareRows(a, b, file);
@@ -134,26 +158,41 @@ void PrintParting(const std::string& a, const std::string& b, std::ostream& out)
     PrintFile(file, rows, out);
   }
   if (equal) {
-    out << "  The runs are equal in every row of steps.csv (" << steps.same
-        << "), scales.csv, underflow.csv,\n  evaluation.csv and events.csv.\n";
-  } else if (steps.last_a != steps.last_b) {
+    PrintWrapped("  The runs are equal in every row of steps.csv (" + std::to_string(steps.same) +
+                     "), scales.csv, underflow.csv, evaluation.csv and events.csv.",
+                 2, out, kTerminalWidth);
+    return "they are equal";
+  }
+  if (steps.last_a != steps.last_b) {
     out << "  Up to step " << std::min(steps.last_a, steps.last_b) << " the steps are equal; then "
         << (steps.last_a < steps.last_b ? "B" : "A") << " goes on to step "
         << std::max(steps.last_a, steps.last_b) << ".\n";
+    return "they are equal up to step " + std::to_string(std::min(steps.last_a, steps.last_b));
   }
+  return "their steps are equal, their layers or results not";
 }
 
 }  // namespace
 
-void Compare(const std::string& a, const std::string& b, std::ostream& out) {
+void Compare(const std::string& a, const std::string& b, std::ostream& out, bool all) {
   for (const std::string& folder : {a, b}) RequireRun(folder);
   const config::Config config_a = ReadRunConfig(a), config_b = ReadRunConfig(b);
   PrintRun("A", a, config_a, out);
   PrintRun("B", b, config_b, out);
   PrintConfigs(config_a, config_b, out);
-  PrintResults(ReadResults(a), ReadResults(b), out);
-  PrintLayers(ReadLayers(a), ReadLayers(b), out);
-  PrintParting(a, b, out);
+  const RunResults results_a = ReadResults(a), results_b = ReadResults(b);
+  PrintResults(results_a, results_b, out);
+  const std::vector<LayerRecord> layers_a = ReadLayers(a), layers_b = ReadLayers(b);
+  std::string parting;
+  if (AreStrangers(layers_a, layers_b) && ModelsDiffer(config_a, config_b)) {
+    PrintWorstLayers(layers_a, layers_b, all, out);
+    parting = "their networks differ";
+  } else {
+    PrintLayers(layers_a, layers_b, all, out);
+    parting = PrintParting(a, b, out);
+  }
+  out << '\n';
+  PrintWrapped(InShort(results_a, results_b, layers_a, layers_b, parting), 2, out, kTerminalWidth);
 }
 
 }  // namespace ada::study

@@ -13,7 +13,8 @@
 namespace ada::study {
 namespace {
 
-constexpr std::size_t kShort = 16;  // layers whose order stays
+constexpr std::size_t kShort = 16;  // layers whose order stays; of more, those that are shown
+constexpr std::size_t kWorst = 8;   // layers of each of two networks
 
 std::string Print(const char* format, double value) {
   std::array<char, 40> text;
@@ -87,23 +88,30 @@ std::vector<std::string> PctFields(const Both& l) {
           DifferenceText(l.b->last_pct - l.a->last_pct)};
 }
 
-// A row for each layer: all of few, in their order; of many those that differ by `distance`, and
-// how many do not. `versus`: the title of the columns that compare.
+// A row for each layer: all of few, in their order; of many those that differ most by `distance`,
+// and how many do not or, unless `all`, differ less. `versus`: the title of the columns that
+// compare.
 void PrintDiffering(const std::string& title, std::vector<Both> layers,
                     double (*distance)(const Both&), const char* versus,
-                    std::vector<std::string> (*fields)(const Both&), std::ostream& out) {
-  out << '\n' << title << '\n';
-  std::size_t equal = 0;
+                    std::vector<std::string> (*fields)(const Both&), bool all, std::ostream& out) {
+  out << '\n';
+  PrintWrapped(title, 2, out, kTerminalWidth);
+  std::size_t equal = 0, less = 0;
   if (layers.size() > kShort) {
     std::stable_sort(layers.begin(), layers.end(),
                      [&](const Both& x, const Both& y) { return distance(x) > distance(y); });
     while (!layers.empty() && distance(layers.back()) == 0) layers.pop_back(), ++equal;
+    if (!all && layers.size() > kShort) {
+      less = layers.size() - kShort;
+      layers.resize(kShort);
+    }
   }
   if (!layers.empty()) {
     TextTable table({"layer", "mean A", "mean B", versus, "last A", "last B", versus});
     for (const Both& layer : layers) table.Row(fields(layer));
-    table.Print(out);
+    table.Print(out, kTerminalWidth);
   }
+  if (less > 0) out << "  differ less: " << less << " layers (--all shows them)\n";
   if (equal > 0) out << "  the same in both runs: " << equal << " layers\n";
 }
 
@@ -116,13 +124,34 @@ void PrintOnly(const char* run, const std::vector<LayerRecord>& has,
   }
   if (names.empty()) return;
   out << "\nlayers that only " << run << " has (with rows of dx)\n";
-  PrintList(names, 2, out);
+  PrintList(names, 2, out, kTerminalWidth);
 }
 
 std::int64_t MostRows(const std::vector<LayerRecord>& layers) {
   std::int64_t rows = 0;
   for (const LayerRecord& layer : layers) rows = std::max(rows, layer.rows);
   return rows;
+}
+
+// The layers of one run. One whose values all are zero gets no gradient: nothing is worse.
+void PrintWorst(const char* run, std::vector<LayerRecord> layers, bool all, std::ostream& out) {
+  const auto pct = [](const LayerRecord& layer) {
+    return std::isnan(layer.mean_pct) ? INFINITY : layer.mean_pct;
+  };
+  std::stable_sort(layers.begin(), layers.end(),
+                   [&](const LayerRecord& x, const LayerRecord& y) { return pct(x) > pct(y); });
+  out << "\nunderflow of dx of " << run << ", % of its values other than zero ("
+      << Counted(MostRows(layers), "logged step") << ")\n";
+  const std::size_t shown = all ? layers.size() : std::min(kWorst, layers.size());
+  TextTable table({"layer", "mean", "last", "mean S", "last S"});
+  for (std::size_t i = 0; i < shown; ++i)
+    table.Row({layers[i].name,
+               std::isnan(layers[i].mean_pct) ? "no gradient" : PctText(layers[i].mean_pct),
+               PctText(layers[i].last_pct), ScaleText(layers[i].mean_scale),
+               ScaleText(layers[i].last_scale)});
+  if (shown > 0) table.Print(out, kTerminalWidth);
+  if (shown < layers.size())
+    out << "  lose less: " << layers.size() - shown << " layers (--all shows them)\n";
 }
 
 }  // namespace
@@ -160,7 +189,7 @@ std::vector<LayerRecord> ReadLayers(const std::string& folder) {
   return layers;
 }
 
-void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b,
+void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b, bool all,
                  std::ostream& out) {
   if (a.empty() && b.empty()) {
     out << "\nlayers: neither run logged dx (log.every, log.statistics)\n";
@@ -176,12 +205,25 @@ void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecor
                             " logged steps, B: " + std::to_string(MostRows(b)) + ")";
   if (!both.empty()) {
     PrintDiffering("scale of dx " + steps + "; means are geometric", both, ScaleDistance, "B / A",
-                   ScaleFields, out);
+                   ScaleFields, all, out);
     PrintDiffering("underflow of dx, % of its values other than zero " + steps, both, PctDistance,
-                   "B - A", PctFields, out);
+                   "B - A", PctFields, all, out);
   }
   PrintOnly("A", a, b, out);
   PrintOnly("B", b, a, out);
+}
+
+bool AreStrangers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b) {
+  const ByName of_b = IndexOf(b);
+  const auto common = static_cast<std::size_t>(std::count_if(
+      a.begin(), a.end(), [&](const LayerRecord& layer) { return of_b.contains(layer.name); }));
+  return 2 * common < std::max(a.size(), b.size());
+}
+
+void PrintWorstLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b,
+                      bool all, std::ostream& out) {
+  PrintWorst("A", a, all, out);
+  PrintWorst("B", b, all, out);
 }
 
 }  // namespace ada::study

@@ -45,9 +45,20 @@ struct LayerRecord {
 std::vector<LayerRecord> ReadLayers(const std::string& folder);
 
 // Prints two tables, scales and underflow. Layers come in the order of the runs where they are few,
-// else those that differ most come first.
-void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b,
+// else those that differ most come first, and no others unless `all`.
+void PrintLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b, bool all,
                  std::ostream& out);
+
+// Says whether fewer than half of the layers have a counterpart.
+bool AreStrangers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b);
+// Prints a table for each run, the layers that lose most first, and no others unless `all`.
+void PrintWorstLayers(const std::vector<LayerRecord>& a, const std::vector<LayerRecord>& b,
+                      bool all, std::ostream& out);
+
+// Returns a line of what matters most. `parting`: where the runs part, in words; may be empty.
+std::string InShort(const RunResults& a, const RunResults& b,
+                    const std::vector<LayerRecord>& layers_a,
+                    const std::vector<LayerRecord>& layers_b, const std::string& parting);
 
 struct ColumnDifference {
   std::string column, a, b;  // the fields as they stand in the files

@@ -127,7 +127,7 @@ void PrintResults(const RunResults& a, const RunResults& b, std::ostream& out) {
       "images/s", [](const RunResults& r) { return IfKnown(r.images_per_second); }, 0);
   numbers.Row(
       "seconds", [](const RunResults& r) { return IfKnown(r.seconds); }, 1);
-  table.Print(out);
+  table.Print(out, kTerminalWidth);
 }
 
 }  // namespace ada::study

@@ -86,7 +86,7 @@ class Recommender {
         return PowersFor(tensor, format, options_.headroom_bits).any();
       });
     }
-    if (tensor.lost_pct <= options_.underflow_target_pct && tensor.overflow == 0) return;
+    if (tensor.lost_pct <= 100 * options_.underflow_target && tensor.overflow == 0) return;
     Widen(tensor, [&](const NumberFormat& format) {
       const Powers powers = PowersFor(tensor, format, 0);
       return powers.low <= 0 && powers.high >= 0;
@@ -151,8 +151,7 @@ class Recommender {
     scaling::Settings scaling;
     scaling.policy = "adaptive";
     scaling.adaptive.method = scaling::LayerMethod::kExactRange;
-    scaling.adaptive.underflow_target =
-        std::clamp(options_.underflow_target_pct / 100, 1e-9, 0.999);
+    scaling.adaptive.underflow_target = std::clamp(options_.underflow_target, 1e-9, 0.999);
     scaling.adaptive.headroom_bits = options_.headroom_bits;
     scaling.init_scale = std::ldexp(1.0, StartPower());
     advice_.config.scaling = scaling;
@@ -187,7 +186,7 @@ class Recommender {
     for (std::size_t i = 0; i < needs_.tensors.size(); ++i) {
       const TensorNeeds& tensor = needs_.tensors[i];
       const Predicted& found = advice_.predicted[i];
-      const bool good = found.lost_pct <= options_.underflow_target_pct && found.overflow < 0.5;
+      const bool good = found.lost_pct <= 100 * options_.underflow_target && found.overflow < 0.5;
       if (good || !tensor.carries_s()) continue;
       const double low = std::log2(found.scale_low), high = std::log2(found.scale_high);
       Widen(tensor, [&](const NumberFormat& format) {

@@ -24,7 +24,7 @@ int KeptFrom(const ExponentBins& bins, double allowed) {
 
 class Collector {
  public:
-  Collector(RunNeeds& needs, double target_pct) : needs_(needs), target_(target_pct / 100) {}
+  Collector(RunNeeds& needs, double target) : needs_(needs), target_(target) {}
 
   void Add(const HistogramStep& step) {
     if (needs_.steps++ == 0) {
@@ -115,9 +115,9 @@ bool MuchWasLost(const RunNeeds& needs) {
 }
 
 RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
-                      double underflow_target_pct) {
+                      double underflow_target) {
   RunNeeds needs;
-  Collector collector(needs, underflow_target_pct);
+  Collector collector(needs, underflow_target);
   EachHistogramStep(folder, formats, [&](const HistogramStep& step) { collector.Add(step); });
   EachRow<TensorRow>(folder, [&](const TensorRow& row) { collector.Add(row); });
   collector.Finish();

@@ -62,7 +62,7 @@ bool MuchWasLost(const RunNeeds& needs);
 
 // Reads the histograms and counts of a run. Throws DataError as the readers do.
 RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
-                      double underflow_target_pct);
+                      double underflow_target);
 
 // What a choice would have lost of one tensor, over all steps with histograms.
 struct Predicted {

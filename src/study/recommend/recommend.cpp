@@ -23,7 +23,7 @@ ProbedLoss WorstProbe(const std::string& folder) {
 void Recommend(const RecommendOptions& options, std::ostream& out) {
   const config::Config run = ReadRunConfig(options.folder);
   const TensorFormats formats = ReadTensorFormats(options.folder, run);
-  const RunNeeds needs = CollectNeeds(options.folder, formats, options.underflow_target_pct);
+  const RunNeeds needs = CollectNeeds(options.folder, formats, options.underflow_target);
   if (std::none_of(needs.tensors.begin(), needs.tensors.end(),
                    [](const TensorNeeds& t) { return t.carries_s(); }))
     throw DataError(options.folder +

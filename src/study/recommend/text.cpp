@@ -30,7 +30,7 @@ std::string ScaleText(double scale) {
   return text;
 }
 bool IsGood(double lost_pct, double overflow, const RecommendOptions& options) {
-  return lost_pct <= options.underflow_target_pct && overflow < 0.5;
+  return lost_pct <= 100 * options.underflow_target && overflow < 0.5;
 }
 bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
   return IsGood(t.lost_pct, static_cast<double>(t.overflow), options);
@@ -170,7 +170,7 @@ const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
 }  // namespace
 
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out) {
-  out << "Scales S at which at most " << Percent(options.underflow_target_pct)
+  out << "Scales S at which at most " << Percent(100 * options.underflow_target)
       << " of a gradient's non-zero values underflow, in any step,\nwith "
       << ScaleText(std::exp2(options.headroom_bits))
       << " between the largest value and overflow; and what the run had:\n";
@@ -242,7 +242,7 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
   if (needs.left_out > 0)
     out << "  " << Counted(needs.left_out, "histogram")
         << " with inf or NaN, what an overflow left over, counted for nothing.\n";
-  if (lost.lost_pct > options.underflow_target_pct)
+  if (lost.lost_pct > 100 * options.underflow_target)
     out << "  What the run lost (" << CutText(lost.name(), 40) << ": " << Percent(lost.lost_pct)
         << " in step " << lost.lost_step
         << ") is missing in the\n  gradients behind it: ask again after a run with these "

@@ -1,0 +1,73 @@
+#include "cli/view.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "study/text_table.h"
+#include "train/run.h"
+
+namespace ada::cli {
+namespace {
+
+constexpr std::size_t kIndent = 4;
+
+void PrintIndented(std::string_view text, std::ostream& out) {
+  study::PrintWrapped(std::string(kIndent, ' ') + std::string(text), kIndent + 2, out);
+}
+
+// "NAME: MEANING; SOURCE; CONSTANTS", a block for each; a meaning may have a `;` of its own.
+void PrintPolicy(std::string_view line, std::ostream& out) {
+  const std::size_t name = line.find(": "), constants = line.rfind("; "),
+                    source = line.rfind("; ", constants - 1);
+  out << line.substr(0, name) << '\n';
+  PrintIndented(line.substr(name + 2, source - name - 2), out);
+  PrintIndented("as in: " + std::string(line.substr(source + 2, constants - source - 2)), out);
+  PrintIndented("defaults: " + std::string(line.substr(constants + 2)), out);
+}
+
+void PrintPolicies(const std::vector<std::string>& lines, std::ostream& out) {
+  std::int64_t presets = 0, methods = 0;
+  for (const std::string& line : lines) {
+    PrintPolicy(line, out);
+    presets += line.starts_with("dynamic, preset ");
+    methods += line.starts_with("adaptive, method ");
+  }
+  const auto others = static_cast<std::int64_t>(lines.size()) - presets - methods;
+  out << Counted(presets, "preset") << " of dynamic, " << Counted(methods, "method")
+      << " of adaptive and " << others << " more\n"
+      << "for one: --set scaling.policy=dynamic scaling.preset=NAME\n"
+      << "to see one move: ada-train replay --preset NAME\n";
+}
+
+}  // namespace
+
+void PrintList(const std::string& what) {
+  const std::vector<std::string> lines = train::List(what);
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  if (terminal && what == "policies") return PrintPolicies(lines, std::cout);
+  for (const std::string& line : lines) {
+    if (terminal) {
+      study::PrintWrapped(line, kIndent, std::cout);
+    } else {
+      std::cout << line << '\n';
+    }
+  }
+}
+
+study::View ViewFlags::View() const {
+  if (csv && table) throw ConfigError("--csv and --table; expected one of them");
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  return table || (terminal && !csv) ? study::View::kTable : study::View::kCsv;
+}
+
+void AddView(CLI::App& app, ViewFlags& flags) {
+  app.add_flag("--csv", flags.csv, "CSV, also on a terminal");
+  app.add_flag("--table", flags.table, "a table of 80 columns, also in a pipe or a file");
+}
+
+}  // namespace ada::cli

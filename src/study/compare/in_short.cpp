@@ -1,0 +1,75 @@
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "core/text.h"
+#include "core/utf8.h"
+#include "study/compare/parts.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+std::string Print(const char* format, double value) {
+  std::array<char, 40> text;
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
+// The split that both were evaluated on: the test images where they were.
+std::optional<std::string> CommonSplit(const RunResults& a, const RunResults& b) {
+  std::optional<std::string> common;
+  for (const auto& of_a : a.totals.evaluations())
+    for (const auto& of_b : b.totals.evaluations())
+      if (of_a.last.split == of_b.last.split && (!common || of_a.last.split == "test"))
+        common = of_a.last.split;
+  return common;
+}
+
+double Top1(const RunResults& run, const std::string& split) {
+  for (const auto& evaluation : run.totals.evaluations())
+    if (evaluation.last.split == split) return 100 * evaluation.last.top1;
+  return NAN;
+}
+
+// "1.500 % (A)": the mean over the layers that have values other than zero, and how many have none;
+// empty where no layer was logged.
+std::string LostText(const std::vector<LayerRecord>& layers, const char* run) {
+  double sum = 0;
+  std::int64_t count = 0, silent = 0;
+  for (const LayerRecord& layer : layers) {
+    if (std::isnan(layer.mean_pct)) {
+      ++silent;
+      continue;
+    }
+    sum += layer.mean_pct;
+    ++count;
+  }
+  if (count + silent == 0) return "";
+  std::string text = count == 0 ? "-" : PctText(sum / static_cast<double>(count)) + " %";
+  text += std::string(" (") + run;
+  if (silent > 0) text += "; no gradient in " + Counted(silent, "layer");
+  return text + ")";
+}
+
+}  // namespace
+
+std::string InShort(const RunResults& a, const RunResults& b,
+                    const std::vector<LayerRecord>& layers_a,
+                    const std::vector<LayerRecord>& layers_b, const std::string& parting) {
+  std::string text = "in short: ";
+  if (const auto split = CommonSplit(a, b)) {
+    text += Visible(*split) + " top-1 " + Print("%.2f %%", Top1(a, *split)) + " (A), " +
+            Print("%.2f %%", Top1(b, *split)) + " (B); ";
+  } else if (a.totals.steps() > 0 && b.totals.steps() > 0) {
+    text += "training loss " + Print("%.4g", a.totals.epoch_loss()) + " (A), " +
+            Print("%.4g", b.totals.epoch_loss()) + " (B); ";
+  }
+  const std::string lost_a = LostText(layers_a, "A"), lost_b = LostText(layers_b, "B");
+  if (!lost_a.empty() && !lost_b.empty())
+    text += "lost of dx, mean of the layers, " + lost_a + ", " + lost_b + "; ";
+  return text + parting;
+}
+
+}  // namespace ada::study

@@ -1,0 +1,74 @@
+// The parts of `replay`: where attempts come from, what a policy did in each, and how that is shown
+// to people.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scaling/policies/policy.h"
+#include "study/commands.h"
+
+namespace ada::study {
+
+// How attempts ended, one after the other.
+class Attempts {
+ public:
+  virtual ~Attempts() = default;
+  // Goes to the next; false: there is none.
+  virtual bool Next(scaling::StepOutcome& outcome) = 0;
+  // Returns the numbers of attempt and step of the first, once Next has given it.
+  virtual std::pair<std::int64_t, std::int64_t> FirstNumbers() const { return {1, 1}; }
+  // Says in a few words what they are.
+  virtual std::string Describe() const = 0;
+};
+
+// Opens the trace that `options` name; `wants_amax`: the policy needs the largest gradient. What a
+// reader must know of how it is read goes to `notes`. DataErrors, of Next too, name file and line.
+std::unique_ptr<Attempts> OpenTrace(const ReplayOptions& options, bool wants_amax,
+                                    std::ostream& notes);
+
+// Attempts without an end that overflow as the pattern says.
+std::unique_ptr<Attempts> MakeUp(const ReplayPattern& pattern, bool wants_amax);
+
+// What a policy did in one attempt.
+struct ReplayRow {
+  std::int64_t attempt = 1, step = 1;
+  bool overflow = false, skipped = false;
+  double scale = 1, scale_after = 1;
+  std::string error;   // of the attempt by which the policy ends the run
+  std::string reason;  // why the scale changed; no column
+};
+
+// Tells what became of S: stretches of attempts that had the same one, and the sums of all.
+class Stretches {
+ public:
+  void Add(const ReplayRow& row);
+  // Prints a table of the stretches, the first and the last of many. Lines of at most 80 columns.
+  void Print(std::ostream& out) const;
+  // Returns some lines, each without its end.
+  std::vector<std::string> Summary() const;
+
+ private:
+  struct Stretch {
+    std::int64_t first = 0, last = 0;  // attempts
+    double scale = 1;
+    std::int64_t overflows = 0;
+    std::string then;  // why it ended
+  };
+  static std::vector<std::string> Fields(const Stretch& stretch);
+  void Begin(const ReplayRow& row);
+
+  std::vector<Stretch> head_;
+  std::deque<Stretch> tail_;
+  std::int64_t left_out_ = 0;  // stretches between the two
+  ReplayRow last_;
+  std::int64_t attempts_ = 0, steps_ = 0, overflows_ = 0, skipped_ = 0, falls_ = 0, grows_ = 0;
+  double first_ = 1, lowest_ = 1, highest_ = 1;
+};
+
+}  // namespace ada::study

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <ostream>
+
+#include "core/text.h"
+#include "core/utf8.h"
+#include "study/replay/parts.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+constexpr std::size_t kAtEachEnd = 20;  // stretches that are shown
+constexpr std::size_t kMostThen = 36;
+
+std::string ScaleText(double scale) {
+  std::string exact = ShortestText(scale);
+  if (exact.size() <= 10) return exact;
+  std::array<char, 24> text;
+  std::snprintf(text.data(), text.size(), "%.6g", scale);
+  return text.data();
+}
+
+// NaN is not less than anything, and no scale differs more from the others.
+bool Differs(double a, double b) { return !(a == b) && !(std::isnan(a) && std::isnan(b)); }
+
+std::string EndOf(const ReplayRow& row) {
+  if (!row.error.empty()) return "ends the run";
+  const std::string move = row.scale_after < row.scale   ? "falls"
+                           : row.scale_after > row.scale ? "grows"
+                                                         : "changes";
+  return row.reason.empty() ? move : move + ": " + row.reason;
+}
+
+}  // namespace
+
+void Stretches::Begin(const ReplayRow& row) {
+  if (head_.size() < kAtEachEnd) {
+    head_.push_back({row.attempt, row.attempt, row.scale, 0, ""});
+    return;
+  }
+  tail_.push_back({row.attempt, row.attempt, row.scale, 0, ""});
+  if (tail_.size() <= kAtEachEnd) return;
+  tail_.pop_front();
+  ++left_out_;
+}
+
+void Stretches::Add(const ReplayRow& row) {
+  if (attempts_ == 0) first_ = lowest_ = highest_ = row.scale;
+  if (attempts_ == 0 || Differs(row.scale, last_.scale)) Begin(row);
+  Stretch& now = tail_.empty() ? head_.back() : tail_.back();
+  now.last = row.attempt;
+  now.overflows += row.overflow;
+  if (Differs(row.scale, row.scale_after) || !row.error.empty()) now.then = EndOf(row);
+  if (attempts_ == 0 || row.step != last_.step) ++steps_;
+  ++attempts_;
+  overflows_ += row.overflow;
+  skipped_ += row.skipped;
+  falls_ += row.scale_after < row.scale;
+  grows_ += row.scale_after > row.scale;
+  lowest_ = std::min(lowest_, row.scale_after);
+  highest_ = std::max(highest_, row.scale_after);
+  last_ = row;
+}
+
+std::vector<std::string> Stretches::Fields(const Stretch& stretch) {
+  std::string attempts = std::to_string(stretch.first);
+  if (stretch.last > stretch.first) attempts += "-" + std::to_string(stretch.last);
+  return {attempts, ScaleText(stretch.scale), std::to_string(stretch.overflows),
+          CutText(stretch.then, kMostThen)};
+}
+
+void Stretches::Print(std::ostream& out) const {
+  if (attempts_ == 0) return;
+  TextTable table({"attempts", "S", "overflows", "then S"});
+  table.LastToTheLeft();
+  for (const Stretch& stretch : head_) table.Row(Fields(stretch));
+  if (left_out_ > 0) table.Row({"... " + std::to_string(left_out_) + " more", "", "", ""});
+  for (const Stretch& stretch : tail_) table.Row(Fields(stretch));
+  table.Print(out, kTerminalWidth);
+}
+
+std::vector<std::string> Stretches::Summary() const {
+  if (attempts_ == 0) return {"no attempt"};
+  const double share = static_cast<double>(overflows_) / static_cast<double>(attempts_);
+  std::string count = Counted(attempts_, "attempt");
+  if (steps_ != attempts_) count += " at " + Counted(steps_, "step");
+  std::vector<std::string> lines = {
+      count + ": " + std::to_string(overflows_) + " overflowed (" +
+          NineDigits(std::round(1e4 * share) / 100) + " %), " + std::to_string(skipped_) +
+          " skipped",
+      "S: " + ScaleText(first_) + " at first, fell " + Counted(falls_, "time") + ", grew " +
+          Counted(grows_, "time") + ", " + ScaleText(last_.scale_after) + " at the end (" +
+          ScaleText(lowest_) + " to " + ScaleText(highest_) + ")"};
+  if (!last_.error.empty()) lines.push_back("the policy ends the run: " + Visible(last_.error));
+  return lines;
+}
+
+}  // namespace ada::study

@@ -1,0 +1,74 @@
+// `compare` for people: different networks, keys of one run alone, and lines of 80 columns.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "study/compared.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+using testing::Compared;
+using testing::Has;
+using testing::Section;
+using testing::Words;
+using testing::WrittenRun;
+
+TEST_SUITE("cpu") {
+  TEST_CASE("different networks: each one's worst layers, and no rows") {
+    const WrittenRun a("", false), b("data: {dataset: mnist, path: nowhere}\n", true, "resnet20");
+    a.Tensor(1, "fc", "dx", "1", "0");
+    a.Tensor(1, "conv", "dx", "8", "2");
+    a.Append("evaluation.csv", "1,1,test,500,0.75,0.5,0.875\n");
+    b.Append("evaluation.csv", "1,1,test,500,0.75,0.25,0.875\n");
+    for (int i = 1; i <= 30; ++i)
+      b.Tensor(1, "block" + std::to_string(i), "dx", "1", i == 3 ? "" : std::to_string(i));
+    const auto lines = Compared(a, b);
+    const auto of_a = Section(lines, "underflow of dx of A"),
+               of_b = Section(lines, "underflow of dx of B");
+    REQUIRE(of_a.size() == 3);
+    CHECK(Words(of_a[1]) == std::vector<std::string>{"conv", "2.000", "2.000", "8", "8"});
+    REQUIRE(of_b.size() == 10);
+    CHECK(Words(of_b[1]) == std::vector<std::string>{"block3", "no", "gradient", "-", "1", "1"});
+    CHECK(Words(of_b[2])[0] == "block30");
+    CHECK(of_b.back() == "  lose less: 22 layers (--all shows them)");
+    CHECK_FALSE(Has(lines, "rows"));
+    CHECK(lines[lines.size() - 2] ==
+          "in short: test top-1 50.00 % (A), 25.00 % (B); lost of dx, mean of the layers,");
+    CHECK(lines.back() ==
+          "  1.000 % (A), 15.931 % (B; no gradient in 1 layer); their networks differ");
+    std::ostringstream all;
+    Compare(a.path(), b.path(), all, true);
+    CHECK(all.str().find("block1 ") != std::string::npos);
+  }
+
+  TEST_CASE("keys that one run alone has stand below the table") {
+    const WrittenRun a, b("scaling: {policy: dynamic}\n");
+    const auto keys = Section(Compared(a, b), "configuration: ");
+    REQUIRE(keys.size() >= 3);
+    CHECK(Words(keys[1]) == std::vector<std::string>{"scaling.policy", "none", "dynamic"});
+    CHECK(std::any_of(keys.begin(), keys.end(), [](const std::string& line) {
+      return line.starts_with("  only B has scaling.preset pytorch");
+    }));
+  }
+
+  TEST_CASE("words that are wrapped") {
+    const auto wrapped = [](const std::string& text, std::size_t indent, std::size_t width) {
+      std::ostringstream out;
+      PrintWrapped(text, indent, out, width);
+      return out.str();
+    };
+    CHECK(wrapped("", 2, 10) == "\n");
+    CHECK(wrapped("one two three", 2, 9) == "one two\n  three\n");
+    CHECK(wrapped("one two", 2, 7) == "one two\n");
+    CHECK(wrapped("  a  b   longer_than_this", 4, 10) == "  a  b\n    longer_than_this\n");
+    CHECK(wrapped("\xC3\xA4\xC3\xA4 b", 0, 4) == "\xC3\xA4\xC3\xA4 b\n");
+  }
+}
+
+}  // namespace
+}  // namespace ada::study

@@ -1,0 +1,86 @@
+#!/usr/bin/python3
+"""The table of a sweep for a terminal of 80 columns: a line for each combination of values without
+`seed`, means and deviations over its finished runs; where no seed varies, a line a run.
+
+usage: show.py OUT
+"""
+import statistics
+import sys
+
+import plan as plans
+import table
+
+WIDTH, GAP = 80, 2
+SHORT = 6  # letters of a value that never gives way
+# title, column, factor, digits behind the point
+NUMBERS = (("test top-1 %", "test_top1", 100, 2), ("train loss", "train_loss", 1, 4),
+           ("dx lost %", "dx_lost_pct", 1, 3), ("skipped", "skipped", 1, 0))
+
+
+def number(sample, factor, digits):
+    """'76.45 ± 0.35' of the values of some runs; '-' where one has none."""
+    if not sample or None in sample:
+        return "-"
+    mean = f"{factor * statistics.fmean(sample):.{digits}f}"
+    if len(sample) == 1 or not digits:
+        return mean
+    return f"{mean} ± {factor * statistics.stdev(sample):.{digits}f}"
+
+
+def lines_of(keys, rows):
+    """The table's fields, titles first."""
+    keys = [key for key in keys if key != table.SEED]
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(key, "") for key in keys), []).append(row)
+    names = plans.labels(keys)
+    yield [names[key] for key in keys] + ["runs"] + [title for title, *_ in NUMBERS]
+    for values, group in groups.items():
+        finished = [row for row in group if row["status"] == "finished"]
+        count = str(len(group)) if len(finished) == len(group) else f"{len(finished)} of {len(group)}"
+        yield [*values, count] + [number([row.get(name) for row in finished], factor, digits)
+                                  for _, name, factor, digits in NUMBERS]
+
+
+def width_of(lines):
+    return sum(GAP + max(map(len, column)) for column in zip(*lines))
+
+
+def abbreviate(lines, column):
+    """Puts (1), (2) ... in place of the values of a column; lines that say what they stand for."""
+    values = list(dict.fromkeys(line[column] for line in lines[1:]))
+    for line in lines[1:]:
+        line[column] = f"({values.index(line[column]) + 1})"
+    for i, value in enumerate(values, 1):
+        yield f"{' ' * GAP}{lines[0][column]} ({i}): {value}"
+
+
+def shown(keys, rows):
+    """The table's lines, of at most WIDTH columns where long values give way to numbers."""
+    lines = [[table.run_files.visible(field) for field in line] for line in lines_of(keys, rows)]
+    words, legend = len(lines[0]) - 1 - len(NUMBERS), []
+    longest = [max(len(line[i]) for line in lines[1:]) for i in range(words)]
+    for column in sorted(range(words), key=lambda i: -longest[i]):
+        if width_of(lines) > WIDTH and longest[column] > SHORT:
+            legend += abbreviate(lines, column)
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in lines:
+        fields = [field.ljust(width) if i < words else field.rjust(width)
+                  for i, (field, width) in enumerate(zip(line, widths))]
+        yield "".join(" " * GAP + field for field in fields).rstrip()
+    yield from legend
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    plan = plans.load(sys.argv[1])
+    rows = [table.row_of(sys.argv[1], run) for run in plan["runs"]]
+    sys.stdout.reconfigure(errors="replace")  # letters that the terminal's encoding lacks
+    print(*shown(plan["keys"], rows), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
