@@ -14,6 +14,7 @@ import stat
 import sys
 import warnings
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
 TENSORS = ["y", "w", "dx", "dw", "dy"]
 
 
@@ -42,13 +43,14 @@ def fail(status, message):
 
 
 def write(options):
-    from report import load, page, sections
+    from ada_train.report import load, page, sections, style
     runs = load.read_runs(options.runs)
     title = options.title or "Report: " + ", ".join(run.label for run in runs)
     os.makedirs(os.path.dirname(options.output) or ".", exist_ok=True)
     if options.png:
         os.makedirs(options.png, exist_ok=True)
-    text = page.page(title, runs, sections.all_sections(runs, options.tensor), options.png)
+    with style.look():
+        text = page.page(title, runs, sections.all_sections(runs, options.tensor), options.png)
     put(options.output, text)
 
 
@@ -88,7 +90,7 @@ def main():
                 "python3-yaml")
     warnings.simplefilter("ignore", category=RuntimeWarning)  # means of nothing are NaN: shown so
     warnings.simplefilter("ignore", category=pandas.errors.DtypeWarning)  # load makes numbers
-    from report.load import Unreadable
+    from ada_train.report.load import Unreadable
     try:
         write(options)
     except Unreadable as error:

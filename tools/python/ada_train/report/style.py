@@ -4,14 +4,12 @@ import dataclasses
 import math
 
 import matplotlib
+import numpy
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
-import numpy  # noqa: E402
-from matplotlib.patches import Rectangle  # noqa: E402
-from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: E402
-
-from run_files import visible  # noqa: E402
+from ada_train.run_files import visible
 
 # Okabe and Ito's palette without its yellow, which is too light for lines.
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
@@ -22,13 +20,24 @@ WIDTH = 11.2  # inches; shown at 100 pixels an inch
 PER_ROW = 3   # panels side by side
 MOST_WORDS = 40  # kinds, limits and scenarios that a picture can show
 
-plt.rcParams.update({
+RC = {
     "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.labelsize": 9,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e3e3e3", "grid.linewidth": 0.7, "axes.axisbelow": True, "legend.fontsize": 8.5,
     "legend.frameon": False, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5,
     "figure.facecolor": "white", "axes.titlelocation": "left",
-})
+}
+
+
+def look():
+    """A context in which what is drawn has this look; what others draw keeps theirs."""
+    return matplotlib.rc_context(RC)
+
+
+def subplots(rows, columns, size, **options):
+    """A figure of no window and its axes: nothing here needs a display, or takes one."""
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
 
 
 @dataclasses.dataclass
@@ -122,8 +131,7 @@ def panels(count, height, **options):
     Returns figure and axes, in order."""
     columns = min(count, PER_ROW)
     rows = math.ceil(count / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, rows * height), squeeze=False,
-                                layout="constrained", **options)
+    figure, axes = subplots(rows, columns, (WIDTH, rows * height), squeeze=False, **options)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
     for ax in axes.flat[count:]:
         ax.set_axis_off()

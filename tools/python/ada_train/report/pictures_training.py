@@ -3,8 +3,8 @@ All runs share the axes; a run has one colour throughout the page."""
 import numpy
 from matplotlib.ticker import MaxNLocator
 
-from report import layers, style
-from report.style import Picture, plt
+from ada_train.report import layers, style
+from ada_train.report.style import Picture
 
 POINTS = 1500  # of a line; longer ones are thinned
 DIVERGED = 20  # times the median: a loss that would hide all others
@@ -118,7 +118,7 @@ def _final_sentence(runs):
 
 
 def training(runs, last):
-    figure, axes = plt.subplots(2, 2, figsize=(style.WIDTH, 6.6), layout="constrained")
+    figure, axes = style.subplots(2, 2, (style.WIDTH, 6.6))
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
     for number, run in enumerate(runs):
         _lines(axes[0][0], run, number, "loss")
@@ -149,8 +149,7 @@ def events(runs, last):
     kinds = kinds[:style.MOST_WORDS]
     if not kinds:
         return []
-    figure, ax = plt.subplots(figsize=(style.WIDTH, 1.1 + 0.34 * len(kinds)),
-                              layout="constrained")
+    figure, ax = style.subplots(1, 1, (style.WIDTH, 1.1 + 0.34 * len(kinds)))
     shift = 0.6 / max(1, len(runs))
     for number, run in enumerate(runs):
         at = layers.codes(run.events["event"], kinds).astype(float)
@@ -192,7 +191,7 @@ def _time_sentence(runs):
 
 def timing(runs, last):
     height = max(2.6, 1.5 + 0.35 * len(runs))
-    figure, (bars, speed) = plt.subplots(1, 2, figsize=(style.WIDTH, height), layout="constrained")
+    figure, (bars, speed) = style.subplots(1, 2, (style.WIDTH, height))
     figure.get_layout_engine().set(w_pad=0.08)
     left = numpy.zeros(len(runs))
     names = [w for _, w in PHASES] + ["evaluation, checkpoints, rest"]

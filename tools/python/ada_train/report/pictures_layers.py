@@ -5,8 +5,8 @@ import pandas
 from matplotlib import colormaps, colors
 from matplotlib.patches import Patch
 
-from report import layers, style
-from report.style import Picture
+from ada_train.report import layers, style
+from ada_train.report.style import Picture
 
 # Words of scales.csv's `limit`: colour and meaning, in the order of the legend.
 LIMITS = {

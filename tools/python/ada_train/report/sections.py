@@ -2,10 +2,10 @@
 import dataclasses
 import html
 
-from report import (layers, pictures_layers, pictures_study, pictures_training, pictures_values,
-                    style)
-from report.load import MADE_BY
-from run_files import number
+from ada_train.report import (layers, pictures_layers, pictures_study, pictures_training,
+                              pictures_values, style)
+from ada_train.report.load import MADE_BY
+from ada_train.run_files import number
 
 EVENTS_SHOWN = 12   # of each kind in the tables
 CELL = 110          # characters of a configuration's value

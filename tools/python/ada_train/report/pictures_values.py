@@ -2,13 +2,14 @@
 import math
 
 import numpy
-from matplotlib import colors
+from matplotlib import colormaps, colors
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
-from report import formats, layers, style
-from report.pictures_layers import shown
-from report.style import Picture, plt
+from ada_train import formats
+from ada_train.report import layers, style
+from ada_train.report.pictures_layers import shown
+from ada_train.report.style import Picture
 
 MARKS = [("underflow", "#D55E00", "-", "below it values become zero"),
          ("smallest_normal", "#E69F00", "--", "below it values lose bits (subnormal)"),
@@ -151,7 +152,7 @@ def histograms(runs, tensor, order, last):
 
 def _blues():
     """Blues that begin where they can be told from the white of no value at all."""
-    return colors.ListedColormap(plt.get_cmap("Blues")(numpy.linspace(0.13, 1, 256)))
+    return colors.ListedColormap(colormaps["Blues"](numpy.linspace(0.13, 1, 256)))
 
 
 def _below_sentence(run, tensor, step, table, ends):
@@ -184,9 +185,9 @@ def _over_time(runs, tensor, names, last):
     low, high = _range([t for row in tables for t in row], lines)
     columns = min(len(runs), style.PER_ROW)
     blocks = math.ceil(len(runs) / columns)
-    figure, axes = plt.subplots(blocks * len(names), columns, squeeze=False, layout="constrained",
-                                figsize=(style.WIDTH, blocks * len(names) * 2.3 + 0.4),
-                                sharex=True, sharey=True)
+    figure, axes = style.subplots(blocks * len(names), columns, squeeze=False, sharex=True,
+                                  sharey=True,
+                                  size=(style.WIDTH, blocks * len(names) * 2.3 + 0.4))
     norm = colors.LogNorm(FAINTEST, 50, clip=True)
     for ax in axes.flat:
         ax.set_axis_off()

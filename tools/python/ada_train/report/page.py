@@ -4,7 +4,7 @@ import html
 import io
 import os
 
-from report import style
+from ada_train.report import style
 
 CSS = """
 :root { color-scheme: light; }
@@ -44,7 +44,6 @@ LONG = 40  # rows from which on a table is folded
 def png(picture):
     buffer = io.BytesIO()
     picture.figure.savefig(buffer, format="png", dpi=style.DPI)
-    style.plt.close(picture.figure)
     return buffer.getvalue()
 
 

@@ -2,9 +2,9 @@
 import numpy
 from matplotlib import colors
 
-from report import layers, style
-from report.pictures_layers import heat_maps, lost_bar, lost_norm, shown
-from report.style import Picture
+from ada_train.report import layers, style
+from ada_train.report.pictures_layers import heat_maps, lost_bar, lost_norm, shown
+from ada_train.report.style import Picture
 
 TEXT_CELLS = 40  # rows of a table picture that still have their numbers written in
 
