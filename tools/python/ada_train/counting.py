@@ -86,14 +86,17 @@ def _as_float(bits, m):
 
 
 def _round_small(grid, x, m):
-    """Below the smallest normal value: adding and taking off a number whose spacing is that of the
-    format's subnormals rounds to them, in double where fp32 has no such number."""
+    """Below what `shift` rounds: adding and taking off a number whose spacing is that of the
+    format's subnormals rounds to them; in double where fp32 has no such number, or the format
+    normal values among fp32's subnormals."""
     if -126 <= grid.spacing + 23 <= 127 and grid.form.bias <= 127:
         magic = math.ldexp(1, grid.spacing + 23)
         return _as_bits((x + magic) - magic, m)
-    magic = math.ldexp(1, grid.spacing + 52)
-    wide = (_to(x, m.float64) + magic) - magic
-    return _as_bits(_to(wide, m.float32), m)
+    wide = _to(x, m.float64)
+    _, exponent = m.frexp(wide)
+    lowest = grid.spacing + grid.form.mantissa
+    spacing = 2.0 ** _to((exponent - 1).clip(min=lowest) - grid.form.mantissa, m.float64)
+    return _as_bits(_to(m.round(wide / spacing) * spacing, m.float32), m)
 
 
 def _to(x, kind):
