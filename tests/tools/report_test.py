@@ -22,8 +22,9 @@ PACKAGES = subprocess.run([PYTHON, "-c", "import pandas, matplotlib, yaml"], cap
                           check=False).returncode == 0
 SECTIONS = ["runs", "config", "training", "scale", "underflow", "limits", "histograms", "probes",
             "what_if", "events", "timing"]
-PICTURES = {"training", "scale", "underflow", "underflow_worst", "limits", "histograms",
-            "histograms_time", "probe_error", "probe_lost", "what_if", "events", "timing"}
+PICTURES = {"training", "scale", "scale_spread", "underflow", "underflow_difference",
+            "underflow_worst", "limits", "histograms", "histograms_time", "probe_error",
+            "probe_lost", "what_if", "events", "timing"}
 LAYERS = ["conv1", "bn1", "fc"]
 STEPS = [1, 10, 20, 30]
 

@@ -52,12 +52,19 @@ class Unreadable(Exception):
 @dataclasses.dataclass
 class Run:
     folder: str
+    name: str = ""       # its own
     label: str = ""      # unique among the runs of a report
     summary: dict = None  # of summary.json; empty while the run goes on
     config: dict = None   # dotted key -> text
     config_text: str = ""
     tables: dict = dataclasses.field(default_factory=dict)
     notes: list = dataclasses.field(default_factory=list)
+    members: list = dataclasses.field(default_factory=list)  # of runs that are drawn as one
+
+    @property
+    def each(self):
+        """The runs that it stands for: itself, or its members."""
+        return self.members or [self]
 
     def __getattr__(self, name):
         """run.steps and so on: the table of a file."""
@@ -195,6 +202,7 @@ def label_runs(runs):
     """Gives each run a label of its own."""
     names = [str(run.fact("name", "name")) or os.path.basename(run.folder) for run in runs]
     for run, name in zip(runs, names):
+        run.name = name
         run.label = name if names.count(name) == 1 else f"{name} ({run.folder})"
 
 
