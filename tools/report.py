@@ -5,6 +5,7 @@ what other choices would have lost, events and time. Several runs stand side by 
 axes. Runs may still be going on, or have been killed.
 
 usage: tools/report.py RUN_DIR... -o report.html [--png DIR] [--title TEXT] [--tensor dx]
+                       [--seeds auto|mean|each]
 
 Exit status: 0; 1 packages missing; 2 command line; 3 a folder that holds no run; 6 cannot write.
 """
@@ -14,6 +15,7 @@ import stat
 import sys
 import warnings
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
 TENSORS = ["y", "w", "dx", "dw", "dy"]
 
 
@@ -23,12 +25,15 @@ def arguments():
         description=__doc__.split("\n\n", maxsplit=1)[0],
         epilog="examples:\n  tools/report.py runs/fashion_quickstart -o report.html\n"
                "  tools/report.py runs/none runs/adaptive -o compare.html --png pictures")
-    parser.add_argument("runs", nargs="+", metavar="RUN_DIR", help="folder of a run")
+    parser.add_argument("runs", nargs="+", metavar="RUN_DIR", help="folder of a run, or of a sweep")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the page to write")
     parser.add_argument("--png", metavar="DIR", help="write each picture there as well")
     parser.add_argument("--title", help="of the page; default: the runs' names")
     parser.add_argument("--tensor", default="dx", choices=TENSORS,
                         help="whose scales, underflow and histograms are drawn; default: dx")
+    parser.add_argument("--seeds", default="auto", choices=["auto", "mean", "each"],
+                        help="runs that differ in their seed alone: as one, the mean, or each by "
+                             "itself; default: the mean from 4 runs on")
     options = parser.parse_args()
     options.runs = list(dict.fromkeys(os.path.normpath(folder) for folder in options.runs))
     if os.path.isdir(options.output):
@@ -42,13 +47,17 @@ def fail(status, message):
 
 
 def write(options):
-    from report import load, page, sections
-    runs = load.read_runs(options.runs)
-    title = options.title or "Report: " + ", ".join(run.label for run in runs)
+    from ada_train.report import groups, load, page, sections, style
+    runs = load.read_runs(groups.expand(options.runs))
+    groups.shorten_labels(runs)
+    drawn = groups.by_seed(runs, options.seeds)
+    title = options.title or "Report: " + groups.title(runs)
     os.makedirs(os.path.dirname(options.output) or ".", exist_ok=True)
     if options.png:
         os.makedirs(options.png, exist_ok=True)
-    text = page.page(title, runs, sections.all_sections(runs, options.tensor), options.png)
+    with style.look():
+        parts = sections.all_sections(runs, drawn, options.tensor)
+        text = page.page(title, drawn, parts, options.png)
     put(options.output, text)
 
 
@@ -88,7 +97,7 @@ def main():
                 "python3-yaml")
     warnings.simplefilter("ignore", category=RuntimeWarning)  # means of nothing are NaN: shown so
     warnings.simplefilter("ignore", category=pandas.errors.DtypeWarning)  # load makes numbers
-    from report.load import Unreadable
+    from ada_train.report.load import Unreadable
     try:
         write(options)
     except Unreadable as error:

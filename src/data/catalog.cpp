@@ -92,6 +92,9 @@ std::vector<DatasetFacts> MakeCatalog() {
                        "Sneaker", "Bag", "Ankle boot"}},
       {.name = "synthetic",
        .title = "any shape, classes and counts; made from the seed, no files, learnable"},
+      {.name = "external",
+       .title = "of a run that ada_train.torch recorded; it can be read, not trained on",
+       .foreign = true},
   };
 }
 

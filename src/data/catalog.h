@@ -25,6 +25,7 @@ struct DatasetFacts {
   FileNames train_files = {}, test_files = {};
   FileNames subfolders = {};  // where archives put the files, below the folder that was named
   std::vector<double> mean = {}, std = {};  // per channel, of pixels / 255
+  bool foreign = false;  // of a run that another program recorded: a name, and no images
   // What the labels 0, 1, ... are called; empty: `names_file`, one name a line, may lie beside the
   // other files and says so.
   std::vector<std::string_view> class_names = {};

@@ -43,6 +43,10 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device) {
 
 data::DatasetInfo InspectData(const config::Config& config) {
   const config::DataConfig& d = config.data;
+  if (data::FactsOf(d.dataset).foreign)
+    throw ConfigError(ToString(d.where) + ": data.dataset: " + d.dataset +
+                      ": another program trained this run and recorded it (ada_train.torch); "
+                      "ada-train reads such runs and does not train them");
   const data::SyntheticSpec& s = d.synthetic;
   data::DatasetInfo info{s.height, s.width, s.channels, s.classes, s.train, s.test};
   if (data::FactsOf(d.dataset).layout) info = data::Inspect(d.dataset, d.path);

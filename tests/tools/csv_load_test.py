@@ -98,10 +98,10 @@ def expected(path):
 
 class ReportColumnsTest(unittest.TestCase):
     def test_the_report_draws_columns_that_there_are(self):
-        sys.path.insert(0, str(ROOT / "tools"))
-        self.addCleanup(sys.path.remove, str(ROOT / "tools"))
+        sys.path.insert(0, str(ROOT / "tools" / "python"))
+        self.addCleanup(sys.path.remove, str(ROOT / "tools" / "python"))
         try:
-            from report import load
+            from ada_train.report import load
         except ImportError as error:
             self.skipTest(str(error))
         self.assertEqual(set(load.COLUMNS), set(documented()))

@@ -62,8 +62,8 @@ def hammer(folder, seed, seconds):
     import time
     import warnings
     warnings.simplefilter("ignore")
-    sys.path.insert(0, str(TOOLS))
-    from report import load, page, sections, style
+    sys.path.insert(0, str(TOOLS / "python"))
+    from ada_train.report import load, page, sections, style
     style.DPI = 20
     good = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     end, done = time.monotonic() + seconds, 0

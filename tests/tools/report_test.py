@@ -14,16 +14,17 @@ import unittest
 import zlib
 
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
-sys.path.insert(0, str(TOOLS))
-from report import formats  # noqa: E402  (needs no package)
+sys.path.insert(0, str(TOOLS / "python"))
+from ada_train import formats  # noqa: E402  (needs no package)
 
 PYTHON = "/usr/bin/python3"  # the tool's own
 PACKAGES = subprocess.run([PYTHON, "-c", "import pandas, matplotlib, yaml"], capture_output=True,
                           check=False).returncode == 0
 SECTIONS = ["runs", "config", "training", "scale", "underflow", "limits", "histograms", "probes",
             "what_if", "events", "timing"]
-PICTURES = {"training", "scale", "underflow", "underflow_worst", "limits", "histograms",
-            "histograms_time", "probe_error", "probe_lost", "what_if", "events", "timing"}
+PICTURES = {"training", "scale", "scale_spread", "underflow", "underflow_difference",
+            "underflow_worst", "limits", "histograms", "histograms_time", "probe_error",
+            "probe_lost", "what_if", "events", "timing"}
 LAYERS = ["conv1", "bn1", "fc"]
 STEPS = [1, 10, 20, 30]
 
@@ -35,7 +36,8 @@ def run_tool(*arguments, environment=None):
 
 def python(code, *arguments):
     """Output of a snippet in the tool's Python, with the tool's modules at hand."""
-    return subprocess.run([PYTHON, "-c", f"import sys; sys.path.insert(0, {str(TOOLS)!r})\n" + code,
+    place = str(TOOLS / "python")
+    return subprocess.run([PYTHON, "-c", f"import sys; sys.path.insert(0, {place!r})\n" + code,
                            *map(str, arguments)], capture_output=True, text=True, check=True).stdout
 
 
@@ -242,7 +244,7 @@ class PageTest(unittest.TestCase):
                 self.assertGreater(len(set(pixels)), 40)  # drawn, not one colour
 
     def test_network_order(self):
-        code = ("from report import layers, load\n"
+        code = ("from ada_train.report import layers, load\n"
                 "print(*layers.common_order(load.read_runs(sys.argv[1:])))")
         self.assertEqual(python(code, self.folder / "a").split(), ["bn1", "fc", "loss"])
         forward = make_run(self.folder / "c", "c")
@@ -253,7 +255,7 @@ class PageTest(unittest.TestCase):
                          ["conv1", "bn1", "pool", "fc", "loss"])
 
     def test_grids(self):
-        code = ("import numpy, pandas\nfrom report import layers\n"
+        code = ("import numpy, pandas\nfrom ada_train.report import layers\n"
                 "t = pandas.DataFrame({'step': [1, 10, 10, 20], 'layer': list('abab')})\n"
                 "names = ['a', 'b']\n"
                 "g = layers.grid(t, layers.codes(t['layer'], names), names, [1, 2, 3, 4])\n"
@@ -293,7 +295,7 @@ class RobustTest(unittest.TestCase):
                 '1,1,skip,a,dx,1,"x, ""y"""\n2,1,b,,,,z\n')
         folder = self.folder / "run"
         folder.mkdir()
-        code = ("import pathlib\nfrom report import load\n"
+        code = ("import pathlib\nfrom ada_train.report import load\n"
                 "data = pathlib.Path(sys.argv[1] + '/all').read_bytes()\n"
                 "for n in range(len(data) + 1):\n"
                 "    pathlib.Path(sys.argv[1] + '/events.csv').write_bytes(data[:n])\n"

@@ -9,8 +9,8 @@ import sys
 import flops
 import machine
 
-sys.path.insert(0, str(machine.ROOT / "tools"))
-import run_files  # noqa: E402  (beside report.py)
+sys.path.insert(0, str(machine.ROOT / "tools" / "python"))
+from ada_train import run_files  # noqa: E402
 
 # The same optimizer everywhere, as PyTorch's side has it; no evaluation, no checkpoints.
 LOOP = ("optimizer={kind: sgd, lr: 0.01, momentum: 0.9, weight_decay: 1e-4}",

@@ -15,8 +15,8 @@ import sys
 
 import plan as plans
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import run_files  # noqa: E402  (beside report.py)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+from ada_train import run_files  # noqa: E402
 
 # Keys that say where and on what a run runs, and not what it computes or records.
 FREE = re.compile(r"(name|output|device(\..*)?|data\.path)$")

@@ -18,9 +18,9 @@ import sys
 
 import plan as plans
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import run_files  # noqa: E402  (beside report.py)
-from run_files import number  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+from ada_train import run_files  # noqa: E402
+from ada_train.run_files import number  # noqa: E402
 
 LOGS = "sweep_logs"  # of the sweep: NAME.log, NAME.state ("finished 0")
 SEED = "seed"

@@ -1,4 +1,5 @@
-// Layers of no family: flatten, dropout, shortcut, scale.
+// Layers of no family: flatten, dropout, shortcut, scale, external.
+#include "core/error.h"
 #include "core/random.h"
 #include "graph/layers/layer_kind.h"
 #include "graph/layers/windows.h"
@@ -23,6 +24,15 @@ void InferShortcut(LayerKeys& keys, LayerShapes& shapes) {
   shapes.output = {1, (in.h + keys.stride[0] - 1) / keys.stride[0],
                    (in.w + keys.stride[1] - 1) / keys.stride[1], keys.channels};
 }
+
+void RefuseExternal(LayerKeys&, LayerShapes&) {
+  throw ConfigError(
+      "kind external: a layer of another program, of which ada-train knows the name alone; such "
+      "runs can be read, not trained");
+}
+
+std::vector<ParameterSpec> UnknownParameters(const LayerKeys&, const LayerShapes&) { return {}; }
+backend::OpSpec NoSpec(const OpParts& op) { throw InternalError(op.layer + ": has no op"); }
 
 // The mask is drawn anew in the backward pass.
 backend::OpSpec DropoutSpecOf(const OpParts& op) {
@@ -55,6 +65,11 @@ std::vector<LayerKind> OtherKinds() {
        .infer = KeepShape,
        .chooses_scale = true,
        .spec = PlainSpec<backend::ScaleSpec>},
+      // Of a run that another program recorded: it has a name, weights perhaps, and passes S on.
+      {.name = "external",
+       .infer = RefuseExternal,
+       .parameters = UnknownParameters,
+       .spec = NoSpec},
   };
 }
 

@@ -5,8 +5,8 @@ import pandas
 from matplotlib import colormaps, colors
 from matplotlib.patches import Patch
 
-from report import layers, style
-from report.style import Picture
+from ada_train.report import layers, style
+from ada_train.report.style import Picture
 
 # Words of scales.csv's `limit`: colour and meaning, in the order of the legend.
 LIMITS = {
@@ -57,7 +57,7 @@ def heat_maps(runs, names, grids, last, cmap, norm):
         mesh = style.heat(ax, data.edges, data.values, cmap, norm)
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         style.step_axis(ax, last)
-        style.run_title(ax, run)
+        style.panel_title(ax, run.label, len(runs))
     return figure, axes, mesh
 
 
@@ -86,16 +86,23 @@ def _scale_sentence(runs, names, grids):
     return style.sentences(parts)
 
 
-def scales(runs, tensor, order, last):
+def scale_tables(runs, tensor):
+    """The rows that tell each layer's scale of a tensor, in a column `scale`."""
     tables = []
     for run in runs:
         rows = layers.of_tensor(run.underflow, tensor)
         if not len(rows):  # not among log.statistics: what the layers' decisions say
             rows = run.scales.rename(columns={"scale_out": "scale"})
         tables.append(rows)
+    return tables
+
+
+def scales(runs, tensor, order, last):
+    tables = scale_tables(runs, tensor)
     names = shown(order, tables)
-    grids = [layers.grid(t, layers.codes(t["layer"], names), names, _log2(t["scale"]), "last")
-             for t in tables]
+    several = any(run.members for run in runs)
+    grids = [layers.grid(t, layers.codes(t["layer"], names), names, _log2(t["scale"]),
+                         "mean" if several else "last") for t in tables]
     values = numpy.concatenate([g.values.ravel() for g in grids])
     values = values[numpy.isfinite(values)]
     if not len(values):
@@ -105,7 +112,7 @@ def scales(runs, tensor, order, last):
     figure, axes, mesh = heat_maps(runs, names, grids, last, "viridis", norm)
     bar = style.color_bar(figure, mesh, axes, f"scale of {tensor}\n(factor)")
     style.powers_axis(bar.ax.yaxis)
-    sentence = _scale_sentence(runs, names, grids) + layers.thinned(grids, "last")
+    sentence = _scale_sentence(runs, names, grids) + layers.thinned(grids, "mean" if several else "last")
     return [Picture("scale", figure, sentence, "scale by layer and step")]
 
 
@@ -146,16 +153,13 @@ def _worst_lines(runs, tables, tensor, last):
                            table["underflow_pct_nonzero"])
         for i, layer in enumerate(worst):
             ax.plot(data.edges[:-1], data.values[i], color=style.color(i), lw=1.3,
-                    label=style.label(layer, 34))
+                    label=layer)
         style.step_axis(ax, last)
-        style.run_title(ax, run)
+        style.panel_title(ax, run.label, len(runs))
         if number % style.PER_ROW == 0:
             ax.set_ylabel(f"underflow (% of non-zero {tensor})")
     axes[0].set_ylim(bottom=0)
-    height = figure.get_size_inches()[1]
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="upper center", ncol=3)
-    room = 0.22 * ((len(worst) + 2) // 3) + 0.06
-    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - room / height))
+    style.legend_above(figure, *axes[0].get_legend_handles_labels())
     sentence = ("The layers that lose most in any of the runs, in one colour each: "
                 + ", ".join(worst) + ". A line that climbs says that gradients shrink as training "
                 "goes on while the scale does not follow.")
@@ -201,7 +205,7 @@ def _limit_sentence(runs):
     parts = []
     for run in runs:
         own = run.scales["limit"][(run.scales["limit"] != "branch").to_numpy()]
-        words = [f"{w} {100 * n / len(own):.3g} %" for w, n in style.most_first(own)[:style.MOST_WORDS]]
+        words = [f"{w} {style.percent(100 * n / len(own))}" for w, n in style.most_first(own)[:style.MOST_WORDS]]
         parts.append(f"{run.label}: " + (", ".join(words) or "no decisions"))
     return "Shares of all decisions. " + style.sentences(parts)
 
@@ -222,10 +226,7 @@ def limits(runs, order, last):
     norm = colors.BoundaryNorm(numpy.arange(len(words) + 1) - 0.5, len(words))
     figure, axes, _ = heat_maps(runs, names, grids, last, colors.ListedColormap(shades), norm)
     used = [w for w in words if w in seen][:style.MOST_WORDS]
-    figure.legend([Patch(fc=shades[words.index(w)], ec="#777777", lw=0.5) for w in used],
-                  [style.label(w, 20) for w in used],
-                  loc="upper center", ncol=len(used), handlelength=1.2)
-    height = figure.get_size_inches()[1]
-    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.3 / height))
+    style.legend_above(figure, [Patch(fc=shades[words.index(w)], ec="#777777", lw=0.5)
+                                for w in used], used, 20)
     sentence = _limit_sentence(runs) + layers.thinned(grids, "last")
     return [Picture("limits", figure, sentence, "limits by layer and step")]

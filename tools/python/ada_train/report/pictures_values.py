@@ -2,13 +2,14 @@
 import math
 
 import numpy
-from matplotlib import colors
+from matplotlib import colormaps, colors
 from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
-from report import formats, layers, style
-from report.pictures_layers import shown
-from report.style import Picture, plt
+from ada_train import formats
+from ada_train.report import layers, style
+from ada_train.report.pictures_layers import shown
+from ada_train.report.style import Picture
 
 MARKS = [("underflow", "#D55E00", "-", "below it values become zero"),
          ("smallest_normal", "#E69F00", "--", "below it values lose bits (subnormal)"),
@@ -85,8 +86,7 @@ def _finish(figure, mesh, axes):
     bar.ax.minorticks_off()
     handles = [Line2D([], [], color=c, ls=ls, lw=2) for _, c, ls, _ in MARKS]
     texts = [f"{name.replace('_', ' ')}: {text}" for name, _, _, text in MARKS]
-    figure.legend(handles, texts, loc="upper center", ncol=3)
-    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.3 / figure.get_size_inches()[1]))
+    style.legend_above(figure, handles, texts, 60)
 
 
 def _share_below(table, thresholds):
@@ -142,7 +142,7 @@ def histograms(runs, tensor, order, last):
         style.layer_axis(ax, names, number % style.PER_ROW == 0)
         ax.set_xlim(min([low] + ends_seen) - 1, max([high + 1] + ends_seen) + 1)
         _exponent_axis(ax.xaxis, f"magnitude of {tensor}, without its scale")
-        ax.set_title(f"{style.label(run.label, 32)}, step {step:,}")
+        style.panel_title(ax, f"{run.label}, step {step:,}", len(runs))
         parts.append(_below_sentence(run, tensor, step, table, ends))
     _finish(figure, mesh, axes)
     first = Picture("histograms", figure, style.sentences(parts), "histograms by layer")
@@ -151,7 +151,7 @@ def histograms(runs, tensor, order, last):
 
 def _blues():
     """Blues that begin where they can be told from the white of no value at all."""
-    return colors.ListedColormap(plt.get_cmap("Blues")(numpy.linspace(0.13, 1, 256)))
+    return colors.ListedColormap(colormaps["Blues"](numpy.linspace(0.13, 1, 256)))
 
 
 def _below_sentence(run, tensor, step, table, ends):
@@ -184,9 +184,9 @@ def _over_time(runs, tensor, names, last):
     low, high = _range([t for row in tables for t in row], lines)
     columns = min(len(runs), style.PER_ROW)
     blocks = math.ceil(len(runs) / columns)
-    figure, axes = plt.subplots(blocks * len(names), columns, squeeze=False, layout="constrained",
-                                figsize=(style.WIDTH, blocks * len(names) * 2.3 + 0.4),
-                                sharex=True, sharey=True)
+    figure, axes = style.subplots(blocks * len(names), columns, squeeze=False, sharex=True,
+                                  sharey=True,
+                                  size=(style.WIDTH, blocks * len(names) * 2.4 + 0.2))
     norm = colors.LogNorm(FAINTEST, 50, clip=True)
     for ax in axes.flat:
         ax.set_axis_off()
@@ -196,7 +196,7 @@ def _over_time(runs, tensor, names, last):
             ax.set_axis_on()
             mesh = _history(ax, tables[number][i], known[number], name, (low, high), norm)
             style.step_axis(ax, last, i == len(names) - 1)
-            ax.set_title(f"{style.label(name, 26)}: {style.label(run.label, 22)}", fontsize=9)
+            style.panel_title(ax, f"{name}: {run.label}", len(runs))
             ax.grid(False)
             if number % columns == 0:
                 _exponent_axis(ax.yaxis, f"|{tensor}|, unscaled")

@@ -129,6 +129,9 @@ def without_gradient(run):
 
 def no_gradient_text(run):
     """One sentence for those layers; empty where there are none."""
+    if run.members:
+        texts = [(member.label, no_gradient_text(member)) for member in run.members]
+        return "; ".join(f"{label}: {text}" for label, text in texts if text)
     names, died_at = without_gradient(run)
     if not names:
         return ""

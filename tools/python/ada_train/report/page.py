@@ -4,7 +4,7 @@ import html
 import io
 import os
 
-from report import style
+from ada_train.report import style
 
 CSS = """
 :root { color-scheme: light; }
@@ -24,7 +24,7 @@ figcaption { border-left: 3px solid #0072b2; padding: 2px 0 2px 12px; margin-top
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13.5px; margin: 8px 0 14px; }
 th, td { text-align: left; padding: 3px 14px 3px 0; border-bottom: 1px solid #e4e7ea;
-         vertical-align: top; overflow-wrap: break-word; }
+         vertical-align: top; overflow-wrap: anywhere; }
 td:first-child { white-space: nowrap; }
 th { border-bottom: 2px solid #aab2ba; white-space: nowrap; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -44,7 +44,6 @@ LONG = 40  # rows from which on a table is folded
 def png(picture):
     buffer = io.BytesIO()
     picture.figure.savefig(buffer, format="png", dpi=style.DPI)
-    style.plt.close(picture.figure)
     return buffer.getvalue()
 
 
@@ -101,9 +100,11 @@ def _chip(number):
     return f'<span class="chip" style="background:{style.color(number)}"></span>'
 
 
-def page(title, runs, sections, folder):
+def page(title, drawn, sections, folder):
     """The whole page; pictures also as PNG files in `folder` where that is given."""
-    chips = {run.label: _chip(i) for i, run in enumerate(runs)} if len(runs) > 1 else {}
+    chips = {}
+    for i, run in enumerate(drawn if len(drawn) > 1 else []):
+        chips.update({one.label: _chip(i) for one in [run, *run.each]})
     links = "".join(f'<a href="#{s.anchor}">{html.escape(s.title)}</a>' for s in sections)
     body = "".join(_section(s, chips, folder) for s in sections)
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -2,9 +2,9 @@
 import numpy
 from matplotlib import colors
 
-from report import layers, style
-from report.pictures_layers import heat_maps, lost_bar, lost_norm, shown
-from report.style import Picture
+from ada_train.report import layers, style
+from ada_train.report.pictures_layers import heat_maps, lost_bar, lost_norm, shown
+from ada_train.report.style import Picture
 
 TEXT_CELLS = 40  # rows of a table picture that still have their numbers written in
 
@@ -88,7 +88,7 @@ def _write_cells(ax, mean, over, norm):
     for (row, column), value in numpy.ndenumerate(mean):
         if numpy.isnan(value):
             continue
-        text = "<0.001" if 0 < value < 0.001 else f"{value:.2g}"
+        text = "<0.001" if 0 < value < 0.001 else style.digits(value, 2)
         if over[row, column] > 0:
             text += " ▲"
         ax.text(column + 0.5, row, text, ha="center", va="center", fontsize=7,
@@ -132,7 +132,7 @@ def what_if(runs, tensor, order):
         ax.set_xticks(numpy.arange(len(scenarios)) + 0.5,
                       [style.label(s, 28) for s in scenarios], rotation=35, ha="right")
         ax.set_xlabel("scenario")
-        style.run_title(ax, run)
+        style.panel_title(ax, run.label, len(runs))
     lost_bar(figure, mesh, axes, norm, f"mean underflow\n(% of non-zero {tensor})")
     unsure = max([0.0] + [float(t["underflow_unsure_pct"].max()) for t in tables if len(t)])
     sentence = _what_if_sentence(runs, results, scenarios) + " ▲: values would overflow."

@@ -36,7 +36,7 @@ class Format:
         """The largest magnitude that becomes zero: half the smallest, a tie to the even zero."""
         return self.smallest_subnormal / 2 if self.signed else 0.0
 
-    def _largest(self):
+    def largest_parts(self):
         """The largest value as integer and exponent of two."""
         codes = 2 ** (self.exponent + self.mantissa)
         one = 2 ** self.mantissa
@@ -51,14 +51,14 @@ class Format:
 
     @property
     def largest(self):
-        integer, power = self._largest()
+        integer, power = self.largest_parts()
         return math.ldexp(integer, power)
 
     @property
     def overflow(self):
         """The magnitude from which on values overflow (where the largest is even: only values above
         it do); inf for fp32."""
-        integer, power = self._largest()
+        integer, power = self.largest_parts()
         if integer >= 2 ** 23:
             return math.inf
         return math.ldexp(2 * integer + 1, power - 1)

@@ -2,13 +2,14 @@
 import dataclasses
 import html
 
-from report import (layers, pictures_layers, pictures_study, pictures_training, pictures_values,
-                    style)
-from report.load import MADE_BY
-from run_files import number
+from ada_train.report import (layers, pictures_compared, pictures_layers, pictures_study,
+                              pictures_training, pictures_values, style)
+from ada_train.report.load import MADE_BY
+from ada_train.run_files import number
 
 EVENTS_SHOWN = 12   # of each kind in the tables
 CELL = 110          # characters of a configuration's value
+MOST_COLUMNS = 6    # of a table of runs or keys
 
 
 @dataclasses.dataclass
@@ -21,8 +22,10 @@ class Section:
     extra: str = ""              # more HTML
 
 
-def _number(value, text="{:.4g}", missing="–"):
-    return missing if value is None else text.format(value)
+def _number(value, text="", missing="–"):
+    if value is None:
+        return missing
+    return text.format(value) if text else style.digits(value, 4)
 
 
 def _result_row(run):
@@ -38,7 +41,7 @@ def _result_row(run):
     if len(rows):
         last = rows.iloc[-1]
         best = rows.loc[rows["top1"].idxmax()] if rows["top1"].notna().any() else last
-        cells += [str(last["split"]), f"{last['loss']:.4g}", f"{100 * last['top1']:.2f}",
+        cells += [str(last["split"]), style.digits(last['loss'], 4), f"{100 * last['top1']:.2f}",
                   f"{100 * last['top5']:.2f}",
                   f"{100 * best['top1']:.2f} (step {int(best['step']):,})"]
     else:
@@ -85,12 +88,55 @@ def overview(runs, tensor):
          [_result_row(run) for run in runs])], extra=extra)
 
 
+def _group_table(drawn, tensor):
+    """Header and rows: means and deviations over the seeds of each configuration."""
+    rows = []
+    for run in drawn:
+        ends = [row for row in map(pictures_training.last_evaluation, run.each) if row is not None]
+        lost = [means[0] for means in (_lost_mean(member, tensor) for member in run.each) if means]
+        accuracy = [number(member.summary, "train", "accuracy") for member in run.each]
+        rows.append([
+            run.label, str(len(run.each)),
+            " ".join(member.config.get("seed", "–") for member in run.each),
+            style.mean_and_spread([number(m.summary, "train", "loss") for m in run.each], 4),
+            style.mean_and_spread([None if a is None else 100 * a for a in accuracy], 2),
+            style.mean_and_spread([row["loss"] for row in ends], 4),
+            style.mean_and_spread([100 * row["top1"] for row in ends], 2),
+            style.mean_and_spread(lost, 3)])
+    return ["configuration", "runs", "seeds", "train loss", "train top-1 (%)", "loss", "top-1 (%)",
+            f"{tensor} lost (%)"], rows
+
+
+def _lost_mean(run, tensor):
+    """[the mean share that the layers lose]; empty where nothing is known."""
+    rows = layers.per_layer(layers.of_tensor(run.underflow, tensor), "underflow_pct_nonzero")
+    return [sum(row[1] for row in rows) / len(rows)] if rows else []
+
+
+def _differences(runs, keys):
+    """The table of keys that differ: a column a run, or, of many runs, a row a run; with many keys
+    too, a row for each value with the runs that have it."""
+    def value(run, key):
+        return style.shorten(run.config.get(key, "–"), CELL)
+    if len(runs) <= MOST_COLUMNS:
+        return ["key"] + [run.label for run in runs], [
+            [key] + [value(run, key) for run in runs] for key in keys]
+    if len(keys) <= MOST_COLUMNS:
+        return ["run"] + keys, [[run.label] + [value(run, key) for key in keys] for run in runs]
+    rows = []
+    for key in keys:
+        who = {}
+        for run in runs:
+            who.setdefault(value(run, key), []).append(run.label)
+        rows += [[key, text, "; ".join(labels)] for text, labels in who.items()]
+    return ["key", "value", "runs"], rows
+
+
 def configurations(runs):
     keys = list(dict.fromkeys(k for run in runs for k in run.config))
     differ = [key for key in keys if key not in ("name", "output")
               and len({run.config.get(key) for run in runs}) > 1]
-    rows = [[key] + [style.shorten(run.config.get(key, "–"), CELL) for run in runs]
-            for key in differ]
+    header, rows = _differences(runs, differ)
     how = "Keys whose values differ; –: the run's policy, model or data set has no such key."
     unread = [run.label for run in runs if not run.config]
     if unread:
@@ -98,9 +144,9 @@ def configurations(runs):
                + ". " + how)
     if len(runs) == 1:
         how = "One run: there is nothing to compare with. Give several folders to see differences."
-    elif not rows and not unread:
+    elif not differ and not unread:
         how = "The configurations are equal (apart from name and output)."
-    tables = [("", ["key"] + [run.label for run in runs], rows)] if rows else []
+    tables = [("", header, rows)] if differ else []
     texts = "".join(f"<details><summary>config.yaml of {html.escape(run.label)}</summary>"
                     f"<pre>{html.escape(run.config_text)}</pre></details>" for run in runs
                     if run.config_text)
@@ -151,6 +197,15 @@ def _with(section, runs, file, draw, *arguments):
     return section
 
 
+def _scales(*given):
+    return pictures_layers.scales(*given) + pictures_compared.scale_spread(*given)
+
+
+def _underflow(*given):
+    first, *rest = pictures_layers.underflow(*given) or [None]
+    return [first] + pictures_compared.underflow_difference(*given) + rest if first else []
+
+
 # Anchor, title, how it is read, file, what draws it and what of (tensor, order, last) it takes.
 PARTS = [
     ("training", "Training",
@@ -159,11 +214,13 @@ PARTS = [
      "changes.", "steps", pictures_training.training, ("last",)),
     ("scale", "Scale by layer",
      "The factor that each layer's {tensor} carries, in powers of two; hatched where none was "
-     "logged. The first layers compute no dx.", "underflow", pictures_layers.scales,
+     "logged. The first layers compute no dx. Below it the same as points: a layer's mean over the "
+     "run, thick its standard deviation, thin its smallest and largest scale.", "underflow", _scales,
      ("tensor", "order", "last")),
     ("underflow", "Underflow by layer",
      "How much of each layer's {tensor} was not zero in fp32 and is zero after rounding. Pale is "
-     "good; black: every value was zero, no gradient; hatched: no value was logged.", "underflow", pictures_layers.underflow,
+     "good; black: every value was zero, no gradient; hatched: no value was logged. With several "
+     "runs the second picture shows how much more, or less, each loses than the first.", "underflow", _underflow,
      ("tensor", "order", "last")),
     ("limits", "Which limit decided", "Why each layer's factor alpha is what it is.", "scales",
      pictures_layers.limits, ("order", "last")),
@@ -203,11 +260,12 @@ def _part(part, runs, given):
     return section
 
 
-def all_sections(runs, tensor):
-    """Every section of the page, pictures drawn."""
+def all_sections(runs, drawn, tensor):
+    """Every section of the page. Its pictures are of `drawn`: the runs, those that differ in their
+    seed alone as one."""
     order = layers.common_order(runs)
     given = {"tensor": tensor, "order": order, "last": layers.last_step(runs)}
-    parts = {part[0]: _part(part, runs, given) for part in PARTS}
+    parts = {part[0]: _part(part, drawn, given) for part in PARTS}
     parts["limits"].tables = _limit_words(runs)
     parts["events"].tables = _events_tables(runs)
     if not parts["events"].tables:
@@ -215,4 +273,9 @@ def all_sections(runs, tensor):
     if parts["probes"].pictures:
         header, rows = pictures_study.probe_table(runs, order)
         parts["probes"].tables = [("Last probe in numbers", header, rows)]
-    return [overview(runs, tensor), configurations(runs)] + list(parts.values())
+    first = overview(runs, tensor)
+    if any(run.members for run in drawn):
+        first.tables.append(("", *_group_table(drawn, tensor)))
+        first.how += (" Runs that differ in their seed alone are drawn as one, their mean; the last "
+                      "table has mean ± standard deviation. --seeds each draws every run.")
+    return [first, configurations(runs)] + list(parts.values())

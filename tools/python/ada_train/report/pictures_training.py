@@ -1,10 +1,11 @@
 """Pictures of the whole run: loss, accuracy, learning rate, the scale, skipped steps, events, time.
 All runs share the axes; a run has one colour throughout the page."""
 import numpy
+import pandas
 from matplotlib.ticker import MaxNLocator
 
-from report import layers, style
-from report.style import Picture, plt
+from ada_train.report import layers, style
+from ada_train.report.style import Picture
 
 POINTS = 1500  # of a line; longer ones are thinned
 DIVERGED = 20  # times the median: a loss that would hide all others
@@ -29,14 +30,34 @@ def _width(number):
     return max(1.0, 2.4 - 0.5 * number)
 
 
+def _band(ax, run, number, column, factor):
+    """The mean of several runs, step by step, with their standard deviation."""
+    each = pandas.concat([_smooth(_finite(member, column)).set_axis(member.steps["step"])
+                          .groupby(level=0).last() for member in run.members], axis=1) * factor
+    mean, spread = each.mean(axis=1), each.std(axis=1).fillna(0)
+    x, (mean, low, high) = each.index, (mean, mean - spread, mean + spread)
+    if ax.get_yscale() == "log":
+        low = low.where(low > 0, mean)
+    colour, every = style.color(number), max(1, len(x) // POINTS)
+    ax.fill_between(x[::every], low[::every], high[::every], color=colour, alpha=0.18, lw=0)
+    ax.plot(*_thin(x, mean), color=colour, lw=1.6, ls=style.line(number), label=run.label)
+
+
+def _finite(run, column):
+    return run.steps[column].replace([numpy.inf, -numpy.inf], numpy.nan)
+
+
 def _lines(ax, run, number, column, factor=1.0):
+    if run.members:
+        _band(ax, run, number, column, factor)
+        return
     table = run.steps
-    values = table[column].replace([numpy.inf, -numpy.inf], numpy.nan) * factor
+    values = _finite(run, column) * factor
     colour = style.color(number)
     if len(values) >= 80:
         ax.plot(*_thin(table["step"], values), color=colour, lw=0.6, alpha=0.25)
     ax.plot(*_thin(table["step"], _smooth(values)), color=colour, lw=_width(number),
-            ls=style.line(number), label=style.label(run.label, 40))
+            ls=style.line(number), label=run.label)
 
 
 def _evaluations(ax, run, number, column, factor=1.0):
@@ -55,7 +76,7 @@ def _skip_marks(ax, runs):
     """A row of ticks under the scale for each run that skipped steps."""
     low, high = ax.get_ylim()
     row = 0
-    for number, run in enumerate(runs):
+    for number, run in ((n, member) for n, run in enumerate(runs) for member in run.each):
         skipped = run.steps["step"][_is_set(run.steps["skipped"])]
         if not len(skipped):
             continue
@@ -67,7 +88,7 @@ def _skip_marks(ax, runs):
 
 
 def _scale_lines(ax, runs):
-    for number, run in enumerate(runs):
+    for number, run in ((n, member) for n, run in enumerate(runs) for member in run.each):
         scale = run.steps["scale"].where(run.steps["scale"] > 0)
         if not scale.notna().any():
             continue
@@ -92,16 +113,35 @@ def _scale_lines(ax, runs):
 
 def _loss_axis(ax, runs):
     """A logarithmic axis where some run's loss left all others far behind."""
-    loss = numpy.concatenate([_smooth(run.steps["loss"]).to_numpy() for run in runs])
+    loss = numpy.concatenate([_smooth(member.steps["loss"]).to_numpy() for run in runs
+                              for member in run.each])
     loss = loss[numpy.isfinite(loss) & (loss > 0)]
     if len(loss) and loss.max() > DIVERGED * numpy.median(loss):
         ax.set_yscale("log")
-        ax.set_title("Loss (logarithmic)")
+        return True
+    return False
+
+
+def last_evaluation(run):
+    """The last evaluation's row, of the test images where they were evaluated; None."""
+    rows = run.evaluation[(run.evaluation["split"] == "test").to_numpy()]
+    rows = rows if len(rows) else run.evaluation
+    return rows.iloc[-1] if len(rows) else None
+
+
+def _group_sentence(run):
+    rows = [row for row in map(last_evaluation, run.members) if row is not None]
+    text = f"{run.label}: top-1 " + style.mean_and_spread([100 * row["top1"] for row in rows], 2)
+    skipped = sum(int(_is_set(member.steps["skipped"]).sum()) for member in run.members)
+    return f"{text} %, {style.counted(skipped, 'step')} skipped in all"
 
 
 def _final_sentence(runs):
     parts = []
     for run in runs:
+        if run.members:
+            parts.append(_group_sentence(run))
+            continue
         rows = run.evaluation[(run.evaluation["split"] == "test").to_numpy()]
         if not len(rows):
             rows = run.evaluation
@@ -118,14 +158,16 @@ def _final_sentence(runs):
 
 
 def training(runs, last):
-    figure, axes = plt.subplots(2, 2, figsize=(style.WIDTH, 6.6), layout="constrained")
+    figure, axes = style.subplots(2, 2, (style.WIDTH, 6.3))
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
+    logarithmic = _loss_axis(axes[0][0], runs)
     for number, run in enumerate(runs):
         _lines(axes[0][0], run, number, "loss")
         _evaluations(axes[0][0], run, number, "loss")
         _lines(axes[0][1], run, number, "accuracy", 100)
         _evaluations(axes[0][1], run, number, "top1", 100)
-        axes[1][0].plot(*_thin(run.steps["step"], run.steps["lr"]), color=style.color(number),
+        lr = run.each[0].steps
+        axes[1][0].plot(*_thin(lr["step"], lr["lr"]), color=style.color(number),
                         ls=style.line(number), lw=_width(number))
     _scale_lines(axes[1][1], runs)
     titles = [("Loss", "cross-entropy (nats)"), ("Accuracy", "top-1 (% of images)"),
@@ -136,10 +178,9 @@ def training(runs, last):
         ax.set_ylabel(unit)
         style.step_axis(ax, last)
     axes[1][0].set_ylim(bottom=0)
-    _loss_axis(axes[0][0], runs)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper center", ncol=min(4, len(labels)))
-    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.045 * (1 + (len(labels) - 1) // 4)))
+    if logarithmic:
+        axes[0][0].set_title("Loss (logarithmic)")
+    style.legend_above(figure, *axes[0][0].get_legend_handles_labels())
     return [Picture("training", figure, _final_sentence(runs), "loss, accuracy, learning rate and "
                     "scale over steps")]
 
@@ -149,20 +190,20 @@ def events(runs, last):
     kinds = kinds[:style.MOST_WORDS]
     if not kinds:
         return []
-    figure, ax = plt.subplots(figsize=(style.WIDTH, 1.1 + 0.34 * len(kinds)),
-                              layout="constrained")
+    figure, ax = style.subplots(1, 1, (style.WIDTH, 1.1 + 0.34 * len(kinds)))
     shift = 0.6 / max(1, len(runs))
     for number, run in enumerate(runs):
         at = layers.codes(run.events["event"], kinds).astype(float)
         at[at < 0] = numpy.nan
         ax.plot(run.events["step"], at + shift * (number - (len(runs) - 1) / 2), ls="none",
-                marker="|", ms=9, color=style.color(number), label=style.label(run.label, 30))
+                marker="|", ms=max(3.0, min(9.0, 60 / len(runs))), color=style.color(number),
+                label=run.label)
     ax.set_yticks(range(len(kinds)), [style.label(kind, 30) for kind in kinds])
     ax.set_ylim(len(kinds) - 0.4, -0.6)
     ax.set_ylabel("event")
     ax.set_title("Events")
     style.step_axis(ax, last)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    style.legend_above(figure, *ax.get_legend_handles_labels())
     parts = []
     for run in runs:
         counts = style.most_first(run.events["event"])[:style.MOST_WORDS]
@@ -172,8 +213,9 @@ def events(runs, last):
 
 
 def _phase_seconds(run):
-    sums = [float(run.timing[name].sum()) for name, _ in PHASES]
-    return sums + [max(0.0, float(run.timing["seconds"].sum()) - sum(sums))]
+    count = len(run.each)  # of several runs the mean
+    sums = [float(run.timing[name].sum()) / count for name, _ in PHASES]
+    return sums + [max(0.0, float(run.timing["seconds"].sum()) / count - sum(sums))]
 
 
 def _time_sentence(runs):
@@ -184,7 +226,7 @@ def _time_sentence(runs):
         if total > 0:
             words = [w for _, w in PHASES] + ["evaluation, checkpoints and the rest"]
             most = max(range(len(seconds)), key=lambda i: seconds[i])
-            parts.append(f"{run.label}: {total:.3g} s, of which {words[most]} takes "
+            parts.append(f"{run.label}: {style.digits(total, 3)} s, of which {words[most]} takes "
                          f"{100 * seconds[most] / total:.0f} % and logs "
                          f"{style.percent(100 * seconds[4] / total)}")
     return style.sentences(parts)
@@ -192,7 +234,7 @@ def _time_sentence(runs):
 
 def timing(runs, last):
     height = max(2.6, 1.5 + 0.35 * len(runs))
-    figure, (bars, speed) = plt.subplots(1, 2, figsize=(style.WIDTH, height), layout="constrained")
+    figure, (bars, speed) = style.subplots(1, 2, (style.WIDTH, height))
     figure.get_layout_engine().set(w_pad=0.08)
     left = numpy.zeros(len(runs))
     names = [w for _, w in PHASES] + ["evaluation, checkpoints, rest"]
@@ -201,19 +243,19 @@ def timing(runs, last):
         bars.barh(range(len(runs)), table[:, i], left=left, color=PHASE_COLORS[i], label=name,
                   height=0.62)
         left += table[:, i]
-    bars.set_yticks(range(len(runs)), [style.label(run.label, 24) for run in runs])
+    bars.set_yticks(range(len(runs)), [style.wrapped(run.label, 30) for run in runs])
     bars.set_ylim(len(runs) - 0.5, -0.5)
     bars.grid(axis="y", visible=False)
     bars.set_xlabel("time (s, of all logged intervals)")
     bars.set_title("Where the time went")
     for number, run in enumerate(runs):
-        speed.plot(*_thin(run.timing["step"], run.timing["images_per_second"]),
-                   color=style.color(number), ls=style.line(number), lw=1.3)
+        mean = run.timing.groupby("step")["images_per_second"].mean()
+        speed.plot(*_thin(mean.index, mean), color=style.color(number), ls=style.line(number),
+                   lw=1.3)
     speed.set_ylim(bottom=0)
     speed.yaxis.set_major_locator(MaxNLocator(5))
     speed.set_ylabel("training speed (images/s)")
     speed.set_title("Speed")
     style.step_axis(speed, last)
-    figure.legend(*bars.get_legend_handles_labels(), loc="upper center", ncol=6)
-    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.3 / height))
+    style.legend_above(figure, *bars.get_legend_handles_labels())
     return [Picture("timing", figure, _time_sentence(runs), "time by phase, images per second")]

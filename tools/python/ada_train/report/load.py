@@ -3,21 +3,16 @@
 Nothing here fails because of a file that is missing, empty or torn: a table may be empty, and
 Run.notes says what was wrong. Only a folder that holds no run is an error (Unreadable).
 """
-import csv
 import dataclasses
-import io
 import math
 import os
 
 import pandas
 
-import run_files
-from run_files import WholeLines, whole_size
+from ada_train import run_files, tables
+from ada_train.columns import TABLES
 
-import yaml
-
-# Columns that the report reads, by file (src/telemetry/README.md has all, with their meaning); those
-# in TEXT are words, all others numbers.
+# Columns that the report reads, by file.
 COLUMNS = {
     "steps": "step epoch loss accuracy lr scale overflow skipped grad_norm",
     "evaluation": "step epoch split images loss top1 top5",
@@ -30,8 +25,6 @@ COLUMNS = {
     "events": "step epoch event layer tensor value message",
     "timing": "step seconds images_per_second data forward backward update log",
 }
-TEXT = {"split", "layer", "limit", "tensor", "format", "exponent", "scenario", "event", "value",
-        "message"}
 # What makes a file.
 MADE_BY = {
     "steps": "every run writes it, a row a step",
@@ -59,12 +52,19 @@ class Unreadable(Exception):
 @dataclasses.dataclass
 class Run:
     folder: str
+    name: str = ""       # its own
     label: str = ""      # unique among the runs of a report
     summary: dict = None  # of summary.json; empty while the run goes on
     config: dict = None   # dotted key -> text
     config_text: str = ""
     tables: dict = dataclasses.field(default_factory=dict)
     notes: list = dataclasses.field(default_factory=list)
+    members: list = dataclasses.field(default_factory=list)  # of runs that are drawn as one
+
+    @property
+    def each(self):
+        """The runs that it stands for: itself, or its members."""
+        return self.members or [self]
 
     def __getattr__(self, name):
         """run.steps and so on: the table of a file."""
@@ -86,44 +86,6 @@ class Run:
         return "" if value is None else value
 
 
-def _parse(path, size, columns):
-    text = {name: "category" for name in columns if name in TEXT}
-    empty = {name: ["", "nan"] for name in columns if name not in TEXT}
-    lines = WholeLines(path, size)
-    with io.BufferedReader(lines, 1 << 20) as file:
-        try:
-            return pandas.read_csv(file, usecols=lambda name: name in columns, dtype=text,
-                                   na_values=empty, keep_default_na=False, on_bad_lines="skip",
-                                   encoding_errors="replace")
-        except Exception:
-            if lines.problem is not None:
-                raise lines.problem from None
-            raise
-
-
-def _read_frame(path, columns, notes):
-    name = os.path.basename(path)
-    size, there = whole_size(path)
-    if size < there:
-        notes.append(f"{name}: the last line is cut off (the run was killed, or is writing); "
-                     "it is left out")
-    for _ in range(3):  # an open quote in the last row: one row less
-        if size == 0:
-            return pandas.DataFrame()
-        try:
-            return _parse(path, size, columns)
-        except pandas.errors.EmptyDataError:
-            return pandas.DataFrame()
-        except run_files.BadFile as error:
-            notes.append(f"{error}; the file is left out")
-            return pandas.DataFrame()
-        except (pandas.errors.ParserError, ValueError, csv.Error) as error:
-            reason = str(error).strip()
-            size, _ = whole_size(path, size - 1)
-    notes.append(f"{name}: cannot be read as CSV and is left out: {reason}")
-    return pandas.DataFrame()
-
-
 def _sensible(column, name):
     """Numbers that can be: none below zero or infinite where that says nothing, none beyond what
     fp32 holds, of which axes and sums have no end."""
@@ -136,24 +98,15 @@ def _sensible(column, name):
 def read_table(folder, name, notes):
     """The rows of <folder>/<name>.csv with the columns of COLUMNS, all of them, in numbers and
     categories. No rows where the file is missing or empty."""
-    columns = COLUMNS[name].split()
+    kinds = {column: TABLES[name][column] for column in COLUMNS[name].split()}
     path = os.path.join(folder, name + ".csv")
-    frame = pandas.DataFrame()
-    if os.path.isfile(path):
-        frame = _read_frame(path, columns, notes)
-        missing = [column for column in columns if column not in frame.columns]
-        if missing and len(frame):
-            notes.append(f"{name}.csv has no column {', '.join(missing)}")
-    words = [column for column in columns if column in TEXT and column in frame.columns]
-    whole = frame[words].notna().all(axis=1)
-    if not whole.all():
-        notes.append(f"{name}.csv: {int((~whole).sum())} rows with too few fields are left out")
-        frame = frame[whole].reset_index(drop=True)
-    for column in columns:
+    frame = tables.raw(path, kinds, notes) if os.path.isfile(path) else pandas.DataFrame()
+    for column, kind in kinds.items():
+        text = kind == "text"
         if column not in frame.columns:
-            frame[column] = pandas.Series("" if column in TEXT else math.nan, index=frame.index,
-                                          dtype="category" if column in TEXT else "float64")
-        elif column not in TEXT:
+            frame[column] = pandas.Series("" if text else math.nan, index=frame.index,
+                                          dtype="category" if text else "float64")
+        elif not text:
             frame[column] = _sensible(pandas.to_numeric(frame[column], errors="coerce"),
                                       column)
     steps = frame["step"].between(0, MOST_STEP)
@@ -190,9 +143,10 @@ def _read_text(path):
         return ""
 
 
-def _load_plain(text):
+def load_plain(text):
     """YAML without aliases, of which ada-train writes none: a few lines of them could stand for
-    more than memory holds."""
+    more than memory holds. Leaves are text."""
+    import yaml
     for event in yaml.parse(text, yaml.BaseLoader):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError(f"line {event.start_mark.line + 1} has an alias (*name)")
@@ -200,13 +154,14 @@ def _load_plain(text):
 
 
 def _read_config(run):
+    import yaml
     run.config_text = _read_text(os.path.join(run.folder, "config.yaml"))
     run.config = {}
     if not run.config_text:
         run.notes.append("config.yaml is missing")
     else:
         try:
-            value = _load_plain(run.config_text)
+            value = load_plain(run.config_text)
             run.config = flatten(value) if isinstance(value, dict) else {}
         except (yaml.YAMLError, RecursionError) as error:
             run.notes.append("config.yaml cannot be read: " + " ".join(str(error).split()))
@@ -218,8 +173,8 @@ def _read_summary(run):
         run.notes.append(problem)
 
 
-def read_run(folder):
-    """The run in `folder`. Throws Unreadable."""
+def check_folder(folder):
+    """Throws Unreadable where `folder` holds no run."""
     if not os.path.isdir(folder):
         raise Unreadable(f"{folder}: no such folder; expected the folder of a run, such as "
                          "runs/fashion_quickstart")
@@ -227,6 +182,11 @@ def read_run(folder):
     if not any(os.path.isfile(os.path.join(folder, name)) for name in known):
         raise Unreadable(f"{folder}: holds no run (neither config.yaml nor steps.csv); expected "
                          "the folder that ada-train's --output named")
+
+
+def read_run(folder):
+    """The run in `folder`. Throws Unreadable."""
+    check_folder(folder)
     run = Run(os.path.normpath(folder))
     try:
         _read_config(run)
@@ -238,10 +198,16 @@ def read_run(folder):
     return run
 
 
+def label_runs(runs):
+    """Gives each run a label of its own."""
+    names = [str(run.fact("name", "name")) or os.path.basename(run.folder) for run in runs]
+    for run, name in zip(runs, names):
+        run.name = name
+        run.label = name if names.count(name) == 1 else f"{name} ({run.folder})"
+
+
 def read_runs(folders):
     """All runs, each with a label of its own."""
     runs = [read_run(folder) for folder in folders]
-    names = [str(run.fact("name", "name")) or os.path.basename(run.folder) for run in runs]
-    for run, name in zip(runs, names):
-        run.label = name if names.count(name) == 1 else f"{name} ({run.folder})"
+    label_runs(runs)
     return runs

@@ -2,19 +2,23 @@
 pixels, axes with units, and the sentence that stands under each picture."""
 import dataclasses
 import math
+import statistics
+import textwrap
 
 import matplotlib
+import numpy
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
-import numpy  # noqa: E402
-from matplotlib.patches import Rectangle  # noqa: E402
-from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: E402
+from ada_train.run_files import visible
 
-from run_files import visible  # noqa: E402
-
-# Okabe and Ito's palette without its yellow, which is too light for lines.
-OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+# Okabe and Ito's palette without its yellow, which is too light for lines; behind it those that are
+# farthest from all before them, seen with and without red and green.
+COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
+          "#888888", "#554400", "#EE9977", "#1122AA", "#BB33FF", "#772233", "#668833", "#005555",
+          "#BB1199", "#FF8899", "#99BB44", "#BB77FF", "#333366", "#FF77DD"]
+SHORT = 7  # colours that need no line style to tell them apart
 LINES = ["-", "--", "-.", ":"]
 NO_VALUE = "#c9c9c9"  # hatching of a heat map's cells without one
 DPI = 144
@@ -22,13 +26,24 @@ WIDTH = 11.2  # inches; shown at 100 pixels an inch
 PER_ROW = 3   # panels side by side
 MOST_WORDS = 40  # kinds, limits and scenarios that a picture can show
 
-plt.rcParams.update({
+RC = {
     "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.labelsize": 9,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e3e3e3", "grid.linewidth": 0.7, "axes.axisbelow": True, "legend.fontsize": 8.5,
     "legend.frameon": False, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5,
     "figure.facecolor": "white", "axes.titlelocation": "left",
-})
+}
+
+
+def look():
+    """A context in which what is drawn has this look; what others draw keeps theirs."""
+    return matplotlib.rc_context(RC)
+
+
+def subplots(rows, columns, size, **options):
+    """A figure of no window and its axes: nothing here needs a display, or takes one."""
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
 
 
 @dataclasses.dataclass
@@ -40,11 +55,11 @@ class Picture:
 
 
 def color(index):
-    return OKABE_ITO[index % len(OKABE_ITO)]
+    return COLORS[index % len(COLORS)]
 
 
 def line(index):
-    return LINES[index // len(OKABE_ITO) % len(LINES)]
+    return LINES[index // SHORT % len(LINES)]
 
 
 def shorten(text, most):
@@ -71,7 +86,7 @@ def percent(value):
         return "0 %"
     if value < 0.001:
         return "under 0.001 %"
-    return f"{value:.3g} %"
+    return digits(value, 3) + " %"
 
 
 def power(value):
@@ -81,7 +96,26 @@ def power(value):
     exponent = math.log2(value)
     if abs(exponent - round(exponent)) < 1e-9 and abs(exponent) >= 4:
         return f"2^{round(exponent)}"
-    return f"{value:.4g}"
+    return digits(value, 4)
+
+
+def digits(value, count):
+    """A number with so many significant digits; none with an exponent that reads well without."""
+    if value is None or not math.isfinite(value):
+        return str(value)
+    text = f"{value:.{count}g}"
+    if "e+" in text:
+        return f"{float(text):,.0f}"
+    return text
+
+
+def mean_and_spread(values, places):
+    """Mean and sample standard deviation of the finite ones of some numbers."""
+    values = [float(value) for value in values if value is not None and math.isfinite(value)]
+    if not values:
+        return "unknown"
+    text = f"{sum(values) / len(values):,.{places}f}"
+    return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):,.{places}f}"
 
 
 def sentences(parts):
@@ -122,8 +156,7 @@ def panels(count, height, **options):
     Returns figure and axes, in order."""
     columns = min(count, PER_ROW)
     rows = math.ceil(count / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, rows * height), squeeze=False,
-                                layout="constrained", **options)
+    figure, axes = subplots(rows, columns, (WIDTH, rows * height), squeeze=False, **options)
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
     for ax in axes.flat[count:]:
         ax.set_axis_off()
@@ -168,5 +201,28 @@ def color_bar(figure, mesh, axes, label, **options):
     return bar
 
 
-def run_title(ax, run):
-    ax.set_title(label(run.label, 44))
+def wrapped(text, most, lines=2):
+    """`text` in lines of at most `most` characters, broken behind commas and blanks where it can
+    be; its middle is left out where it needs more lines."""
+    text = visible(str(text)).replace(" seeds)", "\u00a0seeds)")  # not broken there
+    rows = textwrap.wrap(text, most, break_on_hyphens=False)
+    if len(rows) > lines:
+        rows[lines - 1:] = [shorten(" ".join(rows[lines - 1:]), most)]
+    return "\n".join(label(row, most) for row in rows)
+
+
+def panel_title(ax, text, panels):
+    """A title within the width of its panel, beside which stand others."""
+    ax.set_title(wrapped(text, 96 // min(panels, PER_ROW)))
+
+
+def legend_above(figure, handles, labels, most=40):
+    """A legend over the figure, which grows by its height: as many columns as its names let fit."""
+    labels = [label(text, most) for text in labels]
+    columns = max(1, int(WIDTH / (0.62 + 0.07 * max(map(len, labels), default=1))))
+    rows = math.ceil(len(labels) / columns)
+    width, height = figure.get_size_inches()
+    room = 0.19 * rows + 0.12
+    figure.set_size_inches(width, height + room)
+    figure.legend(handles, labels, loc="upper center", ncol=min(columns, len(labels)))
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - room / (height + room)))

@@ -1,0 +1,22 @@
+"""Files of safetensors with fp32 tensors, as maps from names to (shape, bytes)."""
+import json
+import struct
+
+
+def write(path, tensors):
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        header[name] = {"dtype": "F32", "shape": list(shape),
+                        "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read(path):
+    data = path.read_bytes()
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    return {name: (entry["shape"], data[end + entry["data_offsets"][0]:
+                                        end + entry["data_offsets"][1]])
+            for name, entry in json.loads(data[8:end]).items() if name != "__metadata__"}

@@ -1,0 +1,172 @@
+"""The folder of a run that another program trains, written as ada-train writes its own: CSV files
+whose rows are whole whenever they are flushed, steps.csv last, and summary.json at the end. Holds
+the folder's lock, so that `ada-train watch` knows that the run goes on."""
+import errno
+import fcntl
+import json
+import math
+import os
+import pathlib
+import struct
+
+from ada_train import csv_writer
+from ada_train.columns import TABLES
+
+MARK = "# Recorded by ada_train.torch"  # the beginning of config.yaml
+ALWAYS = ["scales", "underflow", "events", "evaluation", "timing"]
+OWN = [name + ".csv" for name in TABLES] + ["config.yaml", "summary.json", "log.txt"]
+
+
+class FolderInUse(OSError):
+    """The folder holds another run, or another process writes there."""
+
+
+def _is_recorded(folder):
+    try:
+        return (folder / "config.yaml").read_text(encoding="utf-8").startswith(MARK)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _lock(folder):
+    """The open lock file. Other systems than Linux have no such locks: there watch cannot tell a
+    run that goes on from one that died."""
+    path = folder / ".lock"
+    file = open(path, "a+b")
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        whole = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, whole)
+        except OSError as error:
+            file.close()
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise FolderInUse(f"{folder}: another process writes a run there") from None
+            raise
+    return file
+
+
+def _atomically(path, text):
+    beside = path.with_name(f".ada-{os.getpid()}.tmp")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _null(value):
+    """JSON has no NaN and no inf."""
+    if isinstance(value, dict):
+        return {key: _null(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class RunFolder:
+    def __init__(self, folder, overwrite=False, histograms=True):
+        self.path = pathlib.Path(folder)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._held = _lock(self.path)
+        try:
+            self._clear(overwrite)
+        except BaseException:
+            self._held.close()
+            raise
+        names = (["histograms"] if histograms else []) + ALWAYS + ["steps"]
+        self._files = {name: csv_writer.CsvFile(self.path, name) for name in names}
+        self.totals = Totals()
+
+    def _clear(self, overwrite):
+        there = [name for name in [*OWN, "checkpoints", "dump"] if (self.path / name).exists()]
+        if not there:
+            return
+        if not _is_recorded(self.path):
+            raise FolderInUse(f"{self.path}: holds files that no recording wrote ({there[0]}); "
+                              "choose another folder")
+        if not overwrite:
+            raise FolderInUse(f"{self.path}: holds a recorded run; overwrite=True deletes it, or "
+                              "choose another folder")
+        for name in OWN:
+            (self.path / name).unlink(missing_ok=True)
+
+    def add(self, table, **row):
+        row = {name: row.get(name, "" if kind == "text" else math.nan)
+               for name, kind in TABLES[table].items()}
+        self._files[table].add(row)
+        self.totals.add(table, row)
+
+    def flush(self):
+        for file in self._files.values():
+            file.flush()
+
+    def write_config(self, text):
+        _atomically(self.path / "config.yaml", text)
+
+    def close(self, facts):
+        """Writes summary.json: what the totals know, and `facts`."""
+        for file in self._files.values():
+            file.close()
+        text = json.dumps(_null(self.totals.summary(facts)), indent=2)
+        _atomically(self.path / "summary.json", text + "\n")
+        self._held.close()
+
+
+class Totals:
+    """What summary.json says, from the rows."""
+
+    def __init__(self):
+        self.step, self.skipped, self.evaluations, self.layers = None, 0, {}, {}
+        self._epoch = []
+
+    def add(self, table, row):
+        if table == "steps":
+            if self.step is not None and row["epoch"] != self.step["epoch"]:
+                self._epoch = []
+            self.step = row
+            self.skipped += bool(row["skipped"])
+            if math.isfinite(row["loss"]):
+                self._epoch.append((row["loss"], row["accuracy"]))
+        elif table == "evaluation":
+            best = self.evaluations.get(row["split"], {}).get("best", row)
+            better = row if row["top1"] > best["top1"] else best
+            self.evaluations[row["split"]] = {"last": row, "best": better}
+        elif table == "underflow":
+            self._tensor(row)
+        elif table == "scales":
+            self._scale(row)
+
+    def _tensor(self, row):
+        t = self.layers.setdefault(row["layer"], {}).setdefault(row["tensor"], {
+            "rows": 0, "numel": 0, "zeros_before": 0, "underflow": 0, "overflow": 0,
+            "underflow_pct_nonzero_mean": 0.0, "underflow_pct_nonzero_max": 0.0,
+            "last_scale": 1.0, "_shares": 0})
+        t["rows"] += 1
+        for name in ("numel", "zeros_before", "underflow", "overflow"):
+            t[name] += row[name]
+        t["last_scale"] = row["scale"]
+        share = row["underflow_pct_nonzero"]
+        if not math.isnan(share):
+            t["_shares"] += 1
+            t["underflow_pct_nonzero_mean"] += (
+                share - t["underflow_pct_nonzero_mean"]) / t["_shares"]
+            t["underflow_pct_nonzero_max"] = max(t["underflow_pct_nonzero_max"], share)
+
+    def _scale(self, row):
+        s = self.layers.setdefault(row["layer"], {}).setdefault(
+            "alpha", {"rows": 0, "limits": {}})
+        s["rows"] += 1
+        s.update(last_scale_in=row["scale_in"], last_scale_out=row["scale_out"],
+                 last_alpha=row["alpha"], last_limit=row["limit"])
+        s["limits"][row["limit"]] = s["limits"].get(row["limit"], 0) + 1
+
+    def summary(self, facts):
+        step = self.step or {"step": 0, "epoch": 0, "scale": 1.0}
+        mean = [sum(column) / len(column) for column in zip(*self._epoch)] or [math.nan, math.nan]
+        layers = {layer: {name: {k: v for k, v in part.items() if k != "_shares"}
+                          for name, part in parts.items()} for layer, parts in self.layers.items()}
+        evaluations = {}
+        for split, rows in self.evaluations.items():
+            last, best = rows["last"], rows["best"]
+            evaluations[split] = {name: last[name] for name in
+                                  ("step", "epoch", "images", "loss", "top1", "top5")}
+            evaluations[split]["best"] = {n: best[n] for n in ("step", "epoch", "top1", "loss")}
+        return {**facts, "epochs": step["epoch"], "steps": step["step"], "skipped": self.skipped,
+                "last_scale": step["scale"],
+                "train": {"epoch": step["epoch"], "loss": mean[0], "accuracy": mean[1]},
+                "evaluation": evaluations, "layers": layers}

@@ -1,0 +1,112 @@
+"""Pictures that put runs into one: each layer's scale as mean and spread, and by how much one run
+loses more than another."""
+import numpy
+import pandas
+from matplotlib import colors
+
+from ada_train.report import layers, style
+from ada_train.report.pictures_layers import heat_maps, shown, scale_tables
+from ada_train.report.style import Picture
+
+DIFFERENCE_TICKS = [-100, -50, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100]
+
+
+def _spread_of(table, names):
+    """Per layer: mean, standard deviation, smallest and largest log2 of the scale."""
+    logs = numpy.log2(table["scale"].where(table["scale"] > 0)).replace(numpy.inf, numpy.nan)
+    grouped = logs.groupby(table["layer"].astype(str)).agg(["mean", "std", "min", "max"])
+    return grouped.reindex(names)
+
+
+def scale_spread(runs, tensor, order, last):
+    tables = scale_tables(runs, tensor)
+    names = shown(order, tables)
+    found = [_spread_of(table, names) for table in tables]
+    if not names or all(values["mean"].isna().all() for values in found):
+        return []
+    step = min(0.8 / len(runs), 0.3)
+    height = 1.2 + len(names) * max(0.24, 0.13 * len(runs))
+    figure, ax = style.subplots(1, 1, (style.WIDTH, min(height, 60)))
+    for number, (run, values) in enumerate(zip(runs, found)):
+        at = numpy.arange(len(names)) + step * (number - (len(runs) - 1) / 2)
+        colour, spread = style.color(number), values["std"].fillna(0)
+        ax.hlines(at, values["min"], values["max"], color=colour, lw=0.9, alpha=0.55)
+        ax.hlines(at, values["mean"] - spread, values["mean"] + spread, color=colour, lw=3.2,
+                  alpha=0.55)
+        ax.plot(values["mean"], at, ls="none", marker="o", ms=4.5, color=colour, mec="white",
+                mew=0.5, label=run.label)
+    style.layer_axis(ax, names, True)
+    ax.grid(axis="x", visible=True)
+    low, high = ax.get_xlim()
+    if high - low < 2:
+        ax.set_xlim((low + high) / 2 - 1, (low + high) / 2 + 1)
+    style.powers_axis(ax.xaxis, 10)
+    ax.set_xlabel(f"scale of {tensor} (factor): mean, standard deviation, smallest and largest")
+    style.legend_above(figure, *ax.get_legend_handles_labels())
+    return [Picture("scale_spread", figure, _spread_sentence(runs, names, found),
+                    "mean and spread of the scale by layer")]
+
+
+def _spread_sentence(runs, names, found):
+    parts = []
+    for run, values in zip(runs, found):
+        width = (values["max"] - values["min"]).max()
+        if not numpy.isfinite(width):
+            continue
+        if width == 0:
+            parts.append(f"{run.label}: no layer's scale moves")
+            continue
+        layer = (values["max"] - values["min"]).idxmax()
+        row = values.loc[layer]
+        parts.append(f"{run.label}: {layer} moves most, from {style.power(2.0 ** row['min'])} to "
+                     f"{style.power(2.0 ** row['max'])} around {style.power(2.0 ** row['mean'])}")
+    return "Means are geometric, over all logged steps. " + style.sentences(parts)
+
+
+def _means(run, tensor):
+    """Underflow by (layer, step), the mean of what shares both."""
+    table = layers.of_tensor(run.underflow, tensor)
+    table = table.assign(layer=table["layer"].astype(str))
+    return table.groupby(["layer", "step"])["underflow_pct_nonzero"].mean().dropna()
+
+
+def _difference_sentence(run, first, table):
+    if not len(table):
+        return f"{run.label}: no step and layer that {first.label} logged too"
+    means = table.groupby("layer")["difference"].mean()
+    most, least = means.idxmax(), means.idxmin()
+    text = f"{run.label} loses {style.digits(table['difference'].mean(), 3)} points more"
+    if means[most] > 0:
+        text += f", most in {most} ({means[most]:+.3g})"
+    if means[least] < 0:
+        text += f", least in {least} ({means[least]:+.3g})"
+    return text
+
+
+def underflow_difference(runs, tensor, order, last):
+    """Each run against the first: percent of its non-zero values minus percent of the first's."""
+    if len(runs) < 2:
+        return []
+    base = _means(runs[0], tensor)
+    tables = []
+    for run in runs[1:]:
+        both = pandas.concat([base, _means(run, tensor)], axis=1, join="inner", keys=["a", "b"])
+        tables.append(both.assign(difference=both["b"] - both["a"]).reset_index())
+    names = shown(order, tables)
+    if not names:
+        return []
+    grids = [layers.grid(t, layers.codes(t["layer"], names), names, t["difference"])
+             for t in tables]
+    top = max([1.0] + [float(numpy.nanmax(numpy.abs(g.values))) for g in grids
+                       if numpy.isfinite(g.values).any()])
+    norm = colors.SymLogNorm(1, 1, -top, top)
+    figure, axes, mesh = heat_maps(runs[1:], names, grids, last, "RdBu_r", norm)
+    bar = style.color_bar(figure, mesh, axes, f"underflow of {tensor} (% of non-zero), minus that of"
+                          f"\n{style.wrapped(runs[0].label, 44, 1)}",
+                          ticks=[t for t in DIFFERENCE_TICKS if abs(t) <= top])
+    bar.ax.minorticks_off()
+    bar.ax.yaxis.set_major_formatter(lambda x, _: f"{x:+g}" if x else "0")
+    sentence = (f"Against {runs[0].label}. Red: more is lost; blue: less. " + style.sentences(
+        [_difference_sentence(run, runs[0], t) for run, t in zip(runs[1:], tables)])
+        + layers.thinned(grids))
+    return [Picture("underflow_difference", figure, sentence, "difference in underflow")]

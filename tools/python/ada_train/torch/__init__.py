@@ -1,0 +1,44 @@
+"""Records a PyTorch training in the files of an ada-train run: `report`, `watch`, `what-if`,
+`recommend` and `compare` read them."""
+from ada_train.recording import FolderInUse
+from ada_train.torch.recorder import Recorder
+
+__all__ = ["record", "Recorder", "FolderInUse"]
+
+
+def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, activations=None,
+           weights=None, gradients=None, weight_gradients=None, saturate=False, every=100,
+           histogram_every=None, statistics=("dx", "dy", "dw"), layers="*", name=None,
+           dataset=None, overwrite=False):
+    """Records the training of `model` by `optimizer` into `folder`, until close().
+
+    Call recorder.step(loss) once behind each attempt to update the weights, skipped ones included:
+
+        recorder = ada_train.torch.record(model, optimizer, "runs/mine", scaler=scaler)
+        for images, labels in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", torch.float16):
+                loss = criterion(model(images), labels)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            recorder.step(loss)
+        recorder.close()
+
+    scaler: the GradScaler, or `scale`: the number with which the loss is multiplied.
+    format: a format to emulate ("fp8_e5m2", "{exponent: 4, mantissa: 3}") in a model that computes
+        in fp32, or one for a role alone: activations, weights, gradients, weight_gradients, as in
+        ada-train's `precision`. Without any of them the model is recorded in the formats in which
+        it computes, and nothing of what it computes changes.
+    saturate: beyond a format's largest value stands the largest value.
+    every: steps between rows of underflow.csv and scales.csv; histogram_every: between histograms
+        (default: `every`; 0: none). The first step is logged too.
+    statistics: which of y, w, dx, dw, dy are counted; layers: glob on the modules' names, or
+        several: others are neither recorded nor rounded.
+    overwrite: delete a recorded run that the folder holds.
+    """
+    return Recorder(model, optimizer, folder, scaler=scaler, scale=scale,
+                    formats=(format, activations, weights, gradients, weight_gradients, saturate),
+                    every=every, histogram_every=every if histogram_every is None
+                    else histogram_every, statistics=statistics, layers=layers, name=name,
+                    dataset=dataset, overwrite=overwrite)

@@ -1,0 +1,118 @@
+"""A model that computes in fp32, rounded to other formats where ada-train rounds: its input, the
+copies of weights that products multiply, the outputs of its layers, and their gradients."""
+import torch
+
+from ada_train import counting
+from ada_train.torch import formats
+from ada_train.torch.layers import weight_of
+
+
+def _is_real(x):
+    return isinstance(x, torch.Tensor) and x.dtype == torch.float32
+
+
+class _Round(torch.autograd.Function):
+    """Rounds a tensor on its way forward and its gradient on its way backward, each where there is
+    a function for it. Both functions take and give tensors."""
+
+    @staticmethod
+    def forward(ctx, x, forward, backward):
+        ctx.backward = backward
+        y = forward(x) if forward else x
+        return y.clone() if y is x or y._is_view() else y  # it may be changed in place
+
+    @staticmethod
+    def backward(ctx, dy):
+        return (ctx.backward(dy) if ctx.backward else dy), None, None
+
+
+class Emulation:
+    """`roles`: activations, weights, gradients, weight_gradients -> Named format."""
+
+    def __init__(self, recorder, roles):
+        self._recorder, self._roles = recorder, roles
+        self._summed = set()  # layers whose dy was the sum of several gradients
+        self._masters = {}
+
+    def _rounding(self, layer, tensor, role):
+        """The function that counts and rounds a tensor; an empty layer is not counted."""
+        form, attempt = self._roles[role], self._recorder.attempt
+
+        def rounded(x):
+            if attempt is not None and layer:
+                attempt.add(layer, tensor, x, form)
+            return counting.round_to(form.grid, x.contiguous(), torch)
+        return rounded
+
+    def _sum_of_branches(self, layer):
+        """dy: several consumers sent gradients where the sum is not yet a value of the format. It
+        is rounded, and counted from then on."""
+        form, attempt = self._roles["gradients"], self._recorder.attempt
+
+        def rounded(dy):
+            dy = dy.contiguous()
+            result = counting.round_to(form.grid, dy, torch)
+            if attempt is not None and attempt.counts:
+                if layer not in self._summed and not torch.equal(
+                        result.view(torch.int32), dy.view(torch.int32)):
+                    self._summed.add(layer)
+                if layer in self._summed:
+                    attempt.add(layer, "dy", dy, form)
+            return result
+        return rounded
+
+    def hook(self, name, module):
+        return [module.register_forward_pre_hook(
+                    lambda _, args: self._before(name, module, args)),
+                module.register_forward_hook(
+                    lambda _, args, y: self._after(name, module, y), always_call=True)]
+
+    def hook_input(self, args):
+        rounding = self._rounding("", "y", "activations")
+        return tuple(_Round.apply(arg, rounding, None) if _is_real(arg) else arg for arg in args)
+
+    def hook_logits(self, logits):
+        if not _is_real(logits) or not logits.requires_grad:
+            return None
+        return _Round.apply(logits, None, self._rounding("loss", "dx", "gradients"))
+
+    def _before(self, name, module, args):
+        weight = weight_of(module)
+        if weight is not None:
+            self._masters[module] = weight
+            module._parameters["weight"] = _Round.apply(
+                weight, self._rounding(name, "w", "weights"),
+                self._rounding(name, "dw", "weight_gradients"))
+        args, layer = list(args), name
+        for i, arg in enumerate(args):
+            if _is_real(arg) and arg.requires_grad:
+                args[i] = _Round.apply(arg, None, self._rounding(layer, "dx", "gradients"))
+                layer = ""  # a second input's gradient is rounded, and has no row
+        return tuple(args)
+
+    def _after(self, name, module, y):
+        if module in self._masters:
+            module._parameters["weight"] = self._masters.pop(module)
+        if not _is_real(y):
+            return None
+        return _Round.apply(y, self._rounding(name, "y", "activations"),
+                            self._sum_of_branches(name))
+
+    @staticmethod
+    def check(model):
+        for name, parameter in model.named_parameters():
+            if parameter.dtype != torch.float32:
+                raise ValueError(f"{name} is {parameter.dtype}: a format is emulated in a model "
+                                 "whose parameters are torch.float32; leave `format` out to record "
+                                 "what the model itself computes in")
+
+
+def roles_of(format, activations, weights, gradients, weight_gradients, saturate):
+    """The formats by role as `precision:` has them; None where nothing is to be emulated."""
+    given = {"activations": activations, "weights": weights, "gradients": gradients}
+    if not any([format, weight_gradients, *given.values()]):
+        return None
+    roles = {role: formats.named(text or format or "fp32", saturate)
+             for role, text in given.items()}
+    roles["weight_gradients"] = formats.named(weight_gradients or "fp32", saturate)
+    return roles

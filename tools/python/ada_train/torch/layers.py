@@ -1,0 +1,107 @@
+"""Which modules of a model are layers, what they are called, and how config.yaml describes them."""
+import json
+import re
+
+from torch import nn
+
+# Modules that only move values, or clip them: nothing is rounded there. Dropout draws random
+# numbers, so that its gradient cannot be computed a second time.
+PASSIVE = (nn.Identity, nn.Flatten, nn.Unflatten, nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Threshold,
+           nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d,
+           nn.AdaptiveMaxPool3d, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle,
+           nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d, nn.Dropout,
+           nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+           nn.Embedding, nn.EmbeddingBag)
+# Products of their input and a weight: autocast computes them in the narrow format.
+PRODUCTS = (nn.Linear, nn.Bilinear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d,
+            nn.ConvTranspose2d, nn.ConvTranspose3d)
+_TAKEN = {"loss", "input"}
+
+
+def is_layer(module):
+    """A module that computes something itself and is no loss; a parametrization below it is part
+    of it."""
+    inner = [name for name, _ in module.named_children() if name != "parametrizations"]
+    loss = type(module).__name__.endswith("Loss")
+    return not inner and not loss and not isinstance(module, PASSIVE)
+
+
+def name_of(path):
+    """A module's path as ada-train may call a layer."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", path) or "model"
+    return name + "_" if name in _TAKEN else name
+
+
+def weight_of(module):
+    """The weight that a product multiplies, where it is the module's own; None."""
+    return module._parameters.get("weight") if isinstance(module, PRODUCTS) else None
+
+
+def _pair(value):
+    return list(value) if isinstance(value, (tuple, list)) else [value, value]
+
+
+def _keys(module):
+    """The kind of ada-train that the module is, with its keys; `external` where it is none."""
+    if isinstance(module, nn.Linear):
+        return {"kind": "linear", "features": module.out_features, "bias": module.bias is not None}
+    if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros" and not isinstance(
+            module.padding, str):
+        return {"kind": "conv2d", "channels": module.out_channels,
+                "kernel": _pair(module.kernel_size), "stride": _pair(module.stride),
+                "padding": _pair(module.padding), "dilation": _pair(module.dilation),
+                "groups": module.groups, "bias": module.bias is not None}
+    if isinstance(module, nn.BatchNorm2d) and module.affine:
+        return {"kind": "batch_norm", "eps": float(module.eps)}
+    return {"kind": "external"}
+
+
+def _flow(value):
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return str(value)
+
+
+def _line(keys, comment=""):
+    text = ", ".join(f"{key}: {_flow(value)}" for key, value in keys.items())
+    return f"    - {{{text}}}{'  # ' + comment if comment else ''}"
+
+
+def model_yaml(traced):
+    """`model:` of the layers in the order in which they ran. `traced`: (name, module, names of the
+    layers whose outputs it takes). What several outputs become on their way stands as an add."""
+    lines, before = ["model:", "  layers:"], "input"
+    for name, module, inputs in traced:
+        if len(inputs) > 1:
+            before = name + ".inputs"
+            lines.append(_line({"name": before, "kind": "add", "inputs": inputs},
+                               "or whatever joins them"))
+            inputs = [before]
+        keys = {"name": name, **_keys(module)}
+        source = inputs[0] if inputs else "input"
+        if source != before:
+            keys["inputs"] = [source]
+        lines.append(_line(keys, type(module).__name__ if keys["kind"] == "external" else ""))
+        before = name
+    return lines
+
+
+def trace(value, makers, most=10000):
+    """The layers whose outputs `value` is made of, found backwards through autograd's graph;
+    `makers`: node -> layer."""
+    found, seen, queue = {}, set(), [value.grad_fn]
+    while queue and len(seen) < most:
+        node = queue.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node in makers:
+            found[makers[node]] = True
+        else:
+            queue += [following for following, _ in node.next_functions]
+    order = list(makers.values())
+    return sorted(found, key=order.index)

@@ -1,0 +1,194 @@
+"""The recorder: attempts to update a model's weights as rows of a run's files."""
+import math
+import os
+import platform
+
+import torch
+
+from ada_train import __version__
+from ada_train.csv_writer import nine_digits, shortest
+from ada_train.no_gradient import layers_without_gradient
+from ada_train.recording import RunFolder
+from ada_train.torch import config, formats
+from ada_train.torch.clock import Clock
+from ada_train.torch.emulate import Emulation, roles_of
+from ada_train.torch.layers import PRODUCTS
+from ada_train.torch.watching import Watching, due, layers_of
+
+TENSORS = ("y", "w", "dx", "dw", "dy")
+
+
+def _value(x):
+    return float(x.detach()) if isinstance(x, torch.Tensor) else float(x)
+
+
+class Recorder:
+    """See ada_train.torch.record. A recorder is also a context: `with record(...) as recorder:`
+    closes it, as interrupted where an exception ends the block."""
+
+    def __init__(self, model, optimizer, folder, *, scaler, scale, formats, every,
+                 histogram_every, statistics, layers, name, dataset, overwrite):
+        unknown = [tensor for tensor in statistics if tensor not in TENSORS]
+        if unknown:
+            raise ValueError(f"statistics: {', '.join(unknown)}: expected some of "
+                             + ", ".join(TENSORS))
+        names = layers_of(model, [layers] if isinstance(layers, str) else list(layers))
+        self._roles = roles_of(*formats)
+        if self._roles is not None:
+            Emulation.check(model)
+        self._optimizer, self._scaler, self._fixed = optimizer, scaler, float(scale)
+        self._policy = config.policy_of(scaler, self._fixed)
+        self._log = (every, histogram_every, list(statistics))
+        self._name = name or os.path.basename(os.path.abspath(folder))
+        self._model, self._dataset = model, dataset
+        self._folder = RunFolder(folder, overwrite, histogram_every > 0)
+        self._clock, self._epoch, self._scale = Clock(), 1, None
+        self._dead, self._closed, self._known_epochs = set(), False, 0
+        self._watching = Watching(model, optimizer, names, self._scale_now, self._roles, self._log,
+                                  self._clock)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.close("finished" if kind is None else "interrupted")
+
+    def _scale_now(self):
+        if self._scaler is not None and self._scaler.is_enabled():
+            return float(self._scaler.get_scale())
+        return self._fixed
+
+    # --- One attempt ---
+
+    def step(self, loss, accuracy=math.nan, epoch=None):
+        """Behind each attempt to update the weights. `loss`: without its scale; `accuracy`: share
+        of the batch that was classified right, if known; `epoch`: from 1, where it changes."""
+        attempt = self._watching.attempt
+        if attempt is None:
+            raise RuntimeError("step(): no forward pass of the model in training mode came before")
+        self._clock.begin("log")
+        self._epoch = self._epoch if epoch is None else int(epoch)
+        at = {"step": attempt.step, "epoch": self._epoch}
+        skipped = not self._watching.updated
+        norm = self._watching.norm
+        if skipped:  # the gradients lie where they were, and may carry their scale or not
+            norm = self._watching.gradient_norm()
+        loss = _value(loss)
+        self._write_config()
+        rows = self._tensors(attempt, at) if attempt.counts else []
+        self._events(attempt, at, loss, skipped, rows)
+        self._folder.add("steps", **at, loss=loss, accuracy=_value(accuracy),
+                         lr=_value(self._optimizer.param_groups[0]["lr"]), scale=attempt.scale,
+                         overflow=skipped or not math.isfinite(norm), skipped=skipped,
+                         grad_norm=norm)
+        if due(self._log[0], attempt.step):
+            self._folder.add("timing", step=attempt.step, **self._clock.row())
+        if attempt.counts:
+            self._folder.flush()
+        self._watching.next()
+        self._clock.begin("data")
+
+    def loss(self, loss):
+        """Gives `loss` back. Called before backward() under autocast, it lets the gradient of the
+        logits be seen before it is rounded to their format: rows of loss.dx."""
+        self._watching.follow(loss)
+        return loss
+
+    def evaluation(self, split, images, loss=math.nan, top1=math.nan, top5=math.nan):
+        """One evaluation of a split (`test`, `validation`), behind the last step."""
+        self._folder.add("evaluation", step=self._watching.steps, epoch=self._epoch, split=split,
+                         images=images, loss=_value(loss), top1=_value(top1), top5=_value(top5))
+
+    def _tensors(self, attempt, at):
+        rows = []
+        policy = self._policy["policy"]
+        chooses = {name for name, module, inputs in self._watching.traced
+                   if inputs and isinstance(module, PRODUCTS)}
+        for layer in attempt.backward:
+            if layer in chooses:
+                self._folder.add("scales", **at, layer=layer, policy=policy, limit="none",
+                                 scale_in=attempt.scale, alpha=1.0, scale_out=attempt.scale)
+        for layer, tensor, form, stats, bins in attempt.rows():
+            scale = attempt.carried(tensor)
+            rows.append({**at, "layer": layer, "tensor": tensor, "format": form,
+                         **stats.row(scale)})
+            self._folder.add("underflow", **rows[-1])
+            if bins is not None:
+                for exponent, count in bins.rows():
+                    self._folder.add("histograms", **at, layer=layer, tensor=tensor, scale=scale,
+                                     exponent=exponent, count=count)
+        return rows
+
+    def _events(self, attempt, at, loss, skipped, rows):
+        before, self._scale = self._scale, attempt.scale
+        if before is not None and before != attempt.scale:
+            self._folder.add("events", **at, event="scale_change", value=shortest(attempt.scale),
+                             message=f"scale {shortest(before)} -> {shortest(attempt.scale)}")
+        if not math.isfinite(loss):
+            self._folder.add("events", **at, event="loss_not_finite", layer="loss",
+                             value=nine_digits(loss), message="the loss is not finite")
+        if skipped:
+            layer, tensor, largest = attempt.first_not_finite()
+            where = (f"{layer}.{tensor} (largest magnitude {nine_digits(largest)})" if layer else
+                     "unknown: the step is not a logged one" if not attempt.counts else
+                     "no recorded tensor")
+            self._folder.add("events", **at, event="skip", layer=layer, tensor=tensor,
+                             value="" if largest is None else nine_digits(largest),
+                             message=f"the optimizer took no step; first: {where}")
+        if rows:
+            self._no_gradient(at, rows)
+
+    def _no_gradient(self, at, rows):
+        dead = layers_without_gradient(rows)
+        for layer, tensor, last in dead:
+            if layer in self._dead:
+                continue
+            died_at = f"{last['layer']}.{last['tensor']}" if last else "loss"
+            lost = (f"it lost {last['underflow_pct_nonzero']:.3g} % in {last['format']} at scale "
+                    f"{shortest(last['scale'])}" if last else "no tensor had values")
+            what = "gradient" if tensor == "dx" else "weight gradient"
+            self._folder.add("events", **at, event="no_gradient", layer=layer, tensor=tensor,
+                             value=died_at, message=f"{layer}: all of its {what} is zero; the last "
+                             f"tensor with values was {died_at}: {lost}")
+        self._dead = {layer for layer, _, _ in dead}
+
+    # --- The run ---
+
+    def _precision(self):
+        if self._roles is not None:
+            usual = self._roles["activations"].name
+            return {"format": usual, **{
+                role: form.name for role, form in self._roles.items()
+                if form.name != ("fp32" if role == "weight_gradients" else usual)}}
+        return {"format": formats.of(*sorted(self._watching.dtypes, key=str)).name}
+
+    def _write_config(self):
+        """In the first step, and again as the run has more epochs than were known."""
+        if self._epoch <= self._known_epochs:
+            return
+        self._known_epochs = self._epoch
+        every, bins_every, tensors = self._log
+        log = {"every": max(1, every), "histogram_every": bins_every,
+               "statistics": "[" + ", ".join(f'"{t}"' for t in tensors) + "]"}
+        self._folder.write_config(config.text_of(
+            self._name, self._watching.batch, self._watching.traced, self._precision(),
+            self._policy, self._optimizer, self._epoch, log))
+
+    def close(self, status="finished"):
+        """Takes the hooks off and writes summary.json. status: finished, stopped, interrupted."""
+        if self._closed:
+            return
+        self._closed = True
+        self._watching.remove()
+        precision = self._precision() if self._watching.traced else {}
+        facts = {"name": self._name, "status": status, "model": type(self._model).__name__,
+                 "dataset": self._dataset or "external", "format": precision.get("format", "fp32"),
+                 "policy": self._policy["policy"], "folder": str(self._folder.path),
+                 "versions": {"ada_train.torch": __version__, "torch": torch.__version__},
+                 "seconds": self._clock.total(), "images_per_second": self._clock.speed(),
+                 "host": {"processor": platform.processor() or platform.machine(),
+                          "threads": torch.get_num_threads(), "device": str(self._device())}}
+        self._folder.close(facts)
+
+    def _device(self):
+        return next(self._model.parameters(), torch.empty(0)).device

@@ -1,0 +1,129 @@
+"""The hooks of a recording: when an attempt begins, what its layers compute, and whether the
+optimizer took its gradients."""
+import fnmatch
+import math
+import warnings
+
+import torch
+
+from ada_train.torch import formats
+from ada_train.torch.attempt import Attempt
+from ada_train.torch.emulate import Emulation
+from ada_train.torch.layers import is_layer, name_of, trace
+from ada_train.torch.observe import Observer
+
+
+def due(every, step):
+    return every > 0 and (step == 1 or step % every == 0)
+
+
+def layers_of(model, globs):
+    """module -> name of those that match."""
+    names = {}
+    for path, module in model.named_modules():
+        name = name_of(path)
+        if is_layer(module) and any(fnmatch.fnmatchcase(name, glob) for glob in globs):
+            names.setdefault(module, name)
+    if not names:
+        raise ValueError(f"layers: {', '.join(globs)} matches no layer of the model")
+    return names
+
+
+class Watching:
+    """`scale`: a function that gives S of the attempt that begins; `roles`: what is emulated, or
+    None. From the first forward pass of an attempt on there is `attempt`, until next()."""
+
+    def __init__(self, model, optimizer, names, scale, roles, choice, clock):
+        self._model, self._optimizer, self._names = model, optimizer, names
+        self._scale, self._choice, self._clock = scale, choice, clock
+        self.steps, self.batch, self.attempt = 0, 0, None
+        self.updated, self.norm = False, math.nan
+        self.traced, self.dtypes = [], set()  # of the first step: layers with their inputs
+        self._makers, self._inputs, self._told = {}, {}, set()
+        self._rounding = Observer(self) if roles is None else Emulation(self, roles)
+        self._hooks = self._install()
+
+    def next(self):
+        """Forgets the attempt, which is over."""
+        self.steps += 1
+        self.attempt, self.updated, self.norm = None, False, math.nan
+        self._makers, self._inputs = {}, {}
+
+    def remove(self):
+        for hook in self._hooks:
+            hook.remove()
+
+    def _install(self):
+        hooks = [self._model.register_forward_pre_hook(self._begin, with_kwargs=True)]
+        for module, name in self._names.items():
+            hooks.append(module.register_forward_pre_hook(self._trace_input))
+            hooks += self._rounding.hook(name, module)
+            hooks.append(module.register_forward_hook(self._trace_output))
+        hooks.append(self._model.register_forward_hook(self._logits))
+        hooks.append(self._optimizer.register_step_pre_hook(self._update))
+        return hooks
+
+    def _trains(self):
+        return self._model.training and torch.is_grad_enabled()
+
+    def _begin(self, _, args, kwargs):
+        if self._trains():
+            self._clock.begin("forward")
+            first = next((arg for arg in [*args, *kwargs.values()]
+                          if isinstance(arg, torch.Tensor) and arg.dim() > 0), None)
+            self.batch = 0 if first is None else first.shape[0]
+            self._clock.images(self.batch)
+            if self.attempt is None:
+                step, (every, bins_every, tensors) = self.steps + 1, self._choice
+                bins = due(bins_every, step)
+                self.attempt = Attempt(step, self._scale(), bins or due(every, step), bins, tensors)
+        return self._rounding.hook_input(args), kwargs
+
+    def _tracing(self):
+        return self.steps == 0 and self._trains()
+
+    def _trace_input(self, module, args):
+        if self._tracing() and module not in self._inputs:
+            first = next((a for a in args if isinstance(a, torch.Tensor) and a.requires_grad), None)
+            self._inputs[module] = [] if first is None else trace(first, self._makers)
+
+    def _trace_output(self, module, _, y):
+        name = self._names[module]
+        if not isinstance(y, torch.Tensor) or y.dtype not in formats.DTYPES:
+            if name not in self._told:
+                self._told.add(name)
+                warnings.warn(f"{name} ({type(module).__name__}) gives no tensor of fp32, fp16 or "
+                              "bf16, and is not recorded", stacklevel=2)
+        elif self._tracing() and y.requires_grad:
+            if all(module is not known for _, known, _ in self.traced):
+                self.traced.append((name, module, self._inputs.get(module, [])))
+            self.dtypes.add(y.dtype)
+            self._makers[y.grad_fn] = name
+
+    def _logits(self, _, args, y):
+        if not self._trains():
+            return None
+        self._clock.begin("backward")
+        if isinstance(y, torch.Tensor) and y.requires_grad and self.attempt is not None:
+            return self._rounding.hook_logits(y)
+        return None
+
+    def follow(self, loss):
+        if self.attempt is not None and isinstance(self._rounding, Observer):
+            self._rounding.follow(loss)
+
+    def _update(self, *_):
+        """Before the optimizer takes the gradients: by then they carry no scale."""
+        self._clock.begin("update")
+        found = getattr(self._optimizer, "found_inf", None)  # of fused optimizers under GradScaler
+        self.updated = found is None or float(found) == 0
+        self.norm = self.gradient_norm()
+
+    def gradient_norm(self):
+        norms = [torch.linalg.vector_norm(p.grad.detach(), dtype=torch.float32)
+                 for group in self._optimizer.param_groups for p in group["params"]
+                 if p.grad is not None and not p.grad.is_sparse]
+        if not norms:
+            return 0.0
+        device = norms[0].device
+        return float(torch.linalg.vector_norm(torch.stack([n.to(device) for n in norms])))
