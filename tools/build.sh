@@ -63,7 +63,10 @@ configure=(cmake --preset "$preset")
 if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; then
   configure+=(--fresh)
   if command -v ninja >/dev/null; then configure+=(-G Ninja); else configure+=(-G "Unix Makefiles"); fi
-  if command -v ccache >/dev/null; then configure+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  if command -v ccache >/dev/null; then
+    # Precompiled headers are kept only so.
+    configure+=("-DCMAKE_CXX_COMPILER_LAUNCHER=cmake;-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache")
+  fi
 fi
 
 configure+=("-DADA_CUDA=$cuda")

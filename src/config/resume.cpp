@@ -44,7 +44,7 @@ void Flatten(const YamlNode& map, const std::string& path,
   }
 }
 
-std::string Shown(const std::string& value) {
+std::string ShownValue(const std::string& value) {
   constexpr std::size_t kLimit = 60;
   if (value.empty()) return "(not set)";
   return value.size() > kLimit ? value.substr(0, kLimit) + "..." : value;
@@ -62,7 +62,7 @@ std::vector<std::string> ResumeConflicts(const Config& stored, const Config& now
     const auto found = before.find(key);
     const std::string old = found == before.end() ? "" : found->second;
     if (old == value || IsFree(key)) continue;
-    conflicts.push_back(key + ": " + Shown(old) + " -> " + Shown(value));
+    conflicts.push_back(key + ": " + ShownValue(old) + " -> " + ShownValue(value));
   }
   return conflicts;
 }

@@ -13,7 +13,7 @@ std::string_view FirstEntry(std::string_view begin) {
 }
 
 // "weights.safetensors" beside "weights.pt", as a text of Python.
-std::string Quoted(const std::string& path) {
+std::string InQuotes(const std::string& path) {
   std::string text = "\"";
   for (const char c : path) text += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
   return text + "\"";
@@ -22,7 +22,7 @@ std::string Quoted(const std::string& path) {
 std::string Target(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   const bool in_name = dot != std::string::npos && path.find('/', dot) == std::string::npos;
-  return Quoted((in_name ? path.substr(0, dot) : path) + ".safetensors");
+  return InQuotes((in_name ? path.substr(0, dot) : path) + ".safetensors");
 }
 
 std::string Lines(const std::string& kind, const std::string& library, const std::string& module,
@@ -41,15 +41,15 @@ std::string ForeignTensorsHint(const std::string& path, std::string_view begin) 
   const bool archive = !entry.empty() && (named || begin.find("/data.pkl") != begin.npos);
   if (archive || begin.starts_with(kLegacyPickle))
     return Lines("a file of PyTorch (torch.save)", "torch", "torch",
-                 "{k: t.contiguous() for k, t in torch.load(" + Quoted(path) +
+                 "{k: t.contiguous() for k, t in torch.load(" + InQuotes(path) +
                      ", map_location=\"cpu\").items()}",
                  path);
   if (entry.ends_with(".npy"))
     return Lines("an archive of NumPy (numpy.savez)", "numpy", "numpy",
-                 "dict(numpy.load(" + Quoted(path) + "))", path);
+                 "dict(numpy.load(" + InQuotes(path) + "))", path);
   if (begin.starts_with("\x93NUMPY"))
     return Lines("an array of NumPy (numpy.save)", "numpy", "numpy",
-                 "{\"tensor\": numpy.load(" + Quoted(path) + ")}", path);
+                 "{\"tensor\": numpy.load(" + InQuotes(path) + ")}", path);
   if (begin.starts_with("\x89HDF\r\n\x1a\n") || entry.ends_with(".weights.h5") ||
       entry == "metadata.json")
     return "is a file of Keras or HDF5, not safetensors; save its arrays with "

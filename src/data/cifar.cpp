@@ -141,7 +141,8 @@ std::int64_t CheckFiles(const SplitFiles& files) {
   return files.images;
 }
 
-void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<void()>>* tasks) {
+void AddCifarTasks(const SplitFiles& files, Dataset* into,
+                   std::vector<std::function<void()>>* tasks) {
   const std::int64_t images = CheckFiles(files);
   const std::int64_t each = images / static_cast<std::int64_t>(files.names.size());
   into->labels.resize(static_cast<std::size_t>(images));
@@ -158,6 +159,6 @@ void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<
 }  // namespace
 
 extern const FileLayout kCifarFiles;
-const FileLayout kCifarFiles = {false, AddTasks, CheckFiles};
+const FileLayout kCifarFiles = {false, AddCifarTasks, CheckFiles};
 
 }  // namespace ada::data

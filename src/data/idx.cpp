@@ -116,13 +116,14 @@ void ReadSplit(const SplitFiles& files, Dataset* into) {
   split.images.ExpectEnd(SizeWords(kImagesHeader, count, size));
 }
 
-void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<void()>>* tasks) {
+void AddIdxTasks(const SplitFiles& files, Dataset* into,
+                 std::vector<std::function<void()>>* tasks) {
   tasks->push_back([files, into] { ReadSplit(files, into); });
 }
 
 }  // namespace
 
 extern const FileLayout kIdxFiles;
-const FileLayout kIdxFiles = {true, AddTasks, CountImages};
+const FileLayout kIdxFiles = {true, AddIdxTasks, CountImages};
 
 }  // namespace ada::data

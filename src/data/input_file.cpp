@@ -20,7 +20,7 @@ constexpr std::size_t kBufferBytes = 256 * 1024;
 // Deflate packs no better than 1032:1 (zlib's technical notes); a claim beyond that is false.
 constexpr std::uint64_t kMaxRatio = 1032;
 
-std::string Words(int error) { return std::string(std::strerror(error)); }
+std::string ErrorWords(int error) { return std::string(std::strerror(error)); }
 
 }  // namespace
 
@@ -62,7 +62,7 @@ std::unique_ptr<InputFile::Stream> InputFile::Open() const {
   }
   if (!stream->plain && !stream->packed) {
     CloseFile(fd);
-    throw DataError(path_ + ": cannot be opened: " + Words(ENOMEM) + "; " + advice_);
+    throw DataError(path_ + ": cannot be opened: " + ErrorWords(ENOMEM) + "; " + advice_);
   }
   return stream;
 }
@@ -76,7 +76,8 @@ std::size_t InputFile::ReadPacked(Stream& stream, std::span<std::uint8_t> to) co
   // Where inflate stopped, in the file itself: what it has unpacked by then is not known so
   // exactly.
   const std::string where = path_ + ": byte " + std::to_string(gzoffset(stream.packed)) + ": ";
-  if (code == Z_ERRNO) throw DataError(where + "cannot be read: " + Words(errno) + "; " + advice_);
+  if (code == Z_ERRNO)
+    throw DataError(where + "cannot be read: " + ErrorWords(errno) + "; " + advice_);
   if (code == Z_BUF_ERROR) {
     throw DataError(where + "the gzip data is cut off; expected a whole gzip file; " + advice_);
   }
@@ -95,7 +96,7 @@ std::size_t InputFile::ReadSome(Stream& stream, std::span<std::uint8_t> to) cons
     } else {
       got = std::fread(rest.data(), 1, rest.size(), stream.plain);
       if (got < rest.size() && std::ferror(stream.plain)) {
-        Fail(stream.offset + got, "cannot be read: " + Words(errno), "");
+        Fail(stream.offset + got, "cannot be read: " + ErrorWords(errno), "");
       }
     }
     stream.offset += got;

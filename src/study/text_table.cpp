@@ -1,11 +1,10 @@
 #include "study/text_table.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 
+#include "core/text.h"
 #include "core/utf8.h"
 
 namespace ada::study {
@@ -36,13 +35,17 @@ std::string PaddedText(std::string_view text, std::size_t width, bool right) {
   return right ? blanks + shown : shown + blanks;
 }
 
+std::string ScaleText(double scale, std::size_t width, int digits) {
+  if (std::isnan(scale)) return "-";
+  std::string exact = ShortestText(scale);
+  return exact.size() <= width ? exact : Formatted("%.*g", digits, scale);
+}
+
 std::string PctText(double pct) {
   if (std::isnan(pct)) return "-";
   if (pct == 0) return "0";
   if (pct < 0.0005) return "<0.001";
-  std::array<char, 40> text;
-  std::snprintf(text.data(), text.size(), "%.3f", pct);
-  return text.data();
+  return Formatted("%.3f", pct);
 }
 
 void TextTable::Print(std::ostream& out, std::size_t width) const {

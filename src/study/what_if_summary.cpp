@@ -14,7 +14,7 @@
 namespace ada::study {
 namespace {
 
-constexpr std::size_t kWorst = 3, kMostRows = 15;
+constexpr std::size_t kWorstTensors = 3, kMostRows = 15;
 
 std::string Percent(double value) {
   char text[32];
@@ -74,7 +74,7 @@ std::string WhatIfSummary::Worst() const {
   std::stable_sort(worst.begin(), worst.end(),
                    [](const Tensor* a, const Tensor* b) { return a->pct_mean() > b->pct_mean(); });
   std::string text = "  most of its non-zero values would lose:\n";
-  for (std::size_t i = 0; i < std::min(worst.size(), kWorst); ++i)
+  for (std::size_t i = 0; i < std::min(worst.size(), kWorstTensors); ++i)
     text += "    " + worst[i]->name + " " + Percent(worst[i]->pct_mean()) + " (at most " +
             Percent(worst[i]->pct_max) + " in a step)\n";
   return text;

@@ -4,11 +4,7 @@
 #include <algorithm>
 
 namespace ada::backend::compare {
-namespace {
-
-double Wide(float x) { return static_cast<double>(x); }
-
-}  // namespace
+namespace {}  // namespace
 
 double BatchNormOperands::pixels() const {
   return static_cast<double>(pass_.rows * spec_.x.shape.h * spec_.x.shape.w);

@@ -19,6 +19,8 @@
 
 namespace ada::backend::compare {
 
+inline double Wide(float x) { return static_cast<double>(x); }
+
 // Where a value before rounding may lie.
 struct Interval {
   double low = 0, high = 0;

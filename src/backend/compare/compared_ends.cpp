@@ -1,12 +1,11 @@
 // What lies at the ends of a step, on two backends: input, loss, update; and ops that are exact.
 #include <algorithm>
 
+#include "backend/compare/bounds.h"
 #include "backend/compare/compared_op.h"
 
 namespace ada::backend::compare {
 namespace {
-
-double Wide(float x) { return static_cast<double>(x); }
 
 class ComparedInput final : public ComparedOp<InputOp> {
  public:

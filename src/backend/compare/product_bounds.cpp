@@ -5,7 +5,6 @@ namespace ada::backend::compare {
 namespace {
 
 std::size_t At(std::int64_t i) { return static_cast<std::size_t>(i); }
-double Wide(float x) { return static_cast<double>(x); }
 std::array<std::int64_t, 2> Pair(const std::array<int, 2>& p) { return {p[0], p[1]}; }
 
 }  // namespace

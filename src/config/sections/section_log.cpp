@@ -9,7 +9,6 @@
 namespace ada::config {
 namespace {
 
-constexpr double kMany = 1e9;  // steps: more than any run makes
 // What RefuseScenarioName lets pass.
 constexpr char kScenarioPattern[] = R"(^[^,"\u0000-\u001f\u007f]+$)";
 
@@ -132,17 +131,17 @@ Section LogSection(LogConfig& log) {
   Section section;
   section.path = "log";
   section.keys = {
-      Integer("every", log.every, FromTo(0, kMany),
+      Integer("every", log.every, FromTo(0, kMostSteps),
               "steps between rows of scales.csv, underflow.csv and timing.csv, step 1 included; 0: "
               "never"),
       TextList("statistics", log.statistics, {"y", "w", "dx", "dw", "dy"},
                "tensors with rows in underflow.csv"),
-      Integer("probe_every", log.probe_every, FromTo(0, kMany),
+      Integer("probe_every", log.probe_every, FromTo(0, kMostSteps),
               "steps between probes: the step's gradients in fp32 beside its own, in probes.csv; "
               "0: never"),
-      Integer("histogram_every", log.histogram_every, FromTo(0, kMany),
+      Integer("histogram_every", log.histogram_every, FromTo(0, kMostSteps),
               "steps between rows of histograms.csv, of the tensors in `statistics`; 0: never"),
-      Integer("dump_every", log.dump_every, FromTo(0, kMany),
+      Integer("dump_every", log.dump_every, FromTo(0, kMostSteps),
               "steps between dumps of whole tensors into dump/; 0: never"),
       DumpKey(log),
       WhatIfKey(log.what_if),

@@ -10,7 +10,6 @@ const EnumNames<ScheduleOnSkip> kScheduleOnSkip = {
     {"advance", ScheduleOnSkip::kAdvance},
     {"hold", ScheduleOnSkip::kHold},
 };
-constexpr double kMany = 1e9;  // steps: more than any run makes
 
 }  // namespace
 
@@ -19,7 +18,8 @@ Section TrainSection(TrainConfig& train) {
   section.path = "train";
   section.keys = {
       Integer("epochs", train.epochs, FromTo(1, 1'000'000), "passes over the training images"),
-      Integer("max_steps", train.max_steps, FromTo(0, kMany), "stop after this step; 0: no limit"),
+      Integer("max_steps", train.max_steps, FromTo(0, kMostSteps),
+              "stop after this step; 0: no limit"),
       Number("max_minutes", train.max_minutes, AtLeast(0), "stop after this time; 0: no limit"),
       Integer("accumulate", train.accumulate, FromTo(1, 1'000'000),
               "parts in which a batch is computed; their gradients are summed"),
@@ -29,13 +29,13 @@ Section TrainSection(TrainConfig& train) {
              "what a step does whose gradients are not finite: leave the weights alone, or try "
              "the same update again with the next batch")
           .Default("what the preset does, else skip"),
-      Integer("max_retries", train.max_retries, FromTo(0, kMany),
+      Integer("max_retries", train.max_retries, FromTo(0, kMostSteps),
               "attempts of a step beyond the first, under on_overflow: retry"),
       Choice("schedule_on_skip", train.schedule_on_skip, kScheduleOnSkip,
              "whether a skipped step moves the learning rate on"),
       Number("label_smoothing", train.label_smoothing, FromBelow(0, 1),
              "share of the target spread over all classes"),
-      Integer("stop_after_skips", train.stop_after_skips, FromTo(0, kMany),
+      Integer("stop_after_skips", train.stop_after_skips, FromTo(0, kMostSteps),
               "end the run after so many skipped steps in a row; 0: never"),
   };
   return section;
@@ -57,7 +57,7 @@ Section CheckpointSection(CheckpointConfig& checkpoint) {
   section.keys = {
       Integer("every_epochs", checkpoint.every_epochs, FromTo(0, 1'000'000),
               "epochs between checkpoints; 0: never; the last step always has one"),
-      Integer("every_steps", checkpoint.every_steps, FromTo(0, kMany),
+      Integer("every_steps", checkpoint.every_steps, FromTo(0, kMostSteps),
               "steps between checkpoints; 0: never"),
       Integer("keep", checkpoint.keep, FromTo(1, 1'000'000), "newest checkpoints kept"),
       Switch("best", checkpoint.best, "keep the checkpoint of the best evaluation as well"),

@@ -38,6 +38,9 @@ std::string ExpandPath(std::string& path);
 int ChannelsOf(const DataConfig& data);
 int ClassesOf(const DataConfig& data);
 
+// Steps: more than any run makes.
+inline constexpr double kMostSteps = 1e9;
+
 // --- Parts of `scaling`. ---
 
 // A scale is an fp32 value; powers of two beside its limits keep products finite.

@@ -22,11 +22,11 @@ std::string Brief(double value) {
 }
 
 // A largest scale that the settings name; nothing: no such bound.
-struct Bound {
+struct Ceiling {
   std::optional<double> scale;
   const char* key;
 };
-Bound CeilingOf(const Settings& settings) {
+Ceiling CeilingOf(const Settings& settings) {
   if (settings.policy == "adaptive") {
     const LayerMethod method = settings.adaptive.method;
     if (method != LayerMethod::kApproxRange && method != LayerMethod::kLognormal) return {};
@@ -112,7 +112,7 @@ StartScale ChooseStart(const Settings& settings, double largest, double u_max) {
   }
   // fp32's normal numbers.
   start.scale = std::exp2(std::clamp(power, -126.0, 127.0));
-  const Bound ceiling = CeilingOf(settings);
+  const Ceiling ceiling = CeilingOf(settings);
   if (ceiling.scale && start.scale > *ceiling.scale) {
     start.reason += "; " + ShortestText(start.scale) + " is more than " + ceiling.key;
     start.scale = std::exp2(std::floor(std::log2(*ceiling.scale)));

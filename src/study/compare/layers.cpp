@@ -14,31 +14,20 @@ namespace ada::study {
 namespace {
 
 constexpr std::size_t kShort = 16;  // layers whose order stays; of more, those that are shown
-constexpr std::size_t kWorst = 8;   // layers of each of two networks
-
-std::string Print(const char* format, double value) {
-  std::array<char, 40> text;
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
-std::string ScaleText(double scale) {
-  if (std::isnan(scale)) return "-";
-  const std::string exact = ShortestText(scale);
-  return exact.size() <= 8 ? exact : Print("%.4g", scale);
-}
+constexpr std::size_t kScaleWidth = 8;
+constexpr std::size_t kWorstLayers = 8;  // layers of each of two networks
 
 std::string DifferenceText(double difference) {
   if (std::isnan(difference)) return "-";
-  return difference == 0 ? "0" : Print("%+.3f", difference);
+  return difference == 0 ? "0" : Formatted("%+.3f", difference);
 }
 
 // b / a; of whole parts such as 1/1024.
 std::string RatioText(double a, double b) {
   const double parts = a / b;
   if (std::isnan(parts)) return "-";
-  if (parts >= 2 && parts < 1e8 && parts == std::floor(parts)) return Print("1/%.0f", parts);
-  return Print("%.4g", b / a);
+  if (parts >= 2 && parts < 1e8 && parts == std::floor(parts)) return Formatted("1/%.0f", parts);
+  return Formatted("%.4g", b / a);
 }
 
 struct Both {
@@ -70,11 +59,11 @@ double PctDistance(const Both& l) {
 
 std::vector<std::string> ScaleFields(const Both& l) {
   return {l.a->name,
-          ScaleText(l.a->mean_scale),
-          ScaleText(l.b->mean_scale),
+          ScaleText(l.a->mean_scale, kScaleWidth, 4),
+          ScaleText(l.b->mean_scale, kScaleWidth, 4),
           RatioText(l.a->mean_scale, l.b->mean_scale),
-          ScaleText(l.a->last_scale),
-          ScaleText(l.b->last_scale),
+          ScaleText(l.a->last_scale, kScaleWidth, 4),
+          ScaleText(l.b->last_scale, kScaleWidth, 4),
           RatioText(l.a->last_scale, l.b->last_scale)};
 }
 
@@ -142,13 +131,13 @@ void PrintWorst(const char* run, std::vector<LayerRecord> layers, bool all, std:
                    [&](const LayerRecord& x, const LayerRecord& y) { return pct(x) > pct(y); });
   out << "\nunderflow of dx of " << run << ", % of its values other than zero ("
       << Counted(MostRows(layers), "logged step") << ")\n";
-  const std::size_t shown = all ? layers.size() : std::min(kWorst, layers.size());
+  const std::size_t shown = all ? layers.size() : std::min(kWorstLayers, layers.size());
   TextTable table({"layer", "mean", "last", "mean S", "last S"});
   for (std::size_t i = 0; i < shown; ++i)
     table.Row({layers[i].name,
                std::isnan(layers[i].mean_pct) ? "no gradient" : PctText(layers[i].mean_pct),
-               PctText(layers[i].last_pct), ScaleText(layers[i].mean_scale),
-               ScaleText(layers[i].last_scale)});
+               PctText(layers[i].last_pct), ScaleText(layers[i].mean_scale, kScaleWidth, 4),
+               ScaleText(layers[i].last_scale, kScaleWidth, 4)});
   if (shown > 0) table.Print(out, kTerminalWidth);
   if (shown < layers.size())
     out << "  lose less: " << layers.size() - shown << " layers (--all shows them)\n";

@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::size_t kMostNames = 5;
 
-std::string Percent(double value) {
+std::string PercentText(double value) {
   char text[32];
   std::snprintf(text, sizeof text, value > 0 && value < 0.001 ? "%.1e %%" : "%.3g %%", value);
   return text;
 }
 std::string Power(int exponent) { return "2^" + std::to_string(exponent); }
 // 2^k, or the number where it is none.
-std::string ScaleText(double scale) {
+std::string PowerText(double scale) {
   int exponent = 0;
   if (std::frexp(scale, &exponent) == 0.5) return Power(exponent - 1);
   char text[32];
@@ -81,7 +81,7 @@ void PrintCompromise(const Recommendation& advice, std::ostream& out) {
       << Power(advice.compromise_power)
       << ", the largest that keeps\n  the headroom (an overflow costs "
          "a whole step, an underflow small values alone); "
-      << CutText(worst->tensor, 40) << "\n  would lose " << Percent(worst->lost_pct)
+      << CutText(worst->tensor, 40) << "\n  would lose " << PercentText(worst->lost_pct)
       << " in its worst step.\n";
 }
 
@@ -121,7 +121,7 @@ void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostre
     out << "Recommended: no scaling (S = 1).\n";
   } else if (advice.fixed) {
     out << "Recommended: policy fixed with S = " << ShortestText(scaling.scale) << " ("
-        << ScaleText(scaling.scale) << ")"
+        << PowerText(scaling.scale) << ")"
         << (MuchWasLost(needs) ? ", towards the upper end: so much was\n  lost that the lower one "
                                  "may lie higher.\n"
                                : ".\n");
@@ -131,7 +131,8 @@ void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostre
     TextTable table({"gradient", "S from", "to", "loses at most"});
     for (const Predicted& p : advice.predicted)
       if (p.tensor.ends_with(".dx") || p.tensor.ends_with(".dy"))
-        table.Row({p.tensor, ScaleText(p.scale_low), ScaleText(p.scale_high), Percent(p.lost_pct)});
+        table.Row(
+            {p.tensor, PowerText(p.scale_low), PowerText(p.scale_high), PercentText(p.lost_pct)});
     table.Print(out);
   }
 }
@@ -143,7 +144,7 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
   for (const Predicted& p : advice.predicted) {
     if (worst == nullptr || p.lost_pct > worst->lost_pct) worst = &p;
     if (!IsGood(p.lost_pct, p.overflow, options))
-      bad.push_back(p.tensor + " " + Percent(p.lost_pct) +
+      bad.push_back(p.tensor + " " + PercentText(p.lost_pct) +
                     (p.overflow >= 0.5 ? " and overflow" : ""));
   }
   out << "Predicted from the same histograms: ";
@@ -151,7 +152,7 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
     out << "nothing underflows";
   else
     out << "the worst tensor in its worst step, " << CutText(worst->tensor, 40) << ",\n  loses "
-        << Percent(worst->lost_pct);
+        << PercentText(worst->lost_pct);
   out << (bad.empty() ? "; nothing overflows.\n" : ".\n");
   if (bad.empty()) return;
   out << "  Still above the target, with no scale or format that would change it:\n";
@@ -170,9 +171,9 @@ const char* GradeOf(const config::Config& run, const RunNeeds& needs) {
 }  // namespace
 
 void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ostream& out) {
-  out << "Scales S at which at most " << Percent(100 * options.underflow_target)
+  out << "Scales S at which at most " << PercentText(100 * options.underflow_target)
       << " of a gradient's non-zero values underflow, in any step,\nwith "
-      << ScaleText(std::exp2(options.headroom_bits))
+      << PowerText(std::exp2(options.headroom_bits))
       << " between the largest value and overflow; and what the run had:\n";
   TextTable table({"gradient", "format", "range", "S from", "to", "S was", "lost", "verdict"}, 2);
   std::vector<std::string> fine, others;
@@ -181,14 +182,14 @@ void PrintNeeds(const RecommendOptions& options, const RunNeeds& needs, std::ost
       fine.push_back(t.name());
     if (!t.carries_s()) {
       if (!IsGood(t, options))
-        others.push_back(t.name() + " (" + FormatName(t.format) + ") " + Percent(t.lost_pct) +
+        others.push_back(t.name() + " (" + FormatName(t.format) + ") " + PercentText(t.lost_pct) +
                          (t.overflow > 0 ? " and overflow" : ""));
       continue;
     }
     if (t.silent()) continue;
     const Powers powers = PowersFor(t, t.format, options.headroom_bits);
     table.Row({t.name(), FormatName(t.format), Power(static_cast<int>(std::ceil(t.range_log2))),
-               Power(powers.low), Power(powers.high), ScaleText(t.scale), Percent(t.lost_pct),
+               Power(powers.low), Power(powers.high), PowerText(t.scale), PercentText(t.lost_pct),
                JudgementOn(t, options)});
   }
   table.Print(out);
@@ -236,20 +237,21 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
   double unsure = 0;
   for (const Predicted& p : advice.predicted) unsure = std::max(unsure, p.unsure_pct);
   if (unsure > 0)
-    out << "  Up to " << Percent(unsure)
+    out << "  Up to " << PercentText(unsure)
         << " of a tensor's values share the exponent of a threshold; where S is a power\n  of two, "
            "only those equal to it are in doubt.\n";
   if (needs.left_out > 0)
     out << "  " << Counted(needs.left_out, "histogram")
         << " with inf or NaN, what an overflow left over, counted for nothing.\n";
   if (lost.lost_pct > 100 * options.underflow_target)
-    out << "  What the run lost (" << CutText(lost.name(), 40) << ": " << Percent(lost.lost_pct)
+    out << "  What the run lost (" << CutText(lost.name(), 40) << ": " << PercentText(lost.lost_pct)
         << " in step " << lost.lost_step
         << ") is missing in the\n  gradients behind it: ask again after a run with these "
            "settings.\n";
   if (probed.lost_pct > 0)
     out << "  On probe steps " << CutText(probed.tensor, 40)
-        << " lost most: " << Percent(probed.lost_pct) << ", what was lost before it included.\n";
+        << " lost most: " << PercentText(probed.lost_pct)
+        << ", what was lost before it included.\n";
 }
 
 }  // namespace ada::study

@@ -15,14 +15,6 @@ namespace {
 constexpr std::size_t kAtEachEnd = 20;  // stretches that are shown
 constexpr std::size_t kMostThen = 36;
 
-std::string ScaleText(double scale) {
-  std::string exact = ShortestText(scale);
-  if (exact.size() <= 10) return exact;
-  std::array<char, 24> text;
-  std::snprintf(text.data(), text.size(), "%.6g", scale);
-  return text.data();
-}
-
 // NaN is not less than anything, and no scale differs more from the others.
 bool Differs(double a, double b) { return !(a == b) && !(std::isnan(a) && std::isnan(b)); }
 
@@ -68,7 +60,7 @@ void Stretches::Add(const ReplayRow& row) {
 std::vector<std::string> Stretches::Fields(const Stretch& stretch) {
   std::string attempts = std::to_string(stretch.first);
   if (stretch.last > stretch.first) attempts += "-" + std::to_string(stretch.last);
-  return {attempts, ScaleText(stretch.scale), std::to_string(stretch.overflows),
+  return {attempts, ScaleText(stretch.scale, 10, 6), std::to_string(stretch.overflows),
           CutText(stretch.then, kMostThen)};
 }
 
@@ -91,9 +83,9 @@ std::vector<std::string> Stretches::Summary() const {
       count + ": " + std::to_string(overflows_) + " overflowed (" +
           NineDigits(std::round(1e4 * share) / 100) + " %), " + std::to_string(skipped_) +
           " skipped",
-      "S: " + ScaleText(first_) + " at first, fell " + Counted(falls_, "time") + ", grew " +
-          Counted(grows_, "time") + ", " + ScaleText(last_.scale_after) + " at the end (" +
-          ScaleText(lowest_) + " to " + ScaleText(highest_) + ")"};
+      "S: " + ScaleText(first_, 10, 6) + " at first, fell " + Counted(falls_, "time") + ", grew " +
+          Counted(grows_, "time") + ", " + ScaleText(last_.scale_after, 10, 6) + " at the end (" +
+          ScaleText(lowest_, 10, 6) + " to " + ScaleText(highest_, 10, 6) + ")"};
   if (!last_.error.empty()) lines.push_back("the policy ends the run: " + Visible(last_.error));
   return lines;
 }

@@ -21,22 +21,9 @@ constexpr std::array<double, 7> kLevels = {0, 0.01, 0.1, 1, 3, 10, 30};
 constexpr std::array<const char*, 8> kBlocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr std::array<const char*, 8> kAscii = {"_", ".", ":", "-", "=", "+", "*", "#"};
 
-template <class... Values>
-std::string Print(const char* format, Values... values) {
-  std::array<char, 96> text;
-  std::snprintf(text.data(), text.size(), format, values...);
-  return text.data();
-}
-
 std::size_t LevelOf(double pct) {
   return static_cast<std::size_t>(std::lower_bound(kLevels.begin(), kLevels.end(), pct) -
                                   kLevels.begin());
-}
-
-std::string ScaleText(double scale) {
-  if (std::isnan(scale)) return "-";
-  const std::string exact = ShortestText(scale);
-  return exact.size() <= kScaleWidth ? exact : Print("%.3g", scale);
 }
 
 std::string OutOf(const char* what, std::int64_t value, std::int64_t all) {
@@ -61,15 +48,15 @@ std::vector<Line> Header(const WatchState& s) {
   }
   lines.push_back({OutOf("step", s.step.step, s.steps_in_all()) + "  " +
                    OutOf("epoch", s.step.epoch, s.epochs_in_all()) +
-                   Print("  loss %.4g  acc %.1f %%  lr %.4g  S ", s.step.loss,
-                         100 * s.step.accuracy, s.step.lr) +
+                   Formatted("  loss %.4g  acc %.1f %%  lr %.4g  S ", s.step.loss,
+                             100 * s.step.accuracy, s.step.lr) +
                    ShortestText(s.step.scale) + "  skipped " + std::to_string(s.skipped)});
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
   std::string news;
   if (s.evaluation.step > 0) {
     news = s.evaluation.split +
-           Print(": loss %.4g  top-1 %.2f %%", s.evaluation.loss, 100 * s.evaluation.top1) +
+           Formatted(": loss %.4g  top-1 %.2f %%", s.evaluation.loss, 100 * s.evaluation.top1) +
            " (step " + std::to_string(s.evaluation.step) + ")";
   }
   if (s.event.step > 0) {
@@ -136,7 +123,8 @@ class Table {
                         : layer.underflow_pct >= 10       ? Color::kYellow
                                                           : Color::kPlain;
     return {
-        Text(layer.name, ScaleText(layer.scale), dead ? "all zero" : PctText(layer.underflow_pct),
+        Text(layer.name, ScaleText(layer.scale, kScaleWidth, 3),
+             dead ? "all zero" : PctText(layer.underflow_pct),
              layer.limit.empty() ? "-" : layer.limit, Sparkline(layer.history, sparkline_, utf8_)),
         color};
   }
