@@ -70,7 +70,7 @@ std::string CheckpointOfRun(const std::string& folder, bool best) {
   const std::string checkpoints = (fs::path(folder) / "checkpoints").string();
   const std::vector<std::int64_t> steps = ListCheckpoints(checkpoints).paired;
   if (best) {
-    const std::string path = checkpoints + "/best.safetensors";
+    std::string path = checkpoints + "/best.safetensors";
     std::error_code error;
     if (fs::exists(path, error)) return path;
     throw DataError(path +

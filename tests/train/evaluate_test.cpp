@@ -33,7 +33,7 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     ADA_REQUIRE_EXIT(Run(WriteConfig(folder, "run", SmallRun()), folder.path()), 0);
     const auto evaluate = [&](const Arguments& more) {
-      const Outcome o = Run(With({"evaluate"}, more), folder.path());
+      Outcome o = Run(With({"evaluate"}, more), folder.path());
       ADA_CHECK_EXIT(o, 0);
       return o;
     };
