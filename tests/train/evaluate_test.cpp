@@ -64,6 +64,11 @@ TEST_SUITE("cpu") {
     CHECK(o.out == told.out);
     CHECK(!Contains(o.err, "warning"));
 
+    for (const Arguments& more : {Arguments{}, {"-c", "run.yaml"}}) {
+      const Outcome none = Run(With({"evaluate", "no.safetensors"}, more), folder.path());
+      ADA_CHECK_EXIT(none, 3);
+      CHECK(Contains(none.err, "no.safetensors: missing"));
+    }
     const Outcome alone = Run({"evaluate", "w.safetensors"}, folder.path());
     ADA_CHECK_EXIT(alone, 3);
     CHECK(Contains(alone.err, "w.safetensors: holds weights alone"));
