@@ -28,7 +28,7 @@ std::string CheckpointOf(const EvaluateArguments& a, telemetry::Log& log) {
                         "checkpoint is taken");
     return a.run;
   }
-  const std::string path = train::CheckpointOfRun(a.run, a.best);
+  std::string path = train::CheckpointOfRun(a.run, a.best);
   log.Info("evaluating " + path);
   return path;
 }

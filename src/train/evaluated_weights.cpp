@@ -15,11 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A .safetensors that is there while its JSON is not.
+// A .safetensors whose JSON is not there. DataError where it is missing itself.
 bool IsWeightsAlone(const std::string& path) {
   if (!path.ends_with(".safetensors")) return false;
   std::error_code error;
-  return fs::exists(path, error) && !fs::exists(fs::path(path).replace_extension(".json"), error);
+  if (fs::exists(fs::path(path).replace_extension(".json"), error)) return false;
+  if (!fs::exists(path, error)) throw DataError(path + ": missing, and so is its JSON file");
+  return true;
 }
 
 void WarnOfUnused(const SafetensorsFile& file, const graph::Graph& graph, telemetry::Log& log) {
@@ -70,7 +72,7 @@ std::string CheckpointOfRun(const std::string& folder, bool best) {
   const std::string checkpoints = (fs::path(folder) / "checkpoints").string();
   const std::vector<std::int64_t> steps = ListCheckpoints(checkpoints).paired;
   if (best) {
-    const std::string path = checkpoints + "/best.safetensors";
+    std::string path = checkpoints + "/best.safetensors";
     std::error_code error;
     if (fs::exists(path, error)) return path;
     throw DataError(path +

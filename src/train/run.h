@@ -15,7 +15,8 @@ struct RunOptions {
   bool progress = true;  // the progress line, on a terminal
 };
 
-// Trains. Returns the exit code: 0, or 128 + the signal that stopped the run after a checkpoint.
+// Trains. Returns the exit code: 0, or 128 + the signal that stopped the run after a checkpoint, or
+// 128 + SIGPIPE where nobody reads its summary.
 // Throws ada::Error.
 int Train(const config::Config& config, const RunOptions& options, telemetry::Log& log);
 

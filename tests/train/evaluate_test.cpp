@@ -33,7 +33,7 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     ADA_REQUIRE_EXIT(Run(WriteConfig(folder, "run", SmallRun()), folder.path()), 0);
     const auto evaluate = [&](const Arguments& more) {
-      const Outcome o = Run(With({"evaluate"}, more), folder.path());
+      Outcome o = Run(With({"evaluate"}, more), folder.path());
       ADA_CHECK_EXIT(o, 0);
       return o;
     };
@@ -64,6 +64,11 @@ TEST_SUITE("cpu") {
     CHECK(o.out == told.out);
     CHECK(!Contains(o.err, "warning"));
 
+    for (const Arguments& more : {Arguments{}, {"-c", "run.yaml"}}) {
+      const Outcome none = Run(With({"evaluate", "no.safetensors"}, more), folder.path());
+      ADA_CHECK_EXIT(none, 3);
+      CHECK(Contains(none.err, "no.safetensors: missing"));
+    }
     const Outcome alone = Run({"evaluate", "w.safetensors"}, folder.path());
     ADA_CHECK_EXIT(alone, 3);
     CHECK(Contains(alone.err, "w.safetensors: holds weights alone"));
