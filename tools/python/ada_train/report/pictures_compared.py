@@ -101,8 +101,8 @@ def underflow_difference(runs, tensor, order, last):
                        if numpy.isfinite(g.values).any()])
     norm = colors.SymLogNorm(1, 1, -top, top)
     figure, axes, mesh = heat_maps(runs[1:], names, grids, last, "RdBu_r", norm)
-    bar = style.color_bar(figure, mesh, axes, f"underflow of {tensor} (% of non-zero), minus that of"
-                          f"\n{style.wrapped(runs[0].label, 44, 1)}",
+    bar = style.color_bar(figure, mesh, axes, f"underflow of {tensor} (% of non-zero), minus that "
+                          f"of\n{style.wrapped(runs[0].label, 44, 1)}",
                           ticks=[t for t in DIFFERENCE_TICKS if abs(t) <= top])
     bar.ax.minorticks_off()
     bar.ax.yaxis.set_major_formatter(lambda x, _: f"{x:+g}" if x else "0")
