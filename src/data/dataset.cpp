@@ -110,6 +110,7 @@ std::vector<std::string> ListDatasets() {
   std::vector<std::string> lines;
   char text[200];
   for (const DatasetFacts& facts : Catalog()) {
+    if (facts.foreign) continue;  // nothing to train on
     if (!facts.layout) {
       std::snprintf(text, sizeof text, "%-14s %s", facts.name.data(), facts.title.data());
       lines.emplace_back(text);
