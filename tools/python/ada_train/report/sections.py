@@ -59,8 +59,8 @@ PARTS = [
     ("scale", "Scale by layer",
      "The factor that each layer's {tensor} carries, in powers of two; hatched where none was "
      "logged. The first layers compute no dx. Below it the same as points: a layer's mean over the "
-     "run, thick its standard deviation, thin its smallest and largest scale.", "underflow", _scales,
-     ("tensor", "order", "last")),
+     "run, thick its standard deviation, thin its smallest and largest scale.",
+     "underflow", _scales, ("tensor", "order", "last")),
     ("underflow", "Underflow by layer",
      "How much of each layer's {tensor} was not zero in fp32 and is zero after rounding. Pale is "
      "good; black: every value was zero, no gradient; hatched: no value was logged. With several "
@@ -69,10 +69,10 @@ PARTS = [
     ("limits", "Which limit decided", "Why each layer's factor alpha is what it is.", "scales",
      pictures_layers.limits, ("order", "last")),
     ("histograms", "Histograms by exponent",
-     "Where the magnitudes of {tensor} lie at the last logged step, and the range of the format at "
-     "the scale carried: what lies left of the first line vanishes, between the first two it loses "
-     "bits, right of the last it overflows. A tail more than 40 powers of two below the line is cut "
-     "off.", "histograms", pictures_values.histograms,
+     "Where the magnitudes of {tensor} lie at the last logged step with values, and the range of the "
+     "format at the scale carried: what lies left of the first line vanishes, between the first two "
+     "it loses bits, right of the last it overflows. A tail more than 40 powers of two below the "
+     "line is cut off.", "histograms", pictures_values.histograms,
      ("tensor", "order", "last")),
     ("probes", "Probe errors",
      "Gradients of probe steps beside the same gradients in fp32, from the same weights and batch. "
