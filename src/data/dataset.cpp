@@ -110,6 +110,7 @@ std::vector<std::string> ListDatasets() {
   std::vector<std::string> lines;
   char text[400];
   for (const DatasetFacts& facts : Catalog()) {
+    if (facts.foreign) continue;  // nothing to train on
     if (!facts.layout) {
       std::snprintf(text, sizeof text, "%-14s %s; normalize: standard is measured on them",
                     facts.name.data(), facts.title.data());

@@ -127,7 +127,7 @@ class CountingTest(unittest.TestCase):
         for form in ("fp16", "fp32"):
             folder = self.folder / form
             config = self.folder / f"{form}.yaml"
-            config.write_text(SMALL + f"checkpoint: {{every_steps: 1, keep: 5}}\n")
+            config.write_text(SMALL + "checkpoint: {every_steps: 1, keep: 5}\n")
             run("--config", config, "--output", folder, "--set", f"precision.format={form}",
                 "--set", "train.max_steps=3", "--set", "log.dump_every=1", "--set",
                 "log.histogram_every=1", "--set", "log.probe_every=0", "--set", "log.what_if=[]")

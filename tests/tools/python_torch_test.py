@@ -45,7 +45,8 @@ optimizer: {kind: sgd, lr: 0.05}
 train: {max_steps: 3}
 log: {every: 1, statistics: [y, w, dx, dy, dw], histogram_every: 1, dump_every: 1}
 """
-COUNTS = ["numel", "zeros_before", "zeros_after", "underflow", "subnormal", "overflow", "inf", "nan"]
+COUNTS = ["numel", "zeros_before", "zeros_after", "underflow", "subnormal", "overflow", "inf",
+          "nan"]
 
 
 def model():
@@ -255,7 +256,8 @@ class RecordTest(unittest.TestCase):
             net(torch.ones(2, 7))  # ends within a layer whose weight is a rounded copy
         recorder.close("interrupted")
         self.assertEqual(list(net.state_dict()), names)
-        self.assertTrue(all(isinstance(p, nn.Parameter) for p in [net.conv1.weight, net.fc1.weight]))
+        weights = [net.conv1.weight, net.fc1.weight]
+        self.assertTrue(all(isinstance(p, nn.Parameter) for p in weights))
         self.assertFalse(net._forward_pre_hooks or net.conv1._forward_hooks)
 
     def test_micro_batches_and_evaluation(self):

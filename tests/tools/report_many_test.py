@@ -21,7 +21,8 @@ runs = load.read_runs(groups.expand(sys.argv[2:]))
 groups.shorten_labels(runs)
 drawn = groups.by_seed(runs, sys.argv[1])
 if sys.argv[1] == "each":  # the others are drawn in the same way
-    sections.PARTS = [p for p in sections.PARTS if p[0] in ("training", "limits", "probes", "events")]
+    kept = ("training", "limits", "probes", "events")
+    sections.PARTS = [part for part in sections.PARTS if part[0] in kept]
 with style.look():
     for section in sections.all_sections(runs, drawn, "dx"):
         for picture in section.pictures:

@@ -63,8 +63,11 @@ def hammer(folder, seed, seconds):
     import warnings
     warnings.simplefilter("ignore")
     sys.path.insert(0, str(TOOLS / "python"))
-    from ada_train.report import load, page, sections, style
+    import ada_train
+    from ada_train.columns import TABLES
+    from ada_train.report import groups, load, page, sections, style
     style.DPI = 20
+    beside = make_run(folder.parent / "beside", scale=2.0)
     good = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     end, done = time.monotonic() + seconds, 0
     while time.monotonic() < end:
@@ -74,11 +77,15 @@ def hammer(folder, seed, seconds):
             (folder / name).write_bytes(mutated(text, rng) if name in chosen else text)
         try:
             start = time.monotonic()
-            runs = load.read_runs([str(folder)])
-            parts = sections.all_sections(runs, rng.choice(["dx", "dw"]))
-            if rng.random() < 0.1:
-                page.page("t", runs, parts, None)
-            style.plt.close("all")
+            for table in TABLES:
+                getattr(ada_train.read(folder), table)
+            runs = load.read_runs([str(folder)] + [str(beside)] * rng.randint(0, 1))
+            groups.shorten_labels(runs)
+            drawn = groups.by_seed(runs, rng.choice(["each", "mean"]))
+            with style.look():
+                parts = sections.all_sections(runs, drawn, rng.choice(["dx", "dw"]))
+                if rng.random() < 0.1:
+                    page.page("t", drawn, parts, None)
             if time.monotonic() - start > 30:
                 raise RuntimeError("took more than 30 s")
         except load.Unreadable:

@@ -1,4 +1,4 @@
-"""Layers that no gradient reaches: src/telemetry/no_gradient.h says the same of ada-train's runs."""
+"""Layers that no gradient reaches, as src/telemetry/no_gradient.h has it for ada-train's runs."""
 
 
 def layers_without_gradient(rows):

@@ -8,7 +8,8 @@ from ada_train.report import (groups, layers, load, pictures_compared, pictures_
 from ada_train.report.load import MADE_BY
 
 __all__ = ["training", "scale", "scale_spread", "underflow", "underflow_worst",
-           "underflow_difference", "limits", "histograms", "histograms_time", "probe_error", "probe_lost", "what_if", "events", "timing"]
+           "underflow_difference", "limits", "histograms", "histograms_time", "probe_error",
+           "probe_lost", "what_if", "events", "timing"]
 
 
 def _as_drawn(runs):

@@ -99,7 +99,7 @@ def _flags(column, name, file, notes):
 
 def typed(folder, name, notes):
     """<folder>/<name>.csv with all its columns, in its order, by their types: int64, bool, float64
-    and text. A column that a file of another version lacks is empty. No rows where it is missing."""
+    and text. A column that a file of another version lacks is empty; no file, no rows."""
     kinds, file = TABLES[name], name + ".csv"
     path = os.path.join(folder, file)
     frame = raw(path, kinds, notes, str, True) if os.path.isfile(path) else pandas.DataFrame()

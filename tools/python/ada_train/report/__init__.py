@@ -1,2 +1,2 @@
-"""The parts of tools/report.py. Arrows: page -> sections -> pictures_* -> layers, style, formats;
-load (run folders as tables) is used by all of them."""
+"""The parts of tools/report.py. Arrows: sections -> overview, pictures_* -> layers, style; page
+makes HTML of sections; load (run folders as tables) and groups (many runs) are used by all."""

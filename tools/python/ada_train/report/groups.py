@@ -93,8 +93,8 @@ def title(runs):
 
 
 def by_seed(runs, how):
-    """The runs as they are drawn: those that differ in their seed alone as one. how: `each`, `mean`,
-    or `auto`: mean from FROM runs on."""
+    """The runs as they are drawn: those that differ in their seed alone as one. how: `each`,
+    `mean`, or `auto`: mean from FROM runs on."""
     if how == "each" or (how == "auto" and len(runs) < FROM):
         return runs
     groups = {}
@@ -104,7 +104,8 @@ def by_seed(runs, how):
     if all(len(group) == 1 for group in groups.values()):
         return runs
     drawn = []
-    copies = [Run(group[0].folder, name=group[0].name, label=group[0].label) for group in groups.values()]
+    copies = [Run(group[0].folder, name=group[0].name, label=group[0].label)
+              for group in groups.values()]
     shorten_labels(copies, True)
     for group, copy in zip(groups.values(), copies):
         if len(group) == 1:

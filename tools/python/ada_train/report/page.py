@@ -1,5 +1,6 @@
 """Sections as one HTML page that needs nothing but itself, and pictures as files."""
 import base64
+import dataclasses
 import html
 import io
 import os
@@ -39,6 +40,16 @@ summary { cursor: pointer; color: #0058a3; }
 footer { margin-top: 40px; color: #66707a; font-size: 13px; }
 """
 LONG = 40  # rows from which on a table is folded
+
+
+@dataclasses.dataclass
+class Section:
+    anchor: str
+    title: str
+    how: str                     # how to read it
+    pictures: list = dataclasses.field(default_factory=list)
+    tables: list = dataclasses.field(default_factory=list)  # (summary or "", header, rows)
+    extra: str = ""              # more HTML
 
 
 def png(picture):

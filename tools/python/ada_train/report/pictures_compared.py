@@ -8,7 +8,7 @@ from ada_train.report import layers, style
 from ada_train.report.pictures_layers import heat_maps, shown, scale_tables
 from ada_train.report.style import Picture
 
-DIFFERENCE_TICKS = [-100, -50, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 50, 100]
+DIFFERENCE_TICKS = [0, 1, 2, 5, 10, 20, 50, 100]
 
 
 def _spread_of(table, names):
@@ -64,9 +64,11 @@ def _spread_sentence(runs, names, found):
 
 
 def _means(run, tensor):
-    """Underflow by (layer, step), the mean of what shares both."""
+    """Underflow by (layer, step), the mean of what shares both. A gradient of which nothing is left
+    has lost all, here or before."""
     table = layers.of_tensor(run.underflow, tensor)
-    table = table.assign(layer=table["layer"].astype(str))
+    table = table.assign(layer=table["layer"].astype(str), underflow_pct_nonzero=table[
+        "underflow_pct_nonzero"].mask(layers.all_zero(table), 100.0))
     return table.groupby(["layer", "step"])["underflow_pct_nonzero"].mean().dropna()
 
 
@@ -81,6 +83,15 @@ def _difference_sentence(run, first, table):
     if means[least] < 0:
         text += f", least in {least} ({means[least]:+.3g})"
     return text
+
+
+def _ticks(norm, top):
+    """Ticks on both sides of zero, none that would touch the one before it."""
+    ticks = [0]
+    for tick in DIFFERENCE_TICKS[1:]:
+        if tick <= top and norm(tick) - norm(ticks[-1]) > 0.07:
+            ticks.append(tick)
+    return [-tick for tick in ticks[:0:-1]] + ticks
 
 
 def underflow_difference(runs, tensor, order, last):
@@ -101,9 +112,9 @@ def underflow_difference(runs, tensor, order, last):
                        if numpy.isfinite(g.values).any()])
     norm = colors.SymLogNorm(1, 1, -top, top)
     figure, axes, mesh = heat_maps(runs[1:], names, grids, last, "RdBu_r", norm)
-    bar = style.color_bar(figure, mesh, axes, f"underflow of {tensor} (% of non-zero), minus that of"
-                          f"\n{style.wrapped(runs[0].label, 44, 1)}",
-                          ticks=[t for t in DIFFERENCE_TICKS if abs(t) <= top])
+    figure.suptitle(style.wrapped(f"Underflow of {tensor}, minus that of {runs[0].label}", 110, 1),
+                    fontsize=9.5)
+    bar = style.color_bar(figure, mesh, axes, "difference\n(points of %)", ticks=_ticks(norm, top))
     bar.ax.minorticks_off()
     bar.ax.yaxis.set_major_formatter(lambda x, _: f"{x:+g}" if x else "0")
     sentence = (f"Against {runs[0].label}. Red: more is lost; blue: less. " + style.sentences(

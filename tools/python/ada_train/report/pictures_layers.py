@@ -112,7 +112,8 @@ def scales(runs, tensor, order, last):
     figure, axes, mesh = heat_maps(runs, names, grids, last, "viridis", norm)
     bar = style.color_bar(figure, mesh, axes, f"scale of {tensor}\n(factor)")
     style.powers_axis(bar.ax.yaxis)
-    sentence = _scale_sentence(runs, names, grids) + layers.thinned(grids, "mean" if several else "last")
+    sentence = _scale_sentence(runs, names, grids)
+    sentence += layers.thinned(grids, "mean" if several else "last")
     return [Picture("scale", figure, sentence, "scale by layer and step")]
 
 
@@ -177,7 +178,8 @@ def underflow(runs, tensor, order, last):
                                 if numpy.isfinite(g.values).any()])
     norm = lost_norm(top)
     for data, table in zip(grids, tables):
-        zero = layers.grid(table, layers.codes(table["layer"], names), names, layers.all_zero(table))
+        zero = layers.grid(table, layers.codes(table["layer"], names), names,
+                           layers.all_zero(table))
         data.values[zero.values == 1] = ALL_ZERO
     cmap = colormaps["magma_r"].with_extremes(over="black")
     figure, axes, mesh = heat_maps(runs, names, grids, last, cmap, norm)
@@ -205,7 +207,8 @@ def _limit_sentence(runs):
     parts = []
     for run in runs:
         own = run.scales["limit"][(run.scales["limit"] != "branch").to_numpy()]
-        words = [f"{w} {style.percent(100 * n / len(own))}" for w, n in style.most_first(own)[:style.MOST_WORDS]]
+        words = [f"{w} {style.percent(100 * n / len(own))}"
+                 for w, n in style.most_first(own)[:style.MOST_WORDS]]
         parts.append(f"{run.label}: " + (", ".join(words) or "no decisions"))
     return "Shares of all decisions. " + style.sentences(parts)
 

@@ -104,9 +104,9 @@ def _exponent_axis(axis, label):
 
 
 def _last_of(run, tensor):
-    """The last step's histograms, the layers' scales and formats there."""
-    table = layers.of_tensor(run.histograms, tensor)
-    table = _numbers(table[table["step"] == table["step"].max()])
+    """The histograms of the last step that has any value, the layers' scales and formats there."""
+    table = _numbers(layers.of_tensor(run.histograms, tensor))
+    table = table[table["step"] == table["step"].max()]
     step = int(table["step"].iloc[0]) if len(table) else 0
     known = _formats_of(run, tensor)
     scales = dict(zip(table["layer"], table["scale"]))

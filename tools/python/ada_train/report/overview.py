@@ -1,0 +1,147 @@
+"""The page's first sections: the runs with their results, as tables, and how their configurations
+differ."""
+import html
+
+from ada_train.report import layers, pictures_training, style
+from ada_train.report.page import Section
+from ada_train.run_files import number
+
+CELL = 110          # characters of a configuration's value
+MOST_COLUMNS = 6    # of a table of runs or keys
+
+
+def _number(value, text="", missing="–"):
+    if value is None:
+        return missing
+    return text.format(value) if text else style.digits(value, 4)
+
+
+def _result_row(run):
+    summary = run.summary
+    evaluations = run.evaluation
+    rows = evaluations[(evaluations["split"] == "test").to_numpy()]
+    rows = rows if len(rows) else evaluations
+    cells = [run.label, f"{int(run.steps['step'].max()):,}" if len(run.steps) else "0",
+             f"{int((run.steps['skipped'].fillna(0) != 0).sum()):,}",
+             _number(number(summary, "train", "loss"))]
+    accuracy = number(summary, "train", "accuracy")
+    cells.append(_number(None if accuracy is None else 100 * accuracy, "{:.2f}"))
+    if len(rows):
+        last = rows.iloc[-1]
+        best = rows.loc[rows["top1"].idxmax()] if rows["top1"].notna().any() else last
+        cells += [str(last["split"]), style.digits(last['loss'], 4), f"{100 * last['top1']:.2f}",
+                  f"{100 * last['top5']:.2f}",
+                  f"{100 * best['top1']:.2f} (step {int(best['step']):,})"]
+    else:
+        cells += ["–"] * 5
+    rate, seconds = number(summary, "images_per_second"), number(summary, "seconds")
+    return cells + [_number(rate, "{:,.0f}"), _number(seconds, "{:,.1f}")]
+
+
+def _format(run):
+    """The run's format, with the roles that have another."""
+    main = run.fact("format", "precision.format")
+    roles = [f"{role.replace('_', ' ')} {run.config[key]}"
+             for role in ("activations", "weights", "gradients", "weight_gradients")
+             for key in [f"precision.{role}"] if run.config.get(key, main) != main]
+    return ", ".join([str(main)] + roles)
+
+
+def results(runs, drawn, tensor):
+    """What the runs are, and what came out."""
+    what = [[run.label, run.status, run.fact("model", "model.zoo") or "layers",
+             run.fact("dataset", "data.dataset"), _format(run),
+             run.fact("policy", "scaling.policy"), run.config.get("optimizer.kind", ""),
+             run.config.get("seed", ""), run.folder] for run in runs]
+    worst = []
+    for run in runs:
+        if dead := layers.no_gradient_text(run):
+            worst.append(f"<li><b>{html.escape(run.label)}</b>: <b>no gradient</b>: "
+                         f"{html.escape(dead)}</li>")
+        rows = layers.per_layer(layers.of_tensor(run.underflow, tensor), "underflow_pct_nonzero")
+        if rows and rows[0][1] > 0:
+            layer, mean, most, step = rows[0]
+            worst.append(f"<li><b>{html.escape(run.label)}</b>: <code>{html.escape(layer)}</code> "
+                         f"loses most: {style.percent(mean)} of its non-zero {tensor} on average, "
+                         f"{style.percent(most)} at step {step:,}</li>")
+    notes = [f"<li><b>{html.escape(run.label)}</b>: {html.escape(note)}</li>"
+             for run in runs for note in run.notes]
+    extra = f"<ul>{''.join(worst)}</ul>" if worst else ""
+    if notes:
+        extra += f"<p>While reading:</p><ul class=\"notes\">{''.join(notes)}</ul>"
+    how, grouped = "What the runs are, and what came out.", []
+    if any(run.members for run in drawn):
+        grouped = [("", *_group_table(drawn, tensor))]
+        how += (" Runs that differ in their seed alone are drawn as one, their mean; the last table "
+                "has mean ± standard deviation. --seeds each draws every run.")
+    return Section("runs", "Runs", how, tables=[
+        ("", ["run", "status", "model", "data", "format", "policy", "optimizer", "seed", "folder"],
+         what),
+        ("", ["run", "steps", "skipped", "train loss", "train top-1 (%)", "evaluated on", "loss",
+              "top-1 (%)", "top-5 (%)", "best top-1 (%)", "images/s", "time (s)"],
+         [_result_row(run) for run in runs]), *grouped], extra=extra)
+
+
+def _group_table(drawn, tensor):
+    """Header and rows: means and deviations over the seeds of each configuration."""
+    rows = []
+    for run in drawn:
+        ends = [row for row in map(pictures_training.last_evaluation, run.each) if row is not None]
+        lost = [means[0] for means in (_lost_mean(member, tensor) for member in run.each) if means]
+        accuracy = [number(member.summary, "train", "accuracy") for member in run.each]
+        rows.append([
+            run.label, str(len(run.each)),
+            " ".join(member.config.get("seed", "–") for member in run.each),
+            style.mean_and_spread([number(m.summary, "train", "loss") for m in run.each], 4),
+            style.mean_and_spread([None if a is None else 100 * a for a in accuracy], 2),
+            style.mean_and_spread([row["loss"] for row in ends], 4),
+            style.mean_and_spread([100 * row["top1"] for row in ends], 2),
+            style.mean_and_spread(lost, 3)])
+    return ["configuration", "runs", "seeds", "train loss", "train top-1 (%)", "loss", "top-1 (%)",
+            f"{tensor} lost (%)"], rows
+
+
+def _lost_mean(run, tensor):
+    """[the mean share that the layers lose]; empty where nothing is known."""
+    rows = layers.per_layer(layers.of_tensor(run.underflow, tensor), "underflow_pct_nonzero")
+    return [sum(row[1] for row in rows) / len(rows)] if rows else []
+
+
+def _differences(runs, keys):
+    """The table of keys that differ: a column a run, or, of many runs, a row a run; with many keys
+    too, a row for each value with the runs that have it."""
+    def value(run, key):
+        return style.shorten(run.config.get(key, "–"), CELL)
+    if len(runs) <= MOST_COLUMNS:
+        return ["key"] + [run.label for run in runs], [
+            [key] + [value(run, key) for run in runs] for key in keys]
+    if len(keys) <= MOST_COLUMNS:
+        return ["run"] + keys, [[run.label] + [value(run, key) for key in keys] for run in runs]
+    rows = []
+    for key in keys:
+        who = {}
+        for run in runs:
+            who.setdefault(value(run, key), []).append(run.label)
+        rows += [[key, text, "; ".join(labels)] for text, labels in who.items()]
+    return ["key", "value", "runs"], rows
+
+
+def configurations(runs):
+    keys = list(dict.fromkeys(k for run in runs for k in run.config))
+    differ = [key for key in keys if key not in ("name", "output")
+              and len({run.config.get(key) for run in runs}) > 1]
+    header, rows = _differences(runs, differ)
+    how = "Keys whose values differ; –: the run's policy, model or data set has no such key."
+    unread = [run.label for run in runs if not run.config]
+    if unread:
+        how = ("Not compared: config.yaml is missing or cannot be read in " + ", ".join(unread)
+               + ". " + how)
+    if len(runs) == 1:
+        how = "One run: there is nothing to compare with. Give several folders to see differences."
+    elif not differ and not unread:
+        how = "The configurations are equal (apart from name and output)."
+    tables = [("", header, rows)] if differ else []
+    texts = "".join(f"<details><summary>config.yaml of {html.escape(run.label)}</summary>"
+                    f"<pre>{html.escape(run.config_text)}</pre></details>" for run in runs
+                    if run.config_text)
+    return Section("config", "Configuration", how, tables=tables, extra=texts)
