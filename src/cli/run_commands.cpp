@@ -72,7 +72,7 @@ Command AddWhatIf(CLI::App& app) {
       ->type_name("S");
   command->add_option("--policy", a->policy, "a scaling policy that would choose the scales")
       ->type_name("POLICY");
-  AddSet(*command, a->set, "--set scaling.growth_interval=9, any key of that policy");
+  AddSet(*command, a->set, "--set scaling.growth_interval=9, any key of the policy");
   AddView(*command, a->view);
   return {command, [a] { return WhatIf(*a); }};
 }

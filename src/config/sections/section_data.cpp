@@ -122,7 +122,8 @@ int ClassesOf(const DataConfig& data) {
 Section DataSection(DataConfig& data) {
   const Names all = DatasetsWhere([](const data::DatasetFacts&) { return true; });
   const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.layout != nullptr; });
-  const Names made = DatasetsWhere([](const data::DatasetFacts& f) { return !f.layout && !f.foreign; });
+  const Names made =
+      DatasetsWhere([](const data::DatasetFacts& f) { return !f.layout && !f.foreign; });
   Section section;
   section.path = "data";
   section.discriminator = "dataset";
