@@ -176,17 +176,15 @@ void AddPattern(CLI::App& app, ReplayArguments& a) {
 Command AddReplay(CLI::App& app) {
   auto a = std::make_shared<ReplayArguments>();
   CLI::App* replay =
-      Add(app, "replay",
-          "what a global policy would do with a recorded trace of overflows, or with "
-          "a made-up one;\na table on a terminal, else CSV",
+      Add(app, "replay", "what a global policy does with a trace of overflows, or a made-up one",
           "  ada-train replay overflows.csv --preset deepspeed --set "
           "scaling.hysteresis=1\n"
           "  ada-train replay --preset pytorch --every 50 --overflow 0.01 --steps "
           "1000");
   replay
       ->add_option("FILE", a->file,
-                   "CSV with a column overflow (0, 1, False, True), or that alone without a\n"
-                   "header; logmax: amax, the largest unscaled gradient; -: standard input")
+                   "CSV with a column overflow (0, 1, False, True), or that alone without\n"
+                   "a header; logmax: amax, largest unscaled gradient. -: standard input")
       ->type_name("");
   replay->add_option("--trace", a->trace, "the same")->type_name("FILE");
   replay->add_option("--column", a->options.column, "the column that tells it (default: overflow)")

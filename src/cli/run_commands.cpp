@@ -62,8 +62,7 @@ int WatchRun(const study::WatchOptions& options) {
 Command AddWhatIf(CLI::App& app) {
   auto a = std::make_shared<WhatIfArguments>();
   CLI::App* command =
-      Add(app, "what-if",
-          "what another format, scale or policy would have lost; a table on a terminal, else CSV",
+      Add(app, "what-if", "what another format, scale or policy would have lost",
           "  ada-train what-if runs/fashion_quickstart --format fp8_e5m2 --scale 1024\n"
           "  ada-train what-if runs/fashion_quickstart --policy dynamic --set "
           "scaling.growth_interval=100");
@@ -73,7 +72,7 @@ Command AddWhatIf(CLI::App& app) {
       ->type_name("S");
   command->add_option("--policy", a->policy, "a scaling policy that would choose the scales")
       ->type_name("POLICY");
-  AddSet(*command, a->set, "--set scaling.growth_interval=100, any key of that policy");
+  AddSet(*command, a->set, "--set scaling.growth_interval=9, any key of the policy");
   AddView(*command, a->view);
   return {command, [a] { return WhatIf(*a); }};
 }

@@ -66,8 +66,8 @@ study::View ViewFlags::View() const {
 }
 
 void AddView(CLI::App& app, ViewFlags& flags) {
-  app.add_flag("--csv", flags.csv, "CSV, also on a terminal");
-  app.add_flag("--table", flags.table, "a table of 80 columns, also in a pipe or a file");
+  app.add_flag("--csv", flags.csv, "CSV, as elsewhere, also on a terminal");
+  app.add_flag("--table", flags.table, "a table of 80 columns, as on a terminal, also elsewhere");
 }
 
 }  // namespace ada::cli
