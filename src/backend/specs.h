@@ -161,6 +161,10 @@ struct LinearSpec : ProductSpec {  // a spatial x is flattened in the order chan
 // y = round((x - mean) / sqrt(var + eps) * gamma + beta) per channel; with `addend`:
 // sum = round(y + addend); with `relu`: out = max(., 0). `out` is the last of these. With
 // `recomputed` (and no addend) out is its z (no data) and dy is masked already.
+//
+// dx = round(alpha * factor * (dy - mean(dy) - xhat * mean(dy * xhat))), factor = gamma / sqrt(var
+// + eps). To its rule a batch norm is a convolution of one product a value whose weight is
+// `factor`: alpha = rule(dy as masked, factor), of which the op takes the statistics itself.
 struct BatchNormSpec {
   static constexpr char kKind[] = "batch_norm";
   std::string layer;
@@ -177,9 +181,10 @@ struct BatchNormSpec {
   Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
   Gradient dx;  // may lie where dy lies
   Tensor dgamma, dbeta;
+  scaling::LayerScaler* scaler = nullptr;  // null: alpha is 1, dx carries dy's S
   void Visit(auto&& visit) {
     visit(x, gamma, beta, running_mean, running_var, out, recomputed, addend, x_moments, y_stats,
-          sum_stats, y_style, sum_style, dy, dx, dgamma, dbeta);
+          sum_stats, y_style, sum_style, dy, dx, dgamma, dbeta, scaler);
   }
 };
 struct ReluSpec : LayerSpec {  // dx may lie where dy lies

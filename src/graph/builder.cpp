@@ -13,8 +13,9 @@ namespace {
 ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
                          const NumberFormat& dy_format) {
   const Fans fans = node.kind->fans ? node.kind->fans(node.config) : Fans{};
-  return {node.config.name, fans.reference,        fans.exact,
-          dx_format,        node.kind->has_weight, dy_format};
+  // What has parameters multiplies its gradient by them.
+  return {node.config.name, fans.reference,          fans.exact,
+          dx_format,        node.kind->is_trained(), dy_format};
 }
 
 Network ResolveFor(const GraphSpec& spec) {
@@ -70,7 +71,8 @@ void Builder::AddLayerRows() {
     const Node& node = network_.nodes[i];
     graph_->layers_.push_back({node.config.name, node.config.kind, node.output,
                                node.trained_numel(), node.mflop, storage_.values[i + 1].format,
-                               node.kind->has_weight, node.config.stride, node.config.groups});
+                               node.kind->has_weight, node.config.stride, node.config.groups,
+                               node.config.eps});
   }
 }
 
@@ -80,7 +82,8 @@ void Builder::AskRules() {
     const Node& node = network_.nodes[i];
     const int input = node.inputs[0];
     scaling::LayerRule& rule = graph_->scalers_.host[i].rule;
-    if (spec_.training && spec_.rule_for && node.kind->chooses_scale && needs[input]) {
+    const bool chooses = node.kind->Chooses(spec_.scales_batch_norms);
+    if (spec_.training && spec_.rule_for && chooses && needs[input]) {
       rule = spec_.rule_for(
           RequestFor(node, storage_.gradients[input].format, storage_.arriving[i + 1].format));
     }
@@ -117,6 +120,7 @@ bool Builder::MakeOps() {
   limits_.recompute = spec_.recompute;
   if (spec_.fuse) plan_spec.chains = FindChains(network_, limits_);
   plan_spec.rules = rules_;
+  plan_spec.scales_batch_norms = spec_.scales_batch_norms;
   plan_ = MakePlan(network_, plan_spec);
   Allocate();
   OpMaker maker(bindings_, backend_);

@@ -23,7 +23,7 @@ struct ScalerRequest {
   std::string layer;
   double fan_reference, fan_exact;
   NumberFormat gradient_format;    // of its dx: the gradient format of the layer that made x
-  bool has_weight;                 // false: kind scale
+  bool has_weight;                 // of a batch norm too; false: kind scale
   NumberFormat dy_format = kFp32;  // of what it reads in the backward pass
 };
 using RuleFor = std::function<scaling::LayerRule(const ScalerRequest&)>;
@@ -39,7 +39,9 @@ struct GraphSpec {
   // nor its gradient.
   bool recompute = true;
   float label_smoothing = 0;
-  RuleFor rule_for;        // training only; none: every alpha is 1
+  RuleFor rule_for;  // training only; none: every alpha is 1
+  bool scales_batch_norms =
+      false;               // they ask for a rule too, and their dx have scales of their own
   bool reference = false;  // branch sums and the logit gradient as in the authors' program
   // Under `reference`: whether the gradients that meet at this layer's output are brought to one
   // scale before they are summed. None: all are.

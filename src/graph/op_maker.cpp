@@ -62,7 +62,7 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
     parts.parameters.push_back({parameter.value, parameter.gradient});
   }
   if (n.kind->rounds_output) parts.rounded_y = RoundedValue(op.node + 1);
-  if (op.first_dx() >= 0) parts.scaler = b_.scalers.backend + op.node;
+  if (op.chooses_scale) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
   if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
   if (n.kind->has_weight) AddWeight(op, parts);

@@ -131,6 +131,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   if (policy.CountsAboveEdge()) spec.counted.emplace_back("dx");
   if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;
   spec.reference = policy.FollowsReference();
+  spec.scales_batch_norms = policy.ScalesBatchNorms();
   spec.rescales_branches = [&policy](const std::string& layer) {
     return policy.RescalesBranches(layer);
   };

@@ -8,7 +8,7 @@
 
 namespace ada::what_if {
 
-ScalePath::ScalePath(const config::ModelConfig& model) {
+ScalePath::ScalePath(const config::ModelConfig& model, bool scales_batch_norms) {
   const auto layers = model.zoo.empty() ? model.layers : graph::ExpandZoo(model);
   std::map<std::string, int> values = {{"input", 0}};
   for (const config::LayerConfig& layer : layers) {
@@ -17,7 +17,7 @@ ScalePath::ScalePath(const config::ModelConfig& model) {
     node.name = layer.name;
     const graph::LayerKind* kind = graph::FindLayerKind(layer.kind);
     ADA_CHECK(kind != nullptr);
-    node.chooses = kind->chooses_scale;
+    node.chooses = kind->Chooses(scales_batch_norms);
     node.trained = kind->is_trained();
     node.rounds_output = kind->rounds_output;
     for (const std::string& input : layer.inputs) node.inputs.push_back(values.at(input));

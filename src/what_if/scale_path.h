@@ -13,11 +13,11 @@ namespace ada::what_if {
 
 class ScalePath {
  public:
-  // Of a network that Build accepts. Throws ConfigError on an unknown zoo model.
-  explicit ScalePath(const config::ModelConfig& model);
+  // Of a network that Build accepts. `scales_batch_norms`: whether the policy lets them choose.
+  // Throws ConfigError on an unknown zoo model.
+  explicit ScalePath(const config::ModelConfig& model, bool scales_batch_norms = false);
 
-  // Layers that choose a scale for the dx that they compute (LayerKind::chooses_scale), in
-  // forward order.
+  // Layers that choose a scale for the dx that they compute (LayerKind::Chooses), in forward order.
   const std::vector<std::string>& choosers() const { return choosers_; }
 
   struct Choice {

@@ -82,7 +82,7 @@ float ScaleWithForesight(scaling::LayerRule rule, const NumberFormat& format,
 }  // namespace
 
 ScenarioPolicy::ScenarioPolicy(scaling::Settings scaling, const config::ModelConfig& model)
-    : policy_(Make(scaling)), path_(model) {
+    : policy_(Make(scaling)), path_(model, policy_->ScalesBatchNorms()) {
   for (const std::string& layer : path_.choosers()) {
     scaling::LayerInfo info;
     info.name = layer;

@@ -2,10 +2,9 @@
 // rounded w, and the tail that exact_range keeps of the data gradient.
 #include <doctest/doctest.h>
 
-#include "backend/moments.h"
+#include "backend/method_formulas.h"
 #include "backend/naive_count.h"
 #include "backend/naive_product.h"
-#include "backend/product_range.h"
 
 namespace ada::backend::test {
 namespace {
@@ -32,48 +31,11 @@ struct Ruled {
   ProductBench p;
 };
 
-// u of src/scaling/README.md, in double.
-double Expected(LayerMethod method, const scaling::LayerRule& r, const Values& dy, const Values& w,
-                std::int64_t channels) {
-  const TensorMoments d = MomentsOf(dy), v = MomentsOf(w);
-  const double d_max = std::max(Abs(d.min), Abs(d.max)), w_max = std::max(Abs(v.min), Abs(v.max));
-  double want = 0, cap = (r.u_max / r.fan) / (d_max * w_max);
-  if (method == LayerMethod::kApproxRange || method == LayerMethod::kLognormal) {
-    want = r.u_min / (r.t * std::sqrt(d.mean_square * v.mean_square * 0.5 * r.fan));
-  } else if (method == LayerMethod::kAbsRange) {
-    want = (r.u_min / r.fan) / std::max(Abs(d.min_abs) * Abs(v.min_abs), 1e-15);
-  } else {
-    const ProductRange range = RangeOf(dy, w, channels);
-    want = r.u_min / range.min, cap = r.u_max / range.max / r.fan;
-  }
-  return std::min(std::max(want, 1.0), cap);
-}
-
 std::vector<ProductCase> Layers() {
   const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3};
   return {{"3x3", {9, 8, 8, 6}, 10, three, one, one, one, 1, true},
           {"2 groups, stride 2", {9, 8, 8, 16}, 10, three, two, one, one, 2, false},
           LinearCase("linear", {40, 1, 1, 20}, 10, true)};
-}
-
-// Bins as ExponentTail describes them.
-scaling::ExponentTail TailOf(const Values& values, int limit) {
-  scaling::ExponentTail tail;
-  for (const float v : values) {
-    const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(v) >> 23 & 0xff);
-    tail.nonzero += v != 0;
-    if (v != 0 && exponent < limit) ++tail.bins[exponent];
-    tail.largest = std::max(tail.largest, Abs(v));
-  }
-  return tail;
-}
-void CheckTail(const scaling::ExponentTail& got, const scaling::ExponentTail& want) {
-  for (int bin = 0; bin < scaling::ExponentTail::kBins; ++bin) {
-    CAPTURE(bin);
-    CHECK(got.bins[bin] == want.bins[bin]);
-  }
-  CHECK(got.nonzero == want.nonzero);
-  CHECK(got.largest == want.largest);
 }
 
 }  // namespace
@@ -89,7 +51,7 @@ TEST_SUITE("cpu") {
           CAPTURE(sigma);
           Ruled r(c, method, sigma);
           r.Step();
-          const double u = Expected(method, r.p.scaler.rule, r.Dy(), r.W(), c.out);
+          const double u = ExpectedUnbound(r.p.scaler.rule, r.Dy(), r.W(), c.out);
           const scaling::ScaleDecision& d = r.p.scaler.decision;
           CHECK(d.unbound == doctest::Approx(u).epsilon(1e-6));
           CHECK(static_cast<double>(d.alpha) == std::exp2(std::floor(std::log2(d.unbound))));

@@ -8,6 +8,7 @@
 #include "backend/naive_batch_norm.h"
 #include "backend/naive_product.h"
 #include "backend/styles.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::backend::test {
 namespace {
@@ -20,6 +21,8 @@ struct Setting {
   double alpha = 4;
   scaling::LayerMethod method = scaling::LayerMethod::kFixed;
   bool reference = false;
+  // Of the batch norm, where it chooses a scale.
+  std::optional<scaling::LayerMethod> norm_method = std::nullopt;
 };
 
 using Bytes = std::vector<std::byte>;
@@ -71,11 +74,16 @@ class Pair {
     product_.scaler.rule.u_min = setting.dx.smallest_subnormal();
     product_.scaler.rule.u_max = setting.dx.largest();
     if (!setting.observed) p.dx.moments = nullptr;
+    norm_scaler_.rule = product_.scaler.rule;
+    norm_scaler_.rule.reference = false;
+    norm_scaler_.rule.method = setting.norm_method.value_or(scaling::LayerMethod::kPass);
+    norm_scaler_.rule.fixed_scale = 32;
   }
 
   std::map<std::string, Bytes> Run(bool recomputed, const std::vector<Pass>& passes) {
     Reset();
     BatchNormSpec b = norm_.spec;
+    if (setting_.norm_method) b.scaler = &norm_scaler_;
     ProductBench reader = product_;
     if (recomputed) {
       b.recomputed = reader.spec.recomputed = Defer();
@@ -123,7 +131,8 @@ class Pair {
     Bench::Set(b.running_mean, Values(c, 0.5f)), Bench::Set(b.running_var, Values(c, 2));
     *b.y_stats = {}, *p.y_stats = {}, *p.dx.stats = {}, *b.dx.stats = {};
     y_bins_ = {}, dx_bins_ = {};
-    product_.scaler.decision = {};
+    product_.scaler.decision = norm_scaler_.decision = {};
+    norm_scaler_.state = {};
   }
   void Take(std::map<std::string, Bytes>& result, const std::string& step) {
     const BatchNormSpec& b = norm_.spec;
@@ -142,12 +151,16 @@ class Pair {
     result[step + " bins of y"] = BytesOf(y_bins_);
     result[step + " bins of dx"] = BytesOf(dx_bins_);
     result[step + " alpha"] = BytesOf(product_.scaler.decision.alpha);
+    result[step + " alpha of the batch norm"] = BytesOf(norm_scaler_.decision.alpha);
+    result[step + " unbound of the batch norm"] = BytesOf(norm_scaler_.decision.unbound);
+    result[step + " tail of the batch norm"] = BytesOf(norm_scaler_.state.tail);
   }
 
   Setting setting_;
   Bench bench_;
   BatchNormBench norm_;
   ProductBench product_;
+  scaling::LayerScaler norm_scaler_;
   Style y_style_, dx_style_;
   ExponentBins y_bins_, dx_bins_;
 };
@@ -241,6 +254,18 @@ TEST_SUITE("cpu") {
         setting.method = method, setting.reference = reference;
         CheckPair(Middle(), setting, {PassOf(37, true), PassOf(30, false)});
       }
+  }
+
+  TEST_CASE("recomputed: a batch norm that chooses a scale looks at dy after its mask") {
+    for (const scaling::LayerMethod method : scaling::kAdaptiveMethods)
+      for (const bool relu : {true, false})
+        for (const NumberFormat& dx : {kFp16, kFp8E5M2}) {
+          CAPTURE(static_cast<int>(method));
+          CAPTURE(relu);
+          Setting setting;
+          setting.dx = dx, setting.relu = relu, setting.norm_method = method;
+          CheckPair(Middle(), setting, {PassOf(37, true), PassOf(30, false), PassOf(37, true)});
+        }
   }
 
   TEST_CASE("recomputed: running statistics where the pass does not train") {

@@ -26,6 +26,7 @@ struct Training {
   bool fuse = true;
   UpdateRule::Kind update = UpdateRule::Kind::kSgd;
   double clip_norm = 0;
+  bool scales_batch_norms = false;
 };
 
 inline graph::GraphSpec SpecOf(const graph::test::TestNetwork& network, const Training& training) {
@@ -35,6 +36,7 @@ inline graph::GraphSpec SpecOf(const graph::test::TestNetwork& network, const Tr
   spec.input = network.input;
   spec.fuse = training.fuse;
   spec.reference = training.reference;
+  spec.scales_batch_norms = training.scales_batch_norms;
   spec.histograms = {"y", "w", "dx", "dw", "dy"};
   spec.rule_for = [training](const graph::ScalerRequest& request) {
     scaling::LayerRule rule;
@@ -146,7 +148,11 @@ inline std::vector<Training> AllTrainings() {
   unfused.name = "unfused", unfused.fuse = false, unfused.power_of_two = false;
   adam.name = "adam", adam.update = UpdateRule::Kind::kAdamW;
   clipped.name = "clipped", clipped.clip_norm = 0.01;
-  for (const Training& more : {reference, unfused, adam, clipped}) all.push_back(more);
+  Training norms = all[2], exact_norms = all[6];
+  norms.name = "batch norms", exact_norms.name = "batch norms, exact_range";
+  norms.scales_batch_norms = exact_norms.scales_batch_norms = true;
+  for (const Training& more : {reference, unfused, adam, clipped, norms, exact_norms})
+    all.push_back(more);
   return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/kernels/channel_sums.h"
 #include "cuda/on_both.h"
+#include "scaling/policies/policies.h"
 
 namespace ada::backend::test {
 namespace {
@@ -93,6 +94,28 @@ void Train(Lab& lab, const Case& c, const BatchNormSpec& spec, Findings& finding
     WriteForward(lab, spec, findings);
     op->Backward(pass);
     WriteBackward(lab, spec, findings);
+  }
+}
+// Five steps of small gradients under a rule, the fourth with one that is not finite.
+void ChooseScales(Lab& lab, const Case& c, scaling::LayerMethod method, const NumberFormat& format,
+                  Findings& findings) {
+  BatchNormSpec spec = MakeSpec(lab, c, format, 8, 1e-5);
+  if (c.relu) spec.dx.tensor.data = spec.dy.tensor.data;
+  scaling::LayerScaler scaler;
+  scaler.rule.method = method, scaler.rule.fixed_scale = 24;
+  scaler.rule.u_min = format.smallest_subnormal(), scaler.rule.u_max = format.largest();
+  scaler.rule.update_interval = 2;
+  spec.scaler = lab.Share(scaler);
+  const auto op = lab->Make(spec);
+  for (int step = 0; step < 5; ++step) {
+    Values dy = Normal(Size(c.x), 2e-5, static_cast<std::uint64_t>(70 + step));
+    if (step == 3) dy[5] = std::numeric_limits<float>::infinity();
+    lab.Set(spec.dy.tensor, dy);
+    op->Forward(PassOf(c.rows, step == 0));
+    op->Backward(PassOf(c.rows, step == 0));
+    WriteBackward(lab, spec, findings);
+    findings.Add(lab.Fetched(spec.scaler), 1e-5);  // fp32 sums of fp16 values
+    CHECK(lab.Fetched(spec.dx.scale) == 8 * lab.Fetched(spec.scaler).decision.alpha);
   }
 }
 void CheckTraining(const Case& c, const NumberFormat& format) {
@@ -272,6 +295,18 @@ TEST_SUITE(ADA_SUITE) {
       op->Backward(PassOf(c.rows));
       WriteBackward(lab, spec, findings);
     });
+  }
+
+  TEST_CASE("batch norm: an alpha of its own by every rule, as on the CPU") {
+    for (const scaling::LayerMethod method : scaling::kAdaptiveMethods)
+      for (const std::size_t k : {1u, 3u, 5u, 6u})
+        for (const NumberFormat& format : {kFp16, kFp8E5M2}) {
+          CAPTURE(static_cast<int>(method));
+          CAPTURE(k);
+          OnBoth([&](Lab& lab, Findings& findings) {
+            ChooseScales(lab, Cases()[k], method, format, findings);
+          });
+        }
   }
 
   TEST_CASE("batch norm: with recomputed it is declined") {

@@ -147,6 +147,18 @@ class Findings {
                    static_cast<double>(m.min_abs)});
     Numbers(name + " mean_square", {m.mean_square}, 1e-5);  // fp32 sums of fp16 values
   }
+  // `bound`: of the unbound scale, which rests on moments.
+  void Add(const scaling::LayerScaler& scaler, double bound = 1e-9) {
+    const scaling::ScaleDecision& made = scaler.decision;
+    const scaling::ExponentTail& tail = scaler.state.tail;
+    Numbers("decision", {static_cast<double>(made.alpha), static_cast<double>(made.limit),
+                         static_cast<double>(made.error), static_cast<double>(scaler.state.calls)});
+    Numbers("unbound", {made.unbound}, bound);
+    std::vector<double> numbers(tail.bins, tail.bins + scaling::ExponentTail::kBins);
+    numbers.insert(numbers.end(), {static_cast<double>(tail.nonzero), tail.largest,
+                                   static_cast<double>(tail.limit)});
+    Numbers("tail", numbers);
+  }
   void Add(const std::string& name, const Lab& lab, const Gradient& g) {
     Add(name, lab, g.tensor);
     Numbers(name + " scale", {static_cast<double>(lab.Fetched(g.scale))});

@@ -50,19 +50,6 @@ void Run(Lab& lab, Findings& findings, Op& op, const Spec& spec) {
   }
 }
 
-void Add(const scaling::LayerScaler& scaler, Findings& findings) {
-  const scaling::ScaleDecision& made = scaler.decision;
-  const scaling::ExponentTail& tail = scaler.state.tail;
-  findings.Numbers("decision",
-                   {static_cast<double>(made.alpha), static_cast<double>(made.limit),
-                    static_cast<double>(made.error), static_cast<double>(scaler.state.calls)});
-  findings.Numbers("unbound", {made.unbound}, 1e-9);
-  std::vector<double> numbers(tail.bins, tail.bins + scaling::ExponentTail::kBins);
-  numbers.insert(numbers.end(), {static_cast<double>(tail.nonzero), tail.largest,
-                                 static_cast<double>(tail.limit)});
-  findings.Numbers("tail", numbers);
-}
-
 // Four steps, the last with an infinite gradient.
 void RunCast(Lab& lab, Findings& findings, scaling::LayerMethod method, bool reference,
              double sigma) {
@@ -91,7 +78,7 @@ void RunCast(Lab& lab, Findings& findings, scaling::LayerMethod method, bool ref
     op->Backward(PassOf(kRows, step == 0));
     findings.Add("y", lab, spec.y);
     findings.Add("dx", lab, spec.dx);
-    Add(lab.Fetched(spec.scaler), findings);
+    findings.Add(lab.Fetched(spec.scaler));
   }
 }
 

@@ -243,7 +243,8 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BatchNormSpec& s) {
     }
     Write(s.dgamma, Hash(f + " dgamma", {x, dy}));
     Write(s.dbeta, Hash(f + " dbeta", {dy}));
-    WriteGradient(s.dx, Hash(f + " dx", {x, gamma, dy}), *s.dy.scale);
+    const Symbol dx = Hash(f + " dx", {x, gamma, dy});
+    s.scaler ? WriteScaledDx(s, dx, /*asks=*/false) : WriteGradient(s.dx, dx, *s.dy.scale);
   };
   return MakeOp(forward, backward);
 }

@@ -71,13 +71,13 @@ inline float AlphaOf(const scaling::LayerRule& rule) {
 }
 
 // What a layer with a rule does about scales: alpha into its decision, dx with the scale it then
-// carries.
+// carries. `asks`: who writes dy measures it for the rule.
 template <typename Spec>
-void WriteScaledDx(const Spec& s, Symbol symbol) {
+void WriteScaledDx(const Spec& s, Symbol symbol, bool asks = true) {
   REQUIRE(static_cast<bool>(s.dx) == (s.scaler != nullptr));
   if (!s.dx) return;
   REQUIRE(s.dx.scale != s.dy.scale);
-  if (scaling::MayNeedMoments(s.scaler->rule)) REQUIRE(s.dy.moments);
+  if (asks && scaling::MayNeedMoments(s.scaler->rule)) REQUIRE(s.dy.moments);
   const float alpha = AlphaOf(s.scaler->rule);
   s.scaler->decision.alpha = alpha;
   WriteGradient(s.dx, symbol, *s.dy.scale * alpha);

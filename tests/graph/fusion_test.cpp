@@ -52,7 +52,8 @@ struct Run {
   std::unique_ptr<Graph> graph;
   double loss = 0;
 
-  Run(const TestNetwork& network, const Precision& precision, bool fuse, bool recompute = true) {
+  Run(const TestNetwork& network, const Precision& precision, bool fuse, bool recompute = true,
+      bool scales_batch_norms = false) {
     GraphSpec spec;
     spec.model = &network.model;
     spec.precision = precision;
@@ -60,6 +61,7 @@ struct Run {
     spec.fuse = fuse;
     spec.recompute = recompute;
     spec.rule_for = MixedRule;
+    spec.scales_batch_norms = scales_batch_norms;
     graph = Graph::Build(spec, *backend);
     Initialize(*graph, {}, 1, *backend);
     graph->RefreshWeights(PassOf(network, 0));
@@ -164,6 +166,25 @@ TEST_SUITE("cpu") {
         }
       }
     }
+  }
+
+  TEST_CASE("so they do where batch norms choose scales") {
+    for (const TestNetwork& network : AllNetworks())
+      for (const NumberFormat& format : {kFp16, kFp8E5M2}) {
+        if (network.name.starts_with("vgg") || network.name == "mlp") continue;
+        CAPTURE(network.name);
+        const Precision precision = Uniform(format);
+        Run fused(network, precision, true, true, true),
+            parts(network, precision, false, false, true);
+        Run stored(network, precision, true, false, true);
+        for (const int step : {1, 2}) {
+          for (Run* run : {&fused, &parts, &stored}) run->Step(network, step);
+          CHECK(fused.loss == parts.loss);
+          CHECK(stored.loss == parts.loss);
+          CheckEqual(*fused.graph, *parts.graph);
+          CheckEqual(*stored.graph, *parts.graph);
+        }
+      }
   }
 
   TEST_CASE("what nobody stores takes no memory") {

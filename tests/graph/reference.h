@@ -23,8 +23,11 @@ struct Reference {
 
 class ReferenceStep {
  public:
-  ReferenceStep(const Network& network, const RuleFor& rule_for)
-      : network_(network), rule_for_(rule_for), needs_(network.NeedsGradient()) {}
+  ReferenceStep(const Network& network, const RuleFor& rule_for, bool scales_batch_norms = false)
+      : network_(network),
+        rule_for_(rule_for),
+        scales_batch_norms_(scales_batch_norms),
+        needs_(network.NeedsGradient()) {}
 
   Reference Run() {
     const int nodes = static_cast<int>(network_.nodes.size());
@@ -65,6 +68,7 @@ class ReferenceStep {
 
   const Network& network_;
   const RuleFor& rule_for_;
+  const bool scales_batch_norms_;
   const std::vector<bool> needs_;
   std::vector<Symbol> y_;
   std::vector<std::vector<G>> gradients_;  // by value, last consumer first
@@ -146,7 +150,12 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
     return {Hash(f, {dy.symbol}), dy.scale * alpha};
   }
   if (Is(node, "batch_norm")) {
-    return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+    float alpha = 1;
+    if (scales_batch_norms_) {
+      r_.decisions.push_back(node.config.name);
+      alpha = AlphaOf(rule_for_({node.config.name, 1, 1, kFp16, true}));
+    }
+    return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale * alpha};
   }
   const Symbol y = Hash(FormulaOf(node), {x});
   if (Is(node, "sigmoid") || Is(node, "silu")) return {Hash(f, {x, dy.symbol}), dy.scale};

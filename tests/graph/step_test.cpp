@@ -58,6 +58,7 @@ scaling::LayerRule PassRule(const ScalerRequest&) { return {}; }
 struct Policy {
   std::string name;
   RuleFor rule_for;
+  bool scales_batch_norms = false;
 };
 struct NamedPrecision {
   std::string name;
@@ -108,11 +109,13 @@ void FillMasters(Graph& graph) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("a step computes what the layers say, whatever is fused and shared") {
-    const std::vector<Policy> policies = {{"pass", PassRule}, {"mixed", MixedRule}};
+    const std::vector<Policy> policies = {
+        {"pass", PassRule}, {"mixed", MixedRule}, {"batch norms too", MixedRule, true}};
     for (const TestNetwork& network : AllNetworks()) {
       for (const Policy& policy : policies) {
         const Network resolved = Resolve(network.model, network.input);
-        const Reference expected = ReferenceStep(resolved, policy.rule_for).Run();
+        const Reference expected =
+            ReferenceStep(resolved, policy.rule_for, policy.scales_batch_norms).Run();
         for (const Variant& variant : Variants()) {
           for (const NamedPrecision& rounding : kPrecisions) {
             CAPTURE(network.name);
@@ -129,6 +132,7 @@ TEST_SUITE("cpu") {
             spec.fuse = variant.fuse;
             spec.recompute = variant.recompute;
             spec.rule_for = policy.rule_for;
+            spec.scales_batch_norms = policy.scales_batch_norms;
             const auto graph = Graph::Build(spec, backend);
             FillMasters(*graph);
             CheckLists(*graph, expected);

@@ -30,6 +30,9 @@ const std::map<std::string, Arguments>& Variants() {
       {"abs_range", {"scaling={policy: adaptive, method: abs_range}"}},
       {"element_wise_range", {"scaling={policy: adaptive, method: element_wise_range}"}},
       {"exact_range", {"scaling={policy: adaptive, method: exact_range, init_scale: 0.001}"}},
+      {"batch norms", {"scaling={policy: adaptive, batch_norm: true, update_interval: 4}"}},
+      {"batch norms, exact_range",
+       {"scaling={policy: adaptive, method: exact_range, batch_norm: true, init_scale: 0.001}"}},
       {"reference", {"scaling={policy: adaptive, reference: true, fan: reference}"}},
       {"layerwise_dynamic",
        {"scaling={policy: layerwise_dynamic, init_scale: 1e7, growth_interval: 3, layers: [{match: "

@@ -43,6 +43,19 @@ TEST_CASE("resnet20: every product but the first chooses") {
   CHECK(scales.count({"stage3.block3.relu2", "dy"}) == 0);  // one reader
 }
 
+TEST_CASE("resnet20: batch norms choose too where the policy says so") {
+  config::ModelConfig model;
+  model.zoo = "resnet20";
+  const ScalePath path(model, /*scales_batch_norms=*/true);
+  REQUIRE(path.choosers().size() == 19 + 19);
+  CHECK(path.choosers().front() == "bn1");
+  const ScalePath::Scales scales = Doubled(path);
+  CHECK(scales.at({"pool", "dx"}) == 2);
+  CHECK(scales.at({"stage3.block3.bn2", "dx"}) == 4);
+  CHECK(scales.at({"stage3.block3.conv2", "dx"}) == 8);
+  CHECK(scales.at({"stage3.block3.bn1", "dx"}) == 16);
+}
+
 TEST_CASE("a gradient has the format of the layer that made the value") {
   config::ModelConfig model;
   model.zoo = "resnet20";

@@ -74,9 +74,23 @@ class ComparedBatchNorm final : public ComparedOp<Op> {
                    [&](std::int64_t c) { return operands_.Dbeta(c); });
     const bool apart = spec_.dx.tensor.data != spec_.dy.tensor.data;
     if (spec_.relu && apart) checker.Check(OutputOf("dy", spec_.dy.tensor), pass);
-    if (!spec_.dx) return;
+    if (spec_.dx) CheckData(pass, checker);
+  }
+
+  void CheckData(const Pass& pass, Checker& checker) {
+    const FunctionBounds before([&](std::int64_t i) { return operands_.Dx(i); });
+    double a = 1, b = 1;  // alphas
+    if (spec_.scaler != nullptr) {
+      const float* place = &spec_.scaler->decision.alpha;
+      a = static_cast<double>(checker.addresses().Read(0, place));
+      b = static_cast<double>(checker.addresses().Read(1, place));
+    }
+    checker.CheckScaler(spec_.scaler, &before, pass.rows * spec_.x.shape.per_image());
     checker.CheckScale("dx", spec_.dx.scale);
-    const FunctionBounds dx([&](std::int64_t i) { return operands_.Dx(i); });
+    const FunctionBounds dx([&](std::int64_t i) {
+      const Interval x = Times(before.Before(i), a), y = Times(before.Before(i), b);
+      return Interval{std::min(x.low, y.low), std::max(x.high, y.high)};
+    });
     checker.Check(OutputOf("dx", spec_.dx), pass, &dx);
   }
 

@@ -48,10 +48,15 @@ void CheckFixedMethod(const scaling::Settings& scaling, const YamlNode& map,
   }
 }
 
-// The authors' program knows neither our method nor its key.
+// The authors' program knows neither our method nor an alpha of batch norms.
 void CheckReference(const scaling::Settings& scaling, const YamlNode& map,
                     const ReadContext& context) {
   if (!scaling.reference) return;
+  if (scaling.adaptive.batch_norm && map.Find("batch_norm")) {
+    context.problems.Add(*map.Find("batch_norm"), Join(context.path, "batch_norm"),
+                         "the original program, which `reference` follows, gives batch norms no "
+                         "alpha; leave out one of the two");
+  }
   const char* message = "the original program, which `reference` follows, has no exact_range";
   if (scaling.adaptive.method == LayerMethod::kExactRange) {
     context.problems.Add(*map.Find("method"), Join(context.path, "method"), message);

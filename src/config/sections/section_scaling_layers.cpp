@@ -90,6 +90,10 @@ Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& po
 
 std::vector<Key> AdaptiveKeys(scaling::Settings& scaling) {
   std::vector<Key> keys = MethodKeys(scaling.adaptive);
+  Key& batch_norm = keys.emplace_back(
+      Switch("batch_norm", scaling.adaptive.batch_norm,
+             "batch norms choose an alpha too, as convolutions do; false: they hand S on"));
+  batch_norm.unused = [&scaling] { return !scaling.adaptive.batch_norm; };
   for (Key& key : keys) {
     if (key.name == "fan") key.Default("exact; under `reference`: reference");
     if (key.name == "u_min") key.Default("the format's smallest subnormal");

@@ -68,7 +68,10 @@ struct LayerKind {
   // --- Rounding and scales (src/README.md, "Rounding points") ---
   bool has_weight = false;     // the first parameter is multiplied, as a rounded copy
   bool chooses_scale = false;  // its dx gets a scale of its own, by the rule of a policy
-  bool rounds_output = true;   // false: every value of the output is one of the input's, or zero
+  // The same where the policy wants it to (GraphSpec::scales_batch_norms); what the rule looks at
+  // its op finds itself.
+  bool may_choose_scale = false;
+  bool rounds_output = true;  // false: every value of the output is one of the input's, or zero
   // Whether its dx is rounded. Null: where the output is, and there is one input alone.
   bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
   Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
@@ -85,6 +88,9 @@ struct LayerKind {
   backend::OpSpec (*spec)(const OpParts& parts) = nullptr;
 
   bool is_trained() const { return parameters != nullptr; }
+  bool Chooses(bool scales_batch_norms) const {
+    return chooses_scale || (may_choose_scale && scales_batch_norms);
+  }
 };
 
 // Every kind, in the order in which messages list them.

@@ -42,6 +42,7 @@ std::vector<LayerKind> NormKinds() {
        .keys = {"eps", "momentum"},
        .infer = KeepShape,
        .parameters = BatchNormParameters,
+       .may_choose_scale = true,
        .keeps_input = true,
        .dx_in_place = true,
        .chain = ChainPart::kNorm,

@@ -29,7 +29,7 @@ struct OpParts {
   std::vector<backend::Gradient> dx;       // one an input, empty where not computed; or none at all
   std::vector<Parameter> parameters;       // in the order of the kind's row
   RoundedTo rounded_y;                     // of kinds that round their output
-  scaling::LayerScaler* scaler = nullptr;  // null where dx is not computed
+  scaling::LayerScaler* scaler = nullptr;  // null where dx is not computed, or has no own scale
 
   // Of kinds with a weight.
   RoundedTo w, dw;

@@ -22,6 +22,7 @@ struct LayerRow {
   // Of conv2d.
   std::array<int, 2> stride = {1, 1};  // height, width
   int groups = 1;
+  double eps = 0;  // of batch_norm
 };
 
 // What the table shows of a layer beside its row.

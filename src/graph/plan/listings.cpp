@@ -31,7 +31,7 @@ class PointLister {
       if (branch_of_[i] >= 0) {
         scales.push_back({b_.NameOf(i), b_.decisions.host + branch_of_[i], nullptr});
       }
-      if (!node(i).kind->chooses_scale || !op_of_[i] || op_of_[i]->first_dx() < 0) continue;
+      if (!op_of_[i] || !op_of_[i]->chooses_scale) continue;
       scaling::LayerScaler& scaler = b_.scalers.host[i];
       scales.push_back({b_.NameOf(i), &scaler.decision, &scaler});
     }

@@ -71,7 +71,7 @@ class ExecutionPlanner {
   int SumBranches(int value, std::vector<Contribution>& contributions);
   void MakeRounded(GradientPlan& gradient);
   int NewGradient(const GradientPlan& gradient);
-  int NewDx(const OpPlan& op, int input);
+  int NewDx(OpPlan& op, int input);
   int NewMasked(const OpPlan& op);
   bool FitsInPlace(const OpPlan& op, const TensorStorage& dx);
 
@@ -151,7 +151,7 @@ bool ExecutionPlanner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
          dy.stored_as.storage == dx.storage;
 }
 
-int ExecutionPlanner::NewDx(const OpPlan& op, int input) {
+int ExecutionPlanner::NewDx(OpPlan& op, int input) {
   const Node& part = node(op);
   GradientPlan dx = plan_.gradients[op.dy];
   dx.source = GradientPlan::Source::kDx;
@@ -160,11 +160,12 @@ int ExecutionPlanner::NewDx(const OpPlan& op, int input) {
   dx.rounds = dx.moments = dx.all_moments = false;
   if (part.rounds_gradient()) MakeRounded(dx);
   if (!FitsInPlace(op, dx.stored_as)) dx.buffer = NewBuffer(dx.value, dx.stored_as);
-  if (part.kind->chooses_scale) {
+  if (part.kind->Chooses(spec_.scales_batch_norms)) {
     const scaling::LayerRule& rule = spec_.rules[op.node];
+    op.chooses_scale = true;
     dx.scale = plan_.scales++;
     if (rule.method != scaling::LayerMethod::kPass) dx.scale_group = scale_groups_++;
-    if (scaling::MayNeedMoments(rule)) {
+    if (part.kind->chooses_scale && scaling::MayNeedMoments(rule)) {
       ADA_CHECK(plan_.gradients[op.dy].source != GradientPlan::Source::kMasked);
       plan_.gradients[op.dy].moments = true;
       plan_.gradients[op.dy].all_moments |= MayNeedAllMoments(rule);

@@ -34,13 +34,14 @@ struct GradientPlan {
 // A forward op: one node, or a chain that starts at `node`.
 struct OpPlan {
   int node = -1, add = -1, relu = -1;
-  int consumer = -1;          // node that makes `output` anew for itself; -1: it is stored
-  int recomputed = -1;        // a product's: the batch norm whose consumer it is
-  int output = -1;            // value
-  int addend = -1;            // value, where add >= 0
-  int dy = -1;                // gradient; -1: none
-  std::vector<int> dx = {};   // gradients, one an input; -1, or all empty: not computed
-  bool has_backward = false;  // false: nothing before it is trained, or it is an alias (add)
+  int consumer = -1;           // node that makes `output` anew for itself; -1: it is stored
+  int recomputed = -1;         // a product's: the batch norm whose consumer it is
+  int output = -1;             // value
+  int addend = -1;             // value, where add >= 0
+  int dy = -1;                 // gradient; -1: none
+  std::vector<int> dx = {};    // gradients, one an input; -1, or all empty: not computed
+  bool chooses_scale = false;  // dx has a scale of its own
+  bool has_backward = false;   // false: nothing before it is trained, or it is an alias (add)
   int first_dx() const { return dx.empty() ? -1 : dx[0]; }
   int last() const { return relu >= 0 ? relu : add >= 0 ? add : node; }
 };
@@ -74,6 +75,7 @@ struct PlanSpec {
   bool stochastic = false;  // roundings of gradients
   std::vector<Chain> chains;
   std::vector<scaling::LayerRule> rules;  // by node
+  bool scales_batch_norms = false;        // as in GraphSpec
 };
 
 // Plans the execution. Time in BufferLife: 0 the input, then one step per op, the loss forward, the

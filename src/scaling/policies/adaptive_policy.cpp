@@ -59,6 +59,7 @@ class AdaptivePolicy final : public Policy {
   void LoadState(const StateMap& state) override { ExpectKeys(state, name(), {}); }
   bool ConstantScale() const override { return true; }
   bool OwnsLayerScales() const override { return true; }
+  bool ScalesBatchNorms() const override { return lookup_("").batch_norm; }
   bool FollowsReference() const override { return lookup_("").reference; }  // of no layer alone
   // A branch of the authors' program has a method as layers have, and rescales under approx_range
   // alone, with the log-normal model or without. Here it has the method of the layer before it.

@@ -44,6 +44,7 @@ struct AdaptiveSettings {
   std::optional<double> u_min;  // unset: the smallest subnormal of the format
   double headroom_bits = 4;     // exact_range
   bool power_of_two = true, reference = false;
+  bool batch_norm = false;  // of the policy, not of a layer: batch norms choose an alpha too
   int update_interval = 1;
   Fan fan = Fan::kExact;
 };
@@ -101,7 +102,7 @@ struct Settings {
   // Keys whose default is the policy's or preset's own: unset until FillDefaults. A bound that
   // stays unset does not exist.
   std::optional<double> init_scale;  // none, adaptive: S of the logit gradient; others: the start
-  bool auto_init_scale = false;      // `init_scale: auto` (start_scale.h); init_scale is its default
+  bool auto_init_scale = false;  // `init_scale: auto` (start_scale.h); init_scale is its default
   std::optional<double> growth_factor, backoff_factor;
   std::optional<std::int64_t> growth_interval;
   std::optional<double> min_scale, max_scale;

@@ -21,7 +21,7 @@ struct LayerInfo {
   double fan_reference = 1;     // out_features, or out_channels * kh * kw
   double fan_exact = 1;         // the same over stride_h * stride_w * groups
   double u_min = 0, u_max = 0;  // of the format of the layer's dx
-  bool has_weight = true;       // false: a cast (`kind: scale`)
+  bool has_weight = true;       // true: a batch norm too; false: a cast (`kind: scale`)
   bool fp16_gradients = false;  // the layer's dy is stored in fp16
 };
 
@@ -82,6 +82,8 @@ class Policy {
   virtual bool ConstantScale() const { return false; }
   // Whether it decides a scale for each layer, so that no other scale of gradients may.
   virtual bool OwnsLayerScales() const { return false; }
+  // Whether batch norms choose a scale as well: then RuleFor is called for each that computes a dx.
+  virtual bool ScalesBatchNorms() const { return false; }
   // Whether layers and branches compute their scales as the authors' program does, to the letter.
   virtual bool FollowsReference() const { return false; }
   // Whether the gradients that meet at this layer's output are brought to one scale before they are

@@ -52,6 +52,7 @@ class AutoStartPolicy final : public Policy {
   ScaleUpdate Update(const StepOutcome& attempt) override { return policy_->Update(attempt); }
   bool ConstantScale() const override { return policy_->ConstantScale(); }
   bool OwnsLayerScales() const override { return policy_->OwnsLayerScales(); }
+  bool ScalesBatchNorms() const override { return policy_->ScalesBatchNorms(); }
   bool FollowsReference() const override { return policy_->FollowsReference(); }
   bool RescalesBranches(const std::string& layer) const override {
     return policy_->RescalesBranches(layer);

@@ -3,8 +3,10 @@
 // (recomputed_norm.h). Sums over pixels are fp32 within a block and double across blocks.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "backend/cpu/ops/batch_norm_rule.h"
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
@@ -40,6 +42,7 @@ class BatchNormOp final : public Op {
   float *sum_dy_ = nullptr, *sum_dy_xhat_ = nullptr;
   ChannelMoments moments_;
   RoundingStats y_stats_, sum_stats_, dx_stats_;
+  std::optional<BatchNormRule> rule_;  // none: alpha is 1
 };
 
 BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
@@ -61,6 +64,7 @@ BatchNormOp::BatchNormOp(const Context& context, const BatchNormSpec& spec)
   const std::size_t partials = static_cast<std::size_t>(blocks) * c;
   if (!spec.dx && !spec.dgamma) return;  // evaluation
   dx_stats_ = RoundingStats(spec.dx);
+  if (spec.dx && spec.scaler != nullptr) rule_.emplace(context, spec);
   if (!spec.recomputed) {
     own_sum_dy_.resize(partials), own_sum_dy_xhat_.resize(partials);
     sum_dy_ = own_sum_dy_.data(), sum_dy_xhat_ = own_sum_dy_xhat_.data();
@@ -202,9 +206,13 @@ void BatchNormOp::Backward(const Pass& pass) {
   if (!spec_.recomputed) TakeSums(pass);
   ReduceGradient(pass);
   if (!spec_.dx) return;
-  *spec_.dx.scale = *spec_.dy.scale;
+  const float* factor = factor_.data();
+  if (rule_)
+    factor = rule_->Decide(pass, factor_);
+  else
+    *spec_.dx.scale = *spec_.dy.scale;
   const std::int64_t blocks = BlockCount(pass.rows, block_);
-  context_.pool.For(blocks, [&](std::int64_t block, int) {
+  context_.pool.For(blocks, [&](std::int64_t block, int worker) {
     const std::int64_t image = block * block_,
                        images = std::min<std::int64_t>(block_, pass.rows - image);
     BatchNormBackwardArgs a;
@@ -212,10 +220,13 @@ void BatchNormOp::Backward(const Pass& pass) {
     a.pixels = images * pixels_, a.channels = channels_;
     a.mean = mean_.data(), a.factor = factor_.data();
     a.mean_dy = mean_dy_.data(), a.slope = slope_.data();
+    if (rule_) rule_->Observe(a, worker);
+    a.factor = factor;
     a.dx_rounding = dx_stats_.For(pass, block);
     context_.kernels.batch_norm_backward(a);
   });
   dx_stats_.Finish(pass);
+  if (rule_) rule_->Finish();
 }
 
 }  // namespace

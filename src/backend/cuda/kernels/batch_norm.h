@@ -117,6 +117,13 @@ struct RunningStatistics {
   const float *running_mean = nullptr, *running_var = nullptr;
 };
 
+// A layer's alpha multiplies its factors. For all channels.
+struct ScaledFactors {
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const { to[c] = factor[c] * *alpha; }
+  const float *factor = nullptr, *alpha = nullptr;
+  float* to = nullptr;
+};
+
 // dgamma and dbeta from the parts' sums, and what dx needs of them.
 struct ReduceGradient {
   static constexpr int kThreads = ChannelLanes::kThreads, kPhases = 2;

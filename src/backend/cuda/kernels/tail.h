@@ -17,8 +17,9 @@ struct TailTotals {
   std::uint32_t nonzero, max_bits, finished;
 };
 
-// Only where the layer's scaler wants this pass's; after its decision. Handed over unless some
-// value is not finite.
+// Of value(i) for all values (round_values.h says what a Value is). Only where the layer's scaler
+// wants this pass's; after its decision. Handed over unless some value is not finite.
+template <class Value>
 struct TailKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 7;
   static constexpr int kLanes = 16;  // threads that join the others' counts
@@ -54,7 +55,7 @@ struct TailKernel {
   }
 
   scaling::LayerScaler* scaler;
-  TensorSpan x;
+  Value value;
   std::int64_t values, size;  // of all, of a block
   TailTotals* totals;
 
@@ -65,7 +66,7 @@ struct TailKernel {
     const std::uint32_t limit = static_cast<std::uint32_t>(shared.limit) << 23;
     std::uint32_t nonzero = 0, largest = 0;
     for (std::int64_t i = begin + at.thread; i < end; i += kThreads) {
-      const std::uint32_t u = MagnitudeBits(Load(x, i));
+      const std::uint32_t u = MagnitudeBits(value(i));
       nonzero += u != 0;
       largest = u > largest ? u : largest;
       if (u != 0 && u < limit) AtomicAdd(&shared.bins[u >> 23], 1u);

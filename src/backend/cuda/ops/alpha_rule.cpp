@@ -36,12 +36,6 @@ void AlphaRule::Decide(const Pass& pass) const {
          1);
 }
 
-void AlphaRule::Observe(const TensorSpan& gradient, std::int64_t values) const {
-  if (tail_ == nullptr) return;
-  const FlatBlocks flat = FlatBlocksOf(values);
-  Launch(stream_, TailKernel{scaler_, gradient, values, flat.size, tail_}, flat.blocks);
-}
-
 void AlphaRule::TakeLogs(const Pass& pass) const {
   const std::int64_t values = pass.rows * dy_.tensor.shape.per_image();
   const FlatBlocks flat = FlatBlocksOf(values);

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/decide.h"
+#include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/tail.h"
 
 namespace ada::backend::cuda {
@@ -26,7 +27,9 @@ class AlphaRule {
   // Launches all that leads to alpha() and to the scale of dx.
   void Decide(const Pass& pass) const;
   // Launches what exact_range observes of the data gradient, before alpha; nothing for others.
-  void Observe(const TensorSpan& gradient, std::int64_t values) const;
+  // value(i): its values (round_values.h).
+  template <class Value>
+  void Observe(const Value& value, std::int64_t values) const;
   // In backend memory.
   const float* alpha() const { return &scaler_->decision.alpha; }
 
@@ -44,5 +47,12 @@ class AlphaRule {
   ChannelMagnitudes dy_magnitudes_{}, w_magnitudes_{};
   TailTotals* tail_ = nullptr;
 };
+
+template <class Value>
+void AlphaRule::Observe(const Value& value, std::int64_t values) const {
+  if (tail_ == nullptr) return;
+  const FlatBlocks flat = FlatBlocksOf(values);
+  Launch(stream_, TailKernel<Value>{scaler_, value, values, flat.size, tail_}, flat.blocks);
+}
 
 }  // namespace ada::backend::cuda

@@ -1,10 +1,14 @@
 // Batch norm like PyTorch's, in three launches each way: sums over pixels, what the channels make
 // of them, and the values.
+#include <optional>
+
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/normalise.h"
+#include "backend/cuda/ops/alpha_rule.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/decisions.h"
+#include "core/error.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -23,7 +27,10 @@ class CudaBatchNorm final : public Op {
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
     dx_stats_ = RoundingStats(context, spec.dx);
-    dx_stats_.PassScale(spec.dy);
+    if (spec.dx && spec.scaler != nullptr)
+      MakeRule();
+    else
+      dx_stats_.PassScale(spec.dy);
     mean_dy_ = context.Allocate<float>(c), slope_ = context.Allocate<float>(c);
   }
 
@@ -56,10 +63,41 @@ class CudaBatchNorm final : public Op {
     gradient.x = SpanOf(spec_.x), gradient.dy = SpanOf(spec_.dy.tensor);
     gradient.mean = factors_.mean, gradient.factor = factors_.factor;
     gradient.mean_dy = mean_dy_, gradient.slope = slope_;
+    if (rule_) gradient.factor = Decide(pass, gradient);
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), gradient);
   }
 
  private:
+  // Of dy as masked and of the factors: what the rule looks at is the op's own.
+  void MakeRule() {
+    const std::int64_t c = cut_.channels;
+    const scaling::LayerRule& rule = context_.Host(spec_.scaler)->rule;
+    ADA_CHECK(!AlphaComesFirst(rule));
+    Gradient dy = spec_.dy;
+    RuleWeights weights{nullptr, {factors_.factor, Storage::kF32}, c, 1};
+    if (scaling::MayNeedMoments(rule)) {
+      auto* moments = context_.Allocate<TensorMoments>(2);
+      dy.stats = nullptr, dy.moments = moments, weights.moments = moments + 1;
+      dy_stats_ = RoundingStats(context_, dy);
+      factor_stats_ =
+          RoundingStats::OfParameter(context_, kFp32, Storage::kF32, c, {}, nullptr, moments + 1);
+    }
+    rule_.emplace(context_, spec_.scaler, dy, spec_.dx, weights);
+    scaled_ = context_.Allocate<float>(c);
+  }
+  // The factors times alpha. `gradient`: dx before alpha.
+  const float* Decide(const Pass& pass, const NormGradient& gradient) {
+    if (dy_stats_.wanted()) {
+      dy_stats_.Count(pass, SpanOf(spec_.dy.tensor));
+      factor_stats_.Count(pass, {factors_.factor, Storage::kF32});
+    }
+    rule_->Decide(pass);
+    rule_->Observe(gradient, pass.rows * spec_.x.shape.per_image());
+    ForEach(context_.stream, cut_.channels,
+            ScaledFactors{factors_.factor, rule_->alpha(), scaled_});
+    return scaled_;
+  }
+
   std::int64_t pixels() const { return spec_.x.shape.h * spec_.x.shape.w; }  // of an image
   std::int64_t Pixels(const Pass& pass) const { return pass.rows * pixels(); }
   std::int64_t Parts(const Pass& pass) const { return cut_.Count(Pixels(pass)); }
@@ -159,7 +197,9 @@ class CudaBatchNorm final : public Op {
   ChannelFactors factors_;
   float* sums_[2] = {};  // [parts, channels]: mean and m2, then of dy and dy * xhat
   float *mean_dy_ = nullptr, *slope_ = nullptr;
-  RoundingStats y_stats_, sum_stats_, dx_stats_;
+  float* scaled_ = nullptr;  // factors times alpha, with a rule
+  RoundingStats y_stats_, sum_stats_, dx_stats_, dy_stats_, factor_stats_;
+  std::optional<AlphaRule> rule_;  // none: alpha is 1
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ class CudaScale final : public Op {
     const TensorSpan dy = SpanOf(spec_.dy.tensor);
     rule_->Decide(pass);
     // Of dy itself, which is what alpha multiplies.
-    rule_->Observe(dy, pass.rows * spec_.dy.tensor.shape.per_image());
+    rule_->Observe(SameValue{dy}, pass.rows * spec_.dy.tensor.shape.per_image());
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), ScaledValue{dy, rule_->alpha(), steps_});
   }
 

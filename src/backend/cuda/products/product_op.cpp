@@ -120,8 +120,7 @@ void ProductOp::DataGradient(const Pass& pass) {
                                   {alpha, plan_stats_}, scratch);
   if (product.request().largest) dx_stats_.Take(pass, plan_stats_);
   if (sums == nullptr) return;
-  const TensorSpan gradient{const_cast<float*>(sums), Storage::kF32};
-  rule_->Observe(gradient, pass.rows * spec_.x.shape.per_image());
+  rule_->Observe(ScaledSum{sums, nullptr}, pass.rows * spec_.x.shape.per_image());
   dx_stats_.Round(pass, dx, ScaledSum{sums, alpha_first_ ? nullptr : alpha});
 }
 
