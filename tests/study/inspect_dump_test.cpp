@@ -104,6 +104,37 @@ TEST_SUITE("cpu") {
     CHECK(Contains(reference.out, "depthwise,approx_range,144,"));
   }
 
+  TEST_CASE("a dump's scales are the run's: batch norms that choose one") {
+    const TempFolder folder;
+    Arguments run = WriteConfig(folder, "run", kNetwork);
+    ADA_REQUIRE_EXIT(
+        Run(With(With(run, kScaling),
+                 {"scaling.policy=adaptive", "scaling.batch_norm=true", "scaling.u_min=0.0001"}),
+            folder.path()),
+        0);
+    const auto chosen = ByLayer(ReadCsv(folder / "run/scales.csv"));
+    REQUIRE(chosen.count("bn") == 1);
+    const std::string dump = folder / "run/dump/step-00000001.safetensors";
+    const Outcome o =
+        Run(With({"inspect", dump, "--csv", "scales"}, With(kScaling, {"scaling.u_min=0.0001"})),
+            folder.path());
+    ADA_REQUIRE_EXIT(o, 0);
+    folder.Write("scales.csv", o.out);
+    const auto found = ByLayer(ReadCsv(folder / "scales.csv"));
+    REQUIRE(found.size() == chosen.size());
+    CHECK(found.at("bn").at("fan") == "1");
+    CHECK(std::stod(found.at("bn").at("unbound")) > 1);
+    for (const char* column : {"scale_in", "unbound", "alpha", "scale_out"})
+      CHECK(std::stod(found.at("bn").at(column)) ==
+            doctest::Approx(std::stod(chosen.at("bn").at(column))).epsilon(1e-6));
+    folder.Write("bad.safetensors",
+                 TensorFile({F32("bn.dy", {2, 3, 1, 1}, std::vector<float>(6, 1)),
+                             F32("bn.factor", {2}, {1, 1})}));
+    const Outcome bad = Run({"inspect", "bad.safetensors"}, folder.path());
+    ADA_CHECK_EXIT(bad, 3);
+    CHECK(Contains(bad.err, "a batch norm with factors [c] has dy [n, c, ...]"));
+  }
+
   TEST_CASE("a convolution of which neither x nor dx is there: said, and taken as one group") {
     const TempFolder folder;
     const std::vector<float> dy(2 * 4, 0x1p-20f), w(2 * 9, 0x1p-4f);

@@ -63,8 +63,10 @@ inline Values Normal(double center, std::size_t count, unsigned seed) {
 
 class MadeRun {
  public:
-  // `more`: sections beside the network and its data.
-  explicit MadeRun(const std::string& more) : logs_(Made(more), {}, Histograms()) {}
+  // `more`: sections beside the network and its data; `middle`: its third layer.
+  explicit MadeRun(const std::string& more,
+                   const std::string& middle = "{name: bn2, kind: batch_norm}")
+      : logs_(Made(more, middle), {}, Histograms()) {}
 
   void Add(std::int64_t step, const std::string& layer, const std::string& tensor,
            const Values& values, const NumberFormat& format = kFp16, double scale = 1) {
@@ -89,7 +91,7 @@ class MadeRun {
     choice.histograms = true;
     return choice;
   }
-  std::string Made(const std::string& more) {
+  std::string Made(const std::string& more, const std::string& middle) {
     const std::string text = R"(
 name: made
 data: {dataset: synthetic, batch_size: 32}
@@ -97,7 +99,7 @@ model:
   layers:
     - {name: conv1, kind: conv2d, channels: 8, kernel: 3, padding: 1}
     - {name: conv2, kind: conv2d, channels: 8, kernel: 3, padding: 1}
-    - {name: bn2, kind: batch_norm}
+    - )" + middle + R"(
     - {name: relu2, kind: relu}
     - {name: fc, kind: linear, features: 10}
 train: {epochs: 2}

@@ -170,8 +170,25 @@ TEST_CASE("layers that pull in opposite directions get scales of their own") {
   CHECK(merged.precision.layers.empty());
 }
 
-TEST_CASE("a gradient that carries another layer's choice and loses at it gets a wider format") {
+TEST_CASE("a batch norm that loses at another layer's choice chooses for itself") {
   MadeRun run("precision: {format: fp16}");
+  run.Add(1, "loss", "dx", testing::Normal(4, 3000, 1));
+  run.Add(1, "fc", "dx", testing::Normal(-24, 3000, 2));
+  run.Add(1, "bn2", "dx", testing::Normal(-34, 3000, 3));  // would carry the S of fc.dx
+  run.Add(1, "conv2", "dx", testing::Normal(-33, 3000, 4));
+  run.Finish();
+  const std::string advice = Advice(run);
+  INFO(advice);
+  CHECK(Has(advice, "policy adaptive, method exact_range, with an alpha for batch norms too"));
+  CHECK(Has(advice, "nothing overflows."));
+  CHECK(Has(Fragment(advice), "  batch_norm: true\n"));
+  const config::Config merged = Merged(run, Fragment(advice));
+  CHECK(merged.scaling.adaptive.batch_norm);
+  CHECK(merged.precision.layers.empty());
+}
+
+TEST_CASE("a gradient that carries another layer's choice and loses at it gets a wider format") {
+  MadeRun run("precision: {format: fp16}", "{name: bn2, kind: avg_pool, kernel: 2}");
   run.Add(1, "loss", "dx", testing::Normal(4, 3000, 1));
   run.Add(1, "fc", "dx", testing::Normal(-24, 3000, 2));
   run.Add(1, "bn2", "dx", testing::Normal(-34, 3000, 3));  // carries the S of fc.dx
@@ -179,7 +196,7 @@ TEST_CASE("a gradient that carries another layer's choice and loses at it gets a
   run.Finish();
   const std::string advice = Advice(run);
   INFO(advice);
-  CHECK(Has(advice, "policy adaptive, method exact_range"));
+  CHECK(Has(advice, "policy adaptive, method exact_range, which finds"));
   CHECK(Has(advice, "  conv2: gradients in bf16, for bn2.dx\n"));
   CHECK(Has(advice, "nothing overflows."));
   const config::Config merged = Merged(run, Fragment(advice));

@@ -52,6 +52,19 @@ void TakeShapes(const SafetensorsFile& file, FileLayer& layer) {
   layer.fan_exact /= static_cast<double>(geometry.groups) * geometry.positions;
 }
 
+// NAME.factor, where there is one: to its rule a batch norm has sums of one product.
+void TakeFactors(const SafetensorsFile& file, FileLayer& layer) {
+  const TensorEntry* factor = file.Find(layer.name + ".factor");
+  if (factor == nullptr) return;
+  layer.w = factor;
+  const std::vector<std::int64_t>& dy = layer.dy->shape;
+  if (!IsFloat(factor->dtype) || factor->shape.size() != 1 || dy.size() < 2 ||
+      dy[1] != factor->shape[0] || dy[1] == 0)
+    Refuse(file, layer, "a batch norm with factors [c] has dy [n, c, ...]");
+  layer.kind = FileLayer::Kind::kBatchNorm;
+  layer.outputs = dy[1];
+}
+
 // Statistics of a layer's tensors, in double over all values.
 using Values = std::vector<float>;
 
@@ -107,7 +120,7 @@ FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob) {
                                " is no weight of a linear layer or convolution: no scale");
       continue;
     }
-    if (layer.w != nullptr) TakeShapes(file, layer);
+    layer.w != nullptr ? TakeShapes(file, layer) : TakeFactors(file, layer);
     found.layers.push_back(std::move(layer));
   }
   return found;
@@ -123,7 +136,8 @@ scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer
     return seen;
   }
   Values w = file.ReadF32(layer.w->name);
-  for (float& x : w) x = RoundTo(weight_format, x);
+  if (layer.kind != FileLayer::Kind::kBatchNorm)
+    for (float& x : w) x = RoundTo(weight_format, x);
   seen.w = MomentsOf(w);
   if (dy.empty() || w.empty()) return seen;
   const bool linear = layer.kind == FileLayer::Kind::kLinear;

@@ -49,12 +49,12 @@ struct CountRow {
 };
 CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count);
 
-// A layer of a file: NAME.dy, with NAME.w where there is one.
+// A layer of a file: NAME.dy, with NAME.w or NAME.factor where there is one.
 struct FileLayer {
-  enum class Kind { kCast, kLinear, kConvolution };
+  enum class Kind { kCast, kLinear, kConvolution, kBatchNorm };
   std::string name;
   Kind kind = Kind::kCast;
-  const TensorEntry *dy = nullptr, *w = nullptr;  // w: null for a cast
+  const TensorEntry *dy = nullptr, *w = nullptr;  // w: of a batch norm its factors; of a cast null
   const TensorEntry* dx = nullptr;                // null where the file has none
   std::int64_t outputs = 0;                       // features or channels; 0 for a cast
   // Length of the sums in dx: outputs times the kernel's size, for `exact` by groups and stride.
@@ -69,8 +69,8 @@ struct FileLayers {
 };
 
 // Returns the layers whose NAME.dy matches `glob`. w [out, in]: linear, dy [..., out]. w [out, in,
-// k...]: convolution, dy [n, out, ...] of w's rank. Throws DataError naming both tensors where they
-// do not fit, or where w is no float tensor.
+// k...]: convolution, dy [n, out, ...] of w's rank. factor [c]: batch norm, dy [n, c, ...]. Throws
+// DataError naming both tensors where they do not fit, or where w is no float tensor.
 FileLayers FindLayers(const SafetensorsFile& file, const std::string& glob);
 
 // What the sums in a convolution's dx are divided among.
@@ -88,7 +88,8 @@ Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& convolution);
 bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer);
 
 // Returns what Decide reads: dy as the file has it, w rounded to `weight_format` as a run
-// multiplies it. The layer's tensors are read once; every method's needs are filled in.
+// multiplies it (factors as they are). The layer's tensors are read once; every method's needs are
+// filled in.
 scaling::Observation Observe(const SafetensorsFile& file, const FileLayer& layer,
                              const NumberFormat& weight_format);
 

@@ -84,6 +84,7 @@ std::string BriefScale(double value) {
 
 const char* KindName(const FileLayer& layer) {
   if (layer.kind == FileLayer::Kind::kCast) return "cast";
+  if (layer.kind == FileLayer::Kind::kBatchNorm) return "batch norm";
   return layer.kind == FileLayer::Kind::kLinear ? "linear" : "convolution";
 }
 

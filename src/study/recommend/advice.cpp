@@ -154,12 +154,32 @@ class Recommender {
     scaling.adaptive.underflow_target = std::clamp(options_.underflow_target, 1e-9, 0.999);
     scaling.adaptive.headroom_bits = options_.headroom_bits;
     scaling.init_scale = std::ldexp(1.0, StartPower());
-    advice_.config.scaling = scaling;
     config::WhatIfConfig choice;
     choice.scaling = scaling;
     advice_.predicted = Predict(choice);
+    TryBatchNorms(choice);
+    advice_.config.scaling = *choice.scaling;
     for (int round = 0; round < kRounds && ChangeWhereLayersCannotHelp(); ++round)
       advice_.predicted = Predict(choice);
+  }
+
+  // Before formats are changed: whether batch norms that choose for themselves lose less.
+  void TryBatchNorms(config::WhatIfConfig& choice) {
+    const std::size_t bad = CountBad(advice_.predicted);
+    if (bad == 0) return;
+    choice.scaling->adaptive.batch_norm = true;
+    std::vector<Predicted> predicted = Predict(choice);
+    choice.scaling->adaptive.batch_norm = CountBad(predicted) < bad;
+    if (choice.scaling->adaptive.batch_norm) advice_.predicted = std::move(predicted);
+  }
+  bool IsGood(const Predicted& found) const {
+    return found.lost_pct <= 100 * options_.underflow_target && found.overflow < 0.5;
+  }
+  std::size_t CountBad(const std::vector<Predicted>& predicted) const {
+    std::size_t bad = 0;
+    for (std::size_t i = 0; i < predicted.size(); ++i)
+      if (needs_.tensors[i].carries_s() && !IsGood(predicted[i])) ++bad;
+    return bad;
   }
 
   // Of the logit gradient. Before a layer has seen a gradient exact_range chooses no factor, so
@@ -179,15 +199,14 @@ class Recommender {
     return start.any() ? Within(start) : start.high;
   }
 
-  // Gradients that carry the scale of another layer's choice (of batch norm, of branches) and lose
-  // too much at it. Whether there were any.
+  // Gradients that carry the scale of another layer's choice (of branches) and lose too much at it.
+  // Whether there were any.
   bool ChangeWhereLayersCannotHelp() {
     const std::size_t before = Changed();
     for (std::size_t i = 0; i < needs_.tensors.size(); ++i) {
       const TensorNeeds& tensor = needs_.tensors[i];
       const Predicted& found = advice_.predicted[i];
-      const bool good = found.lost_pct <= 100 * options_.underflow_target && found.overflow < 0.5;
-      if (good || !tensor.carries_s()) continue;
+      if (IsGood(found) || !tensor.carries_s()) continue;
       const double low = std::log2(found.scale_low), high = std::log2(found.scale_high);
       Widen(tensor, [&](const NumberFormat& format) {
         const Powers powers = PowersFor(tensor, format, 0);

@@ -94,6 +94,7 @@ std::string FragmentOf(const config::Config& config, bool with_precision) {
     line("init_scale", ShortestText(scaling.init_scale.value_or(1)));
     line("underflow_target", ShortestText(scaling.adaptive.underflow_target));
     line("headroom_bits", ShortestText(scaling.adaptive.headroom_bits));
+    if (scaling.adaptive.batch_norm) line("batch_norm", "true");
   }
   return with_precision ? text + SectionOf(config::ToYaml(config), "precision") : text;
 }

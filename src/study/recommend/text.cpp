@@ -126,8 +126,12 @@ void PrintChoice(const RunNeeds& needs, const Recommendation& advice, std::ostre
                                  "may lie higher.\n"
                                : ".\n");
   } else {
-    out << "Recommended: policy adaptive, method exact_range, which finds each layer's scale as "
-           "training\n  moves; from these histograms it would choose:\n";
+    out << "Recommended: policy adaptive, method exact_range, "
+        << (scaling.adaptive.batch_norm
+                ? "with an alpha for batch norms too: it\n  finds each layer's scale as training "
+                  "moves"
+                : "which finds each layer's scale as training\n  moves")
+        << "; from these histograms it would choose:\n";
     TextTable table({"gradient", "S from", "to", "loses at most"});
     for (const Predicted& p : advice.predicted)
       if (p.tensor.ends_with(".dx") || p.tensor.ends_with(".dy"))

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "backend/formulas.h"
+#include "core/error.h"
 #include "core/file.h"
 #include "core/safetensors.h"
 #include "core/text.h"
@@ -78,20 +80,49 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
   item.values = AsPyTorch(values, shape);
 }
 
+bool Dump::ChoosesScale(const std::string& layer) const {
+  const auto& scales = graph_.scales();
+  return std::any_of(scales.begin(), scales.end(), [&](const graph::ScalePoint& point) {
+    return point.scaler != nullptr && point.layer == layer;
+  });
+}
+
 // What the tensors' shapes alone do not tell of a layer.
 void Dump::Describe(const graph::LayerRow& layer,
                     std::map<std::string, std::string>& metadata) const {
-  const auto& scales = graph_.scales();
-  const bool chooses =
-      std::any_of(scales.begin(), scales.end(), [&](const graph::ScalePoint& point) {
-        return point.scaler != nullptr && point.layer == layer.name;
-      });
   metadata["kind:" + layer.name] = layer.kind;
-  metadata["chooses_scale:" + layer.name] = chooses ? "true" : "false";
+  metadata["chooses_scale:" + layer.name] = ChoosesScale(layer.name) ? "true" : "false";
   if (layer.kind != "conv2d") return;
   metadata["stride:" + layer.name] =
       std::to_string(layer.stride[0]) + "x" + std::to_string(layer.stride[1]);
   metadata["groups:" + layer.name] = std::to_string(layer.groups);
+}
+
+// From x as it is in the dump: [n, c, h, w].
+void Dump::AddFactors(const graph::LayerRow& batch_norm) {
+  const auto x = items_.find(batch_norm.name + ".x");
+  const auto gamma = std::find_if(
+      graph_.parameters().begin(), graph_.parameters().end(),
+      [&](const graph::Parameter& p) { return p.name == batch_norm.name + ".weight"; });
+  ADA_CHECK(x != items_.end() && gamma != graph_.parameters().end());
+  const std::vector<float>& values = x->second.values;
+  const std::int64_t channels = batch_norm.output.c;
+  const std::int64_t pixels = batch_norm.output.h * batch_norm.output.w;
+  std::vector<float> factors = HostValues(gamma->value, backend_);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double count = 0, sum = 0, squares = 0;
+    const auto each = [&](const auto& visit) {
+      for (auto i = static_cast<std::size_t>(c * pixels); i < values.size();
+           i += static_cast<std::size_t>(channels * pixels))
+        for (std::size_t p = 0; p < static_cast<std::size_t>(pixels); ++p)
+          visit(static_cast<double>(values[i + p]));
+    };
+    each([&](double v) { sum += v, count += 1; });
+    each([&](double v) { squares += (v - sum / count) * (v - sum / count); });
+    factors[static_cast<std::size_t>(c)] *=
+        backend::InverseDeviation(squares / count, batch_norm.eps);
+  }
+  items_[batch_norm.name + ".factor"] = {{channels}, std::move(factors), FormatName(kFp32), 1};
 }
 
 void Dump::End() {
@@ -103,8 +134,11 @@ void Dump::End() {
   }
   SafetensorsWriter writer;
   std::map<std::string, std::string> metadata = {{"step", std::to_string(step_)}};
-  for (const graph::LayerRow& layer : graph_.layers())
-    if (Matches(layer.name)) Describe(layer, metadata);
+  for (const graph::LayerRow& layer : graph_.layers()) {
+    if (!Matches(layer.name)) continue;
+    Describe(layer, metadata);
+    if (layer.kind == backend::BatchNormSpec::kKind && ChoosesScale(layer.name)) AddFactors(layer);
+  }
   for (const auto& [name, item] : items_) {
     writer.Add(name, item.dims, item.values);
     metadata["format:" + name] = item.format;

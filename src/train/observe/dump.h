@@ -15,7 +15,8 @@ namespace ada::train {
 // they carry their scale, which the metadata have as "scale:LAYER.dy"; formats as
 // "format:LAYER.dy"; of each layer also its kind ("kind:LAYER"), whether a policy chooses its scale
 // ("chooses_scale:LAYER", true or false) and a convolution's "stride:LAYER" ("2x2") and
-// "groups:LAYER".
+// "groups:LAYER". Of a batch norm whose scale is chosen also LAYER.factor, [c]: gamma / sqrt(var +
+// eps), which is to its rule what w is to a convolution's.
 class Dump : public StepObserver {
  public:
   // All must outlive the dump. OutputError where a file cannot be written.
@@ -38,7 +39,9 @@ class Dump : public StepObserver {
   bool Matches(const std::string& layer) const;
   bool IsLinear(const std::string& layer) const;
   void AddWeights(const backend::Pass& pass);
+  bool ChoosesScale(const std::string& layer) const;
   void Describe(const graph::LayerRow& layer, std::map<std::string, std::string>& metadata) const;
+  void AddFactors(const graph::LayerRow& batch_norm);
 
   const config::Config& config_;
   const std::string folder_;
