@@ -32,13 +32,6 @@ std::string Real(std::string text) {
   return text;
 }
 
-// The `size` bytes at `offset`; fewer only at the end of the file or on an error.
-std::string TextAt(int fd, std::size_t size, std::int64_t offset) {
-  std::string text(size, '\0');
-  text.resize(ReadAt(fd, static_cast<std::uint64_t>(offset), text.data(), size));
-  return text;
-}
-
 [[noreturn]] void Fail(const std::string& path, const std::string& doing, int error) {
   const std::string advice = error == ENOSPC || error == EDQUOT || error == EFBIG
                                  ? "; make room, then go on with --resume from the last checkpoint"
@@ -50,7 +43,7 @@ std::string TextAt(int fd, std::size_t size, std::int64_t offset) {
 std::int64_t LengthToKeep(const std::string& path, int fd, std::string_view header,
                           std::int64_t keep) {
   const std::string expected = std::string(header) + "\n";
-  if (TextAt(fd, expected.size(), 0) != expected) {
+  if (TextAt(fd, 0, expected.size()) != expected) {
     throw DataError(path + ": the first line is not '" + std::string(header) +
                     "', the columns of this version: the file belongs to another version or "
                     "program; start again with --overwrite or in another --output folder");
@@ -63,7 +56,7 @@ std::int64_t LengthToKeep(const std::string& path, int fd, std::string_view head
                     " bytes of it: " + kAdvice);
   }
   const std::int64_t length = std::max(keep, static_cast<std::int64_t>(expected.size()));
-  if (TextAt(fd, 1, length - 1) != "\n") {
+  if (TextAt(fd, length - 1, 1) != "\n") {
     throw DataError(path + ": no row ends at byte " + std::to_string(length) +
                     ", where the checkpoint goes on: " + kAdvice);
   }
