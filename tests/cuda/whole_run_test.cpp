@@ -74,7 +74,8 @@ TEST_SUITE(ADA_SUITE) {
       CheckSameFiles(path + "/once", path + "/again");
       Train(Small(changes), path + "/halves", 4);
       Train(Small(changes), path + "/halves", 7);
-      CheckSameFiles(path + "/once", path + "/halves");
+      CheckSameFiles(path + "/once", path + "/halves", "evaluation.csv");
+      CHECK(testing::HoldsEvaluations(path + "/halves", path + "/once"));
       // The probe of step 1 wants its images on the host: batches are the loader's in the whole
       // run.
       Train(Small(changes + ";log.probe_every=1000"), path + "/loader", 7);
