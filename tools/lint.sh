@@ -41,6 +41,7 @@ run() { "$@" || status=1; }
 skip() { echo "[skipped] $1" >&2; }
 
 run tools/check_arrows.py
+run tools/check_names.py
 while IFS= read -r script; do # syntax only, no __pycache__
   run python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$script"
 done < <(find tools data/scripts tests -name '*.py')

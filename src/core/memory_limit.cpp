@@ -78,7 +78,7 @@ std::optional<std::string> OwnCgroup(const Hierarchy& hierarchy, const std::stri
 
 // The folder of the cgroup: in a container the mount may show a part of the hierarchy alone, or be
 // the process's own cgroup already.
-std::string FolderOf(const Hierarchy& hierarchy, std::string cgroup) {
+std::string CgroupFolder(const Hierarchy& hierarchy, std::string cgroup) {
   const std::string& base = hierarchy.root;
   if (base != "/" && cgroup.starts_with(base)) cgroup = cgroup.substr(base.size());
   const bool outside = cgroup.find("..") != std::string::npos;
@@ -93,7 +93,7 @@ void LowerByCgroups(MemoryLimit& limit, std::uint64_t swap, const std::string& r
   for (const Hierarchy& hierarchy : Hierarchies(root)) {
     const std::optional<std::string> own = OwnCgroup(hierarchy, root);
     if (!own) continue;
-    std::string folder = FolderOf(hierarchy, *own);
+    std::string folder = CgroupFolder(hierarchy, *own);
     for (; folder.size() >= hierarchy.mount.size(); folder.resize(folder.rfind('/'))) {
       const std::string file =
           folder + (hierarchy.second ? "/memory.max" : "/memory.limit_in_bytes");

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 
-int Refuse(int fd, const std::string& reason, std::string* problem) {
+int RefuseToRead(int fd, const std::string& reason, std::string* problem) {
   if (fd >= 0) CloseFile(fd);
   *problem = reason;
   return -1;
@@ -44,17 +44,18 @@ int RenameFile(const std::string& from, const std::string& to) {
 
 int OpenToRead(const std::string& path, Pipes pipes, std::string* problem) {
   const int fd = OpenFile(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return Refuse(fd, std::strerror(errno), problem);
+  if (fd < 0) return RefuseToRead(fd, std::strerror(errno), problem);
   struct stat status = {};
-  if (fstat(fd, &status) != 0) return Refuse(fd, std::strerror(errno), problem);
+  if (fstat(fd, &status) != 0) return RefuseToRead(fd, std::strerror(errno), problem);
   if (S_ISREG(status.st_mode)) return fd;
   if (pipes == Pipes::kRefused) {
-    if (S_ISFIFO(status.st_mode)) return Refuse(fd, "it is a pipe, not a regular file", problem);
+    if (S_ISFIFO(status.st_mode))
+      return RefuseToRead(fd, "it is a pipe, not a regular file", problem);
     return fd;
   }
   const int flags = fcntl(fd, F_GETFL);  // bytes that the writer has not written yet are waited for
   if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0) {
-    return Refuse(fd, std::strerror(errno), problem);
+    return RefuseToRead(fd, std::strerror(errno), problem);
   }
   return fd;
 }

@@ -9,7 +9,7 @@
 namespace ada {
 namespace {
 
-std::string Lower(std::string_view text) {
+std::string LowerCase(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -112,7 +112,7 @@ std::string Shortest(T value) {
 }  // namespace
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& known) {
-  const std::string wanted = Lower(name);
+  const std::string wanted = LowerCase(name);
   std::string nearest;
   std::size_t fewest = 0;
   for (const std::string& candidate : known) {
@@ -120,7 +120,7 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
     const std::size_t shorter = std::min(wanted.size(), candidate.size());
     const std::size_t limit = std::max<std::size_t>(1, longer / 3);
     if (longer - shorter > limit) continue;  // spares the table of a giant name
-    const std::size_t edits = EditDistance(wanted, Lower(candidate));
+    const std::size_t edits = EditDistance(wanted, LowerCase(candidate));
     if (edits > limit || edits >= longer) continue;
     if (nearest.empty() || edits < fewest) {
       nearest = candidate;

@@ -17,7 +17,7 @@ std::int64_t RecordBytes(const DatasetFacts& facts) {
   return LabelBytes(facts) + facts.per_image();
 }
 
-std::string SizeWords(const DatasetFacts& facts, std::int64_t images) {
+std::string FileSizeWords(const DatasetFacts& facts, std::int64_t images) {
   return std::to_string(images * RecordBytes(facts)) + " bytes (" + std::to_string(images) +
          " images of " + std::to_string(RecordBytes(facts)) + " bytes)";
 }
@@ -108,14 +108,14 @@ void CheckCifarFile(const DatasetFacts& facts, const std::string& path, std::int
                     const std::string& advice) {
   InputFile(path, advice)
       .ExpectSize(static_cast<std::uint64_t>(images * RecordBytes(facts)),
-                  SizeWords(facts, images));
+                  FileSizeWords(facts, images));
 }
 
 void ReadCifarFile(const DatasetFacts& facts, const std::string& path, std::int64_t images,
                    const std::string& advice, std::int64_t first, Dataset* into) {
   ADA_CHECK(first >= 0 && first + images <= into->images());
   ADA_CHECK(static_cast<std::int64_t>(into->pixels.size()) == into->images() * facts.per_image());
-  const std::string expected = SizeWords(facts, images);
+  const std::string expected = FileSizeWords(facts, images);
   const std::int64_t record_bytes = RecordBytes(facts);
   InputFile file(path, advice);
   file.ExpectSize(static_cast<std::uint64_t>(images * record_bytes), expected);

@@ -5,8 +5,8 @@
 namespace ada::graph {
 namespace {
 
-backend::SharedMemory Part(const backend::SharedMemory& memory, std::size_t first,
-                           std::size_t bytes) {
+backend::SharedMemory PartOf(const backend::SharedMemory& memory, std::size_t first,
+                             std::size_t bytes) {
   return {memory.backend + first, memory.host + first, bytes};
 }
 
@@ -19,15 +19,15 @@ backend::SharedMemory SharedArena::Take(std::size_t bytes) {
   Block& block = blocks_.back();
   const std::size_t first = block.used;
   block.used += rounded;
-  return Part(block.memory, first, bytes);
+  return PartOf(block.memory, first, bytes);
 }
 
 void SharedArena::Fetch() {
-  for (const Block& block : blocks_) backend_.Fetch(Part(block.memory, 0, block.used));
+  for (const Block& block : blocks_) backend_.Fetch(PartOf(block.memory, 0, block.used));
 }
 
 void SharedArena::Send() {
-  for (const Block& block : blocks_) backend_.Send(Part(block.memory, 0, block.used));
+  for (const Block& block : blocks_) backend_.Send(PartOf(block.memory, 0, block.used));
 }
 
 }  // namespace ada::graph

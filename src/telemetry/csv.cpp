@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 
-std::string Reason(int error) { return std::generic_category().message(error); }
+std::string ErrorReason(int error) { return std::generic_category().message(error); }
 
 // What to do about a log that is not the one its checkpoint knew.
 constexpr const char* kAdvice =
@@ -36,7 +36,7 @@ std::string Real(std::string text) {
   const std::string advice = error == ENOSPC || error == EDQUOT || error == EFBIG
                                  ? "; make room, then go on with --resume from the last checkpoint"
                                  : "";
-  throw OutputError(path + ": " + doing + ": " + Reason(error) + advice);
+  throw OutputError(path + ": " + doing + ": " + ErrorReason(error) + advice);
 }
 
 // Finds out whether the open file can be cut to `keep` bytes; returns the length that it then has.

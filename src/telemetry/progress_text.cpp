@@ -13,7 +13,7 @@ namespace {
 constexpr double kSmoothing = 0.98;
 
 template <class... Values>
-std::string Print(const char* format, Values... values) {
+std::string Formatted(const char* format, Values... values) {
   char text[96];
   std::snprintf(text, sizeof text, format, values...);
   return text;
@@ -80,34 +80,35 @@ std::int64_t WholeEpochs(std::int64_t steps, std::int64_t epoch) {
 }
 
 std::string FormatCount(double value) {
-  if (value < 9.995) return Print("%.2f", value);
-  if (value < 9999.5) return Print("%.0f", value);
-  if (value < 99950) return Print("%.1fk", value / 1e3);
-  if (value < 999500) return Print("%.0fk", value / 1e3);
-  return Print("%.1fM", value / 1e6);
+  if (value < 9.995) return Formatted("%.2f", value);
+  if (value < 9999.5) return Formatted("%.0f", value);
+  if (value < 99950) return Formatted("%.1fk", value / 1e3);
+  if (value < 999500) return Formatted("%.0fk", value / 1e3);
+  return Formatted("%.1fM", value / 1e6);
 }
 
 std::string FormatDuration(double seconds) {
   const auto whole = std::llround(std::min(std::max(seconds, 0.0), 1e12));
   const long long s = whole % 60, m = whole / 60 % 60, h = whole / 3600, days = h / 24;
-  if (days > 0) return Print("%lldd %02lld:%02lld", days, h % 24, m);
-  return h > 0 ? Print("%lld:%02lld:%02lld", h, m, s) : Print("%lld:%02lld", m, s);
+  if (days > 0) return Formatted("%lldd %02lld:%02lld", days, h % 24, m);
+  return h > 0 ? Formatted("%lld:%02lld:%02lld", h, m, s) : Formatted("%lld:%02lld", m, s);
 }
 
 double Printable(double value) { return std::isnan(value) ? NAN : value; }
 
 std::string FormatProgress(const ProgressState& state, int width, bool color) {
   const bool lost = !std::isfinite(state.loss);
-  return Joined({{OutOf("epoch", state.epoch, state.epochs), 4},
-                 {OutOf("step", state.step, state.steps), 6},
-                 {Print("loss %.4g", Printable(state.loss)), 5, lost ? Color::kRed : Color::kPlain},
-                 {Print("acc %.1f%%", Printable(100 * state.accuracy)), 3},
-                 {Print("scale %.9g", Printable(state.scale)), 1},
-                 {"skipped " + std::to_string(state.skipped), 2,
-                  state.skipped > 0 ? Color::kYellow : Color::kPlain},
-                 {RateText(state.images_per_second), 7},
-                 {LeftText(state.seconds_left), 8, Color::kBold}},
-                width, color);
+  return Joined(
+      {{OutOf("epoch", state.epoch, state.epochs), 4},
+       {OutOf("step", state.step, state.steps), 6},
+       {Formatted("loss %.4g", Printable(state.loss)), 5, lost ? Color::kRed : Color::kPlain},
+       {Formatted("acc %.1f%%", Printable(100 * state.accuracy)), 3},
+       {Formatted("scale %.9g", Printable(state.scale)), 1},
+       {"skipped " + std::to_string(state.skipped), 2,
+        state.skipped > 0 ? Color::kYellow : Color::kPlain},
+       {RateText(state.images_per_second), 7},
+       {LeftText(state.seconds_left), 8, Color::kBold}},
+      width, color);
 }
 
 std::string FormatEvaluation(const std::string& split, std::int64_t done, std::int64_t images,

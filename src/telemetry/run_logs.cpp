@@ -62,7 +62,7 @@ std::int64_t KeepTiming(const std::string& folder, const Lengths& lengths) {
 }
 
 // NaN where there is no whole.
-double Percent(std::int64_t part, std::int64_t whole) {
+double PercentOf(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : NAN;
 }
 
@@ -87,7 +87,7 @@ std::unique_ptr<CsvFile> OpenOptional(const std::string& folder, const Lengths& 
 }  // namespace
 
 double UnderflowPct(const TensorStats& stats) {
-  return Percent(stats.underflow, stats.numel - stats.zeros_before);
+  return PercentOf(stats.underflow, stats.numel - stats.zeros_before);
 }
 
 ScaleRow ScaleRowOf(std::int64_t step, std::int64_t epoch, const std::string& layer,
@@ -165,8 +165,8 @@ void RunLogs::Underflow(std::int64_t step, std::int64_t epoch, const std::string
   row.zeros_after = stats.zeros_after;
   row.underflow = stats.underflow;
   row.underflow_pct_nonzero = UnderflowPct(stats);
-  row.underflow_pct_numel = Percent(stats.underflow, stats.numel);
-  row.below_min_pct = Percent(stats.below_min, stats.numel);
+  row.underflow_pct_numel = PercentOf(stats.underflow, stats.numel);
+  row.below_min_pct = PercentOf(stats.below_min, stats.numel);
   row.subnormal = stats.subnormal;
   row.overflow = stats.overflow;
   row.inf = stats.inf;
@@ -210,7 +210,7 @@ void RunLogs::WhatIf(const WhatIfRow& row) {
 
 void RunLogs::Probe(ProbeRow row) {
   ADA_CHECK(files_->probes != nullptr);
-  row.lost_pct = Percent(row.lost, row.nonzero);
+  row.lost_pct = PercentOf(row.lost, row.nonzero);
   files_->probes->Add(FieldsOf(row));
 }
 

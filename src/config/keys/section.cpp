@@ -9,7 +9,7 @@
 namespace ada::config {
 namespace {
 
-std::string Listed(const Names& names, const char* last) {
+std::string ListedNames(const Names& names, const char* last) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const char* before = i == 0 ? "" : i + 1 == names.size() ? last : ", ";
@@ -29,7 +29,7 @@ std::string MisplacedMessage(const Section& section, const Key& key, const Misma
     return "give either " + section.discriminator + " or " + section.alternative + ", not both";
   }
   return "does not belong to " + ChoiceName(section, mismatch.discriminator, mismatch.choice) +
-         ", only to " + Listed(*mismatch.known, " and ") +
+         ", only to " + ListedNames(*mismatch.known, " and ") +
          AsEnding(ForeignKeyHint(section.path, mismatch.choice, key.name));
 }
 
@@ -46,7 +46,7 @@ std::string UnknownKey(const std::string& name, const Section& section, const st
     const std::string nearest = NearestName(name, names);
     if (!nearest.empty()) return "unknown key; did you mean '" + nearest + "'?";
   }
-  return "unknown key; known here: " + Listed(fitting, ", ");
+  return "unknown key; known here: " + ListedNames(fitting, ", ");
 }
 
 void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,

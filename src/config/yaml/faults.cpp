@@ -18,7 +18,7 @@ struct BlockLine {
   std::string_view text;
 };
 
-std::string Quoted(char c) { return {'\'', c, '\''}; }
+std::string QuotedCharacter(char c) { return {'\'', c, '\''}; }
 
 char ClosingOf(char opening) { return opening == '{' ? '}' : ']'; }
 
@@ -39,8 +39,8 @@ class Scan {
     if (!fault_ && !open_.empty()) {
       const Bracket& last = open_.back();
       fault_ = {last.line, last.byte,
-                "this " + Quoted(last.opening) + " is never closed by a " +
-                    Quoted(ClosingOf(last.opening))};
+                "this " + QuotedCharacter(last.opening) + " is never closed by a " +
+                    QuotedCharacter(ClosingOf(last.opening))};
     }
   }
 
@@ -88,8 +88,9 @@ class Scan {
     open_.pop_back();
     if (ClosingOf(top.opening) == closing) return;
     fault_ = {number, byte,
-              Quoted(closing) + " stands where " + Quoted(ClosingOf(top.opening)) +
-                  " must close the " + Quoted(top.opening) + " of " + PlaceOf(top)};
+              QuotedCharacter(closing) + " stands where " +
+                  QuotedCharacter(ClosingOf(top.opening)) + " must close the " +
+                  QuotedCharacter(top.opening) + " of " + PlaceOf(top)};
   }
 
   std::vector<Bracket> open_;
@@ -182,9 +183,10 @@ std::optional<TextFault> FindAt(const std::vector<BlockLine>& blocks, std::strin
                      "a value that begins with '*' is an alias, and nothing above has this name; "
                      "put a glob into quotes"};
   if (c == '@' || c == '`' || c == '%')
-    return TextFault{line, byte, "a value that begins with " + Quoted(c) + " needs quotes"};
+    return TextFault{line, byte,
+                     "a value that begins with " + QuotedCharacter(c) + " needs quotes"};
   if (c == '}' || c == ']')
-    return TextFault{line, byte, "this " + Quoted(c) + " closes nothing that is open"};
+    return TextFault{line, byte, "this " + QuotedCharacter(c) + " closes nothing that is open"};
   if (c == ':') return FindColon(blocks, row, flow, line, byte);
   if (!flow || c == '\0') return std::nullopt;
   return TextFault{line, byte, "not valid YAML here; a ',' or a ':' may be missing before it"};

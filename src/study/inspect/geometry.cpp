@@ -18,7 +18,7 @@ std::int64_t TakeNumber(std::string_view& text) {
 }
 
 // What the metadata say under `key`: numbers with 'x' between them ("2x1"); empty: nothing.
-std::vector<std::int64_t> Numbers(const SafetensorsFile& file, const std::string& key) {
+std::vector<std::int64_t> NumbersOf(const SafetensorsFile& file, const std::string& key) {
   const auto found = file.metadata().find(key);
   std::vector<std::int64_t> numbers;
   if (found == file.metadata().end()) return numbers;
@@ -63,8 +63,8 @@ bool ChoosesNoScale(const SafetensorsFile& file, const std::string& layer) {
 
 Geometry GeometryOf(const SafetensorsFile& file, const FileLayer& layer) {
   Geometry geometry;
-  const std::vector<std::int64_t> stride = Numbers(file, "stride:" + layer.name);
-  const std::vector<std::int64_t> groups = Numbers(file, "groups:" + layer.name);
+  const std::vector<std::int64_t> stride = NumbersOf(file, "stride:" + layer.name);
+  const std::vector<std::int64_t> groups = NumbersOf(file, "groups:" + layer.name);
   const TensorEntry* x = file.Find(layer.name + ".x");
   const TensorEntry* input = GivesShapes(x, layer) ? x : layer.dx;
   geometry.known = (!stride.empty() && !groups.empty()) || GivesShapes(input, layer);

@@ -14,7 +14,7 @@ namespace {
 bool IsGradient(const std::string& name) { return CarriesScale(name) || name.ends_with(".dw"); }
 
 // A gradient that has arrived nowhere.
-bool IsDead(const TensorLine& line) {
+bool IsAllZero(const TensorLine& line) {
   const TensorStats& s = line.stats;
   return IsGradient(line.entry->name) && s.numel > 0 && s.zeros_before == s.numel;
 }
@@ -28,7 +28,7 @@ double Share(std::int64_t part, std::int64_t whole) {
 std::pair<double, double> Badness(const TensorLine& line) {
   const TensorStats& s = line.stats;
   const std::int64_t nonzero = s.numel - s.zeros_before;
-  if (nonzero == 0) return {IsDead(line) ? 101 : -1, 0};
+  if (nonzero == 0) return {IsAllZero(line) ? 101 : -1, 0};
   return {Share(s.underflow + s.overflow + s.inf + s.nan, nonzero), Share(s.subnormal, nonzero)};
 }
 
@@ -56,7 +56,8 @@ void PrintTensors(std::vector<TensorLine> tensors, std::ostream& out) {
   for (const TensorLine& line : tensors) {
     const TensorStats& s = line.stats;
     const std::int64_t nonzero = s.numel - s.zeros_before;
-    table.Row({line.entry->name, IsDead(line) ? "all zero" : PctText(Share(s.underflow, nonzero)),
+    table.Row({line.entry->name,
+               IsAllZero(line) ? "all zero" : PctText(Share(s.underflow, nonzero)),
                PctText(Share(s.subnormal, nonzero)), std::to_string(s.overflow),
                std::to_string(s.inf + s.nan), PctText(Share(s.zeros_before, s.numel)),
                Brief(s.max_abs / line.scale), BriefScale(line.scale), std::to_string(s.numel)});

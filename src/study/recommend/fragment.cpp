@@ -8,7 +8,8 @@
 namespace ada::study {
 namespace {
 
-std::optional<NumberFormat>& KeyOf(config::RoleFormatsConfig& formats, const std::string& role) {
+std::optional<NumberFormat>& FormatOfRole(config::RoleFormatsConfig& formats,
+                                          const std::string& role) {
   if (role == "activations") return formats.activations;
   if (role == "weights") return formats.weights;
   return role == "gradients" ? formats.gradients : formats.weight_gradients;
@@ -51,7 +52,7 @@ std::optional<NumberFormat> CommonFormat(const std::vector<FormatChange>& change
 }
 
 // The lines of one section of a whole configuration.
-std::string SectionOf(const std::string& yaml, const std::string& name) {
+std::string SectionText(const std::string& yaml, const std::string& name) {
   const std::string begin = "\n" + name + ":";
   std::size_t at = ("\n" + yaml).find(begin);
   if (at == std::string::npos) return "";
@@ -70,10 +71,10 @@ void ApplyFormats(const std::vector<FormatChange>& changes, const Owners& owners
   for (const auto& [role, layers] : owners) {
     const auto usual =
         own == 0 ? CommonFormat(changes, role, layers.size()) : std::optional<NumberFormat>();
-    if (usual) KeyOf(precision, role) = Plain(*usual);
+    if (usual) FormatOfRole(precision, role) = Plain(*usual);
     for (const FormatChange& change : changes)
       if (change.role == role && change.format != usual)
-        KeyOf(EntryOf(precision, change.layer, own), role) = Plain(change.format);
+        FormatOfRole(EntryOf(precision, change.layer, own), role) = Plain(change.format);
   }
 }
 
@@ -96,7 +97,7 @@ std::string FragmentOf(const config::Config& config, bool with_precision) {
     line("headroom_bits", ShortestText(scaling.adaptive.headroom_bits));
     if (scaling.adaptive.batch_norm) line("batch_norm", "true");
   }
-  return with_precision ? text + SectionOf(config::ToYaml(config), "precision") : text;
+  return with_precision ? text + SectionText(config::ToYaml(config), "precision") : text;
 }
 
 }  // namespace ada::study

@@ -34,7 +34,7 @@ std::string LowerCase(std::string_view text) {
   return lower;
 }
 
-std::optional<double> NumberOf(std::string_view text) {
+std::optional<double> NumberIn(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -51,12 +51,12 @@ std::optional<bool> FlagOf(std::string_view text) {
   if (IsWord(text)) return LowerCase(text) == "true";
   if (text == "0" || text == "1") return text == "1";
   if (text.find_first_of(".eE") == std::string_view::npos) return std::nullopt;
-  const std::optional<double> number = NumberOf(text);
+  const std::optional<double> number = NumberIn(text);
   if (number != 0.0 && number != 1.0) return std::nullopt;
   return number == 1.0;
 }
 
-bool IsValue(std::string_view text) { return IsWord(text) || NumberOf(text).has_value(); }
+bool IsValue(std::string_view text) { return IsWord(text) || NumberIn(text).has_value(); }
 
 // The descriptor and the name of what `path` says; `-` is standard input.
 std::pair<int, std::string> Open(const std::string& path) {
@@ -166,13 +166,13 @@ class Trace : public Attempts {
     return *flag;
   }
   double Magnitude(std::size_t column) const {
-    const std::optional<double> number = NumberOf(Trimmed(csv_.Text(column)));
+    const std::optional<double> number = NumberIn(Trimmed(csv_.Text(column)));
     if (!number || *number < 0) csv_.FailAt(column, "a number from 0 on, inf or nan");
     return *number;
   }
   // Where some rows lack it, other programs write an integer as 7.0.
   std::int64_t Integer(std::size_t column) const {
-    const std::optional<double> number = NumberOf(Trimmed(csv_.Text(column)));
+    const std::optional<double> number = NumberIn(Trimmed(csv_.Text(column)));
     constexpr auto kMost = static_cast<double>(CsvReader::kMostInteger);
     if (!number || std::floor(*number) != *number) csv_.FailAt(column, "an integer");
     if (std::fabs(*number) > kMost) csv_.FailAt(column, "an integer of at most 10^12");
