@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test (those on a GPU with --cuda alone). Ends with
+# Installs what is missing, builds, and runs the tests (those on a GPU with --cuda alone). Ends with
 # the line "N passed, N failed"; prints more only about what failed or was skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,10 +7,12 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/test.sh [--fast] [--debug|--asan|--ubsan|--tsan] [--cuda [--cuda-arch ARCH]]
+usage: tools/test.sh [--fast|--all] [--debug|--asan|--ubsan|--tsan] [--cuda [--cuda-arch ARCH]]
                      [--no-setup]
 
-  (none)       all suites: cpu (seconds), slow (minutes), lint
+  (none)       what finds faults within minutes: the suites cpu and lint
+  --all        the slow suites as well: fuzzing, kill -9 and failing system calls, 10,000 random
+               configurations, longer trainings (half an hour on two cores); what CI runs
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
   --cuda       with the CUDA backend, and its tests on a GPU (skipped where there is none)
@@ -25,12 +27,14 @@ folder=build
 preset=release
 build=()
 packages=()
-select=()
+select=(-L '^(cpu|lint|gpu)$')
+all=false
 setup=true
 while [ $# -gt 0 ]; do
   option=$1
   case $option in
     --fast) select=(-L '^cpu$') ;;
+    --all) select=(); all=true; packages+=(--fuzz) ;;
     --debug | --asan | --ubsan | --tsan)
       build+=("$option")
       preset=$(preset_with "$preset" "$option")
@@ -45,7 +49,6 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-if [ ${#select[@]} -eq 0 ]; then packages+=(--fuzz); fi  # the slow suites use it
 if $setup; then tools/setup.sh "${packages[@]}"; fi
 tools/build.sh "${build[@]}"
 
@@ -55,5 +58,6 @@ if [ "$folder" = build-tsan ] && setarch -R true 2>/dev/null; then run=(setarch 
 
 status=0
 "${run[@]}" 2>&1 | tee "$folder/test.log" | progress_line '^ *[0-9]+/[0-9]+ Test ' || status=$?
+$all || echo "not run: the slow suites (tools/test.sh --all)"
 python3 tools/test_summary.py "$folder/test.log" || status=1
 exit "$status"
