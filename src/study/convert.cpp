@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 

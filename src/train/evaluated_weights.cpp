@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "core/text.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/run.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
 
 namespace ada::backend::test {

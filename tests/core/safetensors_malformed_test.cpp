@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "core/safetensors.h"
 #include "core/scratch.h"
+#include "core/tensor_files/safetensors.h"
 
 namespace ada {
 namespace {

@@ -1,5 +1,5 @@
 // What Python wrote is read, and what is written is read back, byte for byte the same each time.
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 
 #include <doctest/doctest.h>
 

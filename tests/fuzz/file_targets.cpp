@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/hash.h"
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
 #include "scaling/policies/policies.h"

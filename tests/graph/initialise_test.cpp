@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "graph/fake_backend.h"
 #include "graph/graph.h"
 #include "graph/network/parameters.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
 #include "scaling/rules/rules.h"
 #include "tensor_statistics.h"

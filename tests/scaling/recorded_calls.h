@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "golden_table.h"
 #include "scaling/rules/inverse_erf.h"
 #include "scaling/rules/rules.h"

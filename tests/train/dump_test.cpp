@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/number_format.h"
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

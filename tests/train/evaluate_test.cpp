@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "train/small_run.h"
 
 namespace ada::testing {

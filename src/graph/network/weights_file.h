@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 
 namespace ada::graph {
 

@@ -4,8 +4,8 @@
 #include <ostream>
 
 #include "core/error.h"
-#include "core/safetensors.h"
-#include "core/safetensors_header.h"
+#include "core/tensor_files/safetensors.h"
+#include "core/tensor_files/safetensors_header.h"
 #include "core/text.h"
 #include "scaling/policies/policies.h"
 #include "study/commands.h"

@@ -5,7 +5,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/ops/rule_inputs.h"
 #include "core/error.h"
-#include "core/safetensors_header.h"
+#include "core/tensor_files/safetensors_header.h"
 #include "core/text.h"
 #include "study/inspect/parts.h"
 

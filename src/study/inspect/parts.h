@@ -11,8 +11,8 @@
 
 #include "config/load.h"
 #include "core/number_format.h"
-#include "core/safetensors.h"
 #include "core/stats.h"
+#include "core/tensor_files/safetensors.h"
 #include "scaling/rules/rules.h"
 #include "telemetry/columns.h"
 

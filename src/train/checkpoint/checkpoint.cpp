@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "core/text.h"
 #include "train/checkpoint/state_file.h"
 #include "train/checkpoint/weight_values.h"

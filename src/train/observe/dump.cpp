@@ -6,7 +6,7 @@
 #include "backend/formulas.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "core/text.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/weight_values.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 #include "core/utf8.h"
 
 namespace ada::safetensors {

@@ -1,6 +1,6 @@
 // An event handler for nlohmann's parser that accepts this one structure and nothing else: deep
 // nesting, duplicate keys and giant values end the reading at once, without a document in memory.
-#include "core/safetensors_header.h"
+#include "core/tensor_files/safetensors_header.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // Opening, mapping and converting; the header's own checks are in safetensors_header.cpp.
-#include "core/safetensors.h"
+#include "core/tensor_files/safetensors.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,10 +14,10 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/foreign_tensors.h"
 #include "core/number_format.h"
-#include "core/safetensors_header.h"
 #include "core/system_call.h"
+#include "core/tensor_files/foreign_tensors.h"
+#include "core/tensor_files/safetensors_header.h"
 
 namespace ada {
 namespace {

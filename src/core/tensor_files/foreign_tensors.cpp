@@ -1,4 +1,4 @@
-#include "core/foreign_tensors.h"
+#include "core/tensor_files/foreign_tensors.h"
 
 namespace ada {
 namespace {

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "core/safetensors_header.h"
+#include "core/tensor_files/safetensors_header.h"
 
 namespace ada::safetensors {
 namespace {

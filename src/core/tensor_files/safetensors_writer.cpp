@@ -5,8 +5,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
-#include "core/safetensors.h"
-#include "core/safetensors_header.h"
+#include "core/tensor_files/safetensors.h"
+#include "core/tensor_files/safetensors_header.h"
 
 namespace ada {
 namespace {
