@@ -64,8 +64,8 @@ program=${ADA_BINARY:-build/ada-train}  # a run of it makes seeds
 launcher=()
 if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 [ -e "$folder/build.ninja" ] || cmake -S . -B "$folder" -G Ninja -DADA_FUZZ=ON "${launcher[@]}" \
-  -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$folder.log" 2>&1 ||
-  { tail -n 20 "$folder.log" >&2; exit 1; }
+  -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$work/configure.log" 2>&1 ||
+  { tail -n 20 "$work/configure.log" >&2; exit 1; }
 cmake --build "$folder" --target fuzz --parallel "$(parallel_jobs)" >"$work/build.log" 2>&1 ||
   { tail -n 40 "$work/build.log" >&2; exit 1; }
 python3 tests/fuzz/seeds.py "$program" "$folder/seeds"
