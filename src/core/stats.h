@@ -1,5 +1,6 @@
 // What is counted at one rounding of one tensor. Plain data, no backend.
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 namespace ada {
@@ -31,5 +32,10 @@ struct TensorMoments {
   float min = 0, max = 0;  // signed extremes
   float min_abs = 0;       // smallest non-zero |x|; 0 where there is none
 };
+
+// NaN where there is no whole.
+inline double PercentOf(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : NAN;
+}
 
 }  // namespace ada

@@ -2,6 +2,7 @@
 // CSV here.
 #pragma once
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,14 @@ bool GlobMatch(std::string_view pattern, std::string_view text);
 
 bool Contains(const std::vector<std::string>& names, std::string_view name);
 
+// printf's words, in at most 95 characters.
+template <class... Values>
+std::string Formatted(const char* format, Values... values) {
+  char text[96];
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
+}
+
 // The shortest decimal text that reads back to the same value; inf, -inf, nan in words.
 std::string ShortestText(double value);
 std::string ShortestText(float value);
@@ -28,6 +37,12 @@ std::string NineDigits(double value);
 
 // "1 step", "2 steps".
 std::string Counted(std::int64_t count, std::string_view what);
+
+// "[64, 3, 7, 7]".
+std::string DimsText(const std::vector<std::int64_t>& dims);
+
+// "a, b, c and 4 more": the first `most` names.
+std::string FirstNames(const std::vector<std::string>& names, std::size_t most);
 
 // "512 B", "1.5 KiB", "2.3 GiB": at most one digit behind the point.
 std::string HumanBytes(std::uint64_t bytes);

@@ -39,10 +39,9 @@ struct GraphSpec {
   // nor its gradient.
   bool recompute = true;
   float label_smoothing = 0;
-  RuleFor rule_for;  // training only; none: every alpha is 1
-  bool scales_batch_norms =
-      false;               // they ask for a rule too, and their dx have scales of their own
-  bool reference = false;  // branch sums and the logit gradient as in the authors' program
+  RuleFor rule_for;                 // training only; none: every alpha is 1
+  bool scales_batch_norms = false;  // they ask for a rule too, and their dx have own scales
+  bool reference = false;           // branch sums and the logit gradient as in the authors' program
   // Under `reference`: whether the gradients that meet at this layer's output are brought to one
   // scale before they are summed. None: all are.
   std::function<bool(const std::string& layer)> rescales_branches;

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <iosfwd>
 #include <string>
 #include <string_view>
@@ -21,14 +20,6 @@ std::size_t TextWidth(std::string_view text);
 std::string CutText(std::string_view text, std::size_t width);
 // Does the same and adds blanks up to `width`, before the text where `right`.
 std::string PaddedText(std::string_view text, std::size_t width, bool right = false);
-
-// printf's words in at most 95 characters.
-template <class... Values>
-std::string Formatted(const char* format, Values... values) {
-  char text[96];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
-}
 
 // Returns a scale exactly where that takes at most `width` characters, else with `digits`
 // significant digits; "-" for NaN.

@@ -16,16 +16,8 @@ namespace {
 
 constexpr std::size_t kWorstTensors = 3, kMostRows = 15;
 
-std::string Percent(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g %%", value);
-  return text;
-}
-std::string ShortScale(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
+std::string Percent(double value) { return Formatted("%.3g %%", value); }
+std::string ShortScale(double value) { return Formatted("%.4g", value); }
 bool IsPowerOfTwo(double value) {
   int exponent = 0;
   return std::frexp(value, &exponent) == 0.5;

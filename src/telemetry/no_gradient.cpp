@@ -15,9 +15,7 @@ std::string Loss(const TensorTotals& t) {
   const std::string format = t.last_format.empty() ? "its format" : t.last_format;
   const std::string where = format + " at scale " + NineDigits(t.last_scale);
   if (t.left_empty) return "all of its values underflowed in " + where;
-  char pct[32];
-  std::snprintf(pct, sizeof pct, "%.3g %%", t.last_pct);
-  return std::string("it lost ") + pct + " in " + where +
+  return Formatted("it lost %.3g %%", t.last_pct) + " in " + where +
          "; what was left became zero in the network itself (dead ReLUs, weights of zero)";
 }
 

@@ -2,22 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include "core/color.h"
+#include "core/text.h"
 
 namespace ada::telemetry {
 namespace {
 
 constexpr double kSmoothing = 0.98;
-
-template <class... Values>
-std::string Formatted(const char* format, Values... values) {
-  char text[96];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
-}
 
 std::string OutOf(const char* name, std::int64_t value, std::int64_t all) {
   std::string text = name + (" " + std::to_string(value));

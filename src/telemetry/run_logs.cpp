@@ -61,11 +61,6 @@ std::int64_t KeepTiming(const std::string& folder, const Lengths& lengths) {
   return keep;
 }
 
-// NaN where there is no whole.
-double PercentOf(std::int64_t part, std::int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : NAN;
-}
-
 // A file that not every run has: there where it is wanted, or where the checkpoint knows it (then
 // it is cut like the others). Else one that lies there goes: its rows are of steps to be done
 // again, or of an earlier run.

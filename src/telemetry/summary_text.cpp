@@ -16,11 +16,7 @@ namespace {
 
 constexpr std::size_t kTopLayers = 5;
 
-std::string Print(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, Printable(value));
-  return text;
-}
+std::string Print(const char* format, double value) { return Formatted(format, Printable(value)); }
 
 std::string Percent(double share) { return Print("%.2f %%", 100 * share); }
 

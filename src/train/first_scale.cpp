@@ -17,9 +17,9 @@ double LargestOfRow(const std::vector<float>& z, std::int32_t label, double smoo
   double highest = -INFINITY, sum = 0, largest = 0;
   for (const float v : z) highest = std::max(highest, static_cast<double>(v));
   for (const float v : z) sum += std::exp(static_cast<double>(v) - highest);
+  const double log_sum = highest + std::log(sum);
   for (std::int64_t k = 0; k < classes; ++k) {
-    const double log_p =
-        static_cast<double>(z[static_cast<std::size_t>(k)]) - highest - std::log(sum);
+    const double log_p = static_cast<double>(z[static_cast<std::size_t>(k)]) - log_sum;
     const double target = backend::TargetOf(k, label, classes, smoothing);
     largest = std::max(largest,
                        std::abs(static_cast<double>(backend::LogitGradient(log_p, target, rows))));

@@ -21,7 +21,7 @@ std::unique_ptr<scaling::Policy> Make(scaling::Settings& scaling) {
   const std::string place = scaling.where.file.empty() && scaling.where.line == 0
                                 ? std::string()
                                 : ToString(scaling.where) + ": ";
-  if (policy->AwaitsStart() != nullptr) {
+  if (policy->AwaitsStart()) {
     throw ConfigError(place +
                       "scaling.init_scale: auto is chosen where a run starts; here it takes a "
                       "number (events.csv has the one that a run has chosen)");

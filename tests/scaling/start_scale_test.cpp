@@ -90,8 +90,8 @@ TEST_SUITE("cpu") {
       for (const char* layer : {"conv", "fc"})
         for (Policy* each : {expected.get(), policy.get(), resumed.get()})
           each->RuleFor(Layer(layer));
-      CHECK(expected->AwaitsStart() == nullptr);
-      REQUIRE(policy->AwaitsStart() != nullptr);
+      CHECK_FALSE(expected->AwaitsStart());
+      REQUIRE(policy->AwaitsStart());
       policy->Start(4096);
       CHECK(policy->name() == name);
       CHECK(policy->Scale() == 4096);

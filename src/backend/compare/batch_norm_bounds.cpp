@@ -4,7 +4,6 @@
 #include <algorithm>
 
 namespace ada::backend::compare {
-namespace {}  // namespace
 
 double BatchNormOperands::pixels() const {
   return static_cast<double>(pass_.rows * spec_.x.shape.h * spec_.x.shape.w);

@@ -13,23 +13,9 @@ namespace {
 
 using ParametersByName = std::unordered_map<std::string, const Parameter*>;
 
-std::string DimsText(const std::vector<std::int64_t>& dims) {
-  std::string text = "[";
-  for (const std::int64_t dim : dims) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(dim);
-  }
-  return text + "]";
-}
-
-// The first names, and how many there are beyond them.
-std::string Some(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 8;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kShown; ++i)
-    text += (i == 0 ? "" : ", ") + Visible(names[i]);
-  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
-  return text;
+std::string Some(std::vector<std::string> names) {
+  for (std::string& name : names) name = Visible(name);
+  return FirstNames(names, 8);
 }
 
 // What is likely meant: a name of the network behind a prefix ("module."), or the nearest one.

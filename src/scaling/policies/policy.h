@@ -14,8 +14,6 @@
 
 namespace ada::scaling {
 
-struct Settings;  // policies.h
-
 struct LayerInfo {
   std::string name;
   double fan_reference = 1;     // out_features, or out_channels * kh * kw
@@ -71,9 +69,9 @@ class Policy {
   // does, Update updates; where a layer alone does, it skips.
   virtual Action OnOverflow() const { return Action::kSkip; }
   virtual ScaleUpdate Update(const StepOutcome& attempt) = 0;
-  // init_scale: auto. What Start needs to know; null: the policy knows its own start.
-  virtual const Settings* AwaitsStart() const { return nullptr; }
-  // Before the first attempt, after RuleFor of all layers: the S with which a fresh run starts.
+  // Whether the S with which a fresh run starts is told by Start (init_scale: auto).
+  virtual bool AwaitsStart() const { return false; }
+  // Before the first attempt, after RuleFor of all layers.
   virtual void Start(double /*scale*/) {}
   virtual StateMap SaveState() const = 0;
   virtual void LoadState(const StateMap& state) = 0;  // throws DataError on unknown or missing keys

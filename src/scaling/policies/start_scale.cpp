@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -14,12 +13,6 @@ namespace {
 
 constexpr char kStateKey[] = "init_scale";
 constexpr double kWide = 0x1p120;  // u_max of formats with fp32's exponents lies above
-
-std::string Brief(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
 
 // A largest scale that the settings name; nothing: no such bound.
 struct Ceiling {
@@ -59,7 +52,7 @@ class AutoStartPolicy final : public Policy {
   }
   bool CountsAboveEdge() const override { return policy_->CountsAboveEdge(); }
 
-  const Settings* AwaitsStart() const override { return &settings_; }
+  bool AwaitsStart() const override { return true; }
   void Start(double scale) override {
     settings_.init_scale = scale;
     Make();
@@ -107,9 +100,9 @@ StartScale ChooseStart(const Settings& settings, double largest, double u_max) {
   } else {
     const double headroom = settings.adaptive.headroom_bits;
     power = std::floor(std::log2(u_max) - headroom - std::log2(largest));
-    start.reason = "the largest gradient of the logits in the first batch is " + Brief(largest) +
-                   ", the narrowest format of gradients ends at " + ShortestText(u_max) + ", and " +
-                   ShortestText(headroom) + " bits are left free";
+    start.reason = "the largest gradient of the logits in the first batch is " +
+                   Formatted("%.3g", largest) + ", the narrowest format of gradients ends at " +
+                   ShortestText(u_max) + ", and " + ShortestText(headroom) + " bits are left free";
   }
   // fp32's normal numbers.
   start.scale = std::exp2(std::clamp(power, -126.0, 127.0));

@@ -1,6 +1,4 @@
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 #include "core/text.h"
@@ -10,12 +8,6 @@
 
 namespace ada::study {
 namespace {
-
-std::string Print(const char* format, double value) {
-  std::array<char, 40> text;
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
 
 // The split that both were evaluated on: the test images where they were.
 std::optional<std::string> CommonSplit(const RunResults& a, const RunResults& b) {
@@ -60,11 +52,11 @@ std::string InShort(const RunResults& a, const RunResults& b,
                     const std::vector<LayerRecord>& layers_b, const std::string& parting) {
   std::string text = "in short: ";
   if (const auto split = CommonSplit(a, b)) {
-    text += Visible(*split) + " top-1 " + Print("%.2f %%", Top1(a, *split)) + " (A), " +
-            Print("%.2f %%", Top1(b, *split)) + " (B); ";
+    text += Visible(*split) + " top-1 " + Formatted("%.2f %%", Top1(a, *split)) + " (A), " +
+            Formatted("%.2f %%", Top1(b, *split)) + " (B); ";
   } else if (a.totals.steps() > 0 && b.totals.steps() > 0) {
-    text += "training loss " + Print("%.4g", a.totals.epoch_loss()) + " (A), " +
-            Print("%.4g", b.totals.epoch_loss()) + " (B); ";
+    text += "training loss " + Formatted("%.4g", a.totals.epoch_loss()) + " (A), " +
+            Formatted("%.4g", b.totals.epoch_loss()) + " (B); ";
   }
   const std::string lost_a = LostText(layers_a, "A"), lost_b = LostText(layers_b, "B");
   if (!lost_a.empty() && !lost_b.empty())

@@ -4,14 +4,6 @@
 #include "study/inspect/parts.h"
 
 namespace ada::study {
-namespace {
-
-// NaN where there is no whole.
-double ShareInPercent(std::int64_t part, std::int64_t whole) {
-  return whole == 0 ? NAN : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
-}  // namespace
 
 TensorCount CountTensor(const SafetensorsFile& file, const TensorEntry& entry,
                         const NumberFormat& format, double scale) {
@@ -35,8 +27,8 @@ CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format,
                .numel = s.numel,
                .zeros = s.zeros_before,
                .underflow = s.underflow,
-               .underflow_pct_nonzero = ShareInPercent(s.underflow, s.numel - s.zeros_before),
-               .underflow_pct_numel = ShareInPercent(s.underflow, s.numel),
+               .underflow_pct_nonzero = PercentOf(s.underflow, s.numel - s.zeros_before),
+               .underflow_pct_numel = PercentOf(s.underflow, s.numel),
                .subnormal = s.subnormal,
                .overflow = s.overflow,
                .inf = s.inf,

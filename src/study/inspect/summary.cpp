@@ -19,17 +19,14 @@ bool IsAllZero(const TensorLine& line) {
   return IsGradient(line.entry->name) && s.numel > 0 && s.zeros_before == s.numel;
 }
 
-double Share(std::int64_t part, std::int64_t whole) {
-  return whole == 0 ? NAN : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
 // By what lines are ranked: the share of the values other than zero that no longer mean anything,
 // beyond 100 where there are none; then the share of those that keep fewer digits.
 std::pair<double, double> Badness(const TensorLine& line) {
   const TensorStats& s = line.stats;
   const std::int64_t nonzero = s.numel - s.zeros_before;
   if (nonzero == 0) return {IsAllZero(line) ? 101 : -1, 0};
-  return {Share(s.underflow + s.overflow + s.inf + s.nan, nonzero), Share(s.subnormal, nonzero)};
+  return {PercentOf(s.underflow + s.overflow + s.inf + s.nan, nonzero),
+          PercentOf(s.subnormal, nonzero)};
 }
 
 // "element_wise" for element_wise_range.
@@ -57,9 +54,9 @@ void PrintTensors(std::vector<TensorLine> tensors, std::ostream& out) {
     const TensorStats& s = line.stats;
     const std::int64_t nonzero = s.numel - s.zeros_before;
     table.Row({line.entry->name,
-               IsAllZero(line) ? "all zero" : PctText(Share(s.underflow, nonzero)),
-               PctText(Share(s.subnormal, nonzero)), std::to_string(s.overflow),
-               std::to_string(s.inf + s.nan), PctText(Share(s.zeros_before, s.numel)),
+               IsAllZero(line) ? "all zero" : PctText(PercentOf(s.underflow, nonzero)),
+               PctText(PercentOf(s.subnormal, nonzero)), std::to_string(s.overflow),
+               std::to_string(s.inf + s.nan), PctText(PercentOf(s.zeros_before, s.numel)),
                Brief(s.max_abs / line.scale), BriefScale(line.scale), std::to_string(s.numel)});
   }
   table.Print(out);

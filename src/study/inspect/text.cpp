@@ -26,7 +26,7 @@ std::string Shape(const TensorEntry& entry) {
   return text + "]";
 }
 
-std::string PercentOf(std::int64_t part, std::int64_t whole) {
+std::string PercentWords(std::int64_t part, std::int64_t whole) {
   if (whole == 0) return "-";
   return Brief(100.0 * static_cast<double>(part) / static_cast<double>(whole)) + " %";
 }
@@ -43,7 +43,7 @@ void PrintBar(int exponent, std::int64_t count, std::int64_t most, std::int64_t 
   std::string bar(static_cast<std::size_t>(std::lround(share * kBarColumns)), '#');
   if (bar.empty() && count > 0) bar = ".";
   out << "  2^" << Padded(std::to_string(exponent), 4, false) << ' ' << Mark(exponent, format)
-      << " |" << Padded(bar, kBarColumns, false) << Padded(PercentOf(count, all), 13) << '\n';
+      << " |" << Padded(bar, kBarColumns, false) << Padded(PercentWords(count, all), 13) << '\n';
 }
 
 void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std::ostream& out) {
@@ -106,10 +106,11 @@ void PrintCount(const TensorEntry& entry, const NumberFormat& format, const Tens
   out << '\n'
       << Visible(entry.name) << "  " << Shape(entry) << "  " << s.numel << " values, scale "
       << ShortestText(scale) << '\n';
-  out << "  zeros " << s.zeros_before << " (" << PercentOf(s.zeros_before, s.numel)
-      << ")   underflow " << s.underflow << " (" << PercentOf(s.underflow, s.numel - s.zeros_before)
-      << " of non-zeros)\n  subnormal " << s.subnormal << "   overflow " << s.overflow << "   inf "
-      << s.inf << "   nan " << s.nan << '\n';
+  out << "  zeros " << s.zeros_before << " (" << PercentWords(s.zeros_before, s.numel)
+      << ")   underflow " << s.underflow << " ("
+      << PercentWords(s.underflow, s.numel - s.zeros_before) << " of non-zeros)\n  subnormal "
+      << s.subnormal << "   overflow " << s.overflow << "   inf " << s.inf << "   nan " << s.nan
+      << '\n';
   out << "  min " << (s.min_abs > 0 ? Brief(s.min_abs / scale) : "-") << "   max "
       << Brief(s.max_abs / scale) << "   mean " << Brief(s.mean / scale) << "   std "
       << Brief(s.std / scale) << "   l2 " << Brief(s.l2 / scale) << '\n';

@@ -173,7 +173,7 @@ class Recommender {
     if (choice.scaling->adaptive.batch_norm) advice_.predicted = std::move(predicted);
   }
   bool IsGood(const Predicted& found) const {
-    return found.lost_pct <= 100 * options_.underflow_target && found.overflow < 0.5;
+    return MeetsTarget(found.lost_pct, found.overflow, options_);
   }
   std::size_t CountBad(const std::vector<Predicted>& predicted) const {
     std::size_t bad = 0;

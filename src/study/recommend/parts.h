@@ -64,6 +64,12 @@ bool MuchWasLost(const RunNeeds& needs);
 RunNeeds CollectNeeds(const std::string& folder, const TensorFormats& formats,
                       double underflow_target);
 
+// Says whether a tensor loses no more than the target and does not overflow. Counts that are
+// predicted are no whole numbers.
+inline bool MeetsTarget(double lost_pct, double overflow, const RecommendOptions& options) {
+  return lost_pct <= 100 * options.underflow_target && overflow < 0.5;
+}
+
 // What a choice would have lost of one tensor, over all steps with histograms.
 struct Predicted {
   std::string tensor;

@@ -16,24 +16,17 @@ namespace {
 constexpr std::size_t kMostNames = 5;
 
 std::string PercentText(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, value > 0 && value < 0.001 ? "%.1e %%" : "%.3g %%", value);
-  return text;
+  return Formatted(value > 0 && value < 0.001 ? "%.1e %%" : "%.3g %%", value);
 }
 std::string Power(int exponent) { return "2^" + std::to_string(exponent); }
 // 2^k, or the number where it is none.
 std::string PowerText(double scale) {
   int exponent = 0;
   if (std::frexp(scale, &exponent) == 0.5) return Power(exponent - 1);
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", scale);
-  return text;
-}
-bool IsGood(double lost_pct, double overflow, const RecommendOptions& options) {
-  return lost_pct <= 100 * options.underflow_target && overflow < 0.5;
+  return Formatted("%.4g", scale);
 }
 bool IsGood(const TensorNeeds& t, const RecommendOptions& options) {
-  return IsGood(t.lost_pct, static_cast<double>(t.overflow), options);
+  return MeetsTarget(t.lost_pct, static_cast<double>(t.overflow), options);
 }
 
 // What is said of a gradient that arrived, or of a tensor that carries no scale.
@@ -43,13 +36,9 @@ std::string JudgementOn(const TensorNeeds& t, const RecommendOptions& options) {
   return IsGood(t, options) ? "fine" : "loses";
 }
 
-// "a, b, c and 4 more".
-std::string Names(const std::vector<std::string>& names) {
-  std::string text;
-  const std::size_t shown = std::min(names.size(), kMostNames);
-  for (std::size_t i = 0; i < shown; ++i) text += (i > 0 ? ", " : "") + CutText(names[i], 40);
-  if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
-  return text;
+std::string Names(std::vector<std::string> names) {
+  for (std::string& name : names) name = CutText(name, 40);
+  return FirstNames(names, kMostNames);
 }
 
 // Gradients whose scales must lie above `high`, or below `low`.
@@ -147,7 +136,7 @@ void PrintPrediction(const RecommendOptions& options, const Recommendation& advi
   const Predicted* worst = nullptr;
   for (const Predicted& p : advice.predicted) {
     if (worst == nullptr || p.lost_pct > worst->lost_pct) worst = &p;
-    if (!IsGood(p.lost_pct, p.overflow, options))
+    if (!MeetsTarget(p.lost_pct, p.overflow, options))
       bad.push_back(p.tensor + " " + PercentText(p.lost_pct) +
                     (p.overflow >= 0.5 ? " and overflow" : ""));
   }

@@ -28,7 +28,7 @@ namespace ada::study {
 namespace {
 
 void ExpectGlobal(const scaling::Policy& policy) {
-  if (policy.AwaitsStart() != nullptr)
+  if (policy.AwaitsStart())
     throw ConfigError(
         "scaling.init_scale: auto is chosen from the gradients of a run's first batch, which a "
         "trace does not hold; give a number");

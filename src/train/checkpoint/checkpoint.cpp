@@ -45,12 +45,6 @@ std::vector<Stored> StoredTensors(const graph::Graph& graph, const optim::Optimi
   return all;
 }
 
-std::string Dims(const std::vector<std::int64_t>& dims) {
-  std::string text = "[";
-  for (const std::int64_t d : dims) text += (text.size() > 1 ? ", " : "") + std::to_string(d);
-  return text + "]";
-}
-
 }  // namespace
 
 std::string CheckpointStem(const std::string& folder, std::int64_t step) {
@@ -89,8 +83,8 @@ void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
     const TensorEntry* entry = file.Find(s.name);
     if (entry == nullptr) Damaged(file.path(), "no tensor " + s.name + ", which this model has");
     if (entry->shape != s.dims)
-      Damaged(file.path(), "tensor " + s.name + " has the shape " + Dims(entry->shape) +
-                               ", this model wants " + Dims(s.dims));
+      Damaged(file.path(), "tensor " + s.name + " has the shape " + DimsText(entry->shape) +
+                               ", this model wants " + DimsText(s.dims));
     const std::vector<float> values = file.ReadF32(s.name);
     backend.Upload(s.tensor.data, values.data(), s.tensor.bytes());
   }

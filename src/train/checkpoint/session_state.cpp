@@ -78,7 +78,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
         graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
     if (!cover.missing.empty()) p_.log.Warning(cover.MissingText());
     if (!cover.ignored.empty()) p_.log.Info(cover.IgnoredText());
-    if (p_.policy.AwaitsStart() != nullptr) ChooseStart();
+    if (p_.policy.AwaitsStart()) ChooseStart();
     return;
   }
   Restore(*from);
@@ -87,8 +87,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
 // init_scale: auto. The forward pass that it takes leaves no trace.
 void Session::ChooseStart() {
   const double largest = LargestLogitGradient(p_.config, p_.data, p_.graph, p_.backend);
-  start_scale_ =
-      scaling::ChooseStart(*p_.policy.AwaitsStart(), largest, NarrowestGradient(p_.graph));
+  start_scale_ = scaling::ChooseStart(p_.config.scaling, largest, NarrowestGradient(p_.graph));
   p_.policy.Start(start_scale_->scale);
   graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
 }

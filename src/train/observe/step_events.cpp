@@ -12,11 +12,7 @@ namespace ada::train {
 namespace {
 
 // Three digits are enough in a message; the event's value has nine.
-std::string Brief(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
+std::string Brief(double value) { return Formatted("%.3g", value); }
 
 // Why an upper bound cut a layer's scale, or nothing.
 std::string CeilingText(scaling::Limit limit) {
