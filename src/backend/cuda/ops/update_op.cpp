@@ -36,7 +36,7 @@ class CudaUpdate final : public UpdateOp {
         inputs_(context.shared.Allocate(sizeof(UpdateInputs))),
         outcome_(context.shared.Allocate(sizeof(UpdateOutcome))),
         decision_(context.Allocate<UpdateDecision>(1)),
-        recordings_(context.stream, context.diagnostics) {
+        recordings_(context.stream, context.remarks) {
     const std::vector<UpdateSegment> segments = Cut(slots);
     count_ = static_cast<int>(segments.size());
     segments_ = context.Keep(segments);

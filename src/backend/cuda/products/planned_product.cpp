@@ -15,13 +15,15 @@ PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
     request_ = request;
     if (product_) break;
   }
-  for (const std::string& line : context.products.TakeDiagnostics()) context.Diagnose(line);
+  for (const std::string& line : context.products.TakeDiagnostics()) context.remarks.Diagnose(line);
   if (!product_)
     throw DeviceError("layer " + layer + ": the library has no plan for the " +
                       Describe(requests.back()) + " (" + KeyOf(requests.back()) + ")");
-  if (!(request_ == requests.front()))
-    context.Diagnose("layer " + layer + ": no plan for the " + Describe(requests.front()) +
-                     ", but for the " + Describe(request_));
+  if (request_ == requests.front()) return;
+  context.remarks.Diagnose("layer " + layer + ": no plan for the " + Describe(requests.front()) +
+                           ", but for the " + Describe(request_));
+  if (requests.front().operands != Storage::kF32 && request_.operands == Storage::kF32)
+    context.remarks.Widened(layer, NameOf(request_.kind));
 }
 
 std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) const {

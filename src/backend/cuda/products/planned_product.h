@@ -20,8 +20,8 @@ struct OwnScales {
 class PlannedProduct {
  public:
   PlannedProduct() = default;
-  // The first of `requests` that the library can do. Says in the diagnostics, once for a layer,
-  // what comes out otherwise than was asked for first. DeviceError where it can do none.
+  // The first of `requests` that the library can do. Remarks say, once for a layer, what comes out
+  // otherwise than was asked for first. DeviceError where it can do none.
   PlannedProduct(const Context& context, const std::string& layer,
                  const std::vector<ProductRequest>& requests, const OwnScales& scales = {});
 
