@@ -106,6 +106,27 @@ TEST_SUITE("cpu") {
     CHECK(remarks.Warnings()[0].find("conv8 (output) and 2 more;") != std::string::npos);
   }
 
+  TEST_CASE("planned product: a weight gradient may read a copy with more channels") {
+    Planning p([](const cuda::ProductRequest& r) {
+      return r.operands == Storage::kF32 || r.geometry.x.c % 8 == 0;
+    });
+    cuda::ProductGeometry g;
+    g.x = {4, 6, 6, 3}, g.w = {16, 3, 3, 3}, g.y = {4, 6, 6, 16}, g.padding = {1, 1};
+    const cuda::PlannedProduct product(
+        p.context, "conv1",
+        RequestsFor(cuda::ProductKind::kWeights, g, 4, Storage::kF16, cuda::PlanOutput::kSums));
+    CHECK(product.request().operands == Storage::kF16);
+    CHECK(product.request().geometry.w.c == 8);
+    CHECK(p.remarks.Warnings().empty());
+    REQUIRE(p.remarks.diagnostics().size() == 2);
+    CHECK(p.remarks.diagnostics()[1] ==
+          "layer conv1: no plan for the weight gradient of fp16 operands in fp32, but for the "
+          "weight gradient of fp16 operands in fp32 with 8 input channels");
+    const std::size_t copy = 4 * 6 * 6 * 8 * 2, sums = 16 * 3 * 3 * 8 * 4;
+    CHECK(product.scratch_bytes(Storage::kF16, Storage::kF16, true) ==
+          cuda::Aligned(copy) + cuda::Aligned(sums));
+  }
+
   TEST_CASE("planned product: codes are packed into scratch memory, where the library has a plan") {
     const std::array<cuda::Fp8, 2> codes = {cuda::Fp8::kE5M2, cuda::Fp8::kE4M3};
     const std::size_t values = 4 * 6 * 6 * 16 + 16 * 3 * 3 * 16;

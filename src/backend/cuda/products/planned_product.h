@@ -30,6 +30,9 @@ class PlannedProduct {
   // Whether `out` is rounded by the plan: Run writes it and there are no sums.
   bool rounded() const { return request_.out != Storage::kF32; }
 
+  // Input channels of the plan beyond those that the tensors have.
+  std::int64_t added_channels() const { return request_.geometry.x.c - channels_; }
+
   // Bytes of scratch memory that Run takes, for the storage of its operands. apart: `out` is not
   // fp32, or there is none, and sums lie in scratch memory. With request().largest as many as a
   // call that counts, of another plan, will take.
@@ -48,11 +51,13 @@ class PlannedProduct {
   std::size_t WidenedBytes(Storage from, std::int64_t values) const;
   const void* Operand(const Context& context, const TensorSpan& in, std::int64_t values,
                       std::byte** scratch) const;
+  const void* Padded(const Context& context, const TensorSpan& in, std::byte** scratch) const;
   const void* Codes(const Context& context, int operand, const TensorSpan& in,
                     std::byte** scratch) const;
   const float* Factor(const Context& context, std::byte** scratch) const;
 
   ProductRequest request_;
+  std::int64_t channels_ = 0;  // of the tensor x
   OwnScales scales_;
   std::unique_ptr<Product> product_;
 };
