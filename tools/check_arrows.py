@@ -28,7 +28,8 @@ ARROWS = {
     "optim": ["core", "backend/*.h"],
     "what_if": ["core", "config", "scaling", "graph/layers", "graph/network", "telemetry"],
     "train": ["core", "config", "data", "scaling", "backend", "graph", "optim", "telemetry", "what_if"],
-    "study": ["core", "config", "scaling", "backend", "telemetry", "train", "what_if"],
+    "study": ["core", "config", "scaling", "backend", "telemetry", "train", "what_if",
+              "data/images"],
     "cli": ["core", "config", "telemetry", "train", "study"],
     "main.cpp": ["core", "cli"],
 }
