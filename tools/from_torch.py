@@ -101,6 +101,18 @@ def make_module(options, torch, yaml):
     return module
 
 
+def without_aux(module):
+    """Takes auxiliary heads away as torchvision itself does where aux_logits is False; their
+    names."""
+    heads = [name for name in ("aux1", "aux2", "AuxLogits", "aux_classifier")
+             if getattr(module, name, None) is not None]
+    for name in heads:
+        setattr(module, name, None)
+    if getattr(module, "aux_logits", False):
+        module.aux_logits = False
+    return heads
+
+
 def remarks(module, network, dropped):
     """What the user should know of a network that came over."""
     used = {id(stored[0]) for stored in network.tensors().values()}
@@ -109,7 +121,7 @@ def remarks(module, network, dropped):
             if id(t) not in used and not name.endswith("num_batches_tracked")]
     frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
     if dropped:
-        yield f"left out outputs that training alone has: {', '.join(dropped)}"
+        yield f"left out what only training has: {', '.join(dropped)}"
     if left:
         yield f"left out {len(left)} tensors that the output does not need: {', '.join(left[:4])}" + (
             " ..." if len(left) > 4 else "")
@@ -131,6 +143,7 @@ def main():
     if trace.known_type(module) is not None:
         module = torch.nn.Sequential(module)
     name = ":".join(options.callable)
+    heads = without_aux(module) if options.no_aux else []
     try:
         graph = trace.trace(module, options.input)
         converter = convert.Converter(module, graph, options.no_aux)
@@ -152,7 +165,7 @@ def main():
         write.write_text(text, os.path.join(folder, "net.yaml"))
     except OSError as error:
         fail(6, f"{error.filename or folder}: {error.strerror or error}")
-    for remark in remarks(module, layers, converter.dropped):
+    for remark in remarks(module, layers, heads + converter.dropped):
         print(f"from_torch.py: {remark}", file=sys.stderr)
     if options.check:
         problem = check.shapes_problem(options.check, os.path.join(folder, "net.yaml"), layers,

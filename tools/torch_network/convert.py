@@ -80,6 +80,8 @@ class Converter:
         return convert_module(call, module, args, kwargs)
 
     def call(self, node, args, kwargs):
+        if isinstance(node.target, type) and issubclass(node.target, tuple):  # several outputs
+            return node.target(*args, **kwargs)
         scope, name = node.meta["scope"], name_of(node.target)
         kind = LAYER_NAMES.get(name, name)
         operation = node.target if isinstance(node.target, str) else torch.typename(node.target)
