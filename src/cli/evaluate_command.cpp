@@ -38,13 +38,15 @@ int Evaluate(EvaluateArguments& a) {
   if (!a.run.empty() && !a.checkpoint.empty())
     throw ConfigError(a.run + " and --checkpoint " + a.checkpoint + ": expected one of them");
   if (a.run.empty()) a.run = a.checkpoint;
-  if (a.run.empty())
+  if (a.run.empty() && a.config.empty())
     throw ConfigError(
-        "RUN is missing: a run's folder, or --checkpoint FILE; `ada-train help evaluate` shows "
-        "examples");
+        "RUN is missing: a run's folder, or --checkpoint FILE, or --config FILE alone for the "
+        "network as it starts; `ada-train help evaluate` shows examples");
+  if (a.run.empty() && a.best)
+    throw ConfigError("--best: expected the folder of a run, whose best checkpoint is taken");
   a.options.progress = !a.no_progress;
   telemetry::Log log;
-  const std::string checkpoint = CheckpointOf(a, log);
+  const std::string checkpoint = a.run.empty() ? "" : CheckpointOf(a, log);
   const config::Overrides overrides = OverridesOf(a.set);
   config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(checkpoint),
                                                               checkpoint + " (config)", overrides)
@@ -61,11 +63,13 @@ Commands AddEvaluateCommands(CLI::App& app) {
   CLI::App* evaluate = Add(app, "evaluate", "loss, top-1 and top-5 of a checkpoint, as CSV",
                            "  ada-train evaluate runs/fashion_quickstart --best\n"
                            "  ada-train evaluate weights.safetensors --config "
-                           "configs/resnet20_cifar.yaml --data /data/cifar-10");
+                           "configs/resnet20_cifar.yaml --data /data/cifar-10\n"
+                           "  ada-train evaluate --config net.yaml --outputs outputs.safetensors");
   evaluate
       ->add_option("RUN", a->run,
                    "a run's folder, whose newest checkpoint is taken; either file of a\n"
-                   "checkpoint; or, with --config, weights alone (safetensors)")
+                   "checkpoint; or, with --config, weights alone (safetensors).\n"
+                   "Missing, with --config: the network as model.init leaves it")
       ->type_name("");
   evaluate->add_option("--checkpoint", a->checkpoint, "the same as RUN")->type_name("RUN");
   evaluate->add_flag("--best", a->best, "of a folder: the best checkpoint instead of the newest");
@@ -80,6 +84,11 @@ Commands AddEvaluateCommands(CLI::App& app) {
       ->add_option("--predictions", a->options.predictions,
                    "also write a CSV with one row an image: label, prediction,\n"
                    "probabilities, loss and the label's rank")
+      ->type_name("FILE");
+  evaluate
+      ->add_option("--outputs", a->options.outputs,
+                   "also write what the network gives for each image of split test,\n"
+                   "in the order of the files: tensor `outputs`, fp32 [images, classes]")
       ->type_name("FILE");
   evaluate->add_flag("--per-class", a->options.per_class,
                      "a row a class, with its precision, instead of a row a split");

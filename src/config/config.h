@@ -63,6 +63,7 @@ struct LayerConfig : graph::LayerKeys {
   std::string name;
   std::string kind;                 // one of graph::LayerKinds
   std::vector<std::string> inputs;  // empty: the layer before
+  bool is_per_class = false;        // channels or features say `classes`: model.classes of them
   Location where;
 };
 
@@ -72,14 +73,17 @@ struct InitConfig {
   std::string weights;       // safetensors file; overrides the scheme for every tensor found in it
   bool require_all = false;  // a tensor that the file does not have is an error
   bool ignore_unknown = false;  // tensors of the file that the network does not have are left out
+  std::vector<std::string>
+      skip;  // globs on layers or tensors that start by the scheme all the same
   Location where;
 };
 struct ModelConfig {
   std::string zoo;  // empty: `layers`
   int classes = 10;
-  std::string shortcut = "A";            // resnet: A or B
+  std::string shortcut = "A";            // resnet: A, B or reference
   std::vector<int> hidden = {512, 512};  // mlp
-  double dropout = 0;                    // vgg: before the last layer; 0: none
+  double dropout = 0;                    // 0: none
+  bool plain = false;                    // vgg: without batch norm
   std::vector<LayerConfig> layers;       // `repeat` already expanded
   InitConfig init;
   Location where;

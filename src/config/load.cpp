@@ -16,7 +16,9 @@ Loaded LoadText(const std::string& text, const std::string& name, const Override
   YamlNode root = ParseDocument(text, problems);
   Loaded loaded;
   const Section document = RootSection(loaded.config);
-  ApplyOverrides(overrides, document, root, problems, loaded.notes);
+  SetOverrides(overrides, document, root, problems, loaded.notes);
+  TakeModelFile(root, problems, loaded.notes);
+  DropMeaningless(document, root, problems, loaded.notes);
   RemoveDuplicates(root, "", problems);
   ReadSection(root, document, {problems, "", root});
   Complete(loaded.config, root, name, problems);

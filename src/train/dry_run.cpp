@@ -103,6 +103,7 @@ void DryRun(const config::Config& config, std::ostream& out) {
   for (const std::string& line : IdlePatterns(config, *graph)) out << "warning   " << line << '\n';
   if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
   if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';
+  if (weights && !weights->skipped.empty()) out << "note      " << weights->SkippedText() << '\n';
   const std::string warning = MemoryWarning(need, spec);
   if (!warning.empty()) out << "warning   " << warning << '\n';
 }

@@ -8,11 +8,26 @@
 #include "train/evaluated_weights.h"
 #include "train/evaluator.h"
 #include "train/memory_need.h"
+#include "train/outputs_file.h"
 #include "train/predictions.h"
 #include "train/run.h"
 
 namespace ada::train {
 namespace {
+
+constexpr char kTestSplit[] = "test";
+
+// The network as a run begins with it.
+void StartWeights(const config::Config& config, graph::Graph& graph, backend::Backend& backend,
+                  telemetry::Log& log) {
+  const graph::WeightsCover cover =
+      graph::Initialize(graph, config.model.init, config.seed, backend);
+  log.Info(cover.path.empty() ? "evaluating the network as model.init leaves it"
+                              : "evaluating " + cover.LoadedText());
+  if (!cover.missing.empty()) log.Warning(cover.MissingText());
+  if (!cover.ignored.empty()) log.Info(cover.IgnoredText());
+  if (!cover.skipped.empty()) log.Info(cover.SkippedText());
+}
 
 // What is printed of one split and written of its images.
 class SplitReport {
@@ -26,18 +41,22 @@ class SplitReport {
         log_(log) {
     if (options.per_class) names_ = data::ClassNames(config.data.dataset, config.data.path);
     if (!options.predictions.empty()) predictions_.emplace(options.predictions);
+    if (!options.outputs.empty())
+      outputs_.emplace(options.outputs, data.test.images(), evaluator.graph().classes());
     out << (options.per_class ? "split,class,name,images,top1,top5,precision\n"
                               : "split,images,loss,top1,top5\n");
   }
 
   // `first`: of the split's images in the data set's files.
-  void Write(const char* split, std::int64_t first, const data::Dataset& dataset) {
+  void Write(const std::string& split, std::int64_t first, const data::Dataset& dataset) {
     if (dataset.images() == 0) return;
     ClassTable classes(evaluator_.graph().classes());
     ImageVisitor visit;
-    if (predictions_ || options_.per_class)
+    const bool gives_outputs = outputs_ && split == kTestSplit;
+    if (predictions_ || options_.per_class || gives_outputs)
       visit = [&](const ImageResult& result) {
         if (predictions_) predictions_->Add(split, first, result);
+        if (gives_outputs) outputs_->Add(result.logits);
         classes.Add(result);
       };
     const EvaluationResult e = [&] {
@@ -54,6 +73,7 @@ class SplitReport {
 
   void Finish() {
     if (predictions_) predictions_->Commit();
+    if (outputs_) outputs_->Commit();
   }
 
  private:
@@ -63,6 +83,7 @@ class SplitReport {
   std::ostream& out_;
   telemetry::Log& log_;
   std::optional<PredictionsFile> predictions_;
+  std::optional<OutputsFile> outputs_;
   std::vector<std::string> names_;
 };
 
@@ -79,11 +100,14 @@ void Evaluate(const config::Config& config, const std::string& weights,
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));
   const RunData data = ReadData(config);
-  LoadEvaluatedWeights(weights, evaluator.graph(), *chosen.backend, log);
+  if (weights.empty())
+    StartWeights(config, evaluator.graph(), *chosen.backend, log);
+  else
+    LoadEvaluatedWeights(weights, evaluator.graph(), *chosen.backend, log);
   SplitReport report(config, data, evaluator, options, out, log);
   // The images held back are the last of the training files.
   report.Write("validation", data.train.images(), data.validation);
-  report.Write("test", 0, data.test);
+  report.Write(kTestSplit, 0, data.test);
   report.Finish();
 }
 

@@ -86,6 +86,7 @@ void Evaluator::Visit(const data::Dataset& dataset, std::int64_t first, int rows
         JudgeImage(logits_.data() + static_cast<std::size_t>(row) * classes, graph_->classes(),
                    dataset.labels[static_cast<std::size_t>(image)]);
     result.image = image;
+    result.logits = {logits_.data() + static_cast<std::size_t>(row) * classes, classes};
     visit(result);
   }
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backend/backend.h"
@@ -26,6 +27,7 @@ struct ImageResult {
   // Of the label among the logits, from 1: how many are larger, or equal with a lower index, plus
   // one; 1 is a top-1 hit, up to 5 a top-5 hit. 0: its logit is NaN, which is neither.
   std::int64_t rank = 0;
+  std::span<const float> logits;  // one a class; valid while it is visited
 };
 using ImageVisitor = std::function<void(const ImageResult&)>;
 // Is told how many images have been handed to the backend so far.

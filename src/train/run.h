@@ -25,12 +25,14 @@ void DryRun(const config::Config& config, std::ostream& out);
 
 struct EvaluateOptions {
   std::string predictions;  // CSV file, one row an image; empty: none
+  std::string outputs;      // safetensors file, the logits of split test; empty: none
   bool per_class = false;   // rows of classes instead of splits
   bool progress = true;     // the progress line, on a terminal
 };
 // Prints split,images,loss,top1,top5 of a checkpoint as CSV, or
 // split,class,name,images,top1,top5,precision. `weights`: either file of a checkpoint, or a
-// safetensors file that has every parameter of the network.
+// safetensors file that has every parameter of the network; empty: the network as model.init leaves
+// it.
 void Evaluate(const config::Config& config, const std::string& weights,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log);
 

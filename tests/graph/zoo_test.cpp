@@ -37,6 +37,13 @@ const std::vector<Size> kSizes = {
     {"vgg11", "A", {1, 32, 32, 3}, 9225984 - 2752 + 5130, 305.54},
     {"vgg13", "A", {1, 32, 32, 3}, 9410880 - 2944 + 5130, 456.53},
     {"vgg16", "A", {1, 32, 32, 3}, 14723136 - 4224 + 5130, 626.40},
+    {"vgg19", "A", {1, 32, 32, 3}, 20035264 - 5504 + 5130, 796.27},
+    // He et al. 2016: 1.7 million in both. Two batch norms of 16, 32 or 64 channels, a block less.
+    {"preresnet110", "A", {1, 32, 32, 3}, 1730522, 509.27},
+    {"preresnet164", "A", {1, 32, 32, 3}, 1703258, 508.1},
+    // Zagoruyko and Komodakis, table 9: 36.5 and 11.0 million; as their PyTorch successors count.
+    {"wide_resnet28_10", "A", {1, 32, 32, 3}, 36479194, 10491.5},
+    {"wide_resnet16_8", "A", {1, 32, 32, 3}, 10961370, 3104.6},
 };
 
 std::vector<std::string> NamesFrom(const std::vector<config::LayerConfig>& layers,
@@ -75,8 +82,8 @@ TEST_SUITE("cpu") {
       "depth: resnetN has N layers with weights on its longest path, vggN without its lost "
       "two linear layers") {
     const std::map<std::string, int> depths = {
-        {"resnet20", 20},   {"resnet32", 32}, {"resnet44", 44}, {"resnet56", 56},
-        {"resnet110", 110}, {"vgg11", 9},     {"vgg13", 11},    {"vgg16", 14}};
+        {"resnet20", 20}, {"resnet32", 32}, {"resnet44", 44}, {"resnet56", 56}, {"resnet110", 110},
+        {"vgg11", 9},     {"vgg13", 11},    {"vgg16", 14},    {"vgg19", 17}};
     for (const auto& [zoo, depth] : depths) {
       int count = 0;
       for (const auto& layer : ExpandZoo(Zoo(zoo))) {
@@ -118,6 +125,44 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("resnet as its authors' program has it: a projection in front of every stage") {
+    config::ModelConfig model = Zoo("resnet20");
+    model.shortcut = "reference";
+    const Network network = Resolve(model, {1, 32, 32, 3});
+    std::map<std::string, int> strides;
+    for (const Node& node : network.nodes)
+      if (node.config.kind == "conv2d") strides[node.config.name] = node.config.stride[0];
+    CHECK(strides.size() == 19 + 3);
+    for (const std::string stage : {"1", "2", "3"}) {
+      const std::string block = "stage" + stage + ".block1.";
+      CHECK(strides.at(block + "conv1") == 1);
+      CHECK(strides.at(block + "conv2") == (stage == "1" ? 1 : 2));
+      CHECK(strides.at(block + "shortcut.conv") == (stage == "1" ? 1 : 2));
+    }
+    // Beside B: a projection of 16 to 16 channels, and its batch norm.
+    CHECK(network.trained_numel() == 269722 + 512 + 2048 + 192 + 256 + 32);
+  }
+
+  TEST_CASE("blocks without activations between them") {
+    const auto layers = ExpandZoo(Zoo("preresnet164"));
+    CHECK(NamesFrom(layers, "stage1.block1.") == Names{"bn1", "relu1", "conv1", "bn2", "relu2",
+                                                       "conv2", "bn3", "relu3", "conv3", "shortcut",
+                                                       "add"});
+    CHECK(NamesFrom(ExpandZoo(Zoo("preresnet20")), "stage1.block1.") ==
+          Names{"bn1", "relu1", "conv1", "bn2", "relu2", "conv2", "add"});
+    for (const auto& layer : layers) {
+      if (layer.name == "stage2.block1.shortcut")
+        CHECK(layer.inputs == Names{"stage2.block1.relu1"});
+      if (layer.name == "stage2.block1.conv2") CHECK(layer.stride == std::array<int, 2>{2, 2});
+      if (layer.name == "stage2.block2.add")
+        CHECK(layer.inputs == Names{"stage2.block2.conv3", "stage2.block1.add"});
+    }
+    config::ModelConfig wide = Zoo("wide_resnet16_8");
+    wide.dropout = 0.3;
+    CHECK(NamesFrom(ExpandZoo(wide), "stage2.block2.") ==
+          Names{"bn1", "relu1", "conv1", "bn2", "relu2", "dropout", "conv2", "add"});
+  }
+
   TEST_CASE("names of the others") {
     config::ModelConfig mlp = Zoo("mlp");
     mlp.hidden = {7, 5};
@@ -131,6 +176,11 @@ TEST_SUITE("cpu") {
     CHECK(NamesFrom(ExpandZoo(vgg), "stage3.") ==
           Names{"conv1", "bn1", "relu1", "conv2", "bn2", "relu2", "conv3", "bn3", "relu3", "pool"});
     CHECK(ExpandZoo(vgg)[ExpandZoo(vgg).size() - 2].name == "stage5.pool");
+    config::ModelConfig plain = vgg;
+    plain.plain = true;
+    CHECK(NamesFrom(ExpandZoo(plain), "stage1.") ==
+          Names{"conv1", "relu1", "conv2", "relu2", "pool"});
+    CHECK(Resolve(plain, {1, 32, 32, 3}).trained_numel() == 14714688 + 5130);
     vgg.dropout = 0.5;
     CHECK(ExpandZoo(vgg)[ExpandZoo(vgg).size() - 2].kind == "dropout");
     CHECK(ExpandZoo(vgg).back().name == "fc");

@@ -22,30 +22,46 @@ struct Net {
   Shape input;  // n: images of the larger micro-batch
 };
 inline bool IsForImageNet(const std::string& zoo) {
-  return zoo == "resnet18" || zoo == "resnet34" || zoo == "resnet50";
+  static const std::vector<std::string> names = {"resnet18", "resnet34", "resnet50", "mobilenet_v2",
+                                                 "densenet121"};
+  return std::find(names.begin(), names.end(), zoo) != names.end();
 }
 // Small images and batches that no block divides: 7 or 3 images, then 4 or 2.
-// `deep`: those that hold the layers of the others more often.
+// `deep`: those that hold the layers of the others more often. Without those that hold the layers
+// of deep ones more often still.
 inline std::vector<Net> Nets(bool deep) {
   std::vector<Net> nets;
   for (const std::string& zoo : graph::ZooNames()) {
     config::ModelConfig model;
     model.zoo = zoo;
-    const bool vgg = zoo.starts_with("vgg"), resnet = zoo.starts_with("resnet");
+    const bool vgg = zoo.starts_with("vgg");
+    const bool resnet = zoo.find("resnet") != std::string::npos;
     nets.push_back({zoo, model,
                     IsForImageNet(zoo) ? Shape{3, 43, 37, 3}
                     : vgg              ? Shape{3, 32, 32, 3}
                     : resnet           ? Shape{7, 12, 14, 3}
                                        : Shape{7, 28, 28, 1}});
   }
-  config::ModelConfig projection = nets[2].model, dropped = nets[7].model;
-  projection.shortcut = "B", dropped.dropout = 0.25;
+  config::ModelConfig projection, dropped;
+  projection.zoo = "resnet20", projection.shortcut = "B";
+  dropped.zoo = "vgg11", dropped.dropout = 0.25;
   nets.push_back({"resnet20 B", projection, {7, 9, 11, 3}});
   nets.push_back({"vgg11 dropout", dropped, {2, 32, 32, 3}});
+  config::ModelConfig reference = projection, plain = dropped;
+  reference.shortcut = "reference", plain.plain = true;
+  nets.push_back({"resnet20 reference", reference, {7, 9, 11, 3}});
+  nets.push_back({"vgg11 plain dropout", plain, {2, 32, 32, 3}});
+  std::erase_if(nets, [](const Net& net) {
+    static const std::vector<std::string> huge = {
+        "preresnet32", "preresnet44", "preresnet56",     "preresnet110",
+        "resnet101",   "resnet152",   "wide_resnet50_2", "wide_resnet28_10"};
+    return std::find(huge.begin(), huge.end(), net.name) != huge.end();
+  });
   std::erase_if(nets, [deep](const Net& net) {
-    static const std::vector<std::string> more = {"resnet32",  "resnet44", "resnet56",
-                                                  "resnet110", "vgg13",    "vgg16",
-                                                  "resnet18",  "resnet34", "resnet50"};
+    static const std::vector<std::string> more = {
+        "resnet32", "resnet44",     "resnet56",    "resnet110",       "preresnet164",
+        "vgg13",    "vgg16",        "vgg19",       "resnet18",        "resnet34",
+        "resnet50", "mobilenet_v2", "densenet121", "wide_resnet16_8", "vgg11 plain dropout"};
     return (std::find(more.begin(), more.end(), net.name) != more.end()) != deep;
   });
   return nets;

@@ -136,7 +136,7 @@ std::shared_ptr<Section> ExampleBlock() {
 Key LayersKey(std::vector<LayerConfig>& layers) {
   Key key = MakeKey("layers", "list of maps",
                     "a network of one's own, in order; {repeat: N, layers: [...]} repeats a block");
-  key.default_text = "required without `zoo`";
+  key.default_text = "required without `zoo` or `file`";
   key.section = ExampleLayer();
   key.schemas = {ListSchema({MapSchema(ExampleBlock, "repeat"), MapSchema(ExampleLayer)}, 1)};
   key.read = [&layers](const YamlNode& node, const ReadContext& context) {

@@ -32,6 +32,21 @@ Key OfKinds(Key key) {
   return std::move(key.For(known).RequiredFor(need));
 }
 
+// The word `classes` instead of a number: model.classes.
+Key OrClasses(Key key, bool& is_per_class) {
+  static constexpr char kWord[] = "classes";
+  key.type += " or classes";
+  key.schemas.push_back(WordSchema({kWord}));
+  key.read = [&is_per_class, read = key.read](const YamlNode& node, const ReadContext& context) {
+    is_per_class = node.kind == YamlNode::Kind::kScalar && !node.quoted && node.text == kWord;
+    if (!is_per_class) read(node, context);
+  };
+  key.write = [&is_per_class, write = key.write] {
+    return is_per_class ? std::optional(Scalar(kWord)) : write();
+  };
+  return key;
+}
+
 constexpr char kLayerNamePattern[] = "^(?!(loss|input)$)[A-Za-z0-9_.{}-]+$";
 
 std::string RefuseLayerName(std::string& name) {
@@ -86,8 +101,12 @@ Section LayerSection(LayerConfig& layer) {
       TextList("inputs", layer.inputs, {}, "names of earlier layers; `input`: the images")
           .Default("the layer before")
           .RequiredFor(KindsWhere([](const LayerKind& kind) { return kind.joins; })),
-      OfKinds(Integer("channels", layer.channels, FromTo(1, 1'000'000), "output channels")),
-      OfKinds(Integer("features", layer.features, FromTo(1, 1'000'000), "outputs")),
+      OfKinds(OrClasses(Integer("channels", layer.channels, FromTo(1, 1'000'000),
+                                "output channels; `classes`: model.classes of them"),
+                        layer.is_per_class)),
+      OfKinds(OrClasses(Integer("features", layer.features, FromTo(1, 1'000'000),
+                                "outputs; `classes`: model.classes of them"),
+                        layer.is_per_class)),
       OfKinds(Pair("kernel", layer.kernel, FromTo(1, 1000), "window")),
       OfKinds(Pair("stride", layer.stride, FromTo(1, 1000), "step of the window")
                   .Default("1; pooling: the kernel")),

@@ -4,10 +4,22 @@
 namespace ada::config {
 namespace {
 
-const Names kZoo = {"mlp",   "lenet", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110",
-                    "vgg11", "vgg13", "vgg16",    "resnet18", "resnet34", "resnet50"};
 const Names kCifarResnets = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
-const Names kVggs = {"vgg11", "vgg13", "vgg16"};
+const Names kCifarPreResnets = {"preresnet20", "preresnet32",  "preresnet44",
+                                "preresnet56", "preresnet110", "preresnet164"};
+const Names kWideResnets = {"wide_resnet28_10", "wide_resnet16_8"};
+const Names kVggs = {"vgg11", "vgg13", "vgg16", "vgg19"};
+const Names kImageNetNetworks = {"resnet18",  "resnet34",        "resnet50",     "resnet101",
+                                 "resnet152", "wide_resnet50_2", "mobilenet_v2", "densenet121"};
+
+Names Together(std::initializer_list<Names> parts) {
+  Names all;
+  for (const Names& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+const Names kZoo = Together(
+    {{"mlp", "lenet"}, kCifarResnets, kCifarPreResnets, kWideResnets, kVggs, kImageNetNetworks});
 
 const EnumNames<InitScheme> kSchemes = {
     {"he_normal", InitScheme::kHeNormal},
@@ -25,7 +37,7 @@ Key OfWeights(Key key, const InitConfig& init) {
 void CheckInit(const InitConfig& init, const YamlNode& map, const ReadContext& context) {
   const std::string weights = Join(context.path, "weights");
   if (!init.weights.empty() || !context.problems.Clean({weights})) return;
-  for (const char* key : {"require_all", "ignore_unknown"}) {
+  for (const char* key : {"require_all", "ignore_unknown", "skip"}) {
     const Entry* entry = map.FindEntry(key);
     if (!entry) continue;
     context.problems.Add(entry->key, Join(context.path, key),
@@ -51,6 +63,10 @@ Section InitSection(InitConfig& init) {
                        "leave out tensors of `weights` that the network does not have; false: they "
                        "are errors"),
                 init),
+      OfWeights(TextList("skip", init.skip, {},
+                         "globs on layers or tensors that start by the scheme, whatever `weights` "
+                         "has for them"),
+                init),
   };
   section.check = [&init](const YamlNode& map, const ReadContext& context) {
     CheckInit(init, map, context);
@@ -68,23 +84,33 @@ Section ModelSection(ModelConfig& model) {
   section.alternative = "layers";
   section.where = &model.where;
   section.keys = {
-      WordText("zoo", model.zoo, kZoo, "a network of the zoo").Default("required without `layers`"),
+      WordText("zoo", model.zoo, kZoo, "a network of the zoo")
+          .Default("required without `layers` or `file`"),
+      ModelFileKey(),
       LayersKey(model.layers).For({"layers"}),
       Integer("classes", model.classes, FromTo(2, 1'000'000),
               "outputs of the last layer; at least the data set's classes")
           .Default("the data set's"),
-      WordText("shortcut", model.shortcut, {"A", "B"},
-               "A: every second pixel, channels filled with zeros; B: a 1x1 convolution")
+      WordText(
+          "shortcut", model.shortcut, {"A", "B", "reference"},
+          "A: every second pixel, channels filled with zeros; B: a 1x1 convolution; reference: "
+          "that in all three stages, and the stride in the block's second convolution")
           .For(kCifarResnets),
       IntegerList("hidden", model.hidden, FromTo(1, 1'000'000), "sizes of the hidden layers")
           .For({"mlp"}),
       Number("dropout", model.dropout, FromBelow(0, 1),
-             "share of values set to zero before the last layer; 0: none")
-          .For(kVggs),
+             "share of values set to zero before the last layer, in wide_resnet between the "
+             "convolutions of a block; 0: none")
+          .Default("0; mobilenet_v2: 0.2")
+          .For(Together({kVggs, kWideResnets, {"mobilenet_v2"}})),
+      Switch("plain", model.plain, "without batch norm; convolutions have a bias").For(kVggs),
       Nested("init", InitSection(model.init), "how the weights start"),
   };
-  section.needs_one = {{"zoo", "layers"},
-                       "expected `zoo:` with the name of a network, or `layers:`"};
+  section.set_defaults = [&model](const std::string& choice) {
+    model.dropout = choice == "mobilenet_v2" ? 0.2 : 0;  // as in its paper's program
+  };
+  section.needs_one = {{"zoo", "layers", "file"},
+                       "expected `zoo:` with the name of a network, `layers:`, or `file:`"};
   return section;
 }
 

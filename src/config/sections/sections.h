@@ -32,6 +32,13 @@ Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string 
 // The key model.layers: a list of layers with `repeat` blocks, expanded while it is read.
 Key LayersKey(std::vector<LayerConfig>& layers);
 
+// The key model.file: the text alone, for what it names has been put in its place.
+Key ModelFileKey();
+// Puts the `model:` section of the file that `model.file` names where that key stands, in the tree:
+// keys beside it win over the file's, also key by key in `init`. Messages about what the file says
+// name the place of the key and the place in the file. `model.file` and another network set by
+// --set: that one is taken, and the other dropped with a line in `notes`.
+void TakeModelFile(YamlNode& root, Problems& problems, std::vector<std::string>& notes);
 // Replaces a leading `~` and every ${VAR} of a path; why it cannot, or nothing.
 std::string ExpandPath(std::string& path);
 // Channels and classes of a data set's images.

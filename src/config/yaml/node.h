@@ -9,12 +9,14 @@ namespace ada::config {
 
 struct Entry;
 
+inline constexpr int kIncluded = -1;  // source of what stands in the file that model.file names
+
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
   std::string text;     // kScalar
   bool quoted = false;  // kScalar: written in quotes or as a block, so never a number or a boolean
-  int source = 0;       // 0: the file; n: the n-th --set
+  int source = 0;       // 0: the file; n: the n-th --set; kIncluded
   int line = 0, column = 0;     // from 1
   std::vector<YamlNode> items;  // kList
   std::vector<Entry> entries;   // kMap, in the order written

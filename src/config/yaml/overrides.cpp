@@ -201,8 +201,8 @@ class Dropper {
 
 }  // namespace
 
-void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
-                    Problems& problems, std::vector<std::string>& notes) {
+void SetOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
+                  Problems& problems, std::vector<std::string>& notes) {
   SpellOutShortForms(root, document);
   Setter setter(root, document, problems, notes);
   int source = 0;
@@ -217,7 +217,17 @@ void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNod
     }
   }
   SpellOutShortForms(root, document);
+}
+
+void DropMeaningless(const Section& document, YamlNode& root, const Problems& problems,
+                     std::vector<std::string>& notes) {
   Dropper(problems, notes).Drop(root, document);
+}
+
+void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
+                    Problems& problems, std::vector<std::string>& notes) {
+  SetOverrides(overrides, document, root, problems, notes);
+  DropMeaningless(document, root, problems, notes);
 }
 
 }  // namespace ada::config

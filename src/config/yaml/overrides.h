@@ -10,9 +10,15 @@
 
 namespace ada::config {
 
-// Sets `overrides[i]` in `root` (source i + 1), in order. Where one sets a section's discriminator
-// (a policy, kind, dataset or zoo), keys of the file that the new choice does not know are dropped,
-// one line each in `notes`. `document` is the table of the whole document.
+// Sets `overrides[i]` in `root` (source i + 1), in order. `document` is the table of the whole
+// document. A value of the file that becomes a map is a line of `notes`.
+void SetOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
+                  Problems& problems, std::vector<std::string>& notes);
+// Where one set a section's discriminator (a policy, kind, dataset or zoo), keys of the file that
+// the new choice does not know are dropped, one line each in `notes`.
+void DropMeaningless(const Section& document, YamlNode& root, const Problems& problems,
+                     std::vector<std::string>& notes);
+// Both.
 void ApplyOverrides(const Overrides& overrides, const Section& document, YamlNode& root,
                     Problems& problems, std::vector<std::string>& notes);
 

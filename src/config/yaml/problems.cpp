@@ -14,7 +14,11 @@ Problems::Problems(std::string file, std::vector<std::string> set_keys)
 Location Problems::Where(const YamlNode& node) const {
   if (node.source > 0)
     return {"--set " + set_keys_[static_cast<std::size_t>(node.source) - 1], 0, 0};
-  return {file_, node.line, node.column};
+  return {node.source == kIncluded ? included_ : file_, node.line, node.column};
+}
+
+void Problems::Include(const Location& named_at, const std::string& file) {
+  included_ = ToString(named_at) + ": " + file;
 }
 
 void Problems::Add(const YamlNode& at, const std::string& path, const std::string& message) {

@@ -16,6 +16,8 @@ class Problems {
   // `file` stands for source 0, `set_keys` for the sources 1, 2, ... (the keys of --set).
   Problems(std::string file, std::vector<std::string> set_keys);
 
+  // A file whose nodes have source kIncluded, and where it is named: messages begin with both.
+  void Include(const Location& named_at, const std::string& file);
   Location Where(const YamlNode& node) const;
   // One line: the place of `at`, the key's path (may be empty), and what is wrong.
   void Add(const YamlNode& at, const std::string& path, const std::string& message);
@@ -30,7 +32,7 @@ class Problems {
     int source, line, column;
     std::string text;
   };
-  std::string file_;
+  std::string file_, included_;
   std::vector<std::string> set_keys_;
   std::vector<Line> lines_;
   std::set<std::string, std::less<>> paths_;

@@ -102,4 +102,8 @@ class SafetensorsWriter {
   std::map<std::string, std::string> metadata_;
 };
 
+// What a file of one tensor begins with; its values, row-major, follow.
+std::string SafetensorsHead(const std::string& name, DType dtype,
+                            const std::vector<std::int64_t>& shape);
+
 }  // namespace ada

@@ -21,7 +21,30 @@ std::string Quoted(const std::string& text) {
   }
 }
 
+// A tensor's entry in the header; its bytes begin at `offset`, which moves behind them.
+std::string EntryText(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
+                      std::size_t bytes, std::size_t& offset) {
+  const std::size_t begin = offset;
+  offset += bytes;
+  return Quoted(name) + ":{\"dtype\":\"" + std::string(ToString(dtype)) +
+         "\",\"shape\":" + nlohmann::json(shape).dump() + ",\"data_offsets\":[" +
+         std::to_string(begin) + "," + std::to_string(offset) + "]}";
+}
+
+// The tensors start at a multiple of 8 bytes.
+void Pad(std::string& json) { json.resize((json.size() + 7) / 8 * 8, ' '); }
+
 }  // namespace
+
+std::string SafetensorsHead(const std::string& name, DType dtype,
+                            const std::vector<std::int64_t>& shape) {
+  std::size_t bytes = BytesOf(dtype), offset = 0;
+  for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
+  std::string json = "{" + EntryText(name, dtype, shape, bytes, offset) + "}";
+  Pad(json);
+  const std::uint64_t length = json.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json;
+}
 
 void SafetensorsWriter::Add(std::string name, DType dtype, std::vector<std::int64_t> shape,
                             std::span<const std::byte> bytes) {
@@ -53,14 +76,10 @@ std::string SafetensorsWriter::Header() const {
   std::size_t offset = 0;
   for (const Item& item : items_) {
     if (json.size() > 1) json += ",";
-    json += Quoted(item.name) + ":{\"dtype\":\"" + std::string(ToString(item.dtype)) +
-            "\",\"shape\":" + nlohmann::json(item.shape).dump() + ",\"data_offsets\":[" +
-            std::to_string(offset) + ",";
-    offset += item.bytes.size();
-    json += std::to_string(offset) + "]}";
+    json += EntryText(item.name, item.dtype, item.shape, item.bytes.size(), offset);
   }
   json += "}";
-  json.resize((json.size() + 7) / 8 * 8, ' ');  // the tensors start at a multiple of 8 bytes
+  Pad(json);
   ADA_CHECK(json.size() <= safetensors::kMaxHeaderBytes);
   return json;
 }

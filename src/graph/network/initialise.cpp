@@ -83,7 +83,8 @@ WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint6
   const SafetensorsFile file = OpenWeights(init);
   WeightsCover cover = CoverOf(file, init, graph.parameters());
   for (const Parameter& parameter : graph.parameters()) {
-    if (file.Find(parameter.name)) Upload(parameter, file.ReadF32(parameter.name), backend);
+    const bool taken = file.Find(parameter.name) && !IsSkipped(init, parameter.name);
+    if (taken) Upload(parameter, file.ReadF32(parameter.name), backend);
   }
   return cover;
 }

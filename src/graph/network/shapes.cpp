@@ -174,7 +174,10 @@ std::vector<bool> Network::NeedsGradient() const {
 }
 
 Network Resolve(const config::ModelConfig& model, const Shape& input) {
-  const std::vector<LayerConfig> layers = model.zoo.empty() ? model.layers : ExpandZoo(model);
+  std::vector<LayerConfig> layers = model.zoo.empty() ? model.layers : ExpandZoo(model);
+  for (LayerConfig& layer : layers) {
+    if (layer.is_per_class) layer.channels = layer.features = model.classes;
+  }
   if (layers.empty()) {
     throw ConfigError(PlacePrefix(model.where) +
                       "model: the network has no layers; expected `zoo` or `layers`");

@@ -1,5 +1,6 @@
 #include "graph/network/weights_file.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -32,6 +33,18 @@ std::string Meant(const std::string& name, const ParametersByName& known,
   return Nearest(name, names);
 }
 
+// A pattern that leaves out nothing is a mistake.
+void CheckSkip(const config::InitConfig& init, const std::vector<Parameter>& parameters) {
+  for (const std::string& pattern : init.skip) {
+    const bool used = std::any_of(parameters.begin(), parameters.end(), [&](const Parameter& p) {
+      return GlobMatch(pattern, p.name) || GlobMatch(pattern + ".*", p.name);
+    });
+    if (!used)
+      throw ConfigError(PlacePrefix(init.where) + "model.init.skip: '" + pattern +
+                        "' matches no layer with weights and no tensor of this model");
+  }
+}
+
 void RefuseUnknown(const std::string& path, const std::vector<std::string>& unknown,
                    const ParametersByName& known, const std::vector<Parameter>& parameters) {
   const std::string others =
@@ -60,6 +73,17 @@ std::string WeightsCover::IgnoredText() const {
          " that the network does not have: " + Some(ignored);
 }
 
+std::string WeightsCover::SkippedText() const {
+  if (skipped.empty()) return "";
+  return path + ": left out by model.init.skip, starting without it: " + Some(skipped);
+}
+
+bool IsSkipped(const config::InitConfig& init, const std::string& tensor) {
+  return std::any_of(init.skip.begin(), init.skip.end(), [&](const std::string& pattern) {
+    return GlobMatch(pattern, tensor) || GlobMatch(pattern + ".*", tensor);
+  });
+}
+
 SafetensorsFile OpenWeights(const config::InitConfig& init) {
   try {
     return SafetensorsFile::Open(init.weights);
@@ -72,22 +96,26 @@ WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init
                      const std::vector<Parameter>& parameters) {
   ParametersByName known;
   for (const Parameter& parameter : parameters) known[parameter.name] = &parameter;
+  CheckSkip(init, parameters);
   WeightsCover cover;
   cover.path = file.path();
   for (const TensorEntry& entry : file.entries()) {
-    if (entry.name.ends_with("num_batches_tracked")) continue;
+    if (entry.name.ends_with("num_batches_tracked") || IsSkipped(init, entry.name)) continue;
     const auto found = known.find(entry.name);
     if (found == known.end()) {
       cover.ignored.push_back(entry.name);
     } else if (found->second->dims != entry.shape) {
       throw DataError(file.path() + ": tensor " + entry.name + ": expected shape " +
-                      DimsText(found->second->dims) + ", found " + DimsText(entry.shape));
+                      DimsText(found->second->dims) + ", found " + DimsText(entry.shape) +
+                      "; model.init.skip lets a layer start without the file");
     }
   }
   if (!cover.ignored.empty() && !init.ignore_unknown)
     RefuseUnknown(file.path(), cover.ignored, known, parameters);
   for (const Parameter& parameter : parameters) {
-    if (file.Find(parameter.name))
+    if (IsSkipped(init, parameter.name))
+      cover.skipped.push_back(parameter.name);
+    else if (file.Find(parameter.name))
       ++cover.loaded;
     else
       cover.missing.push_back(parameter.name);

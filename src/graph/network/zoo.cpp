@@ -1,6 +1,5 @@
-// ResNet for CIFAR: He et al., "Deep residual learning" (2016), section 4.2; VGG:
-// Simonyan and Zisserman (2015), configurations A, B, D with batch norm; LeNet-5: LeCun et al.
-// (1998). ImageNet's ResNets stand in zoo_imagenet.cpp.
+// VGG: Simonyan and Zisserman (2015), configurations A, B, D, E with batch norm or without;
+// LeNet-5: LeCun et al. (1998). And the table of all models.
 #include "graph/network/zoo.h"
 
 #include <array>
@@ -45,53 +44,6 @@ std::vector<LayerConfig> LeNet(const ModelConfig& model) {
   return net.Take();
 }
 
-// Brings `input` to the block's shape: the name of what `add` takes beside the block's own path.
-std::string AddShortcut(ZooStack& net, const std::string& block, const std::string& input,
-                        int channels, bool projection) {
-  if (!projection) {
-    LayerConfig& layer = net.Add(block + "shortcut", "shortcut");
-    layer.inputs = {input};
-    layer.channels = channels;
-    layer.stride = {2, 2};
-    return layer.name;
-  }
-  net.PlainConv(block + "shortcut.conv", channels, 1, 2).inputs = {input};
-  net.Add(block + "shortcut.bn", "batch_norm");
-  return net.last();
-}
-
-std::vector<LayerConfig> ResNet(const ModelConfig& model, int depth) {
-  if (model.shortcut != "A" && model.shortcut != "B") {
-    throw ConfigError(PlacePrefix(model.where) + "model.shortcut: expected A or B, found '" +
-                      model.shortcut + "'");
-  }
-  ZooStack net(model);
-  net.PlainConv("conv1", 16, 3, 1);
-  net.Add("bn1", "batch_norm");
-  net.Add("relu1", "relu");
-  const int blocks = (depth - 2) / 6;
-  for (int stage = 1; stage <= 3; ++stage) {
-    const int channels = 8 << stage;
-    for (int index = 1; index <= blocks; ++index) {
-      const std::string block =
-          "stage" + std::to_string(stage) + ".block" + std::to_string(index) + ".";
-      const bool smaller = stage > 1 && index == 1;
-      std::string input = net.last();
-      net.PlainConv(block + "conv1", channels, 3, smaller ? 2 : 1);
-      net.Add(block + "bn1", "batch_norm");
-      net.Add(block + "relu1", "relu");
-      net.PlainConv(block + "conv2", channels, 3, 1);
-      net.Add(block + "bn2", "batch_norm");
-      if (smaller) input = AddShortcut(net, block, input, channels, model.shortcut == "B");
-      net.Add(block + "add", "add").inputs = {block + "bn2", input};
-      net.Add(block + "relu2", "relu");
-    }
-  }
-  net.Add("pool", "global_avg_pool");
-  net.Linear("fc", model.classes);
-  return net.Take();
-}
-
 std::vector<LayerConfig> Vgg(const ModelConfig& model, const std::array<int, 5>& convolutions) {
   static constexpr std::array<int, 5> kChannels = {64, 128, 256, 512, 512};
   ZooStack net(model);
@@ -99,8 +51,8 @@ std::vector<LayerConfig> Vgg(const ModelConfig& model, const std::array<int, 5>&
     const std::string stage = "stage" + std::to_string(s + 1) + ".";
     for (int i = 1; i <= convolutions[s]; ++i) {
       const std::string index = std::to_string(i);
-      net.PlainConv(stage + "conv" + index, kChannels[s], 3, 1);
-      net.Add(stage + "bn" + index, "batch_norm");
+      net.PlainConv(stage + "conv" + index, kChannels[s], 3, 1).bias = model.plain;
+      if (!model.plain) net.Add(stage + "bn" + index, "batch_norm");
       net.Add(stage + "relu" + index, "relu");
     }
     net.MaxPool(stage + "pool");
@@ -120,7 +72,19 @@ struct Entry {
 
 template <int depth>
 std::vector<LayerConfig> ResNetOf(const ModelConfig& model) {
-  return ResNet(model, depth);
+  return CifarResNet(model, depth);
+}
+template <int depth>
+std::vector<LayerConfig> PreResNetOf(const ModelConfig& model) {
+  return CifarPreResNet(model, depth);
+}
+template <int depth, int factor>
+std::vector<LayerConfig> WideResNetOf(const ModelConfig& model) {
+  return CifarWideResNet(model, depth, factor);
+}
+template <int... convolutions>
+std::vector<LayerConfig> VggOf(const ModelConfig& model) {
+  return Vgg(model, {convolutions...});
 }
 
 const std::vector<Entry>& Entries() {
@@ -133,21 +97,26 @@ const std::vector<Entry>& Entries() {
       {"resnet44", kCifar, "shortcut", ResNetOf<44>},
       {"resnet56", kCifar, "shortcut", ResNetOf<56>},
       {"resnet110", kCifar, "shortcut", ResNetOf<110>},
-      {"vgg11", kCifar, "dropout",
-       [](const ModelConfig& model) {
-         return Vgg(model, {1, 1, 2, 2, 2});
-       }},
-      {"vgg13", kCifar, "dropout",
-       [](const ModelConfig& model) {
-         return Vgg(model, {2, 2, 2, 2, 2});
-       }},
-      {"vgg16", kCifar, "dropout",
-       [](const ModelConfig& model) {
-         return Vgg(model, {2, 2, 3, 3, 3});
-       }},
+      {"preresnet20", kCifar, "", PreResNetOf<20>},
+      {"preresnet32", kCifar, "", PreResNetOf<32>},
+      {"preresnet44", kCifar, "", PreResNetOf<44>},
+      {"preresnet56", kCifar, "", PreResNetOf<56>},
+      {"preresnet110", kCifar, "", PreResNetOf<110>},
+      {"preresnet164", kCifar, "", PreResNetOf<164>},
+      {"wide_resnet28_10", kCifar, "dropout", WideResNetOf<28, 10>},
+      {"wide_resnet16_8", kCifar, "dropout", WideResNetOf<16, 8>},
+      {"vgg11", kCifar, "dropout, plain", VggOf<1, 1, 2, 2, 2>},
+      {"vgg13", kCifar, "dropout, plain", VggOf<2, 2, 2, 2, 2>},
+      {"vgg16", kCifar, "dropout, plain", VggOf<2, 2, 3, 3, 3>},
+      {"vgg19", kCifar, "dropout, plain", VggOf<2, 2, 4, 4, 4>},
       {"resnet18", kImageNet, "", ResNet18, 1000},
       {"resnet34", kImageNet, "", ResNet34, 1000},
       {"resnet50", kImageNet, "", ResNet50, 1000},
+      {"resnet101", kImageNet, "", ResNet101, 1000},
+      {"resnet152", kImageNet, "", ResNet152, 1000},
+      {"wide_resnet50_2", kImageNet, "", WideResNet50, 1000},
+      {"mobilenet_v2", kImageNet, "dropout", MobileNetV2, 1000},
+      {"densenet121", kImageNet, "", DenseNet121, 1000},
   };
   return entries;
 }
@@ -179,7 +148,7 @@ std::vector<std::string> ListModels() {
     model.classes = entry.usual_classes;
     const Network network = Resolve(model, entry.usual_input);
     char line[160];
-    std::snprintf(line, sizeof line, "%-10s %10lld parameters %8.1f MFLOP at %-8s%s%s",
+    std::snprintf(line, sizeof line, "%-16s %10lld parameters %8.1f MFLOP at %-8s%s%s",
                   entry.name.c_str(), static_cast<long long>(network.trained_numel()),
                   network.mflop(), ToString(entry.usual_input).c_str(),
                   *entry.keys ? "  keys: " : "", entry.keys);

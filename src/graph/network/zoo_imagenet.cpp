@@ -1,4 +1,5 @@
-// He et al., "Deep residual learning" (2016), table 1.
+// He et al., "Deep residual learning" (2016), table 1; wide_resnet50_2: Zagoruyko and Komodakis,
+// "Wide residual networks" (2016).
 #include <array>
 #include <string>
 
@@ -19,6 +20,9 @@ struct Part {
 std::vector<Part> BasicBlock(int width, int stride) { return {{width, 3, stride}, {width, 3, 1}}; }
 std::vector<Part> Bottleneck(int width, int stride) {
   return {{width, 1, 1}, {width, 3, stride}, {4 * width, 1, 1}};
+}
+std::vector<Part> WideBottleneck(int width, int stride) {
+  return {{2 * width, 1, 1}, {2 * width, 3, stride}, {4 * width, 1, 1}};
 }
 
 void AddBlock(ZooStack& net, const std::string& block, const std::vector<Part>& parts,
@@ -76,6 +80,15 @@ std::vector<LayerConfig> ResNet34(const ModelConfig& model) {
 }
 std::vector<LayerConfig> ResNet50(const ModelConfig& model) {
   return ImageNetResNet(model, {3, 4, 6, 3}, Bottleneck);
+}
+std::vector<LayerConfig> ResNet101(const ModelConfig& model) {
+  return ImageNetResNet(model, {3, 4, 23, 3}, Bottleneck);
+}
+std::vector<LayerConfig> ResNet152(const ModelConfig& model) {
+  return ImageNetResNet(model, {3, 8, 36, 3}, Bottleneck);
+}
+std::vector<LayerConfig> WideResNet50(const ModelConfig& model) {
+  return ImageNetResNet(model, {3, 4, 6, 3}, WideBottleneck);
 }
 
 }  // namespace ada::graph

@@ -1,5 +1,5 @@
 // What the files of the zoo share: a stack that writes down the layers of a model, one call a
-// layer, and the models of zoo_imagenet.cpp.
+// layer, and the models of zoo_cifar.cpp, zoo_imagenet.cpp and the files of single ones.
 #pragma once
 #include <string>
 #include <utility>
@@ -57,5 +57,22 @@ class ZooStack {
 std::vector<config::LayerConfig> ResNet18(const config::ModelConfig& model);
 std::vector<config::LayerConfig> ResNet34(const config::ModelConfig& model);
 std::vector<config::LayerConfig> ResNet50(const config::ModelConfig& model);
+std::vector<config::LayerConfig> ResNet101(const config::ModelConfig& model);
+std::vector<config::LayerConfig> ResNet152(const config::ModelConfig& model);
+std::vector<config::LayerConfig> WideResNet50(const config::ModelConfig& model);
+// As torchvision builds them, likewise. Of mobilenet_v2's dropout `model.dropout` is the share.
+std::vector<config::LayerConfig> MobileNetV2(const config::ModelConfig& model);
+std::vector<config::LayerConfig> DenseNet121(const config::ModelConfig& model);
+
+// For CIFAR. depth 6n + 2. `shortcut: reference`: every stage begins with a projection, and the
+// stride is that of the second convolution of its first block.
+std::vector<config::LayerConfig> CifarResNet(const config::ModelConfig& model, int depth);
+// Batch norm and relu before the convolutions; where channels change, a convolution of what the
+// first relu gives, without batch norm, is the shortcut. depth 6n + 2 with two 3x3 convolutions a
+// block, 164: 9n + 2 with bottlenecks, whose 3x3 convolution has the stride.
+std::vector<config::LayerConfig> CifarPreResNet(const config::ModelConfig& model, int depth);
+// The same, `factor` times as wide; depth 6n + 4; with `model.dropout` between the convolutions.
+std::vector<config::LayerConfig> CifarWideResNet(const config::ModelConfig& model, int depth,
+                                                 int factor);
 
 }  // namespace ada::graph

@@ -78,6 +78,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
         graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
     if (!cover.missing.empty()) p_.log.Warning(cover.MissingText());
     if (!cover.ignored.empty()) p_.log.Info(cover.IgnoredText());
+    if (!cover.skipped.empty()) p_.log.Info(cover.SkippedText());
     if (p_.policy.AwaitsStart()) ChooseStart();
     return;
   }

@@ -1,0 +1,143 @@
+// ResNets for CIFAR. resnet20 to resnet110: He et al., "Deep residual learning" (2016),
+// section 4.2. preresnet20 to preresnet164: He et al., "Identity mappings in deep residual
+// networks" (2016). wide_resnet: Zagoruyko and Komodakis, "Wide residual networks" (2016).
+#include <array>
+#include <string>
+
+#include "core/error.h"
+#include "graph/network/shapes.h"
+#include "graph/network/zoo_stack.h"
+
+namespace ada::graph {
+namespace {
+
+using config::LayerConfig;
+using config::ModelConfig;
+
+std::string BlockName(int stage, int index) {
+  return "stage" + std::to_string(stage) + ".block" + std::to_string(index) + ".";
+}
+
+// Brings `input` to the block's shape: the name of what `add` takes beside the block's own path.
+std::string AddShortcut(ZooStack& net, const std::string& block, const std::string& input,
+                        int channels, int stride, bool projection) {
+  if (!projection) {
+    LayerConfig& layer = net.Add(block + "shortcut", "shortcut");
+    layer.inputs = {input};
+    layer.channels = channels;
+    layer.stride = {stride, stride};
+    return layer.name;
+  }
+  net.PlainConv(block + "shortcut.conv", channels, 1, stride).inputs = {input};
+  net.Add(block + "shortcut.bn", "batch_norm");
+  return net.last();
+}
+
+// What a stage of a network without activations between its blocks is made of.
+struct PreStage {
+  int channels = 0;  // between blocks
+  int inner = 0;     // of a bottleneck; 0: two 3x3 convolutions
+  int stride = 1;
+};
+
+// Batch norm and relu, then a convolution. The last two names of each are `index`.
+void AddPreConv(ZooStack& net, const std::string& block, int index, int channels, int kernel,
+                int stride) {
+  const std::string number = std::to_string(index);
+  net.Add(block + "bn" + number, "batch_norm");
+  net.Add(block + "relu" + number, "relu");
+  net.PlainConv(block + "conv" + number, channels, kernel, stride);
+}
+
+void AddPreBlock(ZooStack& net, const std::string& block, const PreStage& stage, int stride,
+                 bool projection, double dropout) {
+  std::string input = net.last();
+  const bool bottleneck = stage.inner > 0;
+  AddPreConv(net, block, 1, bottleneck ? stage.inner : stage.channels, bottleneck ? 1 : 3,
+             bottleneck ? 1 : stride);
+  if (dropout > 0) {  // between the convolutions, behind the second relu
+    net.Add(block + "bn2", "batch_norm");
+    net.Add(block + "relu2", "relu");
+    net.Add(block + "dropout", "dropout").rate = dropout;
+    net.PlainConv(block + "conv2", stage.channels, 3, 1);
+  } else {
+    AddPreConv(net, block, 2, bottleneck ? stage.inner : stage.channels, 3,
+               bottleneck ? stride : 1);
+  }
+  if (bottleneck) AddPreConv(net, block, 3, stage.channels, 1, 1);
+  const std::string path = net.last();
+  if (projection) {  // of what the first relu gives
+    net.PlainConv(block + "shortcut", stage.channels, 1, stride).inputs = {block + "relu1"};
+    input = net.last();
+  }
+  net.Add(block + "add", "add").inputs = {path, input};
+}
+
+std::vector<LayerConfig> PreActivated(const ModelConfig& model, int blocks,
+                                      const std::array<PreStage, 3>& stages) {
+  ZooStack net(model);
+  int channels = 16;
+  net.PlainConv("conv1", channels, 3, 1);
+  for (int s = 0; s < 3; ++s) {
+    for (int index = 1; index <= blocks; ++index) {
+      AddPreBlock(net, BlockName(s + 1, index), stages[s], index == 1 ? stages[s].stride : 1,
+                  stages[s].channels != channels, model.dropout);
+      channels = stages[s].channels;
+    }
+  }
+  net.Add("bn", "batch_norm");
+  net.Add("relu", "relu");
+  net.Add("pool", "global_avg_pool");
+  net.Linear("fc", model.classes);
+  return net.Take();
+}
+
+}  // namespace
+
+std::vector<LayerConfig> CifarResNet(const ModelConfig& model, int depth) {
+  const bool reference = model.shortcut == "reference";
+  if (model.shortcut != "A" && model.shortcut != "B" && !reference) {
+    throw ConfigError(PlacePrefix(model.where) +
+                      "model.shortcut: expected A, B or reference, found '" + model.shortcut + "'");
+  }
+  ZooStack net(model);
+  net.PlainConv("conv1", 16, 3, 1);
+  net.Add("bn1", "batch_norm");
+  net.Add("relu1", "relu");
+  const int blocks = (depth - 2) / 6;
+  for (int stage = 1; stage <= 3; ++stage) {
+    const int channels = 8 << stage;
+    for (int index = 1; index <= blocks; ++index) {
+      const std::string block = BlockName(stage, index);
+      const int stride = stage > 1 && index == 1 ? 2 : 1;
+      std::string input = net.last();
+      net.PlainConv(block + "conv1", channels, 3, reference ? 1 : stride);
+      net.Add(block + "bn1", "batch_norm");
+      net.Add(block + "relu1", "relu");
+      net.PlainConv(block + "conv2", channels, 3, reference ? stride : 1);
+      net.Add(block + "bn2", "batch_norm");
+      if (stride > 1 || (reference && index == 1))
+        input = AddShortcut(net, block, input, channels, stride, model.shortcut != "A");
+      net.Add(block + "add", "add").inputs = {block + "bn2", input};
+      net.Add(block + "relu2", "relu");
+    }
+  }
+  net.Add("pool", "global_avg_pool");
+  net.Linear("fc", model.classes);
+  return net.Take();
+}
+
+std::vector<LayerConfig> CifarPreResNet(const ModelConfig& model, int depth) {
+  ModelConfig plain = model;
+  plain.dropout = 0;
+  if (depth == 164)
+    return PreActivated(plain, (depth - 2) / 9, {{{64, 16, 1}, {128, 32, 2}, {256, 64, 2}}});
+  return PreActivated(plain, (depth - 2) / 6, {{{16, 0, 1}, {32, 0, 2}, {64, 0, 2}}});
+}
+
+std::vector<LayerConfig> CifarWideResNet(const ModelConfig& model, int depth, int factor) {
+  return PreActivated(model, (depth - 4) / 6,
+                      {{{16 * factor, 0, 1}, {32 * factor, 0, 2}, {64 * factor, 0, 2}}});
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Traces a torch.nn.Module and writes it as ada-train's network: net.yaml, the `model:` section of
+a configuration, and net.safetensors, the weights. Layers have PyTorch's names.
+
+MODULE:CALLABLE is a function or class that gives the module (torchvision.models:resnet18; with
+mynet.py in the working directory, mynet:make); --arg gives it arguments. Dropout, stochastic depth
+and batch norm keep what they do in training and in evaluation. Before anything is written, torch
+itself runs the layers beside the module: outputs, gradients and running statistics must agree.
+What has no layer in ada-train is an error that names module and operation.
+
+Exit status: 0; 1 packages missing; 2 command line, or the callable fails; 3 the network cannot be
+expressed; 6 cannot write.
+"""
+import argparse
+import importlib
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+EXAMPLES = """examples:
+  tools/from_torch.py torchvision.models:resnet18 --input 3x224x224 --output net
+  tools/from_torch.py torchvision.models:mobilenet_v2 --arg weights=IMAGENET1K_V2 --input 224 --output net
+  tools/from_torch.py torchvision.models:googlenet --no-aux --arg init_weights=False --input 224 --output net
+  tools/from_torch.py mynet:make --arg width=32 --input 1x28x28 --output net --check build/ada-train
+then, in a configuration:
+  model: {file: net/net.yaml}
+"""
+
+
+def image_size(text):
+    parts = text.lower().split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts) or len(parts) not in (1, 3):
+        raise argparse.ArgumentTypeError(f"{text}: expected CHANNELSxHEIGHTxWIDTH, as 3x224x224, "
+                                         "or the side of a square RGB image, as 224")
+    numbers = [int(part) for part in parts]
+    return tuple(numbers) if len(numbers) == 3 else (3, numbers[0], numbers[0])
+
+
+def callable_name(text):
+    module, colon, name = text.partition(":")
+    if not module or not colon or not name:
+        raise argparse.ArgumentTypeError(f"{text}: expected MODULE:CALLABLE, as "
+                                         "torchvision.models:resnet18")
+    return module, name
+
+
+def keyword(text):
+    key, equals, value = text.partition("=")
+    if not key.isidentifier() or not equals:
+        raise argparse.ArgumentTypeError(f"{text}: expected KEY=VALUE, as num_classes=10")
+    return key, value
+
+
+def parser():
+    result = argparse.ArgumentParser(
+        prog="from_torch.py", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, epilog=EXAMPLES)
+    result.add_argument("callable", type=callable_name, metavar="MODULE:CALLABLE",
+                        help="what gives the torch.nn.Module")
+    result.add_argument("--input", required=True, type=image_size, metavar="CxHxW",
+                        help="size of an image: 3x224x224, or 224")
+    result.add_argument("--output", "-o", required=True, metavar="FOLDER",
+                        help="where net.yaml and net.safetensors go; made where it is missing")
+    result.add_argument("--arg", action="append", default=[], type=keyword, metavar="KEY=VALUE",
+                        help="an argument of the callable, VALUE as in YAML: num_classes=10, "
+                             "weights=DEFAULT, aux_logits=False")
+    result.add_argument("--no-aux", action="store_true",
+                        help="of several outputs in training keep the first alone: without "
+                             "auxiliary heads")
+    result.add_argument("--seed", type=int, default=0, metavar="N",
+                        help="of torch, before the callable is called; default: 0")
+    result.add_argument("--no-weights", action="store_true", help="write net.yaml alone")
+    result.add_argument("--check", metavar="ADA_TRAIN",
+                        help="this program's --dry-run must tell the traced shapes")
+    return result
+
+
+def fail(code, message):
+    print(f"from_torch.py: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def make_module(options, torch, yaml):
+    """What the callable gives."""
+    module_name, name = options.callable
+    sys.path.insert(1, os.getcwd())
+    try:
+        found = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        fail(2, f"{module_name}:{name}: {error}")
+    torch.manual_seed(options.seed)
+    arguments = {key: yaml.safe_load(value) for key, value in options.arg}
+    try:
+        module = found if isinstance(found, torch.nn.Module) else found(**arguments)
+    except Exception as error:  # the caller's own code
+        fail(2, f"{module_name}:{name}: {type(error).__name__}: {error}")
+    if not isinstance(module, torch.nn.Module):
+        fail(2, f"{module_name}:{name} gives {type(module).__name__}; expected a torch.nn.Module")
+    return module
+
+
+def without_aux(module):
+    """Takes auxiliary heads away as torchvision itself does where aux_logits is False; their
+    names."""
+    heads = [name for name in ("aux1", "aux2", "AuxLogits", "aux_classifier")
+             if getattr(module, name, None) is not None]
+    for name in heads:
+        setattr(module, name, None)
+    if getattr(module, "aux_logits", False):
+        module.aux_logits = False
+    return heads
+
+
+def remarks(module, network, dropped):
+    """What the user should know of a network that came over."""
+    used = {id(stored[0]) for stored in network.tensors().values()}
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    left = [name for name, t in tensors
+            if id(t) not in used and not name.endswith("num_batches_tracked")]
+    frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
+    if dropped:
+        yield f"left out what only training has: {', '.join(dropped)}"
+    if left:
+        yield f"left out {len(left)} tensors that the output does not need: {', '.join(left[:4])}" + (
+            " ..." if len(left) > 4 else "")
+    if frozen:
+        yield (f"{len(frozen)} parameters have requires_grad=False; ada-train trains them like all "
+               f"others: {', '.join(frozen[:4])}" + (" ..." if len(frozen) > 4 else ""))
+
+
+def main():
+    options = parser().parse_args()
+    try:
+        import safetensors  # noqa: F401
+        import torch
+        import yaml
+    except ImportError as error:
+        fail(1, f"{error}; needs torch, safetensors and PyYAML (and torchvision for its networks)")
+    from torch_network import check, convert, network, trace, verify, write
+    module = make_module(options, torch, yaml).to("cpu", torch.float32)
+    if trace.known_type(module) is not None:
+        module = torch.nn.Sequential(module)
+    name = ":".join(options.callable)
+    heads = without_aux(module) if options.no_aux else []
+    try:
+        graph = trace.trace(module, options.input)
+        converter = convert.Converter(module, graph, options.no_aux)
+        layers = converter.run(options.input)
+        verify.verify(module, layers, options.input)
+    except network.CannotExpress as error:
+        fail(3, f"{name}: {error}")
+    size = "x".join(map(str, options.input))
+    made_by = " ".join([name, *(f"--arg {k}={v}" for k, v in options.arg),
+                        *(["--no-aux"] if options.no_aux else []), "--input", size])
+    folder = options.output
+    try:
+        os.makedirs(folder, exist_ok=True)
+        weights = None if options.no_weights else os.path.join(folder, "net.safetensors")
+        if weights:
+            write.write_tensors(layers, weights)
+        classes = layers.layers[-1].output.channels
+        text = write.model_text(layers, classes, f"tools/from_torch.py {made_by}", weights)
+        write.write_text(text, os.path.join(folder, "net.yaml"))
+    except OSError as error:
+        fail(6, f"{error.filename or folder}: {error.strerror or error}")
+    for remark in remarks(module, layers, heads + converter.dropped):
+        print(f"from_torch.py: {remark}", file=sys.stderr)
+    if options.check:
+        problem = check.shapes_problem(options.check, os.path.join(folder, "net.yaml"), layers,
+                                       options.input)
+        if problem:
+            fail(3, f"{name}: {problem}")
+    count = sum(t.numel() for s, (t, _) in layers.tensors().items() if "running_" not in s)
+    print(f"{os.path.join(folder, 'net.yaml')}: {len(layers.layers)} layers, {count} parameters, "
+          f"{classes} classes")
+
+
+if __name__ == "__main__":
+    main()

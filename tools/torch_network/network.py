@@ -1,0 +1,84 @@
+"""The network as ada-train describes it, while it grows: layers in order, values, names."""
+import dataclasses
+import re
+
+
+class CannotExpress(Exception):
+    """A part of a module for which ada-train has no layer: its path, the operation, and why."""
+
+    def __init__(self, path, operation, why=""):
+        super().__init__(f"{path or '(the module itself)'}: {operation}: {why}" if why else
+                         f"{path or '(the module itself)'}: {operation}: ada-train has no layer "
+                         "for it")
+
+
+@dataclasses.dataclass
+class Value:
+    """A tensor of the traced module: the layer that made it, its channels, rows and columns, and
+    how PyTorch has its axes: "rows" [n, c, h, w], "pixels" [n, h, w, c], "flat" [n, c * h * w]."""
+    layer: str
+    form: str
+    channels: int
+    height: int = 1
+    width: int = 1
+
+    @property
+    def size(self):
+        return self.channels, self.height, self.width
+
+    @property
+    def is_vector(self):
+        return self.height == self.width == 1
+
+
+@dataclasses.dataclass
+class Layer:
+    name: str
+    kind: str
+    keys: dict
+    inputs: list   # names
+    tensors: dict  # suffix -> (torch tensor, the shape that ada-train gives it)
+    output: Value  # as it lies in PyTorch
+
+
+class Network:
+    """Layers in the order in which they were called."""
+
+    def __init__(self, taken):
+        self.layers = []
+        self.taken = set(taken) | {"input", "loss"}  # names of modules: functions get others
+        self.used = set()
+
+    def unique(self, name, of_module):
+        """A name that no layer has, near `name`; a module's own stays as it is at its first call."""
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+        free = name not in self.used and (
+            of_module or name not in self.taken) and name not in ("input", "loss")
+        number = 2
+        result = name
+        while not free:
+            result = f"{name}_{number}"
+            free = result not in self.used and result not in self.taken
+            number += 1
+        self.used.add(result)
+        return result
+
+    def add(self, name, kind, inputs, output, keys=None, tensors=None):
+        """Appends a layer whose output is like `output`; returns that value."""
+        made = dataclasses.replace(output, layer=name)
+        self.layers.append(Layer(name, kind, keys or {}, [v.layer for v in inputs], tensors or {},
+                                 made))
+        return made
+
+    def prune(self, output):
+        """Leaves out what the layer called `output` does not need."""
+        needed = {output}
+        for layer in reversed(self.layers):
+            if layer.name in needed:
+                needed.update(layer.inputs)
+        self.layers = [layer for layer in self.layers if layer.name in needed]
+
+    def tensors(self):
+        """Name and (tensor, shape) of all that has values, in order."""
+        return {f"{layer.name}.{suffix}": tensor
+                for layer in self.layers for suffix, tensor in layer.tensors.items()}
