@@ -81,31 +81,6 @@ std::vector<std::string> ClassNames(const std::string& name, const std::string& 
   return names;
 }
 
-void Limit(Dataset& dataset, std::int64_t count) {
-  ADA_CHECK(count >= 0);
-  if (count == 0 || count >= dataset.images()) return;
-  const std::int64_t size = std::int64_t{dataset.height} * dataset.width * dataset.channels;
-  dataset.labels.resize(static_cast<std::size_t>(count));
-  dataset.pixels.resize(static_cast<std::size_t>(count * size));
-}
-
-Dataset SplitLast(Dataset& dataset, std::int64_t count) {
-  ADA_CHECK(count >= 0);
-  if (count >= dataset.images()) {
-    throw ConfigError("data.validation: holds back " + std::to_string(count) + " of " +
-                      std::to_string(dataset.images()) +
-                      " training images; expected fewer, so that some are left to train on");
-  }
-  const std::int64_t size = std::int64_t{dataset.height} * dataset.width * dataset.channels;
-  const std::int64_t kept = dataset.images() - count;
-  Dataset last = {
-      dataset.name, dataset.height, dataset.width, dataset.channels, dataset.classes, {}, {}};
-  last.labels.assign(dataset.labels.begin() + kept, dataset.labels.end());
-  last.pixels.assign(dataset.pixels.begin() + kept * size, dataset.pixels.end());
-  if (count > 0) Limit(dataset, kept);
-  return last;
-}
-
 std::vector<std::string> ListDatasets() {
   std::vector<std::string> lines;
   char text[400];
