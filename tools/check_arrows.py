@@ -43,6 +43,8 @@ LIBRARIES = {
     r"spdlog/": "telemetry",
     r"CLI/": "cli",
     r"zlib\.h$": "data",
+    r"(jpeglib|jerror|jmorecfg|turbojpeg)\.h$": "data",
+    r"png(conf)?\.h$": "data",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
