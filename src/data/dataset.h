@@ -48,11 +48,12 @@ struct Splits {
   std::string note = {};                      // what the user should know of the files
 };
 
-// Reads the set called `name`, one with files, from `folder`, or from the subfolder that the
-// set's archive makes there. CIFAR must have its published sizes; IDX files say theirs. Throws
-// DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label out of
-// range.
-Splits Read(const std::string& name, const std::string& folder);
+// Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the
+// subfolder that the set's archive makes there. CIFAR must have its published sizes; IDX files say
+// theirs. Pictures of folders and tensors are only found: their images are read later, one by one.
+// Throws DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label out
+// of range.
+Splits Read(const std::string& name, const std::string& path);
 // Learnable images: each class has its own random pattern, each image that pattern plus noise.
 // Image i has label i % classes and depends on the seed, the shape, the classes and i alone. Throws
 // ConfigError for sizes that make no sense.
@@ -63,8 +64,11 @@ Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed);
 struct DatasetInfo {
   int height = 0, width = 0, channels = 0, classes = 0;
   std::int64_t train = 0, test = 0;
+  std::int64_t in_memory = 0;  // bytes that each image takes there; 0: they stay in their files
+  // What was found on the way, of sets whose images are read one by one.
+  std::shared_ptr<Splits> found = {};
 };
-DatasetInfo Inspect(const std::string& name, const std::string& folder);
+DatasetInfo Inspect(const std::string& name, const std::string& path);
 
 // What the labels 0, 1, ... of the set are called, one name a class; empty where nobody says it:
 // the set has no files, or its own list of names is not among those in `folder`. Throws DataError:

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "core/system_call.h"
 #include "core/text.h"
 #include "data/folder/listing.h"
 #include "data/images/picture.h"
@@ -19,8 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kNamedClasses = 5;                    // in a message
-constexpr std::uint64_t kBeginning = 16 << 10;              // of a file: most headers end there
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
+constexpr std::size_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
 constexpr int kRgb = 3;
 constexpr std::array<const char*, 3> kSplitNames = {"train", "val", "test"};
 constexpr const char* kLayout =
@@ -35,8 +34,14 @@ class FolderStore final : public ImageStore {
   std::string NameOf(std::int64_t image) const override {
     return listing_.folder + "/" + std::string(listing_.files[image]);
   }
-  Picture Read(std::int64_t image) const override { return ReadPicture(NameOf(image)); }
-  const FolderListing& listing() const { return listing_; }
+  Picture Read(std::int64_t image, const ChoosePart& part) const override {
+    const std::string path = NameOf(image);
+    const std::vector<std::uint8_t> file = ReadPictureFile(path);
+    const PictureSize size = SizeOfPicture(file, path);
+    const Box box = part(size);
+    const bool whole = box == Box{0, 0, size.height, size.width};
+    return whole ? DecodePicture(file, path) : DecodePicture(file, path, box);
+  }
 
  private:
   FolderListing listing_;
@@ -109,20 +114,17 @@ void RequireSameClasses(const FolderListing& train, const FolderListing& other) 
 
 // The size of the picture in a file, from its beginning if that says it.
 PictureSize SizeInFile(const std::string& path) {
-  std::string bytes;
-  const auto size = [&] {
-    return SizeOfPicture({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()},
-                         path);
-  };
-  if (ReadBeginning(path, kBeginning, &bytes)) {
-    try {
-      return size();
-    } catch (const DataError&) {
-      // The header may end behind the beginning.
-    }
+  std::string problem;
+  std::vector<std::uint8_t> beginning(kBeginning);
+  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
+  if (fd < 0) throw DataError(path + ": cannot be opened: " + problem);
+  beginning.resize(ReadAt(fd, 0, beginning.data(), beginning.size()));
+  CloseFile(fd);
+  try {
+    return SizeOfPicture(beginning, path);
+  } catch (const DataError&) {
+    return SizeOfPicture(ReadPictureFile(path), path);  // the header may end further on
   }
-  bytes = ReadFile(path, kLargestFile);
-  return size();
 }
 
 Dataset MakeDataset(FolderListing listing) {
@@ -161,6 +163,38 @@ Splits OpenFolder(const std::string& path) {
   if (has_val && has_test)
     splits.note = base + ": val is evaluated as split test; its folder test is not read";
   return splits;
+}
+
+PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken) {
+  for (std::int64_t i = 0;; ++i) {
+    const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
+    try {
+      return SizeInFile(path);
+    } catch (const DataError&) {
+      if (!skip_broken || i + 1 == dataset.images()) throw;
+    }
+  }
+}
+
+void RequireOneSize(const Dataset& dataset, PictureSize wanted,
+                    const std::function<PictureSize(PictureSize)>& after, bool skip_broken) {
+  for (std::int64_t i = 0; i < dataset.images(); ++i) {
+    const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
+    PictureSize size;
+    try {
+      size = SizeInFile(path);
+    } catch (const DataError&) {
+      if (!skip_broken) throw;
+      continue;
+    }
+    const PictureSize becomes = after(size);
+    if (becomes == wanted) continue;
+    throw DataError(path + ": " + SizeText(size) + " pixels" +
+                    (becomes == size ? "" : ", resized " + SizeText(becomes)) +
+                    ", and the first picture gives " + SizeText(wanted) +
+                    ": the network takes one size; set data.resize and data.center_crop (for "
+                    "training: data.augment.random_resized_crop)");
+  }
 }
 
 }  // namespace ada::data

@@ -1,19 +1,25 @@
 // The data set `folder`: pictures in PATH/train/CLASS and PATH/val/CLASS (or PATH/test/CLASS).
 #pragma once
+#include <functional>
 #include <string>
 
 #include "data/dataset.h"
 
 namespace ada::data {
 
-// Lists both splits and looks at the first picture of each; nothing else is read. Throws DataError:
-// what ListPictures throws; a split is missing; PATH is a split itself, or holds a root where a
-// class should be; the splits have other classes.
+// Lists both splits; no picture is read, so sizes are not known yet. Throws DataError: what
+// ListPictures throws; a split is missing; PATH is a split itself, or holds a root where a class
+// should be; the splits have other classes.
 Splits OpenFolder(const std::string& path);
 
-// Throws DataError naming the first picture that has another size than the set's first, and what to
-// set. Reads the beginning of every file; what cannot be read is left to whoever decodes it if
-// `skip_broken`.
-void RequireOneSize(const Dataset& dataset, bool skip_broken);
+// The size of the set's first picture that can be read; of its very first one unless `skip_broken`.
+// DataError naming the file.
+PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken);
+
+// Throws DataError naming the first picture that does not become `wanted`, and what to set; `after`
+// says what a size becomes. Reads the beginning of every file; what cannot be read is left to
+// whoever decodes it if `skip_broken`.
+void RequireOneSize(const Dataset& dataset, PictureSize wanted,
+                    const std::function<PictureSize(PictureSize)>& after, bool skip_broken);
 
 }  // namespace ada::data
