@@ -44,6 +44,9 @@ struct RunData {
 RunData ReadData(const config::Config& config, const data::DatasetInfo& info);
 RunData ReadData(const config::Config& config);
 
+// What the classes are called, in the order of the labels; empty where nobody says it.
+std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);
+
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
 

@@ -170,6 +170,12 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
 
 RunData ReadData(const config::Config& config) { return ReadData(config, InspectData(config)); }
 
+std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data) {
+  if (!data.class_names.empty() || !data::FactsOf(config.data.dataset).layout)
+    return data.class_names;
+  return data::ClassNames(config.data.dataset, config.data.path);
+}
+
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) {
   data::LoaderSpec spec = TrainChanges(config);
   spec.mean = data.mean;

@@ -52,6 +52,7 @@ std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::G
 // Of images that the device will keep, each split where it fits.
 std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInfo& info,
                             const backend::Backend& backend) {
+  if (!MayReside(config, info)) return 0;
   backend::ImageSourceSpec source;
   source.image = {1, info.height, info.width, info.channels};
   std::uint64_t bytes = 0;
@@ -63,11 +64,21 @@ std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInf
   return bytes;
 }
 
+// What only the files of a set of one's own say.
+std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& info) {
+  if (!info.found) return "";
+  std::string notes = "classes   " + std::to_string(info.classes);
+  if (!info.found->class_names.empty()) notes += ": " + FirstNames(info.found->class_names, 10);
+  notes += "\nworkers   " + std::to_string(EvaluationLoader(config, {}).workers) + '\n';
+  return notes + (info.found->note.empty() ? "" : "note      " + info.found->note + '\n');
+}
+
 }  // namespace
 
-void DryRun(const config::Config& config, std::ostream& out) {
-  const ChosenBackend chosen = MakeBackend(config.device);
-  const data::DatasetInfo info = InspectData(config);
+void DryRun(const config::Config& given, std::ostream& out) {
+  const ChosenBackend chosen = MakeBackend(given.device);
+  const data::DatasetInfo info = InspectData(given);
+  const config::Config config = Completed(given, info);
   const Shape image{1, info.height, info.width, info.channels};
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const graph::GraphSpec spec = TrainGraph(config, image, *policy);
@@ -96,6 +107,7 @@ void DryRun(const config::Config& config, std::ostream& out) {
   out << "device    " << chosen.reason << '\n'
       << "data      " << config.data.dataset << ": " << info.train << " training and " << info.test
       << " test images of " << ToString(image) << '\n'
+      << NotesOfFiles(config, info)
       << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
       << "memory    " << ToString(need) << '\n';
   if (weights) out << "weights   " << weights->LoadedText() << '\n';

@@ -13,9 +13,10 @@ int Session::Run() {
   LogDiagnostics();
   const bool may_reside = p_.graph.label_memory() != nullptr && p_.config.log.probe_every == 0;
   if (may_reside && !batches_.resident())
-    p_.log.Info(
-        "training images stay on the host: they would take more than half of the device's "
-        "free memory");
+    p_.log.Info("training images stay on the host: " +
+                (batches_.why_on_host().empty()
+                     ? "they would take more than half of the device's free memory"
+                     : batches_.why_on_host()));
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
     // A kill within the last evaluation costs no step of training. A run that is extended later
