@@ -34,11 +34,11 @@ ARROWS = {
     "main.cpp": ["core", "cli"],
 }
 
-# Foreign headers and the only room that may know them.
+# Foreign headers and the only rooms that may know them.
 LIBRARIES = {
     r"yaml-cpp/": "config",
     r"(oneapi/dnnl|dnnl)": "backend/cpu",
-    r"[a-z0-9]*(mm|x86|avx\w*|amx\w*)intrin\.h$": "backend/cpu",
+    r"[a-z0-9]*(mm|x86|avx\w*|amx\w*)intrin\.h$": ("backend/cpu", "data"),
     r"(cpuid\.h|omp\.h)$": "backend/cpu",
     r"(cu(da|dnn|blas|rand|pti)\w*(\.h|/)|nvrtc\.h|nccl\.h)": "backend/cuda",
     r"spdlog/": "telemetry",
@@ -78,8 +78,9 @@ def violation(room, bracket, target):
     """What is wrong with one include, or None."""
     if bracket == "<":
         for pattern, owner in LIBRARIES.items():
-            if re.match(pattern, target) and room != owner:
-                return f"<{target}> is for {owner} only"
+            owners = (owner,) if isinstance(owner, str) else owner
+            if re.match(pattern, target) and room not in owners:
+                return f"<{target}> is for {' and '.join(owners)} only"
         if room_of(target) is not None:
             return f"<{target}> is ours: write \"{target}\""
         return None

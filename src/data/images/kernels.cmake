@@ -5,7 +5,8 @@ foreach(isa sse2 avx2 avx512)
   add_library(ada_picture_kernels_${isa} OBJECT src/data/images/kernels/resize_kernels.cpp)
   target_include_directories(ada_picture_kernels_${isa} PRIVATE src)
   target_compile_definitions(ada_picture_kernels_${isa} PRIVATE ADA_ISA=${isa})
-  target_compile_options(ada_picture_kernels_${isa} PRIVATE $<$<CONFIG:Release>:-O3> -Wno-psabi)
+  target_compile_options(ada_picture_kernels_${isa} PRIVATE $<$<CONFIG:Release>:-O3> -Wno-psabi
+                         -Wno-maybe-uninitialized -Wno-uninitialized)  # of GCC 12's own headers
   list(APPEND ADA_PICTURE_KERNELS $<TARGET_OBJECTS:ada_picture_kernels_${isa}>)
 endforeach()
 target_compile_options(ada_picture_kernels_avx2 PRIVATE -mavx2)

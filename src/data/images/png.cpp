@@ -130,9 +130,7 @@ void PngReader::CheckBytes() const {
 void PngReader::ChooseConversions() {
   if (kind_ == PNG_COLOR_TYPE_PALETTE) {
     png_set_packing(png_);
-    // An index that the palette does not have is grey in PIL.
-    for (std::size_t i = 0; i < palette_.size(); ++i)
-      palette_[i].fill(static_cast<std::uint8_t>(i));
+    palette_ = {};  // an index that the palette does not have is black, as in PIL
     png_colorp colors = nullptr;
     int count = 0;
     png_get_PLTE(png_, info_, &colors, &count);

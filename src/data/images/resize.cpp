@@ -118,7 +118,7 @@ Picture Down(const ResizeKernels& kernels, const PixelView& from, const Axis& ax
 Picture Across(const ResizeKernels& kernels, const PixelView& from, const Axis& axis) {
   const AxisView view = axis.View();
   Picture to = Blank(from.height, view.size, from.channels);
-  std::vector<std::int32_t> room(static_cast<std::size_t>(RoomAcross(from.width)));
+  std::vector<std::uint8_t> room(static_cast<std::size_t>(RoomAcross(from.width)));
   kernels.across(view, from.at, from.stride, from.width, from.channels, from.height,
                  to.pixels.data(), std::ptrdiff_t{view.size} * from.channels, room.data());
   return to;

@@ -6,9 +6,9 @@ std::vector<const ResizeKernels*> ResizeKernelsHere() {
   std::vector<const ResizeKernels*> here;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    here.push_back(&picture_avx512::kResizeKernels);
-  if (__builtin_cpu_supports("avx2")) here.push_back(&picture_avx2::kResizeKernels);
-  here.push_back(&picture_sse2::kResizeKernels);
+    here.push_back(&avx512::kResizeKernels);
+  if (__builtin_cpu_supports("avx2")) here.push_back(&avx2::kResizeKernels);
+  here.push_back(&sse2::kResizeKernels);
   return here;
 }
 

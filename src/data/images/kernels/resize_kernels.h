@@ -22,22 +22,22 @@ struct ResizeKernels {
   void (*down)(const std::uint8_t* in, std::ptrdiff_t stride, const std::int32_t* weights, int taps,
                std::ptrdiff_t bytes, std::uint8_t* out);
   // Resizes `rows` rows, of `columns` pixels each, to axis.size pixels. `room` has
-  // RoomAcross(columns) numbers.
+  // RoomAcross(columns) bytes.
   void (*across)(const AxisView& axis, const std::uint8_t* in, std::ptrdiff_t in_stride,
                  std::ptrdiff_t columns, int channels, std::ptrdiff_t rows, std::uint8_t* out,
-                 std::ptrdiff_t out_stride, std::int32_t* room);
+                 std::ptrdiff_t out_stride, std::uint8_t* room);
 };
 
 constexpr std::ptrdiff_t RoomAcross(std::ptrdiff_t columns) { return columns * 16; }
 
 // Tables of the sets that this program was compiled for.
-namespace picture_sse2 {
+namespace sse2 {
 extern const ResizeKernels kResizeKernels;
 }
-namespace picture_avx2 {
+namespace avx2 {
 extern const ResizeKernels kResizeKernels;
 }
-namespace picture_avx512 {
+namespace avx512 {
 extern const ResizeKernels kResizeKernels;
 }
 
