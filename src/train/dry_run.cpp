@@ -49,17 +49,24 @@ std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::G
   return graph::LayerTable(rows, notes);
 }
 
+// Whether a device may keep the images at all.
+bool MayReside(const config::Config& config, const data::DatasetInfo& info) {
+  const data::LoaderSpec spec = TrainLoader(config, {});
+  return info.found ? ResidentData::WhyNot(info.found->train, spec).empty()
+                    : !spec.changes.any() && !spec.changes.crops();
+}
+
 // Of images that the device will keep, each split where it fits.
 std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInfo& info,
-                            const backend::Backend& backend) {
-  if (!MayReside(config, info)) return 0;
+                            const ChosenBackend& chosen) {
+  if (!chosen.has_own_memory || !MayReside(config, info)) return 0;
   backend::ImageSourceSpec source;
   source.image = {1, info.height, info.width, info.channels};
   std::uint64_t bytes = 0;
   const bool trains = ResidenceOf(config) == Batches::Residence::kAnywhere;
   for (const std::int64_t images : {trains ? info.train : 0, config.data.validation, info.test}) {
     source.images = images;
-    if (images > 0) bytes += backend.ImageSourceBytes(source);
+    if (images > 0) bytes += chosen.backend->ImageSourceBytes(source);
   }
   return bytes;
 }
@@ -100,7 +107,7 @@ void DryRun(const config::Config& given, std::ostream& out) {
   for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
   MemoryNeed need = NeedOfData(config, info, config.data.batch_size);
   need.has_own_memory = chosen.has_own_memory;
-  need.resident_images = ResidentBytes(config, info, *chosen.backend);
+  need.resident_images = ResidentBytes(config, info, chosen);
   need.network = chosen.backend->allocated_bytes();
   need.checkpoint = CheckpointBytes(config, *graph);
   const std::int64_t per_epoch = StepsPerEpoch(config, info.train);

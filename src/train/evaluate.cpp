@@ -44,6 +44,8 @@ class SplitReport {
       return evaluator_.Run(dataset, loader_, visit,
                             [&](std::int64_t images) { progress.Update(images); });
     }();
+    for (const data::BrokenImage& image : e.broken)
+      log_.Warning(image.message + " (left out: data.on_broken)");
     if (options_.per_class)
       classes.Write(split, names_, out_);
     else

@@ -65,6 +65,7 @@ Session::End Session::Loop() {
     images_ += r.images;
     timed_images_ += r.images;
     skipped_ += r.skipped ? 1 : 0;
+    NoteBroken("train", p_.data.train, batches_.broken());
     ShowProgress(r);
     if (r.logged) Timing(r);
     if (r.logged || images_ == r.images) LogDiagnostics();
@@ -112,6 +113,7 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
     return evaluator_.Run(dataset, EvaluationLoader(p_.config, p_.data), {},
                           [&](std::int64_t images) { progress.Update(images); });
   }();
+  NoteBroken(split, dataset, e.broken);
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
   char text[160];

@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kNamedClasses = 5;                    // in a message
 constexpr std::size_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
 constexpr int kRgb = 3;
 constexpr std::array<const char*, 3> kSplitNames = {"train", "val", "test"};

@@ -15,8 +15,7 @@
 namespace ada::data {
 namespace {
 
-constexpr std::size_t kNamedClasses = 5;  // in a message
-constexpr std::size_t kDeepest = 100;     // folders below each other
+constexpr std::size_t kDeepest = 100;  // folders below each other
 
 // What lies in a folder.
 struct FolderEntries {

@@ -30,6 +30,8 @@ struct FolderListing {
   std::vector<Label> labels;  // of each file
 };
 
+inline constexpr std::size_t kNamedClasses = 5;  // in a message
+
 // Whether a file is taken for a picture: .jpg .jpeg .png, in any case.
 bool IsPictureName(std::string_view name);
 
