@@ -37,9 +37,13 @@ Key OrClasses(Key key, bool& is_per_class) {
   static constexpr char kWord[] = "classes";
   key.type += " or classes";
   key.schemas.push_back(WordSchema({kWord}));
-  key.read = [&is_per_class, read = key.read](const YamlNode& node, const ReadContext& context) {
+  key.read = [&is_per_class, key](const YamlNode& node, const ReadContext& context) {
+    long long number = 0;
     is_per_class = node.kind == YamlNode::Kind::kScalar && !node.quoted && node.text == kWord;
-    if (!is_per_class) read(node, context);
+    if (is_per_class) return;
+    if (ReadInteger(node, AnyNumber(), number).empty()) return key.read(node, context);
+    context.problems.Add(node, context.path,
+                         Expected("a whole number, " + key.range + ", or classes", node));
   };
   key.write = [&is_per_class, write = key.write] {
     return is_per_class ? std::optional(Scalar(kWord)) : write();
