@@ -1,8 +1,15 @@
 // Functions of one value and their slopes, written once for every backend. They consist of sums,
 // products and quotients in double, so that each instruction set and each device gives the same
-// bits; results are rounded to fp32 once.
+// bits; results are rounded to fp32 once. Where PyTorch has a function of that name it is this one,
+// at its corners too.
+//
+// A function is a struct of plain data (its parameters): kKind, Value(x), and either Slope(x), by
+// which dy is multiplied in fp32, or Dx(x, dy) where dy passes as it is or not at all. All are
+// inlined: kernels for one instruction set must not leave a copy that others call.
 #pragma once
 #include <cstdint>
+#include <tuple>
+#include <type_traits>
 
 #include "core/host_device.h"
 
@@ -33,25 +40,172 @@ ADA_HOST_DEVICE static inline double LogisticSlope(double x) {
   return e / ((1 + e) * (1 + e));
 }
 
+#define ADA_ACTIVATION [[gnu::always_inline]] ADA_HOST_DEVICE
+
 struct Sigmoid {
-  static ADA_HOST_DEVICE float Value(float x) {
+  static constexpr char kKind[] = "sigmoid";
+  ADA_ACTIVATION float Value(float x) const {
     return static_cast<float>(LogisticOf(static_cast<double>(x)));
   }
-  static ADA_HOST_DEVICE float Slope(float x) {
+  ADA_ACTIVATION float Slope(float x) const {
     return static_cast<float>(LogisticSlope(static_cast<double>(x)));
   }
 };
 
 // x / (1 + e^-x), also called swish.
 struct Silu {
-  static ADA_HOST_DEVICE float Value(float x) {
+  static constexpr char kKind[] = "silu";
+  ADA_ACTIVATION float Value(float x) const {
     const auto wide = static_cast<double>(x);
     return static_cast<float>(wide * LogisticOf(wide));
   }
-  static ADA_HOST_DEVICE float Slope(float x) {
+  ADA_ACTIVATION float Slope(float x) const {
     const auto wide = static_cast<double>(x);
     return static_cast<float>(LogisticOf(wide) + Held(wide) * LogisticSlope(wide));
   }
 };
+
+// (1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x; near 0 the first terms of its series.
+struct Tanh {
+  static constexpr char kKind[] = "tanh";
+  ADA_ACTIVATION float Value(float x) const {
+    const auto wide = static_cast<double>(x), size = wide < 0 ? -wide : wide;
+    const double e = Exponential(-2 * size), far = (1 - e) / (1 + e);
+    const double square = wide * wide;
+    const double series =
+        1 -
+        square * (1.0 / 3 - square * (2.0 / 15 - square * (17.0 / 315 - square * (62.0 / 2835))));
+    return static_cast<float>(size < 0x1p-5 ? wide * series : wide < 0 ? -far : far);
+  }
+  ADA_ACTIVATION float Slope(float x) const {
+    return static_cast<float>(4 * LogisticSlope(2 * static_cast<double>(x)));
+  }
+};
+
+// x within [min, max]; dy passes where x lies inside. A NaN stays.
+struct Hardtanh {
+  static constexpr char kKind[] = "hardtanh";
+  float min = -1, max = 1;
+  ADA_ACTIVATION float Value(float x) const { return x < min ? min : x > max ? max : x; }
+  ADA_ACTIVATION float Dx(float x, float dy) const { return x <= min || x >= max ? 0.0f : dy; }
+};
+struct Relu6 {
+  static constexpr char kKind[] = "relu6";
+  ADA_ACTIVATION float Value(float x) const { return x <= 0 ? 0.0f : x > 6 ? 6.0f : x; }
+  ADA_ACTIVATION float Dx(float x, float dy) const { return x <= 0 || x >= 6 ? 0.0f : dy; }
+};
+
+struct LeakyRelu {
+  static constexpr char kKind[] = "leaky_relu";
+  float slope = 0.01f;
+  ADA_ACTIVATION float Value(float x) const { return x > 0 ? x : x * slope; }
+  ADA_ACTIVATION float Dx(float x, float dy) const { return x > 0 ? dy : dy * slope; }
+};
+
+// min(max(x + 3, 0), 6) / 6. A NaN stays.
+ADA_ACTIVATION static inline double HardGate(double x) {
+  const double lifted = x + 3;
+  return (lifted < 0 ? 0 : lifted > 6 ? 6 : lifted) / 6;
+}
+struct Hardsigmoid {
+  static constexpr char kKind[] = "hardsigmoid";
+  ADA_ACTIVATION float Value(float x) const {
+    return static_cast<float>(HardGate(static_cast<double>(x)));
+  }
+  ADA_ACTIVATION float Dx(float x, float dy) const {
+    return x > -3 && x < 3 ? static_cast<float>(static_cast<double>(dy) / 6) : 0.0f;
+  }
+};
+struct Hardswish {
+  static constexpr char kKind[] = "hardswish";
+  ADA_ACTIVATION float Value(float x) const {
+    const auto wide = static_cast<double>(x);
+    return static_cast<float>(wide * HardGate(wide));
+  }
+  ADA_ACTIVATION float Dx(float x, float dy) const {
+    const auto inside = static_cast<float>(static_cast<double>(x) / 3 + 0.5);
+    return x <= -3 ? 0.0f : x < 3 ? dy * inside : dy;
+  }
+};
+
+// The share of a standard normal distribution above t >= 0, over e^(-t^2 / 2): Mills' ratio over
+// sqrt(2 pi). With u = 5 / (5 + t) it is u times a polynomial, which interpolates it at the
+// Chebyshev nodes of u in [0, 1]; within 2^-45 of it.
+ADA_ACTIVATION static inline double NormalTail(double t) {
+  constexpr int kTerms = 10;
+  constexpr double kEven[kTerms] = {
+      0x1.3b0fbcb4c77bep-3,   0x1.95c11dc6c7004p-4,   0x1.0e5e8ee4ef985p-5,  0x1.1090aabc24166p-8,
+      -0x1.4ea6f2c9725ebp-13, -0x1.8e5c62dfe48a0p-17, 0x1.beb64eca142b2p-19, -0x1.228d0880c4379p-21,
+      0x1.401993427d01dp-24,  -0x1.ce1256bf976fcp-28};
+  constexpr double kOdd[kTerms] = {0x1.108a698eca711p-3,   0x1.00d8ab2d02459p-4,
+                                   0x1.c4f9d55dfa36ep-7,   0x1.39e0cd00e2d5ap-11,
+                                   -0x1.c916925119f83p-14, 0x1.4dd155b94bd6ep-17,
+                                   -0x1.a7d5480472a54p-21, 0x1.027c4cfe448a8p-24,
+                                   -0x1.fe8e37ab4bb5ap-29, 0};
+  const double u = 5 / (5 + t), v = 2 * u - 1, square = v * v;
+  double even = 0, odd = 0;
+  for (int k = kTerms - 1; k >= 0; --k) {
+    even = even * square + kEven[k];
+    odd = odd * square + kOdd[k];
+  }
+  return u * (even + v * odd);
+}
+// x times the share of a standard normal distribution below x.
+struct Gelu {
+  static constexpr char kKind[] = "gelu";
+  ADA_ACTIVATION float Value(float x) const {
+    const auto wide = static_cast<double>(x);
+    return static_cast<float>(wide * ShareBelow(wide, Density(wide)));
+  }
+  ADA_ACTIVATION float Slope(float x) const {
+    const auto wide = static_cast<double>(x);
+    const double e = Density(wide);
+    return static_cast<float>(ShareBelow(wide, e) + Held(wide) * e * 0x1.9884533d43651p-2);
+  }
+  // Times sqrt(2 pi).
+  ADA_ACTIVATION static double Density(double x) { return Exponential(-x * x / 2); }
+  ADA_ACTIVATION static double ShareBelow(double x, double density) {
+    const double tail = density * NormalTail(x < 0 ? -x : x);
+    return x < 0 ? tail : 1 - tail;
+  }
+};
+// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which is x times the logistic function of
+// twice that.
+struct GeluTanh {
+  static constexpr char kKind[] = "gelu";
+  ADA_ACTIVATION float Value(float x) const {
+    const auto wide = static_cast<double>(x);
+    return static_cast<float>(wide * LogisticOf(Inner(wide)));
+  }
+  ADA_ACTIVATION float Slope(float x) const {
+    const double wide = Held(static_cast<double>(x)), inner = Inner(wide);
+    const double slope = kFactor * (1 + 3 * kCubic * wide * wide);
+    return static_cast<float>(LogisticOf(inner) + wide * slope * LogisticSlope(inner));
+  }
+  static constexpr double kFactor = 0x1.9884533d43651p+0;  // 2 sqrt(2 / pi)
+  static constexpr double kCubic = 0.044715;
+  ADA_ACTIVATION static double Inner(double x) { return kFactor * (x + kCubic * x * x * x); }
+};
+
+// dy times the slope at x.
+template <class Function>
+ADA_ACTIVATION static inline float DxOf(const Function& function, float x, float dy) {
+  if constexpr (requires { function.Dx(x, dy); })
+    return function.Dx(x, dy);
+  else
+    return dy * function.Slope(x);
+}
+// Whether a value of dx is one of dy or zero.
+template <class Function>
+inline constexpr bool kPassesDy =
+    std::is_same_v<Function, Hardtanh> || std::is_same_v<Function, Relu6>;
+
+// Each<Function>... of all functions.
+template <template <class> class Each>
+using ForActivations =
+    std::tuple<Each<Sigmoid>, Each<Silu>, Each<Tanh>, Each<Hardtanh>, Each<Relu6>, Each<LeakyRelu>,
+               Each<Hardsigmoid>, Each<Hardswish>, Each<Gelu>, Each<GeluTanh>>;
+
+#undef ADA_ACTIVATION
 
 }  // namespace ada::backend

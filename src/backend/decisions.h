@@ -53,8 +53,9 @@ bool MovesBytes(const Spec& spec) {
          (!spec.dx || (spec.dx.tensor.format == spec.dy.tensor.format &&
                        spec.dx.tensor.storage == spec.dy.tensor.storage));
 }
-// Whether dropout only copies.
-inline bool Copies(const DropoutSpec& spec, const Pass& pass) {
+// Whether dropout, of values or images, only copies.
+template <class Spec>
+bool Copies(const Spec& spec, const Pass& pass) {
   return !pass.training && spec.x.format == spec.y.format && spec.x.storage == spec.y.storage;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/host_device.h"
+#include "core/random.h"
 
 namespace ada::backend {
 
@@ -38,6 +39,40 @@ ADA_HOST_DEVICE static inline ChannelGradient ChannelGradientOf(double dy, doubl
                                                                 float scale) {
   return {static_cast<float>(dy / count), static_cast<float>(dy_xhat / count) * inverse,
           static_cast<float>(dy_xhat) / scale, static_cast<float>(dy) / scale};
+}
+
+// --- Norms of a unit of values: a pixel's channels, or a group of an image's ---
+
+// Sums over a unit: value i of a run of neighbouring channels goes to lane i % 16, run by run, in
+// double; then the lanes are added in their order.
+inline constexpr int kUnitLanes = 16;
+ADA_HOST_DEVICE static inline double SumOfLanes(const double* lanes, std::int64_t step = 1) {
+  double sum = 0;
+  for (int k = 0; k < kUnitLanes; ++k) sum += lanes[k * step];
+  return sum;
+}
+
+// (value - mean) / sqrt(var + eps).
+ADA_HOST_DEVICE static inline float UnitHat(float x, float mean, float inverse) {
+  return (x - mean) * inverse;
+}
+// g: dy * gamma; mean_g, mean_ghat: means over the unit of g and of g * xhat.
+ADA_HOST_DEVICE static inline float UnitDx(float g, float xhat, float inverse, float mean_g,
+                                           float mean_ghat) {
+  return ((g - mean_g) - xhat * mean_ghat) * inverse;
+}
+
+// --- Other sums and factors ---
+
+// A parameter's gradient from a sum that carries `scale`.
+ADA_HOST_DEVICE static inline float UnscaledSum(double sum, float scale) {
+  return static_cast<float>(sum) / scale;
+}
+// What image `image` is multiplied by where images are dropped: 0, or 1 over the share that stays.
+ADA_HOST_DEVICE static inline float ImageFactor(std::uint64_t key, std::uint64_t draw,
+                                                std::int64_t image, float rate, bool batch) {
+  const std::uint64_t at = batch ? 0 : static_cast<std::uint64_t>(image);
+  return UniformFloat(Philox(key, draw, at / 4)[at % 4]) >= rate ? 1.0f / (1.0f - rate) : 0.0f;
 }
 
 // --- Softmax cross-entropy ---

@@ -1,107 +1,18 @@
 // What the graph tells a backend to make ops of: tensors, styles of rounding, where counts go, and
 // the formula of each kind of layer. Rounding points and counts are the same in every backend.
-//
-// A struct here names its parts that hold pointers once, in Visit: ForEachPointer reaches them all.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <string>
-#include <type_traits>
+#include <tuple>
 #include <variant>
 #include <vector>
 
-#include "core/exponent_bins.h"
-#include "core/stats.h"
-#include "core/tensor.h"
+#include "backend/activations.h"
+#include "backend/spec_parts.h"
 #include "scaling/rules/rules.h"
-#include "scaling/rules/tensor_scale.h"
 
 namespace ada::backend {
-
-// Calls visit(pointer) with every pointer that `part` holds, null ones included: they may be
-// changed. `part`: a spec, or what one is made of.
-template <class Part, class Visitor>
-void ForEachPointer(Part& part, const Visitor& visit) {
-  if constexpr (std::is_pointer_v<Part>) {
-    visit(part);
-  } else if constexpr (std::is_same_v<Part, Tensor>) {
-    visit(part.data);
-  } else if constexpr (requires { part.begin(); }) {
-    for (auto& element : part) ForEachPointer(element, visit);
-  } else {
-    part.Visit([&](auto&... parts) { (ForEachPointer(parts, visit), ...); });
-  }
-}
-
-// --- Parts of specs. Pointers to TensorStats, TensorMoments, ExponentBins, scalers, decisions and
-// scales are of SharedMemory::backend. ---
-
-// How values are rounded to their tensor's format, beside the format itself.
-struct RoundingStyle {
-  bool stochastic = false;   // value i of the tensor takes random word i of (seed ^ stream, draw)
-  std::uint64_t stream = 0;  // tells rounding points apart
-  // A scale of the tensor's own: stored value = round(x * scale) / scale, in fp32 storage; counts
-  // are of x * scale. Null: none. The graph updates it between steps.
-  const scaling::TensorScaler* own_scale = nullptr;
-  // False: a pass that counts fills only numel and max_abs of the TensorStats all the same.
-  bool counted = true;
-  // Filled in a pass that says so, of the values before rounding without any scale (the gradient's
-  // S times the tensor's own). Null: not wanted.
-  ExponentBins* bins = nullptr;
-  void Visit(auto&& visit) { visit(own_scale, bins); }
-};
-
-// A gradient: the tensor, the scale S it carries, and what its rounding lost. Optional parts are
-// null.
-struct Gradient {
-  Tensor tensor;
-  float* scale = nullptr;
-  TensorStats* stats = nullptr;      // null: the values are exact, nothing is rounded
-  TensorMoments* moments = nullptr;  // of the stored values, where a consumer asks for them
-  // False: of the moments only mean_square and the larger of |min| and |max| need hold.
-  bool all_moments = true;
-  RoundingStyle style;
-  explicit operator bool() const { return static_cast<bool>(tensor); }
-  void Visit(auto&& visit) { visit(tensor, scale, stats, moments, style); }
-};
-
-// Per-block, per-channel sums of a convolution's output, written by its epilogue for batch norm.
-struct ChannelMoments {
-  float* mean = nullptr;  // [blocks, c]
-  float* m2 = nullptr;    // [blocks, c]
-  void Visit(auto&& visit) { visit(mean, m2); }
-};
-
-// A batch norm, with or without a relu, whose output z nobody stores: its one consumer, a
-// convolution or linear layer, computes it anew. The batch norm's op and the consumer's get the
-// same RecomputedNorm and share the work; what is rounded, counted and summed is what it is where z
-// is stored, block by block of raw.
-//
-//             batch norm                        consumer
-//   Forward   mean, inverse, factor             z from raw (rounded and counted) as its x
-//   Backward                                    z from raw again (nothing counted) as its x;
-//                                               stored dx: zero where z is not positive (relu),
-//                                               then sum_dy, sum_dy_xhat of each block
-//             dgamma, dbeta and dx, of raw,
-//             the sums and its dy: that dx
-//
-// y = round((raw - mean) * factor + beta); z = max(y, 0) with a relu, else y.
-struct RecomputedNorm {
-  Tensor raw;  // the batch norm's x
-  Tensor z;    // shape, format and storage; no data
-  bool relu = false;
-  float *mean = nullptr, *inverse = nullptr;  // [c]; inverse = 1 / sqrt(var + eps)
-  float* factor = nullptr;                    // [c]; gamma * inverse
-  const float* beta = nullptr;                // [c]
-  TensorStats* y_stats = nullptr;             // written by the consumer's Forward
-  RoundingStyle y_style;
-  // [blocks of raw, c]: of the masked dx, and of it times (raw - mean) * inverse. Null: evaluation.
-  float *sum_dy = nullptr, *sum_dy_xhat = nullptr;
-  explicit operator bool() const { return static_cast<bool>(raw); }
-  void Visit(auto&& visit) {
-    visit(raw, z, mean, inverse, factor, beta, y_stats, y_style, sum_dy, sum_dy_xhat);
-  }
-};
 
 // --- Specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy in, dx out. kKind
 // and `layer` are what messages call an op. ---
@@ -190,22 +101,32 @@ struct BatchNormSpec {
 struct ReluSpec : LayerSpec {  // dx may lie where dy lies
   static constexpr char kKind[] = "relu";
 };
-// y = round(1 / (1 + e^-x)); dx = round(dy * y'(x)), of the x that is stored (activations.h).
-struct SigmoidSpec : RoundedLayerSpec {  // dx may lie where dy lies
-  static constexpr char kKind[] = "sigmoid";
+// y = round(function(x)); dx = round(dy * function'(x)), of the x that is stored (activations.h).
+// Where a value of dx is one of dy or zero (kPassesDy) it is not rounded.
+template <class Function>
+struct ActivationSpec : RoundedLayerSpec {  // dx may lie where dy lies
+  static constexpr const char* kKind = Function::kKind;
+  Function function;
 };
-// y = round(x / (1 + e^-x)), and dx likewise.
-struct SiluSpec : RoundedLayerSpec {  // dx may lie where dy lies
-  static constexpr char kKind[] = "silu";
-};
+using SigmoidSpec = ActivationSpec<Sigmoid>;
+using SiluSpec = ActivationSpec<Silu>;
 struct MaxPoolSpec : LayerSpec {  // dx.stats only where windows overlap
   static constexpr char kKind[] = "max_pool";
   std::array<int, 2> kernel, stride, padding = {0, 0};
 };
-// The mean over kernel h x w, padding counted as zeros (PyTorch's default).
+// The mean over a window, padding counted as zeros (PyTorch's default) or, with count_padding
+// false, left out. What lies behind the padding is never counted. adaptive: window i of n over a
+// side of `size` is [floor(i size / n), ceil((i + 1) size / n)); kernel, stride and padding are not
+// read.
 struct AvgPoolSpec : RoundedLayerSpec {
   static constexpr char kKind[] = "avg_pool";
   std::array<int, 2> kernel, stride, padding = {0, 0};
+  bool count_padding = true, adaptive = false;
+};
+// Every pixel scale x scale times; dx = round(fp32 sum over the copies, row by row).
+struct UpsampleSpec : LayerSpec {
+  static constexpr char kKind[] = "upsample";
+  int scale = 2;
 };
 struct AddSpec {  // y = round(left-to-right fp32 sum); its backward is an alias, not an op
   static constexpr char kKind[] = "add";
@@ -222,6 +143,19 @@ struct ConcatSpec {
   static constexpr char kKind[] = "concat";
   std::string layer;
   std::vector<Tensor> x;
+  Tensor y;
+  TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+  Gradient dy;
+  std::vector<Gradient> dx;  // by input; empty ones: not computed
+  void Visit(auto&& visit) { visit(x, y, y_stats, y_style, dy, dx); }
+};
+// y = round(a * b); da = round(dy * b), db = round(dy * a), with dy's scale. One of them may be
+// [n, 1, 1, c]: it meets all pixels of its image, and its gradient is the sum over them (strips.h).
+struct MultiplySpec {
+  static constexpr char kKind[] = "multiply";
+  std::string layer;
+  std::vector<Tensor> x;  // two
   Tensor y;
   TensorStats* y_stats = nullptr;
   RoundingStyle y_style;
@@ -254,6 +188,42 @@ struct DropoutSpec : RoundedLayerSpec {
   float rate = 0.5f;
   std::uint64_t stream = 0;  // tells layers apart in the random numbers
 };
+// Whole images are dropped, of a pass in training: y = round(x / (1 - rate)) or 0, dx likewise.
+// Image i takes random word i, as dropout's values do; `batch`: all take word 0.
+struct StochasticDepthSpec : RoundedLayerSpec {
+  static constexpr char kKind[] = "stochastic_depth";
+  float rate = 0.5f;
+  bool batch = false;
+  std::uint64_t stream = 0;
+};
+// y = round(x * w) by channel; dx = round(dy * w); dw = sum(dy * x) / S. w is an fp32 vector.
+struct ChannelScaleSpec : RoundedLayerSpec {
+  static constexpr char kKind[] = "channel_scale";
+  Tensor w, dw;
+  void Visit(auto&& visit) {
+    RoundedLayerSpec::Visit(visit);
+    visit(w, dw);
+  }
+};
+// y = round((x - mean) / sqrt(var + eps) * gamma + beta), mean and var of a unit: the channels of a
+// pixel (layer_norm), or a group of an image's channels over all pixels (group_norm). With
+// g = dy * gamma: dx = round((g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)), with dy's
+// scale; dgamma = sum(dy * xhat) / S, dbeta = sum(dy) / S.
+struct UnitNormSpec : RoundedLayerSpec {
+  Tensor gamma, beta, dgamma, dbeta;
+  float eps = 1e-5f;
+  void Visit(auto&& visit) {
+    RoundedLayerSpec::Visit(visit);
+    visit(gamma, beta, dgamma, dbeta);
+  }
+};
+struct LayerNormSpec : UnitNormSpec {
+  static constexpr char kKind[] = "layer_norm";
+};
+struct GroupNormSpec : UnitNormSpec {
+  static constexpr char kKind[] = "group_norm";
+  int groups = 1;
+};
 // Where an output feeds several layers: sum = round(sum of g_i * target / S_i), S = target
 // (scaling::BranchTarget). Where it matters, the op finds the largest magnitude of a branch without
 // moments itself: from the stats of a rounding to nearest, else (a dy that was masked in place) by
@@ -274,9 +244,18 @@ struct BranchSumSpec {
 };
 
 // What Backend::Make makes an op of.
-using OpSpec = std::variant<Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec, SigmoidSpec, SiluSpec,
-                            MaxPoolSpec, AvgPoolSpec, AddSpec, ConcatSpec, ScaleSpec, ShortcutSpec,
-                            FlattenSpec, DropoutSpec, BranchSumSpec>;
+// (Specs..., one for each activation.)
+template <class Tuple, class... Specs>
+struct VariantOf;
+template <class... Activations, class... Specs>
+struct VariantOf<std::tuple<Activations...>, Specs...> {
+  using Type = std::variant<Specs..., Activations...>;
+};
+using OpSpec =
+    VariantOf<ForActivations<ActivationSpec>, Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec,
+              MaxPoolSpec, AvgPoolSpec, AddSpec, ConcatSpec, ScaleSpec, ShortcutSpec, FlattenSpec,
+              DropoutSpec, UpsampleSpec, MultiplySpec, StochasticDepthSpec, ChannelScaleSpec,
+              LayerNormSpec, GroupNormSpec, BranchSumSpec>::Type;
 
 // --- The ends of a graph, whose ops do more than an Op. ---
 

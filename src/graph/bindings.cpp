@@ -37,8 +37,9 @@ backend::Gradient Bindings::Grad(int index) const {
     const bool sum = gradient.source == GradientPlan::Source::kBranchSum;
     const std::string layer = gradient.node == kLossNode ? "loss" : NameOf(gradient.node);
     LayerStats& layer_stats = stats.backend[gradient.node + 1];
-    result.stats = sum ? &layer_stats.dy : &layer_stats.dx;
-    result.style = styles->Of(layer, sum ? "dy" : "dx", gradient.stored_as);
+    const bool second = gradient.input == 1;
+    result.stats = sum ? &layer_stats.dy : second ? &layer_stats.dx2 : &layer_stats.dx;
+    result.style = styles->Of(layer, sum ? "dy" : second ? "dx2" : "dx", gradient.stored_as);
   }
   if (gradient.moments) result.moments = moments.backend + index;
   result.all_moments = gradient.all_moments;

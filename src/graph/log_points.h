@@ -20,7 +20,7 @@ struct TensorScale {
 // A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
 struct RoundingPoint {
   std::string layer;
-  std::string tensor;  // y w dx dw dy
+  std::string tensor;  // y w dx dx2 dw dy (core/tensor_names.h)
   NumberFormat format;
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
@@ -38,7 +38,7 @@ struct RoundingPoint {
 // A tensor of one layer as it lies in memory when it has been written.
 struct ObservedTensor {
   std::string layer;
-  std::string tensor;  // x y dy dx
+  std::string tensor;  // x y dy dx dx2
   Tensor value;
   const float* scale = nullptr;  // S that it carries; null: none
   // Its values come from a rounding that is counted under these names (else it is another layer's
@@ -75,7 +75,7 @@ struct ScaledTensor {
 
 // What was counted at the roundings of one layer; a graph that does not train counts nothing.
 struct LayerStats {
-  TensorStats y, w, dx, dw, dy;
+  TensorStats y, w, dx, dx2, dw, dy;
 };
 
 }  // namespace ada::graph

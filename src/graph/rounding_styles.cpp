@@ -1,6 +1,7 @@
 #include "graph/rounding_styles.h"
 
 #include "core/random.h"
+#include "core/tensor_names.h"
 #include "core/text.h"
 
 namespace ada::graph {
@@ -37,8 +38,9 @@ backend::RoundingStyle RoundingStyles::Of(const std::string& layer, const std::s
   const std::string name = layer + "." + tensor;
   if (stored_as.has_own_scale)
     style.own_scale = FindOrMake(name, stored_as.format)->own_scale.backend;
-  style.counted = Contains(counted_, tensor);
-  if (Contains(histograms_, tensor) && layer != "input") style.bins = FindOrMakeBins(name);
+  style.counted = Contains(counted_, StatisticOf(tensor));
+  if (Contains(histograms_, StatisticOf(tensor)) && layer != "input")
+    style.bins = FindOrMakeBins(name);
   return style;
 }
 

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/tensor_names.h"
 #include "core/text.h"
 
 namespace ada::telemetry {
 namespace {
-
-bool IsGradient(const TensorTotals& t) { return t.tensor == "dx" || t.tensor == "dy"; }
 
 // What rounding did to the last tensor that had values.
 std::string Loss(const TensorTotals& t) {
@@ -25,7 +24,7 @@ std::vector<LayerWithoutGradient> LayersWithoutGradient(const LayerTotals& layer
   std::vector<LayerWithoutGradient> dead;
   const TensorTotals* alive = nullptr;  // the last of the backward pass that came with values
   for (const TensorTotals& t : layers.tensors()) {
-    if (IsGradient(t) && !t.came_empty) alive = &t;
+    if (CarriesS(t.tensor) && !t.came_empty) alive = &t;
     if (!t.left_empty || (t.tensor != "dx" && t.tensor != "dw")) continue;
     if (!dead.empty() && dead.back().layer == t.layer) continue;
     const TensorTotals* last = t.came_empty ? alive : &t;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backend/formulas.h"
+#include "core/tensor_names.h"
 #include "train/batches.h"
 
 namespace ada::train {
@@ -58,8 +59,7 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
 double NarrowestGradient(const graph::Graph& graph) {
   double narrowest = kFp32.largest();
   for (const graph::RoundingPoint& point : graph.roundings())
-    if (point.tensor == "dx" || point.tensor == "dy")
-      narrowest = std::min<double>(narrowest, point.format.largest());
+    if (CarriesS(point.tensor)) narrowest = std::min<double>(narrowest, point.format.largest());
   return narrowest;
 }
 

@@ -44,7 +44,7 @@ ScalePath::Scales ScalePath::Walk(float start, const Choice& choose) const {
     if (std::none_of(node.inputs.begin(), node.inputs.end(), [&](int v) { return Needs(v); }))
       continue;
     if (node.chooses) scale = choose.layer(node.name, scale);
-    scales[{node.name, "dx"}] = scale;
+    scales[{node.name, "dx"}] = scales[{node.name, "dx2"}] = scale;
     for (const int value : node.inputs)
       if (Needs(value)) arriving[value].push_back(scale);
   }
@@ -55,7 +55,9 @@ std::string ScalePath::FormatOwner(const std::string& layer, const std::string& 
   int value = static_cast<int>(nodes_.size());  // loss.dx: of the logits
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     if (nodes_[i].name == layer)
-      value = tensor == "dy" ? static_cast<int>(i) + 1 : nodes_[i].inputs[0];
+      value = tensor == "dy"    ? static_cast<int>(i) + 1
+              : tensor == "dx2" ? nodes_[i].inputs.back()
+                                : nodes_[i].inputs[0];
   while (value > 0 && !nodes_[value - 1].rounds_output) value = nodes_[value - 1].inputs[0];
   return value > 0 ? nodes_[value - 1].name : "";
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/tensor_names.h"
+
 namespace ada::what_if {
 
 int TopExponent(const ExponentBins& bins) {
@@ -75,14 +77,15 @@ double StepHistograms::LargestGradient() const {
                                   [](const HistogramOfTensor& t) { return t.tensor == "dw"; });
   int top = ExponentBins::kLowest - 1;
   for (std::size_t i = 0; i < tensors_.size(); ++i)
-    if (tensors_[i].tensor == (any_dw ? "dw" : "dx")) top = std::max(top, tops_[i]);
+    if (any_dw ? tensors_[i].tensor == "dw" : IsDx(tensors_[i].tensor))
+      top = std::max(top, tops_[i]);
   return top < ExponentBins::kLowest ? 0 : std::ldexp(1.0, top + 1);
 }
 
 double StepHistograms::CountAbove(double edge, const std::vector<double>& scales) const {
   double above = 0;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (tensors_[i].tensor != "dx") continue;
+    if (!IsDx(tensors_[i].tensor)) continue;
     const ExponentBins& bins = *tensors_[i].bins;
     const double limit = edge * formats_[i].largest() / scales[i];
     for (int e = tops_[i]; e >= ExponentBins::kLowest; --e) {
@@ -99,7 +102,7 @@ double StepHistograms::CountAbove(double edge, const std::vector<double>& scales
 std::int64_t StepHistograms::CountDx() const {
   std::int64_t count = 0;
   for (const HistogramOfTensor& t : tensors_)
-    if (t.tensor == "dx") count += t.bins->numel();
+    if (IsDx(t.tensor)) count += t.bins->numel();
   return count;
 }
 

@@ -7,17 +7,18 @@
 #include <vector>
 
 #include "core/exponent_bins.h"
+#include "core/tensor_names.h"
 
 namespace ada::what_if {
 
 // One tensor of one step as the run had it.
 struct HistogramOfTensor {
-  std::string layer, tensor;  // y w dx dw dy
+  std::string layer, tensor;  // y w dx dx2 dw dy
   NumberFormat format;
   double scale = 1;  // that it carried
   const ExponentBins* bins = nullptr;
 
-  bool carries_s() const { return tensor == "dx" || tensor == "dy"; }
+  bool carries_s() const { return CarriesS(tensor); }
 };
 
 // The highest exponent that occurs; kLowest - 1 where all are zero.

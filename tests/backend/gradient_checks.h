@@ -64,9 +64,28 @@ class GradientChecks {
     Layer(ReluSpec(), same, Apart(same));
     Layer(SigmoidSpec(), same, x);
     Layer(SiluSpec(), same, x);
+    Layer(ActivationSpec<Tanh>(), same, x);
+    Layer(ActivationSpec<Gelu>(), same, x);
+    Layer(ActivationSpec<GeluTanh>(), same, x);
+    // Values away from corners: multiples of 1/16 and 1/32 more.
+    Layer(ActivationSpec<Relu6>(), same, Apart(same));
+    Layer(ActivationSpec<Hardtanh>(), same, Apart(same));
+    Layer(ActivationSpec<LeakyRelu>(), same, Apart(same));
+    Layer(ActivationSpec<Hardsigmoid>(), same, Apart(same));
+    Layer(ActivationSpec<Hardswish>(), same, Apart(same));
     Layer(windows(MaxPoolSpec()), half, Apart(same));
     Layer(windows(AvgPoolSpec()), half, x);
     Layer(global, {3, 1, 1, 10}, x);
+    AvgPoolSpec inside = windows(AvgPoolSpec()), adaptive;
+    inside.count_padding = false, adaptive.adaptive = true;
+    Layer(inside, half, x);
+    Layer(adaptive, {3, 4, 5, 10}, x);
+    StochasticDepthSpec depth;
+    depth.rate = 0.25f;
+    Layer(depth, same, x);
+    UpsampleSpec larger;
+    larger.scale = 3;
+    Layer(larger, {3, 18, 18, 10}, x);
     Layer(DropoutSpec(), same, x);
     Layer(shortcut, {3, 3, 3, 20}, x);
     Layer(FlattenSpec(), {3, 1, 1, 360}, x);
@@ -86,6 +105,39 @@ class GradientChecks {
     const auto by = Step(*op, s.y, weights);
     for (std::size_t k = 0; k < 2; ++k)
       by.Check("concat", s.x[k], s.dx[k].tensor, bench_.Fetched(s.dx[k].scale));
+  }
+
+  // Equal shapes, and one value a channel on either side.
+  void Multiply() {
+    const Shape gate = {3, 1, 1, 10};
+    for (const auto& [first, second] :
+         {std::pair{kShape, kShape}, {kShape, gate}, {gate, kShape}}) {
+      const Values weights = Random(kShape, 90);
+      MultiplySpec s;
+      s.x = {bench_.Make(first, kFp32, Random(first, 1)),
+             bench_.Make(second, kFp32, Random(second, 2))};
+      s.y = bench_.Make(kShape, kFp32);
+      s.dy = bench_.MakeGradient(kShape, kFp32, kScale, Times(weights, kScale));
+      s.dx = {bench_.MakeGradient(first, kFp32), bench_.MakeGradient(second, kFp32)};
+      const auto op = bench_->Make(s);
+      const auto by = Step(*op, s.y, weights);
+      for (std::size_t k = 0; k < 2; ++k)
+        by.Check("multiply", s.x[k], s.dx[k].tensor, bench_.Fetched(s.dx[k].scale));
+    }
+  }
+
+  void Parameters() {
+    ChannelScaleSpec factors;
+    const Values weights = Plain(factors);
+    factors.w = bench_.Vector(Random({1, 1, 1, 10}, 3)), factors.dw = bench_.Vector(Values(10));
+    const auto op = bench_->Make(factors);
+    const auto by = Step(*op, factors.y, weights);
+    by.Check("dx", factors.x, factors.dx.tensor, bench_.Fetched(factors.dx.scale));
+    by.Check("dw", factors.w, factors.dw, 1);
+    UnitNorm(LayerNormSpec());
+    GroupNormSpec groups;
+    groups.groups = 5;
+    UnitNorm(groups);
   }
 
   // An addition's gradient is an alias of the graph; where it comes back, branches are summed.
@@ -155,6 +207,29 @@ class GradientChecks {
     const auto op = bench_->Make(spec);
     Step(*op, spec.y, weights)
         .Check(Spec::kKind, spec.x, spec.dx.tensor, bench_.Fetched(spec.dx.scale));
+  }
+  // x, y and gradients of a layer that keeps the shape; returns what the loss weighs y with.
+  template <class Spec>
+  Values Plain(Spec& spec) {
+    const Values weights = Random(kShape, 90);
+    spec.x = bench_.Make(kShape, kFp32, Random(kShape, 1)), spec.y = bench_.Make(kShape, kFp32);
+    spec.dy = bench_.MakeGradient(kShape, kFp32, kScale, Times(weights, kScale));
+    spec.dx = bench_.MakeGradient(kShape, kFp32);
+    return weights;
+  }
+  template <class Spec>
+  void UnitNorm(Spec s) {
+    const Values weights = Plain(s);
+    // Units of two values have steep slopes where these are near each other.
+    bench_.Set(s.x, Times(Random(kShape, 1), 4));
+    s.gamma = bench_.Vector(Random({1, 1, 1, 10}, 3));
+    s.beta = bench_.Vector(Random({1, 1, 1, 10}, 4));
+    s.dgamma = bench_.Vector(Values(10)), s.dbeta = bench_.Vector(Values(10));
+    const auto op = bench_->Make(s);
+    const auto by = Step(*op, s.y, weights);
+    by.Check("dx", s.x, s.dx.tensor, bench_.Fetched(s.dx.scale));
+    by.Check("dgamma", s.gamma, s.dgamma, 1);
+    by.Check("dbeta", s.beta, s.dbeta, 1);
   }
   // Sums away from relu's kink: beta lifts every other channel above it and sinks the others below.
   BatchNormSpec NormOf(const Shape& x, const Values& weights) {

@@ -49,6 +49,12 @@ TEST_SUITE("cpu") {
     GradientChecks(bench, kMost).Concat();
   }
 
+  TEST_CASE("gradients: products of tensors, factors by channel, norms of pixels and groups") {
+    OpenBench bench;
+    GradientChecks(bench, kMost).Multiply();
+    GradientChecks(bench, kMost).Parameters();
+  }
+
   TEST_CASE("gradients: addition and the sum of branches") {
     OpenBench bench;
     GradientChecks(bench, kMost).Addition();

@@ -16,6 +16,7 @@ Spec MakeSpec(Bench& bench, const PoolCase& c, const NumberFormat& format, const
   Spec spec;
   spec.x = bench.Make(c.x, format, x), spec.y = bench.Make(c.y(), format);
   spec.kernel = c.kernel, spec.stride = c.stride, spec.padding = c.padding;
+  if constexpr (requires { spec.count_padding; }) spec.count_padding = c.count_padding;
   spec.dy = bench.MakeGradient(c.y(), format, Normal(static_cast<std::size_t>(c.y().numel()), 1, 2),
                                32.0f);
   spec.dx = bench.MakeGradient(c.x, format);
@@ -23,8 +24,7 @@ Spec MakeSpec(Bench& bench, const PoolCase& c, const NumberFormat& format, const
 }
 // tap(yi, xi) for each pixel of each window, rows first.
 template <class Tap>
-void ForTaps(const PoolCase& c, int rows, Tap&& tap) {
-  const Shape y = c.y();
+void ForTapsOf(const PoolCase& c, const Shape& y, int rows, Tap&& tap) {
   for (std::int64_t n = 0; n < rows; ++n)
     for (std::int64_t oh = 0; oh < y.h; ++oh)
       for (std::int64_t ow = 0; ow < y.w; ++ow)
@@ -37,6 +37,10 @@ void ForTaps(const PoolCase& c, int rows, Tap&& tap) {
               tap(static_cast<std::size_t>(((n * y.h + oh) * y.w + ow) * y.c + k),
                   static_cast<std::size_t>(((n * c.x.h + h) * c.x.w + w) * y.c + k));
             }
+}
+template <class Tap>
+void ForTaps(const PoolCase& c, int rows, Tap&& tap) {
+  ForTapsOf(c, c.y(), rows, tap);
 }
 std::size_t Size(const Shape& shape, int rows) {
   return static_cast<std::size_t>(rows * shape.per_image());
@@ -81,11 +85,19 @@ void CheckAvgPool(const PoolCase& c, const NumberFormat& format, int rows) {
   op->Forward(MakePass(rows));
   op->Backward(MakePass(rows));
   const Values x = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
-  const double share = 1.0 / (c.kernel[0] * c.kernel[1]);
+  // One over the positions that count, window by window.
+  std::vector<int> counted(Size(c.y(), rows));
+  PoolCase wide = c;  // the padding made part of the image
+  wide.x.h += 2 * c.padding[0], wide.x.w += 2 * c.padding[1], wide.padding = {0, 0};
+  const auto count = [&](std::size_t yi, std::size_t) { ++counted[yi]; };
+  if (c.count_padding)
+    ForTapsOf(wide, c.y(), rows, count);
+  else
+    ForTaps(c, rows, count);
   Sums y(Size(c.y(), rows)), dx(Size(c.x, rows));
   ForTaps(c, rows, [&](std::size_t yi, std::size_t xi) {
-    y[yi].Add(static_cast<double>(x[xi]) * share);
-    dx[xi].Add(static_cast<double>(dy[yi]) * share);
+    y[yi].Add(static_cast<double>(x[xi]) / counted[yi]);
+    dx[xi].Add(static_cast<double>(dy[yi]) / counted[yi]);
   });
   CheckTensor(spec.y, y);
   CheckTensor(spec.dx.tensor, dx);
@@ -125,6 +137,53 @@ TEST_SUITE("cpu") {
       CheckMaxPool(c, kind.format, 5, x);
       CheckMaxPool(c, kind.format, 5, Values(x.size(), -inf));
     }
+  }
+
+  TEST_CASE("adaptive average pool: windows between floor and ceiling, overlapping and repeated") {
+    for (const Shape& x : {Shape{3, 7, 5, 17}, {4, 3, 8, 3}, {2, 1, 1, 5}})
+      for (const auto& [h, w] : {std::pair{3, 2}, {7, 7}, {1, 3}})
+        for (const Kind& kind : MainKinds()) {
+          CAPTURE(ToString(x));
+          CAPTURE(h);
+          Bench bench;
+          AvgPoolSpec spec;
+          const Shape y = {x.n, h, w, x.c};
+          const int rows = static_cast<int>(x.n) - 1;
+          spec.adaptive = true;
+          spec.x = bench.Make(x, kind.format, Normal(Size(x, static_cast<int>(x.n)), 1, 1));
+          spec.y = bench.Make(y, kind.format), spec.y_stats = bench.Stats();
+          spec.dy = bench.MakeGradient(y, kind.format, Normal(Size(y, static_cast<int>(x.n)), 1, 2),
+                                       32.0f);
+          spec.dx = bench.MakeGradient(x, kind.format);
+          const auto op = bench->Make(spec);
+          op->Forward(MakePass(rows));
+          op->Backward(MakePass(rows));
+          const Values in = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
+          Sums want(Size(y, rows)), dx(Size(x, rows));
+          // torch.nn.AdaptiveAvgPool2d: from floor(i in / out) to ceil((i + 1) in / out).
+          const auto inside = [](std::int64_t at, std::int64_t i, std::int64_t size,
+                                 std::int64_t out) {
+            return at >= i * size / out && at * out < (i + 1) * size;
+          };
+          for (std::size_t i = 0; i < want.size(); ++i) {
+            const auto at = static_cast<std::int64_t>(i);
+            const std::int64_t c = at % y.c, ow = at / y.c % y.w, oh = at / y.c / y.w % y.h,
+                               n = at / y.per_image();
+            std::vector<std::size_t> taps;
+            for (std::int64_t r = 0; r < x.h; ++r)
+              for (std::int64_t k = 0; k < x.w; ++k)
+                if (inside(r, oh, x.h, y.h) && inside(k, ow, x.w, y.w))
+                  taps.push_back(static_cast<std::size_t>(((n * x.h + r) * x.w + k) * x.c + c));
+            for (const std::size_t tap : taps) {
+              want[i].Add(static_cast<double>(in[tap]) / static_cast<double>(taps.size()));
+              dx[tap].Add(static_cast<double>(dy[i]) / static_cast<double>(taps.size()));
+            }
+          }
+          CheckTensor(spec.y, want);
+          CheckTensor(spec.dx.tensor, dx);
+          CHECK(*spec.dx.scale == 32);
+          CHECK(spec.y_stats->numel == static_cast<std::int64_t>(want.size()));
+        }
   }
 
   TEST_CASE("pooling: ops that only evaluate") {

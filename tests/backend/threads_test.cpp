@@ -124,6 +124,49 @@ TEST_SUITE("cpu") {
     });
   }
 
+  TEST_CASE("threads: gates, factors and norms") {
+    const Shape shape{23, 16, 16, 18}, small{23, 1, 1, 18};
+    const auto n = static_cast<std::size_t>(shape.numel());
+    const auto fill = [&](Bench& bench, auto& spec) {
+      spec.x = bench.Make(shape, kFp16, Normal(n, 1, 1)), spec.y = bench.Make(shape, kFp16);
+      spec.y_stats = bench.Stats();
+      spec.dy = bench.MakeGradient(shape, kFp16, Normal(n, 1, 2), 2);
+      spec.dx = bench.MakeGradient(shape, kFp16);
+    };
+    const auto run = [](Bench& bench, Bytes& bytes, const auto& spec) {
+      const auto op = bench->Make(spec);
+      op->Forward(MakePass(21));
+      op->Backward(MakePass(21));
+      bytes.Add(spec.y), bytes.Add(spec.y_stats);
+    };
+    CheckInvariance([&](Bench& bench, Bytes& bytes) {
+      MultiplySpec gated;
+      gated.x = {bench.Make(small, kFp16, Normal(23 * 18, 1, 3)),
+                 bench.Make(shape, kFp16, Normal(n, 1, 4))};
+      gated.y = bench.Make(shape, kFp16), gated.y_stats = bench.Stats();
+      gated.dy = bench.MakeGradient(shape, kFp16, Normal(n, 1, 2), 2);
+      gated.dx = {bench.MakeGradient(small, kFp16), bench.MakeGradient(shape, kFp16)};
+      run(bench, bytes, gated);
+      bytes.Add(gated.dx[0]), bytes.Add(gated.dx[1]);
+      ChannelScaleSpec factors;
+      fill(bench, factors);
+      factors.w = bench.Vector(Normal(18, 1, 5)), factors.dw = bench.Vector(Values(18));
+      run(bench, bytes, factors);
+      bytes.Add(factors.dx), bytes.Add(factors.dw);
+      GroupNormSpec norm;
+      norm.groups = 3;
+      fill(bench, norm);
+      norm.gamma = norm.beta = factors.w;
+      norm.dgamma = bench.Vector(Values(18)), norm.dbeta = bench.Vector(Values(18));
+      run(bench, bytes, norm);
+      bytes.Add(norm.dx), bytes.Add(norm.dgamma), bytes.Add(norm.dbeta);
+      ActivationSpec<Gelu> gelu;
+      fill(bench, gelu);
+      run(bench, bytes, gelu);
+      bytes.Add(gelu.dx);
+    });
+  }
+
   TEST_CASE("threads: branch sum, dropout and the gradient norm") {
     const Shape shape{45, 16, 16, 19};
     const auto n = static_cast<std::size_t>(shape.numel());

@@ -116,7 +116,7 @@ TEST_SUITE("cpu") {
     CHECK(Refusal("{file: no.yaml}") ==
           "c.yaml:2:15: model.file: no.yaml: cannot be opened: No such file or directory");
     CHECK(refusal("model:\n  layers:\n    - {name: a, kind: reluu}\n")
-              .starts_with(at + ":3:24: model.layers[].kind: expected one of "));
+              .starts_with(at + ":3:23: model.layers[].kind: expected one of "));
     CHECK(refusal("model: {zoo: mlp, zoo: lenet}\n") ==
           at + ":1:19: model.model.zoo: duplicate key, first given in line 1");
     CHECK(refusal("a: [").starts_with(at + ":1:"));
@@ -128,7 +128,7 @@ TEST_SUITE("cpu") {
     CHECK(refusal("model: {classes: 3}\n") ==
           at + ":1:8: model: expected `zoo:` or `layers:` in a file of model.file");
     CHECK(Refusal("{zoo: mlp, file: no.yaml}") ==
-          "c.yaml:2:20: model.file: give either file or zoo, not both");
+          "c.yaml:2:19: model.file: give either file or zoo, not both");
   }
 
   TEST_CASE("only a layer that has classes says so") {
@@ -136,7 +136,7 @@ TEST_SUITE("cpu") {
     CHECK(With(layers + "classes}]}").config.model.layers[0].is_per_class);
     CHECK(
         Refusal(layers + "class}]}").starts_with("c.yaml:2:54: model.layers[].features: expected"));
-    CHECK(Refusal(layers + "'classes'}]}") != "(accepted)");
+    CHECK(Refusal(layers + "'classes'}]}").ends_with("got 'classes'"));
   }
 }
 

@@ -70,6 +70,37 @@ void CheckElementwise(const Roles& r, const Shape& x, bool wild) {
   const auto make = [](Backend& b, const auto& s) { return b.Make(s); };
   CheckPlain("sigmoid", r, SigmoidSpec{}, x, x, true, make, wild);
   CheckPlain("silu", r, SiluSpec{}, x, x, true, make, wild);
+  CheckPlain("tanh", r, ActivationSpec<Tanh>{}, x, x, true, make, wild);
+  CheckPlain("leaky relu", r, ActivationSpec<LeakyRelu>{}, x, x, true, make, wild);
+  CheckPlain("hardsigmoid", r, ActivationSpec<Hardsigmoid>{}, x, x, true, make, wild);
+  CheckPlain("hardswish", r, ActivationSpec<Hardswish>{}, x, x, true, make, wild);
+  CheckPlain("gelu", r, ActivationSpec<Gelu>{}, x, x, true, make, wild);
+  CheckPlain("gelu tanh", r, ActivationSpec<GeluTanh>{}, x, x, true, make, wild);
+  StochasticDepthSpec depth;
+  depth.rate = 0.3f, depth.stream = 9;
+  CheckPlain("stochastic depth", r, depth, x, x, true, make, wild);
+  // Parameters in memory of both backends.
+  const auto vector = [](Backend& b, std::int64_t channels, std::uint64_t seed) {
+    Tensor t{{1, 1, 1, channels}, kFp32, Storage::kF32, nullptr};
+    t.data = b.Allocate(t.bytes());
+    const Values values = Normal(static_cast<std::size_t>(channels), 1, seed);
+    b.Upload(t.data, values.data(), t.bytes());
+    return t;
+  };
+  CheckPlain(
+      "channel scale", r, ChannelScaleSpec{}, x, x, true,
+      [&](Backend& b, ChannelScaleSpec s) {
+        s.w = vector(b, x.c, 1), s.dw = vector(b, x.c, 2);
+        return b.Make(s);
+      },
+      wild);
+  const auto norm = [&](Backend& b, auto s) {
+    s.gamma = vector(b, x.c, 1), s.beta = vector(b, x.c, 2);
+    s.dgamma = vector(b, x.c, 3), s.dbeta = vector(b, x.c, 4);
+    return b.Make(s);
+  };
+  CheckPlain("layer norm", r, LayerNormSpec{}, x, x, true, norm, wild);
+  CheckPlain("group norm", r, GroupNormSpec{}, x, x, true, norm, wild);
   DropoutSpec drop;
   drop.rate = 0.3f, drop.stream = 9;
   CheckPlain(

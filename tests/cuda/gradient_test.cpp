@@ -38,6 +38,12 @@ TEST_SUITE(ADA_SUITE) {
     GradientChecks(lab, kMost).Concat();
   }
 
+  TEST_CASE("gradients: products of tensors, factors by channel, norms of pixels and groups") {
+    Lab lab(MakeBackendUnderTest());
+    GradientChecks(lab, kMost).Multiply();
+    GradientChecks(lab, kMost).Parameters();
+  }
+
   TEST_CASE("gradients: addition and the sum of branches") {
     Lab lab(MakeBackendUnderTest());
     GradientChecks(lab, kMost).Addition();

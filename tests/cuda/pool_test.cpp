@@ -19,6 +19,7 @@ Spec MakeSpec(Lab& lab, const PoolCase& c, const NumberFormat& format, const Val
   Spec spec;
   spec.x = lab.Make(c.x, format, x), spec.y = lab.Make(c.y(), format);
   spec.kernel = c.kernel, spec.stride = c.stride, spec.padding = c.padding;
+  if constexpr (requires { spec.count_padding; }) spec.count_padding = c.count_padding;
   spec.dy = lab.MakeGradient(c.y(), format, 32.0f, Normal(Size(c.y()), sigma, 2));
   spec.dx = lab.MakeGradient(c.x, format);
   return spec;

@@ -1,5 +1,6 @@
-// Input, relu, sigmoid, silu, add, concat, dropout, shortcut, flatten and casts against the CPU's,
-// bit for bit: whole batches and tails, in place, with and without counts; every way to an alpha.
+// Input, relu, functions of values, add, concat, dropout, shortcut, flatten and casts against the
+// CPU's, bit for bit: whole batches and tails, in place, with and without counts; every way to an
+// alpha.
 #include <doctest/doctest.h>
 
 #include "cuda/on_both.h"
@@ -97,7 +98,7 @@ TEST_SUITE(ADA_SUITE) {
         });
   }
 
-  TEST_CASE("sigmoid and silu: forward, backward, and dx where dy lies") {
+  TEST_CASE("functions of values: forward, backward, and dx where dy lies") {
     const auto check = [](auto plain, const Kind& kind, bool in_place) {
       OnBoth([&](Lab& lab, Findings& findings) {
         Values x = Signed(kShape, 1);
@@ -116,6 +117,14 @@ TEST_SUITE(ADA_SUITE) {
       for (const bool in_place : {false, true}) {
         check(SigmoidSpec(), kind, in_place);
         check(SiluSpec(), kind, in_place);
+        check(ActivationSpec<Tanh>(), kind, in_place);
+        check(ActivationSpec<Hardtanh>(), kind, in_place);
+        check(ActivationSpec<Relu6>(), kind, in_place);
+        check(ActivationSpec<LeakyRelu>(), kind, in_place);
+        check(ActivationSpec<Hardsigmoid>(), kind, in_place);
+        check(ActivationSpec<Hardswish>(), kind, in_place);
+        check(ActivationSpec<Gelu>(), kind, in_place);
+        check(ActivationSpec<GeluTanh>(), kind, in_place);
       }
   }
 

@@ -89,9 +89,18 @@ class FakeBackend : public backend::Backend {
     return Product(s);
   }
   std::unique_ptr<Op> OpOf(const backend::BatchNormSpec& s);
-  std::unique_ptr<Op> OpOf(const backend::SigmoidSpec& s) { return Activation(s); }
-  std::unique_ptr<Op> OpOf(const backend::SiluSpec& s) { return Activation(s); }
+  template <class Function>
+  std::unique_ptr<Op> OpOf(const backend::ActivationSpec<Function>& s) {
+    if (backend::kPassesDy<Function>) REQUIRE_FALSE(s.dx.stats);
+    return Activation(s);
+  }
   std::unique_ptr<Op> OpOf(const backend::ConcatSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::MultiplySpec& s);
+  std::unique_ptr<Op> OpOf(const backend::ChannelScaleSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::LayerNormSpec& s) { return UnitNorm(s); }
+  std::unique_ptr<Op> OpOf(const backend::GroupNormSpec& s) { return UnitNorm(s); }
+  std::unique_ptr<Op> OpOf(const backend::StochasticDepthSpec& s) { return Rounded(s); }
+  std::unique_ptr<Op> OpOf(const backend::UpsampleSpec& s) { return Linear(s); }
   std::unique_ptr<Op> OpOf(const backend::ReluSpec& s) {
     relus.push_back(s);
     RequireExact(s);
@@ -195,6 +204,8 @@ class FakeBackend : public backend::Backend {
   }
   template <typename Spec>
   std::unique_ptr<Op> Product(const Spec& s);
+  template <typename Spec>
+  std::unique_ptr<Op> UnitNorm(const Spec& s);
 
   std::deque<std::vector<std::byte>> memory_;
 };
@@ -264,6 +275,54 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ConcatSpec& s) {
       REQUIRE_FALSE(s.dx[i].stats);
       WriteGradient(s.dx[i], Hash("concat dx", {dy, i}), *s.dy.scale);
     }
+  };
+  return MakeOp(forward, backward);
+}
+
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::MultiplySpec& s) {
+  const auto forward = [s] {
+    const Symbol y = Hash("multiply", {test::Read(s.x[0]), test::Read(s.x[1])});
+    Write(s.y, y);
+    Count(s.y_stats, s.y, y);
+  };
+  const auto backward = [s] {
+    const Symbol dy = ReadGradient(s.dy);
+    for (std::size_t i = 0; i < s.dx.size(); ++i) {
+      if (!s.dx[i]) continue;
+      REQUIRE(s.dx[i].stats);
+      WriteGradient(s.dx[i], Hash("multiply dx", {test::Read(s.x[1 - i]), dy}), *s.dy.scale);
+    }
+  };
+  return MakeOp(forward, backward);
+}
+
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ChannelScaleSpec& s) {
+  const auto forward = [s] {
+    const Symbol y = Hash("channel_scale", {test::Read(s.x), test::Read(s.w)});
+    Write(s.y, y);
+    Count(s.y_stats, s.y, y);
+  };
+  const auto backward = [s] {
+    const Symbol dy = ReadGradient(s.dy);
+    Write(s.dw, Hash("channel_scale dw", {test::Read(s.x), dy}));
+    WriteGradient(s.dx, Hash("channel_scale dx", {test::Read(s.w), dy}), *s.dy.scale);
+  };
+  return MakeOp(forward, backward);
+}
+
+template <typename Spec>
+std::unique_ptr<Op> FakeBackend::UnitNorm(const Spec& s) {
+  const std::string f = Formula(s);
+  const auto forward = [s, f] {
+    const Symbol y = Hash(f, {test::Read(s.x), test::Read(s.gamma), test::Read(s.beta)});
+    Write(s.y, y);
+    Count(s.y_stats, s.y, y);
+  };
+  const auto backward = [s, f] {
+    const Symbol x = test::Read(s.x), dy = ReadGradient(s.dy);
+    Write(s.dgamma, Hash(f + " dgamma", {x, dy}));
+    Write(s.dbeta, Hash(f + " dbeta", {dy}));
+    WriteGradient(s.dx, Hash(f + " dx", {x, test::Read(s.gamma), dy}), *s.dy.scale);
   };
   return MakeOp(forward, backward);
 }

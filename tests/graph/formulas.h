@@ -19,10 +19,37 @@ std::string PoolFormula(const char* name, const PoolSpec& s) {
                         1.0 * s.padding[0], 1.0 * s.padding[1]});
 }
 inline std::string Formula(const backend::MaxPoolSpec& s) { return PoolFormula("max_pool", s); }
-inline std::string Formula(const backend::AvgPoolSpec& s) { return PoolFormula("avg_pool", s); }
+inline std::string Formula(const backend::AvgPoolSpec& s) {
+  if (s.adaptive) return "adaptive_avg_pool";
+  return PoolFormula("avg_pool", s) + (s.count_padding ? "" : " inside");
+}
+inline std::string Formula(const backend::UpsampleSpec& s) {
+  return Numbers("upsample", {1.0 * s.scale});
+}
+inline std::string Formula(const backend::StochasticDepthSpec& s) {
+  return Numbers(s.batch ? "stochastic_depth batch" : "stochastic_depth row", {s.rate}) +
+         std::to_string(s.stream);
+}
+inline std::string Formula(const backend::LayerNormSpec& s) {
+  return Numbers("layer_norm", {s.eps});
+}
+inline std::string Formula(const backend::GroupNormSpec& s) {
+  return Numbers("group_norm", {1.0 * s.groups, s.eps});
+}
 inline std::string Formula(const backend::ReluSpec&) { return "relu"; }
-inline std::string Formula(const backend::SigmoidSpec&) { return "sigmoid"; }
-inline std::string Formula(const backend::SiluSpec&) { return "silu"; }
+template <class Function>
+std::string Formula(const backend::ActivationSpec<Function>&) {
+  return Function::kKind;
+}
+inline std::string Formula(const backend::ActivationSpec<backend::Hardtanh>& s) {
+  return Numbers("hardtanh", {s.function.min, s.function.max});
+}
+inline std::string Formula(const backend::ActivationSpec<backend::LeakyRelu>& s) {
+  return Numbers("leaky_relu", {s.function.slope});
+}
+inline std::string Formula(const backend::ActivationSpec<backend::GeluTanh>&) {
+  return "gelu tanh";
+}
 inline std::string Formula(const backend::ConcatSpec&) { return "concat"; }
 inline std::string Formula(const backend::FlattenSpec&) { return "flatten"; }
 inline std::string Formula(const backend::ShortcutSpec& s) {

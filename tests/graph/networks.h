@@ -127,6 +127,61 @@ inline config::ModelConfig WithConcat() {
                 Layer("pool", "global_avg_pool"), Linear("fc", 10)});
 }
 
+// Every function of a value, with and without its keys, where gradients meet and in chains.
+inline config::ModelConfig WithActivations() {
+  const auto with = [](config::LayerConfig layer, auto change) {
+    change(layer);
+    return layer;
+  };
+  return Model({Conv("c1", 4), Layer("b1", "batch_norm"), Layer("a1", "relu6"), Conv("c2", 4),
+                with(Layer("a2", "hardtanh"), [](auto& l) { l.min = -2, l.max = 0.5; }),
+                with(Layer("a3", "leaky_relu"), [](auto& l) { l.slope = 0.25; }),
+                Layer("join", "add", {"a3", "a1"}), Layer("a4", "tanh"), Conv("c3", 4),
+                Layer("a5", "hardsigmoid"), Layer("a6", "hardswish"), Layer("a7", "gelu"),
+                Layer("join2", "add", {"a7", "a6"}), Layer("a8", "hardtanh"), Conv("c4", 4),
+                with(Layer("a9", "gelu"), [](auto& l) { l.approximate = "tanh"; }),
+                Layer("pool", "global_avg_pool"), Linear("fc", 10)});
+}
+
+// Gates on either side, of both sizes and of one value twice; norms of units, factors, dropped
+// images, windows that do not fit, larger images.
+inline config::ModelConfig WithGates() {
+  const auto with = [](config::LayerConfig layer, auto change) {
+    change(layer);
+    return layer;
+  };
+  return Model({Conv("c1", 4),
+                with(Layer("n1", "group_norm"), [](auto& l) { l.groups = 2; }),
+                Layer("pool1", "global_avg_pool"),
+                Conv("squeeze", 4),
+                Layer("gate", "hardsigmoid"),
+                Layer("gated", "multiply", {"gate", "n1"}),
+                with(Layer("s1", "channel_scale"), [](auto& l) { l.value = 0.5; }),
+                with(Layer("d1", "stochastic_depth"), [](auto& l) { l.rate = 0.25; }),
+                Layer("j1", "add", {"d1", "n1"}),
+                Layer("square", "multiply", {"j1", "j1"}),
+                Conv("c2", 4),
+                Layer("n2", "layer_norm"),
+                Layer("both", "multiply", {"n2", "square"}),
+                Layer("again", "multiply", {"both", "gate"}),
+                with(Window("p1", "max_pool", 2, 2), [](auto& l) { l.ceil_mode = true; }),
+                with(Layer("up", "upsample"), [](auto& l) { l.scale = 3; }),
+                with(Window("p2", "avg_pool", 3, 2),
+                     [](auto& l) {
+                       l.ceil_mode = true, l.count_include_pad = false, l.padding = {1, 1};
+                     }),
+                with(Layer("p3", "adaptive_avg_pool"),
+                     [](auto& l) {
+                       l.size = {2, 3};
+                     }),
+                with(Layer("p4", "adaptive_avg_pool"),
+                     [](auto& l) {
+                       l.size = {1, 1};
+                     }),
+                with(Layer("d2", "stochastic_depth"), [](auto& l) { l.mode = "batch"; }),
+                Linear("fc", 10)});
+}
+
 inline std::vector<TestNetwork> AllNetworks() {
   const Shape mnist{5, 28, 28, 1}, cifar{5, 32, 32, 3};
   std::vector<TestNetwork> all = {{"mlp", Zoo("mlp"), mnist},
@@ -144,6 +199,8 @@ inline std::vector<TestNetwork> AllNetworks() {
   all.push_back({"with input", WithInput(), {5, 6, 6, 3}});
   all.push_back({"with casts", WithCasts(), {5, 6, 6, 3}});
   all.push_back({"with concat", WithConcat(), {5, 6, 6, 3}});
+  all.push_back({"with gates", WithGates(), {5, 6, 7, 3}});
+  all.push_back({"with activations", WithActivations(), {5, 6, 6, 3}});
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/text.h"
 #include "graph/fake_backend.h"
 #include "graph/graph.h"
 #include "graph/network/shapes.h"
@@ -51,6 +52,14 @@ class ReferenceStep {
 
   // By name, beside the table of kinds that the graph asks.
   static bool Is(const Node& node, const char* kind) { return node.config.kind == kind; }
+  static bool IsActivation(const Node& node) {
+    return Contains({"relu6", "hardtanh", "leaky_relu", "sigmoid", "tanh", "silu", "hardsigmoid",
+                     "hardswish", "gelu"},
+                    node.config.kind);
+  }
+  static bool IsUnitNorm(const Node& node) {
+    return Is(node, "layer_norm") || Is(node, "group_norm");
+  }
   static bool IsProduct(const Node& node) { return Is(node, "conv2d") || Is(node, "linear"); }
   static std::string FormulaOf(const Node& node);
   static Symbol P(const Node& node, const char* name) {
@@ -86,7 +95,22 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) {
                    {1.0 * c.stride[0], 1.0 * c.stride[1], 1.0 * c.padding[0], 1.0 * c.padding[1],
                     1.0 * c.dilation[0], 1.0 * c.dilation[1], 1.0 * c.groups});
   }
-  if (c.kind == "max_pool" || c.kind == "avg_pool") return window(c.kind.c_str());
+  if (c.kind == "max_pool") return window("max_pool");
+  if (c.kind == "avg_pool") return window("avg_pool") + (c.count_include_pad ? "" : " inside");
+  if (c.kind == "adaptive_avg_pool" && node.input.h % c.size[0] == 0 &&
+      node.input.w % c.size[1] == 0) {
+    const double h = 1.0 * node.input.h / c.size[0], w = 1.0 * node.input.w / c.size[1];
+    return Numbers("avg_pool", {h, w, h, w, 0, 0});
+  }
+  if (c.kind == "upsample") return Numbers("upsample", {1.0 * c.scale});
+  if (c.kind == "stochastic_depth") {
+    return Numbers(("stochastic_depth " + c.mode).c_str(), {static_cast<float>(c.rate)}) +
+           std::to_string(StreamId(c.name));
+  }
+  if (c.kind == "layer_norm") return Numbers("layer_norm", {static_cast<float>(c.eps)});
+  if (c.kind == "group_norm") {
+    return Numbers("group_norm", {1.0 * c.groups, static_cast<float>(c.eps)});
+  }
   if (c.kind == "global_avg_pool") {
     return Numbers("avg_pool", {1.0 * node.input.h, 1.0 * node.input.w, 1.0 * node.input.h,
                                 1.0 * node.input.w, 0, 0});
@@ -98,6 +122,11 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) {
   if (c.kind == "batch_norm") {
     return Numbers("batch_norm", {static_cast<float>(c.eps), static_cast<float>(c.momentum)});
   }
+  if (c.kind == "hardtanh") {
+    return Numbers("hardtanh", {static_cast<float>(c.min), static_cast<float>(c.max)});
+  }
+  if (c.kind == "leaky_relu") return Numbers("leaky_relu", {static_cast<float>(c.slope)});
+  if (c.kind == "gelu" && c.approximate == "tanh") return "gelu tanh";
   return c.kind;
 }
 
@@ -108,13 +137,15 @@ inline Symbol ReferenceStep::Forward(const Node& node) {
     x.push_back(P(node, "weight"));
     x.push_back(node.config.bias ? P(node, "bias") : 0);
     Note(node.config.name, "w", {P(node, "weight"), 1});
-  } else if (Is(node, "batch_norm")) {
+  } else if (Is(node, "batch_norm") || IsUnitNorm(node)) {
     x.push_back(P(node, "weight"));
     x.push_back(P(node, "bias"));
+  } else if (Is(node, "channel_scale")) {
+    x.push_back(P(node, "weight"));
   }
   const Symbol y = Is(node, "add") ? AddSymbol(x) : Hash(FormulaOf(node), x);
-  const bool exact =
-      Is(node, "relu") || Is(node, "max_pool") || Is(node, "flatten") || Is(node, "shortcut");
+  const bool exact = Is(node, "relu") || Is(node, "max_pool") || Is(node, "flatten") ||
+                     Is(node, "shortcut") || Is(node, "upsample");
   if (!exact) Note(node.config.name, "y", {y, 1});
   return y;
 }
@@ -157,8 +188,10 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
     }
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale * alpha};
   }
+  if (IsUnitNorm(node)) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+  if (Is(node, "channel_scale")) return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale};
   const Symbol y = Hash(FormulaOf(node), {x});
-  if (Is(node, "sigmoid") || Is(node, "silu")) return {Hash(f, {x, dy.symbol}), dy.scale};
+  if (IsActivation(node)) return {Hash(f, {x, dy.symbol}), dy.scale};
   if (Is(node, "relu")) return {Hash("mask", {y, dy.symbol}), dy.scale};
   if (Is(node, "max_pool")) return {Hash(f, {x, y, dy.symbol}), dy.scale};
   return {Hash(f, {dy.symbol}), dy.scale};
@@ -182,6 +215,22 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
     }
     return;
   }
+  if (Is(node, "multiply")) {
+    std::vector<G> dx;
+    for (std::size_t i = 0; i < 2; ++i) {
+      dx.push_back({Hash("multiply dx", {y_[node.inputs[1 - i]], dy.symbol}), dy.scale});
+      if (needs_[node.inputs[i]]) Note(name, i == 0 ? "dx" : "dx2", dx[i]);
+    }
+    for (const std::size_t i : {1u, 0u})
+      if (needs_[node.inputs[i]]) gradients_[node.inputs[i]].push_back(dx[i]);
+    return;
+  }
+  if (IsUnitNorm(node)) {
+    r_.gradients[name + ".weight"] = Hash(f + " dgamma", {x, dy.symbol});
+    r_.gradients[name + ".bias"] = Hash(f + " dbeta", {dy.symbol});
+  } else if (Is(node, "channel_scale")) {
+    r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
+  }
   if (IsProduct(node)) {
     r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
     if (node.config.bias) r_.gradients[name + ".bias"] = Hash(f + " db", {dy.symbol});
@@ -195,6 +244,7 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   const bool overlap = node.config.kernel[0] > node.config.stride[0] ||
                        node.config.kernel[1] > node.config.stride[1];
   const bool exact = Is(node, "relu") || Is(node, "flatten") || Is(node, "shortcut") ||
+                     Is(node, "relu6") || Is(node, "hardtanh") ||
                      (Is(node, "max_pool") && !overlap);
   if (!exact) Note(name, "dx", dx);
   gradients_[node.inputs[0]].push_back(dx);

@@ -83,6 +83,52 @@ TEST_SUITE("cpu") {
     CHECK(network.trained_numel() == 112 + 8 + (12 * 7 + 12) + 24 + 130);
   }
 
+  TEST_CASE("ceil_mode: the last window begins inside the input or the padding before it") {
+    struct Case {
+      int kernel, stride, padding;
+      std::int64_t h, w;
+    };
+    // From torch.nn.MaxPool2d(..., ceil_mode=True) on zeros(1, 1, 13, 10).
+    for (const Case& c : {Case{3, 2, 0, 6, 5},
+                          {2, 2, 0, 7, 5},
+                          {3, 2, 1, 7, 6},
+                          {2, 3, 1, 5, 4},
+                          {4, 3, 2, 5, 4},
+                          {5, 2, 2, 7, 6}}) {
+      const LayerConfig pool = With(Window("p", "max_pool", c.kernel, c.stride), [&](auto& l) {
+        l.padding = {c.padding, c.padding}, l.ceil_mode = true;
+      });
+      const Network network = Resolve(Model({pool, Linear("fc", 10)}), {1, 13, 10, 4});
+      CHECK(network.nodes[0].output == Shape{1, c.h, c.w, 4});
+    }
+  }
+
+  TEST_CASE("shapes of gates, norms, adaptive means and larger images") {
+    const Network network = Resolve(
+        Model({Conv("c", 4), Layer("g", "global_avg_pool"), Layer("first", "multiply", {"g", "c"}),
+               Layer("second", "multiply", {"first", "g"}),
+               Layer("same", "multiply", {"second", "second"}), Layer("n", "layer_norm"),
+               With(Layer("q", "group_norm"), [](auto& l) { l.groups = 2; }),
+               Layer("s", "channel_scale"), Layer("d", "stochastic_depth"),
+               With(Layer("u", "upsample"), [](auto& l) { l.scale = 3; }),
+               With(Layer("a", "adaptive_avg_pool"),
+                    [](auto& l) {
+                      l.size = {7, 2};
+                    }),
+               With(Layer("e", "adaptive_avg_pool"),
+                    [](auto& l) {
+                      l.size = {7, 1};
+                    }),
+               Linear("fc", 10)}),
+        {1, 11, 8, 3});
+    std::vector<std::string> found;
+    for (const Node& node : network.nodes) found.push_back(ToString(node.output));
+    CHECK(found == std::vector<std::string>{"11x8x4", "4", "11x8x4", "11x8x4", "11x8x4", "11x8x4",
+                                            "11x8x4", "11x8x4", "11x8x4", "33x24x4", "7x2x4",
+                                            "7x1x4", "10"});
+    CHECK(network.trained_numel() == 112 + 8 + 8 + 4 + (7 * 4 * 10 + 10));
+  }
+
   TEST_CASE("refusals") {
     const LayerConfig fc = Linear("fc", 10);
     struct Case {
@@ -169,6 +215,17 @@ TEST_SUITE("cpu") {
               "logs); choose another"},
         {Model({At(With(Layer("d", "dropout"), [](auto& l) { l.rate = 1; }), 5), fc}),
          at + "d: rate must be at least 0 and less than 1"},
+        {Model({Conv("a", 4), Conv("b", 8), At(Layer("m", "multiply", {"a", "b"}), 5), fc}),
+         at + "m: shapes differ: 8x8x4 (a) and 8x8x8 (b); a factor has the other's shape or one "
+              "value for each channel"},
+        {Model({Conv("a", 4), At(Layer("m", "multiply", {"a", "a", "a"}), 5), fc}),
+         at + "m: multiply takes two `inputs`, found 3"},
+        {Model({Conv("a", 4), At(With(Layer("n", "group_norm"), [](auto& l) { l.groups = 3; }), 5),
+                fc}),
+         at + "n: groups 3 must divide the input's channels 4 (input 8x8x4)"},
+        {Model({At(With(Layer("u", "upsample"), [](auto& l) { l.scale = 1000000; }), 5), fc}),
+         at + "u: its output would have 1.92e+14 values, expected at most 2^40; use fewer channels "
+              "or features, or smaller images"},
         {Model({At(With(Layer("s", "shortcut"), [](auto& l) { l.channels = 2; }), 5), fc}),
          at + "s: a shortcut only adds channels: input 8x8x3, channels 2"},
     };

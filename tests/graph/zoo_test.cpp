@@ -22,9 +22,9 @@ struct Size {
 
 // resnet, shortcut A: github.com/akamaster/pytorch_resnet_cifar10 (its own
 // counts). B adds 16*32 + 32*64 weights and 2*(32+64) of batch norm. VGG without convolution
-// biases: torchvision's features of vgg11_bn, vgg13_bn, vgg16_bn (9,225,984, 9,410,880, 14,723,136
-// with biases) less their 2,752, 2,944, 4,224 biases, plus 5,130 of fc. LeNet-5 with full
-// connections: 61,706.
+// biases: torchvision's features of vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn (9,225,984,
+// 9,410,880, 14,723,136, 20,035,392 with biases) less their 2,752, 2,944, 4,224, 5,504 biases, plus
+// 5,130 of fc. LeNet-5 with full connections: 61,706.
 const std::vector<Size> kSizes = {
     {"mlp", "A", {1, 28, 28, 1}, 784 * 512 + 512 + 512 * 512 + 512 + 5130, 1.337344},
     {"lenet", "A", {1, 28, 28, 1}, 61706, 0.83304},
@@ -37,13 +37,13 @@ const std::vector<Size> kSizes = {
     {"vgg11", "A", {1, 32, 32, 3}, 9225984 - 2752 + 5130, 305.54},
     {"vgg13", "A", {1, 32, 32, 3}, 9410880 - 2944 + 5130, 456.53},
     {"vgg16", "A", {1, 32, 32, 3}, 14723136 - 4224 + 5130, 626.40},
-    {"vgg19", "A", {1, 32, 32, 3}, 20035264 - 5504 + 5130, 796.27},
+    {"vgg19", "A", {1, 32, 32, 3}, 20035392 - 5504 + 5130, 796.27},
     // He et al. 2016: 1.7 million in both. Two batch norms of 16, 32 or 64 channels, a block less.
-    {"preresnet110", "A", {1, 32, 32, 3}, 1730522, 509.27},
-    {"preresnet164", "A", {1, 32, 32, 3}, 1703258, 508.1},
+    {"preresnet110", "A", {1, 32, 32, 3}, 1730522, 506.30},
+    {"preresnet164", "A", {1, 32, 32, 3}, 1703258, 495.29},
     // Zagoruyko and Komodakis, table 9: 36.5 and 11.0 million; as their PyTorch successors count.
-    {"wide_resnet28_10", "A", {1, 32, 32, 3}, 36479194, 10491.5},
-    {"wide_resnet16_8", "A", {1, 32, 32, 3}, 10961370, 3104.6},
+    {"wide_resnet28_10", "A", {1, 32, 32, 3}, 36479194, 10486.7},
+    {"wide_resnet16_8", "A", {1, 32, 32, 3}, 10961370, 3096.3},
 };
 
 std::vector<std::string> NamesFrom(const std::vector<config::LayerConfig>& layers,
@@ -194,7 +194,8 @@ TEST_SUITE("cpu") {
           "models` lists them");
     model.zoo = "resnet20";
     model.shortcut = "C";
-    CHECK(MessageOf(model) == "net.yaml:3:8: model.shortcut: expected A or B, found 'C'");
+    CHECK(MessageOf(model) ==
+          "net.yaml:3:8: model.shortcut: expected A, B or reference, found 'C'");
   }
 
   TEST_CASE("the list has one line per model") {

@@ -190,6 +190,46 @@ TEST_SUITE("cpu") {
     CHECK(rounded == std::set<std::string>{"join.y", "gate.y", "gate.dx", "smooth.y", "smooth.dx"});
   }
 
+  TEST_CASE("gates, norms, factors and dropped images train in fp16; threads change no byte") {
+    std::string text = SmallRun();
+    const std::string before = "    - {name: join, kind: add, inputs: [conv2, relu1]}\n";
+    const std::string join = R"(    - {name: norm, kind: layer_norm}
+    - {name: smooth, kind: gelu}
+    - {name: factor, kind: channel_scale, value: 0.5}
+    - {name: depth, kind: stochastic_depth, rate: 0.2}
+    - {name: squeeze, kind: global_avg_pool}
+    - {name: gate, kind: hardsigmoid}
+    - {name: gated, kind: multiply, inputs: [gate, depth]}
+    - {name: groups, kind: group_norm, groups: 2}
+    - {name: join, kind: add, inputs: [groups, relu1]}
+)";
+    text.replace(text.find(before), before.size(), join);
+    const TempFolder folder;
+    for (const char* threads : {"1", "3"}) {
+      const Arguments arguments =
+          With(WriteConfig(folder, threads, text),
+               {"--set", std::string("device.threads=") + threads, "--set", "name=run", "--set",
+                "log.statistics=[y, dx]", "--set", "log.histogram_every=1"});
+      ADA_REQUIRE_EXIT(Run(arguments, folder.path()), 0);
+    }
+    CHECK(Differences(folder / "1", folder / "3").empty());
+    const Table steps = ReadCsv(folder / "1/steps.csv");
+    CHECK(Number(steps.back(), "loss") < 0.9 * Number(steps.front(), "loss"));
+    std::set<std::string> rounded, binned;
+    for (const GoldenRow& row : ReadCsv(folder / "1/underflow.csv"))
+      if (row.at("layer") == "gated") rounded.insert(row.at("tensor"));
+    for (const GoldenRow& row : ReadCsv(folder / "1/histograms.csv"))
+      if (row.at("layer") == "gated") binned.insert(row.at("tensor"));
+    CHECK(rounded == std::set<std::string>{"y", "dx", "dx2"});
+    CHECK(binned == rounded);
+    // What reads runs reads this one: S of dx2 is that of dx.
+    for (const Arguments& read : {Arguments{"inspect", folder / "1"},
+                                  {"compare", folder / "1", folder / "3"},
+                                  {"what-if", folder / "1", "--scale", "64"},
+                                  {"recommend", folder / "1"}})
+      ADA_REQUIRE_EXIT(Run(read, folder.path()), 0);
+  }
+
   TEST_CASE("label smoothing raises the loss that can be reached") {
     // The least loss with smoothing e over K classes is the entropy of the smoothed target.
     const TempFolder folder;

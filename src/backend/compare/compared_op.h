@@ -110,6 +110,14 @@ std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Spe
   } else if constexpr (requires { spec.dx; }) {
     if (spec.dx) op->backward = {OutputOf("dx", spec.dx)};
   }
+  // Sums whose order is fixed.
+  if constexpr (requires { spec.dw; })
+    if (spec.dw) op->backward.push_back(ParameterOf("dw", spec.dw));
+  if constexpr (requires { spec.dgamma; })
+    if (spec.dgamma) {
+      op->backward.push_back(ParameterOf("dgamma", spec.dgamma));
+      op->backward.push_back(ParameterOf("dbeta", spec.dbeta));
+    }
   if constexpr (requires { spec.sum; }) op->backward = {OutputOf("sum", spec.sum)};
   if constexpr (requires { spec.scaler; }) op->scaler = spec.scaler;
   if constexpr (requires { spec.decision; }) op->decision = spec.decision;

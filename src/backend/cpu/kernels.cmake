@@ -2,6 +2,10 @@
 # table at run time. Nothing else in the program needs more than x86-64.
 file(GLOB ADA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/*.cpp)
 set(ADA_KERNEL_OBJECTS "")
+# Left to the compiler's vectoriser, in every set.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/activations.cpp
+                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/units.cpp PROPERTIES
+                            COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 set(ADA_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mf16c -mfma -mprefer-vector-width=512)
 function(ada_kernels isa)  # the sources of one set
   add_library(ada_kernels_${isa} OBJECT ${ARGN})

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/activations.h"
 #include "backend/stats_rules.h"
 #include "backend/update.h"
 #include "core/tensor.h"
@@ -91,9 +92,30 @@ struct PoolArgs {
   TensorSpan x, y;  // of `images` images; gradients in backward: y is dy, x is dx
   std::int64_t images = 0, h = 0, w = 0, c = 0, out_h = 0, out_w = 0;
   int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+  // Average pooling: whether padding counts as zeros; windows as AvgPoolSpec::adaptive says.
+  bool count_padding = true, adaptive = false;
   std::uint16_t* index = nullptr;  // max pooling: position in the window, [images, out_h, out_w, c]
   float* work = nullptr;           // backward: one image of x in fp32
   Rounding rounding;
+};
+
+// A function of values in fp32 (activations.h): x becomes it; dy becomes dx at x.
+template <class Function>
+struct ActivationKernels {
+  void (*value)(const Function&, float* x, std::int64_t n);
+  void (*gradient)(const Function&, const float* x, float* dy, std::int64_t n);
+};
+
+// Units (formulas.h) of one image in fp32: unit u is `runs` runs of `run` values, `step` values
+// apart; the first begins at u * run.
+struct UnitArgs {
+  const float *x = nullptr, *dy = nullptr;
+  std::int64_t units = 0, runs = 1, run = 0, step = 0;
+  std::int64_t affine_step = 0;  // parameters of unit u begin at u * affine_step
+  const float *gamma = nullptr, *beta = nullptr;
+  double eps = 0;
+  float *mean = nullptr, *inverse = nullptr;  // by unit; written forwards
+  float* out = nullptr;                       // y or dx, as x lies; may be x or dy
 };
 
 struct Kernels {
@@ -131,6 +153,21 @@ struct Kernels {
   // out = keep(i) ? round(in * factor) : 0 for values first .. first + n of the tensor.
   void (*dropout)(TensorSpan in, TensorSpan out, std::int64_t first, std::int64_t n, float rate,
                   std::uint64_t key, std::uint64_t draw, const Rounding&);
+
+  const ForActivations<ActivationKernels>* activations;
+
+  // On values in fp32. out = a * b; out may be one of them.
+  void (*multiply)(const float* a, const float* b, float* out, std::int64_t n);
+  // out = x * factors by channel; out may be x.
+  void (*multiply_channels)(const float* x, const float* factors, std::int64_t pixels,
+                            std::int64_t channels, float* out);
+  // sums[c] = the sum over the pixels of a * b (b null: of a), from the first to the last.
+  void (*strip_sums)(const float* a, const float* b, std::int64_t pixels, std::int64_t channels,
+                     float* sums);
+  // out = normalised x; mean and inverse of each unit.
+  void (*unit_norm)(const UnitArgs&);
+  // out = dx; hat: xhat, as x lies.
+  void (*unit_norm_backward)(const UnitArgs&, float* hat);
 
   void (*max_pool)(const PoolArgs&);
   void (*max_pool_backward)(const PoolArgs&);

@@ -37,9 +37,13 @@ Key OrClasses(Key key, bool& is_per_class) {
   static constexpr char kWord[] = "classes";
   key.type += " or classes";
   key.schemas.push_back(WordSchema({kWord}));
-  key.read = [&is_per_class, read = key.read](const YamlNode& node, const ReadContext& context) {
+  key.read = [&is_per_class, key](const YamlNode& node, const ReadContext& context) {
+    long long number = 0;
     is_per_class = node.kind == YamlNode::Kind::kScalar && !node.quoted && node.text == kWord;
-    if (!is_per_class) read(node, context);
+    if (is_per_class) return;
+    if (ReadInteger(node, AnyNumber(), number).empty()) return key.read(node, context);
+    context.problems.Add(node, context.path,
+                         Expected("a whole number, " + key.range + ", or classes", node));
   };
   key.write = [&is_per_class, write = key.write] {
     return is_per_class ? std::optional(Scalar(kWord)) : write();
@@ -115,10 +119,27 @@ Section LayerSection(LayerConfig& layer) {
       OfKinds(Pair("dilation", layer.dilation, FromTo(1, 1000), "spacing of the kernel")),
       OfKinds(Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels")),
       OfKinds(Switch("bias", layer.bias, "add a trained constant per output")),
-      OfKinds(Number("eps", layer.eps, Above(0), "added to the variance")),
+      OfKinds(Number("eps", layer.eps, Above(0), "added to the variance")
+                  .Default("1.0e-05; layer_norm: 1.0e-06")),
       OfKinds(Number("momentum", layer.momentum, FromTo(0, 1),
                      "weight of a new batch in running statistics")),
-      OfKinds(Number("rate", layer.rate, FromBelow(0, 1), "share of values set to zero")),
+      OfKinds(Number("min", layer.min, AnyNumber(), "smallest value that it gives")),
+      OfKinds(Number("max", layer.max, AnyNumber(), "largest value that it gives")),
+      OfKinds(Number("slope", layer.slope, AnyNumber(), "factor of what is negative")),
+      OfKinds(WordText("approximate", layer.approximate, {"none", "tanh"},
+                       "the formula: with the normal distribution, or with a tanh near it")),
+      OfKinds(
+          Number("rate", layer.rate, FromBelow(0, 1), "share of values, or images, set to zero")),
+      OfKinds(WordText("mode", layer.mode, {"row", "batch"},
+                       "what is dropped together: an image, or all of a batch")),
+      OfKinds(Switch("ceil_mode", layer.ceil_mode,
+                     "one more window where the stride leaves a rest of the input")),
+      OfKinds(
+          Switch("count_include_pad", layer.count_include_pad, "a mean counts padding as zeros")),
+      OfKinds(Pair("size", layer.size, FromTo(1, 1000), "of the output")),
+      OfKinds(
+          Integer("scale", layer.scale, FromTo(1, 1000), "how often each row and column stands")),
+      OfKinds(Number("value", layer.value, AnyNumber(), "of every factor before the first step")),
   };
   for (Key& key : section.keys) {
     if (key.name == "inputs") {  // unset unless given
@@ -130,6 +151,7 @@ Section LayerSection(LayerConfig& layer) {
   section.check = [&layer](const YamlNode& map, const ReadContext& context) {
     const LayerKind* kind = graph::FindLayerKind(layer.kind);
     if (kind && kind->stride_is_kernel && !map.Find("stride")) layer.stride = layer.kernel;
+    if (kind && Contains(kind->keys, "eps") && !map.Find("eps")) layer.eps = kind->eps;
     CheckLayer(layer, map, context);
   };
   return section;

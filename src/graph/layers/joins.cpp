@@ -1,4 +1,4 @@
-// Layers with several inputs: add, concat.
+// Layers with several inputs: add, concat, multiply.
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {
@@ -26,6 +26,21 @@ void InferConcat(LayerKeys&, LayerShapes& shapes) {
   }
 }
 
+void InferMultiply(LayerKeys&, LayerShapes& shapes) {
+  Require(shapes.inputs.size() == 2,
+          "multiply takes two `inputs`, found " + std::to_string(shapes.inputs.size()));
+  const LayerShapes::Input &a = shapes.inputs[0], &b = shapes.inputs[1];
+  const auto gates = [](const Shape& small, const Shape& large) {
+    return small == Shape{1, 1, 1, large.c};
+  };
+  Require(a.shape == b.shape || gates(a.shape, b.shape) || gates(b.shape, a.shape),
+          "shapes differ: " + ToString(a.shape) + " (" + a.name + ") and " + ToString(b.shape) +
+              " (" + b.name + "); a factor has the other's shape or one value for each channel");
+  shapes.output = gates(a.shape, b.shape) ? b.shape : a.shape;
+}
+
+bool Always(const LayerKeys&) { return true; }
+
 }  // namespace
 
 std::vector<LayerKind> JoinKinds() {
@@ -40,6 +55,12 @@ std::vector<LayerKind> JoinKinds() {
        .joins = true,
        .infer = InferConcat,
        .spec = PlainSpec<backend::ConcatSpec>},
+      {.name = backend::MultiplySpec::kKind,
+       .joins = true,
+       .infer = InferMultiply,
+       .rounds_gradient = Always,
+       .keeps_input = true,
+       .spec = PlainSpec<backend::MultiplySpec>},
   };
 }
 

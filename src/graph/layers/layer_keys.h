@@ -2,6 +2,8 @@
 // union over all kinds. Which kind knows which stands in the kind's row (layer_kind.h).
 #pragma once
 #include <array>
+#include <string>
+#include <vector>
 
 namespace ada::graph {
 
@@ -14,6 +16,15 @@ struct LayerKeys {
   bool bias = true;
   double rate = 0.5;
   double eps = 1e-5, momentum = 0.1;
+  double min = -1, max = 1;          // of the output
+  double slope = 0.01;               // where the input is negative
+  std::string approximate = "none";  // or tanh
+  std::string mode = "row";          // or batch
+  bool ceil_mode = false;            // one more window where a stride does not fit
+  bool count_include_pad = true;     // a mean counts padding as zeros
+  std::array<int, 2> size = {1, 1};  // of the output: height, width
+  int scale = 2;                     // of height and width
+  double value = 1e-6;               // of a factor at the start
 };
 
 }  // namespace ada::graph

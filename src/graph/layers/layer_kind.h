@@ -3,6 +3,7 @@
 // spec of which a backend makes its op. No other file decides anything by a kind's name.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct ParameterSpec {
   std::vector<std::int64_t> dims;  // PyTorch's
   Shape shape;                     // in memory, in the order of dims
   bool trained = true;
+  std::optional<double> start = {};  // its first value; nothing: by its name and the scheme
 };
 
 // Over how many products one value of dx sums: exactly, and as the authors' program counts them.
@@ -54,6 +56,7 @@ struct LayerKind {
   std::vector<std::string> required = {};  // and those of them that have no default
   bool joins = false;                      // it has two inputs or more; false: it has one
   bool stride_is_kernel = false;           // where no stride is given
+  double eps = 1e-5;                       // where none is given
   // Finds what is wrong across keys, whatever the input's shape is. Null: nothing can be.
   KeyProblem (*check)(const LayerKeys& keys) = nullptr;
 

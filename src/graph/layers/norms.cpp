@@ -1,4 +1,4 @@
-// Layers that normalise: batch_norm.
+// Layers that normalise: batch_norm, layer_norm, group_norm; and channel_scale.
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {
@@ -34,6 +34,48 @@ backend::OpSpec BatchNormSpecOf(const OpParts& op) {
   return spec;
 }
 
+void InferGroupNorm(LayerKeys& keys, LayerShapes& shapes) {
+  Require(shapes.input().c % keys.groups == 0,
+          "groups " + std::to_string(keys.groups) + " must divide the input's channels " +
+              std::to_string(shapes.input().c) + " (input " + ToString(shapes.input()) + ")");
+  KeepShape(keys, shapes);
+}
+
+std::vector<ParameterSpec> AffineParameters(const LayerKeys&, const LayerShapes& shapes) {
+  const std::int64_t channels = shapes.output.c;
+  const Shape vector{1, 1, 1, channels};
+  return {{"weight", {channels}, vector}, {"bias", {channels}, vector}};
+}
+std::vector<ParameterSpec> FactorParameters(const LayerKeys& keys, const LayerShapes& shapes) {
+  const std::int64_t channels = shapes.output.c;
+  return {{"weight", {channels}, {1, 1, 1, channels}, true, keys.value}};
+}
+
+template <class Spec>
+Spec UnitNormSpecOf(const OpParts& op) {
+  auto spec = SpecOf<Spec>(op);
+  spec.gamma = op.parameters[0].value;
+  spec.dgamma = op.parameters[0].gradient;
+  spec.beta = op.parameters[1].value;
+  spec.dbeta = op.parameters[1].gradient;
+  spec.eps = static_cast<float>(op.keys.eps);
+  return spec;
+}
+backend::OpSpec LayerNormSpecOf(const OpParts& op) {
+  return UnitNormSpecOf<backend::LayerNormSpec>(op);
+}
+backend::OpSpec GroupNormSpecOf(const OpParts& op) {
+  auto spec = UnitNormSpecOf<backend::GroupNormSpec>(op);
+  spec.groups = op.keys.groups;
+  return spec;
+}
+backend::OpSpec ChannelScaleSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::ChannelScaleSpec>(op);
+  spec.w = op.parameters[0].value;
+  spec.dw = op.parameters[0].gradient;
+  return spec;
+}
+
 }  // namespace
 
 std::vector<LayerKind> NormKinds() {
@@ -47,6 +89,30 @@ std::vector<LayerKind> NormKinds() {
        .dx_in_place = true,
        .chain = ChainPart::kNorm,
        .spec = BatchNormSpecOf},
+      // PyTorch's default is 1e-5; networks with this norm say 1e-6.
+      {.name = backend::LayerNormSpec::kKind,
+       .keys = {"eps"},
+       .eps = 1e-6,
+       .infer = KeepShape,
+       .parameters = AffineParameters,
+       .keeps_input = true,
+       .dx_in_place = true,
+       .spec = LayerNormSpecOf},
+      {.name = backend::GroupNormSpec::kKind,
+       .keys = {"groups", "eps"},
+       .required = {"groups"},
+       .infer = InferGroupNorm,
+       .parameters = AffineParameters,
+       .keeps_input = true,
+       .dx_in_place = true,
+       .spec = GroupNormSpecOf},
+      {.name = backend::ChannelScaleSpec::kKind,
+       .keys = {"value"},
+       .infer = KeepShape,
+       .parameters = FactorParameters,
+       .keeps_input = true,
+       .dx_in_place = true,
+       .spec = ChannelScaleSpecOf},
   };
 }
 

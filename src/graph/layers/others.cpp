@@ -1,4 +1,4 @@
-// Layers of no family: flatten, dropout, shortcut, scale, external.
+// Layers of no family: flatten, dropout, stochastic_depth, shortcut, upsample, scale, external.
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/layers/layer_kind.h"
@@ -42,6 +42,25 @@ backend::OpSpec DropoutSpecOf(const OpParts& op) {
   return spec;
 }
 
+backend::OpSpec StochasticDepthSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::StochasticDepthSpec>(op);
+  spec.rate = static_cast<float>(op.keys.rate);
+  spec.batch = op.keys.mode == "batch";
+  spec.stream = StreamId(op.layer);
+  return spec;
+}
+
+void InferUpsample(LayerKeys& keys, LayerShapes& shapes) {
+  const Shape& in = shapes.input();
+  shapes.output = {1, in.h * keys.scale, in.w * keys.scale, in.c};
+  RequireSize(shapes.output, "its output");
+}
+backend::OpSpec UpsampleSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::UpsampleSpec>(op);
+  spec.scale = op.keys.scale;
+  return spec;
+}
+
 }  // namespace
 
 std::vector<LayerKind> OtherKinds() {
@@ -54,6 +73,16 @@ std::vector<LayerKind> OtherKinds() {
        .keys = {"rate"},
        .infer = InferDropout,
        .spec = DropoutSpecOf},
+      {.name = backend::StochasticDepthSpec::kKind,
+       .keys = {"rate", "mode"},
+       .infer = InferDropout,
+       .spec = StochasticDepthSpecOf},
+      {.name = backend::UpsampleSpec::kKind,
+       .keys = {"scale"},
+       .infer = InferUpsample,
+       .rounds_output = false,
+       .rounds_gradient = [](const LayerKeys& keys) { return keys.scale > 1; },
+       .spec = UpsampleSpecOf},
       {.name = backend::ShortcutSpec::kKind,
        .keys = {"channels", "stride"},
        .required = {"channels"},

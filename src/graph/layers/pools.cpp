@@ -1,4 +1,5 @@
-// Layers that take one value of each window: max_pool, avg_pool, global_avg_pool.
+// Layers that take one value of each window: max_pool, avg_pool, adaptive_avg_pool,
+// global_avg_pool.
 #include "graph/layers/layer_kind.h"
 #include "graph/layers/windows.h"
 
@@ -15,7 +16,7 @@ KeyProblem CheckPadding(const LayerKeys& keys) {
 }
 
 void InferPool(LayerKeys& keys, LayerShapes& shapes) {
-  shapes.output = Slide(keys, shapes.input(), shapes.input().c);
+  shapes.output = Slide(keys, shapes.input(), shapes.input().c, keys.ceil_mode);
   Require(keys.dilation == std::array<int, 2>{1, 1}, "pooling knows no dilation");
   Require(keys.padding[0] <= keys.kernel[0] / 2 && keys.padding[1] <= keys.kernel[1] / 2,
           "padding " + PairText(keys.padding) + " is more than half of kernel " +
@@ -29,6 +30,30 @@ void InferGlobalPool(LayerKeys& keys, LayerShapes& shapes) {
   shapes.output = {1, 1, 1, in.c};
 }
 
+backend::OpSpec AvgPoolSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::AvgPoolSpec>(op);
+  spec.count_padding = op.keys.count_include_pad;
+  return spec;
+}
+
+// Where the output's size divides the input's, windows are alike.
+void InferAdaptivePool(LayerKeys& keys, LayerShapes& shapes) {
+  const Shape& in = shapes.input();
+  shapes.output = {1, keys.size[0], keys.size[1], in.c};
+  RequireSize(shapes.output, "its output");
+  const bool alike = in.h % keys.size[0] == 0 && in.w % keys.size[1] == 0;
+  keys.kernel = {1, 1};
+  if (alike)
+    keys.kernel = {static_cast<int>(in.h) / keys.size[0], static_cast<int>(in.w) / keys.size[1]};
+  keys.stride = keys.kernel, keys.padding = {0, 0};
+}
+backend::OpSpec AdaptivePoolSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::AvgPoolSpec>(op);
+  const Shape &in = op.x[0].shape, &out = op.y.shape;
+  spec.adaptive = in.h % out.h != 0 || in.w % out.w != 0;
+  return spec;
+}
+
 // Where windows overlap, a value of dx is a sum.
 bool WindowsOverlap(const LayerKeys& keys) {
   return keys.kernel[0] > keys.stride[0] || keys.kernel[1] > keys.stride[1];
@@ -39,7 +64,7 @@ bool WindowsOverlap(const LayerKeys& keys) {
 std::vector<LayerKind> PoolKinds() {
   return {
       {.name = backend::MaxPoolSpec::kKind,
-       .keys = {"kernel", "stride", "padding"},
+       .keys = {"kernel", "stride", "padding", "ceil_mode"},
        .required = {"kernel"},
        .stride_is_kernel = true,
        .check = CheckPadding,
@@ -50,12 +75,17 @@ std::vector<LayerKind> PoolKinds() {
        .keeps_output = true,
        .spec = PlainSpec<backend::MaxPoolSpec>},
       {.name = backend::AvgPoolSpec::kKind,
-       .keys = {"kernel", "stride", "padding"},
+       .keys = {"kernel", "stride", "padding", "ceil_mode", "count_include_pad"},
        .required = {"kernel"},
        .stride_is_kernel = true,
        .check = CheckPadding,
        .infer = InferPool,
-       .spec = PlainSpec<backend::AvgPoolSpec>},
+       .spec = AvgPoolSpecOf},
+      {.name = "adaptive_avg_pool",
+       .keys = {"size"},
+       .required = {"size"},
+       .infer = InferAdaptivePool,
+       .spec = AdaptivePoolSpecOf},
       {.name = "global_avg_pool",
        .infer = InferGlobalPool,
        .spec = PlainSpec<backend::AvgPoolSpec>},

@@ -18,7 +18,7 @@ void CheckWindow(const LayerKeys& keys) {
   }
 }
 
-Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels) {
+Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels, bool ceil) {
   CheckWindow(keys);
   const Extent size = {input.h, input.w};
   Extent effective, padded;
@@ -33,8 +33,13 @@ Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels) {
                       " is larger than the padded input " + PairText(padded) + " (input " +
                       ToString(input) + ", padding " + PairText(keys.padding) + ")");
   }
-  const Shape output{1, (padded[0] - effective[0]) / keys.stride[0] + 1,
-                     (padded[1] - effective[1]) / keys.stride[1] + 1, channels};
+  Extent windows;
+  for (int d = 0; d < 2; ++d) {
+    const std::int64_t stride = keys.stride[d], rest = padded[d] - effective[d];
+    windows[d] = (rest + (ceil ? stride - 1 : 0)) / stride + 1;
+    if (ceil && (windows[d] - 1) * stride >= size[d] + keys.padding[d]) --windows[d];
+  }
+  const Shape output{1, windows[0], windows[1], channels};
   RequireSize(output, "its output");
   return output;
 }

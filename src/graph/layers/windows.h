@@ -12,8 +12,10 @@ namespace ada::graph {
 void CheckWindow(const LayerKeys& keys);
 
 // The shape after sliding the window over `input`: floor((in + 2 padding - effective kernel) /
-// stride) + 1, as in PyTorch. Throws ConfigError where the window is larger than the padded input.
-Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels);
+// stride) + 1, as in PyTorch; `ceil`: rounded up instead, but the last window begins inside the
+// input or the padding before it. Throws ConfigError where the window is larger than the padded
+// input.
+Shape Slide(const LayerKeys& keys, const Shape& input, std::int64_t channels, bool ceil = false);
 
 template <typename T>
 std::string PairText(const std::array<T, 2>& pair) {

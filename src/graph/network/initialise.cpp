@@ -71,7 +71,8 @@ void Upload(const Parameter& parameter, const std::vector<float>& values,
 std::vector<float> StartValues(const Parameter& parameter, InitScheme scheme, std::uint64_t seed) {
   if (parameter.dims.size() >= 2) return RandomWeights(parameter, scheme, seed);
   const bool one = EndsWith(parameter.name, ".weight") || EndsWith(parameter.name, ".running_var");
-  return std::vector<float>(static_cast<std::size_t>(parameter.numel()), one ? 1.0f : 0.0f);
+  const auto start = static_cast<float>(parameter.start.value_or(one ? 1 : 0));
+  return std::vector<float>(static_cast<std::size_t>(parameter.numel()), start);
 }
 
 WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,

@@ -13,7 +13,7 @@ class ParameterMaker {
       : training_(training), backend_(backend), share_(share) {}
 
   void Add(const std::string& layer, const ParameterSpec& spec) {
-    Parameter parameter{layer + "." + spec.name, spec.dims, {}, {}};
+    Parameter parameter{layer + "." + spec.name, spec.dims, {}, {}, spec.start};
     parameter.value.shape = spec.shape;
     if (share_) {
       const std::vector<Parameter>& others = share_->parameters();

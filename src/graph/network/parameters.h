@@ -1,6 +1,7 @@
 // The parameters of a network: names and dims as in PyTorch, memory from the backend, start values.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,10 @@ struct Network;
 // A trained tensor or a running statistic, named as in PyTorch (conv1.weight, bn1.running_mean).
 struct Parameter {
   std::string name;
-  std::vector<std::int64_t> dims;  // PyTorch's: [out, in, kh, kw], [out, in], [c]
-  Tensor value;                    // fp32 master, bytes in the order of dims
-  Tensor gradient;                 // fp32, unscaled; empty for a running statistic
+  std::vector<std::int64_t> dims;    // PyTorch's: [out, in, kh, kw], [out, in], [c]
+  Tensor value;                      // fp32 master, bytes in the order of dims
+  Tensor gradient;                   // fp32, unscaled; empty for a running statistic
+  std::optional<double> start = {};  // ParameterSpec::start
   std::int64_t numel() const;
 };
 

@@ -5,6 +5,8 @@
 namespace ada::graph {
 namespace {
 
+const char* DxName(const GradientPlan& gradient) { return gradient.input == 1 ? "dx2" : "dx"; }
+
 class PointLister {
  public:
   explicit PointLister(const Bindings& bindings)
@@ -67,9 +69,12 @@ class PointLister {
         AddGradient(i, "dy", &LayerStats::dy, plan.branches[branch_of_[i]].sum);
       if (node(i).kind->has_weight)
         Add(i, "dw", b_.storage->weight_gradients[i].format, &LayerStats::dw);
-      const OpPlan* op = op_of_[i];
-      if (!op || op->first_dx() < 0 || !plan.gradients[op->first_dx()].rounds) continue;
-      AddGradient(i, "dx", &LayerStats::dx, op->first_dx());
+      if (!op_of_[i]) continue;
+      for (const int dx : op_of_[i]->dx) {
+        if (dx < 0 || !plan.gradients[dx].rounds) continue;
+        const bool second = plan.gradients[dx].input == 1;
+        AddGradient(i, DxName(plan.gradients[dx]), second ? &LayerStats::dx2 : &LayerStats::dx, dx);
+      }
     }
   }
 
@@ -110,8 +115,12 @@ class ObservationLister {
       const bool sum = dy.source == GradientPlan::Source::kBranchSum;
       AddGradient(b_.NameOf(op.last()), "dy", op.dy, sum ? op.dy : -1);
     }
-    const int dx = b_.network->nodes[op.node].kind->joins ? -1 : op.first_dx();
-    if (dx >= 0 && op.recomputed < 0) AddGradient(b_.NameOf(op.node), "dx", dx, dx);
+    if (op.recomputed >= 0) return;
+    const bool joins = b_.network->nodes[op.node].kind->joins;
+    for (const int dx : op.dx) {
+      if (dx < 0 || (joins && !plan_.gradients[dx].rounds)) continue;
+      AddGradient(b_.NameOf(op.node), DxName(plan_.gradients[dx]), dx, dx);
+    }
   }
 
   // `own`: the gradient whose rounding is counted under this name; -1: none.

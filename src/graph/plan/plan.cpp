@@ -71,7 +71,7 @@ class ExecutionPlanner {
   int SumBranches(int value, std::vector<Contribution>& contributions);
   void MakeRounded(GradientPlan& gradient);
   int NewGradient(const GradientPlan& gradient);
-  int NewDx(OpPlan& op, int input);
+  int NewDx(OpPlan& op, std::size_t input);
   int NewMasked(const OpPlan& op);
   bool FitsInPlace(const OpPlan& op, const TensorStorage& dx);
 
@@ -151,14 +151,18 @@ bool ExecutionPlanner::FitsInPlace(const OpPlan& op, const TensorStorage& dx) {
          dy.stored_as.storage == dx.storage;
 }
 
-int ExecutionPlanner::NewDx(OpPlan& op, int input) {
+int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   const Node& part = node(op);
   GradientPlan dx = plan_.gradients[op.dy];
   dx.source = GradientPlan::Source::kDx;
   dx.node = op.node;
-  dx.value = input;
+  dx.value = part.inputs[input];
+  dx.input = static_cast<int>(input);
   dx.rounds = dx.moments = dx.all_moments = false;
-  if (part.rounds_gradient()) MakeRounded(dx);
+  if (part.rounds_gradient()) {
+    ADA_CHECK(input < 2);  // names of tensors, and counts, are there for two
+    MakeRounded(dx);
+  }
   if (!FitsInPlace(op, dx.stored_as)) dx.buffer = NewBuffer(dx.value, dx.stored_as);
   if (part.kind->Chooses(spec_.scales_batch_norms)) {
     const scaling::LayerRule& rule = spec_.rules[op.node];
@@ -236,9 +240,10 @@ void ExecutionPlanner::PlanOpBackward(int index) {
   op.has_backward = true;
   TouchGradient(op.dy);
   ReadForBackward(op);
-  for (const int input : node(op).inputs) {
-    op.dx.push_back(needs_[input] ? NewDx(op, input) : -1);
-    if (needs_[input]) Contribute(input, {op.node, op.dx.back()});
+  const std::vector<int>& inputs = node(op).inputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    op.dx.push_back(needs_[inputs[i]] ? NewDx(op, i) : -1);
+    if (needs_[inputs[i]]) Contribute(inputs[i], {op.node, op.dx.back()});
   }
   if (op.addend >= 0 && needs_[op.addend]) {
     Contribute(op.addend, {op.add, op.relu >= 0 ? NewMasked(op) : op.dy});

@@ -22,6 +22,7 @@ struct GradientPlan {
   Source source = Source::kDx;
   int node = kLossNode;  // dx: of this node (or the loss); sum: of this node's output
   int value = 0;         // whose shape it has
+  int input = 0;         // dx: of which input of the node
   int buffer = -1;
   int scale = -1;            // which S it carries
   int scale_group = -1;      // gradients of one group carry equal scales in every step
@@ -42,7 +43,6 @@ struct OpPlan {
   std::vector<int> dx = {};    // gradients, one an input; -1, or all empty: not computed
   bool chooses_scale = false;  // dx has a scale of its own
   bool has_backward = false;   // false: nothing before it is trained, or it is an alias (add)
-  int first_dx() const { return dx.empty() ? -1 : dx[0]; }
   int last() const { return relu >= 0 ? relu : add >= 0 ? add : node; }
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "core/tensor_names.h"
 #include "study/commands.h"
 #include "study/histograms.h"
 #include "telemetry/totals.h"
@@ -38,7 +39,7 @@ struct TensorNeeds {
   std::int64_t lost_step = 0, overflow = 0;
 
   std::string name() const { return layer + "." + tensor; }
-  bool carries_s() const { return tensor == "dx" || tensor == "dy"; }
+  bool carries_s() const { return CarriesS(tensor); }
   // Whether no step had a value of it: it asks for nothing, and nothing is known of it.
   bool silent() const { return keep == kNothing; }
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/tensor_names.h"
 #include "core/text.h"
 #include "train/trainer.h"
 
@@ -122,7 +123,7 @@ void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
 void StepLog::CountEdge(scaling::StepOutcome& attempt) const {
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {
-    if (points[i].tensor != "dx") continue;
+    if (!IsDx(points[i].tensor)) continue;
     const TensorStats& s = StatsOf(i);
     attempt.above += s.above_edge;
     attempt.below += s.numel - s.above_edge;

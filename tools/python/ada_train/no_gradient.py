@@ -9,7 +9,7 @@ def layers_without_gradient(rows):
     for row in rows:
         layer, tensor = row["layer"], row["tensor"]
         came = row["zeros_before"] != row["numel"]
-        if tensor in ("dx", "dy") and came:
+        if tensor in ("dx", "dx2", "dy") and came:
             alive = row
         if row["zeros_after"] != row["numel"] or tensor not in ("dx", "dw") or not row["numel"]:
             continue

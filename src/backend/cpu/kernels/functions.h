@@ -22,6 +22,14 @@ void ChannelMoments(TensorSpan in, std::int64_t pixels, std::int64_t channels, f
 void BatchNormForward(const BatchNormForwardArgs&);
 void BatchNormSums(const BatchNormSumsArgs&);
 void BatchNormBackward(const BatchNormBackwardArgs&);
+extern const ForActivations<ActivationKernels> kActivations;
+void Multiply(const float* a, const float* b, float* out, std::int64_t n);
+void MultiplyChannels(const float* x, const float* factors, std::int64_t pixels,
+                      std::int64_t channels, float* out);
+void StripSums(const float* a, const float* b, std::int64_t pixels, std::int64_t channels,
+               float* sums);
+void UnitNorm(const UnitArgs&);
+void UnitNormBackward(const UnitArgs&, float* hat);
 void MaxPool(const PoolArgs&);
 void MaxPoolBackward(const PoolArgs&);
 void AvgPool(const PoolArgs&);

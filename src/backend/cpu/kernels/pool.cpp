@@ -13,22 +13,42 @@ struct Window {
   std::int64_t corner = 0;  // pixel of the image at the window's first position (may lie outside)
   std::int64_t y0 = 0, y1 = 0, x0 = 0, x1 = 0;  // rows and columns of the window
   std::int64_t width = 1;                       // of the whole window
+  float area = 1;                               // by which a mean divides
   std::int64_t first() const { return y0 * width + x0; }
 };
+// Where a window begins along one side, and how far it goes.
+struct Side {
+  std::int64_t begin, size;
+};
+Side SideOf(const PoolArgs& a, std::int64_t out, std::int64_t outs, std::int64_t size, int kernel,
+            int stride, int pad) {
+  if (!a.adaptive) return {out * stride - pad, kernel};
+  const std::int64_t begin = out * size / outs;
+  return {begin, ((out + 1) * size + outs - 1) / outs - begin};
+}
+// How many of its positions count: those behind the padding do not.
+std::int64_t Counted(const PoolArgs& a, const Side& side, std::int64_t size, int pad,
+                     std::int64_t inside) {
+  return a.count_padding ? std::min(side.size, size + pad - side.begin) : inside;
+}
 // visit(window) for all of an image's output pixels.
 template <class Visit>
 ADA_INLINE void ForWindows(const PoolArgs& a, std::int64_t image, Visit&& visit) {
   Window window;
-  window.width = a.kernel_w;
   window.out = image * a.out_h * a.out_w;
   for (std::int64_t y = 0; y < a.out_h; ++y) {
-    const std::int64_t top = y * a.stride_h - a.pad_h;
+    const Side rows = SideOf(a, y, a.out_h, a.h, a.kernel_h, a.stride_h, a.pad_h);
+    const std::int64_t top = rows.begin;
     window.y0 = std::max<std::int64_t>(0, -top);
-    window.y1 = std::min<std::int64_t>(a.kernel_h, a.h - top);
+    window.y1 = std::min<std::int64_t>(rows.size, a.h - top);
     for (std::int64_t x = 0; x < a.out_w; ++x, ++window.out) {
-      const std::int64_t left = x * a.stride_w - a.pad_w;
+      const Side columns = SideOf(a, x, a.out_w, a.w, a.kernel_w, a.stride_w, a.pad_w);
+      const std::int64_t left = columns.begin;
       window.x0 = std::max<std::int64_t>(0, -left);
-      window.x1 = std::min<std::int64_t>(a.kernel_w, a.w - left);
+      window.x1 = std::min<std::int64_t>(columns.size, a.w - left);
+      window.width = columns.size;
+      window.area = static_cast<float>(Counted(a, rows, a.h, a.pad_h, window.y1 - window.y0) *
+                                       Counted(a, columns, a.w, a.pad_w, window.x1 - window.x0));
       window.corner = top * a.w + left;
       visit(window);
     }
@@ -68,7 +88,9 @@ void StoreImage(const PoolArgs& a, std::int64_t image, Counter<Mode, kCount, kMo
       });
 }
 // No pixel lies in two windows; every pixel lies in one.
-bool Apart(const PoolArgs& a) { return a.stride_h >= a.kernel_h && a.stride_w >= a.kernel_w; }
+bool Apart(const PoolArgs& a) {
+  return !a.adaptive && a.stride_h >= a.kernel_h && a.stride_w >= a.kernel_w;
+}
 bool Covered(const PoolArgs& a) {
   return a.stride_h <= a.kernel_h && a.stride_w <= a.kernel_w &&
          (a.out_h - 1) * a.stride_h + a.kernel_h >= a.h + a.pad_h &&
@@ -152,12 +174,12 @@ void MaxPoolBackward(const PoolArgs& a) {
 void AvgPool(const PoolArgs& a) {
   Dispatch({a.x, a.y}, {&a.rounding}, [&](auto mode) {
     using Mode = decltype(mode);
-    const F area = Fill(static_cast<float>(a.kernel_h * a.kernel_w));
     DispatchStats<Mode>(a.rounding, [&](auto count, auto moments) {
       Counter<Mode, count(), moments()> counter(a.rounding);
       for (std::int64_t image = 0; image < a.images; ++image) {
         const TensorSpan x = Image(a, image);
         ForWindows(a, image, [&](const Window& window) {
+          const F area = Fill(window.area);
           ForValues(
               a.c, counter,
               [&](std::int64_t c, int lanes, auto tail, auto& loop) __attribute__((always_inline)) {
@@ -178,11 +200,11 @@ void AvgPool(const PoolArgs& a) {
 }
 
 void AvgPoolBackward(const PoolArgs& a) {
-  const F area = Fill(static_cast<float>(a.kernel_h * a.kernel_w));
   Backward(a, [&](auto mode, auto apart, std::int64_t image) {
     using Mode = decltype(mode);
     const TensorSpan work{a.work, Storage::kF32};
     ForWindows(a, image, [&](const Window& window) {
+      const F area = Fill(window.area);
       ForChannels(
           a.c, [&](std::int64_t c, int lanes, auto tail) __attribute__((always_inline)) {
             constexpr bool kTail = decltype(tail)::value;

@@ -1,5 +1,4 @@
-// Functions of each value alone that are rounded (activations.h): sigmoid, silu.
-#include "backend/activations.h"
+// Functions of each value alone that are rounded (activations.h).
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
 #include "backend/cpu/ops/rounding_stats.h"
@@ -10,7 +9,7 @@ namespace {
 template <class Function>
 class CpuActivation final : public Op {
  public:
-  CpuActivation(const Context& context, const RoundedLayerSpec& spec)
+  CpuActivation(const Context& context, const ActivationSpec<Function>& spec)
       : context_(context),
         spec_(spec),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
@@ -22,7 +21,7 @@ class CpuActivation final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 const std::int64_t values = n * spec_.x.shape.per_image();
                 float* x = Widened(spec_.x, image, values, worker, 0);
-                for (std::int64_t i = 0; i < values; ++i) x[i] = Function::Value(x[i]);
+                functions().value(spec_.function, x, values);
                 context_.kernels.round(x, 1.0f, At(spec_.y, image), values,
                                        y_stats_.For(pass, block));
               });
@@ -36,7 +35,7 @@ class CpuActivation final : public Op {
                 const std::int64_t values = n * spec_.x.shape.per_image();
                 const float* x = Widened(spec_.x, image, values, worker, 0);
                 float* dy = Widened(spec_.dy.tensor, image, values, worker, 1);
-                for (std::int64_t i = 0; i < values; ++i) dy[i] = dy[i] * Function::Slope(x[i]);
+                functions().gradient(spec_.function, x, dy, values);
                 context_.kernels.round(dy, 1.0f, At(spec_.dx.tensor, image), values,
                                        dx_stats_.For(pass, block));
               });
@@ -44,6 +43,9 @@ class CpuActivation final : public Op {
   }
 
  private:
+  const ActivationKernels<Function>& functions() const {
+    return std::get<ActivationKernels<Function>>(*context_.kernels.activations);
+  }
   // A block of a tensor as fp32, in part 0 or 1 of the worker's memory.
   float* Widened(const Tensor& tensor, std::int64_t image, std::int64_t values, int worker,
                  std::size_t part) {
@@ -54,19 +56,25 @@ class CpuActivation final : public Op {
   }
 
   Context context_;
-  RoundedLayerSpec spec_;
+  ActivationSpec<Function> spec_;
   RoundingStats y_stats_, dx_stats_;
 };
 
 }  // namespace
 
-template <>
-std::unique_ptr<Op> MakeOp(const Context& c, const SigmoidSpec& s) {
-  return std::make_unique<CpuActivation<Sigmoid>>(c, s);
+template <class Function>
+std::unique_ptr<Op> MakeOp(const Context& c, const ActivationSpec<Function>& s) {
+  return std::make_unique<CpuActivation<Function>>(c, s);
 }
-template <>
-std::unique_ptr<Op> MakeOp(const Context& c, const SiluSpec& s) {
-  return std::make_unique<CpuActivation<Silu>>(c, s);
-}
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Sigmoid>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Silu>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Tanh>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Hardtanh>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Relu6>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<LeakyRelu>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Hardsigmoid>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Hardswish>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<Gelu>&);
+template std::unique_ptr<Op> MakeOp(const Context&, const ActivationSpec<GeluTanh>&);
 
 }  // namespace ada::backend::cpu

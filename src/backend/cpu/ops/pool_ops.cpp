@@ -18,6 +18,8 @@ PoolArgs Geometry(const Spec& spec, std::int64_t images) {
   a.kernel_h = spec.kernel[0], a.kernel_w = spec.kernel[1];
   a.stride_h = spec.stride[0], a.stride_w = spec.stride[1];
   a.pad_h = spec.padding[0], a.pad_w = spec.padding[1];
+  if constexpr (requires { spec.adaptive; })
+    a.count_padding = spec.count_padding, a.adaptive = spec.adaptive;
   return a;
 }
 std::size_t ImageBytes(const Shape& shape) {

@@ -13,6 +13,7 @@ namespace ada::backend::cuda {
 struct PoolGrid {
   int h = 0, w = 0, c = 0, out_h = 0, out_w = 0;
   int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+  bool count_padding = true, adaptive = false;  // AvgPoolSpec
 
   ADA_HOST_DEVICE std::int64_t in() const { return std::int64_t{h} * w * c; }
   ADA_HOST_DEVICE std::int64_t out() const { return std::int64_t{out_h} * out_w * c; }
@@ -99,21 +100,54 @@ struct MaxPoolGradient {
   const std::uint16_t* index = nullptr;
 };
 
-// y = the mean over the whole window, padding counted as zeros. For all values of y.
+// One side of the windows of an average pooling.
+struct MeanSide {
+  int kernel, stride, pad, size, outs;
+  bool count_padding, adaptive;
+
+  ADA_HOST_DEVICE int Begin(int out) const {
+    return adaptive ? static_cast<int>(std::int64_t{out} * size / outs) : out * stride - pad;
+  }
+  ADA_HOST_DEVICE int Extent(int out) const {
+    if (!adaptive) return kernel;
+    return static_cast<int>((std::int64_t{out + 1} * size + outs - 1) / outs) - Begin(out);
+  }
+  // Pixels of window `out`.
+  ADA_HOST_DEVICE PoolRange Pixels(int out) const {
+    const int begin = Begin(out), end = begin + Extent(out);
+    return {begin < 0 ? 0 : begin, end < size ? end : size};
+  }
+  // How many of its positions count.
+  ADA_HOST_DEVICE int Counted(int out) const {
+    const PoolRange pixels = Pixels(out);
+    const int extent = Extent(out), reach = size + pad - Begin(out);
+    return !count_padding ? pixels.end - pixels.begin : extent < reach ? extent : reach;
+  }
+  ADA_HOST_DEVICE PoolRange Over(int at) const {
+    if (!adaptive) return WindowsOver(at, kernel, stride, pad, outs);
+    return {static_cast<int>(std::int64_t{at} * outs / size),
+            static_cast<int>((std::int64_t{at + 1} * outs + size - 1) / size)};
+  }
+};
+ADA_HOST_DEVICE inline MeanSide RowsOf(const PoolGrid& g) {
+  return {g.kernel_h, g.stride_h, g.pad_h, g.h, g.out_h, g.count_padding, g.adaptive};
+}
+ADA_HOST_DEVICE inline MeanSide ColumnsOf(const PoolGrid& g) {
+  return {g.kernel_w, g.stride_w, g.pad_w, g.w, g.out_w, g.count_padding, g.adaptive};
+}
+
+// y = the mean over the window. For all values of y.
 struct AvgPoolMean {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const PoolIndex at = IndexOf(i, grid.out_h, grid.out_w, grid.c);
-    const PoolRange rows = Taps(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.h);
-    const PoolRange columns = Taps(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.w);
-    const int top = at.y * grid.stride_h - grid.pad_h, left = at.x * grid.stride_w - grid.pad_w;
+    const MeanSide down = RowsOf(grid), across = ColumnsOf(grid);
+    const PoolRange rows = down.Pixels(at.y), columns = across.Pixels(at.x);
     const std::int64_t image = at.image * grid.in() + at.c;
     float sum = 0;
     for (int r = rows.begin; r < rows.end; ++r)
-      for (int k = columns.begin; k < columns.end; ++k) {
-        const std::int64_t pixel = std::int64_t{top + r} * grid.w + left + k;
-        sum = sum + Load(x, image + pixel * grid.c);
-      }
-    return sum / static_cast<float>(grid.kernel_h * grid.kernel_w);
+      for (int k = columns.begin; k < columns.end; ++k)
+        sum = sum + Load(x, image + (std::int64_t{r} * grid.w + k) * grid.c);
+    return sum / static_cast<float>(down.Counted(at.y) * across.Counted(at.x));
   }
 
   PoolGrid grid;
@@ -124,16 +158,14 @@ struct AvgPoolMean {
 struct AvgPoolGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const PoolIndex at = IndexOf(i, grid.h, grid.w, grid.c);
-    const PoolRange rows = WindowsOver(at.y, grid.kernel_h, grid.stride_h, grid.pad_h, grid.out_h);
-    const PoolRange columns =
-        WindowsOver(at.x, grid.kernel_w, grid.stride_w, grid.pad_w, grid.out_w);
+    const MeanSide down = RowsOf(grid), across = ColumnsOf(grid);
+    const PoolRange rows = down.Over(at.y), columns = across.Over(at.x);
     const std::int64_t image = at.image * grid.out() + at.c;
-    const auto area = static_cast<float>(grid.kernel_h * grid.kernel_w);
     float sum = 0;
     for (int r = rows.begin; r < rows.end; ++r)
       for (int k = columns.begin; k < columns.end; ++k) {
         const std::int64_t from = image + (std::int64_t{r} * grid.out_w + k) * grid.c;
-        sum = sum + Load(dy, from) / area;
+        sum = sum + Load(dy, from) / static_cast<float>(down.Counted(r) * across.Counted(k));
       }
     return sum;
   }

@@ -15,6 +15,8 @@ namespace ada::backend::cuda {
 // its op: what is missing does not link.
 template <class Spec>
 std::unique_ptr<Op> MakeOp(const Context& context, const Spec& spec);
+template <class Function>
+std::unique_ptr<Op> MakeOp(const Context& context, const ActivationSpec<Function>& spec);
 
 std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
 std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);

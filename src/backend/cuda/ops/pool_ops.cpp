@@ -21,6 +21,8 @@ PoolGrid GridOfWindows(const Spec& spec) {
   grid.kernel_h = spec.kernel[0], grid.kernel_w = spec.kernel[1];
   grid.stride_h = spec.stride[0], grid.stride_w = spec.stride[1];
   grid.pad_h = spec.padding[0], grid.pad_w = spec.padding[1];
+  if constexpr (requires { spec.adaptive; })
+    grid.count_padding = spec.count_padding, grid.adaptive = spec.adaptive;
   return grid;
 }
 

@@ -33,7 +33,7 @@ def network_order(run):
     """The layers of a run from the input to the loss. The files list the forward pass (y, w) in
     that order, the backward pass (dx, dy, dw) in the opposite one."""
     rows = _first_step(run.underflow)
-    backward = rows["tensor"].isin(["dx", "dy", "dw"])
+    backward = rows["tensor"].isin(["dx", "dx2", "dy", "dw"])
     forward = list(dict.fromkeys(rows["layer"][~backward]))
     order = merge(forward, list(dict.fromkeys(rows["layer"][backward]))[::-1])
     for table in (run.scales, run.histograms, run.probes):
@@ -118,7 +118,7 @@ def without_gradient(run):
     table = table[(table["step"] == table["step"].max()).to_numpy()] if len(table) else table
     names, died_at, alive = [], "", "loss"
     for row, zero in zip(table.itertuples(), all_zero(table)):
-        if row.tensor in ("dx", "dy") and row.zeros_before != row.numel:
+        if row.tensor in ("dx", "dx2", "dy") and row.zeros_before != row.numel:
             alive = f"{row.layer}.{row.tensor}"
         if not zero or row.tensor not in ("dx", "dw") or row.layer in names:
             continue

@@ -1,0 +1,42 @@
+// Sums over pixels by channel, cut into strips (backend/strips.h), and what ops that take them
+// share: blocks of tensors in fp32.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/ops/blocks.h"
+#include "backend/strips.h"
+
+namespace ada::backend::cpu {
+
+// A block of `values` values from image `image` on as fp32, in part `part` of the worker's memory,
+// of which the op has reserved several of BlockValues(shape) values each.
+inline float* WidenedBlock(const Context& context, const Tensor& tensor, const Shape& shape,
+                           std::int64_t image, std::int64_t values, int worker, std::size_t part) {
+  auto* to = reinterpret_cast<float*>(context.scratch.worker(worker)) + part * BlockValues(shape);
+  context.kernels.widen(At(tensor, image), to, values);
+  return to;
+}
+
+class StripTotals {
+ public:
+  StripTotals() = default;
+  // Of tensors of this shape.
+  StripTotals(const Context& context, const Shape& shape);
+  // Sums a * b (b null: a) of images image .. image + n, which begin at a and b.
+  void Add(const Context& context, const float* a, const float* b, std::int64_t image,
+           std::int64_t n);
+  // By channel, over images image .. image + n, in double. Valid until the next call.
+  const std::vector<double>& Of(std::int64_t image, std::int64_t n);
+  // value[c] = the sum over `rows` images without `scale`, added to it if `accumulate`.
+  void Unscaled(std::int64_t rows, float scale, bool accumulate, float* value);
+
+ private:
+  Strips strips_;
+  std::int64_t channels_ = 0;
+  std::vector<float> sums_;  // [images, strips, c]
+  std::vector<double> totals_;
+};
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,76 @@
+// Sums over pixels by channel, cut into strips (backend/strips.h): first each strip's, by a thread
+// for each of its channels, then over strips in double.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/tensor_span.h"
+#include "backend/formulas.h"
+#include "backend/strips.h"
+#include "core/host_device.h"
+
+namespace ada::backend::cuda {
+
+// Terms of sums, of value i of a tensor.
+struct PlainTerm {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(a, i); }
+  TensorSpan a;
+};
+struct ProductTerm {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return Load(a, i) * Load(b, i); }
+  TensorSpan a, b;
+};
+
+// For all of images * strips * channels sums.
+template <class Term>
+struct StripSums {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t channel = i % channels, at = i / channels;
+    const std::int64_t image = at / strips.per_image(), strip = at - image * strips.per_image();
+    const std::int64_t first = (image * strips.pixels + strips.Begin(strip)) * channels + channel;
+    const std::int64_t pixels = strips.Size(strip);
+    float sum = 0;
+    for (std::int64_t p = 0; p < pixels; ++p) sum = sum + term(first + p * channels);
+    sums[i] = sum;
+  }
+  std::int64_t Count(std::int64_t images) const { return images * strips.per_image() * channels; }
+
+  Strips strips;
+  std::int64_t channels;
+  float* sums;
+  Term term;
+};
+
+// The sum over `count` strips from `first` on.
+ADA_HOST_DEVICE inline double SumOfStrips(const float* sums, std::int64_t first, std::int64_t count,
+                                          std::int64_t channels, std::int64_t channel) {
+  double sum = 0;
+  for (std::int64_t k = first; k < first + count; ++k)
+    sum += static_cast<double>(sums[k * channels + channel]);
+  return sum;
+}
+
+// A parameter's gradient: value[c] = sum / scale. For all channels.
+struct ParameterSum {
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const {
+    const float sum = UnscaledSum(SumOfStrips(sums, 0, strips, channels, c), *scale);
+    value[c] = accumulate ? value[c] + sum : sum;
+  }
+  const float* sums;
+  std::int64_t strips, channels;  // strips: of all images of the call
+  const float* scale;
+  float* value;
+  bool accumulate;
+};
+
+// Value i = (image, channel) of what has one value a channel for all pixels of an image.
+struct ImageSum {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const std::int64_t image = i / channels;
+    return static_cast<float>(
+        SumOfStrips(sums, image * per_image, per_image, channels, i - image * channels));
+  }
+  const float* sums;
+  std::int64_t per_image, channels;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,100 @@
+// What specs are made of: how values are rounded, gradients with their scales, what fused ops
+// share. A struct here, or a spec, names its parts that hold pointers once, in Visit:
+// ForEachPointer reaches them all.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "core/exponent_bins.h"
+#include "core/stats.h"
+#include "core/tensor.h"
+#include "scaling/rules/tensor_scale.h"
+
+namespace ada::backend {
+
+// Calls visit(pointer) with every pointer that `part` holds, null ones included: they may be
+// changed. `part`: a spec, or what one is made of.
+template <class Part, class Visitor>
+void ForEachPointer(Part& part, const Visitor& visit) {
+  if constexpr (std::is_pointer_v<Part>) {
+    visit(part);
+  } else if constexpr (std::is_same_v<Part, Tensor>) {
+    visit(part.data);
+  } else if constexpr (requires { part.begin(); }) {
+    for (auto& element : part) ForEachPointer(element, visit);
+  } else {
+    part.Visit([&](auto&... parts) { (ForEachPointer(parts, visit), ...); });
+  }
+}
+
+// --- Parts of specs. Pointers to TensorStats, TensorMoments, ExponentBins, scalers, decisions and
+// scales are of SharedMemory::backend. ---
+
+// How values are rounded to their tensor's format, beside the format itself.
+struct RoundingStyle {
+  bool stochastic = false;   // value i of the tensor takes random word i of (seed ^ stream, draw)
+  std::uint64_t stream = 0;  // tells rounding points apart
+  // A scale of the tensor's own: stored value = round(x * scale) / scale, in fp32 storage; counts
+  // are of x * scale. Null: none. The graph updates it between steps.
+  const scaling::TensorScaler* own_scale = nullptr;
+  // False: a pass that counts fills only numel and max_abs of the TensorStats all the same.
+  bool counted = true;
+  // Filled in a pass that says so, of the values before rounding without any scale (the gradient's
+  // S times the tensor's own). Null: not wanted.
+  ExponentBins* bins = nullptr;
+  void Visit(auto&& visit) { visit(own_scale, bins); }
+};
+
+// A gradient: the tensor, the scale S it carries, and what its rounding lost. Optional parts are
+// null.
+struct Gradient {
+  Tensor tensor;
+  float* scale = nullptr;
+  TensorStats* stats = nullptr;      // null: the values are exact, nothing is rounded
+  TensorMoments* moments = nullptr;  // of the stored values, where a consumer asks for them
+  // False: of the moments only mean_square and the larger of |min| and |max| need hold.
+  bool all_moments = true;
+  RoundingStyle style;
+  explicit operator bool() const { return static_cast<bool>(tensor); }
+  void Visit(auto&& visit) { visit(tensor, scale, stats, moments, style); }
+};
+
+// Per-block, per-channel sums of a convolution's output, written by its epilogue for batch norm.
+struct ChannelMoments {
+  float* mean = nullptr;  // [blocks, c]
+  float* m2 = nullptr;    // [blocks, c]
+  void Visit(auto&& visit) { visit(mean, m2); }
+};
+
+// A batch norm, with or without a relu, whose output z nobody stores: its one consumer, a
+// convolution or linear layer, computes it anew. The batch norm's op and the consumer's get the
+// same RecomputedNorm and share the work; what is rounded, counted and summed is what it is where z
+// is stored, block by block of raw.
+//
+//             batch norm                        consumer
+//   Forward   mean, inverse, factor             z from raw (rounded and counted) as its x
+//   Backward                                    z from raw again (nothing counted) as its x;
+//                                               stored dx: zero where z is not positive (relu),
+//                                               then sum_dy, sum_dy_xhat of each block
+//             dgamma, dbeta and dx, of raw,
+//             the sums and its dy: that dx
+//
+// y = round((raw - mean) * factor + beta); z = max(y, 0) with a relu, else y.
+struct RecomputedNorm {
+  Tensor raw;  // the batch norm's x
+  Tensor z;    // shape, format and storage; no data
+  bool relu = false;
+  float *mean = nullptr, *inverse = nullptr;  // [c]; inverse = 1 / sqrt(var + eps)
+  float* factor = nullptr;                    // [c]; gamma * inverse
+  const float* beta = nullptr;                // [c]
+  TensorStats* y_stats = nullptr;             // written by the consumer's Forward
+  RoundingStyle y_style;
+  // [blocks of raw, c]: of the masked dx, and of it times (raw - mean) * inverse. Null: evaluation.
+  float *sum_dy = nullptr, *sum_dy_xhat = nullptr;
+  explicit operator bool() const { return static_cast<bool>(raw); }
+  void Visit(auto&& visit) {
+    visit(raw, z, mean, inverse, factor, beta, y_stats, y_style, sum_dy, sum_dy_xhat);
+  }
+};
+
+}  // namespace ada::backend
