@@ -72,6 +72,10 @@ Section AugmentSection(AugmentConfig& augment) {
       Switch("random_crop", augment.random_crop, "cut the image's size from a random place"),
       Switch("horizontal_flip", augment.horizontal_flip, "mirror an image with probability 1/2"),
   };
+  for (Key& key : MixingKeys(augment)) section.keys.push_back(std::move(key));
+  section.check = [&augment](const YamlNode& map, const ReadContext& context) {
+    CheckMixing(augment, map, context);
+  };
   return section;
 }
 

@@ -1,4 +1,4 @@
-// The keys of `model`: a network of the zoo or one's own, and how its weights start.
+// The keys of `model`: a network of the zoo or one's own.
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -8,55 +8,6 @@ const Names kZoo = {"mlp",   "lenet", "resnet20", "resnet32", "resnet44", "resne
                     "vgg11", "vgg13", "vgg16",    "resnet18", "resnet34", "resnet50"};
 const Names kCifarResnets = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
 const Names kVggs = {"vgg11", "vgg13", "vgg16"};
-
-const EnumNames<InitScheme> kSchemes = {
-    {"he_normal", InitScheme::kHeNormal},
-    {"he_uniform", InitScheme::kHeUniform},
-    {"xavier_normal", InitScheme::kXavierNormal},
-    {"xavier_uniform", InitScheme::kXavierUniform},
-};
-
-// What says how to read a file is not written where there is none.
-Key OfWeights(Key key, const InitConfig& init) {
-  key.unused = [&init] { return init.weights.empty(); };
-  return key;
-}
-
-void CheckInit(const InitConfig& init, const YamlNode& map, const ReadContext& context) {
-  const std::string weights = Join(context.path, "weights");
-  if (!init.weights.empty() || !context.problems.Clean({weights})) return;
-  for (const char* key : {"require_all", "ignore_unknown"}) {
-    const Entry* entry = map.FindEntry(key);
-    if (!entry) continue;
-    context.problems.Add(entry->key, Join(context.path, key),
-                         "says how a file of weights is read; give `weights` too");
-  }
-}
-
-Section InitSection(InitConfig& init) {
-  Section section;
-  section.path = "model.init";
-  section.where = &init.where;
-  section.keys = {
-      Choice("scheme", init.scheme, kSchemes, "distribution of the first weights"),
-      Text(
-          "weights", init.weights,
-          "safetensors file whose tensors replace the scheme's; those that it lacks are named in a "
-          "warning",
-          ExpandPath),
-      OfWeights(Switch("require_all", init.require_all,
-                       "a tensor of the network that `weights` lacks is an error"),
-                init),
-      OfWeights(Switch("ignore_unknown", init.ignore_unknown,
-                       "leave out tensors of `weights` that the network does not have; false: they "
-                       "are errors"),
-                init),
-  };
-  section.check = [&init](const YamlNode& map, const ReadContext& context) {
-    CheckInit(init, map, context);
-  };
-  return section;
-}
 
 }  // namespace
 
