@@ -88,6 +88,7 @@ class Backend {
   virtual std::unique_ptr<LossOp> MakeLoss(const LossSpec&) = 0;
   virtual std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule&, std::vector<UpdateSlot>,
                                                std::vector<WatchedRounding>) = 0;
+  virtual std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot>) = 0;
 };
 
 }  // namespace ada::backend

@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "core/stats.h"
 #include "core/tensor.h"
@@ -12,18 +13,30 @@ namespace ada::backend {
 // One parameter as the optimizer sees it. State tensors are fp32 of the same shape.
 struct UpdateSlot {
   Tensor value, gradient, state1, state2;
-  bool decay = true;
+  double decay = 1, lr = 1;  // factors of the rule's weight decay and of the step's rate
+  std::uint64_t stream = 0;  // tells parameters apart in stochastic rounding
   void Visit(auto&& visit) { visit(value, gradient, state1, state2); }
+};
+// The format of what an update keeps: its values lie in fp32 storage.
+struct KeptFormat {
+  NumberFormat format = kFp32;
+  bool stochastic = false;
 };
 struct UpdateRule {
   enum class Kind { kSgd, kAdam, kAdamW } kind = Kind::kSgd;
   double momentum = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+  double dampening = 0;  // share of a gradient that the momentum leaves out, but for the first
   bool nesterov = false;
+  // What the momentum gathers: gradients, which are multiplied by the rate of the moment (torch),
+  // or steps, each made with the rate of its own time (Chainer, Caffe, Keras).
+  enum class Velocity { kGradients, kSteps } velocity = Velocity::kGradients;
+  KeptFormat masters, state;
 };
 struct UpdateStep {
   double lr = 0;
   double gradient_factor = 1;  // clipping; filled in by the op
   std::int64_t count = 1;      // updates made, this one included (Adam's bias correction)
+  std::uint64_t seed = 0;      // of stochastic rounding, whose numbers `count` tells apart
 };
 // What is to become of gradients, as far as that is known before they are: the rest the op decides
 // itself, without the host.
@@ -36,6 +49,7 @@ struct UpdatePlan {
   enum class OnOverflow : std::uint8_t { kSkip, kSanitize } on_overflow = OnOverflow::kSkip;
   float sanitize_to = 0;
   bool largest = false;  // UpdateOutcome::largest is wanted
+  bool count = false;    // UpdateOp::Stats is wanted
 };
 // A rounding that counts like a gradient: where it left its format, nothing is updated.
 struct WatchedRounding {
@@ -59,6 +73,21 @@ class UpdateOp {
   virtual void Look() = 0;
   virtual void Update(const UpdatePlan& plan) = 0;
   virtual UpdateOutcome Outcome() = 0;  // of the last Update; waits for it
+  // After Outcome of an Update whose plan counts: what became of the changes that it asked for
+  // (update_rounding.h), of each slot. Where nothing was updated, and otherwise: empty ones.
+  virtual std::vector<TensorStats> Stats() const { return {}; }
+};
+
+// A running average of a tensor: average += (1 - keep) * (value - average). Both fp32, of one
+// shape.
+struct AverageSlot {
+  Tensor value, average;
+  void Visit(auto&& visit) { visit(value, average); }
+};
+class AverageOp {
+ public:
+  virtual ~AverageOp() = default;
+  virtual void Step(double keep) = 0;  // keep 0: the averages become the values
 };
 
 }  // namespace ada::backend

@@ -19,8 +19,10 @@ struct UpdateScalars {
   float keep = 1;             // 1 - lr * weight_decay (adamw)
   float minus_lr = 0;
   float momentum = 0;
+  float undamped = 1;  // 1 - dampening
   bool first = false;  // first update: the momentum buffer becomes the gradient itself
   bool nesterov = false;
+  bool steps = false;  // the buffer gathers steps
   float one_minus_beta1 = 0;
   float beta2 = 0, one_minus_beta2 = 0;
   float minus_step_size = 0;   // -lr / (1 - beta1^count)
@@ -48,6 +50,8 @@ static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const Upda
   s.momentum = static_cast<float>(rule.momentum);
   s.first = step.count == 1;
   s.nesterov = rule.nesterov;
+  s.undamped = static_cast<float>(1 - rule.dampening);
+  s.steps = rule.velocity == UpdateRule::Velocity::kSteps;
   s.one_minus_beta1 = static_cast<float>(1 - rule.beta1);
   s.beta2 = static_cast<float>(rule.beta2);
   s.one_minus_beta2 = static_cast<float>(1 - rule.beta2);
@@ -57,35 +61,64 @@ static inline UpdateScalars MakeUpdateScalars(const UpdateRule& rule, const Upda
   return s;
 }
 
-// The same scalars for a slot with decay == false.
+// The same scalars for a slot whose `decay` is 0.
 static inline UpdateScalars WithoutDecay(UpdateScalars s) {
   s.weight_decay = 0;
   s.keep = 1;
   return s;
 }
 
-// The new weight under SGD without momentum.
-ADA_HOST_DEVICE static inline float SgdUpdate(const UpdateScalars& s, float value, float gradient) {
-  gradient *= s.gradient_factor;
-  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
-  return value + s.minus_lr * gradient;
+// The scalars of a slot with these factors.
+static inline UpdateScalars MakeUpdateScalars(UpdateRule rule, UpdateStep step, double lr_factor,
+                                              double decay_factor) {
+  rule.weight_decay *= decay_factor;
+  step.lr *= lr_factor;
+  return MakeUpdateScalars(rule, step);
 }
 
-// The new weight under SGD with momentum; `buffer` (state1) is updated. Dampening is 0.
+// The new weight is base + step.
+struct UpdateTerms {
+  float base, step;
+  ADA_HOST_DEVICE float sum() const { return base + step; }
+};
+
+// SGD without momentum.
+ADA_HOST_DEVICE static inline UpdateTerms SgdTerms(const UpdateScalars& s, float value,
+                                                   float gradient) {
+  gradient *= s.gradient_factor;
+  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
+  return {value, s.minus_lr * gradient};
+}
+ADA_HOST_DEVICE static inline float SgdUpdate(const UpdateScalars& s, float value, float gradient) {
+  return SgdTerms(s, value, gradient).sum();
+}
+
+// SGD with momentum; `buffer` (state1) is updated. Where it gathers steps: Chainer's MomentumSGD
+// and NesterovAG.
+ADA_HOST_DEVICE static inline UpdateTerms SgdMomentumTerms(const UpdateScalars& s, float value,
+                                                           float gradient, float& buffer) {
+  gradient *= s.gradient_factor;
+  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
+  if (s.steps) {
+    const float step = s.minus_lr * gradient;
+    buffer = buffer * s.momentum + step;
+    return {value, s.nesterov ? s.momentum * buffer + step : buffer};
+  }
+  buffer = s.first           ? gradient
+           : s.undamped == 1 ? buffer * s.momentum + gradient
+                             : buffer * s.momentum + s.undamped * gradient;
+  gradient = s.nesterov ? gradient + s.momentum * buffer : buffer;
+  return {value, s.minus_lr * gradient};
+}
 ADA_HOST_DEVICE static inline float SgdMomentumUpdate(const UpdateScalars& s, float value,
                                                       float gradient, float& buffer) {
-  gradient *= s.gradient_factor;
-  if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
-  buffer = s.first ? gradient : buffer * s.momentum + gradient;
-  gradient = s.nesterov ? gradient + s.momentum * buffer : buffer;
-  return value + s.minus_lr * gradient;
+  return SgdMomentumTerms(s, value, gradient, buffer).sum();
 }
 
-// The new weight under Adam and AdamW; `average` (state1) and `square` (state2) are updated. The
-// two differ only in their scalars: Adam adds weight_decay to the gradient, AdamW shrinks the
-// weight.
-ADA_HOST_DEVICE static inline float AdamUpdate(const UpdateScalars& s, float value, float gradient,
-                                               float& average, float& square) {
+// Adam and AdamW; `average` (state1) and `square` (state2) are updated. The two differ only in
+// their scalars: Adam adds weight_decay to the gradient, AdamW shrinks the weight.
+ADA_HOST_DEVICE static inline UpdateTerms AdamTerms(const UpdateScalars& s, float value,
+                                                    float gradient, float& average, float& square) {
   gradient *= s.gradient_factor;
   if (s.weight_decay != 0) gradient = gradient + s.weight_decay * value;
   if (s.keep != 1) value *= s.keep;
@@ -95,7 +128,24 @@ ADA_HOST_DEVICE static inline float AdamUpdate(const UpdateScalars& s, float val
                                      : gradient - difference * (1 - s.one_minus_beta1);
   square = square * s.beta2 + (s.one_minus_beta2 * gradient) * gradient;
   const float denominator = std::sqrt(square) / s.sqrt_correction2 + s.epsilon;
-  return value + (s.minus_step_size * average) / denominator;
+  return {value, (s.minus_step_size * average) / denominator};
+}
+ADA_HOST_DEVICE static inline float AdamUpdate(const UpdateScalars& s, float value, float gradient,
+                                               float& average, float& square) {
+  return AdamTerms(s, value, gradient, average, square).sum();
+}
+
+// --- Running averages: torch's lerp, which takes the end that is nearer ---
+
+struct AverageScalars {
+  float keep = 0, take = 1;  // of the average and of the value; together 1
+};
+static inline AverageScalars MakeAverageScalars(double keep) {
+  return {static_cast<float>(keep), static_cast<float>(1 - keep)};
+}
+ADA_HOST_DEVICE static inline float Averaged(const AverageScalars& s, float average, float value) {
+  const float difference = value - average;
+  return s.take < 0.5f ? average + s.take * difference : value - difference * s.keep;
 }
 
 }  // namespace ada::backend

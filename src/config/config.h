@@ -35,10 +35,16 @@ struct NormalizeConfig {
   enum class Kind { kStandard, kNone, kCustom } kind = Kind::kStandard;
   std::vector<double> mean, std;  // one per channel, kCustom only
 };
+// Two images of a batch as one, with the labels of both.
+struct MixConfig {
+  double alpha = 0;  // the share of the first image is drawn from Beta(alpha, alpha); 0: never
+  double p = 1;      // share of the batches; where mixup and cutmix both are on: 1/2 each
+};
 struct AugmentConfig {
   int pad = 0;
   bool random_crop = false;
   bool horizontal_flip = false;
+  MixConfig mixup, cutmix;
 };
 struct LimitConfig {
   std::int64_t train = 0, test = 0;  // first N images; 0: all
@@ -72,9 +78,30 @@ struct LayerConfig : graph::LayerKeys {
   Location where;
 };
 
-enum class InitScheme { kHeNormal, kHeUniform, kXavierNormal, kXavierUniform };
-struct InitConfig {
+enum class InitScheme {
+  kHeNormal,
+  kHeUniform,
+  kXavierNormal,
+  kXavierUniform,
+  kNormal,
+  kUniform,
+  kConstant
+};
+// The distribution of a parameter's first values.
+struct InitRule {
   InitScheme scheme = InitScheme::kHeNormal;
+  enum class Fan { kIn, kOut } fan = Fan::kIn;  // he_normal, he_uniform
+  std::optional<double> gain;                   // he: sqrt(2), xavier: 1
+  double std = 0, bound = 0, value = 0;         // normal; uniform; constant
+};
+// One entry of `model.init.parameters`.
+struct InitParametersConfig : InitRule {
+  std::string match;
+  Location where;
+};
+struct InitConfig : InitRule {
+  std::vector<InitParametersConfig> parameters;  // the last match wins, as a whole
+  bool zero_gamma = false;
   std::string weights;       // safetensors file; overrides the scheme for every tensor found in it
   bool require_all = false;  // a tensor that the file does not have is an error
   bool ignore_unknown = false;  // tensors of the file that the network does not have are left out
@@ -109,23 +136,45 @@ enum class OverflowKind { kDefault, kSaturate };
 struct TensorScalingConfig : scaling::TensorScaleRule {
   enum class Kind { kNone, kDelayed } kind = Kind::kNone;
 };
+// How a tensor of the update is kept between steps.
+struct KeptFormatConfig {
+  NumberFormat format = kFp32;
+  RoundingKind rounding = RoundingKind::kNearest;
+};
+enum class PrecisionPreset { kNone, kAutocast };
 struct PrecisionConfig : RoleFormatsConfig {
+  PrecisionPreset preset = PrecisionPreset::kNone;
   NumberFormat format = kFp32;  // weight_gradients: fp32 unless set
   std::vector<LayerPrecisionConfig> layers;
   RoundingKind rounding = RoundingKind::kNearest;
   TensorScalingConfig tensor_scaling;
   OverflowKind overflow = OverflowKind::kDefault;
+  KeptFormatConfig masters, optimizer_state;
+};
+
+// One entry of `optimizer.groups`; a factor that is not set: as an earlier match has it, else 1.
+struct ParameterGroupConfig {
+  std::string match;  // a glob on parameter names
+  std::optional<double> lr_factor, decay_factor;
+  Location where;
 };
 
 // `kind`, momentum and what else the update itself takes; lr here is the schedule's start.
 struct OptimizerConfig : backend::UpdateRule {
-  double lr = 0.1;                       // adam, adamw: 1e-3
-  std::vector<std::string> no_decay;     // globs on parameter names
-  std::vector<Location> no_decay_where;  // of each
+  double lr = 0.1;                           // adam, adamw: 1e-3
+  std::vector<std::string> no_decay;         // globs on parameter names
+  std::vector<Location> no_decay_where;      // of each
+  std::vector<ParameterGroupConfig> groups;  // last match wins, key by key
 };
 
 enum class OnOverflow { kPreset, kSkip, kRetry };  // kPreset: what the preset does, else skip
 enum class ScheduleOnSkip { kAdvance, kHold };
+// An average of the weights over the updates, beside them; decay 0: none.
+struct EmaConfig {
+  double decay = 0;        // share of the average that stays
+  std::int64_t every = 1;  // updates between two steps of the average
+  bool warmup = false;     // decay: at most (1 + n) / (10 + n) after n steps of the average
+};
 struct TrainConfig {
   int epochs = 1;
   std::int64_t max_steps = 0;
@@ -137,9 +186,12 @@ struct TrainConfig {
   ScheduleOnSkip schedule_on_skip = ScheduleOnSkip::kAdvance;
   double label_smoothing = 0;
   std::int64_t stop_after_skips = 0;  // this many skipped steps in a row end the run
+  EmaConfig ema;
 };
+enum class EvaluatedWeights { kEma, kTrained, kBoth };
 struct EvaluateConfig {
   int every_epochs = 1;
+  EvaluatedWeights weights = EvaluatedWeights::kEma;  // where there is an average
 };
 // One entry of log.what_if: another choice, judged from the histograms of each logged step.
 struct WhatIfConfig {
@@ -151,7 +203,7 @@ struct WhatIfConfig {
 };
 struct LogConfig {
   std::int64_t every = 100;
-  std::vector<std::string> statistics = {"dx", "dy", "dw"};  // of y w dx dw dy
+  std::vector<std::string> statistics = {"dx", "dy", "dw"};  // of y w dx dw dy update
   // Steps between probes, histograms and dumps; 0: never. Such a step is a logged one.
   std::int64_t probe_every = 0, histogram_every = 0, dump_every = 0;
   std::vector<std::string> dump = {"*"};  // globs on layer names

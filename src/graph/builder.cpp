@@ -1,6 +1,7 @@
 #include "graph/builder.h"
 
 #include "core/error.h"
+#include "graph/network/last_norms.h"
 #include "graph/network/parameters.h"
 #include "graph/network/tensor_sizes.h"
 #include "graph/plan/fusion.h"
@@ -67,6 +68,8 @@ void Builder::Bind() {
 }
 
 void Builder::AddLayerRows() {
+  graph_->last_norms_ = LastNorms(network_);
+  graph_->input_format_ = storage_.values[0].format;
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
     const Node& node = network_.nodes[i];
     graph_->layers_.push_back({node.config.name, node.config.kind, node.output,

@@ -92,8 +92,10 @@ class Graph {
   // Tensors with a scale of their own (delayed scaling), in a fixed order; empty where there are
   // none. With `share`, the scalers of y and w are the other graph's.
   const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
-  int classes() const;                              // logits of one image
-  const Tensor& logits() const { return logits_; }  // valid after Forward
+  const NumberFormat& input_format() const { return input_format_; }  // of the rounded images
+  const std::vector<std::string>& last_norms() const { return last_norms_; }  // last_norms.h
+  int classes() const;                                                        // logits of one image
+  const Tensor& logits() const { return logits_; }                            // valid after Forward
 
   ~Graph();
   Graph(const Graph&) = delete;
@@ -109,6 +111,8 @@ class Graph {
   backend::Backend& backend_;
   const std::uint64_t number_;  // tells the graphs of a process apart
   std::vector<LayerRow> layers_;
+  std::vector<std::string> last_norms_;
+  NumberFormat input_format_;
   std::vector<Parameter> parameters_;
   std::vector<RoundingPoint> roundings_;
   std::vector<ScalePoint> scales_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/random.h"
 
 namespace ada::optim {
 namespace {
@@ -15,8 +16,8 @@ using Kind = backend::UpdateRule::Kind;
 // The state names of a rule, state1 first (torch.optim's own words).
 std::vector<const char*> StateNames(const backend::UpdateRule& rule) {
   if (rule.kind != Kind::kSgd) return {"exp_avg", "exp_avg_sq"};
-  if (rule.momentum != 0) return {"momentum"};
-  return {};
+  if (rule.momentum == 0) return {};
+  return {rule.velocity == backend::UpdateRule::Velocity::kSteps ? "velocity" : "momentum"};
 }
 
 Tensor AllocateLike(backend::Backend& backend, const Tensor& value) {
@@ -32,7 +33,7 @@ std::size_t StateTensors(const backend::UpdateRule& rule) { return StateNames(ru
 Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
                      const std::vector<OptimizedParameter>& parameters, double clip_norm,
                      std::vector<backend::WatchedRounding> watched)
-    : clip_norm_(clip_norm) {
+    : backend_(backend), rule_(rule), clip_norm_(clip_norm) {
   ADA_CHECK(clip_norm >= 0);
   std::vector<backend::UpdateSlot> slots;
   for (const OptimizedParameter& parameter : parameters) {
@@ -40,7 +41,14 @@ Optimizer::Optimizer(backend::Backend& backend, const backend::UpdateRule& rule,
     ADA_CHECK(parameter.value.storage == Storage::kF32);
     ADA_CHECK(parameter.gradient.storage == Storage::kF32);
     ADA_CHECK(parameter.value.shape.numel() == parameter.gradient.shape.numel());
-    backend::UpdateSlot slot{parameter.value, parameter.gradient, {}, {}, parameter.decay};
+    backend::UpdateSlot slot{parameter.value,
+                             parameter.gradient,
+                             {},
+                             {},
+                             parameter.decay,
+                             parameter.lr,
+                             StreamId("update:" + parameter.name)};
+    masters_.push_back(parameter.value);
     Tensor* const states[] = {&slot.state1, &slot.state2};
     const std::vector<const char*> names = StateNames(rule);
     ADA_CHECK(names.size() <= std::size(states));
@@ -69,6 +77,18 @@ backend::UpdateOutcome Optimizer::Outcome() {
   const backend::UpdateOutcome outcome = op_->Outcome();
   if (outcome.updated) ++updates_;
   return outcome;
+}
+
+void Optimizer::RoundMasters() {
+  const NumberFormat& format = rule_.masters.format;
+  if (format == kFp32) return;
+  std::vector<float> values;
+  for (const Tensor& master : masters_) {
+    values.resize(static_cast<std::size_t>(master.shape.numel()));
+    backend_.Download(values.data(), master.data, master.bytes());
+    for (float& value : values) value = RoundTo(format, value);
+    backend_.Upload(master.data, values.data(), master.bytes());
+  }
 }
 
 void Optimizer::set_updates(std::int64_t updates) {

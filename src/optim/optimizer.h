@@ -12,13 +12,15 @@ namespace ada::optim {
 
 // One trained parameter. Views; the backend owns the bytes.
 struct OptimizedParameter {
-  std::string name;   // as in PyTorch: conv1.weight
-  Tensor value;       // fp32 master
-  Tensor gradient;    // fp32, unscaled, of the same shape
-  bool decay = true;  // weight decay applies
+  std::string name;  // as in PyTorch: conv1.weight
+  Tensor value;      // fp32 master
+  Tensor gradient;   // fp32, unscaled, of the same shape
+  double decay = 1;  // factor of the weight decay; 0: it does not apply
+  double lr = 1;     // factor of the learning rate
 };
 
-// A tensor that a checkpoint must keep: optimizer.<parameter>.momentum, .exp_avg or .exp_avg_sq.
+// A tensor that a checkpoint must keep: optimizer.<parameter>.momentum, .velocity (of a momentum
+// that gathers steps), .exp_avg or .exp_avg_sq.
 struct StateTensor {
   std::string name;
   Tensor tensor;  // fp32, shape of the parameter
@@ -39,12 +41,20 @@ class Optimizer {
   // nothing.
   void Look() { op_->Look(); }
   // Asks for the norm of all gradients as they stand (unscaled, before clipping and decay) and for
-  // the update, clipped, of all parameters; waits for nothing. Of `plan`: step.lr, on_overflow,
-  // sanitize_to (where on_overflow is kSanitize: positive and finite) and largest.
+  // the update, clipped, of all parameters; waits for nothing. Of `plan`: step.lr, step.seed,
+  // on_overflow, sanitize_to (where on_overflow is kSanitize: positive and finite), largest, count.
   void Update(backend::UpdatePlan plan);
   // What came of the last Update. Waits for it, and counts the update if there was one: to be
   // called before the next.
   backend::UpdateOutcome Outcome();
+
+  // After Outcome of an Update whose plan counts: what became of the changes of each parameter
+  // (backend/update_rounding.h), in their order; empty where nothing was updated.
+  std::vector<TensorStats> Stats() const { return op_->Stats(); }
+
+  // Rounds the masters to nearest in the format in which the rule keeps them: where they were drawn
+  // or read in fp32.
+  void RoundMasters();
 
   // Updates made so far: the index (from 0) of the next one.
   std::int64_t updates() const { return updates_; }
@@ -53,7 +63,10 @@ class Optimizer {
   const std::vector<StateTensor>& state() const { return state_; }
 
  private:
+  backend::Backend& backend_;
+  backend::UpdateRule rule_;
   double clip_norm_;
+  std::vector<Tensor> masters_;
   std::int64_t updates_ = 0;
   bool asked_ = false;  // and Outcome not called since
   std::vector<StateTensor> state_;

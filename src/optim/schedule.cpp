@@ -4,45 +4,97 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "optim/one_cycle.h"
 
 namespace ada::optim {
 namespace {
 
-double Multistep(const Schedule& schedule, double lr, std::int64_t finished_epochs) {
+using ScheduleKind = Schedule::Kind;
+
+// What a schedule knows of a step: all in steps.
+struct Place {
+  double step = 0, unit = 1, length = 1;
+  double units() const { return step / unit; }
+};
+
+double Multistep(const Schedule& schedule, double lr, double units) {
   for (const int milestone : schedule.milestones) {
-    if (milestone <= finished_epochs) lr *= schedule.gamma;
+    if (milestone <= units) lr *= schedule.gamma;
   }
   return lr;
 }
 
+double Cosine(const Schedule& schedule, double lr, double progress) {
+  return schedule.min_lr + (lr - schedule.min_lr) * (1 + std::cos(M_PI * progress)) / 2;
+}
+
+// Where in its period a step lies, as a share of that period.
+double PeriodProgress(const Schedule& schedule, const Place& place) {
+  double step = place.step, period = schedule.period * place.unit;
+  if (schedule.period_factor == 1) return (step - std::floor(step / period) * period) / period;
+  while (step >= period) step -= period, period *= schedule.period_factor;
+  return step / period;
+}
+
+double RateAt(const Schedule& schedule, double lr, const Place& place) {
+  const double range = lr - schedule.min_lr;
+  const double endless = place.step / place.length, progress = std::min(endless, 1.0);
+  switch (schedule.kind) {
+    case ScheduleKind::kConstant:
+      return lr;
+    case ScheduleKind::kMultistep:
+      return Multistep(schedule, lr, place.units());
+    case ScheduleKind::kStep:
+      return lr * std::pow(schedule.gamma, std::floor(place.step / (schedule.every * place.unit)));
+    case ScheduleKind::kCosine:
+      return Cosine(schedule, lr, schedule.beyond == Schedule::Beyond::kClimb ? endless : progress);
+    case ScheduleKind::kCosineRestarts:
+      return Cosine(schedule, lr, PeriodProgress(schedule, place));
+    case ScheduleKind::kLinear:
+      return schedule.min_lr + range * (1 - progress);
+    case ScheduleKind::kPoly:
+      return schedule.min_lr + range * std::pow(1 - progress, schedule.power);
+    case ScheduleKind::kOneCycle:
+      return OneCycleRate(schedule.one_cycle, lr, place.step, place.length);
+  }
+  throw InternalError("LearningRate: unknown kind of schedule");
+}
+
+std::int64_t WarmupSteps(const Schedule::Warmup& warmup, std::int64_t steps_per_epoch) {
+  return warmup.steps + std::llround(warmup.epochs * static_cast<double>(steps_per_epoch));
+}
+
 }  // namespace
 
-bool MovesEachStep(const Schedule& schedule) {
-  return schedule.kind != Schedule::Kind::kConstant && schedule.kind != Schedule::Kind::kMultistep;
+bool MovesEachStep(const Schedule& schedule, std::int64_t step, std::int64_t steps_per_epoch) {
+  if (schedule.by == Schedule::By::kEpoch) return false;
+  const bool warms = step <= WarmupSteps(schedule.warmup, steps_per_epoch);
+  if (warms && schedule.warmup.kind == Schedule::Warmup::Kind::kLinear) return true;
+  return schedule.kind != ScheduleKind::kConstant && schedule.kind != ScheduleKind::kMultistep &&
+         schedule.kind != ScheduleKind::kStep;
 }
 
 double LearningRate(const Schedule& schedule, double lr, std::int64_t step,
                     std::int64_t steps_per_epoch, std::int64_t total_steps) {
   ADA_CHECK(step >= 0 && steps_per_epoch > 0 && total_steps > 0);
-  if (step < std::llround(schedule.warmup.epochs * static_cast<double>(steps_per_epoch))) {
-    return schedule.warmup.lr;
-  }
-  const double progress =
-      static_cast<double>(std::min(step, total_steps)) / static_cast<double>(total_steps);
-  const double range = lr - schedule.min_lr;
-  switch (schedule.kind) {
-    case Schedule::Kind::kConstant:
-      return lr;
-    case Schedule::Kind::kMultistep:
-      return Multistep(schedule, lr, step / steps_per_epoch);
-    case Schedule::Kind::kCosine:
-      return schedule.min_lr + range * (1 + std::cos(M_PI * progress)) / 2;
-    case Schedule::Kind::kLinear:
-      return schedule.min_lr + range * (1 - progress);
-    case Schedule::Kind::kPoly:
-      return schedule.min_lr + range * std::pow(1 - progress, schedule.power);
-  }
-  throw InternalError("LearningRate: unknown kind of schedule");
+  if (schedule.by == Schedule::By::kEpoch) step -= step % steps_per_epoch;
+  const Schedule::Warmup& warmup = schedule.warmup;
+  const std::int64_t warm = WarmupSteps(warmup, steps_per_epoch);
+  const bool constant = warmup.kind == Schedule::Warmup::Kind::kConstant;
+  if (step < warm && constant) return warmup.lr;
+
+  const std::int64_t before = warmup.counts ? 0 : warm;
+  Place place;
+  place.step = static_cast<double>(std::max<std::int64_t>(step - before, 0));
+  if (schedule.unit == Schedule::Unit::kEpochs) place.unit = static_cast<double>(steps_per_epoch);
+  place.length = schedule.length > 0
+                     ? schedule.length * place.unit
+                     : static_cast<double>(std::max<std::int64_t>(total_steps - before, 1));
+  const double rate = RateAt(schedule, lr, place);
+  if (step >= warm) return rate;
+  const double share = static_cast<double>(step) / static_cast<double>(warm);
+  const double begin = warmup.lr / lr;
+  return (warmup.counts ? rate : lr) * (begin + (1 - begin) * share);
 }
 
 }  // namespace ada::optim

@@ -8,27 +8,59 @@ namespace ada::optim {
 
 // The YAML's `schedule:`.
 struct Schedule {
-  enum class Kind { kConstant, kMultistep, kCosine, kLinear, kPoly } kind = Kind::kConstant;
-  std::vector<int> milestones;  // epochs finished before the factor applies: [81] acts from the
+  enum class Kind {
+    kConstant,
+    kMultistep,
+    kStep,
+    kCosine,
+    kCosineRestarts,
+    kLinear,
+    kPoly,
+    kOneCycle
+  } kind = Kind::kConstant;
+  enum class Unit { kEpochs, kSteps } unit = Unit::kEpochs;  // of milestones, every, length, period
+  enum class By { kStep, kEpoch } by = By::kStep;            // kEpoch: the rate holds for an epoch
+  std::vector<int> milestones;  // units finished before the factor applies: [81] acts from the
                                 // first step of epoch 82; a milestone named twice acts twice
-  double gamma = 0.1;           // multistep: the factor of each milestone
+  double every = 0;             // step: units between two factors
+  double gamma = 0.1;           // multistep, step: the factor
   double power = 1;             // poly
-  double min_lr = 0;            // cosine, linear, poly: the rate that `total_steps` would have
+  double min_lr = 0;            // cosine, cosine_restarts, linear, poly: the rate at the end
+  double length = 0;            // cosine, linear, poly, one_cycle: 0: `total_steps`
+  // cosine, behind its length: at min_lr, or back up and down again as torch's formula goes on.
+  enum class Beyond { kHold, kClimb } beyond = Beyond::kHold;
+  double period = 0;      // cosine_restarts: length of the first period (T_0)
+  int period_factor = 1;  // of each period to the one before it (T_mult)
+  struct OneCycle {
+    double rise = 0.3;  // share of the length in which the rate climbs (pct_start)
+    enum class Anneal { kCosine, kLinear } anneal = Anneal::kCosine;
+    bool three_phase = false;  // down as long as up, then to the last rate
+    double start_factor = 25;  // first rate: lr / start_factor (div_factor)
+    double end_factor = 1e4;   // last rate: the first / end_factor (final_div_factor)
+  } one_cycle;
   struct Warmup {
+    enum class Kind { kConstant, kLinear } kind = Kind::kConstant;
     double epochs = 0;  // may be fractional: rounded to the nearest step
+    std::int64_t steps = 0;
     double lr = 0;
+    bool counts = true;  // its steps count for the schedule, which else begins behind it
   } warmup;
 };
-// Whether the rate changes within an epoch as well.
-bool MovesEachStep(const Schedule& schedule);
+// Whether the rate of this step may differ from the last one's without a milestone between them.
+bool MovesEachStep(const Schedule& schedule, std::int64_t step, std::int64_t steps_per_epoch);
 
 // The rate of update step `step` (from 0) of a run of `total_steps`, where the optimizer's is `lr`.
-// With p = step / total_steps (at most 1) and r = lr - min_lr:
-//   constant lr; multistep lr * gamma^(milestones <= step / steps_per_epoch, whole epochs);
-//   cosine min_lr + r * (1 + cos(pi p)) / 2; linear min_lr + r * (1 - p); poly min_lr + r * (1 -
-//   p)^power.
-// During warm-up the rate is `warmup.lr`; afterwards the schedule is where it would be without one
-// (warm-up steps count). steps_per_epoch and total_steps are positive, step is not negative.
+// With t = step in units, L = length (else total_steps), p = t / L (at most 1), r = lr - min_lr:
+//   constant lr; multistep lr * gamma^(milestones <= t); step lr * gamma^floor(t / every);
+//   cosine min_lr + r * (1 + cos(pi p)) / 2; linear min_lr + r * (1 - p);
+//   poly min_lr + r * (1 - p)^power; cosine_restarts: cosine over each period, p from 0 again;
+//   one_cycle: OneCycleLR from lr / start_factor up to lr at step rise * L - 1 and down to
+//   lr / start_factor / end_factor at step L - 1, which holds from then on.
+// During a warm-up of W steps the rate is `warmup.lr` (constant), or runs to lr in a straight line:
+// (warmup.lr + (lr - warmup.lr) * step / W) times what the schedule has made of lr. Where warm-up
+// steps do not count, the schedule's step 0 is step W, and L is what is left of the run.
+// by epoch: the rate of the epoch's first step. steps_per_epoch and total_steps are positive, step
+// is not negative.
 double LearningRate(const Schedule& schedule, double lr, std::int64_t step,
                     std::int64_t steps_per_epoch, std::int64_t total_steps);
 

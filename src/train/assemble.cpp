@@ -86,15 +86,33 @@ graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& imag
   return spec;
 }
 
+backend::UpdateRule UpdateRuleOf(const config::Config& config) {
+  const auto kept = [&config](const config::KeptFormatConfig& how) {
+    NumberFormat format = how.format;
+    if (config.precision.overflow == config::OverflowKind::kSaturate && format != kFp32)
+      format.saturate = true;
+    return backend::KeptFormat{format, how.rounding == config::RoundingKind::kStochastic};
+  };
+  backend::UpdateRule rule = config.optimizer;
+  rule.masters = kept(config.precision.masters);
+  rule.state = kept(config.precision.optimizer_state);
+  return rule;
+}
+
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph) {
   std::vector<optim::OptimizedParameter> trained;
   for (const graph::Parameter& p : graph.parameters()) {
     if (!p.gradient) continue;  // a running statistic
-    bool decay = true;
+    optim::OptimizedParameter parameter{p.name, p.value, p.gradient};
+    for (const config::ParameterGroupConfig& group : optimizer.groups) {
+      if (!GlobMatch(group.match, p.name)) continue;
+      parameter.lr = group.lr_factor.value_or(parameter.lr);
+      parameter.decay = group.decay_factor.value_or(parameter.decay);
+    }
     for (const std::string& pattern : optimizer.no_decay)
-      if (GlobMatch(pattern, p.name)) decay = false;
-    trained.push_back({p.name, p.value, p.gradient, decay});
+      if (GlobMatch(pattern, p.name)) parameter.decay = 0;
+    trained.push_back(parameter);
   }
   return trained;
 }

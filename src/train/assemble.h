@@ -62,6 +62,9 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 // Evaluates plain cross-entropy: label smoothing is for training alone.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 
+// optimizer.kind and its numbers, with what precision.masters and optimizer_state say.
+backend::UpdateRule UpdateRuleOf(const config::Config& config);
+// With the factors of optimizer.groups; optimizer.no_decay beats them.
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph);
 

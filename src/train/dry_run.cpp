@@ -40,7 +40,7 @@ std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::G
   rows.insert(rows.end(), graph.layers().begin(), graph.layers().end());
   rows.push_back(loss);
   std::vector<graph::LayerNotes> notes(rows.size());
-  notes.front() = {{{"y", spec.precision.base.activations}}, "-"};
+  notes.front() = {{{"y", graph.input_format()}}, "-"};
   for (std::size_t i = 1; i < rows.size(); ++i) {
     notes[i].policy = PolicyWord(rows[i].name, graph, policy);
     for (const graph::RoundingPoint& point : graph.roundings())
@@ -93,7 +93,7 @@ void DryRun(const config::Config& given, std::ostream& out) {
   constexpr double kFarTooMuch = 32;
   if (!chosen.has_own_memory) RefuseMemory(LeastNeed(config, info, spec), spec, kFarTooMuch);
   const auto graph = graph::Graph::Build(spec, *chosen.backend);
-  const optim::Optimizer optimizer(*chosen.backend, config.optimizer,
+  const optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
                                    OptimizedParameters(config.optimizer, *graph),
                                    config.train.clip_norm);
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());
@@ -114,8 +114,8 @@ void DryRun(const config::Config& given, std::ostream& out) {
   out << "device    " << chosen.reason << '\n'
       << "data      " << config.data.dataset << ": " << info.train << " training and " << info.test
       << " test images of " << ToString(image) << '\n'
-      << NotesOfFiles(config, info)
-      << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
+      << NotesOfFiles(config, info) << "steps     " << per_epoch << " an epoch, "
+      << TotalSteps(config, per_epoch) << " in all\n"
       << "memory    " << ToString(need) << '\n';
   if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);

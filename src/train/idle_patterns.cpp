@@ -64,7 +64,16 @@ std::vector<std::string> IdlePatterns(const config::Config& config, const graph:
   const config::OptimizerConfig& optimizer = config.optimizer;
   for (std::size_t i = 0; i < optimizer.no_decay_where.size(); ++i)
     finder.OnParameters("optimizer.no_decay", optimizer.no_decay[i], optimizer.no_decay_where[i]);
-  return finder.Take();
+  for (const config::ParameterGroupConfig& group : optimizer.groups)
+    finder.OnParameters("optimizer.groups[].match", group.match, group.where);
+  for (const config::InitParametersConfig& entry : config.model.init.parameters)
+    finder.OnParameters("model.init.parameters[].match", entry.match, entry.where);
+  std::vector<std::string> lines = finder.Take();
+  const config::InitConfig& init = config.model.init;
+  if (init.zero_gamma && graph.last_norms().empty())
+    lines.push_back(ToString(init.where) +
+                    ": model.init.zero_gamma: no batch norm of this model feeds an addition");
+  return lines;
 }
 
 }  // namespace ada::train

@@ -44,9 +44,10 @@ StepResult Trainer::Step() {
   r.scale = policy_.Scale();
   request_ = policy_.RequiredStats();
   const bool hold = config_.train.schedule_on_skip == config::ScheduleOnSkip::kHold;
-  r.lr = optim::LearningRate(config_.schedule, config_.optimizer.lr,
-                             hold ? optimizer_.updates() : schedule_steps_, steps_per_epoch_,
+  const std::int64_t at = hold ? optimizer_.updates() : schedule_steps_;
+  r.lr = optim::LearningRate(config_.schedule, config_.optimizer.lr, at, steps_per_epoch_,
                              total_steps_);
+  r.rate_moves = optim::MovesEachStep(config_.schedule, at, steps_per_epoch_);
   lap_start_ = Now();
 
   // 1. A batch, and the low-precision copies of the weights that it meets.
@@ -127,6 +128,7 @@ scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   Lap(seconds_.update);
   graph_.Collect(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
+  if (log_.CountsUpdates(step_)) log_.TakeUpdates(optimizer_.Stats());
   scaling::ScaleUpdate update = policy_.Update(OutcomeOf(r, outcome));
   ADA_CHECK((update.action != scaling::Action::kSkip) == outcome.updated);
   return update;
@@ -134,8 +136,8 @@ scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
 
 backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_overflow) const {
   backend::UpdatePlan plan;
-  plan.step.lr = r.lr;
-  plan.largest = request_.amax;
+  plan.step.lr = r.lr, plan.step.seed = config_.seed;
+  plan.largest = request_.amax, plan.count = log_.CountsUpdates(step_);
   if (on_overflow != scaling::Action::kSanitize) return plan;
   plan.on_overflow = backend::UpdatePlan::OnOverflow::kSanitize;
   // The largest value that a scaled gradient has, unscaled; where fp32, in which weight gradients

@@ -26,7 +26,8 @@ struct StepResult {
   bool retried = false;    // skipped, and the next attempt is the same update again
   bool sanitized = false;  // not finite, and updated with cleaned gradients all the same
   bool logged = false;
-  std::string error;  // not empty: the policy ends the run, and why
+  bool rate_moves = false;  // lr may differ from the last step's without a milestone between
+  std::string error;        // not empty: the policy ends the run, and why
 };
 
 // Seconds since the last time they were taken, by phase. Where a device works asynchronously, the

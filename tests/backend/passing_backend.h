@@ -36,6 +36,9 @@ class PassingBackend : public Backend {
                                        std::vector<WatchedRounding> watched) override {
     return inner_->MakeUpdate(rule, std::move(slots), std::move(watched));
   }
+  std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
+    return inner_->MakeAverage(std::move(slots));
+  }
 
  protected:
   Backend& inner() const { return *inner_; }

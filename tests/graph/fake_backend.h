@@ -162,6 +162,9 @@ class FakeBackend : public backend::Backend {
                                                 std::vector<backend::WatchedRounding>) override {
     return nullptr;
   }
+  std::unique_ptr<backend::AverageOp> MakeAverage(std::vector<backend::AverageSlot>) override {
+    return nullptr;
+  }
 
   Symbol logits = 0;  // of the last loss forward
 

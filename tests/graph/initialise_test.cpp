@@ -65,6 +65,12 @@ std::string MessageOf(SmallModel& m, const config::InitConfig& init) {
   return "no error";
 }
 
+config::InitRule Rule(InitScheme scheme) {
+  config::InitRule rule;
+  rule.scheme = scheme;
+  return rule;
+}
+
 TEST_SUITE("cpu") {
   TEST_CASE("variance and range of each scheme") {
     struct Case {
@@ -78,7 +84,7 @@ TEST_SUITE("cpu") {
                                            {InitScheme::kHeUniform, true, in},
                                            {InitScheme::kXavierNormal, false, in + out},
                                            {InitScheme::kXavierUniform, true, in + out}}) {
-      const std::vector<float> w = StartValues(Make("c.weight", conv), c.scheme, 7);
+      const std::vector<float> w = StartValues(Make("c.weight", conv), Rule(c.scheme), 7);
       double mean = 0, square = 0, largest = 0;
       for (const float v : w) {
         mean += v / w.size();
@@ -92,7 +98,7 @@ TEST_SUITE("cpu") {
       CHECK(largest > sd * (c.uniform ? 1.72 : 3.5));
     }
     double square = 0;
-    for (const float v : StartValues(Make("fc.weight", linear), InitScheme::kHeNormal, 7)) {
+    for (const float v : StartValues(Make("fc.weight", linear), Rule(InitScheme::kHeNormal), 7)) {
       square += double{v} * v / 30000;
     }
     CHECK(square == doctest::Approx(2.0 / 150).epsilon(0.03));
@@ -105,14 +111,14 @@ TEST_SUITE("cpu") {
                                                     {"b.running_mean", 0},
                                                     {"b.running_var", 1},
                                                     {"fc.bias", 0}}) {
-      CHECK(StartValues(Make(name, {3}), InitScheme::kHeNormal, 7) ==
+      CHECK(StartValues(Make(name, {3}), Rule(InitScheme::kHeNormal), 7) ==
             std::vector<float>{value, value, value});
     }
   }
 
   TEST_CASE("seed and name decide, nothing else") {
     const auto values = [](const char* name, std::uint64_t seed) {
-      return StartValues(Make(name, {4, 5}), InitScheme::kHeNormal, seed);
+      return StartValues(Make(name, {4, 5}), Rule(InitScheme::kHeNormal), seed);
     };
     CHECK(values("a.weight", 1) == values("a.weight", 1));
     CHECK(values("a.weight", 1) != values("a.weight", 2));
@@ -135,7 +141,7 @@ TEST_SUITE("cpu") {
     CHECK(m.Values("b.running_mean") == mean);
     CHECK(m.Values("b.running_var") == std::vector<float>(4, 1.0f));
     Parameter conv = Make("c.weight", {4, 3, 3, 3});
-    CHECK(m.Values("c.weight") == StartValues(conv, InitScheme::kHeNormal, 1));
+    CHECK(m.Values("c.weight") == StartValues(conv, Rule(InitScheme::kHeNormal), 1));
   }
 
   TEST_CASE("unknown names and wrong shapes are refused") {

@@ -74,9 +74,8 @@ class FakeUpdate final : public backend::UpdateOp {
   }
 
   void Apply(const backend::UpdateStep& step) {
-    const backend::UpdateScalars scalars = backend::MakeUpdateScalars(rule_, step);
     for (const backend::UpdateSlot& slot : slots_) {
-      const backend::UpdateScalars s = slot.decay ? scalars : backend::WithoutDecay(scalars);
+      const backend::UpdateScalars s = backend::MakeUpdateScalars(rule_, step, slot.lr, slot.decay);
       for (std::int64_t i = 0; i < slot.value.shape.numel(); ++i) {
         float& value = slot.value.f32()[i];
         const float gradient = slot.gradient.f32()[i];
@@ -121,6 +120,9 @@ class FakeBackend final : public backend::Backend {
       const backend::UpdateRule& rule, std::vector<backend::UpdateSlot> slots,
       std::vector<backend::WatchedRounding> watched) override {
     return std::make_unique<FakeUpdate>(rule, std::move(slots), std::move(watched));
+  }
+  std::unique_ptr<backend::AverageOp> MakeAverage(std::vector<backend::AverageSlot>) override {
+    return nullptr;
   }
 
   // An fp32 tensor [n] with these values.

@@ -111,6 +111,12 @@ class CompareBackend final : public Backend {
     auto second = second_->MakeUpdate(rule, std::move(other), std::move(watched));
     return CompareUpdate(comparison_, std::move(first), std::move(second), rule, std::move(slots));
   }
+  std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
+    std::vector<AverageSlot> other;
+    for (const AverageSlot& slot : slots) other.push_back(addresses_.ForSecond(slot));
+    auto first = first_->MakeAverage(slots), second = second_->MakeAverage(std::move(other));
+    return CompareAverage(comparison_, std::move(first), std::move(second), std::move(slots));
+  }
 
  private:
   template <class Spec, class OpType>

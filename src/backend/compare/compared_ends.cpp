@@ -1,4 +1,4 @@
-// What lies at the ends of a step, on two backends: input, loss, update; and ops that are exact.
+// What lies at the ends of a pass, on two backends: input and loss; and ops that are exact.
 #include <algorithm>
 
 #include "backend/compare/bounds.h"
@@ -74,74 +74,6 @@ class ComparedLoss final : public ComparedOp<LossOp> {
   std::vector<float> logits_;
 };
 
-// Equal, but where something rests on the norm (clipping) or on powers (Adam): then within some
-// units in the last place of what is added up.
-class ComparedUpdate final : public UpdateOp {
- public:
-  ComparedUpdate(Comparison& comparison, std::unique_ptr<UpdateOp> first,
-                 std::unique_ptr<UpdateOp> second, const UpdateRule& rule,
-                 std::vector<UpdateSlot> slots)
-      : comparison_(comparison),
-        first_(std::move(first)),
-        second_(std::move(second)),
-        rule_(rule),
-        slots_(std::move(slots)) {}
-
-  void Look() override { first_->Look(), second_->Look(); }
-  void Update(const UpdatePlan& plan) override {
-    std::vector<Old> old;
-    for (const UpdateSlot& slot : slots_) old.push_back(Keep(slot));
-    first_->Update(plan), second_->Update(plan);
-    const UpdateOutcome a = first_->Outcome(), b = second_->Outcome();
-    Difference about;
-    about.call = ++comparison_.calls, about.op = "update", about.phase = "update";
-    Checker checker(comparison_.addresses, about, comparison_.slack, comparison_.report);
-    CheckOutcome(a, b, checker);
-    const bool exact = rule_.kind == UpdateRule::Kind::kSgd && !a.clipped;
-    for (std::size_t i = 0; i < slots_.size(); ++i) CheckSlot(slots_[i], old[i], exact, checker);
-  }
-  UpdateOutcome Outcome() override { return first_->Outcome(); }
-
- private:
-  struct Old {
-    std::vector<float> value, gradient, state1, state2;
-  };
-  Old Keep(const UpdateSlot& slot) const {
-    const auto all = [&](const Tensor& t) {
-      return t ? comparison_.addresses.Values(0, t, t.shape.n) : std::vector<float>();
-    };
-    return {all(slot.value), all(slot.gradient), all(slot.state1), all(slot.state2)};
-  }
-  static void CheckOutcome(const UpdateOutcome& a, const UpdateOutcome& b, Checker& checker) {
-    checker.CheckNumber("overflow", a.overflow, b.overflow, 0);
-    if (!a.overflow) checker.CheckNumber("norm", a.norm, b.norm, kDoubleSums * a.norm);
-    checker.CheckNumber("largest", Wide(a.largest), Wide(b.largest), 0);
-    checker.CheckNumber("watched", a.watched, b.watched, 0);
-    checker.CheckNumber("updated", a.updated, b.updated, 0);
-    checker.CheckNumber("clipped", a.clipped, b.clipped, 0);
-  }
-  void CheckSlot(const UpdateSlot& slot, const Old& old, bool exact, Checker& checker) const {
-    const auto check = [&](const char* name, const Tensor& tensor, const std::vector<float>& was) {
-      if (!tensor) return;
-      const std::vector<float> now = comparison_.addresses.Values(0, tensor, tensor.shape.n);
-      checker.CheckNear(name, tensor, [&](std::size_t i) {
-        const double g = Wide(old.gradient[i]);
-        return exact ? 0
-                     : 0x1p-21 * (std::fabs(Wide(was[i])) + std::fabs(Wide(now[i])) + std::fabs(g));
-      });
-    };
-    check("value", slot.value, old.value);
-    check("state1", slot.state1, old.state1);
-    check("state2", slot.state2, old.state2);
-    comparison_.addresses.Copy(slot.gradient.data, slot.gradient.bytes());
-  }
-
-  Comparison& comparison_;
-  std::unique_ptr<UpdateOp> first_, second_;
-  const UpdateRule rule_;
-  const std::vector<UpdateSlot> slots_;
-};
-
 }  // namespace
 
 void ExactOp::Check(const std::string& phase, const Pass& pass, Checker& checker) {
@@ -161,12 +93,6 @@ std::unique_ptr<InputOp> CompareOp(Comparison& comparison, OpPair<InputOp> pair,
 std::unique_ptr<LossOp> CompareOp(Comparison& comparison, OpPair<LossOp> pair,
                                   const LossSpec& spec) {
   return std::make_unique<ComparedLoss>(comparison, std::move(pair), spec);
-}
-std::unique_ptr<UpdateOp> CompareUpdate(Comparison& comparison, std::unique_ptr<UpdateOp> first,
-                                        std::unique_ptr<UpdateOp> second, const UpdateRule& rule,
-                                        std::vector<UpdateSlot> slots) {
-  return std::make_unique<ComparedUpdate>(comparison, std::move(first), std::move(second), rule,
-                                          std::move(slots));
 }
 
 }  // namespace ada::backend::compare

@@ -135,5 +135,8 @@ std::unique_ptr<LossOp> CompareOp(Comparison& comparison, OpPair<LossOp> pair,
 std::unique_ptr<UpdateOp> CompareUpdate(Comparison& comparison, std::unique_ptr<UpdateOp> first,
                                         std::unique_ptr<UpdateOp> second, const UpdateRule& rule,
                                         std::vector<UpdateSlot> slots);
+std::unique_ptr<AverageOp> CompareAverage(Comparison& comparison, std::unique_ptr<AverageOp> first,
+                                          std::unique_ptr<AverageOp> second,
+                                          std::vector<AverageSlot> slots);
 
 }  // namespace ada::backend::compare

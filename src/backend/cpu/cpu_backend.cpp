@@ -109,6 +109,9 @@ class CpuBackend final : public Backend {
                                        std::vector<WatchedRounding> watched) override {
     return MakeUpdateOp(context_, rule, std::move(slots), std::move(watched));
   }
+  std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
+    return MakeAverageOp(context_, std::move(slots));
+  }
 
  private:
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {

@@ -96,6 +96,9 @@ class CudaBackend final : public Backend {
                                        std::vector<WatchedRounding> watched) override {
     return MakeUpdateOp(context_, rule, slots, watched);
   }
+  std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
+    return MakeAverageOp(context_, slots);
+  }
 
  private:
   const BackendWords words_;

@@ -17,7 +17,8 @@ struct ForeignName {
   std::string_view meaning;
 };
 
-constexpr std::string_view kSchedulesEnd = "cosine, linear and poly end with the run";
+constexpr std::string_view kSchedulesEnd =
+    "cosine, linear, poly and one_cycle end with the run, or after their `length`";
 constexpr std::string_view kFollows = "it follows from the layer before; leave it out";
 constexpr std::string_view kPowerOfTwo = "init_scale is the scale itself, 2 to this power";
 
@@ -61,6 +62,9 @@ const ForeignName kKeys[] = {
     {"model.init", "", "strict", "ignore_unknown: true and require_all: true say which way"},
     {"model.init", "", "path file checkpoint pretrained", "weights"},
     {"model.init", "", "type name method", "scheme"},
+    {"model.init", "", "mode", "fan"},
+    {"model.init", "", "zero_init_residual zero_init_last", "zero_gamma"},
+    {"model.init", "", "layers groups", "parameters"},
 
     {"model.layers[]", "", "type op layer", "kind"},
     {"model.layers[]", "", "kernel_size window pool_size", "kernel"},
@@ -120,17 +124,32 @@ const ForeignName kKeys[] = {
     {"optimizer", "", "betas", "here these are beta1 and beta2"},
     {"optimizer", "", "eps", "epsilon"},
     {"optimizer", "", "wd decay l2", "weight_decay"},
+    {"optimizer", "", "param_groups parameter_groups params", "groups"},
+    {"optimizer.groups[]", "", "params names pattern name", "match"},
+    {"optimizer.groups[]", "", "lr lr_mult lr_scale learning_rate",
+     "lr_factor is a factor of optimizer.lr"},
+    {"optimizer.groups[]", "", "weight_decay decay_mult wd",
+     "decay_factor is a factor of optimizer.weight_decay"},
     {"optimizer", "", "clip_norm clipnorm max_gradient_norm", "train.clip_norm"},
     {"optimizer", "", "schedule lr_scheduler", "schedule"},
 
     {"schedule", "", "type name policy lr_policy", "kind"},
+    {"schedule", "step", "step_size steps interval", "every"},
     {"schedule", "", "step_size steps stepvalue boundaries", "milestones"},
     {"schedule", "", "decay_rate factor", "gamma"},
     {"schedule", "", "eta_min end_learning_rate min_learning_rate", "min_lr"},
-    {"schedule", "", "t_max total_steps total_iters decay_steps", kSchedulesEnd},
+    {"schedule", "", "t_max total_steps total_iters decay_steps max_count", kSchedulesEnd},
+    {"schedule", "", "t_0 first_decay_steps cycle_length", "period"},
+    {"schedule", "", "t_mult t_mul cycle_mult", "period_factor"},
+    {"schedule", "one_cycle", "pct_start", "rise"},
+    {"schedule", "one_cycle", "anneal_strategy", "anneal"},
+    {"schedule", "one_cycle", "div_factor", "start_factor"},
+    {"schedule", "one_cycle", "final_div_factor", "end_factor"},
+    {"schedule", "one_cycle", "max_lr", "optimizer.lr"},
     {"schedule", "", "warmup_epochs", "schedule.warmup.epochs"},
-    {"schedule", "", "warmup_steps num_warmup_steps warmup_iters",
-     "write warmup: {epochs: E, lr: L}; E may be a fraction"},
+    {"schedule", "", "warmup_steps num_warmup_steps warmup_iters", "schedule.warmup.steps"},
+    {"schedule.warmup", "", "start_lr init_lr initial_lr warmup_lr", "lr"},
+    {"schedule.warmup", "", "start_factor warmup_factor factor", "lr is the rate itself"},
 
     {"train", "", "epoch num_epochs max_epochs n_epochs num_train_epochs", "epochs"},
     {"train", "", "steps num_steps max_iter total_steps", "max_steps"},
@@ -188,7 +207,11 @@ const ForeignName kWords[] = {
     {"scaling.policy", "", "backoff loss_scale amp auto", "dynamic"},
     {"scaling.policy", "", "delayed", "scales of tensors are precision.tensor_scaling: delayed"},
     {"optimizer.kind", "", "momentum nesterov", "sgd has the keys momentum and nesterov"},
-    {"schedule.kind", "", "step steps steplr multisteplr piecewise", "multistep"},
+    {"schedule.kind", "", "multisteplr piecewise", "multistep"},
+    {"schedule.kind", "", "steps steplr exponential exponentiallr", "step"},
+    {"schedule.kind", "", "cosineannealingwarmrestarts cosine_with_restarts sgdr restarts",
+     "cosine_restarts"},
+    {"schedule.kind", "", "onecycle onecyclelr 1cycle", "one_cycle"},
     {"schedule.kind", "", "cosineannealinglr cosine_annealing cosine_decay", "cosine"},
     {"schedule.kind", "", "polynomial polynomial_decay", "poly"},
     {"schedule.kind", "", "fixed none", "constant"},

@@ -77,6 +77,11 @@ Key& Key::Default(std::string words) {
   return *this;
 }
 
+Key& Key::WrittenIf(std::function<bool()> given) {
+  unused = [given = std::move(given)] { return !given(); };
+  return *this;
+}
+
 Key& Key::Fits(std::string pattern) {
   schemas = {TextSchema(std::move(pattern))};
   return *this;

@@ -52,6 +52,8 @@ struct Key {
   Key& RequiredFor(Names choices);
   Key& Default(std::string words);
   Key& Fits(std::string pattern);  // the expression of a text
+  // It is written only where `given` says so: what a run does not use stays out of its config.yaml.
+  Key& WrittenIf(std::function<bool()> given);
 };
 
 // Keys of a map that depend on each other, and what is said where they do not fit.

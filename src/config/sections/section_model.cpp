@@ -1,4 +1,4 @@
-// The keys of `model`: a network of the zoo or one's own, and how its weights start.
+// The keys of `model`: a network of the zoo or one's own.
 #include "config/sections/sections.h"
 
 namespace ada::config {
@@ -20,59 +20,6 @@ Names Together(std::initializer_list<Names> parts) {
 
 const Names kZoo = Together(
     {{"mlp", "lenet"}, kCifarResnets, kCifarPreResnets, kWideResnets, kVggs, kImageNetNetworks});
-
-const EnumNames<InitScheme> kSchemes = {
-    {"he_normal", InitScheme::kHeNormal},
-    {"he_uniform", InitScheme::kHeUniform},
-    {"xavier_normal", InitScheme::kXavierNormal},
-    {"xavier_uniform", InitScheme::kXavierUniform},
-};
-
-// What says how to read a file is not written where there is none.
-Key OfWeights(Key key, const InitConfig& init) {
-  key.unused = [&init] { return init.weights.empty(); };
-  return key;
-}
-
-void CheckInit(const InitConfig& init, const YamlNode& map, const ReadContext& context) {
-  const std::string weights = Join(context.path, "weights");
-  if (!init.weights.empty() || !context.problems.Clean({weights})) return;
-  for (const char* key : {"require_all", "ignore_unknown", "skip"}) {
-    const Entry* entry = map.FindEntry(key);
-    if (!entry) continue;
-    context.problems.Add(entry->key, Join(context.path, key),
-                         "says how a file of weights is read; give `weights` too");
-  }
-}
-
-Section InitSection(InitConfig& init) {
-  Section section;
-  section.path = "model.init";
-  section.where = &init.where;
-  section.keys = {
-      Choice("scheme", init.scheme, kSchemes, "distribution of the first weights"),
-      Text(
-          "weights", init.weights,
-          "safetensors file whose tensors replace the scheme's; those that it lacks are named in a "
-          "warning",
-          ExpandPath),
-      OfWeights(Switch("require_all", init.require_all,
-                       "a tensor of the network that `weights` lacks is an error"),
-                init),
-      OfWeights(Switch("ignore_unknown", init.ignore_unknown,
-                       "leave out tensors of `weights` that the network does not have; false: they "
-                       "are errors"),
-                init),
-      OfWeights(TextList("skip", init.skip, {},
-                         "globs on layers or tensors that start by the scheme, whatever `weights` "
-                         "has for them"),
-                init),
-  };
-  section.check = [&init](const YamlNode& map, const ReadContext& context) {
-    CheckInit(init, map, context);
-  };
-  return section;
-}
 
 // Not written as long as only the data's files say it.
 Key ClassesKey(ModelConfig& model) {

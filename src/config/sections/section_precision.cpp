@@ -123,6 +123,50 @@ Section TensorScalingSection(TensorScalingConfig& scaling) {
   return section;
 }
 
+const EnumNames<PrecisionPreset> kPresets = {{"none", PrecisionPreset::kNone},
+                                             {"autocast", PrecisionPreset::kAutocast}};
+
+// What the update keeps; a name alone is its format.
+Section KeptSection(KeptFormatConfig& kept, const char* path) {
+  Section section;
+  section.path = path;
+  section.short_key = "format";
+  section.keys = {
+      FormatKeyOf(
+          "format", [&kept](const NumberFormat& read) { kept.format = read; },
+          [&kept] { return std::optional(kept.format); }, "format of its values")
+          .Required(),
+      Choice("rounding", kept.rounding, kRoundings, "how values are rounded to it"),
+  };
+  section.keys.front().default_text = "fp32";
+  return section;
+}
+
+Key KeptKey(const char* name, KeptFormatConfig& kept, const char* meaning) {
+  return Nested(
+             name,
+             KeptSection(kept, name[0] == 'm' ? "precision.masters" : "precision.optimizer_state"),
+             meaning)
+      .WrittenIf([&kept] { return kept.format != kFp32; });
+}
+
+void CheckPreset(const PrecisionConfig& precision, const YamlNode& map,
+                 const ReadContext& context) {
+  if (precision.preset == PrecisionPreset::kNone) return;
+  const std::string name = FormatName(precision.format);
+  const YamlNode* format = map.Find("format");
+  if (name != "fp16" && name != "bf16" && context.problems.Clean({Join(context.path, "format")})) {
+    context.problems.Add(format ? *format : context.key, Join(context.path, "format"),
+                         "preset autocast needs fp16 or bf16; got " + name);
+  }
+  for (const char* role : {"activations", "weights", "gradients"}) {
+    const Entry* entry = map.FindEntry(role);
+    if (entry == nullptr) continue;
+    context.problems.Add(entry->key, Join(context.path, role),
+                         "preset autocast decides it; precision.layers may change single layers");
+  }
+}
+
 }  // namespace
 
 Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning) {
@@ -211,6 +255,19 @@ Section PrecisionSection(PrecisionConfig& precision) {
   section.keys.push_back(
       Choice("overflow", precision.overflow, kOverflows,
              "beyond a format's largest value: what the format says, or the largest value"));
+  section.keys.push_back(
+      Choice("preset", precision.preset, kPresets,
+             "autocast: the formats that torch.autocast gives each kind of layer, with `format`")
+          .WrittenIf([&precision] { return precision.preset != PrecisionPreset::kNone; }));
+  section.keys.push_back(
+      KeptKey("masters", precision.masters,
+              "the weights that the optimizer updates; `masters: bf16` is short"));
+  section.keys.push_back(
+      KeptKey("optimizer_state", precision.optimizer_state,
+              "momentum, and Adam's averages; `optimizer_state: bf16` is short"));
+  section.check = [&precision](const YamlNode& map, const ReadContext& context) {
+    CheckPreset(precision, map, context);
+  };
   return section;
 }
 

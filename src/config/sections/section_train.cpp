@@ -11,6 +11,25 @@ const EnumNames<ScheduleOnSkip> kScheduleOnSkip = {
     {"hold", ScheduleOnSkip::kHold},
 };
 
+const EnumNames<EvaluatedWeights> kEvaluated = {
+    {"ema", EvaluatedWeights::kEma},
+    {"trained", EvaluatedWeights::kTrained},
+    {"both", EvaluatedWeights::kBoth},
+};
+
+Section EmaSection(EmaConfig& ema) {
+  Section section;
+  section.path = "train.ema";
+  section.keys = {
+      Number("decay", ema.decay, FromBelow(0, 1),
+             "share of the average that stays; 0: none is kept"),
+      Integer("every", ema.every, FromTo(1, kMostSteps),
+              "updates between two steps of the average"),
+      Switch("warmup", ema.warmup, "after n steps of the average at most (1 + n) / (10 + n) stays"),
+  };
+  return section;
+}
+
 }  // namespace
 
 Section TrainSection(TrainConfig& train) {
@@ -37,6 +56,9 @@ Section TrainSection(TrainConfig& train) {
              "share of the target spread over all classes"),
       Integer("stop_after_skips", train.stop_after_skips, FromTo(0, kMostSteps),
               "end the run after so many skipped steps in a row; 0: never"),
+      Nested("ema", EmaSection(train.ema),
+             "an exponential moving average of the weights, beside them")
+          .WrittenIf([&train] { return train.ema.decay > 0; }),
   };
   return section;
 }
@@ -47,6 +69,9 @@ Section EvaluateSection(EvaluateConfig& evaluate) {
   section.keys = {
       Integer("every_epochs", evaluate.every_epochs, FromTo(0, 1'000'000),
               "epochs between evaluations; 0: only at the end"),
+      Choice("weights", evaluate.weights, kEvaluated,
+             "what is evaluated where train.ema keeps an average; both: it decides about the best")
+          .WrittenIf([&evaluate] { return evaluate.weights != EvaluateConfig().weights; }),
   };
   return section;
 }

@@ -11,7 +11,11 @@ Section RootSection(Config& config);
 YamlNode ToNode(const Config& config);
 
 Section DataSection(DataConfig& data);
+// mixup and cutmix, of data.augment; what each needs of the other.
+std::vector<Key> MixingKeys(AugmentConfig& augment);
+void CheckMixing(AugmentConfig& augment, const YamlNode& map, const ReadContext& context);
 Section ModelSection(ModelConfig& model);
+Section InitSection(InitConfig& init);
 Section LayerSection(LayerConfig& layer);  // one entry of model.layers
 Section PrecisionSection(PrecisionConfig& precision);
 Section FormatSection(NumberFormat& format);  // a format as a map

@@ -78,6 +78,7 @@ struct LayerKind {
   // Whether its dx is rounded. Null: where the output is, and there is one input alone.
   bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
   Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
+  bool autocast_fp32 = false;  // torch.autocast computes it in fp32 (network/autocast.h)
 
   // --- Backward pass ---
   bool keeps_input = false, keeps_output = false;  // what it reads of the forward pass

@@ -2,18 +2,23 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/error.h"
 #include "core/random.h"
 #include "core/run_in_parallel.h"
+#include "core/text.h"
 #include "graph/graph.h"
 #include "graph/network/weights_file.h"
 
 namespace ada::graph {
 namespace {
 
+using config::InitConfig;
+using config::InitRule;
 using config::InitScheme;
 
 constexpr std::size_t kDrawnTogether = 1 << 16;  // about 3 ms of work
@@ -22,14 +27,28 @@ bool EndsWith(std::string_view text, std::string_view tail) {
   return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
 }
 
-// Variance of a weight's distribution.
-double Variance(const std::vector<std::int64_t>& dims, InitScheme scheme) {
+bool IsNormal(InitScheme scheme) {
+  return scheme == InitScheme::kHeNormal || scheme == InitScheme::kXavierNormal ||
+         scheme == InitScheme::kNormal;
+}
+bool TakesFan(InitScheme scheme) {
+  return scheme != InitScheme::kNormal && scheme != InitScheme::kUniform &&
+         scheme != InitScheme::kConstant;
+}
+
+// Variance of the distribution of a weight with these dims.
+double Variance(const std::vector<std::int64_t>& dims, const InitRule& rule) {
+  if (rule.scheme == InitScheme::kNormal) return rule.std * rule.std;
+  if (rule.scheme == InitScheme::kUniform) return rule.bound * rule.bound / 3;
   double window = 1;
   for (std::size_t i = 2; i < dims.size(); ++i) window *= static_cast<double>(dims[i]);
   const double fan_in = static_cast<double>(dims[1]) * window;
   const double fan_out = static_cast<double>(dims[0]) * window;
-  const bool he = scheme == InitScheme::kHeNormal || scheme == InitScheme::kHeUniform;
-  return 2 / (he ? fan_in : fan_in + fan_out);
+  const bool he = rule.scheme == InitScheme::kHeNormal || rule.scheme == InitScheme::kHeUniform;
+  const double fan = !he ? fan_in + fan_out : rule.fan == InitRule::Fan::kIn ? fan_in : fan_out;
+  const double plain = 2 / fan;
+  if (!rule.gain) return plain;
+  return *rule.gain * *rule.gain * (he ? 1 / fan : plain);
 }
 
 // Numbers of one part of a tensor; what stands before it has drawn its words, four a normal number.
@@ -44,11 +63,11 @@ void DrawWeights(RandomStream random, double variance, bool normal, std::size_t 
 }
 
 // Large tensors are drawn in parts, in parallel: a number depends on its position alone.
-std::vector<float> RandomWeights(const Parameter& parameter, InitScheme scheme,
+std::vector<float> RandomWeights(const Parameter& parameter, const InitRule& rule,
                                  std::uint64_t seed) {
   const RandomStream random(seed, StreamId(parameter.name));
-  const double variance = Variance(parameter.dims, scheme);
-  const bool normal = scheme == InitScheme::kHeNormal || scheme == InitScheme::kXavierNormal;
+  const double variance = Variance(parameter.dims, rule);
+  const bool normal = IsNormal(rule.scheme);
   std::vector<float> values(static_cast<std::size_t>(parameter.numel()));
   std::vector<std::function<void()>> parts;
   for (std::size_t first = 0; first < values.size(); first += kDrawnTogether) {
@@ -60,6 +79,29 @@ std::vector<float> RandomWeights(const Parameter& parameter, InitScheme scheme,
   return values;
 }
 
+std::vector<float> Filled(const Parameter& parameter, float value) {
+  return std::vector<float>(static_cast<std::size_t>(parameter.numel()), value);
+}
+
+// By a rule that names this parameter: one of fans leaves vectors, which have none, as they are.
+std::vector<float> NamedValues(const Parameter& parameter, const InitRule& rule,
+                               std::uint64_t seed) {
+  if (rule.scheme == InitScheme::kConstant)
+    return Filled(parameter, static_cast<float>(rule.value));
+  if (TakesFan(rule.scheme) && parameter.dims.size() < 2) return StartValues(parameter, rule, seed);
+  return RandomWeights(parameter, rule, seed);
+}
+
+std::vector<float> ValuesOf(const Parameter& parameter, const InitConfig& init,
+                            const std::set<std::string>& zero_gammas, std::uint64_t seed) {
+  const config::InitParametersConfig* named = nullptr;
+  for (const config::InitParametersConfig& entry : init.parameters)
+    if (parameter.gradient && GlobMatch(entry.match, parameter.name)) named = &entry;
+  if (named != nullptr) return NamedValues(parameter, *named, seed);
+  if (zero_gammas.contains(parameter.name)) return Filled(parameter, 0);
+  return StartValues(parameter, init, seed);
+}
+
 void Upload(const Parameter& parameter, const std::vector<float>& values,
             backend::Backend& backend) {
   ADA_CHECK(values.size() * sizeof(float) == parameter.value.bytes());
@@ -68,17 +110,24 @@ void Upload(const Parameter& parameter, const std::vector<float>& values,
 
 }  // namespace
 
-std::vector<float> StartValues(const Parameter& parameter, InitScheme scheme, std::uint64_t seed) {
-  if (parameter.dims.size() >= 2) return RandomWeights(parameter, scheme, seed);
+std::vector<float> StartValues(const Parameter& parameter, const InitRule& rule,
+                               std::uint64_t seed) {
+  if (parameter.dims.size() >= 2) {
+    if (rule.scheme == InitScheme::kConstant)
+      return Filled(parameter, static_cast<float>(rule.value));
+    return RandomWeights(parameter, rule, seed);
+  }
   const bool one = EndsWith(parameter.name, ".weight") || EndsWith(parameter.name, ".running_var");
-  const auto start = static_cast<float>(parameter.start.value_or(one ? 1 : 0));
-  return std::vector<float>(static_cast<std::size_t>(parameter.numel()), start);
+  return Filled(parameter, static_cast<float>(parameter.start.value_or(one ? 1 : 0)));
 }
 
 WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
                         backend::Backend& backend) {
+  std::set<std::string> zero_gammas;
+  if (init.zero_gamma)
+    for (const std::string& layer : graph.last_norms()) zero_gammas.insert(layer + ".weight");
   for (const Parameter& parameter : graph.parameters()) {
-    Upload(parameter, StartValues(parameter, init.scheme, seed), backend);
+    Upload(parameter, ValuesOf(parameter, init, zero_gammas, seed), backend);
   }
   if (init.weights.empty()) return {};
   const SafetensorsFile file = OpenWeights(init);

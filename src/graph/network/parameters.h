@@ -35,21 +35,22 @@ struct NetworkParameters {
 NetworkParameters MakeParameters(const Network& network, bool training, backend::Backend& backend,
                                  const Graph* share);
 
-// Start values of one parameter: what Initialize uploads where the file names nothing else.
-// Weights by `scheme`, fan-in and fan-out counted as in torch.nn.init (a convolution's weight
-// [out, in, kh, kw] has fan-in in*kh*kw and fan-out out*kh*kw):
-//   he_normal      N(0, 2 / fan_in)                 He et al. 2015
-//   he_uniform     U(-a, a), a^2 = 6 / fan_in
-//   xavier_normal  N(0, 2 / (fan_in + fan_out))     Glorot and Bengio 2010
-//   xavier_uniform U(-a, a), a^2 = 6 / (fan_in + fan_out)
+// Start values of one parameter that no entry of model.init.parameters names and no file has.
+// Weights by the rule's scheme, fan-in and fan-out counted as in torch.nn.init (a convolution's
+// weight [out, in, kh, kw] has fan-in in*kh*kw and fan-out out*kh*kw):
+//   he_normal      N(0, gain^2 / fan), gain^2 = 2, fan = fan_in     He et al. 2015
+//   he_uniform     U(-a, a), a^2 = 3 * gain^2 / fan
+//   xavier_normal  N(0, gain^2 * 2 / (fan_in + fan_out)), gain = 1  Glorot and Bengio 2010
+//   xavier_uniform U(-a, a), a^2 = 6 * gain^2 / (fan_in + fan_out)
+//   normal N(0, std^2); uniform U(-bound, bound); constant: value
 // gamma and running_var are 1, all others 0. The same (seed, name, dims) give the same bytes.
-std::vector<float> StartValues(const Parameter& parameter, config::InitScheme scheme,
+std::vector<float> StartValues(const Parameter& parameter, const config::InitRule& rule,
                                std::uint64_t seed);
 
-// Fills the masters by config.init.scheme (fan-in He normal and so on; gamma 1, beta and biases 0,
-// running variance 1) from counter-based random numbers keyed by seed and parameter name, then
-// overrides from config.init.weights; returns what that file gave (nothing where there is none),
-// with the errors of CoverOf. The caller refreshes the copies of weights.
+// Fills the masters: by the last entry of init.parameters that matches a trained parameter (schemes
+// with fans leave vectors alone), else with 0 where zero_gamma says so (Graph::last_norms), else by
+// StartValues; then overrides from config.init.weights. Returns what that file gave (nothing where
+// there is none), with the errors of CoverOf. The caller refreshes the copies of weights.
 WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint64_t seed,
                         backend::Backend& backend);
 

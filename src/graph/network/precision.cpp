@@ -32,8 +32,10 @@ LayerFormats Finish(const PrecisionConfig& precision, LayerFormats formats) {
 
 }  // namespace
 
-LayerFormats FormatsOf(const PrecisionConfig& precision, const std::string& layer) {
-  LayerFormats formats = BaseFormats(precision);
+LayerFormats FormatsFrom(const PrecisionConfig& precision, const std::string& layer,
+                         const LayerFormats& start) {
+  LayerFormats formats = start;
+  if (precision.weight_gradients) formats.weight_gradients = *precision.weight_gradients;
   for (const config::LayerPrecisionConfig& entry : precision.layers) {
     if (!GlobMatch(entry.match, layer)) continue;
     if (entry.format) formats.activations = formats.weights = formats.gradients = *entry.format;
@@ -42,11 +44,21 @@ LayerFormats FormatsOf(const PrecisionConfig& precision, const std::string& laye
   return Finish(precision, formats);
 }
 
+LayerFormats FormatsOf(const PrecisionConfig& precision, const std::string& layer) {
+  return FormatsFrom(precision, layer, BaseFormats(precision));
+}
+
 Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gradients) {
   const config::TensorScalingConfig& scaling = precision.tensor_scaling;
   Precision result;
   result.base = Finish(precision, BaseFormats(precision));
   result.formats_of = [precision](const std::string& layer) { return FormatsOf(precision, layer); };
+  if (precision.preset == config::PrecisionPreset::kAutocast) {
+    result.autocast = precision.format;
+    result.formats_from = [precision](const std::string& layer, const LayerFormats& start) {
+      return FormatsFrom(precision, layer, start);
+    };
+  }
   result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
   result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
   result.scaled_backward = result.scaled_forward && !policy_owns_gradients;

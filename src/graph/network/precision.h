@@ -2,6 +2,7 @@
 // says them.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "config/config.h"
@@ -18,6 +19,10 @@ struct LayerFormats {
 struct Precision {
   LayerFormats base;  // of the network's input and of layers where `formats_of` is empty
   std::function<LayerFormats(const std::string& layer)> formats_of;
+  // precision.preset: autocast: to fp16 or bf16. Then formats of a layer start from
+  // AutocastFormats, by `formats_from`.
+  std::optional<NumberFormat> autocast;
+  std::function<LayerFormats(const std::string& layer, const LayerFormats& start)> formats_from;
   bool stochastic = false;  // training alone; evaluation rounds to nearest
   // Delayed scaling: of y and w, and of gradients where no per-layer policy owns their scale.
   bool scaled_forward = false, scaled_backward = false;
@@ -29,6 +34,9 @@ struct Precision {
 // matches the name, one after the other: an entry's `format` and role keys replace what stood
 // before them. `overflow: saturate` makes every format but fp32 saturate.
 LayerFormats FormatsOf(const config::PrecisionConfig& precision, const std::string& layer);
+// The same with `start` instead of what the roles of `precision` say, weight_gradients apart.
+LayerFormats FormatsFrom(const config::PrecisionConfig& precision, const std::string& layer,
+                         const LayerFormats& start);
 
 // `policy_owns_gradients`: the policy gives layers scales of their own, so that under delayed
 // scaling gradients get none beside it. Keeps a copy of `precision`. Fp32 tensors never have a

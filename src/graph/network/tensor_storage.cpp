@@ -1,5 +1,7 @@
 #include "graph/network/tensor_storage.h"
 
+#include "graph/network/autocast.h"
+
 namespace ada::graph {
 namespace {
 
@@ -25,11 +27,16 @@ std::vector<TensorStorage> Arriving(const Network& network,
 
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision) {
   NetworkStorage result;
-  result.values.push_back(StoredAs(precision.base.activations, precision.scaled_forward));
-  result.gradients.push_back(StoredAs(precision.base.gradients, precision.scaled_backward));
+  std::vector<LayerFormats> autocast;  // by value
+  if (precision.autocast) autocast = AutocastFormats(network, *precision.autocast);
+  const LayerFormats& input = autocast.empty() ? precision.base : autocast.front();
+  result.values.push_back(StoredAs(input.activations, precision.scaled_forward));
+  result.gradients.push_back(StoredAs(input.gradients, precision.scaled_backward));
   for (const Node& node : network.nodes) {
     const LayerFormats formats =
-        precision.formats_of ? precision.formats_of(node.config.name) : precision.base;
+        !autocast.empty() ? precision.formats_from(node.config.name, autocast[result.values.size()])
+        : precision.formats_of ? precision.formats_of(node.config.name)
+                               : precision.base;
     if (node.kind->rounds_output) {
       result.values.push_back(StoredAs(formats.activations, precision.scaled_forward));
       result.gradients.push_back(StoredAs(formats.gradients, precision.scaled_backward));

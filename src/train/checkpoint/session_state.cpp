@@ -58,7 +58,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
     : p_(parts),
       batches_(parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
                ResidenceOf(parts.config)),
-      optimizer_(parts.backend, parts.config.optimizer,
+      optimizer_(parts.backend, UpdateRuleOf(parts.config),
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
       probe_(MakeProbe(parts)),
@@ -80,6 +80,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
     if (!cover.ignored.empty()) p_.log.Info(cover.IgnoredText());
     if (!cover.skipped.empty()) p_.log.Info(cover.SkippedText());
     if (p_.policy.AwaitsStart()) ChooseStart();
+    optimizer_.RoundMasters();
     return;
   }
   Restore(*from);

@@ -51,7 +51,7 @@ void StepEvents::Loss(const StepResult& r) {
 void StepEvents::LearningRate(const StepResult& r) {
   const telemetry::RunTotals& before = recorder_.run();
   if (before.steps() == 0 || before.last().lr == telemetry::AsLogged(r.lr)) return;
-  if (optim::MovesEachStep(config_.schedule) && before.last().epoch == r.epoch) return;
+  if (r.rate_moves && before.last().epoch == r.epoch) return;
   const std::string message =
       "learning rate " + NineDigits(before.last().lr) + " -> " + NineDigits(r.lr);
   Add(r, "lr_change", {"", "", NineDigits(r.lr)}, message);

@@ -68,6 +68,26 @@ bool StepLog::TakesHistograms(std::int64_t step) const {
   return IsDue(config_.log.histogram_every, step);
 }
 
+bool StepLog::CountsUpdates(std::int64_t step) const {
+  const bool kept_short = config_.precision.masters.format != kFp32;
+  return Logs(step) && (kept_short || Contains(config_.log.statistics, "update"));
+}
+
+void StepLog::TakeUpdates(const std::vector<TensorStats>& stats) {
+  updates_.clear();
+  if (stats.empty()) return;  // the step is skipped
+  std::size_t next = 0;
+  for (const graph::Parameter& p : graph_.parameters()) {
+    if (!p.gradient) continue;
+    const std::string layer = p.name.substr(0, p.name.rfind('.'));
+    const TensorStats& of = stats.at(next++);
+    if (updates_.empty() || updates_.back().layer != layer)
+      updates_.push_back({layer, of});
+    else
+      updates_.back().stats = Combine(updates_.back().stats, of);
+  }
+}
+
 void StepLog::AddMicroBatch(const backend::Pass& pass) {
   const auto& points = graph_.roundings();
   const bool first = !pass.accumulate;
@@ -110,6 +130,7 @@ void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
   if (r.logged) {
     WriteScales(r);
     WriteTensors(r);
+    WriteUpdates(r);
     WriteProbe(r);
     if (TakesHistograms(r.step)) WriteHistograms(r);
   }
@@ -163,6 +184,13 @@ void StepLog::WriteTensors(const StepResult& r) {
                         ErrorOf(r, p));
   }
   events_.NoGradient(r, dead_before);
+}
+
+void StepLog::WriteUpdates(const StepResult& r) {
+  for (const LayerUpdates& updates : updates_)
+    recorder_.Underflow(r.step, r.epoch, updates.layer, "update", config_.precision.masters.format,
+                        1, updates.stats);
+  updates_.clear();
 }
 
 telemetry::ProbeError StepLog::ErrorOf(const StepResult& r, const graph::RoundingPoint& p) const {

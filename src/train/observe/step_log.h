@@ -24,6 +24,12 @@ struct StepResult;
 // Whether a step is one of those of an `every_*` key: step 1 and the multiples; 0: never.
 bool IsDue(std::int64_t every, std::int64_t step);
 
+// What became of the changes of one layer's parameters.
+struct LayerUpdates {
+  std::string layer;
+  TensorStats stats;
+};
+
 class StepLog {
  public:
   // `probe`: null where there are none.
@@ -35,6 +41,10 @@ class StepLog {
   bool TakesHistograms(std::int64_t step) const;
   // A logged step whose tensors are counted: log.statistics is not empty.
   bool Counts(std::int64_t step) const;
+  // A logged step whose updates are counted: they are in log.statistics, or masters are not fp32.
+  bool CountsUpdates(std::int64_t step) const;
+  // What Optimizer::Stats gave in such a step, before Write.
+  void TakeUpdates(const std::vector<TensorStats>& stats);
   // Adds up the counts of several micro-batches; not called where there is one.
   void AddMicroBatch(const backend::Pass& pass);
   void Write(const StepResult& result, const scaling::ScaleUpdate& update);
@@ -56,6 +66,7 @@ class StepLog {
   EventTensor FirstNotFinite() const;
   void WriteScales(const StepResult& result);
   void WriteTensors(const StepResult& result);
+  void WriteUpdates(const StepResult& result);
   void WriteProbe(const StepResult& result);
   void WriteHistograms(const StepResult& result);
   telemetry::ProbeError ErrorOf(const StepResult& result, const graph::RoundingPoint& point) const;
@@ -70,6 +81,7 @@ class StepLog {
   std::deque<what_if::Scenario> scenarios_;  // one a log.what_if entry
   std::vector<TensorStats> sums_;            // by rounding point, with several micro-batches
   std::vector<ExponentBins> bin_sums_;       // the same, where histograms are taken
+  std::vector<LayerUpdates> updates_;        // of the present step; empty: not counted
 };
 
 // The counts of both, as if one tensor had held all values.

@@ -33,8 +33,7 @@ double SumSquares(const float* x, std::int64_t n) {
 
 void Update(const UpdateRule& rule, const UpdateStep& step, const UpdateSlot& slot,
             std::int64_t first, std::int64_t n) {
-  UpdateScalars s = MakeUpdateScalars(rule, step);
-  if (!slot.decay) s = WithoutDecay(s);
+  const UpdateScalars s = MakeUpdateScalars(rule, step, slot.lr, slot.decay);
   float* value = slot.value.f32() + first;
   const float* gradient = slot.gradient.f32() + first;
   float* state1 = slot.state1 ? slot.state1.f32() + first : nullptr;

@@ -19,5 +19,6 @@ std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
 std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&, std::vector<UpdateSlot>,
                                        std::vector<WatchedRounding>);
+std::unique_ptr<AverageOp> MakeAverageOp(const Context&, std::vector<AverageSlot>);
 
 }  // namespace ada::backend::cpu

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/ops/ops.h"
+#include "backend/update_rounding.h"
 #include "backend/update_rules.h"
 
 namespace ada::backend::cpu {
@@ -30,6 +31,7 @@ class CpuUpdate final : public UpdateOp {
 
   void Update(const UpdatePlan& plan) override {
     outcome_ = {};
+    counted_ = false;
     outcome_.watched = std::exchange(left_, false);
     outcome_.norm = Norm();
     outcome_.overflow = !std::isfinite(outcome_.norm);
@@ -43,12 +45,25 @@ class CpuUpdate final : public UpdateOp {
     }
     UpdateStep step = plan.step;
     step.gradient_factor = ClipFactor(norm, plan.clip_norm);
-    Apply(step);
+    counted_ = plan.count;
+    if (counted_ || KeepsFewerBits(rule_))
+      ApplyKept(step);
+    else
+      Apply(step);
     outcome_.updated = true;
     outcome_.clipped = step.gradient_factor < 1;
   }
 
   UpdateOutcome Outcome() override { return outcome_; }
+
+  std::vector<TensorStats> Stats() const override {
+    if (!counted_) return {};
+    std::vector<UpdateCounts> totals(slots_.size(), UpdateCounts::Start());
+    for (std::size_t i = 0; i < segments_.size(); ++i) totals[segments_[i].slot].Merge(counts_[i]);
+    std::vector<TensorStats> stats;
+    for (const UpdateCounts& total : totals) stats.push_back(StatsOf(total));
+    return stats;
+  }
 
  private:
   struct Segment {
@@ -92,6 +107,31 @@ class CpuUpdate final : public UpdateOp {
     });
   }
 
+  // What is kept in fewer bits, or counted: value by value.
+  void ApplyKept(const UpdateStep& step) {
+    const UpdateRounding how = MakeUpdateRounding(rule_, step);
+    if (counted_) counts_.assign(segments_.size(), UpdateCounts::Start());
+    context_.pool.For(static_cast<std::int64_t>(segments_.size()), [&](std::int64_t i, int) {
+      const Segment& s = segments_[static_cast<std::size_t>(i)];
+      ApplyKept(step, how, s, counted_ ? &counts_[static_cast<std::size_t>(i)] : nullptr);
+    });
+  }
+  void ApplyKept(const UpdateStep& step, const UpdateRounding& how, const Segment& segment,
+                 UpdateCounts* counts) {
+    const UpdateSlot& slot = slots_[segment.slot];
+    const UpdateScalars s = MakeUpdateScalars(rule_, step, slot.lr, slot.decay);
+    const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
+    float *value = slot.value.f32(), *state1 = slot.state1.f32(), *state2 = slot.state2.f32();
+    for (std::int64_t i = segment.first; i < segment.first + segment.n; ++i) {
+      KeptWeight kept{value[i], state1 ? state1[i] : 0, state2 ? state2[i] : 0};
+      UpdateKept(s, how, adam, state1 != nullptr, slot.stream, i, slot.gradient.f32()[i], kept,
+                 counts);
+      value[i] = kept.value;
+      if (state1) state1[i] = kept.state1;
+      if (state2) state2[i] = kept.state2;
+    }
+  }
+
   Context context_;
   UpdateRule rule_;
   std::vector<UpdateSlot> slots_;
@@ -99,6 +139,8 @@ class CpuUpdate final : public UpdateOp {
   bool left_ = false;  // one of them its format, since the last update
   std::vector<Segment> segments_;
   std::vector<double> squares_;
+  std::vector<UpdateCounts> counts_;  // by segment
+  bool counted_ = false;              // in the last update
   UpdateOutcome outcome_;
 };
 

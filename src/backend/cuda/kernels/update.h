@@ -11,7 +11,7 @@
 #include "backend/cuda/kernels/for_every.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
-#include "backend/update_rules.h"
+#include "backend/update_rounding.h"
 
 namespace ada::backend::cuda {
 
@@ -20,15 +20,21 @@ struct UpdateSegment {
   static constexpr std::int64_t kValues = 2048;
   float *value, *gradient, *state1, *state2;
   std::int32_t count;
-  bool decay;
+  std::int32_t group;    // of its scalars
+  std::uint64_t stream;  // of its slot
+  std::int64_t first;    // its first value, of the slot's
 };
 
-// What one call brings, in memory: launches of later calls look alike.
-struct UpdateInputs {
-  UpdateScalars scalars, without_decay;  // but for gradient_factor
+// What one call brings, in memory: launches of later calls look alike. Behind it lie the scalars of
+// the groups, but for gradient_factor.
+struct alignas(16) UpdateInputs {
+  UpdateRounding rounding;
   double clip_norm = 0;
   float sanitize_to = 0;
   bool largest = false, sanitize = false;
+  ADA_HOST_DEVICE const UpdateScalars& scalars(int group) const {
+    return reinterpret_cast<const UpdateScalars*>(this + 1)[group];
+  }
 };
 
 // What roundings and gradients decided.
@@ -198,7 +204,7 @@ struct ApplyUpdate {
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
     if (!decision->apply) return;
     const UpdateSegment& s = segments[at.block];
-    UpdateScalars scalars = s.decay ? inputs->scalars : inputs->without_decay;
+    UpdateScalars scalars = inputs->scalars(s.group);
     scalars.gradient_factor = decision->factor;
     ForEvery(
         at.thread, s.count, kThreads, [&](std::int64_t i) { return Parameter::Of(s, i); },
@@ -224,6 +230,49 @@ struct ApplyUpdate {
   const UpdateSegment* segments = nullptr;
   const UpdateInputs* inputs = nullptr;
   const UpdateDecision* decision = nullptr;
+  bool adam = false;
+};
+
+// The same where what is kept has fewer bits than fp32, or changes are counted.
+struct ApplyKeptUpdate {
+  static constexpr int kThreads = 256, kPhases = 2;
+  struct Shared {
+    UpdateCounts counts[kThreads];
+  };
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if (!decision->apply) return;
+    if constexpr (kPhase == 0) {
+      UpdateCounts own = UpdateCounts::Start();
+      Apply(at.thread, segments[at.block], counts != nullptr ? &own : nullptr);
+      shared.counts[at.thread] = own;
+    } else if (counts != nullptr && at.thread == 0) {
+      UpdateCounts all = UpdateCounts::Start();
+      for (const UpdateCounts& of : shared.counts) all.Merge(of);
+      counts[at.block] = all;
+    }
+  }
+  ADA_HOST_DEVICE void Apply(int thread, const UpdateSegment& s, UpdateCounts* own) const {
+    UpdateScalars scalars = inputs->scalars(s.group);
+    scalars.gradient_factor = decision->factor;
+    const bool momentum = s.state1 != nullptr;
+    for (std::int32_t i = thread; i < s.count; i += kThreads) {
+      KeptWeight kept{s.value[i], momentum ? s.state1[i] : 0,
+                      s.state2 != nullptr ? s.state2[i] : 0};
+      UpdateKept(scalars, inputs->rounding, adam, momentum, s.stream, s.first + i, s.gradient[i],
+                 kept, own);
+      s.value[i] = kept.value;
+      if (momentum) s.state1[i] = kept.state1;
+      if (s.state2 != nullptr) s.state2[i] = kept.state2;
+    }
+  }
+
+  const UpdateSegment* segments = nullptr;
+  const UpdateInputs* inputs = nullptr;
+  const UpdateDecision* decision = nullptr;
+  UpdateCounts* counts = nullptr;  // [segments]; null: nothing is counted
   bool adam = false;
 };
 

@@ -23,6 +23,7 @@ std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&,
                                        const std::vector<UpdateSlot>&,
                                        const std::vector<WatchedRounding>&);
+std::unique_ptr<AverageOp> MakeAverageOp(const Context&, const std::vector<AverageSlot>&);
 
 // A data set in device memory: bytes go there once, an order once an epoch, and one kernel makes
 // each batch. Null where ResidentBytes is 0.

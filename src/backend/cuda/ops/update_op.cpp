@@ -1,7 +1,8 @@
 // Three launches, three more where a plan sanitizes, replayed as one. The host learns what became
-// of them when it asks for the outcome.
+// of them, and adds up what they counted, when it asks for the outcome.
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "backend/cuda/kernels/update.h"
 #include "backend/cuda/ops/ops.h"
@@ -10,29 +11,45 @@
 namespace ada::backend::cuda {
 namespace {
 
-std::vector<UpdateSegment> Cut(const std::vector<UpdateSlot>& slots) {
+// The factors of slots that are updated with the same scalars.
+struct Factors {
+  double lr, decay;
+  friend bool operator==(const Factors&, const Factors&) = default;
+};
+
+int GroupOf(const UpdateSlot& slot, std::vector<Factors>& groups) {
+  const Factors factors{slot.lr, slot.decay};
+  const auto found = std::find(groups.begin(), groups.end(), factors);
+  const auto index = static_cast<int>(found - groups.begin());
+  if (found == groups.end()) groups.push_back(factors);
+  return index;
+}
+
+// The parameters as blocks of threads see them.
+struct Cuts {
+  std::vector<UpdateSegment> segments;
+  std::vector<std::size_t> slots;  // of each segment
+  std::vector<Factors> groups;
+};
+Cuts Cut(const std::vector<UpdateSlot>& slots) {
   const auto from = [](const Tensor& tensor, std::int64_t first) {
     return tensor ? tensor.f32() + first : nullptr;
   };
-  std::vector<UpdateSegment> segments;
-  for (const UpdateSlot& slot : slots) {
+  Cuts cuts;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const UpdateSlot& slot = slots[i];
     const std::int64_t values = slot.value.shape.numel();
+    const int group = GroupOf(slot, cuts.groups);
     for (std::int64_t first = 0; first < values; first += UpdateSegment::kValues) {
       const auto count = std::min(UpdateSegment::kValues, values - first);
-      segments.push_back({from(slot.value, first), from(slot.gradient, first),
-                          from(slot.state1, first), from(slot.state2, first),
-                          static_cast<std::int32_t>(count), slot.decay});
+      cuts.segments.push_back({from(slot.value, first), from(slot.gradient, first),
+                               from(slot.state1, first), from(slot.state2, first),
+                               static_cast<std::int32_t>(count), group, slot.stream, first});
+      cuts.slots.push_back(i);
     }
   }
-  return segments;
+  return cuts;
 }
-
-// Arguments of a launch are copied when it is asked for: no host memory has to stay.
-struct StoreUpdateInputs {
-  ADA_HOST_DEVICE void operator()(std::int64_t) const { *to = inputs; }
-  UpdateInputs inputs;
-  UpdateInputs* to;
-};
 
 class CudaUpdate final : public UpdateOp {
  public:
@@ -40,13 +57,16 @@ class CudaUpdate final : public UpdateOp {
              const std::vector<WatchedRounding>& watched)
       : context_(context),
         rule_(rule),
-        inputs_(context.Allocate<UpdateInputs>(1)),
         outcome_(context.shared.Allocate(sizeof(UpdateOutcome))),
         decision_(context.Allocate<UpdateDecision>(1)),
         recordings_(context.stream, context.remarks) {
-    const std::vector<UpdateSegment> segments = Cut(slots);
-    count_ = static_cast<int>(segments.size());
-    segments_ = context.Keep(segments);
+    Cuts cuts = Cut(slots);
+    groups_ = std::move(cuts.groups), slot_of_ = std::move(cuts.slots);
+    inputs_ =
+        context.shared.Allocate(sizeof(UpdateInputs) + groups_.size() * sizeof(UpdateScalars));
+    count_ = static_cast<int>(cuts.segments.size());
+    segments_ = context.Keep(cuts.segments);
+    slots_ = slots.size();
     facts_ = context.Allocate<GradientFacts>(count_);
     look_ = {context.Keep(watched), static_cast<int>(watched.size()), decision_};
   }
@@ -58,49 +78,79 @@ class CudaUpdate final : public UpdateOp {
   void Update(const UpdatePlan& plan) override {
     SendInputs(plan);
     const bool sanitizes = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
-    recordings_.Run(sanitizes ? 1 : 0, Pass{}, [&] { LaunchAll(sanitizes); });
+    counted_ = plan.count;
+    if (counted_ && counts_.bytes == 0)
+      counts_ = context_.shared.Allocate(static_cast<std::size_t>(count_) * sizeof(UpdateCounts));
+    recordings_.Run((sanitizes ? 1 : 0) + (counted_ ? 2 : 0), Pass{},
+                    [&] { LaunchAll(sanitizes, counted_); });
   }
 
   UpdateOutcome Outcome() override {
     context_.shared.Fetch(outcome_);
+    if (counted_) context_.shared.Fetch(counts_);
     context_.stream.Synchronize();
-    return *reinterpret_cast<const UpdateOutcome*>(outcome_.host);
+    const UpdateOutcome made = *reinterpret_cast<const UpdateOutcome*>(outcome_.host);
+    counted_ = counted_ && made.updated;
+    return made;
+  }
+  std::vector<TensorStats> Stats() const override {
+    if (!counted_) return {};
+    std::vector<UpdateCounts> totals(slots_, UpdateCounts::Start());
+    const auto* counts = reinterpret_cast<const UpdateCounts*>(counts_.host);
+    for (std::size_t i = 0; i < slot_of_.size(); ++i) totals[slot_of_[i]].Merge(counts[i]);
+    std::vector<TensorStats> stats;
+    for (const UpdateCounts& total : totals) stats.push_back(StatsOf(total));
+    return stats;
   }
 
  private:
+  const UpdateInputs* inputs() const {
+    return reinterpret_cast<const UpdateInputs*>(inputs_.backend);
+  }
   UpdateOutcome* outcome() const { return reinterpret_cast<UpdateOutcome*>(outcome_.backend); }
 
-  void LaunchAll(bool sanitizes) const {
+  void LaunchAll(bool sanitizes, bool counts) const {
     Measure(/*again=*/false);
     if (sanitizes) {
-      Launch(context_.stream, SanitizeGradients{segments_, inputs_, outcome()}, count_);
+      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome()}, count_);
       Measure(/*again=*/true);
     }
     const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
-    Launch(context_.stream, ApplyUpdate{segments_, inputs_, decision_, adam}, count_);
+    if (!counts && !KeepsFewerBits(rule_)) {
+      Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
+      return;
+    }
+    auto* to = counts ? reinterpret_cast<UpdateCounts*>(counts_.backend) : nullptr;
+    Launch(context_.stream, ApplyKeptUpdate{segments_, inputs(), decision_, to, adam}, count_);
   }
   void SendInputs(const UpdatePlan& plan) {
     UpdateInputs inputs;
-    inputs.scalars = MakeUpdateScalars(rule_, plan.step);
-    inputs.without_decay = WithoutDecay(inputs.scalars);
+    inputs.rounding = MakeUpdateRounding(rule_, plan.step);
     inputs.clip_norm = plan.clip_norm, inputs.sanitize_to = plan.sanitize_to;
     inputs.largest = plan.largest;
     inputs.sanitize = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
-    ForEach(context_.stream, 1, StoreUpdateInputs{inputs, inputs_});
+    auto* all = reinterpret_cast<UpdateScalars*>(new (inputs_.host) UpdateInputs(inputs) + 1);
+    for (std::size_t i = 0; i < groups_.size(); ++i)
+      new (all + i)
+          UpdateScalars(MakeUpdateScalars(rule_, plan.step, groups_[i].lr, groups_[i].decay));
+    context_.shared.Send(inputs_);
   }
   void Measure(bool again) const {
     Launch(context_.stream, MeasureGradients{segments_, facts_, outcome(), again}, count_);
     DecideUpdate decide;
     decide.facts = facts_, decide.count = count_;
-    decide.inputs = inputs_, decide.outcome = outcome(), decide.decision = decision_;
+    decide.inputs = inputs(), decide.outcome = outcome(), decide.decision = decision_;
     decide.again = again;
     Launch(context_.stream, decide, 1);
   }
 
   Context context_;
   UpdateRule rule_;
-  UpdateInputs* inputs_;
-  SharedMemory outcome_;
+  std::vector<Factors> groups_;
+  std::vector<std::size_t> slot_of_;  // by segment
+  std::size_t slots_ = 0;
+  SharedMemory inputs_, outcome_, counts_;  // counts_: [segments], where they were asked for
+  bool counted_ = false;                    // in the last update
   UpdateDecision* decision_;
   const UpdateSegment* segments_ = nullptr;
   GradientFacts* facts_ = nullptr;

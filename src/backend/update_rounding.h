@@ -1,0 +1,113 @@
+// The update of one weight whose master or state is kept in fewer bits than fp32, and what is
+// counted of updates: plain inline functions that every backend's kernels call. Terms are computed
+// in fp32 from what is kept; the new weight and each state tensor are rounded once, where they are
+// kept. `static`: kernels compiled for several instruction sets must each keep their own copy.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/stats_rules.h"
+#include "backend/update_rules.h"
+#include "core/number_grid.h"
+#include "core/random.h"
+
+namespace ada::backend {
+
+// Whether an update is more than the plain rule in fp32.
+inline bool KeepsFewerBits(const UpdateRule& rule) {
+  return rule.masters.format != kFp32 || rule.state.format != kFp32;
+}
+
+// How the values of one update are kept; `seed` and `draw` of its stochastic rounding.
+struct UpdateRounding {
+  NumberGrid masters, state;
+  bool stochastic_masters = false, stochastic_state = false;
+  std::uint64_t seed = 0, draw = 0;
+};
+static inline UpdateRounding MakeUpdateRounding(const UpdateRule& rule, const UpdateStep& step) {
+  UpdateRounding rounding;
+  rounding.masters = GridOf(rule.masters.format), rounding.state = GridOf(rule.state.format);
+  rounding.stochastic_masters = rule.masters.stochastic;
+  rounding.stochastic_state = rule.state.stochastic;
+  rounding.seed = step.seed, rounding.draw = static_cast<std::uint64_t>(step.count);
+  return rounding;
+}
+
+// Value i of a parameter with `stream`; part 0: its master, 1 and 2: its states.
+ADA_HOST_DEVICE static inline float RoundKept(const NumberGrid& grid, bool stochastic,
+                                              const UpdateRounding& how, std::uint64_t stream,
+                                              int part, std::int64_t i, float x) {
+  if (!stochastic || grid.exact) return RoundToGrid(grid, x);
+  const auto at = static_cast<std::uint64_t>(i);
+  const std::uint64_t key = (how.seed ^ stream) + static_cast<std::uint64_t>(part);
+  return RoundRandomlyToGrid(grid, x, Philox(key, how.draw, at / 4)[at % 4]);
+}
+
+// What became of the changes that the rule asked for, in fp32 (with AdamW's decay): `zeros` asked
+// for nothing, `lost` for something, and the weight stayed what it was. `overflow`: the new weight
+// lies beyond its format's largest value, `subnormal`: below its smallest normal one. Sums and
+// extremes are of the changes asked for. Zero bytes are a start, but for min_bits.
+struct UpdateCounts {
+  std::int64_t values, zeros, lost, subnormal, overflow, inf, nan;
+  double sum, square, l1;
+  std::uint32_t max_bits, min_bits;  // of magnitudes; min_bits: of those not 0, minus 1
+
+  ADA_HOST_DEVICE static UpdateCounts Start() {
+    return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xffffffffu};
+  }
+  ADA_HOST_DEVICE void Add(const NumberGrid& grid, float asked, float before, float sum_of,
+                           float after) {
+    const std::uint32_t u = MagnitudeBits(asked), wide = MagnitudeBits(sum_of);
+    const std::uint32_t kept = MagnitudeBits(after);
+    const double d = asked;
+    values += 1, zeros += u == 0;
+    lost += u != 0 && u < kInfinityBits && BitsOf(before) == BitsOf(after);
+    subnormal += kept != 0 && kept < grid.min_normal;
+    overflow += wide >= grid.overflow_min && wide < kInfinityBits;
+    inf += u == kInfinityBits, nan += u > kInfinityBits;
+    sum += d, square += d * d, l1 += d < 0 ? -d : d;
+    max_bits = max_bits < u ? u : max_bits;
+    min_bits = min_bits < u - 1 ? min_bits : u - 1;
+  }
+  ADA_HOST_DEVICE void Merge(const UpdateCounts& of) {
+    values += of.values, zeros += of.zeros, lost += of.lost;
+    subnormal += of.subnormal, overflow += of.overflow, inf += of.inf, nan += of.nan;
+    sum += of.sum, square += of.square, l1 += of.l1;
+    max_bits = max_bits < of.max_bits ? of.max_bits : max_bits;
+    min_bits = min_bits < of.min_bits ? min_bits : of.min_bits;
+  }
+};
+inline TensorStats StatsOf(const UpdateCounts& counts) {
+  TensorStats stats;
+  stats.numel = counts.values, stats.zeros_before = stats.below_min = counts.zeros;
+  stats.underflow = counts.lost, stats.subnormal = counts.subnormal;
+  stats.overflow = counts.overflow, stats.inf = counts.inf, stats.nan = counts.nan;
+  stats.max_abs = OfBits(counts.max_bits), stats.l1 = counts.l1;
+  stats.full = true;
+  if (counts.values > 0) FinishStats(counts.sum, counts.square, counts.min_bits, stats);
+  return stats;
+}
+
+// One weight with its states.
+struct KeptWeight {
+  float value, state1, state2;
+};
+// The update of value i of a parameter: `kept` becomes what is kept from now on.
+ADA_HOST_DEVICE static inline void UpdateKept(const UpdateScalars& s, const UpdateRounding& how,
+                                              bool adam, bool momentum, std::uint64_t stream,
+                                              std::int64_t i, float gradient, KeptWeight& kept,
+                                              UpdateCounts* counts) {
+  const float before = kept.value;
+  const UpdateTerms terms = adam       ? AdamTerms(s, before, gradient, kept.state1, kept.state2)
+                            : momentum ? SgdMomentumTerms(s, before, gradient, kept.state1)
+                                       : SgdTerms(s, before, gradient);
+  const float sum = terms.sum();
+  kept.value = RoundKept(how.masters, how.stochastic_masters, how, stream, 0, i, sum);
+  kept.state1 = RoundKept(how.state, how.stochastic_state, how, stream, 1, i, kept.state1);
+  kept.state2 = RoundKept(how.state, how.stochastic_state, how, stream, 2, i, kept.state2);
+  if (counts == nullptr) return;
+  const float asked = terms.step + (terms.base - before);
+  counts->Add(how.masters, asked, before, sum, kept.value);
+}
+
+}  // namespace ada::backend

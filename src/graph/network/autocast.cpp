@@ -1,0 +1,45 @@
+#include "graph/network/autocast.h"
+
+#include <algorithm>
+
+namespace ada::graph {
+namespace {
+
+std::vector<bool> IsWide(const Network& network) {
+  std::vector<bool> wide = {true};
+  for (const Node& node : network.nodes) {
+    const bool reads_wide = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+      return wide[static_cast<std::size_t>(input)];
+    });
+    wide.push_back(!node.kind->has_weight && (node.kind->autocast_fp32 || reads_wide));
+  }
+  return wide;
+}
+
+// Whether products alone read a value, be it through layers that only move values.
+std::vector<bool> AreForProducts(const Network& network) {
+  const auto consumers = network.Consumers();
+  std::vector<bool> all(consumers.size());
+  for (std::size_t value = consumers.size(); value-- > 0;) {
+    const std::vector<int>& readers = consumers[value];
+    all[value] = !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](int reader) {
+      const LayerKind& kind = *network.nodes[static_cast<std::size_t>(reader)].kind;
+      return kind.has_weight || (!kind.rounds_output && all[static_cast<std::size_t>(reader) + 1]);
+    });
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFormat& low) {
+  const std::vector<bool> wide = IsWide(network), for_products = AreForProducts(network);
+  std::vector<LayerFormats> formats;
+  for (std::size_t value = 0; value < wide.size(); ++value) {
+    const NumberFormat& format = wide[value] && !for_products[value] ? kFp32 : low;
+    formats.push_back({format, low, format, kFp32});
+  }
+  return formats;
+}
+
+}  // namespace ada::graph

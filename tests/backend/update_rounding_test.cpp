@@ -1,0 +1,176 @@
+// Masters and optimizer state in few bits, what is counted of updates, and running averages: value
+// by value against RoundTo and RoundStochastically.
+#include "backend/update_rounding.h"
+
+#include <doctest/doctest.h>
+
+#include "backend/op_bench.h"
+#include "core/number_format.h"
+
+namespace ada::backend::test {
+namespace {
+
+using RoundedKind = UpdateRule::Kind;
+
+constexpr std::size_t kRoundedLength = 20001;  // several segments of either backend
+
+struct RoundedBench {
+  RoundedBench(Bench& bench, const UpdateRule& rule, int states) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      Values start = Normal(kRoundedLength, 0.1, 10 * i);
+      for (float& v : start) v = RoundTo(rule.masters.format, v);
+      UpdateSlot slot;
+      slot.value = bench.Vector(start);
+      slot.gradient = bench.Vector(Normal(kRoundedLength, 0.01, 10 * i + 1));
+      slot.gradient.f32()[3] = 0;
+      if (states > 0) slot.state1 = bench.Vector(Values(kRoundedLength));
+      if (states > 1) slot.state2 = bench.Vector(Values(kRoundedLength));
+      slot.stream = 77 + i;
+      slots.push_back(slot);
+    }
+    slots[1].lr = 0.5;
+    op = bench->MakeUpdate(rule, slots, {});
+  }
+  std::vector<UpdateSlot> slots;
+  std::unique_ptr<UpdateOp> op;
+};
+
+float KeepIn(const KeptFormat& kept, float x, std::uint64_t stream, std::uint64_t part,
+             const UpdateStep& step, std::size_t i) {
+  if (!kept.stochastic) return RoundTo(kept.format, x);
+  const auto words =
+      Philox((step.seed ^ stream) + part, static_cast<std::uint64_t>(step.count), i / 4);
+  return RoundStochastically(kept.format, x, words[i % 4]);
+}
+
+struct Want {
+  Values value, state1, state2;
+  std::int64_t zeros = 0, lost = 0;
+};
+Want Expected(const UpdateRule& rule, const UpdateSlot& slot, const UpdateStep& step) {
+  Want want{Bench::Get(slot.value), slot.state1 ? Bench::Get(slot.state1) : Values(),
+            slot.state2 ? Bench::Get(slot.state2) : Values()};
+  const Values gradient = Bench::Get(slot.gradient);
+  const UpdateScalars s = MakeUpdateScalars(rule, step, slot.lr, slot.decay);
+  for (std::size_t i = 0; i < want.value.size(); ++i) {
+    const float before = want.value[i];
+    UpdateTerms terms{};
+    if (slot.state2)
+      terms = AdamTerms(s, before, gradient[i], want.state1[i], want.state2[i]);
+    else if (slot.state1)
+      terms = SgdMomentumTerms(s, before, gradient[i], want.state1[i]);
+    else
+      terms = SgdTerms(s, before, gradient[i]);
+    want.value[i] = KeepIn(rule.masters, terms.base + terms.step, slot.stream, 0, step, i);
+    if (slot.state1) want.state1[i] = KeepIn(rule.state, want.state1[i], slot.stream, 1, step, i);
+    if (slot.state2) want.state2[i] = KeepIn(rule.state, want.state2[i], slot.stream, 2, step, i);
+    const float asked = terms.step + (terms.base - before);
+    want.zeros += asked == 0;
+    want.lost += asked != 0 && want.value[i] == before;
+  }
+  return want;
+}
+
+void CheckRounded(const UpdateRule& rule, int states) {
+  Bench bench;
+  RoundedBench b(bench, rule, states);
+  for (int count = 1; count <= 3; ++count) {
+    UpdatePlan plan;
+    plan.step.lr = 0.1, plan.step.count = count, plan.step.seed = 5, plan.count = count != 2;
+    std::vector<Want> want;
+    for (const UpdateSlot& slot : b.slots) want.push_back(Expected(rule, slot, plan.step));
+    b.op->Update(plan);
+    CHECK(b.op->Outcome().updated);
+    const std::vector<TensorStats> stats = b.op->Stats();
+    REQUIRE(stats.size() == (plan.count ? 2 : 0));
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      CheckEqual(b.slots[i].value, want[i].value);
+      if (states > 0) CheckEqual(b.slots[i].state1, want[i].state1);
+      if (states > 1) CheckEqual(b.slots[i].state2, want[i].state2);
+      if (!plan.count) continue;
+      CHECK(stats[i].numel == static_cast<std::int64_t>(kRoundedLength));
+      CHECK(stats[i].zeros_before == want[i].zeros);
+      CHECK(stats[i].underflow == want[i].lost);
+      CHECK(stats[i].zeros_after == want[i].zeros + want[i].lost);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("masters and state in few bits, to nearest and stochastically, with counts") {
+    for (const NumberFormat& format : {kFp32, kBf16, kFp16, kFp8E5M2})
+      for (const bool stochastic : {false, true})
+        for (const int states : {0, 1, 2}) {
+          CAPTURE(FormatName(format));
+          CAPTURE(stochastic);
+          CAPTURE(states);
+          UpdateRule rule;
+          rule.weight_decay = 1e-2;
+          if (states == 1) rule.momentum = 0.9;
+          if (states == 2) rule.kind = RoundedKind::kAdamW;
+          rule.masters = {format, stochastic};
+          CheckRounded(rule, states);
+          rule.state = {kBf16, stochastic};
+          CheckRounded(rule, states);
+        }
+  }
+
+  TEST_CASE("an update that a weight in few bits cannot hold is lost, but not on average") {
+    for (const bool stochastic : {false, true}) {
+      UpdateRule rule;
+      rule.masters = {kBf16, stochastic};
+      Bench bench;
+      UpdateSlot slot;
+      constexpr std::size_t kMany = 40000;
+      slot.value = bench.Vector(Values(kMany, 1)), slot.gradient = bench.Vector(Values(kMany, 1));
+      const auto op = bench->MakeUpdate(rule, {slot}, {});
+      UpdatePlan plan;
+      plan.step.lr = 0x1p-12, plan.count = true;  // bf16 has steps of 2^-8 below 1
+      op->Update(plan);
+      CHECK(op->Outcome().updated);
+      double sum = 0;
+      for (const float v : Bench::Get(slot.value)) sum += 1 - static_cast<double>(v);
+      const std::int64_t lost = op->Stats()[0].underflow;
+      if (!stochastic) CHECK(lost == static_cast<std::int64_t>(kMany));
+      if (!stochastic) CHECK(sum == 0);
+      if (stochastic) CHECK(lost < static_cast<std::int64_t>(kMany));
+      if (stochastic) CHECK(sum / kMany == doctest::Approx(0x1p-12).epsilon(0.1));
+    }
+  }
+
+  TEST_CASE("a step that is skipped counts nothing") {
+    Bench bench;
+    UpdateSlot slot;
+    slot.value = bench.Vector(Values(9, 1));
+    slot.gradient = bench.Vector(Values(9, std::numeric_limits<float>::infinity()));
+    const auto op = bench->MakeUpdate(UpdateRule{}, {slot}, {});
+    UpdatePlan plan;
+    plan.step.lr = 1, plan.count = true;
+    op->Update(plan);
+    CHECK_FALSE(op->Outcome().updated);
+    CHECK(op->Stats().empty());
+  }
+
+  TEST_CASE("running averages: torch's lerp, value by value") {
+    Bench bench;
+    AverageSlot slot;
+    const Values start = Normal(kRoundedLength, 1, 1), value = Normal(kRoundedLength, 1, 2);
+    slot.average = bench.Vector(start), slot.value = bench.Vector(value);
+    const auto op = bench->MakeAverage({slot});
+    Values want = start;
+    for (const double keep : {0.999, 0.3, 0.5, 0.0}) {
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        const float take = static_cast<float>(1 - keep), d = value[i] - want[i];
+        want[i] = take < 0.5f ? want[i] + take * d : value[i] - d * static_cast<float>(keep);
+      }
+      op->Step(keep);
+      bench->Synchronize();
+      CheckEqual(slot.average, want);
+    }
+    CheckEqual(slot.average, value);
+  }
+}
+
+}  // namespace ada::backend::test
