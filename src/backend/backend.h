@@ -36,6 +36,9 @@ class Backend {
   // What of the ops made so far runs otherwise than it best might, one line each, and why:
   // "layer conv1: on oneDNN in fp32: its channels are in groups".
   virtual std::vector<std::string> Diagnostics() const { return {}; }
+  // The same where it runs so much slower that a user has to know: one line for one cause, which
+  // names the layers.
+  virtual std::vector<std::string> Warnings() const { return {}; }
 
   // Memory of `bytes` bytes, zeroed, 64-byte aligned, owned by the backend until it dies.
   virtual std::byte* Allocate(std::size_t bytes) = 0;

@@ -26,6 +26,11 @@ void Session::LogDiagnostics() {
   const std::vector<std::string> diagnostics = p_.backend.Diagnostics();
   for (; diagnostics_logged_ < diagnostics.size(); ++diagnostics_logged_)
     p_.log.Debug(diagnostics[diagnostics_logged_]);
+  for (const std::string& warning : p_.backend.Warnings()) {
+    if (Contains(warnings_logged_, warning)) continue;
+    p_.log.Warning(warning);
+    warnings_logged_.push_back(warning);
+  }
 }
 
 void Session::ReportStart() {

@@ -50,12 +50,12 @@ TEST_SUITE("cpu") {
     CHECK(plain.products.operands == std::vector<Storage>{kHalf, kHalf, kHalf});
     CHECK(scaled.products.operands == std::vector<Storage>{kWide, kWide, kHalf});
     CHECK(emulated.products.operands == std::vector<Storage>{kWide, kWide, kWide});
-    REQUIRE(plain.diagnostics.size() == 3);
-    CHECK(plain.diagnostics[0] ==
+    REQUIRE(plain.remarks.diagnostics().size() == 3);
+    CHECK(plain.remarks.diagnostics()[0] ==
           "layer conv1: no plan for the output of fp8_e4m3 operands in fp32, but for the output of "
           "fp16 operands in fp32");
-    CHECK(scaled.diagnostics.size() == 3);
-    CHECK(emulated.diagnostics.empty());
+    CHECK(scaled.remarks.diagnostics().size() == 3);
+    CHECK(emulated.remarks.diagnostics().empty());
   }
 }
 

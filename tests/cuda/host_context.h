@@ -1,8 +1,5 @@
 // A Context on the host executor, for tests of what lies below a backend.
 #pragma once
-#include <string>
-#include <vector>
-
 #include "backend/cuda/context.h"
 #include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/kernels/rounding.h"
@@ -12,7 +9,7 @@ namespace ada::backend::test {
 
 struct HostContext {
   explicit HostContext(cuda::Products& products)
-      : context{stream, scratch, shared, &values, options, products, diagnostics, memory} {}
+      : context{stream, scratch, shared, &values, options, products, remarks, memory} {}
   HostContext(const HostContext&) = delete;
 
   cuda::HostStream stream;
@@ -21,7 +18,7 @@ struct HostContext {
   cuda::SharedBlocks shared{stream, memory};
   cuda::PassValues values;
   DeviceOptions options;
-  std::vector<std::string> diagnostics;
+  cuda::Remarks remarks;
   cuda::Context context;
 };
 

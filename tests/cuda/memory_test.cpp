@@ -44,6 +44,7 @@ class CountedStream final : public cuda::Stream {
     stream_->FreeOnHost(block);
   }
   std::size_t FreeBytes() const override { return stream_->FreeBytes(); }
+  std::unique_ptr<cuda::Event> MakeEvent() override { return stream_->MakeEvent(); }
   std::unique_ptr<cuda::Recording> Record(const std::function<void()>& body) override {
     ++recordings;
     return stream_->Record(body);

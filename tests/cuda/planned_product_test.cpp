@@ -52,7 +52,7 @@ TEST_SUITE("cpu") {
     Planning p([](const cuda::ProductRequest&) { return true; });
     CHECK(p.Plan(cuda::PlanOutput::kRounded).rounded());
     CHECK_FALSE(p.Plan(cuda::PlanOutput::kSums).rounded());
-    CHECK(p.diagnostics == std::vector<std::string>{"a diagnostic of the library"});
+    CHECK(p.remarks.diagnostics() == std::vector<std::string>{"a diagnostic of the library"});
   }
 
   TEST_CASE("planned product: without a rounding plan sums come out in fp32, told once") {
@@ -62,8 +62,8 @@ TEST_SUITE("cpu") {
       CHECK_FALSE(product.rounded());
       CHECK(product.request().operands == Storage::kF16);
     }
-    REQUIRE(p.diagnostics.size() == 2);
-    CHECK(p.diagnostics[1] ==
+    REQUIRE(p.remarks.diagnostics().size() == 2);
+    CHECK(p.remarks.diagnostics()[1] ==
           "layer conv1: no plan for the data gradient of fp16 operands in fp16, but for the data "
           "gradient of fp16 operands in fp32");
   }
@@ -71,9 +71,60 @@ TEST_SUITE("cpu") {
   TEST_CASE("planned product: without a 16-bit plan operands are widened in scratch memory") {
     Planning p([](const cuda::ProductRequest& r) { return r.operands == Storage::kF32; });
     const cuda::PlannedProduct product = p.Plan(cuda::PlanOutput::kSums);
+    p.Plan(cuda::PlanOutput::kRounded);
     const std::size_t values = 4 * 6 * 6 * 16 * 4;
     CHECK(product.scratch_bytes(Storage::kF16, Storage::kF32, true) >= 2 * values);
     CHECK(product.scratch_bytes(Storage::kF32, Storage::kF32, false) == 0);
+    CHECK(p.remarks.Warnings() ==
+          std::vector<std::string>{
+              "products of 16-bit operands run in fp32, without Tensor Cores, because cuDNN or "
+              "cuBLAS has no plan for them: conv1 (data gradient); --verbose tells what was asked "
+              "for"});
+  }
+
+  TEST_CASE("planned product: what was asked for in fp32, or stays in 16 bits, is no warning") {
+    Planning sums([](const cuda::ProductRequest& r) { return r.out == Storage::kF32; });
+    sums.Plan(cuda::PlanOutput::kRounded);
+    CHECK(sums.remarks.Warnings().empty());
+    Planning emulated([](const cuda::ProductRequest& r) { return !HasCodes(r); });
+    emulated.Plan(cuda::PlanOutput::kSums, {cuda::Fp8::kE5M2, cuda::Fp8::kE4M3});
+    CHECK(emulated.remarks.Warnings().empty());
+  }
+
+  TEST_CASE("remarks: one warning names layers and their products, the first eight of many") {
+    cuda::Remarks remarks;
+    CHECK(remarks.Warnings().empty());
+    remarks.Widened("conv1", "output");
+    remarks.Widened("conv2", "output");
+    remarks.Widened("conv1", "weight gradient");
+    remarks.Widened("conv1", "output");
+    REQUIRE(remarks.Warnings().size() == 1);
+    CHECK(remarks.Warnings()[0].find(": conv1 (output, weight gradient), conv2 (output);") !=
+          std::string::npos);
+    for (int i = 3; i <= 10; ++i) remarks.Widened("conv" + std::to_string(i), "output");
+    REQUIRE(remarks.Warnings().size() == 1);
+    CHECK(remarks.Warnings()[0].find("conv8 (output) and 2 more;") != std::string::npos);
+  }
+
+  TEST_CASE("planned product: a weight gradient may read a copy with more channels") {
+    Planning p([](const cuda::ProductRequest& r) {
+      return r.operands == Storage::kF32 || r.geometry.x.c % 8 == 0;
+    });
+    cuda::ProductGeometry g;
+    g.x = {4, 6, 6, 3}, g.w = {16, 3, 3, 3}, g.y = {4, 6, 6, 16}, g.padding = {1, 1};
+    const cuda::PlannedProduct product(
+        p.context, "conv1",
+        RequestsFor(cuda::ProductKind::kWeights, g, 4, Storage::kF16, cuda::PlanOutput::kSums));
+    CHECK(product.request().operands == Storage::kF16);
+    CHECK(product.request().geometry.w.c == 8);
+    CHECK(p.remarks.Warnings().empty());
+    REQUIRE(p.remarks.diagnostics().size() == 2);
+    CHECK(p.remarks.diagnostics()[1] ==
+          "layer conv1: no plan for the weight gradient of fp16 operands in fp32, but for the "
+          "weight gradient of fp16 operands in fp32 with 8 input channels");
+    const std::size_t copy = 4 * 6 * 6 * 8 * 2, sums = 16 * 3 * 3 * 8 * 4;
+    CHECK(product.scratch_bytes(Storage::kF16, Storage::kF16, true) ==
+          cuda::Aligned(copy) + cuda::Aligned(sums));
   }
 
   TEST_CASE("planned product: codes are packed into scratch memory, where the library has a plan") {
@@ -87,8 +138,8 @@ TEST_SUITE("cpu") {
     Planning p([](const cuda::ProductRequest& r) { return !HasCodes(r); });
     const cuda::PlannedProduct emulated = p.Plan(cuda::PlanOutput::kSums, codes);
     CHECK(emulated.scratch_bytes(Storage::kF32, Storage::kF32, false) == 0);
-    REQUIRE(p.diagnostics.size() == 2);
-    CHECK(p.diagnostics[1] ==
+    REQUIRE(p.remarks.diagnostics().size() == 2);
+    CHECK(p.remarks.diagnostics()[1] ==
           "layer conv1: no plan for the data gradient of fp8_e5m2 and fp8_e4m3 operands in fp32, "
           "but for the data gradient of fp32 operands in fp32");
   }

@@ -141,7 +141,7 @@ TEST_SUITE("cpu") {
     CHECK(layer.Names(false) == plain);
     CHECK(layer.Names(true) == counting);
     CHECK(layer.products.asked == 5);
-    CHECK(layer.diagnostics.empty());
+    CHECK(layer.remarks.diagnostics().empty());
 
     REQUIRE(plain.size() >= 3);
     CHECK(std::vector(plain.begin(), plain.begin() + 2) ==
@@ -161,8 +161,8 @@ TEST_SUITE("cpu") {
     layer.Names(true);
     CHECK(layer.products.asked == 5);  // two of them in vain
     CHECK(Count(plain, "stats") == 0);
-    REQUIRE(layer.diagnostics.size() == 2);
-    CHECK(layer.diagnostics[0] ==
+    REQUIRE(layer.remarks.diagnostics().size() == 2);
+    CHECK(layer.remarks.diagnostics()[0] ==
           "layer conv1: no plan for the output of fp16 operands in fp16 with its largest "
           "magnitude, but for the output of fp16 operands in fp32");
   }

@@ -38,6 +38,16 @@ TEST_SUITE(ADA_SUITE) {
       }
   }
 
+  TEST_CASE("product op: 3 input channels do not keep 16-bit operands from a weight gradient") {
+    OnBoth([&](Lab& lab, Findings& findings) {
+      Settings settings;
+      const Layer layer(lab, {"conv1", {5, 7, 6, 3}, 16, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false},
+                        settings);
+      for (const int rows : {5, 2}) layer.Step(PassOf(rows), findings);
+      CHECK(lab->Warnings().empty());
+    });
+  }
+
   TEST_CASE("product op: values that underflow and overflow") {
     for (const float unit : {0x1p-26f, 0x1p-15f, 0x1p12f, 0x1p14f}) {
       Settings settings;

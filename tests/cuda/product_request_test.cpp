@@ -113,6 +113,30 @@ TEST_SUITE("cpu") {
     CHECK(fewer[0].geometry.y.n == 3);
   }
 
+  TEST_CASE("products: weight gradients of few channels are asked for with more as well") {
+    const auto channels = [](ProductKind kind, std::int64_t c, int groups, Storage operands) {
+      ProductGeometry g = Convolution();
+      g.x.c = c, g.w.c = c / groups, g.groups = groups;
+      std::vector<std::int64_t> asked;
+      for (const ProductRequest& r : RequestsFor(kind, g, 4, operands, PlanOutput::kSums)) {
+        CHECK(r.geometry.w.c * groups == r.geometry.x.c);
+        CHECK((r.operands == operands || r.geometry.x.c == c));  // fp32 is never padded
+        asked.push_back(r.geometry.x.c);
+      }
+      return asked;
+    };
+    using Channels = std::vector<std::int64_t>;
+    CHECK(channels(ProductKind::kWeights, 3, 1, Storage::kF16) == Channels{3, 4, 8, 3});
+    CHECK(channels(ProductKind::kWeights, 1, 1, Storage::kBF16) == Channels{1, 4, 8, 1});
+    CHECK(channels(ProductKind::kWeights, 12, 1, Storage::kF16) == Channels{12, 16, 12});
+    CHECK(channels(ProductKind::kWeights, 13, 1, Storage::kF16) == Channels{13, 16, 13});
+    CHECK(channels(ProductKind::kWeights, 16, 1, Storage::kF16) == Channels{16, 16});
+    CHECK(channels(ProductKind::kWeights, 3, 3, Storage::kF16) == Channels{3, 3});
+    CHECK(channels(ProductKind::kWeights, 3, 1, Storage::kF32) == Channels{3});
+    CHECK(channels(ProductKind::kForward, 3, 1, Storage::kF16) == Channels{3, 3});
+    CHECK(channels(ProductKind::kData, 3, 1, Storage::kF16) == Channels{3, 3});
+  }
+
   TEST_CASE("products: fp8 operands are asked for as codes first, and then as fp32") {
     NumberFormat saturating = kFp8E4M3;
     saturating.saturate = true;

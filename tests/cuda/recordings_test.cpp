@@ -44,8 +44,8 @@ struct Bench {
   PassStore store{stream, stream.Allocate(sizeof(PassValues))};
   std::uint64_t* sum = reinterpret_cast<std::uint64_t*>(stream.Allocate(8));
   std::unique_ptr<Op> op = InPass(store, std::make_unique<SumOp>(stream, store.values(), sum));
-  std::vector<std::string> diagnostics;
-  Recordings recordings{stream, diagnostics};
+  Remarks remarks;
+  Recordings recordings{stream, remarks};
   int bodies = 0;
 
   void Run(std::uint64_t variant, const Pass& pass) {
@@ -101,8 +101,8 @@ TEST_SUITE("cpu") {
         CHECK(*bench.sum == sum);
       }
     CHECK(bodies == 10);  // one more than calls in each variant
-    REQUIRE(bench.diagnostics.size() == 1);
-    CHECK(bench.diagnostics[0].find("the capture failed") != std::string::npos);
+    REQUIRE(bench.remarks.diagnostics().size() == 1);
+    CHECK(bench.remarks.diagnostics()[0].find("the capture failed") != std::string::npos);
     // What fails as it is ends the run.
     CHECK_THROWS_AS(bench.recordings.Run(3, At(1), [] { throw DeviceError("lost"); }), DeviceError);
   }

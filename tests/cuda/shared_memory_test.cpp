@@ -32,6 +32,7 @@ TEST_SUITE("cpu") {
     ours[1] = {1, 2};
     shared.Send(block);
     ours[1] = {3, 4};
+    stream.Synchronize();
     CHECK(theirs[1].b == 2);
     shared.Fetch(block);
     CHECK(ours[1].b == 4);
@@ -52,6 +53,7 @@ TEST_SUITE("cpu") {
     ours[3].a = 6;
     const std::size_t at = 2 * sizeof(Both);
     shared.Send({block.backend + at, block.host + at, sizeof(Both)});
+    stream.Synchronize();
     CHECK(theirs[2].a == 5);
     CHECK(theirs[3].a == 0);
 

@@ -49,6 +49,11 @@ class CompareBackend final : public Backend {
     for (const std::string& line : second_->Diagnostics()) all.push_back(line);
     return all;
   }
+  std::vector<std::string> Warnings() const override {
+    std::vector<std::string> all = first_->Warnings();
+    for (const std::string& line : second_->Warnings()) all.push_back(line);
+    return all;
+  }
 
   std::byte* Allocate(std::size_t bytes) override { return addresses_.Allocate(bytes); }
   std::size_t allocated_bytes() const override {

@@ -37,12 +37,13 @@ class CudaBackend final : public Backend {
         stream_(std::move(stream)),
         products_(MakeProducts(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
-        context_{*stream_, scratch_,   shared_,      pass_.values(),
-                 options_, *products_, diagnostics_, memory_} {}
+        context_{*stream_, scratch_,   shared_,  pass_.values(),
+                 options_, *products_, remarks_, memory_} {}
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
-  std::vector<std::string> Diagnostics() const override { return diagnostics_; }
+  std::vector<std::string> Diagnostics() const override { return remarks_.diagnostics(); }
+  std::vector<std::string> Warnings() const override { return remarks_.Warnings(); }
 
   std::byte* Allocate(std::size_t bytes) override { return memory_.Allocate(bytes); }
   std::size_t allocated_bytes() const override {
@@ -99,14 +100,14 @@ class CudaBackend final : public Backend {
  private:
   const BackendWords words_;
   const DeviceOptions options_;
-  std::vector<std::string> diagnostics_;
+  Remarks remarks_;
   std::unique_ptr<Stream> stream_;
   Memory memory_{*stream_};
   Scratch scratch_{*stream_};
   SharedBlocks shared_{*stream_, memory_};
   std::unique_ptr<Products> products_;
   PassStore pass_;
-  Recordings recordings_{*stream_, diagnostics_};
+  Recordings recordings_{*stream_, remarks_};
   const Context context_;
 };
 

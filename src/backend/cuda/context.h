@@ -1,13 +1,12 @@
 // What every op of this backend works with: the stream, memory, the pass's values. An op's
 // constructor allocates and reserves; its calls only launch.
 #pragma once
-#include <algorithm>
 #include <cstddef>
-#include <string>
 #include <vector>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/remarks.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
@@ -23,7 +22,7 @@ struct Context {
   const PassValues* pass;
   const DeviceOptions& options;
   Products& products;
-  std::vector<std::string>& diagnostics;  // Backend::Diagnostics
+  Remarks& remarks;
   Memory& memory;
 
   // Backend memory, zeroed, until the backend ends. In constructors alone.
@@ -43,11 +42,6 @@ struct Context {
   template <class T>
   const T* Keep(const std::vector<T>& host) const {
     return Keep(host.data(), static_cast<std::int64_t>(host.size()));
-  }
-  // Adds a line to the diagnostics, once.
-  void Diagnose(const std::string& line) const {
-    if (std::find(diagnostics.begin(), diagnostics.end(), line) == diagnostics.end())
-      diagnostics.push_back(line);
   }
   // The host's copy of what a pointer of a spec points to: rules, as they were when they were set.
   template <class T>

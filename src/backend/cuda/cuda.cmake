@@ -17,7 +17,7 @@ list(REMOVE_ITEM ADA_CUDA_BOTH ${ADA_CUDA_HOST} ${ADA_CUDA_DEVICE})
 add_library(ada_backend_cuda_host STATIC EXCLUDE_FROM_ALL ${ADA_CUDA_BOTH} ${ADA_CUDA_HOST})
 target_compile_definitions(ada_backend_cuda_host PUBLIC cuda=cuda_host)
 target_include_directories(ada_backend_cuda_host PUBLIC src)
-target_link_libraries(ada_backend_cuda_host PUBLIC ada_core ada_scaling)
+target_link_libraries(ada_backend_cuda_host PUBLIC ada_core ada_scaling PRIVATE ${CMAKE_DL_LIBS})
 
 if(ADA_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES ${ADA_CUDA_ARCH})

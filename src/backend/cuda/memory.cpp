@@ -1,7 +1,6 @@
 // See memory.h.
 #include "backend/cuda/memory.h"
 
-#include <cstring>
 #include <functional>
 
 #include "core/error.h"
@@ -37,9 +36,7 @@ void SharedBlocks::Fetch(const SharedMemory& part) {
 
 void SharedBlocks::Send(const SharedMemory& part) {
   ADA_CHECK(HostOf(part.backend) == part.host);
-  // Not from the block itself: what is read by the device without the host's help may be read late.
-  const std::vector<std::byte> copy(part.host, part.host + part.bytes);
-  stream_.CopyToDevice(part.backend, copy.data(), part.bytes);
+  staging_.Send(part.backend, part.host, part.bytes);
 }
 
 std::byte* SharedBlocks::HostOf(const std::byte* backend) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/staging.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
@@ -31,7 +32,7 @@ class SharedBlocks {
   ~SharedBlocks();
   SharedBlocks(const SharedBlocks&) = delete;
   SharedMemory Allocate(std::size_t bytes);
-  // Of whole blocks or parts of them; see Backend.
+  // Of whole blocks or parts of them; see Backend. Nobody waits for the device here.
   void Fetch(const SharedMemory& part);
   void Send(const SharedMemory& part);
 
@@ -45,6 +46,8 @@ class SharedBlocks {
   std::byte* HostOf(const std::byte* backend) const;
   Stream& stream_;
   Memory& memory_;
+  // Not from the blocks themselves: the host writes to them before the device has read.
+  Staging staging_{stream_, 4};
   std::vector<SharedMemory> blocks_;
 };
 

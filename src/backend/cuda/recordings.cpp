@@ -1,7 +1,7 @@
 // See recordings.h.
 #include "backend/cuda/recordings.h"
 
-#include <algorithm>
+#include <string>
 
 #include "core/error.h"
 
@@ -28,10 +28,8 @@ void Recordings::Record(Variant& variant, const std::function<void()>& body) {
     variant.recording = stream_.Record(body);
   } catch (const DeviceError& error) {
     variant.refused = true;
-    const std::string line =
-        std::string("a step is launched kernel by kernel: it cannot be recorded: ") + error.what();
-    if (std::find(diagnostics_.begin(), diagnostics_.end(), line) == diagnostics_.end())
-      diagnostics_.push_back(line);
+    remarks_.Diagnose(std::string("a step is launched kernel by kernel: it cannot be recorded: ") +
+                      error.what());
   }
 }
 

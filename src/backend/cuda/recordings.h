@@ -4,22 +4,20 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/remarks.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
 
 // Backend::Run. The first call of a variant is done as it is (libraries load their kernels then),
 // the second is recorded, and from then on the recording is replayed. A variant that the device
-// cannot record is done as it is every time; the diagnostics say why.
+// cannot record is done as it is every time; a remark says why.
 class Recordings {
  public:
-  Recordings(Stream& stream, std::vector<std::string>& diagnostics)
-      : stream_(stream), diagnostics_(diagnostics) {}
+  Recordings(Stream& stream, Remarks& remarks) : stream_(stream), remarks_(remarks) {}
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body);
 
  private:
@@ -32,8 +30,8 @@ class Recordings {
   void Record(Variant& variant, const std::function<void()>& body);
 
   Stream& stream_;
-  std::vector<std::string>& diagnostics_;  // Backend::Diagnostics
-  std::map<Key, Variant> variants_;        // that were done once
+  Remarks& remarks_;
+  std::map<Key, Variant> variants_;  // that were done once
 };
 
 }  // namespace ada::backend::cuda

@@ -18,11 +18,23 @@ class Recording {
   virtual void Replay() = 0;
 };
 
+// A place in the stream's order.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // The place is here: behind all work that was asked for.
+  virtual void Mark() = 0;
+  // Waits for the work before the place that was marked last; never marked: returns at once.
+  // Throws DeviceError where some of it failed.
+  virtual void Wait() = 0;
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;
 
-  // `from` is copied before this returns, unless it is memory of AllocateOnHost.
+  // `from` is copied before this returns, for which the device may have to be waited for; memory of
+  // AllocateOnHost is copied later, in the stream's order, without anybody's waiting (staging.h).
   virtual void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) = 0;
   // `to` holds the bytes after Synchronize. Does not wait where `to` is of AllocateOnHost.
   virtual void CopyToHost(void* to, const std::byte* from, std::size_t bytes) = 0;
@@ -40,6 +52,8 @@ class Stream {
   virtual void FreeOnHost(std::byte* block) noexcept = 0;
   // How much Allocate has left, as far as is known.
   virtual std::size_t FreeBytes() const = 0;
+
+  virtual std::unique_ptr<Event> MakeEvent() = 0;
 
   // Keeps what `body` asks for instead of doing it. `body` may launch, Copy, Zero and CopyToHost to
   // memory of AllocateOnHost.

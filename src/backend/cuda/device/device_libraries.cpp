@@ -2,9 +2,9 @@
 #include "backend/cuda/device/device_libraries.h"
 
 #include <cudnn.h>
-#include <dlfcn.h>
 
 #include <cstdlib>
+#include <vector>
 
 #include "backend/cuda/device/device_stream.h"
 #include "backend/cuda/texts.h"
@@ -13,47 +13,35 @@
 namespace ada::backend::cuda {
 namespace {
 
-// cuDNN's and cuBLAS's folders are what the build found; the loader's own folders come first.
-const Library kCudnn{"cuDNN 9", "libcudnn.so.9", ADA_CUDNN_FOLDER};
-const Library kCublas{"cuBLAS", "libcublas.so." ADA_CUDA_MAJOR, ADA_CUBLAS_FOLDER};
-const Library kNvrtc{"NVRTC", "libnvrtc.so." ADA_CUDA_MAJOR, ADA_CUBLAS_FOLDER};
+std::vector<std::string> Folders() {
+  return CudaFolders({ADA_CUBLAS_FOLDER, std::getenv("LD_LIBRARY_PATH"), std::getenv("CUDA_HOME"),
+                      std::getenv("CUDA_PATH"), ADA_CUDA_MAJOR});
+}
+std::vector<std::string> CudnnFolders() {
+  std::vector<std::string> folders = Folders();
+  if (const std::string built_with = ADA_CUDNN_FOLDER; !built_with.empty())
+    folders.insert(folders.begin(), built_with);
+  return folders;
+}
 
 }  // namespace
 
-Library::Library(const char* product, const char* name, const char* folder)
-    : product_(product), name_(name), folder_(folder) {}
-
-void Library::Load() const {
-  std::call_once(loaded_, [this] {
-    handle_ = dlopen(name_.c_str(), RTLD_NOW);
-    if (handle_ != nullptr) return;
-    missing_ = dlerror();
-    if (!folder_.empty()) handle_ = dlopen((folder_ + '/' + name_).c_str(), RTLD_NOW);
-  });
+const Library& Driver() {
+  static const Library driver{"NVIDIA's driver", "libcuda.so.1", {}};
+  return driver;
 }
-
-std::string Library::WhyMissing() const {
-  Load();
-  if (handle_ != nullptr) return "";
-  return product_ + " cannot be loaded (" + missing_ +
-         "); install it, or put its folder into LD_LIBRARY_PATH";
+const Library& Cudnn() {
+  static const Library cudnn{"cuDNN 9", "libcudnn.so.9", CudnnFolders()};
+  return cudnn;
 }
-
-void* Library::Find(const char* function) const {
-  Load();
-  return handle_ == nullptr ? nullptr : dlsym(handle_, function);
+const Library& Cublas() {
+  static const Library cublas{"cuBLAS", "libcublas.so." ADA_CUDA_MAJOR, Folders()};
+  return cublas;
 }
-
-void* Library::Get(const char* function) const {
-  void* const found = Find(function);
-  if (found != nullptr) return found;
-  const std::string missing = WhyMissing();
-  throw DeviceError(missing.empty() ? product_ + " has no function " + function : missing);
+const Library& Nvrtc() {
+  static const Library nvrtc{"NVRTC", "libnvrtc.so." ADA_CUDA_MAJOR, Folders()};
+  return nvrtc;
 }
-
-const Library& Cudnn() { return kCudnn; }
-const Library& Cublas() { return kCublas; }
-const Library& Nvrtc() { return kNvrtc; }
 
 std::size_t LoadedCudnnVersion() {
   void* const found = Cudnn().Find("cudnnGetVersion");
@@ -61,8 +49,9 @@ std::size_t LoadedCudnnVersion() {
 }
 
 std::string WhichLibraryIsMissing() {
-  const std::string cudnn = Cudnn().WhyMissing();
-  return cudnn.empty() ? Cublas().WhyMissing() : cudnn;
+  for (const Library* library : {&Driver(), &Nvrtc(), &Cudnn(), &Cublas()})
+    if (std::string missing = library->WhyMissing(); !missing.empty()) return missing;
+  return "";
 }
 
 std::string WhatIsMissing(int index) {

@@ -30,6 +30,21 @@ class Graph final : public Recording {
   cudaGraphExec_t executable_ = nullptr;
 };
 
+class DeviceEvent final : public Event {
+ public:
+  explicit DeviceEvent(cudaStream_t stream) : stream_(stream) {
+    CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+  }
+  ~DeviceEvent() override { cudaEventDestroy(event_); }
+  DeviceEvent(const DeviceEvent&) = delete;
+  void Mark() override { CheckCuda(cudaEventRecord(event_, stream_), "marking an event"); }
+  void Wait() override { CheckCuda(cudaEventSynchronize(event_), "waiting for an event"); }
+
+ private:
+  cudaStream_t stream_;
+  cudaEvent_t event_ = nullptr;
+};
+
 [[noreturn]] void ThrowOutOfMemory(std::size_t wanted, std::size_t allocated) {
   std::size_t free = 0, total = 0;
   int index = 0;
@@ -108,6 +123,8 @@ std::size_t DeviceStream::FreeBytes() const {
   CheckCuda(cudaMemGetInfo(&free, &total), "asking for free memory");
   return free;
 }
+
+std::unique_ptr<Event> DeviceStream::MakeEvent() { return std::make_unique<DeviceEvent>(stream_); }
 
 std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;

@@ -28,6 +28,7 @@ class DeviceStream final : public Stream {
   std::byte* AllocateOnHost(std::size_t bytes) override;
   void FreeOnHost(std::byte* block) noexcept override;
   std::size_t FreeBytes() const override;
+  std::unique_ptr<Event> MakeEvent() override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
   CUstream_st* handle() const override { return stream_; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;

@@ -96,7 +96,13 @@ class HostProduct final : public Product {
 class HostProducts final : public Products {
  public:
   explicit HostProducts(Stream& stream) : stream_(stream) {}
+  // Null where cuDNN has no plan either: a weight gradient of 16-bit operands for an odd number of
+  // input channels.
   std::unique_ptr<Product> Make(const ProductRequest& request) override {
+    const ProductGeometry& g = request.geometry;
+    if (request.kind == ProductKind::kWeights && request.operands != Storage::kF32 && !g.linear &&
+        g.x.c % 2 != 0)
+      return nullptr;
     return std::make_unique<HostProduct>(stream_, request);
   }
 

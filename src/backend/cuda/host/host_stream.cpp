@@ -46,6 +46,17 @@ class HostStream::Kept final : public Recording {
   std::vector<Work> work_;
 };
 
+// Work is done when it is asked for, but for what is leaving.
+class HostStream::Place final : public Event {
+ public:
+  explicit Place(HostStream& stream) : stream_(stream) {}
+  void Mark() override { ADA_CHECK(stream_.recorded_ == nullptr); }
+  void Wait() override { stream_.Leave(); }
+
+ private:
+  HostStream& stream_;
+};
+
 HostStream::~HostStream() {
   for (const auto& [block, bytes] : blocks_) std::free(block);
 }
@@ -53,7 +64,21 @@ HostStream::~HostStream() {
 void HostStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
   ADA_CHECK(recorded_ == nullptr);
   KeepName("to device");
-  if (bytes > 0) std::memcpy(to, from, bytes);
+  leaving_.push_back({to, from, bytes});
+  if (!IsOnHost(from)) Leave();
+}
+
+bool HostStream::IsOnHost(const void* at) const {
+  const auto* byte = static_cast<const std::byte*>(at);
+  return std::any_of(on_host_.begin(), on_host_.end(), [&](std::byte* block) {
+    return byte >= block && byte < block + blocks_.at(block);
+  });
+}
+
+void HostStream::Leave() {
+  for (const Leaving& leaving : leaving_)
+    if (leaving.bytes > 0) std::memcpy(leaving.to, leaving.from, leaving.bytes);
+  leaving_.clear();
 }
 
 void HostStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
@@ -76,6 +101,7 @@ void HostStream::Zero(std::byte* to, std::size_t bytes) {
 
 void HostStream::Synchronize() {
   ADA_CHECK(recorded_ == nullptr);
+  Leave();
   for (const Arriving& arriving : arriving_)
     if (!arriving.bytes.empty())
       std::memcpy(arriving.to, arriving.bytes.data(), arriving.bytes.size());
@@ -88,13 +114,21 @@ std::byte* HostStream::Allocate(std::size_t bytes) {
 }
 
 void HostStream::Free(std::byte* block) noexcept {
+  Leave();
   if (blocks_.erase(block) > 0) std::free(block);
 }
 
-std::byte* HostStream::AllocateOnHost(std::size_t bytes) { return Allocate(bytes); }
-void HostStream::FreeOnHost(std::byte* block) noexcept { Free(block); }
+std::byte* HostStream::AllocateOnHost(std::size_t bytes) {
+  return *on_host_.insert(Allocate(bytes)).first;
+}
+void HostStream::FreeOnHost(std::byte* block) noexcept {
+  Free(block);
+  on_host_.erase(block);
+}
 
 std::size_t HostStream::FreeBytes() const { return std::numeric_limits<std::size_t>::max() / 2; }
+
+std::unique_ptr<Event> HostStream::MakeEvent() { return std::make_unique<Place>(*this); }
 
 std::unique_ptr<Recording> HostStream::Record(const std::function<void()>& body) {
   ADA_CHECK(recorded_ == nullptr);
@@ -134,6 +168,7 @@ void HostStream::Do(Work work) {
     return;
   }
   KeepName(work.name);
+  Leave();
   work.run(reverse_);
 }
 

@@ -1,9 +1,10 @@
 // The host executor's stream: backend memory is host memory, kernels run when they are launched.
-// As strict as a device: what is copied to the host is there after Synchronize only, and what
-// cannot be recorded throws.
+// As strict as a device: what is copied to the host is there after Synchronize only, memory of
+// AllocateOnHost is read when the next work needs it, and what cannot be recorded throws.
 #pragma once
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ class HostStream final : public Stream {
   std::byte* AllocateOnHost(std::size_t bytes) override;
   void FreeOnHost(std::byte* block) noexcept override;
   std::size_t FreeBytes() const override;
+  std::unique_ptr<Event> MakeEvent() override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
   CUstream_st* handle() const override { return nullptr; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
@@ -43,19 +45,29 @@ class HostStream final : public Stream {
     std::function<void(bool reverse)> run;
   };
   class Kept;
+  class Place;
+  struct Leaving {  // on its way from memory of AllocateOnHost, not yet read
+    std::byte* to;
+    const void* from;
+    std::size_t bytes;
+  };
   struct Arriving {  // on its way to the host
     void* to;
     std::vector<std::byte> bytes;
   };
 
   void KeepName(std::string_view name);
+  bool IsOnHost(const void* at) const;
+  void Leave();        // reads all that is leaving
   void Do(Work work);  // or keeps it, where this records
 
   bool reverse_ = false, keeps_names_ = false;
   std::vector<std::string> names_;
   std::vector<Work>* recorded_ = nullptr;  // where this records
+  std::vector<Leaving> leaving_;
   std::vector<Arriving> arriving_;
   std::map<std::byte*, std::size_t> blocks_;  // and their bytes
+  std::set<std::byte*> on_host_;              // those of AllocateOnHost
 };
 
 }  // namespace ada::backend::cuda

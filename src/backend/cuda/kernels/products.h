@@ -56,6 +56,16 @@ struct WidenFour {
   }
 };
 
+// A copy of pixels of `channels` values in `row` values each, of the same storage: zeros behind.
+struct PadChannels {
+  TensorSpan in, out;
+  std::int64_t channels, row;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t c = i % row;
+    StoreExact(out, i, c < channels ? Load(in, i / row * channels + c) : 0.0f);
+  }
+};
+
 // The authors' program: out = round(alpha * dy), where alpha is not 1.
 struct ScaleGradient {
   TensorSpan dy, out;
@@ -67,9 +77,10 @@ struct ScaleGradient {
   }
 };
 
-// Weights lie as [out, c, taps] (PyTorch) or [out, taps, c] (products); taps = kh * kw.
+// Weights lie as [out, c, taps] (PyTorch) or [out, taps, c] (products); taps = kh * kw. Where a
+// product was padded with channels, [out, taps, row] holds the channels and what nobody reads.
 struct WeightOrder {
-  std::int64_t channels, taps;
+  std::int64_t channels, taps, row = channels;
   // Where value i of the one order lies in the other.
   ADA_HOST_DEVICE std::int64_t PlainOf(std::int64_t packed) const {
     const std::int64_t c = packed % channels, rest = packed / channels;
@@ -77,7 +88,7 @@ struct WeightOrder {
   }
   ADA_HOST_DEVICE std::int64_t PackedOf(std::int64_t plain) const {
     const std::int64_t tap = plain % taps, rest = plain / taps;
-    return (rest / channels * taps + tap) * channels + rest % channels;
+    return (rest / channels * taps + tap) * row + rest % channels;
   }
 };
 

@@ -1,9 +1,11 @@
 // Input, relu, add and dropout.
+#include <memory>
 #include <vector>
 
 #include "backend/cuda/kernels/elementwise.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/staging.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 
@@ -13,13 +15,16 @@ namespace {
 class CudaInput final : public InputOp {
  public:
   CudaInput(const Context& context, const InputSpec& spec)
-      : context_(context), spec_(spec), stats_(context, spec.y, spec.y_style, spec.y_stats) {
+      : context_(context),
+        spec_(spec),
+        stats_(context, spec.y, spec.y_style, spec.y_stats),
+        staging_(std::make_unique<Staging>(context.stream, 2)) {
     ADA_CHECK(spec.x.storage == Storage::kF32 && spec.x.format == kFp32);
     if (!spec.x) spec_.x.data = context.Allocate<std::byte>(spec.y.shape.numel() * 4);
   }
   void SetImages(const float* images, int rows) override {
     const auto values = static_cast<std::size_t>(rows * spec_.y.shape.per_image());
-    context_.stream.CopyToDevice(spec_.x.data, images, values * sizeof(float));
+    staging_->Send(spec_.x.data, images, values * sizeof(float));
   }
   void Forward(const Pass& pass) override {
     stats_.Round(pass, SpanOf(spec_.y), SameValue{SpanOf(spec_.x)});
@@ -30,6 +35,7 @@ class CudaInput final : public InputOp {
   Context context_;
   InputSpec spec_;
   RoundingStats stats_;
+  std::unique_ptr<Staging> staging_;  // a batch is written while the one before it is copied
 };
 
 class CudaRelu final : public Op {

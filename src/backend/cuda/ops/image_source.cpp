@@ -6,6 +6,7 @@
 
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/staging.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -23,13 +24,15 @@ class ResidentSource final : public ImageSource {
   Context context_;
   std::int64_t images_;
   std::uint32_t* order_;
+  Staging staging_;
   FillBatch kernel_;
 };
 
 ResidentSource::ResidentSource(const Context& context, const ImageSourceSpec& spec)
     : context_(context),
       images_(spec.images),
-      order_(context.Allocate<std::uint32_t>(spec.images)) {
+      order_(context.Allocate<std::uint32_t>(spec.images)),
+      staging_(context.stream, 1) {
   ResidentImages& data = kernel_.data;
   data.height = static_cast<int>(spec.image.h);
   data.width = static_cast<int>(spec.image.w);
@@ -51,8 +54,8 @@ void ResidentSource::SetOrder(const std::uint32_t* order) {
     std::iota(as_stored.begin(), as_stored.end(), 0u);
     order = as_stored.data();
   }
-  context_.stream.CopyToDevice(reinterpret_cast<std::byte*>(order_), order,
-                               static_cast<std::size_t>(images_) * sizeof(std::uint32_t));
+  staging_.Send(reinterpret_cast<std::byte*>(order_), order,
+                static_cast<std::size_t>(images_) * sizeof(std::uint32_t));
 }
 
 void ResidentSource::Fill(std::int64_t epoch, std::int64_t first, int rows, float* images,

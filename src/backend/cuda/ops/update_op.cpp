@@ -27,16 +27,23 @@ std::vector<UpdateSegment> Cut(const std::vector<UpdateSlot>& slots) {
   return segments;
 }
 
+// Arguments of a launch are copied when it is asked for: no host memory has to stay.
+struct StoreUpdateInputs {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const { *to = inputs; }
+  UpdateInputs inputs;
+  UpdateInputs* to;
+};
+
 class CudaUpdate final : public UpdateOp {
  public:
   CudaUpdate(const Context& context, const UpdateRule& rule, const std::vector<UpdateSlot>& slots,
              const std::vector<WatchedRounding>& watched)
       : context_(context),
         rule_(rule),
-        inputs_(context.shared.Allocate(sizeof(UpdateInputs))),
+        inputs_(context.Allocate<UpdateInputs>(1)),
         outcome_(context.shared.Allocate(sizeof(UpdateOutcome))),
         decision_(context.Allocate<UpdateDecision>(1)),
-        recordings_(context.stream, context.diagnostics) {
+        recordings_(context.stream, context.remarks) {
     const std::vector<UpdateSegment> segments = Cut(slots);
     count_ = static_cast<int>(segments.size());
     segments_ = context.Keep(segments);
@@ -61,19 +68,16 @@ class CudaUpdate final : public UpdateOp {
   }
 
  private:
-  const UpdateInputs* inputs() const {
-    return reinterpret_cast<const UpdateInputs*>(inputs_.backend);
-  }
   UpdateOutcome* outcome() const { return reinterpret_cast<UpdateOutcome*>(outcome_.backend); }
 
   void LaunchAll(bool sanitizes) const {
     Measure(/*again=*/false);
     if (sanitizes) {
-      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome()}, count_);
+      Launch(context_.stream, SanitizeGradients{segments_, inputs_, outcome()}, count_);
       Measure(/*again=*/true);
     }
     const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
-    Launch(context_.stream, ApplyUpdate{segments_, inputs(), decision_, adam}, count_);
+    Launch(context_.stream, ApplyUpdate{segments_, inputs_, decision_, adam}, count_);
   }
   void SendInputs(const UpdatePlan& plan) {
     UpdateInputs inputs;
@@ -82,21 +86,21 @@ class CudaUpdate final : public UpdateOp {
     inputs.clip_norm = plan.clip_norm, inputs.sanitize_to = plan.sanitize_to;
     inputs.largest = plan.largest;
     inputs.sanitize = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
-    new (inputs_.host) UpdateInputs(inputs);
-    context_.shared.Send(inputs_);
+    ForEach(context_.stream, 1, StoreUpdateInputs{inputs, inputs_});
   }
   void Measure(bool again) const {
     Launch(context_.stream, MeasureGradients{segments_, facts_, outcome(), again}, count_);
     DecideUpdate decide;
     decide.facts = facts_, decide.count = count_;
-    decide.inputs = inputs(), decide.outcome = outcome(), decide.decision = decision_;
+    decide.inputs = inputs_, decide.outcome = outcome(), decide.decision = decision_;
     decide.again = again;
     Launch(context_.stream, decide, 1);
   }
 
   Context context_;
   UpdateRule rule_;
-  SharedMemory inputs_, outcome_;
+  UpdateInputs* inputs_;
+  SharedMemory outcome_;
   UpdateDecision* decision_;
   const UpdateSegment* segments_ = nullptr;
   GradientFacts* facts_ = nullptr;

@@ -9,19 +9,21 @@ namespace ada::backend::cuda {
 
 PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
                                const std::vector<ProductRequest>& requests, const OwnScales& scales)
-    : scales_(scales) {
+    : channels_(requests.front().geometry.x.c), scales_(scales) {
   for (const ProductRequest& request : requests) {
     product_ = context.products.Make(request);
     request_ = request;
     if (product_) break;
   }
-  for (const std::string& line : context.products.TakeDiagnostics()) context.Diagnose(line);
+  for (const std::string& line : context.products.TakeDiagnostics()) context.remarks.Diagnose(line);
   if (!product_)
     throw DeviceError("layer " + layer + ": the library has no plan for the " +
                       Describe(requests.back()) + " (" + KeyOf(requests.back()) + ")");
-  if (!(request_ == requests.front()))
-    context.Diagnose("layer " + layer + ": no plan for the " + Describe(requests.front()) +
-                     ", but for the " + Describe(request_));
+  if (request_ == requests.front()) return;
+  context.remarks.Diagnose("layer " + layer + ": no plan for the " + Describe(requests.front()) +
+                           ", but for the " + Describe(request_, requests.front()));
+  if (requests.front().operands != Storage::kF32 && request_.operands == Storage::kF32)
+    context.remarks.Widened(layer, NameOf(request_.kind));
 }
 
 std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) const {
@@ -30,13 +32,17 @@ std::size_t PlannedProduct::WidenedBytes(Storage from, std::int64_t values) cons
 
 std::size_t PlannedProduct::scratch_bytes(Storage first, Storage second, bool apart) const {
   const ProductShapes shapes = ShapesOf(request_);
+  const std::size_t copied =
+      added_channels() > 0
+          ? Aligned(static_cast<std::size_t>(shapes.first.numel()) * OperandBytes(request_))
+          : 0;
   const std::size_t operands =
       HasCodes(request_)
           ? Aligned(static_cast<std::size_t>(shapes.first.numel())) +
                 Aligned(static_cast<std::size_t>(shapes.second.numel())) + Aligned(sizeof(float))
           : WidenedBytes(first, shapes.first.numel()) + WidenedBytes(second, shapes.second.numel());
   const bool sums = apart && (!rounded() || request_.largest);
-  return operands + (sums ? Aligned(static_cast<std::size_t>(shapes.out.numel()) * 4) : 0);
+  return copied + operands + (sums ? Aligned(static_cast<std::size_t>(shapes.out.numel()) * 4) : 0);
 }
 
 const void* PlannedProduct::Operand(const Context& context, const TensorSpan& in,
@@ -47,6 +53,16 @@ const void* PlannedProduct::Operand(const Context& context, const TensorSpan& in
   *scratch += WidenedBytes(in.storage, values);
   ForEach(context.stream, (values + 3) / 4, WidenFour{in, wide, values});
   return wide.data;
+}
+
+const void* PlannedProduct::Padded(const Context& context, const TensorSpan& in,
+                                   std::byte** scratch) const {
+  ADA_CHECK(in.storage == request_.operands);
+  const std::int64_t values = ShapesOf(request_).first.numel();
+  const TensorSpan copy{*scratch, in.storage};
+  *scratch += Aligned(static_cast<std::size_t>(values) * BytesOf(in.storage));
+  ForEach(context.stream, values, PadChannels{in, copy, channels_, request_.geometry.x.c});
+  return copy.data;
 }
 
 const void* PlannedProduct::Codes(const Context& context, int operand, const TensorSpan& in,
@@ -81,7 +97,9 @@ float* PlannedProduct::Run(const Context& context, const TensorSpan& first,
     arguments.scale = Factor(context, &scratch);
   } else {
     const ProductShapes shapes = ShapesOf(request_);
-    arguments.first = Operand(context, first, shapes.first.numel(), &scratch);
+    arguments.first = added_channels() > 0
+                          ? Padded(context, first, &scratch)
+                          : Operand(context, first, shapes.first.numel(), &scratch);
     arguments.second = Operand(context, second, shapes.second.numel(), &scratch);
   }
   const bool in_place = rounded() || (out.data != nullptr && out.storage == Storage::kF32);

@@ -20,8 +20,8 @@ struct OwnScales {
 class PlannedProduct {
  public:
   PlannedProduct() = default;
-  // The first of `requests` that the library can do. Says in the diagnostics, once for a layer,
-  // what comes out otherwise than was asked for first. DeviceError where it can do none.
+  // The first of `requests` that the library can do. Remarks say, once for a layer, what comes out
+  // otherwise than was asked for first. DeviceError where it can do none.
   PlannedProduct(const Context& context, const std::string& layer,
                  const std::vector<ProductRequest>& requests, const OwnScales& scales = {});
 
@@ -29,6 +29,9 @@ class PlannedProduct {
   const ProductRequest& request() const { return request_; }
   // Whether `out` is rounded by the plan: Run writes it and there are no sums.
   bool rounded() const { return request_.out != Storage::kF32; }
+
+  // Input channels of the plan beyond those that the tensors have.
+  std::int64_t added_channels() const { return request_.geometry.x.c - channels_; }
 
   // Bytes of scratch memory that Run takes, for the storage of its operands. apart: `out` is not
   // fp32, or there is none, and sums lie in scratch memory. With request().largest as many as a
@@ -48,11 +51,13 @@ class PlannedProduct {
   std::size_t WidenedBytes(Storage from, std::int64_t values) const;
   const void* Operand(const Context& context, const TensorSpan& in, std::int64_t values,
                       std::byte** scratch) const;
+  const void* Padded(const Context& context, const TensorSpan& in, std::byte** scratch) const;
   const void* Codes(const Context& context, int operand, const TensorSpan& in,
                     std::byte** scratch) const;
   const float* Factor(const Context& context, std::byte** scratch) const;
 
   ProductRequest request_;
+  std::int64_t channels_ = 0;  // of the tensor x
   OwnScales scales_;
   std::unique_ptr<Product> product_;
 };

@@ -96,8 +96,10 @@ void ProductOp::Forward(const Pass& pass) {
 void ProductOp::Backward(const Pass& pass) {
   const PlannedProduct& weights = plans_.For(ProductKind::kWeights, pass.rows);
   if (rule_) rule_->Decide(pass);
-  gradient_.Store(pass, weights.Run(context_, SpanOf(spec_.x), SpanOf(spec_.dy.tensor), {}, {},
-                                    context_.scratch.data()));
+  gradient_.Store(pass,
+                  weights.Run(context_, SpanOf(spec_.x), SpanOf(spec_.dy.tensor), {}, {},
+                              context_.scratch.data()),
+                  weights.added_channels());
   if (spec_.b) gradient_.StoreBias(pass, context_.scratch.data());
   if (rule_) DataGradient(pass);
 }

@@ -81,8 +81,8 @@ std::array<ProductPlans::Coded, 2> ProductPlans::CodedOperands(ProductKind kind)
                                      kind == ProductKind::kWeights ? dy : w};
   if (both[0].format == Fp8::kNone || both[1].format == Fp8::kNone) return {};
   if (both[0].known && both[1].known) return both;
-  context_.Diagnose("layer " + spec_.layer + ": the " + NameOf(kind) +
-                    " of fp8 operands is emulated: the scale of one of them is not known");
+  context_.remarks.Diagnose("layer " + spec_.layer + ": the " + NameOf(kind) +
+                            " of fp8 operands is emulated: the scale of one of them is not known");
   return {};
 }
 

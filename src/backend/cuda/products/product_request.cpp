@@ -82,6 +82,19 @@ Fp8 Fp8Of(const NumberFormat& format) {
 
 std::size_t OperandBytes(const ProductRequest& r) { return HasCodes(r) ? 1 : BytesOf(r.operands); }
 
+namespace {
+
+void AddPadded(const ProductRequest& request, std::vector<ProductRequest>* requests) {
+  for (const std::int64_t multiple : {4, 8}) {
+    ProductRequest padded = request;
+    const std::int64_t channels = (request.geometry.x.c + multiple - 1) / multiple * multiple;
+    padded.geometry.x.c = padded.geometry.w.c = channels;
+    if (channels > requests->back().geometry.x.c) requests->push_back(padded);
+  }
+}
+
+}  // namespace
+
 std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
                                         Storage operands, PlanOutput output,
                                         const std::array<Fp8, 2>& codes) {
@@ -101,6 +114,8 @@ std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry&
   request.out = Storage::kF32, request.scale = request.largest = false;
   requests.push_back(request);
   if (operands == Storage::kF32) return requests;
+  if (kind == ProductKind::kWeights && !geometry.linear && geometry.groups == 1)
+    AddPadded(request, &requests);
   request.operands = Storage::kF32;
   requests.push_back(request);
   return requests;
@@ -137,6 +152,13 @@ std::string KeyOf(const ProductRequest& r) {
   key += ", dilation " + Text(g.dilation) + ", groups " + std::to_string(g.groups);
   key += ", " + OperandNames(r) + " to " + NameOf(r.out);
   return key + (r.scale ? ", scaled" : "") + (r.largest ? ", noted" : "");
+}
+
+std::string Describe(const ProductRequest& r, const ProductRequest& asked) {
+  const std::int64_t channels = r.geometry.x.c;
+  return Describe(r) + (channels == asked.geometry.x.c
+                            ? ""
+                            : " with " + std::to_string(channels) + " input channels");
 }
 
 std::string Describe(const ProductRequest& r) {

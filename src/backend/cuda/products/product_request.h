@@ -70,7 +70,9 @@ std::size_t OperandBytes(const ProductRequest& request);
 enum class PlanOutput : std::uint8_t { kSums, kRounded, kRoundedWithLargest };
 
 // What to ask for, best first. Where a plan rounds a data gradient, or operands are codes, it does
-// so with `scale`.
+// so with `scale`. For weight gradients of 16-bit operands whose input channels are no multiple of
+// 4 or 8 (libraries have few plans for them) also the same with as many channels as that, x and dw
+// alike: those that are added are to be zero in x, and nobody reads them in dw.
 std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
                                         Storage operands, PlanOutput output,
                                         const std::array<Fp8, 2>& codes = {});
@@ -96,5 +98,7 @@ std::string KeyOf(const ProductRequest& request);
 // "data gradient of fp16 operands in fp32", "... in fp16 with its largest magnitude": for
 // diagnostics.
 std::string Describe(const ProductRequest& request);
+// The same, with the input channels where `asked` has others.
+std::string Describe(const ProductRequest& request, const ProductRequest& asked);
 
 }  // namespace ada::backend::cuda

@@ -25,10 +25,10 @@ WeightGradient::WeightGradient(const Context& context, const ProductSpec& spec)
                                         spec.w.shape.numel(), spec.dw_style, spec.dw_stats)),
       run_(RowsInRun(spec.y.shape)) {}
 
-void WeightGradient::Store(const Pass& pass, const float* sums) const {
+void WeightGradient::Store(const Pass& pass, const float* sums, std::int64_t added_channels) const {
   const Shape& w = spec_.w.shape;
   const UnscaledGradient gradient{sums,
-                                  {w.c, w.h * w.w},
+                                  {w.c, w.h * w.w, w.c + added_channels},
                                   spec_.dy.scale,
                                   spec_.dw.f32(),
                                   pass.accumulate,

@@ -14,8 +14,9 @@ class WeightGradient {
  public:
   // Without spec.dy nothing may be called.
   WeightGradient(const Context& context, const ProductSpec& spec);
-  // dw = round(sums / S); of several micro-batches each sum is rounded. sums: packed, fp32.
-  void Store(const Pass& pass, const float* sums) const;
+  // dw = round(sums / S); of several micro-batches each sum is rounded. sums: packed, fp32, with
+  // this many input channels behind those of w.
+  void Store(const Pass& pass, const float* sums, std::int64_t added_channels) const;
   // db = sum(dy) / S in fp32; the authors' program rounds it where dw is. `scratch`: scratch_bytes.
   void StoreBias(const Pass& pass, std::byte* scratch) const;
   std::size_t scratch_bytes() const;

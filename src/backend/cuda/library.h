@@ -1,0 +1,44 @@
+// NVIDIA's libraries are not linked but loaded when they are first called (device_functions.cpp):
+// the program starts, and trains on the CPU, where they are missing.
+#pragma once
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace ada::backend::cuda {
+
+// A shared library that is opened at its first use and stays open. Others that ask the loader for
+// the same file name then get this one, wherever it was found.
+class Library {
+ public:
+  // folders: where it is looked for behind the loader's own folders, in this order.
+  Library(std::string product, std::string name, std::vector<std::string> folders);
+  // What is wrong and what to do; "" where it can be loaded.
+  std::string WhyMissing() const;
+  // Null where the library or its function is missing; Get throws DeviceError then.
+  void* Find(const char* function) const;
+  void* Get(const char* function) const;
+
+ private:
+  void Load() const;
+  std::string product_, name_;
+  std::vector<std::string> folders_;
+  mutable std::once_flag loaded_;
+  mutable void* handle_ = nullptr;
+  mutable std::string missing_;
+};
+
+// Where installers put CUDA's libraries. Empty and null: not known.
+struct CudaPlaces {
+  std::string built_with;                       // the folder of the build's own
+  const char* library_path = nullptr;           // LD_LIBRARY_PATH
+  const char *home = nullptr, *path = nullptr;  // CUDA_HOME, CUDA_PATH
+  std::string major;                            // "13"
+};
+// Folders in which libraries of CUDA itself (cuBLAS, NVRTC) may lie, without duplicates: the
+// build's own; the toolkit's (its variables, /usr/local/cuda); and, beside each folder of cuDNN
+// that pip has made (.../nvidia/cudnn/lib), those of pip's packages: .../nvidia/cu13/lib,
+// .../nvidia/cublas/lib, .../nvidia/cuda_nvrtc/lib.
+std::vector<std::string> CudaFolders(const CudaPlaces& places);
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,38 @@
+// See remarks.h.
+#include "backend/cuda/remarks.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+void AddOnce(std::vector<std::string>& lines, const std::string& line) {
+  if (!Contains(lines, line)) lines.push_back(line);
+}
+
+}  // namespace
+
+void Remarks::Diagnose(const std::string& line) { AddOnce(diagnostics_, line); }
+
+void Remarks::Widened(const std::string& layer, const std::string& product) {
+  auto found = std::find_if(widened_.begin(), widened_.end(),
+                            [&](const Layer& known) { return known.name == layer; });
+  if (found == widened_.end()) found = widened_.insert(found, {layer, {}});
+  AddOnce(found->products, product);
+}
+
+std::vector<std::string> Remarks::Warnings() const {
+  constexpr std::size_t kMostLayers = 8;
+  if (widened_.empty()) return {};
+  std::vector<std::string> layers;
+  for (const Layer& layer : widened_)
+    layers.push_back(layer.name + " (" + FirstNames(layer.products, layer.products.size()) + ")");
+  return {
+      "products of 16-bit operands run in fp32, without Tensor Cores, because cuDNN or cuBLAS "
+      "has no plan for them: " +
+      FirstNames(layers, kMostLayers) + "; --verbose tells what was asked for"};
+}
+
+}  // namespace ada::backend::cuda

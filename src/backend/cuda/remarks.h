@@ -1,0 +1,29 @@
+// What ops say of how they run: Backend::Diagnostics and Backend::Warnings.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace ada::backend::cuda {
+
+class Remarks {
+ public:
+  // Each line is kept once.
+  void Diagnose(const std::string& line);
+  // Operands of 16 bits of this product ("weight gradient") are widened, and the product is of fp32
+  // numbers, which Tensor Cores do not multiply.
+  void Widened(const std::string& layer, const std::string& product);
+
+  const std::vector<std::string>& diagnostics() const { return diagnostics_; }
+  // At most one line, of all that were widened.
+  std::vector<std::string> Warnings() const;
+
+ private:
+  struct Layer {
+    std::string name;
+    std::vector<std::string> products;
+  };
+  std::vector<std::string> diagnostics_;
+  std::vector<Layer> widened_;  // in the order in which they were made
+};
+
+}  // namespace ada::backend::cuda
