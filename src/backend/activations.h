@@ -33,6 +33,23 @@ ADA_HOST_DEVICE static inline double Exponential(double x) {
   return sum * __builtin_bit_cast(double, power);
 }
 
+// The same by products alone, several times as quick, and not to the same bits.
+ADA_HOST_DEVICE static inline double QuickExponential(double x) {
+  if (x != x) return x;
+  x = Held(x);
+  constexpr double kRound = 0x1.8p52;
+  const double n = (x * 0x1.71547652b82fep0 + kRound) - kRound;
+  const double r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
+  constexpr int kTerms = 12;
+  constexpr double kOver[kTerms] = {1.0,         1.0,          1.0 / 2,       1.0 / 6,
+                                    1.0 / 24,    1.0 / 120,    1.0 / 720,     1.0 / 5040,
+                                    1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800};
+  double sum = 0;
+  for (int k = kTerms - 1; k >= 0; --k) sum = sum * r + kOver[k];
+  const std::uint64_t power = static_cast<std::uint64_t>(static_cast<std::int64_t>(n) + 1023) << 52;
+  return sum * __builtin_bit_cast(double, power);
+}
+
 // 1 / (1 + e^-x) and its slope, in double. The slope has no difference of numbers near 1 in it.
 ADA_HOST_DEVICE static inline double LogisticOf(double x) { return 1 / (1 + Exponential(-x)); }
 ADA_HOST_DEVICE static inline double LogisticSlope(double x) {
@@ -163,7 +180,7 @@ struct Gelu {
     return static_cast<float>(ShareBelow(wide, e) + Held(wide) * e * 0x1.9884533d43651p-2);
   }
   // Times sqrt(2 pi).
-  ADA_ACTIVATION static double Density(double x) { return Exponential(-x * x / 2); }
+  ADA_ACTIVATION static double Density(double x) { return QuickExponential(-x * x / 2); }
   ADA_ACTIVATION static double ShareBelow(double x, double density) {
     const double tail = density * NormalTail(x < 0 ? -x : x);
     return x < 0 ? tail : 1 - tail;

@@ -263,82 +263,6 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BatchNormSpec& s) {
   return MakeOp(forward, backward);
 }
 
-inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ConcatSpec& s) {
-  concats.push_back(s);
-  const auto forward = [s] {
-    std::vector<Symbol> x;
-    for (const Tensor& tensor : s.x) x.push_back(test::Read(tensor));
-    Write(s.y, Hash("concat", x));
-    Count(s.y_stats, s.y, Hash("concat", x));
-  };
-  const auto backward = [s] {
-    const Symbol dy = ReadGradient(s.dy);
-    for (std::size_t i = 0; i < s.dx.size(); ++i) {
-      if (s.dx[i]) RequireSame(s.dx[i].tensor, s.dy.tensor);
-      REQUIRE_FALSE(s.dx[i].stats);
-      WriteGradient(s.dx[i], Hash("concat dx", {dy, i}), *s.dy.scale);
-    }
-  };
-  return MakeOp(forward, backward);
-}
-
-inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::MultiplySpec& s) {
-  const auto forward = [s] {
-    const Symbol y = Hash("multiply", {test::Read(s.x[0]), test::Read(s.x[1])});
-    Write(s.y, y);
-    Count(s.y_stats, s.y, y);
-  };
-  const auto backward = [s] {
-    const Symbol dy = ReadGradient(s.dy);
-    for (std::size_t i = 0; i < s.dx.size(); ++i) {
-      if (!s.dx[i]) continue;
-      REQUIRE(s.dx[i].stats);
-      WriteGradient(s.dx[i], Hash("multiply dx", {test::Read(s.x[1 - i]), dy}), *s.dy.scale);
-    }
-  };
-  return MakeOp(forward, backward);
-}
-
-inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ChannelScaleSpec& s) {
-  const auto forward = [s] {
-    const Symbol y = Hash("channel_scale", {test::Read(s.x), test::Read(s.w)});
-    Write(s.y, y);
-    Count(s.y_stats, s.y, y);
-  };
-  const auto backward = [s] {
-    const Symbol dy = ReadGradient(s.dy);
-    Write(s.dw, Hash("channel_scale dw", {test::Read(s.x), dy}));
-    WriteGradient(s.dx, Hash("channel_scale dx", {test::Read(s.w), dy}), *s.dy.scale);
-  };
-  return MakeOp(forward, backward);
-}
-
-template <typename Spec>
-std::unique_ptr<Op> FakeBackend::UnitNorm(const Spec& s) {
-  const std::string f = Formula(s);
-  const auto forward = [s, f] {
-    const Symbol y = Hash(f, {test::Read(s.x), test::Read(s.gamma), test::Read(s.beta)});
-    Write(s.y, y);
-    Count(s.y_stats, s.y, y);
-  };
-  const auto backward = [s, f] {
-    const Symbol x = test::Read(s.x), dy = ReadGradient(s.dy);
-    Write(s.dgamma, Hash(f + " dgamma", {x, dy}));
-    Write(s.dbeta, Hash(f + " dbeta", {dy}));
-    WriteGradient(s.dx, Hash(f + " dx", {x, test::Read(s.gamma), dy}), *s.dy.scale);
-  };
-  return MakeOp(forward, backward);
-}
-
-inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ScaleSpec& s) {
-  casts.push_back(s);
-  auto op = Rounded(s);
-  static_cast<CallOp<Op>&>(*op).backward = [s] {
-    WriteScaledDx(s, Hash("scale dx", {ReadGradient(s.dy)}));
-  };
-  return op;
-}
-
 inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BranchSumSpec& s) {
   branch_sums.push_back(s);
   return MakeOp([] { FAIL("a branch sum has no forward"); },
@@ -355,3 +279,5 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BranchSumSpec& s) {
 }
 
 }  // namespace ada::graph::test
+
+#include "graph/fake_layers.h"  // the rest of its functions

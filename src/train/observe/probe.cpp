@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/tensor_names.h"
 #include "core/text.h"
 #include "train/assemble.h"
 #include "train/checkpoint/weight_values.h"
@@ -71,7 +72,7 @@ Probe::~Probe() = default;
 bool Probe::Due(std::int64_t step) const { return IsDue(config_.log.probe_every, step); }
 
 bool Probe::Wants(const std::string& tensor) const {
-  return Contains(config_.log.statistics, tensor);
+  return Contains(config_.log.statistics, StatisticOf(tensor));
 }
 
 void Probe::Begin(std::int64_t /*step*/, const backend::Pass& pass) {

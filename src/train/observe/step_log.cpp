@@ -178,7 +178,7 @@ void StepLog::WriteTensors(const StepResult& r) {
   const auto& points = graph_.roundings();
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
-    if (!Contains(config_.log.statistics, p.tensor)) continue;
+    if (!Contains(config_.log.statistics, StatisticOf(p.tensor))) continue;
     events_.Underflow(r, p, StatsOf(i));
     recorder_.Underflow(r.step, r.epoch, p.layer, p.tensor, p.format, p.carried(), StatsOf(i),
                         ErrorOf(r, p));
