@@ -53,7 +53,7 @@ class InputOp : public Op {
 // Pointers are of host memory, copied when the source is made.
 struct ImageSourceSpec {
   const std::uint8_t* pixels = nullptr;  // [images, h, w, c]
-  const std::uint8_t* labels = nullptr;
+  const std::uint16_t* labels = nullptr;
   std::int64_t images = 0;
   Shape image;  // n = 1
   int pad = 0;

@@ -39,7 +39,7 @@ class SplitReport {
         options_(options),
         out_(out),
         log_(log) {
-    if (options.per_class) names_ = data::ClassNames(config.data.dataset, config.data.path);
+    if (options.per_class) names_ = NamesOfClasses(config, data);
     if (!options.predictions.empty()) predictions_.emplace(options.predictions);
     if (!options.outputs.empty())
       outputs_.emplace(options.outputs, data.test.images(), evaluator.graph().classes());
@@ -47,16 +47,15 @@ class SplitReport {
                               : "split,images,loss,top1,top5\n");
   }
 
-  // `first`: of the split's images in the data set's files.
-  void Write(const std::string& split, std::int64_t first, const data::Dataset& dataset) {
+  void Write(const std::string& split, const data::Dataset& dataset) {
     if (dataset.images() == 0) return;
     ClassTable classes(evaluator_.graph().classes());
     ImageVisitor visit;
     const bool gives_outputs = outputs_ && split == kTestSplit;
     if (predictions_ || options_.per_class || gives_outputs)
       visit = [&](const ImageResult& result) {
-        if (predictions_) predictions_->Add(split, first, result);
-        if (gives_outputs) outputs_->Add(result.logits);
+        if (predictions_) predictions_->Add(split, dataset.NumberInFiles(result.image), result);
+        if (gives_outputs) outputs_->Add(result.image, result.logits);
         classes.Add(result);
       };
     const EvaluationResult e = [&] {
@@ -64,6 +63,8 @@ class SplitReport {
       return evaluator_.Run(dataset, loader_, visit,
                             [&](std::int64_t images) { progress.Update(images); });
     }();
+    for (const data::BrokenImage& image : e.broken)
+      log_.Warning(image.message + " (left out: data.on_broken)");
     if (options_.per_class)
       classes.Write(split, names_, out_);
     else
@@ -89,25 +90,26 @@ class SplitReport {
 
 }  // namespace
 
-void Evaluate(const config::Config& config, const std::string& weights,
+void Evaluate(const config::Config& given, const std::string& weights,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log) {
-  const ChosenBackend chosen = MakeBackend(config.device);
-  const data::DatasetInfo info = InspectData(config);
+  const ChosenBackend chosen = MakeBackend(given.device);
+  const data::DatasetInfo info = InspectData(given);
+  const config::Config config = Completed(given, info);
   const Shape image{1, info.height, info.width, info.channels};
   Evaluator evaluator(config, image, *chosen.backend, nullptr);
   MemoryNeed need = NeedOfData(config, info, config.data.evaluate_batch_size);
   need.has_own_memory = chosen.has_own_memory;
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));
-  const RunData data = ReadData(config);
+  const RunData data = ReadData(config, info);
+  if (!data.note.empty()) log.Info(data.note);
   if (weights.empty())
     StartWeights(config, evaluator.graph(), *chosen.backend, log);
   else
     LoadEvaluatedWeights(weights, evaluator.graph(), *chosen.backend, log);
   SplitReport report(config, data, evaluator, options, out, log);
-  // The images held back are the last of the training files.
-  report.Write("validation", data.train.images(), data.validation);
-  report.Write(kTestSplit, 0, data.test);
+  report.Write("validation", data.validation);
+  report.Write(kTestSplit, data.test);
   report.Finish();
 }
 

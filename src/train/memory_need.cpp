@@ -42,8 +42,8 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
                       static_cast<std::uint64_t>(info.width) *
                       static_cast<std::uint64_t>(info.channels);
   MemoryNeed need;
-  need.images =
-      static_cast<std::uint64_t>(info.train + info.test + config.data.validation) * (pixels + 1);
+  need.images = static_cast<std::uint64_t>(info.train + info.test + config.data.validation) *
+                static_cast<std::uint64_t>(info.in_memory);
   need.batches = 4 * 5 * pixels * static_cast<std::uint64_t>(batch_size);
   return need;
 }

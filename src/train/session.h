@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "scaling/policies/start_scale.h"
@@ -62,6 +63,9 @@ class Session {
   bool EvaluationDue(const StepResult& result) const;
   bool CheckpointDue(const StepResult& result) const;
   void EvaluateAll();
+  // Rows of events.csv, and a warning for the first of each.
+  void NoteBroken(const std::string& split, const data::Dataset& dataset,
+                  const std::vector<data::BrokenImage>& broken);
   void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
   void Checkpoint();
   void WriteState(const std::string& stem);
@@ -92,6 +96,7 @@ class Session {
   std::map<std::string, std::int64_t> lengths_;  // of the logs at the checkpoint; empty: afresh
   double best_top1_ = -1;
   std::size_t diagnostics_logged_ = 0;
+  std::set<std::string> broken_;  // images that this process has warned of
   std::string policy_end_;                          // why the policy ended the run
   std::optional<scaling::StartScale> start_scale_;  // chosen by this process (init_scale: auto)
 };

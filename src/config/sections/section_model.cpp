@@ -74,6 +74,14 @@ Section InitSection(InitConfig& init) {
   return section;
 }
 
+// Not written as long as only the data's files say it.
+Key ClassesKey(ModelConfig& model) {
+  Key key = Integer("classes", model.classes, FromTo(2, 1'000'000),
+                    "outputs of the last layer; at least the data set's classes");
+  key.unused = [&model] { return model.classes == 0; };
+  return key.Default("the data set's");
+}
+
 }  // namespace
 
 Section ModelSection(ModelConfig& model) {
@@ -88,9 +96,7 @@ Section ModelSection(ModelConfig& model) {
           .Default("required without `layers` or `file`"),
       ModelFileKey(),
       LayersKey(model.layers).For({"layers"}),
-      Integer("classes", model.classes, FromTo(2, 1'000'000),
-              "outputs of the last layer; at least the data set's classes")
-          .Default("the data set's"),
+      ClassesKey(model),
       WordText(
           "shortcut", model.shortcut, {"A", "B", "reference"},
           "A: every second pixel, channels filled with zeros; B: a 1x1 convolution; reference: "
