@@ -55,7 +55,7 @@ class SplitReport {
     if (predictions_ || options_.per_class || gives_outputs)
       visit = [&](const ImageResult& result) {
         if (predictions_) predictions_->Add(split, dataset.NumberInFiles(result.image), result);
-        if (gives_outputs) outputs_->Add(result.logits);
+        if (gives_outputs) outputs_->Add(result.image, result.logits);
         classes.Add(result);
       };
     const EvaluationResult e = [&] {

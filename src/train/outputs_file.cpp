@@ -1,5 +1,8 @@
 #include "train/outputs_file.h"
 
+#include <cmath>
+#include <vector>
+
 #include "core/error.h"
 #include "core/tensor_files/safetensors.h"
 
@@ -11,25 +14,33 @@ constexpr std::size_t kOutputBufferBytes = 1 << 16;
 }  // namespace
 
 OutputsFile::OutputsFile(const std::string& path, std::int64_t images, int classes)
-    : file_(path), missing_(images), classes_(static_cast<std::size_t>(classes)) {
+    : file_(path), images_(images), classes_(static_cast<std::size_t>(classes)) {
   buffer_ = SafetensorsHead("outputs", DType::kF32, {images, classes});
 }
 
-void OutputsFile::Add(std::span<const float> logits) {
-  ADA_CHECK(missing_ > 0 && logits.size() == classes_);
-  --missing_;
-  buffer_.append(reinterpret_cast<const char*>(logits.data()), logits.size_bytes());
-  if (buffer_.size() >= kOutputBufferBytes) Flush();
-}
-
-void OutputsFile::Flush() {
+void OutputsFile::Append(std::span<const float> row) {
+  ADA_CHECK(next_ < images_ && row.size() == classes_);
+  ++next_;
+  buffer_.append(reinterpret_cast<const char*>(row.data()), row.size_bytes());
+  if (buffer_.size() < kOutputBufferBytes) return;
   file_.Write(buffer_);
   buffer_.clear();
 }
 
+void OutputsFile::FillTo(std::int64_t image) {
+  const std::vector<float> none(classes_, NAN);
+  while (next_ < image) Append(none);
+}
+
+void OutputsFile::Add(std::int64_t image, std::span<const float> logits) {
+  FillTo(image);
+  Append(logits);
+}
+
 void OutputsFile::Commit() {
-  ADA_CHECK(missing_ == 0);
-  Flush();
+  FillTo(images_);
+  file_.Write(buffer_);
+  buffer_.clear();
   file_.Commit();
 }
 

@@ -15,14 +15,18 @@ class OutputsFile {
   // Throws OutputError where no file can be made at `path`.
   OutputsFile(const std::string& path, std::int64_t images, int classes);
 
-  void Add(std::span<const float> logits);  // of the next image
-  // Puts the file in its place, when all rows are there. OutputError.
+  // Of image `image` of the split, in order; those between, which could not be read, are rows of
+  // NaN.
+  void Add(std::int64_t image, std::span<const float> logits);
+  // Puts the file in its place. OutputError.
   void Commit();
 
  private:
-  void Flush();
+  void FillTo(std::int64_t image);
+  void Append(std::span<const float> row);
   AtomicFile file_;
-  std::int64_t missing_;  // rows
+  const std::int64_t images_;
+  std::int64_t next_ = 0;
   const std::size_t classes_;
   std::string buffer_;  // not yet written
 };

@@ -36,6 +36,19 @@ struct EvaluateOptions {
 void Evaluate(const config::Config& config, const std::string& weights,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log);
 
+enum class PredictFormat { kText, kCsv, kJson };
+struct PredictOptions {
+  int top = 5;  // classes that are named
+  PredictFormat format = PredictFormat::kText;
+};
+// Prints the likeliest classes of each photo (JPEG or PNG), which is resized and cropped as images
+// of an evaluation; where the configuration says nothing of that, the shorter side to the network's
+// input and the centre. `weights`: as of Evaluate, not empty. DataError naming the photo that
+// cannot be read.
+void Predict(const config::Config& config, const std::string& weights,
+             const std::vector<std::string>& photos, const PredictOptions& options,
+             std::ostream& out, telemetry::Log& log);
+
 // The tensors' file of a run's newest checkpoint, or of its best. DataError where there is none.
 std::string CheckpointOfRun(const std::string& folder, bool best);
 

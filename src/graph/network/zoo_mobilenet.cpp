@@ -13,7 +13,7 @@ using config::ModelConfig;
 struct InvertedRow {
   int expansion, channels, blocks, stride;
 };
-constexpr InvertedRow kRows[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 4, 2}, {6, 64, 4, 2},
+constexpr InvertedRow kRows[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                                  {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
 
 // Convolution, batch norm and relu6, as `name`0, 1 and 2. groups: as many as channels, or 1.

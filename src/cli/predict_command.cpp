@@ -1,0 +1,75 @@
+// predict: single photos, by the weights of a run, a checkpoint, or a file of weights.
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/config_options.h"
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "telemetry/log.h"
+#include "train/run.h"
+
+namespace ada::cli {
+namespace {
+
+struct PredictArguments : ConfigArguments {
+  std::vector<std::string> photos;
+  std::string checkpoint;
+  bool best = false, csv = false, json = false;
+  train::PredictOptions options;
+};
+
+int Predict(PredictArguments& a) {
+  if (a.photos.empty())
+    throw ConfigError(
+        "PHOTO is missing: JPEG or PNG files; `ada-train help predict` shows examples");
+  if (a.checkpoint.empty())
+    throw ConfigError(
+        "--checkpoint is missing: a run's folder, a checkpoint's file, or weights with --config");
+  if (a.csv && a.json) throw ConfigError("--csv and --json: expected one of them");
+  if (a.options.top < 1) throw ConfigError("--top: expected 1 or more");
+  if (a.csv) a.options.format = train::PredictFormat::kCsv;
+  if (a.json) a.options.format = train::PredictFormat::kJson;
+  const bool folder = IsFolder(a.checkpoint);
+  if (a.best && !folder)
+    throw ConfigError("--best: " + a.checkpoint + " is no folder; expected that of a run");
+  const std::string path = folder ? train::CheckpointOfRun(a.checkpoint, a.best) : a.checkpoint;
+  const config::Overrides overrides = OverridesOf(a.set);
+  config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(path),
+                                                              path + " (config)", overrides)
+                                           : config::Load(a.config, overrides);
+  config::FillDefaults(loaded.config);
+  telemetry::Log log;
+  train::Predict(loaded.config, path, a.photos, a.options, std::cout, log);
+  return 0;
+}
+
+}  // namespace
+
+Commands AddPredictCommands(CLI::App& app) {
+  auto a = std::make_shared<PredictArguments>();
+  CLI::App* predict = Add(app, "predict", "the likeliest classes of single photos",
+                          "  ada-train predict cat.jpg dog.png --checkpoint runs/photos --best\n"
+                          "  ada-train predict photos/*.jpg --checkpoint runs/photos --csv");
+  predict->add_option("PHOTO", a->photos, "JPEG or PNG files")->type_name("");
+  predict
+      ->add_option("--checkpoint", a->checkpoint,
+                   "a run's folder, whose newest checkpoint is taken; either file of a\n"
+                   "checkpoint; or, with --config, weights alone (safetensors)")
+      ->type_name("FILE");
+  predict->add_flag("--best", a->best, "of a folder: the best checkpoint instead of the newest");
+  predict
+      ->add_option("-c,--config", a->config,
+                   "the experiment (YAML or JSON), instead of the checkpoint's own")
+      ->type_name("FILE");
+  std::vector<ShortOption> shorts = DataOptions();
+  for (const ShortOption& option : MachineOptions()) shorts.push_back(option);
+  AddOverrides(*predict, *a, shorts);
+  predict->add_option("--top", a->options.top, "classes to name; default: 5")->type_name("N");
+  predict->add_flag("--csv", a->csv, "photo,rank,class,name,probability");
+  predict->add_flag("--json", a->json, "a list with one map a photo");
+  return {{predict, [a] { return Predict(*a); }}};
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,179 @@
+// The predict command.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <ostream>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "data/image_writer.h"
+#include "telemetry/csv.h"
+#include "train/assemble.h"
+#include "train/evaluated_weights.h"
+#include "train/evaluator.h"
+#include "train/run.h"
+
+namespace ada::train {
+namespace {
+
+// What is needed of the data set: how a picture becomes the network's input, and what classes are
+// called.
+struct InputRules {
+  data::ImageShape shape;
+  data::LoaderSpec loader;
+  std::vector<std::string> names;  // may be empty
+};
+
+// Of a photo from anywhere: without rules of its own the data set's images have one size, which the
+// shorter side and a crop at the centre bring it to.
+void MakeFitting(InputRules& rules) {
+  data::ImageChanges& changes = rules.loader.changes;
+  if (changes.resize.any() || changes.crops()) return;
+  const int height = rules.shape.height, width = rules.shape.width;
+  changes.resize.shorter = std::max(height, width);
+  changes.center_crop = {height, width};
+}
+
+struct Guess {
+  int label = 0;
+  double probability = 0;
+};
+
+// The `count` largest of the softmax, of equals the first; what is NaN comes last.
+std::vector<Guess> Likeliest(std::span<const float> logits, int count) {
+  std::vector<int> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto value = [&](int k) {
+    const float z = logits[static_cast<std::size_t>(k)];
+    return std::isnan(z) ? -INFINITY : z;
+  };
+  const auto kept = std::min<std::size_t>(static_cast<std::size_t>(count), order.size());
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+      [&](int a, int b) { return value(a) > value(b) || (value(a) == value(b) && a < b); });
+  double sum = 0;
+  const double highest = value(order.front());
+  for (const float z : logits) sum += std::exp(static_cast<double>(z) - highest);
+  std::vector<Guess> guesses;
+  for (std::size_t i = 0; i < kept; ++i) {
+    const double z = logits[static_cast<std::size_t>(order[i])];
+    guesses.push_back({order[i], std::exp(z - highest) / sum});
+  }
+  return guesses;
+}
+
+class Printer {
+ public:
+  Printer(const PredictOptions& options, const std::vector<std::string>& names, std::ostream& out)
+      : options_(options), names_(names), out_(out) {
+    if (options.format == PredictFormat::kCsv) out << "photo,rank,class,name,probability\n";
+  }
+
+  void Print(const std::string& photo, const std::vector<Guess>& guesses) {
+    if (options_.format == PredictFormat::kJson) return AddJson(photo, guesses);
+    if (options_.format == PredictFormat::kText) out_ << Visible(photo) << '\n';
+    for (std::size_t i = 0; i < guesses.size(); ++i) {
+      const Guess& g = guesses[i];
+      if (options_.format == PredictFormat::kCsv)
+        out_ << telemetry::CsvField(photo) << ',' << i + 1 << ',' << g.label << ','
+             << telemetry::CsvField(NameOf(g.label)) << ',' << NineDigits(g.probability) << '\n';
+      else
+        out_ << "  " << Percent(g.probability) << "  " << Shown(g.label) << '\n';
+    }
+  }
+  void Finish() {
+    if (options_.format == PredictFormat::kJson) out_ << list_.dump(2) << '\n';
+  }
+
+ private:
+  std::string NameOf(int label) const {
+    const auto k = static_cast<std::size_t>(label);
+    return k < names_.size() ? names_[k] : "";
+  }
+  std::string Shown(int label) const {
+    const std::string name = NameOf(label);
+    return name.empty() ? "class " + std::to_string(label) : Visible(name);
+  }
+  static std::string Percent(double probability) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%6.2f %%", 100 * probability);
+    return text;
+  }
+  void AddJson(const std::string& photo, const std::vector<Guess>& guesses) {
+    nlohmann::ordered_json classes = nlohmann::ordered_json::array();
+    for (const Guess& g : guesses) {
+      nlohmann::ordered_json one = {{"class", g.label}};
+      if (!NameOf(g.label).empty()) one["name"] = Visible(NameOf(g.label));
+      one["probability"] = std::isfinite(g.probability) ? nlohmann::ordered_json(g.probability)
+                                                        : nlohmann::ordered_json(nullptr);
+      classes.push_back(std::move(one));
+    }
+    list_.push_back({{"photo", Visible(photo)}, {"classes", std::move(classes)}});
+  }
+
+  const PredictOptions& options_;
+  const std::vector<std::string>& names_;
+  std::ostream& out_;
+  nlohmann::ordered_json list_ = nlohmann::ordered_json::array();
+};
+
+InputRules RulesOf(const config::Config& config, const data::DatasetInfo& info) {
+  const RunData data = ReadData(config, info);
+  InputRules rules;
+  rules.shape = {info.height, info.width, info.channels};
+  rules.loader = EvaluationLoader(config, data);
+  rules.names = NamesOfClasses(config, data);
+  MakeFitting(rules);
+  return rules;
+}
+
+// A picture in the network's channels: RGB as it is, grey by ITU-R 601's weights.
+data::Picture InChannels(data::Picture picture, int channels, const std::string& path) {
+  if (picture.channels == channels) return picture;
+  if (channels != 1)
+    throw DataError(path + ": the network takes " + Counted(channels, "channel") +
+                    ", and a photo has 3, or 1 in grey");
+  data::Picture grey{picture.height, picture.width, 1, {}};
+  grey.pixels.resize(picture.pixels.size() / 3);
+  for (std::size_t i = 0; i < grey.pixels.size(); ++i) {
+    const std::uint8_t* rgb = &picture.pixels[3 * i];
+    // Thousandths of 2^16, as Pillow's convert("L").
+    grey.pixels[i] =
+        static_cast<std::uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
+  }
+  return grey;
+}
+
+}  // namespace
+
+void Predict(const config::Config& given, const std::string& weights,
+             const std::vector<std::string>& photos, const PredictOptions& options,
+             std::ostream& out, telemetry::Log& log) {
+  const ChosenBackend chosen = MakeBackend(given.device);
+  const data::DatasetInfo info = InspectData(given);
+  config::Config config = Completed(given, info);
+  config.data.evaluate_batch_size = 1;
+  const InputRules rules = RulesOf(config, info);
+  const Shape image{1, info.height, info.width, info.channels};
+  const auto graph = graph::Graph::Build(EvaluationGraph(config, image), *chosen.backend);
+  LoadEvaluatedWeights(weights, *graph, *chosen.backend, log);
+  backend::Pass pass;
+  pass.training = false;
+  pass.rows = pass.loss_rows = 1;
+  graph->RefreshWeights(pass);
+  std::vector<float> logits(static_cast<std::size_t>(graph->classes()));
+  Printer printer(options, rules.names, out);
+  for (const std::string& photo : photos) {
+    const data::Picture picture = InChannels(data::ReadPicture(photo), info.channels, photo);
+    const std::vector<float> input = data::NetworkInput(picture, rules.loader, rules.shape, photo);
+    const std::int32_t no_label = 0;
+    graph->SetBatch(input.data(), &no_label, 1);
+    graph->Forward(pass);
+    chosen.backend->Read(graph->logits(), 1, logits.data());
+    printer.Print(photo, Likeliest(logits, options.top));
+  }
+  printer.Finish();
+}
+
+}  // namespace ada::train
