@@ -1,14 +1,16 @@
 // JPEG by libjpeg-turbo. The library reports errors by a function that must not return: it keeps
 // the words and jumps back into Guarded, which throws. Between the jump and its target there is
 // nothing but the library and steps whose variables need no destructor.
+#include <cstddef>
+#include <cstdio>
+// Each of these needs what stands above it.
 #include <jpeglib.h>
-// jpeglib.h comes first: the others need it.
+// jerror.h has no guard of its own against standing first.
 #include <jerror.h>
 
 #include <algorithm>
 #include <array>
 #include <csetjmp>
-#include <cstdio>
 #include <string>
 
 #include "core/error.h"
