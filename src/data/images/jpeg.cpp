@@ -83,6 +83,11 @@ void CmykToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) {
   }
 }
 
+// What the library holds goes even where reading the header throws.
+struct JpegState : jpeg_decompress_struct {
+  ~JpegState() { jpeg_destroy_decompress(this); }
+};
+
 class JpegReader {
  public:
   // Reads the header.
@@ -114,7 +119,6 @@ class JpegReader {
   }
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
-  ~JpegReader() { jpeg_destroy_decompress(&info_); }
 
   PictureHeader Header() const {
     return {Size(), "JPEG, " + std::to_string(info_.num_components) +
@@ -187,10 +191,10 @@ class JpegReader {
 
   FileBytes file_;
   const std::string& path_;
-  jpeg_decompress_struct info_{};
   JpegErrors errors_{};
   jpeg_source_mgr source_{};
   jpeg_progress_mgr progress_{};
+  JpegState info_{};  // the first to go: it knows the others
 };
 
 // Colour is upsampled from its neighbours: columns are read with two blocks of the file beside
