@@ -25,6 +25,7 @@ constexpr int kMaxScans = 500;
 struct JpegErrors : jpeg_error_mgr {
   std::jmp_buf jump;
   char words[JMSG_LENGTH_MAX] = "";
+  bool endless = false;  // more than kMaxScans
 };
 
 [[noreturn]] void Leave(j_common_ptr info) {
@@ -69,7 +70,9 @@ void Skip(j_decompress_ptr info, long bytes) {
 
 void CountScans(j_common_ptr info) {
   const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
-  if (decompress->input_scan_number > kMaxScans) ERREXIT(info, JERR_BAD_PROGRESSION);
+  if (decompress->input_scan_number <= kMaxScans) return;
+  static_cast<JpegErrors*>(info->err)->endless = true;
+  Leave(info);
 }
 
 // The bytes of colour that CMYK of Adobe's polarity (255: no ink) becomes, rounded as PIL does.
@@ -154,6 +157,9 @@ class JpegReader {
   }
 
   [[noreturn]] void Throw() const {
+    if (errors_.endless)
+      throw DataError(path_ + ": the JPEG data refines the picture more than " +
+                      std::to_string(kMaxScans) + " times; the picture is damaged");
     const int code = errors_.msg_code;
     if (code == JERR_INPUT_EOF || code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF) {
       throw DataError(path_ + ": the JPEG data is cut off (after row " +
