@@ -114,8 +114,8 @@ void DryRun(const config::Config& given, std::ostream& out) {
   out << "device    " << chosen.reason << '\n'
       << "data      " << config.data.dataset << ": " << info.train << " training and " << info.test
       << " test images of " << ToString(image) << '\n'
-      << NotesOfFiles(config, info)
-      << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
+      << NotesOfFiles(config, info) << "steps     " << per_epoch << " an epoch, "
+      << TotalSteps(config, per_epoch) << " in all\n"
       << "memory    " << ToString(need) << '\n';
   if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);

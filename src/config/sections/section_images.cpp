@@ -197,8 +197,7 @@ Section AugmentSection(DataConfig& data) {
               "black pixels added on every side before the crop"),
       Switch("random_crop", augment.random_crop,
              "cut the image's size, or data.center_crop, from a random place"),
-      OptionalMap("random_resized_crop", data.changes.random_resized_crop,
-                  RandomResizedCropSection,
+      OptionalMap("random_resized_crop", data.changes.random_resized_crop, RandomResizedCropSection,
                   "cut a random part and resize it; replaces data.resize and data.center_crop in "
                   "training"),
       Switch("horizontal_flip", augment.horizontal_flip, "mirror an image with probability 1/2"),
@@ -236,7 +235,8 @@ Key ResizeKey(data::ResizeTo& resize) {
   key.write = [&resize]() -> std::optional<YamlNode> {
     if (resize.shorter > 0) return Scalar(std::to_string(resize.shorter));
     if (!resize.any()) return std::nullopt;
-    return List({Scalar(std::to_string(resize.to.height)), Scalar(std::to_string(resize.to.width))});
+    return List(
+        {Scalar(std::to_string(resize.to.height)), Scalar(std::to_string(resize.to.width))});
   };
   return key;
 }
