@@ -113,7 +113,8 @@ void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch*
   if (spec_.on_broken == OnBroken::kLeaveOut) return;
   for (std::int64_t other = (image + 1) % images_; other != image; other = (other + 1) % images_)
     if (WhyBroken(epoch, other, out).empty()) return set(other);
-  throw DataError("none of the " + std::to_string(images_) + " images can be read; the last: " + why);
+  throw DataError("none of the " + std::to_string(images_) +
+                  " images can be read; the last: " + why);
 }
 
 // Writes the image, or says why it cannot be read; "": it was written.

@@ -85,8 +85,8 @@ data::DatasetInfo InfoOfFiles(const config::Config& config) {
 
 data::DatasetInfo InfoOfSynthetic(const data::SyntheticSpec& s) {
   data::DatasetInfo info{s.height, s.width, s.channels, s.classes, s.train, s.test};
-  info.in_memory =
-      std::int64_t{s.height} * s.width * s.channels + static_cast<std::int64_t>(sizeof(data::Label));
+  info.in_memory = std::int64_t{s.height} * s.width * s.channels +
+                   static_cast<std::int64_t>(sizeof(data::Label));
   return info;
 }
 

@@ -105,6 +105,29 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("a JPEG whose scans do not end is refused") {
+    const Bytes jpeg = ReadPictureFile(RecordedPath("files/progressive.jpg"));
+    const auto marker = [&](std::size_t from, auto is_wanted) {
+      while (jpeg[from] != 0xFF || !is_wanted(jpeg[from + 1])) ++from;
+      return static_cast<std::ptrdiff_t>(from);
+    };
+    // The first scan again and again: it says the same each time.
+    const auto begin = marker(0, [](int code) { return code == 0xDA; });
+    const auto end =
+        marker(static_cast<std::size_t>(begin) + 2, [](int code) { return code != 0; });
+    const Bytes scan(jpeg.begin() + begin, jpeg.begin() + end);
+    const auto with_scans = [&](int count) {
+      Bytes many(jpeg.begin(), jpeg.begin() + end);
+      for (int i = 0; i < count; ++i) many.insert(many.end(), scan.begin(), scan.end());
+      many.insert(many.end(), jpeg.begin() + end, jpeg.end());
+      return many;
+    };
+    CHECK(Refusal(with_scans(3)).empty());
+    CHECK(Refusal(with_scans(1000)) ==
+          "photo.jpg: the JPEG data refines the picture more than 500 times; the picture is "
+          "damaged");
+  }
+
   TEST_CASE("files that are cut off are refused, wherever the box lies") {
     for (const char* name : {"rgb_420.jpg", "progressive.jpg", "optimized_restart.jpg", "grey.jpg",
                              "cmyk.jpg", "rgb.png", "palette.png", "grey16.png"}) {
