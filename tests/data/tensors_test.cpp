@@ -290,7 +290,7 @@ TEST_SUITE("cpu") {
                             "{'descr': '<f4', 'fortran_order': False, 'shape': (2} }",
                             "{'descr': '<f4', 'fortran_order': False, 'shape': ()} x",
                             "{'descr': '<f4', 'descr': '<f4'}"})
-      CHECK(refusal(bad).starts_with("A: the .npy header is damaged: "));
+      CHECK(refusal(bad).starts_with("A: the .npy header is "));
     const std::string whole =
         Npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", {});
     for (std::size_t length = 0; length < whole.size(); ++length)
