@@ -31,8 +31,11 @@ def rows(path):
 
 
 def has_torch():
-    probe = subprocess.run([TORCH, "-c", "import torch, torchvision, yaml, safetensors"],
-                           capture_output=True, check=False)
+    try:
+        probe = subprocess.run([TORCH, "-c", "import torch, torchvision, yaml, safetensors"],
+                               capture_output=True, check=False)
+    except OSError:
+        return False
     return probe.returncode == 0
 
 
