@@ -1,12 +1,14 @@
 // The predict command.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <ostream>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "data/image_writer.h"
 #include "telemetry/csv.h"
 #include "train/assemble.h"
@@ -109,7 +111,9 @@ class Printer {
                                                         : nlohmann::ordered_json(nullptr);
       classes.push_back(std::move(one));
     }
-    list_.push_back({{"photo", Visible(photo)}, {"classes", std::move(classes)}});
+    nlohmann::ordered_json entry = {{"photo", Visible(photo)}};
+    entry["classes"] = std::move(classes);
+    list_.push_back(std::move(entry));
   }
 
   const PredictOptions& options_;

@@ -54,7 +54,7 @@ def torch_step(net, images, labels):
     loss.backward()
     norms = {name: float(p.grad.double().norm()) for name, p in net.named_parameters()}
     net.zero_grad(set_to_none=True)
-    return float(loss), norms
+    return float(loss.detach()), norms
 
 
 def worst(norms, truth, counts):
