@@ -27,6 +27,7 @@ using Commands = std::vector<Command>;
 // train; its options also on `app` itself: the same without a word, but for FILE.
 Commands AddTrainCommands(CLI::App& app);
 Commands AddEvaluateCommands(CLI::App& app);
+Commands AddRatesCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
 Commands AddFileCommands(CLI::App& app);
 // what-if, recommend, compare, watch: folders of runs.

@@ -11,6 +11,7 @@
 #include "core/location.h"
 #include "core/number_format.h"
 #include "data/catalog.h"
+#include "data/image_changes.h"
 #include "graph/layers/layer_keys.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
@@ -48,6 +49,7 @@ struct AugmentConfig {
 struct LimitConfig {
   std::int64_t train = 0, test = 0;  // first N images; 0: all
 };
+enum class BrokenImages { kFail, kSkip };
 struct DataConfig {
   std::string dataset = "synthetic";  // one of data::Catalog; a required key
   std::string path;
@@ -57,6 +59,9 @@ struct DataConfig {
   bool drop_last = true;
   NormalizeConfig normalize;
   AugmentConfig augment;
+  data::ImageChanges changes;  // resize and center_crop; the others are keys of `augment`
+  std::optional<int> workers;
+  BrokenImages on_broken = BrokenImages::kFail;
   LimitConfig limit;
   std::int64_t validation = 0;
   data::SyntheticSpec synthetic;
@@ -102,8 +107,8 @@ struct InitConfig : InitRule {
   Location where;
 };
 struct ModelConfig {
-  std::string zoo;  // empty: `layers`
-  int classes = 10;
+  std::string zoo;                       // empty: `layers`
+  int classes = 10;                      // 0: as many as the data's files say
   std::string shortcut = "A";            // resnet: A or B
   std::vector<int> hidden = {512, 512};  // mlp
   double dropout = 0;                    // vgg: before the last layer; 0: none
@@ -182,7 +187,7 @@ struct TrainConfig {
 enum class EvaluatedWeights { kEma, kTrained, kBoth };
 struct EvaluateConfig {
   int every_epochs = 1;
-  EvaluatedWeights weights = EvaluatedWeights::kEma;  // where there is an average
+  EvaluatedWeights weights = EvaluatedWeights::kBoth;  // where there is an average
 };
 // One entry of log.what_if: another choice, judged from the histograms of each logged step.
 struct WhatIfConfig {

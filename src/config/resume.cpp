@@ -12,11 +12,12 @@ namespace {
 
 // Neither weights nor the rows of the logs up to the resume depend on these. A dot at the end: all
 // keys of the section.
-constexpr std::array<std::string_view, 11> kFree = {
+constexpr std::array<std::string_view, 12> kFree = {
     "name",
     "output",
     "device.",
     "data.path",
+    "data.workers",
     "train.epochs",
     "train.max_steps",
     "log.",

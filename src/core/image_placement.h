@@ -20,16 +20,19 @@ struct AugmentSpec {
   int pad = 0;
   bool random_crop = false;  // false: the pad is cut off again
   bool horizontal_flip = false;
+  // Rows and columns that the stored image has more than the result.
+  std::int64_t spare_rows = 0, spare_columns = 0;
 };
 
-// A whole number from -pad to pad, uniform to 2^-32.
-ADA_HOST_DEVICE inline std::int64_t CropOffset(std::uint32_t word, int pad) {
-  const std::uint64_t choices = 2 * static_cast<std::uint64_t>(pad) + 1;
+// A whole number from -pad to pad + spare, uniform to 2^-32; pad + spare >= -pad.
+ADA_HOST_DEVICE inline std::int64_t CropOffset(std::uint32_t word, int pad, std::int64_t spare) {
+  const std::uint64_t choices = static_cast<std::uint64_t>(2 * std::int64_t{pad} + spare + 1);
   return static_cast<std::int64_t>(word * choices >> 32) - pad;
 }
 
 // The random choices for the image at position `image` of the data set in `epoch`: dy and dx
-// uniform in -pad..pad (torchvision's RandomCrop(size, padding=pad)), a flip in half of the cases.
+// uniform in -pad..pad + spare (torchvision's RandomCrop(size, padding=pad)), a flip in half of the
+// cases.
 ADA_HOST_DEVICE inline Placement PlaceImage(const AugmentSpec& spec, std::uint64_t seed,
                                             std::int64_t epoch, std::int64_t image) {
   constexpr std::uint64_t kAugmentStream = StreamId("augment");
@@ -39,8 +42,8 @@ ADA_HOST_DEVICE inline Placement PlaceImage(const AugmentSpec& spec, std::uint64
       Philox(seed, kAugmentStream,
              static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(image));
   if (spec.random_crop) {
-    place.dy = CropOffset(words[0], spec.pad);
-    place.dx = CropOffset(words[1], spec.pad);
+    place.dy = CropOffset(words[0], spec.pad, spec.spare_rows);
+    place.dx = CropOffset(words[1], spec.pad, spec.spare_columns);
   }
   place.flip = spec.horizontal_flip && (words[2] >> 31) != 0;
   return place;

@@ -1,6 +1,8 @@
 #include "data/augment.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <utility>
 
 namespace ada::data {
@@ -50,6 +52,17 @@ void WriteBlack(std::int64_t count, int channels, const float* table, float* out
   }
 }
 
+// Columns first..last of the result, before it is mirrored, lie inside the stored image; the others
+// are black.
+struct Columns {
+  std::int64_t first, last;
+};
+Columns ColumnsOf(const ImageShape& stored, const ImageShape& shape, const Placement& place) {
+  const std::int64_t w = shape.width;
+  const std::int64_t first = std::clamp<std::int64_t>(-place.dx, 0, w);
+  return {first, std::clamp<std::int64_t>(stored.width - place.dx, first, w)};
+}
+
 }  // namespace
 
 std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
@@ -66,25 +79,52 @@ std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
   return table;
 }
 
-void WriteImage(const std::uint8_t* pixels, const ImageShape& shape, const Placement& place,
-                const std::vector<float>& table, float* out) {
-  const std::int64_t h = shape.height, w = shape.width, c = shape.channels;
-  // Columns first..last of the crop lie inside the stored image, the others are black.
-  const std::int64_t first = std::clamp<std::int64_t>(-place.dx, 0, w);
-  const std::int64_t last = std::clamp<std::int64_t>(w - place.dx, first, w);
-  for (std::int64_t y = 0; y < h; ++y, out += w * c) {
+void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const ImageShape& shape,
+                const Placement& place, const std::vector<float>& table, float* out) {
+  const std::int64_t w = shape.width, c = shape.channels;
+  const Columns columns = ColumnsOf(stored, shape, place);
+  const std::int64_t first = columns.first, last = columns.last;
+  for (std::int64_t y = 0; y < shape.height; ++y, out += w * c) {
     const std::int64_t from = y + place.dy;
-    if (from < 0 || from >= h || first == last) {
+    if (from < 0 || from >= stored.height || first == last) {
       WriteBlack(w, shape.channels, table.data(), out);
       continue;
     }
     const std::int64_t before = place.flip ? w - last : first;  // black pixels left in the result
     const std::int64_t after = w - before - (last - first);
     WriteBlack(before, shape.channels, table.data(), out);
-    WriteRun(pixels + (from * w + first + place.dx) * c, last - first, shape.channels, place.flip,
-             table.data(), out + (place.flip ? w - 1 - first : first) * c);
+    WriteRun(pixels + (from * stored.width + first + place.dx) * c, last - first, shape.channels,
+             place.flip, table.data(), out + (place.flip ? w - 1 - first : first) * c);
     WriteBlack(after, shape.channels, table.data(), out + (w - after) * c);
   }
+}
+
+bool WriteFloatImage(const std::byte* values, const ImageShape& stored, const ImageShape& shape,
+                     const Placement& place, const std::vector<double>& mean,
+                     const std::vector<double>& std, float* out) {
+  const std::int64_t w = shape.width, c = shape.channels;
+  const Columns columns = ColumnsOf(stored, shape, place);
+  std::vector<float> shift(static_cast<std::size_t>(c)), divisor(shift.size(), 1.0f);
+  for (std::size_t k = 0; k < mean.size(); ++k)
+    shift[k] = static_cast<float>(mean[k]), divisor[k] = static_cast<float>(std[k]);
+  bool finite = true;
+  for (std::int64_t y = 0; y < shape.height; ++y) {
+    const std::int64_t from = y + place.dy;
+    for (std::int64_t column = 0; column < w; ++column) {
+      const std::int64_t x = place.flip ? w - 1 - column : column;
+      const bool inside =
+          from >= 0 && from < stored.height && x >= columns.first && x < columns.last;
+      const std::int64_t at = (from * stored.width + x + place.dx) * c;
+      for (std::int64_t k = 0; k < c; ++k, ++out) {
+        float value = 0;
+        if (inside) std::memcpy(&value, values + (at + k) * sizeof value, sizeof value);
+        finite &= std::isfinite(value);
+        const auto channel = static_cast<std::size_t>(k);
+        *out = mean.empty() ? value : (value - shift[channel]) / divisor[channel];
+      }
+    }
+  }
+  return finite;
 }
 
 }  // namespace ada::data

@@ -2,6 +2,7 @@
 // the loader decides which image, core/image_placement.h where it lies, this file what becomes of
 // it.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,8 +20,18 @@ struct ImageShape {
 std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
                                   const std::vector<double>& std);
 
-// Writes [h, w, c] floats from [h, w, c] bytes.
-void WriteImage(const std::uint8_t* pixels, const ImageShape& shape, const Placement& place,
-                const std::vector<float>& table, float* out);
+// Writes [h, w, c] floats of `shape` from the bytes of a `stored` image, of as many channels.
+void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const ImageShape& shape,
+                const Placement& place, const std::vector<float>& table, float* out);
+inline void WriteImage(const std::uint8_t* pixels, const ImageShape& shape, const Placement& place,
+                       const std::vector<float>& table, float* out) {
+  WriteImage(pixels, shape, shape, place, table, out);
+}
+
+// The same from fp32 values, which need not be aligned: (x - mean) / std, operation by operation;
+// empty mean and std: x. Returns whether all of the stored values that it took are finite.
+bool WriteFloatImage(const std::byte* values, const ImageShape& stored, const ImageShape& shape,
+                     const Placement& place, const std::vector<double>& mean,
+                     const std::vector<double>& std, float* out);
 
 }  // namespace ada::data

@@ -6,9 +6,13 @@
 #include <string>
 
 #include "core/error.h"
+#include "data/mixing.h"
 
 namespace ada::data {
 namespace {
+
+// Decoding takes a while: several threads work on one batch.
+constexpr int kRowsOfPart = 8;
 
 void CheckNormalize(const Dataset& dataset, const LoaderSpec& spec) {
   const auto channels = static_cast<std::size_t>(dataset.channels);
@@ -41,50 +45,125 @@ void CheckSpec(const Dataset& dataset, const LoaderSpec& spec) {
   CheckNormalize(dataset, spec);
 }
 
-// An image lies anywhere in the data set: it is on its way from memory while the one before it is
-// written.
-void Prefetch(const std::uint8_t* image, std::int64_t bytes) {
-  constexpr std::int64_t kLine = 64;
-  for (std::int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(image + i);
-}
-
 }  // namespace
 
 BatchMaker::BatchMaker(const Dataset& dataset, const LoaderSpec& spec)
     : dataset_(dataset),
-      spec_(spec),
-      shape_{dataset.height, dataset.width, dataset.channels},
-      augment_{spec.pad, spec.random_crop, spec.horizontal_flip},
+      spec_((CheckSpec(dataset, spec), spec)),
+      writer_(dataset_, spec_),
       images_(dataset.images()),
       orders_(spec.seed, dataset.images()) {
-  CheckSpec(dataset, spec);
-  table_ = NormalizeTable(dataset.channels, spec.mean, spec.std);
   batches_per_epoch_ = spec.drop_last ? images_ / spec.batch_size
                                       : (images_ + spec.batch_size - 1) / spec.batch_size;
+  if (writer_.is_slow()) parts_ = (spec.batch_size + kRowsOfPart - 1) / kRowsOfPart;
+}
+
+std::int64_t BatchMaker::FirstOf(std::int64_t sequence) const {
+  return sequence % batches_per_epoch_ * spec_.batch_size;
 }
 
 void BatchMaker::Make(std::int64_t sequence, Batch* batch) {
-  const std::int64_t epoch = sequence / batches_per_epoch_;
-  const std::int64_t first = sequence % batches_per_epoch_ * spec_.batch_size;
-  const std::int64_t rows = std::min<std::int64_t>(spec_.batch_size, images_ - first);
-  const std::int64_t size = shape_.numel();
-  const std::shared_ptr<const Order> order = spec_.shuffle ? orders_.Get(epoch) : nullptr;
-  ADA_CHECK(dataset_.images() == images_ &&
-            static_cast<std::int64_t>(dataset_.pixels.size()) == images_ * size);
+  Begin(sequence, batch);
+  for (int part = 0; part < parts_; ++part) MakePart(sequence, part, batch);
+  Finish(sequence, batch);
+}
+
+void BatchMaker::Begin(std::int64_t sequence, Batch* batch) const {
+  const auto rows = std::min<std::int64_t>(spec_.batch_size, images_ - FirstOf(sequence));
+  ADA_CHECK(dataset_.images() == images_);
+  writer_.CheckUnchanged();
   batch->rows = static_cast<int>(rows);
-  batch->images.resize(static_cast<std::size_t>(rows * size));
+  batch->images.resize(static_cast<std::size_t>(rows * shape().numel()));
   batch->labels.resize(static_cast<std::size_t>(rows));
-  const auto image_at = [&](std::int64_t row) -> std::int64_t {
+  batch->numbers.resize(static_cast<std::size_t>(rows));
+  batch->broken.clear();
+}
+
+void BatchMaker::MakePart(std::int64_t sequence, int part, Batch* batch) {
+  const std::int64_t epoch = sequence / batches_per_epoch_;
+  const std::int64_t first = FirstOf(sequence);
+  const std::shared_ptr<const Order> order = spec_.shuffle ? orders_.Get(epoch) : nullptr;
+  const int begin = parts_ == 1 ? 0 : std::min(part * kRowsOfPart, batch->rows);
+  const int end = parts_ == 1 ? batch->rows : std::min(begin + kRowsOfPart, batch->rows);
+  const auto image_at = [&](int row) -> std::int64_t {
     return order ? (*order)[static_cast<std::size_t>(first + row)] : first + row;
   };
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t image = image_at(row);
-    if (row + 1 < rows) Prefetch(dataset_.pixels.data() + image_at(row + 1) * size, size);
-    WriteImage(dataset_.pixels.data() + image * size, shape_,
-               PlaceImage(augment_, spec_.seed, epoch, image), table_,
-               batch->images.data() + row * size);
-    batch->labels[static_cast<std::size_t>(row)] = dataset_.labels[static_cast<std::size_t>(image)];
+  for (int row = begin; row < end; ++row) {
+    if (row + 1 < end) writer_.Prefetch(image_at(row + 1));
+    MakeRow(epoch, image_at(row), row, batch);
   }
+}
+
+// An image that cannot be read is passed over: the next one of the data set takes its place, as it
+// is itself in this epoch.
+void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) {
+  float* out = batch->images.data() + row * shape().numel();
+  const auto set = [&](std::int64_t number) {
+    batch->numbers[static_cast<std::size_t>(row)] = static_cast<std::uint32_t>(number);
+    batch->labels[static_cast<std::size_t>(row)] =
+        dataset_.labels[static_cast<std::size_t>(number)];
+  };
+  set(image);
+  if (spec_.on_broken == OnBroken::kFail) return writer_.Write(epoch, image, out);
+  std::string why = WhyBroken(epoch, image, out);
+  if (why.empty()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    batch->broken.push_back({row, image, why});
+  }
+  if (spec_.on_broken == OnBroken::kLeaveOut) return;
+  for (std::int64_t other = (image + 1) % images_; other != image; other = (other + 1) % images_)
+    if (WhyBroken(epoch, other, out).empty()) return set(other);
+  throw DataError("none of the " + std::to_string(images_) +
+                  " images can be read; the last: " + why);
+}
+
+// Writes the image, or says why it cannot be read; "": it was written.
+std::string BatchMaker::WhyBroken(std::int64_t epoch, std::int64_t image, float* out) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = broken_.find(image);
+    if (known != broken_.end()) return known->second;
+  }
+  try {
+    writer_.Write(epoch, image, out);
+    return "";
+  } catch (const DataError& error) {
+    const std::lock_guard lock(mutex_);
+    return broken_.emplace(image, error.what()).first->second;
+  }
+}
+
+void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
+  std::sort(batch->broken.begin(), batch->broken.end(),
+            [](const BrokenImage& a, const BrokenImage& b) { return a.row < b.row; });
+  if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty())
+    LeaveOut(shape().numel(), batch);
+  MixBatch(spec_.mixing, spec_.seed, sequence, {shape().height, shape().width, shape().channels},
+           batch);
+}
+
+// Moves the rows that are good together.
+void BatchMaker::LeaveOut(std::int64_t size, Batch* batch) {
+  std::size_t next = 0;  // of batch->broken
+  int kept = 0;
+  for (int row = 0; row < batch->rows; ++row) {
+    if (next < batch->broken.size() && batch->broken[next].row == row) {
+      ++next;
+      continue;
+    }
+    if (kept < row) {
+      const auto from = static_cast<std::size_t>(row), to = static_cast<std::size_t>(kept);
+      std::copy_n(batch->images.data() + row * size, size, batch->images.data() + kept * size);
+      batch->labels[to] = batch->labels[from];
+      batch->numbers[to] = batch->numbers[from];
+    }
+    ++kept;
+  }
+  batch->rows = kept;
+  batch->images.resize(static_cast<std::size_t>(kept * size));
+  batch->labels.resize(static_cast<std::size_t>(kept));
+  batch->numbers.resize(static_cast<std::size_t>(kept));
 }
 
 }  // namespace ada::data

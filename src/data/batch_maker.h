@@ -1,9 +1,12 @@
 // Makes any batch of a run on its own: the pure function behind the loader, without threads.
 #pragma once
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
 #include <vector>
 
-#include "data/augment.h"
+#include "data/image_writer.h"
 #include "data/loader.h"
 #include "data/order.h"
 
@@ -11,23 +14,37 @@ namespace ada::data {
 
 class BatchMaker {
  public:
-  // Throws ConfigError where the data set and `spec` do not go together.
+  // The data set outlives it. Throws ConfigError where it and `spec` do not go together.
   BatchMaker(const Dataset& dataset, const LoaderSpec& spec);
 
   std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
+  const ImageShape& shape() const { return writer_.shape(); }
 
   // Batch `sequence` counted from the first of epoch 0. Safe from several threads, each with a
-  // batch of its own.
+  // batch of its own. DataError: an image cannot be read, and the spec says to fail.
   void Make(std::int64_t sequence, Batch* batch);
 
+  // The same in parts that several threads make at a time: Begin, then MakePart once for each of
+  // `parts()`, then Finish.
+  int parts() const { return parts_; }
+  void Begin(std::int64_t sequence, Batch* batch) const;
+  void MakePart(std::int64_t sequence, int part, Batch* batch);
+  void Finish(std::int64_t sequence, Batch* batch);
+
  private:
+  std::int64_t FirstOf(std::int64_t sequence) const;
+  void MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
+  std::string WhyBroken(std::int64_t epoch, std::int64_t image, float* out);
+  static void LeaveOut(std::int64_t size, Batch* batch);
+
   const Dataset& dataset_;
-  LoaderSpec spec_;
-  ImageShape shape_;
-  AugmentSpec augment_;
-  std::vector<float> table_;
+  const LoaderSpec spec_;
+  ImageWriter writer_;
   std::int64_t images_ = 0, batches_per_epoch_ = 0;
+  int parts_ = 1;
   OrderCache orders_;
+  std::mutex mutex_;                             // guards what follows, and `broken` of batches
+  std::map<std::int64_t, std::string> broken_;  // images that are known to be, and why
 };
 
 }  // namespace ada::data

@@ -90,11 +90,21 @@ std::vector<DatasetFacts> MakeCatalog() {
        .std = {0.3530},
        .class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
                        "Sneaker", "Bag", "Ankle boot"}},
+      {.name = "folder",
+       .title = "pictures of your own (JPEG, PNG): PATH/train/CLASS/*, PATH/val/CLASS/* or test",
+       .origin = Origin::kFolder,
+       .channels = 3,
+       .mean = {0.485, 0.456, 0.406},  // ImageNet's, as torchvision's models take them
+       .std = {0.229, 0.224, 0.225}},
+      {.name = "tensors",
+       .title = "arrays of your own (.safetensors, .npz): train.images, train.labels, test.*",
+       .origin = Origin::kTensors},
       {.name = "synthetic",
-       .title = "any shape, classes and counts; made from the seed, no files, learnable"},
+       .title = "any shape, classes and counts; made from the seed, no files, learnable",
+       .origin = Origin::kSeed},
       {.name = "external",
        .title = "of a run that ada_train.torch recorded; it can be read, not trained on",
-       .foreign = true},
+       .origin = Origin::kOtherProgram},
   };
 }
 
@@ -140,11 +150,12 @@ std::string SplitFiles::PathOf(std::string_view name) const {
 }
 
 std::string NormalizationText(const DatasetFacts& facts) {
-  const auto list = [](const std::vector<double>& values) {
+  const int decimals = facts.origin == Origin::kFolder ? 3 : 4;  // as they were published
+  const auto list = [decimals](const std::vector<double>& values) {
     std::string text;
     for (const double value : values) {
       std::array<char, 16> digits;
-      std::snprintf(digits.data(), digits.size(), "%.4f", value);
+      std::snprintf(digits.data(), digits.size(), "%.*f", decimals, value);
       text += (text.empty() ? "" : ", ") + std::string(digits.data());
     }
     return "[" + text + "]";

@@ -13,25 +13,37 @@ namespace ada::data {
 struct Dataset;
 struct FileLayout;
 
+// Where the images of a data set come from.
+enum class Origin : std::uint8_t {
+  kPublished,     // files whose names and layout are known
+  kFolder,        // pictures in class folders
+  kTensors,       // arrays of one file
+  kSeed,          // made up
+  kOtherProgram,  // of a run that another program recorded: a name, and no images
+};
+
 // The names of one split's files, in the order that the layout says.
 using FileNames = std::vector<std::string_view>;
 
 struct DatasetFacts {
   std::string_view name = {}, title = {}, source = {};
-  const FileLayout* layout = nullptr;  // null: it has no files, images are made from the seed
-  int height = 0, width = 0, channels = 0, classes = 0;  // 0 where there are no files
+  Origin origin = Origin::kPublished;
+  const FileLayout* layout = nullptr;  // of a published set; else null
+  int height = 0, width = 0, channels = 0, classes = 0;  // 0 where the user's files say it
   int coarse_classes = 0;            // CIFAR-100: a coarse label stands before the fine one; else 0
   std::int64_t train = 0, test = 0;  // images of the published set
   FileNames train_files = {}, test_files = {};
   FileNames subfolders = {};  // where archives put the files, below the folder that was named
   std::vector<double> mean = {}, std = {};  // per channel, of pixels / 255
-  bool foreign = false;  // of a run that another program recorded: a name, and no images
   // What the labels 0, 1, ... are called; empty: `names_file`, one name a line, may lie beside the
   // other files and says so.
   std::vector<std::string_view> class_names = {};
   std::string_view names_file = {};
 
   int per_image() const { return height * width * channels; }
+  bool has_path() const {
+    return origin == Origin::kPublished || origin == Origin::kFolder || origin == Origin::kTensors;
+  }
 };
 
 // The files of one split.

@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <functional>
 #include <sstream>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/run_in_parallel.h"
+#include "data/folder/folder_set.h"
+#include "data/tensors/tensor_set.h"
 
 namespace ada::data {
 namespace {
@@ -36,11 +39,37 @@ std::vector<std::string> ReadNames(const std::string& path) {
   return names;
 }
 
+// The user's own files.
+Splits Find(const DatasetFacts& facts, const std::string& path) {
+  ADA_CHECK(facts.has_path());
+  Splits splits = facts.origin == Origin::kFolder ? OpenFolder(path) : OpenTensors(path);
+  splits.mean = facts.mean;
+  splits.std = facts.std;
+  return splits;
+}
+
+// What `normalize: standard` is of a set that is not published.
+std::string StandardText(const DatasetFacts& facts) {
+  if (facts.origin == Origin::kFolder) return "ImageNet's " + NormalizationText(facts);
+  return facts.origin == Origin::kTensors ? "none" : "measured on them";
+}
+
+DatasetInfo InfoOf(Splits splits) {
+  const Dataset& train = splits.train;
+  DatasetInfo info{train.height, train.width, train.channels, train.classes};
+  info.train = train.images();
+  info.test = splits.test.images();
+  const std::uint64_t bytes = train.store->memory() + splits.test.store->memory();
+  info.in_memory = static_cast<std::int64_t>(bytes) / (info.train + info.test);
+  info.found = std::make_shared<Splits>(std::move(splits));
+  return info;
+}
+
 }  // namespace
 
 Splits Read(const std::string& name, const std::string& folder) {
   const DatasetFacts& facts = FactsOf(name);
-  ADA_CHECK(facts.layout != nullptr);
+  if (!facts.layout) return Find(facts, folder);
   const std::string advice = FetchAdvice(facts, folder);
   const std::string inside = FindFolder(facts, folder);
   Splits splits;
@@ -55,10 +84,11 @@ Splits Read(const std::string& name, const std::string& folder) {
 
 DatasetInfo Inspect(const std::string& name, const std::string& folder) {
   const DatasetFacts& facts = FactsOf(name);
-  ADA_CHECK(facts.layout != nullptr);
+  if (!facts.layout) return InfoOf(Find(facts, folder));
   const std::string advice = FetchAdvice(facts, folder);
   const std::string inside = FindFolder(facts, folder);
-  DatasetInfo info{facts.height, facts.width, facts.channels, facts.classes, 0, 0};
+  DatasetInfo info{facts.height, facts.width, facts.channels, facts.classes};
+  info.in_memory = facts.per_image() + static_cast<std::int64_t>(sizeof(Label));
   info.test = facts.layout->count({facts, inside, facts.test_files, facts.test, advice});
   info.train = facts.layout->count({facts, inside, facts.train_files, facts.train, advice});
   return info;
@@ -67,6 +97,8 @@ DatasetInfo Inspect(const std::string& name, const std::string& folder) {
 std::vector<std::string> ClassNames(const std::string& name, const std::string& folder) {
   const DatasetFacts& facts = FactsOf(name);
   if (!facts.class_names.empty()) return {facts.class_names.begin(), facts.class_names.end()};
+  if (facts.origin == Origin::kFolder || facts.origin == Origin::kTensors)
+    return Find(facts, folder).class_names;
   if (!facts.layout) return {};
   const std::filesystem::path inside = FindFolder(facts, folder);
   const std::string path = (inside / facts.names_file).string();
@@ -81,39 +113,14 @@ std::vector<std::string> ClassNames(const std::string& name, const std::string& 
   return names;
 }
 
-void Limit(Dataset& dataset, std::int64_t count) {
-  ADA_CHECK(count >= 0);
-  if (count == 0 || count >= dataset.images()) return;
-  const std::int64_t size = std::int64_t{dataset.height} * dataset.width * dataset.channels;
-  dataset.labels.resize(static_cast<std::size_t>(count));
-  dataset.pixels.resize(static_cast<std::size_t>(count * size));
-}
-
-Dataset SplitLast(Dataset& dataset, std::int64_t count) {
-  ADA_CHECK(count >= 0);
-  if (count >= dataset.images()) {
-    throw ConfigError("data.validation: holds back " + std::to_string(count) + " of " +
-                      std::to_string(dataset.images()) +
-                      " training images; expected fewer, so that some are left to train on");
-  }
-  const std::int64_t size = std::int64_t{dataset.height} * dataset.width * dataset.channels;
-  const std::int64_t kept = dataset.images() - count;
-  Dataset last = {
-      dataset.name, dataset.height, dataset.width, dataset.channels, dataset.classes, {}, {}};
-  last.labels.assign(dataset.labels.begin() + kept, dataset.labels.end());
-  last.pixels.assign(dataset.pixels.begin() + kept * size, dataset.pixels.end());
-  if (count > 0) Limit(dataset, kept);
-  return last;
-}
-
 std::vector<std::string> ListDatasets() {
   std::vector<std::string> lines;
   char text[400];
   for (const DatasetFacts& facts : Catalog()) {
-    if (facts.foreign) continue;  // nothing to train on
+    if (facts.origin == Origin::kOtherProgram) continue;  // nothing to train on
     if (!facts.layout) {
-      std::snprintf(text, sizeof text, "%-14s %s; normalize: standard is measured on them",
-                    facts.name.data(), facts.title.data());
+      std::snprintf(text, sizeof text, "%-14s %s; normalize: standard is %s", facts.name.data(),
+                    facts.title.data(), StandardText(facts).c_str());
       lines.emplace_back(text);
       continue;
     }

@@ -1,36 +1,59 @@
-// Labelled images in memory, read from the files of a data set or made from the seed. Decoded once
-// at start; the loader turns them into batches.
+// Labelled images: in memory, read from the files of a data set or made from the seed, or in a
+// store that is read image by image. The loader turns them into batches.
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/pages.h"
 #include "data/catalog.h"
+#include "data/image_store.h"
 
 namespace ada::data {
 
 // Bytes of images; what resize() adds has no value until it is written.
 using PixelBytes = std::vector<std::uint8_t, PageAllocator<std::uint8_t>>;
 
+using Label = std::uint16_t;
+inline constexpr int kMostClasses = 65'536;
+
 struct Dataset {
   std::string name;
+  // Of an image as it is stored; where each has a size of its own (a folder), of the first.
   int height = 0, width = 0, channels = 0, classes = 0;
-  PixelBytes pixels;                 // [images, height, width, channels]
-  std::vector<std::uint8_t> labels;  // [images]
+  PixelBytes pixels = {};          // [images, height, width, channels], where there is no store
+  std::vector<Label> labels = {};  // [images]
+  // What holds the images where they are not in `pixels`, and which of them are this set's, image
+  // by image; none picked: from `first` on.
+  std::shared_ptr<const ImageStore> store = {};
+  std::vector<std::uint32_t> picked = {};
+  std::int64_t first = 0;  // of the files' images; after SplitLast also where there is no store
+  bool by_class = false;   // sorted by class: a part of it is spread over all of it
+
   std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
+  std::int64_t per_image() const { return std::int64_t{height} * width * channels; }
+  // The number of image `i` in its split's files, in their order.
+  std::int64_t NumberInFiles(std::int64_t i) const {
+    return picked.empty() ? first + i : picked[static_cast<std::size_t>(i)];
+  }
+  // All its images as bytes of one size, one after the other; null: they are not, or not in memory.
+  const std::uint8_t* bytes() const;
 };
 struct Splits {
   Dataset train, test;
   std::vector<double> mean, std;  // `normalize: standard`, per channel, of pixels / 255
+  std::vector<std::string> class_names = {};  // of sets whose files say them
+  std::string note = {};                      // what the user should know of the files
 };
 
-// Reads the set called `name`, one with files, from `folder`, or from the subfolder that the
-// set's archive makes there. CIFAR must have its published sizes; IDX files say theirs. Throws
-// DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label out of
-// range.
-Splits Read(const std::string& name, const std::string& folder);
+// Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the
+// subfolder that the set's archive makes there. CIFAR must have its published sizes; IDX files say
+// theirs. Pictures of folders and tensors are only found: their images are read later, one by one.
+// Throws DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label out
+// of range.
+Splits Read(const std::string& name, const std::string& path);
 // Learnable images: each class has its own random pattern, each image that pattern plus noise.
 // Image i has label i % classes and depends on the seed, the shape, the classes and i alone. Throws
 // ConfigError for sizes that make no sense.
@@ -41,8 +64,11 @@ Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed);
 struct DatasetInfo {
   int height = 0, width = 0, channels = 0, classes = 0;
   std::int64_t train = 0, test = 0;
+  std::int64_t in_memory = 0;  // bytes that each image takes there; 0: they stay in their files
+  // What was found on the way, of sets whose images are read one by one.
+  std::shared_ptr<Splits> found = {};
 };
-DatasetInfo Inspect(const std::string& name, const std::string& folder);
+DatasetInfo Inspect(const std::string& name, const std::string& path);
 
 // What the labels 0, 1, ... of the set are called, one name a class; empty where nobody says it:
 // the set has no files, or its own list of names is not among those in `folder`. Throws DataError:
@@ -50,7 +76,8 @@ DatasetInfo Inspect(const std::string& name, const std::string& folder);
 std::vector<std::string> ClassNames(const std::string& name, const std::string& folder);
 
 // Keeps the first `count` images (0, or more than there are: all) / splits the last `count` off
-// (ConfigError where none would be left).
+// (ConfigError where none would be left). Of n images sorted by class, those kept or split off are
+// spread evenly: numbers floor((2 j + 1) n / (2 count)) for j in 0..count-1.
 void Limit(Dataset& dataset, std::int64_t count);
 Dataset SplitLast(Dataset& dataset, std::int64_t count);
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <vector>
 
 #include "data/catalog.h"
 #include "data/dataset.h"
@@ -100,17 +101,18 @@ std::int64_t CountImages(const SplitFiles& files) { return OpenSplit(files).coun
 void ReadSplit(const SplitFiles& files, Dataset* into) {
   OpenSplit split(files);
   const std::int64_t count = split.count, size = files.facts.per_image();
-  into->labels.resize(static_cast<std::size_t>(count));
-  split.labels->Read(into->labels, SizeWords(kLabelsHeader, count, 1));
+  std::vector<std::uint8_t> labels(static_cast<std::size_t>(count));
+  split.labels->Read(labels, SizeWords(kLabelsHeader, count, 1));
   split.labels->ExpectEnd(SizeWords(kLabelsHeader, count, 1));
   for (std::int64_t i = 0; i < count; ++i) {
-    const int label = into->labels[static_cast<std::size_t>(i)];
+    const int label = labels[static_cast<std::size_t>(i)];
     if (label >= files.facts.classes) {
       split.labels->Fail(static_cast<std::uint64_t>(kLabelsHeader + i),
                          "label " + std::to_string(label),
                          "0 to " + std::to_string(files.facts.classes - 1));
     }
   }
+  into->labels.assign(labels.begin(), labels.end());
   into->pixels.resize(static_cast<std::size_t>(count * size));
   split.images.Read(into->pixels, SizeWords(kImagesHeader, count, size));
   split.images.ExpectEnd(SizeWords(kImagesHeader, count, size));

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "core/run_in_parallel.h"
@@ -26,12 +27,15 @@ void WakeUpQuietly() {
 
 }  // namespace
 
-// Batch `s` lives in slot s % slots. Workers make batches below released_ + slots; all below
-// released_ are the caller's no more. So the batch that the caller holds is never written to.
+// Batch `s` lives in slot s % slots. Workers make batches below released + slots, part by part in
+// order; all below released are the caller's no more. So the batch that the caller holds is never
+// written to.
 struct Loader::Impl {
   struct Slot {
     Batch batch;
     std::exception_ptr error;
+    int failed_part = 0;  // the first of those that failed, which `error` is of; -1: none began
+    int parts_done = 0;
     bool ready = false;
   };
 
@@ -43,7 +47,9 @@ struct Loader::Impl {
 
   void StartWorkers();
   void Work();
-  void MakeInto(std::int64_t sequence, Slot* slot) noexcept;
+  template <class Make>
+  static std::exception_ptr Try(Make make) noexcept;
+  static void Keep(std::exception_ptr error, int part, Slot* slot);
   Slot& SlotOf(std::int64_t sequence) {
     return slots[static_cast<std::size_t>(sequence) % slots.size()];
   }
@@ -55,9 +61,10 @@ struct Loader::Impl {
   std::vector<std::thread> threads;
   std::int64_t next = 0;  // what Next returns; the caller's thread alone
 
-  std::mutex mutex;  // guards what follows, and `ready` of the slots
+  std::mutex mutex;  // guards what follows, and of the slots all but the batch
   std::condition_variable work, done;
   std::int64_t next_to_make = 0, released = 0;
+  int next_part = 0;  // of next_to_make
   int busy = 0;
   bool stop = false;
 };
@@ -81,27 +88,56 @@ void Loader::Impl::StartWorkers() {
   }
 }
 
-void Loader::Impl::MakeInto(std::int64_t sequence, Slot* slot) noexcept {
-  slot->error = nullptr;
+template <class Make>
+std::exception_ptr Loader::Impl::Try(Make make) noexcept {
   try {
-    maker.Make(sequence, &slot->batch);
+    make();
+    return nullptr;
   } catch (...) {
-    slot->error = std::current_exception();
+    return std::current_exception();
   }
 }
 
+// The error of the first part is the batch's, whoever was there first.
+void Loader::Impl::Keep(std::exception_ptr error, int part, Slot* slot) {
+  if (!error || (slot->error && slot->failed_part < part)) return;
+  slot->error = std::move(error);
+  slot->failed_part = part;
+}
+
+// A worker makes one part after the other; whoever ends the last one of a batch finishes it.
 void Loader::Impl::Work() {
   WakeUpQuietly();
+  const int parts = maker.parts();
   std::unique_lock lock(mutex);
   while (true) {
     work.wait(lock, [this] { return stop || next_to_make < released + window(); });
     if (stop) return;
-    const std::int64_t sequence = next_to_make++;
+    const std::int64_t sequence = next_to_make;
+    const int part = next_part;
+    Slot& slot = SlotOf(sequence);
+    if (part == 0) {
+      slot.error = nullptr;
+      slot.parts_done = 0;
+      Keep(Try([&] { maker.Begin(sequence, &slot.batch); }), -1, &slot);
+    }
+    if (++next_part == parts) next_part = 0, ++next_to_make;
+    const bool begun = !slot.error || slot.failed_part >= 0;
     ++busy;
     lock.unlock();
-    MakeInto(sequence, &SlotOf(sequence));
+    std::exception_ptr error;
+    if (begun) error = Try([&] { maker.MakePart(sequence, part, &slot.batch); });
     lock.lock();
-    SlotOf(sequence).ready = true;
+    Keep(error, part, &slot);
+    if (++slot.parts_done == parts) {
+      if (!slot.error) {
+        lock.unlock();
+        error = Try([&] { maker.Finish(sequence, &slot.batch); });
+        lock.lock();
+        Keep(error, parts, &slot);
+      }
+      slot.ready = true;
+    }
     --busy;
     done.notify_all();
   }
@@ -123,6 +159,7 @@ void Loader::Seek(std::int64_t epoch, std::int64_t index) {
     for (Impl::Slot& slot : impl.slots) slot.ready = false;
     impl.next = epoch * batches_per_epoch() + index;
     impl.next_to_make = impl.released = impl.next;
+    impl.next_part = 0;
   }
   impl.StartWorkers();
   impl.work.notify_all();
@@ -133,7 +170,7 @@ const Batch& Loader::Next() {
   impl.StartWorkers();
   Impl::Slot& slot = impl.SlotOf(impl.next);
   if (impl.workers == 0) {
-    impl.MakeInto(impl.next, &slot);
+    slot.error = Impl::Try([&] { impl.maker.Make(impl.next, &slot.batch); });
   } else {
     std::unique_lock lock(impl.mutex);
     for (; impl.released < impl.next; ++impl.released) impl.SlotOf(impl.released).ready = false;

@@ -3,11 +3,21 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/image_changes.h"
+#include "data/mixing.h"
 
 namespace ada::data {
+
+// What becomes of an image that cannot be read.
+enum class OnBroken : std::uint8_t {
+  kFail,
+  kReplace,   // the next image of the data set that can be read stands in for it
+  kLeaveOut,  // the batch has a row less, and may have none
+};
 
 struct LoaderSpec {
   int batch_size = 128;
@@ -15,15 +25,28 @@ struct LoaderSpec {
   int pad = 0;  // black pixels (0 before normalising) around it, to crop from;
                 // without random_crop it changes nothing
   bool random_crop = false, horizontal_flip = false;
-  std::vector<double> mean, std;  // per channel; empty: pixels / 255 as they are
+  std::vector<double> mean, std;  // per channel; empty: pixels / 255, fp32 values as they are
   std::uint64_t seed = 1;
   int workers = 1;   // threads; 0: in the caller's thread
   int prefetch = 4;  // batches ahead
+  ImageChanges changes = {};
+  Mixing mixing = {};
+  OnBroken on_broken = OnBroken::kFail;
+};
+struct BrokenImage {
+  int row = 0;             // of the batch, as it was to be
+  std::int64_t image = 0;  // of the data set
+  std::string message;
 };
 struct Batch {
   std::vector<float> images;  // [rows, h, w, c]
   std::vector<std::int32_t> labels;
+  std::vector<std::uint32_t> numbers;  // which images of the data set they are
   int rows = 0;
+  // Of a batch that was mixed: each row's second label and the share of its first; else empty.
+  std::vector<std::int32_t> second_labels = {};
+  std::vector<float> shares = {};
+  std::vector<BrokenImage> broken = {};  // in the order of their rows; replaced or left out
 };
 
 class Loader {

@@ -100,12 +100,12 @@ void AddNoise(const std::uint8_t* clean, std::int64_t size, std::uint64_t seed,
 Dataset MakeSplit(const SyntheticSpec& spec, const std::vector<std::uint8_t>& classes,
                   std::uint64_t seed, std::uint64_t stream, std::int64_t images) {
   const std::int64_t size = std::int64_t{spec.height} * spec.width * spec.channels;
-  Dataset dataset = {"synthetic", spec.height, spec.width, spec.channels, spec.classes, {}, {}};
+  Dataset dataset = {"synthetic", spec.height, spec.width, spec.channels, spec.classes};
   dataset.labels.resize(static_cast<std::size_t>(images));
   dataset.pixels.resize(static_cast<std::size_t>(images * size));
   for (std::int64_t i = 0; i < images; ++i) {
     const std::int64_t label = i % spec.classes;
-    dataset.labels[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(label);
+    dataset.labels[static_cast<std::size_t>(i)] = static_cast<Label>(label);
     AddNoise(classes.data() + label * size, size, seed, stream, i,
              dataset.pixels.data() + i * size);
   }

@@ -45,6 +45,11 @@ void Recorder::Histogram(std::int64_t step, std::int64_t epoch, const std::strin
   if (tensorboard_) tensorboard_->Histogram(step, layer, tensor, bins);
 }
 
+void Recorder::Event(const EventRow& row) {
+  logs_->Event(row);
+  run_.Add(row);
+}
+
 void Recorder::Evaluation(const EvaluationRow& row) {
   logs_->Evaluation(row);
   run_.Add(row);

@@ -36,7 +36,7 @@ class Recorder {
                  const std::string& tensor, double scale, const ExponentBins& bins);
   void WhatIf(const WhatIfRow& row) { logs_->WhatIf(row); }
   void Probe(const ProbeRow& row) { logs_->Probe(row); }
-  void Event(const EventRow& row) { logs_->Event(row); }
+  void Event(const EventRow& row);
   void Evaluation(const EvaluationRow& row);
   void Timing(const TimingRow& row);
 

@@ -70,6 +70,7 @@ Json RunJson(const SummaryFacts& facts, const RunTotals& run) {
   json["epochs"] = facts.epochs;
   json["steps"] = run.steps();
   json["skipped"] = run.skipped();
+  if (!run.broken_images().empty()) json["broken_images"] = run.broken_images();
   json["last_scale"] = run.last().scale;
   json["train"] = {
       {"epoch", run.last().epoch}, {"loss", run.epoch_loss()}, {"accuracy", run.epoch_accuracy()}};

@@ -60,7 +60,8 @@ std::string Results(const RunTotals& run, bool color) {
 std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers) {
   std::vector<const TensorTotals*> worst;
   for (const TensorTotals& tensor : layers.tensors()) {
-    if (tensor.underflow > 0) worst.push_back(&tensor);
+    // Updates that change nothing are no values lost on the way through the network.
+    if (tensor.underflow > 0 && tensor.tensor != "update") worst.push_back(&tensor);
   }
   std::stable_sort(worst.begin(), worst.end(), [](const TensorTotals* a, const TensorTotals* b) {
     return a->pct_mean() > b->pct_mean();
@@ -159,6 +160,16 @@ std::string Skips(const RunTotals& run, bool color) {
          " because gradients were not finite: events.csv names layer and tensor";
 }
 
+std::string Broken(const RunTotals& run, bool color) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> names;
+  for (const auto& [name, times] : run.broken_images()) names.push_back(Visible(name));
+  if (names.empty()) return "";
+  const auto count = static_cast<std::int64_t>(names.size());
+  return "\n" + Colored(color, Color::kYellow, Counted(count, "image") + " left out") +
+         " because they cannot be read (events.csv): " + FirstNames(names, kNamed);
+}
+
 // What every run has, and of what only some have the names that are there.
 std::string Files(const std::string& folder) {
   std::string some;
@@ -195,7 +206,7 @@ std::string ExplainLimit(const ScaleTotals& scale) {
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
                         bool color) {
   return FirstLine(facts, run, color) + Results(run, color) + Layers(layers, color) +
-         Skips(run, color) + Files(facts.folder);
+         Skips(run, color) + Broken(run, color) + Files(facts.folder);
 }
 
 }  // namespace ada::telemetry

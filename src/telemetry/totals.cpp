@@ -64,11 +64,16 @@ double RunTotals::epoch_accuracy() const {
   return epoch_steps_ > 0 ? accuracy_sum_ / static_cast<double>(epoch_steps_) : NAN;
 }
 
+void RunTotals::Add(const EventRow& row) {
+  if (row.event == kBrokenImage) ++broken_images_[row.value];
+}
+
 void RunTotals::RebuildFrom(const std::string& folder) {
   *this = RunTotals();
   EachRow<StepRow>(folder, [this](const StepRow& row) { Add(row); });
   EachRow<EvaluationRow>(folder, [this](const EvaluationRow& row) { Add(row); });
   EachRow<TimingRow>(folder, [this](const TimingRow& row) { Add(row); });
+  EachRow<EventRow>(folder, [this](const EventRow& row) { Add(row); });
 }
 
 void LayerTotals::AddUnderflow(const std::string& layer, const std::string& tensor, double scale,

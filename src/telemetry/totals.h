@@ -25,6 +25,7 @@ class RunTotals {
   void Add(const StepRow& row);
   void Add(const EvaluationRow& row);
   void Add(const TimingRow& row) { seconds_ += row.seconds; }
+  void Add(const EventRow& row);
   // Starts from the CSVs in `folder`, already cut to a checkpoint. Throws DataError with file and
   // line.
   void RebuildFrom(const std::string& folder);
@@ -36,6 +37,8 @@ class RunTotals {
   double epoch_loss() const;
   double epoch_accuracy() const;
   const std::vector<SplitTotals>& evaluations() const { return evaluations_; }
+  // Images that could not be read and were left out, by name, each with how often.
+  const std::map<std::string, std::int64_t>& broken_images() const { return broken_images_; }
   double logged_seconds() const { return seconds_; }  // the sum of timing.csv
 
  private:
@@ -43,6 +46,7 @@ class RunTotals {
   std::int64_t skipped_ = 0, epoch_steps_ = 0;
   double loss_sum_ = 0, accuracy_sum_ = 0, seconds_ = 0;
   std::vector<SplitTotals> evaluations_;
+  std::map<std::string, std::int64_t> broken_images_;
 };
 
 // The rows of one tensor of one layer: sums over the logged steps, and the last row's scale.

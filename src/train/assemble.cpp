@@ -41,73 +41,9 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device) {
   return chosen;
 }
 
-data::DatasetInfo InspectData(const config::Config& config) {
-  const config::DataConfig& d = config.data;
-  if (data::FactsOf(d.dataset).foreign)
-    throw ConfigError(ToString(d.where) + ": data.dataset: " + d.dataset +
-                      ": another program trained this run and recorded it (ada_train.torch); "
-                      "ada-train reads such runs and does not train them");
-  const data::SyntheticSpec& s = d.synthetic;
-  data::DatasetInfo info{s.height, s.width, s.channels, s.classes, s.train, s.test};
-  if (data::FactsOf(d.dataset).layout) info = data::Inspect(d.dataset, d.path);
-  if (d.limit.train > 0) info.train = std::min(info.train, d.limit.train);
-  if (d.limit.test > 0) info.test = std::min(info.test, d.limit.test);
-  info.train -= d.validation;
-  if (info.train < 1)
-    throw ConfigError(ToString(d.where) + ": data.validation: " + std::to_string(d.validation) +
-                      " images held back leave none of " +
-                      std::to_string(info.train + d.validation) + " to train on");
-  if (d.drop_last && info.train < d.batch_size)
-    throw ConfigError(ToString(d.where) + ": data.batch_size: " + std::to_string(d.batch_size) +
-                      " is more than the " + std::to_string(info.train) +
-                      " training images, and drop_last leaves no batch; use a smaller batch or "
-                      "drop_last: false");
-  return info;
-}
-
-RunData ReadData(const config::Config& config) {
-  const config::DataConfig& d = config.data;
-  data::Splits splits = data::FactsOf(d.dataset).layout
-                            ? data::Read(d.dataset, d.path)
-                            : data::MakeSynthetic(d.synthetic, config.seed);
-  RunData run{std::move(splits.train), {}, std::move(splits.test), {}, {}};
-  data::Limit(run.train, d.limit.train);
-  data::Limit(run.test, d.limit.test);
-  run.validation = data::SplitLast(run.train, d.validation);
-  if (d.normalize.kind == config::NormalizeConfig::Kind::kStandard)
-    run.mean = splits.mean, run.std = splits.std;
-  if (d.normalize.kind == config::NormalizeConfig::Kind::kCustom)
-    run.mean = d.normalize.mean, run.std = d.normalize.std;
-  if (!run.mean.empty() && run.mean.size() != static_cast<std::size_t>(run.train.channels))
-    throw ConfigError(ToString(d.where) + ": data.normalize: " + std::to_string(run.mean.size()) +
-                      " means for images of " + std::to_string(run.train.channels) +
-                      " channels; give one for each channel");
-  return run;
-}
-
-data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) {
-  const config::DataConfig& d = config.data;
-  data::LoaderSpec spec;
-  spec.batch_size = d.batch_size;
-  spec.shuffle = d.shuffle;
-  spec.drop_last = d.drop_last;
-  spec.pad = d.augment.pad;
-  spec.random_crop = d.augment.random_crop;
-  spec.horizontal_flip = d.augment.horizontal_flip;
-  spec.mean = data.mean;
-  spec.std = data.std;
-  spec.seed = config.seed;
-  return spec;
-}
-
-data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data) {
-  data::LoaderSpec spec;
-  spec.batch_size = config.data.evaluate_batch_size;
-  spec.mean = data.mean;
-  spec.std = data.std;
-  spec.seed = config.seed;
-  spec.prefetch = 2;
-  return spec;
+bool Mixes(const config::Config& config) {
+  const config::AugmentConfig& augment = config.data.augment;
+  return augment.mixup.alpha > 0 || augment.cutmix.alpha > 0;
 }
 
 bool WatchesEverything(const config::Config& config) {
@@ -123,6 +59,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
+  spec.mixes = Mixes(config);
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.fuse = !WatchesEverything(config);

@@ -24,18 +24,34 @@ struct ChosenBackend {
 };
 ChosenBackend MakeBackend(const config::DeviceConfig& device);
 
+// What is known of the images before they are read: the shape of the network's input, how many
+// images there are after `limit` and `validation`. Throws DataError, or ConfigError where the
+// configuration does not fit them.
+data::DatasetInfo InspectData(const config::Config& config);
+// The configuration with what only the data says: model.classes, where it is not given. ConfigError
+// where there are more classes than the network has outputs.
+config::Config Completed(config::Config config, const data::DatasetInfo& info);
+
 // The images of a run, limited and split as `data:` says. `validation` has no images where none are
 // held back.
 struct RunData {
   data::Dataset train, validation, test;
-  std::vector<double> mean, std;  // of the normalisation; empty: none
+  std::vector<double> mean, std;         // of the normalisation; empty: none
+  std::vector<std::string> class_names;  // where the files say them
+  std::string note;                      // what the user should know of the files; mostly empty
 };
+// `info`: what InspectData said; what it found already is taken from there.
+RunData ReadData(const config::Config& config, const data::DatasetInfo& info);
 RunData ReadData(const config::Config& config);
-// Shape and number of training images without reading them (--dry-run, shape checks).
-data::DatasetInfo InspectData(const config::Config& config);
+
+// What the classes are called, in the order of the labels; empty where nobody says it.
+std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);
 
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
+
+// Whether training images may be mixed and have two labels.
+bool Mixes(const config::Config& config);
 
 // Whether the run observes tensors that a fused op never stores (dumps, probes of y): then nothing
 // is fused, which changes no bit.

@@ -13,9 +13,10 @@ std::unique_ptr<ResidentData> ResidentData::Make(backend::Backend& backend,
                                                  const data::Dataset& dataset,
                                                  const data::LoaderSpec& spec) {
   const data::BatchMaker checked(dataset, spec);  // throws where they do not go together
+  if (!WhyNot(dataset, spec).empty()) return nullptr;
   const std::vector<float> table = data::NormalizeTable(dataset.channels, spec.mean, spec.std);
   backend::ImageSourceSpec source;
-  source.pixels = dataset.pixels.data();
+  source.pixels = dataset.bytes();
   source.labels = dataset.labels.data();
   source.images = dataset.images();
   source.image = {1, dataset.height, dataset.width, dataset.channels};
@@ -28,6 +29,15 @@ std::unique_ptr<ResidentData> ResidentData::Make(backend::Backend& backend,
   if (!made) return nullptr;
   return std::unique_ptr<ResidentData>(
       new ResidentData(std::move(made), dataset, spec, checked.batches_per_epoch()));
+}
+
+std::string ResidentData::WhyNot(const data::Dataset& dataset, const data::LoaderSpec& spec) {
+  if (dataset.store && dataset.store->is_float()) return "their values are fp32, not bytes";
+  if (dataset.bytes() == nullptr) return "they are read from their files one by one";
+  if (spec.mixing.any()) return "they are mixed there";
+  if (spec.changes.any()) return "they are resized, coloured or erased there";
+  if (spec.changes.crops()) return "they are cropped there";
+  return "";
 }
 
 ResidentData::ResidentData(std::unique_ptr<backend::ImageSource> source,
@@ -60,6 +70,7 @@ ResidentData::Batch ResidentData::Next() {
 
 Batches::Batches(backend::Backend& backend, const data::Dataset& dataset,
                  const data::LoaderSpec& spec, Residence residence) {
+  why_on_host_ = ResidentData::WhyNot(dataset, spec);
   if (residence != Residence::kHost) resident_ = ResidentData::Make(backend, dataset, spec);
   if (!resident_) loader_.emplace(dataset, spec);
 }
@@ -78,6 +89,15 @@ int Batches::Next() {
   return batch_->rows;
 }
 
+const std::vector<data::BrokenImage>& Batches::broken() const {
+  static const std::vector<data::BrokenImage> none;
+  return resident_ ? none : batch_->broken;
+}
+
+std::int64_t Batches::NumberOf(int row) const {
+  return resident_ ? resident_batch_.first + row : batch_->numbers[static_cast<std::size_t>(row)];
+}
+
 Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
   if (resident_) {
     ADA_CHECK(graph.label_memory() != nullptr);
@@ -85,8 +105,11 @@ Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
     return {};
   }
   const auto per_image = static_cast<std::int64_t>(batch_->images.size()) / batch_->rows;
-  const Rows part{batch_->images.data() + first * per_image, batch_->labels.data() + first};
-  graph.SetBatch(part.images, part.labels, rows);
+  Rows part{batch_->images.data() + first * per_image, batch_->labels.data() + first};
+  if (!batch_->shares.empty())
+    part.second =
+        backend::SecondLabels{batch_->second_labels.data(), batch_->shares.data()}.From(first);
+  graph.SetBatch(part.images, part.labels, rows, part.second);
   return part;
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "data/loader.h"
@@ -16,10 +18,14 @@ namespace ada::train {
 // and with the same random choices as data::Loader's, made there.
 class ResidentData {
  public:
-  // Null where the backend declines: batches are the loader's then. The data set's bytes are
-  // copied. Throws ConfigError like the Loader where the two do not go together.
+  // Null where the backend declines, or `WhyNot` says something: batches are the loader's then. The
+  // data set's bytes are copied. Throws ConfigError like the Loader where the two do not go
+  // together.
   static std::unique_ptr<ResidentData> Make(backend::Backend& backend, const data::Dataset& dataset,
                                             const data::LoaderSpec& spec);
+
+  // Why no backend can make such batches; "": one may.
+  static std::string WhyNot(const data::Dataset& dataset, const data::LoaderSpec& spec);
 
   std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
 
@@ -65,16 +71,25 @@ class Batches {
           Residence residence = Residence::kAnywhere);
 
   bool resident() const { return resident_ != nullptr; }
+  // Why it is not, where that is not for the backend to say; else "".
+  const std::string& why_on_host() const { return why_on_host_; }
   std::int64_t batches_per_epoch() const;
   // Goes to batch `index` (from 0, at most batches_per_epoch) of `epoch` (from 0).
   void Seek(std::int64_t epoch, std::int64_t index);
-  // The next batch; goes on into the next epoch. Returns its rows.
+  // The next batch; goes on into the next epoch. Returns its rows: none where all its images are
+  // broken and left out.
   int Next();
+  // Images of the present batch that could not be read.
+  const std::vector<data::BrokenImage>& broken() const;
+  // Which image of the data set row `row` of the present batch is; the batches do not shuffle where
+  // the data set is resident.
+  std::int64_t NumberOf(int row) const;
 
   // On the host; null where they never were there.
   struct Rows {
     const float* images = nullptr;  // [rows, h, w, c]
     const std::int32_t* labels = nullptr;
+    backend::SecondLabels second = {};  // of a batch that is mixed
   };
   // Rows first..first + rows of the present batch become what `graph` reads in its next pass.
   Rows Feed(graph::Graph& graph, int first, int rows);
@@ -84,6 +99,7 @@ class Batches {
   std::optional<data::Loader> loader_;  // where resident_ is null
   ResidentData::Batch resident_batch_;
   const data::Batch* batch_ = nullptr;
+  std::string why_on_host_;
 };
 
 }  // namespace ada::train

@@ -6,9 +6,11 @@
 #include "graph/network/weights_file.h"
 #include "train/evaluator.h"
 #include "train/idle_patterns.h"
+#include "train/measure.h"
 #include "train/memory_need.h"
 #include "train/run.h"
 #include "train/session.h"
+#include "train/weight_average.h"
 
 namespace ada::train {
 namespace {
@@ -49,25 +51,43 @@ std::vector<std::string> TableLines(const graph::GraphSpec& spec, const graph::G
   return graph::LayerTable(rows, notes);
 }
 
+// Whether a device may keep the images at all.
+bool MayReside(const config::Config& config, const data::DatasetInfo& info) {
+  const data::LoaderSpec spec = TrainLoader(config, {});
+  return info.found ? ResidentData::WhyNot(info.found->train, spec).empty()
+                    : !spec.changes.any() && !spec.changes.crops();
+}
+
 // Of images that the device will keep, each split where it fits.
 std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInfo& info,
-                            const backend::Backend& backend) {
+                            const ChosenBackend& chosen) {
+  if (!chosen.has_own_memory || !MayReside(config, info)) return 0;
   backend::ImageSourceSpec source;
   source.image = {1, info.height, info.width, info.channels};
   std::uint64_t bytes = 0;
   const bool trains = ResidenceOf(config) == Batches::Residence::kAnywhere;
   for (const std::int64_t images : {trains ? info.train : 0, config.data.validation, info.test}) {
     source.images = images;
-    if (images > 0) bytes += backend.ImageSourceBytes(source);
+    if (images > 0) bytes += chosen.backend->ImageSourceBytes(source);
   }
   return bytes;
 }
 
+// What only the files of a set of one's own say.
+std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& info) {
+  if (!info.found) return "";
+  std::string notes = "classes   " + std::to_string(info.classes);
+  if (!info.found->class_names.empty()) notes += ": " + FirstNames(info.found->class_names, 10);
+  notes += "\nworkers   " + std::to_string(EvaluationLoader(config, {}).workers) + '\n';
+  return notes + (info.found->note.empty() ? "" : "note      " + info.found->note + '\n');
+}
+
 }  // namespace
 
-void DryRun(const config::Config& config, std::ostream& out) {
-  const ChosenBackend chosen = MakeBackend(config.device);
-  const data::DatasetInfo info = InspectData(config);
+void DryRun(const config::Config& given, bool measure, std::ostream& out) {
+  const ChosenBackend chosen = MakeBackend(given.device);
+  const data::DatasetInfo info = InspectData(given);
+  const config::Config config = Completed(given, info);
   const Shape image{1, info.height, info.width, info.channels};
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const graph::GraphSpec spec = TrainGraph(config, image, *policy);
@@ -75,10 +95,11 @@ void DryRun(const config::Config& config, std::ostream& out) {
   constexpr double kFarTooMuch = 32;
   if (!chosen.has_own_memory) RefuseMemory(LeastNeed(config, info, spec), spec, kFarTooMuch);
   const auto graph = graph::Graph::Build(spec, *chosen.backend);
-  const optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
-                                   OptimizedParameters(config.optimizer, *graph),
-                                   config.train.clip_norm);
+  optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
+                             OptimizedParameters(config.optimizer, *graph), config.train.clip_norm);
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());
+  std::optional<WeightAverage> average;
+  if (KeepsAverage(config)) average.emplace(config, image, *chosen.backend, *graph);
   std::optional<Probe> probe;
   if (config.log.probe_every > 0) probe.emplace(config, image, *graph, *chosen.backend);
   std::optional<graph::WeightsCover> weights;
@@ -89,17 +110,23 @@ void DryRun(const config::Config& config, std::ostream& out) {
   for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
   MemoryNeed need = NeedOfData(config, info, config.data.batch_size);
   need.has_own_memory = chosen.has_own_memory;
-  need.resident_images = ResidentBytes(config, info, *chosen.backend);
+  need.resident_images = ResidentBytes(config, info, chosen);
   need.network = chosen.backend->allocated_bytes();
   need.checkpoint = CheckpointBytes(config, *graph);
   const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
   out << "device    " << chosen.reason << '\n'
       << "data      " << config.data.dataset << ": " << info.train << " training and " << info.test
       << " test images of " << ToString(image) << '\n'
-      << "steps     " << per_epoch << " an epoch, " << TotalSteps(config, per_epoch) << " in all\n"
+      << NotesOfFiles(config, info) << "steps     " << per_epoch << " an epoch, "
+      << TotalSteps(config, per_epoch) << " in all\n"
       << "memory    " << ToString(need) << '\n';
   if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);
+  if (measure)
+    out << "measured  "
+        << MeasuredText(MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend),
+                        config.data.batch_size, per_epoch)
+        << std::endl;
   for (const std::string& line : IdlePatterns(config, *graph)) out << "warning   " << line << '\n';
   if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
   if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';

@@ -10,6 +10,7 @@
 #include "train/memory_need.h"
 #include "train/predictions.h"
 #include "train/run.h"
+#include "train/weight_average.h"
 
 namespace ada::train {
 namespace {
@@ -24,20 +25,19 @@ class SplitReport {
         options_(options),
         out_(out),
         log_(log) {
-    if (options.per_class) names_ = data::ClassNames(config.data.dataset, config.data.path);
+    if (options.per_class) names_ = NamesOfClasses(config, data);
     if (!options.predictions.empty()) predictions_.emplace(options.predictions);
     out << (options.per_class ? "split,class,name,images,top1,top5,precision\n"
                               : "split,images,loss,top1,top5\n");
   }
 
-  // `first`: of the split's images in the data set's files.
-  void Write(const char* split, std::int64_t first, const data::Dataset& dataset) {
+  void Write(const char* split, const data::Dataset& dataset) {
     if (dataset.images() == 0) return;
     ClassTable classes(evaluator_.graph().classes());
     ImageVisitor visit;
     if (predictions_ || options_.per_class)
       visit = [&](const ImageResult& result) {
-        if (predictions_) predictions_->Add(split, first, result);
+        if (predictions_) predictions_->Add(split, dataset.NumberInFiles(result.image), result);
         classes.Add(result);
       };
     const EvaluationResult e = [&] {
@@ -45,6 +45,8 @@ class SplitReport {
       return evaluator_.Run(dataset, loader_, visit,
                             [&](std::int64_t images) { progress.Update(images); });
     }();
+    for (const data::BrokenImage& image : e.broken)
+      log_.Warning(image.message + " (left out: data.on_broken)");
     if (options_.per_class)
       classes.Write(split, names_, out_);
     else
@@ -68,22 +70,23 @@ class SplitReport {
 
 }  // namespace
 
-void Evaluate(const config::Config& config, const std::string& weights,
+void Evaluate(const config::Config& given, const std::string& weights,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log) {
-  const ChosenBackend chosen = MakeBackend(config.device);
-  const data::DatasetInfo info = InspectData(config);
+  const ChosenBackend chosen = MakeBackend(given.device);
+  const data::DatasetInfo info = InspectData(given);
+  const config::Config config = Completed(given, info);
   const Shape image{1, info.height, info.width, info.channels};
   Evaluator evaluator(config, image, *chosen.backend, nullptr);
   MemoryNeed need = NeedOfData(config, info, config.data.evaluate_batch_size);
   need.has_own_memory = chosen.has_own_memory;
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));
-  const RunData data = ReadData(config);
-  LoadEvaluatedWeights(weights, evaluator.graph(), *chosen.backend, log);
+  const RunData data = ReadData(config, info);
+  if (!data.note.empty()) log.Info(data.note);
+  LoadEvaluatedWeights(weights, EvaluatesAverage(config), evaluator.graph(), *chosen.backend, log);
   SplitReport report(config, data, evaluator, options, out, log);
-  // The images held back are the last of the training files.
-  report.Write("validation", data.train.images(), data.validation);
-  report.Write("test", 0, data.test);
+  report.Write("validation", data.validation);
+  report.Write("test", data.test);
   report.Finish();
 }
 

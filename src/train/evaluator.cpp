@@ -57,15 +57,20 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   EvaluationResult result;
   for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
     pass.rows = batches.Next();
+    for (const data::BrokenImage& broken : batches.broken()) result.broken.push_back(broken);
+    if (pass.rows == 0) continue;
     pass.loss_rows = pass.rows;
-    pass.accumulate = i > 0;  // losses of all batches are added up
+    pass.accumulate = result.images > 0;  // losses of all batches are added up
     batches.Feed(*graph_, 0, pass.rows);
     graph_->Forward(pass);
-    if (visit) Visit(dataset, result.images, pass.rows, visit);
+    if (visit) Visit(dataset, batches, pass.rows, visit);
     result.images += pass.rows;
     if (after_batch) after_batch(result.images);
   }
   if (!batches.resident()) batches_.erase(&dataset);  // with its threads
+  if (result.images == 0 && !result.broken.empty())
+    throw DataError("none of the images that are evaluated can be read; the first: " +
+                    result.broken.front().message);
   if (result.images == 0) return result;
   const backend::LossResult total = graph_->Result();
   const auto n = static_cast<double>(result.images);
@@ -75,13 +80,13 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   return result;
 }
 
-void Evaluator::Visit(const data::Dataset& dataset, std::int64_t first, int rows,
+void Evaluator::Visit(const data::Dataset& dataset, const Batches& batches, int rows,
                       const ImageVisitor& visit) {
   const auto classes = static_cast<std::size_t>(graph_->classes());
   logits_.resize(static_cast<std::size_t>(rows) * classes);
   backend_.Read(graph_->logits(), rows, logits_.data());
   for (int row = 0; row < rows; ++row) {
-    const std::int64_t image = first + row;
+    const std::int64_t image = batches.NumberOf(row);
     ImageResult result =
         JudgeImage(logits_.data() + static_cast<std::size_t>(row) * classes, graph_->classes(),
                    dataset.labels[static_cast<std::size_t>(image)]);

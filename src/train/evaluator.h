@@ -37,6 +37,7 @@ ImageResult JudgeImage(const float* logits, int classes, std::int32_t label);
 struct EvaluationResult {
   std::int64_t images = 0;
   double loss = 0, top1 = 0, top5 = 0;
+  std::vector<data::BrokenImage> broken = {};  // left out
 };
 
 class Evaluator {
@@ -53,8 +54,9 @@ class Evaluator {
 
  private:
   Batches& BatchesOf(const data::Dataset& dataset, const data::LoaderSpec& spec);
-  // Judges the images of the last forward pass: `rows` from `first` on.
-  void Visit(const data::Dataset& dataset, std::int64_t first, int rows, const ImageVisitor& visit);
+  // Judges the images of the last forward pass.
+  void Visit(const data::Dataset& dataset, const Batches& batches, int rows,
+             const ImageVisitor& visit);
 
   backend::Backend& backend_;
   std::unique_ptr<graph::Graph> graph_;

@@ -42,8 +42,8 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
                       static_cast<std::uint64_t>(info.width) *
                       static_cast<std::uint64_t>(info.channels);
   MemoryNeed need;
-  need.images =
-      static_cast<std::uint64_t>(info.train + info.test + config.data.validation) * (pixels + 1);
+  need.images = static_cast<std::uint64_t>(info.train + info.test + config.data.validation) *
+                static_cast<std::uint64_t>(info.in_memory);
   need.batches = 4 * 5 * pixels * static_cast<std::uint64_t>(batch_size);
   return need;
 }
@@ -67,7 +67,8 @@ std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& g
 
 std::uint64_t CheckpointBytes(const config::Config& config, const graph::Graph& graph) {
   std::uint64_t bytes = OptimizerBytes(config, graph);
-  for (const graph::Parameter& p : graph.parameters()) bytes += p.value.bytes();
+  const std::uint64_t copies = config.train.ema.decay > 0 ? 2 : 1;  // and the average
+  for (const graph::Parameter& p : graph.parameters()) bytes += copies * p.value.bytes();
   return bytes;
 }
 

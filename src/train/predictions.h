@@ -17,8 +17,8 @@ class PredictionsFile {
   // place.
   explicit PredictionsFile(const std::string& path);
 
-  // `first`: of the split's images in the order of the data set's files.
-  void Add(const std::string& split, std::int64_t first, const ImageResult& result);
+  // `number`: of the image in its split's files, in their order.
+  void Add(const std::string& split, std::int64_t number, const ImageResult& result);
   // Puts the file in its place. OutputError.
   void Commit();
 

@@ -58,10 +58,11 @@ void WarnOfOtherBackend(const ResumePoint& from, const backend::Backend& backend
 
 // The images come while the graph is made; what is wrong with them is told when it stands. A run
 // that is resumed may have nothing left to do.
-std::future<RunData> StartReading(const config::Config& config, const RunOptions& options) {
+std::future<RunData> StartReading(const config::Config& config, const data::DatasetInfo& info,
+                                  const RunOptions& options) {
   const std::launch when = options.resume ? std::launch::deferred : std::launch::async;
   try {
-    return std::async(when, [&config] { return ReadData(config); });
+    return std::async(when, [&config, &info] { return ReadData(config, info); });
   } catch (const std::system_error& error) {
     throw ThreadRefused("reads data", error);
   }
@@ -69,17 +70,18 @@ std::future<RunData> StartReading(const config::Config& config, const RunOptions
 
 }  // namespace
 
-int Train(const config::Config& config, const RunOptions& options, telemetry::Log& log) {
-  const ChosenBackend chosen = MakeBackend(config.device);
+int Train(const config::Config& given, const RunOptions& options, telemetry::Log& log) {
+  const ChosenBackend chosen = MakeBackend(given.device);
   backend::Backend& backend = *chosen.backend;
-  const data::DatasetInfo info = InspectData(config);
+  const data::DatasetInfo info = InspectData(given);
+  const config::Config config = Completed(given, info);
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   const graph::GraphSpec spec =
       TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy);
   MemoryNeed need = LeastNeed(config, info, spec);
   need.has_own_memory = chosen.has_own_memory;
   RefuseMemory(need, spec);
-  std::future<RunData> reading = StartReading(config, options);
+  std::future<RunData> reading = StartReading(config, info, options);
   const auto graph = graph::Graph::Build(spec, backend);
   need.network = backend.allocated_bytes() + OptimizerBytes(config, *graph);
   need.checkpoint = CheckpointBytes(config, *graph);
@@ -104,6 +106,7 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
   log.Info(config.name + ": " + chosen.reason);
   if (!warning.empty()) log.Warning(warning);
+  if (!data.note.empty()) log.Info(data.note);
   for (const std::string& line : IdlePatterns(config, *graph)) log.Warning(line);
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();

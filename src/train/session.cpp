@@ -13,9 +13,10 @@ int Session::Run() {
   LogDiagnostics();
   const bool may_reside = p_.graph.label_memory() != nullptr && p_.config.log.probe_every == 0;
   if (may_reside && !batches_.resident())
-    p_.log.Info(
-        "training images stay on the host: they would take more than half of the device's "
-        "free memory");
+    p_.log.Info("training images stay on the host: " +
+                (batches_.why_on_host().empty()
+                     ? "they would take more than half of the device's free memory"
+                     : batches_.why_on_host()));
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
     // A kill within the last evaluation costs no step of training. A run that is extended later
@@ -64,6 +65,8 @@ Session::End Session::Loop() {
     images_ += r.images;
     timed_images_ += r.images;
     skipped_ += r.skipped ? 1 : 0;
+    if (average_ && !r.skipped) average_->AfterUpdate(optimizer_.updates());
+    NoteBroken("train", p_.data.train, batches_.broken());
     ShowProgress(r);
     if (r.logged) Timing(r);
     if (r.logged || images_ == r.images) LogDiagnostics();
@@ -106,11 +109,20 @@ void Session::EvaluateAll() {
 
 void Session::EvaluateSplit(const std::string& split, const data::Dataset& dataset,
                             bool decides_best) {
+  const bool average = EvaluatesAverage(p_.config);
+  if (!average || p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
+    EvaluateWith(evaluator_, split, dataset, decides_best && !average);
+  if (average) EvaluateWith(average_->evaluator(), split + kAverageSplit, dataset, decides_best);
+}
+
+void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
+                           const data::Dataset& dataset, bool decides_best) {
   const EvaluationResult e = [&] {
     telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images());
-    return evaluator_.Run(dataset, EvaluationLoader(p_.config, p_.data), {},
-                          [&](std::int64_t images) { progress.Update(images); });
+    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), {},
+                         [&](std::int64_t images) { progress.Update(images); });
   }();
+  NoteBroken(split, dataset, e.broken);
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
   char text[160];

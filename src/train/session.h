@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "scaling/policies/start_scale.h"
@@ -19,6 +20,7 @@
 #include "train/observe/step_log.h"
 #include "train/signals.h"
 #include "train/trainer.h"
+#include "train/weight_average.h"
 
 namespace ada::train {
 
@@ -62,7 +64,12 @@ class Session {
   bool EvaluationDue(const StepResult& result) const;
   bool CheckpointDue(const StepResult& result) const;
   void EvaluateAll();
+  // Rows of events.csv, and a warning for the first of each.
+  void NoteBroken(const std::string& split, const data::Dataset& dataset,
+                  const std::vector<data::BrokenImage>& broken);
   void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
+  void EvaluateWith(Evaluator& evaluator, const std::string& split, const data::Dataset& dataset,
+                    bool decides_best);
   void Checkpoint();
   void WriteState(const std::string& stem);
   CheckpointState State();
@@ -83,6 +90,7 @@ class Session {
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;
   Evaluator evaluator_;
+  std::unique_ptr<WeightAverage> average_;  // null: train.ema.decay is 0
   telemetry::Progress progress_;
   SignalWatch signals_;
   double start_, last_timing_;
@@ -92,6 +100,7 @@ class Session {
   std::map<std::string, std::int64_t> lengths_;  // of the logs at the checkpoint; empty: afresh
   double best_top1_ = -1;
   std::size_t diagnostics_logged_ = 0;
+  std::set<std::string> broken_;                    // images that this process has warned of
   std::string policy_end_;                          // why the policy ended the run
   std::optional<scaling::StartScale> start_scale_;  // chosen by this process (init_scale: auto)
 };

@@ -28,6 +28,21 @@ void Session::LogDiagnostics() {
     p_.log.Debug(diagnostics[diagnostics_logged_]);
 }
 
+void Session::NoteBroken(const std::string& split, const data::Dataset& dataset,
+                         const std::vector<data::BrokenImage>& broken) {
+  constexpr std::size_t kWarned = 10;
+  const std::int64_t step = trainer_.steps();
+  for (const data::BrokenImage& image : broken) {
+    const std::string name = dataset.store->NameOf(dataset.NumberInFiles(image.image));
+    recorder_.Event({step, (step - 1) / steps_per_epoch_ + 1, telemetry::kBrokenImage, "", "", name,
+                     "left out of split " + split + ": " + image.message});
+    if (broken_.size() > kWarned || !broken_.insert(name).second) continue;
+    p_.log.Warning(broken_.size() <= kWarned
+                       ? image.message + " (left out: data.on_broken)"
+                       : "more images that cannot be read are left out; events.csv names all");
+  }
+}
+
 void Session::ReportStart() {
   if (!start_scale_) return;
   const std::string scale = ShortestText(start_scale_->scale);

@@ -36,6 +36,7 @@ void CheckNormalize(const Config& config, const YamlNode& root, Problems& proble
     return;
   }
   const auto channels = static_cast<std::size_t>(ChannelsOf(config.data));
+  if (channels == 0) return;  // only the data's files say it
   const auto check = [&](const char* key, std::size_t count) {
     if (count == channels) return;
     problems.Add(At(*root.Find("data"), "normalize", key), std::string("data.normalize.") + key,
@@ -69,7 +70,7 @@ void CheckLearningRates(const Config& config, const YamlNode& root, Problems& pr
 void CheckValidation(const Config& config, const YamlNode& root, Problems& problems) {
   const DataConfig& data = config.data;
   std::int64_t images = data.limit.train;
-  if (!data::FactsOf(data.dataset).layout && (images == 0 || images > data.synthetic.train)) {
+  if (!data::FactsOf(data.dataset).has_path() && (images == 0 || images > data.synthetic.train)) {
     images = data.synthetic.train;
   }
   if (images == 0 || data.validation < images) return;

@@ -4,6 +4,9 @@
 namespace ada::config {
 namespace {
 
+const EnumNames<BrokenImages> kBrokenImages = {{"fail", BrokenImages::kFail},
+                                               {"skip", BrokenImages::kSkip}};
+
 Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
   Names names;
   for (const data::DatasetFacts& facts : data::Catalog()) {
@@ -27,7 +30,7 @@ Section CustomNormalizeSection(NormalizeConfig& normalize) {
 // The numbers behind the word `standard`; those of images that are made are known when they are.
 std::string StandardNumbers(const std::string& dataset) {
   for (const data::DatasetFacts& facts : data::Catalog())
-    if (facts.name == dataset && facts.layout) return data::NormalizationText(facts);
+    if (facts.name == dataset && !facts.mean.empty()) return data::NormalizationText(facts);
   return "";
 }
 
@@ -63,22 +66,6 @@ Key NormalizeKey(DataConfig& data) {
   return key;
 }
 
-Section AugmentSection(AugmentConfig& augment) {
-  Section section;
-  section.path = "data.augment";
-  section.keys = {
-      Integer("pad", augment.pad, FromTo(0, 64),
-              "black pixels added on every side before the crop"),
-      Switch("random_crop", augment.random_crop, "cut the image's size from a random place"),
-      Switch("horizontal_flip", augment.horizontal_flip, "mirror an image with probability 1/2"),
-  };
-  for (Key& key : MixingKeys(augment)) section.keys.push_back(std::move(key));
-  section.check = [&augment](const YamlNode& map, const ReadContext& context) {
-    CheckMixing(augment, map, context);
-  };
-  return section;
-}
-
 Section LimitSection(LimitConfig& limit) {
   Section section;
   section.path = "data.limit";
@@ -111,23 +98,33 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
   return section;
 }
 
+// Training and evaluation give the network images of one size.
+void CheckCrops(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
+  const data::ImageChanges& changes = data.changes;
+  const Entry* crop = map.FindEntry("center_crop");
+  if (!crop || !changes.crops() || !changes.random_resized_crop) return;
+  if (changes.random_resized_crop->size == changes.center_crop) return;
+  context.problems.Add(crop->key, Join(context.path, "center_crop"),
+                       "differs from augment.random_resized_crop.size; the network takes one size");
+}
+
 }  // namespace
 
 int ChannelsOf(const DataConfig& data) {
   const data::DatasetFacts& facts = data::FactsOf(data.dataset);
-  return facts.layout ? facts.channels : data.synthetic.channels;
+  return facts.has_path() ? facts.channels : data.synthetic.channels;
 }
 
 int ClassesOf(const DataConfig& data) {
   const data::DatasetFacts& facts = data::FactsOf(data.dataset);
-  return facts.layout ? facts.classes : data.synthetic.classes;
+  return facts.has_path() ? facts.classes : data.synthetic.classes;
 }
 
 Section DataSection(DataConfig& data) {
   const Names all = DatasetsWhere([](const data::DatasetFacts&) { return true; });
-  const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.layout != nullptr; });
+  const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path(); });
   const Names made =
-      DatasetsWhere([](const data::DatasetFacts& f) { return !f.layout && !f.foreign; });
+      DatasetsWhere([](const data::DatasetFacts& f) { return f.origin == data::Origin::kSeed; });
   Section section;
   section.path = "data";
   section.discriminator = "dataset";
@@ -136,7 +133,9 @@ Section DataSection(DataConfig& data) {
   section.keys = {
       WordText("dataset", data.dataset, all, "the data set").Required(),
       Text("path", data.path,
-           "folder of its files, from the working directory; `~` and ${VAR} expand", ExpandPath)
+           "folder of its files (tensors: the file), from the working directory; `~` and ${VAR} "
+           "expand",
+           ExpandPath)
           .For(read)
           .RequiredFor(read)
           .Default("required"),
@@ -150,10 +149,21 @@ Section DataSection(DataConfig& data) {
       Switch("drop_last", data.drop_last,
              "leave out a last batch that is not full (training only, after `limit`)"),
       NormalizeKey(data),
-      Nested("augment", AugmentSection(data.augment), "random changes of training images"),
+      ResizeKey(data.changes.resize),
+      CenterCropKey(data.changes.center_crop),
+      Nested("augment", AugmentSection(data), "random changes of training images"),
       Nested("limit", LimitSection(data.limit), "use only the first images"),
       Integer("validation", data.validation, FromTo(0, 1e9),
               "last N training images held back and evaluated as split `validation`"),
+      Integer("workers", data.workers, FromTo(0, 256),
+              "threads that make batches ahead; 0: none, the training thread makes them")
+          .Default("1; folder: one per core, at most 8"),
+      Choice("on_broken", data.on_broken, kBrokenImages,
+             "a picture that cannot be read ends the run, or is left out, counted and named")
+          .For({"folder"}),
+  };
+  section.check = [&data](const YamlNode& map, const ReadContext& context) {
+    CheckCrops(data, map, context);
   };
   return section;
 }

@@ -9,6 +9,14 @@ const Names kZoo = {"mlp",   "lenet", "resnet20", "resnet32", "resnet44", "resne
 const Names kCifarResnets = {"resnet20", "resnet32", "resnet44", "resnet56", "resnet110"};
 const Names kVggs = {"vgg11", "vgg13", "vgg16"};
 
+// Not written as long as only the data's files say it.
+Key ClassesKey(ModelConfig& model) {
+  Key key = Integer("classes", model.classes, FromTo(2, 1'000'000),
+                    "outputs of the last layer; at least the data set's classes");
+  key.unused = [&model] { return model.classes == 0; };
+  return key.Default("the data set's");
+}
+
 }  // namespace
 
 Section ModelSection(ModelConfig& model) {
@@ -21,9 +29,7 @@ Section ModelSection(ModelConfig& model) {
   section.keys = {
       WordText("zoo", model.zoo, kZoo, "a network of the zoo").Default("required without `layers`"),
       LayersKey(model.layers).For({"layers"}),
-      Integer("classes", model.classes, FromTo(2, 1'000'000),
-              "outputs of the last layer; at least the data set's classes")
-          .Default("the data set's"),
+      ClassesKey(model),
       WordText("shortcut", model.shortcut, {"A", "B"},
                "A: every second pixel, channels filled with zeros; B: a 1x1 convolution")
           .For(kCifarResnets),

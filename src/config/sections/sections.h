@@ -28,6 +28,11 @@ Section EvaluateSection(EvaluateConfig& evaluate);
 Section LogSection(LogConfig& log);
 Section CheckpointSection(CheckpointConfig& checkpoint);
 
+// Parts of `data`: how images are changed.
+Section AugmentSection(DataConfig& data);
+Key ResizeKey(data::ResizeTo& resize);
+Key CenterCropKey(data::PictureSize& crop);
+
 // A format as a name or a map; nothing and a problem where it is none.
 std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
                                            const ReadContext& context);
@@ -38,7 +43,7 @@ Key LayersKey(std::vector<LayerConfig>& layers);
 
 // Replaces a leading `~` and every ${VAR} of a path; why it cannot, or nothing.
 std::string ExpandPath(std::string& path);
-// Channels and classes of a data set's images.
+// Channels and classes of a data set's images; 0 where only its files say it.
 int ChannelsOf(const DataConfig& data);
 int ClassesOf(const DataConfig& data);
 

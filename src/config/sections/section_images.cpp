@@ -1,0 +1,253 @@
+// Keys of `data` that say how an image is changed on its way into the network.
+#include <array>
+
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+constexpr double kMostPixels = 16'384;  // on a side
+
+// A map that may be missing.
+template <class T>
+Key OptionalMap(std::string name, std::optional<T>& field, Section (*make)(T&),
+                std::string meaning) {
+  Key key = MakeKey(std::move(name), "map", std::move(meaning));
+  key.default_text = "none";
+  key.section = ExampleSection<T>(make);
+  key.schemas = {MapSchema([section = key.section] { return section; })};
+  key.read = [&field, make](const YamlNode& node, const ReadContext& context) {
+    T read;
+    ReadSection(node, make(read), context);
+    field = read;
+  };
+  key.write = [&field, make]() -> std::optional<YamlNode> {
+    if (!field) return std::nullopt;
+    return WriteSection(make(*field));
+  };
+  return key;
+}
+
+// Two numbers, the smaller one first.
+bool ReadRange(const YamlNode& node, const Range& within, data::Range& range,
+               const ReadContext& context) {
+  std::array<double, 2> ends{};
+  if (node.kind != YamlNode::Kind::kList || node.items.size() != 2) {
+    context.problems.Add(node, context.path, Expected("[smallest, largest]", node));
+    return false;
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string refusal = ReadNumber(node.items[i], within, ends[i]);
+    if (!refusal.empty()) context.problems.Add(node.items[i], context.path, refusal);
+    if (!refusal.empty()) return false;
+  }
+  if (ends[0] > ends[1]) {
+    context.problems.Add(node, context.path, "the first number is above the second");
+    return false;
+  }
+  range = {ends[0], ends[1]};
+  return true;
+}
+
+YamlNode RangeNode(const data::Range& range) {
+  return List({Scalar(NumberText(range.low)), Scalar(NumberText(range.high))});
+}
+
+ValueSchema RangeSchema(const Range& within) {
+  ValueSchema schema = ListSchema({NumberSchema(within)}, 2);
+  schema.most = 2;
+  return schema;
+}
+
+Key RangeKey(std::string name, data::Range& field, const Range& within, std::string meaning) {
+  Key key = MakeKey(std::move(name), "[smallest, largest]", std::move(meaning));
+  key.range = within.Text();
+  key.schemas = {RangeSchema(within)};
+  key.read = [&field, within](const YamlNode& node, const ReadContext& context) {
+    ReadRange(node, within, field, context);
+  };
+  key.write = [&field]() -> std::optional<YamlNode> { return RangeNode(field); };
+  return key;
+}
+
+// A height and a width of a picture; 0x0: unset.
+Key SizeKey(std::string name, data::PictureSize& field, std::string meaning) {
+  struct Sides {
+    std::array<int, 2> both{};
+  };
+  const auto sides = std::make_shared<Sides>();
+  Key key = Pair(std::move(name), sides->both, FromTo(1, kMostPixels), std::move(meaning));
+  key.read = [sides, &field, read = std::move(key.read)](const YamlNode& node,
+                                                         const ReadContext& context) {
+    read(node, context);
+    field = {sides->both[0], sides->both[1]};
+  };
+  key.write = [sides, &field, write = std::move(key.write)]() -> std::optional<YamlNode> {
+    if (field.height == 0) return std::nullopt;
+    sides->both = {field.height, field.width};
+    return write();
+  };
+  return key;
+}
+
+// A factor v means 1 - v to 1 + v (of the hue -v to v); or both ends.
+Key JitterKey(std::string name, data::Range& field, double neutral, const Range& factor,
+              const Range& ends, std::string meaning) {
+  Key key = MakeKey(std::move(name), "number or [smallest, largest]", std::move(meaning));
+  key.range = factor.Text() + ", or both ends " + ends.Text();
+  key.default_text = "0";
+  key.schemas = {NumberSchema(factor), RangeSchema(ends)};
+  key.read = [&field, neutral, factor, ends](const YamlNode& node, const ReadContext& context) {
+    if (node.kind == YamlNode::Kind::kList) {
+      ReadRange(node, ends, field, context);
+      return;
+    }
+    double value = 0;
+    const std::string refusal = ReadNumber(node, factor, value);
+    if (!refusal.empty()) return context.problems.Add(node, context.path, refusal);
+    field = {std::max(neutral - value, ends.low), neutral + value};
+  };
+  key.write = [&field, neutral]() -> std::optional<YamlNode> {
+    if (field == data::Range{neutral, neutral}) return std::nullopt;
+    return RangeNode(field);
+  };
+  return key;
+}
+
+// A number, one a channel, or `random`.
+Key ErasingValueKey(data::RandomErasingSpec& erasing) {
+  Key key = MakeKey("value", "number, list of numbers or word",
+                    "what is put there, after normalising (0: the mean colour); one a channel; "
+                    "random: standard normal");
+  key.range = "any, random";
+  key.schemas = {NumberSchema(AnyNumber()), ListSchema({NumberSchema(AnyNumber())}, 1),
+                 WordSchema({"random"})};
+  key.read = [&erasing](const YamlNode& node, const ReadContext& context) {
+    erasing.random_values = node.kind == YamlNode::Kind::kScalar && node.text == "random";
+    if (erasing.random_values) return;
+    const bool list = node.kind == YamlNode::Kind::kList;
+    std::vector<double> values;
+    if (list && node.items.empty())
+      context.problems.Add(node, context.path, "expected a value for each channel; got none");
+    for (std::size_t i = 0; i < (list ? node.items.size() : 1); ++i) {
+      const YamlNode& item = list ? node.items[i] : node;
+      double value = 0;
+      const std::string refusal = ReadNumber(item, AnyNumber(), value);
+      if (!refusal.empty()) return context.problems.Add(item, context.path, refusal);
+      values.push_back(value);
+    }
+    if (!values.empty()) erasing.value = values;
+  };
+  key.write = [&erasing]() -> std::optional<YamlNode> {
+    if (erasing.random_values) return Scalar("random");
+    if (erasing.value.size() == 1) return Scalar(NumberText(erasing.value[0]));
+    std::vector<YamlNode> items;
+    for (const double value : erasing.value) items.push_back(Scalar(NumberText(value)));
+    return List(std::move(items));
+  };
+  return key;
+}
+
+Section RandomResizedCropSection(data::RandomResizedCrop& crop) {
+  Section section;
+  section.path = "data.augment.random_resized_crop";
+  section.keys = {
+      SizeKey("size", crop.size, "what the crop is resized to").Required(),
+      RangeKey("scale", crop.box.scale, FromTo(1e-6, 1), "the crop's share of the image's area"),
+      RangeKey("ratio", crop.box.ratio, FromTo(1e-3, 1e3), "its width through its height"),
+  };
+  return section;
+}
+
+Section ColorJitterSection(data::ColorJitterSpec& jitter) {
+  Section section;
+  section.path = "data.augment.color_jitter";
+  const Range strength = FromTo(0, 100), ends = FromTo(0, 101);
+  section.keys = {
+      JitterKey("brightness", jitter.brightness, 1, strength, ends,
+                "v: a factor from max(0, 1 - v) to 1 + v"),
+      JitterKey("contrast", jitter.contrast, 1, strength, ends, "the same"),
+      JitterKey("saturation", jitter.saturation, 1, strength, ends, "the same"),
+      JitterKey("hue", jitter.hue, 0, FromTo(0, 0.5), FromTo(-0.5, 0.5),
+                "v: a turn of the colour circle from -v to v"),
+  };
+  return section;
+}
+
+Section RandomErasingSection(data::RandomErasingSpec& erasing) {
+  Section section;
+  section.path = "data.augment.random_erasing";
+  section.keys = {
+      Number("p", erasing.p, FromTo(0, 1), "the share of images in which a box is erased"),
+      RangeKey("scale", erasing.scale, FromTo(1e-6, 1), "the box's share of the image's area"),
+      RangeKey("ratio", erasing.ratio, FromTo(1e-3, 1e3), "its height through its width"),
+      ErasingValueKey(erasing),
+  };
+  return section;
+}
+
+}  // namespace
+
+Section AugmentSection(DataConfig& data) {
+  AugmentConfig& augment = data.augment;
+  Section section;
+  section.path = "data.augment";
+  section.keys = {
+      Integer("pad", augment.pad, FromTo(0, 64),
+              "black pixels added on every side before the crop"),
+      Switch("random_crop", augment.random_crop,
+             "cut the image's size, or data.center_crop, from a random place"),
+      OptionalMap("random_resized_crop", data.changes.random_resized_crop, RandomResizedCropSection,
+                  "cut a random part and resize it; replaces data.resize and data.center_crop in "
+                  "training"),
+      Switch("horizontal_flip", augment.horizontal_flip, "mirror an image with probability 1/2"),
+      OptionalMap("color_jitter", data.changes.color_jitter, ColorJitterSection,
+                  "change colours by random factors, in random order"),
+      OptionalMap("random_erasing", data.changes.random_erasing, RandomErasingSection,
+                  "erase a random box"),
+  };
+  for (Key& key : MixingKeys(augment)) section.keys.push_back(std::move(key));
+  section.check = [&data](const YamlNode& map, const ReadContext& context) {
+    CheckMixing(data.augment, map, context);
+    const Entry* crop = map.FindEntry("random_resized_crop");
+    if (!crop || !data.augment.random_crop) return;
+    context.problems.Add(crop->key, Join(context.path, "random_resized_crop"),
+                         "give either random_crop or random_resized_crop, not both");
+  };
+  return section;
+}
+
+Key ResizeKey(data::ResizeTo& resize) {
+  const Range range = FromTo(1, kMostPixels);
+  Key key = MakeKey("resize", "integer or [height, width]",
+                    "the length of the shorter side, or both sides: images are resized, bilinear "
+                    "with antialias");
+  key.range = range.Text();
+  key.default_text = "none";
+  key.schemas = {IntegerSchema(range), ListSchema({IntegerSchema(range)}, 2)};
+  key.schemas.back().most = 2;
+  const auto to = std::make_shared<data::PictureSize>();
+  const auto both = std::make_shared<Key>(SizeKey("resize", *to, ""));
+  key.read = [&resize, to, both](const YamlNode& node, const ReadContext& context) {
+    *to = {};
+    both->read(node, context);
+    const bool pair = node.kind == YamlNode::Kind::kList;
+    resize = pair ? data::ResizeTo{0, *to} : data::ResizeTo{to->height, {}};
+  };
+  key.write = [&resize]() -> std::optional<YamlNode> {
+    if (resize.shorter > 0) return Scalar(std::to_string(resize.shorter));
+    if (!resize.any()) return std::nullopt;
+    return List(
+        {Scalar(std::to_string(resize.to.height)), Scalar(std::to_string(resize.to.width))});
+  };
+  return key;
+}
+
+Key CenterCropKey(data::PictureSize& crop) {
+  return SizeKey("center_crop", crop,
+                 "what is cut from the middle after that; with random_crop training cuts it from "
+                 "anywhere")
+      .Default("none");
+}
+
+}  // namespace ada::config

@@ -1,0 +1,199 @@
+#include "data/folder/folder_set.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include "core/error.h"
+#include "core/system_call.h"
+#include "core/text.h"
+#include "data/folder/listing.h"
+#include "data/images/picture.h"
+
+namespace ada::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
+constexpr int kRgb = 3;
+constexpr std::array<const char*, 3> kSplitNames = {"train", "val", "test"};
+constexpr const char* kLayout =
+    "expected PATH/train/CLASS/PICTURES and PATH/val/CLASS/PICTURES (or PATH/test/...)";
+
+// The pictures of one split, decoded when they are asked for.
+class FolderStore final : public ImageStore {
+ public:
+  explicit FolderStore(FolderListing listing) : listing_(std::move(listing)) {}
+
+  std::int64_t images() const override { return listing_.files.size(); }
+  std::string NameOf(std::int64_t image) const override {
+    return listing_.folder + "/" + std::string(listing_.files[image]);
+  }
+  Picture Read(std::int64_t image, const ChoosePart& part) const override {
+    const std::string path = NameOf(image);
+    const std::vector<std::uint8_t> file = ReadPictureFile(path);
+    const PictureSize size = SizeOfPicture(file, path);
+    const Box box = part(size);
+    const bool whole = box == Box{0, 0, size.height, size.width};
+    return whole ? DecodePicture(file, path) : DecodePicture(file, path, box);
+  }
+
+ private:
+  FolderListing listing_;
+};
+
+bool HasFolder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+// Whether a folder of `folder` holds pictures: then it may be a split.
+bool LooksLikeSplit(const std::string& folder) {
+  const std::vector<std::string> folders = FoldersIn(folder);
+  return std::any_of(folders.begin(), folders.end(), [&](const std::string& name) {
+    return HoldsPictures(folder + "/" + name);
+  });
+}
+
+// PATH has no train: what it is instead.
+[[noreturn]] void FailWithoutTrain(const std::string& path) {
+  std::string problem = path + ": holds no folder train; " + kLayout;
+  const fs::path whole = fs::path(path).lexically_normal();
+  const fs::path here = whole.has_filename() ? whole : whole.parent_path();
+  if (LooksLikeSplit(path))
+    problem = path + ": holds folders with pictures, so it is one split and not the set; " +
+              kLayout + ": give the folder above it (" + here.parent_path().string() +
+              ") if it has both";
+  else
+    for (const std::string& name : FoldersIn(path))
+      if (HasFolder(here / name / "train"))
+        problem = path + ": holds no folder train, but " + (here / name).string() +
+                  " does; give that as data.path";
+  throw DataError(problem);
+}
+
+// A class folder that is called like a split and holds folders is a root within the root.
+void RefuseNestedRoot(const std::string& split) {
+  for (const char* name : kSplitNames) {
+    const std::string inner = split + "/" + name;
+    if (!HasFolder(inner) || HoldsPictures(inner) || FoldersIn(inner).empty()) continue;
+    throw DataError(split + ": holds a folder " + name +
+                    " that holds folders itself: a data set lies within a data set; expected class "
+                    "folders there: give the inner one as data.path, or move it away");
+  }
+}
+
+std::vector<std::string> Missing(const std::vector<std::string>& of,
+                                 const std::vector<std::string>& in) {
+  std::vector<std::string> missing;
+  std::set_difference(of.begin(), of.end(), in.begin(), in.end(), std::back_inserter(missing));
+  return missing;
+}
+
+void RequireSameClasses(const FolderListing& train, const FolderListing& other) {
+  const auto absent = Missing(train.classes, other.classes);
+  const auto unknown = Missing(other.classes, train.classes);
+  if (absent.size() == train.classes.size())
+    throw DataError(other.folder + ": has none of the classes of " + train.folder + " (" +
+                    FirstNames(train.classes, kNamedClasses) + "), but " +
+                    FirstNames(unknown, kNamedClasses) + ": these are two different data sets");
+  if (!absent.empty())
+    throw DataError(other.folder + ": no folder for classes of " + train.folder + ": " +
+                    FirstNames(absent, kNamedClasses) +
+                    "; expected the same class folders in both, since their order makes the labels");
+  if (!unknown.empty())
+    throw DataError(other.folder + ": class folders that " + train.folder + " does not have: " +
+                    FirstNames(unknown, kNamedClasses) +
+                    "; expected the same class folders in both");
+}
+
+// The size of the picture in a file, from its beginning if that says it.
+PictureSize SizeInFile(const std::string& path) {
+  std::string problem;
+  std::vector<std::uint8_t> beginning(kBeginning);
+  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
+  if (fd < 0) throw DataError(path + ": cannot be opened: " + problem);
+  beginning.resize(ReadAt(fd, 0, beginning.data(), beginning.size()));
+  CloseFile(fd);
+  try {
+    return SizeOfPicture(beginning, path);
+  } catch (const DataError&) {
+    return SizeOfPicture(ReadPictureFile(path), path);  // the header may end further on
+  }
+}
+
+Dataset MakeDataset(FolderListing listing) {
+  Dataset dataset;
+  dataset.name = "folder";
+  dataset.channels = kRgb;
+  dataset.classes = static_cast<int>(listing.classes.size());
+  dataset.labels = std::move(listing.labels);
+  dataset.by_class = true;
+  dataset.store = std::make_shared<FolderStore>(std::move(listing));
+  return dataset;
+}
+
+}  // namespace
+
+Splits OpenFolder(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (error && status.type() != fs::file_type::not_found)
+    throw DataError(path + ": " + error.message() + "; " + kLayout);
+  if (!fs::exists(status)) throw DataError(path + ": no such folder; " + kLayout);
+  if (!fs::is_directory(status)) throw DataError(path + ": not a folder; " + kLayout);
+  const std::string base = path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+  if (!HasFolder(base + "/train")) FailWithoutTrain(path);
+  const bool has_val = HasFolder(base + "/val"), has_test = HasFolder(base + "/test");
+  if (!has_val && !has_test)
+    throw DataError(path + ": holds train, but neither val nor test; " + kLayout);
+  const std::string other = base + (has_val ? "/val" : "/test");
+  for (const std::string& split : {base + "/train", other}) RefuseNestedRoot(split);
+  FolderListing train = ListPictures(base + "/train"), test = ListPictures(other);
+  RequireSameClasses(train, test);
+  Splits splits;
+  splits.class_names = train.classes;
+  splits.train = MakeDataset(std::move(train));
+  splits.test = MakeDataset(std::move(test));
+  if (has_val && has_test)
+    splits.note = base + ": val is evaluated as split test; its folder test is not read";
+  return splits;
+}
+
+PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken) {
+  for (std::int64_t i = 0;; ++i) {
+    const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
+    try {
+      return SizeInFile(path);
+    } catch (const DataError&) {
+      if (!skip_broken || i + 1 == dataset.images()) throw;
+    }
+  }
+}
+
+void RequireOneSize(const Dataset& dataset, PictureSize wanted,
+                    const std::function<PictureSize(PictureSize)>& after, bool skip_broken) {
+  for (std::int64_t i = 0; i < dataset.images(); ++i) {
+    const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
+    PictureSize size;
+    try {
+      size = SizeInFile(path);
+    } catch (const DataError&) {
+      if (!skip_broken) throw;
+      continue;
+    }
+    const PictureSize becomes = after(size);
+    if (becomes == wanted) continue;
+    throw DataError(path + ": " + SizeText(size) + " pixels" +
+                    (becomes == size ? "" : ", resized " + SizeText(becomes)) +
+                    ", and the first picture gives " + SizeText(wanted) +
+                    ": the network takes one size; set data.resize and data.center_crop (for "
+                    "training: data.augment.random_resized_crop)");
+  }
+}
+
+}  // namespace ada::data

@@ -1,0 +1,43 @@
+// Images that are not all decoded in memory: files of a folder, tensors of a mapped file.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "data/images/picture.h"
+
+namespace ada::data {
+
+// Says which part of a picture of this size is needed: a box within it.
+using ChoosePart = std::function<Box(PictureSize)>;
+
+// Safe from several threads.
+class ImageStore {
+ public:
+  virtual ~ImageStore() = default;
+  virtual std::int64_t images() const = 0;
+  // What image `image` is called in a message.
+  virtual std::string NameOf(std::int64_t image) const = 0;
+  // The part of an image that `part` asks for, decoded. DataError naming the image. Not for fp32.
+  virtual Picture Read(std::int64_t image, const ChoosePart& part) const = 0;
+  // All images, one after the other [images, h, w, c], as bytes or as fp32 values (not aligned),
+  // where they lie in memory so; else null.
+  virtual const std::uint8_t* Bytes() const { return nullptr; }
+  virtual const std::byte* Floats() const { return nullptr; }
+  virtual bool is_float() const { return false; }
+  // Bytes of memory that reading takes for good: 0 where the system can have them back.
+  virtual std::uint64_t memory() const { return 0; }
+  // DataError where the file behind the memory was cut since it was opened.
+  virtual void CheckUnchanged() const {}
+};
+
+// "375x500": height and width.
+inline std::string SizeText(PictureSize size) {
+  return std::to_string(size.height) + "x" + std::to_string(size.width);
+}
+
+// A part of an image [size, channels] in memory.
+Picture CutOut(const std::uint8_t* image, PictureSize size, int channels, const Box& part);
+
+}  // namespace ada::data

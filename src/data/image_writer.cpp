@@ -1,0 +1,226 @@
+#include "data/image_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/random.h"
+#include "data/images/random_changes.h"
+#include "data/images/resize.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::uint64_t kCropStream = StreamId("augment.random_resized_crop");
+constexpr std::uint64_t kJitterStream = StreamId("augment.color_jitter");
+constexpr std::uint64_t kErasingStream = StreamId("augment.random_erasing");
+
+// Random numbers of one image in one epoch, for one purpose.
+RandomStream StreamFor(std::uint64_t seed, std::uint64_t purpose, std::int64_t epoch,
+                       std::int64_t image) {
+  const auto words =
+      Philox(seed, purpose,
+             static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(image));
+  return RandomStream(seed, static_cast<std::uint64_t>(words[0]) << 32 | words[1]);
+}
+
+PictureSize Resized(const ResizeTo& resize, PictureSize of, const std::string& name) {
+  if (resize.shorter > 0) return ShorterSide(of, resize.shorter, name);
+  return resize.any() ? resize.to : of;
+}
+
+Box Whole(PictureSize size) { return {0, 0, size.height, size.width}; }
+
+// The part of `box` that lies in a picture of `size`; one pixel of the picture where none does.
+Box Inside(const Box& box, PictureSize size) {
+  const int top = std::clamp(box.top, 0, size.height - 1);
+  const int left = std::clamp(box.left, 0, size.width - 1);
+  const int bottom = std::clamp(box.top + box.height, top + 1, size.height);
+  const int right = std::clamp(box.left + box.width, left + 1, size.width);
+  return {top, left, bottom - top, right - left};
+}
+
+ImageShape ShapeOf(const Picture& picture) {
+  return {picture.height, picture.width, picture.channels};
+}
+
+void CheckChanges(const Dataset& dataset, const LoaderSpec& spec) {
+  const ImageChanges& c = spec.changes;
+  const bool floats = dataset.store && dataset.store->is_float();
+  if (floats && (c.resize.any() || c.random_resized_crop || c.color_jitter))
+    throw ConfigError("data: " + dataset.name +
+                      ": images in fp32 are taken as they are: resize, random_resized_crop and "
+                      "color_jitter are for bytes; store them as U8, or resize them beforehand");
+  if (c.color_jitter && dataset.channels != 1 && dataset.channels != 3)
+    throw ConfigError("data.augment.color_jitter: images of " + std::to_string(dataset.channels) +
+                      " channels have no colours; expected 3 (RGB) or 1 (grey)");
+  if (!c.random_erasing || c.random_erasing->random_values) return;
+  const std::size_t values = c.random_erasing->value.size();
+  if (values != 1 && values != static_cast<std::size_t>(dataset.channels))
+    throw ConfigError("data.augment.random_erasing.value: " + std::to_string(values) +
+                      " values for images of " + std::to_string(dataset.channels) +
+                      " channels; expected one, or one a channel");
+}
+
+}  // namespace
+
+PictureSize SizeAfter(const LoaderSpec& spec, PictureSize stored, const std::string& name) {
+  const ImageChanges& c = spec.changes;
+  if (c.random_resized_crop) return c.random_resized_crop->size;
+  return c.crops() ? c.center_crop : Resized(c.resize, stored, name);
+}
+
+bool FixesSize(const LoaderSpec& spec) {
+  const ImageChanges& c = spec.changes;
+  return c.random_resized_crop || c.crops() || c.resize.to.height > 0;
+}
+
+ImageWriter::ImageWriter(const Dataset& dataset, const LoaderSpec& spec)
+    : dataset_(dataset), spec_(spec), stored_{dataset.height, dataset.width, dataset.channels} {
+  CheckChanges(dataset, spec);
+  const PictureSize size = SizeAfter(spec, {dataset.height, dataset.width}, dataset.name);
+  shape_ = {size.height, size.width, dataset.channels};
+  table_ = NormalizeTable(dataset.channels, spec.mean, spec.std);
+  floats_ = dataset.store ? dataset.store->Floats() : nullptr;
+  bytes_ = dataset.bytes();
+  plain_ = bytes_ != nullptr && !spec.changes.any();
+}
+
+std::string ImageWriter::NameOf(std::int64_t image) const {
+  const std::int64_t number = dataset_.NumberInFiles(image);
+  return dataset_.store ? dataset_.store->NameOf(number)
+                        : dataset_.name + ": image " + std::to_string(number);
+}
+
+void ImageWriter::Prefetch(std::int64_t image) const {
+  if (!plain_) return;
+  constexpr std::int64_t kLine = 64;
+  const std::uint8_t* begin = bytes_ + image * stored_.numel();
+  for (std::int64_t i = 0; i < stored_.numel(); i += kLine) __builtin_prefetch(begin + i);
+}
+
+void ImageWriter::CheckUnchanged() const {
+  if (dataset_.store) return dataset_.store->CheckUnchanged();
+  ADA_CHECK(static_cast<std::int64_t>(dataset_.pixels.size()) ==
+            dataset_.images() * dataset_.per_image());
+}
+
+// Where the result lies in a picture that is not resized any more.
+Placement ImageWriter::PlaceIn(PictureSize stored, std::int64_t epoch, std::int64_t image) const {
+  AugmentSpec augment{spec_.pad, spec_.random_crop, spec_.horizontal_flip};
+  augment.spare_rows = stored.height - shape_.height;
+  augment.spare_columns = stored.width - shape_.width;
+  const std::int64_t pads = 2 * std::int64_t{spec_.pad};
+  if (spec_.random_crop && (augment.spare_rows + pads < 0 || augment.spare_columns + pads < 0))
+    throw DataError(NameOf(image) + ": " + SizeText(stored) + " pixels" +
+                    (spec_.changes.resize.any() ? " when it is resized" : "") +
+                    ", too small to cut " + SizeText({shape_.height, shape_.width}) +
+                    " from a random place; set data.resize, or a smaller data.center_crop");
+  Placement place = PlaceImage(augment, spec_.seed, epoch, image);
+  if (spec_.random_crop) return place;
+  const Box box = CenterBox(stored, {shape_.height, shape_.width});
+  place.dy = box.top, place.dx = box.left;
+  return place;
+}
+
+void ImageWriter::Write(std::int64_t epoch, std::int64_t image, float* out) const {
+  if (plain_) {
+    WriteImage(bytes_ + image * stored_.numel(), stored_, shape_,
+               PlaceIn({stored_.height, stored_.width}, epoch, image), table_, out);
+  } else if (floats_) {
+    const std::int64_t at = dataset_.NumberInFiles(image) * stored_.numel();
+    if (!WriteFloatImage(floats_ + at * static_cast<std::int64_t>(sizeof(float)), stored_, shape_,
+                         PlaceIn({stored_.height, stored_.width}, epoch, image), spec_.mean,
+                         spec_.std, out))
+      throw DataError(NameOf(image) + " holds a NaN or an infinity; expected finite values");
+    Erase(epoch, image, out);
+  } else {
+    WriteChanged(epoch, image, out);
+    Erase(epoch, image, out);
+  }
+}
+
+Picture ImageWriter::Read(std::int64_t image, const ChoosePart& part) const {
+  if (bytes_ == nullptr) return dataset_.store->Read(dataset_.NumberInFiles(image), part);
+  const PictureSize size{stored_.height, stored_.width};
+  return CutOut(bytes_ + image * stored_.numel(), size, stored_.channels, part(size));
+}
+
+void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, float* out) const {
+  const ImageChanges& changes = spec_.changes;
+  const PictureSize wanted{shape_.height, shape_.width};
+  Placement place;
+  if (changes.random_resized_crop) {
+    RandomStream random = StreamFor(spec_.seed, kCropStream, epoch, image);
+    StreamDraws draws(&random);
+    const Picture box = Read(image, [&](PictureSize size) {
+      return RandomCropBox(changes.random_resized_crop->box, size, &draws);
+    });
+    place.flip =
+        PlaceImage({0, false, spec_.horizontal_flip}, spec_.seed, epoch, image).flip;
+    return WriteBytes(ResizeBox(box, Whole(box.size()), wanted), place, epoch, image, out);
+  }
+  PictureSize resized;
+  Box inside;  // of the picture when it is resized: what the result shows of it
+  const Picture read = Read(image, [&](PictureSize size) {
+    resized = Resized(changes.resize, size, NameOf(image));
+    if (!FixesSize(spec_) && resized != wanted)
+      throw DataError(NameOf(image) + ": " + SizeText(resized) + " pixels" +
+                      (changes.resize.any() ? " when it is resized" : "") + "; expected " +
+                      SizeText(wanted) +
+                      ", as the first image; where sizes differ set data.resize and "
+                      "data.center_crop (for training: data.augment.random_resized_crop)");
+    place = PlaceIn(resized, epoch, image);
+    const Box box{static_cast<int>(place.dy), static_cast<int>(place.dx), wanted.height,
+                  wanted.width};
+    inside = Inside(box, resized);
+    return changes.resize.any() ? Whole(size) : inside;
+  });
+  place.dy -= inside.top, place.dx -= inside.left;
+  if (!changes.resize.any()) return WriteBytes(read, place, epoch, image, out);
+  WriteBytes(ResizeBox(read, Whole(read.size()), resized, inside), place, epoch, image, out);
+}
+
+// From a picture of which the result shows what lies at `place`.
+void ImageWriter::WriteBytes(const Picture& picture, const Placement& place, std::int64_t epoch,
+                             std::int64_t image, float* out) const {
+  if (!spec_.changes.color_jitter)
+    return WriteImage(picture.pixels.data(), ShapeOf(picture), shape_, place, table_, out);
+  // Black pixels beside the picture are part of what is changed; mirroring them changes nothing.
+  Picture shown = CutBox(picture, {static_cast<int>(place.dy), static_cast<int>(place.dx),
+                                   shape_.height, shape_.width});
+  RandomStream random = StreamFor(spec_.seed, kJitterStream, epoch, image);
+  StreamDraws draws(&random);
+  ApplyColorJitter(DrawColorJitter(*spec_.changes.color_jitter, &draws), &shown);
+  WriteImage(shown.pixels.data(), shape_, {0, 0, place.flip}, table_, out);
+}
+
+void ImageWriter::Erase(std::int64_t epoch, std::int64_t image, float* out) const {
+  if (!spec_.changes.random_erasing) return;
+  const RandomErasingSpec& erasing = *spec_.changes.random_erasing;
+  RandomStream random = StreamFor(spec_.seed, kErasingStream, epoch, image);
+  StreamDraws draws(&random);
+  const PictureSize size{shape_.height, shape_.width};
+  const std::optional<Box> box = DrawErasedBox(erasing, size, &draws);
+  if (box) EraseBox(erasing, *box, size, shape_.channels, &draws, out);
+}
+
+std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
+                                const ImageShape& shape, const std::string& name) {
+  const PictureSize resized = Resized(spec.changes.resize, picture.size(), name);
+  const PictureSize size = spec.changes.crops() ? spec.changes.center_crop : resized;
+  if (size != PictureSize{shape.height, shape.width} || picture.channels != shape.channels)
+    throw DataError(name + ": becomes " + SizeText(size) + "x" + std::to_string(picture.channels) +
+                    "; the network takes " + SizeText({shape.height, shape.width}) + "x" +
+                    std::to_string(shape.channels) + ": see data.resize and data.center_crop");
+  const Box box = CenterBox(resized, size);
+  const Box inside = Inside(box, resized);
+  const Placement place{box.top - inside.top, box.left - inside.left, false};
+  const Picture shown = ResizeBox(picture, Whole(picture.size()), resized, inside);
+  std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+  WriteImage(shown.pixels.data(), ShapeOf(shown), shape, place,
+             NormalizeTable(shape.channels, spec.mean, spec.std), values.data());
+  return values;
+}
+
+}  // namespace ada::data

@@ -1,0 +1,59 @@
+// One image from a data set to a network's input: decoded, resized, cropped, flipped, coloured,
+// normalised, erased, as a LoaderSpec says. A pure function of (data set, spec, epoch, image).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/augment.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+
+namespace ada::data {
+
+// The size of a network's input made of an image of size `stored`, which `name` is for messages.
+PictureSize SizeAfter(const LoaderSpec& spec, PictureSize stored, const std::string& name);
+// Whether it is the same for all images.
+bool FixesSize(const LoaderSpec& spec);
+
+// What a spec makes of a picture: [shape] floats, for evaluation (random changes of the spec are not
+// made). DataError naming `name` where the result has another shape.
+std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
+                                const ImageShape& shape, const std::string& name);
+
+class ImageWriter {
+ public:
+  // Both outlive it. Throws ConfigError where they do not go together.
+  ImageWriter(const Dataset& dataset, const LoaderSpec& spec);
+
+  const ImageShape& shape() const { return shape_; }  // of the result
+  // Whether images are files that have to be decoded, or are changed beyond being moved.
+  bool is_slow() const { return !plain_ && floats_ == nullptr; }
+
+  // Writes image `image` of the data set as it is in `epoch`. Safe from several threads. DataError:
+  // it cannot be read, or is not of the size that it must have.
+  void Write(std::int64_t epoch, std::int64_t image, float* out) const;
+  // Brings an image on its way from memory.
+  void Prefetch(std::int64_t image) const;
+  // DataError where a mapped file was cut.
+  void CheckUnchanged() const;
+
+ private:
+  Picture Read(std::int64_t image, const ChoosePart& part) const;
+  Placement PlaceIn(PictureSize stored, std::int64_t epoch, std::int64_t image) const;
+  void WriteChanged(std::int64_t epoch, std::int64_t image, float* out) const;
+  void WriteBytes(const Picture& picture, const Placement& place, std::int64_t epoch,
+                  std::int64_t image, float* out) const;
+  void Erase(std::int64_t epoch, std::int64_t image, float* out) const;
+  std::string NameOf(std::int64_t image) const;
+
+  const Dataset& dataset_;
+  const LoaderSpec& spec_;
+  ImageShape stored_, shape_;  // stored_: where all are of one size
+  std::vector<float> table_;
+  const std::uint8_t* bytes_ = nullptr;  // all images, where they are bytes in memory
+  const std::byte* floats_ = nullptr;    // all images of the store, where they are fp32
+  bool plain_ = false;                   // bytes_ that are only moved
+};
+
+}  // namespace ada::data

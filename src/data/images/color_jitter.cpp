@@ -1,0 +1,148 @@
+// Colour jitter: the formulas of Pillow's Blend.c and Convert.c (L of RGB, HSV), in their types.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "core/error.h"
+#include "data/images/random_changes.h"
+
+namespace ada::data {
+namespace {
+
+std::uint8_t Clipped(float value) {
+  return static_cast<std::uint8_t>(value <= 0 ? 0 : value >= 255 ? 255 : value);
+}
+
+// from + factor * (to - from), cut to bytes and without its fraction.
+std::uint8_t Blended(int from, int to, float factor) {
+  return Clipped(static_cast<float>(from) + factor * static_cast<float>(to - from));
+}
+
+int Luma(const std::uint8_t* rgb) {
+  return (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;
+}
+
+// All values of a constant away from each byte: one table for the picture.
+void BlendFrom(int constant, double factor, Picture* picture) {
+  std::array<std::uint8_t, 256> table;
+  for (int i = 0; i < 256; ++i)
+    table[static_cast<std::size_t>(i)] = Blended(constant, i, static_cast<float>(factor));
+  for (std::uint8_t& value : picture->pixels) value = table[value];
+}
+
+struct Hsv {
+  std::uint8_t h, s, v;
+};
+
+Hsv ToHsv(int r, int g, int b) {
+  const int most = std::max({r, g, b}), least = std::min({r, g, b});
+  if (most == least) return {0, 0, static_cast<std::uint8_t>(most)};
+  const auto range = static_cast<float>(most - least);
+  const float s = range / static_cast<float>(most);
+  const float rc = static_cast<float>(most - r) / range, gc = static_cast<float>(most - g) / range,
+              bc = static_cast<float>(most - b) / range;
+  float h;
+  if (r == most) {
+    h = bc - gc;
+  } else if (g == most) {
+    h = static_cast<float>(2.0 + static_cast<double>(rc) - static_cast<double>(bc));
+  } else {
+    h = static_cast<float>(4.0 + static_cast<double>(gc) - static_cast<double>(rc));
+  }
+  // In turns: from 5/6 to 11/6, of which the whole turn goes.
+  const double turns = static_cast<double>(h) / 6.0 + 1.0;
+  h = static_cast<float>(turns >= 1.0 ? turns - 1.0 : turns);
+  return {static_cast<std::uint8_t>(
+              std::clamp(static_cast<int>(static_cast<double>(h) * 255.0), 0, 255)),
+          static_cast<std::uint8_t>(
+              std::clamp(static_cast<int>(static_cast<double>(s) * 255.0), 0, 255)),
+          static_cast<std::uint8_t>(most)};
+}
+
+std::uint8_t RoundedByte(double value) {
+  return static_cast<std::uint8_t>(std::clamp(static_cast<int>(value + 0.5), 0, 255));
+}
+
+void ToRgb(const Hsv& hsv, std::uint8_t* out) {
+  const std::uint8_t v = hsv.v;
+  if (hsv.s == 0) {
+    out[0] = out[1] = out[2] = v;
+    return;
+  }
+  const double sixths = static_cast<double>(hsv.h) * 6.0 / 255.0;
+  const int i = static_cast<int>(sixths);
+  const auto f = static_cast<double>(static_cast<float>(sixths - i));
+  const auto fs = static_cast<double>(static_cast<float>(static_cast<double>(hsv.s) / 255.0));
+  const double bright = v;
+  const std::uint8_t p = RoundedByte(bright * (1.0 - fs)), q = RoundedByte(bright * (1.0 - fs * f)),
+                     t = RoundedByte(bright * (1.0 - fs * (1.0 - f)));
+  const std::array<std::array<std::uint8_t, 3>, 6> colors = {
+      {{v, t, p}, {q, v, p}, {p, v, t}, {p, q, v}, {t, p, v}, {v, p, q}}};
+  std::copy_n(colors[static_cast<std::size_t>(i % 6)].begin(), 3, out);
+}
+
+constexpr std::array<void (*)(double, Picture*), 4> kAdjust = {AdjustBrightness, AdjustContrast,
+                                                               AdjustSaturation, AdjustHue};
+
+}  // namespace
+
+void AdjustBrightness(double factor, Picture* picture) { BlendFrom(0, factor, picture); }
+
+void AdjustContrast(double factor, Picture* picture) {
+  ADA_CHECK(picture->channels == 1 || picture->channels == 3);
+  const std::uint8_t* pixels = picture->pixels.data();
+  const std::ptrdiff_t count = std::ptrdiff_t{picture->height} * picture->width;
+  std::int64_t sum = 0;
+  for (std::ptrdiff_t i = 0; i < count; ++i)
+    sum += picture->channels == 1 ? pixels[i] : Luma(pixels + 3 * i);
+  const double mean = static_cast<double>(sum) / static_cast<double>(count);
+  BlendFrom(static_cast<int>(mean + 0.5), factor, picture);
+}
+
+void AdjustSaturation(double factor, Picture* picture) {
+  if (picture->channels != 3) return;
+  const auto alpha = static_cast<float>(factor);
+  std::uint8_t* at = picture->pixels.data();
+  for (std::uint8_t* end = at + picture->pixels.size(); at < end; at += 3) {
+    const int grey = Luma(at);
+    for (int c = 0; c < 3; ++c) at[c] = Blended(grey, at[c], alpha);
+  }
+}
+
+void AdjustHue(double factor, Picture* picture) {
+  if (picture->channels != 3) return;
+  const auto turn = static_cast<std::uint8_t>(static_cast<int>(factor * 255));
+  std::uint8_t* at = picture->pixels.data();
+  for (std::uint8_t* end = at + picture->pixels.size(); at < end; at += 3) {
+    Hsv hsv = ToHsv(at[0], at[1], at[2]);
+    hsv.h = static_cast<std::uint8_t>(hsv.h + turn);
+    ToRgb(hsv, at);
+  }
+}
+
+ColorJitter DrawColorJitter(const ColorJitterSpec& spec, Draws* draws) {
+  ColorJitter jitter{{ColorChange::kBrightness, ColorChange::kContrast, ColorChange::kSaturation,
+                      ColorChange::kHue},
+                     {}};
+  for (int i = 3; i > 0; --i)
+    std::swap(jitter.order[static_cast<std::size_t>(i)],
+              jitter.order[static_cast<std::size_t>(draws->Below(i + 1))]);
+  const std::array<Range, 4> ranges = {spec.brightness, spec.contrast, spec.saturation, spec.hue};
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const double none = i == static_cast<std::size_t>(ColorChange::kHue) ? 0 : 1;
+    if (ranges[i] == Range{none, none}) continue;
+    jitter.factor[i] = static_cast<double>(
+        draws->Uniform(static_cast<float>(ranges[i].low), static_cast<float>(ranges[i].high)));
+  }
+  return jitter;
+}
+
+void ApplyColorJitter(const ColorJitter& jitter, Picture* picture) {
+  for (const ColorChange change : jitter.order) {
+    const auto n = static_cast<std::size_t>(change);
+    if (jitter.factor[n]) kAdjust[n](*jitter.factor[n], picture);
+  }
+}
+
+}  // namespace ada::data

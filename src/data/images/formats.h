@@ -1,0 +1,33 @@
+// What picture.cpp knows of each kind of file. The functions take files that begin as such a file
+// begins; errors are those of picture.h.
+#pragma once
+#include <string>
+
+#include "data/images/picture.h"
+
+namespace ada::data {
+
+struct PictureHeader {
+  PictureSize size;
+  std::string kind;
+};
+
+bool IsJpeg(FileBytes file);
+PictureHeader JpegHeader(FileBytes file, const std::string& path);
+// `box`: nullptr for all of the picture, else within it.
+Picture DecodeJpeg(FileBytes file, const std::string& path, const Box* box);
+
+bool IsPng(FileBytes file);
+PictureHeader PngHeader(FileBytes file, const std::string& path);
+Picture DecodePng(FileBytes file, const std::string& path, const Box* box);
+
+// "is a GIF picture", "is text: \"hello\"", "is empty": what a file is that begins with neither.
+std::string WhatItLooksLike(FileBytes file);
+
+// Throws DataError where a header claims no pixels or more than kMaxPixels.
+void CheckSize(const std::string& path, std::int64_t height, std::int64_t width);
+
+// Room for the pixels of `size` in RGB; DataError where the machine has none.
+Picture RoomFor(const std::string& path, PictureSize size);
+
+}  // namespace ada::data

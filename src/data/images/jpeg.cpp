@@ -1,0 +1,242 @@
+// JPEG by libjpeg-turbo. The library reports errors by a function that must not return: it keeps
+// the words and jumps back into Guarded, which throws. Between the jump and its target there is
+// nothing but the library and steps whose variables need no destructor.
+#include <jpeglib.h>
+// jpeglib.h comes first: the others need it.
+#include <jerror.h>
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <string>
+
+#include "core/error.h"
+#include "data/images/formats.h"
+
+namespace ada::data {
+namespace {
+
+// Data that goes on refining a picture for so many scans is made to take time.
+constexpr int kMaxScans = 500;
+
+struct JpegErrors : jpeg_error_mgr {
+  std::jmp_buf jump;
+  char words[JMSG_LENGTH_MAX] = "";
+};
+
+[[noreturn]] void Leave(j_common_ptr info) {
+  auto* errors = static_cast<JpegErrors*>(info->err);
+  errors->format_message(info, errors->words);
+  std::longjmp(errors->jump, 1);
+}
+
+// Warnings after which pixels are guesses are errors. Others tell of what readers pass over: bytes
+// between segments, unknown versions of JFIF.
+void Warn(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  switch (info->err->msg_code) {
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_ARITH_BAD_CODE:
+    case JWRN_MUST_RESYNC:
+    case JWRN_JPEG_EOF:
+      Leave(info);
+    default:
+      return;
+  }
+}
+
+void OutputNothing(j_common_ptr) {}
+void StartSource(j_decompress_ptr) {}
+void EndSource(j_decompress_ptr) {}
+
+// The file has ended where the library needs more.
+boolean RefuseMore(j_decompress_ptr info) {
+  ERREXIT(info, JERR_INPUT_EOF);
+  return FALSE;
+}
+
+void Skip(j_decompress_ptr info, long bytes) {
+  if (bytes <= 0) return;
+  jpeg_source_mgr& source = *info->src;
+  if (static_cast<unsigned long>(bytes) > source.bytes_in_buffer) RefuseMore(info);
+  source.next_input_byte += bytes;
+  source.bytes_in_buffer -= static_cast<std::size_t>(bytes);
+}
+
+void CountScans(j_common_ptr info) {
+  const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
+  if (decompress->input_scan_number > kMaxScans) ERREXIT(info, JERR_BAD_PROGRESSION);
+}
+
+// The bytes of colour that CMYK of Adobe's polarity (255: no ink) becomes, rounded as PIL does.
+void CmykToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) {
+  for (int i = 0; i < pixels; ++i, in += 4, out += 3) {
+    const int left = in[3];
+    for (int c = 0; c < 3; ++c) {
+      const int product = (255 - in[c]) * left + 128;
+      out[c] = static_cast<std::uint8_t>(left - (((product >> 8) + product) >> 8));
+    }
+  }
+}
+
+class JpegReader {
+ public:
+  // Reads the header.
+  JpegReader(FileBytes file, const std::string& path) : file_(file), path_(path) {
+    info_.err = jpeg_std_error(&errors_);
+    errors_.error_exit = Leave;
+    errors_.emit_message = Warn;
+    errors_.output_message = OutputNothing;
+    Guarded([this] {
+      jpeg_create_decompress(&info_);
+      info_.src = &source_;
+      source_.init_source = StartSource;
+      source_.fill_input_buffer = RefuseMore;
+      source_.skip_input_data = Skip;
+      source_.resync_to_restart = jpeg_resync_to_restart;
+      source_.term_source = EndSource;
+      source_.next_input_byte = file_.data();
+      source_.bytes_in_buffer = file_.size();
+      info_.progress = &progress_;
+      progress_.progress_monitor = CountScans;
+      jpeg_read_header(&info_, TRUE);
+    });
+    CheckSize(path_, info_.image_height, info_.image_width);
+    const int n = info_.num_components;
+    if (n != 1 && n != 3 && n != 4) {
+      throw DataError(path_ + ": has " + std::to_string(n) +
+                      " components; expected a JPEG of 1 (grey), 3 (colour) or 4 (CMYK)");
+    }
+  }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
+  ~JpegReader() { jpeg_destroy_decompress(&info_); }
+
+  PictureHeader Header() const {
+    return {Size(), "JPEG, " + std::to_string(info_.num_components) +
+                        (info_.num_components == 1 ? " component" : " components") +
+                        (info_.progressive_mode ? ", progressive" : "")};
+  }
+
+  Picture Decode(const Box* box) {
+    CheckBytes();
+    const Box all{0, 0, Size().height, Size().width};
+    const bool whole = box == nullptr || !EndIsThere();
+    const Box wanted = box == nullptr ? all : *box;
+    Picture picture = RoomFor(path_, {wanted.height, wanted.width});
+    const bool cmyk = info_.num_components == 4;
+    Guarded([&] {
+      info_.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+      jpeg_start_decompress(&info_);
+    });
+    ReadRows(wanted, whole, picture.pixels.data());
+    return picture;
+  }
+
+ private:
+  PictureSize Size() const {
+    return {static_cast<int>(info_.image_height), static_cast<int>(info_.image_width)};
+  }
+
+  // Runs `step`, whose variables need no destructor, and throws what the library reports.
+  template <class Step>
+  void Guarded(const Step& step) {
+    if (setjmp(errors_.jump) != 0) Throw();
+    step();
+  }
+
+  [[noreturn]] void Throw() const {
+    const int code = errors_.msg_code;
+    if (code == JERR_INPUT_EOF || code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF) {
+      throw DataError(path_ + ": the JPEG data is cut off (after row " +
+                      std::to_string(info_.output_scanline) + " of " +
+                      std::to_string(info_.image_height) + "); the picture is damaged");
+    }
+    if (code == JERR_OUT_OF_MEMORY) throw DataError(path_ + ": there is no memory to decode it");
+    throw DataError(path_ + ": the JPEG data cannot be decoded: " + errors_.words);
+  }
+
+  // Huffman codes take at least a bit for each block of 8 x 8 pixels of some component: a claim of
+  // many more blocks (four bits may be missing: components can be sampled at different rates) is
+  // false, and found before memory is taken.
+  void CheckBytes() const {
+    constexpr std::int64_t kMostPixelsOfByte = 8 * 64 * 4;
+    const std::int64_t pixels = std::int64_t{Size().height} * Size().width;
+    if (info_.arith_code || pixels / kMostPixelsOfByte <= static_cast<std::int64_t>(file_.size()))
+      return;
+    throw DataError(path_ + ": the JPEG data is cut off (" + std::to_string(file_.size()) +
+                    " bytes for " + std::to_string(Size().width) + " x " +
+                    std::to_string(Size().height) + " pixels); the picture is damaged");
+  }
+
+  // Whether the marker of the end stands anywhere behind the header, searched from the back.
+  bool EndIsThere() const {
+    const std::uint8_t* begin = source_.next_input_byte;
+    const std::uint8_t* at = begin + source_.bytes_in_buffer;
+    for (at -= std::min<std::ptrdiff_t>(2, at - begin); at > begin; --at)
+      if (at[0] == 0xFF && at[1] == 0xD9) return true;
+    return false;
+  }
+
+  // Reads the rows of `box` into `out`; `to_end`: also those below it, for the errors in them.
+  void ReadRows(const Box& box, bool to_end, std::uint8_t* out);
+
+  FileBytes file_;
+  const std::string& path_;
+  jpeg_decompress_struct info_{};
+  JpegErrors errors_{};
+  jpeg_source_mgr source_{};
+  jpeg_progress_mgr progress_{};
+};
+
+// Colour is upsampled from its neighbours: columns are read with two blocks of the file beside
+// them, so that those of the box are what they are in the whole picture.
+void JpegReader::ReadRows(const Box& box, bool to_end, std::uint8_t* out) {
+  const int channels = info_.out_color_components;
+  const std::size_t row_bytes = std::size_t{3} * static_cast<std::size_t>(box.width);
+  std::vector<std::uint8_t> row;
+  const auto width = static_cast<int>(info_.output_width);
+  const bool narrow = box.width < width;
+  JDIMENSION first = 0, columns = info_.output_width;
+  if (narrow) {
+    const int margin = 2 * info_.max_h_samp_factor * DCTSIZE;
+    first = static_cast<JDIMENSION>(std::max(0, box.left - margin));
+    columns = static_cast<JDIMENSION>(std::min(width, box.left + box.width + margin)) - first;
+    Guarded([&] { jpeg_crop_scanline(&info_, &first, &columns); });
+  }
+  row.resize(std::size_t{4} * info_.output_width);
+  const std::uint8_t* in =
+      row.data() + static_cast<std::ptrdiff_t>(channels) * (box.left - static_cast<int>(first));
+  const bool direct = !narrow && channels == 3;
+  Guarded([&] {
+    if (box.top > 0) jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(box.top));
+    for (int y = 0; y < box.height; ++y, out += row_bytes) {
+      JSAMPROW to = direct ? out : row.data();
+      jpeg_read_scanlines(&info_, &to, 1);
+      if (channels == 4) CmykToRgb(in, box.width, out);
+      if (channels == 3 && !direct) std::copy(in, in + row_bytes, out);
+    }
+    JSAMPROW to = row.data();
+    while (to_end && info_.output_scanline < info_.output_height)
+      jpeg_read_scanlines(&info_, &to, 1);
+  });
+}
+
+}  // namespace
+
+bool IsJpeg(FileBytes file) {
+  constexpr std::array<std::uint8_t, 3> kBegin = {0xFF, 0xD8, 0xFF};
+  return file.size() >= 3 && std::equal(kBegin.begin(), kBegin.end(), file.begin());
+}
+
+PictureHeader JpegHeader(FileBytes file, const std::string& path) {
+  return JpegReader(file, path).Header();
+}
+
+Picture DecodeJpeg(FileBytes file, const std::string& path, const Box* box) {
+  return JpegReader(file, path).Decode(box);
+}
+
+}  // namespace ada::data

@@ -1,0 +1,44 @@
+// The inner loops of resizing, compiled once per instruction set. Sums of bytes times whole-number
+// weights: every set gives the same bytes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace ada::data {
+
+// How one axis of a picture becomes another: value i of the result is the sum of in[first[i] + t] *
+// weights[i * taps + t] over t < taps, rounded. Weights have kWeightBits bits behind the point, are
+// not negative and add up to one.
+struct AxisView {
+  const std::int32_t *first, *weights;
+  int taps, size;
+};
+
+inline constexpr int kWeightBits = 22;
+
+struct ResizeKernels {
+  const char* name;
+  // Writes `bytes` values: out[x] from in[t * stride + x] * weights[t].
+  void (*down)(const std::uint8_t* in, std::ptrdiff_t stride, const std::int32_t* weights, int taps,
+               std::ptrdiff_t bytes, std::uint8_t* out);
+  // Resizes `rows` rows, of `columns` pixels each, to axis.size pixels. `room` has
+  // RoomAcross(columns) bytes.
+  void (*across)(const AxisView& axis, const std::uint8_t* in, std::ptrdiff_t in_stride,
+                 std::ptrdiff_t columns, int channels, std::ptrdiff_t rows, std::uint8_t* out,
+                 std::ptrdiff_t out_stride, std::uint8_t* room);
+};
+
+constexpr std::ptrdiff_t RoomAcross(std::ptrdiff_t columns) { return columns * 16; }
+
+// Tables of the sets that this program was compiled for.
+namespace sse2 {
+extern const ResizeKernels kResizeKernels;
+}
+namespace avx2 {
+extern const ResizeKernels kResizeKernels;
+}
+namespace avx512 {
+extern const ResizeKernels kResizeKernels;
+}
+
+}  // namespace ada::data

@@ -1,0 +1,61 @@
+// Pictures of files: JPEG and PNG, told apart by their content and not by their names, decoded to
+// the RGB bytes that PIL's Image.open(file).convert("RGB") gives (so torchvision's ImageFolder):
+// alpha dropped, 16-bit grey cut at 255 (other 16-bit PNG: the high byte), CMYK and YCCK JPEG taken
+// as Adobe writes them (inverted), an orientation in EXIF not applied, JPEG by the accurate integer
+// DCT with smooth upsampling of colour.
+//
+// Every function that takes a file's bytes throws DataError naming `path` for what is no JPEG or
+// PNG (with what it looks like), for damaged and truncated data, and, before memory is taken, for
+// headers that claim more than kMaxPixels. Unlike PIL, which paints grey where the data of a JPEG
+// makes no sense, such damage is an error here. All are safe from several threads at a time.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ada::data {
+
+// More than that PIL refuses as a decompression bomb, too.
+inline constexpr std::int64_t kMaxPixels = 178'956'970;
+
+struct PictureSize {
+  int height = 0, width = 0;
+  friend bool operator==(const PictureSize&, const PictureSize&) = default;
+};
+
+struct Picture {
+  int height = 0, width = 0, channels = 0;
+  std::vector<std::uint8_t> pixels;  // [height, width, channels]
+  PictureSize size() const { return {height, width}; }
+};
+
+// A part of a picture, in pixels from its upper left corner.
+struct Box {
+  int top = 0, left = 0, height = 0, width = 0;
+  friend bool operator==(const Box&, const Box&) = default;
+};
+
+// A file's bytes.
+using FileBytes = std::span<const std::uint8_t>;
+
+Picture DecodePicture(FileBytes file, const std::string& path);
+// Does the same for a part of the picture, which must lie within it (InternalError): the same
+// bytes, in less time. Truncation is found wherever the box is, other damage beside or below the
+// box may not be.
+Picture DecodePicture(FileBytes file, const std::string& path, const Box& box);
+
+// These read the header alone. The kind is "JPEG, 3 components, progressive" or "PNG, 8-bit
+// palette".
+PictureSize SizeOfPicture(FileBytes file, const std::string& path);
+std::string KindOfPicture(FileBytes file, const std::string& path);
+
+// The file's bytes; DataError where it cannot be read or is larger than 2 GiB.
+std::vector<std::uint8_t> ReadPictureFile(const std::string& path);
+Picture ReadPicture(const std::string& path);
+
+// Writes a PNG of 1 (grey) or 3 (RGB) channels as core/file.h's AtomicFile writes; OutputError with
+// the reason.
+void WritePng(const std::string& path, const Picture& picture);
+
+}  // namespace ada::data

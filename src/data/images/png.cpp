@@ -1,0 +1,216 @@
+// PNG by libpng: reading. As in jpeg.cpp, errors jump back into Guarded, and only steps whose
+// variables need no destructor lie between.
+#include <png.h>
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "core/error.h"
+#include "data/images/formats.h"
+
+namespace ada::data {
+namespace {
+
+// Deflate packs no better than 1032:1 (zlib's technical notes).
+constexpr std::uint64_t kMostDeflate = 1032;
+
+class PngReader {
+ public:
+  // Reads the header.
+  PngReader(FileBytes file, const std::string& path)
+      : left_(file), bytes_(file.size()), path_(path) {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, OnError, OnWarning);
+    info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
+    if (info_ == nullptr) {
+      png_destroy_read_struct(&png_, &info_, nullptr);
+      throw DataError(path_ + ": there is no memory to decode it");
+    }
+    try {
+      ReadHeader();
+    } catch (...) {
+      png_destroy_read_struct(&png_, &info_, nullptr);
+      throw;
+    }
+  }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+
+  PictureHeader Header() const;
+  Picture Decode(const Box* box);
+
+ private:
+  void ReadHeader();
+  void CheckBytes() const;
+  void ChooseConversions();
+  void ToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) const;
+  void ReadRows(const Box& box, std::uint8_t* out);
+  void ReadInterlaced(const Box& box, std::uint8_t* out);
+
+  template <class Step>
+  void Guarded(const Step& step) {
+    if (setjmp(jump_) != 0) throw DataError(path_ + ": " + words_);
+    step();
+  }
+
+  static void OnError(png_structp png, png_const_charp words) {
+    auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
+    if (!reader->ended_)
+      std::snprintf(reader->words_, sizeof reader->words_, "the PNG data cannot be decoded: %s",
+                    words);
+    std::longjmp(reader->jump_, 1);
+  }
+  static void OnWarning(png_structp, png_const_charp) {}
+  static void Read(png_structp png, png_bytep to, std::size_t bytes) {
+    auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+    if (bytes > reader->left_.size()) {
+      reader->ended_ = true;
+      std::snprintf(reader->words_, sizeof reader->words_,
+                    "the PNG data is cut off; the picture is damaged");
+      png_error(png, "");
+    }
+    std::memcpy(to, reader->left_.data(), bytes);
+    reader->left_ = reader->left_.subspan(bytes);
+  }
+
+  FileBytes left_;
+  std::size_t bytes_;
+  const std::string& path_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  std::jmp_buf jump_;
+  char words_[256] = "";
+  bool ended_ = false;
+  PictureSize size_;
+  int depth_ = 0, kind_ = 0, interlaced_ = 0;
+  std::array<std::array<std::uint8_t, 3>, 256> palette_{};
+};
+
+void PngReader::ReadHeader() {
+  Guarded([this] {
+    png_set_read_fn(png_, this, Read);
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // CheckSize knows the limit
+    png_set_benign_errors(png_, 1);
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_read_info(png_, info_);
+    png_uint_32 width = 0, height = 0;
+    png_get_IHDR(png_, info_, &width, &height, &depth_, &kind_, &interlaced_, nullptr, nullptr);
+    size_ = {static_cast<int>(height), static_cast<int>(width)};
+  });
+  CheckSize(path_, size_.height, size_.width);
+}
+
+PictureHeader PngReader::Header() const {
+  const char* kind = kind_ == PNG_COLOR_TYPE_GRAY         ? "grey"
+                     : kind_ == PNG_COLOR_TYPE_GRAY_ALPHA ? "grey and alpha"
+                     : kind_ == PNG_COLOR_TYPE_PALETTE    ? "palette"
+                     : kind_ == PNG_COLOR_TYPE_RGB        ? "RGB"
+                                                          : "RGBA";
+  return {size_, "PNG, " + std::to_string(depth_) + "-bit " + kind +
+                     (interlaced_ == PNG_INTERLACE_NONE ? "" : ", interlaced")};
+}
+
+// A claim of more pixels than so few bytes can pack is false, and found before memory is taken.
+void PngReader::CheckBytes() const {
+  const std::uint64_t pixels =
+      static_cast<std::uint64_t>(size_.height) * static_cast<std::uint64_t>(size_.width);
+  const auto bits = static_cast<std::uint64_t>(depth_) * png_get_channels(png_, info_);
+  if (pixels * bits / 8 / kMostDeflate <= bytes_) return;
+  throw DataError(path_ + ": the PNG data is cut off (" + std::to_string(bytes_) + " bytes for " +
+                  std::to_string(size_.width) + " x " + std::to_string(size_.height) +
+                  " pixels); the picture is damaged");
+}
+
+// After these conversions a pixel is 3 bytes of colour, an index of the palette, or two bytes of
+// grey.
+void PngReader::ChooseConversions() {
+  if (kind_ == PNG_COLOR_TYPE_PALETTE) {
+    png_set_packing(png_);
+    palette_ = {};  // an index that the palette does not have is black, as in PIL
+    png_colorp colors = nullptr;
+    int count = 0;
+    png_get_PLTE(png_, info_, &colors, &count);
+    for (int i = 0; i < std::min(count, 256); ++i)
+      palette_[static_cast<std::size_t>(i)] = {colors[i].red, colors[i].green, colors[i].blue};
+  } else if (kind_ != PNG_COLOR_TYPE_GRAY || depth_ != 16) {
+    if (depth_ < 8) png_set_expand_gray_1_2_4_to_8(png_);
+    if (depth_ == 16) png_set_strip_16(png_);
+    if ((kind_ & PNG_COLOR_MASK_ALPHA) != 0) png_set_strip_alpha(png_);
+    if ((kind_ & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(png_);
+  }
+  if (interlaced_ != PNG_INTERLACE_NONE) png_set_interlace_handling(png_);
+  png_read_update_info(png_, info_);
+}
+
+void PngReader::ToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) const {
+  if (kind_ == PNG_COLOR_TYPE_PALETTE) {
+    for (int i = 0; i < pixels; ++i, out += 3)
+      std::copy(palette_[in[i]].begin(), palette_[in[i]].end(), out);
+  } else if (kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16) {
+    for (int i = 0; i < pixels; ++i, out += 3)
+      std::fill(out, out + 3, in[2 * i] != 0 ? 255 : in[2 * i + 1]);
+  } else {
+    std::copy(in, in + 3 * static_cast<std::ptrdiff_t>(pixels), out);
+  }
+}
+
+void PngReader::ReadRows(const Box& box, std::uint8_t* out) {
+  std::vector<std::uint8_t> row(png_get_rowbytes(png_, info_));
+  const std::size_t pixel_bytes = row.size() / static_cast<std::size_t>(size_.width);
+  const std::uint8_t* in = row.data() + pixel_bytes * static_cast<std::size_t>(box.left);
+  Guarded([&] {
+    // All rows: each is unpacked from the one above it, and the checksum stands behind the last.
+    for (int y = 0; y < size_.height; ++y) {
+      png_read_row(png_, row.data(), nullptr);
+      if (y < box.top || y >= box.top + box.height) continue;
+      ToRgb(in, box.width, out);
+      out += 3 * static_cast<std::ptrdiff_t>(box.width);
+    }
+  });
+}
+
+void PngReader::ReadInterlaced(const Box& box, std::uint8_t* out) {
+  const std::size_t row_bytes = png_get_rowbytes(png_, info_);
+  const std::size_t pixel_bytes = row_bytes / static_cast<std::size_t>(size_.width);
+  std::vector<std::uint8_t> all(row_bytes * static_cast<std::size_t>(size_.height));
+  std::vector<png_bytep> rows;
+  for (int y = 0; y < size_.height; ++y)
+    rows.push_back(all.data() + row_bytes * static_cast<std::size_t>(y));
+  Guarded([&] { png_read_image(png_, rows.data()); });
+  for (int y = 0; y < box.height; ++y, out += 3 * static_cast<std::ptrdiff_t>(box.width)) {
+    ToRgb(rows[static_cast<std::size_t>(box.top + y)] +
+              pixel_bytes * static_cast<std::size_t>(box.left),
+          box.width, out);
+  }
+}
+
+Picture PngReader::Decode(const Box* box) {
+  CheckBytes();
+  const Box wanted = box == nullptr ? Box{0, 0, size_.height, size_.width} : *box;
+  Picture picture = RoomFor(path_, {wanted.height, wanted.width});
+  Guarded([this] { ChooseConversions(); });
+  if (interlaced_ == PNG_INTERLACE_NONE) {
+    ReadRows(wanted, picture.pixels.data());
+  } else {
+    ReadInterlaced(wanted, picture.pixels.data());
+  }
+  return picture;
+}
+
+}  // namespace
+
+bool IsPng(FileBytes file) { return file.size() >= 8 && png_sig_cmp(file.data(), 0, 8) == 0; }
+
+PictureHeader PngHeader(FileBytes file, const std::string& path) {
+  return PngReader(file, path).Header();
+}
+
+Picture DecodePng(FileBytes file, const std::string& path, const Box* box) {
+  return PngReader(file, path).Decode(box);
+}
+
+}  // namespace ada::data

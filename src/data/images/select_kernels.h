@@ -1,0 +1,13 @@
+// Which instruction set the inner loops of pictures use on this machine.
+#pragma once
+#include <vector>
+
+#include "data/images/kernels/resize_kernels.h"
+
+namespace ada::data {
+
+// Those that this machine can run, the best first.
+std::vector<const ResizeKernels*> ResizeKernelsHere();
+const ResizeKernels& BestResizeKernels();
+
+}  // namespace ada::data

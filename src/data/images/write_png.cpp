@@ -1,0 +1,71 @@
+// PNG by libpng: writing, through a file that is there whole or not at all.
+#include <png.h>
+
+#include <csetjmp>
+#include <string>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "data/images/picture.h"
+
+namespace ada::data {
+namespace {
+
+// The library's output, collected in memory: an AtomicFile throws, which must not pass through it.
+struct PngOutput {
+  std::jmp_buf jump;
+  std::string bytes, words;
+  bool out_of_memory = false;
+
+  static void OnError(png_structp png, png_const_charp) {
+    std::longjmp(static_cast<PngOutput*>(png_get_error_ptr(png))->jump, 1);
+  }
+  static void OnWarning(png_structp, png_const_charp) {}
+  static void Write(png_structp png, png_bytep from, std::size_t bytes) {
+    auto* output = static_cast<PngOutput*>(png_get_io_ptr(png));
+    try {
+      output->bytes.append(reinterpret_cast<const char*>(from), bytes);
+      return;
+    } catch (const std::exception&) {
+    }
+    png_error(png, "out of memory");
+  }
+  static void Flush(png_structp) {}
+};
+
+bool WriteRows(png_structp png, png_infop info, const Picture& picture, PngOutput* output) {
+  if (setjmp(output->jump) != 0) return false;
+  png_set_write_fn(png, output, PngOutput::Write, PngOutput::Flush);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(picture.width),
+               static_cast<png_uint_32>(picture.height), 8,
+               picture.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_write_info(png, info);
+  const std::ptrdiff_t row = std::ptrdiff_t{picture.width} * picture.channels;
+  for (std::ptrdiff_t y = 0; y < picture.height; ++y)
+    png_write_row(png, picture.pixels.data() + y * row);
+  png_write_end(png, info);
+  return true;
+}
+
+}  // namespace
+
+void WritePng(const std::string& path, const Picture& picture) {
+  ADA_CHECK(picture.channels == 1 || picture.channels == 3);
+  ADA_CHECK(picture.height > 0 && picture.width > 0 &&
+            picture.pixels.size() == static_cast<std::size_t>(picture.height) *
+                                         static_cast<std::size_t>(picture.width) *
+                                         static_cast<std::size_t>(picture.channels));
+  AtomicFile file(path);
+  PngOutput output;
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &output, PngOutput::OnError,
+                                            PngOutput::OnWarning);
+  png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
+  const bool good = info != nullptr && WriteRows(png, info, picture, &output);
+  png_destroy_write_struct(&png, &info);
+  if (!good) throw OutputError(path + ": there is no memory to make the PNG in");
+  file.Write(output.bytes);
+  file.Commit();
+}
+
+}  // namespace ada::data

@@ -1,0 +1,81 @@
+#include "data/tensors/tensor_file.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "data/tensors/npy.h"
+
+namespace ada::data {
+namespace {
+
+std::string PlaceOf(const std::string& path, const std::string& name) {
+  return path + ": tensor " + name;
+}
+
+}  // namespace
+
+std::int64_t TensorInFile::numel() const {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : shape) elements *= size;
+  return elements;
+}
+
+TensorFile::TensorFile(const std::string& path)
+    : file_(std::make_shared<const MappedFile>(path)) {
+  path.ends_with(".npz") ? OpenNpz() : OpenSafetensors();
+}
+
+const TensorInFile* TensorFile::Find(const std::string& name) const {
+  for (const TensorInFile& tensor : tensors_)
+    if (tensor.name == name) return &tensor;
+  return nullptr;
+}
+
+void TensorFile::OpenSafetensors() {
+  const SafetensorsFile file = SafetensorsFile::Open(path());
+  metadata_ = file.metadata();
+  for (const TensorEntry& entry : file.entries()) {
+    if (entry.end > file_->bytes().size())
+      throw DataError(path() + ": was replaced while it was opened");
+    TensorInFile tensor;
+    tensor.name = entry.name;
+    tensor.place = PlaceOf(path(), entry.name);
+    tensor.dtype = entry.dtype;
+    tensor.shape = entry.shape;
+    tensor.bytes = file_->bytes().subspan(entry.begin, entry.end - entry.begin);
+    tensors_.push_back(std::move(tensor));
+  }
+}
+
+void TensorFile::OpenNpz() {
+  for (ZipMember& member : ReadZip(file_->bytes(), path())) {
+    if (!member.name.ends_with(".npy"))
+      throw DataError(path() + ": holds " + member.name + ", which is no array (.npy)");
+    TensorInFile tensor;
+    tensor.name = member.name.substr(0, member.name.size() - 4);
+    tensor.place = PlaceOf(path(), tensor.name);
+    const std::vector<std::byte> beginning = BeginningOf(member, kMostNpyHeader, tensor.place);
+    const NpyHeader header = ParseNpyHeader(beginning, tensor.place);
+    tensor.dtype = header.dtype;
+    tensor.shape = header.shape;
+    tensor.header_bytes = header.data_offset;
+    if (header.data_offset + tensor.size() != member.size)
+      throw DataError(tensor.place + ": " + DimsText(tensor.shape) + " of " +
+                      std::string(ToString(tensor.dtype)) + " takes " +
+                      std::to_string(tensor.size()) + " bytes; the file has " +
+                      std::to_string(member.size - header.data_offset));
+    if (!member.deflated) tensor.bytes = member.stored.subspan(header.data_offset);
+    tensor.packed = std::move(member);
+    tensors_.push_back(std::move(tensor));
+  }
+}
+
+ByteBlock UnpackTensor(const TensorInFile& tensor) {
+  ADA_CHECK(tensor.is_packed());
+  ByteBlock block(static_cast<std::size_t>(tensor.size()));
+  Unpack(tensor.packed, tensor.header_bytes, block, tensor.place);
+  return block;
+}
+
+}  // namespace ada::data

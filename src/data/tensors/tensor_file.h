@@ -1,0 +1,58 @@
+// Named arrays of a .safetensors or .npz file, mapped into memory.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/pages.h"
+#include "core/tensor_files/safetensors.h"
+#include "data/tensors/mapped_file.h"
+#include "data/tensors/zip.h"
+
+namespace ada::data {
+
+struct TensorInFile {
+  std::string name, place;  // "FILE: tensor NAME"
+  DType dtype = DType::kU8;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;  // in the mapped file; empty: `packed` has them
+  ZipMember packed;
+  std::size_t header_bytes = 0;  // of the packed .npy file
+
+  std::int64_t numel() const;
+  std::uint64_t size() const { return static_cast<std::uint64_t>(numel()) * BytesOf(dtype); }
+  bool is_packed() const { return packed.deflated; }
+};
+
+using ByteBlock = std::vector<std::byte, PageAllocator<std::byte>>;
+
+class TensorFile {
+ public:
+  // By its ending: .npz, else safetensors. DataError: what either format does not allow. Members of
+  // an .npz file that are no arrays are errors; data is not looked at.
+  explicit TensorFile(const std::string& path);
+
+  const std::string& path() const { return file_->path(); }
+  const std::shared_ptr<const MappedFile>& file() const { return file_; }
+  const std::vector<TensorInFile>& tensors() const { return tensors_; }
+  const TensorInFile* Find(const std::string& name) const;  // null: not there
+  // Of safetensors; else empty.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  void OpenSafetensors();
+  void OpenNpz();
+
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<TensorInFile> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Unpacks a tensor that is packed. DataError where its data is damaged.
+ByteBlock UnpackTensor(const TensorInFile& tensor);
+
+}  // namespace ada::data

@@ -1,0 +1,204 @@
+#include "data/tensors/tensor_set.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "data/tensors/class_list.h"
+#include "data/tensors/tensor_file.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::int64_t kLargestSide = 65'536, kMostChannels = 1024;
+
+// The images of one tensor.
+class TensorStore final : public ImageStore {
+ public:
+  TensorStore(std::shared_ptr<const MappedFile> file, TensorInFile tensor)
+      : file_(std::move(file)),
+        tensor_(std::move(tensor)),
+        height_(static_cast<int>(tensor_.shape[1])),
+        width_(static_cast<int>(tensor_.shape[2])),
+        channels_(tensor_.shape.size() == 4 ? static_cast<int>(tensor_.shape[3]) : 1) {}
+
+  std::int64_t images() const override { return tensor_.shape[0]; }
+  std::string NameOf(std::int64_t image) const override {
+    return tensor_.place + ": image " + std::to_string(image);
+  }
+  Picture Read(std::int64_t image, const ChoosePart& part) const override {
+    const PictureSize size{height_, width_};
+    ADA_CHECK(Bytes() != nullptr);
+    return CutOut(Bytes() + image * height_ * width_ * channels_, size, channels_, part(size));
+  }
+  const std::uint8_t* Bytes() const override {
+    return tensor_.dtype == DType::kU8 ? reinterpret_cast<const std::uint8_t*>(Data()) : nullptr;
+  }
+  const std::byte* Floats() const override {
+    return tensor_.dtype == DType::kF32 ? Data() : nullptr;
+  }
+  bool is_float() const override { return tensor_.dtype == DType::kF32; }
+  std::uint64_t memory() const override { return tensor_.is_packed() ? tensor_.size() : 0; }
+  void CheckUnchanged() const override { file_->CheckUnchanged(); }
+
+ private:
+  const std::byte* Data() const {
+    if (!tensor_.is_packed()) return tensor_.bytes.data();
+    const std::lock_guard lock(mutex_);
+    if (unpacked_.empty()) unpacked_ = UnpackTensor(tensor_);
+    return unpacked_.data();
+  }
+
+  std::shared_ptr<const MappedFile> file_;
+  TensorInFile tensor_;
+  int height_, width_, channels_;
+  mutable std::mutex mutex_;  // guards what follows until it is there
+  mutable ByteBlock unpacked_;
+};
+
+const TensorInFile& Require(const TensorFile& file, const std::string& name) {
+  const TensorInFile* found = file.Find(name);
+  if (found) return *found;
+  std::vector<std::string> names;
+  for (const TensorInFile& tensor : file.tensors()) names.push_back(tensor.name);
+  throw DataError(file.path() + ": holds no tensor " + name +
+                  "; expected train.images, train.labels, test.images, test.labels; it has " +
+                  (names.empty() ? "none" : FirstNames(names, 8)));
+}
+
+void CheckImages(const TensorInFile& images) {
+  const auto fail = [&](const std::string& problem) {
+    throw DataError(images.place + ": " + problem);
+  };
+  const std::vector<std::int64_t>& s = images.shape;
+  if (images.dtype != DType::kU8 && images.dtype != DType::kF32)
+    fail("elements are " + std::string(ToString(images.dtype)) +
+         "; expected U8 (0 to 255) or F32 (taken as they are)");
+  if (s.size() != 3 && s.size() != 4)
+    fail("has the shape " + DimsText(s) +
+         "; expected [images, height, width, channels], or [images, height, width] of grey ones");
+  if (s[0] < 1) fail("has the shape " + DimsText(s) + ": no images");
+  if (s[0] > std::numeric_limits<std::uint32_t>::max()) fail("more than 2^32 - 1 images");
+  const std::int64_t channels = s.size() == 4 ? s[3] : 1;
+  if (s[1] < 1 || s[2] < 1 || channels < 1 || s[1] > kLargestSide || s[2] > kLargestSide ||
+      channels > kMostChannels)
+    fail("has the shape " + DimsText(s) + "; expected images of 1 to " +
+         std::to_string(kLargestSide) + " rows and columns and 1 to " +
+         std::to_string(kMostChannels) + " channels");
+  if (s.size() == 4 && channels > 4 && (s[1] == 3 || (s[1] == 1 && s[2] == s[3])))
+    fail("has the shape " + DimsText(s) +
+         ", which looks like [images, channels, height, width]; expected channels last: "
+         "images.transpose(0, 2, 3, 1)");
+}
+
+// An integer of any type; nothing where it is no label: below 0 or far too large.
+std::optional<Label> LabelOf(const std::byte* at, DType dtype) {
+  const auto checked = [at](auto value) -> std::optional<Label> {
+    std::memcpy(&value, at, sizeof value);
+    if (std::cmp_less(value, 0) || std::cmp_greater_equal(value, kMostClasses))
+      return std::nullopt;
+    return static_cast<Label>(value);
+  };
+  switch (dtype) {
+    case DType::kU8: return checked(std::uint8_t{});
+    case DType::kI8: return checked(std::int8_t{});
+    case DType::kU16: return checked(std::uint16_t{});
+    case DType::kI16: return checked(std::int16_t{});
+    case DType::kU32: return checked(std::uint32_t{});
+    case DType::kI32: return checked(std::int32_t{});
+    case DType::kU64: return checked(std::uint64_t{});
+    default: return checked(std::int64_t{});
+  }
+}
+
+std::string IntegerText(const std::byte* at, DType dtype) {
+  std::int64_t value = 0;
+  if (dtype == DType::kU64) {
+    std::uint64_t large = 0;
+    std::memcpy(&large, at, sizeof large);
+    return std::to_string(large);
+  }
+  const bool negative = (std::to_integer<int>(at[BytesOf(dtype) - 1]) & 0x80) != 0;
+  const bool has_sign = dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32;
+  if (negative && has_sign) value = -1;
+  std::memcpy(&value, at, BytesOf(dtype));
+  return std::to_string(value);
+}
+
+std::vector<Label> ReadLabels(const TensorInFile& labels, const TensorInFile& images) {
+  const bool integer = !IsFloat(labels.dtype) && labels.dtype != DType::kBool;
+  if (!integer)
+    throw DataError(labels.place + ": elements are " + std::string(ToString(labels.dtype)) +
+                    "; expected whole numbers (I64, U8, ...)");
+  if (labels.shape.size() != 1 || labels.shape[0] != images.shape[0])
+    throw DataError(labels.place + ": has the shape " + DimsText(labels.shape) + "; expected " +
+                    DimsText({images.shape[0]}) + ", one label an image of " + images.name);
+  const ByteBlock unpacked = labels.is_packed() ? UnpackTensor(labels) : ByteBlock();
+  const std::byte* data = labels.is_packed() ? unpacked.data() : labels.bytes.data();
+  std::vector<Label> values(static_cast<std::size_t>(labels.shape[0]));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::byte* at = data + i * BytesOf(labels.dtype);
+    const std::optional<Label> value = LabelOf(at, labels.dtype);
+    if (!value)
+      throw DataError(labels.place + ": image " + std::to_string(i) + " has label " +
+                      IntegerText(at, labels.dtype) + "; expected 0 to " +
+                      std::to_string(kMostClasses - 1));
+    values[i] = *value;
+  }
+  return values;
+}
+
+void CheckLabels(const TensorInFile& labels, const std::vector<Label>& values, int classes,
+                 const std::string& why) {
+  const auto wrong = std::find_if(values.begin(), values.end(),
+                                  [&](Label label) { return int{label} >= classes; });
+  if (wrong == values.end()) return;
+  throw DataError(labels.place + ": image " + std::to_string(wrong - values.begin()) +
+                  " has label " + std::to_string(*wrong) + "; expected 0 to " +
+                  std::to_string(classes - 1) + ", since " + why);
+}
+
+Dataset ReadSplit(const TensorFile& file, const std::string& split) {
+  const TensorInFile& images = Require(file, split + ".images");
+  const TensorInFile& labels = Require(file, split + ".labels");
+  CheckImages(images);
+  Dataset dataset;
+  dataset.name = "tensors";
+  dataset.labels = ReadLabels(labels, images);
+  dataset.height = static_cast<int>(images.shape[1]);
+  dataset.width = static_cast<int>(images.shape[2]);
+  dataset.channels = images.shape.size() == 4 ? static_cast<int>(images.shape[3]) : 1;
+  dataset.store = std::make_shared<TensorStore>(file.file(), images);
+  return dataset;
+}
+
+}  // namespace
+
+Splits OpenTensors(const std::string& path) {
+  const TensorFile file(path);
+  Splits splits;
+  splits.train = ReadSplit(file, "train");
+  splits.test = ReadSplit(file, "test");
+  if (splits.train.channels != splits.test.channels)
+    throw DataError(Require(file, "test.images").place + ": images of " +
+                    std::to_string(splits.test.channels) + " channels; expected " +
+                    std::to_string(splits.train.channels) + ", as in train.images");
+  splits.class_names = ClassesOfMetadata(file.metadata(), path);
+  const Label largest = *std::max_element(splits.train.labels.begin(), splits.train.labels.end());
+  const bool named = !splits.class_names.empty();
+  const int classes = named ? static_cast<int>(splits.class_names.size()) : largest + 1;
+  const std::string why = named ? "the metadata name " + std::to_string(classes) + " classes"
+                                : "that is the largest label of train.labels";
+  CheckLabels(Require(file, "train.labels"), splits.train.labels, classes, why);
+  CheckLabels(Require(file, "test.labels"), splits.test.labels, classes, why);
+  splits.train.classes = splits.test.classes = classes;
+  return splits;
+}
+
+}  // namespace ada::data

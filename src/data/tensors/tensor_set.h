@@ -1,0 +1,13 @@
+// The data set `tensors`: train.images, train.labels, test.images and test.labels of one file.
+#pragma once
+#include <string>
+
+#include "data/dataset.h"
+
+namespace ada::data {
+
+// Reads the labels; images stay in the file, or packed, until they are asked for. Throws DataError
+// naming file and tensor: missing, of a wrong type or shape, labels below 0 or out of range.
+Splits OpenTensors(const std::string& path);
+
+}  // namespace ada::data

@@ -1,0 +1,32 @@
+// The members of a ZIP file (PKWARE's APPNOTE.TXT) that lies in memory: the part of the format that
+// numpy.savez writes, sizes of 64 bits included. Stored or deflated, not encrypted, one volume.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ada::data {
+
+struct ZipMember {
+  std::string name;
+  bool deflated = false;
+  std::span<const std::byte> stored;  // its bytes in the file
+  std::uint64_t size = 0;             // unpacked
+  std::uint32_t crc = 0;              // of the unpacked bytes
+};
+
+// `path` begins every message. DataError: no ZIP file, truncated, offsets or sizes that do not fit,
+// other methods, a name twice.
+std::vector<ZipMember> ReadZip(std::span<const std::byte> file, const std::string& path);
+
+// The first bytes of a member, at most `most`. `place` begins the message of a DataError.
+std::vector<std::byte> BeginningOf(const ZipMember& member, std::size_t most,
+                                   const std::string& place);
+// Unpacks a member behind its first `skip` bytes into `to`, which takes all the rest, and checks the
+// sum of the whole. DataError where the data is damaged, or more or less than it says.
+void Unpack(const ZipMember& member, std::size_t skip, std::span<std::byte> to,
+            const std::string& place);
+
+}  // namespace ada::data

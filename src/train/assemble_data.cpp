@@ -1,0 +1,199 @@
+// Images and batches, as the section `data` asks for them.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "backend/cpu/cpu_backend.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "data/folder/folder_set.h"
+#include "data/image_writer.h"
+#include "train/assemble.h"
+
+namespace ada::train {
+namespace {
+
+constexpr int kMostWorkers = 8;  // unless data.workers says more
+// Batches ahead where several workers make one together: more would only take memory.
+constexpr int kSharedAhead = 2, kSharedAheadOfEvaluation = 1;
+
+[[noreturn]] void FailData(const config::DataConfig& d, const std::string& problem) {
+  throw ConfigError(ToString(d.where) + ": " + problem);
+}
+
+// What training and evaluation have in common.
+data::LoaderSpec CommonLoader(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  const bool decodes = data::FactsOf(d.dataset).origin == data::Origin::kFolder;
+  data::LoaderSpec spec;
+  spec.seed = config.seed;
+  spec.workers = decodes ? std::clamp(backend::cpu::UsableCores(), 1, kMostWorkers) : 1;
+  if (d.workers) spec.workers = *d.workers;
+  spec.changes.resize = d.changes.resize;
+  spec.changes.center_crop = d.changes.center_crop;
+  return spec;
+}
+
+data::LoaderSpec TrainChanges(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  data::LoaderSpec spec = CommonLoader(config);
+  spec.batch_size = d.batch_size;
+  spec.shuffle = d.shuffle;
+  spec.drop_last = d.drop_last;
+  spec.pad = d.augment.pad;
+  spec.random_crop = d.augment.random_crop;
+  spec.horizontal_flip = d.augment.horizontal_flip;
+  spec.changes = d.changes;
+  if (d.on_broken == config::BrokenImages::kSkip) spec.on_broken = data::OnBroken::kReplace;
+  if (spec.changes.any() || data::FactsOf(d.dataset).origin == data::Origin::kFolder)
+    spec.prefetch = kSharedAhead;
+  return spec;
+}
+
+// What stored images of these sizes become; ConfigError where training and evaluation would differ.
+data::PictureSize InputSize(const config::Config& config, data::PictureSize train,
+                            data::PictureSize test) {
+  const std::string& name = config.data.dataset;
+  const data::PictureSize trained = data::SizeAfter(TrainChanges(config), train, name);
+  const data::PictureSize evaluated = data::SizeAfter(CommonLoader(config), test, name);
+  if (trained == evaluated) return trained;
+  FailData(config.data,
+           "data.center_crop: the network would be trained on images of " +
+               data::SizeText(trained) + " and evaluated on images of " +
+               data::SizeText(evaluated) +
+               "; set data.resize and data.center_crop so that both have one size (for 224x224: "
+               "resize: 256, center_crop: 224)");
+}
+
+// Looks at the first picture of each split: their sizes.
+void FindSizes(const config::Config& config, data::Splits* splits) {
+  if (data::FactsOf(config.data.dataset).origin != data::Origin::kFolder) return;
+  const bool skip = config.data.on_broken == config::BrokenImages::kSkip;
+  for (data::Dataset* split : {&splits->train, &splits->test}) {
+    const data::PictureSize size = data::SizeOfFirst(*split, skip);
+    split->height = size.height, split->width = size.width;
+  }
+}
+
+data::DatasetInfo InfoOfFiles(const config::Config& config) {
+  data::DatasetInfo info = data::Inspect(config.data.dataset, config.data.path);
+  if (!info.found) return info;
+  FindSizes(config, info.found.get());
+  info.height = info.found->train.height, info.width = info.found->train.width;
+  return info;
+}
+
+data::DatasetInfo InfoOfSynthetic(const data::SyntheticSpec& s) {
+  data::DatasetInfo info{s.height, s.width, s.channels, s.classes, s.train, s.test};
+  info.in_memory = std::int64_t{s.height} * s.width * s.channels +
+                   static_cast<std::int64_t>(sizeof(data::Label));
+  return info;
+}
+
+// Pictures that are of one size only if their files are.
+void CheckSizes(const config::Config& config, const RunData& run, data::PictureSize input) {
+  const data::LoaderSpec train = TrainChanges(config), evaluation = CommonLoader(config);
+  const bool skip = config.data.on_broken == config::BrokenImages::kSkip;
+  for (const data::Dataset* split : {&run.train, &run.validation, &run.test}) {
+    const data::LoaderSpec& spec = split == &run.train ? train : evaluation;
+    if (data::FixesSize(spec) || split->images() == 0) continue;
+    data::RequireOneSize(
+        *split, input,
+        [&](data::PictureSize size) { return data::SizeAfter(spec, size, split->name); }, skip);
+  }
+}
+
+}  // namespace
+
+data::DatasetInfo InspectData(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  const data::DatasetFacts& facts = data::FactsOf(d.dataset);
+  if (facts.origin == data::Origin::kOtherProgram)
+    FailData(d, "data.dataset: " + d.dataset +
+                    ": another program trained this run and recorded it (ada_train.torch); "
+                    "ada-train reads such runs and does not train them");
+  data::DatasetInfo info = facts.has_path() ? InfoOfFiles(config) : InfoOfSynthetic(d.synthetic);
+  const data::PictureSize stored{info.height, info.width};
+  const data::PictureSize input = InputSize(
+      config, stored,
+      info.found ? data::PictureSize{info.found->test.height, info.found->test.width} : stored);
+  info.height = input.height, info.width = input.width;
+  if (d.limit.train > 0) info.train = std::min(info.train, d.limit.train);
+  if (d.limit.test > 0) info.test = std::min(info.test, d.limit.test);
+  info.train -= d.validation;
+  if (info.train < 1)
+    FailData(d, "data.validation: " + std::to_string(d.validation) +
+                    " images held back leave none of " + std::to_string(info.train + d.validation) +
+                    " to train on");
+  if (d.drop_last && info.train < d.batch_size)
+    FailData(d, "data.batch_size: " + std::to_string(d.batch_size) + " is more than the " +
+                    std::to_string(info.train) +
+                    " training images, and drop_last leaves no batch; use a smaller batch or "
+                    "drop_last: false");
+  return info;
+}
+
+config::Config Completed(config::Config config, const data::DatasetInfo& info) {
+  if (info.classes < 2)
+    FailData(config.data, "data.path: " + config.data.path + ": holds images of " +
+                              Counted(info.classes, "kind") + "; expected two classes or more");
+  if (config.model.classes == 0) config.model.classes = info.classes;
+  if (config.model.classes < info.classes)
+    throw ConfigError(ToString(config.model.where) + ": model.classes: the data set has " +
+                      std::to_string(info.classes) + " classes; got " +
+                      std::to_string(config.model.classes));
+  return config;
+}
+
+RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
+  const config::DataConfig& d = config.data;
+  const data::DatasetFacts& facts = data::FactsOf(d.dataset);
+  data::Splits splits = info.found         ? *info.found
+                        : facts.has_path() ? data::Read(d.dataset, d.path)
+                                           : data::MakeSynthetic(d.synthetic, config.seed);
+  RunData run{std::move(splits.train), {}, std::move(splits.test), {}, {}, {}, {}};
+  run.class_names = std::move(splits.class_names);
+  run.note = std::move(splits.note);
+  data::Limit(run.train, d.limit.train);
+  data::Limit(run.test, d.limit.test);
+  run.validation = data::SplitLast(run.train, d.validation);
+  if (d.normalize.kind == config::NormalizeConfig::Kind::kStandard)
+    run.mean = splits.mean, run.std = splits.std;
+  if (d.normalize.kind == config::NormalizeConfig::Kind::kCustom)
+    run.mean = d.normalize.mean, run.std = d.normalize.std;
+  if (!run.mean.empty() && run.mean.size() != static_cast<std::size_t>(run.train.channels))
+    FailData(d, "data.normalize: " + std::to_string(run.mean.size()) + " means for images of " +
+                    std::to_string(run.train.channels) + " channels; give one for each channel");
+  if (facts.origin == data::Origin::kFolder) CheckSizes(config, run, {info.height, info.width});
+  return run;
+}
+
+RunData ReadData(const config::Config& config) { return ReadData(config, InspectData(config)); }
+
+std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data) {
+  if (!data.class_names.empty() || !data::FactsOf(config.data.dataset).layout)
+    return data.class_names;
+  return data::ClassNames(config.data.dataset, config.data.path);
+}
+
+data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) {
+  data::LoaderSpec spec = TrainChanges(config);
+  spec.mean = data.mean;
+  spec.std = data.std;
+  const config::AugmentConfig& augment = config.data.augment;
+  spec.mixing = {augment.mixup.alpha, augment.mixup.p, augment.cutmix.alpha, augment.cutmix.p};
+  return spec;
+}
+
+data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data) {
+  data::LoaderSpec spec = CommonLoader(config);
+  spec.batch_size = config.data.evaluate_batch_size;
+  spec.mean = data.mean;
+  spec.std = data.std;
+  spec.prefetch = TrainChanges(config).prefetch == kSharedAhead ? kSharedAheadOfEvaluation : 2;
+  if (config.data.on_broken == config::BrokenImages::kSkip)
+    spec.on_broken = data::OnBroken::kLeaveOut;
+  return spec;
+}
+
+}  // namespace ada::train
