@@ -1,9 +1,15 @@
 // models, policies, formats, datasets, schema: what this version knows.
 #include <iostream>
+#include <memory>
+#include <string>
 
 #include "cli/commands.h"
+#include "cli/config_options.h"
 #include "cli/view.h"
+#include "config/load.h"
 #include "config/schema/schema.h"
+#include "core/error.h"
+#include "train/run.h"
 
 namespace ada::cli {
 namespace {
@@ -15,6 +21,41 @@ Command AddList(CLI::App& app, const std::string& what) {
             PrintList(what);
             return 0;
           }};
+}
+
+struct DatasetsArguments : ConfigArguments {
+  std::string preview;
+};
+
+int Datasets(DatasetsArguments& a) {
+  if (a.preview.empty() && a.config.empty() && a.set.empty()) {
+    PrintList("datasets");
+    return 0;
+  }
+  if (a.preview.empty() || a.config.empty())
+    throw ConfigError(
+        "--preview and --config belong together: ada-train datasets --preview FILE.png --config "
+        "FILE");
+  config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
+  config::FillDefaults(loaded.config);
+  train::Preview(loaded.config, a.preview, std::cout);
+  return 0;
+}
+
+Command AddDatasets(CLI::App& app) {
+  auto a = std::make_shared<DatasetsArguments>();
+  CLI::App* datasets =
+      Add(app, "datasets", "list the datasets of this version, or show a run's images",
+          "  ada-train datasets\n"
+          "  ada-train datasets --preview sheet.png --config configs/resnet20_cifar.yaml");
+  datasets
+      ->add_option("--preview", a->preview,
+                   "write a sheet of the first training batch, augmented, with its labels")
+      ->type_name("FILE.png");
+  datasets->add_option("-c,--config", a->config, "the experiment (YAML or JSON)")
+      ->type_name("FILE");
+  AddOverrides(*datasets, *a, DataOptions());
+  return {datasets, [a] { return Datasets(*a); }};
 }
 
 Command AddSchema(CLI::App& app) {
@@ -31,8 +72,8 @@ Command AddSchema(CLI::App& app) {
 
 Commands AddListCommands(CLI::App& app) {
   Commands commands;
-  for (const char* what : {"models", "policies", "formats", "datasets"})
-    commands.push_back(AddList(app, what));
+  for (const char* what : {"models", "policies", "formats"}) commands.push_back(AddList(app, what));
+  commands.push_back(AddDatasets(app));
   commands.push_back(AddSchema(app));
   return commands;
 }

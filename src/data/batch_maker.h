@@ -43,7 +43,7 @@ class BatchMaker {
   std::int64_t images_ = 0, batches_per_epoch_ = 0;
   int parts_ = 1;
   OrderCache orders_;
-  std::mutex mutex_;                             // guards what follows, and `broken` of batches
+  std::mutex mutex_;                            // guards what follows, and `broken` of batches
   std::map<std::int64_t, std::string> broken_;  // images that are known to be, and why
 };
 

@@ -28,7 +28,7 @@ using FileNames = std::vector<std::string_view>;
 struct DatasetFacts {
   std::string_view name = {}, title = {}, source = {};
   Origin origin = Origin::kPublished;
-  const FileLayout* layout = nullptr;  // of a published set; else null
+  const FileLayout* layout = nullptr;                    // of a published set; else null
   int height = 0, width = 0, channels = 0, classes = 0;  // 0 where the user's files say it
   int coarse_classes = 0;            // CIFAR-100: a coarse label stands before the fine one; else 0
   std::int64_t train = 0, test = 0;  // images of the published set

@@ -43,7 +43,7 @@ struct Dataset {
 };
 struct Splits {
   Dataset train, test;
-  std::vector<double> mean, std;  // `normalize: standard`, per channel, of pixels / 255
+  std::vector<double> mean, std;              // `normalize: standard`, per channel, of pixels / 255
   std::vector<std::string> class_names = {};  // of sets whose files say them
   std::string note = {};                      // what the user should know of the files
 };
@@ -51,8 +51,8 @@ struct Splits {
 // Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the
 // subfolder that the set's archive makes there. CIFAR must have its published sizes; IDX files say
 // theirs. Pictures of folders and tensors are only found: their images are read later, one by one.
-// Throws DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label out
-// of range.
+// Throws DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label
+// out of range.
 Splits Read(const std::string& name, const std::string& path);
 // Learnable images: each class has its own random pattern, each image that pattern plus noise.
 // Image i has label i % classes and depends on the seed, the shape, the classes and i alone. Throws

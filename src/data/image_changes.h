@@ -31,9 +31,7 @@ struct ImageChanges {
 
   bool crops() const { return center_crop.height > 0; }
   // Whether images are more than moved and mirrored.
-  bool any() const {
-    return resize.any() || random_resized_crop || color_jitter || random_erasing;
-  }
+  bool any() const { return resize.any() || random_resized_crop || color_jitter || random_erasing; }
 };
 
 }  // namespace ada::data

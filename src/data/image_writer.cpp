@@ -18,9 +18,8 @@ constexpr std::uint64_t kErasingStream = StreamId("augment.random_erasing");
 // Random numbers of one image in one epoch, for one purpose.
 RandomStream StreamFor(std::uint64_t seed, std::uint64_t purpose, std::int64_t epoch,
                        std::int64_t image) {
-  const auto words =
-      Philox(seed, purpose,
-             static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(image));
+  const auto words = Philox(
+      seed, purpose, static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(image));
   return RandomStream(seed, static_cast<std::uint64_t>(words[0]) << 32 | words[1]);
 }
 
@@ -156,8 +155,7 @@ void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, float* ou
     const Picture box = Read(image, [&](PictureSize size) {
       return RandomCropBox(changes.random_resized_crop->box, size, &draws);
     });
-    place.flip =
-        PlaceImage({0, false, spec_.horizontal_flip}, spec_.seed, epoch, image).flip;
+    place.flip = PlaceImage({0, false, spec_.horizontal_flip}, spec_.seed, epoch, image).flip;
     return WriteBytes(ResizeBox(box, Whole(box.size()), wanted), place, epoch, image, out);
   }
   PictureSize resized;

@@ -16,8 +16,8 @@ PictureSize SizeAfter(const LoaderSpec& spec, PictureSize stored, const std::str
 // Whether it is the same for all images.
 bool FixesSize(const LoaderSpec& spec);
 
-// What a spec makes of a picture: [shape] floats, for evaluation (random changes of the spec are not
-// made). DataError naming `name` where the result has another shape.
+// What a spec makes of a picture: [shape] floats, for evaluation (random changes of the spec are
+// not made). DataError naming `name` where the result has another shape.
 std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
                                 const ImageShape& shape, const std::string& name);
 

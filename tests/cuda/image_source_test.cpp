@@ -25,9 +25,9 @@ using train::ResidentData;
 
 // Image i has label i and pixels that tell it apart.
 data::Dataset Numbered(int images, int height, int width, int channels) {
-  data::Dataset dataset = {"numbered", height, width, channels, 256, {}, {}};
+  data::Dataset dataset = {"numbered", height, width, channels, 256};
   for (int i = 0; i < images; ++i) {
-    dataset.labels.push_back(static_cast<std::uint8_t>(i));
+    dataset.labels.push_back(static_cast<data::Label>(i));
     for (int p = 0; p < height * width * channels; ++p)
       dataset.pixels.push_back(static_cast<std::uint8_t>(i * 31 + p * 7 + p / 251));
   }

@@ -52,7 +52,7 @@ TEST_SUITE("cpu") {
     Dataset dataset = Room(Tiny("cifar10"), 2);
     ReadCifarFile(Tiny("cifar10"), folder / "b", 1, "ADVICE", 1, &dataset);
     ReadCifarFile(Tiny("cifar10"), folder / "a", 1, "ADVICE", 0, &dataset);
-    CHECK(dataset.labels == Bytes{7, 0});
+    CHECK(dataset.labels == std::vector<Label>{7, 0});
     CHECK(dataset.pixels == PixelBytes{1, 11, 21, 2, 12, 22, 3, 13, 23, 4, 14, 24,
                                        5, 15, 25, 6, 16, 26, 7, 17, 27, 8, 18, 255});
   }
@@ -84,7 +84,7 @@ TEST_SUITE("cpu") {
     const TemporaryFolder folder;
     WriteFile(folder / "f", {19, 99, 1, 2, 3, 4, 11, 12, 13, 14, 21, 22, 23, 24});
     const Dataset dataset = ReadTiny(Tiny("cifar100"), folder / "f", 1);
-    CHECK(dataset.labels == Bytes{99});
+    CHECK(dataset.labels == std::vector<Label>{99});
     CHECK(dataset.pixels == PixelBytes{1, 11, 21, 2, 12, 22, 3, 13, 23, 4, 14, 24});
   }
 

@@ -11,9 +11,9 @@ namespace ada::data {
 namespace {
 
 Dataset Numbered(int images) {
-  Dataset dataset = {"numbered", 1, 2, 1, 256, {}, {}};
+  Dataset dataset = {"numbered", 1, 2, 1, 256};
   for (int i = 0; i < images; ++i) {
-    dataset.labels.push_back(static_cast<std::uint8_t>(i));
+    dataset.labels.push_back(static_cast<Label>(i));
     dataset.pixels.insert(dataset.pixels.end(), 2, static_cast<std::uint8_t>(i + 100));
   }
   return dataset;
@@ -88,9 +88,9 @@ TEST_SUITE("cpu") {
     }
     Dataset dataset = Numbered(5);
     const Dataset last = SplitLast(dataset, 2);
-    CHECK(dataset.labels == Bytes{0, 1, 2});
+    CHECK(dataset.labels == std::vector<Label>{0, 1, 2});
     CHECK(dataset.pixels == PixelBytes{100, 100, 101, 101, 102, 102});
-    CHECK(last.labels == Bytes{3, 4});
+    CHECK(last.labels == std::vector<Label>{3, 4});
     CHECK(last.pixels == PixelBytes{103, 103, 104, 104});
     CHECK(last.width == 2);
     CHECK(last.classes == 256);

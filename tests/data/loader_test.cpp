@@ -19,9 +19,9 @@ namespace {
 
 // Image i has label i and pixels that tell it apart.
 Dataset Numbered(int images, int side = 4, int channels = 3) {
-  Dataset dataset = {"numbered", side, side, channels, 256, {}, {}};
+  Dataset dataset = {"numbered", side, side, channels, 256};
   for (int i = 0; i < images; ++i) {
-    dataset.labels.push_back(static_cast<std::uint8_t>(i));
+    dataset.labels.push_back(static_cast<Label>(i));
     for (int p = 0; p < side * side * channels; ++p) {
       dataset.pixels.push_back(static_cast<std::uint8_t>(i * 31 + p * 7));
     }

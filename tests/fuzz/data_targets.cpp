@@ -40,7 +40,7 @@ void ReadSplit(const data::DatasetFacts& facts, const std::string& folder) {
     std::vector<std::function<void()>> tasks;
     facts.layout->add_tasks(split, &set, &tasks);
     for (const auto& task : tasks) task();
-    for (const std::uint8_t label : set.labels)
+    for (const data::Label label : set.labels)
       Demand(label < facts.classes, "a label that the data set has no class for");
     Demand(set.pixels.size() == set.labels.size() * static_cast<std::size_t>(facts.per_image()),
            "images and labels do not belong together");

@@ -54,9 +54,8 @@ bool HasFolder(const fs::path& path) {
 // Whether a folder of `folder` holds pictures: then it may be a split.
 bool LooksLikeSplit(const std::string& folder) {
   const std::vector<std::string> folders = FoldersIn(folder);
-  return std::any_of(folders.begin(), folders.end(), [&](const std::string& name) {
-    return HoldsPictures(folder + "/" + name);
-  });
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& name) { return HoldsPictures(folder + "/" + name); });
 }
 
 // PATH has no train: what it is instead.
@@ -102,12 +101,13 @@ void RequireSameClasses(const FolderListing& train, const FolderListing& other) 
                     FirstNames(train.classes, kNamedClasses) + "), but " +
                     FirstNames(unknown, kNamedClasses) + ": these are two different data sets");
   if (!absent.empty())
-    throw DataError(other.folder + ": no folder for classes of " + train.folder + ": " +
-                    FirstNames(absent, kNamedClasses) +
-                    "; expected the same class folders in both, since their order makes the labels");
+    throw DataError(
+        other.folder + ": no folder for classes of " + train.folder + ": " +
+        FirstNames(absent, kNamedClasses) +
+        "; expected the same class folders in both, since their order makes the labels");
   if (!unknown.empty())
-    throw DataError(other.folder + ": class folders that " + train.folder + " does not have: " +
-                    FirstNames(unknown, kNamedClasses) +
+    throw DataError(other.folder + ": class folders that " + train.folder +
+                    " does not have: " + FirstNames(unknown, kNamedClasses) +
                     "; expected the same class folders in both");
 }
 

@@ -61,7 +61,7 @@ class ClassWalk {
   using Identity = std::pair<dev_t, ino_t>;
 
   void NoteFolder(const std::string& path) {
-    struct stat facts{};
+    struct stat facts {};
     if (stat(path.c_str(), &facts) != 0)
       throw DataError(path + ": cannot be listed: " +
                       std::error_code(errno, std::generic_category()).message());
@@ -69,9 +69,9 @@ class ClassWalk {
     const auto same = std::find(above_.begin(), above_.end(), identity);
     if (same != above_.end() || above_.size() > kDeepest)
       throw DataError(path + ": " +
-                      (same != above_.end() ? "a link that leads back to a folder above it"
-                                            : "more folders below each other than " +
-                                                  std::to_string(kDeepest)) +
+                      (same != above_.end()
+                           ? "a link that leads back to a folder above it"
+                           : "more folders below each other than " + std::to_string(kDeepest)) +
                       ", so its pictures would have no end; remove it");
     above_.push_back(identity);
   }
@@ -116,8 +116,9 @@ FolderListing ListPictures(const std::string& folder) {
   FolderListing listing;
   listing.folder = folder;
   listing.classes = FoldersIn(folder);
-  const std::string expected = "; expected a folder for each class, with its pictures (.jpg, "
-                               ".jpeg, .png) in it";
+  const std::string expected =
+      "; expected a folder for each class, with its pictures (.jpg, "
+      ".jpeg, .png) in it";
   if (listing.classes.empty()) throw DataError(folder + ": holds no folders" + expected);
   if (listing.classes.size() > static_cast<std::size_t>(kMostClasses))
     throw DataError(folder + ": holds " + std::to_string(listing.classes.size()) +
@@ -137,9 +138,7 @@ FolderListing ListPictures(const std::string& folder) {
   return listing;
 }
 
-std::vector<std::string> FoldersIn(const std::string& folder) {
-  return EntriesOf(folder).folders;
-}
+std::vector<std::string> FoldersIn(const std::string& folder) { return EntriesOf(folder).folders; }
 
 bool HoldsPictures(const std::string& folder) { return !EntriesOf(folder).pictures.empty(); }
 

@@ -35,8 +35,8 @@ inline constexpr std::size_t kNamedClasses = 5;  // in a message
 // Whether a file is taken for a picture: .jpg .jpeg .png, in any case.
 bool IsPictureName(std::string_view name);
 
-// Lists `folder`. Throws DataError: it or a folder below it cannot be listed, a link leads back to a
-// folder above it, no class folders, more than kMostClasses of them, classes without pictures.
+// Lists `folder`. Throws DataError: it or a folder below it cannot be listed, a link leads back to
+// a folder above it, no class folders, more than kMostClasses of them, classes without pictures.
 FolderListing ListPictures(const std::string& folder);
 
 // The names of the folders in `folder`, sorted; DataError where it cannot be listed.

@@ -19,8 +19,9 @@ std::vector<std::string> NamesOfJson(const std::string& text, const std::string&
                       return name.is_string();
                     });
   if (!good)
-    throw DataError(place + ": begins like a JSON list and is none of texts; expected "
-                            "[\"cat\", \"dog\"], or cat,dog");
+    throw DataError(place +
+                    ": begins like a JSON list and is none of texts; expected "
+                    "[\"cat\", \"dog\"], or cat,dog");
   return list.get<std::vector<std::string>>();
 }
 
@@ -48,8 +49,8 @@ std::vector<std::string> ClassesOfMetadata(const std::map<std::string, std::stri
   const bool json = found->second.starts_with('[');
   const std::vector<std::string> names =
       json ? NamesOfJson(found->second, place) : NamesBetweenCommas(found->second);
-  const bool unnamed = std::any_of(names.begin(), names.end(),
-                                   [](const std::string& name) { return name.empty(); });
+  const bool unnamed =
+      std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.empty(); });
   if (names.empty() || unnamed) throw DataError(place + ": a name is empty, or there is none");
   if (names.size() > static_cast<std::size_t>(kMostClasses))
     throw DataError(place + ": " + std::to_string(names.size()) + " names; expected at most " +

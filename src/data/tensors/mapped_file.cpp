@@ -16,7 +16,7 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   std::string problem;
   fd_ = OpenToRead(path_, Pipes::kRefused, &problem);
   if (fd_ < 0) throw DataError(path_ + ": cannot be opened: " + problem);
-  struct stat facts{};
+  struct stat facts {};
   const bool known = fstat(fd_, &facts) == 0;
   size_ = known && S_ISREG(facts.st_mode) ? static_cast<std::size_t>(facts.st_size) : 0;
   void* mapped = size_ == 0 ? MAP_FAILED : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
@@ -24,10 +24,10 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
     begin_ = static_cast<const std::byte*>(mapped);
     return;
   }
-  const std::string reason = !known                     ? std::strerror(errno)
-                             : !S_ISREG(facts.st_mode)  ? "not a regular file"
-                             : size_ == 0               ? "the file is empty"
-                                                        : std::strerror(errno);
+  const std::string reason = !known                    ? std::strerror(errno)
+                             : !S_ISREG(facts.st_mode) ? "not a regular file"
+                             : size_ == 0              ? "the file is empty"
+                                                       : std::strerror(errno);
   CloseFile(fd_);
   throw DataError(path_ + ": cannot be mapped into memory: " + reason);
 }
@@ -38,7 +38,7 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::CheckUnchanged() const {
-  struct stat facts{};
+  struct stat facts {};
   if (fstat(fd_, &facts) == 0 && static_cast<std::size_t>(facts.st_size) >= size_) return;
   throw DataError(path_ + ": was cut to " + std::to_string(facts.st_size) + " of its " +
                   std::to_string(size_) + " bytes while it was read");

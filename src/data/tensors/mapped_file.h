@@ -1,5 +1,5 @@
-// A file in memory as the system pages it in: opening reads nothing, and memory that it takes can be
-// had back.
+// A file in memory as the system pages it in: opening reads nothing, and memory that it takes can
+// be had back.
 #pragma once
 #include <cstddef>
 #include <cstdint>

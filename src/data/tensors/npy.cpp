@@ -70,7 +70,8 @@ class DictionaryReader {
     return true;
   }
   void Expect(char c) {
-    if (!Take(c)) Damaged("expected '" + std::string(1, c) + "' at its byte " + std::to_string(at_));
+    if (!Take(c))
+      Damaged("expected '" + std::string(1, c) + "' at its byte " + std::to_string(at_));
   }
   std::string Text() {
     const char quote = Next();
@@ -140,7 +141,8 @@ DType TypeOf(const std::string& descr, const std::string& place) {
     return dtype;
   }
   if (word.starts_with("O"))
-    FailNpy(place, "holds Python objects, which only Python can read; expected an array of numbers");
+    FailNpy(place,
+            "holds Python objects, which only Python can read; expected an array of numbers");
   FailNpy(place, "holds elements of type '" + descr + "'; expected an array of numbers");
 }
 
@@ -160,11 +162,11 @@ NpyHeader ParseNpyHeader(std::span<const std::byte> bytes, const std::string& pl
   std::size_t length = byte(8) | byte(9) << 8;
   if (version > 1) length |= byte(10) << 16 | byte(11) << 24;
   if (length > kMostNpyHeader - begin || begin + length > text.size())
-    FailNpy(place, "the .npy header claims " + std::to_string(length) + " bytes, more than there are");
+    FailNpy(place,
+            "the .npy header claims " + std::to_string(length) + " bytes, more than there are");
   const auto facts = DictionaryReader(text.substr(begin, length), place).Read();
   if (facts.fortran && facts.shape.size() > 1)
-    FailNpy(place,
-            "is stored in Fortran order; expected C order: numpy.ascontiguousarray(array)");
+    FailNpy(place, "is stored in Fortran order; expected C order: numpy.ascontiguousarray(array)");
   NpyHeader header;
   header.dtype = TypeOf(facts.descr, place);
   header.shape = facts.shape;

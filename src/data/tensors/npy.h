@@ -1,5 +1,6 @@
-// The header of a .npy file (NumPy Enhancement Proposal 1, "A Simple File Format for NumPy Arrays"):
-// magic string, version, header length, and a Python dictionary of element type, order and shape.
+// The header of a .npy file (NumPy Enhancement Proposal 1, "A Simple File Format for NumPy
+// Arrays"): magic string, version, header length, and a Python dictionary of element type, order
+// and shape.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -21,8 +21,7 @@ std::int64_t TensorInFile::numel() const {
   return elements;
 }
 
-TensorFile::TensorFile(const std::string& path)
-    : file_(std::make_shared<const MappedFile>(path)) {
+TensorFile::TensorFile(const std::string& path) : file_(std::make_shared<const MappedFile>(path)) {
   path.ends_with(".npz") ? OpenNpz() : OpenSafetensors();
 }
 

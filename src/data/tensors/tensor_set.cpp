@@ -101,19 +101,26 @@ void CheckImages(const TensorInFile& images) {
 std::optional<Label> LabelOf(const std::byte* at, DType dtype) {
   const auto checked = [at](auto value) -> std::optional<Label> {
     std::memcpy(&value, at, sizeof value);
-    if (std::cmp_less(value, 0) || std::cmp_greater_equal(value, kMostClasses))
-      return std::nullopt;
+    if (std::cmp_less(value, 0) || std::cmp_greater_equal(value, kMostClasses)) return std::nullopt;
     return static_cast<Label>(value);
   };
   switch (dtype) {
-    case DType::kU8: return checked(std::uint8_t{});
-    case DType::kI8: return checked(std::int8_t{});
-    case DType::kU16: return checked(std::uint16_t{});
-    case DType::kI16: return checked(std::int16_t{});
-    case DType::kU32: return checked(std::uint32_t{});
-    case DType::kI32: return checked(std::int32_t{});
-    case DType::kU64: return checked(std::uint64_t{});
-    default: return checked(std::int64_t{});
+    case DType::kU8:
+      return checked(std::uint8_t{});
+    case DType::kI8:
+      return checked(std::int8_t{});
+    case DType::kU16:
+      return checked(std::uint16_t{});
+    case DType::kI16:
+      return checked(std::int16_t{});
+    case DType::kU32:
+      return checked(std::uint32_t{});
+    case DType::kI32:
+      return checked(std::int32_t{});
+    case DType::kU64:
+      return checked(std::uint64_t{});
+    default:
+      return checked(std::int64_t{});
   }
 }
 

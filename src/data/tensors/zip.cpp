@@ -126,7 +126,8 @@ class ZipReader {
     Require(offset, kLocalBytes);
     if (Number(offset, 4) != kLocalMagic)
       Fail(offset, "the header of member " + member.name + " is damaged");
-    const std::uint64_t data = offset + kLocalBytes + Number(offset + 26, 2) + Number(offset + 28, 2);
+    const std::uint64_t data =
+        offset + kLocalBytes + Number(offset + 26, 2) + Number(offset + 28, 2);
     Require(data, stored);
     member.stored = file_.subspan(data, stored);
     if (member.deflated ? size > (stored + 1) * kMostRatio : size != stored)
