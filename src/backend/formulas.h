@@ -83,6 +83,15 @@ ADA_HOST_DEVICE static inline double TargetOf(std::int64_t k, std::int64_t label
   return smoothing / static_cast<double>(classes) + (k == label ? 1 - smoothing : 0);
 }
 
+// The same where a row has two labels, the first with this share.
+ADA_HOST_DEVICE static inline double MixedTargetOf(std::int64_t k, std::int64_t label,
+                                                   std::int64_t second, float share,
+                                                   std::int64_t classes, double smoothing) {
+  const double first = share, other = 1 - first;
+  const double mixed = (k == label ? first : 0) + (k == second ? other : 0);
+  return smoothing / static_cast<double>(classes) + (1 - smoothing) * mixed;
+}
+
 // The gradient of a logit for the mean over `rows` rows.
 ADA_HOST_DEVICE static inline float LogitGradient(double log_p, double target, std::int64_t rows) {
   return static_cast<float>((std::exp(log_p) - target) / static_cast<double>(rows));

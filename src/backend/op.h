@@ -35,9 +35,21 @@ struct LossResult {
   double loss_sum = 0;  // of the rows' losses, label smoothing included
   std::int64_t top1 = 0, top5 = 0;
 };
+// A second label of each row, of host memory, and the share of the first in its target; null: rows
+// have one label.
+struct SecondLabels {
+  const std::int32_t* labels = nullptr;
+  const float* shares = nullptr;
+  SecondLabels From(int row) const {
+    return labels == nullptr ? SecondLabels{} : SecondLabels{labels + row, shares + row};
+  }
+};
 class LossOp : public Op {
  public:
   virtual void SetLabels(const std::int32_t* labels, int rows) = 0;  // host memory, copied
+  // Behind SetLabels, for the same rows (LossSpec::mixes). Hits are of the label with the larger
+  // share, of equals the first.
+  virtual void SetSecondLabels(const SecondLabels& /*second*/, int /*rows*/) {}
   // The sums of all Forwards since the last one whose Pass::accumulate was false, that one
   // included; each Forward's own sum is added as a whole. Waits for them.
   virtual LossResult Result() = 0;

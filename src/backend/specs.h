@@ -273,6 +273,7 @@ struct LossSpec {
   std::string layer = "loss";
   Tensor logits;
   float label_smoothing = 0;
+  bool mixes = false;      // rows may have second labels
   Gradient dlogits;        // empty: evaluation only
   bool reference = false;  // the authors' program: round(round(gradient) * loss_scale)
   void Visit(auto&& visit) { visit(logits, dlogits); }

@@ -28,6 +28,7 @@ using Commands = std::vector<Command>;
 Commands AddTrainCommands(CLI::App& app);
 Commands AddEvaluateCommands(CLI::App& app);
 Commands AddPredictCommands(CLI::App& app);
+Commands AddRatesCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
 Commands AddFileCommands(CLI::App& app);
 // picture: one picture as the loader makes it.

@@ -26,8 +26,9 @@ constexpr char kFooter[] =
 
 Commands AddCommands(CLI::App& app) {
   Commands all;
-  for (const auto add : {AddTrainCommands, AddEvaluateCommands, AddPredictCommands, AddFileCommands,
-                         AddPictureCommands, AddRunCommands, AddListCommands})
+  for (const auto add :
+       {AddTrainCommands, AddEvaluateCommands, AddPredictCommands, AddRatesCommands,
+        AddFileCommands, AddPictureCommands, AddRunCommands, AddListCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }

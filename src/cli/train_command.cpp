@@ -17,7 +17,7 @@ namespace {
 struct TrainArguments : ConfigArguments {
   std::string file, resume_from, log_level = "info";
   CLI::Option *resume = nullptr, *resume_without_word = nullptr;
-  bool overwrite = false, dry_run = false, print_config = false;
+  bool overwrite = false, dry_run = false, measure = false, print_config = false;
   bool quiet = false, verbose = false, no_progress = false;
 
   bool resumes() const { return resume->count() > 0 || resume_without_word->count() > 0; }
@@ -51,6 +51,8 @@ CLI::Option* AddTrainOptions(CLI::App& app, TrainArguments& a) {
       ->excludes(resume);
   app.add_flag("--dry-run", a.dry_run,
                "check config and data, print layers and memory; train nothing");
+  app.add_flag("--measure", a.measure,
+               "with --dry-run: three steps on made-up images, and what an epoch will take");
   app.add_flag("--print-config", a.print_config, "print the resolved configuration and stop");
   AddOverrides(app, a, TrainOptions());
   app.add_flag("--quiet", a.quiet, "warnings and errors only");
@@ -124,8 +126,9 @@ int Train(TrainArguments& a) {
     std::cout << config::ToYaml(loaded.config);
     return 0;
   }
+  if (a.measure && !a.dry_run) throw ConfigError("--measure: belongs to --dry-run");
   if (a.dry_run) {
-    train::DryRun(loaded.config, std::cout);
+    train::DryRun(loaded.config, a.measure, std::cout);
     return 0;
   }
   return train::Train(loaded.config, {a.resumes(), a.overwrite, !a.no_progress && !a.quiet}, log);

@@ -191,7 +191,7 @@ struct TrainConfig {
 enum class EvaluatedWeights { kEma, kTrained, kBoth };
 struct EvaluateConfig {
   int every_epochs = 1;
-  EvaluatedWeights weights = EvaluatedWeights::kEma;  // where there is an average
+  EvaluatedWeights weights = EvaluatedWeights::kBoth;  // where there is an average
 };
 // One entry of log.what_if: another choice, judged from the histograms of each logged step.
 struct WhatIfConfig {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "data/mixing.h"
 
 namespace ada::data {
 namespace {
@@ -134,11 +135,13 @@ std::string BatchMaker::WhyBroken(std::int64_t epoch, std::int64_t image, float*
   }
 }
 
-void BatchMaker::Finish(std::int64_t, Batch* batch) {
+void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
   std::sort(batch->broken.begin(), batch->broken.end(),
             [](const BrokenImage& a, const BrokenImage& b) { return a.row < b.row; });
   if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty())
     LeaveOut(shape().numel(), batch);
+  MixBatch(spec_.mixing, spec_.seed, sequence, {shape().height, shape().width, shape().channels},
+           batch);
 }
 
 // Moves the rows that are good together.

@@ -8,6 +8,7 @@
 
 #include "data/dataset.h"
 #include "data/image_changes.h"
+#include "data/mixing.h"
 
 namespace ada::data {
 
@@ -29,6 +30,7 @@ struct LoaderSpec {
   int workers = 1;   // threads; 0: in the caller's thread
   int prefetch = 4;  // batches ahead
   ImageChanges changes = {};
+  Mixing mixing = {};
   OnBroken on_broken = OnBroken::kFail;
 };
 struct BrokenImage {
@@ -41,6 +43,9 @@ struct Batch {
   std::vector<std::int32_t> labels;
   std::vector<std::uint32_t> numbers;  // which images of the data set they are
   int rows = 0;
+  // Of a batch that was mixed: each row's second label and the share of its first; else empty.
+  std::vector<std::int32_t> second_labels = {};
+  std::vector<float> shares = {};
   std::vector<BrokenImage> broken = {};  // in the order of their rows; replaced or left out
 };
 

@@ -209,7 +209,7 @@ void Builder::MakeBackward(OpMaker& maker) {
 }
 
 void Builder::MakeEnds(OpMaker& maker) {
-  graph_->loss_ = maker.MakeLoss(spec_.label_smoothing, spec_.reference);
+  graph_->loss_ = maker.MakeLoss(spec_);
   Tensor& images = graph_->images_;  // fp32, beside the plan: filled before the pass begins
   images.shape = spec_.input;
   images.data = backend_.Allocate(images.bytes());

@@ -39,6 +39,7 @@ struct GraphSpec {
   // nor its gradient.
   bool recompute = true;
   float label_smoothing = 0;
+  bool mixes = false;               // images may have two labels
   RuleFor rule_for;                 // training only; none: every alpha is 1
   bool scales_batch_norms = false;  // they ask for a rule too, and their dx have own scales
   bool reference = false;           // branch sums and the logit gradient as in the authors' program
@@ -60,7 +61,9 @@ class Graph {
                                       const Graph* share = nullptr);
 
   // Images [rows, h, w, c] and labels, both copied before it returns; rows at most input.n.
-  void SetBatch(const float* images, const std::int32_t* labels, int rows);
+  // second: where rows have two labels (GraphSpec::mixes).
+  void SetBatch(const float* images, const std::int32_t* labels, int rows,
+                const backend::SecondLabels& second = {});
   // Backend memory of the next pass's images and labels, for what fills it instead of SetBatch;
   // without memory for labels that is the only way.
   float* image_memory() const { return images_.f32(); }

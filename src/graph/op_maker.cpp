@@ -86,12 +86,13 @@ std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
   return backend_.Make(spec);
 }
 
-std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(float label_smoothing, bool reference) {
+std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(const GraphSpec& graph) {
   backend::LossSpec spec;
   spec.logits = b_.Value(static_cast<int>(b_.network->nodes.size()));
-  spec.label_smoothing = label_smoothing;
+  spec.label_smoothing = graph.label_smoothing;
+  spec.mixes = graph.mixes;
   spec.dlogits = b_.Grad(b_.plan->loss_gradient);
-  spec.reference = reference;
+  spec.reference = graph.reference;
   return backend_.MakeLoss(spec);
 }
 

@@ -15,7 +15,7 @@ class OpMaker {
   std::unique_ptr<backend::Op> Make(const OpPlan& op);
   std::unique_ptr<backend::Op> MakeBranchSum(int branch, const GraphSpec& graph);
   // `reference`: as in the authors' program.
-  std::unique_ptr<backend::LossOp> MakeLoss(float label_smoothing, bool reference);
+  std::unique_ptr<backend::LossOp> MakeLoss(const GraphSpec& graph);
   std::unique_ptr<backend::InputOp> MakeInput(const Tensor& images);
 
  private:

@@ -60,7 +60,8 @@ std::string Results(const RunTotals& run, bool color) {
 std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers) {
   std::vector<const TensorTotals*> worst;
   for (const TensorTotals& tensor : layers.tensors()) {
-    if (tensor.underflow > 0) worst.push_back(&tensor);
+    // Updates that change nothing are no values lost on the way through the network.
+    if (tensor.underflow > 0 && tensor.tensor != "update") worst.push_back(&tensor);
   }
   std::stable_sort(worst.begin(), worst.end(), [](const TensorTotals* a, const TensorTotals* b) {
     return a->pct_mean() > b->pct_mean();

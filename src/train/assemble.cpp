@@ -41,6 +41,11 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device) {
   return chosen;
 }
 
+bool Mixes(const config::Config& config) {
+  const config::AugmentConfig& augment = config.data.augment;
+  return augment.mixup.alpha > 0 || augment.cutmix.alpha > 0;
+}
+
 bool WatchesEverything(const config::Config& config) {
   const config::LogConfig& log = config.log;
   return log.dump_every > 0 || (log.probe_every > 0 && Contains(log.statistics, "y"));
@@ -54,6 +59,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
+  spec.mixes = Mixes(config);
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.fuse = !WatchesEverything(config);

@@ -51,6 +51,9 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
 
+// Whether training images may be mixed and have two labels.
+bool Mixes(const config::Config& config);
+
 // Whether the run observes tensors that a fused op never stores (dumps, probes of y): then nothing
 // is fused, which changes no bit.
 bool WatchesEverything(const config::Config& config);

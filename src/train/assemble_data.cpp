@@ -183,6 +183,8 @@ data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) 
   data::LoaderSpec spec = TrainChanges(config);
   spec.mean = data.mean;
   spec.std = data.std;
+  const config::AugmentConfig& augment = config.data.augment;
+  spec.mixing = {augment.mixup.alpha, augment.mixup.p, augment.cutmix.alpha, augment.cutmix.p};
   return spec;
 }
 

@@ -34,6 +34,7 @@ std::unique_ptr<ResidentData> ResidentData::Make(backend::Backend& backend,
 std::string ResidentData::WhyNot(const data::Dataset& dataset, const data::LoaderSpec& spec) {
   if (dataset.store && dataset.store->is_float()) return "their values are fp32, not bytes";
   if (dataset.bytes() == nullptr) return "they are read from their files one by one";
+  if (spec.mixing.any()) return "they are mixed there";
   if (spec.changes.any()) return "they are resized, coloured or erased there";
   if (spec.changes.crops()) return "they are cropped there";
   return "";
@@ -104,8 +105,11 @@ Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
     return {};
   }
   const auto per_image = static_cast<std::int64_t>(batch_->images.size()) / batch_->rows;
-  const Rows part{batch_->images.data() + first * per_image, batch_->labels.data() + first};
-  graph.SetBatch(part.images, part.labels, rows);
+  Rows part{batch_->images.data() + first * per_image, batch_->labels.data() + first};
+  if (!batch_->shares.empty())
+    part.second =
+        backend::SecondLabels{batch_->second_labels.data(), batch_->shares.data()}.From(first);
+  graph.SetBatch(part.images, part.labels, rows, part.second);
   return part;
 }
 

@@ -89,6 +89,7 @@ class Batches {
   struct Rows {
     const float* images = nullptr;  // [rows, h, w, c]
     const std::int32_t* labels = nullptr;
+    backend::SecondLabels second = {};  // of a batch that is mixed
   };
   // Rows first..first + rows of the present batch become what `graph` reads in its next pass.
   Rows Feed(graph::Graph& graph, int first, int rows);

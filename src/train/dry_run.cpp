@@ -6,9 +6,11 @@
 #include "graph/network/weights_file.h"
 #include "train/evaluator.h"
 #include "train/idle_patterns.h"
+#include "train/measure.h"
 #include "train/memory_need.h"
 #include "train/run.h"
 #include "train/session.h"
+#include "train/weight_average.h"
 
 namespace ada::train {
 namespace {
@@ -82,7 +84,7 @@ std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& 
 
 }  // namespace
 
-void DryRun(const config::Config& given, std::ostream& out) {
+void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(given.device);
   const data::DatasetInfo info = InspectData(given);
   const config::Config config = Completed(given, info);
@@ -93,10 +95,11 @@ void DryRun(const config::Config& given, std::ostream& out) {
   constexpr double kFarTooMuch = 32;
   if (!chosen.has_own_memory) RefuseMemory(LeastNeed(config, info, spec), spec, kFarTooMuch);
   const auto graph = graph::Graph::Build(spec, *chosen.backend);
-  const optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
-                                   OptimizedParameters(config.optimizer, *graph),
-                                   config.train.clip_norm);
+  optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
+                             OptimizedParameters(config.optimizer, *graph), config.train.clip_norm);
   const Evaluator evaluator(config, image, *chosen.backend, graph.get());
+  std::optional<WeightAverage> average;
+  if (KeepsAverage(config)) average.emplace(config, image, *chosen.backend, *graph);
   std::optional<Probe> probe;
   if (config.log.probe_every > 0) probe.emplace(config, image, *graph, *chosen.backend);
   std::optional<graph::WeightsCover> weights;
@@ -119,6 +122,11 @@ void DryRun(const config::Config& given, std::ostream& out) {
       << "memory    " << ToString(need) << '\n';
   if (weights) out << "weights   " << weights->LoadedText() << '\n';
   RefuseMemory(need, spec);
+  if (measure)
+    out << "measured  "
+        << MeasuredText(MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend),
+                        config.data.batch_size, per_epoch)
+        << std::endl;
   for (const std::string& line : IdlePatterns(config, *graph)) out << "warning   " << line << '\n';
   if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';
   if (weights && !weights->ignored.empty()) out << "note      " << weights->IgnoredText() << '\n';

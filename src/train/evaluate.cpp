@@ -11,6 +11,7 @@
 #include "train/outputs_file.h"
 #include "train/predictions.h"
 #include "train/run.h"
+#include "train/weight_average.h"
 
 namespace ada::train {
 namespace {
@@ -106,7 +107,8 @@ void Evaluate(const config::Config& given, const std::string& weights,
   if (weights.empty())
     StartWeights(config, evaluator.graph(), *chosen.backend, log);
   else
-    LoadEvaluatedWeights(weights, evaluator.graph(), *chosen.backend, log);
+    LoadEvaluatedWeights(weights, EvaluatesAverage(config), evaluator.graph(), *chosen.backend,
+                         log);
   SplitReport report(config, data, evaluator, options, out, log);
   report.Write("validation", data.validation);
   report.Write(kTestSplit, data.test);

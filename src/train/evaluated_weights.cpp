@@ -53,11 +53,15 @@ void LoadWeightsAlone(const std::string& path, graph::Graph& graph, backend::Bac
 
 }  // namespace
 
-void LoadEvaluatedWeights(const std::string& path, graph::Graph& graph, backend::Backend& backend,
-                          telemetry::Log& log) {
+void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& graph,
+                          backend::Backend& backend, telemetry::Log& log) {
   if (IsWeightsAlone(path)) return LoadWeightsAlone(path, graph, backend, log);
   LoadTensorScales(path, ReadCheckpointState(path), graph);
-  LoadCheckpointTensors(path, graph, nullptr, backend);
+  LoadCheckpointTensors(path, graph, nullptr, backend, average ? kAveragePrefix : "");
+  if (average)
+    log.Info(path +
+             ": the moving average of the weights (train.ema) is evaluated; --set "
+             "evaluate.weights=trained evaluates those that were trained");
 }
 
 std::string CheckpointConfig(const std::string& checkpoint) {

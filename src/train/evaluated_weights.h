@@ -9,10 +9,11 @@
 
 namespace ada::train {
 
-// Puts the tensors of `path` where they belong; of weights alone those that the network does not
+// Puts the tensors of `path` where they belong (average: of a checkpoint those of the moving
+// average); of weights alone those that the network does not
 // have are warned of. DataError where the network has more, others, or scales of tensors that only
 // a checkpoint knows.
-void LoadEvaluatedWeights(const std::string& path, graph::Graph& graph, backend::Backend& backend,
-                          telemetry::Log& log);
+void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& graph,
+                          backend::Backend& backend, telemetry::Log& log);
 
 }  // namespace ada::train

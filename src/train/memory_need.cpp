@@ -67,7 +67,8 @@ std::uint64_t OptimizerBytes(const config::Config& config, const graph::Graph& g
 
 std::uint64_t CheckpointBytes(const config::Config& config, const graph::Graph& graph) {
   std::uint64_t bytes = OptimizerBytes(config, graph);
-  for (const graph::Parameter& p : graph.parameters()) bytes += p.value.bytes();
+  const std::uint64_t copies = config.train.ema.decay > 0 ? 2 : 1;  // and the average
+  for (const graph::Parameter& p : graph.parameters()) bytes += copies * p.value.bytes();
   return bytes;
 }
 

@@ -21,7 +21,13 @@ struct RunOptions {
 int Train(const config::Config& config, const RunOptions& options, telemetry::Log& log);
 
 // Checks configuration and data, prints the layer table and the memory needed; trains nothing.
-void DryRun(const config::Config& config, std::ostream& out);
+// measure: also three steps on made-up images, and what an epoch will take.
+void DryRun(const config::Config& config, bool measure, std::ostream& out);
+
+// step,epoch,lr of every `every`-th step from the first, and of the last, of a run without skipped
+// steps, as CSV; numbers read back exactly. steps_per_epoch 0: what the data set gives.
+void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
+                std::ostream& out);
 
 // Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a line
 // about it to `out`.

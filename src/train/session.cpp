@@ -65,6 +65,7 @@ Session::End Session::Loop() {
     images_ += r.images;
     timed_images_ += r.images;
     skipped_ += r.skipped ? 1 : 0;
+    if (average_ && !r.skipped) average_->AfterUpdate(optimizer_.updates());
     NoteBroken("train", p_.data.train, batches_.broken());
     ShowProgress(r);
     if (r.logged) Timing(r);
@@ -108,10 +109,18 @@ void Session::EvaluateAll() {
 
 void Session::EvaluateSplit(const std::string& split, const data::Dataset& dataset,
                             bool decides_best) {
+  const bool average = EvaluatesAverage(p_.config);
+  if (!average || p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
+    EvaluateWith(evaluator_, split, dataset, decides_best && !average);
+  if (average) EvaluateWith(average_->evaluator(), split + kAverageSplit, dataset, decides_best);
+}
+
+void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
+                           const data::Dataset& dataset, bool decides_best) {
   const EvaluationResult e = [&] {
     telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images());
-    return evaluator_.Run(dataset, EvaluationLoader(p_.config, p_.data), {},
-                          [&](std::int64_t images) { progress.Update(images); });
+    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), {},
+                         [&](std::int64_t images) { progress.Update(images); });
   }();
   NoteBroken(split, dataset, e.broken);
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;

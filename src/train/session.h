@@ -20,6 +20,7 @@
 #include "train/observe/step_log.h"
 #include "train/signals.h"
 #include "train/trainer.h"
+#include "train/weight_average.h"
 
 namespace ada::train {
 
@@ -67,6 +68,8 @@ class Session {
   void NoteBroken(const std::string& split, const data::Dataset& dataset,
                   const std::vector<data::BrokenImage>& broken);
   void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
+  void EvaluateWith(Evaluator& evaluator, const std::string& split, const data::Dataset& dataset,
+                    bool decides_best);
   void Checkpoint();
   void WriteState(const std::string& stem);
   CheckpointState State();
@@ -87,6 +90,7 @@ class Session {
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;
   Evaluator evaluator_;
+  std::unique_ptr<WeightAverage> average_;  // null: train.ema.decay is 0
   telemetry::Progress progress_;
   SignalWatch signals_;
   double start_, last_timing_;

@@ -114,7 +114,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     if (several) log_.AddMicroBatch(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
-    observers_.EndMicroBatch({seen.images, seen.labels, pass});
+    observers_.EndMicroBatch({seen.images, seen.labels, seen.second, pass});
     Lap(seconds_.log);
   }
   observers_.End();

@@ -72,6 +72,52 @@ config::InitRule Rule(InitScheme scheme) {
 }
 
 TEST_SUITE("cpu") {
+  TEST_CASE("fans, gains and plain distributions, by glob; zero gamma") {
+    SmallModel m;
+    config::InitConfig init;
+    init.fan = config::InitRule::Fan::kOut, init.gain = 3;
+    const std::vector<float> conv = StartValues(Make("c.weight", {64, 32, 3, 5}), init, 7);
+    double square = 0;
+    for (const float v : conv) square += double{v} * v / conv.size();
+    CHECK(square == doctest::Approx(9.0 / (64 * 15)).epsilon(0.03));
+
+    const auto entry = [](const char* match, InitScheme scheme) {
+      config::InitParametersConfig made;
+      made.match = match, made.scheme = scheme;
+      return made;
+    };
+    init.parameters = {entry("*", InitScheme::kNormal), entry("fc.*", InitScheme::kUniform),
+                       entry("*.bias", InitScheme::kConstant),
+                       entry("b.*", InitScheme::kXavierNormal)};
+    init.parameters[0].std = 0.01, init.parameters[1].bound = 0.02;
+    init.parameters[2].value = 0.75;
+    Initialize(*m.graph, init, 1, m.backend);
+    for (const float v : m.Values("c.weight")) CHECK(std::abs(v) < 0.06f);
+    float largest = 0;
+    for (const float v : m.Values("fc.weight")) largest = std::max(largest, std::abs(v));
+    CHECK(largest < 0.02f);
+    CHECK(largest > 0.019f);
+    CHECK(m.Values("fc.bias") == std::vector<float>(10, 0.75f));
+    // Schemes with fans leave vectors alone.
+    CHECK(m.Values("b.weight") == std::vector<float>(4, 1.0f));
+    CHECK(m.Values("b.bias") == std::vector<float>(4, 0.0f));
+    CHECK(m.Values("b.running_mean") == std::vector<float>(4, 0.0f));
+    CHECK(m.Values("b.running_var") == std::vector<float>(4, 1.0f));
+
+    SmallModel residual;
+    residual.model =
+        Model({Conv("c", 3), Layer("b", "batch_norm"), Layer("a", "add"), Linear("fc", 10)});
+    residual.model.layers[2].inputs = {"b", "input"};
+    GraphSpec spec;
+    spec.model = &residual.model, spec.input = {2, 4, 4, 3};
+    residual.graph = Graph::Build(spec, residual.backend);
+    config::InitConfig zero;
+    zero.zero_gamma = true;
+    Initialize(*residual.graph, zero, 1, residual.backend);
+    CHECK(residual.Values("b.weight") == std::vector<float>(3, 0.0f));
+    CHECK(residual.Values("b.running_var") == std::vector<float>(3, 1.0f));
+  }
+
   TEST_CASE("variance and range of each scheme") {
     struct Case {
       InitScheme scheme;

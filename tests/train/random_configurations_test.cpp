@@ -79,7 +79,8 @@ class Lab {
     }
     if (seed % 4 == 0) {
       std::ostringstream out;
-      Judge(seed, text, "dry run", EndOf([&] { return train::DryRun(config, out), 0; }), {0, 2});
+      Judge(seed, text, "dry run", EndOf([&] { return train::DryRun(config, false, out), 0; }),
+            {0, 2});
     }
     const End first = EndOf([&] { return train::Train(config, {false, true, false}, log_); });
     Judge(seed, text, "run", first, {0, 2, 5});

@@ -13,6 +13,19 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
+// The small network with all that draws or keeps something of its own in each update.
+std::string RecipeNetwork() {
+  std::string text = kSmallNetwork;
+  const auto add = [&text](const std::string& behind, const std::string& keys) {
+    text.insert(text.find(behind) + behind.size(), ", " + keys);
+  };
+  add("horizontal_flip: true", "mixup: {alpha: 0.4}, cutmix: {alpha: 1}");
+  add("{format: fp16", "masters: {format: bf16, rounding: stochastic}, optimizer_state: fp16");
+  add("weight_decay: 1e-4",
+      "velocity: steps, groups: [{match: '*.bias', lr_factor: 2, decay_factor: 0}]");
+  return text;
+}
+
 // Every kind of state there is: a scale that falls and grows with skipped steps, Adam's moments and
 // counts, a schedule that skipped steps hold, a fixed layer.
 const std::map<std::string, std::string> kVariants = {
@@ -41,6 +54,14 @@ log:
     - {scaling: {policy: layerwise_dynamic, init_scale: 1e9, growth_interval: 4}}
     - {scaling: {policy: adaptive}}
   alert_underflow_pct: 0.1
+)"},
+    {"recipe", RecipeNetwork() + R"(
+scaling: {policy: dynamic, init_scale: 1e9, growth_interval: 4}
+schedule:
+  {kind: cosine_restarts, unit: steps, period: 3, period_factor: 2, min_lr: 1e-4,
+   warmup: {kind: linear, steps: 4, lr: 1e-3, counts: false}}
+train: {epochs: 3, accumulate: 2, label_smoothing: 0.1, ema: {decay: 0.9, every: 2, warmup: true}}
+log: {every: 2, statistics: [dx, update], probe_every: 5}
 )"},
 };
 
@@ -93,6 +114,12 @@ TEST_SUITE("cpu") {
     CHECK(!RowsWhere(scales, "limit", "stale").empty());
     CHECK(!RowsWhere(scales, "limit", "target").empty());
     CHECK(!RowsWhere(scales, "limit", "branch").empty());
+    const Table updates = RowsWhere(ReadCsv(folder / "recipe/underflow.csv"), "tensor", "update");
+    CHECK(!updates.empty());
+    double lost = 0;
+    for (const GoldenRow& row : updates) lost += Number(row, "underflow");
+    CHECK(lost > 0);
+    CHECK(!RowsWhere(ReadCsv(folder / "recipe/evaluation.csv"), "split", "test_ema").empty());
   }
 
   TEST_CASE("--resume FOLDER alone: the folder knows its configuration, moved or not") {

@@ -18,7 +18,7 @@ class Model:
 
 
 RESNET20 = "configs/resnet20_cifar.yaml"
-RESNET50 = "configs/resnet50_imagenet.yaml"
+RESNET50 = "configs/resnet50_synthetic.yaml"
 MODELS = {
     "resnet20": Model("ResNet-20", RESNET20, "32x32x3", images=25600, cuda_images=1280000),
     "resnet56": Model("ResNet-56", RESNET20, "32x32x3", ("model={zoo: resnet56, shortcut: A}",),

@@ -30,7 +30,13 @@ class ComparedLoss final : public ComparedOp<LossOp> {
       : ComparedOp(comparison, std::move(pair)), spec_(spec) {}
   void SetLabels(const std::int32_t* labels, int rows) override {
     labels_.assign(labels, labels + rows);
+    second_labels_.clear(), shares_.clear();
     first().SetLabels(labels, rows), second().SetLabels(labels, rows);
+  }
+  void SetSecondLabels(const SecondLabels& both, int rows) override {
+    second_labels_.assign(both.labels, both.labels + rows);
+    shares_.assign(both.shares, both.shares + rows);
+    first().SetSecondLabels(both, rows), second().SetSecondLabels(both, rows);
   }
   LossResult Result() override {
     const LossResult a = first().Result(), b = second().Result();
@@ -57,8 +63,7 @@ class ComparedLoss final : public ComparedOp<LossOp> {
     for (std::int64_t k = 0; k < classes; ++k) sum += std::exp(Wide(z[k]) - highest);
     const double smoothing = Wide(spec_.label_smoothing),
                  p = std::exp(Wide(z[i % classes]) - highest) / sum;
-    const bool hit = labels_[static_cast<std::size_t>(row)] == i % classes;
-    const double target = smoothing / static_cast<double>(classes) + (hit ? 1 - smoothing : 0.0);
+    const double target = Target(static_cast<std::size_t>(row), i % classes, classes, smoothing);
     const auto rows = static_cast<double>(pass.loss_rows);
     const double g = (p - target) / rows, error = 0x1p-40 * (p + target) / rows;
     Interval in = {g - error, g + error};
@@ -69,8 +74,16 @@ class ComparedLoss final : public ComparedOp<LossOp> {
             static_cast<double>(ends.high * pass.loss_scale)};
   }
 
+  double Target(std::size_t row, std::int64_t k, std::int64_t classes, double smoothing) const {
+    const double share = shares_.empty() ? 1 : Wide(shares_[row]);
+    const double mine = labels_[row] == k ? share : 0.0;
+    const double other = !shares_.empty() && second_labels_[row] == k ? 1 - share : 0.0;
+    return smoothing / static_cast<double>(classes) + (1 - smoothing) * (mine + other);
+  }
+
   const LossSpec spec_;
-  std::vector<std::int32_t> labels_;
+  std::vector<std::int32_t> labels_, second_labels_;
+  std::vector<float> shares_;
   std::vector<float> logits_;
 };
 

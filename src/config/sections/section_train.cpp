@@ -12,9 +12,9 @@ const EnumNames<ScheduleOnSkip> kScheduleOnSkip = {
 };
 
 const EnumNames<EvaluatedWeights> kEvaluated = {
+    {"both", EvaluatedWeights::kBoth},
     {"ema", EvaluatedWeights::kEma},
     {"trained", EvaluatedWeights::kTrained},
-    {"both", EvaluatedWeights::kBoth},
 };
 
 Section EmaSection(EmaConfig& ema) {
@@ -69,8 +69,9 @@ Section EvaluateSection(EvaluateConfig& evaluate) {
   section.keys = {
       Integer("every_epochs", evaluate.every_epochs, FromTo(0, 1'000'000),
               "epochs between evaluations; 0: only at the end"),
-      Choice("weights", evaluate.weights, kEvaluated,
-             "what is evaluated where train.ema keeps an average; both: it decides about the best")
+      Choice(
+          "weights", evaluate.weights, kEvaluated,
+          "what is evaluated where train.ema keeps an average, which then decides about the best")
           .WrittenIf([&evaluate] { return evaluate.weights != EvaluateConfig().weights; }),
   };
   return section;

@@ -55,9 +55,12 @@ std::string CheckpointStem(const std::string& folder, std::int64_t step) {
 
 void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
                      const graph::Graph& graph, const optim::Optimizer& optimizer,
-                     backend::Backend& backend) {
+                     const graph::Graph* average, backend::Backend& backend) {
   backend.Synchronize();
-  const std::vector<Stored> all = StoredTensors(graph, &optimizer);
+  std::vector<Stored> all = StoredTensors(graph, &optimizer);
+  if (average != nullptr)
+    for (const Stored& stored : StoredTensors(*average, nullptr))
+      all.push_back({kAveragePrefix + stored.name, stored.dims, stored.tensor});
   std::vector<std::vector<float>> host(all.size());
   SafetensorsWriter writer;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -77,9 +80,11 @@ CheckpointState ReadCheckpointState(const std::string& path) {
 }
 
 void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
-                           const optim::Optimizer* optimizer, backend::Backend& backend) {
+                           const optim::Optimizer* optimizer, backend::Backend& backend,
+                           const std::string& prefix) {
   const SafetensorsFile file = SafetensorsFile::Open(StemOf(path) + ".safetensors");
-  for (const Stored& s : StoredTensors(graph, optimizer)) {
+  for (Stored s : StoredTensors(graph, optimizer)) {
+    s.name = prefix + s.name;
     const TensorEntry* entry = file.Find(s.name);
     if (entry == nullptr) Damaged(file.path(), "no tensor " + s.name + ", which this model has");
     if (entry->shape != s.dims)

@@ -33,16 +33,22 @@ struct CheckpointState {
 // "<folder>/step-00001950", without the extension.
 std::string CheckpointStem(const std::string& folder, std::int64_t step);
 
-// Writes both files atomically. OutputError; an earlier checkpoint stays as it was.
+// Behind kAveragePrefix stand the tensors of a moving average of the weights.
+inline constexpr char kAveragePrefix[] = "ema.";
+
+// Writes both files atomically. `average` null: there is none. OutputError; an earlier checkpoint
+// stays as it was.
 void WriteCheckpoint(const std::string& stem, const CheckpointState& state,
                      const graph::Graph& graph, const optim::Optimizer& optimizer,
-                     backend::Backend& backend);
+                     const graph::Graph* average, backend::Backend& backend);
 
 // Reads and checks the JSON and the tensors' hash. `path`: either file of the pair. DataError.
 CheckpointState ReadCheckpointState(const std::string& path);
-// Puts the tensors where they belong. `optimizer` null: weights alone (evaluate). DataError.
+// Puts the tensors where they belong. `optimizer` null: weights alone (evaluate). prefix: of their
+// names in the file. DataError.
 void LoadCheckpointTensors(const std::string& path, graph::Graph& graph,
-                           const optim::Optimizer* optimizer, backend::Backend& backend);
+                           const optim::Optimizer* optimizer, backend::Backend& backend,
+                           const std::string& prefix = "");
 
 // Puts the scales of tensors where they belong. DataError where one is missing or not usable.
 void LoadTensorScales(const std::string& path, const CheckpointState& state, graph::Graph& graph);

@@ -71,6 +71,9 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       progress_(parts.log, parts.progress),
       start_(telemetry::SteadySeconds()),
       last_timing_(start_) {
+  if (KeepsAverage(p_.config))
+    average_ =
+        std::make_unique<WeightAverage>(p_.config, ImageOf(p_.data.train), p_.backend, p_.graph);
   if (!from) {
     const graph::WeightsCover cover =
         graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
@@ -79,6 +82,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
     if (!cover.skipped.empty()) p_.log.Info(cover.SkippedText());
     if (p_.policy.AwaitsStart()) ChooseStart();
     optimizer_.RoundMasters();
+    if (average_) average_->Start();
     return;
   }
   Restore(*from);
@@ -96,6 +100,8 @@ void Session::Restore(const ResumePoint& from) {
   const CheckpointState& s = from.state;
   telemetry::CheckLogs(p_.folder, s.lengths);
   LoadCheckpointTensors(from.stem, p_.graph, &optimizer_, p_.backend);
+  if (average_)
+    LoadCheckpointTensors(from.stem, average_->graph(), nullptr, p_.backend, kAveragePrefix);
   LoadTensorScales(from.stem, s, p_.graph);
   optimizer_.set_updates(s.updates);
   p_.policy.LoadState(s.policy);
@@ -153,7 +159,8 @@ CheckpointState Session::State() {
 void Session::WriteState(const std::string& stem) {
   const CheckpointState state = State();
   CreateFolder(p_.folder + "/checkpoints");
-  WriteCheckpoint(stem, state, p_.graph, optimizer_, p_.backend);
+  WriteCheckpoint(stem, state, p_.graph, optimizer_, average_ ? &average_->graph() : nullptr,
+                  p_.backend);
 }
 
 void Session::Checkpoint() {

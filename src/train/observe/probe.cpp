@@ -18,6 +18,7 @@ graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image) {
   spec.precision = graph::Precision{};
   spec.precision.base = {kFp32, kFp32, kFp32, kFp32};
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
+  spec.mixes = Mixes(config);
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
   spec.fuse = !WatchesEverything(config);
@@ -97,7 +98,7 @@ void Probe::EndMicroBatch(const MicroBatch& batch) {
   pass.count = pass.bins = false;
   pass.loss_scale = 1;
   SaveStatistics();
-  fp32_->SetBatch(batch.images, batch.labels, pass.rows);
+  fp32_->SetBatch(batch.images, batch.labels, pass.rows, batch.second);
   fp32_->Forward(pass, fp32_observer_.get());
   fp32_->Backward(pass, fp32_observer_.get());
   RestoreStatistics();

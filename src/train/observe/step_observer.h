@@ -13,6 +13,7 @@ namespace ada::train {
 struct MicroBatch {
   const float* images = nullptr;
   const std::int32_t* labels = nullptr;
+  backend::SecondLabels second = {};
   backend::Pass pass;
 };
 

@@ -26,6 +26,13 @@ class CpuLoss final : public LossOp {
   void SetLabels(const std::int32_t* labels, int rows) override {
     labels_.assign(labels, labels + rows);
     for (const std::int32_t label : labels_) ADA_CHECK(label >= 0 && label < spec_.logits.shape.c);
+    second_.clear(), shares_.clear();
+  }
+  void SetSecondLabels(const SecondLabels& second, int rows) override {
+    ADA_CHECK(spec_.mixes && static_cast<std::size_t>(rows) == labels_.size());
+    second_.assign(second.labels, second.labels + rows);
+    shares_.assign(second.shares, second.shares + rows);
+    for (const std::int32_t label : second_) ADA_CHECK(label >= 0 && label < spec_.logits.shape.c);
   }
 
   void Forward(const Pass& pass) override {
@@ -64,14 +71,21 @@ class CpuLoss final : public LossOp {
   LossResult Result() override { return total_; }
 
  private:
-  double Target(std::int64_t k, std::int64_t label) const {
-    return TargetOf(k, label, spec_.logits.shape.c, static_cast<double>(spec_.label_smoothing));
+  double Target(std::int64_t k, std::int64_t row) const {
+    const auto i = static_cast<std::size_t>(row);
+    const auto smoothing = static_cast<double>(spec_.label_smoothing);
+    const std::int64_t classes = spec_.logits.shape.c;
+    if (second_.empty()) return TargetOf(k, labels_[i], classes, smoothing);
+    return MixedTargetOf(k, labels_[i], second_[i], shares_[i], classes, smoothing);
+  }
+  std::int64_t LabelOf(std::int64_t row) const {
+    const auto i = static_cast<std::size_t>(row);
+    return second_.empty() || shares_[i] >= 0.5f ? labels_[i] : second_[i];
   }
   // The row's logarithms and unscaled gradient (p - target) / loss_rows.
   void Row(const Pass& pass, std::int64_t row) {
     const std::int64_t c = spec_.logits.shape.c;
     const float* z = logits_.data() + row * c;
-    const std::int64_t label = labels_[static_cast<std::size_t>(row)];
     double highest = -INFINITY;
     for (std::int64_t k = 0; k < c; ++k) highest = std::max(highest, static_cast<double>(z[k]));
     double sum = 0;
@@ -81,18 +95,18 @@ class CpuLoss final : public LossOp {
       const double log_p = static_cast<double>(z[k]) - log_sum;
       const auto i = static_cast<std::size_t>(row * c + k);
       log_p_[i] = log_p;
-      gradient_[i] = LogitGradient(log_p, Target(k, label), pass.loss_rows);
+      gradient_[i] = LogitGradient(log_p, Target(k, row), pass.loss_rows);
     }
   }
   // Adds the row's loss and hits to the result.
   void AddRow(std::int64_t row) {
     const std::int64_t c = spec_.logits.shape.c;
     const float* z = logits_.data() + row * c;
-    const std::int64_t label = labels_[static_cast<std::size_t>(row)];
+    const std::int64_t label = LabelOf(row);
     const auto mine = static_cast<double>(z[label]);
     std::int64_t better = 0;
     for (std::int64_t k = 0; k < c; ++k) {
-      const double target = Target(k, label);
+      const double target = Target(k, row);
       if (target != 0) result_.loss_sum -= target * log_p_[static_cast<std::size_t>(row * c + k)];
       better += ComesBefore(static_cast<double>(z[k]), k, mine, label) ? 1 : 0;
     }
@@ -105,7 +119,8 @@ class CpuLoss final : public LossOp {
   RoundingStats stats_;
   std::vector<float> logits_, gradient_;
   std::vector<double> log_p_;
-  std::vector<std::int32_t> labels_;
+  std::vector<std::int32_t> labels_, second_;
+  std::vector<float> shares_;  // second_ and this: empty where rows have one label
   LossResult result_, total_;  // of this Forward, and of those that it goes on with
 };
 

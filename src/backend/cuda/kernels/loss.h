@@ -18,6 +18,12 @@ struct RowResult {
   std::int32_t top1, top5;
 };
 
+// What a second label makes of a row's target; share 1: nothing.
+struct RowMix {
+  std::int32_t second;
+  float share;
+};
+
 // One row's loss, hits and unscaled gradient (p - target) / loss_rows.
 struct LossRow {
   static constexpr int kThreads = 64, kPhases = 4;
@@ -58,6 +64,14 @@ struct LossRow {
   ADA_HOST_DEVICE double Logit(std::int64_t row, std::int64_t k) const {
     return static_cast<double>(Load(logits, row * classes + k));
   }
+  ADA_HOST_DEVICE double Target(std::int64_t row, std::int64_t k) const {
+    if (mixes == nullptr || mixes[row].share == 1)
+      return TargetOf(k, labels[row], classes, smoothing);
+    return MixedTargetOf(k, labels[row], mixes[row].second, mixes[row].share, classes, smoothing);
+  }
+  ADA_HOST_DEVICE std::int64_t LabelOf(std::int64_t row) const {
+    return mixes == nullptr || mixes[row].share >= 0.5f ? labels[row] : mixes[row].second;
+  }
   // Of this thread's classes; a NaN is passed over.
   ADA_HOST_DEVICE float Highest(std::int64_t row, int thread) const {
     float highest = -INFINITY;
@@ -69,13 +83,12 @@ struct LossRow {
   }
   ADA_HOST_DEVICE void Gradients(std::int64_t row, int thread, double log_sum,
                                  Shared& shared) const {
-    const std::int64_t label = labels[row];
+    const std::int64_t label = LabelOf(row);
     const double mine = Logit(row, label);
     double loss = 0;
     std::int32_t better = 0;
     for (std::int64_t k = thread; k < classes; k += kThreads) {
-      const double z = Logit(row, k), log_p = z - log_sum,
-                   target = TargetOf(k, label, classes, smoothing);
+      const double z = Logit(row, k), log_p = z - log_sum, target = Target(row, k);
       if (gradient != nullptr)
         gradient[row * classes + k] = LogitGradient(log_p, target, pass->loss_rows);
       if (target != 0) loss -= target * log_p;
@@ -87,13 +100,14 @@ struct LossRow {
     double loss = 0;
     std::int32_t better = 0;
     for (int t = 0; t < used; ++t) loss += shared.loss[t], better += shared.better[t];
-    const double mine = Logit(row, labels[row]);
+    const double mine = Logit(row, LabelOf(row));
     return {loss, Hits(mine, better, 1), Hits(mine, better, 5)};
   }
 
   TensorSpan logits;
   std::int64_t classes = 0;
   const std::int32_t* labels = nullptr;
+  const RowMix* mixes = nullptr;  // null: rows have one label
   double smoothing = 0;
   const PassValues* pass = nullptr;
   float* gradient = nullptr;  // null: evaluation

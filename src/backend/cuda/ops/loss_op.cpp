@@ -19,6 +19,9 @@ class CudaLoss final : public LossOp {
                                         sizeof(std::int32_t))),
         result_(context.shared.Allocate(sizeof(LossResult))),
         rows_(context.Allocate<RowResult>(spec.logits.shape.n)) {
+    if (spec.mixes)
+      mixes_ =
+          context.shared.Allocate(static_cast<std::size_t>(spec.logits.shape.n) * sizeof(RowMix));
     if (!spec.dlogits) return;
     stats_ = RoundingStats(context, spec.dlogits);
     gradient_ = context.Allocate<float>(spec.logits.shape.numel());
@@ -32,6 +35,13 @@ class CudaLoss final : public LossOp {
     const std::size_t bytes = static_cast<std::size_t>(rows) * sizeof(std::int32_t);
     std::memcpy(labels_.host, labels, bytes);
     context_.shared.Send({labels_.backend, labels_.host, bytes});
+    if (spec_.mixes) SendMixes({}, rows);
+  }
+  void SetSecondLabels(const SecondLabels& second, int rows) override {
+    ADA_CHECK(spec_.mixes && rows <= spec_.logits.shape.n);
+    for (int row = 0; row < rows; ++row)
+      ADA_CHECK(second.labels[row] >= 0 && second.labels[row] < spec_.logits.shape.c);
+    SendMixes(second, rows);
   }
   std::int32_t* LabelMemory() override { return reinterpret_cast<std::int32_t*>(labels_.backend); }
 
@@ -39,6 +49,7 @@ class CudaLoss final : public LossOp {
     LossRow row;
     row.logits = SpanOf(spec_.logits), row.classes = spec_.logits.shape.c;
     row.labels = LabelMemory(), row.smoothing = static_cast<double>(spec_.label_smoothing);
+    row.mixes = reinterpret_cast<const RowMix*>(mixes_.backend);
     row.pass = context_.pass, row.gradient = gradient_, row.results = rows_;
     Launch(context_.stream, row, pass.rows);
     auto* result = reinterpret_cast<LossResult*>(result_.backend);
@@ -60,9 +71,18 @@ class CudaLoss final : public LossOp {
   }
 
  private:
+  void SendMixes(const SecondLabels& second, int rows) {
+    auto* mixes = reinterpret_cast<RowMix*>(mixes_.host);
+    for (int row = 0; row < rows; ++row)
+      mixes[row] =
+          second.labels != nullptr ? RowMix{second.labels[row], second.shares[row]} : RowMix{0, 1};
+    context_.shared.Send(
+        {mixes_.backend, mixes_.host, static_cast<std::size_t>(rows) * sizeof(RowMix)});
+  }
+
   Context context_;
   LossSpec spec_;
-  SharedMemory labels_, result_;
+  SharedMemory labels_, result_, mixes_;  // mixes_: RowMix [n], where rows may have two labels
   RowResult* rows_;
   float* gradient_ = nullptr;  // unscaled
   NumberGrid before_;

@@ -1,0 +1,49 @@
+// rates: the learning rate of each step, without data.
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/config_options.h"
+#include "config/load.h"
+#include "core/error.h"
+#include "train/run.h"
+
+namespace ada::cli {
+namespace {
+
+struct RatesArguments : ConfigArguments {
+  std::string file;
+  std::int64_t steps_per_epoch = 0, every = 1;
+};
+
+int Rates(RatesArguments& a) {
+  if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "rates");
+  if (a.config.empty()) a.config = a.file;
+  if (a.steps_per_epoch < 0 || a.every < 1)
+    throw ConfigError("--steps-per-epoch and --every: expected whole numbers from 1");
+  const config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
+  train::PrintRates(loaded.config, a.steps_per_epoch, a.every, std::cout);
+  return 0;
+}
+
+}  // namespace
+
+Commands AddRatesCommands(CLI::App& app) {
+  auto a = std::make_shared<RatesArguments>();
+  CLI::App* rates =
+      Add(app, "rates", "the learning rate of each step, as CSV",
+          "  ada-train rates configs/resnet20_cifar.yaml --steps-per-epoch 390 --every 390\n"
+          "  ada-train rates a.yaml --set schedule.kind=one_cycle");
+  rates->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
+  rates->add_option("-c,--config", a->config, "the same as FILE")->type_name("FILE");
+  rates
+      ->add_option("--steps-per-epoch", a->steps_per_epoch,
+                   "instead of what the data set gives, which is then not looked at")
+      ->type_name("N");
+  rates->add_option("--every", a->every, "steps between two rows; the last has one")
+      ->type_name("N");
+  AddOverrides(*rates, *a, {});
+  return {{rates, [a] { return Rates(*a); }}};
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,25 @@
+// --dry-run --measure: how long a step takes, on made-up images of the right shape.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "backend/backend.h"
+#include "config/config.h"
+#include "graph/graph.h"
+#include "optim/optimizer.h"
+#include "scaling/policies/policy.h"
+
+namespace ada::train {
+
+inline constexpr int kMeasuredSteps = 3;
+
+// Seconds of the fastest of three steps: passes over all micro-batches and the update, without
+// loading, logs and evaluation. The network starts as model.init.scheme draws it (no file is read);
+// its weights change.
+double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,
+                   const scaling::Policy& policy, const Shape& image, backend::Backend& backend);
+
+// The lines of --dry-run: "a step 1.25 s, 102 images/s" and an epoch of so many steps.
+std::string MeasuredText(double seconds, int batch_size, std::int64_t steps_per_epoch);
+
+}  // namespace ada::train

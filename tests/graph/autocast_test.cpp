@@ -1,0 +1,102 @@
+// torch.autocast's formats, layer by layer, against a table by hand from its op lists; which batch
+// norms end a branch.
+#include "graph/network/autocast.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "graph/network/last_norms.h"
+#include "graph/network/tensor_storage.h"
+#include "graph/networks.h"
+
+namespace ada::graph::test {
+namespace {
+
+std::map<std::string, std::string> AutocastOf(const Network& network) {
+  const std::vector<LayerFormats> formats = AutocastFormats(network, kBf16);
+  REQUIRE(formats.size() == network.nodes.size() + 1);
+  std::map<std::string, std::string> by_layer = {{"input", FormatName(formats[0].activations)}};
+  for (std::size_t i = 0; i < network.nodes.size(); ++i) {
+    const LayerFormats& of = formats[i + 1];
+    CHECK(of.gradients == of.activations);
+    CHECK(of.weights == kBf16);
+    CHECK(of.weight_gradients == kFp32);
+    by_layer[network.nodes[i].config.name] = FormatName(of.activations);
+  }
+  return by_layer;
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE(
+      "autocast: products and what follows them in bf16, the images where convolutions read") {
+    const auto formats = AutocastOf(Resolve(Zoo("resnet20"), {1, 32, 32, 3}));
+    for (const auto& [layer, format] : formats) {
+      CAPTURE(layer);
+      CHECK(format == "bf16");
+    }
+  }
+
+  TEST_CASE("autocast: fp32 lasts until a product, and where others read it too") {
+    Network network = Resolve(Zoo("lenet"), {1, 28, 28, 1});
+    // A kind in fp32 in place of the first ReLU (a copy of its row): relu1 pool1 conv2.
+    LayerKind wide = *network.nodes[1].kind;
+    wide.autocast_fp32 = true, wide.rounds_output = true;
+    REQUIRE(network.nodes[1].config.name == "relu1");
+    network.nodes[1].kind = &wide;
+    auto formats = AutocastOf(network);
+    CHECK(formats["conv1"] == "bf16");
+    CHECK(formats["relu1"] == "bf16");  // only pool1 reads it, and of that only conv2
+    CHECK(formats["pool1"] == "bf16");
+    LayerKind pool = *network.nodes[2].kind;
+    pool.rounds_output = true;
+    network.nodes[2].kind = &pool;
+    formats = AutocastOf(network);
+    CHECK(formats["relu1"] == "fp32");
+    CHECK(formats["pool1"] == "bf16");
+    CHECK(formats["conv2"] == "bf16");
+    CHECK(formats["fc3"] == "bf16");
+  }
+
+  TEST_CASE("autocast in a configuration: layers may still be changed") {
+    config::PrecisionConfig precision;
+    precision.preset = config::PrecisionPreset::kAutocast, precision.format = kFp16;
+    config::LayerPrecisionConfig head;
+    head.match = "fc*", head.format = kFp32;
+    precision.layers = {head};
+    const Network network = Resolve(Zoo("lenet"), {1, 28, 28, 1});
+    const NetworkStorage storage = ResolveStorage(network, ResolvePrecision(precision, false));
+    CHECK(storage.values[0].format == kFp16);
+    for (std::size_t i = 0; i < network.nodes.size(); ++i) {
+      const std::string& name = network.nodes[i].config.name;
+      CAPTURE(name);
+      const bool is_head = name.starts_with("fc");
+      if (network.nodes[i].kind->rounds_output)
+        CHECK(storage.values[i + 1].format == (is_head ? kFp32 : kFp16));
+      CHECK(storage.weight_gradients[i].format == kFp32);
+    }
+  }
+
+  TEST_CASE("the last batch norms of residual blocks, shortcuts apart") {
+    struct Row {
+      const char* zoo;
+      const char* last;
+      std::size_t blocks;
+    };
+    for (const Row& row : {Row{"resnet20", ".bn2", 9}, Row{"resnet18", ".bn2", 8},
+                           Row{"resnet50", ".bn3", 16}, Row{"vgg11", "", 0}}) {
+      CAPTURE(row.zoo);
+      const std::vector<std::string> names = LastNorms(Resolve(Zoo(row.zoo), {1, 64, 64, 3}));
+      CHECK(names.size() == row.blocks);
+      for (const std::string& name : names) CHECK(name.ends_with(row.last));
+    }
+    config::ModelConfig projected = Zoo("resnet20");
+    projected.shortcut = "B";
+    for (const std::string& name : LastNorms(Resolve(projected, {1, 32, 32, 3})))
+      CHECK(name.ends_with(".bn2"));
+  }
+}
+
+}  // namespace ada::graph::test
