@@ -15,6 +15,7 @@
 #include "train/evaluated_weights.h"
 #include "train/evaluator.h"
 #include "train/run.h"
+#include "train/weight_average.h"
 
 namespace ada::train {
 namespace {
@@ -161,7 +162,7 @@ void Predict(const config::Config& given, const std::string& weights,
   const InputRules rules = RulesOf(config, info);
   const Shape image{1, info.height, info.width, info.channels};
   const auto graph = graph::Graph::Build(EvaluationGraph(config, image), *chosen.backend);
-  LoadEvaluatedWeights(weights, *graph, *chosen.backend, log);
+  LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
   backend::Pass pass;
   pass.training = false;
   pass.rows = pass.loss_rows = 1;
