@@ -30,7 +30,8 @@ void CheckNormalize(const Dataset& dataset, const LoaderSpec& spec) {
 
 void CheckSpec(const Dataset& dataset, const LoaderSpec& spec) {
   ADA_CHECK(spec.batch_size >= 1 && spec.pad >= 0 && spec.workers >= 0 && spec.prefetch >= 0);
-  ADA_CHECK(dataset.height >= 1 && dataset.width >= 1 && dataset.channels >= 1);
+  ADA_CHECK(dataset.channels >= 1 &&
+            (FixesSize(spec) || (dataset.height >= 1 && dataset.width >= 1)));
   ADA_CHECK(dataset.images() <= std::numeric_limits<std::uint32_t>::max());
   if (dataset.images() == 0) {
     throw ConfigError("data set " + dataset.name +

@@ -36,6 +36,7 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info);
 // held back.
 struct RunData {
   data::Dataset train, validation, test;
+  Shape image;                           // that the network takes; n is 1
   std::vector<double> mean, std;         // of the normalisation; empty: none
   std::vector<std::string> class_names;  // where the files say them
   std::string note;                      // what the user should know of the files; mostly empty

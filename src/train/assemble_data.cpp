@@ -151,7 +151,10 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   data::Splits splits = info.found         ? *info.found
                         : facts.has_path() ? data::Read(d.dataset, d.path)
                                            : data::MakeSynthetic(d.synthetic, config.seed);
-  RunData run{std::move(splits.train), {}, std::move(splits.test), {}, {}, {}, {}};
+  RunData run;
+  run.train = std::move(splits.train);
+  run.test = std::move(splits.test);
+  run.image = {1, info.height, info.width, info.channels};
   run.class_names = std::move(splits.class_names);
   run.note = std::move(splits.note);
   data::Limit(run.train, d.limit.train);

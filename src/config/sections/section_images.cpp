@@ -1,5 +1,9 @@
 // Keys of `data` that say how an image is changed on its way into the network.
+#include <algorithm>
 #include <array>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "config/sections/sections.h"
 
@@ -28,7 +32,7 @@ Key OptionalMap(std::string name, std::optional<T>& field, Section (*make)(T&),
   return key;
 }
 
-// Two numbers, the smaller one first.
+// Two numbers.
 bool ReadRange(const YamlNode& node, const Range& within, data::Range& range,
                const ReadContext& context) {
   std::array<double, 2> ends{};
@@ -41,12 +45,19 @@ bool ReadRange(const YamlNode& node, const Range& within, data::Range& range,
     if (!refusal.empty()) context.problems.Add(node.items[i], context.path, refusal);
     if (!refusal.empty()) return false;
   }
-  if (ends[0] > ends[1]) {
-    context.problems.Add(node, context.path, "the first number is above the second");
-    return false;
-  }
   range = {ends[0], ends[1]};
   return true;
+}
+
+// The smaller number comes first.
+using NamedRange = std::pair<const char*, const data::Range*>;
+void CheckOrder(const std::vector<NamedRange>& ranges, const YamlNode& map,
+                const ReadContext& context) {
+  for (const auto& [name, range] : ranges) {
+    const YamlNode* value = map.Find(name);
+    if (!value || range->low <= range->high) continue;
+    context.problems.Add(*value, Join(context.path, name), "the first number is above the second");
+  }
 }
 
 YamlNode RangeNode(const data::Range& range) {
@@ -156,6 +167,9 @@ Section RandomResizedCropSection(data::RandomResizedCrop& crop) {
       RangeKey("scale", crop.box.scale, FromTo(1e-6, 1), "the crop's share of the image's area"),
       RangeKey("ratio", crop.box.ratio, FromTo(1e-3, 1e3), "its width through its height"),
   };
+  section.check = [&crop](const YamlNode& map, const ReadContext& context) {
+    CheckOrder({{"scale", &crop.box.scale}, {"ratio", &crop.box.ratio}}, map, context);
+  };
   return section;
 }
 
@@ -171,6 +185,13 @@ Section ColorJitterSection(data::ColorJitterSpec& jitter) {
       JitterKey("hue", jitter.hue, 0, FromTo(0, 0.5), FromTo(-0.5, 0.5),
                 "v: a turn of the colour circle from -v to v"),
   };
+  section.check = [&jitter](const YamlNode& map, const ReadContext& context) {
+    CheckOrder({{"brightness", &jitter.brightness},
+                {"contrast", &jitter.contrast},
+                {"saturation", &jitter.saturation},
+                {"hue", &jitter.hue}},
+               map, context);
+  };
   return section;
 }
 
@@ -182,6 +203,9 @@ Section RandomErasingSection(data::RandomErasingSpec& erasing) {
       RangeKey("scale", erasing.scale, FromTo(1e-6, 1), "the box's share of the image's area"),
       RangeKey("ratio", erasing.ratio, FromTo(1e-3, 1e3), "its height through its width"),
       ErasingValueKey(erasing),
+  };
+  section.check = [&erasing](const YamlNode& map, const ReadContext& context) {
+    CheckOrder({{"scale", &erasing.scale}, {"ratio", &erasing.ratio}}, map, context);
   };
   return section;
 }

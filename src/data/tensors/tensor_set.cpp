@@ -171,7 +171,7 @@ void CheckLabels(const TensorInFile& labels, const std::vector<Label>& values, i
                   std::to_string(classes - 1) + ", since " + why);
 }
 
-Dataset ReadSplit(const TensorFile& file, const std::string& split) {
+Dataset ReadTensorSplit(const TensorFile& file, const std::string& split) {
   const TensorInFile& images = Require(file, split + ".images");
   const TensorInFile& labels = Require(file, split + ".labels");
   CheckImages(images);
@@ -190,8 +190,8 @@ Dataset ReadSplit(const TensorFile& file, const std::string& split) {
 Splits OpenTensors(const std::string& path) {
   const TensorFile file(path);
   Splits splits;
-  splits.train = ReadSplit(file, "train");
-  splits.test = ReadSplit(file, "test");
+  splits.train = ReadTensorSplit(file, "train");
+  splits.test = ReadTensorSplit(file, "test");
   if (splits.train.channels != splits.test.channels)
     throw DataError(Require(file, "test.images").place + ": images of " +
                     std::to_string(splits.test.channels) + " channels; expected " +

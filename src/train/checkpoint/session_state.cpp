@@ -19,11 +19,9 @@ telemetry::LogChoice LogsOf(const config::LogConfig& log) {
   return {log.histogram_every > 0, !log.what_if.empty(), log.probe_every > 0};
 }
 
-Shape ImageOf(const data::Dataset& d) { return {1, d.height, d.width, d.channels}; }
-
 std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
   if (p.config.log.probe_every == 0) return nullptr;
-  return std::make_unique<Probe>(p.config, ImageOf(p.data.train), p.graph, p.backend);
+  return std::make_unique<Probe>(p.config, p.data.image, p.graph, p.backend);
 }
 
 std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
@@ -69,7 +67,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, batches_, parts.policy, optimizer_, step_log_,
                ObserversOf(probe_.get(), dump_.get()), total_steps_),
-      evaluator_(parts.config, ImageOf(parts.data.train), parts.backend, &parts.graph),
+      evaluator_(parts.config, parts.data.image, parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       start_(telemetry::SteadySeconds()),
       last_timing_(start_) {
