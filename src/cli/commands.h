@@ -29,6 +29,8 @@ Commands AddTrainCommands(CLI::App& app);
 Commands AddEvaluateCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
 Commands AddFileCommands(CLI::App& app);
+// picture: one picture as the loader makes it.
+Commands AddPictureCommands(CLI::App& app);
 // what-if, recommend, compare, watch: folders of runs.
 Commands AddRunCommands(CLI::App& app);
 // models, policies, formats, datasets, schema.

@@ -26,8 +26,8 @@ constexpr char kFooter[] =
 
 Commands AddCommands(CLI::App& app) {
   Commands all;
-  for (const auto add :
-       {AddTrainCommands, AddEvaluateCommands, AddFileCommands, AddRunCommands, AddListCommands})
+  for (const auto add : {AddTrainCommands, AddEvaluateCommands, AddFileCommands, AddPictureCommands,
+                         AddRunCommands, AddListCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }

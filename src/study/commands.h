@@ -46,6 +46,26 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
 void Convert(const std::string& input, const std::string& output, const NumberFormat& format,
              double scale);
 
+// picture: what the loader of a data set makes of one file, as the network would see it.
+struct PictureOptions {
+  std::string input;
+  std::string output;  // a PNG; empty: none is written
+  // Each is left out where it is not set, and done in this order: a part of the picture (columns
+  // x0..x1-1, rows y0..y1-1), resizing (the shorter side, or height and width), a square from the
+  // middle, mirroring.
+  struct Corners {
+    int x0, y0, x1, y1;
+  };
+  std::optional<Corners> box;
+  int shorter_side = 0, height = 0, width = 0, center_crop = 0;  // 0: not set
+  bool flip = false;
+};
+
+// Writes `output`, or where there is none the picture's size and kind to `out`, and its size after
+// the changes. ConfigError for a box that is empty or does not lie in the picture, DataError,
+// OutputError.
+void ShowPicture(const PictureOptions& options, std::ostream& out);
+
 // Says for whom what-if and replay write: programs, or people at a terminal of 80 columns.
 enum class View { kCsv, kTable };
 

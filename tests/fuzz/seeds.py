@@ -100,6 +100,14 @@ def data_seeds(seeds):
     seeds.add("cifar", "long", b"\0" + record * 3)
 
 
+def image_seeds(seeds):
+    """The first two bytes choose a box and changes."""
+    for i, path in enumerate(sorted((ROOT / "tests/golden/pictures/files").iterdir())):
+        content = path.read_bytes()
+        seeds.add("images", path.name, bytes([16 * i % 256, 37 * i % 256]) + content)
+        seeds.add("images", path.name + ".cut", bytes([7, i]) + content[: len(content) // 2])
+
+
 CSV = {
     "quotes": '"a","b ""c"""\r\n1,"x\ny"\r\n',
     "quote_first": '"step,epoch\n1,2\n',
@@ -165,6 +173,7 @@ def main():
     yaml_seeds(seeds)
     safetensors_seeds(seeds)
     data_seeds(seeds)
+    image_seeds(seeds)
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "run.yaml"
         config.write_text(RUN)

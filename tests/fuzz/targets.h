@@ -14,6 +14,7 @@ void Checkpoint(std::string_view input);   // a checkpoint's JSON, its hash made
 void Summary(std::string_view input);      // summary.json
 void Idx(std::string_view input);          // the two files of a split in MNIST's layout
 void Cifar(std::string_view input);        // a batch file in CIFAR's layout
+void Images(std::string_view input);       // a picture, decoded, in parts, and changed
 void Csv(std::string_view input);          // the reader itself, with each way to end, and followed
 void Rows(std::string_view input);         // any CSV file of a run, into its rows and totals
 void Watch(std::string_view input);        // a CSV file of a run that `watch` follows
@@ -30,6 +31,7 @@ inline constexpr auto kTargets = std::to_array<Target>({{"yaml", Yaml},
                                                         {"summary", Summary},
                                                         {"idx", Idx},
                                                         {"cifar", Cifar},
+                                                        {"images", Images},
                                                         {"csv", Csv},
                                                         {"rows", Rows},
                                                         {"watch", Watch},

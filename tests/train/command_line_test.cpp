@@ -26,6 +26,7 @@ TEST_SUITE("cpu") {
                                      {"evaluate"},
                                      {"inspect"},
                                      {"convert"},
+                                     {"picture"},
                                      {"replay"},
                                      {"what-if"},
                                      {"recommend"},

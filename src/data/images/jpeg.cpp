@@ -1,14 +1,16 @@
 // JPEG by libjpeg-turbo. The library reports errors by a function that must not return: it keeps
 // the words and jumps back into Guarded, which throws. Between the jump and its target there is
 // nothing but the library and steps whose variables need no destructor.
+#include <cstddef>
+#include <cstdio>
+// Each of these needs what stands above it.
 #include <jpeglib.h>
-// jpeglib.h comes first: the others need it.
+// jerror.h has no guard of its own against standing first.
 #include <jerror.h>
 
 #include <algorithm>
 #include <array>
 #include <csetjmp>
-#include <cstdio>
 #include <string>
 
 #include "core/error.h"
@@ -23,6 +25,7 @@ constexpr int kMaxScans = 500;
 struct JpegErrors : jpeg_error_mgr {
   std::jmp_buf jump;
   char words[JMSG_LENGTH_MAX] = "";
+  bool endless = false;  // more than kMaxScans
 };
 
 [[noreturn]] void Leave(j_common_ptr info) {
@@ -67,7 +70,9 @@ void Skip(j_decompress_ptr info, long bytes) {
 
 void CountScans(j_common_ptr info) {
   const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
-  if (decompress->input_scan_number > kMaxScans) ERREXIT(info, JERR_BAD_PROGRESSION);
+  if (decompress->input_scan_number <= kMaxScans) return;
+  static_cast<JpegErrors*>(info->err)->endless = true;
+  Leave(info);
 }
 
 // The bytes of colour that CMYK of Adobe's polarity (255: no ink) becomes, rounded as PIL does.
@@ -80,6 +85,11 @@ void CmykToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) {
     }
   }
 }
+
+// What the library holds goes even where reading the header throws.
+struct JpegState : jpeg_decompress_struct {
+  ~JpegState() { jpeg_destroy_decompress(this); }
+};
 
 class JpegReader {
  public:
@@ -112,7 +122,6 @@ class JpegReader {
   }
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
-  ~JpegReader() { jpeg_destroy_decompress(&info_); }
 
   PictureHeader Header() const {
     return {Size(), "JPEG, " + std::to_string(info_.num_components) +
@@ -148,6 +157,9 @@ class JpegReader {
   }
 
   [[noreturn]] void Throw() const {
+    if (errors_.endless)
+      throw DataError(path_ + ": the JPEG data refines the picture more than " +
+                      std::to_string(kMaxScans) + " times; the picture is damaged");
     const int code = errors_.msg_code;
     if (code == JERR_INPUT_EOF || code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF) {
       throw DataError(path_ + ": the JPEG data is cut off (after row " +
@@ -185,10 +197,10 @@ class JpegReader {
 
   FileBytes file_;
   const std::string& path_;
-  jpeg_decompress_struct info_{};
   JpegErrors errors_{};
   jpeg_source_mgr source_{};
   jpeg_progress_mgr progress_{};
+  JpegState info_{};  // the first to go: it knows the others
 };
 
 // Colour is upsampled from its neighbours: columns are read with two blocks of the file beside

@@ -1,0 +1,99 @@
+// picture: one picture as the loader makes it.
+#include <charconv>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "core/error.h"
+#include "study/commands.h"
+
+namespace ada::cli {
+namespace {
+
+// As large as a side of a picture may be made here.
+constexpr int kMostSide = 32768;
+
+struct PictureArguments {
+  std::string box, resize;
+  std::optional<int> center_crop;
+  study::PictureOptions options;
+};
+
+// The whole numbers that `text` holds, with `between` between them; empty where it holds anything
+// else.
+std::vector<int> NumbersOf(const std::string& text, char between) {
+  std::vector<int> numbers;
+  const char *at = text.data(), *end = at + text.size();
+  while (true) {
+    int number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) return {};
+    numbers.push_back(number);
+    if (next == end) return numbers;
+    if (*next != between) return {};
+    at = next + 1;
+  }
+}
+
+void ReadBox(PictureArguments& a) {
+  if (a.box.empty()) return;
+  const std::vector<int> n = NumbersOf(a.box, ',');
+  if (n.size() != 4)
+    throw ConfigError("--box " + a.box +
+                      ": expected X0,Y0,X1,Y1, whole numbers of pixels from the upper left corner");
+  a.options.box = {n[0], n[1], n[2], n[3]};
+}
+
+void ReadSizes(PictureArguments& a) {
+  constexpr char kSide[] = "a number of pixels from 1 to 32768";
+  if (a.center_crop)
+    a.options.center_crop =
+        static_cast<int>(Checked(*a.center_crop, 1, kMostSide, "--center-crop", kSide));
+  if (a.resize.empty()) return;
+  const std::vector<int> n = NumbersOf(a.resize, 'x');
+  if (n.empty() || n.size() > 2)
+    throw ConfigError("--resize " + a.resize +
+                      ": expected N (the shorter side) or HxW (height and width), for example 256 "
+                      "or 224x224");
+  for (const int side : n) Checked(side, 1, kMostSide, "--resize", kSide);
+  if (n.size() == 1) a.options.shorter_side = n[0];
+  if (n.size() == 2) {
+    a.options.height = n[0];
+    a.options.width = n[1];
+  }
+}
+
+}  // namespace
+
+Commands AddPictureCommands(CLI::App& app) {
+  auto a = std::make_shared<PictureArguments>();
+  CLI::App* picture =
+      Add(app, "picture", "a JPEG or PNG as a network would see it, or its size and kind",
+          "  ada-train picture photo.jpg -o seen.png --resize 256 --center-crop 224\n"
+          "  ada-train picture photo.jpg -o seen.png --box 40,0,300,260 --resize 224x224 --flip");
+  picture->add_option("IN", a->options.input, "a JPEG or PNG file")->type_name("")->required();
+  picture
+      ->add_option("-o,--output", a->options.output,
+                   "the PNG to write (default: none; size and kind are printed)")
+      ->type_name("OUT.png");
+  const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
+    picture->add_option(name, value, what)
+        ->type_name(type)
+        ->group("Changes, in this order, by the code that loads data sets");
+  };
+  add("--box", a->box, "X0,Y0,X1,Y1", "columns X0 to X1 - 1 and rows Y0 to Y1 - 1, from 0");
+  add("--resize", a->resize, "N|HxW",
+      "the shorter side becomes N, or height and width H and W (bilinear, antialias)");
+  add("--center-crop", a->center_crop, "N",
+      "N x N from the middle, black where the picture is smaller");
+  picture->add_flag("--flip", a->options.flip, "mirror the columns")
+      ->group("Changes, in this order, by the code that loads data sets");
+  return {{picture, [a] {
+             ReadBox(*a);
+             ReadSizes(*a);
+             study::ShowPicture(a->options, std::cout);
+             return 0;
+           }}};
+}
+
+}  // namespace ada::cli
