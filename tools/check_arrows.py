@@ -15,7 +15,8 @@ ARROWS = {
     "core": [],
     "scaling/rules": ["core"],
     "scaling/policies": ["core", "scaling/rules"],
-    "data": ["core"],
+    "data": ["core", "data/images/kernels"],
+    "data/images/kernels": [],
     "graph/layers": ["core", "scaling/rules", "backend/*.h"],
     "config": ["core", "scaling", "data/catalog.h", "data/image_changes.h",
                "graph/layers", "backend/update.h",
@@ -39,7 +40,7 @@ ARROWS = {
 LIBRARIES = {
     r"yaml-cpp/": "config",
     r"(oneapi/dnnl|dnnl)": "backend/cpu",
-    r"[a-z0-9]*(mm|x86|avx\w*|amx\w*)intrin\.h$": ("backend/cpu", "data"),
+    r"[a-z0-9]*(mm|x86|avx\w*|amx\w*)intrin\.h$": ("backend/cpu", "data/images/kernels"),
     r"(cpuid\.h|omp\.h)$": "backend/cpu",
     r"(cu(da|dnn|blas|rand|pti)\w*(\.h|/)|nvrtc\.h|nccl\.h)": "backend/cuda",
     r"spdlog/": "telemetry",

@@ -135,8 +135,9 @@ data::DatasetInfo InspectData(const config::Config& config) {
 
 config::Config Completed(config::Config config, const data::DatasetInfo& info) {
   if (info.classes < 2)
-    FailData(config.data, "data.path: " + config.data.path + ": holds images of " +
-                              Counted(info.classes, "kind") + "; expected two classes or more");
+    FailData(config.data, "data.path: " + config.data.path + ": holds " +
+                              (info.classes == 1 ? "one class" : "no class") +
+                              "; expected two or more");
   if (config.model.classes == 0) config.model.classes = info.classes;
   if (config.model.classes < info.classes)
     throw ConfigError(ToString(config.model.where) + ": model.classes: the data set has " +

@@ -46,7 +46,7 @@ CASES = [
     ("backend/cpu/a.cpp", '#include <cublas_v2.h>', "is for backend/cuda only"),
     ("train/a.cpp", '#include <cudnn.h>', "is for backend/cuda only"),
     ("train/a.cpp", '#include "backend/cuda/cuda_backend.h"', None),
-    ("core/a.cpp", '#include <immintrin.h>', "is for backend/cpu only"),
+    ("core/a.cpp", '#include <immintrin.h>', "is for backend/cpu and data/images/kernels only"),
     ("graph/a.cpp", '#include <dnnl.hpp>', "is for backend/cpu only"),
     ("graph/a.cpp", '#include "backend/backend.h"', None),
     ("graph/a.cpp", '#include "backend/cpu/cpu_backend.h"', "graph must not include"),

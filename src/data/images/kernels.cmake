@@ -7,6 +7,9 @@ foreach(isa sse2 avx2 avx512)
   target_compile_definitions(ada_picture_kernels_${isa} PRIVATE ADA_ISA=${isa})
   target_compile_options(ada_picture_kernels_${isa} PRIVATE $<$<CONFIG:Release>:-O3> -Wno-psabi
                          -Wno-maybe-uninitialized -Wno-uninitialized)  # of GCC 12's own headers
+  if(ADA_SANITIZE MATCHES "address")  # see backend/cpu/kernels.cmake
+    target_compile_options(ada_picture_kernels_${isa} PRIVATE --param=asan-use-after-return=0)
+  endif()
   list(APPEND ADA_PICTURE_KERNELS $<TARGET_OBJECTS:ada_picture_kernels_${isa}>)
 endforeach()
 target_compile_options(ada_picture_kernels_avx2 PRIVATE -mavx2)
