@@ -30,6 +30,33 @@ std::string RowOf(const std::string& table, const std::string& layer) {
 }
 
 TEST_SUITE("cpu") {
+  TEST_CASE("rates: of each step, of the last too, with or without a data set") {
+    const TempFolder folder;
+    folder.Write("r.yaml", SmallRun());
+    const Outcome constant = Run({"rates", "r.yaml", "--every", "20"}, folder.path());
+    ADA_REQUIRE_EXIT(constant, 0);
+    CHECK(constant.out == "step,epoch,lr\n1,1,0.02\n21,4,0.02\n41,7,0.02\n48,8,0.02\n");
+    const Outcome linear =
+        Run({"rates", "r.yaml", "--steps-per-epoch", "1", "--set", "schedule={kind: linear}",
+             "--set", "optimizer.lr=0.5", "--set", "train.epochs=4"},
+            folder.path());
+    ADA_REQUIRE_EXIT(linear, 0);
+    CHECK(linear.out == "step,epoch,lr\n1,1,0.5\n2,2,0.375\n3,3,0.25\n4,4,0.125\n");
+    ADA_CHECK_EXIT(Run({"rates", "r.yaml", "--every", "0"}, folder.path()), 2);
+    ADA_CHECK_EXIT(Run({"rates"}, folder.path()), 2);
+  }
+
+  TEST_CASE("--measure: three steps and an epoch's time, beside --dry-run alone") {
+    const TempFolder folder;
+    folder.Write("m.yaml", SmallRun());
+    const Outcome o = Run({"--config", "m.yaml", "--dry-run", "--measure"}, folder.path());
+    ADA_REQUIRE_EXIT(o, 0);
+    CHECK(Contains(o.out, "\nmeasured  a step "));
+    CHECK(Contains(o.out, "images/s; an epoch about "));
+    CHECK(Contains(o.out, "loading, logs and evaluation are not in it"));
+    ADA_CHECK_EXIT(Run({"--config", "m.yaml", "--measure"}, folder.path()), 2);
+  }
+
   TEST_CASE("--dry-run shows the format of each tensor, as the log has it") {
     const TempFolder folder;
     const auto run = WriteConfig(
