@@ -29,8 +29,8 @@ void DryRun(const config::Config& config, bool measure, std::ostream& out);
 void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std::int64_t every,
                 std::ostream& out);
 
-// Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a line
-// about it to `out`.
+// Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a
+// line about it to `out`.
 void Preview(const config::Config& config, const std::string& path, std::ostream& out);
 
 struct EvaluateOptions {
