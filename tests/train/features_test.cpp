@@ -223,9 +223,9 @@ TEST_SUITE("cpu") {
     CHECK(rounded == std::set<std::string>{"y", "dx", "dx2"});
     CHECK(binned == rounded);
     // What reads runs reads this one: S of dx2 is that of dx.
-    for (const Arguments& read : {Arguments{"inspect", folder / "1"},
-                                  {"compare", folder / "1", folder / "3"},
+    for (const Arguments& read : {Arguments{"compare", folder / "1", folder / "3"},
                                   {"what-if", folder / "1", "--scale", "64"},
+                                  {"what-if", folder / "1", "--policy", "adaptive"},
                                   {"recommend", folder / "1"}})
       ADA_REQUIRE_EXIT(Run(read, folder.path()), 0);
   }
