@@ -80,8 +80,8 @@ struct InitConfig {
   Location where;
 };
 struct ModelConfig {
-  std::string zoo;  // empty: `layers`
-  int classes = 10;  // 0: as many as the data's files say
+  std::string zoo;                       // empty: `layers`
+  int classes = 10;                      // 0: as many as the data's files say
   std::string shortcut = "A";            // resnet: A or B
   std::vector<int> hidden = {512, 512};  // mlp
   double dropout = 0;                    // vgg: before the last layer; 0: none

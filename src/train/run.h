@@ -23,8 +23,8 @@ int Train(const config::Config& config, const RunOptions& options, telemetry::Lo
 // Checks configuration and data, prints the layer table and the memory needed; trains nothing.
 void DryRun(const config::Config& config, std::ostream& out);
 
-// Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a line
-// about it to `out`.
+// Writes a sheet of the first training batch, augmented, with its labels, as PNG to `path`, and a
+// line about it to `out`.
 void Preview(const config::Config& config, const std::string& path, std::ostream& out);
 
 struct EvaluateOptions {

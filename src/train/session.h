@@ -96,7 +96,7 @@ class Session {
   std::map<std::string, std::int64_t> lengths_;  // of the logs at the checkpoint; empty: afresh
   double best_top1_ = -1;
   std::size_t diagnostics_logged_ = 0;
-  std::set<std::string> broken_;  // images that this process has warned of
+  std::set<std::string> broken_;                    // images that this process has warned of
   std::string policy_end_;                          // why the policy ended the run
   std::optional<scaling::StartScale> start_scale_;  // chosen by this process (init_scale: auto)
 };
