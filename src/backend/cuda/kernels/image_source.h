@@ -11,10 +11,10 @@ namespace ada::backend::cuda {
 
 // What stays in device memory for a whole run.
 struct ResidentImages {
-  const std::uint8_t* pixels = nullptr;  // [images, height, width, channels]
+  const std::uint8_t* pixels = nullptr;   // [images, height, width, channels]
   const std::uint16_t* labels = nullptr;  // [images]
-  const float* table = nullptr;          // [channels][256]: the value of a byte
-  const std::uint32_t* order = nullptr;  // [images], of the present epoch
+  const float* table = nullptr;           // [channels][256]: the value of a byte
+  const std::uint32_t* order = nullptr;   // [images], of the present epoch
   int height = 0, width = 0, channels = 0;
 };
 
