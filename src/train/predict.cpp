@@ -28,14 +28,22 @@ struct InputRules {
   std::vector<std::string> names;  // may be empty
 };
 
-// Of a photo from anywhere: without rules of its own the data set's images have one size, which the
-// shorter side and a crop at the centre bring it to.
-void MakeFitting(InputRules& rules) {
-  data::ImageChanges& changes = rules.loader.changes;
-  if (changes.resize.any() || changes.crops()) return;
-  const int height = rules.shape.height, width = rules.shape.width;
-  changes.resize.shorter = std::max(height, width);
-  changes.center_crop = {height, width};
+// The loader's rules for a photo from anywhere. Without rules of their own the data set's images
+// have one size: the photo becomes as small as covers it, and is cropped at the centre.
+data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& photo) {
+  data::LoaderSpec loader = rules.loader;
+  const std::int64_t height = rules.shape.height, width = rules.shape.width;
+  const bool fits = photo.height == height && photo.width == width;
+  if (fits || loader.changes.resize.any() || loader.changes.crops()) return loader;
+  // The shorter side so that the other one covers the input too; rounded up.
+  const std::int64_t shorter = std::min(photo.height, photo.width);
+  const auto scaled = [&](std::int64_t want, std::int64_t have) {
+    return (shorter * want + have - 1) / have;
+  };
+  loader.changes.resize.shorter =
+      static_cast<int>(std::max(scaled(height, photo.height), scaled(width, photo.width)));
+  loader.changes.center_crop = {rules.shape.height, rules.shape.width};
+  return loader;
 }
 
 struct Guess {
@@ -129,7 +137,6 @@ InputRules RulesOf(const config::Config& config, const data::DatasetInfo& info) 
   rules.shape = {info.height, info.width, info.channels};
   rules.loader = EvaluationLoader(config, data);
   rules.names = NamesOfClasses(config, data);
-  MakeFitting(rules);
   return rules;
 }
 
@@ -171,7 +178,8 @@ void Predict(const config::Config& given, const std::string& weights,
   Printer printer(options, rules.names, out);
   for (const std::string& photo : photos) {
     const data::Picture picture = InChannels(data::ReadPicture(photo), info.channels, photo);
-    const std::vector<float> input = data::NetworkInput(picture, rules.loader, rules.shape, photo);
+    const std::vector<float> input =
+        data::NetworkInput(picture, FittingLoader(rules, picture), rules.shape, photo);
     const std::int32_t no_label = 0;
     graph->SetBatch(input.data(), &no_label, 1);
     graph->Forward(pass);

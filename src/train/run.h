@@ -52,9 +52,9 @@ struct PredictOptions {
   PredictFormat format = PredictFormat::kText;
 };
 // Prints the likeliest classes of each photo (JPEG or PNG), which is resized and cropped as images
-// of an evaluation; where the configuration says nothing of that, the shorter side to the network's
-// input and the centre. `weights`: as of Evaluate, not empty. DataError naming the photo that
-// cannot be read.
+// of an evaluation; where the configuration says nothing of that, as small as covers
+// the network's input, and its centre. `weights`: as of Evaluate, not empty. DataError naming the
+// photo that cannot be read.
 void Predict(const config::Config& config, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log);

@@ -135,7 +135,9 @@ TEST_SUITE("cpu") {
     const std::string layers = "{layers: [{name: fc, kind: linear, features: ";
     CHECK(With(layers + "classes}]}").config.model.layers[0].is_per_class);
     CHECK(
-        Refusal(layers + "class}]}").starts_with("c.yaml:2:54: model.layers[].features: expected"));
+        Refusal(layers + "class}]}") ==
+        "c.yaml:2:53: model.layers[].features: expected a whole number, 1 to 1000000, or classes; "
+        "got 'class'");
     CHECK(Refusal(layers + "'classes'}]}").ends_with("got 'classes'"));
   }
 }
