@@ -72,8 +72,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       start_(telemetry::SteadySeconds()),
       last_timing_(start_) {
   if (KeepsAverage(p_.config))
-    average_ =
-        std::make_unique<WeightAverage>(p_.config, ImageOf(p_.data.train), p_.backend, p_.graph);
+    average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
   if (!from) {
     const graph::WeightsCover cover =
         graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
