@@ -33,7 +33,8 @@ Naive NormOf(const Shape& s, int groups, const Values& x, const Values& dy, cons
     }
   for (const auto& unit : units) {
     const auto count = static_cast<double>(unit.size());
-    double mean = 0, variance = 0, mean_g = 0, mean_ghat = 0;
+    double mean = 0, variance = 0;
+    Exact mean_g, mean_ghat;
     for (const std::size_t i : unit) mean += static_cast<double>(x[i]) / count;
     for (const std::size_t i : unit)
       variance += std::pow(static_cast<double>(x[i]) - mean, 2) / count;
@@ -42,9 +43,13 @@ Naive NormOf(const Shape& s, int groups, const Values& x, const Values& dy, cons
     const auto g = [&](std::size_t i) {
       return static_cast<double>(dy[i]) * static_cast<double>(gamma[i % channels]);
     };
+    // What fp32 rounds are x and its mean, of which hat is the difference.
+    const auto roundings_of_hat = [&](std::size_t i) {
+      return (std::fabs(static_cast<double>(x[i])) + std::fabs(mean)) * inverse;
+    };
     for (const std::size_t i : unit) {
-      mean_g += g(i) / count, mean_ghat += g(i) * hat(i) / count;
-      // What fp32 rounds are x and its mean, of which hat is the difference.
+      mean_g.Add(g(i) / count), mean_ghat.Add(g(i) * hat(i) / count);
+      mean_ghat.magnitude += std::fabs(g(i)) * roundings_of_hat(i) / count;
       const double parts[] = {static_cast<double>(x[i]) * inverse, -mean * inverse};
       for (const double part : parts) {
         r.y[i].Add(part * static_cast<double>(gamma[i % channels]));
@@ -54,9 +59,15 @@ Naive NormOf(const Shape& s, int groups, const Values& x, const Values& dy, cons
       r.dbeta[i % channels].Add(static_cast<double>(dy[i]) / 16);
     }
     for (const std::size_t i : unit) {
-      r.dx[i].Add(g(i) * inverse), r.dx[i].Add(-mean_g * inverse);
-      r.dx[i].Add(-static_cast<double>(x[i]) * inverse * mean_ghat * inverse);
-      r.dx[i].Add(mean * inverse * mean_ghat * inverse);
+      // All terms of the two means are terms of dx.
+      Exact mean_part = mean_g, hat_part = mean_ghat;
+      mean_part *= -inverse, hat_part *= -hat(i) * inverse;
+      hat_part.magnitude += std::fabs(mean_ghat.value) * inverse * roundings_of_hat(i);
+      r.dx[i].Add(g(i) * inverse);
+      for (const Exact& part : {mean_part, hat_part}) {
+        r.dx[i].value += part.value;
+        r.dx[i].magnitude += part.magnitude;
+      }
     }
   }
   return r;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <variant>
 
 #include "graph/fake_backend.h"
 #include "graph/graph.h"
@@ -22,18 +23,8 @@ class BoundRoundingReader {
     for (const ScaledTensor& tensor : graph.scaled_tensors())
       names_[tensor.scale->own_scale.backend] = tensor.name;
     for (const auto& s : backend.inputs) Add(s.y_style, s.y.format, &s.y);
-    for (const auto& s : backend.convolutions) AddProduct(s);
-    for (const auto& s : backend.linears) AddProduct(s);
-    for (const auto& s : backend.batch_norms) AddBatchNorm(s);
-    for (const auto& s : backend.avg_pools) AddLayer(s);
-    for (const auto& s : backend.dropouts) AddLayer(s);
-    for (const auto& s : backend.casts) AddLayer(s);
-    for (const auto& s : backend.activations) AddLayer(s);
-    for (const auto& s : backend.additions) Add(s.y_style, s.y.format, &s.y);
-    for (const auto& s : backend.concats) Add(s.y_style, s.y.format, &s.y);
-    for (const auto& s : backend.relus) AddGradient(s.dx);
-    for (const auto& s : backend.max_pools) AddGradient(s.dx);
-    for (const auto& s : backend.branch_sums) AddGradient(s.sum);
+    for (const backend::OpSpec& spec : backend.specs)
+      std::visit([this](const auto& s) { AddOp(s); }, spec);
     for (const auto& s : backend.losses) AddGradient(s.dlogits);
   }
   std::map<std::uint64_t, BoundRounding> Take() { return std::move(all_); }
@@ -51,18 +42,24 @@ class BoundRoundingReader {
   void AddGradient(const Gradient& gradient) {
     if (gradient.stats) Add(gradient.style, gradient.tensor.format, &gradient.tensor);
   }
-  template <typename Spec>
-  void AddLayer(const Spec& s) {
+  void AddOp(const backend::LayerSpec& s) { AddGradient(s.dx); }
+  void AddOp(const backend::RoundedLayerSpec& s) {
     Add(s.y_style, s.y.format, &s.y);
     AddGradient(s.dx);
   }
-  template <typename Spec>
-  void AddProduct(const Spec& s) {
-    AddLayer(s);
+  void AddOp(const backend::ProductSpec& s) {
+    AddOp(static_cast<const backend::RoundedLayerSpec&>(s));
     Add(s.w_style, s.w_format, nullptr);
     if (s.dw) Add(s.dw_style, s.dw_format, nullptr);
   }
-  void AddBatchNorm(const backend::BatchNormSpec& s) {
+  void AddOp(const backend::AddSpec& s) { Add(s.y_style, s.y.format, &s.y); }
+  void AddOp(const backend::ConcatSpec& s) { Add(s.y_style, s.y.format, &s.y); }
+  void AddOp(const backend::MultiplySpec& s) {
+    Add(s.y_style, s.y.format, &s.y);
+    for (const Gradient& dx : s.dx) AddGradient(dx);
+  }
+  void AddOp(const backend::BranchSumSpec& s) { AddGradient(s.sum); }
+  void AddOp(const backend::BatchNormSpec& s) {
     if (!s.addend) CHECK(s.out.format == s.y_format);
     Add(s.y_style, s.y_format, s.addend ? nullptr : &s.out);
     if (s.addend) Add(s.sum_style, s.out.format, &s.out);

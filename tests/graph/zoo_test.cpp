@@ -202,7 +202,7 @@ TEST_SUITE("cpu") {
     const std::vector<std::string> lines = ListModels();
     REQUIRE(lines.size() == ZooNames().size());
     CHECK(lines[2] ==
-          "resnet20       269722 parameters     81.1 MFLOP at 32x32x3   keys: shortcut");
+          "resnet20             269722 parameters     81.1 MFLOP at 32x32x3   keys: shortcut");
     for (std::size_t i = 0; i < lines.size(); ++i) CHECK(lines[i].starts_with(ZooNames()[i] + " "));
   }
 }

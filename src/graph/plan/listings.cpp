@@ -112,7 +112,8 @@ class ObservationLister {
   void AddBackward(const OpPlan& op) {
     if (op.dy >= 0 && op.consumer < 0) {
       const GradientPlan& dy = plan_.gradients[op.dy];
-      const bool sum = dy.source == GradientPlan::Source::kBranchSum;
+      // An addition hands a sum of its own output's branches on to the layers before it.
+      const bool sum = dy.source == GradientPlan::Source::kBranchSum && dy.node == op.last();
       AddGradient(b_.NameOf(op.last()), "dy", op.dy, sum ? op.dy : -1);
     }
     if (op.recomputed >= 0) return;
