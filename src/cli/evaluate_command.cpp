@@ -63,8 +63,7 @@ Commands AddEvaluateCommands(CLI::App& app) {
   CLI::App* evaluate = Add(app, "evaluate", "loss, top-1 and top-5 of a checkpoint, as CSV",
                            "  ada-train evaluate runs/fashion_quickstart --best\n"
                            "  ada-train evaluate weights.safetensors --config "
-                           "configs/resnet20_cifar.yaml --data /data/cifar-10\n"
-                           "  ada-train evaluate --config net.yaml --outputs outputs.safetensors");
+                           "configs/resnet20_cifar.yaml --outputs outputs.safetensors");
   evaluate
       ->add_option("RUN", a->run,
                    "a run's folder, whose newest checkpoint is taken; either file of a\n"

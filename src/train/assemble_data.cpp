@@ -53,9 +53,15 @@ data::LoaderSpec TrainChanges(const config::Config& config) {
 // What stored images of these sizes become; ConfigError where training and evaluation would differ.
 data::PictureSize InputSize(const config::Config& config, data::PictureSize train,
                             data::PictureSize test) {
-  const std::string& name = config.data.dataset;
-  const data::PictureSize trained = data::SizeAfter(TrainChanges(config), train, name);
-  const data::PictureSize evaluated = data::SizeAfter(CommonLoader(config), test, name);
+  const auto after = [&config](const data::LoaderSpec& spec, data::PictureSize stored) {
+    try {
+      return data::SizeAfter(spec, stored, config.data.dataset);
+    } catch (const DataError& error) {
+      FailData(config.data, std::string("data.resize: ") + error.what());
+    }
+  };
+  const data::PictureSize trained = after(TrainChanges(config), train);
+  const data::PictureSize evaluated = after(CommonLoader(config), test);
   if (trained == evaluated) return trained;
   FailData(config.data,
            "data.center_crop: the network would be trained on images of " +
