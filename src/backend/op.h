@@ -49,7 +49,7 @@ class LossOp : public Op {
   virtual void SetLabels(const std::int32_t* labels, int rows) = 0;  // host memory, copied
   // Behind SetLabels, for the same rows (LossSpec::mixes). Hits are of the label with the larger
   // share, of equals the first.
-  virtual void SetSecondLabels(const SecondLabels& /*second*/, int /*rows*/) {}
+  virtual void SetSecondLabels(const SecondLabels& second, int rows) = 0;
   // The sums of all Forwards since the last one whose Pass::accumulate was false, that one
   // included; each Forward's own sum is added as a whole. Waits for them.
   virtual LossResult Result() = 0;

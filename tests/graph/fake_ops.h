@@ -62,6 +62,7 @@ struct FakeInput : CallOp<backend::InputOp> {
 };
 struct FakeLoss : CallOp<backend::LossOp> {
   void SetLabels(const std::int32_t*, int) override {}
+  void SetSecondLabels(const backend::SecondLabels&, int) override {}
   backend::LossResult Result() override { return {}; }
 };
 

@@ -67,7 +67,7 @@ def cifar10():
 def data_options(config):
     """--set values for the data of a configuration: the real set where it is found, otherwise
     synthetic images of the same shape."""
-    if "imagenet" in config:  # made-up images in any case
+    if "synthetic" in config:  # made-up images in any case
         return []
     if "fashion" in config:
         if pathlib.Path("/usr/share/datasets/fashion-mnist").exists():

@@ -50,6 +50,9 @@ class LossInPass final : public OpInPass<LossOp> {
  public:
   using OpInPass::OpInPass;
   void SetLabels(const std::int32_t* labels, int rows) override { op().SetLabels(labels, rows); }
+  void SetSecondLabels(const SecondLabels& second, int rows) override {
+    op().SetSecondLabels(second, rows);
+  }
   LossResult Result() override { return op().Result(); }
   std::int32_t* LabelMemory() override { return op().LabelMemory(); }
 };
