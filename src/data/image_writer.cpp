@@ -61,6 +61,18 @@ void CheckChanges(const Dataset& dataset, const LoaderSpec& spec) {
                       " channels; expected one, or one a channel");
 }
 
+// Whether `crop` can be cut from an image of `size` with its padding.
+bool HasRoom(const LoaderSpec& spec, PictureSize size, PictureSize crop) {
+  const std::int64_t pads = 2 * std::int64_t{spec.pad};
+  return size.height + pads >= crop.height && size.width + pads >= crop.width;
+}
+std::string TooSmallText(const std::string& name, const LoaderSpec& spec, PictureSize size,
+                         PictureSize crop) {
+  return name + ": " + SizeText(size) + " pixels" +
+         (spec.changes.resize.any() ? " when it is resized" : "") + ", too small to cut " +
+         SizeText(crop) + " from a random place; set data.resize, or a smaller data.center_crop";
+}
+
 }  // namespace
 
 PictureSize SizeAfter(const LoaderSpec& spec, PictureSize stored, const std::string& name) {
@@ -83,6 +95,11 @@ ImageWriter::ImageWriter(const Dataset& dataset, const LoaderSpec& spec)
   floats_ = dataset.store ? dataset.store->Floats() : nullptr;
   bytes_ = dataset.bytes();
   plain_ = bytes_ != nullptr && !spec.changes.any();
+  if (bytes_ == nullptr && floats_ == nullptr) return;
+  const PictureSize resized =
+      Resized(spec.changes.resize, {stored_.height, stored_.width}, dataset.name);
+  if (spec.random_crop && !spec.changes.random_resized_crop && !HasRoom(spec, resized, size))
+    throw ConfigError("data.center_crop: " + TooSmallText(dataset.name, spec, resized, size));
 }
 
 std::string ImageWriter::NameOf(std::int64_t image) const {
@@ -109,12 +126,9 @@ Placement ImageWriter::PlaceIn(PictureSize stored, std::int64_t epoch, std::int6
   AugmentSpec augment{spec_.pad, spec_.random_crop, spec_.horizontal_flip};
   augment.spare_rows = stored.height - shape_.height;
   augment.spare_columns = stored.width - shape_.width;
-  const std::int64_t pads = 2 * std::int64_t{spec_.pad};
-  if (spec_.random_crop && (augment.spare_rows + pads < 0 || augment.spare_columns + pads < 0))
-    throw DataError(NameOf(image) + ": " + SizeText(stored) + " pixels" +
-                    (spec_.changes.resize.any() ? " when it is resized" : "") +
-                    ", too small to cut " + SizeText({shape_.height, shape_.width}) +
-                    " from a random place; set data.resize, or a smaller data.center_crop");
+  const PictureSize shown{shape_.height, shape_.width};
+  if (spec_.random_crop && !HasRoom(spec_, stored, shown))
+    throw DataError(TooSmallText(NameOf(image), spec_, stored, shown));
   Placement place = PlaceImage(augment, spec_.seed, epoch, image);
   if (spec_.random_crop) return place;
   const Box box = CenterBox(stored, {shape_.height, shape_.width});
