@@ -12,6 +12,7 @@
 #else
 #include "backend/cuda/host/host_stream.h"
 #endif
+#include "cuda/on_both.h"
 
 namespace ada::backend::test {
 namespace {
@@ -56,11 +57,7 @@ void SendManyAndCompare() {
 
 }  // namespace
 
-#ifdef ADA_CUDA_DEVICE
-TEST_SUITE("gpu") {
-#else
-TEST_SUITE("cpu") {
-#endif
+TEST_SUITE(ADA_SUITE) {
   TEST_CASE("staging: what was sent arrives, whatever becomes of the sender's memory") {
     SendManyAndCompare();
   }
