@@ -1,10 +1,12 @@
-// The weight gradient on tiles against sums in double: every way in which shapes do not fit tiles,
-// storages and parts, several calls, values that are not finite. Products are exact, so that the
-// error is that of fp32 sums alone (op_bench.h: 2^-22 of the sum of magnitudes).
+// The weight gradient by kernels of our own against sums in double: every way in which shapes do
+// not fit tiles, storages and parts, several calls, values that are not finite. Products are exact,
+// so that the error is that of fp32 sums alone (op_bench.h: 2^-22 of the sum of magnitudes).
 #include "backend/cpu/products/tile_weight_gradient.h"
 
 #include <doctest/doctest.h>
 
+#include "backend/block_images.h"
+#include "backend/cpu/products/direct_weight_gradient.h"
 #include "backend/naive_product.h"
 #include "skip.h"
 
@@ -13,7 +15,7 @@ namespace {
 
 #define ADA_NEEDS_TILES()                  \
   if (cpu::SelectTileKernels() == nullptr) \
-  ADA_SKIP("this processor has no matrix unit, or ADA_ISA asks for less")
+  ADA_SKIP("this processor has no fused multiply-adds, or ADA_ISA asks for less")
 
 cpu::ProductGeometry GeometryOf(const ProductCase& c) {
   cpu::ProductGeometry g;
@@ -21,6 +23,15 @@ cpu::ProductGeometry GeometryOf(const ProductCase& c) {
   g.w = {c.out, c.kernel[0], c.kernel[1], c.x.c};
   g.stride = c.stride, g.padding = c.padding, g.dilation = c.dilation, g.bias = c.bias;
   return g;
+}
+
+// Of the kernels that this processor would use.
+std::unique_ptr<cpu::PartialGradients> MakeGradients(const ProductCase& c, int x_parts,
+                                                     int dy_parts) {
+  const cpu::TileKernels& kernels = *cpu::SelectTileKernels();
+  if (kernels.of_parts())
+    return std::make_unique<cpu::TileWeightGradient>(kernels, GeometryOf(c), x_parts, dy_parts);
+  return std::make_unique<cpu::DirectWeightGradient>(kernels, GeometryOf(c), BlockImages(c.y()));
 }
 
 // Memory that begins at a whole line and holds nothing but NaNs.
@@ -59,7 +70,8 @@ struct Problem {
         dy_values(ValuesOf(dy_kind, c.y().numel(), 2)),
         x_storage(x_kind.storage),
         dy_storage(dy_kind.storage),
-        tiles(*cpu::SelectTileKernels(), GeometryOf(c), x_kind.parts, dy_kind.parts) {}
+        gradients(MakeGradients(c, x_kind.parts, dy_kind.parts)),
+        tiles(*gradients) {}
 
   // dw, then db; calls of `most` images, each to the same partial gradient.
   Values Run(std::int64_t most) {
@@ -103,7 +115,8 @@ struct Problem {
   ProductCase product;
   Values x_values, dy_values;
   Storage x_storage, dy_storage;
-  cpu::TileWeightGradient tiles;
+  std::unique_ptr<cpu::PartialGradients> gradients;
+  cpu::PartialGradients& tiles;
 };
 
 void CheckSums(const Values& got, const Sums& want) {

@@ -22,15 +22,14 @@ train: {max_steps: 1}
 )");
     const Outcome quiet = Run(run, folder.path());
     ADA_REQUIRE_EXIT(quiet, 0);
-    CHECK(!Contains(quiet.err + quiet.out, "not on tiles"));
+    CHECK(!Contains(quiet.err + quiet.out, "on oneDNN"));
     const Outcome verbose = Run(With(run, {"--verbose", "--overwrite"}), folder.path());
     ADA_REQUIRE_EXIT(verbose, 0);
     const std::string said = verbose.err + verbose.out;
     CAPTURE(said);
     CHECK(!Contains(said, "layer conv1: in fp32"));
-    CHECK(Contains(said, "layer conv2: in fp32, not on tiles: its channels are in groups") ==
-          tiles);
-    CHECK(Contains(said, "layer fc: in fp32, not on tiles: what it reads is not kept in 16 bits") ==
+    CHECK(Contains(said, "layer conv2: on oneDNN in fp32: its channels are in groups") == tiles);
+    CHECK(Contains(said, "layer fc: on oneDNN in fp32: what it reads is not kept in 16 bits") ==
           tiles);
   }
 }

@@ -62,7 +62,9 @@ class CpuBackend final : public Backend {
     return "cpu (" + OnednnVersion() + ", " + InstructionSet() + ", " + std::to_string(n) +
            (n == 1 ? " thread)" : " threads)");
   }
-  std::string InstructionSet() const override { return tiles_ != nullptr ? "amx" : kernels_.name; }
+  std::string InstructionSet() const override {
+    return tiles_ != nullptr && tiles_->of_parts() ? "amx" : kernels_.name;
+  }
   std::vector<std::string> Diagnostics() const override { return diagnostics_; }
 
   std::byte* Allocate(std::size_t bytes) override {
@@ -115,15 +117,15 @@ class CpuBackend final : public Backend {
 
  private:
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
-    const char* reason = tiles_ != nullptr ? RefuseTiles(spec, geometry) : nullptr;
+    const char* reason = tiles_ != nullptr ? RefuseTiles(*tiles_, spec, geometry) : nullptr;
     if (reason != nullptr && geometry.training)
-      diagnostics_.push_back("layer " + spec.layer + ": in fp32, not on tiles: " + reason);
+      diagnostics_.push_back("layer " + spec.layer + ": on oneDNN in fp32: " + reason);
     return std::make_unique<ProductOp>(context_, reason == nullptr ? tiles_ : nullptr, spec,
                                        geometry);
   }
 
   const Kernels& kernels_;
-  const TileKernels* tiles_;  // null: none
+  const TileKernels* tiles_;  // null: all products are oneDNN's
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;

@@ -71,9 +71,18 @@ const Kernels& SelectKernels() {
 }
 
 const TileKernels* SelectTileKernels() {
+  const char* products = std::getenv("ADA_PRODUCTS");
+  if (products != nullptr && *products != 0) {
+    if (std::string(products) == "onednn") return nullptr;
+    throw DeviceError("ADA_PRODUCTS=" + std::string(products) +
+                      ": onednn is the only value that it knows; without it our own products run");
+  }
   const std::string wanted = Wanted();
-  const bool asked = wanted.empty() || wanted == "amx";
-  return asked && HasTiles() ? &amx::kTileTable : nullptr;
+  const bool any = wanted.empty();
+  if ((any || wanted == "amx") && HasTiles()) return &amx::kTileTable;
+  if ((any || wanted == "avx512") && HasAvx512()) return &avx512::kDirectTable;
+  if ((any || wanted == "avx2") && HasAvx2()) return &avx2::kDirectTable;
+  return nullptr;
 }
 
 }  // namespace ada::backend::cpu

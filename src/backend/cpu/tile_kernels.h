@@ -1,10 +1,19 @@
-// Kernels for processors with a matrix unit (AMX with bf16): a table beside Kernels, where there is
-// one. The unit multiplies a tile of 16 rows of 32 bf16 values with one of 32 x 16 and adds to 16 x
-// 16 sums in fp32; kernels/amx/parts.h says how wider values become bf16.
+// Kernels for products of our own: a table beside Kernels. Its rows and tiles are of one of two
+// kinds.
+//
+// Parts, for processors with a matrix unit (AMX with bf16): the unit multiplies a tile of 16 rows
+// of 32 bf16 values with one of 32 x 16 and adds to 16 x 16 sums in fp32; kernels/amx/parts.h says
+// how wider values become bf16.
 //
 //   records   what a convolution reads, as rows of tiles: for each pixel and each 32 channels 64
 //             bytes a part; with up to 16 channels both parts in one row of 64 bytes
 //   tiles of weights   32 x 16 (in x out channels), pairs of input channels side by side
+//
+// Floats, for every processor with fused multiply-adds: values in fp32, sums in registers
+// (kernels/direct).
+//
+//   records   for each pixel and each 16 channels 64 bytes
+//   tiles of weights   16 x 16 (in x out channels)
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,20 +31,33 @@ struct PackRecordsArgs;      // tile_convolution.h
 struct PackWeightsArgs;      // tile_convolution.h
 struct TileConvolutionArgs;  // tile_convolution.h
 struct WeightGradientArgs;   // tile_weight_gradient.h
+struct DirectGradientArgs;   // direct_weight_gradient.h
 
 struct TileKernels {
+  enum class Multiplies : std::uint8_t { kParts, kFloats };
+  Multiplies multiplies;
+  std::int64_t record_bytes;  // of records that a core's own cache holds beside weights and sums
   void (*pack_records)(const PackRecordsArgs&);
   void (*pack_weights)(const PackWeightsArgs&);
   void (*convolve)(const TileConvolutionArgs&);
-  void (*weight_gradient)(const WeightGradientArgs&);
+  void (*weight_gradient)(const WeightGradientArgs&) = nullptr;  // of parts
+  void (*direct_gradient)(const DirectGradientArgs&) = nullptr;  // of floats
+  bool of_parts() const { return multiplies == Multiplies::kParts; }
 };
 
 namespace amx {
 extern const TileKernels kTileTable;
 }
+namespace avx2 {
+extern const TileKernels kDirectTable;
+}
+namespace avx512 {
+extern const TileKernels kDirectTable;
+}
 
-// Null where the processor has no such unit, the kernel does not permit its use, or ADA_ISA names a
-// lesser instruction set.
+// The best table that this processor, its system and ADA_ISA permit; null where there is none
+// (sse2), and where ADA_PRODUCTS=onednn asks for oneDNN's products alone. DeviceError where
+// ADA_PRODUCTS is something else.
 const TileKernels* SelectTileKernels();
 
 }  // namespace ada::backend::cpu

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/products/direct_weight_gradient.h"
+#include "backend/cpu/products/tile_weight_gradient.h"
 #include "core/error.h"
 #include "core/number_grid.h"
 
@@ -26,8 +28,10 @@ int PartsOf(const NumberFormat& format) {
   return bits <= 8 ? 1 : bits <= 16 ? 2 : 0;
 }
 
-const char* RefuseTiles(const ProductSpec& spec, const ProductGeometry& geometry) {
+const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
+                        const ProductGeometry& geometry) {
   if (geometry.groups != 1) return "its channels are in groups";
+  if (!kernels.of_parts()) return nullptr;
   if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))
     return "what it reads is not kept in 16 bits";
   if (PartsOf(spec.w_format) == 0) return "its weights have more than 16 significant bits";
@@ -39,19 +43,24 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
                        const ProductGeometry& geometry, const WeightCopies& weights,
                        ProductRounding& rounding, int most, std::size_t offset)
     : context_(context),
+      of_parts_(kernels.of_parts()),
       spec_(spec),
       weights_(weights),
       rounding_(rounding),
       most_(most),
       offset_(offset),
       bias_(spec.b ? static_cast<std::size_t>((spec.w.shape.n + 15) / 16 * 16) : 0) {
-  const int x_parts = PartsOf(spec.x.format), w_parts = PartsOf(spec.w_format);
+  const auto parts_of = [&](const NumberFormat& f) { return of_parts_ ? PartsOf(f) : 1; };
+  const int x_parts = parts_of(spec.x.format), w_parts = parts_of(spec.w_format);
   forward_.convolution =
       TileConvolution::Forward(kernels, geometry, x_parts, w_parts, rounding.block_y());
   Own(forward_);
   if (geometry.training) {
-    const int dy_parts = PartsOf(spec.dy.tensor.format);
-    gradient_.emplace(kernels, geometry, x_parts, dy_parts);
+    const int dy_parts = parts_of(spec.dy.tensor.format);
+    if (of_parts_)
+      gradient_ = std::make_unique<TileWeightGradient>(kernels, geometry, x_parts, dy_parts);
+    else
+      gradient_ = std::make_unique<DirectWeightGradient>(kernels, geometry, rounding.block_y());
     if (geometry.data_gradient) {
       data_.convolution =
           TileConvolution::DataGradient(kernels, geometry, dy_parts, w_parts, rounding.block_x());
@@ -72,8 +81,9 @@ void TileChunks::Own(Side& side) {
 void TileChunks::Refresh() {
   const float* plain = weights_.plain();
   const std::int64_t values = spec_.w.shape.numel();
-  weight_bit_ = LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
-                          values % 16 == 0 ? 16 : 1);
+  if (of_parts_)
+    weight_bit_ = LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
+                            values % 16 == 0 ? 16 : 1);
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
   Side* const sides[] = {&forward_, &data_};
   context_.pool.For(2, [&](std::int64_t i, int) {
@@ -112,8 +122,10 @@ void TileChunks::Prepare(std::int64_t images) {
   if (data_.convolution) data_.convolution->Prepare(static_cast<int>(images));
 }
 
-bool TileChunks::Finite(const std::uint32_t* largest, std::int64_t blocks) {
-  return std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinityBits; });
+// Whether what a call gave is what fp32 gives.
+bool TileChunks::Usable(const std::uint32_t* largest, std::int64_t blocks) const {
+  return !of_parts_ ||
+         std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinityBits; });
 }
 
 // The exponent of the lowest bit that any of these values has; a large one where all are zero.
@@ -133,6 +145,7 @@ int TileChunks::LowestBit(const NumberFormat& format, const TensorSpan& values, 
 
 bool TileChunks::InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                          std::int64_t images, int other_bit) const {
+  if (!of_parts_) return true;
   const int bit = LowestBit(format, values, images * shape.per_image(), shape.c);
   return bit >= kLowestNormal && other_bit >= kLowestNormal && bit + other_bit >= kLowestNormal;
 }
@@ -156,7 +169,7 @@ bool TileChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   call.out = plain ? At(spec_.y, chunk.image) : TensorSpan{b.values, Storage::kF32};
   if (spec_.b) call.bias = bias_.data();
   forward_.convolution->Run(call);
-  if (!Finite(b.largest, BlockCount(chunk.images, rounding_.block_y()))) return false;
+  if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_y()))) return false;
   plain ? rounding_.MeasureY(chunk, b.largest) : rounding_.RoundY(chunk, b.values);
   return true;
 }
@@ -169,15 +182,17 @@ bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float al
   call.out = plain ? At(spec_.dx.tensor, chunk.image) : TensorSpan{b.values, Storage::kF32};
   call.factor = plain ? alpha : 1;
   data_.convolution->Run(call);
-  if (!Finite(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
+  if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
   plain ? rounding_.MeasureDx(chunk, b.largest) : rounding_.RoundDx(chunk, b.values, alpha);
   return true;
 }
 
 bool TileChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy,
                                 bool first, float* partial) {
-  const int dy_bit = LowestBit(spec_.dy.tensor.format, dy, chunk.images * spec_.y.shape.per_image(),
-                               spec_.y.shape.c);
+  const int dy_bit = of_parts_
+                         ? LowestBit(spec_.dy.tensor.format, dy,
+                                     chunk.images * spec_.y.shape.per_image(), spec_.y.shape.c)
+                         : 0;
   if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, dy_bit)) return false;
   gradient_->Run(x, dy, static_cast<int>(chunk.images), first, partial,
                  BuffersOf(chunk.worker).tiles);
@@ -193,7 +208,8 @@ bool TileChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) 
     for (std::int64_t i = 1; i < count; ++i)
       context_.kernels.accumulate(partials + i * partial_values() + first, partials + first,
                                   values);
-    if (context_.kernels.largest(partials + first, values) >= kInfinityBits) finite = false;
+    if (of_parts_ && context_.kernels.largest(partials + first, values) >= kInfinityBits)
+      finite = false;
   };
   const auto& groups = gradient_->groups();
   context_.pool.For(static_cast<std::int64_t>(groups.size()), [&](std::int64_t i, int) {

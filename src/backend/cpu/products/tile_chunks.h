@@ -1,7 +1,7 @@
-// Chunks of products on tiles: for values of 16-bit formats (tile_kernels.h). What tiles cannot do
-// is declined: where a result is not finite, an input may not have been, and tiles do not treat inf
-// as fp32 does (inf is high part inf, low part NaN); where products may lie below 2^-126, the unit
-// would flush them to zero.
+// Chunks of products by kernels of our own (tile_kernels.h). In fp32 they do everything. What a
+// matrix unit, for values of 16-bit formats, cannot do is declined: where a result is not finite,
+// an input may not have been, and parts do not treat inf as fp32 does (inf is high part inf, low
+// part NaN); where products may lie below 2^-126, the unit would flush them to zero.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,15 +9,16 @@
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/products/chunk_product.h"
+#include "backend/cpu/products/partial_gradients.h"
 #include "backend/cpu/products/product_rounding.h"
 #include "backend/cpu/products/tile_convolution.h"
-#include "backend/cpu/products/tile_weight_gradient.h"
 #include "backend/cpu/products/weight_copies.h"
 
 namespace ada::backend::cpu {
 
-// Why a layer cannot use tiles at all, or null.
-const char* RefuseTiles(const ProductSpec& spec, const ProductGeometry& geometry);
+// Why a layer cannot use such kernels at all, or null.
+const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
+                        const ProductGeometry& geometry);
 
 class TileChunks final : public ChunkProduct {
  public:
@@ -52,20 +53,21 @@ class TileChunks final : public ChunkProduct {
   Buffers BuffersOf(int worker) const;
   TileConvolution::Call CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
                                 const Chunk& chunk) const;
-  static bool Finite(const std::uint32_t* largest, std::int64_t blocks);
+  bool Usable(const std::uint32_t* largest, std::int64_t blocks) const;
   bool InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                std::int64_t images, int weight_exponent) const;
   int LowestBit(const NumberFormat& format, const TensorSpan& values, std::int64_t count,
                 std::int64_t channels) const;
 
   Context context_;
+  const bool of_parts_;
   const ProductSpec& spec_;
   const WeightCopies& weights_;
   ProductRounding& rounding_;
   const std::int64_t most_;
   const std::size_t offset_;
   Side forward_, data_;
-  std::optional<TileWeightGradient> gradient_;
+  std::unique_ptr<PartialGradients> gradient_;
   std::vector<float> bias_;  // rounded up to 16 channels
   int weight_bit_ = 0;       // of the weights (LowestBit)
   std::ptrdiff_t bytes_ = 0;

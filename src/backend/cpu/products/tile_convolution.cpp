@@ -11,9 +11,6 @@
 namespace ada::backend::cpu {
 namespace {
 
-// Records that a core's second cache holds beside weights and sums.
-constexpr std::int64_t kRecordBytes = 5 << 18;
-
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 int FloorDiv(int a, int b) { return a >= 0 ? a / b : -CeilDiv(-a, b); }
 // Columns that whole tiles have.
@@ -123,17 +120,22 @@ void TileConvolution::PlanDataGradient() {
 void TileConvolution::FinishPlan(int in_parts) {
   const int channels = static_cast<int>(in_.c) * frame_.window;
   frame_.parts = in_parts;
-  frame_.block = channels <= 16 ? 16 : 32;
+  frame_.block = channels <= 16 || !kernels_->of_parts() ? 16 : 32;
   frame_.blocks = CeilDiv(channels, frame_.block);
   at_once_ = std::max(block_, frame_.together);
-  while (frame_.blocks * PlaneBytes(2 * at_once_) <= kRecordBytes) at_once_ *= 2;
+  while (frame_.blocks * PlaneBytes(2 * at_once_) <= kernels_->record_bytes) at_once_ *= 2;
   const std::int64_t image = out_.per_image();
   for (int i = 0; i < 16; ++i)
     row_offsets_[static_cast<std::size_t>(i)] =
         i % frame_.together * image + i / frame_.together * out_step_[1] * out_.c;
-  for (const Part& part : parts_)
+  for (Part& part : parts_) {
     weight_bytes_ += part.taps.size() * static_cast<std::size_t>(frame_.blocks * w_parts_) * 1024 *
                      static_cast<std::size_t>(CeilDiv(static_cast<int>(out_.c), 16));
+    for (int block = 0; block < frame_.blocks; ++block)
+      part.step_values.insert(
+          part.step_values.end(), part.taps.size(),
+          static_cast<std::uint8_t>(std::min(frame_.block, channels - block * frame_.block)));
+  }
 }
 
 std::int64_t TileConvolution::PlaneBytes(int images) const {
@@ -184,6 +186,13 @@ std::vector<std::int64_t> TileConvolution::StepsOf(const Part& part, int images)
   return steps;
 }
 
+std::vector<TileConvolution::StepWeight> TileConvolution::StepWeights() const {
+  std::vector<StepWeight> weights;
+  for (int block = 0; block < frame_.blocks; ++block)
+    for (const Tap& tap : parts_[0].taps) weights.push_back({block * frame_.block, tap.weight});
+  return weights;
+}
+
 void TileConvolution::Prepare(int images) {
   if (images > at_once_) PrepareSome(at_once_);
   PrepareSome(images > at_once_ ? (images - 1) % at_once_ + 1 : images);
@@ -201,13 +210,15 @@ void TileConvolution::PrepareSome(int images) {
 
 std::size_t TileConvolution::scratch_bytes(int images) const {
   images = std::min(images, at_once_);
-  std::size_t most = 0;
+  const auto records = static_cast<std::size_t>(frame_.blocks * PlaneBytes(images));
+  if (!kernels_->of_parts()) return records;
+  std::size_t most = 0;  // tiles whose sums wait
   for (const Part& part : parts_) {
     const int tiles =
         CeilDiv(images, frame_.together) * part.rows * CeilDiv(part.columns, 16 / frame_.together);
     most = std::max(most, static_cast<std::size_t>(CeilDiv(tiles, 4) * 4));
   }
-  return static_cast<std::size_t>(frame_.blocks * PlaneBytes(images)) + most * 1024;
+  return records + most * 1024;
 }
 
 // One tile: input channels of `block`, 16 output channels from `out` on.
@@ -262,18 +273,21 @@ void TileConvolution::Run(const Call& call) const {
   }
 }
 
-void TileConvolution::RunSome(const Call& call) const {
-  const Lists& lists = lists_.at(call.images);
+void TileConvolution::PackRecords(TensorSpan in, int images, std::byte* records) const {
   PackRecordsArgs pack;
   pack.frame = frame_;
-  pack.x = call.in;
-  pack.images = call.images;
+  pack.x = in;
+  pack.images = images;
   pack.h = static_cast<int>(in_.h), pack.w = static_cast<int>(in_.w);
   pack.c = static_cast<int>(in_.c);
-  pack.records = call.scratch;
-  pack.plane_bytes = PlaneBytes(call.images);
+  pack.records = records;
+  pack.plane_bytes = PlaneBytes(images);
   kernels_->pack_records(pack);
+}
 
+void TileConvolution::RunSome(const Call& call) const {
+  const Lists& lists = lists_.at(call.images);
+  PackRecords(call.in, call.images, call.scratch);
   TileConvolutionArgs a;
   a.records = call.scratch;
   a.row_bytes = frame_.row_bytes(), a.x_parts = frame_.parts, a.w_parts = w_parts_;
@@ -281,11 +295,12 @@ void TileConvolution::RunSome(const Call& call) const {
   a.weights = call.weights;
   a.row_offsets = row_offsets_.data();
   a.channels = static_cast<int>(out_.c);
-  a.sums = reinterpret_cast<float*>(call.scratch + frame_.blocks * pack.plane_bytes);
+  a.sums = reinterpret_cast<float*>(call.scratch + frame_.blocks * PlaneBytes(call.images));
   a.bias = call.bias, a.factor = call.factor;
   a.out = call.out, a.largest = call.largest;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     a.steps = lists.steps[i].data(), a.step_count = static_cast<int>(lists.steps[i].size());
+    a.step_values = parts_[i].step_values.data();
     a.tiles = lists.tiles[i].data(), a.tile_count = static_cast<int>(lists.tiles[i].size());
     kernels_->convolve(a);
     a.weights +=

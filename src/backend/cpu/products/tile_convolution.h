@@ -74,9 +74,10 @@ struct TileConvolutionArgs {
   const std::byte* records = nullptr;
   int row_bytes = 64, x_parts = 1, w_parts = 1;
   bool both_parts_in_row = false;
-  const std::int64_t* steps = nullptr;  // bytes from a tile's record to what a step reads
-  int step_count = 0;                   // taps times blocks of channels
-  const std::byte* weights = nullptr;   // tiles: [out channels / 16][steps][w_parts]
+  const std::int64_t* steps = nullptr;        // bytes from a tile's record to what a step reads
+  int step_count = 0;                         // taps times blocks of channels
+  const std::uint8_t* step_values = nullptr;  // of floats: channels of a step, 1 to 16
+  const std::byte* weights = nullptr;         // tiles: [out channels / 16][steps][w_parts]
   const TileOfRows* tiles = nullptr;
   int tile_count = 0;                         // a multiple of 4
   const std::int64_t* row_offsets = nullptr;  // values, from row 0 to row i
@@ -96,6 +97,20 @@ class TileConvolution {
                                  int x_parts, int w_parts, int block);
   static TileConvolution DataGradient(const TileKernels& kernels, const ProductGeometry& geometry,
                                       int dy_parts, int w_parts, int block);
+
+  // Of a forward product: how its input lies, and where a weight gradient finds what taps meet.
+  const TileFrame& frame() const { return frame_; }
+  int images_at_once() const { return at_once_; }
+  int row_step() const { return row_step_; }
+  std::int64_t PlaneBytes(int images) const;
+  void PackRecords(TensorSpan in, int images, std::byte* records) const;
+  std::vector<std::int64_t> Steps(int images) const { return StepsOf(parts_[0], images); }
+  const std::vector<std::uint8_t>& step_values() const { return parts_[0].step_values; }
+  // Which weight step s begins at: its first input channel, and its place among the kernel's.
+  struct StepWeight {
+    int channel = 0, weight = 0;
+  };
+  std::vector<StepWeight> StepWeights() const;
 
   // Lists the tiles of calls of so many images. Not while workers run.
   void Prepare(int images);
@@ -126,6 +141,7 @@ class TileConvolution {
   struct Part {
     int row = 0, column = 0, rows = 0, columns = 0;
     std::vector<Tap> taps;
+    std::vector<std::uint8_t> step_values = {};  // channels of each step
   };
   TileConvolution(const TileKernels& kernels, const ProductGeometry& geometry, int block);
   void PlanForward();
@@ -133,7 +149,6 @@ class TileConvolution {
   void FinishPlan(int in_parts);
   std::vector<TileOfRows> TilesOf(const Part& part, int images) const;
   std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
-  std::int64_t PlaneBytes(int images) const;
   void PrepareSome(int images);
   void PackTile(const float* plain, int out, int block, const Tap& tap, std::byte* tile) const;
 

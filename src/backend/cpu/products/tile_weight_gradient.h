@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/cpu/products/partial_gradients.h"
 #include "backend/cpu/products/product.h"
 #include "backend/cpu/tile_kernels.h"
 
@@ -46,14 +47,6 @@ struct GradientColumn {
   int first = 0, last = 0;   // output pixels [first, last) whose tap lies in the image
   int channel = 0, tap = 0;  // of the first column of dw; the others follow in channel order
 };
-// Tiles of dw that are summed at the same time: `outs` blocks of 16 output channels times `columns`
-// columns. `tile`: the first one's number in a partial gradient.
-struct GradientGroup {
-  int outs = 1, columns = 1, out = 0, column = 0, tile = 0;
-  std::int64_t first_value() const { return std::int64_t{256} * tile; }
-  std::int64_t values() const { return std::int64_t{256} * outs * columns; }
-};
-
 // Of a block of 16 pairs of dy, from the first value of its row: where the pairs' pixels begin in
 // bytes, and which of them exist.
 struct GradientOffsets {
@@ -96,32 +89,20 @@ struct WeightGradientArgs {
   std::byte* scratch = nullptr;
 };
 
-class TileWeightGradient {
+class TileWeightGradient final : public PartialGradients {
  public:
   // `geometry` has one group. Values of x and dy are sums of at most so many bf16 parts (PartsOf).
   TileWeightGradient(const TileKernels& kernels, const ProductGeometry& geometry, int x_parts,
                      int dy_parts);
 
-  // Scratch memory that one call of at most `images` images needs.
-  std::size_t scratch_bytes(int images) const;
-  // Values of a partial gradient: tiles of dw, then of db; a multiple of 256. Partial gradients may
-  // be added value by value.
-  std::int64_t partial_values() const;
-
-  // partial = (first) or += dw and, with a bias, db of `images` images. x, dy: the first image, in
-  // any storage. `partial` and `scratch` are multiples of 64 bytes. Products are exact, sums fp32;
-  // the result depends on the values and `images` alone. What is not finite in x or dy makes every
-  // value of dw that it takes part in not finite (perhaps NaN where fp32 arithmetic had inf).
+  std::size_t scratch_bytes(int images) const override;
+  std::int64_t partial_values() const override;
   void Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
-           std::byte* scratch) const;
-
-  // From a partial gradient: what group `group` of groups() holds of dw, in PyTorch's order
-  // [out][in][kernel_h][kernel_w]; and db [out].
-  const std::vector<GradientGroup>& groups() const { return groups_; }
-  void ToPlain(const GradientGroup& group, const float* partial, float* dw) const;
-  void BiasToPlain(const float* partial, float* db) const;
-  // partial = (first) or += dw and db.
-  void AddPlain(const float* dw, const float* db, bool first, float* partial) const;
+           std::byte* scratch) const override;
+  const std::vector<GradientGroup>& groups() const override { return groups_; }
+  void ToPlain(const GradientGroup& group, const float* partial, float* dw) const override;
+  void BiasToPlain(const float* partial, float* db) const override;
+  void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;
 
  private:
   void Gather();

@@ -1,0 +1,125 @@
+// Convolutions in fp32, straight from records: the sums of a block of rows of the output, for 16 or
+// 32 output channels, stay in registers while all taps and input channels pass; then they are
+// multiplied, rounded and stored.
+//
+//                          weights of a step: a row for each of 16 input channels
+//                            +----+
+//                         16 |    |     loaded once for all rows
+//                            +----+
+//     records  8  +----+     +----+
+//     (rows)      |    |     |    |     sums: registers
+//                 +----+     +----+
+//                 one value at a time, as a factor of 16 lanes
+#include "backend/cpu/kernels/direct/sums.h"
+#include "backend/cpu/products/tile_convolution.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+namespace {
+
+constexpr int kTileValues = 256, kRecord = 16;
+
+// One call of the kernel.
+template <class Mode>
+class Convolution {
+ public:
+  ADA_INLINE explicit Convolution(const TileConvolutionArgs& a)
+      : a_(a), factor_(Fill(a.factor)), panel_(std::int64_t{a.step_count} * kTileValues) {}
+
+  ADA_INLINE void Run() {
+    const int blocks = (a_.channels + 15) / 16;
+    int n = 0;
+    if constexpr (kRowsOfTwo > 0)
+      for (; n + 2 <= blocks; n += 2) Panel<kRowsOfTwo, 2>(n);
+    for (; n < blocks; ++n) Panel<kRowsOfOne, 1>(n);
+  }
+
+ private:
+  // All tiles, for output channels 16 * n ..
+  template <int kRows, int kColumns>
+  ADA_OUTLINE void Panel(int n) {
+    const float* weights = reinterpret_cast<const float*>(a_.weights) + n * panel_;
+    for (int i = 0; i < a_.tile_count; ++i) {
+      const TileOfRows& tile = a_.tiles[i];
+      if (tile.valid == 0) continue;
+      if (tile.block != block_) Measure(), block_ = tile.block;
+      for (int row = 0; row < 16; row += kRows) {
+        const int rows = kRows < 16 - row ? kRows : 16 - row;
+        if ((tile.valid >> row & ((1u << rows) - 1)) == 0) continue;
+        // The last rows of a tile may be computed twice, so that no block of them is smaller.
+        Block<kRows, kColumns>(tile, rows < kRows ? 16 - kRows : row, n, weights);
+      }
+    }
+    Measure();
+  }
+
+  template <int kRows, int kColumns>
+  ADA_INLINE void Block(const TileOfRows& tile, int row, int n, const float* weights) {
+    Sums<kRows, kColumns> sums;
+    sums.Zero();
+    const float* records = reinterpret_cast<const float*>(a_.records + tile.record) + row * kRecord;
+    for (int s = 0; s < a_.step_count; ++s) {
+      const float* x = records + a_.steps[s] / 4;
+      const float* w = weights + std::int64_t{s} * kTileValues;
+      const int values = a_.step_values[s];
+      for (int k = 0; k < values; ++k) {
+        F y[kColumns];
+        for (int c = 0; c < kColumns; ++c) y[c] = LoadF(w + c * panel_ + k * kRecord);
+        sums.Add(x + k, kRecord, y);
+      }
+    }
+#pragma GCC unroll 2
+    for (int c = 0; c < kColumns; ++c) {
+      const int channel = 16 * (n + c), lanes = a_.channels - channel;
+      const F bias = a_.bias != nullptr ? LoadF(a_.bias + channel) : F{};
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        if ((tile.valid >> (row + r) & 1u) == 0) continue;
+        F x = sums.of[c][r] * factor_;
+        if (a_.bias != nullptr) x += bias;
+        Store(tile.out + a_.row_offsets[row + r] + channel, lanes, x);
+      }
+    }
+  }
+
+  ADA_INLINE void Store(std::int64_t i, int lanes, F x) {
+    if (lanes >= 16) {
+      largest_ = MaxBits(largest_, Magnitude(x));
+      if constexpr (Mode::kRounding == ModeRounding::kCodes)
+        StoreH(static_cast<std::uint16_t*>(a_.out.data) + i, Mode::Encode(x, Grid{}));
+      else
+        StoreF(static_cast<float*>(a_.out.data) + i, x);
+      return;
+    }
+    x = Float(Bits(x) & (U)FirstLanes(lanes));
+    largest_ = MaxBits(largest_, Magnitude(x));
+    Mode::StoreFirst(a_.out, i, lanes, x);
+  }
+  ADA_INLINE void Measure() {
+    if (block_ >= 0 && a_.largest != nullptr) {
+      const std::uint32_t largest = LargestOf(largest_);
+      if (largest > a_.largest[block_]) a_.largest[block_] = largest;
+    }
+    largest_ = U{};
+  }
+
+  const TileConvolutionArgs& a_;
+  const F factor_;
+  const std::int64_t panel_;
+  U largest_{};
+  int block_ = -1;
+};
+
+}  // namespace
+
+void ConvolveFloats(const TileConvolutionArgs& a) {
+  switch (a.out.storage) {
+    case Storage::kF16:
+      return Convolution<ModeF16>(a).Run();
+    case Storage::kBF16:
+      return Convolution<ModeBF16>(a).Run();
+    default:
+      return Convolution<ModeF32>(a).Run();
+  }
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

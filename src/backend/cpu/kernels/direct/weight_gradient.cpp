@@ -1,0 +1,95 @@
+// The weight gradient in fp32, straight from records: for each step (a tap and 16 input channels)
+// and 16 or 32 output channels,
+//
+//   dw[in][out] += x[position, shifted by the tap][in] * dy[position][out]
+//
+// summed in registers over the positions of a strip of rows; between strips sums wait in the
+// partial gradient. A strip of x and dy stays in the first level of the cache while all steps pass.
+#include <algorithm>
+
+#include "backend/cpu/kernels/direct/sums.h"
+#include "backend/cpu/products/direct_weight_gradient.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+namespace {
+
+constexpr int kTileValues = 256, kRecord = 16;
+constexpr int kFewRows = 4;  // for the last input channels of a step
+
+class Gradient {
+ public:
+  ADA_INLINE explicit Gradient(const DirectGradientArgs& a)
+      : a_(a), plane_(a.dy_plane_bytes / 4), panel_(std::int64_t{a.step_count} * kTileValues) {}
+
+  ADA_INLINE void Run() {
+    for (int begin = 0; begin < a_.rows; begin += a_.strip_rows) {
+      const int end = std::min(a_.rows, begin + a_.strip_rows);
+      const bool first = a_.first && begin == 0;
+      int n = 0;
+      if constexpr (kRowsOfTwo > 0)
+        for (; n + 2 <= a_.out_blocks; n += 2) Panel<kRowsOfTwo, 2>(n, begin, end, first);
+      for (; n < a_.out_blocks; ++n) Panel<kRowsOfOne, 1>(n, begin, end, first);
+      if (a_.bias) Bias(begin, end, first);
+    }
+  }
+
+ private:
+  // Output channels 16 * n .. under all steps.
+  template <int kRows, int kColumns>
+  ADA_OUTLINE void Panel(int n, int begin, int end, bool first) {
+    for (int s = 0; s < a_.step_count; ++s) {
+      const int values = a_.step_values[s];
+      for (int k = 0; k < values; k += kRows) {
+        if (values - k <= kFewRows)
+          Block<kFewRows, kColumns>(n, s, k, begin, end, first);
+        else
+          Block<kRows, kColumns>(n, s, k, begin, end, first);
+      }
+    }
+  }
+
+  template <int kRows, int kColumns>
+  ADA_INLINE void Block(int n, int s, int k, int begin, int end, bool first) {
+    float* partial = a_.partial + n * panel_ + std::int64_t{s} * kTileValues + k * kRecord;
+    Sums<kRows, kColumns> sums;
+    if (first)
+      sums.Zero();
+    else
+      for (int c = 0; c < kColumns; ++c)
+        for (int r = 0; r < kRows; ++r) sums.of[c][r] = LoadF(partial + c * panel_ + r * kRecord);
+    for (int row = begin; row < end; ++row) {
+      const auto* x = reinterpret_cast<const float*>(a_.x + a_.rows_of_x[row] + a_.steps[s]) + k;
+      const float* dy = RowOfDy(row) + n * plane_;
+      for (int p = 0; p < a_.positions; ++p) {
+        F y[kColumns];
+        for (int c = 0; c < kColumns; ++c) y[c] = LoadF(dy + c * plane_ + p * kRecord);
+        sums.Add(x + p * kRecord, 1, y);
+      }
+    }
+    for (int c = 0; c < kColumns; ++c)
+      for (int r = 0; r < kRows; ++r) StoreF(partial + c * panel_ + r * kRecord, sums.of[c][r]);
+  }
+
+  ADA_OUTLINE void Bias(int begin, int end, bool first) {
+    float* bias = a_.partial + a_.out_blocks * panel_;
+    for (int n = 0; n < a_.out_blocks; ++n) {
+      F sum = first ? F{} : LoadF(bias + n * kRecord);
+      const std::int64_t positions = std::int64_t{end - begin} * a_.positions;
+      const float* dy = RowOfDy(begin) + n * plane_;
+      for (std::int64_t p = 0; p < positions; ++p) sum += LoadF(dy + p * kRecord);
+      StoreF(bias + n * kRecord, sum);
+    }
+  }
+  ADA_INLINE const float* RowOfDy(int row) const {
+    return reinterpret_cast<const float*>(a_.dy) + std::int64_t{row} * a_.positions * kRecord;
+  }
+
+  const DirectGradientArgs& a_;
+  const std::int64_t plane_, panel_;
+};
+
+}  // namespace
+
+void DirectGradient(const DirectGradientArgs& a) { Gradient(a).Run(); }
+
+}  // namespace ada::backend::cpu::ADA_ISA

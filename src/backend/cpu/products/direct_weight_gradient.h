@@ -1,0 +1,67 @@
+// The weight gradient in fp32 from records (kernels/direct): x lies as the forward convolution
+// reads it, dy likewise, without zeros around it.
+//
+//   a tile of dw   16 input channels of one tap (a step of the convolution) x 16 output channels
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/products/partial_gradients.h"
+#include "backend/cpu/products/product.h"
+#include "backend/cpu/products/tile_convolution.h"
+
+namespace ada::backend::cpu {
+
+// direct_gradient: rows of the output of some images, each of `positions` records.
+struct DirectGradientArgs {
+  const std::byte* x = nullptr;
+  const std::int64_t* rows_of_x = nullptr;    // bytes to the first record that a row's step 0 reads
+  const std::int64_t* steps = nullptr;        // bytes from there to what a step reads
+  const std::uint8_t* step_values = nullptr;  // channels of a step, 1 to 16
+  int step_count = 0;
+  const std::byte* dy = nullptr;  // [out_blocks][rows][positions]
+  std::int64_t dy_plane_bytes = 0;
+  int out_blocks = 0, rows = 0, positions = 0;
+  int strip_rows = 1;  // rows whose x and dy stay in the first level of the cache
+  bool first = true, bias = false;
+  float* partial = nullptr;  // [out_blocks][steps] tiles [in][out], then db [out_blocks][16]
+};
+
+class DirectWeightGradient final : public PartialGradients {
+ public:
+  // `geometry` has one group. block: images in a reduction block of the output.
+  DirectWeightGradient(const TileKernels& kernels, const ProductGeometry& geometry, int block);
+
+  std::size_t scratch_bytes(int images) const override;
+  std::int64_t partial_values() const override;
+  void Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
+           std::byte* scratch) const override;
+  const std::vector<GradientGroup>& groups() const override { return groups_; }
+  void ToPlain(const GradientGroup& group, const float* partial, float* dw) const override;
+  void BiasToPlain(const float* partial, float* db) const override;
+  void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;
+
+ private:
+  // How the images of one call lie in scratch memory.
+  struct Layout {
+    int groups = 1;  // of images side by side
+    std::size_t x = 0, dy = 0, rows = 0, bytes = 0;
+    std::int64_t dy_plane_bytes = 0;
+  };
+  Layout LayoutOf(int images) const;
+  void RunSome(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
+               std::byte* scratch) const;
+  void PackDy(TensorSpan dy, int images, const Layout& layout, std::byte* records) const;
+  template <class Visit>
+  void ForWeights(const GradientGroup& group, Visit&& visit) const;
+
+  const TileKernels& kernels_;
+  ProductGeometry geometry_;
+  TileConvolution forward_;
+  std::vector<TileConvolution::StepWeight> weights_;  // by step
+  std::vector<GradientGroup> groups_;                 // one a block of output channels
+  int out_blocks_, strip_rows_;
+};
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,46 @@
+// The weight gradient of a layer by kernels of our own: some images at a time, into partial
+// gradients of a layout of its own that may be added value by value.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+
+namespace ada::backend::cpu {
+
+// Tiles of dw, 16 x 16 values each, that lie together in a partial gradient: `outs` blocks of 16
+// output channels times `columns` columns (blocks of 16 weights of one output). `tile`: the first
+// one's number.
+struct GradientGroup {
+  int outs = 1, columns = 1, out = 0, column = 0, tile = 0;
+  std::int64_t first_value() const { return std::int64_t{256} * tile; }
+  std::int64_t values() const { return std::int64_t{256} * outs * columns; }
+};
+
+class PartialGradients {
+ public:
+  virtual ~PartialGradients() = default;
+
+  // Scratch memory that one call of at most `images` images needs.
+  virtual std::size_t scratch_bytes(int images) const = 0;
+  // Values of a partial gradient: tiles of dw, then of db.
+  virtual std::int64_t partial_values() const = 0;
+
+  // partial = (first) or += dw and, with a bias, db of `images` images. x, dy: the first image, in
+  // any storage. `partial` and `scratch` are multiples of 64 bytes. Products are exact, sums fp32;
+  // the result depends on the values and `images` alone. What is not finite in x or dy makes every
+  // value of dw that it takes part in not finite (perhaps NaN where fp32 arithmetic had inf).
+  virtual void Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
+                   std::byte* scratch) const = 0;
+
+  // From a partial gradient: what `group`, one of groups(), holds of dw, in PyTorch's order
+  // [out][in][kernel_h][kernel_w]; and db [out].
+  virtual const std::vector<GradientGroup>& groups() const = 0;
+  virtual void ToPlain(const GradientGroup& group, const float* partial, float* dw) const = 0;
+  virtual void BiasToPlain(const float* partial, float* db) const = 0;
+  // partial = (first) or += dw and db.
+  virtual void AddPlain(const float* dw, const float* db, bool first, float* partial) const = 0;
+};
+
+}  // namespace ada::backend::cpu
