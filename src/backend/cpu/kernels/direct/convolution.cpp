@@ -61,11 +61,7 @@ class Convolution {
       const float* x = records + a_.steps[s] / 4;
       const float* w = weights + std::int64_t{s} * kTileValues;
       const int values = a_.step_values[s];
-      for (int k = 0; k < values; ++k) {
-        F y[kColumns];
-        for (int c = 0; c < kColumns; ++c) y[c] = LoadF(w + c * panel_ + k * kRecord);
-        sums.Add(x + k, kRecord, y);
-      }
+      for (int k = 0; k < values; ++k) sums.Add(x + k, kRecord, w + k * kRecord, panel_);
     }
 #pragma GCC unroll 2
     for (int c = 0; c < kColumns; ++c) {
@@ -74,7 +70,7 @@ class Convolution {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         if ((tile.valid >> (row + r) & 1u) == 0) continue;
-        F x = sums.of[c][r] * factor_;
+        F x = sums.Get(r, c) * factor_;
         if (a_.bias != nullptr) x += bias;
         Store(tile.out + a_.row_offsets[row + r] + channel, lanes, x);
       }

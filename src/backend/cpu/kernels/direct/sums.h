@@ -14,40 +14,62 @@ inline constexpr int kRowsOfOne = 16, kRowsOfTwo = 8;
 inline constexpr int kRowsOfOne = 6, kRowsOfTwo = 0;
 #endif
 
-ADA_INLINE F MultiplyAdd(F a, F b, F sum) {
+// Registers of 16 lanes.
+inline constexpr int kParts = 64 / kRegister;
+
+ADA_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats sum) {
 #ifdef __AVX512F__
-  return (F)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+  return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
 #else
-  return {(Floats)_mm256_fmadd_ps((__m256)a.low, (__m256)b.low, (__m256)sum.low),
-          (Floats)_mm256_fmadd_ps((__m256)a.high, (__m256)b.high, (__m256)sum.high)};
+  return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
 #endif
 }
-ADA_INLINE F Broadcast(const float* x) {
+ADA_INLINE Floats Broadcast(const float* x) {
 #ifdef __AVX512F__
-  return (F)_mm512_set1_ps(*x);
+  return (Floats)_mm512_set1_ps(*x);
 #else
-  const auto v = (Floats)_mm256_broadcast_ss(x);
-  return {v, v};
+  return (Floats)_mm256_broadcast_ss(x);
 #endif
 }
 
+// kRows rows of 16 * kColumns sums, register by register: the compiler keeps arrays of them in
+// registers, but not of pairs.
 template <int kRows, int kColumns>
 struct Sums {
-  F of[kColumns][kRows];
+  Floats of[kColumns * kParts][kRows];
 
   ADA_INLINE void Zero() {
-    for (auto& column : of)
-      for (F& sum : column) sum = F{};
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns * kParts; ++c)
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) of[c][r] = Floats{};
   }
-  // Row r: x[r * step] times the rows of both factors' columns.
-  ADA_INLINE void Add(const float* x, std::int64_t step, const F (&y)[kColumns]) {
+  // Row r: x[r * step] times 16 values at y, and 16 values `column` values behind them.
+  ADA_INLINE void Add(const float* x, std::int64_t step, const float* y, std::int64_t column) {
+    Floats factors[kColumns * kParts];
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns * kParts; ++c)
+      LoadParts(y + c / kParts * column + c % kParts * (16 / kParts), factors[c]);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const F factor = Broadcast(x + r * step);
-#pragma GCC unroll 2
-      for (int c = 0; c < kColumns; ++c) of[c][r] = MultiplyAdd(y[c], factor, of[c][r]);
+      const Floats factor = Broadcast(x + r * step);
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns * kParts; ++c)
+        of[c][r] = MultiplyAdd(factors[c], factor, of[c][r]);
     }
   }
+  // Sums of a row and 16 columns.
+#ifdef __AVX512F__
+  ADA_INLINE F Get(int row, int column) const { return of[column][row]; }
+  ADA_INLINE void Set(int row, int column, F sums) { of[column][row] = sums; }
+#else
+  ADA_INLINE F Get(int row, int column) const {
+    return {of[2 * column][row], of[2 * column + 1][row]};
+  }
+  ADA_INLINE void Set(int row, int column, F sums) {
+    of[2 * column][row] = sums.low, of[2 * column + 1][row] = sums.high;
+  }
+#endif
 };
 
 // The kernels; tile_convolution.h and direct_weight_gradient.h say what they do.

@@ -55,19 +55,22 @@ class Gradient {
     if (first)
       sums.Zero();
     else
-      for (int c = 0; c < kColumns; ++c)
-        for (int r = 0; r < kRows; ++r) sums.of[c][r] = LoadF(partial + c * panel_ + r * kRecord);
+      ForSums<kRows, kColumns>(
+          [&](int r, int c) { sums.Set(r, c, LoadF(partial + c * panel_ + r * kRecord)); });
     for (int row = begin; row < end; ++row) {
       const auto* x = reinterpret_cast<const float*>(a_.x + a_.rows_of_x[row] + a_.steps[s]) + k;
       const float* dy = RowOfDy(row) + n * plane_;
-      for (int p = 0; p < a_.positions; ++p) {
-        F y[kColumns];
-        for (int c = 0; c < kColumns; ++c) y[c] = LoadF(dy + c * plane_ + p * kRecord);
-        sums.Add(x + p * kRecord, 1, y);
-      }
+      for (int p = 0; p < a_.positions; ++p) sums.Add(x + p * kRecord, 1, dy + p * kRecord, plane_);
     }
+    ForSums<kRows, kColumns>(
+        [&](int r, int c) { StoreF(partial + c * panel_ + r * kRecord, sums.Get(r, c)); });
+  }
+  template <int kRows, int kColumns, class Body>
+  static ADA_INLINE void ForSums(Body&& body) {
+#pragma GCC unroll 2
     for (int c = 0; c < kColumns; ++c)
-      for (int r = 0; r < kRows; ++r) StoreF(partial + c * panel_ + r * kRecord, sums.of[c][r]);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) body(r, c);
   }
 
   ADA_OUTLINE void Bias(int begin, int end, bool first) {
