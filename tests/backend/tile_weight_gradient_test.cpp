@@ -13,8 +13,8 @@
 namespace ada::backend::test {
 namespace {
 
-#define ADA_NEEDS_TILES()                  \
-  if (cpu::SelectTileKernels() == nullptr) \
+#define ADA_NEEDS_TILES()               \
+  if (cpu::SelectTileKernels().empty()) \
   ADA_SKIP("this processor has no fused multiply-adds, or ADA_ISA asks for less")
 
 cpu::ProductGeometry GeometryOf(const ProductCase& c) {
@@ -28,10 +28,14 @@ cpu::ProductGeometry GeometryOf(const ProductCase& c) {
 // Of the kernels that this processor would use.
 std::unique_ptr<cpu::PartialGradients> MakeGradients(const ProductCase& c, int x_parts,
                                                      int dy_parts) {
-  const cpu::TileKernels& kernels = *cpu::SelectTileKernels();
-  if (kernels.of_parts())
-    return std::make_unique<cpu::TileWeightGradient>(kernels, GeometryOf(c), x_parts, dy_parts);
-  return std::make_unique<cpu::DirectWeightGradient>(kernels, GeometryOf(c), BlockImages(c.y()));
+  for (const cpu::TileKernels* kernels : cpu::SelectTileKernels()) {
+    if (kernels->of_parts())
+      return std::make_unique<cpu::TileWeightGradient>(*kernels, GeometryOf(c), x_parts, dy_parts);
+    if (kernels->of_floats() || (x_parts == 1 && dy_parts == 1))
+      return std::make_unique<cpu::DirectWeightGradient>(*kernels, GeometryOf(c),
+                                                         BlockImages(c.y()));
+  }
+  return nullptr;
 }
 
 // Memory that begins at a whole line and holds nothing but NaNs.

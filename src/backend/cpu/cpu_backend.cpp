@@ -63,7 +63,8 @@ class CpuBackend final : public Backend {
            (n == 1 ? " thread)" : " threads)");
   }
   std::string InstructionSet() const override {
-    return tiles_ != nullptr && tiles_->of_parts() ? "amx" : kernels_.name;
+    if (tiles_.empty() || tiles_[0]->of_floats()) return kernels_.name;
+    return tiles_[0]->of_parts() ? "amx" : "avx512bf16";
   }
   std::vector<std::string> Diagnostics() const override { return diagnostics_; }
 
@@ -117,15 +118,19 @@ class CpuBackend final : public Backend {
 
  private:
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
-    const char* reason = tiles_ != nullptr ? RefuseTiles(*tiles_, spec, geometry) : nullptr;
-    if (reason != nullptr && geometry.training)
+    std::string reason;
+    for (const TileKernels* kernels : tiles_) {
+      const char* refused = RefuseTiles(*kernels, spec, geometry);
+      if (refused == nullptr) return std::make_unique<ProductOp>(context_, kernels, spec, geometry);
+      reason = refused;
+    }
+    if (!reason.empty() && geometry.training)
       diagnostics_.push_back("layer " + spec.layer + ": on oneDNN in fp32: " + reason);
-    return std::make_unique<ProductOp>(context_, reason == nullptr ? tiles_ : nullptr, spec,
-                                       geometry);
+    return std::make_unique<ProductOp>(context_, nullptr, spec, geometry);
   }
 
   const Kernels& kernels_;
-  const TileKernels* tiles_;  // null: all products are oneDNN's
+  const std::vector<const TileKernels*> tiles_;  // none: all products are oneDNN's
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;

@@ -35,6 +35,11 @@ target_compile_options(ada_kernels_avx2 PRIVATE -mavx2 -mf16c -mfma $<$<CONFIG:R
 target_compile_options(ada_kernels_sse2 PRIVATE $<$<CONFIG:Release>:-O1>)
 target_compile_options(ada_kernels_avx512 PRIVATE ${ADA_AVX512})
 
+# The same products with AVX-512's instructions for bf16.
+ada_kernels(avx512bf16 ${ADA_DIRECT_SOURCES})
+target_compile_options(ada_kernels_avx512bf16 PRIVATE ${ADA_AVX512} -mavx512bf16)
+list(APPEND ADA_KERNEL_OBJECTS $<TARGET_OBJECTS:ada_kernels_avx512bf16>)
+
 # Kernels on tiles beside them (AMX): one set.
 file(GLOB ADA_TILE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/amx/*.cpp)
 ada_kernels(amx ${ADA_TILE_SOURCES})

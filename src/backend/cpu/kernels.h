@@ -200,8 +200,9 @@ extern const Kernels kTable;
 }
 
 // The table of the best instruction set that this processor has; the environment variable
-// ADA_ISA=sse2|avx2|avx512|amx chooses one (DeviceError where it is not there). amx: avx512 here,
-// and the tables of tile_kernels.h; what a processor that has it uses unless told otherwise.
+// ADA_ISA=sse2|avx2|avx512|avx512bf16|amx chooses one (DeviceError where it is not there). The last
+// two are avx512 here; their products differ (tile_kernels.h). A processor uses the best that it
+// has unless told otherwise.
 const Kernels& SelectKernels();
 
 }  // namespace ada::backend::cpu

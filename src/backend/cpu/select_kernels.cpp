@@ -30,13 +30,19 @@ bool HasAvx512() {
   return has;
 }
 
-// Tiles and their products of bf16 (CPUID 7.0, EDX bits 24 and 22), conversions to bf16 (7.1, EAX
-// bit 5).
+// AVX-512's conversions to bf16 and products of it (CPUID 7.1, EAX bit 5).
+bool HasBf16Products() {
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return HasAvx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1u) != 0;
+  }();
+  return has;
+}
+
+// Tiles and their products of bf16 (CPUID 7.0, EDX bits 24 and 22).
 bool ProcessorHasTiles() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d >> 24 & 1u) == 0 || (d >> 22 & 1u) == 0)
-    return false;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1u) != 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 24 & 1u) != 0 && (d >> 22 & 1u) != 0;
 }
 // Linux keeps a process from the tiles' 8 KB of state until it asks (ARCH_REQ_XCOMP_PERM of
 // arch_prctl, for XTILEDATA); threads made later have the permission too.
@@ -45,7 +51,7 @@ bool SystemPermitsTiles() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 bool HasTiles() {
-  static const bool has = HasAvx512() && ProcessorHasTiles() && SystemPermitsTiles();
+  static const bool has = HasBf16Products() && ProcessorHasTiles() && SystemPermitsTiles();
   return has;
 }
 
@@ -63,26 +69,30 @@ const Kernels& SelectKernels() {
                           : HasAvx2()     ? "avx2"
                                           : "sse2";
   if (isa == "amx" && HasTiles()) return avx512::kTable;
+  if (isa == "avx512bf16" && HasBf16Products()) return avx512::kTable;
   if (isa == "avx512" && HasAvx512()) return avx512::kTable;
   if (isa == "avx2" && HasAvx2()) return avx2::kTable;
   if (isa == "sse2") return sse2::kTable;
   throw DeviceError("ADA_ISA=" + isa + ": this processor offers sse2" + (HasAvx2() ? " avx2" : "") +
-                    (HasAvx512() ? " avx512" : "") + (HasTiles() ? " amx" : ""));
+                    (HasAvx512() ? " avx512" : "") + (HasBf16Products() ? " avx512bf16" : "") +
+                    (HasTiles() ? " amx" : ""));
 }
 
-const TileKernels* SelectTileKernels() {
+std::vector<const TileKernels*> SelectTileKernels() {
   const char* products = std::getenv("ADA_PRODUCTS");
   if (products != nullptr && *products != 0) {
-    if (std::string(products) == "onednn") return nullptr;
+    if (std::string(products) == "onednn") return {};
     throw DeviceError("ADA_PRODUCTS=" + std::string(products) +
                       ": onednn is the only value that it knows; without it our own products run");
   }
   const std::string wanted = Wanted();
   const bool any = wanted.empty();
-  if ((any || wanted == "amx") && HasTiles()) return &amx::kTileTable;
-  if ((any || wanted == "avx512") && HasAvx512()) return &avx512::kDirectTable;
-  if ((any || wanted == "avx2") && HasAvx2()) return &avx2::kDirectTable;
-  return nullptr;
+  if ((any || wanted == "amx") && HasTiles()) return {&amx::kTileTable};
+  if ((any || wanted == "avx512bf16") && HasBf16Products())
+    return {&avx512bf16::kDirectTable, &avx512::kDirectTable};
+  if ((any || wanted == "avx512") && HasAvx512()) return {&avx512::kDirectTable};
+  if ((any || wanted == "avx2") && HasAvx2()) return {&avx2::kDirectTable};
+  return {};
 }
 
 }  // namespace ada::backend::cpu

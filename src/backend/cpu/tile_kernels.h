@@ -1,5 +1,4 @@
-// Kernels for products of our own: a table beside Kernels. Its rows and tiles are of one of two
-// kinds.
+// Kernels for products of our own: tables beside Kernels, of three kinds.
 //
 // Parts, for processors with a matrix unit (AMX with bf16): the unit multiplies a tile of 16 rows
 // of 32 bf16 values with one of 32 x 16 and adds to 16 x 16 sums in fp32; kernels/amx/parts.h says
@@ -14,9 +13,18 @@
 //
 //   records   for each pixel and each 16 channels 64 bytes
 //   tiles of weights   16 x 16 (in x out channels)
+//
+// Pairs, for AVX-512 with products of bf16: the same kernels, whose factors are pairs of bf16
+// values: of neighbouring channels, in weight gradients of two images. For formats of at most 8
+// significant bits: products are exact, sums fp32; what is subnormal in fp32 the instruction takes
+// for zero.
+//
+//   records   for each pixel and each 32 channels 64 bytes
+//   tiles of weights   32 x 16, pairs of input channels side by side
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "backend/cpu/kernels.h"
 #include "core/number_format.h"
@@ -34,15 +42,17 @@ struct WeightGradientArgs;   // tile_weight_gradient.h
 struct DirectGradientArgs;   // direct_weight_gradient.h
 
 struct TileKernels {
-  enum class Multiplies : std::uint8_t { kParts, kFloats };
+  enum class Multiplies : std::uint8_t { kParts, kFloats, kPairs };
   Multiplies multiplies;
   std::int64_t record_bytes;  // of records that a core's own cache holds beside weights and sums
   void (*pack_records)(const PackRecordsArgs&);
   void (*pack_weights)(const PackWeightsArgs&);
   void (*convolve)(const TileConvolutionArgs&);
   void (*weight_gradient)(const WeightGradientArgs&) = nullptr;  // of parts
-  void (*direct_gradient)(const DirectGradientArgs&) = nullptr;  // of floats
+  void (*direct_gradient)(const DirectGradientArgs&) = nullptr;  // of floats and pairs
   bool of_parts() const { return multiplies == Multiplies::kParts; }
+  bool of_floats() const { return multiplies == Multiplies::kFloats; }
+  bool of_pairs() const { return multiplies == Multiplies::kPairs; }
 };
 
 namespace amx {
@@ -54,10 +64,13 @@ extern const TileKernels kDirectTable;
 namespace avx512 {
 extern const TileKernels kDirectTable;
 }
+namespace avx512bf16 {
+extern const TileKernels kDirectTable;
+}
 
-// The best table that this processor, its system and ADA_ISA permit; null where there is none
-// (sse2), and where ADA_PRODUCTS=onednn asks for oneDNN's products alone. DeviceError where
-// ADA_PRODUCTS is something else.
-const TileKernels* SelectTileKernels();
+// The tables that this processor, its system and ADA_ISA permit, the best first: a layer uses the
+// first that can compute it, else oneDNN. None with sse2, and where ADA_PRODUCTS=onednn asks for
+// oneDNN's products alone. DeviceError where ADA_PRODUCTS is something else.
+std::vector<const TileKernels*> SelectTileKernels();
 
 }  // namespace ada::backend::cpu

@@ -18,7 +18,7 @@ DirectWeightGradient::DirectWeightGradient(const TileKernels& kernels,
                                            const ProductGeometry& geometry, int block)
     : kernels_(kernels),
       geometry_(geometry),
-      forward_(TileConvolution::Forward(kernels, geometry, 1, 1, block)),
+      forward_(TileConvolution::ForGradient(kernels, geometry, block)),
       weights_(forward_.StepWeights()),
       out_blocks_(static_cast<int>((geometry.y.c + 15) / 16)) {
   const auto positions = static_cast<int>(geometry.y.w) * forward_.frame().together;
@@ -30,7 +30,8 @@ DirectWeightGradient::DirectWeightGradient(const TileKernels& kernels,
 DirectWeightGradient::Layout DirectWeightGradient::LayoutOf(int images) const {
   const TileFrame& frame = forward_.frame();
   Layout layout;
-  layout.groups = (images + frame.together - 1) / frame.together;
+  const int images_of_group = frame.together * forward_.images_in_record();
+  layout.groups = (images + images_of_group - 1) / images_of_group;
   const std::int64_t rows = layout.groups * geometry_.y.h;
   layout.dy_plane_bytes = rows * geometry_.y.w * frame.together * 64;
   layout.dy = static_cast<std::size_t>(frame.blocks * forward_.PlaneBytes(images));
@@ -62,7 +63,7 @@ void DirectWeightGradient::PackDy(TensorSpan dy, int images, const Layout& layou
   pack.frame.rows = static_cast<int>(geometry_.y.h);
   pack.frame.columns = static_cast<int>(geometry_.y.w);
   pack.frame.block = 16, pack.frame.blocks = out_blocks_;
-  pack.x = dy, pack.images = images;
+  pack.x = dy, pack.images = images, pack.image_pairs = forward_.images_in_record() == 2;
   pack.h = pack.frame.rows, pack.w = pack.frame.columns, pack.c = static_cast<int>(geometry_.y.c);
   pack.records = records, pack.plane_bytes = layout.dy_plane_bytes;
   kernels_.pack_records(pack);

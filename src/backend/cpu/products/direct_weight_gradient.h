@@ -1,5 +1,5 @@
-// The weight gradient in fp32 from records (kernels/direct): x lies as the forward convolution
-// reads it, dy likewise, without zeros around it.
+// The weight gradient from records (kernels/direct): x lies as a forward convolution reads it, dy
+// likewise, without zeros around it; of pairs, a record holds the same 16 channels of two images.
 //
 //   a tile of dw   16 input channels of one tap (a step of the convolution) x 16 output channels
 #pragma once

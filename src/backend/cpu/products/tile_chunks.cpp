@@ -31,10 +31,14 @@ int PartsOf(const NumberFormat& format) {
 const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
                         const ProductGeometry& geometry) {
   if (geometry.groups != 1) return "its channels are in groups";
-  if (!kernels.of_parts()) return nullptr;
+  if (kernels.of_floats()) return nullptr;
   if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))
     return "what it reads is not kept in 16 bits";
   if (PartsOf(spec.w_format) == 0) return "its weights have more than 16 significant bits";
+  const auto one = [](const NumberFormat& format) { return PartsOf(format) == 1; };
+  if (kernels.of_pairs() &&
+      !(one(spec.x.format) && one(spec.w_format) && (!spec.dy || one(spec.dy.tensor.format))))
+    return "what it reads has more than 8 significant bits";
   if (spec.w_style.own_scale != nullptr) return "its weights have a scale of their own";
   return nullptr;
 }
@@ -43,21 +47,21 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
                        const ProductGeometry& geometry, const WeightCopies& weights,
                        ProductRounding& rounding, int most, std::size_t offset)
     : context_(context),
-      of_parts_(kernels.of_parts()),
+      kernels_(kernels),
       spec_(spec),
       weights_(weights),
       rounding_(rounding),
       most_(most),
       offset_(offset),
       bias_(spec.b ? static_cast<std::size_t>((spec.w.shape.n + 15) / 16 * 16) : 0) {
-  const auto parts_of = [&](const NumberFormat& f) { return of_parts_ ? PartsOf(f) : 1; };
+  const auto parts_of = [&](const NumberFormat& f) { return kernels.of_parts() ? PartsOf(f) : 1; };
   const int x_parts = parts_of(spec.x.format), w_parts = parts_of(spec.w_format);
   forward_.convolution =
       TileConvolution::Forward(kernels, geometry, x_parts, w_parts, rounding.block_y());
   Own(forward_);
   if (geometry.training) {
     const int dy_parts = parts_of(spec.dy.tensor.format);
-    if (of_parts_)
+    if (kernels.of_parts())
       gradient_ = std::make_unique<TileWeightGradient>(kernels, geometry, x_parts, dy_parts);
     else
       gradient_ = std::make_unique<DirectWeightGradient>(kernels, geometry, rounding.block_y());
@@ -81,7 +85,8 @@ void TileChunks::Own(Side& side) {
 void TileChunks::Refresh() {
   const float* plain = weights_.plain();
   const std::int64_t values = spec_.w.shape.numel();
-  if (of_parts_)
+  weights_finite_ = context_.kernels.largest(plain, values) < kInfinityBits;
+  if (!kernels_.of_floats())
     weight_bit_ = LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
                             values % 16 == 0 ? 16 : 1);
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
@@ -122,10 +127,11 @@ void TileChunks::Prepare(std::int64_t images) {
   if (data_.convolution) data_.convolution->Prepare(static_cast<int>(images));
 }
 
-// Whether what a call gave is what fp32 gives.
+// Whether what a call gave is what fp32 gives: of floats, where no zero of the frame around an
+// image has met a weight that is not finite.
 bool TileChunks::Usable(const std::uint32_t* largest, std::int64_t blocks) const {
-  return !of_parts_ ||
-         std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinityBits; });
+  if (kernels_.of_floats()) return weights_finite_;
+  return std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinityBits; });
 }
 
 // The exponent of the lowest bit that any of these values has; a large one where all are zero.
@@ -145,7 +151,7 @@ int TileChunks::LowestBit(const NumberFormat& format, const TensorSpan& values, 
 
 bool TileChunks::InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                          std::int64_t images, int other_bit) const {
-  if (!of_parts_) return true;
+  if (kernels_.of_floats()) return true;
   const int bit = LowestBit(format, values, images * shape.per_image(), shape.c);
   return bit >= kLowestNormal && other_bit >= kLowestNormal && bit + other_bit >= kLowestNormal;
 }
@@ -189,10 +195,10 @@ bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float al
 
 bool TileChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy,
                                 bool first, float* partial) {
-  const int dy_bit = of_parts_
-                         ? LowestBit(spec_.dy.tensor.format, dy,
-                                     chunk.images * spec_.y.shape.per_image(), spec_.y.shape.c)
-                         : 0;
+  int dy_bit = 0;
+  if (!kernels_.of_floats())
+    dy_bit = LowestBit(spec_.dy.tensor.format, dy, chunk.images * spec_.y.shape.per_image(),
+                       spec_.y.shape.c);
   if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, dy_bit)) return false;
   gradient_->Run(x, dy, static_cast<int>(chunk.images), first, partial,
                  BuffersOf(chunk.worker).tiles);
@@ -208,8 +214,7 @@ bool TileChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) 
     for (std::int64_t i = 1; i < count; ++i)
       context_.kernels.accumulate(partials + i * partial_values() + first, partials + first,
                                   values);
-    if (of_parts_ && context_.kernels.largest(partials + first, values) >= kInfinityBits)
-      finite = false;
+    if (context_.kernels.largest(partials + first, values) >= kInfinityBits) finite = false;
   };
   const auto& groups = gradient_->groups();
   context_.pool.For(static_cast<std::int64_t>(groups.size()), [&](std::int64_t i, int) {

@@ -60,7 +60,7 @@ class TileChunks final : public ChunkProduct {
                 std::int64_t channels) const;
 
   Context context_;
-  const bool of_parts_;
+  const TileKernels& kernels_;
   const ProductSpec& spec_;
   const WeightCopies& weights_;
   ProductRounding& rounding_;
@@ -70,6 +70,7 @@ class TileChunks final : public ChunkProduct {
   std::unique_ptr<PartialGradients> gradient_;
   std::vector<float> bias_;  // rounded up to 16 channels
   int weight_bit_ = 0;       // of the weights (LowestBit)
+  bool weights_finite_ = true;
   std::ptrdiff_t bytes_ = 0;
 };
 

@@ -38,7 +38,16 @@ TileConvolution TileConvolution::Forward(const TileKernels& kernels,
   c.w_parts_ = w_parts;
   c.in_ = geometry.x, c.out_ = geometry.y;
   c.PlanForward();
-  c.FinishPlan(x_parts);
+  c.FinishPlan(x_parts, kernels.of_floats() ? 16 : 32);
+  return c;
+}
+TileConvolution TileConvolution::ForGradient(const TileKernels& kernels,
+                                             const ProductGeometry& geometry, int block) {
+  TileConvolution c(kernels, geometry, block);
+  c.in_ = geometry.x, c.out_ = geometry.y;
+  c.images_in_record_ = kernels.of_pairs() ? 2 : 1;
+  c.PlanForward();
+  c.FinishPlan(1, 16);
   return c;
 }
 TileConvolution TileConvolution::DataGradient(const TileKernels& kernels,
@@ -49,7 +58,7 @@ TileConvolution TileConvolution::DataGradient(const TileKernels& kernels,
   c.w_parts_ = w_parts;
   c.in_ = geometry.y, c.out_ = geometry.x;
   c.PlanDataGradient();
-  c.FinishPlan(dy_parts);
+  c.FinishPlan(dy_parts, kernels.of_floats() ? 16 : 32);
   return c;
 }
 
@@ -117,10 +126,10 @@ void TileConvolution::PlanDataGradient() {
   frame_.rows = highest[0] + frame_.top + 1, frame_.columns = highest[1] + frame_.left + 1;
 }
 
-void TileConvolution::FinishPlan(int in_parts) {
+void TileConvolution::FinishPlan(int in_parts, int record_channels) {
   const int channels = static_cast<int>(in_.c) * frame_.window;
   frame_.parts = in_parts;
-  frame_.block = channels <= 16 || !kernels_->of_parts() ? 16 : 32;
+  frame_.block = kernels_->of_parts() && channels <= 16 ? 16 : record_channels;
   frame_.blocks = CeilDiv(channels, frame_.block);
   at_once_ = std::max(block_, frame_.together);
   while (frame_.blocks * PlaneBytes(2 * at_once_) <= kernels_->record_bytes) at_once_ *= 2;
@@ -139,7 +148,8 @@ void TileConvolution::FinishPlan(int in_parts) {
 }
 
 std::int64_t TileConvolution::PlaneBytes(int images) const {
-  return CeilDiv(images, frame_.together) * frame_.group_records() * frame_.row_bytes();
+  return CeilDiv(CeilDiv(images, images_in_record_), frame_.together) * frame_.group_records() *
+         frame_.row_bytes();
 }
 
 std::vector<TileOfRows> TileConvolution::TilesOf(const Part& part, int images) const {
@@ -280,6 +290,7 @@ void TileConvolution::PackRecords(TensorSpan in, int images, std::byte* records)
   pack.images = images;
   pack.h = static_cast<int>(in_.h), pack.w = static_cast<int>(in_.w);
   pack.c = static_cast<int>(in_.c);
+  pack.image_pairs = images_in_record_ == 2;
   pack.records = records;
   pack.plane_bytes = PlaneBytes(images);
   kernels_->pack_records(pack);

@@ -47,6 +47,7 @@ struct PackRecordsArgs {
   TileFrame frame;
   TensorSpan x;
   int images = 0, h = 0, w = 0, c = 0;
+  bool image_pairs = false;      // kPairs: a record holds two images' channels, not twice as many
   std::byte* records = nullptr;  // [blocks][groups of images][remainders][rows][columns][together]
   std::int64_t plane_bytes = 0;  // of one block of channels
 };
@@ -76,7 +77,7 @@ struct TileConvolutionArgs {
   bool both_parts_in_row = false;
   const std::int64_t* steps = nullptr;        // bytes from a tile's record to what a step reads
   int step_count = 0;                         // taps times blocks of channels
-  const std::uint8_t* step_values = nullptr;  // of floats: channels of a step, 1 to 16
+  const std::uint8_t* step_values = nullptr;  // channels of a step; not of parts
   const std::byte* weights = nullptr;         // tiles: [out channels / 16][steps][w_parts]
   const TileOfRows* tiles = nullptr;
   int tile_count = 0;                         // a multiple of 4
@@ -98,7 +99,11 @@ class TileConvolution {
   static TileConvolution DataGradient(const TileKernels& kernels, const ProductGeometry& geometry,
                                       int dy_parts, int w_parts, int block);
 
-  // Of a forward product: how its input lies, and where a weight gradient finds what taps meet.
+  // Of a forward product's input, as direct weight gradients read it: how it lies (a record holds
+  // images_in_record() images), and where they find what taps meet.
+  static TileConvolution ForGradient(const TileKernels& kernels, const ProductGeometry& geometry,
+                                     int block);
+  int images_in_record() const { return images_in_record_; }
   const TileFrame& frame() const { return frame_; }
   int images_at_once() const { return at_once_; }
   int row_step() const { return row_step_; }
@@ -146,7 +151,7 @@ class TileConvolution {
   TileConvolution(const TileKernels& kernels, const ProductGeometry& geometry, int block);
   void PlanForward();
   void PlanDataGradient();
-  void FinishPlan(int in_parts);
+  void FinishPlan(int in_parts, int record_channels);
   std::vector<TileOfRows> TilesOf(const Part& part, int images) const;
   std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
   void PrepareSome(int images);
@@ -156,6 +161,7 @@ class TileConvolution {
   ProductGeometry geometry_;
   int block_;  // images
   bool data_gradient_ = false;
+  int images_in_record_ = 1;
   Shape in_, out_;
   int w_parts_ = 1;
   TileFrame frame_;

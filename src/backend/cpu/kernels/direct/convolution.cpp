@@ -1,4 +1,4 @@
-// Convolutions in fp32, straight from records: the sums of a block of rows of the output, for 16 or
+// Convolutions straight from records: the sums of a block of rows of the output, for 16 or
 // 32 output channels, stay in registers while all taps and input channels pass; then they are
 // multiplied, rounded and stored.
 //
@@ -9,7 +9,7 @@
 //     records  8  +----+     +----+
 //     (rows)      |    |     |    |     sums: registers
 //                 +----+     +----+
-//                 one value at a time, as a factor of 16 lanes
+//                 one value (or pair) at a time, as a factor of 16 lanes
 #include "backend/cpu/kernels/direct/sums.h"
 #include "backend/cpu/products/tile_convolution.h"
 
@@ -60,7 +60,7 @@ class Convolution {
     for (int s = 0; s < a_.step_count; ++s) {
       const float* x = records + a_.steps[s] / 4;
       const float* w = weights + std::int64_t{s} * kTileValues;
-      const int values = a_.step_values[s];
+      const int values = kPairs ? (a_.step_values[s] + 1) / 2 : a_.step_values[s];
       for (int k = 0; k < values; ++k) sums.Add(x + k, kRecord, w + k * kRecord, panel_);
     }
 #pragma GCC unroll 2
@@ -107,7 +107,7 @@ class Convolution {
 
 }  // namespace
 
-void ConvolveFloats(const TileConvolutionArgs& a) {
+void ConvolveBySums(const TileConvolutionArgs& a) {
   switch (a.out.storage) {
     case Storage::kF16:
       return Convolution<ModeF16>(a).Run();

@@ -1,5 +1,6 @@
-// Packing images into records of 16 fp32 values, and weights into tiles of 16 x 16 of them;
-// tile_convolution.h draws the records.
+// Packing images into records, and weights into tiles; tile_convolution.h draws the records. A
+// record has 64 bytes: 16 fp32 values or, where the kernels multiply pairs of bf16 values, 16
+// pairs.
 #include <algorithm>
 
 #include "backend/cpu/kernels/direct/sums.h"
@@ -8,17 +9,23 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-constexpr int kValues = 16;  // of a record
+constexpr int kRecord = 16;  // fp32 values or pairs
 
-// Where rows of records lie, as numbers of values.
+// What a record holds: channels of a pixel in fp32, pairs of channels, or the same channel of two
+// images.
+enum class Holds : std::uint8_t { kFloats, kChannelPairs, kImagePairs };
+
+// Where rows of records lie, as numbers of values or pairs.
 struct RecordRows {
   explicit RecordRows(const PackRecordsArgs& a)
-      : step(std::int64_t{kValues} * a.frame.together),
+      : step(std::int64_t{kRecord} * a.frame.together),
         row(step * a.frame.columns),
         remainder(row * a.frame.rows),
         group(remainder * a.frame.remainders),
-        plane(a.plane_bytes / 4) {}
+        plane(a.plane_bytes / 4),
+        image(std::int64_t{a.h} * a.w * a.c) {}
   std::int64_t step, row, remainder, group, plane;
+  std::int64_t image;  // values of x
 };
 
 ADA_INLINE void ZeroRecords(const RecordRows& at, int blocks, float* to, std::int64_t records) {
@@ -26,105 +33,159 @@ ADA_INLINE void ZeroRecords(const RecordRows& at, int blocks, float* to, std::in
     for (std::int64_t k = 0; k < records; ++k) StoreF(to + block * at.plane + k * at.step, F{});
 }
 
-// All channels of pixels first, first + stride, .. of a row, `count` of them.
+template <Holds kHolds>
+ADA_INLINE void StoreRecord(float* to, F first, [[maybe_unused]] F second) {
+#ifdef __AVX512BF16__
+  if constexpr (kHolds == Holds::kChannelPairs) {
+    _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first));
+    return;
+  } else if constexpr (kHolds == Holds::kImagePairs) {
+    StoreF(to, Float((Bits(first) >> 16) | (Bits(second) & 0xffff0000u)));
+    return;
+  }
+#endif
+  StoreF(to, first);
+}
 template <class Mode>
-ADA_INLINE void PackPixels(const PackRecordsArgs& a, const RecordRows& at, std::int64_t value,
-                           std::int64_t count, float* to) {
+ADA_INLINE F LoadUpTo16(const TensorSpan& x, std::int64_t i, std::int64_t channels) {
+  return channels >= 16 ? Mode::Load(x, i) : Mode::LoadFirst(x, i, static_cast<int>(channels));
+}
+
+// One record: of the `channels` that are left of a pixel, at value i.
+template <class Mode, Holds kHolds>
+ADA_INLINE void PackBlock(const PackRecordsArgs& a, const RecordRows& at, bool two, std::int64_t i,
+                          std::int64_t channels, float* to) {
+  F second{};
+  if constexpr (kHolds == Holds::kChannelPairs) {
+    if (channels > 16) second = LoadUpTo16<Mode>(a.x, i + 16, channels - 16);
+  } else if constexpr (kHolds == Holds::kImagePairs) {
+    if (two) second = LoadUpTo16<Mode>(a.x, i + at.image, channels);
+  }
+  StoreRecord<kHolds>(to, LoadUpTo16<Mode>(a.x, i, channels), second);
+}
+
+// All channels of pixels first, first + stride, .. of a row, `count` of them. two: there is a
+// second image of a pair.
+template <class Mode, Holds kHolds>
+ADA_INLINE void PackPixels(const PackRecordsArgs& a, const RecordRows& at, bool two,
+                           std::int64_t value, std::int64_t count, float* to) {
+  constexpr int kChannels = kHolds == Holds::kChannelPairs ? 32 : 16;
   const std::int64_t channels = a.c, step = channels * a.frame.remainders;
   for (std::int64_t k = 0; k < count; ++k, value += step, to += at.step) {
     float* record = to;
     std::int64_t c = 0;
-    for (; c + kValues <= channels; c += kValues, record += at.plane)
-      StoreF(record, Mode::Load(a.x, value + c));
-    if (c < channels)
-      StoreF(record, Mode::LoadFirst(a.x, value + c, static_cast<int>(channels - c)));
+    for (; c + kChannels <= channels; c += kChannels, record += at.plane)
+      PackBlock<Mode, kHolds>(a, at, two, value + c, kChannels, record);
+    if (c < channels) PackBlock<Mode, kHolds>(a, at, two, value + c, channels - c, record);
   }
 }
 
 // A row of an image, to the frame of one remainder: columns left, left + 1, ..
-template <class Mode>
-ADA_INLINE void PackRow(const PackRecordsArgs& a, const RecordRows& at, std::int64_t row_value,
-                        int remainder, float* to) {
+template <class Mode, Holds kHolds>
+ADA_INLINE void PackRow(const PackRecordsArgs& a, const RecordRows& at, bool two,
+                        std::int64_t row_value, int remainder, float* to) {
   const int stride = a.frame.remainders, blocks = a.frame.blocks;
   // Column j of this frame is pixel j * stride + remainder - left of the image.
   const int offset = remainder - a.frame.left;
   const int begin = std::min(offset >= 0 ? 0 : (-offset + stride - 1) / stride, a.frame.columns);
   const int end = std::clamp((a.w - offset + stride - 1) / stride, begin, a.frame.columns);
   ZeroRecords(at, blocks, to, begin);
-  PackPixels<Mode>(a, at, row_value + (std::int64_t{begin} * stride + offset) * a.c, end - begin,
-                   to + begin * at.step);
+  PackPixels<Mode, kHolds>(a, at, two, row_value + (std::int64_t{begin} * stride + offset) * a.c,
+                           end - begin, to + begin * at.step);
   ZeroRecords(at, blocks, to + end * at.step, a.frame.columns - end);
 }
 
-// The window at column x of an image, as far as it lies within; all channels of a row's pixels lie
-// together.
+// The window at column x of an image, zeros where it does not lie within; all channels of a row's
+// pixels lie together.
 template <class Mode>
-ADA_INLINE void PackWindow(const PackRecordsArgs& a, std::int64_t row_value, std::int64_t x,
-                           float* to) {
+ADA_INLINE F LoadWindow(const PackRecordsArgs& a, std::int64_t row_value, std::int64_t x) {
   const int width = a.frame.window;
-  if (x >= 0 && x + width <= a.w) {
-    StoreF(to, Mode::LoadFirst(a.x, row_value + x * a.c, width * a.c));
-    return;
-  }
-  StoreF(to, F{});
+  if (x >= 0 && x + width <= a.w) return LoadUpTo16<Mode>(a.x, row_value + x * a.c, width * a.c);
+  alignas(64) float values[kRecord] = {};
   const std::int64_t first = std::max<std::int64_t>(0, -x);
   const std::int64_t last = std::min<std::int64_t>(width, a.w - x);
-  if (last <= first) return;
-  const auto values = static_cast<int>((last - first) * a.c);
-  StoreFirstF(to + first * a.c, values,
-              Mode::LoadFirst(a.x, row_value + (x + first) * a.c, values));
+  if (last > first) {
+    const std::int64_t count = (last - first) * a.c;
+    StoreFirstF(values + first * a.c, static_cast<int>(count),
+                LoadUpTo16<Mode>(a.x, row_value + (x + first) * a.c, count));
+  }
+  return LoadF(values);
 }
-template <class Mode>
-ADA_INLINE void PackWindows(const PackRecordsArgs& a, const RecordRows& at, std::int64_t row_value,
-                            float* to) {
-  for (int column = 0; column < a.frame.columns; ++column)
-    PackWindow<Mode>(a, row_value, std::int64_t{column} * a.frame.window_step - a.frame.left,
-                     to + column * at.step);
+template <class Mode, Holds kHolds>
+ADA_INLINE void PackWindows(const PackRecordsArgs& a, const RecordRows& at, bool two,
+                            std::int64_t row_value, float* to) {
+  for (int column = 0; column < a.frame.columns; ++column) {
+    const std::int64_t x = std::int64_t{column} * a.frame.window_step - a.frame.left;
+    F second{};
+    if (kHolds == Holds::kImagePairs && two) second = LoadWindow<Mode>(a, row_value + at.image, x);
+    StoreRecord<kHolds>(to + column * at.step, LoadWindow<Mode>(a, row_value, x), second);
+  }
 }
 
-template <class Mode>
+// Image by image, or pair by pair.
+template <class Mode, Holds kHolds>
 void PackImages(const PackRecordsArgs& a) {
+  constexpr int kImages = kHolds == Holds::kImagePairs ? 2 : 1;
   const RecordRows at(a);
-  const int together = a.frame.together, slots = (a.images + together - 1) / together * together;
+  const int together = a.frame.together, images = (a.images + kImages - 1) / kImages;
+  const int slots = (images + together - 1) / together * together;
   auto* records = reinterpret_cast<float*>(a.records);
-  for (int image = 0; image < slots; ++image) {
-    float* group = records + image / together * at.group + image % together * kValues;
+  for (int slot = 0; slot < slots; ++slot) {
+    const int image = slot * kImages;
+    const bool two = image + 1 < a.images;
+    float* group = records + slot / together * at.group + slot % together * kRecord;
     for (int remainder = 0; remainder < a.frame.remainders; ++remainder) {
       for (int row = 0; row < a.frame.rows; ++row) {
         float* to = group + remainder * at.remainder + row * at.row;
         const int y = row - a.frame.top;
-        const std::int64_t value = (std::int64_t{image} * a.h + y) * a.w * a.c;
-        if (image >= a.images || y < 0 || y >= a.h)
+        const std::int64_t value = image * at.image + std::int64_t{y} * a.w * a.c;
+        if (slot >= images || y < 0 || y >= a.h)
           ZeroRecords(at, a.frame.blocks, to, a.frame.columns);
         else if (a.frame.window > 1)
-          PackWindows<Mode>(a, at, value, to);
+          PackWindows<Mode, kHolds>(a, at, two, value, to);
         else
-          PackRow<Mode>(a, at, value, remainder, to);
+          PackRow<Mode, kHolds>(a, at, two, value, remainder, to);
       }
     }
   }
 }
 
+template <class Mode>
+void PackMode(const PackRecordsArgs& a) {
+  if constexpr (!kPairs)
+    PackImages<Mode, Holds::kFloats>(a);
+  else if (a.image_pairs)
+    PackImages<Mode, Holds::kImagePairs>(a);
+  else
+    PackImages<Mode, Holds::kChannelPairs>(a);
+}
+
 }  // namespace
 
-void PackRecordsOfFloats(const PackRecordsArgs& a) {
+void PackRecordsForSums(const PackRecordsArgs& a) {
   switch (a.x.storage) {
     case Storage::kF16:
-      return PackImages<ModeF16>(a);
+      return PackMode<ModeF16>(a);
     case Storage::kBF16:
-      return PackImages<ModeBF16>(a);
+      return PackMode<ModeBF16>(a);
     default:
-      return PackImages<ModeF32>(a);
+      return PackMode<ModeF32>(a);
   }
 }
 
-// Row k of a tile holds input channel k of 16 output channels.
-void PackWeightsOfFloats(const PackWeightsArgs& a) {
-  auto* to = reinterpret_cast<float*>(a.tiles);
-  std::fill_n(to, kValues * kValues, 0.0f);
+// Row k of a tile holds input channel k, or channels 2 k and 2 k + 1, of 16 output channels.
+void PackWeightsForSums(const PackWeightsArgs& a) {
+  alignas(64) float rows[2 * kRecord][kRecord] = {};
   for (int column = 0; column < a.columns; ++column)
-    for (int k = 0; k < a.k; ++k)
-      to[k * kValues + column] = a.plain[column * a.column_step + k * a.k_step];
+    for (int k = 0; k < a.k; ++k) rows[k][column] = a.plain[column * a.column_step + k * a.k_step];
+  auto* to = reinterpret_cast<float*>(a.tiles);
+  for (int k = 0; k < kRecord; ++k) {
+    if constexpr (kPairs)
+      StoreF(to + k * kRecord, Float((Bits(LoadF(rows[2 * k])) >> 16) |
+                                     (Bits(LoadF(rows[2 * k + 1])) & 0xffff0000u)));
+    else
+      StoreF(to + k * kRecord, LoadF(rows[k]));
+  }
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -1,5 +1,6 @@
 // Sums of products in registers: a block of rows times 16 columns each, or of rows times twice 16.
-// One source for the widths: F is one register of 16 lanes or two of 8.
+// One source for the widths: F is one register of 16 lanes or two of 8. Factors are fp32 values or,
+// compiled with AVX-512's products of bf16, pairs of bf16 values whose two products are added.
 #pragma once
 #include "backend/cpu/kernels/modes.h"
 #include "backend/cpu/tile_kernels.h"
@@ -14,11 +15,17 @@ inline constexpr int kRowsOfOne = 16, kRowsOfTwo = 8;
 inline constexpr int kRowsOfOne = 6, kRowsOfTwo = 0;
 #endif
 
-// Registers of 16 lanes.
-inline constexpr int kParts = 64 / kRegister;
+inline constexpr int kParts = 64 / kRegister;  // registers of 16 lanes
+#ifdef __AVX512BF16__
+inline constexpr bool kPairs = true;
+#else
+inline constexpr bool kPairs = false;
+#endif
 
 ADA_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats sum) {
-#ifdef __AVX512F__
+#if defined(__AVX512BF16__)
+  return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#elif defined(__AVX512F__)
   return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
 #else
   return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
@@ -73,9 +80,9 @@ struct Sums {
 };
 
 // The kernels; tile_convolution.h and direct_weight_gradient.h say what they do.
-void PackRecordsOfFloats(const PackRecordsArgs&);
-void PackWeightsOfFloats(const PackWeightsArgs&);
-void ConvolveFloats(const TileConvolutionArgs&);
+void PackRecordsForSums(const PackRecordsArgs&);
+void PackWeightsForSums(const PackWeightsArgs&);
+void ConvolveBySums(const TileConvolutionArgs&);
 void DirectGradient(const DirectGradientArgs&);
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -1,14 +1,15 @@
-// The table of the kernels for direct products in fp32.
+// The table of the kernels for direct products.
 #include "backend/cpu/kernels/direct/sums.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
 extern const TileKernels kDirectTable;
-const TileKernels kDirectTable = {.multiplies = TileKernels::Multiplies::kFloats,
-                                  .record_bytes = 1 << 19,
-                                  .pack_records = PackRecordsOfFloats,
-                                  .pack_weights = PackWeightsOfFloats,
-                                  .convolve = ConvolveFloats,
-                                  .direct_gradient = DirectGradient};
+const TileKernels kDirectTable = {
+    .multiplies = kPairs ? TileKernels::Multiplies::kPairs : TileKernels::Multiplies::kFloats,
+    .record_bytes = 1 << 19,
+    .pack_records = PackRecordsForSums,
+    .pack_weights = PackWeightsForSums,
+    .convolve = ConvolveBySums,
+    .direct_gradient = DirectGradient};
 
 }  // namespace ada::backend::cpu::ADA_ISA

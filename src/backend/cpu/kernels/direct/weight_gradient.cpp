@@ -1,8 +1,9 @@
-// The weight gradient in fp32, straight from records: for each step (a tap and 16 input channels)
+// The weight gradient straight from records: for each step (a tap and 16 input channels)
 // and 16 or 32 output channels,
 //
 //   dw[in][out] += x[position, shifted by the tap][in] * dy[position][out]
 //
+// (of pairs: of two images)
 // summed in registers over the positions of a strip of rows; between strips sums wait in the
 // partial gradient. A strip of x and dy stays in the first level of the cache while all steps pass.
 #include <algorithm>
@@ -79,7 +80,13 @@ class Gradient {
       F sum = first ? F{} : LoadF(bias + n * kRecord);
       const std::int64_t positions = std::int64_t{end - begin} * a_.positions;
       const float* dy = RowOfDy(begin) + n * plane_;
-      for (std::int64_t p = 0; p < positions; ++p) sum += LoadF(dy + p * kRecord);
+      for (std::int64_t p = 0; p < positions; ++p) {
+        const F value = LoadF(dy + p * kRecord);
+        if constexpr (kPairs)
+          sum += Float(Bits(value) << 16) + Float(Bits(value) & 0xffff0000u);
+        else
+          sum += value;
+      }
       StoreF(bias + n * kRecord, sum);
     }
   }
