@@ -96,7 +96,22 @@ inline std::vector<ProductCase> TileProducts() {
       LinearCase("linear, 100 to 513", {33, 1, 1, 100}, 513, true),
       LinearCase("linear, 10 to 1", {17, 1, 1, 10}, 1, false),
       LinearCase("linear of images", {5, 4, 3, 16}, 10, true),
-      LinearCase("linear of odd images", {6, 3, 5, 17}, 33, false)};
+      LinearCase("linear of odd images", {6, 3, 5, 17}, 33, false),
+      {"depthwise, 16", {4, 8, 16, 16}, 16, three, one, one, one, 16, false},
+      {"depthwise, 20, width 1", {3, 5, 1, 20}, 20, three, one, one, one, 20, true},
+      {"depthwise, stride 2, 33, odd", {3, 11, 13, 33}, 33, three, two, one, one, 33, true},
+      {"depthwise, 5x5, dilation 2", {2, 12, 14, 32}, 32, {5, 5}, one, {4, 4}, two, 32, false},
+      {"depthwise, 1x7, stride 1x3", {3, 4, 21, 17}, 17, {1, 7}, {1, 3}, {0, 3}, one, 17, false},
+      {"depthwise, 3x3, stride 3, not padded",
+       {2, 10, 11, 48},
+       48,
+       three,
+       three,
+       no,
+       one,
+       48,
+       true},
+      {"depthwise, 1x1, stride 2, padding 1", {2, 5, 6, 10}, 10, one, two, one, one, 10, false}};
   return all;
 }
 
@@ -132,6 +147,7 @@ inline std::vector<ProductCase> RandomProducts(int count, double most, std::uint
       c.padding = {below(4), below(4)};
       c.dilation = below(5) == 0 ? std::array<int, 2>{2, 2} : std::array<int, 2>{1, 1};
       if (c.x.c % 2 == 0 && c.out % 2 == 0 && below(10) == 0) c.groups = 2;
+      if (c.x.c > 1 && below(6) == 0) c.out = c.x.c, c.groups = static_cast<int>(c.x.c);
     }
     c.name = "random " + std::to_string(all.size());
     const Shape y = c.y();

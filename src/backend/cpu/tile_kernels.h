@@ -35,11 +35,14 @@ namespace ada::backend::cpu {
 // significant bits go: 1 or 2; 0: it takes more.
 int PartsOf(const NumberFormat& format);
 
-struct PackRecordsArgs;      // tile_convolution.h
-struct PackWeightsArgs;      // tile_convolution.h
-struct TileConvolutionArgs;  // tile_convolution.h
-struct WeightGradientArgs;   // tile_weight_gradient.h
-struct DirectGradientArgs;   // direct_weight_gradient.h
+struct PackRecordsArgs;        // tile_convolution.h
+struct PackWeightsArgs;        // tile_convolution.h
+struct TileConvolutionArgs;    // tile_convolution.h
+struct WeightGradientArgs;     // tile_weight_gradient.h
+struct DirectGradientArgs;     // direct_weight_gradient.h
+struct DepthwiseRowArgs;       // depthwise.h
+struct DepthwiseGradientArgs;  // depthwise.h
+struct DepthwiseWidenArgs;     // depthwise.h
 
 struct TileKernels {
   enum class Multiplies : std::uint8_t { kParts, kFloats, kPairs };
@@ -50,6 +53,10 @@ struct TileKernels {
   void (*convolve)(const TileConvolutionArgs&);
   void (*weight_gradient)(const WeightGradientArgs&) = nullptr;  // of parts
   void (*direct_gradient)(const DirectGradientArgs&) = nullptr;  // of floats and pairs
+  // Depthwise convolutions in fp32; of floats and pairs.
+  void (*depthwise_row)(const DepthwiseRowArgs&) = nullptr;
+  void (*depthwise_gradient)(const DepthwiseGradientArgs&) = nullptr;
+  void (*widen_pixels)(const DepthwiseWidenArgs&) = nullptr;
   bool of_parts() const { return multiplies == Multiplies::kParts; }
   bool of_floats() const { return multiplies == Multiplies::kFloats; }
   bool of_pairs() const { return multiplies == Multiplies::kPairs; }

@@ -1,5 +1,6 @@
 // One way of computing a layer's products, some images at a time: in fp32 on oneDNN
-// (onednn_chunks.h), or by kernels of our own (tile_chunks.h). What surrounds the chunks is product_op's.
+// (onednn_chunks.h), or by kernels of our own (tile_chunks.h). What surrounds the chunks is
+// product_op's.
 #pragma once
 #include <cstdint>
 

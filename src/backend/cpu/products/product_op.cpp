@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/products/depthwise_chunks.h"
 #include "backend/cpu/products/onednn_chunks.h"
 #include "backend/cpu/products/tile_chunks.h"
 #include "backend/decisions.h"
@@ -50,7 +51,10 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
   if (recomputed_) own_bytes_ = WholeLines(recomputed_->chunk_bytes(chunk_));
   if (AlphaComesFirst(spec))
     own_bytes_ += WholeLines(static_cast<std::size_t>(chunk_ * spec.y.shape.per_image()) * 4);
-  if (on_tiles_)
+  if (on_tiles_ && IsDepthwise(geometry_))
+    product_ = std::make_unique<DepthwiseChunks>(*tiles, context, spec_, geometry_, weights_,
+                                                 rounding_, chunk_, own_bytes_);
+  else if (on_tiles_)
     product_ = std::make_unique<TileChunks>(*tiles, context, spec_, geometry_, weights_, rounding_,
                                             chunk_, own_bytes_);
   else

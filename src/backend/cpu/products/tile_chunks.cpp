@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/products/depthwise_chunks.h"
 #include "backend/cpu/products/direct_weight_gradient.h"
 #include "backend/cpu/products/tile_weight_gradient.h"
 #include "core/error.h"
@@ -30,6 +31,7 @@ int PartsOf(const NumberFormat& format) {
 
 const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
                         const ProductGeometry& geometry) {
+  if (kernels.depthwise_row != nullptr && IsDepthwise(geometry)) return nullptr;
   if (geometry.groups != 1) return "its channels are in groups";
   if (kernels.of_floats()) return nullptr;
   if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))

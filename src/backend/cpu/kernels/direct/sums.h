@@ -79,10 +79,13 @@ struct Sums {
 #endif
 };
 
-// The kernels; tile_convolution.h and direct_weight_gradient.h say what they do.
+// The kernels; tile_convolution.h, direct_weight_gradient.h and depthwise.h say what they do.
 void PackRecordsForSums(const PackRecordsArgs&);
 void PackWeightsForSums(const PackWeightsArgs&);
 void ConvolveBySums(const TileConvolutionArgs&);
 void DirectGradient(const DirectGradientArgs&);
+void DepthwiseRow(const DepthwiseRowArgs&);
+void DepthwiseGradient(const DepthwiseGradientArgs&);
+void WidenPixels(const DepthwiseWidenArgs&);
 
 }  // namespace ada::backend::cpu::ADA_ISA

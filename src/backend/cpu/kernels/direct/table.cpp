@@ -10,6 +10,9 @@ const TileKernels kDirectTable = {
     .pack_records = PackRecordsForSums,
     .pack_weights = PackWeightsForSums,
     .convolve = ConvolveBySums,
-    .direct_gradient = DirectGradient};
+    .direct_gradient = DirectGradient,
+    .depthwise_row = DepthwiseRow,
+    .depthwise_gradient = DepthwiseGradient,
+    .widen_pixels = WidenPixels};
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,85 @@
+// Chunks of depthwise convolutions (as many groups as channels, in and out) in fp32: rows of the
+// input wait in a ring, in fp32, while the rows of the output that need them are computed.
+#pragma once
+#include <vector>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/products/chunk_product.h"
+#include "backend/cpu/products/depthwise.h"
+#include "backend/cpu/products/product.h"
+#include "backend/cpu/products/product_rounding.h"
+#include "backend/cpu/products/weight_copies.h"
+#include "backend/cpu/tile_kernels.h"
+
+namespace ada::backend::cpu {
+
+// Whether a layer is one that DepthwiseChunks computes.
+bool IsDepthwise(const ProductGeometry& geometry);
+
+// How rows and columns of an output meet those of an input under all taps: of a forward product,
+// or of a data gradient, whose outputs of each remainder by the stride take taps of their own.
+struct DepthwisePlan {
+  struct Tap {
+    int row = 0, column = 0, weight = 0;  // of the input, beside the output's; place in the kernel
+  };
+  struct Part {
+    int row = 0, column = 0, columns = 0;  // the first of its outputs; how many in a row
+    std::vector<Tap> taps;
+  };
+  Shape in, out;
+  std::array<int, 2> in_step = {1, 1}, out_step = {1, 1};
+  std::vector<Part> parts;
+  int ring = 1;              // rows of the input
+  int left = 0, pixels = 0;  // zeros before a row, and its pixels with all zeros
+
+  static DepthwisePlan Forward(const ProductGeometry& geometry);
+  static DepthwisePlan DataGradient(const ProductGeometry& geometry);
+  std::size_t row_values() const;
+  std::size_t ring_bytes() const;  // with a row of zeros
+
+ private:
+  void Finish();
+};
+
+class DepthwiseChunks final : public ChunkProduct {
+ public:
+  // As OnednnChunks's. IsDepthwise holds.
+  DepthwiseChunks(const TileKernels& kernels, const Context& context, const ProductSpec& spec,
+                  const ProductGeometry& geometry, const WeightCopies& weights,
+                  ProductRounding& rounding, int most, std::size_t offset);
+  void Prepare(std::int64_t) override {}
+  void Refresh() override;
+  bool Forward(const Chunk& chunk, const TensorSpan& x) override;
+  bool DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) override;
+  bool WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy, bool first,
+                      float* partial) override;
+  std::int64_t partial_values() const override;
+  bool Sum(float* partials, std::int64_t count, float* dw, float* db) const override;
+  void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;
+
+ private:
+  struct Buffers {
+    std::uint32_t* largest;  // by reduction block of the chunk
+    float* values;           // of y or dx, before rounding
+    float* ring;
+    float* row;  // of dy
+  };
+  std::size_t Width() const;  // channels rounded up to 16
+  Buffers BuffersOf(int worker) const;
+  void Run(const DepthwisePlan& plan, const Chunk& chunk, const TensorSpan& in, int block,
+           const Buffers& buffers, DepthwiseRowArgs args) const;
+
+  Context context_;
+  const TileKernels& kernels_;
+  const ProductSpec& spec_;
+  const WeightCopies& weights_;
+  ProductRounding& rounding_;
+  const std::int64_t most_;
+  const std::size_t offset_;
+  const int taps_;
+  DepthwisePlan forward_, data_;
+  std::vector<float> packed_, bias_;  // [taps][channels rounded up to 16]
+  bool weights_finite_ = true;
+};
+
+}  // namespace ada::backend::cpu

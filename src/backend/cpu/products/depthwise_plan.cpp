@@ -1,0 +1,76 @@
+// Which rows and columns taps of a depthwise convolution meet; see depthwise_chunks.h.
+#include <algorithm>
+
+#include "backend/cpu/context.h"
+#include "backend/cpu/products/depthwise_chunks.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+int Over(std::int64_t a, int b) { return static_cast<int>((a + b - 1) / b); }
+
+}  // namespace
+
+DepthwisePlan DepthwisePlan::Forward(const ProductGeometry& g) {
+  DepthwisePlan plan;
+  plan.in = g.x, plan.out = g.y, plan.in_step = g.stride;
+  Part part;
+  part.columns = static_cast<int>(g.y.w);
+  for (int ky = 0; ky < g.w.h; ++ky)
+    for (int kx = 0; kx < g.w.w; ++kx)
+      part.taps.push_back({ky * g.dilation[0] - g.padding[0], kx * g.dilation[1] - g.padding[1],
+                           ky * static_cast<int>(g.w.w) + kx});
+  plan.parts.push_back(std::move(part));
+  plan.Finish();
+  return plan;
+}
+
+// dx[y] takes w[ky] * dy[j] where j * stride = y + padding - ky * dilation. For the rows y = r + i
+// * stride of one remainder r: j = i + (r + padding - ky * dilation) / stride, where that is whole.
+DepthwisePlan DepthwisePlan::DataGradient(const ProductGeometry& g) {
+  DepthwisePlan plan;
+  plan.in = g.y, plan.out = g.x, plan.out_step = g.stride;
+  for (int r = 0; r < std::min<std::int64_t>(g.stride[0], g.x.h); ++r) {
+    for (int q = 0; q < std::min<std::int64_t>(g.stride[1], g.x.w); ++q) {
+      Part part{r, q, Over(g.x.w - q, g.stride[1]), {}};
+      for (int ky = 0; ky < g.w.h; ++ky) {
+        for (int kx = 0; kx < g.w.w; ++kx) {
+          const int y = r + g.padding[0] - ky * g.dilation[0];
+          const int x = q + g.padding[1] - kx * g.dilation[1];
+          if (y % g.stride[0] != 0 || x % g.stride[1] != 0) continue;
+          part.taps.push_back(
+              {y / g.stride[0], x / g.stride[1], ky * static_cast<int>(g.w.w) + kx});
+        }
+      }
+      plan.parts.push_back(std::move(part));
+    }
+  }
+  plan.Finish();
+  return plan;
+}
+
+void DepthwisePlan::Finish() {
+  int top = 0, bottom = 0, lowest = 0, highest = static_cast<int>(in.w) - 1;
+  bool any = false;
+  for (const Part& part : parts) {
+    for (const Tap& tap : part.taps) {
+      top = any ? std::min(top, tap.row) : tap.row;
+      bottom = any ? std::max(bottom, tap.row) : tap.row;
+      any = true;
+      lowest = std::min(lowest, tap.column);
+      highest = std::max(highest, (part.columns - 1) * in_step[1] + tap.column);
+    }
+  }
+  ring = bottom - top + 1;
+  left = -lowest;
+  pixels = left + highest + 1;
+}
+
+std::size_t DepthwisePlan::row_values() const {
+  return static_cast<std::size_t>(pixels) * static_cast<std::size_t>((in.c + 15) / 16 * 16);
+}
+std::size_t DepthwisePlan::ring_bytes() const {
+  return WholeLines(row_values() * static_cast<std::size_t>(ring + 1) * sizeof(float));
+}
+
+}  // namespace ada::backend::cpu
