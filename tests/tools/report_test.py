@@ -386,8 +386,9 @@ class RobustTest(unittest.TestCase):
         with open(run / "underflow.csv", "a", encoding="utf-8") as file:
             for step in STEPS:
                 for layer, lost in (("conv1", 100 if step == 30 else 62.5), ("fc", 12.5)):
-                    file.write(f"{step},1,{layer},update,bf16,1,80,0,{lost * .8:.0f},{lost * .8:.0f},"
-                               f"{lost},{lost},{lost},0,0,0,0,1e-9,1e-3,0,1e-4,1,1,20,,\n")
+                    same = round(lost * .8)
+                    file.write(f"{step},1,{layer},update,bf16,1,80,0,{same},{same},{lost},{lost},"
+                               f"{lost},0,0,0,0,1e-9,1e-3,0,1e-4,1,1,20,,\n")
         page = self.report(run, "--tensor", "update")
         self.says(page, "update was to change a weight, which is what it was after "
                         "rounding to the format of the masters", "black: no weight of the layer moved",
