@@ -29,6 +29,7 @@ NETWORKS = ["resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_
             "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn",
             "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "squeezenet1_1",
             "densenet121", "googlenet", "inception_v3", "efficientnet_b0", "convnext_tiny"]
+DROP_NOTHING = ("resnet", "wide_resnet", "densenet")  # without dropout and stochastic depth
 BATCH, CLASSES = 4, 1000
 # How PyTorch sums in fp32: memory format, threads, whether with oneDNN.
 WAYS = [(torch.contiguous_format, 1, True), (torch.contiguous_format, 2, True),
@@ -145,14 +146,17 @@ def compare(name, smooth, binary, folder):
     labels = torch.tensor([(7 + 331 * i) % CLASSES for i in range(BATCH)])
     network_step.write_images(f"{folder}/images.safetensors", images.numpy(), labels.numpy())
     told = convert(name, size, folder, "net", True, smooth)
-    convert(name, size, folder, "dropping", False, smooth)
+    half = "net"
+    if not name.startswith(DROP_NOTHING):
+        half = "dropping"
+        convert(name, size, folder, half, False, smooth)
     layers = told.split(": ", 1)[1].split(" layers")[0]
     last = pathlib.Path(folder, "net/net.yaml").read_text().rsplit("{name: ", 1)[1].split(",")[0]
     files = ("net/net.yaml", "net/net.safetensors", "images.safetensors", BATCH)
     pathlib.Path(folder, "step.yaml").write_text(network_step.configuration(
         *files, network_step.STEP.format(last=last)))
     pathlib.Path(folder, "half.yaml").write_text(network_step.configuration(
-        "dropping/net.yaml", *files[1:], HALF))
+        f"{half}/net.yaml", *files[1:], HALF))
     ours = network_step.outputs(binary, folder, "step.yaml")
     step = network_step.Step(binary, folder, "step.yaml")
     losses = fp16_losses(binary, folder, "half.yaml")
