@@ -16,7 +16,7 @@ import sys
 import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "python"))
-TENSORS = ["y", "w", "dx", "dx2", "dw", "dy"]
+TENSORS = ["y", "w", "dx", "dx2", "dw", "dy", "update"]
 
 
 def arguments():
@@ -30,7 +30,8 @@ def arguments():
     parser.add_argument("--png", metavar="DIR", help="write each picture there as well")
     parser.add_argument("--title", help="of the page; default: the runs' names")
     parser.add_argument("--tensor", default="dx", choices=TENSORS,
-                        help="whose scales, underflow and histograms are drawn; default: dx")
+                        help="whose scales, underflow and histograms are drawn; update: what the "
+                             "optimizer asked of the weights and rounding swallowed; default: dx")
     parser.add_argument("--seeds", default="auto", choices=["auto", "mean", "each"],
                         help="runs that differ in their seed alone: as one, the mean, or each by "
                              "itself; default: the mean from 4 runs on")

@@ -1,4 +1,5 @@
 // predict: single photos, by the weights of a run, a checkpoint, or a file of weights.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -20,6 +21,13 @@ struct PredictArguments : ConfigArguments {
   train::PredictOptions options;
 };
 
+// Then the checkpoint's own data set is not the one that is asked for.
+bool ChangesData(const config::Overrides& overrides) {
+  return std::any_of(overrides.begin(), overrides.end(), [](const auto& override) {
+    return override.first == "data" || override.first.starts_with("data.");
+  });
+}
+
 int Predict(PredictArguments& a) {
   if (a.photos.empty())
     throw ConfigError(
@@ -40,6 +48,7 @@ int Predict(PredictArguments& a) {
                                                               path + " (config)", overrides)
                                            : config::Load(a.config, overrides);
   config::FillDefaults(loaded.config);
+  a.options.asks_data = !a.config.empty() || ChangesData(overrides);
   telemetry::Log log;
   train::Predict(loaded.config, path, a.photos, a.options, std::cout, log);
   return 0;
@@ -61,7 +70,8 @@ Commands AddPredictCommands(CLI::App& app) {
   predict->add_flag("--best", a->best, "of a folder: the best checkpoint instead of the newest");
   predict
       ->add_option("-c,--config", a->config,
-                   "the experiment (YAML or JSON), instead of the checkpoint's own")
+                   "the experiment (YAML or JSON), instead of the checkpoint's own; sizes and\n"
+                   "names then come from its data set, as with --data and --set data...")
       ->type_name("FILE");
   std::vector<ShortOption> shorts = DataOptions();
   for (const ShortOption& option : MachineOptions()) shorts.push_back(option);

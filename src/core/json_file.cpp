@@ -1,5 +1,6 @@
 #include "core/json_file.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -92,6 +93,22 @@ std::string JsonFields::Text(const std::string& field) const {
   const json& value = At(field);
   if (!value.is_string()) Fail(field, "a text");
   return value.get<std::string>();
+}
+
+std::vector<double> JsonFields::Numbers(const std::string& field) const {
+  const json& list = At(field);
+  const bool good = list.is_array() && std::all_of(list.begin(), list.end(),
+                                                   [](const json& v) { return v.is_number(); });
+  if (!good) Fail(field, "a list of numbers");
+  return list.get<std::vector<double>>();
+}
+
+std::vector<std::string> JsonFields::TextList(const std::string& field) const {
+  const json& list = At(field);
+  const bool good = list.is_array() && std::all_of(list.begin(), list.end(),
+                                                   [](const json& v) { return v.is_string(); });
+  if (!good) Fail(field, "a list of texts");
+  return list.get<std::vector<std::string>>();
 }
 
 std::map<std::string, std::int64_t> JsonFields::Counts(const std::string& field) const {

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ada {
 
@@ -27,20 +28,26 @@ class JsonFields {
   std::uint64_t Unsigned(const std::string& field) const;
   double Number(const std::string& field) const;
   std::string Text(const std::string& field) const;
+  // A list whose members are all such numbers, or such texts.
+  std::vector<double> Numbers(const std::string& field) const;
+  std::vector<std::string> TextList(const std::string& field) const;
+  // The fields of an object within this one.
+  JsonFields Object(const std::string& field) const;
   // An object whose members are all such numbers, such texts, or objects of such texts.
   std::map<std::string, std::int64_t> Counts(const std::string& field) const;
   std::map<std::string, std::string> Texts(const std::string& field) const;
   std::map<std::string, std::map<std::string, std::string>> TextMaps(
       const std::string& field) const;
 
+  // Throws the DataError of a field that is not what was `expected`.
+  [[noreturn]] void Fail(const std::string& field, const std::string& expected) const;
+
   // Counts of steps and bytes stay where sums of a few of them do not overflow.
   static constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;
 
  private:
   const nlohmann::json& At(const std::string& field) const;
-  JsonFields Object(const std::string& field) const;
   std::string PlaceOf(const std::string& field) const;
-  [[noreturn]] void Fail(const std::string& field, const std::string& expected) const;
 
   const nlohmann::json& object_;
   std::string path_, place_;

@@ -167,7 +167,8 @@ std::string Broken(const RunTotals& run, bool color) {
   if (names.empty()) return "";
   const auto count = static_cast<std::int64_t>(names.size());
   return "\n" + Colored(color, Color::kYellow, Counted(count, "image") + " left out") +
-         " because they cannot be read (events.csv): " + FirstNames(names, kNamed);
+         " because " + (count == 1 ? "it" : "they") +
+         " cannot be read (events.csv): " + FirstNames(names, kNamed);
 }
 
 // What every run has, and of what only some have the names that are there.

@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "train/input_facts.h"
 
 namespace ada::train {
 
@@ -48,7 +49,13 @@ RunData ReadData(const config::Config& config);
 // What the classes are called, in the order of the labels; empty where nobody says it.
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);
 
+// What a checkpoint carries of the images. DataError where the list of names is damaged.
+InputFacts InputFactsOf(const config::Config& config, const RunData& data);
+
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data);
+// mean, std: of the normalisation, as in RunData.
+data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
+                                  const std::vector<double>& std);
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data);
 
 // Whether training images may be mixed and have two labels.

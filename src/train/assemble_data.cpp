@@ -186,6 +186,10 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
   return data::ClassNames(config.data.dataset, config.data.path);
 }
 
+InputFacts InputFactsOf(const config::Config& config, const RunData& data) {
+  return {data.image, data.mean, data.std, NamesOfClasses(config, data)};
+}
+
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) {
   data::LoaderSpec spec = TrainChanges(config);
   spec.mean = data.mean;
@@ -196,10 +200,15 @@ data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) 
 }
 
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data) {
+  return EvaluationLoader(config, data.mean, data.std);
+}
+
+data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
+                                  const std::vector<double>& std) {
   data::LoaderSpec spec = CommonLoader(config);
   spec.batch_size = config.data.evaluate_batch_size;
-  spec.mean = data.mean;
-  spec.std = data.std;
+  spec.mean = mean;
+  spec.std = std;
   spec.prefetch = TrainChanges(config).prefetch == kSharedAhead ? kSharedAheadOfEvaluation : 2;
   if (config.data.on_broken == config::BrokenImages::kSkip)
     spec.on_broken = data::OnBroken::kLeaveOut;

@@ -72,6 +72,11 @@ std::string CheckpointConfig(const std::string& checkpoint) {
   return ReadCheckpointState(checkpoint).config;
 }
 
+std::optional<InputFacts> CheckpointInput(const std::string& path) {
+  if (IsWeightsAlone(path)) return std::nullopt;
+  return ReadCheckpointState(path).input;
+}
+
 std::string CheckpointOfRun(const std::string& folder, bool best) {
   const std::string checkpoints = (fs::path(folder) / "checkpoints").string();
   const std::vector<std::int64_t> steps = ListCheckpoints(checkpoints).paired;

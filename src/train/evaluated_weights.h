@@ -1,11 +1,13 @@
 // Where the weights of an evaluation come from: a checkpoint, or a safetensors file of weights
 // alone, which no JSON file stands beside.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "backend/backend.h"
 #include "graph/graph.h"
 #include "telemetry/log.h"
+#include "train/input_facts.h"
 
 namespace ada::train {
 
@@ -15,5 +17,9 @@ namespace ada::train {
 // a checkpoint knows.
 void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& graph,
                           backend::Backend& backend, telemetry::Log& log);
+
+// What a checkpoint carries of its data set; empty: an earlier version wrote it, or the file holds
+// weights alone. DataError.
+std::optional<InputFacts> CheckpointInput(const std::string& path);
 
 }  // namespace ada::train

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <ostream>
 
 #include "core/error.h"
@@ -13,26 +14,18 @@
 #include "telemetry/csv.h"
 #include "train/assemble.h"
 #include "train/evaluated_weights.h"
-#include "train/evaluator.h"
+#include "train/input_facts.h"
 #include "train/run.h"
 #include "train/weight_average.h"
 
 namespace ada::train {
 namespace {
 
-// What is needed of the data set: how a picture becomes the network's input, and what classes are
-// called.
-struct InputRules {
-  data::ImageShape shape;
-  data::LoaderSpec loader;
-  std::vector<std::string> names;  // may be empty
-};
-
 // The loader's rules for a photo from anywhere. Without rules of their own the data set's images
 // have one size: the photo becomes as small as covers it, and is cropped at the centre.
-data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& photo) {
-  data::LoaderSpec loader = rules.loader;
-  const std::int64_t height = rules.shape.height, width = rules.shape.width;
+data::LoaderSpec FittingLoader(data::LoaderSpec loader, const data::ImageShape& shape,
+                               const data::Picture& photo) {
+  const std::int64_t height = shape.height, width = shape.width;
   const bool fits = photo.height == height && photo.width == width;
   if (fits || loader.changes.resize.any() || loader.changes.crops()) return loader;
   // The shorter side so that the other one covers the input too; rounded up.
@@ -42,7 +35,7 @@ data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& pho
   };
   loader.changes.resize.shorter =
       static_cast<int>(std::max(scaled(height, photo.height), scaled(width, photo.width)));
-  loader.changes.center_crop = {rules.shape.height, rules.shape.width};
+  loader.changes.center_crop = {shape.height, shape.width};
   return loader;
 }
 
@@ -131,13 +124,15 @@ class Printer {
   nlohmann::ordered_json list_ = nlohmann::ordered_json::array();
 };
 
-InputRules RulesOf(const config::Config& config, const data::DatasetInfo& info) {
-  const RunData data = ReadData(config, info);
-  InputRules rules;
-  rules.shape = {info.height, info.width, info.channels};
-  rules.loader = EvaluationLoader(config, data);
-  rules.names = NamesOfClasses(config, data);
-  return rules;
+// What is to be known, and the configuration completed by it.
+struct Known {
+  config::Config config;
+  InputFacts input;
+};
+Known FromData(const config::Config& given) {
+  const data::DatasetInfo info = InspectData(given);
+  const config::Config config = Completed(given, info);
+  return {config, InputFactsOf(config, ReadData(config, info))};
 }
 
 // A picture in the network's channels: RGB as it is, grey by ITU-R 601's weights.
@@ -163,25 +158,26 @@ void Predict(const config::Config& given, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log) {
   const ChosenBackend chosen = MakeBackend(given.device);
-  const data::DatasetInfo info = InspectData(given);
-  config::Config config = Completed(given, info);
+  const std::optional<InputFacts> carried = CheckpointInput(weights);
+  auto [config, input] = carried && !options.asks_data ? Known{given, *carried} : FromData(given);
   config.data.evaluate_batch_size = 1;
-  const InputRules rules = RulesOf(config, info);
-  const Shape image{1, info.height, info.width, info.channels};
-  const auto graph = graph::Graph::Build(EvaluationGraph(config, image), *chosen.backend);
+  const data::ImageShape shape{static_cast<int>(input.image.h), static_cast<int>(input.image.w),
+                               static_cast<int>(input.image.c)};
+  const data::LoaderSpec loader = EvaluationLoader(config, input.mean, input.std);
+  const auto graph = graph::Graph::Build(EvaluationGraph(config, input.image), *chosen.backend);
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
   backend::Pass pass;
   pass.training = false;
   pass.rows = pass.loss_rows = 1;
   graph->RefreshWeights(pass);
   std::vector<float> logits(static_cast<std::size_t>(graph->classes()));
-  Printer printer(options, rules.names, out);
+  Printer printer(options, input.class_names, out);
   for (const std::string& photo : photos) {
-    const data::Picture picture = InChannels(data::ReadPicture(photo), info.channels, photo);
-    const std::vector<float> input =
-        data::NetworkInput(picture, FittingLoader(rules, picture), rules.shape, photo);
+    const data::Picture picture = InChannels(data::ReadPicture(photo), shape.channels, photo);
+    const std::vector<float> pixels =
+        data::NetworkInput(picture, FittingLoader(loader, shape, picture), shape, photo);
     const std::int32_t no_label = 0;
-    graph->SetBatch(input.data(), &no_label, 1);
+    graph->SetBatch(pixels.data(), &no_label, 1);
     graph->Forward(pass);
     chosen.backend->Read(graph->logits(), 1, logits.data());
     printer.Print(photo, Likeliest(logits, options.top));

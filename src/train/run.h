@@ -50,11 +50,13 @@ enum class PredictFormat { kText, kCsv, kJson };
 struct PredictOptions {
   int top = 5;  // classes that are named
   PredictFormat format = PredictFormat::kText;
+  bool asks_data = false;  // the data set says what images and classes are, not the checkpoint
 };
 // Prints the likeliest classes of each photo (JPEG or PNG), which is resized and cropped as images
 // of an evaluation; where the configuration says nothing of that, as small as covers
-// the network's input, and its centre. `weights`: as of Evaluate, not empty. DataError naming the
-// photo that cannot be read.
+// the network's input, and its centre. `weights`: as of Evaluate, not empty. Where they are
+// a checkpoint that knows its images the data set is not looked at. DataError naming the photo that
+// cannot be read.
 void Predict(const config::Config& config, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log);

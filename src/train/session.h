@@ -15,6 +15,7 @@
 #include "train/batches.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/evaluator.h"
+#include "train/input_facts.h"
 #include "train/observe/dump.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_log.h"
@@ -92,6 +93,7 @@ class Session {
   Evaluator evaluator_;
   std::unique_ptr<WeightAverage> average_;  // null: train.ema.decay is 0
   telemetry::Progress progress_;
+  InputFacts input_facts_;
   SignalWatch signals_;
   double start_, last_timing_;
   std::int64_t images_ = 0, timed_images_ = 0;  // of this process; since the last timing row

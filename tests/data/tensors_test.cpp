@@ -1,6 +1,7 @@
 // Arrays of one's own: safetensors and .npz, stored and deflated, and everything that is refused.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "data/tensors/class_list.h"
 #include "data/tensors/npy.h"
 #include "data/tensors/tensor_set.h"
+#include "made_zip.h"
 #include "tiny_files.h"
 
 namespace ada::data {
@@ -69,59 +71,11 @@ std::string Npy(const Array& array) {
              array.bytes);
 }
 
-// A ZIP file of members, by the layout of APPNOTE.TXT.
-class ZipFile {
- public:
-  void Add(const std::string& name, const std::string& content, bool deflated) {
-    std::string stored = content;
-    if (deflated) {
-      z_stream stream{};
-      REQUIRE(deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-      stored.resize(content.size() + 100);
-      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-      stream.avail_in = static_cast<uInt>(content.size());
-      stream.next_out = reinterpret_cast<Bytef*>(stored.data());
-      stream.avail_out = static_cast<uInt>(stored.size());
-      REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-      stored.resize(stream.total_out);
-      deflateEnd(&stream);
-    }
-    const std::size_t offset = bytes_.size();
-    std::string facts;  // from the method to the lengths
-    Put(deflated ? 8 : 0, 2, &facts), Put(0, 4, &facts);
-    Put(crc32(0, reinterpret_cast<const Bytef*>(content.data()), static_cast<uInt>(content.size())),
-        4, &facts);
-    Put(stored.size(), 4, &facts), Put(content.size(), 4, &facts), Put(name.size(), 2, &facts);
-    Put(0x04034b50, 4, &bytes_), Put(20, 2, &bytes_), Put(0, 2, &bytes_);
-    bytes_ += facts;
-    Put(0, 2, &bytes_);
-    bytes_ += name + stored;
-    Put(0x02014b50, 4, &directory_), Put(20, 2, &directory_), Put(20, 2, &directory_);
-    Put(0, 2, &directory_);
-    directory_ += facts + std::string(12, '\0');  // no extra, no comment, disk 0, attributes
-    Put(offset, 4, &directory_);
-    directory_ += name;
-    ++members_;
-  }
-  Bytes Finish() const {
-    std::string all = bytes_ + directory_;
-    Put(0x06054b50, 4, &all), Put(0, 4, &all), Put(members_, 2, &all), Put(members_, 2, &all);
-    Put(directory_.size(), 4, &all), Put(bytes_.size(), 4, &all), Put(0, 2, &all);
-    return Bytes(all.begin(), all.end());
-  }
-
- private:
-  static void Put(std::uint64_t value, int bytes, std::string* to) {
-    for (int i = 0; i < bytes; ++i) *to += static_cast<char>(value >> 8 * i & 255);
-  }
-  std::string bytes_, directory_;
-  std::size_t members_ = 0;
-};
-
 Bytes Npz(const std::vector<Array>& arrays, bool deflated) {
   ZipFile zip;
   for (const Array& array : arrays) zip.Add(array.name + ".npy", Npy(array), deflated);
-  return zip.Finish();
+  const std::string all = zip.Finish();
+  return Bytes(all.begin(), all.end());
 }
 
 std::string Refused(const TemporaryFolder& folder, const std::vector<Array>& arrays,
@@ -299,6 +253,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("npz: cut anywhere, or with any byte changed, it is read or refused") {
     const TemporaryFolder folder;
+    const std::string pixels{0, 7, 14, 21, 28, 35};  // that the images begin with
     for (const bool deflated : {false, true}) {
       const Bytes whole = Npz(Good(), deflated);
       const std::string path = folder / "a.npz";
@@ -317,9 +272,23 @@ TEST_SUITE("cpu") {
       }
       CHECK(refused > 0);
     }
+    const Bytes whole = Npz(Good(), false);
+    const auto begin = std::search(whole.begin(), whole.end(), pixels.begin(), pixels.end());
+    for (std::ptrdiff_t at = begin - whole.begin(), end = at + 36; at < end; ++at) {
+      Bytes changed = whole;
+      changed[static_cast<std::size_t>(at)] ^= 1;
+      WriteFile(folder / "a.npz", changed);
+      const Splits splits =
+          OpenTensors(folder / "a.npz");  // images are looked at when they are needed
+      for (int again = 0; again < 2; ++again)
+        CHECK(MessageOf(folder.path(), [&] { FirstOf(splits.train); }) ==
+              "DIR/a.npz: tensor train.images: the data is damaged: its CRC-32 is another one than "
+              "the file says");
+    }
     ZipFile zip;
     zip.Add("notes.txt", "hello", false);
-    WriteFile(folder / "a.npz", zip.Finish());
+    const std::string text = zip.Finish();
+    WriteFile(folder / "a.npz", Bytes(text.begin(), text.end()));
     CHECK(MessageOf(folder.path(), [&] { OpenTensors(folder / "a.npz"); }) ==
           "DIR/a.npz: holds notes.txt, which is no array (.npy)");
     WriteFile(folder / "a.npz", {});

@@ -7,12 +7,14 @@ They come from the configurations of configs/ and tests/bad, from what one small
 writes, and from hand: small files of each kind, right and wrong in one place.
 """
 import gzip
+import io
 import json
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -108,6 +110,60 @@ def image_seeds(seeds):
         seeds.add("images", path.name + ".cut", bytes([7, i]) + content[: len(content) // 2])
 
 
+def npy(descr, shape, data, order="False"):
+    header = f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+def zipped(members, method, **more):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method, **more) as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content, method)
+    return file.getvalue()
+
+
+def npz_seeds(seeds):
+    """The first byte: 0 for a whole file; 1 and which are deflated, for members with lengths."""
+    arrays = {
+        "train.labels": npy("<i8", (3,), struct.pack("<3q", 2, 0, 1)),
+        "test.labels": npy("|u1", (2,), b"\1\1"),
+        "train.images": npy("|u1", (3, 2, 2, 3), bytes(range(36))),
+        "test.images": npy("|u1", (2, 2, 2, 3), bytes(24)),
+    }
+    files = {name + ".npy": content for name, content in arrays.items()}
+    stored = zipped(files, zipfile.ZIP_STORED)
+    packed = zipped(files, zipfile.ZIP_DEFLATED)
+    seeds.add("npz", "stored", b"\0" + stored)
+    seeds.add("npz", "packed", b"\0" + packed)
+    seeds.add("npz", "text", b"\0" + zipped({"notes.txt": b"hello"}, zipfile.ZIP_STORED))
+    seeds.add("npz", "damaged", b"\0" + stored.replace(bytes(range(36)), bytes(range(1, 37))))
+    seeds.add("npz", "cut", b"\0" + packed[:-30])
+    seeds.add("npz", "none", b"\0" + zipped({}, zipfile.ZIP_STORED))
+    # The 64-bit end of a file, which numpy writes where a file is large.
+    end = stored.rindex(b"PK\5\6")
+    start = struct.unpack_from("<I", stored, end + 16)[0]
+    wide = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 4, 4, end - start, start)
+    place = struct.pack("<4sIQI", b"PK\6\7", 0, end, 1)
+    last = stored[end:end + 8] + b"\xff" * 12 + b"\0\0"
+    seeds.add("npz", "wide", b"\0" + stored[:end] + wide + place + last)
+
+    def members(images, labels=arrays["train.labels"], choice=1):
+        inputs = [labels, arrays["test.labels"], images]
+        return bytes([choice]) + b"".join(
+            struct.pack("<H", len(i)) + i for i in inputs) + b"\0\0" + arrays["test.images"]
+
+    seeds.add("npz", "members", members(arrays["train.images"]))
+    seeds.add("npz", "members_packed", members(arrays["train.images"], choice=31))
+    floats = struct.pack("<12f", *range(11), float("inf"))
+    seeds.add("npz", "floats", members(npy("<f4", (3, 2, 2), floats)))
+    seeds.add("npz", "fortran", members(npy("|u1", (3, 2, 2, 3), bytes(36), "True")))
+    seeds.add("npz", "huge", members(npy("|u1", (2**40, 2**40), b"")))
+    seeds.add("npz", "objects", members(npy("|O", (3,), b"")))
+    seeds.add("npz", "label", members(arrays["train.images"],
+                                      npy("<i2", (3,), struct.pack("<3h", 0, -1, 1))))
+
+
 CSV = {
     "quotes": '"a","b ""c"""\r\n1,"x\ny"\r\n',
     "quote_first": '"step,epoch\n1,2\n',
@@ -174,6 +230,7 @@ def main():
     safetensors_seeds(seeds)
     data_seeds(seeds)
     image_seeds(seeds)
+    npz_seeds(seeds)
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "run.yaml"
         config.write_text(RUN)

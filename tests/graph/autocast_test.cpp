@@ -5,7 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <set>
 
+#include "golden_table.h"
+#include "graph/layers/layer_kind.h"
 #include "graph/network/last_norms.h"
 #include "graph/network/tensor_storage.h"
 #include "graph/networks.h"
@@ -58,6 +61,35 @@ TEST_SUITE("cpu") {
     CHECK(formats["pool1"] == "bf16");
     CHECK(formats["conv2"] == "bf16");
     CHECK(formats["fc3"] == "bf16");
+  }
+
+  TEST_CASE("autocast: every kind of layer as torch answers for an fp16 and an fp32 input") {
+    std::set<std::string> without = {"shortcut", "scale", "external"};  // torch has none of them
+    for (const ada::testing::GoldenRow& row :
+         ada::testing::ReadGolden("autocast/autocast.csv").rows) {
+      const LayerKind* kind = FindLayerKind(row.at("kind"));
+      without.insert(row.at("kind"));
+      if (kind == nullptr) continue;
+      CAPTURE(kind->name);
+      const bool product = row.at("of_fp32") == "fp16";
+      CHECK(kind->has_weight == product);
+      CHECK((row.at("of_fp16") == "fp32") == (!product && kind->autocast_fp32));
+    }
+    for (const LayerKind& kind : LayerKinds()) CHECK(without.count(kind.name) == 1);
+  }
+
+  TEST_CASE("autocast: what follows an upsampled value is fp32, until a product") {
+    config::LayerConfig up = Layer("up", "upsample");
+    up.scale = 2;
+    const Network network =
+        Resolve(Model({Conv("conv", 4), up, Layer("relu", "relu"), Layer("bn", "batch_norm"),
+                       Window("pool", "avg_pool", 2, 2), Linear("fc", 10)}),
+                {1, 8, 8, 3});
+    auto formats = AutocastOf(network);
+    CHECK(formats["conv"] == "bf16");
+    CHECK(formats["bn"] == "fp32");
+    CHECK(formats["pool"] == "bf16");  // fc alone reads it
+    CHECK(formats["fc"] == "bf16");
   }
 
   TEST_CASE("autocast in a configuration: layers may still be changed") {

@@ -12,8 +12,8 @@ TYPES = {"F32": numpy.float32, "F64": numpy.float64, "I64": numpy.int64, "I32": 
          "U8": numpy.uint8, "U16": numpy.uint16}
 
 
-def write_tensors(path, arrays):
-    header, end = {}, 0
+def write_tensors(path, arrays, metadata=None):
+    header, end = {"__metadata__": metadata} if metadata else {}, 0
     names = {numpy.dtype(t): name for name, t in TYPES.items()}
     for name, array in arrays.items():
         header[name] = {"dtype": names[array.dtype], "shape": list(array.shape),

@@ -381,6 +381,20 @@ class RobustTest(unittest.TestCase):
         page = self.report(run, "--tensor", "dw")
         self.says(page, "underflow.csv has no rows of dw: log.statistics chooses the tensors")
 
+    def test_updates_that_changed_nothing(self):
+        run = make_run(self.folder / "a")
+        with open(run / "underflow.csv", "a", encoding="utf-8") as file:
+            for step in STEPS:
+                for layer, lost in (("conv1", 100 if step == 30 else 62.5), ("fc", 12.5)):
+                    same = round(lost * .8)
+                    file.write(f"{step},1,{layer},update,bf16,1,80,0,{same},{same},{lost},{lost},"
+                               f"{lost},0,0,0,0,1e-9,1e-3,0,1e-4,1,1,20,,\n")
+        page = self.report(run, "--tensor", "update")
+        self.says(page, "update was to change a weight, which is what it was after "
+                        "rounding to the format of the masters", "black: no weight of the layer moved",
+                  "conv1 loses most, 71.9 % of its non-zero update on average and 100 % at step 30")
+        self.assertFalse("no gradient" in page)
+
     def test_errors(self):
         run = make_run(self.folder / "run")
         (self.folder / "file").write_text("")

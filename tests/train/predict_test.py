@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -67,8 +68,8 @@ class Predict(unittest.TestCase):
         cls.temporary.cleanup()
 
     @classmethod
-    def ada(cls, *arguments, code=0):
-        done = subprocess.run([os.path.realpath(BINARY), *arguments], cwd=cls.folder,
+    def ada(cls, *arguments, code=0, folder=None):
+        done = subprocess.run([os.path.realpath(BINARY), *arguments], cwd=folder or cls.folder,
                               capture_output=True, text=True, check=False)
         if done.returncode != code:
             raise AssertionError(f"{arguments}: exit {done.returncode}: {done.stderr}")
@@ -128,6 +129,31 @@ class Predict(unittest.TestCase):
         large = numpy.repeat(numpy.repeat(self.images[0], 4, 0), 5, 1)
         write_png(self.folder / "large.png", large)
         self.ada("predict", "large.png", "--checkpoint", "run")
+
+    def test_a_checkpoint_alone_is_enough(self):
+        """Its two files, without the data set, the run's folder or the configuration's file."""
+        named = {"train.images": self.images, "test.images": self.images[:7],
+                 "train.labels": (numpy.arange(8) % 7).astype(numpy.int64),
+                 "test.labels": numpy.arange(7)}
+        network_step.write_tensors(self.folder / "named.safetensors", named,
+                                   {"classes": "a,b,c,d,\u00e9,f,g"})
+        custom = "data.normalize={mean: [0.1, 0.2, 0.3], std: [0.5, 0.6, 0.7]}"
+        self.ada("train", "net.yaml", "--output", "named", "--no-progress", "--set",
+                 "data.path=named.safetensors", custom)
+        write_png(self.folder / "alone.png", self.images[3])
+        before = self.ada("predict", "alone.png", "--checkpoint", "named", "--json").stdout
+        probabilities = self.softmax(self.outputs("named"))
+        for guess in json.loads(before)[0]["classes"]:
+            self.assertAlmostEqual(guess["probability"], probabilities[3][guess["class"]], 6)
+            self.assertEqual(guess["name"], "abcd\u00e9fg"[guess["class"]])
+        with tempfile.TemporaryDirectory() as elsewhere:
+            for path in (self.folder / "named/checkpoints").glob("step-00000002.*"):
+                shutil.copy(path, elsewhere)
+            shutil.copy(self.folder / "alone.png", elsewhere)
+            arguments = ["predict", "alone.png", "--checkpoint", "step-00000002.safetensors"]
+            self.assertEqual(self.ada(*arguments, "--json", folder=elsewhere).stdout, before)
+            told = self.ada(*arguments, "--data", "named.safetensors", folder=elsewhere, code=3)
+            self.assertIn("named.safetensors: cannot be opened", told.stderr)
 
     def test_what_cannot_be_read_is_named(self):
         self.assertIn("no.png: cannot be opened", self.ada(

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/json_file.h"
+#include "data/images/picture.h"
 #include "telemetry/temp_folder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/small_run.h"
@@ -33,6 +34,7 @@ CheckpointState Example() {
   s.layers = {{"fc \"1\" ", {{"calls", "1"}}}};
   s.tensors = {{"fc.w", {}}};
   s.lengths = {{"steps.csv", 100}};
+  s.input = InputFacts{{1, 5, 4, 3}, {0.1, 0.2, 0.3}, {1, 1, 1e-30}, {"cat", "\"é, b"}};
   s.config = "name: \"a \\ b\"\n\tx: ,\"state_xxh3\":\"\n";
   return s;
 }
@@ -80,6 +82,24 @@ TEST_SUITE("cpu") {
     CHECK(read.tensors_hash == "abc");
     CHECK(StateText(read.state, read.tensors_hash) == text);
     CHECK(Refusal(folder, Changed([](Json&) {})) == "");
+    REQUIRE(read.state.input);
+    CHECK(read.state.input->image == Shape{1, 5, 4, 3});
+    CHECK(read.state.input->class_names == std::vector<std::string>{"cat", "\"é, b"});
+  }
+
+  TEST_CASE("a checkpoint of an earlier version says nothing of its data set's images") {
+    const TempFolder folder;
+    folder.Write("s.json", Changed([](Json& j) { j.erase("input"); }));
+    CHECK_FALSE(ReadStateText(folder / "s.json").state.input);
+  }
+
+  TEST_CASE("names of classes may hold any bytes") {
+    const TempFolder folder;
+    CheckpointState state = Example();
+    state.input->class_names = {"a\xff\n"};
+    folder.Write("s.json", StateText(state, "abc"));
+    CHECK(ReadStateText(folder / "s.json").state.input->class_names ==
+          std::vector<std::string>{"a\\xff\\x0a"});
   }
 
   TEST_CASE("each byte matters") {
@@ -126,6 +146,22 @@ TEST_SUITE("cpu") {
       CAPTURE(c.refusal);
       CHECK(Refusal(folder, Changed([&](Json& j) { j[c.field] = c.value; })) == c.refusal);
     }
+    for (const Case& c : std::vector<Case>{
+             {"height", 0, "input.height: expected 1 to 65536, found 0"},
+             {"width", 65537, "input.width: expected 1 to 65536, found 65537"},
+             {"channels", 2,
+              "input.mean: expected a number for each channel, or none, found a list"},
+             {"mean", Json::array(),
+              "input.std: expected a number for each channel, or none, found a list"},
+             {"std", {1, 0, 1}, "input.std: expected numbers above 0, found a list"},
+             {"std", {1, "1", 1}, "input.std: expected a list of numbers, found a list"},
+             {"class_names", {1}, "input.class_names: expected a list of texts, found a list"},
+             {"class_names", nullptr, "input.class_names: expected a list of texts, found null"}}) {
+      CAPTURE(c.refusal);
+      CHECK(Refusal(folder, Changed([&](Json& j) { j["input"][c.field] = c.value; })) == c.refusal);
+    }
+    CHECK(Refusal(folder, Changed([](Json& j) { j["input"] = 1; })) ==
+          "input: expected an object, found 1");
     CHECK(Refusal(folder, Changed([](Json& j) { j.erase("lengths"); })) ==
           "lengths: expected an object, found nothing");
   }
@@ -184,6 +220,26 @@ TEST_SUITE("cpu") {
       resumes("lengths", [&](Json& j) {
         for (auto& value : j["lengths"]) value = length;
       });
+  }
+
+  TEST_CASE("predict asks the data set what an earlier version's checkpoint does not say") {
+    using namespace testing;
+    const TempFolder folder;
+    const std::vector<std::string> once = {"--set", "train.max_steps=1"};
+    const auto run = With(WriteConfig(folder, "run", SmallRun()), once);
+    ADA_REQUIRE_EXIT(Run(run, folder.path()), 0);
+    data::Picture photo{12, 12, 3, {}};
+    for (int i = 0; i < 12 * 12 * 3; ++i)
+      photo.pixels.push_back(static_cast<std::uint8_t>(i * 37 % 251));
+    data::WritePng(folder / "photo.png", photo);
+    const std::vector<std::string> predict = {"predict", "photo.png", "--checkpoint", "run"};
+    const Outcome now = Run(predict, folder.path());
+    ADA_REQUIRE_EXIT(now, 0);
+    const std::string path = NewestCheckpoint(folder / "run", ".json");
+    WriteBytes(path, ChangedText(ReadBytes(path), [](Json& j) { CHECK(j.erase("input") == 1); }));
+    const Outcome earlier = Run(predict, folder.path());
+    ADA_REQUIRE_EXIT(earlier, 0);
+    CHECK(earlier.out == now.out);
   }
 
   TEST_CASE("pruning keeps the checkpoint just written, whatever lies beside it") {

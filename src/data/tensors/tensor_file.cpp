@@ -64,17 +64,21 @@ void TensorFile::OpenNpz() {
                       std::string(ToString(tensor.dtype)) + " takes " +
                       std::to_string(tensor.size()) + " bytes; the file has " +
                       std::to_string(member.size - header.data_offset));
-    if (!member.deflated) tensor.bytes = member.stored.subspan(header.data_offset);
-    tensor.packed = std::move(member);
+    tensor.member = std::move(member);
     tensors_.push_back(std::move(tensor));
   }
 }
 
-ByteBlock UnpackTensor(const TensorInFile& tensor) {
-  ADA_CHECK(tensor.is_packed());
+std::span<const std::byte> CheckedElements(const TensorInFile& tensor, ByteBlock* unpacked) {
+  if (!tensor.member) return tensor.bytes;
+  if (!tensor.is_packed()) {
+    CheckSum(*tensor.member, tensor.place);
+    return tensor.member->stored.subspan(tensor.header_bytes);
+  }
   ByteBlock block(static_cast<std::size_t>(tensor.size()));
-  Unpack(tensor.packed, tensor.header_bytes, block, tensor.place);
-  return block;
+  Unpack(*tensor.member, tensor.header_bytes, block, tensor.place);
+  *unpacked = std::move(block);
+  return *unpacked;
 }
 
 }  // namespace ada::data

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,13 +20,13 @@ struct TensorInFile {
   std::string name, place;  // "FILE: tensor NAME"
   DType dtype = DType::kU8;
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;  // in the mapped file; empty: `packed` has them
-  ZipMember packed;
-  std::size_t header_bytes = 0;  // of the packed .npy file
+  std::span<const std::byte> bytes;  // in the mapped file, of safetensors
+  std::optional<ZipMember> member;   // of an .npz file: what has them, behind the .npy header
+  std::size_t header_bytes = 0;
 
   std::int64_t numel() const;
   std::uint64_t size() const { return static_cast<std::uint64_t>(numel()) * BytesOf(dtype); }
-  bool is_packed() const { return packed.deflated; }
+  bool is_packed() const { return member && member->deflated; }
 };
 
 using ByteBlock = std::vector<std::byte, PageAllocator<std::byte>>;
@@ -52,7 +53,9 @@ class TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Unpacks a tensor that is packed. DataError where its data is damaged.
-ByteBlock UnpackTensor(const TensorInFile& tensor);
+// A tensor's elements: where they lie in the file or, of one that is packed, in `unpacked`, which
+// outlives what is returned. Those of an .npz file are read to their end: DataError where their
+// CRC-32 is not the one that the file says.
+std::span<const std::byte> CheckedElements(const TensorInFile& tensor, ByteBlock* unpacked);
 
 }  // namespace ada::data

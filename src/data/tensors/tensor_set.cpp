@@ -1,6 +1,7 @@
 #include "data/tensors/tensor_set.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -48,18 +49,23 @@ class TensorStore final : public ImageStore {
   void CheckUnchanged() const override { file_->CheckUnchanged(); }
 
  private:
+  // Looks at the whole data of an .npz file once, when images are first asked for.
   const std::byte* Data() const {
-    if (!tensor_.is_packed()) return tensor_.bytes.data();
+    if (const std::byte* data = data_.load(std::memory_order_acquire)) return data;
     const std::lock_guard lock(mutex_);
-    if (unpacked_.empty()) unpacked_ = UnpackTensor(tensor_);
-    return unpacked_.data();
+    if (data_ == nullptr) {
+      file_->CheckUnchanged();
+      data_ = CheckedElements(tensor_, &unpacked_).data();
+    }
+    return data_;
   }
 
   std::shared_ptr<const MappedFile> file_;
   TensorInFile tensor_;
   int height_, width_, channels_;
-  mutable std::mutex mutex_;  // guards what follows until it is there
+  mutable std::mutex mutex_;  // of whoever makes what follows
   mutable ByteBlock unpacked_;
+  mutable std::atomic<const std::byte*> data_ = nullptr;
 };
 
 const TensorInFile& Require(const TensorFile& file, const std::string& name) {
@@ -146,8 +152,8 @@ std::vector<Label> ReadLabels(const TensorInFile& labels, const TensorInFile& im
   if (labels.shape.size() != 1 || labels.shape[0] != images.shape[0])
     throw DataError(labels.place + ": has the shape " + DimsText(labels.shape) + "; expected " +
                     DimsText({images.shape[0]}) + ", one label an image of " + images.name);
-  const ByteBlock unpacked = labels.is_packed() ? UnpackTensor(labels) : ByteBlock();
-  const std::byte* data = labels.is_packed() ? unpacked.data() : labels.bytes.data();
+  ByteBlock unpacked;
+  const std::byte* data = CheckedElements(labels, &unpacked).data();
   std::vector<Label> values(static_cast<std::size_t>(labels.shape[0]));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::byte* at = data + i * BytesOf(labels.dtype);

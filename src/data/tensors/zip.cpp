@@ -182,6 +182,15 @@ class Inflater {
   bool ended_ = false;
 };
 
+uLong Crc(uLong before, std::span<const std::byte> bytes) {
+  return crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+
+void RequireSum(uLong sum, const ZipMember& member, const std::string& place) {
+  if (sum != member.crc)
+    throw DataError(place + ": the data is damaged: its CRC-32 is another one than the file says");
+}
+
 }  // namespace
 
 std::vector<ZipMember> ReadZip(std::span<const std::byte> file, const std::string& path) {
@@ -197,29 +206,23 @@ std::vector<std::byte> BeginningOf(const ZipMember& member, std::size_t most,
   return bytes;
 }
 
+void CheckSum(const ZipMember& member, const std::string& place) {
+  ADA_CHECK(!member.deflated);
+  RequireSum(Crc(0, member.stored), member, place);
+}
+
 void Unpack(const ZipMember& member, std::size_t skip, std::span<std::byte> to,
             const std::string& place) {
-  ADA_CHECK(skip + to.size() == member.size);
+  ADA_CHECK(member.deflated && skip + to.size() == member.size);
   std::vector<std::byte> head(skip);
   std::array<std::byte, 1> more;
-  bool whole = true;
-  if (member.deflated) {
-    Inflater inflater(member, place);
-    whole = inflater.Take(head) == head.size() && inflater.Take(to) == to.size() &&
-            inflater.Take(more) == 0;
-  } else {
-    std::copy_n(member.stored.begin(), skip, head.begin());
-    std::copy(member.stored.begin() + static_cast<std::ptrdiff_t>(skip), member.stored.end(),
-              to.begin());
-  }
+  Inflater inflater(member, place);
+  const bool whole = inflater.Take(head) == head.size() && inflater.Take(to) == to.size() &&
+                     inflater.Take(more) == 0;
   if (!whole)
     throw DataError(place + ": unpacks to another size than the file says, " +
                     std::to_string(member.size) + " bytes");
-  const auto sum = [](uLong crc, std::span<const std::byte> bytes) {
-    return crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
-  };
-  if (sum(sum(0, head), to) != member.crc)
-    throw DataError(place + ": the data is damaged: its CRC-32 is another one than the file says");
+  RequireSum(Crc(Crc(0, head), to), member, place);
 }
 
 }  // namespace ada::data

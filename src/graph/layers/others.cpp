@@ -82,6 +82,7 @@ std::vector<LayerKind> OtherKinds() {
        .infer = InferUpsample,
        .rounds_output = false,
        .rounds_gradient = [](const LayerKeys& keys) { return keys.scale > 1; },
+       .autocast_fp32 = true,
        .spec = UpsampleSpecOf},
       {.name = backend::ShortcutSpec::kKind,
        .keys = {"channels", "stride"},

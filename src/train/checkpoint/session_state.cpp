@@ -29,6 +29,16 @@ std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
   return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend);
 }
 
+// A run does not end for the names of classes, which it does not need itself.
+InputFacts FactsForCheckpoints(const SessionParts& p) {
+  try {
+    return InputFactsOf(p.config, p.data);
+  } catch (const DataError& error) {
+    p.log.Warning(error.what() + std::string("; checkpoints go without names of classes"));
+    return {p.data.image, p.data.mean, p.data.std, {}};
+  }
+}
+
 std::vector<StepObserver*> ObserversOf(Probe* probe, Dump* dump) {
   std::vector<StepObserver*> all;
   if (probe != nullptr) all.push_back(probe);
@@ -69,6 +79,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
                ObserversOf(probe_.get(), dump_.get()), total_steps_),
       evaluator_(parts.config, parts.data.image, parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
+      input_facts_(FactsForCheckpoints(parts)),
       start_(telemetry::SteadySeconds()),
       last_timing_(start_) {
   if (KeepsAverage(p_.config))
@@ -148,6 +159,7 @@ CheckpointState Session::State() {
     s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->own_scale.host);
   s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();
+  s.input = input_facts_;
   s.config = config::ToYaml(p_.config);
   s.backend = p_.backend.Describe();
   s.version = Versions().front().value;

@@ -59,6 +59,7 @@ CheckpointState StateOf(const JsonFields& fields) {
   if (fields.Has("scenarios"))  // not in checkpoints of earlier versions
     s.scenarios = fields.TextMaps("scenarios");
   s.lengths = fields.Counts("lengths");
+  if (fields.Has("input")) s.input = InputFactsFrom(fields.Object("input"));
   s.config = fields.Text("config");
   s.backend = fields.Text("backend");
   s.version = fields.Text("version");
@@ -87,6 +88,7 @@ std::string StateText(const CheckpointState& s, const std::string& tensors_hash)
   j["tensors"] = s.tensors;
   j["scenarios"] = s.scenarios;
   j["lengths"] = s.lengths;
+  if (s.input) j["input"] = JsonOf(*s.input);
   j["config"] = s.config;
   j["backend"] = s.backend;
   j["version"] = s.version;

@@ -50,6 +50,13 @@ def _underflow(*given):
     return [first] + pictures_compared.underflow_difference(*given) + rest if first else []
 
 
+# What underflow is of a tensor, and what it is where nothing is left.
+LOST = {"update": ("was to change a weight, which is what it was after rounding to the format "
+                   "of the masters", "no weight of the layer moved")}
+LOST_OF_OTHERS = ("was not zero in fp32 and is zero after rounding",
+                  "every value was zero, no gradient")
+
+
 # Anchor, title, how it is read, file, what draws it and what of (tensor, order, last) it takes.
 PARTS = [
     ("training", "Training",
@@ -62,9 +69,9 @@ PARTS = [
      "run, thick its standard deviation, thin its smallest and largest scale.",
      "underflow", _scales, ("tensor", "order", "last")),
     ("underflow", "Underflow by layer",
-     "How much of each layer's {tensor} was not zero in fp32 and is zero after rounding. Pale is "
-     "good; black: every value was zero, no gradient; hatched: no value was logged. With several "
-     "runs the second picture shows how much more, or less, each loses than the first.",
+     "How much of each layer's {tensor} {lost}. Pale is good; black: {dead}; hatched: no value was "
+     "logged. With several runs the second picture shows how much more, or less, each loses than "
+     "the first.",
      "underflow", _underflow, ("tensor", "order", "last")),
     ("limits", "Which limit decided", "Why each layer's factor alpha is what it is.", "scales",
      pictures_layers.limits, ("order", "last")),
@@ -108,7 +115,9 @@ def all_sections(runs, drawn, tensor):
     """Every section of the page. Its pictures are of `drawn`: the runs, those that differ in their
     seed alone as one."""
     order = layers.common_order(runs)
-    given = {"tensor": tensor, "order": order, "last": layers.last_step(runs)}
+    lost, dead = LOST.get(tensor, LOST_OF_OTHERS)
+    given = {"tensor": tensor, "order": order, "last": layers.last_step(runs), "lost": lost,
+             "dead": dead}
     parts = {part[0]: _part(part, drawn, given) for part in PARTS}
     parts["limits"].tables = _limit_words(runs)
     parts["events"].tables = _events_tables(runs)

@@ -1,0 +1,58 @@
+"""Writes autocast.csv: what torch.autocast makes of each kind of layer on CUDA, asked of torch
+itself with tensors that have a device and no data, so that no GPU is needed.
+
+usage: make.py [FILE]      (torch and torchvision)
+"""
+import pathlib
+import sys
+
+import torch
+import torchvision
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
+
+
+def kinds(empty, other):
+    """`empty(sizes)`: a parameter in fp32; `other`: a value in fp16, of a second input."""
+    return {
+        "conv2d": lambda x: F.conv2d(x, empty(4, 8, 3, 3), empty(4)),
+        "linear": lambda x: F.linear(x.flatten(1), empty(4, 288), empty(4)),
+        "batch_norm": lambda x: F.batch_norm(x, None, None, empty(8), empty(8), True),
+        "layer_norm": lambda x: F.layer_norm(x.permute(0, 2, 3, 1), (8,), empty(8), empty(8)),
+        "group_norm": lambda x: F.group_norm(x, 2, empty(8), empty(8)),
+        "channel_scale": lambda x: x * empty(8, 1, 1),
+        "relu": F.relu, "relu6": F.relu6, "hardtanh": F.hardtanh, "leaky_relu": F.leaky_relu,
+        "sigmoid": torch.sigmoid, "tanh": torch.tanh, "silu": F.silu,
+        "hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish, "gelu": F.gelu,
+        "max_pool": lambda x: F.max_pool2d(x, 2),
+        "avg_pool": lambda x: F.avg_pool2d(x, 2),
+        "adaptive_avg_pool": lambda x: F.adaptive_avg_pool2d(x, 2),
+        "global_avg_pool": lambda x: x.mean([2, 3]),
+        "add": lambda x: x + other,
+        "concat": lambda x: torch.cat([x, other], 1),
+        "multiply": lambda x: x * other,
+        "flatten": lambda x: x.flatten(1),
+        "dropout": lambda x: F.dropout(x, 0.5),
+        "stochastic_depth": lambda x: torchvision.ops.stochastic_depth(x, 0.5, "row"),
+        "upsample": lambda x: F.interpolate(x, scale_factor=2, mode="nearest"),
+        "max_unpool": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+        "lrn": lambda x: F.local_response_norm(x, 5),
+        "l2_normalize": lambda x: F.normalize(x) * empty(8, 1, 1),
+        "concat_boxes": lambda x: torch.cat([x.flatten(1), other.flatten(1)], 1),
+    }
+
+
+def main():
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", torch.float16)
+    names = {torch.float16: "fp16", torch.float32: "fp32"}
+    rows = [f"# torch {torch.__version__}", "kind,of_fp16,of_fp32"]
+    with FakeTensorMode():
+        half, single = (torch.empty(2, 8, 6, 6, device="cuda", dtype=d) for d in names)
+        for kind, compute in kinds(lambda *n: torch.empty(*n, device="cuda"), half).items():
+            rows.append(f"{kind},{names[compute(half).dtype]},{names[compute(single).dtype]}")
+    default = pathlib.Path(__file__).with_name("autocast.csv")
+    pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else default).write_text("\n".join(rows) + "\n")
+
+
+main()
