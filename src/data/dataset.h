@@ -27,7 +27,7 @@ struct Dataset {
   std::string name;
   // Of an image as it is stored; where each has a size of its own (a folder), of the first.
   int height = 0, width = 0, channels = 0, classes = 0;
-  PixelBytes pixels = {};          // [images, height, width, channels], where there is no store
+  PixelBytes pixels = {};  // [images, height, width, channels], where there is no store
   // [images]; zeros where the truth of an image is a label image or boxes.
   std::vector<Label> labels = {};
   // What holds the images where they are not in `pixels`, and which of them are this set's, image
@@ -44,9 +44,7 @@ struct Dataset {
   std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
   std::int64_t per_image() const { return std::int64_t{height} * width * channels; }
   Task task() const {
-    return label_images ? Task::kSegmentation
-           : objects    ? Task::kDetection
-                        : Task::kClassification;
+    return label_images ? Task::kSegmentation : objects ? Task::kDetection : Task::kClassification;
   }
   // The number of image `i` in its split's files, in their order.
   std::int64_t NumberInFiles(std::int64_t i) const {
@@ -67,8 +65,8 @@ struct FileChoices {
   std::vector<std::string> more_paths = {};   // voc: folders of further years
   std::vector<std::string> class_names = {};  // in the order of the labels; none: the set's own
   int classes = 0;                            // camvid, where there are no names; 0: the set's own
-  std::optional<int> ignored_label = {};      // camvid: of pixels without a class; -1: there is none
-  std::string train = {}, test = {};          // names of splits; "": the set's own
+  std::optional<int> ignored_label = {};  // camvid: of pixels without a class; -1: there is none
+  std::string train = {}, test = {};      // names of splits; "": the set's own
 };
 
 // Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the

@@ -1,5 +1,5 @@
-// What becomes of boxes when their image is expanded, cropped, resized or mirrored, and where a crop
-// may lie that keeps an overlap with them. Arithmetic in fp32 as ChainerCV's on NumPy arrays.
+// What becomes of boxes when their image is expanded, cropped, resized or mirrored, and where a
+// crop may lie that keeps an overlap with them. Arithmetic in fp32 as ChainerCV's on NumPy arrays.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -30,9 +30,9 @@ vision::Box Mirrored(const vision::Box& box, int width);
 std::vector<vision::LabelledBox> CropBoxes(const std::vector<vision::LabelledBox>& boxes,
                                            const Box& crop);
 
-// How a crop is drawn: for each constraint up to `trials` boxes, whose sides are `scale` times those
-// of the image, of an aspect (width to height) between 1 / most_aspect and most_aspect; the first
-// of which every box has at least that overlap (IoU) with the crop is a candidate. One of the
+// How a crop is drawn: for each constraint up to `trials` boxes, whose sides are `scale` times
+// those of the image, of an aspect (width to height) between 1 / most_aspect and most_aspect; the
+// first of which every box has at least that overlap (IoU) with the crop is a candidate. One of the
 // candidates is taken; the whole image is the first of them.
 struct BoxCropSpec {
   Range scale{0.3, 1};
@@ -41,8 +41,8 @@ struct BoxCropSpec {
   int trials = 50;
 };
 
-// One trial as it is drawn. A crop does not touch the bottom or the right edge, unless it is as high
-// or as wide as the image.
+// One trial as it is drawn. A crop does not touch the bottom or the right edge, unless it is as
+// high or as wide as the image.
 struct CropTrial {
   double scale = 1, aspect = 1;
   int top = 0, left = 0;

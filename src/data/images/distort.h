@@ -1,6 +1,6 @@
 // The photometric distortion of SSD as ChainerCV makes it with OpenCV: brightness, then contrast,
-// saturation and hue, or saturation, hue and contrast, each with probability 1/2 and each cut off to
-// bytes (not rounded). And OpenCV's 8-bit conversion between RGB and HSV (hue in 0..179, half
+// saturation and hue, or saturation, hue and contrast, each with probability 1/2 and each cut off
+// to bytes (not rounded). And OpenCV's 8-bit conversion between RGB and HSV (hue in 0..179, half
 // degrees).
 #pragma once
 #include <cstdint>
@@ -24,10 +24,10 @@ void RgbToHsv(Picture* picture);
 void HsvToRgb(Picture* picture, HsvRounding rounding);
 
 struct DistortSpec {
-  double brightness = 32;           // added: -32..32
-  Range contrast{0.5, 1.5};         // a factor
-  Range saturation{0.5, 1.5};       // a factor
-  int hue = 18;                     // added: whole numbers in -18..18
+  double brightness = 32;      // added: -32..32
+  Range contrast{0.5, 1.5};    // a factor
+  Range saturation{0.5, 1.5};  // a factor
+  int hue = 18;                // added: whole numbers in -18..18
 };
 // What was drawn; unset: the coin said no.
 struct Distortion {

@@ -12,10 +12,10 @@ namespace ada::data {
 
 enum class Interpolation : std::uint8_t {
   kLinear,
-  kArea,     // smaller: the mean of what a pixel covers; larger: linear with steps of its own
-  kNearest,  // the pixel at floor(x / (to / from))
-  kCubic,    // A = -0.75
-  kLanczos4, // eight taps
+  kArea,      // smaller: the mean of what a pixel covers; larger: linear with steps of its own
+  kNearest,   // the pixel at floor(x / (to / from))
+  kCubic,     // A = -0.75
+  kLanczos4,  // eight taps
 };
 
 // A picture of 3 channels on a canvas of one colour: what an expansion makes, never stored as a
