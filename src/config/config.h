@@ -117,7 +117,11 @@ struct ModelConfig {
   std::vector<int> hidden = {512, 512};  // mlp
   double dropout = 0;                    // 0: none
   bool plain = false;                    // vgg: without batch norm
+  double width = 1;                      // segnet, ssd: factor of the channels
+  bool batch_norm = false;               // ssd: behind every convolution but those of the heads
   std::vector<LayerConfig> layers;       // `repeat` already expanded
+  std::vector<std::string> outputs;      // layers that the loss is of; empty: the last one
+  std::vector<Location> outputs_where;   // of each
   InitConfig init;
   Location where;
 };
