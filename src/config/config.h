@@ -222,10 +222,10 @@ struct DefaultBoxesConfig {
 struct DetectionConfig {
   DefaultBoxesConfig boxes;
   std::vector<double> variances = {0.1, 0.2};  // of centres, of sizes
-  double match = 0.5;    // overlap from which a default box has an object's label
   double negatives = 3;  // boxes of background in the loss for each with an object
   double score = 0.01;   // detections below it are dropped
   double nms = 0.45;     // overlap from which the less likely of two boxes is dropped
+  int candidates = 0;    // boxes of a class that enter this, the likeliest; 0: all
   int most = 0;          // detections of an image that are kept; 0: all
   double draw = 0.6;     // score from which a box is drawn
   Location where;

@@ -21,7 +21,9 @@ namespace ada::train {
 struct StepResult {
   std::int64_t step = 0, epoch = 0;  // from 1
   double loss = 0, accuracy = 0, lr = 0, scale = 1, grad_norm = 0;
+  double location_loss = 0;  // detection: the part of `loss` that is of locations
   int images = 0;
+  std::int64_t terms = 0;  // over which the loss is a mean
   bool overflow = false, skipped = false;
   bool retried = false;    // skipped, and the next attempt is the same update again
   bool sanitized = false;  // not finite, and updated with cleaned gradients all the same
