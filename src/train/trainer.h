@@ -53,6 +53,8 @@ class Trainer {
   std::int64_t schedule_steps() const { return schedule_steps_; }  // steps the schedule has made
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   PhaseSeconds TakeSeconds();
+  // Somebody else made copies of the weights: the next step makes its own.
+  void WeightsWereRead() { weights_changed_ = true; }
   // Goes on after an earlier process; policy, optimizer, weights and tensor scales are restored.
   struct Position {
     std::int64_t step = 0, skips_in_a_row = 0, retries = 0, schedule_steps = 0;

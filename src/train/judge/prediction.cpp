@@ -39,8 +39,8 @@ std::shared_ptr<const vision::BoxCoder> MakeCoder(const config::Config& config,
                                                   const Shape& image) {
   if (config.task != Task::kDetection) return nullptr;
   const auto fail = [&config](const std::string& problem) {
-    throw ConfigError(ToString(config.detection.where.line > 0 ? config.detection.where
-                                                               : config.model.where) +
+    throw ConfigError(ToString(config.detection.where.file.empty() ? config.model.where
+                                                                   : config.detection.where) +
                       ": detection.boxes: " + problem);
   };
   vision::DefaultBoxSpec spec = BoxesOf(config);
