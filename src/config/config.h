@@ -83,6 +83,8 @@ enum class InitScheme {
   kHeUniform,
   kXavierNormal,
   kXavierUniform,
+  kLecunNormal,
+  kLecunUniform,
   kNormal,
   kUniform,
   kConstant
@@ -90,8 +92,8 @@ enum class InitScheme {
 // The distribution of a parameter's first values.
 struct InitRule {
   InitScheme scheme = InitScheme::kHeNormal;
-  enum class Fan { kIn, kOut } fan = Fan::kIn;  // he_normal, he_uniform
-  std::optional<double> gain;                   // he: sqrt(2), xavier: 1
+  enum class Fan { kIn, kOut } fan = Fan::kIn;  // he, lecun
+  std::optional<double> gain;                   // he: sqrt(2), xavier, lecun: 1
   double std = 0, bound = 0, value = 0;         // normal; uniform; constant
 };
 // One entry of `model.init.parameters`.
