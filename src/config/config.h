@@ -120,6 +120,7 @@ struct ModelConfig {
   bool plain = false;                    // vgg: without batch norm
   double width = 1;                      // segnet, ssd: factor of the channels
   bool batch_norm = false;               // ssd: behind every convolution but those of the heads
+  bool cast = false;                     // segnet, ssd: a `scale` layer before the loss
   std::vector<LayerConfig> layers;       // `repeat` already expanded
   std::vector<std::string> outputs;      // layers that the loss is of; empty: the last one
   std::vector<Location> outputs_where;   // of each

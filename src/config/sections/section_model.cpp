@@ -80,6 +80,10 @@ Section ModelSection(ModelConfig& model) {
              "behind every convolution but those that give the outputs; convolutions before it have "
              "no bias")
           .For(kSsds),
+      Switch("cast", model.cast,
+             "a layer of kind scale between each output and the loss, `cast`, or `cast.locations` "
+             "and `cast.scores`: the cast of the paper, with formats and a scale of its own")
+          .For(Together({kSegNets, kSsds})),
       Nested("init", InitSection(model.init), "how the weights start"),
   };
   section.set_defaults = [&model](const std::string& choice) {

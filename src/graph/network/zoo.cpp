@@ -116,7 +116,10 @@ std::vector<std::string> OutputNames(const ModelConfig& model,
                                      const std::vector<LayerConfig>& layers) {
   if (!model.outputs.empty()) return model.outputs;
   const Entry* entry = FindEntry(model.zoo);
-  if (entry != nullptr && entry->task == Task::kDetection) return {kSsdLocations, kSsdScores};
+  if (entry != nullptr && entry->task == Task::kDetection) {
+    const std::string cast = model.cast ? std::string(kCast) + "." : "";
+    return {cast + kSsdLocations, cast + kSsdScores};
+  }
   return layers.empty() ? std::vector<std::string>{} : std::vector{layers.back().name};
 }
 

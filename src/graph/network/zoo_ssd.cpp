@@ -87,6 +87,9 @@ class SsdStack {
     LayerConfig& join = net_.Add(kSsdScores, "concat_boxes");
     join.inputs = confs;
     join.values = scores;
+    if (!model_.cast) return;
+    for (const char* output : {kSsdLocations, kSsdScores})
+      net_.Add(std::string(kCast) + "." + output, "scale").inputs = {output};
   }
 
   const ModelConfig& model_;

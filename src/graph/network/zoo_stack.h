@@ -96,6 +96,9 @@ std::vector<config::LayerConfig> CifarWideResNet(const config::ModelConfig& mode
                                                  int factor);
 
 
+// What model.cast puts behind the outputs of these networks is called so, or begins so.
+inline constexpr char kCast[] = "cast";
+
 // For segmentation: logits of each pixel.
 std::vector<config::LayerConfig> SegNetBasic(const config::ModelConfig& model);
 std::vector<config::LayerConfig> SegNet(const config::ModelConfig& model);
