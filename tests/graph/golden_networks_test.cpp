@@ -19,19 +19,18 @@ using testing::GoldenTable;
 
 // Ours of a recorded type; "": a change of layout alone, which has no layer here.
 std::string KindOf(const std::string& type) {
-  static const std::map<std::string, std::string> kinds = {
-      {"LocalResponseNormalization", "lrn"},
-      {"Convolution2D", "conv2d"},
-      {"DilatedConvolution2D", "conv2d"},
-      {"BatchNormalization", "batch_norm"},
-      {"ReLU", "relu"},
-      {"MaxPoolingND", "max_pool"},
-      {"Upsampling2D", "max_unpool"},
-      {"Normalize", "l2_normalize"},
-      {"Concat", "concat_boxes"},
-      {"GetItem", ""},
-      {"Transpose", ""},
-      {"Reshape", ""}};
+  static const std::map<std::string, std::string> kinds = {{"LocalResponseNormalization", "lrn"},
+                                                           {"Convolution2D", "conv2d"},
+                                                           {"DilatedConvolution2D", "conv2d"},
+                                                           {"BatchNormalization", "batch_norm"},
+                                                           {"ReLU", "relu"},
+                                                           {"MaxPoolingND", "max_pool"},
+                                                           {"Upsampling2D", "max_unpool"},
+                                                           {"Normalize", "l2_normalize"},
+                                                           {"Concat", "concat_boxes"},
+                                                           {"GetItem", ""},
+                                                           {"Transpose", ""},
+                                                           {"Reshape", ""}};
   return kinds.at(type);
 }
 

@@ -76,9 +76,10 @@ Section ModelSection(ModelConfig& model) {
       Number("width", model.width, FromTo(0.25, 1),
              "factor of the channels between input and outputs, to the nearest multiple of 8")
           .For(Together({kSegNets, kSsds})),
-      Switch("batch_norm", model.batch_norm,
-             "behind every convolution but those that give the outputs; convolutions before it have "
-             "no bias")
+      Switch(
+          "batch_norm", model.batch_norm,
+          "behind every convolution but those that give the outputs; convolutions before it have "
+          "no bias")
           .For(kSsds),
       Switch("cast", model.cast,
              "a layer of kind scale between each output and the loss, `cast`, or `cast.locations` "

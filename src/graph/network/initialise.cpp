@@ -48,9 +48,9 @@ double Variance(const std::vector<std::int64_t>& dims, const InitRule& rule) {
   const bool lecun =
       rule.scheme == InitScheme::kLecunNormal || rule.scheme == InitScheme::kLecunUniform;
   const bool one_fan = he || lecun;
-  const double fan = !one_fan                          ? fan_in + fan_out
+  const double fan = !one_fan                         ? fan_in + fan_out
                      : rule.fan == InitRule::Fan::kIn ? fan_in
-                                                       : fan_out;
+                                                      : fan_out;
   if (!rule.gain) return (lecun ? 1 : 2) / fan;
   return *rule.gain * *rule.gain * (one_fan ? 1 / fan : 2 / fan);
 }
