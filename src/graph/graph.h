@@ -40,14 +40,14 @@ struct GraphSpec {
   // not stored, the consumer computes it anew. Changes no result; an observer is shown neither it
   // nor its gradient.
   bool recompute = true;
-  float label_smoothing = 0;          // classification
-  bool mixes = false;                 // classification: images may have two labels
-  std::vector<float> class_weights;   // segmentation: by class; empty: 1 each
-  double negatives = 3;               // detection: background boxes a positive one, in the loss
-  bool reads_background = false;      // MultiboxLossSpec's
-  RuleFor rule_for;                 // training only; none: every alpha is 1
-  bool scales_batch_norms = false;  // they ask for a rule too, and their dx have own scales
-  bool reference = false;           // branch sums and the logit gradient as in the authors' program
+  float label_smoothing = 0;         // classification
+  bool mixes = false;                // classification: images may have two labels
+  std::vector<float> class_weights;  // segmentation: by class; empty: 1 each
+  double negatives = 3;              // detection: background boxes a positive one, in the loss
+  bool reads_background = false;     // MultiboxLossSpec's
+  RuleFor rule_for;                  // training only; none: every alpha is 1
+  bool scales_batch_norms = false;   // they ask for a rule too, and their dx have own scales
+  bool reference = false;  // branch sums and the logit gradient as in the authors' program
   // Under `reference`: whether the gradients that meet at this layer's output are brought to one
   // scale before they are summed. None: all are.
   std::function<bool(const std::string& layer)> rescales_branches;

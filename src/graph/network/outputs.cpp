@@ -72,9 +72,9 @@ void CheckOutputs(const Network& network, const ModelConfig& model, Task task) {
   const std::string classes = std::to_string(model.classes);
   switch (task) {
     case Task::kClassification:
-      return CheckOutput(node(0), {1, 1, 1, model.classes},
-                         "the last layer gives the logits: expected output " + classes +
-                             " (model.classes)");
+      return CheckOutput(
+          node(0), {1, 1, 1, model.classes},
+          "the last layer gives the logits: expected output " + classes + " (model.classes)");
     case Task::kSegmentation:
       return CheckOutput(node(0), {1, network.input.h, network.input.w, model.classes},
                          "the last layer gives the logits of each pixel: expected output " +

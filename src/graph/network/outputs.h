@@ -1,5 +1,5 @@
-// The outputs of a network, which the loss reads: found by name, and checked against what the task's
-// loss takes (Resolve in shapes.h says it).
+// The outputs of a network, which the loss reads: found by name, and checked against what the
+// task's loss takes (Resolve in shapes.h says it).
 #pragma once
 #include <vector>
 

@@ -49,7 +49,8 @@ struct Network {
 // what the task's loss takes:
 //   classification  logits [classes]
 //   segmentation    logits [h, w, classes] of the input's h and w
-//   detection       locations [1, boxes, 4] and scores [1, boxes, 1 + classes], the background first
+//   detection       locations [1, boxes, 4] and scores [1, boxes, 1 + classes], the background
+//   first
 Network Resolve(const config::ModelConfig& model, const Shape& input,
                 Task task = Task::kClassification);
 

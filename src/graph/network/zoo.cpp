@@ -26,9 +26,12 @@ struct Entry {
 
 const char* TaskText(Task task) {
   switch (task) {
-    case Task::kClassification: return "classification";
-    case Task::kSegmentation: return "segmentation";
-    case Task::kDetection: return "detection";
+    case Task::kClassification:
+      return "classification";
+    case Task::kSegmentation:
+      return "segmentation";
+    case Task::kDetection:
+      return "detection";
   }
   return "";
 }
@@ -116,7 +119,10 @@ std::vector<std::string> OutputNames(const ModelConfig& model,
                                      const std::vector<LayerConfig>& layers) {
   if (!model.outputs.empty()) return model.outputs;
   const Entry* entry = FindEntry(model.zoo);
-  if (entry != nullptr && entry->task == Task::kDetection) return {kSsdLocations, kSsdScores};
+  if (entry != nullptr && entry->task == Task::kDetection) {
+    const std::string cast = model.cast ? std::string(kCast) + "." : "";
+    return {cast + kSsdLocations, cast + kSsdScores};
+  }
   return layers.empty() ? std::vector<std::string>{} : std::vector{layers.back().name};
 }
 
@@ -127,8 +133,8 @@ void CheckZooUse(const ModelConfig& model, Task task, const Shape& input) {
     throw ConfigError(PlacePrefix(model.where) + "model.zoo: " + model.zoo + message);
   };
   if (entry->task != task)
-    refuse(std::string(" is a network for `task: ") + TaskText(entry->task) + "`, found `task: " +
-           TaskText(task) + "`");
+    refuse(std::string(" is a network for `task: ") + TaskText(entry->task) +
+           "`, found `task: " + TaskText(task) + "`");
   const Shape& usual = entry->usual_input;
   if (task == Task::kDetection && (input.h != usual.h || input.w != usual.w))
     refuse(" has default boxes for images of " + std::to_string(usual.h) + "x" +

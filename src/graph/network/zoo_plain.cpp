@@ -1,5 +1,5 @@
-// Networks without branches. VGG: Simonyan and Zisserman (2015), configurations A, B, D, E with batch
-// norm or without; LeNet-5: LeCun et al. (1998).
+// Networks without branches. VGG: Simonyan and Zisserman (2015), configurations A, B, D, E with
+// batch norm or without; LeNet-5: LeCun et al. (1998).
 #include <string>
 
 #include "graph/network/zoo_stack.h"

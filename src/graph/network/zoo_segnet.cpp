@@ -59,6 +59,7 @@ std::vector<LayerConfig> SegNetBasic(const ModelConfig& model) {
     AddBasicConv(net, "conv_decode" + std::to_string(stage), channels);
   }
   net.Conv("conv_classifier", model.classes, 1, 1, 0);
+  if (model.cast) net.Add(kCast, "scale");
   return net.Take();
 }
 
@@ -84,6 +85,7 @@ std::vector<LayerConfig> SegNet(const ModelConfig& model) {
       }
     }
   }
+  if (model.cast) net.Add(kCast, "scale");
   return net.Take();
 }
 

@@ -34,8 +34,8 @@ class SsdStack {
  private:
   // A convolution, its batch norm where the model has them, and relu.
   void AddConv(const std::string& index, const SsdConv& c) {
-    LayerConfig& conv = net_.Conv("conv" + index, Widened(c.channels, model_.width), c.kernel,
-                                  c.stride, c.padding);
+    LayerConfig& conv =
+        net_.Conv("conv" + index, Widened(c.channels, model_.width), c.kernel, c.stride, c.padding);
     conv.dilation = {c.dilation, c.dilation};
     conv.bias = !model_.batch_norm;
     if (model_.batch_norm) net_.Add("bn" + index, "batch_norm");
@@ -87,6 +87,9 @@ class SsdStack {
     LayerConfig& join = net_.Add(kSsdScores, "concat_boxes");
     join.inputs = confs;
     join.values = scores;
+    if (!model_.cast) return;
+    for (const char* output : {kSsdLocations, kSsdScores})
+      net_.Add(std::string(kCast) + "." + output, "scale").inputs = {output};
   }
 
   const ModelConfig& model_;

@@ -95,6 +95,8 @@ std::vector<config::LayerConfig> CifarPreResNet(const config::ModelConfig& model
 std::vector<config::LayerConfig> CifarWideResNet(const config::ModelConfig& model, int depth,
                                                  int factor);
 
+// What model.cast puts behind the outputs of these networks is called so, or begins so.
+inline constexpr char kCast[] = "cast";
 
 // For segmentation: logits of each pixel.
 std::vector<config::LayerConfig> SegNetBasic(const config::ModelConfig& model);

@@ -65,7 +65,7 @@ struct Plan {
   std::vector<int> value_buffers;  // by value; -1: inside a chain or made by its consumer
   std::vector<BufferLife> buffers;
   std::vector<int> loss_gradients;  // by output of the network
-  int scales = 0;  // how many S
+  int scales = 0;                   // how many S
 };
 
 struct PlanSpec {
