@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "graph/network/shapes.h"
+#include "telemetry/progress.h"
 #include "train/batches.h"
 #include "train/checkpoint/weight_values.h"
 
@@ -89,6 +90,19 @@ void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& a
 
 void NormStatistics::Restore() {
   for (const Statistic& s : statistics_) Put(s.running, s.trained, backend_);
+}
+
+void RecomputeNorms(const config::Config& config, const RunData& data,
+                    const graph::Graph& evaluated, backend::Backend& backend, telemetry::Log& log,
+                    bool progress) {
+  if (!RecomputesNorms(config)) return;
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
+  const auto graph =
+      graph::Graph::Build(TrainGraph(config, data.image, *policy), backend, &evaluated);
+  telemetry::EvaluationProgress line(log, progress, "batch norms", data.train.images());
+  NormStatistics(config, data, *graph, backend).Recompute([&](std::int64_t images) {
+    line.Update(images);
+  });
 }
 
 }  // namespace ada::train

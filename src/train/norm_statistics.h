@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "graph/graph.h"
+#include "telemetry/log.h"
 #include "train/assemble.h"
 
 namespace ada::train {
@@ -52,5 +53,11 @@ class NormStatistics {
   bool reference_;
   std::vector<Statistic> statistics_;
 };
+
+// For an evaluation without a run: does nothing unless evaluate.recompute_batch_norm asks for it.
+// Makes a network that trains, which shares the parameters of `evaluated`, for the time it takes.
+void RecomputeNorms(const config::Config& config, const RunData& data,
+                    const graph::Graph& evaluated, backend::Backend& backend, telemetry::Log& log,
+                    bool progress);
 
 }  // namespace ada::train
