@@ -33,8 +33,7 @@ std::unique_ptr<Graph> Graph::Build(const GraphSpec& spec, backend::Backend& bac
 void Graph::SetBatch(const float* images, const std::int32_t* labels, int rows,
                      const backend::SecondLabels& second) {
   input_->SetImages(images, rows);
-  loss_->SetLabels(labels, rows);
-  if (second.labels != nullptr) loss_->SetSecondLabels(second, rows);
+  loss_->SetTargets({labels, second}, rows);
 }
 
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body) {

@@ -87,7 +87,7 @@ std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
 }
 
 std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(const GraphSpec& graph) {
-  backend::LossSpec spec;
+  backend::ClassLossSpec spec;
   spec.logits = b_.Value(static_cast<int>(b_.network->nodes.size()));
   spec.label_smoothing = graph.label_smoothing;
   spec.mixes = graph.mixes;
