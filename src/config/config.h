@@ -83,6 +83,8 @@ enum class InitScheme {
   kHeUniform,
   kXavierNormal,
   kXavierUniform,
+  kLecunNormal,
+  kLecunUniform,
   kNormal,
   kUniform,
   kConstant
@@ -90,8 +92,8 @@ enum class InitScheme {
 // The distribution of a parameter's first values.
 struct InitRule {
   InitScheme scheme = InitScheme::kHeNormal;
-  enum class Fan { kIn, kOut } fan = Fan::kIn;  // he_normal, he_uniform
-  std::optional<double> gain;                   // he: sqrt(2), xavier: 1
+  enum class Fan { kIn, kOut } fan = Fan::kIn;  // he, lecun
+  std::optional<double> gain;                   // he: sqrt(2), xavier, lecun: 1
   double std = 0, bound = 0, value = 0;         // normal; uniform; constant
 };
 // One entry of `model.init.parameters`.
@@ -116,7 +118,12 @@ struct ModelConfig {
   std::vector<int> hidden = {512, 512};  // mlp
   double dropout = 0;                    // 0: none
   bool plain = false;                    // vgg: without batch norm
+  double width = 1;                      // segnet, ssd: factor of the channels
+  bool batch_norm = false;               // ssd: behind every convolution but those of the heads
+  bool cast = false;                     // segnet, ssd: a `scale` layer before the loss
   std::vector<LayerConfig> layers;       // `repeat` already expanded
+  std::vector<std::string> outputs;      // layers that the loss is of; empty: the last one
+  std::vector<Location> outputs_where;   // of each
   InitConfig init;
   Location where;
 };

@@ -21,7 +21,7 @@ ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
 
 Network ResolveFor(const GraphSpec& spec) {
   ADA_CHECK(spec.model != nullptr && spec.input.n >= 1);
-  Network network = Resolve(*spec.model, spec.input);
+  Network network = Resolve(*spec.model, spec.input, spec.task);
   RefuseHuge(network, spec.input.n, spec.model->where);
   return network;
 }
@@ -220,7 +220,7 @@ void Builder::FillLists() {
   std::vector<RoundingPoint> roundings = ListRoundings(bindings_);
   graph_->scaled_tensors_ = ListScaledTensors(bindings_, roundings);
   graph_->observed_ = ListObserved(bindings_);
-  graph_->logits_ = bindings_.Value(static_cast<int>(network_.nodes.size()));
+  for (const int value : network_.outputs) graph_->outputs_.push_back(bindings_.Value(value));
   if (!spec_.training) return;
   graph_->roundings_ = std::move(roundings);
   graph_->scales_ = ListScales(bindings_);

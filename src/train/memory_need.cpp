@@ -51,7 +51,7 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
 MemoryNeed LeastNeed(const config::Config& config, const data::DatasetInfo& info,
                      const graph::GraphSpec& graph) {
   MemoryNeed need = NeedOfData(config, info, config.data.batch_size);
-  const graph::Network network = graph::Resolve(*graph.model, graph.input);
+  const graph::Network network = graph::Resolve(*graph.model, graph.input, graph.task);
   graph::RefuseHuge(network, graph.input.n, graph.model->where);
   const std::size_t tensors = 2 + optim::StateTensors(config.optimizer);
   need.network = tensors * sizeof(float) * static_cast<std::uint64_t>(network.trained_numel());

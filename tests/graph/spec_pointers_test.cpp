@@ -126,6 +126,7 @@ TEST_SUITE("cpu") {
         spec.model = &network.model;
         spec.precision = precision;
         spec.input = network.input;
+        spec.task = network.task;
         spec.histograms = {"y", "w", "dx", "dw", "dy"};
         const auto graph = Graph::Build(spec, backend);
         for (const backend::OpSpec& op : backend.specs) {

@@ -123,6 +123,9 @@ Section LayerSection(LayerConfig& layer) {
                   .Default("1.0e-05; layer_norm: 1.0e-06")),
       OfKinds(Number("momentum", layer.momentum, FromTo(0, 1),
                      "weight of a new batch in running statistics")),
+      OfKinds(Number("initial_beta", layer.initial_beta, AnyNumber(),
+                     "of every beta before the first step")
+                  .WrittenIf([&layer] { return layer.initial_beta != 0; })),
       OfKinds(Number("min", layer.min, AnyNumber(), "smallest value that it gives")),
       OfKinds(Number("max", layer.max, AnyNumber(), "largest value that it gives")),
       OfKinds(Number("slope", layer.slope, AnyNumber(), "factor of what is negative")),

@@ -16,6 +16,7 @@ struct LayerKeys {
   bool bias = true;
   double rate = 0.5;
   double eps = 1e-5, momentum = 0.1;
+  double initial_beta = 0;           // of batch norm, at the start
   double min = -1, max = 1;          // of the output
   double slope = 0.01;               // where the input is negative
   std::string approximate = "none";  // or tanh

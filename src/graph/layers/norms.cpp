@@ -4,11 +4,11 @@
 namespace ada::graph {
 namespace {
 
-std::vector<ParameterSpec> BatchNormParameters(const LayerKeys&, const LayerShapes& shapes) {
+std::vector<ParameterSpec> BatchNormParameters(const LayerKeys& keys, const LayerShapes& shapes) {
   const std::int64_t channels = shapes.output.c;
   const Shape vector{1, 1, 1, channels};
   return {{"weight", {channels}, vector},
-          {"bias", {channels}, vector},
+          {"bias", {channels}, vector, true, keys.initial_beta},
           {"running_mean", {channels}, vector, false},
           {"running_var", {channels}, vector, false}};
 }
@@ -81,7 +81,7 @@ backend::OpSpec ChannelScaleSpecOf(const OpParts& op) {
 std::vector<LayerKind> NormKinds() {
   return {
       {.name = backend::BatchNormSpec::kKind,
-       .keys = {"eps", "momentum"},
+       .keys = {"eps", "momentum", "initial_beta"},
        .infer = KeepShape,
        .parameters = BatchNormParameters,
        .may_choose_scale = true,
