@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "graph/fake_losses.h"
 #include "graph/fake_ops.h"
 #include "graph/fake_recomputed.h"
 #include "graph/formulas.h"
@@ -153,8 +154,17 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec& s) override {
     losses.push_back(s);
     auto op = std::make_unique<FakeLoss>();
-    op->forward = [this, s] { logits = test::Read(s.logits); };
-    op->backward = [s] { WriteGradient(s.dlogits, Hash("loss", {test::Read(s.logits)}), 8); };
+    const auto read = [ends = EndsOf(s)] {
+      std::vector<Symbol> outputs;
+      for (const LossEnd& end : ends) outputs.push_back(test::Read(end.output));
+      return outputs;
+    };
+    op->forward = [this, read] { logits = LossSymbol(read()); };
+    op->backward = [read, ends = EndsOf(s)] {
+      const std::vector<Symbol> outputs = read();
+      for (std::size_t i = 0; i < ends.size(); ++i)
+        WriteGradient(ends[i].gradient, LossGradient(outputs, i), 8);
+    };
     return op;
   }
   std::unique_ptr<backend::UpdateOp> MakeUpdate(const backend::UpdateRule&,
@@ -166,7 +176,7 @@ class FakeBackend : public backend::Backend {
     return nullptr;
   }
 
-  Symbol logits = 0;  // of the last loss forward
+  Symbol logits = 0;  // of the last loss forward: of all outputs
 
  private:
   std::unique_ptr<Op> MakeOp(Call forward, Call backward) {

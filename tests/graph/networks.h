@@ -12,6 +12,7 @@ struct TestNetwork {
   std::string name;
   config::ModelConfig model;
   Shape input;
+  Task task = Task::kClassification;
 };
 
 inline config::LayerConfig Layer(const std::string& name, const std::string& kind,
@@ -182,6 +183,18 @@ inline config::ModelConfig WithGates() {
                 Linear("fc", 10)});
 }
 
+// Two outputs, on images of one row: the first is read by other layers too, and stands in the middle
+// of a batch norm and its relu.
+inline config::ModelConfig WithTwoOutputs() {
+  config::ModelConfig model =
+      Model({Conv("c1", 4), Layer("b1", "batch_norm"), Layer("r1", "relu"), Conv("c2", 4),
+             Layer("locations", "batch_norm"), Layer("r2", "relu"), Conv("c3", 4),
+             Layer("b3", "batch_norm"), Layer("r3", "relu"), Layer("join", "add", {"r3", "r1"}),
+             Conv("scores", 11)});
+  model.outputs = {"locations", "scores"};
+  return model;
+}
+
 inline std::vector<TestNetwork> AllNetworks() {
   const Shape mnist{5, 28, 28, 1}, cifar{5, 32, 32, 3};
   std::vector<TestNetwork> all = {{"mlp", Zoo("mlp"), mnist},
@@ -201,6 +214,7 @@ inline std::vector<TestNetwork> AllNetworks() {
   all.push_back({"with concat", WithConcat(), {5, 6, 6, 3}});
   all.push_back({"with gates", WithGates(), {5, 6, 7, 3}});
   all.push_back({"with activations", WithActivations(), {5, 6, 6, 3}});
+  all.push_back({"with two outputs", WithTwoOutputs(), {5, 1, 12, 3}, Task::kDetection});
   return all;
 }
 

@@ -34,10 +34,15 @@ class ReferenceStep {
     const int nodes = static_cast<int>(network_.nodes.size());
     y_ = {Hash("input", {})};
     for (const Node& node : network_.nodes) y_.push_back(Forward(node));
-    r_.logits = y_.back();
+    std::vector<Symbol> outputs;
+    for (const int value : network_.outputs) outputs.push_back(y_[value]);
+    r_.logits = LossSymbol(outputs);
     gradients_.resize(nodes + 1);
-    gradients_[nodes].push_back({Hash("loss", {y_.back()}), 8});
-    Note("loss", "dx", gradients_[nodes][0]);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const G gradient{LossGradient(outputs, i), 8};
+      gradients_[network_.outputs[i]].push_back(gradient);
+      Note("loss", i == 0 ? "dx" : "dx2", gradient);
+    }
     for (int i = nodes - 1; i >= 0; --i) {
       if (needs_[i + 1]) Backward(i, Meet(i + 1));
     }

@@ -47,7 +47,7 @@ inline const std::map<std::string, std::vector<std::string>> kFewWords = {
     {"model.zoo", {"mlp", "lenet"}},
 };
 inline const std::vector<std::string> kNotTried = {"name", "output", "data.path", "model.file",
-                                                   "model.init.weights"};
+                                                   "model.init.weights", "model.outputs"};
 // Without these a run would be long, or not small.
 inline const std::vector<std::string> kAlways = {"train.max_steps",         "data.synthetic",
                                                  "data.synthetic.height",   "data.synthetic.width",
