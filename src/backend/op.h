@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "core/tensor.h"
 
 namespace ada::backend {
@@ -38,6 +39,11 @@ struct LossResult {
   double loss_sum = 0;      // of their losses, weights and label smoothing included
   double location_sum = 0;  // the part of it that is of boxes' locations
   std::int64_t top1 = 0, top5 = 0;
+
+  ADA_HOST_DEVICE void Add(const LossResult& more) {
+    loss_sum += more.loss_sum, location_sum += more.location_sum;
+    top1 += more.top1, top5 += more.top5;
+  }
 };
 // A second label of each row, of host memory, and the share of the first in its target; null: rows
 // have one label.

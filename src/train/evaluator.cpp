@@ -59,7 +59,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     pass.rows = batches.Next();
     for (const data::BrokenImage& broken : batches.broken()) result.broken.push_back(broken);
     if (pass.rows == 0) continue;
-    pass.loss_rows = pass.rows;
+    pass.loss_terms = pass.rows;
     pass.accumulate = result.images > 0;  // losses of all batches are added up
     batches.Feed(*graph_, 0, pass.rows);
     graph_->Forward(pass);

@@ -36,20 +36,20 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
   Batches batches(backend, data.train, TrainLoader(config, data), Batches::Residence::kHost);
   backend::Pass pass;
   pass.seed = config.seed;
-  pass.loss_rows = batches.Next();
+  pass.loss_terms = batches.Next();
   graph.RefreshWeights(pass);
   const int micro = config.data.batch_size / config.train.accumulate;
   std::vector<float> logits(static_cast<std::size_t>(micro) * graph.classes());
   double largest = 0;
-  for (int first = 0; first < pass.loss_rows; first += micro, ++pass.draw) {
-    pass.rows = std::min<int>(micro, pass.loss_rows - first);
+  for (int first = 0; first < pass.loss_terms; first += micro, ++pass.draw) {
+    pass.rows = std::min<int>(micro, pass.loss_terms - first);
     const Batches::Rows seen = batches.Feed(graph, first, pass.rows);
     graph.Forward(pass);
     backend.Read(graph.logits(), pass.rows, logits.data());
     for (int row = 0; row < pass.rows; ++row) {
       const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row) * graph.classes();
       const double of_row = LargestOfRow({begin, begin + graph.classes()}, seen.labels[row],
-                                         config.train.label_smoothing, pass.loss_rows);
+                                         config.train.label_smoothing, pass.loss_terms);
       if (of_row > largest) largest = of_row;
     }
   }

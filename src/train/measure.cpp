@@ -52,7 +52,7 @@ double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Opt
   graph::Initialize(graph, init, config.seed, backend);
   backend::Pass pass;
   pass.rows = config.data.batch_size / config.train.accumulate;
-  pass.loss_rows = config.data.batch_size;
+  pass.loss_terms = config.data.batch_size;
   pass.loss_scale = static_cast<float>(policy.Scale());
   pass.seed = config.seed;
   const MadeUpBatch batch(pass.rows, image, graph.classes());

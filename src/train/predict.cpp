@@ -172,7 +172,7 @@ void Predict(const config::Config& given, const std::string& weights,
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
   backend::Pass pass;
   pass.training = false;
-  pass.rows = pass.loss_rows = 1;
+  pass.rows = pass.loss_terms = 1;
   graph->RefreshWeights(pass);
   std::vector<float> logits(static_cast<std::size_t>(graph->classes()));
   Printer printer(options, rules.names, out);

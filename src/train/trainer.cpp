@@ -101,7 +101,7 @@ void Trainer::SendLayerScales() {
 void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
   const bool several = config_.train.accumulate > 1;
-  pass.loss_rows = rows;
+  pass.loss_terms = rows;
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
     pass.rows = std::min(micro, rows - first);
     pass.accumulate = first > 0;

@@ -166,15 +166,15 @@ class GradientChecks {
 
   void Loss(float smoothing) {
     CAPTURE(smoothing);
-    LossSpec spec;
+    ClassLossSpec spec;
     const Shape shape{5, 1, 1, 10};
     spec.logits = bench_.Make(shape, kFp32, Random(shape, 1)), spec.label_smoothing = smoothing;
     spec.dlogits = bench_.MakeGradient(shape, kFp32);
     const auto op = bench_->MakeLoss(spec);
     const std::int32_t labels[] = {3, 0, 9, 3, 5};
-    op->SetLabels(labels, 5);
+    op->SetTargets({labels}, 5);
     Pass pass = MakePass(5);
-    pass.loss_scale = 32, pass.loss_rows = 20;
+    pass.loss_scale = 32, pass.loss_terms = 20;
     op->Forward(pass);
     op->Backward(pass);
     const auto loss = [&] {

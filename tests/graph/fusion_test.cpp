@@ -41,7 +41,7 @@ backend::Pass PassOf(const TestNetwork& network, int step) {
   pass.rows = static_cast<int>(network.input.n) - (step == 2 ? 2 : 0);
   pass.accumulate = step == 2;
   pass.count = true;
-  pass.loss_rows = network.input.n;
+  pass.loss_terms = network.input.n;
   pass.loss_scale = 8;
   pass.draw = static_cast<std::uint64_t>(step);
   return pass;

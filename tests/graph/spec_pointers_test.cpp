@@ -134,7 +134,7 @@ TEST_SUITE("cpu") {
           std::visit([&](const auto& s) { CheckPointers(backend, s); }, op);
         }
         CheckPointers(backend, backend.inputs.back());
-        CheckPointers(backend, backend.losses.back());
+        std::visit([&](const auto& s) { CheckPointers(backend, s); }, backend.losses.back());
       }
     }
     CHECK(kinds.size() == std::variant_size_v<backend::OpSpec>);

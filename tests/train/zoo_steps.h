@@ -134,7 +134,7 @@ class Model {
   void MicroBatch(int step, int index) {
     backend::Pass pass;
     pass.rows = static_cast<int>(batch_.micro[index]);
-    pass.loss_rows = batch_.micro[0] + batch_.micro[1];
+    pass.loss_terms = batch_.micro[0] + batch_.micro[1];
     pass.accumulate = index > 0, pass.edge = 0.5;
     pass.count = pass.bins = (step + index) % 2 == 0;
     pass.seed = 3, pass.draw = static_cast<std::uint64_t>(2 * step + index);
