@@ -67,6 +67,7 @@ struct FileChoices {
   int classes = 0;                            // camvid, where there are no names; 0: the set's own
   std::optional<int> ignored_label = {};  // camvid: of pixels without a class; -1: there is none
   std::string train = {}, test = {};      // names of splits; "": the set's own
+  bool skip_broken = false;  // images whose files are damaged or missing are left out and told
 };
 
 // Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the

@@ -1,5 +1,6 @@
 // Weights of classes that are rare in the label images of a set.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "data/dataset.h"
