@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kNamedFiles = 3;  // in a message
 constexpr int kCamvidVoid = 11;
-const std::array<const char*, 11> kCamvidClasses = {"sky",      "building",   "pole",       "road",
-                                                    "pavement", "tree",       "signsymbol", "fence",
+const std::array<const char*, 11> kCamvidClasses = {"sky",      "building",   "pole",     "road",
+                                                    "pavement", "tree",       "sign",     "fence",
                                                     "car",      "pedestrian", "bicyclist"};
 constexpr const char* kCamvidLayout =
     "expected PATH/SPLIT/NAME.png (or .jpg, .jpeg) and PATH/SPLITannot/NAME.png";
@@ -27,18 +27,18 @@ constexpr const char* kCamvidLayout =
 // The classes, and the label that is none of them; -1: there is none.
 struct PixelClasses {
   std::vector<std::string> names;
-  int count = 0, ignored = -1;
+  int ignored = -1;
 };
 PixelClasses ChooseClasses(const FileChoices& choices) {
+  const bool own = choices.class_names.empty();
   PixelClasses classes;
-  const bool own = choices.class_names.empty() && choices.classes == 0;
   classes.names = choices.class_names;
   if (own) classes.names.assign(kCamvidClasses.begin(), kCamvidClasses.end());
-  classes.count = classes.names.empty() ? choices.classes : static_cast<int>(classes.names.size());
   classes.ignored = choices.ignored_label.value_or(own ? kCamvidVoid : int{kIgnoredPixel});
-  if (classes.count > kMostPixelClasses)
-    throw ConfigError("data.class_names: " + Counted(classes.count, "class") +
-                      "; expected at most " + std::to_string(kMostPixelClasses) +
+  const auto count = static_cast<std::int64_t>(classes.names.size());
+  if (count > kMostPixelClasses)
+    throw ConfigError("data.class_names: " + Counted(count, "class") + "; expected at most " +
+                      std::to_string(kMostPixelClasses) +
                       ", a label is a byte and 255 stands for none");
   return classes;
 }
@@ -109,11 +109,11 @@ Dataset MakeCamvidDataset(SplitFilesFound files, const PixelClasses& classes) {
   Dataset dataset;
   dataset.name = "camvid";
   dataset.channels = 3;
-  dataset.classes = classes.count;
+  dataset.classes = static_cast<int>(classes.names.size());
   dataset.labels.resize(static_cast<std::size_t>(files.pictures.size()));
   dataset.store = std::make_shared<PictureFiles>("", std::move(files.pictures));
   dataset.label_images =
-      std::make_shared<LabelFiles>(std::move(files.labels), classes.count, classes.ignored);
+      std::make_shared<LabelFiles>(std::move(files.labels), dataset.classes, classes.ignored);
   return dataset;
 }
 

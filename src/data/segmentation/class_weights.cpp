@@ -18,12 +18,22 @@ struct PixelCounts {
   std::vector<std::int64_t> pixels, of;
 };
 
+Picture LabelsOrNone(const Dataset& dataset, std::int64_t image, bool skip_broken) {
+  try {
+    return dataset.label_images->Read(dataset.NumberInFiles(image));
+  } catch (const DataError&) {
+    if (!skip_broken) throw;
+    return {};
+  }
+}
+
 // Of the images begin..end - 1 of the set.
-PixelCounts CountPixels(const Dataset& dataset, std::int64_t begin, std::int64_t end) {
+PixelCounts CountPixels(const Dataset& dataset, std::int64_t begin, std::int64_t end,
+                        bool skip_broken) {
   const auto classes = static_cast<std::size_t>(dataset.classes);
   PixelCounts counts{std::vector<std::int64_t>(classes), std::vector<std::int64_t>(classes)};
   for (std::int64_t i = begin; i < end; ++i) {
-    const Picture labels = dataset.label_images->Read(dataset.NumberInFiles(i));
+    const Picture labels = LabelsOrNone(dataset, i, skip_broken);
     std::array<std::int64_t, 256> found{};
     for (const std::uint8_t label : labels.pixels) ++found[label];
     for (std::size_t k = 0; k < classes; ++k) {
@@ -60,16 +70,16 @@ std::vector<double> MedianFrequencyWeights(const std::vector<std::int64_t>& pixe
 }
 
 std::vector<double> MedianFrequencyWeights(const Dataset& dataset, UnseenClass unseen,
-                                           std::vector<int>* unseen_classes) {
+                                           std::vector<int>* unseen_classes, bool skip_broken) {
   ADA_CHECK(dataset.label_images);
   std::vector<PixelCounts> parts(
       static_cast<std::size_t>((dataset.images() + kLabelImagesOfTask - 1) / kLabelImagesOfTask));
   std::vector<std::function<void()>> tasks;
   for (std::size_t part = 0; part < parts.size(); ++part) {
-    tasks.push_back([&dataset, &parts, part] {
+    tasks.push_back([&dataset, &parts, part, skip_broken] {
       const std::int64_t begin = static_cast<std::int64_t>(part) * kLabelImagesOfTask;
-      parts[part] =
-          CountPixels(dataset, begin, std::min(dataset.images(), begin + kLabelImagesOfTask));
+      parts[part] = CountPixels(
+          dataset, begin, std::min(dataset.images(), begin + kLabelImagesOfTask), skip_broken);
     });
   }
   RunInParallel(tasks);
