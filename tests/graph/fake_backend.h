@@ -29,6 +29,7 @@ class FakeBackend : public backend::Backend {
   std::vector<backend::BatchNormSpec> batch_norms;
   std::vector<backend::ReluSpec> relus;
   std::vector<backend::MaxPoolSpec> max_pools;
+  std::vector<backend::MaxUnpoolSpec> max_unpools;
   std::vector<backend::AvgPoolSpec> avg_pools;
   std::vector<backend::DropoutSpec> dropouts;
   std::vector<backend::ScaleSpec> casts;
@@ -95,7 +96,16 @@ class FakeBackend : public backend::Backend {
     if (backend::kPassesDy<Function>) REQUIRE_FALSE(s.dx.stats);
     return Activation(s);
   }
-  std::unique_ptr<Op> OpOf(const backend::ConcatSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::ConcatSpec& s) { return Concat(s); }
+  std::unique_ptr<Op> OpOf(const backend::ConcatBoxesSpec& s) { return Concat(s); }
+  std::unique_ptr<Op> OpOf(const backend::L2NormalizeSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::LrnSpec& s) { return ReadsInput(s); }
+  std::unique_ptr<Op> OpOf(const backend::MaxUnpoolSpec& s) {
+    max_unpools.push_back(s);
+    RequireExact(s);
+    REQUIRE_FALSE(s.dx.stats);
+    return Linear(s);
+  }
   std::unique_ptr<Op> OpOf(const backend::MultiplySpec& s);
   std::unique_ptr<Op> OpOf(const backend::ChannelScaleSpec& s);
   std::unique_ptr<Op> OpOf(const backend::LayerNormSpec& s) { return UnitNorm(s); }
@@ -206,8 +216,12 @@ class FakeBackend : public backend::Backend {
     return op;
   }
   template <typename Spec>
-  std::unique_ptr<Op> Activation(const Spec& s) {  // backward reads x and dy
+  std::unique_ptr<Op> Activation(const Spec& s) {
     activations.push_back(s);
+    return ReadsInput(s);
+  }
+  template <typename Spec>
+  std::unique_ptr<Op> ReadsInput(const Spec& s) {  // backward reads x and dy
     auto op = Rounded(s);
     static_cast<CallOp<Op>&>(*op).backward = [s, f = Formula(s)] {
       const Symbol dy = ReadGradient(s.dy);
@@ -219,6 +233,8 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<Op> Product(const Spec& s);
   template <typename Spec>
   std::unique_ptr<Op> UnitNorm(const Spec& s);
+  template <typename Spec>
+  std::unique_ptr<Op> Concat(const Spec& s);
 
   std::deque<std::vector<std::byte>> memory_;
 };

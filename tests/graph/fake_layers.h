@@ -9,13 +9,14 @@
 
 namespace ada::graph::test {
 
-inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ConcatSpec& s) {
+template <typename Spec>
+std::unique_ptr<Op> FakeBackend::Concat(const Spec& s) {
   concats.push_back(s);
   const auto forward = [s] {
     std::vector<Symbol> x;
     for (const Tensor& tensor : s.x) x.push_back(test::Read(tensor));
-    Write(s.y, Hash("concat", x));
-    Count(s.y_stats, s.y, Hash("concat", x));
+    Write(s.y, Hash(Spec::kKind, x));
+    Count(s.y_stats, s.y, Hash(Spec::kKind, x));
   };
   const auto backward = [s] {
     const Symbol dy = ReadGradient(s.dy);
@@ -71,6 +72,22 @@ std::unique_ptr<Op> FakeBackend::UnitNorm(const Spec& s) {
     const Symbol x = test::Read(s.x), dy = ReadGradient(s.dy);
     Write(s.dgamma, Hash(f + " dgamma", {x, dy}));
     Write(s.dbeta, Hash(f + " dbeta", {dy}));
+    WriteGradient(s.dx, Hash(f + " dx", {x, test::Read(s.gamma), dy}), *s.dy.scale);
+  };
+  return MakeOp(forward, backward);
+}
+
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::L2NormalizeSpec& s) {
+  REQUIRE_FALSE(s.beta);
+  const std::string f = Formula(s);
+  const auto forward = [s, f] {
+    const Symbol y = Hash(f, {test::Read(s.x), test::Read(s.gamma)});
+    Write(s.y, y);
+    Count(s.y_stats, s.y, y);
+  };
+  const auto backward = [s, f] {
+    const Symbol x = test::Read(s.x), dy = ReadGradient(s.dy);
+    Write(s.dgamma, Hash(f + " dgamma", {x, dy}));
     WriteGradient(s.dx, Hash(f + " dx", {x, test::Read(s.gamma), dy}), *s.dy.scale);
   };
   return MakeOp(forward, backward);
