@@ -65,6 +65,8 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
   if (op.chooses_scale) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
   if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
+  parts.positions = b_.positions[n.pool < 0 ? op.node : n.pool];
+  if (n.pool >= 0) parts.pooled = b_.network->nodes[n.pool].output;
   if (n.kind->has_weight) AddWeight(op, parts);
   AddChain(op, parts);
   return parts;

@@ -40,6 +40,7 @@ class FakeBackend : public backend::Backend {
   std::vector<backend::BatchNormSpec> batch_norms;
   std::vector<backend::ReluSpec> relus;
   std::vector<backend::MaxPoolSpec> max_pools;
+  std::vector<backend::MaxUnpoolSpec> max_unpools;
   std::vector<backend::AvgPoolSpec> avg_pools;
   std::vector<backend::DropoutSpec> dropouts;
   std::vector<backend::ScaleSpec> casts;
@@ -224,8 +225,12 @@ class FakeBackend : public backend::Backend {
     return op;
   }
   template <typename Spec>
-  std::unique_ptr<Op> Activation(const Spec& s) {  // backward reads x and dy
+  std::unique_ptr<Op> Activation(const Spec& s) {
     activations.push_back(s);
+    return ReadsInput(s);
+  }
+  template <typename Spec>
+  std::unique_ptr<Op> ReadsInput(const Spec& s) {  // backward reads x and dy
     auto op = Rounded(s);
     static_cast<CallOp<Op>&>(*op).backward = [s, f = Formula(s)] {
       const Symbol dy = ReadGradient(s.dy);

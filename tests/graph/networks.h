@@ -145,6 +145,31 @@ inline config::ModelConfig WithGates() {
                 Linear("fc", 10)});
 }
 
+// What SSD and SegNet need: sums over neighbouring channels, poolings of odd sides and what undoes
+// them (one of them read by two layers, one of whole windows), norms over lengths, joined boxes.
+inline config::ModelConfig WithUnpooling() {
+  const auto with = [](config::LayerConfig layer, auto change) {
+    change(layer);
+    return layer;
+  };
+  const auto ceil = [](auto& l) { l.ceil_mode = true; };
+  const auto unpool = [&](const std::string& name, const std::string& pool, bool whole) {
+    return with(Layer(name, "max_unpool"), [&](auto& l) { l.pool = pool, l.whole = whole; });
+  };
+  return Model({Conv("c1", 8),
+                with(Layer("lrn", "lrn"),
+                     [](auto& l) {
+                       l.size = {3, 3};
+                     }),
+                with(Window("p1", "max_pool", 2, 2), ceil), Conv("c2", 8),
+                with(Window("p2", "max_pool", 2, 2), ceil), Conv("c3", 8), unpool("u2", "p2", true),
+                Conv("c4", 8), unpool("u1", "p1", false), Layer("join", "add", {"u1", "lrn"}),
+                with(Layer("norm", "l2_normalize"), [](auto& l) { l.value = 5; }),
+                with(Layer("again", "max_unpool", {"c2"}), [](auto& l) { l.pool = "p1"; }),
+                Conv("c5", 12), Layer("boxes", "concat_boxes", {"norm", "c5", "norm"}),
+                Linear("fc", 10)});
+}
+
 // Two outputs, on images of one row: the first is read by other layers too, and stands in the
 // middle of a batch norm and its relu.
 inline config::ModelConfig WithTwoOutputs() {
@@ -176,6 +201,7 @@ inline std::vector<TestNetwork> AllNetworks() {
   all.push_back({"with concat", WithConcat(), {5, 6, 6, 3}});
   all.push_back({"with gates", WithGates(), {5, 6, 7, 3}});
   all.push_back({"with activations", WithActivations(), {5, 6, 6, 3}});
+  all.push_back({"with unpooling", WithUnpooling(), {5, 9, 7, 3}});
   all.push_back({"with two outputs", WithTwoOutputs(), {5, 1, 12, 3}, Task::kDetection});
   const Task segments = Task::kSegmentation, detects = Task::kDetection;
   all.push_back({"small segnet", SmallSegNet(), {5, 9, 11, 3}, segments});

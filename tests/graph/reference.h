@@ -110,11 +110,8 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) const {
                     1.0 * c.dilation[0], 1.0 * c.dilation[1], 1.0 * c.groups});
   }
   if (c.kind == "max_pool") return window("max_pool");
-  if (c.kind == "max_unpool") {
-    const config::LayerConfig& p = PoolOf(node).config;
-    return Numbers("max_unpool", {1.0 * p.kernel[0], 1.0 * p.kernel[1], 1.0 * p.stride[0],
-                                  1.0 * p.stride[1], 1.0 * p.padding[0], 1.0 * p.padding[1]});
-  }
+  if (c.kind == "max_unpool")
+    return window("max_unpool") + ToString(network_.nodes[node.pool].output);
   if (c.kind == "lrn") return Numbers("lrn", {1.0 * c.size[0], c.alpha, c.beta, c.k});
   if (c.kind == "l2_normalize") return Numbers("l2_normalize", {static_cast<float>(c.eps)});
   if (c.kind == "avg_pool") return window("avg_pool") + (c.count_include_pad ? "" : " inside");
@@ -217,7 +214,7 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
   if (Is(node, "max_unpool")) return {Hash(f, {PositionsFor(node), dy.symbol}), dy.scale};
   if (Is(node, "channel_scale")) return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale};
   const Symbol y = Hash(FormulaOf(node), {x});
-  if (IsActivation(node)) return {Hash(f, {x, dy.symbol}), dy.scale};
+  if (IsActivation(node) || Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
   if (Is(node, "relu")) return {Hash("mask", {y, dy.symbol}), dy.scale};
   if (Is(node, "max_pool")) return {Hash(f, {x, y, dy.symbol}), dy.scale};
   return {Hash(f, {dy.symbol}), dy.scale};

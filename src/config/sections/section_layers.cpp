@@ -139,10 +139,24 @@ Section LayerSection(LayerConfig& layer) {
                      "one more window where the stride leaves a rest of the input")),
       OfKinds(
           Switch("count_include_pad", layer.count_include_pad, "a mean counts padding as zeros")),
-      OfKinds(Pair("size", layer.size, FromTo(1, 1000), "of the output")),
+      OfKinds(Pair("size", layer.size, FromTo(1, 1000),
+                   "of the output; lrn: channels that have a part in a sum")
+                  .Default("lrn: 5")),
       OfKinds(
           Integer("scale", layer.scale, FromTo(1, 1000), "how often each row and column stands")),
-      OfKinds(Number("value", layer.value, AnyNumber(), "of every factor before the first step")),
+      OfKinds(Number("value", layer.value, AnyNumber(), "of every factor before the first step")
+                  .Default("1.0e-06; l2_normalize: 20")),
+      OfKinds(Text("pool", layer.pool,
+                   "the max_pool whose values go back to their places; {i} as in `name`")),
+      OfKinds(Switch("whole", layer.whole,
+                     "whole windows, as ChainerCV's: an odd size comes back one larger, and rows "
+                     "and columns that the pool did not give are cut off the input")),
+      OfKinds(Number("alpha", layer.alpha, AnyNumber(),
+                     "factor of the mean of squares, `size` of them")),
+      OfKinds(Number("beta", layer.beta, AnyNumber(), "exponent of what values are divided by")),
+      OfKinds(Number("k", layer.k, Above(0), "added to that mean times alpha")),
+      OfKinds(Integer("values", layer.values, FromTo(1, 1'000'000),
+                      "of a box: its location's or its classes'")),
   };
   for (Key& key : section.keys) {
     if (key.name == "inputs") {  // unset unless given
@@ -154,7 +168,12 @@ Section LayerSection(LayerConfig& layer) {
   section.check = [&layer](const YamlNode& map, const ReadContext& context) {
     const LayerKind* kind = graph::FindLayerKind(layer.kind);
     if (kind && kind->stride_is_kernel && !map.Find("stride")) layer.stride = layer.kernel;
-    if (kind && Contains(kind->keys, "eps") && !map.Find("eps")) layer.eps = kind->eps;
+    const auto misses = [&](const char* key) {
+      return kind && Contains(kind->keys, key) && !map.Find(key);
+    };
+    if (misses("eps")) layer.eps = kind->eps;
+    if (misses("value")) layer.value = kind->value;
+    if (misses("size")) layer.size = {kind->size, kind->size};
     CheckLayer(layer, map, context);
   };
   return section;

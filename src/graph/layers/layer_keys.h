@@ -23,9 +23,13 @@ struct LayerKeys {
   std::string mode = "row";          // or batch
   bool ceil_mode = false;            // one more window where a stride does not fit
   bool count_include_pad = true;     // a mean counts padding as zeros
-  std::array<int, 2> size = {1, 1};  // of the output: height, width
+  std::array<int, 2> size = {1, 1};  // of the output: height, width; of lrn: channels, twice
   int scale = 2;                     // of height and width
   double value = 1e-6;               // of a factor at the start
+  std::string pool;                  // the layer whose positions it takes
+  bool whole = false;                // whole windows, where the pool's were cut
+  double alpha = 1e-4, beta = 0.75, k = 1;
+  int values = 4;  // of a box
 };
 
 }  // namespace ada::graph

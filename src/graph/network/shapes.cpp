@@ -85,6 +85,22 @@ void Infer(Node& node, LayerShapes shapes) {
   node.mflop = shapes.mflop;
 }
 
+// The node whose positions a layer reads.
+int FindPool(const std::vector<LayerConfig>& layers, int index, const Network& network) {
+  const LayerConfig& layer = layers[index];
+  std::vector<std::string> pools;
+  for (int i = 0; i < index; ++i) {
+    if (!network.nodes[i].kind->gives_positions) continue;
+    if (layers[i].name == layer.pool) return i;
+    pools.push_back(layers[i].name);
+  }
+  const bool is_layer = std::any_of(layers.begin(), layers.end(), [&](const LayerConfig& other) {
+    return other.name == layer.pool;
+  });
+  FailLayer(layer, is_layer ? "pool " + layer.pool + " is no max_pool that stands before it"
+                            : "unknown pool '" + layer.pool + "'" + Nearest(layer.pool, pools));
+}
+
 Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Network& network) {
   const LayerConfig& layer = layers[index];
   Node node;
@@ -99,6 +115,11 @@ Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Networ
   for (const int value : node.inputs) {
     shapes.inputs.push_back(
         {value == 0 ? kInputName : layers[value - 1].name, network.shape(value)});
+  }
+  if (node.kind->reads_positions) {
+    node.pool = FindPool(layers, index, network);
+    const Node& pool = network.nodes[node.pool];
+    shapes.pool = {pool.config, pool.input, pool.output};
   }
   Infer(node, std::move(shapes));
   return node;

@@ -18,6 +18,7 @@ struct Node {
   config::LayerConfig config;
   const LayerKind* kind = nullptr;
   std::vector<int> inputs;  // values
+  int pool = -1;            // of a kind that reads positions: the node that gives them
   Shape input, output;      // of the first input and of the output, one image (n = 1)
   std::vector<ParameterSpec> parameters;
   double mflop = 0;  // of a product; forward, one image, a multiply-add counted as 2
