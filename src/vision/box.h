@@ -37,7 +37,7 @@ auto Overlap(const BasicBox<A>& a, const BasicBox<B>& b) {
   using T = std::common_type_t<A, B>;
   const T y0 = std::max<T>(a.y0, b.y0), x0 = std::max<T>(a.x0, b.x0);
   const T y1 = std::min<T>(a.y1, b.y1), x1 = std::min<T>(a.x1, b.x1);
-  const T common = y0 < y1 && x0 < x1 ? (y1 - y0) * (x1 - x0) : T{0};
+  const T common = (y1 - y0) * (x1 - x0) * (y0 < y1 && x0 < x1 ? T{1} : T{0});
   return common / (static_cast<T>(a.Area()) + static_cast<T>(b.Area()) - common);
 }
 

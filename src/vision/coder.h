@@ -55,11 +55,9 @@ class BoxCoder {
 
  private:
   struct Match;
-  struct Grid {      // of the default boxes that differ in their cell alone
-    int cells = 0;   // along each side
-    int stride = 0;  // default boxes from one cell to the next
-    int first = 0;   // the default box of the first cell
-    double area = 0;
+  // The default boxes that differ in their cell alone.
+  struct Grid {
+    std::int32_t first = 0, stride = 0;  // the first cell's; from one cell to the next
     std::vector<double> y0, y1, x0, x1;  // of each row's, each column's boxes
   };
   template <class Visit>

@@ -29,8 +29,8 @@ Rgb TextColor(Rgb ground);
 // Corners are rounded to whole pixels; what lies outside, or is NaN, is not drawn.
 void DrawBox(RgbView picture, const Box& box, Rgb color, int thickness = 1);
 
-// Text in a font of 5 x 7 pixels within cells of 6 x 9, each pixel `zoom` wide and high. Characters
-// other than printable ASCII are drawn as one box a code point.
+// Text in a font of 5 x 7 pixels within cells of 6 x 9, each pixel `zoom` wide and high. What is no
+// printable ASCII is an empty frame, one a code point.
 int TextHeight(int zoom = 1);
 int TextWidth(std::string_view text, int zoom = 1);
 // The upper left corner of the text's ground lies at (y, x).
