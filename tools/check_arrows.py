@@ -49,6 +49,7 @@ LIBRARIES = {
     r"zlib\.h$": "data",
     r"(jpeglib|jerror|jmorecfg|turbojpeg)\.h$": "data",
     r"png(conf)?\.h$": "data",
+    r"pugi(xml|config)\.hpp$": "data",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

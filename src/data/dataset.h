@@ -64,9 +64,9 @@ struct Splits {
 struct FileChoices {
   std::vector<std::string> more_paths = {};   // voc: folders of further years
   std::vector<std::string> class_names = {};  // in the order of the labels; none: the set's own
-  int classes = 0;                            // camvid, where there are no names; 0: the set's own
   std::optional<int> ignored_label = {};  // camvid: of pixels without a class; -1: there is none
   std::string train = {}, test = {};      // names of splits; "": the set's own
+  bool skip_broken = false;  // images whose files are damaged or missing are left out and told
 };
 
 // Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the

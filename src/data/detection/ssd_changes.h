@@ -33,7 +33,8 @@ struct SsdChangesSpec {
 struct SsdChanges {
   Distortion distortion;
   std::optional<Expansion> expansion;
-  Box crop;  // of the canvas, or of the image where it was not expanded
+  std::array<double, 3> fill{};  // the canvas's colour
+  Box crop;                      // of the canvas, or of the image where it was not expanded
   Interpolation interpolation = Interpolation::kLinear;
   bool flip = false;
 };

@@ -12,7 +12,8 @@ namespace ada::data {
 // without the list of the split `test` has none of it, which the note says. The classes are those
 // of `class_names`, else those of the annotations of both splits in byte order (VOC's own order,
 // which is the same, where they are VOC's twenty). Throws DataError naming the file: a folder or
-// list is missing, a name without picture or XML, what ReadAnnotation throws, a class that is not
+// list is missing, a name without picture or XML, what ReadAnnotation throws, another size than the
+// picture's, a class that is not
 // among the names. The note says what training leaves out (TrainingBoxes), and names the first of
 // it.
 Splits OpenVoc(const std::string& path, const FileChoices& choices);

@@ -7,11 +7,11 @@
 
 namespace ada::data {
 
-// Without names or a number of classes the set has CamVid's eleven, and label 11 is ignored. With
-// them 255 is, unless `ignored_label` says otherwise. Lists files alone; splits are train and test
-// unless they are named. Throws DataError: a folder is missing or empty, a picture has no label
-// image, a picture is there twice (with two endings), too many classes, an ignored label that is a
-// class with a name.
+// Without names of classes the set has CamVid's eleven, and label 11 is ignored; with them 255 is,
+// unless `ignored_label` says otherwise. Lists files alone; splits are train and test unless they
+// are named. Pictures and label images come in byte order of their names. The note says which label
+// images are not used. Throws DataError: a folder is missing or empty, a picture has no label image
+// (unless `skip_broken`), is there twice (with two endings); ConfigError: too many classes.
 Splits OpenCamvid(const std::string& path, const FileChoices& choices);
 
 }  // namespace ada::data

@@ -1,5 +1,6 @@
 // Weights of classes that are rare in the label images of a set.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include "data/dataset.h"
@@ -19,7 +20,8 @@ enum class UnseenClass : std::uint8_t {
 // classes that no pixel has.
 std::vector<double> MedianFrequencyWeights(const Dataset& dataset,
                                            UnseenClass unseen = UnseenClass::kWeightOne,
-                                           std::vector<int>* unseen_classes = nullptr);
+                                           std::vector<int>* unseen_classes = nullptr,
+                                           bool skip_broken = false);
 
 // From counts: `pixels` of each class, and `of`, all pixels of the images that have it.
 std::vector<double> MedianFrequencyWeights(const std::vector<std::int64_t>& pixels,
