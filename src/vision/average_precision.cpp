@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "vision/nms.h"
-#include "vision/numpy_sum.h"
+#include "vision/numpy_arithmetic.h"
 
 namespace ada::vision {
 namespace {
