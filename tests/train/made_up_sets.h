@@ -29,7 +29,7 @@ inline data::Picture DrawShapes(int height, int width, const std::vector<MadeUpS
   return picture;
 }
 
-// Two shapes of classes 0 and 1 (or one of each of `only`), which may overlap.
+// A shape of each of the classes 0 and 1, which may overlap.
 inline std::vector<MadeUpShape> DrawMadeUpShapes(int height, int width, RandomStream& random) {
   std::vector<MadeUpShape> shapes;
   for (const int label : {0, 1}) {
@@ -44,8 +44,9 @@ inline std::vector<MadeUpShape> DrawMadeUpShapes(int height, int width, RandomSt
 }
 
 // <folder>/<name>/train, trainannot, test, testannot: classes 0 and 1 are the shapes, 2 the ground;
-// a border of 255 is ignored. Odd sizes.
-inline void WriteCamvid(const TempFolder& folder, const std::string& name, int train, int test) {
+// the first row has a label that stands for none. Odd sizes.
+inline void WriteCamvid(const TempFolder& folder, const std::string& name, int train, int test,
+                        int ignored = 255) {
   constexpr int kHeight = 23, kWidth = 30;
   RandomStream random(7, 1);
   for (const auto& [split, count] : {std::pair(std::string("train"), train), {"test", test}}) {
@@ -65,7 +66,7 @@ inline void WriteCamvid(const TempFolder& folder, const std::string& name, int t
         for (int y = s.top; y < s.top + s.height; ++y)
           for (int x = s.left; x < s.left + s.width; ++x)
             at(y, x) = static_cast<std::uint8_t>(s.label);
-      for (int x = 0; x < kWidth; ++x) at(0, x) = 255;
+      for (int x = 0; x < kWidth; ++x) at(0, x) = static_cast<std::uint8_t>(ignored);
       data::WritePng(base + "annot" + file, labels);
     }
   }

@@ -47,7 +47,8 @@ inline const std::map<std::string, std::vector<std::string>> kFewWords = {
     {"model.zoo", {"mlp", "lenet"}},
 };
 inline const std::vector<std::string> kNotTried = {"name", "output", "data.path", "model.file",
-                                                   "model.init.weights", "model.outputs"};
+                                                   "model.init.weights", "model.outputs",
+                                                   "task", "detection", "train.class_weights"};
 // Without these a run would be long, or not small.
 inline const std::vector<std::string> kAlways = {"train.max_steps",         "data.synthetic",
                                                  "data.synthetic.height",   "data.synthetic.width",
