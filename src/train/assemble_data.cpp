@@ -152,10 +152,11 @@ data::DatasetInfo InspectData(const config::Config& config) {
 }
 
 config::Config Completed(config::Config config, const data::DatasetInfo& info) {
-  if (info.classes < 2)
+  const int least = config.task == Task::kDetection ? 1 : 2;
+  if (info.classes < least)
     FailData(config.data, "data.path: " + config.data.path + ": holds " +
-                              (info.classes == 1 ? "one class" : "no class") +
-                              "; expected two or more");
+                              (info.classes == 1 ? "one class" : "no class") + "; expected " +
+                              (least == 1 ? "one or more" : "two or more"));
   if (config.model.classes == 0) config.model.classes = info.classes;
   if (config.model.classes < info.classes)
     throw ConfigError(ToString(config.model.where) + ": model.classes: the data set has " +

@@ -75,6 +75,12 @@ TEST_SUITE("cpu") {
           "--set train.class_weights: expected one number a class, 3; got 2");
   }
 
+  TEST_CASE("one class is enough for detection alone") {
+    CHECK(Of(kBoxes, {{"model.classes", "1"}}).model.classes == 1);
+    CHECK(Refused(kPixels, {{"model.classes", "1"}, {"train.class_weights", "none"}}) ==
+          "--set model.classes: expected 2 or more; one class is for `task: detection`");
+  }
+
   TEST_CASE("values that make no sense") {
     CHECK(Refused(kPixels, {{"train.class_weights", "[1, -2, 1]"}}).find("expected a number of 0") !=
           std::string::npos);

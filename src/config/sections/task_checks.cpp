@@ -33,6 +33,7 @@ class TaskChecks {
     Only(Task::kClassification, {"data", "augment", "cutmix"});
     if (config_.task == Task::kDetection) CheckBoxes();
     CheckClassWeights();
+    CheckOneClass();
   }
 
  private:
@@ -78,6 +79,14 @@ class TaskChecks {
     if (!problems_.Clean({"detection.boxes", "model", "model.zoo"})) return;
     Add(Find({"detection"}), {"detection", "boxes"},
         "missing; a model of own layers needs its default boxes: ssd300, ssd512 or a map");
+  }
+
+  // One class is two with the background of detection, and nothing to tell apart elsewhere.
+  void CheckOneClass() {
+    const YamlNode* classes = Find({"model", "classes"});
+    if (classes == nullptr || config_.model.classes != 1 || config_.task == Task::kDetection)
+      return;
+    Add(classes, {"model", "classes"}, "expected 2 or more; one class is for `task: detection`");
   }
 
   void CheckClassWeights() {
