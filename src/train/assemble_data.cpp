@@ -201,7 +201,7 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
 
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) {
   data::LoaderSpec spec = TrainChanges(config);
-  if (data.image.h > 0) spec.coder = MakeCoder(config, data.image);
+  if (data.train.task() == Task::kDetection) spec.coder = MakeCoder(config, data.image);
   spec.mean = data.mean;
   spec.std = data.std;
   const config::AugmentConfig& augment = config.data.augment;
@@ -211,7 +211,7 @@ data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) 
 
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data) {
   data::LoaderSpec spec = CommonLoader(config);
-  if (data.image.h > 0) spec.coder = MakeCoder(config, data.image);
+  if (data.train.task() == Task::kDetection) spec.coder = MakeCoder(config, data.image);
   spec.batch_size = config.data.evaluate_batch_size;
   spec.mean = data.mean;
   spec.std = data.std;

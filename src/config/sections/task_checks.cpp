@@ -26,11 +26,14 @@ class TaskChecks {
     CheckTarget("data", "dataset", config_.data.dataset, TaskOfDataset(config_.data.dataset));
     if (!config_.model.zoo.empty())
       CheckTarget("model", "zoo", config_.model.zoo, TaskOfZoo(config_.model.zoo));
-    Only(Task::kSegmentation, {"train", "class_weights"});
-    Only(Task::kDetection, {"detection"});
-    Only(Task::kClassification, {"train", "label_smoothing"});
-    Only(Task::kClassification, {"data", "augment", "mixup"});
-    Only(Task::kClassification, {"data", "augment", "cutmix"});
+    using Weights = ClassWeightsConfig::Kind;
+    const AugmentConfig& augment = config_.data.augment;
+    Only(Task::kSegmentation, config_.train.class_weights.kind != Weights::kNone,
+         {"train", "class_weights"});
+    Only(Task::kDetection, true, {"detection"});
+    Only(Task::kClassification, config_.train.label_smoothing > 0, {"train", "label_smoothing"});
+    Only(Task::kClassification, augment.mixup.alpha > 0, {"data", "augment", "mixup"});
+    Only(Task::kClassification, augment.cutmix.alpha > 0, {"data", "augment", "cutmix"});
     if (config_.task == Task::kDetection) CheckBoxes();
     CheckClassWeights();
     CheckOneClass();
@@ -65,9 +68,10 @@ class TaskChecks {
         name + " is for task " + TaskWord(task) + ", and the task is " + TaskWord(config_.task));
   }
 
-  void Only(Task task, const Path& path) {
+  // What is written and in use belongs to one task.
+  void Only(Task task, bool used, const Path& path) {
     const YamlNode* node = Find(path);
-    if (node == nullptr || config_.task == task) return;
+    if (node == nullptr || !used || config_.task == task) return;
     Add(node, path,
         std::string("belongs to task ") + TaskWord(task) + ", and the task is " +
             TaskWord(config_.task));
