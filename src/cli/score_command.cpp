@@ -10,8 +10,8 @@
 namespace ada::cli {
 namespace {
 
-constexpr char kVocGroup[] = "voc: average precision of boxes";
-constexpr char kSegmentationGroup[] = "segmentation: IoU and accuracy of label images";
+constexpr char kVocGroup[] = "voc (average precision of boxes)";
+constexpr char kSegmentationGroup[] = "segmentation (IoU and accuracy of label images)";
 
 struct ScoreArguments {
   std::string what;
@@ -73,8 +73,8 @@ Commands AddScoreCommands(CLI::App& app) {
   score->get_option("--data")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add("--split", a->voc.split, "NAME", "the list in ImageSets/Main (default: test)", kVocGroup);
   add("--detections", a->voc.detections, "FILE.csv",
-      "columns image (a name of that list), label (the class's name), score, xmin,\n"
-      "ymin, xmax, ymax (pixels from 0; fractions, inverted boxes and boxes outside too)",
+      "columns image (a name of that list), label (a class by name), score,\n"
+      "xmin, ymin, xmax, ymax (pixels from 0, as they stand)",
       kVocGroup);
   add("--iou", a->voc.overlap, "IOU", "from which a box is right (default: 0.5)", kVocGroup);
   add("--labels", a->segmentation.labels, "FOLDER",
