@@ -54,6 +54,7 @@ void NormStatistics::AddBatch(double weight) {
 }
 
 void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& after_batch) {
+  if (statistics_.empty()) return;  // nothing to be found
   for (Statistic& s : statistics_) {
     s.trained = HostValues(s.running, backend_);
     s.sum.assign(s.trained.size(), 0);
