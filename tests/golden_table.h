@@ -32,9 +32,9 @@ inline std::vector<std::string> SplitCsvLine(const std::string& line) {
   return fields;
 }
 
-// `path` is relative to tests/golden. Throws where the file is missing or a row is too short.
-inline GoldenTable ReadGolden(const std::string& path) {
-  std::ifstream file(std::string(ADA_SOURCE_DIR) + "/tests/golden/" + path);
+// Throws where the file is missing or a row is too short.
+inline GoldenTable ReadTable(const std::string& path) {
+  std::ifstream file(path);
   if (!file) throw std::runtime_error("missing golden file " + path);
   GoldenTable table;
   std::vector<std::string> header;
@@ -53,6 +53,10 @@ inline GoldenTable ReadGolden(const std::string& path) {
     for (std::size_t i = 0; i < header.size(); ++i) row[header[i]] = fields[i];
   }
   return table;
+}
+// `path` is relative to tests/golden.
+inline GoldenTable ReadGolden(const std::string& path) {
+  return ReadTable(std::string(ADA_SOURCE_DIR) + "/tests/golden/" + path);
 }
 
 inline double Number(const GoldenRow& row, const std::string& column) {

@@ -15,7 +15,8 @@ ARROWS = {
     "core": [],
     "scaling/rules": ["core"],
     "scaling/policies": ["core", "scaling/rules"],
-    "data": ["core", "data/images/kernels"],
+    "vision": ["core"],
+    "data": ["core", "vision", "data/images/kernels"],
     "data/images/kernels": [],
     "graph/layers": ["core", "scaling/rules", "backend/*.h"],
     "config": ["core", "scaling", "data/catalog.h", "data/image_changes.h",
@@ -26,12 +27,12 @@ ARROWS = {
     "backend/cpu": ["core", "scaling/rules", "backend/*.h"],
     "backend/cuda": ["core", "scaling/rules", "backend/*.h"],
     "backend/compare": ["core", "scaling/rules", "backend/*.h"],
-    "graph": ["core", "config/config.h", "scaling", "backend/*.h", "graph/layers"],
+    "graph": ["core", "vision", "config/config.h", "scaling", "backend/*.h", "graph/layers"],
     "optim": ["core", "backend/*.h"],
     "what_if": ["core", "config", "scaling", "graph/layers", "graph/network", "telemetry"],
-    "train": ["core", "config", "data", "scaling", "backend", "graph", "optim", "telemetry", "what_if"],
-    "study": ["core", "config", "scaling", "backend", "telemetry", "train", "what_if",
-              "data/images"],
+    "train": ["core", "vision", "config", "data", "scaling", "backend", "graph", "optim", "telemetry", "what_if"],
+    "study": ["core", "vision", "config", "scaling", "backend", "telemetry", "train", "what_if",
+              "data/images", "data/detection"],
     "cli": ["core", "config", "telemetry", "train", "study"],
     "main.cpp": ["core", "cli"],
 }
@@ -48,6 +49,7 @@ LIBRARIES = {
     r"zlib\.h$": "data",
     r"(jpeglib|jerror|jmorecfg|turbojpeg)\.h$": "data",
     r"png(conf)?\.h$": "data",
+    r"pugi(xml|config)\.hpp$": "data",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -1,54 +1,18 @@
-// Functions of one value and their slopes, written once for every backend. They consist of sums,
-// products and quotients in double, so that each instruction set and each device gives the same
-// bits; results are rounded to fp32 once. Where PyTorch has a function of that name it is this one,
-// at its corners too.
+// Functions of one value and their slopes, written once for every backend, of the parts in
+// elementary.h; results are rounded to fp32 once. Where PyTorch has a function of that name it is
+// this one, at its corners too.
 //
 // A function is a struct of plain data (its parameters): kKind, Value(x), and either Slope(x), by
 // which dy is multiplied in fp32, or Dx(x, dy) where dy passes as it is or not at all. All are
 // inlined: kernels for one instruction set must not leave a copy that others call.
 #pragma once
-#include <cstdint>
 #include <tuple>
 #include <type_traits>
 
+#include "backend/elementary.h"
 #include "core/host_device.h"
 
 namespace ada::backend {
-
-// x within +-700, where what fp32 holds of these functions has long reached its end. A NaN stays.
-ADA_HOST_DEVICE static inline double Held(double x) { return x < -700 ? -700 : x > 700 ? 700 : x; }
-
-// e^Held(x) to some 2^-45 of it: x = n ln 2 + r with |r| <= ln(2) / 2, Taylor's polynomial of r,
-// times 2^n.
-ADA_HOST_DEVICE static inline double Exponential(double x) {
-  if (x != x) return x;
-  x = Held(x);
-  constexpr double kRound = 0x1.8p52;  // a sum with it is a whole number
-  const double n = (x * 0x1.71547652b82fep0 + kRound) - kRound;
-  // ln 2 in two parts; the first has so few digits that its product with n is exact.
-  const double r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
-  double sum = 1;
-  for (int k = 11; k >= 1; --k) sum = 1 + sum * r / k;
-  const std::uint64_t power = static_cast<std::uint64_t>(static_cast<std::int64_t>(n) + 1023) << 52;
-  return sum * __builtin_bit_cast(double, power);
-}
-
-// The same by products alone, several times as quick, and not to the same bits.
-ADA_HOST_DEVICE static inline double QuickExponential(double x) {
-  if (x != x) return x;
-  x = Held(x);
-  constexpr double kRound = 0x1.8p52;
-  const double n = (x * 0x1.71547652b82fep0 + kRound) - kRound;
-  const double r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33;
-  constexpr int kTerms = 12;
-  constexpr double kOver[kTerms] = {1.0,         1.0,          1.0 / 2,       1.0 / 6,
-                                    1.0 / 24,    1.0 / 120,    1.0 / 720,     1.0 / 5040,
-                                    1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800};
-  double sum = 0;
-  for (int k = kTerms - 1; k >= 0; --k) sum = sum * r + kOver[k];
-  const std::uint64_t power = static_cast<std::uint64_t>(static_cast<std::int64_t>(n) + 1023) << 52;
-  return sum * __builtin_bit_cast(double, power);
-}
 
 // 1 / (1 + e^-x) and its slope, in double. The slope has no difference of numbers near 1 in it.
 ADA_HOST_DEVICE static inline double LogisticOf(double x) { return 1 / (1 + Exponential(-x)); }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/formulas.h"
 #include "core/error.h"
 #include "core/host_device.h"
 #include "core/number_grid.h"
@@ -57,6 +58,10 @@ bool MovesBytes(const Spec& spec) {
 template <class Spec>
 bool Copies(const Spec& spec, const Pass& pass) {
   return !pass.training && spec.x.format == spec.y.format && spec.x.storage == spec.y.storage;
+}
+
+inline LrnFactors FactorsOf(const LrnSpec& spec) {
+  return {spec.alpha / spec.size, spec.beta, spec.k};
 }
 
 // Throws ConfigError where a window of max pooling has more positions than 16 bits can tell apart.

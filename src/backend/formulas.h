@@ -1,9 +1,10 @@
-// Formulas of batch norm's channels and of the loss, written once for every backend: sums in
-// double, each result rounded to fp32 once.
+// Formulas of norms and of the loss of images, written once for every backend: sums in double, each
+// result rounded to fp32 once.
 #pragma once
 #include <cmath>
 #include <cstdint>
 
+#include "backend/elementary.h"
 #include "core/host_device.h"
 #include "core/random.h"
 
@@ -62,6 +63,34 @@ ADA_HOST_DEVICE static inline float UnitDx(float g, float xhat, float inverse, f
   return ((g - mean_g) - xhat * mean_ghat) * inverse;
 }
 
+// Of a unit over its Euclidean norm nothing is subtracted: its mean and mean_g are 0, and mean_ghat
+// is sum(g * x) / norm.
+ADA_HOST_DEVICE static inline float InverseLength(double norm, double eps) {
+  return static_cast<float>(1 / (norm + eps));
+}
+ADA_HOST_DEVICE static inline float AlongUnit(double product, float norm) {
+  return norm > 0 ? static_cast<float>(product / static_cast<double>(norm)) : 0.0f;
+}
+
+// --- Local response normalisation (LrnSpec), in double; alpha: over size ---
+
+struct LrnFactors {
+  double alpha, beta, k;
+
+  ADA_HOST_DEVICE double Base(double squares) const { return k + alpha * squares; }
+  // base^-beta.
+  ADA_HOST_DEVICE double Power(double base) const {
+    return QuickExponential(-beta * Logarithm(base));
+  }
+  // scaled: dy * base^-beta; sum: of Term over the channels whose sums hold x.
+  ADA_HOST_DEVICE static double Term(double scaled, double x, double base) {
+    return scaled * x / base;
+  }
+  ADA_HOST_DEVICE double Dx(double scaled, double x, double sum) const {
+    return scaled - 2 * alpha * beta * x * sum;
+  }
+};
+
 // --- Other sums and factors ---
 
 // A parameter's gradient from a sum that carries `scale`.
@@ -92,8 +121,9 @@ ADA_HOST_DEVICE static inline double MixedTargetOf(std::int64_t k, std::int64_t 
   return smoothing / static_cast<double>(classes) + (1 - smoothing) * mixed;
 }
 
-// The gradient of a logit for the mean over `rows` rows.
+// The gradient of a logit for the mean over `rows` rows; over none it is zero.
 ADA_HOST_DEVICE static inline float LogitGradient(double log_p, double target, std::int64_t rows) {
+  if (rows == 0) return 0;
   return static_cast<float>((std::exp(log_p) - target) / static_cast<double>(rows));
 }
 

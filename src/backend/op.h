@@ -4,18 +4,21 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "core/tensor.h"
 
 namespace ada::backend {
 
 // What one call of an op is part of.
 struct Pass {
-  int rows = 0;                // images of this call, at most the n of the tensors
-  bool training = true;        // false: running statistics, no dropout
-  bool count = false;          // fill every field of the TensorStats, not only max_abs
-  bool accumulate = false;     // add to dw and db instead of replacing them (later micro-batches)
-  std::int64_t loss_rows = 0;  // images over which the loss is a mean (all micro-batches)
-  float loss_scale = 1;        // S of the logit gradient
+  int rows = 0;             // images of this call, at most the n of the tensors
+  bool training = true;     // false: running statistics, no dropout
+  bool count = false;       // fill every field of the TensorStats, not only max_abs
+  bool accumulate = false;  // add to dw and db instead of replacing them (later micro-batches)
+  // What the loss is a mean over, of all micro-batches: images; labelled pixels; positive default
+  // boxes. 0: the gradients are zero.
+  std::int64_t loss_terms = 0;
+  float loss_scale = 1;              // S of the loss's gradients
   std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's and rounding's random numbers
   double edge = INFINITY;            // TensorStats::above_edge, where `count` is set
   bool bins = false;                 // fill RoundingStyle::bins as well; goes with `count`
@@ -30,10 +33,17 @@ class Op {
   virtual void RefreshWeights(const Pass& /*pass*/) {}
 };
 
-// Loss and hits of one call, summed over its rows.
+// Loss and hits of one call, summed over its terms: images; labelled pixels; positive default
+// boxes.
 struct LossResult {
-  double loss_sum = 0;  // of the rows' losses, label smoothing included
+  double loss_sum = 0;      // of their losses, weights and label smoothing included
+  double location_sum = 0;  // the part of it that is of boxes' locations
   std::int64_t top1 = 0, top5 = 0;
+
+  ADA_HOST_DEVICE void Add(const LossResult& more) {
+    loss_sum += more.loss_sum, location_sum += more.location_sum;
+    top1 += more.top1, top5 += more.top5;
+  }
 };
 // A second label of each row, of host memory, and the share of the first in its target; null: rows
 // have one label.
@@ -44,16 +54,26 @@ struct SecondLabels {
     return labels == nullptr ? SecondLabels{} : SecondLabels{labels + row, shares + row};
   }
 };
+// What the outputs of a batch are judged by, in host memory.
+struct Targets {
+  // [rows, labels of an image], each a class: one; one a pixel, row by row, a negative one being
+  // ignored; one a default box, 0 being the background and a negative one ignored.
+  const std::int32_t* labels = nullptr;
+  // Where rows are images with two labels (ClassLossSpec::mixes). Hits are of the label with the
+  // larger share, of equals the first.
+  SecondLabels second = {};
+  const float* locations = nullptr;  // of boxes: [rows, boxes, 4], encoded
+};
 class LossOp : public Op {
  public:
-  virtual void SetLabels(const std::int32_t* labels, int rows) = 0;  // host memory, copied
-  // Behind SetLabels, for the same rows (LossSpec::mixes). Hits are of the label with the larger
-  // share, of equals the first.
-  virtual void SetSecondLabels(const SecondLabels& second, int rows) = 0;
+  // Of the next calls, copied before it returns. A label that is no class is a mistake of the
+  // caller.
+  virtual void SetTargets(const Targets& targets, int rows) = 0;
   // The sums of all Forwards since the last one whose Pass::accumulate was false, that one
   // included; each Forward's own sum is added as a whole. Waits for them.
   virtual LossResult Result() = 0;
-  // Where SetLabels puts labels, for what fills them in backend memory; null: it has no such place.
+  // Where SetTargets puts the labels of images, for what fills them in backend memory; null: it has
+  // no such place.
   virtual std::int32_t* LabelMemory() { return nullptr; }
 };
 class InputOp : public Op {

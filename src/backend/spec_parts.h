@@ -3,6 +3,7 @@
 // ForEachPointer reaches them all.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include "core/exponent_bins.h"
@@ -94,6 +95,26 @@ struct RecomputedNorm {
   explicit operator bool() const { return static_cast<bool>(raw); }
   void Visit(auto&& visit) {
     visit(raw, z, mean, inverse, factor, beta, y_stats, y_style, sum_dy, sum_dy_xhat);
+  }
+};
+
+// --- Beginnings of specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy in, dx
+// out. kKind and `layer` are what messages call an op. ---
+
+// Most layers: one input, one output.
+struct LayerSpec {
+  std::string layer;
+  Tensor x, y;
+  Gradient dy, dx;  // dx empty: not computed
+  void Visit(auto&& visit) { visit(x, y, dy, dx); }
+};
+// Those that round y.
+struct RoundedLayerSpec : LayerSpec {
+  TensorStats* y_stats = nullptr;
+  RoundingStyle y_style;
+  void Visit(auto&& visit) {
+    LayerSpec::Visit(visit);
+    visit(y_stats, y_style);
   }
 };
 

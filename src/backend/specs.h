@@ -9,30 +9,12 @@
 #include <vector>
 
 #include "backend/activations.h"
+#include "backend/loss_specs.h"
+#include "backend/norm_specs.h"
 #include "backend/spec_parts.h"
 #include "scaling/rules/rules.h"
 
 namespace ada::backend {
-
-// --- Specs. x, y: activations; w, b: fp32 masters; dw, db: fp32, unscaled; dy in, dx out. kKind
-// and `layer` are what messages call an op. ---
-
-// Most layers: one input, one output.
-struct LayerSpec {
-  std::string layer;
-  Tensor x, y;
-  Gradient dy, dx;  // dx empty: not computed
-  void Visit(auto&& visit) { visit(x, y, dy, dx); }
-};
-// Those that round y.
-struct RoundedLayerSpec : LayerSpec {
-  TensorStats* y_stats = nullptr;
-  RoundingStyle y_style;
-  void Visit(auto&& visit) {
-    LayerSpec::Visit(visit);
-    visit(y_stats, y_style);
-  }
-};
 
 // y = round(w * x + b); dw = wgrad(x, dy) / S; db = sum(dy) / S; alpha = rule(dy, w);
 // dx = round(alpha * dgrad(dy, w)), S_out = S * alpha. The copy of w that is multiplied is rounded
@@ -69,35 +51,6 @@ struct LinearSpec : ProductSpec {  // a spatial x is flattened in the order chan
   static constexpr char kKind[] = "linear";
 };
 
-// y = round((x - mean) / sqrt(var + eps) * gamma + beta) per channel; with `addend`:
-// sum = round(y + addend); with `relu`: out = max(., 0). `out` is the last of these. With
-// `recomputed` (and no addend) out is its z (no data) and dy is masked already.
-//
-// dx = round(alpha * factor * (dy - mean(dy) - xhat * mean(dy * xhat))), factor = gamma / sqrt(var
-// + eps). To its rule a batch norm is a convolution of one product a value whose weight is
-// `factor`: alpha = rule(dy as masked, factor), of which the op takes the statistics itself.
-struct BatchNormSpec {
-  static constexpr char kKind[] = "batch_norm";
-  std::string layer;
-  Tensor x, gamma, beta, running_mean, running_var, out;
-  RecomputedNorm recomputed;  // empty: out is stored
-  Tensor addend;              // empty: none
-  bool relu = false;
-  float eps = 1e-5f, momentum = 0.1f;
-  ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
-  TensorStats* y_stats = nullptr;
-  TensorStats* sum_stats = nullptr;  // with addend
-  NumberFormat y_format = kFp32;     // of the normalised values before `addend`; without: out's
-  RoundingStyle y_style, sum_style;
-  Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
-  Gradient dx;  // may lie where dy lies
-  Tensor dgamma, dbeta;
-  scaling::LayerScaler* scaler = nullptr;  // null: alpha is 1, dx carries dy's S
-  void Visit(auto&& visit) {
-    visit(x, gamma, beta, running_mean, running_var, out, recomputed, addend, x_moments, y_stats,
-          sum_stats, y_style, sum_style, dy, dx, dgamma, dbeta, scaler);
-  }
-};
 struct ReluSpec : LayerSpec {  // dx may lie where dy lies
   static constexpr char kKind[] = "relu";
 };
@@ -113,6 +66,26 @@ using SiluSpec = ActivationSpec<Silu>;
 struct MaxPoolSpec : LayerSpec {  // dx.stats only where windows overlap
   static constexpr char kKind[] = "max_pool";
   std::array<int, 2> kernel, stride, padding = {0, 0};
+  // Where each maximum lay in its window, row by row: as y lies, of backend memory, written by
+  // every Forward for a MaxUnpoolSpec. Null: the op keeps what it needs itself.
+  std::uint16_t* positions = nullptr;
+  void Visit(auto&& visit) {
+    LayerSpec::Visit(visit);
+    visit(positions);
+  }
+};
+// y = 0 but where a pool found its maxima: these values are x's. dx: the values of dy there, as
+// they are. Windows are the pool's, of x's upper left corner where that is larger than `pooled` or
+// the other way round, and do not overlap; dx is 0 behind them.
+struct MaxUnpoolSpec : LayerSpec {
+  static constexpr char kKind[] = "max_unpool";
+  std::array<int, 2> kernel, stride, padding = {0, 0};
+  Shape pooled;                              // of the pool's output
+  const std::uint16_t* positions = nullptr;  // MaxPoolSpec::positions
+  void Visit(auto&& visit) {
+    LayerSpec::Visit(visit);
+    visit(positions);
+  }
 };
 // The mean over a window, padding counted as zeros (PyTorch's default) or, with count_padding
 // false, left out. What lies behind the padding is never counted. adaptive: window i of n over a
@@ -149,6 +122,11 @@ struct ConcatSpec {
   Gradient dy;
   std::vector<Gradient> dx;  // by input; empty ones: not computed
   void Visit(auto&& visit) { visit(x, y, y_stats, y_style, dy, dx); }
+};
+// The same of whole images: y = round(the values of the first input's image in their order, then
+// the second's, ...), as [n, 1, boxes, values of a box].
+struct ConcatBoxesSpec : ConcatSpec {
+  static constexpr char kKind[] = "concat_boxes";
 };
 // y = round(a * b); da = round(dy * b), db = round(dy * a), with dy's scale. One of them may be
 // [n, 1, 1, c]: it meets all pixels of its image, and its gradient is the sum over them (strips.h).
@@ -196,34 +174,6 @@ struct StochasticDepthSpec : RoundedLayerSpec {
   bool batch = false;
   std::uint64_t stream = 0;
 };
-// y = round(x * w) by channel; dx = round(dy * w); dw = sum(dy * x) / S. w is an fp32 vector.
-struct ChannelScaleSpec : RoundedLayerSpec {
-  static constexpr char kKind[] = "channel_scale";
-  Tensor w, dw;
-  void Visit(auto&& visit) {
-    RoundedLayerSpec::Visit(visit);
-    visit(w, dw);
-  }
-};
-// y = round((x - mean) / sqrt(var + eps) * gamma + beta), mean and var of a unit: the channels of a
-// pixel (layer_norm), or a group of an image's channels over all pixels (group_norm). With
-// g = dy * gamma: dx = round((g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)), with dy's
-// scale; dgamma = sum(dy * xhat) / S, dbeta = sum(dy) / S.
-struct UnitNormSpec : RoundedLayerSpec {
-  Tensor gamma, beta, dgamma, dbeta;
-  float eps = 1e-5f;
-  void Visit(auto&& visit) {
-    RoundedLayerSpec::Visit(visit);
-    visit(gamma, beta, dgamma, dbeta);
-  }
-};
-struct LayerNormSpec : UnitNormSpec {
-  static constexpr char kKind[] = "layer_norm";
-};
-struct GroupNormSpec : UnitNormSpec {
-  static constexpr char kKind[] = "group_norm";
-  int groups = 1;
-};
 // Where an output feeds several layers: sum = round(sum of g_i * target / S_i), S = target
 // (scaling::BranchTarget). Where it matters, the op finds the largest magnitude of a branch without
 // moments itself: from the stats of a rounding to nearest, else (a dy that was masked in place) by
@@ -253,11 +203,12 @@ struct VariantOf<std::tuple<Activations...>, Specs...> {
 };
 using OpSpec =
     VariantOf<ForActivations<ActivationSpec>, Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec,
-              MaxPoolSpec, AvgPoolSpec, AddSpec, ConcatSpec, ScaleSpec, ShortcutSpec, FlattenSpec,
-              DropoutSpec, UpsampleSpec, MultiplySpec, StochasticDepthSpec, ChannelScaleSpec,
-              LayerNormSpec, GroupNormSpec, BranchSumSpec>::Type;
+              MaxPoolSpec, MaxUnpoolSpec, AvgPoolSpec, AddSpec, ConcatSpec, ConcatBoxesSpec,
+              ScaleSpec, ShortcutSpec, FlattenSpec, DropoutSpec, UpsampleSpec, MultiplySpec,
+              StochasticDepthSpec, ChannelScaleSpec, LayerNormSpec, GroupNormSpec, L2NormalizeSpec,
+              LrnSpec, BranchSumSpec>::Type;
 
-// --- The ends of a graph, whose ops do more than an Op. ---
+// --- The start of a graph, whose op does more than an Op; its end: loss_specs.h. ---
 
 struct InputSpec {  // x in fp32 from the host -> y rounded
   static constexpr char kKind[] = "input";
@@ -266,17 +217,6 @@ struct InputSpec {  // x in fp32 from the host -> y rounded
   TensorStats* y_stats = nullptr;  // where the input has a scale of its own
   RoundingStyle y_style;
   void Visit(auto&& visit) { visit(x, y, y_stats, y_style); }
-};
-// Softmax cross-entropy in fp32, mean over Pass::loss_rows; dlogits = round(gradient * loss_scale).
-struct LossSpec {
-  static constexpr char kKind[] = "loss";
-  std::string layer = "loss";
-  Tensor logits;
-  float label_smoothing = 0;
-  bool mixes = false;      // rows may have second labels
-  Gradient dlogits;        // empty: evaluation only
-  bool reference = false;  // the authors' program: round(round(gradient) * loss_scale)
-  void Visit(auto&& visit) { visit(logits, dlogits); }
 };
 
 }  // namespace ada::backend

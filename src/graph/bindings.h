@@ -29,6 +29,7 @@ struct Bindings {
   std::vector<backend::ChannelMoments> channel_moments;  // by node: of a convolution's y
   std::vector<backend::RecomputedNorm>
       recomputed;                             // by node: memory that batch norm and consumer share
+  std::vector<std::uint16_t*> positions;      // by node: of a pool that an unpooling asks
   SharedArray<LayerStats> stats;              // 0: input and loss, i + 1: node i
   SharedArray<scaling::LayerScaler> scalers;  // by node
   SharedArray<scaling::ScaleDecision> decisions;  // by branch

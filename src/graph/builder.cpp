@@ -21,7 +21,7 @@ ScalerRequest RequestFor(const Node& node, const NumberFormat& dx_format,
 
 Network ResolveFor(const GraphSpec& spec) {
   ADA_CHECK(spec.model != nullptr && spec.input.n >= 1);
-  Network network = Resolve(*spec.model, spec.input);
+  Network network = Resolve(*spec.model, spec.input, spec.task);
   RefuseHuge(network, spec.input.n, spec.model->where);
   return network;
 }
@@ -42,6 +42,7 @@ std::unique_ptr<Graph> Builder::Build() {
   AddLayerRows();
   AskRules();
   AddChannelMoments();
+  AddPositions();
   while (!MakeOps()) {
   }
   FillLists();
@@ -111,6 +112,17 @@ void Builder::AddChannelMoments() {
     const std::int64_t values = (shape.n + images - 1) / images * shape.c;
     auto* sums = reinterpret_cast<float*>(backend_.Allocate(2 * values * sizeof(float)));
     bindings_.channel_moments[i] = {sums, sums + values};
+  }
+}
+
+// Where maxima lay is kept from a pool's forward pass to the end of the backward pass.
+void Builder::AddPositions() {
+  bindings_.positions.resize(network_.nodes.size());
+  for (const Node& node : network_.nodes) {
+    if (node.pool < 0 || bindings_.positions[node.pool] != nullptr) continue;
+    const std::int64_t values = spec_.input.n * network_.nodes[node.pool].output.per_image();
+    bindings_.positions[node.pool] = reinterpret_cast<std::uint16_t*>(
+        backend_.Allocate(static_cast<std::size_t>(values) * sizeof(std::uint16_t)));
   }
 }
 
@@ -220,7 +232,7 @@ void Builder::FillLists() {
   std::vector<RoundingPoint> roundings = ListRoundings(bindings_);
   graph_->scaled_tensors_ = ListScaledTensors(bindings_, roundings);
   graph_->observed_ = ListObserved(bindings_);
-  graph_->logits_ = bindings_.Value(static_cast<int>(network_.nodes.size()));
+  for (const int value : network_.outputs) graph_->outputs_.push_back(bindings_.Value(value));
   if (!spec_.training) return;
   graph_->roundings_ = std::move(roundings);
   graph_->scales_ = ListScales(bindings_);

@@ -21,6 +21,7 @@ class Builder {
   void AddLayerRows();
   void AskRules();
   void AddChannelMoments();
+  void AddPositions();
   bool MakeOps();  // false: a fusion was declined; plan anew without it
   void Allocate();
   void AllocateRecomputed(const OpPlan& batch_norm);

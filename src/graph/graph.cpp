@@ -30,11 +30,9 @@ std::unique_ptr<Graph> Graph::Build(const GraphSpec& spec, backend::Backend& bac
   return Builder(spec, backend, share).Build();
 }
 
-void Graph::SetBatch(const float* images, const std::int32_t* labels, int rows,
-                     const backend::SecondLabels& second) {
+void Graph::SetBatch(const float* images, const backend::Targets& targets, int rows) {
   input_->SetImages(images, rows);
-  loss_->SetLabels(labels, rows);
-  if (second.labels != nullptr) loss_->SetSecondLabels(second, rows);
+  loss_->SetTargets(targets, rows);
 }
 
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body) {
@@ -85,7 +83,5 @@ void Graph::Collect(const backend::Pass& pass) {
   if (pass.bins) bins_.Fetch();
   backend_.Synchronize();
 }
-
-int Graph::classes() const { return static_cast<int>(layers_.back().output.c); }
 
 }  // namespace ada::graph

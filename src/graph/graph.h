@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "config/config.h"
+#include "core/task.h"
 #include "core/tensor.h"
 #include "graph/log_points.h"
 #include "graph/network/layer_table.h"
@@ -30,6 +31,7 @@ using RuleFor = std::function<scaling::LayerRule(const ScalerRequest&)>;
 
 struct GraphSpec {
   const config::ModelConfig* model = nullptr;
+  Task task = Task::kClassification;  // whose loss stands at the end
   Precision precision;
   Shape input;           // n: images of the largest batch
   bool training = true;  // false: no gradients are allocated, buffers are reused
@@ -38,11 +40,14 @@ struct GraphSpec {
   // not stored, the consumer computes it anew. Changes no result; an observer is shown neither it
   // nor its gradient.
   bool recompute = true;
-  float label_smoothing = 0;
-  bool mixes = false;               // images may have two labels
-  RuleFor rule_for;                 // training only; none: every alpha is 1
-  bool scales_batch_norms = false;  // they ask for a rule too, and their dx have own scales
-  bool reference = false;           // branch sums and the logit gradient as in the authors' program
+  float label_smoothing = 0;         // classification
+  bool mixes = false;                // classification: images may have two labels
+  std::vector<float> class_weights;  // segmentation: by class; empty: 1 each
+  double negatives = 3;              // detection: background boxes a positive one, in the loss
+  bool reads_background = false;     // MultiboxLossSpec's
+  RuleFor rule_for;                  // training only; none: every alpha is 1
+  bool scales_batch_norms = false;   // they ask for a rule too, and their dx have own scales
+  bool reference = false;  // branch sums and the logit gradient as in the authors' program
   // Under `reference`: whether the gradients that meet at this layer's output are brought to one
   // scale before they are summed. None: all are.
   std::function<bool(const std::string& layer)> rescales_branches;
@@ -60,16 +65,21 @@ class Graph {
   static std::unique_ptr<Graph> Build(const GraphSpec& spec, backend::Backend& backend,
                                       const Graph* share = nullptr);
 
-  // Images [rows, h, w, c] and labels, both copied before it returns; rows at most input.n.
-  // second: where rows have two labels (GraphSpec::mixes).
+  // Images [rows, h, w, c] and what the task's loss judges them by, both copied before it returns;
+  // rows at most input.n.
+  void SetBatch(const float* images, const backend::Targets& targets, int rows);
+  // Images with a label each (second: or two, GraphSpec::mixes).
   void SetBatch(const float* images, const std::int32_t* labels, int rows,
-                const backend::SecondLabels& second = {});
+                const backend::SecondLabels& second = {}) {
+    SetBatch(images, backend::Targets{labels, second, nullptr}, rows);
+  }
   // Backend memory of the next pass's images and labels, for what fills it instead of SetBatch;
   // without memory for labels that is the only way.
   float* image_memory() const { return images_.f32(); }
   std::int32_t* label_memory() const { return loss_->LabelMemory(); }
   // An observer is shown every tensor when it has been written: x and y of each op (an addition: y
-  // alone), dy of each layer, dx of each op, the logit gradient as loss.dx. A fused op has the x of
+  // alone), dy of each layer, dx of each op, the gradients of the outputs as loss.dx (logits;
+  // locations) and loss.dx2 (scores). A fused op has the x of
   // its first layer and the y of its last, where it is not recomputed: to see everything, build
   // without fusion; to see every gradient that is rounded, without `recompute`. Without an
   // observer, the calls may be replayed by the backend (Backend::Run) and need not be over on
@@ -97,8 +107,11 @@ class Graph {
   const std::vector<ScaledTensor>& scaled_tensors() const { return scaled_tensors_; }
   const NumberFormat& input_format() const { return input_format_; }  // of the rounded images
   const std::vector<std::string>& last_norms() const { return last_norms_; }  // last_norms.h
-  int classes() const;                                                        // logits of one image
-  const Tensor& logits() const { return logits_; }                            // valid after Forward
+  // What the loss is of, valid after Forward: the logits; or locations, then scores.
+  const std::vector<Tensor>& outputs() const { return outputs_; }
+  const Tensor& logits() const { return outputs_.back(); }  // or the scores
+  // Of the logits, or scores: those of one image, pixel or box.
+  int classes() const { return static_cast<int>(outputs_.back().shape.c); }
 
   ~Graph();
   Graph(const Graph&) = delete;
@@ -119,7 +132,8 @@ class Graph {
   std::vector<Parameter> parameters_;
   std::vector<RoundingPoint> roundings_;
   std::vector<ScalePoint> scales_;
-  Tensor images_, logits_;
+  Tensor images_;
+  std::vector<Tensor> outputs_;
   ObservationPlan observed_;
   // What ops write (results_, bins_) and read (tensor_scales_).
   SharedArena results_, bins_, tensor_scales_;

@@ -65,6 +65,8 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
   if (op.chooses_scale) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
   if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
+  parts.positions = b_.positions[n.pool < 0 ? op.node : n.pool];
+  if (n.pool >= 0) parts.pooled = b_.network->nodes[n.pool].output;
   if (n.kind->has_weight) AddWeight(op, parts);
   AddChain(op, parts);
   return parts;
@@ -87,13 +89,37 @@ std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
 }
 
 std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(const GraphSpec& graph) {
-  backend::LossSpec spec;
-  spec.logits = b_.Value(static_cast<int>(b_.network->nodes.size()));
-  spec.label_smoothing = graph.label_smoothing;
-  spec.mixes = graph.mixes;
-  spec.dlogits = b_.Grad(b_.plan->loss_gradient);
-  spec.reference = graph.reference;
-  return backend_.MakeLoss(spec);
+  const auto output = [&](std::size_t index) { return b_.Value(b_.network->outputs[index]); };
+  const auto gradient = [&](std::size_t index) {
+    const std::vector<int>& gradients = b_.plan->loss_gradients;
+    return b_.Grad(index < gradients.size() ? gradients[index] : -1);
+  };
+  switch (graph.task) {
+    case Task::kClassification: {
+      backend::ClassLossSpec spec;
+      spec.logits = output(0), spec.dlogits = gradient(0);
+      spec.label_smoothing = graph.label_smoothing, spec.mixes = graph.mixes;
+      spec.reference = graph.reference;
+      return backend_.MakeLoss(spec);
+    }
+    case Task::kSegmentation: {
+      backend::PixelLossSpec spec;
+      spec.logits = output(0), spec.dlogits = gradient(0);
+      spec.class_weights = graph.class_weights;
+      spec.reference = graph.reference;
+      return backend_.MakeLoss(spec);
+    }
+    case Task::kDetection: {
+      backend::MultiboxLossSpec spec;
+      spec.locations = output(0), spec.dlocations = gradient(0);
+      spec.scores = output(1), spec.dscores = gradient(1);
+      spec.negatives = graph.negatives;
+      spec.reads_background = graph.reads_background;
+      spec.reference = graph.reference;
+      return backend_.MakeLoss(spec);
+    }
+  }
+  throw InternalError("a task without a loss");
 }
 
 std::unique_ptr<backend::InputOp> OpMaker::MakeInput(const Tensor& images) {

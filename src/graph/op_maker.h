@@ -14,7 +14,7 @@ class OpMaker {
   // Null: the backend declines this chain, or to be the consumer of one.
   std::unique_ptr<backend::Op> Make(const OpPlan& op);
   std::unique_ptr<backend::Op> MakeBranchSum(int branch, const GraphSpec& graph);
-  // `reference`: as in the authors' program.
+  // The loss of the task.
   std::unique_ptr<backend::LossOp> MakeLoss(const GraphSpec& graph);
   std::unique_ptr<backend::InputOp> MakeInput(const Tensor& images);
 

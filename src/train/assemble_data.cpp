@@ -9,6 +9,7 @@
 #include "data/folder/folder_set.h"
 #include "data/image_writer.h"
 #include "train/assemble.h"
+#include "train/judge/prediction.h"
 
 namespace ada::train {
 namespace {
@@ -24,7 +25,7 @@ constexpr int kSharedAhead = 2, kSharedAheadOfEvaluation = 1;
 // What training and evaluation have in common.
 data::LoaderSpec CommonLoader(const config::Config& config) {
   const config::DataConfig& d = config.data;
-  const bool decodes = data::FactsOf(d.dataset).origin == data::Origin::kFolder;
+  const bool decodes = data::FactsOf(d.dataset).decodes();
   data::LoaderSpec spec;
   spec.seed = config.seed;
   spec.workers = decodes ? std::clamp(backend::cpu::UsableCores(), 1, kMostWorkers) : 1;
@@ -45,8 +46,7 @@ data::LoaderSpec TrainChanges(const config::Config& config) {
   spec.horizontal_flip = d.augment.horizontal_flip;
   spec.changes = d.changes;
   if (d.on_broken == config::BrokenImages::kSkip) spec.on_broken = data::OnBroken::kReplace;
-  if (spec.changes.any() || data::FactsOf(d.dataset).origin == data::Origin::kFolder)
-    spec.prefetch = kSharedAhead;
+  if (spec.changes.any() || data::FactsOf(d.dataset).decodes()) spec.prefetch = kSharedAhead;
   return spec;
 }
 
@@ -73,7 +73,7 @@ data::PictureSize InputSize(const config::Config& config, data::PictureSize trai
 
 // Looks at the first picture of each split: their sizes.
 void FindSizes(const config::Config& config, data::Splits* splits) {
-  if (data::FactsOf(config.data.dataset).origin != data::Origin::kFolder) return;
+  if (!data::FactsOf(config.data.dataset).decodes()) return;
   const bool skip = config.data.on_broken == config::BrokenImages::kSkip;
   for (data::Dataset* split : {&splits->train, &splits->test}) {
     const data::PictureSize size = data::SizeOfFirst(*split, skip);
@@ -81,8 +81,20 @@ void FindSizes(const config::Config& config, data::Splits* splits) {
   }
 }
 
+// What the section says of files whose layout leaves it open.
+data::FileChoices ChoicesOf(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  data::FileChoices choices;
+  choices.more_paths = d.more_paths;
+  choices.class_names = d.class_names;
+  choices.ignored_label = d.ignored_label;
+  choices.train = d.splits.train, choices.test = d.splits.test;
+  choices.skip_broken = d.on_broken == config::BrokenImages::kSkip;
+  return choices;
+}
+
 data::DatasetInfo InfoOfFiles(const config::Config& config) {
-  data::DatasetInfo info = data::Inspect(config.data.dataset, config.data.path);
+  data::DatasetInfo info = data::Inspect(config.data.dataset, config.data.path, ChoicesOf(config));
   if (!info.found) return info;
   FindSizes(config, info.found.get());
   info.height = info.found->train.height, info.width = info.found->train.width;
@@ -140,10 +152,11 @@ data::DatasetInfo InspectData(const config::Config& config) {
 }
 
 config::Config Completed(config::Config config, const data::DatasetInfo& info) {
-  if (info.classes < 2)
+  const int least = config.task == Task::kDetection ? 1 : 2;
+  if (info.classes < least)
     FailData(config.data, "data.path: " + config.data.path + ": holds " +
-                              (info.classes == 1 ? "one class" : "no class") +
-                              "; expected two or more");
+                              (info.classes == 1 ? "one class" : "no class") + "; expected " +
+                              (least == 1 ? "one or more" : "two or more"));
   if (config.model.classes == 0) config.model.classes = info.classes;
   if (config.model.classes < info.classes)
     throw ConfigError(ToString(config.model.where) + ": model.classes: the data set has " +
@@ -156,7 +169,7 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   const config::DataConfig& d = config.data;
   const data::DatasetFacts& facts = data::FactsOf(d.dataset);
   data::Splits splits = info.found         ? *info.found
-                        : facts.has_path() ? data::Read(d.dataset, d.path)
+                        : facts.has_path() ? data::Read(d.dataset, d.path, ChoicesOf(config))
                                            : data::MakeSynthetic(d.synthetic, config.seed);
   RunData run;
   run.train = std::move(splits.train);
@@ -174,7 +187,7 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   if (!run.mean.empty() && run.mean.size() != static_cast<std::size_t>(run.train.channels))
     FailData(d, "data.normalize: " + std::to_string(run.mean.size()) + " means for images of " +
                     std::to_string(run.train.channels) + " channels; give one for each channel");
-  if (facts.origin == data::Origin::kFolder) CheckSizes(config, run, {info.height, info.width});
+  if (facts.decodes()) CheckSizes(config, run, {info.height, info.width});
   return run;
 }
 
@@ -192,6 +205,7 @@ InputFacts InputFactsOf(const config::Config& config, const RunData& data) {
 
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) {
   data::LoaderSpec spec = TrainChanges(config);
+  if (data.train.task() == Task::kDetection) spec.coder = MakeCoder(config, data.image);
   spec.mean = data.mean;
   spec.std = data.std;
   const config::AugmentConfig& augment = config.data.augment;
@@ -206,6 +220,7 @@ data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& d
 data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
                                   const std::vector<double>& std) {
   data::LoaderSpec spec = CommonLoader(config);
+  if (data.train.task() == Task::kDetection) spec.coder = MakeCoder(config, data.image);
   spec.batch_size = config.data.evaluate_batch_size;
   spec.mean = mean;
   spec.std = std;

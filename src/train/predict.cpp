@@ -14,20 +14,35 @@
 #include "telemetry/csv.h"
 #include "train/assemble.h"
 #include "train/evaluated_weights.h"
+#include "train/evaluator.h"
 #include "train/input_facts.h"
+#include "train/judge/photo_report.h"
+#include "train/norm_statistics.h"
 #include "train/run.h"
 #include "train/weight_average.h"
 
 namespace ada::train {
 namespace {
 
+// How a picture becomes the network's input, and what classes are called.
+struct InputRules {
+  data::ImageShape shape;
+  data::LoaderSpec loader;
+  std::vector<std::string> names;  // may be empty
+};
+
 // The loader's rules for a photo from anywhere. Without rules of their own the data set's images
-// have one size: the photo becomes as small as covers it, and is cropped at the centre.
-data::LoaderSpec FittingLoader(data::LoaderSpec loader, const data::ImageShape& shape,
-                               const data::Picture& photo) {
-  const std::int64_t height = shape.height, width = shape.width;
+// have one size: the photo becomes as small as covers it, and is cropped at the centre (`whole`: it
+// becomes as large, for what is said of each part of it).
+data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& photo, bool whole) {
+  data::LoaderSpec loader = rules.loader;
+  const std::int64_t height = rules.shape.height, width = rules.shape.width;
   const bool fits = photo.height == height && photo.width == width;
   if (fits || loader.changes.resize.any() || loader.changes.crops()) return loader;
+  if (whole) {
+    loader.changes.resize.to = {rules.shape.height, rules.shape.width};
+    return loader;
+  }
   // The shorter side so that the other one covers the input too; rounded up.
   const std::int64_t shorter = std::min(photo.height, photo.width);
   const auto scaled = [&](std::int64_t want, std::int64_t have) {
@@ -135,6 +150,56 @@ Known FromData(const config::Config& given) {
   return {config, InputFactsOf(config, ReadData(config, info))};
 }
 
+InputRules RulesOf(const config::Config& config, const InputFacts& input) {
+  InputRules rules;
+  rules.shape = {static_cast<int>(input.image.h), static_cast<int>(input.image.w),
+                 static_cast<int>(input.image.c)};
+  rules.loader = EvaluationLoader(config, input.mean, input.std);
+  rules.names = input.class_names;
+  return rules;
+}
+
+// The network, looking at one photo after the other.
+class Photographer {
+ public:
+  Photographer(const config::Config& config, const InputRules& rules, graph::Graph& graph,
+               backend::Backend& backend)
+      : whole_(config.task != Task::kClassification),
+        rules_(rules),
+        graph_(graph),
+        backend_(backend) {
+    pass_.training = false;
+    pass_.rows = 1;
+    graph.RefreshWeights(pass_);
+    const Shape& last = graph.outputs().back().shape;
+    labels_.resize(static_cast<std::size_t>(last.h * last.w));  // that nobody knows
+    if (graph.outputs().size() > 1) locations_.resize(labels_.size() * 4);
+    for (const Tensor& output : graph.outputs())
+      outputs_.emplace_back(static_cast<std::size_t>(output.shape.per_image()));
+  }
+
+  void Look(const data::Picture& picture, const std::string& photo) {
+    const std::vector<float> input = data::NetworkInput(
+        picture, FittingLoader(rules_, picture, whole_), rules_.shape, photo);
+    graph_.SetBatch(input.data(), {labels_.data(), {}, locations_.data()}, 1);
+    graph_.Forward(pass_);
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      backend_.Read(graph_.outputs()[i], 1, outputs_[i].data());
+  }
+  // Of the last photo.
+  const std::vector<std::vector<float>>& outputs() const { return outputs_; }
+
+ private:
+  bool whole_;
+  const InputRules& rules_;
+  graph::Graph& graph_;
+  backend::Backend& backend_;
+  backend::Pass pass_;
+  std::vector<std::int32_t> labels_;
+  std::vector<float> locations_;
+  std::vector<std::vector<float>> outputs_;
+};
+
 // A picture in the network's channels: RGB as it is, grey by ITU-R 601's weights.
 data::Picture InChannels(data::Picture picture, int channels, const std::string& path) {
   if (picture.channels == channels) return picture;
@@ -161,28 +226,33 @@ void Predict(const config::Config& given, const std::string& weights,
   const std::optional<InputFacts> carried = CheckpointInput(weights);
   auto [config, input] = carried && !options.asks_data ? Known{given, *carried} : FromData(given);
   config.data.evaluate_batch_size = 1;
-  const data::ImageShape shape{static_cast<int>(input.image.h), static_cast<int>(input.image.w),
-                               static_cast<int>(input.image.c)};
-  const data::LoaderSpec loader = EvaluationLoader(config, input.mean, input.std);
+  const InputRules rules = RulesOf(config, input);
   const auto graph = graph::Graph::Build(EvaluationGraph(config, input.image), *chosen.backend);
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
-  backend::Pass pass;
-  pass.training = false;
-  pass.rows = pass.loss_rows = 1;
-  graph->RefreshWeights(pass);
-  std::vector<float> logits(static_cast<std::size_t>(graph->classes()));
-  Printer printer(options, input.class_names, out);
-  for (const std::string& photo : photos) {
-    const data::Picture picture = InChannels(data::ReadPicture(photo), shape.channels, photo);
-    const std::vector<float> pixels =
-        data::NetworkInput(picture, FittingLoader(loader, shape, picture), shape, photo);
-    const std::int32_t no_label = 0;
-    graph->SetBatch(pixels.data(), &no_label, 1);
-    graph->Forward(pass);
-    chosen.backend->Read(graph->logits(), 1, logits.data());
-    printer.Print(photo, Likeliest(logits, options.top));
+  if (config.evaluate.batch_norm != config::BatchNormStatistics::kRunning)
+    RecomputeNorms(config, ReadData(config), *graph, *chosen.backend, log, /*progress=*/true);
+  Photographer network(config, rules, *graph, *chosen.backend);
+  if (config.task == Task::kClassification) {
+    if (!options.predictions.empty())
+      throw ConfigError("--predictions: expected a network for segmentation or detection");
+    Printer printer(options, rules.names, out);
+    for (const std::string& photo : photos) {
+      network.Look(InChannels(data::ReadPicture(photo), rules.shape.channels, photo), photo);
+      printer.Print(photo, Likeliest(network.outputs().front(), options.top));
+    }
+    return printer.Finish();
   }
-  printer.Finish();
+  const PredictionMaker maker(config, input.image, graph->classes());
+  PhotoReport report(config, options, rules.names, out);
+  for (const std::string& photo : photos) {
+    data::Picture picture = InChannels(data::ReadPicture(photo), rules.shape.channels, photo);
+    network.Look(picture, photo);
+    std::vector<const float*> outputs;
+    for (const std::vector<float>& output : network.outputs()) outputs.push_back(output.data());
+    const data::PictureSize size = picture.size();
+    report.Add(photo, std::move(picture), maker.Make(outputs, size));
+  }
+  report.Finish();
 }
 
 }  // namespace ada::train

@@ -29,15 +29,20 @@ ScalePath::ScalePath(const config::ModelConfig& model, bool scales_batch_norms) 
     values[layer.name] = index + 1;
     nodes_.push_back(std::move(node));
   }
+  for (const std::string& name : graph::OutputNames(model, layers))
+    outputs_.push_back(values.at(name));
 }
 
 ScalePath::Scales ScalePath::Walk(float start, const Choice& choose) const {
   Scales scales = {{{"loss", "dx"}, start}};
+  if (outputs_.size() > 1) scales[{"loss", "dx2"}] = start;
   std::vector<std::vector<float>> arriving(nodes_.size() + 1);  // by value
-  arriving.back() = {start};
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     const Node& node = nodes_[i];
-    const std::vector<float>& branches = arriving[i + 1];
+    std::vector<float>& branches = arriving[i + 1];
+    const auto value = static_cast<int>(i) + 1;
+    if (std::find(outputs_.begin(), outputs_.end(), value) != outputs_.end())
+      branches.insert(branches.begin(), start);  // read behind all layers
     if (branches.empty()) continue;
     float scale = branches[0];
     if (branches.size() > 1) scales[{node.name, "dy"}] = scale = choose.sum(node.name, branches);
@@ -52,7 +57,7 @@ ScalePath::Scales ScalePath::Walk(float start, const Choice& choose) const {
 }
 
 std::string ScalePath::FormatOwner(const std::string& layer, const std::string& tensor) const {
-  int value = static_cast<int>(nodes_.size());  // loss.dx: of the logits
+  int value = tensor == "dx2" ? outputs_.back() : outputs_.front();  // of the loss
   for (std::size_t i = 0; i < nodes_.size(); ++i)
     if (nodes_[i].name == layer)
       value = tensor == "dy"    ? static_cast<int>(i) + 1

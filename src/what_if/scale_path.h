@@ -44,6 +44,7 @@ class ScalePath {
   bool Needs(int value) const { return value > 0 && nodes_[value - 1].needs_gradient; }
 
   std::vector<Node> nodes_;
+  std::vector<int> outputs_;  // values that the loss is of
   std::vector<std::string> choosers_;
 };
 

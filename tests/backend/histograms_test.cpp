@@ -160,14 +160,14 @@ void CheckLoss(float scale, int threads) {
   const Shape shape{3000, 1, 1, 11};
   Bench bench(threads);
   Binned bins;
-  LossSpec s;
+  ClassLossSpec s;
   s.logits = bench.Make(shape, kFp32, Normal(static_cast<std::size_t>(shape.numel()), 9, 1));
   s.dlogits = bench.MakeGradient(shape, kFp32);
   const std::vector<std::int32_t> labels(2900, 3);
   Pass pass = Binning(2900);
   const auto run = [&] {
     const auto op = bench->MakeLoss(s);
-    op->SetLabels(labels.data(), 2900);
+    op->SetTargets({labels.data()}, 2900);
     op->Forward(pass);
     op->Backward(pass);
   };

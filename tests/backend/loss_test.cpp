@@ -16,12 +16,12 @@ struct LossBench {
     op = bench->MakeLoss(spec);
   }
   LossResult Run(const std::vector<std::int32_t>& labels, const Pass& pass) {
-    op->SetLabels(labels.data(), pass.rows);
+    op->SetTargets({labels.data()}, pass.rows);
     op->Forward(pass);
     op->Backward(pass);
     return op->Result();
   }
-  LossSpec spec;
+  ClassLossSpec spec;
   std::unique_ptr<LossOp> op;
 };
 
@@ -33,9 +33,10 @@ std::vector<std::int32_t> Labels(int rows, std::int64_t classes) {
 
 struct NaiveLoss {
   double loss = 0;
-  Sums gradient;  // times init_scale, over loss_rows
+  Sums gradient;  // times init_scale, over loss_terms
 };
-NaiveLoss Naive(const LossSpec& spec, const std::vector<std::int32_t>& labels, const Pass& pass) {
+NaiveLoss Naive(const ClassLossSpec& spec, const std::vector<std::int32_t>& labels,
+                const Pass& pass) {
   const auto c = static_cast<std::size_t>(spec.logits.shape.c);
   const auto s = static_cast<double>(spec.label_smoothing);
   const Values z = Bench::Get(spec.logits);
@@ -53,7 +54,7 @@ NaiveLoss Naive(const LossSpec& spec, const std::vector<std::int32_t>& labels, c
       if (target > 0) truth.loss -= target * log_p;
       const double p = std::exp(log_p);
       Exact g{p - target, p + target};
-      g *= static_cast<double>(pass.loss_scale) / static_cast<double>(pass.loss_rows);
+      g *= static_cast<double>(pass.loss_scale) / static_cast<double>(pass.loss_terms);
       // In fp32 before the scale: a spacing of its subnormals may go.
       g.magnitude += 0x1p-149 / kSumError * static_cast<double>(pass.loss_scale);
       truth.gradient.push_back(g);
@@ -79,7 +80,7 @@ TEST_SUITE("cpu") {
             LossBench b(bench, shape, kind.format,
                         Normal(static_cast<std::size_t>(shape.numel()), sigma, 1), smoothing);
             Pass pass = MakePass(29);
-            pass.loss_rows = 128, pass.loss_scale = 1024;
+            pass.loss_terms = 128, pass.loss_scale = 1024;
             const std::vector<std::int32_t> labels = Labels(29, classes);
             const LossResult result = b.Run(labels, pass);
             const NaiveLoss truth = Naive(b.spec, labels, pass);
@@ -151,12 +152,12 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("loss: the result goes on over calls that accumulate, each with its own sum") {
     Bench bench;
-    LossSpec spec;
+    ClassLossSpec spec;
     const std::int32_t labels[] = {1, 1, 0};
     spec.logits = bench.Make({3, 1, 1, 2}, kFp32, {0, 1, 1, 0, 0, 0});
     const auto op = bench->MakeLoss(spec);
     Pass pass = MakePass(3);
-    op->SetLabels(labels, 3);
+    op->SetTargets({labels}, 3);
     op->Forward(pass);
     const LossResult once = op->Result();
     pass.accumulate = true;
@@ -172,17 +173,17 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("loss: evaluation without a gradient; labels must be classes") {
     Bench bench;
-    LossSpec spec;
+    ClassLossSpec spec;
     spec.logits = bench.Make({3, 1, 1, 2}, kFp32, {0, 1, 1, 0, 0, 0});
     const auto op = bench->MakeLoss(spec);
     const std::int32_t labels[] = {1, 1, 0}, wrong[] = {0, 2, 1}, negative[] = {0, -1, 1};
-    op->SetLabels(labels, 3);
+    op->SetTargets({labels}, 3);
     op->Forward(MakePass(3));
     CHECK(op->Result().top1 == 2);
     CHECK(op->Result().loss_sum ==
           doctest::Approx(0.31326168751822286 + 1.3132616875182228 + std::log(2.0)));
-    CHECK_THROWS(op->SetLabels(wrong, 3));
-    CHECK_THROWS(op->SetLabels(negative, 3));
+    CHECK_THROWS(op->SetTargets({wrong}, 3));
+    CHECK_THROWS(op->SetTargets({negative}, 3));
   }
 }
 

@@ -88,7 +88,7 @@ class Bench {
 inline Pass MakePass(int rows) {
   Pass pass;
   pass.rows = rows;
-  pass.loss_rows = rows;
+  pass.loss_terms = rows;
   pass.count = true;
   return pass;
 }

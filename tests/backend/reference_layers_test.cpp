@@ -221,7 +221,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("reference: the logit gradient is rounded before it is multiplied") {
     Bench bench;
-    LossSpec spec;
+    ClassLossSpec spec;
     const Shape shape{5, 1, 1, 10};
     spec.logits = bench.Make(shape, kFp16, Normal(50, 4, 1));
     spec.dlogits = bench.MakeGradient(shape, kFp32);
@@ -232,7 +232,7 @@ TEST_SUITE("cpu") {
       if (fp16) spec.dlogits = bench.MakeGradient(shape, kFp16), spec.reference = true;
       pass.loss_scale = fp16 ? 100 : 1;
       const auto op = bench->MakeLoss(spec);
-      op->SetLabels(labels, 5);
+      op->SetTargets({labels}, 5);
       op->Forward(pass);
       op->Backward(pass);
       op->Backward(pass);

@@ -29,7 +29,7 @@ TEST_SUITE("cpu") {
       CAPTURE(smoothing);
       Bench bench;
       const Shape shape{kMixRows, 1, 1, kMixClasses};
-      LossSpec spec;
+      ClassLossSpec spec;
       const Values z = Normal(static_cast<std::size_t>(shape.numel()), 2, 4);
       spec.logits = bench.Make(shape, kFp32, z);
       spec.label_smoothing = smoothing, spec.mixes = true;
@@ -37,9 +37,8 @@ TEST_SUITE("cpu") {
       const auto op = bench->MakeLoss(spec);
       const MixedRows mixed;
       Pass pass;
-      pass.rows = kMixRows, pass.loss_rows = kMixRows;
-      op->SetLabels(mixed.labels.data(), kMixRows);
-      op->SetSecondLabels({mixed.second.data(), mixed.shares.data()}, kMixRows);
+      pass.rows = kMixRows, pass.loss_terms = kMixRows;
+      op->SetTargets({mixed.labels.data(), {mixed.second.data(), mixed.shares.data()}}, kMixRows);
       op->Forward(pass);
       op->Backward(pass);
       const LossResult result = op->Result();
@@ -65,14 +64,14 @@ TEST_SUITE("cpu") {
       CHECK(result.loss_sum == doctest::Approx(loss).epsilon(1e-9));
       CHECK(result.top1 == top1);
 
-      op->SetLabels(mixed.labels.data(), kMixRows);
+      op->SetTargets({mixed.labels.data()}, kMixRows);
       op->Forward(pass);
       op->Backward(pass);
       const Values again = Bench::Get(spec.dlogits.tensor);
-      LossSpec plain = spec;
+      ClassLossSpec plain = spec;
       plain.mixes = false, plain.dlogits = bench.MakeGradient(shape, kFp32);
       const auto other = bench->MakeLoss(plain);
-      other->SetLabels(mixed.labels.data(), kMixRows);
+      other->SetTargets({mixed.labels.data()}, kMixRows);
       other->Forward(pass);
       other->Backward(pass);
       CHECK(Bench::Get(plain.dlogits.tensor) == again);

@@ -75,7 +75,7 @@ class NetworkSteps {
   // Every other step counts everything.
   void Step() {
     Pass pass;
-    pass.loss_rows = rows_[0] + rows_[1];
+    pass.loss_terms = rows_[0] + rows_[1];
     pass.loss_scale = training_.init_scale;
     pass.edge = 0.5, pass.seed = 3;
     pass.count = pass.bins = step_ % 2 == 0;

@@ -62,7 +62,7 @@ class Agreement {
       pass.count = pass.bins = step % 3 != 1;
       pass.accumulate = step == 2;
       pass.rows = static_cast<int>(step % 3 == 1 && x.n > 1 ? x.n - 1 : x.n);
-      pass.loss_rows = pass.rows + step, pass.loss_scale = static_cast<float>(1 << step);
+      pass.loss_terms = pass.rows + step, pass.loss_scale = static_cast<float>(1 << step);
       pass.seed = 0x123456789abcdefull, pass.draw = static_cast<std::uint64_t>(40 + step);
       pass.edge = step == 0 ? INFINITY : 0.25 / step;
       op.RefreshWeights(pass);

@@ -68,7 +68,7 @@ void GiveScales(Lab& lab, BatchNormSpec& spec) {
 }
 Pass PassOf(int rows, bool count = true) {
   Pass pass;
-  pass.rows = rows, pass.loss_rows = rows, pass.count = count;
+  pass.rows = rows, pass.loss_terms = rows, pass.count = count;
   return pass;
 }
 void WriteForward(const Lab& lab, const BatchNormSpec& spec, Findings& findings) {

@@ -42,7 +42,7 @@ LossResult FromLoader(Backend& backend, graph::Graph& graph, const data::Dataset
   Pass pass;
   pass.training = false;
   for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i, pass.accumulate = true) {
-    pass.rows = batches.Next(), pass.loss_rows = pass.rows;
+    pass.rows = batches.Next(), pass.loss_terms = pass.rows;
     CHECK(batches.Feed(graph, 0, pass.rows).images != nullptr);
     graph.Forward(pass);
   }

@@ -17,7 +17,7 @@ template <class Then>
 void Steps(Op& op, Then&& then) {
   for (int step = 0; step < 3; ++step) {
     Pass pass;
-    pass.rows = step == 0 ? 5 : 4, pass.loss_rows = 5, pass.count = step != 1;
+    pass.rows = step == 0 ? 5 : 4, pass.loss_terms = 5, pass.count = step != 1;
     pass.accumulate = step == 2, pass.seed = 0xfedcba9876543210ull;
     pass.draw = static_cast<std::uint64_t>(step);
     op.Forward(pass);

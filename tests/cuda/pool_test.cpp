@@ -26,7 +26,7 @@ Spec MakeSpec(Lab& lab, const PoolCase& c, const NumberFormat& format, const Val
 }
 Pass PassOf(int rows, bool count) {
   Pass pass;
-  pass.rows = rows, pass.loss_rows = rows, pass.count = count;
+  pass.rows = rows, pass.loss_terms = rows, pass.count = count;
   return pass;
 }
 

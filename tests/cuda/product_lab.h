@@ -139,7 +139,7 @@ struct Layer {
 
 inline Pass PassOf(std::int64_t rows) {
   Pass pass;
-  pass.rows = static_cast<int>(rows), pass.loss_rows = rows;
+  pass.rows = static_cast<int>(rows), pass.loss_terms = rows;
   return pass;
 }
 

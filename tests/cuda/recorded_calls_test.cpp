@@ -34,7 +34,7 @@ Gradient GradientOf(Lab& lab, const Shape& shape, const RecordedCall& call, cons
 // One backward pass of `op`, the weights' copy made anew before it.
 void Step(Op& op, std::int64_t rows) {
   Pass pass;
-  pass.rows = static_cast<int>(rows), pass.loss_rows = rows;
+  pass.rows = static_cast<int>(rows), pass.loss_terms = rows;
   op.RefreshWeights(pass);
   op.Backward(pass);
 }

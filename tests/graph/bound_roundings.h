@@ -25,7 +25,8 @@ class BoundRoundingReader {
     for (const auto& s : backend.inputs) Add(s.y_style, s.y.format, &s.y);
     for (const backend::OpSpec& spec : backend.specs)
       std::visit([this](const auto& s) { AddOp(s); }, spec);
-    for (const auto& s : backend.losses) AddGradient(s.dlogits);
+    for (const backend::LossSpec& loss : backend.losses)
+      for (const LossEnd& end : EndsOf(loss)) AddGradient(end.gradient);
   }
   std::map<std::uint64_t, BoundRounding> Take() { return std::move(all_); }
 

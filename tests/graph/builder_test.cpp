@@ -189,7 +189,7 @@ TEST_SUITE("cpu") {
       spec.input = {2, 32, 32, 3};
       spec.reference = reference;
       const auto graph = Graph::Build(spec, backend);
-      CHECK(backend.losses[0].reference == reference);
+      CHECK(std::get<backend::ClassLossSpec>(backend.losses[0]).reference == reference);
       for (const auto& sum : backend.branch_sums) CHECK(sum.reference == reference);
     }
   }

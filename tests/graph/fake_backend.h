@@ -9,11 +9,23 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "graph/fake_losses.h"
 #include "graph/fake_ops.h"
 #include "graph/fake_recomputed.h"
 #include "graph/formulas.h"
 
 namespace ada::graph::test {
+
+// What a pooling notes of its x, in whole numbers of two bytes, one a value of its output.
+inline Tensor PositionsOf(const std::uint16_t* positions, Shape pooled, std::int64_t images) {
+  REQUIRE(positions);
+  Tensor tensor;
+  tensor.shape = pooled, tensor.shape.n = images;
+  tensor.storage = Storage::kF16;
+  tensor.data = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(positions));
+  return tensor;
+}
+inline Symbol PositionsSymbol(Symbol x) { return Hash("positions", {x}); }
 
 class FakeBackend : public backend::Backend {
  public:
@@ -28,6 +40,7 @@ class FakeBackend : public backend::Backend {
   std::vector<backend::BatchNormSpec> batch_norms;
   std::vector<backend::ReluSpec> relus;
   std::vector<backend::MaxPoolSpec> max_pools;
+  std::vector<backend::MaxUnpoolSpec> max_unpools;
   std::vector<backend::AvgPoolSpec> avg_pools;
   std::vector<backend::DropoutSpec> dropouts;
   std::vector<backend::ScaleSpec> casts;
@@ -94,11 +107,15 @@ class FakeBackend : public backend::Backend {
     if (backend::kPassesDy<Function>) REQUIRE_FALSE(s.dx.stats);
     return Activation(s);
   }
-  std::unique_ptr<Op> OpOf(const backend::ConcatSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::ConcatSpec& s) { return Join(s); }
+  std::unique_ptr<Op> OpOf(const backend::ConcatBoxesSpec& s) { return Join(s); }
   std::unique_ptr<Op> OpOf(const backend::MultiplySpec& s);
   std::unique_ptr<Op> OpOf(const backend::ChannelScaleSpec& s);
   std::unique_ptr<Op> OpOf(const backend::LayerNormSpec& s) { return UnitNorm(s); }
   std::unique_ptr<Op> OpOf(const backend::GroupNormSpec& s) { return UnitNorm(s); }
+  std::unique_ptr<Op> OpOf(const backend::L2NormalizeSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::LrnSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::MaxUnpoolSpec& s);
   std::unique_ptr<Op> OpOf(const backend::StochasticDepthSpec& s) { return Rounded(s); }
   std::unique_ptr<Op> OpOf(const backend::UpsampleSpec& s) { return Linear(s); }
   std::unique_ptr<Op> OpOf(const backend::ReluSpec& s) {
@@ -114,12 +131,15 @@ class FakeBackend : public backend::Backend {
     max_pools.push_back(s);
     RequireExact(s);
     const std::string f = Formula(s);
-    return MakeOp(
-        [s, f] { Write(s.y, Hash(f, {test::Read(s.x)})); },
-        [s, f] {
-          const Symbol dy = ReadGradient(s.dy);
-          WriteGradient(s.dx, Hash(f + " dx", {test::Read(s.x), test::Read(s.y), dy}), *s.dy.scale);
-        });
+    const auto forward = [s, f] {
+      const Symbol x = test::Read(s.x);
+      Write(s.y, Hash(f, {x}));
+      if (s.positions) Write(PositionsOf(s.positions, s.y.shape, s.y.shape.n), PositionsSymbol(x));
+    };
+    return MakeOp(forward, [s, f] {
+      const Symbol dy = ReadGradient(s.dy);
+      WriteGradient(s.dx, Hash(f + " dx", {test::Read(s.x), test::Read(s.y), dy}), *s.dy.scale);
+    });
   }
   std::unique_ptr<Op> OpOf(const backend::AvgPoolSpec& s) {
     avg_pools.push_back(s);
@@ -153,8 +173,17 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<backend::LossOp> MakeLoss(const backend::LossSpec& s) override {
     losses.push_back(s);
     auto op = std::make_unique<FakeLoss>();
-    op->forward = [this, s] { logits = test::Read(s.logits); };
-    op->backward = [s] { WriteGradient(s.dlogits, Hash("loss", {test::Read(s.logits)}), 8); };
+    const auto read = [ends = EndsOf(s)] {
+      std::vector<Symbol> outputs;
+      for (const LossEnd& end : ends) outputs.push_back(test::Read(end.output));
+      return outputs;
+    };
+    op->forward = [this, read] { logits = LossSymbol(read()); };
+    op->backward = [read, ends = EndsOf(s)] {
+      const std::vector<Symbol> outputs = read();
+      for (std::size_t i = 0; i < ends.size(); ++i)
+        WriteGradient(ends[i].gradient, LossGradient(outputs, i), 8);
+    };
     return op;
   }
   std::unique_ptr<backend::UpdateOp> MakeUpdate(const backend::UpdateRule&,
@@ -166,7 +195,7 @@ class FakeBackend : public backend::Backend {
     return nullptr;
   }
 
-  Symbol logits = 0;  // of the last loss forward
+  Symbol logits = 0;  // of the last loss forward: of all outputs
 
  private:
   std::unique_ptr<Op> MakeOp(Call forward, Call backward) {
@@ -196,8 +225,12 @@ class FakeBackend : public backend::Backend {
     return op;
   }
   template <typename Spec>
-  std::unique_ptr<Op> Activation(const Spec& s) {  // backward reads x and dy
+  std::unique_ptr<Op> Activation(const Spec& s) {
     activations.push_back(s);
+    return ReadsInput(s);
+  }
+  template <typename Spec>
+  std::unique_ptr<Op> ReadsInput(const Spec& s) {  // backward reads x and dy
     auto op = Rounded(s);
     static_cast<CallOp<Op>&>(*op).backward = [s, f = Formula(s)] {
       const Symbol dy = ReadGradient(s.dy);
@@ -209,6 +242,8 @@ class FakeBackend : public backend::Backend {
   std::unique_ptr<Op> Product(const Spec& s);
   template <typename Spec>
   std::unique_ptr<Op> UnitNorm(const Spec& s);
+  template <typename Spec>
+  std::unique_ptr<Op> Join(const Spec& s);
 
   std::deque<std::vector<std::byte>> memory_;
 };
@@ -281,3 +316,4 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BranchSumSpec& s) {
 }  // namespace ada::graph::test
 
 #include "graph/fake_layers.h"  // the rest of its functions
+#include "graph/fake_vision.h"

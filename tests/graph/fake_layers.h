@@ -9,20 +9,22 @@
 
 namespace ada::graph::test {
 
-inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ConcatSpec& s) {
+template <typename Spec>
+std::unique_ptr<Op> FakeBackend::Join(const Spec& s) {
   concats.push_back(s);
-  const auto forward = [s] {
+  const std::string f = Formula(s);
+  const auto forward = [s, f] {
     std::vector<Symbol> x;
     for (const Tensor& tensor : s.x) x.push_back(test::Read(tensor));
-    Write(s.y, Hash("concat", x));
-    Count(s.y_stats, s.y, Hash("concat", x));
+    Write(s.y, Hash(f, x));
+    Count(s.y_stats, s.y, Hash(f, x));
   };
-  const auto backward = [s] {
+  const auto backward = [s, f] {
     const Symbol dy = ReadGradient(s.dy);
     for (std::size_t i = 0; i < s.dx.size(); ++i) {
       if (s.dx[i]) RequireSame(s.dx[i].tensor, s.dy.tensor);
       REQUIRE_FALSE(s.dx[i].stats);
-      WriteGradient(s.dx[i], Hash("concat dx", {dy, i}), *s.dy.scale);
+      WriteGradient(s.dx[i], Hash(f + " dx", {dy, i}), *s.dy.scale);
     }
   };
   return MakeOp(forward, backward);

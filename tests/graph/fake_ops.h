@@ -61,8 +61,7 @@ struct FakeInput : CallOp<backend::InputOp> {
   void SetImages(const float*, int) override {}
 };
 struct FakeLoss : CallOp<backend::LossOp> {
-  void SetLabels(const std::int32_t*, int) override {}
-  void SetSecondLabels(const backend::SecondLabels&, int) override {}
+  void SetTargets(const backend::Targets&, int) override {}
   backend::LossResult Result() override { return {}; }
 };
 

@@ -19,6 +19,16 @@ std::string PoolFormula(const char* name, const PoolSpec& s) {
                         1.0 * s.padding[0], 1.0 * s.padding[1]});
 }
 inline std::string Formula(const backend::MaxPoolSpec& s) { return PoolFormula("max_pool", s); }
+inline std::string Formula(const backend::MaxUnpoolSpec& s) {
+  return PoolFormula("max_unpool", s) + ToString(s.pooled);
+}
+inline std::string Formula(const backend::L2NormalizeSpec& s) {
+  return Numbers("l2_normalize", {s.eps});
+}
+inline std::string Formula(const backend::LrnSpec& s) {
+  return Numbers("lrn", {1.0 * s.size, s.alpha, s.beta, s.k});
+}
+inline std::string Formula(const backend::ConcatBoxesSpec&) { return "concat_boxes"; }
 inline std::string Formula(const backend::AvgPoolSpec& s) {
   if (s.adaptive) return "adaptive_avg_pool";
   return PoolFormula("avg_pool", s) + (s.count_padding ? "" : " inside");

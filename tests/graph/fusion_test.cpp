@@ -41,7 +41,7 @@ backend::Pass PassOf(const TestNetwork& network, int step) {
   pass.rows = static_cast<int>(network.input.n) - (step == 2 ? 2 : 0);
   pass.accumulate = step == 2;
   pass.count = true;
-  pass.loss_rows = network.input.n;
+  pass.loss_terms = network.input.n;
   pass.loss_scale = 8;
   pass.draw = static_cast<std::uint64_t>(step);
   return pass;
@@ -58,6 +58,7 @@ struct Run {
     spec.model = &network.model;
     spec.precision = precision;
     spec.input = network.input;
+    spec.task = network.task;
     spec.fuse = fuse;
     spec.recompute = recompute;
     spec.rule_for = MixedRule;
@@ -70,11 +71,17 @@ struct Run {
     RandomStream random(2, static_cast<std::uint64_t>(step));
     const int rows = static_cast<int>(network.input.n);
     std::vector<float> images(static_cast<std::size_t>(network.input.numel()));
-    std::vector<std::int32_t> labels(static_cast<std::size_t>(rows));
+    const Shape& output = graph->outputs()[0].shape;
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(rows * output.h * output.w));
     for (float& value : images) value = static_cast<float>(random.Normal());
-    for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random.Below(10));
-    const backend::Pass pass = PassOf(network, step);
-    graph->SetBatch(images.data(), labels.data(), pass.rows);
+    for (std::int32_t& label : labels)
+      label = static_cast<std::int32_t>(random.Below(static_cast<std::uint32_t>(graph->classes())));
+    backend::Pass pass = PassOf(network, step);
+    pass.loss_terms *= output.h * output.w;
+    std::vector<float> locations(4 * labels.size());
+    for (float& value : locations) value = static_cast<float>(random.Normal());
+    graph->SetBatch(images.data(), {.labels = labels.data(), .locations = locations.data()},
+                    pass.rows);
     graph->Forward(pass);
     graph->Backward(pass);
     loss = graph->Result().loss_sum;

@@ -4,7 +4,10 @@
 #include <vector>
 
 #include "config/config.h"
+#include "core/task.h"
 #include "core/tensor.h"
+#include "graph/made_layers.h"
+#include "graph/vision_networks.h"
 
 namespace ada::graph::test {
 
@@ -12,48 +15,8 @@ struct TestNetwork {
   std::string name;
   config::ModelConfig model;
   Shape input;
+  Task task = Task::kClassification;
 };
-
-inline config::LayerConfig Layer(const std::string& name, const std::string& kind,
-                                 std::vector<std::string> inputs = {}) {
-  config::LayerConfig layer;
-  layer.name = name;
-  layer.kind = kind;
-  layer.inputs = std::move(inputs);
-  return layer;
-}
-inline config::LayerConfig Conv(const std::string& name, int channels,
-                                std::vector<std::string> inputs = {}) {
-  config::LayerConfig layer = Layer(name, "conv2d", std::move(inputs));
-  layer.channels = channels;
-  layer.kernel = {3, 3};
-  layer.padding = {1, 1};
-  return layer;
-}
-inline config::LayerConfig Window(const std::string& name, const std::string& kind, int kernel,
-                                  int stride, std::vector<std::string> inputs = {}) {
-  config::LayerConfig layer = Layer(name, kind, std::move(inputs));
-  layer.kernel = {kernel, kernel};
-  layer.stride = {stride, stride};
-  return layer;
-}
-inline config::LayerConfig Linear(const std::string& name, int features,
-                                  std::vector<std::string> inputs = {}) {
-  config::LayerConfig layer = Layer(name, "linear", std::move(inputs));
-  layer.features = features;
-  return layer;
-}
-
-inline config::ModelConfig Zoo(const std::string& name) {
-  config::ModelConfig model;
-  model.zoo = name;
-  return model;
-}
-inline config::ModelConfig Model(std::vector<config::LayerConfig> layers) {
-  config::ModelConfig model;
-  model.layers = std::move(layers);
-  return model;
-}
 
 // Pre-activation: relu feeds the addition and one more, or the addition alone.
 inline config::ModelConfig PreActivation() {
@@ -182,6 +145,43 @@ inline config::ModelConfig WithGates() {
                 Linear("fc", 10)});
 }
 
+// What SSD and SegNet need: sums over neighbouring channels, poolings of odd sides and what undoes
+// them (one of them read by two layers, one of whole windows), norms over lengths, joined boxes.
+inline config::ModelConfig WithUnpooling() {
+  const auto with = [](config::LayerConfig layer, auto change) {
+    change(layer);
+    return layer;
+  };
+  const auto ceil = [](auto& l) { l.ceil_mode = true; };
+  const auto unpool = [&](const std::string& name, const std::string& pool, bool whole) {
+    return with(Layer(name, "max_unpool"), [&](auto& l) { l.pool = pool, l.whole = whole; });
+  };
+  return Model({Conv("c1", 8),
+                with(Layer("lrn", "lrn"),
+                     [](auto& l) {
+                       l.size = {3, 3};
+                     }),
+                with(Window("p1", "max_pool", 2, 2), ceil), Conv("c2", 8),
+                with(Window("p2", "max_pool", 2, 2), ceil), Conv("c3", 8), unpool("u2", "p2", true),
+                Conv("c4", 8), unpool("u1", "p1", false), Layer("join", "add", {"u1", "lrn"}),
+                with(Layer("norm", "l2_normalize"), [](auto& l) { l.value = 5; }),
+                with(Layer("again", "max_unpool", {"c2"}), [](auto& l) { l.pool = "p1"; }),
+                Conv("c5", 12), Layer("boxes", "concat_boxes", {"norm", "c5", "norm"}),
+                Linear("fc", 10)});
+}
+
+// Two outputs, on images of one row: the first is read by other layers too, and stands in the
+// middle of a batch norm and its relu.
+inline config::ModelConfig WithTwoOutputs() {
+  config::ModelConfig model =
+      Model({Conv("c1", 4), Layer("b1", "batch_norm"), Layer("r1", "relu"), Conv("c2", 4),
+             Layer("locations", "batch_norm"), Layer("r2", "relu"), Conv("c3", 4),
+             Layer("b3", "batch_norm"), Layer("r3", "relu"), Layer("join", "add", {"r3", "r1"}),
+             Conv("scores", 11)});
+  model.outputs = {"locations", "scores"};
+  return model;
+}
+
 inline std::vector<TestNetwork> AllNetworks() {
   const Shape mnist{5, 28, 28, 1}, cifar{5, 32, 32, 3};
   std::vector<TestNetwork> all = {{"mlp", Zoo("mlp"), mnist},
@@ -201,6 +201,12 @@ inline std::vector<TestNetwork> AllNetworks() {
   all.push_back({"with concat", WithConcat(), {5, 6, 6, 3}});
   all.push_back({"with gates", WithGates(), {5, 6, 7, 3}});
   all.push_back({"with activations", WithActivations(), {5, 6, 6, 3}});
+  all.push_back({"with unpooling", WithUnpooling(), {5, 9, 7, 3}});
+  all.push_back({"with two outputs", WithTwoOutputs(), {5, 1, 12, 3}, Task::kDetection});
+  const Task segments = Task::kSegmentation, detects = Task::kDetection;
+  all.push_back({"small segnet", SmallSegNet(), {5, 9, 11, 3}, segments});
+  all.push_back({"small ssd", SmallSsd(false), {5, 6, 8, 3}, detects});
+  all.push_back({"small ssd with batch norm", SmallSsd(true), {5, 6, 8, 3}, detects});
   return all;
 }
 

@@ -47,6 +47,7 @@ Recording Watch(const TestNetwork& network, bool fuse, std::set<Name>* roundings
   spec.model = &network.model;
   spec.precision = Uniform(kFp16);
   spec.input = network.input;
+  spec.task = network.task;
   spec.fuse = fuse;
   spec.recompute = recompute;
   spec.rule_for = FixedRule;
@@ -65,7 +66,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("without fusion every rounded activation and gradient is shown once, as it is logged") {
     for (const TestNetwork& network : AllNetworks()) {
       CAPTURE(network.name);
-      const Network resolved = Resolve(network.model, network.input);
+      const Network resolved = Resolve(network.model, network.input, network.task);
       const Reference expected = ReferenceStep(resolved, FixedRule).Run();
       std::set<Name> roundings;
       const Recording seen = Watch(network, /*fuse=*/false, &roundings);

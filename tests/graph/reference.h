@@ -34,10 +34,15 @@ class ReferenceStep {
     const int nodes = static_cast<int>(network_.nodes.size());
     y_ = {Hash("input", {})};
     for (const Node& node : network_.nodes) y_.push_back(Forward(node));
-    r_.logits = y_.back();
+    std::vector<Symbol> outputs;
+    for (const int value : network_.outputs) outputs.push_back(y_[value]);
+    r_.logits = LossSymbol(outputs);
     gradients_.resize(nodes + 1);
-    gradients_[nodes].push_back({Hash("loss", {y_.back()}), 8});
-    Note("loss", "dx", gradients_[nodes][0]);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const G gradient{LossGradient(outputs, i), 8};
+      gradients_[network_.outputs[i]].push_back(gradient);
+      Note("loss", i == 0 ? "dx" : "dx2", gradient);
+    }
     for (int i = nodes - 1; i >= 0; --i) {
       if (needs_[i + 1]) Backward(i, Meet(i + 1));
     }
@@ -61,7 +66,16 @@ class ReferenceStep {
     return Is(node, "layer_norm") || Is(node, "group_norm");
   }
   static bool IsProduct(const Node& node) { return Is(node, "conv2d") || Is(node, "linear"); }
-  static std::string FormulaOf(const Node& node);
+  // The pooling whose positions a max_unpool takes, and what that noted.
+  const Node& PoolOf(const Node& node) const {
+    for (const Node& other : network_.nodes)
+      if (other.config.name == node.config.pool) return other;
+    throw std::runtime_error("no pool");
+  }
+  Symbol PositionsFor(const Node& node) const {
+    return PositionsSymbol(y_[PoolOf(node).inputs[0]]);
+  }
+  std::string FormulaOf(const Node& node) const;
   static Symbol P(const Node& node, const char* name) {
     return Hash(node.config.name + "." + name, {});
   }
@@ -84,7 +98,7 @@ class ReferenceStep {
   Reference r_;
 };
 
-inline std::string ReferenceStep::FormulaOf(const Node& node) {
+inline std::string ReferenceStep::FormulaOf(const Node& node) const {
   const config::LayerConfig& c = node.config;
   const auto window = [&](const char* name) {
     return Numbers(name, {1.0 * c.kernel[0], 1.0 * c.kernel[1], 1.0 * c.stride[0],
@@ -96,6 +110,10 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) {
                     1.0 * c.dilation[0], 1.0 * c.dilation[1], 1.0 * c.groups});
   }
   if (c.kind == "max_pool") return window("max_pool");
+  if (c.kind == "max_unpool")
+    return window("max_unpool") + ToString(network_.nodes[node.pool].output);
+  if (c.kind == "lrn") return Numbers("lrn", {1.0 * c.size[0], c.alpha, c.beta, c.k});
+  if (c.kind == "l2_normalize") return Numbers("l2_normalize", {static_cast<float>(c.eps)});
   if (c.kind == "avg_pool") return window("avg_pool") + (c.count_include_pad ? "" : " inside");
   if (c.kind == "adaptive_avg_pool" && node.input.h % c.size[0] == 0 &&
       node.input.w % c.size[1] == 0) {
@@ -140,12 +158,14 @@ inline Symbol ReferenceStep::Forward(const Node& node) {
   } else if (Is(node, "batch_norm") || IsUnitNorm(node)) {
     x.push_back(P(node, "weight"));
     x.push_back(P(node, "bias"));
-  } else if (Is(node, "channel_scale")) {
+  } else if (Is(node, "channel_scale") || Is(node, "l2_normalize")) {
     x.push_back(P(node, "weight"));
+  } else if (Is(node, "max_unpool")) {
+    x.push_back(PositionsFor(node));
   }
   const Symbol y = Is(node, "add") ? AddSymbol(x) : Hash(FormulaOf(node), x);
   const bool exact = Is(node, "relu") || Is(node, "max_pool") || Is(node, "flatten") ||
-                     Is(node, "shortcut") || Is(node, "upsample");
+                     Is(node, "shortcut") || Is(node, "upsample") || Is(node, "max_unpool");
   if (!exact) Note(node.config.name, "y", {y, 1});
   return y;
 }
@@ -189,9 +209,12 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale * alpha};
   }
   if (IsUnitNorm(node)) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+  if (Is(node, "l2_normalize")) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+  if (Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
+  if (Is(node, "max_unpool")) return {Hash(f, {PositionsFor(node), dy.symbol}), dy.scale};
   if (Is(node, "channel_scale")) return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale};
   const Symbol y = Hash(FormulaOf(node), {x});
-  if (IsActivation(node)) return {Hash(f, {x, dy.symbol}), dy.scale};
+  if (IsActivation(node) || Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
   if (Is(node, "relu")) return {Hash("mask", {y, dy.symbol}), dy.scale};
   if (Is(node, "max_pool")) return {Hash(f, {x, y, dy.symbol}), dy.scale};
   return {Hash(f, {dy.symbol}), dy.scale};
@@ -208,10 +231,10 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
     }
     return;
   }
-  if (Is(node, "concat")) {
+  if (Is(node, "concat") || Is(node, "concat_boxes")) {
     for (std::size_t i = node.inputs.size(); i-- > 0;) {
       const int value = node.inputs[i];
-      if (needs_[value]) gradients_[value].push_back({Hash("concat dx", {dy.symbol, i}), dy.scale});
+      if (needs_[value]) gradients_[value].push_back({Hash(f + " dx", {dy.symbol, i}), dy.scale});
     }
     return;
   }
@@ -228,6 +251,8 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   if (IsUnitNorm(node)) {
     r_.gradients[name + ".weight"] = Hash(f + " dgamma", {x, dy.symbol});
     r_.gradients[name + ".bias"] = Hash(f + " dbeta", {dy.symbol});
+  } else if (Is(node, "l2_normalize")) {
+    r_.gradients[name + ".weight"] = Hash(f + " dgamma", {x, dy.symbol});
   } else if (Is(node, "channel_scale")) {
     r_.gradients[name + ".weight"] = Hash(f + " dw", {x, dy.symbol});
   }
@@ -244,7 +269,7 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   const bool overlap = node.config.kernel[0] > node.config.stride[0] ||
                        node.config.kernel[1] > node.config.stride[1];
   const bool exact = Is(node, "relu") || Is(node, "flatten") || Is(node, "shortcut") ||
-                     Is(node, "relu6") || Is(node, "hardtanh") ||
+                     Is(node, "relu6") || Is(node, "hardtanh") || Is(node, "max_unpool") ||
                      (Is(node, "max_pool") && !overlap);
   if (!exact) Note(name, "dx", dx);
   gradients_[node.inputs[0]].push_back(dx);

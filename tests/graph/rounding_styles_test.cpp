@@ -25,6 +25,7 @@ struct Built {
     spec.model = &network.model;
     spec.precision = precision;
     spec.input = network.input;
+    spec.task = network.task;
     spec.fuse = fuse;
     spec.training = training;
     graph = Graph::Build(spec, backend, share);

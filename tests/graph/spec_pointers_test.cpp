@@ -126,6 +126,7 @@ TEST_SUITE("cpu") {
         spec.model = &network.model;
         spec.precision = precision;
         spec.input = network.input;
+        spec.task = network.task;
         spec.histograms = {"y", "w", "dx", "dw", "dy"};
         const auto graph = Graph::Build(spec, backend);
         for (const backend::OpSpec& op : backend.specs) {
@@ -133,7 +134,7 @@ TEST_SUITE("cpu") {
           std::visit([&](const auto& s) { CheckPointers(backend, s); }, op);
         }
         CheckPointers(backend, backend.inputs.back());
-        CheckPointers(backend, backend.losses.back());
+        std::visit([&](const auto& s) { CheckPointers(backend, s); }, backend.losses.back());
       }
     }
     CHECK(kinds.size() == std::variant_size_v<backend::OpSpec>);

@@ -113,7 +113,7 @@ TEST_SUITE("cpu") {
         {"pass", PassRule}, {"mixed", MixedRule}, {"batch norms too", MixedRule, true}};
     for (const TestNetwork& network : AllNetworks()) {
       for (const Policy& policy : policies) {
-        const Network resolved = Resolve(network.model, network.input);
+        const Network resolved = Resolve(network.model, network.input, network.task);
         const Reference expected =
             ReferenceStep(resolved, policy.rule_for, policy.scales_batch_norms).Run();
         for (const Variant& variant : Variants()) {
@@ -129,6 +129,7 @@ TEST_SUITE("cpu") {
             spec.model = &network.model;
             spec.precision = rounding.precision;
             spec.input = network.input;
+            spec.task = network.task;
             spec.fuse = variant.fuse;
             spec.recompute = variant.recompute;
             spec.rule_for = policy.rule_for;
@@ -152,11 +153,12 @@ TEST_SUITE("cpu") {
       spec.model = &network.model;
       spec.precision = Uniform(kFp16);
       spec.input = network.input;
+      spec.task = network.task;
       const auto training = Graph::Build(spec, training_backend);
       FillMasters(*training);
       spec.training = false;
       const auto graph = Graph::Build(spec, backend, training.get());
-      const Network resolved = Resolve(network.model, network.input);
+      const Network resolved = Resolve(network.model, network.input, network.task);
       graph->Forward({});
       CHECK(backend.logits == ReferenceStep(resolved, PassRule).Run().logits);
       CHECK(graph->roundings().empty());

@@ -38,6 +38,7 @@ struct Built {
     spec.model = &model;
     spec.precision = precision;
     spec.input = network.input;
+    spec.task = network.task;
     spec.fuse = fuse;
     spec.rule_for = [this](const ScalerRequest& request) {
       requests.emplace(request.layer, request);

@@ -35,6 +35,7 @@ inline const std::map<std::string, std::pair<int, int>> kSmallNumbers = {
     {"model.layers[].groups", {1, 4}},
     {"model.layers[].scale", {1, 3}},
     {"model.layers[].size", {1, 6}},
+    {"model.layers[].values", {1, 4}},
     {"model.layers[].repeat.repeat", {1, 3}},
     {"train.epochs", {1, 3}},
     {"train.max_steps", {1, 6}},
@@ -47,7 +48,8 @@ inline const std::map<std::string, std::vector<std::string>> kFewWords = {
     {"model.zoo", {"mlp", "lenet"}},
 };
 inline const std::vector<std::string> kNotTried = {"name", "output", "data.path", "model.file",
-                                                   "model.init.weights"};
+                                                   "model.init.weights", "model.outputs",
+                                                   "task", "detection", "train.class_weights"};
 // Without these a run would be long, or not small.
 inline const std::vector<std::string> kAlways = {"train.max_steps",         "data.synthetic",
                                                  "data.synthetic.height",   "data.synthetic.width",

@@ -100,7 +100,12 @@ class CompareBackend final : public Backend {
     return MakePair(s, first_->MakeInput(s), second_->MakeInput(addresses_.ForSecond(s)));
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override {
-    return MakePair(s, first_->MakeLoss(s), second_->MakeLoss(addresses_.ForSecond(s)));
+    return std::visit(
+        [this](const auto& spec) {
+          return MakePair(spec, first_->MakeLoss(spec),
+                          second_->MakeLoss(addresses_.ForSecond(spec)));
+        },
+        s);
   }
   std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
                                        std::vector<WatchedRounding> watched) override {

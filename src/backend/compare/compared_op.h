@@ -116,7 +116,7 @@ std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Spe
   if constexpr (requires { spec.dgamma; })
     if (spec.dgamma) {
       op->backward.push_back(ParameterOf("dgamma", spec.dgamma));
-      op->backward.push_back(ParameterOf("dbeta", spec.dbeta));
+      if (spec.dbeta) op->backward.push_back(ParameterOf("dbeta", spec.dbeta));
     }
   if constexpr (requires { spec.sum; }) op->backward = {OutputOf("sum", spec.sum)};
   if constexpr (requires { spec.scaler; }) op->scaler = spec.scaler;
@@ -131,7 +131,11 @@ std::unique_ptr<Op> CompareOp(Comparison& comparison, OpPair<Op> pair, const Bat
 std::unique_ptr<InputOp> CompareOp(Comparison& comparison, OpPair<InputOp> pair,
                                    const InputSpec& spec);
 std::unique_ptr<LossOp> CompareOp(Comparison& comparison, OpPair<LossOp> pair,
-                                  const LossSpec& spec);
+                                  const ClassLossSpec& spec);
+std::unique_ptr<LossOp> CompareOp(Comparison& comparison, OpPair<LossOp> pair,
+                                  const PixelLossSpec& spec);
+std::unique_ptr<LossOp> CompareOp(Comparison& comparison, OpPair<LossOp> pair,
+                                  const MultiboxLossSpec& spec);
 std::unique_ptr<UpdateOp> CompareUpdate(Comparison& comparison, std::unique_ptr<UpdateOp> first,
                                         std::unique_ptr<UpdateOp> second, const UpdateRule& rule,
                                         std::vector<UpdateSlot> slots);

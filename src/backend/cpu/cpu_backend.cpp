@@ -107,7 +107,9 @@ class CpuBackend final : public Backend {
         },
         spec);
   }
-  std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override { return MakeLossOp(context_, s); }
+  std::unique_ptr<LossOp> MakeLoss(const LossSpec& spec) override {
+    return std::visit([this](const auto& s) { return MakeLossOp(context_, s); }, spec);
+  }
   std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
                                        std::vector<WatchedRounding> watched) override {
     return MakeUpdateOp(context_, rule, std::move(slots), std::move(watched));

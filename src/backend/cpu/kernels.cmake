@@ -4,6 +4,8 @@ file(GLOB ADA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/c
 set(ADA_KERNEL_OBJECTS "")
 # Left to the compiler's vectoriser, in every set.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/activations.cpp
+                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/lrn.cpp
+                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/softmax.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/units.cpp PROPERTIES
                             COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 set(ADA_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mf16c -mfma -mprefer-vector-width=512)

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "backend/activations.h"
+#include "backend/formulas.h"
 #include "backend/stats_rules.h"
 #include "backend/update.h"
 #include "core/tensor.h"
@@ -107,15 +108,48 @@ struct ActivationKernels {
 };
 
 // Units (formulas.h) of one image in fp32: unit u is `runs` runs of `run` values, `step` values
-// apart; the first begins at u * run.
+// apart; the first begins at u * run. by_length: L2NormalizeSpec; mean
+// is the norm.
 struct UnitArgs {
   const float *x = nullptr, *dy = nullptr;
   std::int64_t units = 0, runs = 1, run = 0, step = 0;
   std::int64_t affine_step = 0;  // parameters of unit u begin at u * affine_step
   const float *gamma = nullptr, *beta = nullptr;
   double eps = 0;
+  bool by_length = false;
   float *mean = nullptr, *inverse = nullptr;  // by unit; written forwards
   float* out = nullptr;                       // y or dx, as x lies; may be x or dy
+};
+
+// Softmax of rows of scores in fp32 (loss_formulas.h). A row whose label is negative is skipped.
+struct SoftmaxArgs {
+  const float* z = nullptr;  // [rows, classes]
+  std::int64_t rows = 0, classes = 0;
+  const std::int32_t* labels = nullptr;  // [rows]
+  float* work = nullptr;                 // 16 * classes values
+  double* log_sums = nullptr;            // [rows]; written by softmax_sums
+  std::int32_t* better = nullptr;   // [rows]; written by softmax_sums: classes before the label
+  const double* factors = nullptr;  // softmax_gradient: by label
+  float* gradient = nullptr;        // the same: as z lies; may be z
+};
+
+// Local response normalisation of `pixels` pixels in fp32 (LrnSpec).
+struct LrnArgs {
+  const float *x = nullptr, *dy = nullptr;
+  std::int64_t pixels = 0, channels = 0;
+  int size = 1;
+  LrnFactors factors{};
+  double* work = nullptr;  // 64 * channels values
+  float* out = nullptr;    // y or dx; may be x or dy
+};
+
+// Unpooling: `small` is pooled as `positions` [images, pooled_h, pooled_w, c] say, `large` is not.
+struct UnpoolArgs {
+  TensorSpan small, large;
+  std::int64_t images = 0, c = 0, small_h = 0, small_w = 0, pooled_h = 0, pooled_w = 0;
+  std::int64_t large_h = 0, large_w = 0;
+  int kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+  const std::uint16_t* positions = nullptr;
 };
 
 struct Kernels {
@@ -169,6 +203,13 @@ struct Kernels {
   // out = dx; hat: xhat, as x lies.
   void (*unit_norm_backward)(const UnitArgs&, float* hat);
 
+  void (*lrn)(const LrnArgs&);
+  void (*lrn_backward)(const LrnArgs&);
+  void (*softmax_sums)(const SoftmaxArgs&);
+  void (*softmax_gradient)(const SoftmaxArgs&);
+
+  void (*max_unpool)(const UnpoolArgs&);           // large = small at its positions, else 0
+  void (*max_unpool_backward)(const UnpoolArgs&);  // small = large at its positions
   void (*max_pool)(const PoolArgs&);
   void (*max_pool_backward)(const PoolArgs&);
   void (*avg_pool)(const PoolArgs&);

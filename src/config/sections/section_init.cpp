@@ -9,6 +9,8 @@ const EnumNames<InitScheme> kSchemes = {
     {"he_uniform", InitScheme::kHeUniform},
     {"xavier_normal", InitScheme::kXavierNormal},
     {"xavier_uniform", InitScheme::kXavierUniform},
+    {"lecun_normal", InitScheme::kLecunNormal},
+    {"lecun_uniform", InitScheme::kLecunUniform},
     {"normal", InitScheme::kNormal},
     {"uniform", InitScheme::kUniform},
     {"constant", InitScheme::kConstant},
@@ -19,19 +21,20 @@ const EnumNames<InitRule::Fan> kInitFans = {{"in", InitRule::Fan::kIn},
 
 // The distribution's own keys, each of the schemes that it belongs to.
 std::vector<Key> DistributionKeys(InitRule& rule) {
-  const Names he = {"he_normal", "he_uniform"};
-  const Names fans = {"he_normal", "he_uniform", "xavier_normal", "xavier_uniform"};
+  const Names one_fan = {"he_normal", "he_uniform", "lecun_normal", "lecun_uniform"};
+  const Names fans = {"he_normal",      "he_uniform",   "xavier_normal",
+                      "xavier_uniform", "lecun_normal", "lecun_uniform"};
   return {
       Choice("scheme", rule.scheme, kSchemes, "distribution of the first weights"),
       Choice("fan", rule.fan, kInitFans,
              "in: the values that one output is a sum of; out: the outputs that one value goes to")
-          .For(he)
+          .For(one_fan)
           .WrittenIf([&rule] { return rule.fan != InitRule().fan; }),
       Number(
           "gain", rule.gain, Above(0),
           "factor of the standard deviation 1 / sqrt(fan); xavier: of sqrt(2 / (fan_in + fan_out))")
           .For(fans)
-          .Default("he: sqrt(2); xavier: 1"),
+          .Default("he: sqrt(2); xavier, lecun: 1"),
       Number("std", rule.std, Above(0), "standard deviation")
           .For({"normal"})
           .RequiredFor({"normal"})
@@ -91,6 +94,7 @@ Section InitSection(InitConfig& init) {
   section.where = &init.where;
   SetSchemes(section);
   section.keys = DistributionKeys(init);
+  section.keys.front().Default("he_normal; ssd300, ssd512: lecun_uniform");
   std::vector<Key> others = {
       Entries("parameters", init.parameters, &InitParametersSection,
               "parameters that start otherwise")

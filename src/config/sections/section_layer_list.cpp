@@ -17,9 +17,10 @@ std::string WithIndex(std::string text, int index) {
   return text;
 }
 
-// Replaces {i} in the layer's name and inputs.
+// Replaces {i} in the layer's name, inputs and pool.
 YamlNode Numbered(YamlNode layer, int index) {
   if (Entry* name = layer.FindEntry("name")) name->value.text = WithIndex(name->value.text, index);
+  if (Entry* pool = layer.FindEntry("pool")) pool->value.text = WithIndex(pool->value.text, index);
   if (Entry* inputs = layer.FindEntry("inputs")) {
     for (YamlNode& input : inputs->value.items) input.text = WithIndex(input.text, index);
   }

@@ -119,10 +119,14 @@ Section LayerSection(LayerConfig& layer) {
       OfKinds(Pair("dilation", layer.dilation, FromTo(1, 1000), "spacing of the kernel")),
       OfKinds(Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels")),
       OfKinds(Switch("bias", layer.bias, "add a trained constant per output")),
-      OfKinds(Number("eps", layer.eps, Above(0), "added to the variance")
+      OfKinds(Number("eps", layer.eps, Above(0),
+                     "added to the variance; l2_normalize: to the length")
                   .Default("1.0e-05; layer_norm: 1.0e-06")),
       OfKinds(Number("momentum", layer.momentum, FromTo(0, 1),
                      "weight of a new batch in running statistics")),
+      OfKinds(Number("initial_beta", layer.initial_beta, AnyNumber(),
+                     "of every beta before the first step")
+                  .WrittenIf([&layer] { return layer.initial_beta != 0; })),
       OfKinds(Number("min", layer.min, AnyNumber(), "smallest value that it gives")),
       OfKinds(Number("max", layer.max, AnyNumber(), "largest value that it gives")),
       OfKinds(Number("slope", layer.slope, AnyNumber(), "factor of what is negative")),
@@ -136,10 +140,24 @@ Section LayerSection(LayerConfig& layer) {
                      "one more window where the stride leaves a rest of the input")),
       OfKinds(
           Switch("count_include_pad", layer.count_include_pad, "a mean counts padding as zeros")),
-      OfKinds(Pair("size", layer.size, FromTo(1, 1000), "of the output")),
+      OfKinds(Pair("size", layer.size, FromTo(1, 1000),
+                   "of the output; lrn: channels that have a part in a sum")
+                  .Default("required; lrn: 5")),
       OfKinds(
           Integer("scale", layer.scale, FromTo(1, 1000), "how often each row and column stands")),
-      OfKinds(Number("value", layer.value, AnyNumber(), "of every factor before the first step")),
+      OfKinds(Number("value", layer.value, AnyNumber(), "of every factor before the first step")
+                  .Default("1.0e-06; l2_normalize: 20")),
+      OfKinds(Text("pool", layer.pool,
+                   "the max_pool whose values go back to their places; {i} as in `name`")),
+      OfKinds(Switch("whole", layer.whole,
+                     "whole windows, as ChainerCV's: an odd size comes back one larger, and rows "
+                     "and columns that the pool did not give are cut off the input")),
+      OfKinds(Number("alpha", layer.alpha, AtLeast(0),
+                     "factor of the mean of squares, `size` of them")),
+      OfKinds(Number("beta", layer.beta, AnyNumber(), "exponent of what values are divided by")),
+      OfKinds(Number("k", layer.k, Above(0), "added to that mean times alpha")),
+      OfKinds(Integer("values", layer.values, FromTo(1, 1'000'000),
+                      "of a box: its location's or its classes'")),
   };
   for (Key& key : section.keys) {
     if (key.name == "inputs") {  // unset unless given
@@ -151,7 +169,12 @@ Section LayerSection(LayerConfig& layer) {
   section.check = [&layer](const YamlNode& map, const ReadContext& context) {
     const LayerKind* kind = graph::FindLayerKind(layer.kind);
     if (kind && kind->stride_is_kernel && !map.Find("stride")) layer.stride = layer.kernel;
-    if (kind && Contains(kind->keys, "eps") && !map.Find("eps")) layer.eps = kind->eps;
+    const auto misses = [&](const char* key) {
+      return kind && Contains(kind->keys, key) && !map.Find(key);
+    };
+    if (misses("eps")) layer.eps = kind->eps;
+    if (misses("value")) layer.value = kind->value;
+    if (misses("size")) layer.size = {kind->size, kind->size};
     CheckLayer(layer, map, context);
   };
   return section;

@@ -1,5 +1,6 @@
 // The keys of `model`: a network of the zoo or one's own.
 #include "config/sections/sections.h"
+#include "core/text.h"
 
 namespace ada::config {
 namespace {
@@ -11,6 +12,8 @@ const Names kWideResnets = {"wide_resnet28_10", "wide_resnet16_8"};
 const Names kVggs = {"vgg11", "vgg13", "vgg16", "vgg19"};
 const Names kImageNetNetworks = {"resnet18",  "resnet34",        "resnet50",     "resnet101",
                                  "resnet152", "wide_resnet50_2", "mobilenet_v2", "densenet121"};
+const Names kSegNets = {"segnet_basic", "segnet"};
+const Names kSsds = {"ssd300", "ssd512"};
 
 Names Together(std::initializer_list<Names> parts) {
   Names all;
@@ -18,13 +21,20 @@ Names Together(std::initializer_list<Names> parts) {
   return all;
 }
 
-const Names kZoo = Together(
-    {{"mlp", "lenet"}, kCifarResnets, kCifarPreResnets, kWideResnets, kVggs, kImageNetNetworks});
+const Names kZoo = Together({{"mlp", "lenet"},
+                             kCifarResnets,
+                             kCifarPreResnets,
+                             kWideResnets,
+                             kVggs,
+                             kImageNetNetworks,
+                             kSegNets,
+                             kSsds});
 
 // Not written as long as only the data's files say it.
 Key ClassesKey(ModelConfig& model) {
-  Key key = Integer("classes", model.classes, FromTo(2, 1'000'000),
-                    "outputs of the last layer; at least the data set's classes");
+  Key key = Integer("classes", model.classes, FromTo(1, 1'000'000),
+                    "outputs of the last layer; at least the data set's classes; of detection "
+                    "without the background");
   key.unused = [&model] { return model.classes == 0; };
   return key.Default("the data set's");
 }
@@ -43,6 +53,12 @@ Section ModelSection(ModelConfig& model) {
           .Default("required without `layers` or `file`"),
       ModelFileKey(),
       LayersKey(model.layers).For({"layers"}),
+      PlacedTexts("outputs", model.outputs, model.outputs_where,
+                  "layers that the loss is of; detection: that of the locations of boxes, then "
+                  "that of their scores")
+          .Default("the last layer")
+          .For({"layers"})
+          .WrittenIf([&model] { return !model.outputs.empty(); }),
       ClassesKey(model),
       WordText(
           "shortcut", model.shortcut, {"A", "B", "reference"},
@@ -57,10 +73,24 @@ Section ModelSection(ModelConfig& model) {
           .Default("0; mobilenet_v2: 0.2")
           .For(Together({kVggs, kWideResnets, {"mobilenet_v2"}})),
       Switch("plain", model.plain, "without batch norm; convolutions have a bias").For(kVggs),
+      Number("width", model.width, FromTo(0.25, 1),
+             "factor of the channels between input and outputs, to the nearest multiple of 8")
+          .For(Together({kSegNets, kSsds})),
+      Switch(
+          "batch_norm", model.batch_norm,
+          "behind every convolution but those that give the outputs; convolutions before it have "
+          "no bias")
+          .For(kSsds),
+      Switch("cast", model.cast,
+             "a layer of kind scale between each output and the loss, `cast`, or `cast.locations` "
+             "and `cast.scores`: the cast of the paper, with formats and a scale of its own")
+          .For(Together({kSegNets, kSsds})),
       Nested("init", InitSection(model.init), "how the weights start"),
   };
   section.set_defaults = [&model](const std::string& choice) {
     model.dropout = choice == "mobilenet_v2" ? 0.2 : 0;  // as in its paper's program
+    const bool ssd = Contains(kSsds, choice);
+    model.init.scheme = ssd ? InitScheme::kLecunUniform : InitScheme::kHeNormal;
   };
   section.needs_one = {{"zoo", "layers", "file"},
                        "expected `zoo:` with the name of a network, `layers:`, or `file:`"};

@@ -53,9 +53,19 @@ std::string KindOfPicture(FileBytes file, const std::string& path);
 // The file's bytes; DataError where it cannot be read or is larger than 2 GiB.
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path);
 Picture ReadPicture(const std::string& path);
+// The size of the picture in a file, from its beginning if that says it.
+PictureSize SizeInPictureFile(const std::string& path);
 
 // Writes a PNG of 1 (grey) or 3 (RGB) channels as core/file.h's AtomicFile writes; OutputError with
 // the reason.
 void WritePng(const std::string& path, const Picture& picture);
+
+// Does the same for numbers that stand for colours: a PNG with a palette, whose values are those of
+// the picture of 1 channel. At most 256 colours.
+struct PaletteColor {
+  std::uint8_t r = 0, g = 0, b = 0;
+};
+void WritePalettePng(const std::string& path, const Picture& picture,
+                     const std::vector<PaletteColor>& colors);
 
 }  // namespace ada::data

@@ -1,4 +1,4 @@
-// Layers with several inputs: add, concat, multiply.
+// Layers with several inputs: add, concat, concat_boxes, multiply.
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {
@@ -23,6 +23,17 @@ void InferConcat(LayerKeys&, LayerShapes& shapes) {
             "shapes differ in more than channels: " + ToString(first.shape) + " (" + first.name +
                 ") and " + ToString(other.shape) + " (" + other.name + ")");
     shapes.output.c += other.shape.c;
+  }
+}
+
+// Pixels hold whole boxes of `values` values.
+void InferConcatBoxes(LayerKeys& keys, LayerShapes& shapes) {
+  shapes.output = {1, 1, 0, keys.values};
+  for (const LayerShapes::Input& input : shapes.inputs) {
+    Require(input.shape.c % keys.values == 0, "values " + std::to_string(keys.values) +
+                                                  " must divide the channels of each input; " +
+                                                  input.name + " has " + ToString(input.shape));
+    shapes.output.w += input.shape.numel() / keys.values;
   }
 }
 
@@ -55,6 +66,11 @@ std::vector<LayerKind> JoinKinds() {
        .joins = true,
        .infer = InferConcat,
        .spec = PlainSpec<backend::ConcatSpec>},
+      {.name = backend::ConcatBoxesSpec::kKind,
+       .keys = {"values"},
+       .joins = true,
+       .infer = InferConcatBoxes,
+       .spec = PlainSpec<backend::ConcatBoxesSpec>},
       {.name = backend::MultiplySpec::kKind,
        .joins = true,
        .infer = InferMultiply,

@@ -16,15 +16,20 @@ struct LayerKeys {
   bool bias = true;
   double rate = 0.5;
   double eps = 1e-5, momentum = 0.1;
+  double initial_beta = 0;           // of batch norm, at the start
   double min = -1, max = 1;          // of the output
   double slope = 0.01;               // where the input is negative
   std::string approximate = "none";  // or tanh
   std::string mode = "row";          // or batch
   bool ceil_mode = false;            // one more window where a stride does not fit
   bool count_include_pad = true;     // a mean counts padding as zeros
-  std::array<int, 2> size = {1, 1};  // of the output: height, width
+  std::array<int, 2> size = {1, 1};  // of the output: height, width; of lrn: channels, twice
   int scale = 2;                     // of height and width
   double value = 1e-6;               // of a factor at the start
+  std::string pool;                  // the layer whose positions it takes
+  bool whole = false;                // whole windows, where the pool's were cut
+  double alpha = 1e-4, beta = 0.75, k = 1;
+  int values = 4;  // of a box
 };
 
 }  // namespace ada::graph

@@ -19,7 +19,12 @@ struct LayerShapes {
     std::string name;  // of the layer that makes it, for messages
     Shape shape;
   };
+  struct Pool {
+    LayerKeys keys;
+    Shape input, output;
+  };
   std::vector<Input> inputs;
+  std::optional<Pool> pool;  // the one that `pool` names
   Shape output;
   double mflop = 0;  // of a product: forward, a multiply-add counted as 2
   const Shape& input() const { return inputs[0].shape; }
@@ -56,7 +61,8 @@ struct LayerKind {
   std::vector<std::string> required = {};  // and those of them that have no default
   bool joins = false;                      // it has two inputs or more; false: it has one
   bool stride_is_kernel = false;           // where no stride is given
-  double eps = 1e-5;                       // where none is given
+  double eps = 1e-5, value = 1e-6;         // where none is given
+  int size = 1;                            // the same
   // Finds what is wrong across keys, whatever the input's shape is. Null: nothing can be.
   KeyProblem (*check)(const LayerKeys& keys) = nullptr;
 
@@ -82,6 +88,8 @@ struct LayerKind {
 
   // --- Backward pass ---
   bool keeps_input = false, keeps_output = false;  // what it reads of the forward pass
+  bool gives_positions = false;                    // it can say where its values lay in its input
+  bool reads_positions = false;    // it takes these from the layer that `pool` names
   bool dx_in_place = false;        // it reads dy value by value, so that dx may lie where dy does
   bool hands_gradient_on = false;  // no op: the gradient of every input is the output's, as it is
 

@@ -1,14 +1,14 @@
-// Layers that normalise: batch_norm, layer_norm, group_norm; and channel_scale.
+// Layers that normalise: batch_norm, layer_norm, group_norm, l2_normalize, lrn; and channel_scale.
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {
 namespace {
 
-std::vector<ParameterSpec> BatchNormParameters(const LayerKeys&, const LayerShapes& shapes) {
+std::vector<ParameterSpec> BatchNormParameters(const LayerKeys& keys, const LayerShapes& shapes) {
   const std::int64_t channels = shapes.output.c;
   const Shape vector{1, 1, 1, channels};
   return {{"weight", {channels}, vector},
-          {"bias", {channels}, vector},
+          {"bias", {channels}, vector, true, keys.initial_beta},
           {"running_mean", {channels}, vector, false},
           {"running_var", {channels}, vector, false}};
 }
@@ -76,12 +76,31 @@ backend::OpSpec ChannelScaleSpecOf(const OpParts& op) {
   return spec;
 }
 
+backend::OpSpec L2NormalizeSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::L2NormalizeSpec>(op);
+  spec.gamma = op.parameters[0].value;
+  spec.dgamma = op.parameters[0].gradient;
+  spec.eps = static_cast<float>(op.keys.eps);
+  return spec;
+}
+
+KeyProblem CheckLrn(const LayerKeys& keys) {
+  if (keys.size[0] == keys.size[1]) return {};
+  return {"size", "one number for lrn, of channels; got two that differ"};
+}
+backend::OpSpec LrnSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::LrnSpec>(op);
+  spec.size = op.keys.size[0];
+  spec.alpha = op.keys.alpha, spec.beta = op.keys.beta, spec.k = op.keys.k;
+  return spec;
+}
+
 }  // namespace
 
 std::vector<LayerKind> NormKinds() {
   return {
       {.name = backend::BatchNormSpec::kKind,
-       .keys = {"eps", "momentum"},
+       .keys = {"eps", "momentum", "initial_beta"},
        .infer = KeepShape,
        .parameters = BatchNormParameters,
        .may_choose_scale = true,
@@ -116,6 +135,25 @@ std::vector<LayerKind> NormKinds() {
        .keeps_input = true,
        .dx_in_place = true,
        .spec = ChannelScaleSpecOf},
+      // SSD's defaults.
+      {.name = backend::L2NormalizeSpec::kKind,
+       .keys = {"eps", "value"},
+       .value = 20,
+       .infer = KeepShape,
+       .parameters = FactorParameters,
+       .autocast_fp32 = true,
+       .keeps_input = true,
+       .dx_in_place = true,
+       .spec = L2NormalizeSpecOf},
+      // A value of dx is made of several of dy.
+      {.name = backend::LrnSpec::kKind,
+       .keys = {"size", "alpha", "beta", "k"},
+       .size = 5,
+       .check = CheckLrn,
+       .infer = KeepShape,
+       .autocast_fp32 = true,
+       .keeps_input = true,
+       .spec = LrnSpecOf},
   };
 }
 

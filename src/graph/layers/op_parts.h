@@ -1,6 +1,7 @@
 // What the graph knows of an op to be made, whatever its kind: tensors, gradients, roundings,
 // parameters. SpecOf takes of it what a backend's spec has.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -41,6 +42,11 @@ struct OpParts {
   Tensor addend;
   RoundedTo sum;
   bool relu = false;
+
+  // Of a pool that says where its maxima lay, and of the layer that asks; pooled: the pool's
+  // output.
+  std::uint16_t* positions = nullptr;
+  Shape pooled;
 
   backend::RecomputedNorm recomputed;  // of a batch norm and of the layer that consumes it
 };

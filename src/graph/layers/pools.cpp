@@ -1,5 +1,7 @@
 // Layers that take one value of each window: max_pool, avg_pool, adaptive_avg_pool,
-// global_avg_pool.
+// global_avg_pool; and max_unpool, which gives it back.
+#include <algorithm>
+
 #include "graph/layers/layer_kind.h"
 #include "graph/layers/windows.h"
 
@@ -36,6 +38,12 @@ backend::OpSpec AvgPoolSpecOf(const OpParts& op) {
   return spec;
 }
 
+backend::OpSpec MaxPoolSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::MaxPoolSpec>(op);
+  spec.positions = op.positions;
+  return spec;
+}
+
 // Where the output's size divides the input's, windows are alike.
 void InferAdaptivePool(LayerKeys& keys, LayerShapes& shapes) {
   const Shape& in = shapes.input();
@@ -59,6 +67,36 @@ bool WindowsOverlap(const LayerKeys& keys) {
   return keys.kernel[0] > keys.stride[0] || keys.kernel[1] > keys.stride[1];
 }
 
+// The size that the pool had, or the one that its windows would have whole.
+void InferUnpool(LayerKeys& keys, LayerShapes& shapes) {
+  const LayerShapes::Pool& pool = *shapes.pool;
+  const Shape &in = shapes.input(), &pooled = pool.output;
+  keys.kernel = pool.keys.kernel, keys.stride = pool.keys.stride;
+  keys.padding = pool.keys.padding;
+  const std::string of_pool = "pool " + keys.pool;
+  Require(!WindowsOverlap(keys), of_pool + "'s windows overlap: kernel " + PairText(keys.kernel) +
+                                     ", stride " + PairText(keys.stride) +
+                                     "; two maxima could go back to one place");
+  Require(in.c == pooled.c,
+          "channels differ: input " + ToString(in) + ", " + of_pool + " gave " + ToString(pooled));
+  if (!keys.whole) {
+    Require(in.h >= pooled.h && in.w >= pooled.w, "input " + ToString(in) +
+                                                      " is smaller than what " + of_pool +
+                                                      " gave, " + ToString(pooled));
+    shapes.output = pool.input;
+    return;
+  }
+  Require(keys.padding == std::array<int, 2>{0, 0},
+          "whole: " + of_pool + " has padding, whose windows are never whole");
+  shapes.output = {1, (std::min(in.h, pooled.h) - 1) * keys.stride[0] + keys.kernel[0],
+                   (std::min(in.w, pooled.w) - 1) * keys.stride[1] + keys.kernel[1], in.c};
+}
+backend::OpSpec MaxUnpoolSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::MaxUnpoolSpec>(op);
+  spec.positions = op.positions, spec.pooled = op.pooled;
+  return spec;
+}
+
 }  // namespace
 
 std::vector<LayerKind> PoolKinds() {
@@ -73,7 +111,15 @@ std::vector<LayerKind> PoolKinds() {
        .rounds_gradient = WindowsOverlap,
        .keeps_input = true,
        .keeps_output = true,
-       .spec = PlainSpec<backend::MaxPoolSpec>},
+       .gives_positions = true,
+       .spec = MaxPoolSpecOf},
+      {.name = backend::MaxUnpoolSpec::kKind,
+       .keys = {"pool", "whole"},
+       .required = {"pool"},
+       .infer = InferUnpool,
+       .rounds_output = false,
+       .reads_positions = true,
+       .spec = MaxUnpoolSpecOf},
       {.name = backend::AvgPoolSpec::kKind,
        .keys = {"kernel", "stride", "padding", "ceil_mode", "count_include_pad"},
        .required = {"kernel"},

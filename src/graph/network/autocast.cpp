@@ -22,10 +22,13 @@ std::vector<bool> AreForProducts(const Network& network) {
   std::vector<bool> all(consumers.size());
   for (std::size_t value = consumers.size(); value-- > 0;) {
     const std::vector<int>& readers = consumers[value];
-    all[value] = !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](int reader) {
-      const LayerKind& kind = *network.nodes[static_cast<std::size_t>(reader)].kind;
-      return kind.has_weight || (!kind.rounds_output && all[static_cast<std::size_t>(reader) + 1]);
-    });
+    const bool for_loss = network.IsOutput(static_cast<int>(value));
+    all[value] = !readers.empty() && !for_loss &&
+                 std::all_of(readers.begin(), readers.end(), [&](int reader) {
+                   const LayerKind& kind = *network.nodes[static_cast<std::size_t>(reader)].kind;
+                   return kind.has_weight ||
+                          (!kind.rounds_output && all[static_cast<std::size_t>(reader) + 1]);
+                 });
   }
   return all;
 }

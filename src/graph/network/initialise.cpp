@@ -29,7 +29,7 @@ bool EndsWith(std::string_view text, std::string_view tail) {
 
 bool IsNormal(InitScheme scheme) {
   return scheme == InitScheme::kHeNormal || scheme == InitScheme::kXavierNormal ||
-         scheme == InitScheme::kNormal;
+         scheme == InitScheme::kLecunNormal || scheme == InitScheme::kNormal;
 }
 bool TakesFan(InitScheme scheme) {
   return scheme != InitScheme::kNormal && scheme != InitScheme::kUniform &&
@@ -45,10 +45,14 @@ double Variance(const std::vector<std::int64_t>& dims, const InitRule& rule) {
   const double fan_in = static_cast<double>(dims[1]) * window;
   const double fan_out = static_cast<double>(dims[0]) * window;
   const bool he = rule.scheme == InitScheme::kHeNormal || rule.scheme == InitScheme::kHeUniform;
-  const double fan = !he ? fan_in + fan_out : rule.fan == InitRule::Fan::kIn ? fan_in : fan_out;
-  const double plain = 2 / fan;
-  if (!rule.gain) return plain;
-  return *rule.gain * *rule.gain * (he ? 1 / fan : plain);
+  const bool lecun =
+      rule.scheme == InitScheme::kLecunNormal || rule.scheme == InitScheme::kLecunUniform;
+  const bool one_fan = he || lecun;
+  const double fan = !one_fan                         ? fan_in + fan_out
+                     : rule.fan == InitRule::Fan::kIn ? fan_in
+                                                      : fan_out;
+  if (!rule.gain) return (lecun ? 1 : 2) / fan;
+  return *rule.gain * *rule.gain * (one_fan ? 1 / fan : 2 / fan);
 }
 
 // Numbers of one part of a tensor; what stands before it has drawn its words, four a normal number.

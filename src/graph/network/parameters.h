@@ -42,6 +42,7 @@ NetworkParameters MakeParameters(const Network& network, bool training, backend:
 //   he_uniform     U(-a, a), a^2 = 3 * gain^2 / fan
 //   xavier_normal  N(0, gain^2 * 2 / (fan_in + fan_out)), gain = 1  Glorot and Bengio 2010
 //   xavier_uniform U(-a, a), a^2 = 6 * gain^2 / (fan_in + fan_out)
+//   lecun_normal, lecun_uniform      he's with gain = 1             LeCun et al. 1998
 //   normal N(0, std^2); uniform U(-bound, bound); constant: value
 // gamma and running_var are 1, all others 0. The same (seed, name, dims) give the same bytes.
 std::vector<float> StartValues(const Parameter& parameter, const config::InitRule& rule,

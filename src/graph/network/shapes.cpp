@@ -1,9 +1,11 @@
 #include "graph/network/shapes.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "graph/network/outputs.h"
 #include "graph/network/zoo.h"
 
 namespace ada::graph {
@@ -83,6 +85,22 @@ void Infer(Node& node, LayerShapes shapes) {
   node.mflop = shapes.mflop;
 }
 
+// The node whose positions a layer reads.
+int FindPool(const std::vector<LayerConfig>& layers, int index, const Network& network) {
+  const LayerConfig& layer = layers[index];
+  std::vector<std::string> pools;
+  for (int i = 0; i < index; ++i) {
+    if (!network.nodes[i].kind->gives_positions) continue;
+    if (layers[i].name == layer.pool) return i;
+    pools.push_back(layers[i].name);
+  }
+  const bool is_layer = std::any_of(layers.begin(), layers.end(), [&](const LayerConfig& other) {
+    return other.name == layer.pool;
+  });
+  FailLayer(layer, is_layer ? "pool " + layer.pool + " is no max_pool that stands before it"
+                            : "unknown pool '" + layer.pool + "'" + Nearest(layer.pool, pools));
+}
+
 Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Network& network) {
   const LayerConfig& layer = layers[index];
   Node node;
@@ -98,26 +116,23 @@ Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Networ
     shapes.inputs.push_back(
         {value == 0 ? kInputName : layers[value - 1].name, network.shape(value)});
   }
+  if (node.kind->reads_positions) {
+    node.pool = FindPool(layers, index, network);
+    const Node& pool = network.nodes[node.pool];
+    shapes.pool = {pool.config, pool.input, pool.output};
+  }
   Infer(node, std::move(shapes));
   return node;
 }
 
 void CheckUse(const Network& network) {
   const auto consumers = network.Consumers();
-  for (std::size_t i = 0; i + 1 < network.nodes.size(); ++i) {
-    if (!consumers[i + 1].empty()) continue;
+  for (std::size_t i = 0; i < network.nodes.size(); ++i) {
+    if (!consumers[i + 1].empty() || network.IsOutput(static_cast<int>(i) + 1)) continue;
     FailLayer(network.nodes[i].config, "no layer uses its output (" +
                                            ToString(network.nodes[i].output) +
                                            "); remove it or name it in `inputs`");
   }
-}
-
-void CheckLogits(const Network& network, int classes) {
-  const Node& last = network.nodes.back();
-  if (last.output == Shape{1, 1, 1, classes}) return;
-  FailLayer(last.config, "the last layer gives the logits: expected output " +
-                             std::to_string(classes) + " (model.classes), found " +
-                             ToString(last.output));
 }
 
 }  // namespace
@@ -142,6 +157,10 @@ std::int64_t Node::trained_numel() const {
 bool Node::rounds_gradient() const {
   if (kind->rounds_gradient) return kind->rounds_gradient(config);
   return kind->rounds_output && !kind->joins;
+}
+
+bool Network::IsOutput(int value) const {
+  return std::find(outputs.begin(), outputs.end(), value) != outputs.end();
 }
 
 std::int64_t Network::trained_numel() const {
@@ -173,7 +192,8 @@ std::vector<bool> Network::NeedsGradient() const {
   return needs;
 }
 
-Network Resolve(const config::ModelConfig& model, const Shape& input) {
+Network Resolve(const config::ModelConfig& model, const Shape& input, Task task) {
+  CheckZooTask(model, task);
   std::vector<LayerConfig> layers = model.zoo.empty() ? model.layers : ExpandZoo(model);
   for (LayerConfig& layer : layers) {
     if (layer.is_per_class) layer.channels = layer.features = model.classes;
@@ -189,8 +209,9 @@ Network Resolve(const config::ModelConfig& model, const Shape& input) {
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
     network.nodes.push_back(ResolveNode(layers, i, network));
   }
+  network.outputs = FindOutputs(model, layers, task);
   CheckUse(network);
-  CheckLogits(network, model.classes);
+  CheckOutputs(network, model, task);
   if (network.trained_numel() == 0) {
     throw ConfigError(PlacePrefix(model.where) +
                       "model: no layer has weights, so there is nothing to train; add a conv2d or "

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "core/task.h"
 #include "core/tensor.h"
 #include "graph/layers/layer_kind.h"
 
@@ -17,6 +18,7 @@ struct Node {
   config::LayerConfig config;
   const LayerKind* kind = nullptr;
   std::vector<int> inputs;  // values
+  int pool = -1;            // of a kind that reads positions: the node that gives them
   Shape input, output;      // of the first input and of the output, one image (n = 1)
   std::vector<ParameterSpec> parameters;
   double mflop = 0;  // of a product; forward, one image, a multiply-add counted as 2
@@ -28,11 +30,15 @@ struct Node {
 struct Network {
   Shape input;  // n = 1
   std::vector<Node> nodes;
+  // Values that the loss is of: the logits; of a detection network locations, then scores.
+  std::vector<int> outputs;
 
+  bool IsOutput(int value) const;
   const Shape& shape(int value) const { return value == 0 ? input : nodes[value - 1].output; }
   std::int64_t trained_numel() const;
   double mflop() const;
   // For each value the nodes that read it, in layer order; a node that reads it twice stands twice.
+  // The loss, which reads the outputs, is no node.
   std::vector<std::vector<int>> Consumers() const;
   // For each value whether its gradient is needed: something before it is trained.
   std::vector<bool> NeedsGradient() const;
@@ -40,8 +46,14 @@ struct Network {
 
 // Expands model.zoo (or takes model.layers), finds inputs by name (`input` is the network's own;
 // none given: the layer before) and infers shapes from `input` (n is ignored). Throws ConfigError,
-// "file:line:column: layer NAME: ...", naming both shapes where shapes do not fit.
-Network Resolve(const config::ModelConfig& model, const Shape& input);
+// "file:line:column: layer NAME: ...", naming both shapes where shapes do not fit. The outputs are
+// what the task's loss takes:
+//   classification  logits [classes]
+//   segmentation    logits [h, w, classes] of the input's h and w
+//   detection       locations [1, boxes, 4] and scores [1, boxes, 1 + classes], the background
+//   first
+Network Resolve(const config::ModelConfig& model, const Shape& input,
+                Task task = Task::kClassification);
 
 // "file:line:column: ", the start of a message; "" where the place is not known.
 std::string PlacePrefix(const Location& where);

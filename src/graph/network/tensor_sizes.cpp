@@ -36,7 +36,7 @@ std::vector<TensorSize> TensorSizes(const Network& network, const NetworkStorage
 }  // namespace
 
 std::vector<TensorSize> LargestTensors(const GraphSpec& spec, std::size_t count) {
-  const Network network = Resolve(*spec.model, spec.input);
+  const Network network = Resolve(*spec.model, spec.input, spec.task);
   const NetworkStorage storage = ResolveStorage(network, spec.precision);
   std::vector<TensorSize> sizes = TensorSizes(network, &storage, spec.input.n);
   sizes.resize(std::min(sizes.size(), count));

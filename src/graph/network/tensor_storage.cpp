@@ -17,7 +17,10 @@ std::vector<TensorStorage> Arriving(const Network& network,
   std::vector<TensorStorage> arriving = gradients;
   for (std::size_t value = network.nodes.size(); value-- > 0;) {
     const std::vector<int>& after = consumers[value];
-    if (after.size() != 1 || network.nodes[after[0]].rounds_gradient()) continue;
+    if (after.size() != 1 || network.IsOutput(static_cast<int>(value)) ||
+        network.nodes[after[0]].rounds_gradient()) {
+      continue;
+    }
     arriving[value] = arriving[after[0] + 1];
   }
   return arriving;

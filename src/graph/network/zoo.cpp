@@ -1,5 +1,4 @@
-// VGG: Simonyan and Zisserman (2015), configurations A, B, D, E with batch norm or without;
-// LeNet-5: LeCun et al. (1998). And the table of all models.
+// The table of all models.
 #include "graph/network/zoo.h"
 
 #include <array>
@@ -16,59 +15,26 @@ namespace {
 using config::LayerConfig;
 using config::ModelConfig;
 
-std::vector<LayerConfig> Mlp(const ModelConfig& model) {
-  ZooStack net(model);
-  int index = 1;
-  for (const int features : model.hidden) {
-    net.Linear("fc" + std::to_string(index), features);
-    net.Add("relu" + std::to_string(index), "relu");
-    ++index;
-  }
-  net.Linear("fc" + std::to_string(index), model.classes);
-  return net.Take();
-}
-
-std::vector<LayerConfig> LeNet(const ModelConfig& model) {
-  ZooStack net(model);
-  net.Conv("conv1", 6, 5, 1, 2);
-  net.Add("relu1", "relu");
-  net.MaxPool("pool1");
-  net.Conv("conv2", 16, 5, 1, 0);
-  net.Add("relu2", "relu");
-  net.MaxPool("pool2");
-  net.Linear("fc1", 120);
-  net.Add("relu3", "relu");
-  net.Linear("fc2", 84);
-  net.Add("relu4", "relu");
-  net.Linear("fc3", model.classes);
-  return net.Take();
-}
-
-std::vector<LayerConfig> Vgg(const ModelConfig& model, const std::array<int, 5>& convolutions) {
-  static constexpr std::array<int, 5> kChannels = {64, 128, 256, 512, 512};
-  ZooStack net(model);
-  for (int s = 0; s < 5; ++s) {
-    const std::string stage = "stage" + std::to_string(s + 1) + ".";
-    for (int i = 1; i <= convolutions[s]; ++i) {
-      const std::string index = std::to_string(i);
-      net.PlainConv(stage + "conv" + index, kChannels[s], 3, 1).bias = model.plain;
-      if (!model.plain) net.Add(stage + "bn" + index, "batch_norm");
-      net.Add(stage + "relu" + index, "relu");
-    }
-    net.MaxPool(stage + "pool");
-  }
-  if (model.dropout > 0) net.Add("dropout", "dropout").rate = model.dropout;
-  net.Linear("fc", model.classes);
-  return net.Take();
-}
-
 struct Entry {
   std::string name;
   Shape usual_input;
   const char* keys;
   std::vector<LayerConfig> (*expand)(const ModelConfig&);
   int usual_classes = 10;
+  Task task = Task::kClassification;
 };
+
+const char* TaskText(Task task) {
+  switch (task) {
+    case Task::kClassification:
+      return "classification";
+    case Task::kSegmentation:
+      return "segmentation";
+    case Task::kDetection:
+      return "detection";
+  }
+  return "";
+}
 
 template <int depth>
 std::vector<LayerConfig> ResNetOf(const ModelConfig& model) {
@@ -88,7 +54,8 @@ std::vector<LayerConfig> VggOf(const ModelConfig& model) {
 }
 
 const std::vector<Entry>& Entries() {
-  static const Shape kMnist{1, 28, 28, 1}, kCifar{1, 32, 32, 3}, kImageNet{1, 224, 224, 3};
+  static const Shape kMnist{1, 28, 28, 1}, kCifar{1, 32, 32, 3}, kImageNet{1, 224, 224, 3},
+      kCamVid{1, 360, 480, 3};
   static const std::vector<Entry> entries = {
       {"mlp", kMnist, "hidden", Mlp},
       {"lenet", kMnist, "", LeNet},
@@ -117,8 +84,18 @@ const std::vector<Entry>& Entries() {
       {"wide_resnet50_2", kImageNet, "", WideResNet50, 1000},
       {"mobilenet_v2", kImageNet, "dropout", MobileNetV2, 1000},
       {"densenet121", kImageNet, "", DenseNet121, 1000},
+      {"segnet_basic", kCamVid, "width", SegNetBasic, 11, Task::kSegmentation},
+      {"segnet", kCamVid, "width", SegNet, 11, Task::kSegmentation},
+      {"ssd300", {1, 300, 300, 3}, "width, batch_norm", Ssd300, 20, Task::kDetection},
+      {"ssd512", {1, 512, 512, 3}, "width, batch_norm", Ssd512, 20, Task::kDetection},
   };
   return entries;
+}
+
+const Entry* FindEntry(const std::string& name) {
+  for (const Entry& entry : Entries())
+    if (entry.name == name) return &entry;
+  return nullptr;
 }
 
 }  // namespace
@@ -133,11 +110,28 @@ const std::vector<std::string>& ZooNames() {
 }
 
 std::vector<LayerConfig> ExpandZoo(const ModelConfig& model) {
-  for (const Entry& entry : Entries()) {
-    if (entry.name == model.zoo) return entry.expand(model);
-  }
+  if (const Entry* entry = FindEntry(model.zoo)) return entry->expand(model);
   throw ConfigError(PlacePrefix(model.where) + "model.zoo: unknown model '" + model.zoo + "'" +
                     Nearest(model.zoo, ZooNames()) + "; `ada-train models` lists them");
+}
+
+std::vector<std::string> OutputNames(const ModelConfig& model,
+                                     const std::vector<LayerConfig>& layers) {
+  if (!model.outputs.empty()) return model.outputs;
+  const Entry* entry = FindEntry(model.zoo);
+  if (entry != nullptr && entry->task == Task::kDetection) {
+    const std::string cast = model.cast ? std::string(kCast) + "." : "";
+    return {cast + kSsdLocations, cast + kSsdScores};
+  }
+  return layers.empty() ? std::vector<std::string>{} : std::vector{layers.back().name};
+}
+
+void CheckZooTask(const ModelConfig& model, Task task) {
+  const Entry* entry = FindEntry(model.zoo);
+  if (entry == nullptr || entry->task == task) return;
+  throw ConfigError(PlacePrefix(model.where) + "model.zoo: " + model.zoo +
+                    " is a network for `task: " + TaskText(entry->task) + "`, found `task: " +
+                    TaskText(task) + "`");
 }
 
 std::vector<std::string> ListModels() {
@@ -146,7 +140,7 @@ std::vector<std::string> ListModels() {
     ModelConfig model;
     model.zoo = entry.name;
     model.classes = entry.usual_classes;
-    const Network network = Resolve(model, entry.usual_input);
+    const Network network = Resolve(model, entry.usual_input, entry.task);
     char line[160];
     std::snprintf(line, sizeof line, "%-16s %10lld parameters %8.1f MFLOP at %-8s%s%s",
                   entry.name.c_str(), static_cast<long long>(network.trained_numel()),

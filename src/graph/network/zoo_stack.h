@@ -1,6 +1,9 @@
 // What the files of the zoo share: a stack that writes down the layers of a model, one call a
-// layer, and the models of zoo_cifar.cpp, zoo_imagenet.cpp and the files of single ones.
+// layer, and the models of all these files.
 #pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +44,12 @@ class ZooStack {
     config::LayerConfig& layer = Add(name, "max_pool");
     layer.kernel = layer.stride = {2, 2};
   }
+  // A last window may stand over the end of an odd height or width.
+  void CeilPool(const std::string& name) {
+    MaxPool(name);
+    layers_.back().ceil_mode = true;
+  }
+  std::vector<std::string>& InputsOfLast() { return layers_.back().inputs; }
   const std::string& last() const { return layers_.back().name; }
   std::vector<config::LayerConfig> Take() { return std::move(layers_); }
 
@@ -48,6 +57,17 @@ class ZooStack {
   Location where_;
   std::vector<config::LayerConfig> layers_;
 };
+
+// model.width of `channels`: the nearest multiple of 8, at least 8.
+inline int Widened(int channels, double width) {
+  return std::max(8, 8 * static_cast<int>(std::lround(channels * width / 8)));
+}
+
+// Without branches. Vgg: how many convolutions each of the five stages has.
+std::vector<config::LayerConfig> Mlp(const config::ModelConfig& model);
+std::vector<config::LayerConfig> LeNet(const config::ModelConfig& model);
+std::vector<config::LayerConfig> Vgg(const config::ModelConfig& model,
+                                     const std::array<int, 5>& convolutions);
 
 // ResNets for ImageNet's 224x224 images, as torchvision builds them (a bottleneck's stride is its
 // 3x3 convolution's), with its names for what has parameters, in its order: weights travel both
@@ -74,5 +94,17 @@ std::vector<config::LayerConfig> CifarPreResNet(const config::ModelConfig& model
 // The same, `factor` times as wide; depth 6n + 4; with `model.dropout` between the convolutions.
 std::vector<config::LayerConfig> CifarWideResNet(const config::ModelConfig& model, int depth,
                                                  int factor);
+
+// What model.cast puts behind the outputs of these networks is called so, or begins so.
+inline constexpr char kCast[] = "cast";
+
+// For segmentation: logits of each pixel.
+std::vector<config::LayerConfig> SegNetBasic(const config::ModelConfig& model);
+std::vector<config::LayerConfig> SegNet(const config::ModelConfig& model);
+
+// For detection: the outputs are the layers of these names.
+inline constexpr char kSsdLocations[] = "locations", kSsdScores[] = "scores";
+std::vector<config::LayerConfig> Ssd300(const config::ModelConfig& model);
+std::vector<config::LayerConfig> Ssd512(const config::ModelConfig& model);
 
 }  // namespace ada::graph

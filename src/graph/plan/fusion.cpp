@@ -59,7 +59,8 @@ int FindConsumer(const Network& network, const Consumers& consumers, const Chain
 }  // namespace
 
 std::vector<Chain> FindChains(const Network& network, const FusionLimits& limits) {
-  const Consumers consumers = network.Consumers();
+  Consumers consumers = network.Consumers();
+  for (const int output : network.outputs) consumers[output].push_back(-1);  // the loss
   std::vector<Chain> chains;
   std::set<int> taken;  // additions that belong to a chain
   for (int i = 0; i < static_cast<int>(network.nodes.size()); ++i) {

@@ -57,13 +57,18 @@ class PointLister {
     Add(node, tensor, format, stats, b_.ScaleOf(gradient));
   }
 
+  void AddDx(int node, int gradient) {
+    const GradientPlan& dx = b_.plan->gradients[gradient];
+    AddGradient(node, DxName(dx), dx.input == 1 ? &LayerStats::dx2 : &LayerStats::dx, gradient);
+  }
+
   void AddForward(int i) {
     if (node(i).kind->has_weight) Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
     if (node(i).kind->rounds_output) Add(i, "y", b_.storage->values[i + 1].format, &LayerStats::y);
   }
   void AddBackward() {
     const Plan& plan = *b_.plan;
-    AddGradient(kLossNode, "dx", &LayerStats::dx, plan.loss_gradient);
+    for (const int gradient : plan.loss_gradients) AddDx(kLossNode, gradient);
     for (int i = nodes_ - 1; i >= 0; --i) {
       if (branch_of_[i] >= 0)
         AddGradient(i, "dy", &LayerStats::dy, plan.branches[branch_of_[i]].sum);
@@ -71,9 +76,7 @@ class PointLister {
         Add(i, "dw", b_.storage->weight_gradients[i].format, &LayerStats::dw);
       if (!op_of_[i]) continue;
       for (const int dx : op_of_[i]->dx) {
-        if (dx < 0 || !plan.gradients[dx].rounds) continue;
-        const bool second = plan.gradients[dx].input == 1;
-        AddGradient(i, DxName(plan.gradients[dx]), second ? &LayerStats::dx2 : &LayerStats::dx, dx);
+        if (dx >= 0 && plan.gradients[dx].rounds) AddDx(i, dx);
       }
     }
   }
@@ -93,7 +96,8 @@ class ObservationLister {
     for (const OpPlan& op : plan_.ops) AddForward(op, list_.forward.emplace_back());
     if (!b_.training) return std::move(list_);
     list_.backward.resize(plan_.backward.size() + 1);
-    AddGradient("loss", "dx", plan_.loss_gradient, plan_.loss_gradient);
+    for (const int gradient : plan_.loss_gradients)
+      AddGradient("loss", DxName(plan_.gradients[gradient]), gradient, gradient);
     for (auto op = plan_.ops.rbegin(); op != plan_.ops.rend(); ++op) AddBackward(*op);
     return std::move(list_);
   }
@@ -134,7 +138,7 @@ class ObservationLister {
   // The step of the backward pass that writes a gradient; -1: the loss.
   int WriterOf(int gradient) const {
     const GradientPlan& g = plan_.gradients[gradient];
-    if (gradient == plan_.loss_gradient) return -1;
+    if (g.node == kLossNode) return -1;
     for (std::size_t i = 0; i < plan_.backward.size(); ++i) {
       const BackwardStep& step = plan_.backward[i];
       const bool writes = step.branch >= 0 ? plan_.branches[step.branch].sum == gradient

@@ -121,7 +121,7 @@ void ExecutionPlanner::PlanForward() {
     if (op.consumer < 0) plan_.value_buffers[op.output] = NewValueBuffer(op.output);
   }
   ++now_;
-  TouchValue(values_ - 1);
+  for (const int output : network_.outputs) TouchValue(output);
 }
 
 // A relu at the end of a chain keeps its output like one that stands alone. A consumer makes x and
@@ -253,16 +253,18 @@ void ExecutionPlanner::PlanOpBackward(int index) {
 
 void ExecutionPlanner::PlanBackward() {
   ++now_;
-  const int logits = values_ - 1;
-  TouchValue(logits);
-  GradientPlan loss;
-  loss.value = logits;
+  GradientPlan loss;  // all outputs' gradients carry the one S of the loss
   loss.scale = plan_.scales++;
   loss.scale_group = scale_groups_++;
-  MakeRounded(loss);
-  loss.buffer = NewBuffer(logits, loss.stored_as);
-  plan_.loss_gradient = NewGradient(loss);
-  Contribute(logits, {values_, plan_.loss_gradient});
+  for (std::size_t i = 0; i < network_.outputs.size(); ++i) {
+    loss.value = network_.outputs[i];
+    loss.input = static_cast<int>(i);
+    TouchValue(loss.value);
+    MakeRounded(loss);
+    loss.buffer = NewBuffer(loss.value, loss.stored_as);
+    plan_.loss_gradients.push_back(NewGradient(loss));
+    Contribute(loss.value, {values_, plan_.loss_gradients.back()});
+  }
   for (int index = static_cast<int>(plan_.ops.size()) - 1; index >= 0; --index) {
     if (needs_[plan_.ops[index].output]) PlanOpBackward(index);
   }

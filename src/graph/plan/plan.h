@@ -22,7 +22,7 @@ struct GradientPlan {
   Source source = Source::kDx;
   int node = kLossNode;  // dx: of this node (or the loss); sum: of this node's output
   int value = 0;         // whose shape it has
-  int input = 0;         // dx: of which input of the node
+  int input = 0;         // dx: of which input of the node, or output of the network
   int buffer = -1;
   int scale = -1;            // which S it carries
   int scale_group = -1;      // gradients of one group carry equal scales in every step
@@ -64,8 +64,8 @@ struct Plan {
   std::vector<GradientPlan> gradients;
   std::vector<int> value_buffers;  // by value; -1: inside a chain or made by its consumer
   std::vector<BufferLife> buffers;
-  int loss_gradient = -1;
-  int scales = 0;  // how many S
+  std::vector<int> loss_gradients;  // by output of the network
+  int scales = 0;                   // how many S
 };
 
 struct PlanSpec {

@@ -29,7 +29,8 @@ std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
   for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
     const graph::RoundingPoint& p = graph.roundings()[i];
     const std::string& layer = p.layer == "loss" ? last : p.layer;
-    if ((p.tensor == "dx" || p.tensor == "dw") && has_scale.count(layer) > 0)
+    const bool of_scores = p.layer == "loss" && p.tensor == "dx2";
+    if ((p.tensor == "dx" || p.tensor == "dw" || of_scores) && has_scale.count(layer) > 0)
       all.push_back({i, layer, LargestThatStays(p.format)});
   }
   return all;

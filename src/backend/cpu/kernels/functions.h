@@ -30,6 +30,12 @@ void StripSums(const float* a, const float* b, std::int64_t pixels, std::int64_t
                float* sums);
 void UnitNorm(const UnitArgs&);
 void UnitNormBackward(const UnitArgs&, float* hat);
+void Lrn(const LrnArgs&);
+void LrnBackward(const LrnArgs&);
+void SoftmaxSums(const SoftmaxArgs&);
+void SoftmaxGradient(const SoftmaxArgs&);
+void MaxUnpool(const UnpoolArgs&);
+void MaxUnpoolBackward(const UnpoolArgs&);
 void MaxPool(const PoolArgs&);
 void MaxPoolBackward(const PoolArgs&);
 void AvgPool(const PoolArgs&);

@@ -57,8 +57,44 @@ inline __attribute__((always_inline)) void ForUnit(const UnitArgs& a, std::int64
 
 }  // namespace
 
+namespace {
+
+void LengthNorm(const UnitArgs& a) {
+  for (std::int64_t u = 0; u < a.units; ++u) {
+    const std::int64_t first = u * a.run;
+    const float *x = a.x, *gamma = a.gamma;
+    const double norm = std::sqrt(UnitSum(a, first, [&](std::int64_t at, std::int64_t) {
+      return static_cast<double>(x[at]) * static_cast<double>(x[at]);
+    }));
+    const float inverse = InverseLength(norm, a.eps);
+    a.mean[u] = static_cast<float>(norm), a.inverse[u] = inverse;
+    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+      a.out[at] = UnitHat(x[at], 0, inverse) * gamma[c];
+    });
+  }
+}
+
+void LengthNormBackward(const UnitArgs& a, float* hat) {
+  for (std::int64_t u = 0; u < a.units; ++u) {
+    const std::int64_t first = u * a.run;
+    const float *x = a.x, *dy = a.dy, *gamma = a.gamma;
+    const float inverse = a.inverse[u];
+    ForUnit(a, first, [&](std::int64_t at, std::int64_t) { hat[at] = UnitHat(x[at], 0, inverse); });
+    const double product = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
+      return static_cast<double>(dy[at] * gamma[c]) * static_cast<double>(x[at]);
+    });
+    const float along = AlongUnit(product, a.mean[u]);
+    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+      a.out[at] = UnitDx(dy[at] * gamma[c], hat[at], inverse, 0, along);
+    });
+  }
+}
+
+}  // namespace
+
 void UnitNorm(const UnitArgs& given) {
   const UnitArgs a = given;
+  if (a.by_length) return LengthNorm(a);
   const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
   for (std::int64_t u = 0; u < a.units; ++u) {
     const std::int64_t first = u * a.run;
@@ -82,6 +118,7 @@ void UnitNorm(const UnitArgs& given) {
 
 void UnitNormBackward(const UnitArgs& given, float* hat) {
   const UnitArgs a = given;
+  if (a.by_length) return LengthNormBackward(a, hat);
   const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
   for (std::int64_t u = 0; u < a.units; ++u) {
     const std::int64_t first = u * a.run;

@@ -1,12 +1,12 @@
-// Softmax cross-entropy. Few values (rows x classes), so plain loops in double; the gradient is
-// rounded once to fp32 and once, scaled, to its format.
+// Softmax cross-entropy of images. Few values (rows x classes), so plain loops in double; the
+// gradient is rounded once to fp32 and once, scaled, to its format.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/ops/loss_gradient.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/formulas.h"
 #include "core/error.h"
 
@@ -15,24 +15,26 @@ namespace {
 
 class CpuLoss final : public LossOp {
  public:
-  CpuLoss(const Context& context, const LossSpec& spec)
+  CpuLoss(const Context& context, const ClassLossSpec& spec)
       : context_(context),
         spec_(spec),
-        stats_(spec.dlogits),
+        out_(spec.dlogits, spec.reference),
         logits_(static_cast<std::size_t>(spec.logits.shape.numel())),
         gradient_(logits_.size()),
         log_p_(logits_.size()) {}
 
-  void SetLabels(const std::int32_t* labels, int rows) override {
-    labels_.assign(labels, labels + rows);
-    for (const std::int32_t label : labels_) ADA_CHECK(label >= 0 && label < spec_.logits.shape.c);
+  void SetTargets(const Targets& targets, int rows) override {
+    const SecondLabels& second = targets.second;
+    ADA_CHECK(second.labels == nullptr || spec_.mixes);
+    labels_.assign(targets.labels, targets.labels + rows);
     second_.clear(), shares_.clear();
-  }
-  void SetSecondLabels(const SecondLabels& second, int rows) override {
-    ADA_CHECK(spec_.mixes && static_cast<std::size_t>(rows) == labels_.size());
-    second_.assign(second.labels, second.labels + rows);
-    shares_.assign(second.shares, second.shares + rows);
-    for (const std::int32_t label : second_) ADA_CHECK(label >= 0 && label < spec_.logits.shape.c);
+    if (second.labels != nullptr) {
+      second_.assign(second.labels, second.labels + rows);
+      shares_.assign(second.shares, second.shares + rows);
+    }
+    for (const auto* labels : {&labels_, &second_})
+      for (const std::int32_t label : *labels)
+        ADA_CHECK(label >= 0 && label < spec_.logits.shape.c);
   }
 
   void Forward(const Pass& pass) override {
@@ -47,25 +49,13 @@ class CpuLoss final : public LossOp {
     });
     for (std::int64_t row = 0; row < pass.rows; ++row) AddRow(row);
     if (!pass.accumulate) total_ = LossResult{};
-    total_.loss_sum += result_.loss_sum;
-    total_.top1 += result_.top1;
-    total_.top5 += result_.top5;
+    total_.Add(result_);
   }
 
   void Backward(const Pass& pass) override {
-    *spec_.dlogits.scale = pass.loss_scale;
-    const Tensor& out = spec_.dlogits.tensor;
-    ForBlocks(context_, out.shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
-                float* gradient = gradient_.data() + image * out.shape.c;
-                const std::int64_t values = n * out.shape.c;
-                if (spec_.reference)
-                  context_.kernels.round(gradient, 1.0f, {gradient, Storage::kF32}, values,
-                                         RoundOnly(out.format));
-                context_.kernels.round(gradient, pass.loss_scale, At(out, image), values,
-                                       stats_.For(pass, block));
-              });
-    stats_.Finish(pass);
+    const std::int64_t c = spec_.logits.shape.c;
+    out_.Round(context_, pass,
+               [&](std::int64_t image, std::int64_t, int) { return gradient_.data() + image * c; });
   }
 
   LossResult Result() override { return total_; }
@@ -82,7 +72,7 @@ class CpuLoss final : public LossOp {
     const auto i = static_cast<std::size_t>(row);
     return second_.empty() || shares_[i] >= 0.5f ? labels_[i] : second_[i];
   }
-  // The row's logarithms and unscaled gradient (p - target) / loss_rows.
+  // The row's logarithms and unscaled gradient (p - target) / loss_terms.
   void Row(const Pass& pass, std::int64_t row) {
     const std::int64_t c = spec_.logits.shape.c;
     const float* z = logits_.data() + row * c;
@@ -95,7 +85,7 @@ class CpuLoss final : public LossOp {
       const double log_p = static_cast<double>(z[k]) - log_sum;
       const auto i = static_cast<std::size_t>(row * c + k);
       log_p_[i] = log_p;
-      gradient_[i] = LogitGradient(log_p, Target(k, row), pass.loss_rows);
+      gradient_[i] = LogitGradient(log_p, Target(k, row), pass.loss_terms);
     }
   }
   // Adds the row's loss and hits to the result.
@@ -115,8 +105,8 @@ class CpuLoss final : public LossOp {
   }
 
   Context context_;
-  LossSpec spec_;
-  RoundingStats stats_;
+  ClassLossSpec spec_;
+  LossGradient out_;
   std::vector<float> logits_, gradient_;
   std::vector<double> log_p_;
   std::vector<std::int32_t> labels_, second_;
@@ -126,7 +116,7 @@ class CpuLoss final : public LossOp {
 
 }  // namespace
 
-std::unique_ptr<LossOp> MakeLossOp(const Context& c, const LossSpec& s) {
+std::unique_ptr<LossOp> MakeLossOp(const Context& c, const ClassLossSpec& s) {
   return std::make_unique<CpuLoss>(c, s);
 }
 

@@ -16,7 +16,9 @@ template <class Function>
 std::unique_ptr<Op> MakeOp(const Context& context, const ActivationSpec<Function>& spec);
 
 std::unique_ptr<InputOp> MakeInputOp(const Context&, const InputSpec&);
-std::unique_ptr<LossOp> MakeLossOp(const Context&, const LossSpec&);
+std::unique_ptr<LossOp> MakeLossOp(const Context&, const ClassLossSpec&);
+std::unique_ptr<LossOp> MakeLossOp(const Context&, const PixelLossSpec&);
+std::unique_ptr<LossOp> MakeLossOp(const Context&, const MultiboxLossSpec&);
 std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&, std::vector<UpdateSlot>,
                                        std::vector<WatchedRounding>);
 std::unique_ptr<AverageOp> MakeAverageOp(const Context&, std::vector<AverageSlot>);

@@ -32,7 +32,11 @@ class CpuMaxPool final : public Op {
       : context_(context), spec_(spec), stats_(spec.dx) {
     ADA_CHECK(spec.x.format == spec.y.format);
     CheckWindow(spec);
-    if (spec.dx) index_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
+    index_ = spec.positions;
+    if (index_ == nullptr && spec.dx) {
+      own_index_.resize(static_cast<std::size_t>(spec.y.shape.numel()));
+      index_ = own_index_.data();
+    }
     if (spec.dx) context_.scratch.Reserve(ImageBytes(spec.x.shape), 0);
   }
   void Forward(const Pass& pass) override {
@@ -40,7 +44,7 @@ class CpuMaxPool final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
                 PoolArgs a = Geometry(spec_, n);
                 a.x = At(spec_.x, image), a.y = At(spec_.y, image);
-                if (!index_.empty()) a.index = index_.data() + image * spec_.y.shape.per_image();
+                if (index_ != nullptr) a.index = index_ + image * spec_.y.shape.per_image();
                 context_.kernels.max_pool(a);
               });
   }
@@ -51,7 +55,7 @@ class CpuMaxPool final : public Op {
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 PoolArgs a = Geometry(spec_, n);
                 a.x = At(spec_.dx.tensor, image), a.y = At(spec_.dy.tensor, image);
-                a.index = index_.data() + image * spec_.y.shape.per_image();
+                a.index = index_ + image * spec_.y.shape.per_image();
                 a.work = reinterpret_cast<float*>(context_.scratch.worker(worker));
                 a.rounding = stats_.For(pass, block);
                 context_.kernels.max_pool_backward(a);
@@ -64,7 +68,8 @@ class CpuMaxPool final : public Op {
   Context context_;
   MaxPoolSpec spec_;
   RoundingStats stats_;
-  std::vector<Index, PageAllocator<Index>> index_;  // position of the maximum in its window
+  std::vector<Index, PageAllocator<Index>> own_index_;
+  Index* index_ = nullptr;  // position of the maximum in its window; null: nobody asks
 };
 
 class CpuAvgPool final : public Op {

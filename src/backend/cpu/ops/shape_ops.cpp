@@ -1,29 +1,18 @@
-// Ops that move values: shortcut A (subsampling with channel padding), flatten and concat. They are
-// exact, so nothing is rounded or counted but what concat's inputs have in other formats than its
-// output; moments are taken where a policy asks.
+// Ops that move values: shortcut A (subsampling with channel padding), flatten and concats. They
+// are exact, so nothing is rounded or counted but what concat's inputs have in other formats than
+// its output; moments are taken where a policy asks.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/ops/exact_gradient.h"
 #include "backend/cpu/ops/ops.h"
-#include "backend/cpu/ops/rounding_stats.h"
 #include "backend/decisions.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
-
-// Takes the moments of an exact gradient, where they are wanted.
-void Inspect(const Context& context, const Gradient& g, RoundingStats& stats, const Pass& pass) {
-  if (!stats.wanted()) return;
-  const Shape& shape = g.tensor.shape;
-  ForBlocks(
-      context, shape, pass.rows, [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
-        context.kernels.inspect(At(g.tensor, image), n * shape.per_image(), stats.For(pass, block));
-      });
-  stats.Finish(pass);
-}
 
 class CpuShortcut final : public Op {
  public:
@@ -60,7 +49,7 @@ class CpuShortcut final : public Op {
                 spec_.dy.tensor.data + Offset(spec_.dy.tensor, i, h, w) + Pad(spec_.dy.tensor),
                 Row(spec_.dx.tensor));
     });
-    Inspect(context_, spec_.dx, stats_, pass);
+    InspectExact(context_, spec_.dx, stats_, pass);
   }
 
  private:
@@ -101,7 +90,7 @@ class CpuFlatten final : public Op {
     if (!spec_.dx) return;
     *spec_.dx.scale = *spec_.dy.scale;
     Move(pass, spec_.dy.tensor, spec_.dx.tensor, spec_.x.shape.c, Pixels());
-    Inspect(context_, spec_.dx, stats_, pass);
+    InspectExact(context_, spec_.dx, stats_, pass);
   }
 
  private:
@@ -127,10 +116,14 @@ class CpuFlatten final : public Op {
   RoundingStats stats_;
 };
 
+// An image is `parts` times a run of each input: by pixel its channels, or once all it has.
 class CpuConcat final : public Op {
  public:
-  CpuConcat(const Context& context, const ConcatSpec& spec)
-      : context_(context), spec_(spec), y_stats_(spec.y, spec.y_style, spec.y_stats) {
+  CpuConcat(const Context& context, const ConcatSpec& spec, std::int64_t parts)
+      : context_(context),
+        spec_(spec),
+        parts_(parts),
+        y_stats_(spec.y, spec.y_style, spec.y_stats) {
     for (const Gradient& dx : spec.dx) {
       ADA_CHECK(!dx || dx.tensor.storage == spec.dy.tensor.storage);
       dx_stats_.emplace_back(dx);
@@ -142,7 +135,7 @@ class CpuConcat final : public Op {
     ForBlocks(context_, shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
                 auto* all = reinterpret_cast<float*>(context_.scratch.worker(worker));
-                Join(image, n * shape.h * shape.w, all, all + BlockValues(shape));
+                Join(image, n * parts_, all, all + BlockValues(shape));
                 context_.kernels.round(all, 1.0f, At(spec_.y, image), n * shape.per_image(),
                                        y_stats_.For(pass, block));
               });
@@ -152,38 +145,40 @@ class CpuConcat final : public Op {
     std::int64_t first = 0;
     for (std::size_t k = 0; k < spec_.dx.size(); ++k) {
       if (spec_.dx[k]) Slice(pass, spec_.dx[k], first, dx_stats_[k]);
-      first += spec_.x[k].shape.c;
+      first += RunOf(spec_.x[k]);
     }
   }
 
  private:
+  // Values in a run of a tensor.
+  std::int64_t RunOf(const Tensor& tensor) const { return tensor.shape.per_image() / parts_; }
   // `one`: room for the values of one input.
-  void Join(std::int64_t image, std::int64_t pixels, float* all, float* one) {
+  void Join(std::int64_t image, std::int64_t parts, float* all, float* one) {
     for (const Tensor& x : spec_.x) {
-      const std::int64_t c = x.shape.c;
-      context_.kernels.widen(At(x, image), one, pixels * c);
-      for (std::int64_t p = 0; p < pixels; ++p)
-        std::copy_n(one + p * c, c, all + p * spec_.y.shape.c);
-      all += c;
+      const std::int64_t run = RunOf(x);
+      context_.kernels.widen(At(x, image), one, parts * run);
+      for (std::int64_t p = 0; p < parts; ++p)
+        std::copy_n(one + p * run, run, all + p * RunOf(spec_.y));
+      all += run;
     }
   }
   void Slice(const Pass& pass, const Gradient& dx, std::int64_t first, RoundingStats& stats) {
     *dx.scale = *spec_.dy.scale;
     const Tensor &from = spec_.dy.tensor, &to = dx.tensor;
     const auto each = static_cast<std::int64_t>(BytesOf(from.storage));
-    ForBlocks(context_, to.shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
-                const std::int64_t pixels = to.shape.h * to.shape.w;
-                for (std::int64_t p = image * pixels; p < (image + n) * pixels; ++p)
-                  std::memcpy(to.data + p * to.shape.c * each,
-                              from.data + (p * from.shape.c + first) * each,
-                              static_cast<std::size_t>(to.shape.c * each));
-              });
-    Inspect(context_, dx, stats, pass);
+    ForBlocks(
+        context_, to.shape, pass.rows, [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
+          const std::int64_t run = RunOf(to);
+          for (std::int64_t p = image * parts_; p < (image + n) * parts_; ++p)
+            std::memcpy(to.data + p * run * each, from.data + (p * RunOf(from) + first) * each,
+                        static_cast<std::size_t>(run * each));
+        });
+    InspectExact(context_, dx, stats, pass);
   }
 
   Context context_;
   ConcatSpec spec_;
+  std::int64_t parts_;
   RoundingStats y_stats_;
   std::vector<RoundingStats> dx_stats_;  // by input
 };
@@ -192,7 +187,11 @@ class CpuConcat final : public Op {
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ConcatSpec& s) {
-  return std::make_unique<CpuConcat>(c, s);
+  return std::make_unique<CpuConcat>(c, s, s.y.shape.h * s.y.shape.w);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ConcatBoxesSpec& s) {
+  return std::make_unique<CpuConcat>(c, s, 1);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {

@@ -1,4 +1,5 @@
-// Norms of a pixel's channels (layer norm) or of a group of an image's channels (group norm).
+// Norms of a pixel's channels (layer norm; over their length: L2 normalisation) or of a group of an
+// image's channels (group norm).
 #include <vector>
 
 #include "backend/cpu/ops/ops.h"
@@ -11,10 +12,11 @@ namespace {
 class CpuUnitNorm final : public Op {
  public:
   // groups: of an image's channels; 0: each pixel is a unit.
-  CpuUnitNorm(const Context& context, const UnitNormSpec& spec, int groups)
+  CpuUnitNorm(const Context& context, const UnitNormSpec& spec, int groups, bool by_length = false)
       : context_(context),
         spec_(spec),
         groups_(groups),
+        by_length_(by_length),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         dx_stats_(spec.dx) {
     const auto units = static_cast<std::size_t>(spec.x.shape.n * Image().units);
@@ -23,7 +25,7 @@ class CpuUnitNorm final : public Op {
     context.scratch.CountOwn(static_cast<std::ptrdiff_t>(2 * units * sizeof(float)));
     if (!spec.dgamma) return;
     dgamma_ = StripTotals(context, spec.x.shape);
-    dbeta_ = StripTotals(context, spec.x.shape);
+    if (spec.dbeta) dbeta_ = StripTotals(context, spec.x.shape);
   }
   void Forward(const Pass& pass) override {
     ForBlocks(context_, spec_.x.shape, pass.rows,
@@ -52,12 +54,12 @@ class CpuUnitNorm final : public Op {
                   context_.kernels.unit_norm_backward(a, hat + i * per_image);
                 }
                 dgamma_.Add(context_, dy, hat, image, n);
-                dbeta_.Add(context_, dy, nullptr, image, n);
+                if (spec_.dbeta) dbeta_.Add(context_, dy, nullptr, image, n);
                 if (spec_.dx) Store(x, spec_.dx.tensor, image, n, dx_stats_.For(pass, block));
               });
     const float scale = *spec_.dy.scale;
     dgamma_.Unscaled(pass.rows, scale, pass.accumulate, spec_.dgamma.f32());
-    dbeta_.Unscaled(pass.rows, scale, pass.accumulate, spec_.dbeta.f32());
+    if (spec_.dbeta) dbeta_.Unscaled(pass.rows, scale, pass.accumulate, spec_.dbeta.f32());
     if (spec_.dx) dx_stats_.Finish(pass);
   }
 
@@ -74,7 +76,7 @@ class CpuUnitNorm final : public Op {
       a.units = groups_, a.runs = pixels, a.run = a.affine_step = shape.c / groups_;
     }
     a.gamma = spec_.gamma.f32(), a.beta = spec_.beta.f32();
-    a.eps = static_cast<double>(spec_.eps);
+    a.eps = static_cast<double>(spec_.eps), a.by_length = by_length_;
     return a;
   }
   UnitArgs At(std::int64_t image) {
@@ -95,6 +97,7 @@ class CpuUnitNorm final : public Op {
   Context context_;
   UnitNormSpec spec_;
   int groups_;
+  bool by_length_;
   std::vector<float> mean_, inverse_;  // by unit of the batch
   RoundingStats y_stats_, dx_stats_;
   StripTotals dgamma_, dbeta_;
@@ -105,6 +108,10 @@ class CpuUnitNorm final : public Op {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const LayerNormSpec& s) {
   return std::make_unique<CpuUnitNorm>(c, s, 0);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const L2NormalizeSpec& s) {
+  return std::make_unique<CpuUnitNorm>(c, s, 0, /*by_length=*/true);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const GroupNormSpec& s) {

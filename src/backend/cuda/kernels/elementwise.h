@@ -176,7 +176,7 @@ struct ShortcutValue {
   bool fours;
 };
 
-// Several tensors' channels, one tensor after the other.
+// Several tensors' runs of values (a pixel's channels, an image), one tensor after the other.
 struct JoinedValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const auto at = static_cast<std::uint32_t>(i), all = static_cast<std::uint32_t>(channels);
@@ -188,7 +188,7 @@ struct JoinedValue {
   }
 
   const TensorSpan* x;  // in backend memory, as `parts`
-  const int* parts;     // channels of each
+  const int* parts;     // the run of each
   int channels;         // of all
 };
 // `part` channels of dy from `first` on.

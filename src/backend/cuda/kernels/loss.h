@@ -1,6 +1,6 @@
-// Softmax cross-entropy: a block of threads for each row, in double; then the sums over rows. Sums
-// over classes: thread t takes classes t, t + kThreads, ..., then the threads are added up in their
-// order; over rows likewise.
+// Softmax cross-entropy of images: a block of threads for each row, in double; then the sums over
+// rows. Sums over classes: thread t takes classes t, t + kThreads, ..., then the threads are added
+// up in their order; over rows likewise.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -13,18 +13,13 @@
 
 namespace ada::backend::cuda {
 
-struct RowResult {
-  double loss;
-  std::int32_t top1, top5;
-};
-
 // What a second label makes of a row's target; share 1: nothing.
 struct RowMix {
   std::int32_t second;
   float share;
 };
 
-// One row's loss, hits and unscaled gradient (p - target) / loss_rows.
+// One row's loss, hits and unscaled gradient (p - target) / loss_terms.
 struct LossRow {
   static constexpr int kThreads = 64, kPhases = 4;
   struct Shared {
@@ -90,18 +85,18 @@ struct LossRow {
     for (std::int64_t k = thread; k < classes; k += kThreads) {
       const double z = Logit(row, k), log_p = z - log_sum, target = Target(row, k);
       if (gradient != nullptr)
-        gradient[row * classes + k] = LogitGradient(log_p, target, pass->loss_rows);
+        gradient[row * classes + k] = LogitGradient(log_p, target, pass->loss_terms);
       if (target != 0) loss -= target * log_p;
       better += ComesBefore(z, k, mine, label) ? 1 : 0;
     }
     shared.loss[thread] = loss, shared.better[thread] = better;
   }
-  ADA_HOST_DEVICE RowResult Total(std::int64_t row, int used, const Shared& shared) const {
+  ADA_HOST_DEVICE LossResult Total(std::int64_t row, int used, const Shared& shared) const {
     double loss = 0;
     std::int32_t better = 0;
     for (int t = 0; t < used; ++t) loss += shared.loss[t], better += shared.better[t];
     const double mine = Logit(row, LabelOf(row));
-    return {loss, Hits(mine, better, 1), Hits(mine, better, 5)};
+    return {loss, 0, Hits(mine, better, 1), Hits(mine, better, 5)};
   }
 
   TensorSpan logits;
@@ -111,59 +106,64 @@ struct LossRow {
   double smoothing = 0;
   const PassValues* pass = nullptr;
   float* gradient = nullptr;  // null: evaluation
-  RowResult* results = nullptr;
+  LossResult* results = nullptr;
 };
 
-// The rows of one call, added to what `result` holds or in place of it. One block.
+// The parts of one call's loss (of rows, images or blocks), added to what `result` holds or in
+// place of it. One block.
 struct LossSum {
   static constexpr int kThreads = 128, kPhases = 2;
   struct Shared {
-    double loss[kThreads];
+    double loss[kThreads], location[kThreads];
     std::int64_t top1[kThreads], top5[kThreads];
   };
   struct Own {};
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const int used = rows < kThreads ? rows : kThreads;
+    const int used = parts < kThreads ? parts : kThreads;
     if (kPhase == 0 && at.thread < used) {
-      double loss = 0;
-      std::int64_t top1 = 0, top5 = 0;
-      for (int row = at.thread; row < rows; row += kThreads)
-        loss += results[row].loss, top1 += results[row].top1, top5 += results[row].top5;
-      shared.loss[at.thread] = loss, shared.top1[at.thread] = top1, shared.top5[at.thread] = top5;
+      LossResult sum;
+      for (int part = at.thread; part < parts; part += kThreads) sum.Add(results[part]);
+      shared.loss[at.thread] = sum.loss_sum, shared.location[at.thread] = sum.location_sum;
+      shared.top1[at.thread] = sum.top1, shared.top5[at.thread] = sum.top5;
     } else if (kPhase == 1 && at.thread == 0) {
       LossResult sum;
       for (int t = 0; t < used; ++t)
-        sum.loss_sum += shared.loss[t], sum.top1 += shared.top1[t], sum.top5 += shared.top5[t];
-      if (accumulate)
-        sum.loss_sum += result->loss_sum, sum.top1 += result->top1, sum.top5 += result->top5;
+        sum.Add({shared.loss[t], shared.location[t], shared.top1[t], shared.top5[t]});
+      if (accumulate) sum.Add(*result);
       *result = sum;
     }
   }
 
-  const RowResult* results = nullptr;
-  int rows = 0;
+  const LossResult* results = nullptr;
+  int parts = 0;
   bool accumulate = false;
   LossResult* result = nullptr;
 };
 
-// The scale of the logit gradient.
+// The scale of a loss's gradient.
 struct SetLossScale {
   ADA_HOST_DEVICE void operator()(std::int64_t) const { *scale = pass->loss_scale; }
   float* scale = nullptr;
   const PassValues* pass = nullptr;
 };
 
-// The logit gradient before it is rounded; under `reference` it is rounded to `before`, its format,
-// before it is scaled as well. For RoundingStats::Round.
+// A gradient of a loss before it is rounded: the unscaled one times S; under `reference` it is
+// rounded to `before`, its format, before that as well. For RoundingStats::Round.
+template <class Unscaled>
 struct ScaledGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    return RoundToGrid(before, gradient[i]) * pass->loss_scale;
+    return RoundToGrid(before, unscaled(i)) * pass->loss_scale;
   }
-  const float* gradient = nullptr;
+  Unscaled unscaled;
   NumberGrid before;
   const PassValues* pass = nullptr;
+};
+// That which lies in memory.
+struct StoredGradient {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const { return gradient[i]; }
+  const float* gradient = nullptr;
 };
 
 }  // namespace ada::backend::cuda

@@ -16,7 +16,7 @@ namespace ada::backend::cuda {
 // their Context.
 struct PassValues {
   std::uint64_t seed = 0, draw = 0;
-  std::int64_t loss_rows = 0;
+  std::int64_t loss_terms = 0;
   double edge = 0;
   float loss_scale = 1;
   friend bool operator==(const PassValues&, const PassValues&) = default;

@@ -101,6 +101,67 @@ struct UnitStatistics {
   float *mean, *inverse;
 };
 
+// The same of units over their length: `length` is the norm.
+struct UnitLengths {
+  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
+  struct Shared {
+    double squares[kThreads];
+  };
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    const std::int64_t u = UnitThreads::Unit(at);
+    if (u >= units) return;
+    const int lane = UnitThreads::Lane(at);
+    if constexpr (kPhase == 0) {
+      shared.squares[at.thread] =
+          UnitThreads::Lanes(geometry, u, lane, [&](std::int64_t i, std::int64_t) {
+            const auto v = static_cast<double>(Load(x, i));
+            return v * v;
+          });
+    } else if (lane == 0) {
+      const double norm = std::sqrt(UnitThreads::Sum(shared.squares, at));
+      length[u] = static_cast<float>(norm), inverse[u] = InverseLength(norm, eps);
+    }
+  }
+
+  UnitGeometry geometry;
+  std::int64_t units;  // of the call
+  TensorSpan x;
+  double eps;
+  float *length, *inverse;
+};
+// mean_ghat of such units.
+struct UnitLengthSums {
+  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
+  struct Shared {
+    double product[kThreads];
+  };
+  struct Own {};
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    const std::int64_t u = UnitThreads::Unit(at);
+    if (u >= units) return;
+    const int lane = UnitThreads::Lane(at);
+    if constexpr (kPhase == 0) {
+      shared.product[at.thread] =
+          UnitThreads::Lanes(geometry, u, lane, [&](std::int64_t i, std::int64_t c) {
+            return static_cast<double>(Load(dy, i) * gamma[c]) * static_cast<double>(Load(x, i));
+          });
+    } else if (lane == 0) {
+      mean_ghat[u] = AlongUnit(UnitThreads::Sum(shared.product, at), length[u]);
+    }
+  }
+
+  UnitGeometry geometry;
+  std::int64_t units;
+  TensorSpan x, dy;
+  const float *length, *gamma;
+  float* mean_ghat;
+};
+
 struct UnitGradientSums {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
   struct Shared {
@@ -141,7 +202,8 @@ struct UnitNormValue {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const std::int64_t u = geometry.Unit(i);
     const std::uint32_t c = geometry.Channel(i);
-    return UnitHat(Load(x, i), mean[u], inverse[u]) * gamma[c] + beta[c];
+    const float scaled = UnitHat(Load(x, i), mean[u], inverse[u]) * gamma[c];
+    return beta == nullptr ? scaled : scaled + beta[c];
   }
   UnitGeometry geometry;
   TensorSpan x;

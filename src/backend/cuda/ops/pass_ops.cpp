@@ -49,10 +49,7 @@ class InputInPass final : public OpInPass<InputOp> {
 class LossInPass final : public OpInPass<LossOp> {
  public:
   using OpInPass::OpInPass;
-  void SetLabels(const std::int32_t* labels, int rows) override { op().SetLabels(labels, rows); }
-  void SetSecondLabels(const SecondLabels& second, int rows) override {
-    op().SetSecondLabels(second, rows);
-  }
+  void SetTargets(const Targets& targets, int rows) override { op().SetTargets(targets, rows); }
   LossResult Result() override { return op().Result(); }
   std::int32_t* LabelMemory() override { return op().LabelMemory(); }
 };
@@ -64,7 +61,7 @@ PassStore::PassStore(Stream& stream, std::byte* memory)
 
 void PassStore::Set(const Pass& pass) {
   if (held_) return;
-  const PassValues now{pass.seed, pass.draw, pass.loss_rows, pass.edge, pass.loss_scale};
+  const PassValues now{pass.seed, pass.draw, pass.loss_terms, pass.edge, pass.loss_scale};
   if (known_ && now == last_) return;
   ForEach(stream_, 1, StorePassValues{now, values_});
   last_ = now;

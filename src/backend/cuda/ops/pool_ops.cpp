@@ -1,7 +1,8 @@
-// Pooling forward and backward: each value by itself.
+// Pooling and unpooling forward and backward: each value by itself.
 #include <limits>
 
 #include "backend/cuda/kernels/pool.h"
+#include "backend/cuda/kernels/unpool.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/decisions.h"
@@ -32,10 +33,11 @@ class CudaMaxPool final : public Op {
       : context_(context), spec_(spec), grid_(GridOfWindows(spec)) {
     ADA_CHECK(spec.x.format == spec.y.format);
     CheckWindow(spec);
+    index_ = spec.positions;
     if (!spec.dx) return;
     stats_ = RoundingStats(context, spec.dx);
     stats_.PassScale(spec.dy);
-    index_ = context.Allocate<std::uint16_t>(spec.y.shape.numel());
+    if (index_ == nullptr) index_ = context.Allocate<std::uint16_t>(spec.y.shape.numel());
   }
   void Forward(const Pass& pass) override {
     ForEach(context_.stream, pass.rows * spec_.y.shape.per_image(),
@@ -52,7 +54,37 @@ class CudaMaxPool final : public Op {
   MaxPoolSpec spec_;
   PoolGrid grid_;
   RoundingStats stats_;
-  std::uint16_t* index_ = nullptr;  // position of the maximum in its window
+  std::uint16_t* index_ = nullptr;  // position of the maximum in its window; null: nobody asks
+};
+
+class CudaMaxUnpool final : public Op {
+ public:
+  CudaMaxUnpool(const Context& context, const MaxUnpoolSpec& spec)
+      : spec_(spec), y_stats_(context, spec.y, {}, nullptr), dx_stats_(context, spec.dx) {
+    ADA_CHECK(MovesBytes(spec) && spec.positions != nullptr);
+    grid_ = {ImageOf(spec.x.shape), ImageOf(spec.pooled), ImageOf(spec.y.shape),
+             spec.kernel[0],        spec.kernel[1],       spec.stride[0],
+             spec.stride[1],        spec.padding[0],      spec.padding[1]};
+    dx_stats_.PassScale(spec.dy);
+  }
+  void Forward(const Pass& pass) override {
+    y_stats_.Move(pass, SpanOf(spec_.y), MaxUnpoolValue{grid_, SpanOf(spec_.x), spec_.positions});
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    dx_stats_.Move(pass, SpanOf(spec_.dx.tensor),
+                   MaxUnpoolGradient{grid_, SpanOf(spec_.dy.tensor), spec_.positions});
+  }
+
+ private:
+  static UnpoolImage ImageOf(const Shape& shape) {
+    ADA_CHECK(shape.per_image() <= std::numeric_limits<std::int32_t>::max());
+    return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
+  }
+
+  MaxUnpoolSpec spec_;
+  UnpoolGrid grid_{};
+  RoundingStats y_stats_, dx_stats_;
 };
 
 class CudaAvgPool final : public Op {
@@ -85,6 +117,10 @@ class CudaAvgPool final : public Op {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& context, const MaxPoolSpec& spec) {
   return std::make_unique<CudaMaxPool>(context, spec);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& context, const MaxUnpoolSpec& spec) {
+  return std::make_unique<CudaMaxUnpool>(context, spec);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& context, const AvgPoolSpec& spec) {

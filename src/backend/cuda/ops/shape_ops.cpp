@@ -1,6 +1,7 @@
-// Ops that move values: shortcut A (subsampling with channel padding), flatten and concat. They are
-// exact, so nothing is rounded or counted but what concat's inputs have in other formats than its
-// output; moments are taken where a policy asks.
+// Ops that move values: shortcut A (subsampling with channel padding), flatten and concats. They
+// are exact, so nothing is rounded or counted but what concat's inputs have in other formats than
+// its output; moments are taken where a policy asks.
+#include <limits>
 #include <vector>
 
 #include "backend/cuda/kernels/elementwise.h"
@@ -68,13 +69,14 @@ class CudaFlatten final : public Op {
   RoundingStats y_stats_, dx_stats_;
 };
 
+// An image is `times` a run of each input: by pixel its channels, or once all it has.
 class CudaConcat final : public Op {
  public:
-  CudaConcat(const Context& context, const ConcatSpec& spec)
-      : spec_(spec), y_stats_(context, spec.y, spec.y_style, spec.y_stats) {
+  CudaConcat(const Context& context, const ConcatSpec& spec, std::int64_t times)
+      : spec_(spec), times_(times), y_stats_(context, spec.y, spec.y_style, spec.y_stats) {
     std::vector<TensorSpan> spans;
-    for (const Tensor& x : spec.x) spans.push_back(SpanOf(x)), parts_.push_back(Channels(x));
-    joined_ = {context.Keep(spans), context.Keep(parts_), Channels(spec.y)};
+    for (const Tensor& x : spec.x) spans.push_back(SpanOf(x)), parts_.push_back(RunOf(x));
+    joined_ = {context.Keep(spans), context.Keep(parts_), RunOf(spec.y)};
     for (const Gradient& dx : spec.dx) {
       ADA_CHECK(!dx || dx.tensor.storage == spec.dy.tensor.storage);
       dx_stats_.emplace_back(context, dx).PassScale(spec.dy);
@@ -85,19 +87,24 @@ class CudaConcat final : public Op {
     int first = 0;
     for (std::size_t k = 0; k < spec_.dx.size(); ++k) {
       const Gradient& dx = spec_.dx[k];
-      const SliceValue slice{SpanOf(spec_.dy.tensor), Channels(spec_.y), first, parts_[k]};
+      const SliceValue slice{SpanOf(spec_.dy.tensor), RunOf(spec_.y), first, parts_[k]};
       if (dx) dx_stats_[k].Move(pass, SpanOf(dx.tensor), slice);
       first += parts_[k];
     }
   }
 
  private:
-  static int Channels(const Tensor& tensor) { return static_cast<int>(tensor.shape.c); }
+  int RunOf(const Tensor& tensor) const {
+    const std::int64_t run = tensor.shape.per_image() / times_;
+    ADA_CHECK(run <= std::numeric_limits<std::int32_t>::max());
+    return static_cast<int>(run);
+  }
 
   ConcatSpec spec_;
+  std::int64_t times_;
   RoundingStats y_stats_;
   std::vector<RoundingStats> dx_stats_;  // by input
-  std::vector<int> parts_;               // channels by input
+  std::vector<int> parts_;               // runs by input
   JoinedValue joined_{};
 };
 
@@ -105,7 +112,11 @@ class CudaConcat final : public Op {
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ConcatSpec& s) {
-  return std::make_unique<CudaConcat>(c, s);
+  return std::make_unique<CudaConcat>(c, s, s.y.shape.h * s.y.shape.w);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const ConcatBoxesSpec& s) {
+  return std::make_unique<CudaConcat>(c, s, 1);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {

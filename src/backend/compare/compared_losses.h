@@ -1,0 +1,67 @@
+// What the losses on two backends share: targets, results, and the bounds of a gradient whose
+// probability comes from logarithms in double: the fp32 gradient of a value may fall to either side
+// of a boundary.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/compare/bounds.h"
+#include "backend/compare/compared_op.h"
+
+namespace ada::backend::compare {
+
+class AnyComparedLoss : public ComparedOp<LossOp> {
+ public:
+  using ComparedOp::ComparedOp;
+  void SetTargets(const Targets& targets, int rows) override {
+    Keep(targets, rows);
+    first().SetTargets(targets, rows), second().SetTargets(targets, rows);
+  }
+  LossResult Result() override {
+    const LossResult a = first().Result(), b = second().Result();
+    Checker checker = MakeChecker("result");
+    checker.CheckNumber("loss", a.loss_sum, b.loss_sum, kDoubleSums * std::fabs(a.loss_sum));
+    checker.CheckNumber("locations", a.location_sum, b.location_sum,
+                        kDoubleSums * std::fabs(a.location_sum));
+    checker.CheckNumber("top1", static_cast<double>(a.top1), static_cast<double>(b.top1), 0);
+    checker.CheckNumber("top5", static_cast<double>(a.top5), static_cast<double>(b.top5), 0);
+    return a;
+  }
+
+ protected:
+  // What the checks need of the targets.
+  virtual void Keep(const Targets& targets, int rows) = 0;
+};
+
+// ln(sum of e^score) of `classes` scores.
+inline double LogSumOf(const float* z, std::int64_t classes) {
+  double highest = -INFINITY, sum = 0;
+  for (std::int64_t k = 0; k < classes; ++k) highest = std::max(highest, Wide(z[k]));
+  for (std::int64_t k = 0; k < classes; ++k) sum += std::exp(Wide(z[k]) - highest);
+  return highest + std::log(sum);
+}
+// Of all rows.
+inline std::vector<double> LogSumsOf(const std::vector<float>& scores, std::int64_t classes) {
+  std::vector<double> sums;
+  for (std::size_t at = 0; at < scores.size(); at += static_cast<std::size_t>(classes))
+    sums.push_back(LogSumOf(scores.data() + at, classes));
+  return sums;
+}
+// Where (p - target) * weight / terms may lie, times S; reference: rounded to `gradient`'s format
+// before that.
+inline Interval ScoreBounds(double p, double target, double weight, const Pass& pass,
+                            const Gradient& gradient, bool reference) {
+  const double factor = pass.loss_terms == 0 ? 0 : weight / static_cast<double>(pass.loss_terms);
+  const double g = (p - target) * factor, error = 0x1p-40 * (p + target) * std::fabs(factor);
+  Interval in = {g - error, g + error};
+  if (!in.finite()) return in;
+  if (reference) in = RoundedTo(gradient.tensor.format, in);
+  const Ends ends = EndsOf(in);
+  return {static_cast<double>(ends.low * pass.loss_scale),
+          static_cast<double>(ends.high * pass.loss_scale)};
+}
+
+}  // namespace ada::backend::compare

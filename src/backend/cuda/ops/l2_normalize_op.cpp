@@ -1,0 +1,76 @@
+// A pixel's channels over their Euclidean norm, times factors by channel: a unit norm
+// (unit_norm_op) whose means are zero.
+#include "backend/cuda/kernels/strip_sums.h"
+#include "backend/cuda/kernels/unit_norm.h"
+#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/rounding_stats.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+class CudaL2Normalize final : public Op {
+ public:
+  CudaL2Normalize(const Context& context, const L2NormalizeSpec& spec)
+      : context_(context),
+        spec_(spec),
+        strips_{spec.x.shape.h * spec.x.shape.w},
+        y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(context, spec.dx) {
+    const Shape& shape = spec.x.shape;
+    geometry_.channels = geometry_.run = shape.c, geometry_.per_image = shape.per_image();
+    geometry_.units = strips_.pixels;
+    const std::int64_t units = shape.n * geometry_.units;
+    zeros_ = context.Allocate<float>(units);
+    length_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
+    if (!spec.dgamma) return;
+    dx_stats_.PassScale(spec.dy);
+    along_ = context.Allocate<float>(units);
+    sums_ = context.Allocate<float>(shape.n * strips_.per_image() * shape.c);
+  }
+  void Forward(const Pass& pass) override {
+    const std::int64_t units = pass.rows * geometry_.units;
+    Launch(context_.stream,
+           UnitLengths{geometry_, units, SpanOf(spec_.x), static_cast<double>(spec_.eps), length_,
+                       inverse_},
+           UnitThreads::Blocks(units));
+    y_stats_.Round(
+        pass, SpanOf(spec_.y),
+        UnitNormValue{geometry_, SpanOf(spec_.x), zeros_, inverse_, spec_.gamma.f32(), nullptr});
+  }
+  void Backward(const Pass& pass) override {
+    const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);
+    const std::int64_t channels = geometry_.channels;
+    const StripSums<HatTerm> sums = {strips_, channels, sums_,
+                                     HatTerm{geometry_, x, dy, zeros_, inverse_}};
+    ForEach(context_.stream, sums.Count(pass.rows), sums);
+    ForEach(context_.stream, channels,
+            ParameterSum{sums_, pass.rows * strips_.per_image(), channels, spec_.dy.scale,
+                         spec_.dgamma.f32(), pass.accumulate});
+    if (!spec_.dx) return;
+    const std::int64_t units = pass.rows * geometry_.units;
+    const float* gamma = spec_.gamma.f32();
+    Launch(context_.stream, UnitLengthSums{geometry_, units, x, dy, length_, gamma, along_},
+           UnitThreads::Blocks(units));
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor),
+                    UnitNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_});
+  }
+
+ private:
+  Context context_;
+  L2NormalizeSpec spec_;
+  Strips strips_;
+  UnitGeometry geometry_;
+  RoundingStats y_stats_, dx_stats_;
+  float* zeros_ = nullptr;                                           // by unit
+  float *length_ = nullptr, *inverse_ = nullptr, *along_ = nullptr;  // by unit of the batch
+  float* sums_ = nullptr;
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const L2NormalizeSpec& s) {
+  return std::make_unique<CudaL2Normalize>(c, s);
+}
+
+}  // namespace ada::backend::cuda

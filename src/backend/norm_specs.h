@@ -1,0 +1,84 @@
+// Specs of layers that normalise, and of factors by channel.
+#pragma once
+#include <cstdint>
+
+#include "backend/spec_parts.h"
+#include "scaling/rules/rules.h"
+
+namespace ada::backend {
+
+// y = round((x - mean) / sqrt(var + eps) * gamma + beta) per channel; with `addend`:
+// sum = round(y + addend); with `relu`: out = max(., 0). `out` is the last of these. With
+// `recomputed` (and no addend) out is its z (no data) and dy is masked already.
+//
+// dx = round(alpha * factor * (dy - mean(dy) - xhat * mean(dy * xhat))), factor = gamma / sqrt(var
+// + eps). To its rule a batch norm is a convolution of one product a value whose weight is
+// `factor`: alpha = rule(dy as masked, factor), of which the op takes the statistics itself.
+struct BatchNormSpec {
+  static constexpr char kKind[] = "batch_norm";
+  std::string layer;
+  Tensor x, gamma, beta, running_mean, running_var, out;
+  RecomputedNorm recomputed;  // empty: out is stored
+  Tensor addend;              // empty: none
+  bool relu = false;
+  float eps = 1e-5f, momentum = 0.1f;
+  ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
+  TensorStats* y_stats = nullptr;
+  TensorStats* sum_stats = nullptr;  // with addend
+  NumberFormat y_format = kFp32;     // of the normalised values before `addend`; without: out's
+  RoundingStyle y_style, sum_style;
+  Gradient dy;  // gradient of `out`; with relu it is masked in place (the caller owns it alone)
+  Gradient dx;  // may lie where dy lies
+  Tensor dgamma, dbeta;
+  scaling::LayerScaler* scaler = nullptr;  // null: alpha is 1, dx carries dy's S
+  void Visit(auto&& visit) {
+    visit(x, gamma, beta, running_mean, running_var, out, recomputed, addend, x_moments, y_stats,
+          sum_stats, y_style, sum_style, dy, dx, dgamma, dbeta, scaler);
+  }
+};
+// y = round(x * w) by channel; dx = round(dy * w); dw = sum(dy * x) / S. w is an fp32 vector.
+struct ChannelScaleSpec : RoundedLayerSpec {
+  static constexpr char kKind[] = "channel_scale";
+  Tensor w, dw;
+  void Visit(auto&& visit) {
+    RoundedLayerSpec::Visit(visit);
+    visit(w, dw);
+  }
+};
+// y = round((x - mean) / sqrt(var + eps) * gamma + beta), mean and var of a unit: the channels of a
+// pixel (layer_norm), or a group of an image's channels over all pixels (group_norm). With
+// g = dy * gamma: dx = round((g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)), with dy's
+// scale; dgamma = sum(dy * xhat) / S, dbeta = sum(dy) / S.
+struct UnitNormSpec : RoundedLayerSpec {
+  Tensor gamma, beta, dgamma, dbeta;
+  float eps = 1e-5f;
+  void Visit(auto&& visit) {
+    RoundedLayerSpec::Visit(visit);
+    visit(gamma, beta, dgamma, dbeta);
+  }
+};
+struct LayerNormSpec : UnitNormSpec {
+  static constexpr char kKind[] = "layer_norm";
+};
+struct GroupNormSpec : UnitNormSpec {
+  static constexpr char kKind[] = "group_norm";
+  int groups = 1;
+};
+// The same of a pixel's channels, over their Euclidean norm: y = round(x / (|x| + eps) * gamma),
+// |x| = sqrt(sum(x^2)). With g = dy * gamma and hat = x / (|x| + eps): dx = round((g - hat * (sum(g
+// * x) / |x|)) / (|x| + eps)), the sum's term 0 where |x| is; dgamma = sum(dy * hat) / S. There is
+// no beta.
+struct L2NormalizeSpec : UnitNormSpec {
+  static constexpr char kKind[] = "l2_normalize";
+};
+// Local response normalisation: with s = k + alpha / size * (the sum of x^2 over channels c - size
+// / 2 .. c + (size - 1) / 2 of the pixel), y = round(x * s^-beta); dx = round(dy * s^-beta - 2 *
+// alpha / size * beta * x * (the sum of dy * x * s^(-beta - 1) over the channels whose sums hold
+// c)). Computed in double, with the functions of activations.h.
+struct LrnSpec : RoundedLayerSpec {
+  static constexpr char kKind[] = "lrn";
+  int size = 5;
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+
+}  // namespace ada::backend

@@ -1,0 +1,113 @@
+// SSD: Liu et al., "SSD: single shot multibox detector" (2016), on VGG-16 with conv6 and conv7 in
+// place of its linear layers; layers and shapes as ChainerCV has them, with its names.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/network/zoo_stack.h"
+
+namespace ada::graph {
+namespace {
+
+using config::LayerConfig;
+using config::ModelConfig;
+
+struct SsdConv {
+  int channels, kernel, stride, padding, dilation = 1;
+};
+
+class SsdStack {
+ public:
+  explicit SsdStack(const ModelConfig& model) : model_(model), net_(model) {}
+
+  // extras: the second convolution of each extra stage; the first is 1x1 with half its channels.
+  // boxes: of a pixel, by what the heads read.
+  std::vector<LayerConfig> Build(const std::vector<SsdConv>& extras,
+                                 const std::vector<int>& boxes) {
+    AddVgg();
+    int stage = 8;
+    for (const SsdConv& extra : extras) AddExtra(stage++, extra);
+    AddHeads(boxes);
+    return net_.Take();
+  }
+
+ private:
+  // A convolution, its batch norm where the model has them, and relu.
+  void AddConv(const std::string& index, const SsdConv& c) {
+    LayerConfig& conv =
+        net_.Conv("conv" + index, Widened(c.channels, model_.width), c.kernel, c.stride, c.padding);
+    conv.dilation = {c.dilation, c.dilation};
+    conv.bias = !model_.batch_norm;
+    if (model_.batch_norm) net_.Add("bn" + index, "batch_norm");
+    net_.Add("relu" + index, "relu");
+  }
+  void AddStage(int stage, int channels, int convolutions) {
+    for (int i = 1; i <= convolutions; ++i)
+      AddConv(std::to_string(stage) + "_" + std::to_string(i), {channels, 3, 1, 1});
+  }
+  void AddPool(int stage) { net_.CeilPool("pool" + std::to_string(stage)); }
+
+  void AddVgg() {
+    constexpr std::pair<int, int> kStages[] = {{64, 2}, {128, 2}, {256, 3}, {512, 3}};
+    int stage = 1;
+    for (const auto& [channels, convolutions] : kStages) {
+      AddStage(stage, channels, convolutions);
+      if (stage < 4) AddPool(stage++);
+    }
+    const std::string features = net_.last();
+    net_.Add("norm4", "l2_normalize").value = 20;
+    sources_.push_back(net_.last());
+    AddPool(4);
+    net_.InputsOfLast() = {features};
+    AddStage(5, 512, 3);
+    LayerConfig& pool = net_.Add("pool5", "max_pool");
+    pool.kernel = {3, 3}, pool.stride = pool.padding = {1, 1};
+    AddConv("6", {.channels = 1024, .kernel = 3, .stride = 1, .padding = 6, .dilation = 6});
+    AddConv("7", {1024, 1, 1, 0});
+    sources_.push_back(net_.last());
+  }
+
+  void AddExtra(int stage, const SsdConv& extra) {
+    const std::string number = std::to_string(stage) + "_";
+    AddConv(number + "1", {extra.channels / 2, 1, 1, 0});
+    AddConv(number + "2", extra);
+    sources_.push_back(net_.last());
+  }
+
+  void AddHeads(const std::vector<int>& boxes) {
+    const int scores = model_.classes + 1;
+    std::vector<std::string> locs, confs;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      locs.push_back("multibox.loc." + std::to_string(i));
+      net_.Conv(locs.back(), 4 * boxes[i], 3, 1, 1).inputs = {sources_[i]};
+      confs.push_back("multibox.conf." + std::to_string(i));
+      net_.Conv(confs.back(), scores * boxes[i], 3, 1, 1).inputs = {sources_[i]};
+    }
+    net_.Add(kSsdLocations, "concat_boxes").inputs = locs;
+    LayerConfig& join = net_.Add(kSsdScores, "concat_boxes");
+    join.inputs = confs;
+    join.values = scores;
+    if (!model_.cast) return;
+    for (const char* output : {kSsdLocations, kSsdScores})
+      net_.Add(std::string(kCast) + "." + output, "scale").inputs = {output};
+  }
+
+  const ModelConfig& model_;
+  ZooStack net_;
+  std::vector<std::string> sources_;  // the layers that the heads read
+};
+
+}  // namespace
+
+std::vector<LayerConfig> Ssd300(const ModelConfig& model) {
+  return SsdStack(model).Build({{512, 3, 2, 1}, {256, 3, 2, 1}, {256, 3, 1, 0}, {256, 3, 1, 0}},
+                               {4, 6, 6, 6, 4, 4});
+}
+
+std::vector<LayerConfig> Ssd512(const ModelConfig& model) {
+  return SsdStack(model).Build(
+      {{512, 3, 2, 1}, {256, 3, 2, 1}, {256, 3, 2, 1}, {256, 3, 2, 1}, {256, 4, 1, 1}},
+      {4, 6, 6, 6, 6, 4, 4});
+}
+
+}  // namespace ada::graph

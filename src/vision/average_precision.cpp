@@ -1,0 +1,176 @@
+#include "vision/average_precision.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "vision/nms.h"
+#include "vision/numpy_arithmetic.h"
+
+namespace ada::vision {
+namespace {
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+// Returns the box with its last row and column.
+Box WithLastPixels(const Box& box) { return {box.y0, box.x0, box.y1 + 1, box.x1 + 1}; }
+
+// The box that `box` overlaps most, and by how much; NaN counts as most, as in NumPy.
+struct Nearest {
+  std::size_t index = 0;
+  float overlap = 0;
+};
+Nearest NearestOf(const Box& box, const std::vector<Box>& others) {
+  Nearest nearest{0, Overlap(box, others[0])};
+  for (std::size_t i = 1; i < others.size() && !std::isnan(nearest.overlap); ++i) {
+    const float overlap = Overlap(box, others[i]);
+    if (overlap > nearest.overlap || std::isnan(overlap)) nearest = {i, overlap};
+  }
+  return nearest;
+}
+
+// `values` with NaN as 0, each replaced by the largest of those behind it.
+std::vector<double> Falling(const std::vector<double>& values) {
+  std::vector<double> falling(values.size());
+  double largest = 0;
+  for (std::size_t i = values.size(); i-- > 0;) {
+    if (values[i] > largest) largest = values[i];
+    falling[i] = largest;
+  }
+  return falling;
+}
+
+double ElevenPoints(const std::vector<double>& falling, const std::vector<double>& recall) {
+  double ap = 0;
+  std::size_t at = 0;
+  for (int i = 0; i <= 10; ++i) {
+    while (at < recall.size() && recall[at] < i * 0.1) ++at;
+    ap += (at < recall.size() ? falling[at] : 0) / 11;
+  }
+  return ap;
+}
+
+double AreaBelow(const std::vector<double>& falling, const std::vector<double>& recall) {
+  std::vector<double> parts;
+  double before = 0;
+  for (std::size_t i = 0; i < recall.size(); ++i) {
+    if (recall[i] != before) parts.push_back((recall[i] - before) * falling[i]);
+    before = recall[i];
+  }
+  if (before != 1) parts.push_back(0);
+  return NumpySum(std::span<const double>(parts));
+}
+
+template <class Value>
+double MeanBy(std::span<const ClassPrecision> classes, Value value) {
+  std::vector<double> values;
+  for (const ClassPrecision& one : classes) values.push_back(one.*value);
+  return MeanOfNumbers(values);
+}
+
+}  // namespace
+
+AveragePrecision::AveragePrecision(int classes, float overlap)
+    : overlap_(overlap), classes_(static_cast<std::size_t>(classes)) {}
+
+void AveragePrecision::Add(std::span<const LabelledBox> truth,
+                           std::span<const Detection> detections) {
+  std::vector<double> scores;
+  for (const Detection& detection : detections) scores.push_back(detection.score);
+  Add(truth, detections, scores);
+}
+
+void AveragePrecision::Add(std::span<const LabelledBox> truth,
+                           std::span<const Detection> detections, std::span<const double> scores) {
+  ADA_CHECK(scores.size() == detections.size());
+  std::vector<char> seen(classes_.size(), 0);
+  const auto see = [&](int label) {
+    ADA_CHECK(label >= 0 && label < classes());
+    seen[static_cast<std::size_t>(label)] = 1;
+  };
+  for (const LabelledBox& box : truth) see(box.label);
+  for (const Detection& box : detections) see(box.label);
+  for (std::size_t label = 0; label < seen.size(); ++label) {
+    if (seen[label] != 0) AddClass(static_cast<int>(label), truth, detections, scores);
+  }
+}
+
+void AveragePrecision::AddClass(int label, std::span<const LabelledBox> truth,
+                                std::span<const Detection> detections,
+                                std::span<const double> all_scores) {
+  Class& of_class = classes_[static_cast<std::size_t>(label)];
+  std::vector<Box> boxes;
+  std::vector<char> difficult;
+  for (const LabelledBox& box : truth) {
+    if (box.label != label) continue;
+    boxes.push_back(WithLastPixels(box.box));
+    difficult.push_back(box.difficult ? 1 : 0);
+    if (!box.difficult) ++of_class.positives;
+  }
+  std::vector<Box> found;
+  std::vector<double> scores;
+  for (std::size_t i = 0; i < detections.size(); ++i) {
+    if (detections[i].label != label) continue;
+    found.push_back(WithLastPixels(detections[i].box));
+    scores.push_back(all_scores[i]);
+  }
+  std::vector<char> taken(boxes.size(), 0);
+  for (const std::int32_t i : ByFallingScore(scores)) {
+    const auto at = static_cast<std::size_t>(i);
+    int verdict = 0;
+    if (!boxes.empty()) {
+      const Nearest nearest = NearestOf(found[at], boxes);
+      if (!(nearest.overlap < overlap_)) {
+        verdict = difficult[nearest.index] != 0 ? -1 : taken[nearest.index] != 0 ? 0 : 1;
+        taken[nearest.index] = 1;
+      }
+    }
+    of_class.found.push_back({scores[at], verdict});
+  }
+}
+
+PrecisionRecall AveragePrecision::Curve(int label) const {
+  const Class& of_class = classes_[static_cast<std::size_t>(label)];
+  std::vector<double> scores;
+  for (const Found& found : of_class.found) scores.push_back(found.score);
+  PrecisionRecall curve;
+  std::int64_t right = 0, wrong = 0;
+  for (const std::int32_t i : ByFallingScore(scores)) {
+    const int verdict = of_class.found[static_cast<std::size_t>(i)].verdict;
+    if (verdict == 1) ++right;
+    if (verdict == 0) ++wrong;
+    curve.precision.push_back(static_cast<double>(right) / static_cast<double>(right + wrong));
+    if (of_class.positives > 0)
+      curve.recall.push_back(static_cast<double>(right) / static_cast<double>(of_class.positives));
+  }
+  return curve;
+}
+
+std::vector<ClassPrecision> AveragePrecision::Judge() const {
+  std::vector<ClassPrecision> judged;
+  for (std::size_t label = 0; label < classes_.size(); ++label) {
+    ClassPrecision one;
+    one.detections = static_cast<std::int64_t>(classes_[label].found.size());
+    one.positives = classes_[label].positives;
+    one.ap_07 = one.ap = kNoNumber;
+    if (one.positives > 0) {
+      const PrecisionRecall curve = Curve(static_cast<int>(label));
+      const std::vector<double> falling = Falling(curve.precision);
+      one.ap_07 = ElevenPoints(falling, curve.recall);
+      one.ap = AreaBelow(falling, curve.recall);
+    }
+    judged.push_back(one);
+  }
+  return judged;
+}
+
+double MeanAp07(std::span<const ClassPrecision> classes) {
+  return MeanBy(classes, &ClassPrecision::ap_07);
+}
+
+double MeanAp(std::span<const ClassPrecision> classes) {
+  return MeanBy(classes, &ClassPrecision::ap);
+}
+
+}  // namespace ada::vision

@@ -1,0 +1,49 @@
+// Boxes on images, and how much of two boxes is common to both.
+#pragma once
+#include <algorithm>
+#include <type_traits>
+
+namespace ada::vision {
+
+// Corners, rows before columns, in pixels from 0 or relative to a side as its user says. What lies
+// in it: y0 <= y < y1, x0 <= x < x1. Nothing here asks that y0 < y1.
+template <class T>
+struct BasicBox {
+  T y0 = 0, x0 = 0, y1 = 0, x1 = 0;
+  T Area() const { return (y1 - y0) * (x1 - x0); }
+  friend bool operator==(const BasicBox&, const BasicBox&) = default;
+};
+using Box = BasicBox<float>;
+
+// A box of the truth. Labels count classes from 0; the background is none of them.
+struct LabelledBox {
+  Box box;
+  int label = 0;
+  bool difficult = false;  // VOC's mark: kept out of training, neither right nor wrong in a metric
+};
+
+// A box that a network found.
+struct Detection {
+  Box box;
+  int label = 0;  // as in LabelledBox
+  float score = 0;
+};
+
+// Intersection over union, in NumPy's types: each area in its box's own type, all else in the wider
+// one. 0 where they only touch; NaN where both have no area. Inverted boxes have no intersection
+// with any.
+template <class A, class B>
+auto Overlap(const BasicBox<A>& a, const BasicBox<B>& b) {
+  using T = std::common_type_t<A, B>;
+  const T y0 = std::max<T>(a.y0, b.y0), x0 = std::max<T>(a.x0, b.x0);
+  const T y1 = std::min<T>(a.y1, b.y1), x1 = std::min<T>(a.x1, b.x1);
+  const T common = (y1 - y0) * (x1 - x0) * (y0 < y1 && x0 < x1 ? T{1} : T{0});
+  return common / (static_cast<T>(a.Area()) + static_cast<T>(b.Area()) - common);
+}
+
+// Returns a box of an image whose height and width are multiplied by these factors.
+inline Box Scaled(const Box& box, float height, float width) {
+  return {box.y0 * height, box.x0 * width, box.y1 * height, box.x1 * width};
+}
+
+}  // namespace ada::vision

@@ -1,0 +1,75 @@
+// Between boxes and the values that SSD's heads are trained on and give (Liu et al., ECCV 2016,
+// sections 2.2 and 3; formulas and order of operations as in ChainerCV's MultiboxCoder).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "vision/box.h"
+#include "vision/default_boxes.h"
+
+namespace ada::vision {
+
+struct EncodeSpec {
+  double overlap = 0.5;  // a default box with at least this IoU with a box is of its class
+  // What stands in the locations of background boxes, which no loss reads: zero, or as recorded
+  // from ChainerCV the encoding of the last box: -inf where that has no area.
+  bool last_box_on_background = false;
+};
+
+struct DecodeSpec {
+  std::optional<double> nms =
+      0.45;            // a box with this IoU or more with a better one goes; unset: none
+  float score = 0.6F;  // the smallest that is kept
+  int candidates = 0;  // of a class the best so many enter the suppression; 0: all
+  int most = 0;        // of an image the best so many stay, in their order; 0: all
+  // Probabilities and sizes as recorded from ChainerCV, with NumPy's exponentials and without
+  // subtracting the largest score: one above 88 gives NaN and its box vanishes. False: the usual
+  // softmax.
+  bool plain_exponentials = false;
+};
+
+class BoxCoder {
+ public:
+  explicit BoxCoder(const DefaultBoxSpec& spec);
+
+  int boxes() const { return static_cast<int>(centers_.size()); }
+  const DefaultBoxSpec& spec() const { return spec_; }
+
+  // The targets of an image: `locations` [boxes, 4] (cy, cx, log h, log w, each relative to its
+  // default box and divided by its variance) and `labels` [boxes], 0 for background, else 1 more
+  // than the box's label. `truth` is in pixels of the network's input.
+  //
+  // First, of all pairs that are left the one with the largest IoU is matched, until none is above
+  // 1e-6 (of equal ones the first default box, then the first box): each box gets a default box.
+  // Then each default box without one takes the box that it overlaps most, from `overlap` on.
+  // Boxes without area, inverted ones and those with NaN match nothing.
+  void Encode(std::span<const LabelledBox> truth, float* locations, std::int32_t* labels,
+              const EncodeSpec& spec = {}) const;
+
+  // What a network found, in pixels of its input, not clipped: class by class, in each by falling
+  // score as Suppress orders them (without suppression in the order of default boxes).
+  // `locations` [boxes, 4], `scores` [boxes, classes] before the softmax with the background at 0.
+  std::vector<Detection> Decode(const float* locations, const float* scores, int classes,
+                                const DecodeSpec& spec = {}) const;
+
+ private:
+  struct Match;
+  // The default boxes that differ in their cell alone.
+  struct Grid {
+    std::int32_t first = 0, stride = 0;  // the first cell's; from one cell to the next
+    std::vector<double> y0, y1, x0, x1;  // of each row's, each column's boxes
+  };
+  template <class Visit>
+  void VisitOverlaps(const Box& box, Visit visit) const;
+  Match BestFree(const Box& box, std::span<const std::int32_t> taken) const;
+  std::vector<std::int32_t> MatchBoxes(std::span<const LabelledBox> truth, double overlap) const;
+  void EncodeOne(const Box& box, const CenterBox& center, float* location) const;
+
+  DefaultBoxSpec spec_;
+  std::vector<CenterBox> centers_;
+  std::vector<Grid> grids_;
+};
+
+}  // namespace ada::vision

@@ -1,0 +1,90 @@
+#include "vision/confusion.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+#include "vision/numpy_arithmetic.h"
+
+namespace ada::vision {
+namespace {
+
+double Share(std::int64_t part, std::int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+Confusion::Confusion(int classes) : classes_(0) { Grow(classes); }
+
+void Confusion::Grow(int classes) {
+  if (classes <= classes_) return;
+  const auto before = static_cast<std::size_t>(classes_), now = static_cast<std::size_t>(classes);
+  std::vector<std::int64_t> counts(now * now, 0);
+  for (std::size_t row = 0; row < before; ++row) {
+    std::copy_n(counts_.begin() + static_cast<std::ptrdiff_t>(row * before), before,
+                counts.begin() + static_cast<std::ptrdiff_t>(row * now));
+  }
+  counts_ = std::move(counts);
+  classes_ = classes;
+}
+
+void Confusion::Add(std::span<const std::int32_t> truth, std::span<const std::int32_t> prediction) {
+  ADA_CHECK(truth.size() == prediction.size());
+  std::int32_t largest = -1, smallest = 0;
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    largest = std::max({largest, truth[i], prediction[i]});
+    smallest = std::min(smallest, prediction[i]);
+  }
+  ADA_CHECK(smallest == 0);
+  Grow(largest + 1);
+  const auto classes = static_cast<std::size_t>(classes_);
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    if (truth[i] < 0) continue;
+    ++counts_[static_cast<std::size_t>(truth[i]) * classes +
+              static_cast<std::size_t>(prediction[i])];
+  }
+}
+
+std::int64_t Confusion::Pixels() const {
+  return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+}
+
+std::int64_t Confusion::RowSum(int truth) const {
+  std::int64_t sum = 0;
+  for (int c = 0; c < classes_; ++c) sum += Count(truth, c);
+  return sum;
+}
+
+std::int64_t Confusion::ColumnSum(int prediction) const {
+  std::int64_t sum = 0;
+  for (int c = 0; c < classes_; ++c) sum += Count(c, prediction);
+  return sum;
+}
+
+double Confusion::Iou(int label) const {
+  const std::int64_t right = Count(label, label);
+  return Share(right, RowSum(label) + ColumnSum(label) - right);
+}
+
+double Confusion::Accuracy(int label) const { return Share(Count(label, label), RowSum(label)); }
+
+double Confusion::MeanIou() const {
+  std::vector<double> values;
+  for (int c = 0; c < classes_; ++c) values.push_back(Iou(c));
+  return MeanOfNumbers(values);
+}
+
+double Confusion::MeanClassAccuracy() const {
+  std::vector<double> values;
+  for (int c = 0; c < classes_; ++c) values.push_back(Accuracy(c));
+  return MeanOfNumbers(values);
+}
+
+double Confusion::PixelAccuracy() const {
+  std::int64_t right = 0;
+  for (int c = 0; c < classes_; ++c) right += Count(c, c);
+  return Share(right, Pixels());
+}
+
+}  // namespace ada::vision

@@ -1,0 +1,45 @@
+// What a segmentation is judged by: pixels counted by true and predicted class, and the metrics
+// that follow from the counts.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ada::vision {
+
+class Confusion {
+ public:
+  // At least so many classes; more where a larger label is seen.
+  explicit Confusion(int classes = 0);
+
+  // The pixels of an image. A negative label of the truth is ignored, though the prediction there
+  // may still be the largest label. Throws InternalError for lengths that differ and negative
+  // predictions.
+  void Add(std::span<const std::int32_t> truth, std::span<const std::int32_t> prediction);
+
+  int classes() const { return classes_; }
+  std::int64_t Count(int truth, int prediction) const {
+    return counts_[static_cast<std::size_t>(truth) * static_cast<std::size_t>(classes_) +
+                   static_cast<std::size_t>(prediction)];
+  }
+  std::int64_t Pixels() const;  // that were judged
+
+  // Of a class: its right pixels among those that are or were called it; among those that are it.
+  // NaN where there are none.
+  double Iou(int label) const;
+  double Accuracy(int label) const;
+  // Means over the classes that have one, and the share of right pixels; NaN where there is none.
+  double MeanIou() const;
+  double MeanClassAccuracy() const;
+  double PixelAccuracy() const;
+
+ private:
+  std::int64_t RowSum(int truth) const;
+  std::int64_t ColumnSum(int prediction) const;
+  void Grow(int classes);
+
+  int classes_;
+  std::vector<std::int64_t> counts_;  // [truth, prediction]
+};
+
+}  // namespace ada::vision
