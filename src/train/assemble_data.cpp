@@ -214,13 +214,14 @@ data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) 
 }
 
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data) {
-  return EvaluationLoader(config, data.mean, data.std);
+  data::LoaderSpec spec = EvaluationLoader(config, data.mean, data.std);
+  if (data.train.task() == Task::kDetection) spec.coder = MakeCoder(config, data.image);
+  return spec;
 }
 
 data::LoaderSpec EvaluationLoader(const config::Config& config, const std::vector<double>& mean,
                                   const std::vector<double>& std) {
   data::LoaderSpec spec = CommonLoader(config);
-  if (data.train.task() == Task::kDetection) spec.coder = MakeCoder(config, data.image);
   spec.batch_size = config.data.evaluate_batch_size;
   spec.mean = mean;
   spec.std = std;

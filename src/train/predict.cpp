@@ -50,7 +50,7 @@ data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& pho
   };
   loader.changes.resize.shorter =
       static_cast<int>(std::max(scaled(height, photo.height), scaled(width, photo.width)));
-  loader.changes.center_crop = {shape.height, shape.width};
+  loader.changes.center_crop = {rules.shape.height, rules.shape.width};
   return loader;
 }
 

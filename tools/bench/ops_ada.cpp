@@ -19,7 +19,7 @@ class Ours {
   Ours(const Layer& layer, const NumberFormat& format, int threads)
       : layer_(layer), format_(format), backend_(backend::cpu::MakeCpuBackend(threads)) {
     pass_.rows = static_cast<int>(layer.x.n);
-    pass_.loss_rows = layer.x.n;
+    pass_.loss_terms = layer.x.n;
     scaler_.rule.method = scaling::LayerMethod::kFixed;
     scaler_.rule.fixed_scale = 1;
     Conv2dSpec spec = MakeSpec();
