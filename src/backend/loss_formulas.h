@@ -27,14 +27,16 @@ ADA_HOST_DEVICE static inline float ScoreGradient(float score, double log_sum, d
   return static_cast<float>((p - target) * factor);
 }
 
-// --- Huber's loss of a difference, of width 1 ---
+// --- Huber's loss of a difference: quadratic within `width`; SSD's is 1 ---
 
-ADA_HOST_DEVICE static inline double HuberLoss(double d) {
+ADA_HOST_DEVICE static inline double HuberLoss(double d, double width = 1) {
   const double size = d < 0 ? -d : d;
-  return size <= 1 ? d * d / 2 : size - 0.5;
+  return size <= width ? d * d / 2 : width * (size - width / 2);
 }
 // A NaN stays.
-ADA_HOST_DEVICE static inline double HuberSlope(double d) { return d < -1 ? -1 : d > 1 ? 1 : d; }
+ADA_HOST_DEVICE static inline double HuberSlope(double d, double width = 1) {
+  return d < -width ? -width : d > width ? width : d;
+}
 
 ADA_HOST_DEVICE static inline double LocationDifference(float location, float target) {
   return static_cast<double>(location) - static_cast<double>(target);

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <type_traits>
+#include <vector>
 
 #include "backend/finite_differences.h"
 #include "backend/op_bench.h"
@@ -90,12 +92,29 @@ class GradientChecks {
     Layer(shortcut, {3, 3, 3, 20}, x);
     Layer(FlattenSpec(), {3, 1, 1, 360}, x);
     Layer(scale, same, x);
+    LrnSpec lrn;
+    lrn.size = 4, lrn.alpha = 0.5;
+    Layer(lrn, same, x);
+    // Every window's value goes somewhere else: position i % 4 of 2 x 2.
+    MaxUnpoolSpec unpool;
+    unpool.kernel = unpool.stride = {2, 2}, unpool.pooled = same;
+    std::vector<std::uint16_t> positions(static_cast<std::size_t>(same.numel()));
+    for (std::size_t i = 0; i < positions.size(); ++i)
+      positions[i] = static_cast<std::uint16_t>(i % 4);
+    std::byte* memory = bench_->Allocate(2 * positions.size());
+    bench_->Upload(memory, positions.data(), 2 * positions.size());
+    unpool.positions = reinterpret_cast<const std::uint16_t*>(memory);
+    Layer(unpool, {3, 11, 12, 10}, x);
   }
 
   void Concat() {
-    const Shape first = {3, 6, 6, 10}, second = {3, 6, 6, 7}, both = {3, 6, 6, 17};
+    Joined<ConcatSpec>({3, 6, 6, 10}, {3, 6, 6, 7}, {3, 6, 6, 17});
+    Joined<ConcatBoxesSpec>({3, 6, 6, 10}, {3, 2, 3, 15}, {3, 1, 90, 5});
+  }
+  template <class Spec>
+  void Joined(const Shape& first, const Shape& second, const Shape& both) {
     const Values weights = Random(both, 90);
-    ConcatSpec s;
+    Spec s;
     s.x = {bench_.Make(first, kFp32, Random(first, 1)),
            bench_.Make(second, kFp32, Random(second, 2))};
     s.y = bench_.Make(both, kFp32);
@@ -104,7 +123,7 @@ class GradientChecks {
     const auto op = bench_->Make(s);
     const auto by = Step(*op, s.y, weights);
     for (std::size_t k = 0; k < 2; ++k)
-      by.Check("concat", s.x[k], s.dx[k].tensor, bench_.Fetched(s.dx[k].scale));
+      by.Check(Spec::kKind, s.x[k], s.dx[k].tensor, bench_.Fetched(s.dx[k].scale));
   }
 
   // Equal shapes, and one value a channel on either side.
@@ -138,6 +157,9 @@ class GradientChecks {
     GroupNormSpec groups;
     groups.groups = 5;
     UnitNorm(groups);
+    L2NormalizeSpec lengths;
+    lengths.eps = 0.5f;
+    UnitNorm(lengths);
   }
 
   // An addition's gradient is an alias of the graph; where it comes back, branches are summed.
@@ -185,7 +207,58 @@ class GradientChecks {
     by.Check("logits", spec.logits, spec.dlogits.tensor, bench_.Fetched(spec.dlogits.scale) / 20);
   }
 
+  void PixelLoss() {
+    PixelLossSpec spec;
+    const Shape shape{3, 4, 5, 7};
+    spec.logits = bench_.Make(shape, kFp32, Random(shape, 1));
+    spec.class_weights = {0.5f, 2, 1, 0, 1.5f, 3, 0.25f};
+    spec.dlogits = bench_.MakeGradient(shape, kFp32);
+    const auto op = bench_->MakeLoss(spec);
+    std::vector<std::int32_t> labels;
+    for (int i = 0; i < 60; ++i) labels.push_back(i * 5 % 8 - 1);
+    op->SetTargets({labels.data()}, 3);
+    const auto by = LossStep(*op, 3, 16);
+    by.Check("logits", spec.logits, spec.dlogits.tensor, bench_.Fetched(spec.dlogits.scale) / 16);
+  }
+
+  // Scores so far apart that no step changes which negatives are hard; differences away from 1.
+  void MultiboxLoss() {
+    MultiboxLossSpec spec;
+    const Shape four{2, 1, 30, 4}, scores{2, 1, 30, 5};
+    Values locations(240), targets(240);
+    for (std::size_t i = 0; i < 240; ++i)
+      locations[i] = 0.125f * static_cast<float>(i % 29) - 1.8125f;
+    spec.locations = bench_.Make(four, kFp32, locations);
+    spec.scores = bench_.Make(scores, kFp32, Apart(scores));
+    spec.dlocations = bench_.MakeGradient(four, kFp32);
+    spec.dscores = bench_.MakeGradient(scores, kFp32);
+    const auto op = bench_->MakeLoss(spec);
+    std::vector<std::int32_t> labels;
+    for (int i = 0; i < 60; ++i) labels.push_back(i % 7 == 3 ? 1 + i % 4 : i % 11 == 10 ? -1 : 0);
+    Targets all{labels.data()};
+    all.locations = targets.data();
+    op->SetTargets(all, 2);
+    const auto by = LossStep(*op, 2, 8);
+    by.Check("locations", spec.locations, spec.dlocations.tensor,
+             bench_.Fetched(spec.dlocations.scale) / 8);
+    by.Check("scores", spec.scores, spec.dscores.tensor, bench_.Fetched(spec.dscores.scale) / 8);
+  }
+
  private:
+  // A step of a loss over `terms`, whose gradient is then checked by the forward pass alone.
+  Differences<Bench> LossStep(LossOp& op, int rows, std::int64_t terms) {
+    Pass pass = MakePass(rows);
+    pass.loss_scale = 32, pass.loss_terms = terms;
+    op.Forward(pass);
+    op.Backward(pass);
+    return {bench_,
+            [&op, pass] {
+              op.Forward(pass);
+              return op.Result().loss_sum;
+            },
+            most_};
+  }
+
   static constexpr float kScale = 4;
   static constexpr Shape kShape = {3, 6, 6, 10};
 
@@ -222,14 +295,15 @@ class GradientChecks {
     const Values weights = Plain(s);
     // Units of two values have steep slopes where these are near each other.
     bench_.Set(s.x, Times(Random(kShape, 1), 4));
-    s.gamma = bench_.Vector(Random({1, 1, 1, 10}, 3));
-    s.beta = bench_.Vector(Random({1, 1, 1, 10}, 4));
-    s.dgamma = bench_.Vector(Values(10)), s.dbeta = bench_.Vector(Values(10));
+    constexpr bool kHasBeta = !std::is_same_v<Spec, L2NormalizeSpec>;
+    s.gamma = bench_.Vector(Random({1, 1, 1, 10}, 3)), s.dgamma = bench_.Vector(Values(10));
+    if (kHasBeta)
+      s.beta = bench_.Vector(Random({1, 1, 1, 10}, 4)), s.dbeta = bench_.Vector(Values(10));
     const auto op = bench_->Make(s);
     const auto by = Step(*op, s.y, weights);
     by.Check("dx", s.x, s.dx.tensor, bench_.Fetched(s.dx.scale));
     by.Check("dgamma", s.gamma, s.dgamma, 1);
-    by.Check("dbeta", s.beta, s.dbeta, 1);
+    if (kHasBeta) by.Check("dbeta", s.beta, s.dbeta, 1);
   }
   // Sums away from relu's kink: beta lifts every other channel above it and sinks the others below.
   BatchNormSpec NormOf(const Shape& x, const Values& weights) {

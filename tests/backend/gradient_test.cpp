@@ -64,6 +64,12 @@ TEST_SUITE("cpu") {
     OpenBench bench;
     for (const float smoothing : {0.0f, 0.2f}) GradientChecks(bench, kMost).Loss(smoothing);
   }
+
+  TEST_CASE("gradients: the losses of pixels and of default boxes") {
+    OpenBench bench;
+    GradientChecks(bench, kMost).PixelLoss();
+    GradientChecks(bench, kMost).MultiboxLoss();
+  }
 }
 
 }  // namespace ada::backend::test

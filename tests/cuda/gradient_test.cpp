@@ -53,6 +53,12 @@ TEST_SUITE(ADA_SUITE) {
     Lab lab(MakeBackendUnderTest());
     for (const float smoothing : {0.0f, 0.2f}) GradientChecks(lab, kMost).Loss(smoothing);
   }
+
+  TEST_CASE("gradients: the losses of pixels and of default boxes") {
+    Lab lab(MakeBackendUnderTest());
+    GradientChecks(lab, kMost).PixelLoss();
+    GradientChecks(lab, kMost).MultiboxLoss();
+  }
 }
 
 }  // namespace ada::backend::test

@@ -35,6 +35,7 @@ inline const std::map<std::string, std::pair<int, int>> kSmallNumbers = {
     {"model.layers[].groups", {1, 4}},
     {"model.layers[].scale", {1, 3}},
     {"model.layers[].size", {1, 6}},
+    {"model.layers[].values", {1, 4}},
     {"model.layers[].repeat.repeat", {1, 3}},
     {"train.epochs", {1, 3}},
     {"train.max_steps", {1, 6}},

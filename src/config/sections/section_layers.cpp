@@ -119,7 +119,8 @@ Section LayerSection(LayerConfig& layer) {
       OfKinds(Pair("dilation", layer.dilation, FromTo(1, 1000), "spacing of the kernel")),
       OfKinds(Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels")),
       OfKinds(Switch("bias", layer.bias, "add a trained constant per output")),
-      OfKinds(Number("eps", layer.eps, Above(0), "added to the variance")
+      OfKinds(Number("eps", layer.eps, Above(0),
+                     "added to the variance; l2_normalize: to the length")
                   .Default("1.0e-05; layer_norm: 1.0e-06")),
       OfKinds(Number("momentum", layer.momentum, FromTo(0, 1),
                      "weight of a new batch in running statistics")),
@@ -141,7 +142,7 @@ Section LayerSection(LayerConfig& layer) {
           Switch("count_include_pad", layer.count_include_pad, "a mean counts padding as zeros")),
       OfKinds(Pair("size", layer.size, FromTo(1, 1000),
                    "of the output; lrn: channels that have a part in a sum")
-                  .Default("lrn: 5")),
+                  .Default("required; lrn: 5")),
       OfKinds(
           Integer("scale", layer.scale, FromTo(1, 1000), "how often each row and column stands")),
       OfKinds(Number("value", layer.value, AnyNumber(), "of every factor before the first step")
@@ -151,7 +152,7 @@ Section LayerSection(LayerConfig& layer) {
       OfKinds(Switch("whole", layer.whole,
                      "whole windows, as ChainerCV's: an odd size comes back one larger, and rows "
                      "and columns that the pool did not give are cut off the input")),
-      OfKinds(Number("alpha", layer.alpha, AnyNumber(),
+      OfKinds(Number("alpha", layer.alpha, AtLeast(0),
                      "factor of the mean of squares, `size` of them")),
       OfKinds(Number("beta", layer.beta, AnyNumber(), "exponent of what values are divided by")),
       OfKinds(Number("k", layer.k, Above(0), "added to that mean times alpha")),
