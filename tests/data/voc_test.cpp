@@ -10,7 +10,7 @@ namespace ada::data {
 namespace {
 
 std::string Refusal(const std::string& xml) {
-  return MessageOf("", [&] { ParseAnnotation(xml, "a.xml"); });
+  return MessageOf("no such folder", [&] { ParseAnnotation(xml, "a.xml"); });
 }
 
 std::string WithBox(const std::string& box) {
@@ -53,19 +53,19 @@ TEST_SUITE("cpu") {
     CHECK(Refusal("<a/>") == "a.xml: line 1: there is no <annotation>" + end);
     CHECK(Refusal("<annotation>\n<object/></annotation>") ==
           "a.xml: line 2: an <object> without <name>" + end);
-    CHECK(Refusal(WithBox("")) == "a.xml: line 1: the object \"cat\" has no <bndbox>" + end);
+    CHECK(Refusal(WithBox("")) == "a.xml: line 1: the object 'cat' has no <bndbox>" + end);
     CHECK(Refusal(WithBox("<bndbox><ymin>1</ymin></bndbox>")) ==
           "a.xml: line 1: a <bndbox> without <xmin>" + end);
     CHECK(Refusal(WithBox("<bndbox><ymin>one</ymin></bndbox>")) ==
-          "a.xml: line 1: <ymin> is \"one\", no number" + end);
+          "a.xml: line 1: <ymin> is 'one', no number" + end);
     CHECK(Refusal(WithBox("<bndbox><ymin>nan</ymin></bndbox>")) ==
-          "a.xml: line 1: <ymin> is \"nan\", no place in a picture" + end);
+          "a.xml: line 1: <ymin> is 'nan', no place in a picture" + end);
     CHECK(Refusal(WithBox("<bndbox><ymin>1e9</ymin></bndbox>")) ==
-          "a.xml: line 1: <ymin> is \"1e9\", no place in a picture" + end);
+          "a.xml: line 1: <ymin> is '1e9', no place in a picture" + end);
     CHECK(Refusal(WithBox("<difficult>2</difficult>")) ==
-          "a.xml: line 1: <difficult> is \"2\", neither 0 nor 1" + end);
+          "a.xml: line 1: <difficult> is '2', neither 0 nor 1" + end);
     CHECK(Refusal("<annotation><size><width>6.5</width></size></annotation>") ==
-          "a.xml: line 1: <width> of the image is \"6.5\", no whole number" + end);
+          "a.xml: line 1: <width> of the image is '6.5', no whole number" + end);
   }
 
   TEST_CASE("voc: lists, pictures, boxes and classes in byte order") {
@@ -152,7 +152,7 @@ TEST_SUITE("cpu") {
     FileChoices named;
     named.class_names = {"cat", "dig"};
     CHECK(message(named) ==
-          "DIR/Annotations/trainval100.xml: line 7: the class \"dog\" is not among "
+          "DIR/Annotations/trainval100.xml: line 7: the class 'dog' is not among "
           "data.class_names; did you mean 'dig'?; add it there, mend the file, or leave the image "
           "out with data.on_broken: skip");
     PutText(folder / "Annotations/trainval101.xml", TinyXml(30, 80, {}));
@@ -162,7 +162,7 @@ TEST_SUITE("cpu") {
           "mend the size, or leave the image out with data.on_broken: skip");
     std::filesystem::remove(folder / "JPEGImages/trainval101.png");
     CHECK(message() ==
-          "DIR/ImageSets/Main/trainval.txt: line 2: \"trainval101\" has no picture: no file "
+          "DIR/ImageSets/Main/trainval.txt: line 2: 'trainval101' has no picture: no file "
           "DIR/JPEGImages/trainval101.jpg (nor .jpeg, .png); put it there, take the name out of "
           "the list, or leave it out with data.on_broken: skip");
     FileChoices skip;
@@ -172,7 +172,7 @@ TEST_SUITE("cpu") {
     CHECK(left.note.find("1 image (") == 0);
     CHECK(left.note.find("): left out, data.on_broken: skip") != std::string::npos);
     std::filesystem::remove(folder / "Annotations/trainval100.xml");
-    CHECK(message().find("DIR/ImageSets/Main/trainval.txt: line 1: \"trainval100\" has no "
+    CHECK(message().find("DIR/ImageSets/Main/trainval.txt: line 1: 'trainval100' has no "
                          "annotation: no file DIR/Annotations/trainval100.xml") == 0);
     CHECK(message(skip).find("none of the images that are listed can be used") !=
           std::string::npos);
