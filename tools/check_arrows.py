@@ -32,7 +32,7 @@ ARROWS = {
     "what_if": ["core", "config", "scaling", "graph/layers", "graph/network", "telemetry"],
     "train": ["core", "vision", "config", "data", "scaling", "backend", "graph", "optim", "telemetry", "what_if"],
     "study": ["core", "vision", "config", "scaling", "backend", "telemetry", "train", "what_if",
-              "data/images"],
+              "data/images", "data/detection"],
     "cli": ["core", "config", "telemetry", "train", "study"],
     "main.cpp": ["core", "cli"],
 }
@@ -49,6 +49,7 @@ LIBRARIES = {
     r"zlib\.h$": "data",
     r"(jpeglib|jerror|jmorecfg|turbojpeg)\.h$": "data",
     r"png(conf)?\.h$": "data",
+    r"pugi(xml|config)\.hpp$": "data",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

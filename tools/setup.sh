@@ -23,6 +23,7 @@ packages=(
   libyaml-cpp-dev libcli11-dev libspdlog-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev
   libdnnl-dev                            # convolutions on the CPU
   libjpeg62-turbo-dev libpng-dev         # pictures
+  libpugixml-dev                         # annotations of boxes
   doctest-dev                            # the tests
   python3 ca-certificates xz-utils       # data/scripts and the tools
   python3-pandas python3-matplotlib python3-yaml   # tools/report.py

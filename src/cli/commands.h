@@ -33,6 +33,8 @@ Commands AddRatesCommands(CLI::App& app);
 Commands AddFileCommands(CLI::App& app);
 // picture: one picture as the loader makes it.
 Commands AddPictureCommands(CLI::App& app);
+// score: detections and label images judged by the truth.
+Commands AddScoreCommands(CLI::App& app);
 // what-if, recommend, compare, watch: folders of runs.
 Commands AddRunCommands(CLI::App& app);
 // models, policies, formats, datasets, schema.

@@ -28,7 +28,7 @@ Commands AddCommands(CLI::App& app) {
   Commands all;
   for (const auto add :
        {AddTrainCommands, AddEvaluateCommands, AddPredictCommands, AddRatesCommands,
-        AddFileCommands, AddPictureCommands, AddRunCommands, AddListCommands})
+        AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }

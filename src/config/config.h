@@ -50,9 +50,16 @@ struct LimitConfig {
   std::int64_t train = 0, test = 0;  // first N images; 0: all
 };
 enum class BrokenImages { kFail, kSkip };
+struct SplitsConfig {
+  std::string train, test;  // empty: the data set's own
+};
 struct DataConfig {
   std::string dataset = "synthetic";  // one of data::Catalog; a required key
   std::string path;
+  std::vector<std::string> more_paths;   // further folders of `path`
+  std::vector<std::string> class_names;  // empty: the data set's own
+  std::optional<int> ignored_label;      // -1: none; unset: the data set's own
+  SplitsConfig splits;
   int batch_size = 128;
   int evaluate_batch_size = 256;
   bool shuffle = true;

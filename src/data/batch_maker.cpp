@@ -56,7 +56,7 @@ BatchMaker::BatchMaker(const Dataset& dataset, const LoaderSpec& spec)
       orders_(spec.seed, dataset.images()) {
   batches_per_epoch_ = spec.drop_last ? images_ / spec.batch_size
                                       : (images_ + spec.batch_size - 1) / spec.batch_size;
-  if (writer_.is_slow()) parts_ = (spec.batch_size + kRowsOfPart - 1) / kRowsOfPart;
+  if (writer_.images().is_slow()) parts_ = (spec.batch_size + kRowsOfPart - 1) / kRowsOfPart;
 }
 
 std::int64_t BatchMaker::FirstOf(std::int64_t sequence) const {
@@ -72,10 +72,11 @@ void BatchMaker::Make(std::int64_t sequence, Batch* batch) {
 void BatchMaker::Begin(std::int64_t sequence, Batch* batch) const {
   const auto rows = std::min<std::int64_t>(spec_.batch_size, images_ - FirstOf(sequence));
   ADA_CHECK(dataset_.images() == images_);
-  writer_.CheckUnchanged();
+  writer_.images().CheckUnchanged();
   batch->rows = static_cast<int>(rows);
   batch->images.resize(static_cast<std::size_t>(rows * shape().numel()));
-  batch->labels.resize(static_cast<std::size_t>(rows));
+  batch->labels.resize(static_cast<std::size_t>(rows * writer_.labels_of_image()));
+  batch->locations.resize(static_cast<std::size_t>(rows * writer_.locations_of_image()));
   batch->numbers.resize(static_cast<std::size_t>(rows));
   batch->broken.clear();
 }
@@ -90,23 +91,23 @@ void BatchMaker::MakePart(std::int64_t sequence, int part, Batch* batch) {
     return order ? (*order)[static_cast<std::size_t>(first + row)] : first + row;
   };
   for (int row = begin; row < end; ++row) {
-    if (row + 1 < end) writer_.Prefetch(image_at(row + 1));
+    if (row + 1 < end) writer_.images().Prefetch(image_at(row + 1));
     MakeRow(epoch, image_at(row), row, batch);
   }
+}
+
+void BatchMaker::WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const {
+  batch->numbers[static_cast<std::size_t>(row)] = static_cast<std::uint32_t>(image);
+  writer_.Write(epoch, image, batch->images.data() + row * shape().numel(),
+                {batch->labels.data() + row * writer_.labels_of_image(),
+                 batch->locations.data() + row * writer_.locations_of_image()});
 }
 
 // An image that cannot be read is passed over: the next one of the data set takes its place, as it
 // is itself in this epoch.
 void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) {
-  float* out = batch->images.data() + row * shape().numel();
-  const auto set = [&](std::int64_t number) {
-    batch->numbers[static_cast<std::size_t>(row)] = static_cast<std::uint32_t>(number);
-    batch->labels[static_cast<std::size_t>(row)] =
-        dataset_.labels[static_cast<std::size_t>(number)];
-  };
-  set(image);
-  if (spec_.on_broken == OnBroken::kFail) return writer_.Write(epoch, image, out);
-  std::string why = WhyBroken(epoch, image, out);
+  if (spec_.on_broken == OnBroken::kFail) return WriteRow(epoch, image, row, batch);
+  std::string why = WhyBroken(epoch, image, row, batch);
   if (why.empty()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -114,20 +115,20 @@ void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch*
   }
   if (spec_.on_broken == OnBroken::kLeaveOut) return;
   for (std::int64_t other = (image + 1) % images_; other != image; other = (other + 1) % images_)
-    if (WhyBroken(epoch, other, out).empty()) return set(other);
+    if (WhyBroken(epoch, other, row, batch).empty()) return;
   throw DataError("none of the " + std::to_string(images_) +
                   " images can be read; the last: " + why);
 }
 
 // Writes the image, or says why it cannot be read; "": it was written.
-std::string BatchMaker::WhyBroken(std::int64_t epoch, std::int64_t image, float* out) {
+std::string BatchMaker::WhyBroken(std::int64_t epoch, std::int64_t image, int row, Batch* batch) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = broken_.find(image);
     if (known != broken_.end()) return known->second;
   }
   try {
-    writer_.Write(epoch, image, out);
+    WriteRow(epoch, image, row, batch);
     return "";
   } catch (const DataError& error) {
     const std::lock_guard lock(mutex_);
@@ -138,32 +139,36 @@ std::string BatchMaker::WhyBroken(std::int64_t epoch, std::int64_t image, float*
 void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
   std::sort(batch->broken.begin(), batch->broken.end(),
             [](const BrokenImage& a, const BrokenImage& b) { return a.row < b.row; });
-  if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty())
-    LeaveOut(shape().numel(), batch);
+  if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty()) LeaveOut(batch);
+  batch->terms = writer_.TermsOf(batch->labels);
   MixBatch(spec_.mixing, spec_.seed, sequence, {shape().height, shape().width, shape().channels},
            batch);
 }
 
 // Moves the rows that are good together.
-void BatchMaker::LeaveOut(std::int64_t size, Batch* batch) {
+void BatchMaker::LeaveOut(Batch* batch) const {
   std::size_t next = 0;  // of batch->broken
   int kept = 0;
+  const auto move_to = [&kept](auto& values, int row, std::int64_t size) {
+    std::copy_n(values.begin() + row * size, size, values.begin() + kept * size);
+  };
   for (int row = 0; row < batch->rows; ++row) {
     if (next < batch->broken.size() && batch->broken[next].row == row) {
       ++next;
       continue;
     }
     if (kept < row) {
-      const auto from = static_cast<std::size_t>(row), to = static_cast<std::size_t>(kept);
-      std::copy_n(batch->images.data() + row * size, size, batch->images.data() + kept * size);
-      batch->labels[to] = batch->labels[from];
-      batch->numbers[to] = batch->numbers[from];
+      move_to(batch->images, row, shape().numel());
+      move_to(batch->labels, row, writer_.labels_of_image());
+      move_to(batch->locations, row, writer_.locations_of_image());
+      move_to(batch->numbers, row, 1);
     }
     ++kept;
   }
   batch->rows = kept;
-  batch->images.resize(static_cast<std::size_t>(kept * size));
-  batch->labels.resize(static_cast<std::size_t>(kept));
+  batch->images.resize(static_cast<std::size_t>(kept * shape().numel()));
+  batch->labels.resize(static_cast<std::size_t>(kept * writer_.labels_of_image()));
+  batch->locations.resize(static_cast<std::size_t>(kept * writer_.locations_of_image()));
   batch->numbers.resize(static_cast<std::size_t>(kept));
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "data/image_writer.h"
 #include "data/loader.h"
 #include "data/order.h"
+#include "data/row_writer.h"
 
 namespace ada::data {
 
@@ -34,12 +34,13 @@ class BatchMaker {
  private:
   std::int64_t FirstOf(std::int64_t sequence) const;
   void MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
-  std::string WhyBroken(std::int64_t epoch, std::int64_t image, float* out);
-  static void LeaveOut(std::int64_t size, Batch* batch);
+  void WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const;
+  std::string WhyBroken(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
+  void LeaveOut(Batch* batch) const;
 
   const Dataset& dataset_;
   const LoaderSpec spec_;
-  ImageWriter writer_;
+  RowWriter writer_;
   std::int64_t images_ = 0, batches_per_epoch_ = 0;
   int parts_ = 1;
   OrderCache orders_;

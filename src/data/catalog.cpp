@@ -96,6 +96,18 @@ std::vector<DatasetFacts> MakeCatalog() {
        .channels = 3,
        .mean = {0.485, 0.456, 0.406},  // ImageNet's, as torchvision's models take them
        .std = {0.229, 0.224, 0.225}},
+      {.name = "camvid",
+       .title = "pictures with label images: PATH/train/*, PATH/trainannot/*.png, PATH/test/*, ...",
+       .origin = Origin::kLabelImages,
+       .channels = 3,
+       .mean = {0.485, 0.456, 0.406},
+       .std = {0.229, 0.224, 0.225}},
+      {.name = "voc",
+       .title = "pictures with boxes: PATH/JPEGImages, PATH/Annotations/*.xml, PATH/ImageSets/Main",
+       .origin = Origin::kBoxes,
+       .channels = 3,
+       .mean = {0.485, 0.456, 0.406},
+       .std = {0.229, 0.224, 0.225}},
       {.name = "tensors",
        .title = "arrays of your own (.safetensors, .npz): train.images, train.labels, test.*",
        .origin = Origin::kTensors},
@@ -150,7 +162,7 @@ std::string SplitFiles::PathOf(std::string_view name) const {
 }
 
 std::string NormalizationText(const DatasetFacts& facts) {
-  const int decimals = facts.origin == Origin::kFolder ? 3 : 4;  // as they were published
+  const int decimals = facts.decodes() ? 3 : 4;  // as they were published
   const auto list = [decimals](const std::vector<double>& values) {
     std::string text;
     for (const double value : values) {

@@ -17,6 +17,8 @@ struct FileLayout;
 enum class Origin : std::uint8_t {
   kPublished,     // files whose names and layout are known
   kFolder,        // pictures in class folders
+  kLabelImages,   // pictures, and a label image for each
+  kBoxes,         // pictures, and the boxes of each in an XML file
   kTensors,       // arrays of one file
   kSeed,          // made up
   kOtherProgram,  // of a run that another program recorded: a name, and no images
@@ -41,8 +43,10 @@ struct DatasetFacts {
   std::string_view names_file = {};
 
   int per_image() const { return height * width * channels; }
-  bool has_path() const {
-    return origin == Origin::kPublished || origin == Origin::kFolder || origin == Origin::kTensors;
+  bool has_path() const { return origin != Origin::kSeed && origin != Origin::kOtherProgram; }
+  // Whether its images stay in files of their own that are decoded one by one.
+  bool decodes() const {
+    return origin == Origin::kFolder || origin == Origin::kLabelImages || origin == Origin::kBoxes;
   }
 };
 

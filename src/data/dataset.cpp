@@ -9,7 +9,9 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/run_in_parallel.h"
+#include "data/detection/voc_set.h"
 #include "data/folder/folder_set.h"
+#include "data/segmentation/camvid_set.h"
 #include "data/tensors/tensor_set.h"
 
 namespace ada::data {
@@ -39,10 +41,17 @@ std::vector<std::string> ReadNames(const std::string& path) {
   return names;
 }
 
+Splits Open(Origin origin, const std::string& path, const FileChoices& choices) {
+  if (origin == Origin::kFolder) return OpenFolder(path);
+  if (origin == Origin::kLabelImages) return OpenCamvid(path, choices);
+  if (origin == Origin::kBoxes) return OpenVoc(path, choices);
+  return OpenTensors(path);
+}
+
 // The user's own files.
-Splits Find(const DatasetFacts& facts, const std::string& path) {
+Splits Find(const DatasetFacts& facts, const std::string& path, const FileChoices& choices) {
   ADA_CHECK(facts.has_path());
-  Splits splits = facts.origin == Origin::kFolder ? OpenFolder(path) : OpenTensors(path);
+  Splits splits = Open(facts.origin, path, choices);
   splits.mean = facts.mean;
   splits.std = facts.std;
   return splits;
@@ -50,7 +59,7 @@ Splits Find(const DatasetFacts& facts, const std::string& path) {
 
 // What `normalize: standard` is of a set that is not published.
 std::string StandardText(const DatasetFacts& facts) {
-  if (facts.origin == Origin::kFolder) return "ImageNet's " + NormalizationText(facts);
+  if (!facts.mean.empty()) return "ImageNet's " + NormalizationText(facts);
   return facts.origin == Origin::kTensors ? "none" : "measured on them";
 }
 
@@ -67,9 +76,9 @@ DatasetInfo InfoOf(Splits splits) {
 
 }  // namespace
 
-Splits Read(const std::string& name, const std::string& folder) {
+Splits Read(const std::string& name, const std::string& folder, const FileChoices& choices) {
   const DatasetFacts& facts = FactsOf(name);
-  if (!facts.layout) return Find(facts, folder);
+  if (!facts.layout) return Find(facts, folder, choices);
   const std::string advice = FetchAdvice(facts, folder);
   const std::string inside = FindFolder(facts, folder);
   Splits splits;
@@ -82,9 +91,10 @@ Splits Read(const std::string& name, const std::string& folder) {
   return splits;
 }
 
-DatasetInfo Inspect(const std::string& name, const std::string& folder) {
+DatasetInfo Inspect(const std::string& name, const std::string& folder,
+                    const FileChoices& choices) {
   const DatasetFacts& facts = FactsOf(name);
-  if (!facts.layout) return InfoOf(Find(facts, folder));
+  if (!facts.layout) return InfoOf(Find(facts, folder, choices));
   const std::string advice = FetchAdvice(facts, folder);
   const std::string inside = FindFolder(facts, folder);
   DatasetInfo info{facts.height, facts.width, facts.channels, facts.classes};
@@ -98,7 +108,7 @@ std::vector<std::string> ClassNames(const std::string& name, const std::string& 
   const DatasetFacts& facts = FactsOf(name);
   if (!facts.class_names.empty()) return {facts.class_names.begin(), facts.class_names.end()};
   if (facts.origin == Origin::kFolder || facts.origin == Origin::kTensors)
-    return Find(facts, folder).class_names;
+    return Find(facts, folder, {}).class_names;
   if (!facts.layout) return {};
   const std::filesystem::path inside = FindFolder(facts, folder);
   const std::string path = (inside / facts.names_file).string();

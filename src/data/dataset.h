@@ -4,12 +4,16 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/pages.h"
+#include "core/task.h"
 #include "data/catalog.h"
 #include "data/image_store.h"
+#include "data/label_images.h"
+#include "data/objects.h"
 
 namespace ada::data {
 
@@ -23,17 +27,25 @@ struct Dataset {
   std::string name;
   // Of an image as it is stored; where each has a size of its own (a folder), of the first.
   int height = 0, width = 0, channels = 0, classes = 0;
-  PixelBytes pixels = {};          // [images, height, width, channels], where there is no store
-  std::vector<Label> labels = {};  // [images]
+  PixelBytes pixels = {};  // [images, height, width, channels], where there is no store
+  // [images]; zeros where the truth of an image is a label image or boxes.
+  std::vector<Label> labels = {};
   // What holds the images where they are not in `pixels`, and which of them are this set's, image
   // by image; none picked: from `first` on.
   std::shared_ptr<const ImageStore> store = {};
   std::vector<std::uint32_t> picked = {};
   std::int64_t first = 0;  // of the files' images; after SplitLast also where there is no store
   bool by_class = false;   // sorted by class: a part of it is spread over all of it
+  // The truth of segmentation and that of detection, by numbers in the files (NumberInFiles); null
+  // where a label says all.
+  std::shared_ptr<const LabelImages> label_images = {};
+  std::shared_ptr<const std::vector<ImageObjects>> objects = {};
 
   std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
   std::int64_t per_image() const { return std::int64_t{height} * width * channels; }
+  Task task() const {
+    return label_images ? Task::kSegmentation : objects ? Task::kDetection : Task::kClassification;
+  }
   // The number of image `i` in its split's files, in their order.
   std::int64_t NumberInFiles(std::int64_t i) const {
     return picked.empty() ? first + i : picked[static_cast<std::size_t>(i)];
@@ -48,12 +60,21 @@ struct Splits {
   std::string note = {};                      // what the user should know of the files
 };
 
+// What the user says of files whose layout leaves it open: camvid and voc.
+struct FileChoices {
+  std::vector<std::string> more_paths = {};   // voc: folders of further years
+  std::vector<std::string> class_names = {};  // in the order of the labels; none: the set's own
+  std::optional<int> ignored_label = {};  // camvid: of pixels without a class; -1: there is none
+  std::string train = {}, test = {};      // names of splits; "": the set's own
+  bool skip_broken = false;  // images whose files are damaged or missing are left out and told
+};
+
 // Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the
 // subfolder that the set's archive makes there. CIFAR must have its published sizes; IDX files say
 // theirs. Pictures of folders and tensors are only found: their images are read later, one by one.
 // Throws DataError naming file and byte offset: missing, truncated, oversized, wrong magic, label
 // out of range.
-Splits Read(const std::string& name, const std::string& path);
+Splits Read(const std::string& name, const std::string& path, const FileChoices& choices = {});
 // Learnable images: each class has its own random pattern, each image that pattern plus noise.
 // Image i has label i % classes and depends on the seed, the shape, the classes and i alone. Throws
 // ConfigError for sizes that make no sense.
@@ -68,7 +89,8 @@ struct DatasetInfo {
   // What was found on the way, of sets whose images are read one by one.
   std::shared_ptr<Splits> found = {};
 };
-DatasetInfo Inspect(const std::string& name, const std::string& path);
+DatasetInfo Inspect(const std::string& name, const std::string& path,
+                    const FileChoices& choices = {});
 
 // What the labels 0, 1, ... of the set are called, one name a class; empty where nobody says it:
 // the set has no files, or its own list of names is not among those in `folder`. Throws DataError:

@@ -4,6 +4,7 @@
 #pragma once
 #include <optional>
 
+#include "data/detection/ssd_changes.h"
 #include "data/images/picture.h"
 #include "data/images/random_changes.h"
 
@@ -28,10 +29,18 @@ struct ImageChanges {
   std::optional<RandomResizedCrop> random_resized_crop = {};
   std::optional<ColorJitterSpec> color_jitter = {};
   std::optional<RandomErasingSpec> random_erasing = {};
+  // After resize: both sides times a random factor. What the network sees is cut from a random
+  // place of that; where it is smaller it lies anywhere, and the rest is black and has no label.
+  std::optional<Range> random_scale = {};
+  // Of images with boxes; replaces all of these but resize.to, the size of the result.
+  std::optional<SsdChangesSpec> ssd = {};
 
   bool crops() const { return center_crop.height > 0; }
   // Whether images are more than moved and mirrored.
-  bool any() const { return resize.any() || random_resized_crop || color_jitter || random_erasing; }
+  bool any() const {
+    return resize.any() || random_resized_crop || color_jitter || random_erasing || random_scale ||
+           ssd;
+  }
 };
 
 }  // namespace ada::data

@@ -19,6 +19,8 @@ class ImageStore {
   virtual std::int64_t images() const = 0;
   // What image `image` is called in a message.
   virtual std::string NameOf(std::int64_t image) const = 0;
+  // What results call it; an image of a file: the file's name without folder and ending.
+  virtual std::string TitleOf(std::int64_t image) const { return NameOf(image); }
   // The part of an image that `part` asks for, decoded. DataError naming the image. Not for fp32.
   virtual Picture Read(std::int64_t image, const ChoosePart& part) const = 0;
   // All images, one after the other [images, h, w, c], as bytes or as fp32 values (not aligned),

@@ -1,10 +1,12 @@
 #include "data/image_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/error.h"
 #include "core/random.h"
+#include "data/image_streams.h"
 #include "data/images/random_changes.h"
 #include "data/images/resize.h"
 
@@ -13,15 +15,8 @@ namespace {
 
 constexpr std::uint64_t kCropStream = StreamId("augment.random_resized_crop");
 constexpr std::uint64_t kJitterStream = StreamId("augment.color_jitter");
+constexpr std::uint64_t kScaleStream = StreamId("augment.random_scale");
 constexpr std::uint64_t kErasingStream = StreamId("augment.random_erasing");
-
-// Random numbers of one image in one epoch, for one purpose.
-RandomStream StreamFor(std::uint64_t seed, std::uint64_t purpose, std::int64_t epoch,
-                       std::int64_t image) {
-  const auto words = Philox(
-      seed, purpose, static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(image));
-  return RandomStream(seed, static_cast<std::uint64_t>(words[0]) << 32 | words[1]);
-}
 
 PictureSize Resized(const ResizeTo& resize, PictureSize of, const std::string& name) {
   if (resize.shorter > 0) return ShorterSide(of, resize.shorter, name);
@@ -46,10 +41,11 @@ ImageShape ShapeOf(const Picture& picture) {
 void CheckChanges(const Dataset& dataset, const LoaderSpec& spec) {
   const ImageChanges& c = spec.changes;
   const bool floats = dataset.store && dataset.store->is_float();
-  if (floats && (c.resize.any() || c.random_resized_crop || c.color_jitter))
-    throw ConfigError("data: " + dataset.name +
-                      ": images in fp32 are taken as they are: resize, random_resized_crop and "
-                      "color_jitter are for bytes; store them as U8, or resize them beforehand");
+  if (floats && (c.resize.any() || c.random_resized_crop || c.color_jitter || c.random_scale))
+    throw ConfigError(
+        "data: " + dataset.name +
+        ": images in fp32 are taken as they are: resize, random_resized_crop, "
+        "random_scale and color_jitter are for bytes; store them as U8, or resize them beforehand");
   if (c.color_jitter && dataset.channels != 1 && dataset.channels != 3)
     throw ConfigError("data.augment.color_jitter: images of " + std::to_string(dataset.channels) +
                       " channels have no colours; expected 3 (RGB) or 1 (grey)");
@@ -98,7 +94,8 @@ ImageWriter::ImageWriter(const Dataset& dataset, const LoaderSpec& spec)
   if (bytes_ == nullptr && floats_ == nullptr) return;
   const PictureSize resized =
       Resized(spec.changes.resize, {stored_.height, stored_.width}, dataset.name);
-  if (spec.random_crop && !spec.changes.random_resized_crop && !HasRoom(spec, resized, size))
+  if (spec.random_crop && !spec.changes.random_resized_crop && !spec.changes.random_scale &&
+      !HasRoom(spec, resized, size))
     throw ConfigError("data.center_crop: " + TooSmallText(dataset.name, spec, resized, size));
 }
 
@@ -136,21 +133,21 @@ Placement ImageWriter::PlaceIn(PictureSize stored, std::int64_t epoch, std::int6
   return place;
 }
 
-void ImageWriter::Write(std::int64_t epoch, std::int64_t image, float* out) const {
+void ImageWriter::Write(std::int64_t epoch, std::int64_t image, float* out,
+                        ShownPart* shown) const {
+  const PictureSize stored{stored_.height, stored_.width};
   if (plain_) {
-    WriteImage(bytes_ + image * stored_.numel(), stored_, shape_,
-               PlaceIn({stored_.height, stored_.width}, epoch, image), table_, out);
+    return WriteImage(bytes_ + image * stored_.numel(), stored_, shape_,
+                      PlaceIn(stored, epoch, image), table_, out);
   } else if (floats_) {
     const std::int64_t at = dataset_.NumberInFiles(image) * stored_.numel();
     if (!WriteFloatImage(floats_ + at * static_cast<std::int64_t>(sizeof(float)), stored_, shape_,
-                         PlaceIn({stored_.height, stored_.width}, epoch, image), spec_.mean,
-                         spec_.std, out))
+                         PlaceIn(stored, epoch, image), spec_.mean, spec_.std, out))
       throw DataError(NameOf(image) + " holds a NaN or an infinity; expected finite values");
-    Erase(epoch, image, out);
   } else {
-    WriteChanged(epoch, image, out);
-    Erase(epoch, image, out);
+    WriteChanged(epoch, image, out, shown);
   }
+  Erase(epoch, image, out);
 }
 
 Picture ImageWriter::Read(std::int64_t image, const ChoosePart& part) const {
@@ -159,38 +156,73 @@ Picture ImageWriter::Read(std::int64_t image, const ChoosePart& part) const {
   return CutOut(bytes_ + image * stored_.numel(), size, stored_.channels, part(size));
 }
 
-void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, float* out) const {
+// Scaled by a random factor, and a window of the result's size somewhere on it or around it.
+void ImageWriter::PlaceScaled(std::int64_t epoch, std::int64_t image, ShownPart* part) const {
+  RandomStream random = StreamFor(spec_.seed, kScaleStream, epoch, image);
+  StreamDraws draws(&random);
+  const Range& range = *spec_.changes.random_scale;
+  const auto scale = static_cast<double>(
+      draws.Uniform(static_cast<float>(range.low), static_cast<float>(range.high)));
+  const auto scaled = [&](int side) {
+    return static_cast<int>(std::clamp<std::int64_t>(std::llround(side * scale), 1, kMaxPixels));
+  };
+  const PictureSize to{scaled(part->resized.height), scaled(part->resized.width)};
+  if (to.height > kMaxPixels / to.width)
+    throw DataError(NameOf(image) + ": data.augment.random_scale makes " + SizeText(to) +
+                    " pixels of it; expected at most " + std::to_string(kMaxPixels));
+  const auto place = [&](int spare) {
+    return spare < 0 ? -draws.Below(1 - spare) : draws.Below(spare + 1);
+  };
+  part->resized = to;
+  part->window.top = place(to.height - shape_.height);
+  part->window.left = place(to.width - shape_.width);
+}
+
+ShownPart ImageWriter::PartOf(PictureSize stored, std::int64_t epoch, std::int64_t image) const {
   const ImageChanges& changes = spec_.changes;
   const PictureSize wanted{shape_.height, shape_.width};
-  Placement place;
+  ShownPart part{stored, Whole(stored), stored, Whole(wanted), false};
   if (changes.random_resized_crop) {
     RandomStream random = StreamFor(spec_.seed, kCropStream, epoch, image);
     StreamDraws draws(&random);
-    const Picture box = Read(image, [&](PictureSize size) {
-      return RandomCropBox(changes.random_resized_crop->box, size, &draws);
-    });
-    place.flip = PlaceImage({0, false, spec_.horizontal_flip}, spec_.seed, epoch, image).flip;
-    return WriteBytes(ResizeBox(box, Whole(box.size()), wanted), place, epoch, image, out);
+    part.box = RandomCropBox(changes.random_resized_crop->box, stored, &draws);
+    part.resized = wanted;
+    part.flip = PlaceImage({0, false, spec_.horizontal_flip}, spec_.seed, epoch, image).flip;
+    return part;
   }
-  PictureSize resized;
+  part.resized = Resized(changes.resize, stored, NameOf(image));
+  if (!FixesSize(spec_) && part.resized != wanted)
+    throw DataError(NameOf(image) + ": " + SizeText(part.resized) + " pixels" +
+                    (changes.resize.any() ? " when it is resized" : "") + "; expected " +
+                    SizeText(wanted) +
+                    ", as the first image; where sizes differ set data.resize and "
+                    "data.center_crop (for training: data.augment.random_resized_crop)");
+  if (changes.random_scale) {
+    part.flip = PlaceImage({0, false, spec_.horizontal_flip}, spec_.seed, epoch, image).flip;
+    PlaceScaled(epoch, image, &part);
+    return part;
+  }
+  const Placement place = PlaceIn(part.resized, epoch, image);
+  part.window.top = static_cast<int>(place.dy), part.window.left = static_cast<int>(place.dx);
+  part.flip = place.flip;
+  return part;
+}
+
+void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, float* out,
+                               ShownPart* shown) const {
+  ShownPart part;
   Box inside;  // of the picture when it is resized: what the result shows of it
+  const bool resizes =
+      spec_.changes.resize.any() || spec_.changes.random_scale || spec_.changes.random_resized_crop;
   const Picture read = Read(image, [&](PictureSize size) {
-    resized = Resized(changes.resize, size, NameOf(image));
-    if (!FixesSize(spec_) && resized != wanted)
-      throw DataError(NameOf(image) + ": " + SizeText(resized) + " pixels" +
-                      (changes.resize.any() ? " when it is resized" : "") + "; expected " +
-                      SizeText(wanted) +
-                      ", as the first image; where sizes differ set data.resize and "
-                      "data.center_crop (for training: data.augment.random_resized_crop)");
-    place = PlaceIn(resized, epoch, image);
-    const Box box{static_cast<int>(place.dy), static_cast<int>(place.dx), wanted.height,
-                  wanted.width};
-    inside = Inside(box, resized);
-    return changes.resize.any() ? Whole(size) : inside;
+    part = PartOf(size, epoch, image);
+    inside = Inside(part.window, part.resized);
+    return resizes ? part.box : inside;
   });
-  place.dy -= inside.top, place.dx -= inside.left;
-  if (!changes.resize.any()) return WriteBytes(read, place, epoch, image, out);
-  WriteBytes(ResizeBox(read, Whole(read.size()), resized, inside), place, epoch, image, out);
+  const Placement place{part.window.top - inside.top, part.window.left - inside.left, part.flip};
+  if (shown != nullptr) *shown = part;
+  if (!resizes) return WriteBytes(read, place, epoch, image, out);
+  WriteBytes(ResizeBox(read, Whole(read.size()), part.resized, inside), place, epoch, image, out);
 }
 
 // From a picture of which the result shows what lies at `place`.

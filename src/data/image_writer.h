@@ -8,6 +8,7 @@
 #include "data/augment.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "data/shown_part.h"
 
 namespace ada::data {
 
@@ -31,8 +32,9 @@ class ImageWriter {
   bool is_slow() const { return !plain_ && floats_ == nullptr; }
 
   // Writes image `image` of the data set as it is in `epoch`. Safe from several threads. DataError:
-  // it cannot be read, or is not of the size that it must have.
-  void Write(std::int64_t epoch, std::int64_t image, float* out) const;
+  // it cannot be read, or is not of the size that it must have. `shown`, where not null, becomes
+  // what the result shows, of an image that is slow.
+  void Write(std::int64_t epoch, std::int64_t image, float* out, ShownPart* shown = nullptr) const;
   // Brings an image on its way from memory.
   void Prefetch(std::int64_t image) const;
   // DataError where a mapped file was cut.
@@ -41,7 +43,9 @@ class ImageWriter {
  private:
   Picture Read(std::int64_t image, const ChoosePart& part) const;
   Placement PlaceIn(PictureSize stored, std::int64_t epoch, std::int64_t image) const;
-  void WriteChanged(std::int64_t epoch, std::int64_t image, float* out) const;
+  ShownPart PartOf(PictureSize stored, std::int64_t epoch, std::int64_t image) const;
+  void PlaceScaled(std::int64_t epoch, std::int64_t image, ShownPart* part) const;
+  void WriteChanged(std::int64_t epoch, std::int64_t image, float* out, ShownPart* shown) const;
   void WriteBytes(const Picture& picture, const Placement& place, std::int64_t epoch,
                   std::int64_t image, float* out) const;
   void Erase(std::int64_t epoch, std::int64_t image, float* out) const;

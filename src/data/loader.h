@@ -10,6 +10,10 @@
 #include "data/image_changes.h"
 #include "data/mixing.h"
 
+namespace ada::vision {
+class BoxCoder;
+}
+
 namespace ada::data {
 
 // What becomes of an image that cannot be read.
@@ -32,6 +36,8 @@ struct LoaderSpec {
   ImageChanges changes = {};
   Mixing mixing = {};
   OnBroken on_broken = OnBroken::kFail;
+  // Makes the targets of a set with boxes: needed there, and null elsewhere.
+  std::shared_ptr<const vision::BoxCoder> coder = {};
 };
 struct BrokenImage {
   int row = 0;             // of the batch, as it was to be
@@ -40,7 +46,13 @@ struct BrokenImage {
 };
 struct Batch {
   std::vector<float> images;  // [rows, h, w, c]
+  // [rows, labels of an image]: its class; the class of each pixel (kNoLabel: none); or of each
+  // default box, 0 for background, else 1 + class.
   std::vector<std::int32_t> labels;
+  // Detection: [rows, default boxes, 4], as vision::BoxCoder encodes them; else empty.
+  std::vector<float> locations = {};
+  // What the loss is a mean over: rows; pixels that have a class; default boxes of an object.
+  std::int64_t terms = 0;
   std::vector<std::uint32_t> numbers;  // which images of the data set they are
   int rows = 0;
   // Of a batch that was mixed: each row's second label and the share of its first; else empty.

@@ -16,6 +16,8 @@ Dataset EmptyLike(const Dataset& dataset) {
   empty.channels = dataset.channels, empty.classes = dataset.classes;
   empty.store = dataset.store;
   empty.by_class = dataset.by_class;
+  empty.label_images = dataset.label_images;
+  empty.objects = dataset.objects;
   return empty;
 }
 

@@ -24,7 +24,7 @@ constexpr int kSharedAhead = 2, kSharedAheadOfEvaluation = 1;
 // What training and evaluation have in common.
 data::LoaderSpec CommonLoader(const config::Config& config) {
   const config::DataConfig& d = config.data;
-  const bool decodes = data::FactsOf(d.dataset).origin == data::Origin::kFolder;
+  const bool decodes = data::FactsOf(d.dataset).decodes();
   data::LoaderSpec spec;
   spec.seed = config.seed;
   spec.workers = decodes ? std::clamp(backend::cpu::UsableCores(), 1, kMostWorkers) : 1;
@@ -45,8 +45,7 @@ data::LoaderSpec TrainChanges(const config::Config& config) {
   spec.horizontal_flip = d.augment.horizontal_flip;
   spec.changes = d.changes;
   if (d.on_broken == config::BrokenImages::kSkip) spec.on_broken = data::OnBroken::kReplace;
-  if (spec.changes.any() || data::FactsOf(d.dataset).origin == data::Origin::kFolder)
-    spec.prefetch = kSharedAhead;
+  if (spec.changes.any() || data::FactsOf(d.dataset).decodes()) spec.prefetch = kSharedAhead;
   return spec;
 }
 
@@ -73,7 +72,7 @@ data::PictureSize InputSize(const config::Config& config, data::PictureSize trai
 
 // Looks at the first picture of each split: their sizes.
 void FindSizes(const config::Config& config, data::Splits* splits) {
-  if (data::FactsOf(config.data.dataset).origin != data::Origin::kFolder) return;
+  if (!data::FactsOf(config.data.dataset).decodes()) return;
   const bool skip = config.data.on_broken == config::BrokenImages::kSkip;
   for (data::Dataset* split : {&splits->train, &splits->test}) {
     const data::PictureSize size = data::SizeOfFirst(*split, skip);
@@ -81,8 +80,20 @@ void FindSizes(const config::Config& config, data::Splits* splits) {
   }
 }
 
+// What the section says of files whose layout leaves it open.
+data::FileChoices ChoicesOf(const config::Config& config) {
+  const config::DataConfig& d = config.data;
+  data::FileChoices choices;
+  choices.more_paths = d.more_paths;
+  choices.class_names = d.class_names;
+  choices.ignored_label = d.ignored_label;
+  choices.train = d.splits.train, choices.test = d.splits.test;
+  choices.skip_broken = d.on_broken == config::BrokenImages::kSkip;
+  return choices;
+}
+
 data::DatasetInfo InfoOfFiles(const config::Config& config) {
-  data::DatasetInfo info = data::Inspect(config.data.dataset, config.data.path);
+  data::DatasetInfo info = data::Inspect(config.data.dataset, config.data.path, ChoicesOf(config));
   if (!info.found) return info;
   FindSizes(config, info.found.get());
   info.height = info.found->train.height, info.width = info.found->train.width;
@@ -156,7 +167,7 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   const config::DataConfig& d = config.data;
   const data::DatasetFacts& facts = data::FactsOf(d.dataset);
   data::Splits splits = info.found         ? *info.found
-                        : facts.has_path() ? data::Read(d.dataset, d.path)
+                        : facts.has_path() ? data::Read(d.dataset, d.path, ChoicesOf(config))
                                            : data::MakeSynthetic(d.synthetic, config.seed);
   RunData run;
   run.train = std::move(splits.train);
@@ -174,7 +185,7 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   if (!run.mean.empty() && run.mean.size() != static_cast<std::size_t>(run.train.channels))
     FailData(d, "data.normalize: " + std::to_string(run.mean.size()) + " means for images of " +
                     std::to_string(run.train.channels) + " channels; give one for each channel");
-  if (facts.origin == data::Origin::kFolder) CheckSizes(config, run, {info.height, info.width});
+  if (facts.decodes()) CheckSizes(config, run, {info.height, info.width});
   return run;
 }
 

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "vision/nms.h"
-#include "vision/numpy_sum.h"
+#include "vision/numpy_arithmetic.h"
 
 namespace ada::vision {
 namespace {
@@ -76,6 +76,14 @@ AveragePrecision::AveragePrecision(int classes, float overlap)
 
 void AveragePrecision::Add(std::span<const LabelledBox> truth,
                            std::span<const Detection> detections) {
+  std::vector<double> scores;
+  for (const Detection& detection : detections) scores.push_back(detection.score);
+  Add(truth, detections, scores);
+}
+
+void AveragePrecision::Add(std::span<const LabelledBox> truth,
+                           std::span<const Detection> detections, std::span<const double> scores) {
+  ADA_CHECK(scores.size() == detections.size());
   std::vector<char> seen(classes_.size(), 0);
   const auto see = [&](int label) {
     ADA_CHECK(label >= 0 && label < classes());
@@ -84,12 +92,13 @@ void AveragePrecision::Add(std::span<const LabelledBox> truth,
   for (const LabelledBox& box : truth) see(box.label);
   for (const Detection& box : detections) see(box.label);
   for (std::size_t label = 0; label < seen.size(); ++label) {
-    if (seen[label] != 0) AddClass(static_cast<int>(label), truth, detections);
+    if (seen[label] != 0) AddClass(static_cast<int>(label), truth, detections, scores);
   }
 }
 
 void AveragePrecision::AddClass(int label, std::span<const LabelledBox> truth,
-                                std::span<const Detection> detections) {
+                                std::span<const Detection> detections,
+                                std::span<const double> all_scores) {
   Class& of_class = classes_[static_cast<std::size_t>(label)];
   std::vector<Box> boxes;
   std::vector<char> difficult;
@@ -100,11 +109,11 @@ void AveragePrecision::AddClass(int label, std::span<const LabelledBox> truth,
     if (!box.difficult) ++of_class.positives;
   }
   std::vector<Box> found;
-  std::vector<float> scores;
-  for (const Detection& detection : detections) {
-    if (detection.label != label) continue;
-    found.push_back(WithLastPixels(detection.box));
-    scores.push_back(detection.score);
+  std::vector<double> scores;
+  for (std::size_t i = 0; i < detections.size(); ++i) {
+    if (detections[i].label != label) continue;
+    found.push_back(WithLastPixels(detections[i].box));
+    scores.push_back(all_scores[i]);
   }
   std::vector<char> taken(boxes.size(), 0);
   for (const std::int32_t i : ByFallingScore(scores)) {
@@ -123,7 +132,7 @@ void AveragePrecision::AddClass(int label, std::span<const LabelledBox> truth,
 
 PrecisionRecall AveragePrecision::Curve(int label) const {
   const Class& of_class = classes_[static_cast<std::size_t>(label)];
-  std::vector<float> scores;
+  std::vector<double> scores;
   for (const Found& found : of_class.found) scores.push_back(found.score);
   PrecisionRecall curve;
   std::int64_t right = 0, wrong = 0;

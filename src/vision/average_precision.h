@@ -32,6 +32,10 @@ class AveragePrecision {
 
   // An image: boxes in its pixels from 0. Labels lie in 0..classes - 1.
   void Add(std::span<const LabelledBox> truth, std::span<const Detection> detections);
+  // Does the same with these scores instead of the detections' own: fp32 may make equal what a file
+  // tells apart.
+  void Add(std::span<const LabelledBox> truth, std::span<const Detection> detections,
+           std::span<const double> scores);
 
   int classes() const { return static_cast<int>(classes_.size()); }
   PrecisionRecall Curve(int label) const;
@@ -39,7 +43,7 @@ class AveragePrecision {
 
  private:
   struct Found {
-    float score;
+    double score;
     int verdict;  // 1 right, 0 wrong, -1 neither
   };
   struct Class {
@@ -47,7 +51,7 @@ class AveragePrecision {
     std::vector<Found> found;
   };
   void AddClass(int label, std::span<const LabelledBox> truth,
-                std::span<const Detection> detections);
+                std::span<const Detection> detections, std::span<const double> scores);
 
   float overlap_;
   std::vector<Class> classes_;

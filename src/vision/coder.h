@@ -24,8 +24,9 @@ struct DecodeSpec {
   float score = 0.6F;  // the smallest that is kept
   int candidates = 0;  // of a class the best so many enter the suppression; 0: all
   int most = 0;        // of an image the best so many stay, in their order; 0: all
-  // Probabilities as recorded from ChainerCV, without subtracting the largest score: one above 88
-  // gives NaN and its box vanishes. False: the usual softmax.
+  // Probabilities and sizes as recorded from ChainerCV, with NumPy's exponentials and without
+  // subtracting the largest score: one above 88 gives NaN and its box vanishes. False: the usual
+  // softmax.
   bool plain_exponentials = false;
 };
 

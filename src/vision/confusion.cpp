@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "vision/numpy_sum.h"
+#include "vision/numpy_arithmetic.h"
 
 namespace ada::vision {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "vision/coder.h"
 #include "vision/nms.h"
-#include "vision/numpy_sum.h"
+#include "vision/numpy_arithmetic.h"
 
 namespace ada::vision {
 namespace {
@@ -17,7 +17,8 @@ std::vector<float> Probabilities(const float* scores, std::size_t boxes, std::si
   for (std::size_t i = 0; i < boxes; ++i) {
     const float* row = scores + i * classes;
     const float largest = plain ? 0 : *std::max_element(row, row + classes);
-    for (std::size_t c = 0; c < classes; ++c) terms[c] = std::exp(row[c] - largest);
+    for (std::size_t c = 0; c < classes; ++c)
+      terms[c] = plain ? NumpyExp(row[c]) : std::exp(row[c] - largest);
     const float sum = NumpySum(std::span<const float>(terms));
     for (std::size_t c = 0; c < classes; ++c) probabilities[c * boxes + i] = terms[c] / sum;
   }
@@ -25,13 +26,14 @@ std::vector<float> Probabilities(const float* scores, std::size_t boxes, std::si
 }
 
 BasicBox<double> DecodedBox(const CenterBox& center, const float* location,
-                            const DefaultBoxSpec& spec) {
+                            const DefaultBoxSpec& spec, bool plain) {
   const auto by_center = static_cast<float>(spec.center_variance);
   const auto by_size = static_cast<float>(spec.size_variance);
   const double cy = center.cy + location[0] * by_center * center.h;
   const double cx = center.cx + location[1] * by_center * center.w;
-  const double h = center.h * std::exp(location[2] * by_size);
-  const double w = center.w * std::exp(location[3] * by_size);
+  const auto exponential = [plain](float x) { return plain ? NumpyExp(x) : std::exp(x); };
+  const double h = center.h * exponential(location[2] * by_size);
+  const double w = center.w * exponential(location[3] * by_size);
   const double y0 = cy - h / 2, x0 = cx - w / 2;
   return {y0, x0, y0 + h, x0 + w};
 }
@@ -66,7 +68,7 @@ std::vector<Detection> BoxCoder::Decode(const float* locations, const float* sco
       Probabilities(scores, boxes, static_cast<std::size_t>(classes), spec.plain_exponentials);
   std::vector<BasicBox<double>> decoded;
   for (std::size_t i = 0; i < boxes; ++i)
-    decoded.push_back(DecodedBox(centers_[i], locations + 4 * i, spec_));
+    decoded.push_back(DecodedBox(centers_[i], locations + 4 * i, spec_, spec.plain_exponentials));
 
   std::vector<Detection> found;
   std::vector<BasicBox<double>> candidates;

@@ -48,20 +48,28 @@ std::vector<std::int32_t> SuppressAs(std::span<const BasicBox<T>> boxes,
   return kept;
 }
 
-}  // namespace
-
-std::vector<std::int32_t> ByFallingScore(std::span<const float> scores) {
+template <class T>
+std::vector<std::int32_t> InFallingOrder(std::span<const T> scores) {
   std::vector<std::int32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto key = [&](std::int32_t i) { return scores[static_cast<std::size_t>(i)]; };
   std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    const float x = key(a), y = key(b);
+    const T x = scores[static_cast<std::size_t>(a)], y = scores[static_cast<std::size_t>(b)];
     if (std::isnan(x) || std::isnan(y)) {
       return std::isnan(x) != std::isnan(y) ? std::isnan(x) : a > b;
     }
     return x != y ? x > y : a > b;
   });
   return order;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> ByFallingScore(std::span<const float> scores) {
+  return InFallingOrder(scores);
+}
+
+std::vector<std::int32_t> ByFallingScore(std::span<const double> scores) {
+  return InFallingOrder(scores);
 }
 
 std::vector<std::int32_t> Suppress(std::span<const Box> boxes, std::span<const std::int32_t> order,

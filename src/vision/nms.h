@@ -11,6 +11,7 @@ namespace ada::vision {
 // Indices by falling score: NaN before all, of equal ones the later first, as in ChainerCV, which
 // reverses an ascending order.
 std::vector<std::int32_t> ByFallingScore(std::span<const float> scores);
+std::vector<std::int32_t> ByFallingScore(std::span<const double> scores);
 
 // Goes through the boxes in `order` and keeps each whose IoU with all kept before is below
 // `overlap` (NaN is neither below nor above: it stays), until `limit` are kept (0: all). Returns

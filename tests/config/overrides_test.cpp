@@ -236,7 +236,8 @@ TEST_SUITE("cpu") {
           "--set model.zoo: expected one of mlp, lenet, resnet20, resnet32, resnet44, resnet56, "
           "resnet110, preresnet20, preresnet32, preresnet44, preresnet56, preresnet110, "
           "preresnet164, wide_resnet28_10, wide_resnet16_8, vgg11, vgg13, vgg16, vgg19, resnet18, "
-          "resnet34, resnet50, resnet101, resnet152, wide_resnet50_2, mobilenet_v2, densenet121; "
+          "resnet34, resnet50, resnet101, resnet152, wide_resnet50_2, mobilenet_v2, densenet121, "
+          "segnet_basic, segnet, ssd300, ssd512; "
           "got 'vgg12'; did you mean 'vgg11'?");
   }
 

@@ -16,6 +16,17 @@
 
 namespace ada::graph::test {
 
+// What a pooling notes of its x, in whole numbers of two bytes, one a value of its output.
+inline Tensor PositionsOf(const std::uint16_t* positions, Shape pooled, std::int64_t images) {
+  REQUIRE(positions);
+  Tensor tensor;
+  tensor.shape = pooled, tensor.shape.n = images;
+  tensor.storage = Storage::kF16;
+  tensor.data = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(positions));
+  return tensor;
+}
+inline Symbol PositionsSymbol(Symbol x) { return Hash("positions", {x}); }
+
 class FakeBackend : public backend::Backend {
  public:
   // Of what is fused or recomputed: what is not taken.
@@ -96,20 +107,15 @@ class FakeBackend : public backend::Backend {
     if (backend::kPassesDy<Function>) REQUIRE_FALSE(s.dx.stats);
     return Activation(s);
   }
-  std::unique_ptr<Op> OpOf(const backend::ConcatSpec& s) { return Concat(s); }
-  std::unique_ptr<Op> OpOf(const backend::ConcatBoxesSpec& s) { return Concat(s); }
-  std::unique_ptr<Op> OpOf(const backend::L2NormalizeSpec& s);
-  std::unique_ptr<Op> OpOf(const backend::LrnSpec& s) { return ReadsInput(s); }
-  std::unique_ptr<Op> OpOf(const backend::MaxUnpoolSpec& s) {
-    max_unpools.push_back(s);
-    RequireExact(s);
-    REQUIRE_FALSE(s.dx.stats);
-    return Linear(s);
-  }
+  std::unique_ptr<Op> OpOf(const backend::ConcatSpec& s) { return Join(s); }
+  std::unique_ptr<Op> OpOf(const backend::ConcatBoxesSpec& s) { return Join(s); }
   std::unique_ptr<Op> OpOf(const backend::MultiplySpec& s);
   std::unique_ptr<Op> OpOf(const backend::ChannelScaleSpec& s);
   std::unique_ptr<Op> OpOf(const backend::LayerNormSpec& s) { return UnitNorm(s); }
   std::unique_ptr<Op> OpOf(const backend::GroupNormSpec& s) { return UnitNorm(s); }
+  std::unique_ptr<Op> OpOf(const backend::L2NormalizeSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::LrnSpec& s);
+  std::unique_ptr<Op> OpOf(const backend::MaxUnpoolSpec& s);
   std::unique_ptr<Op> OpOf(const backend::StochasticDepthSpec& s) { return Rounded(s); }
   std::unique_ptr<Op> OpOf(const backend::UpsampleSpec& s) { return Linear(s); }
   std::unique_ptr<Op> OpOf(const backend::ReluSpec& s) {
@@ -125,12 +131,15 @@ class FakeBackend : public backend::Backend {
     max_pools.push_back(s);
     RequireExact(s);
     const std::string f = Formula(s);
-    return MakeOp(
-        [s, f] { Write(s.y, Hash(f, {test::Read(s.x)})); },
-        [s, f] {
-          const Symbol dy = ReadGradient(s.dy);
-          WriteGradient(s.dx, Hash(f + " dx", {test::Read(s.x), test::Read(s.y), dy}), *s.dy.scale);
-        });
+    const auto forward = [s, f] {
+      const Symbol x = test::Read(s.x);
+      Write(s.y, Hash(f, {x}));
+      if (s.positions) Write(PositionsOf(s.positions, s.y.shape, s.y.shape.n), PositionsSymbol(x));
+    };
+    return MakeOp(forward, [s, f] {
+      const Symbol dy = ReadGradient(s.dy);
+      WriteGradient(s.dx, Hash(f + " dx", {test::Read(s.x), test::Read(s.y), dy}), *s.dy.scale);
+    });
   }
   std::unique_ptr<Op> OpOf(const backend::AvgPoolSpec& s) {
     avg_pools.push_back(s);
@@ -234,7 +243,7 @@ class FakeBackend : public backend::Backend {
   template <typename Spec>
   std::unique_ptr<Op> UnitNorm(const Spec& s);
   template <typename Spec>
-  std::unique_ptr<Op> Concat(const Spec& s);
+  std::unique_ptr<Op> Join(const Spec& s);
 
   std::deque<std::vector<std::byte>> memory_;
 };
@@ -307,3 +316,4 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::BranchSumSpec& s) {
 }  // namespace ada::graph::test
 
 #include "graph/fake_layers.h"  // the rest of its functions
+#include "graph/fake_vision.h"

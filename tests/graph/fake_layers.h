@@ -10,20 +10,21 @@
 namespace ada::graph::test {
 
 template <typename Spec>
-std::unique_ptr<Op> FakeBackend::Concat(const Spec& s) {
+std::unique_ptr<Op> FakeBackend::Join(const Spec& s) {
   concats.push_back(s);
-  const auto forward = [s] {
+  const std::string f = Formula(s);
+  const auto forward = [s, f] {
     std::vector<Symbol> x;
     for (const Tensor& tensor : s.x) x.push_back(test::Read(tensor));
-    Write(s.y, Hash(Spec::kKind, x));
-    Count(s.y_stats, s.y, Hash(Spec::kKind, x));
+    Write(s.y, Hash(f, x));
+    Count(s.y_stats, s.y, Hash(f, x));
   };
-  const auto backward = [s] {
+  const auto backward = [s, f] {
     const Symbol dy = ReadGradient(s.dy);
     for (std::size_t i = 0; i < s.dx.size(); ++i) {
       if (s.dx[i]) RequireSame(s.dx[i].tensor, s.dy.tensor);
       REQUIRE_FALSE(s.dx[i].stats);
-      WriteGradient(s.dx[i], Hash("concat dx", {dy, i}), *s.dy.scale);
+      WriteGradient(s.dx[i], Hash(f + " dx", {dy, i}), *s.dy.scale);
     }
   };
   return MakeOp(forward, backward);
@@ -72,22 +73,6 @@ std::unique_ptr<Op> FakeBackend::UnitNorm(const Spec& s) {
     const Symbol x = test::Read(s.x), dy = ReadGradient(s.dy);
     Write(s.dgamma, Hash(f + " dgamma", {x, dy}));
     Write(s.dbeta, Hash(f + " dbeta", {dy}));
-    WriteGradient(s.dx, Hash(f + " dx", {x, test::Read(s.gamma), dy}), *s.dy.scale);
-  };
-  return MakeOp(forward, backward);
-}
-
-inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::L2NormalizeSpec& s) {
-  REQUIRE_FALSE(s.beta);
-  const std::string f = Formula(s);
-  const auto forward = [s, f] {
-    const Symbol y = Hash(f, {test::Read(s.x), test::Read(s.gamma)});
-    Write(s.y, y);
-    Count(s.y_stats, s.y, y);
-  };
-  const auto backward = [s, f] {
-    const Symbol x = test::Read(s.x), dy = ReadGradient(s.dy);
-    Write(s.dgamma, Hash(f + " dgamma", {x, dy}));
     WriteGradient(s.dx, Hash(f + " dx", {x, test::Read(s.gamma), dy}), *s.dy.scale);
   };
   return MakeOp(forward, backward);

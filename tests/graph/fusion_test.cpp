@@ -74,8 +74,10 @@ struct Run {
     const Shape& output = graph->outputs()[0].shape;
     std::vector<std::int32_t> labels(static_cast<std::size_t>(rows * output.h * output.w));
     for (float& value : images) value = static_cast<float>(random.Normal());
-    for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random.Below(10));
-    const backend::Pass pass = PassOf(network, step);
+    for (std::int32_t& label : labels)
+      label = static_cast<std::int32_t>(random.Below(static_cast<std::uint32_t>(graph->classes())));
+    backend::Pass pass = PassOf(network, step);
+    pass.loss_terms *= output.h * output.w;
     std::vector<float> locations(4 * labels.size());
     for (float& value : locations) value = static_cast<float>(random.Normal());
     graph->SetBatch(images.data(), {.labels = labels.data(), .locations = locations.data()},

@@ -4,7 +4,10 @@
 #include <vector>
 
 #include "config/config.h"
+#include "core/task.h"
 #include "core/tensor.h"
+#include "graph/made_layers.h"
+#include "graph/vision_networks.h"
 
 namespace ada::graph::test {
 
@@ -14,47 +17,6 @@ struct TestNetwork {
   Shape input;
   Task task = Task::kClassification;
 };
-
-inline config::LayerConfig Layer(const std::string& name, const std::string& kind,
-                                 std::vector<std::string> inputs = {}) {
-  config::LayerConfig layer;
-  layer.name = name;
-  layer.kind = kind;
-  layer.inputs = std::move(inputs);
-  return layer;
-}
-inline config::LayerConfig Conv(const std::string& name, int channels,
-                                std::vector<std::string> inputs = {}) {
-  config::LayerConfig layer = Layer(name, "conv2d", std::move(inputs));
-  layer.channels = channels;
-  layer.kernel = {3, 3};
-  layer.padding = {1, 1};
-  return layer;
-}
-inline config::LayerConfig Window(const std::string& name, const std::string& kind, int kernel,
-                                  int stride, std::vector<std::string> inputs = {}) {
-  config::LayerConfig layer = Layer(name, kind, std::move(inputs));
-  layer.kernel = {kernel, kernel};
-  layer.stride = {stride, stride};
-  return layer;
-}
-inline config::LayerConfig Linear(const std::string& name, int features,
-                                  std::vector<std::string> inputs = {}) {
-  config::LayerConfig layer = Layer(name, "linear", std::move(inputs));
-  layer.features = features;
-  return layer;
-}
-
-inline config::ModelConfig Zoo(const std::string& name) {
-  config::ModelConfig model;
-  model.zoo = name;
-  return model;
-}
-inline config::ModelConfig Model(std::vector<config::LayerConfig> layers) {
-  config::ModelConfig model;
-  model.layers = std::move(layers);
-  return model;
-}
 
 // Pre-activation: relu feeds the addition and one more, or the addition alone.
 inline config::ModelConfig PreActivation() {
@@ -241,6 +203,10 @@ inline std::vector<TestNetwork> AllNetworks() {
   all.push_back({"with activations", WithActivations(), {5, 6, 6, 3}});
   all.push_back({"with unpooling", WithUnpooling(), {5, 9, 7, 3}});
   all.push_back({"with two outputs", WithTwoOutputs(), {5, 1, 12, 3}, Task::kDetection});
+  const Task segments = Task::kSegmentation, detects = Task::kDetection;
+  all.push_back({"small segnet", SmallSegNet(), {5, 9, 11, 3}, segments});
+  all.push_back({"small ssd", SmallSsd(false), {5, 6, 8, 3}, detects});
+  all.push_back({"small ssd with batch norm", SmallSsd(true), {5, 6, 8, 3}, detects});
   return all;
 }
 

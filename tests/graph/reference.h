@@ -66,6 +66,15 @@ class ReferenceStep {
     return Is(node, "layer_norm") || Is(node, "group_norm");
   }
   static bool IsProduct(const Node& node) { return Is(node, "conv2d") || Is(node, "linear"); }
+  // The pooling whose positions a max_unpool takes, and what that noted.
+  const Node& PoolOf(const Node& node) const {
+    for (const Node& other : network_.nodes)
+      if (other.config.name == node.config.pool) return other;
+    throw std::runtime_error("no pool");
+  }
+  Symbol PositionsFor(const Node& node) const {
+    return PositionsSymbol(y_[PoolOf(node).inputs[0]]);
+  }
   std::string FormulaOf(const Node& node) const;
   static Symbol P(const Node& node, const char* name) {
     return Hash(node.config.name + "." + name, {});
@@ -151,6 +160,8 @@ inline Symbol ReferenceStep::Forward(const Node& node) {
     x.push_back(P(node, "bias"));
   } else if (Is(node, "channel_scale") || Is(node, "l2_normalize")) {
     x.push_back(P(node, "weight"));
+  } else if (Is(node, "max_unpool")) {
+    x.push_back(PositionsFor(node));
   }
   const Symbol y = Is(node, "add") ? AddSymbol(x) : Hash(FormulaOf(node), x);
   const bool exact = Is(node, "relu") || Is(node, "max_pool") || Is(node, "flatten") ||
@@ -197,8 +208,10 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
     }
     return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale * alpha};
   }
-  if (IsUnitNorm(node) || Is(node, "l2_normalize"))
-    return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+  if (IsUnitNorm(node)) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+  if (Is(node, "l2_normalize")) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
+  if (Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
+  if (Is(node, "max_unpool")) return {Hash(f, {PositionsFor(node), dy.symbol}), dy.scale};
   if (Is(node, "channel_scale")) return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale};
   const Symbol y = Hash(FormulaOf(node), {x});
   if (IsActivation(node) || Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
@@ -221,7 +234,7 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   if (Is(node, "concat") || Is(node, "concat_boxes")) {
     for (std::size_t i = node.inputs.size(); i-- > 0;) {
       const int value = node.inputs[i];
-      if (needs_[value]) gradients_[value].push_back({Hash("concat dx", {dy.symbol, i}), dy.scale});
+      if (needs_[value]) gradients_[value].push_back({Hash(f + " dx", {dy.symbol, i}), dy.scale});
     }
     return;
   }

@@ -5,14 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "graph/networks.h"
+#include "graph/made_layers.h"
 
 namespace ada::graph::test {
-
-inline config::LayerConfig Changed(config::LayerConfig layer, auto change) {
-  change(layer);
-  return layer;
-}
 
 inline config::LayerConfig Unpool(const std::string& name, const std::string& pool, bool whole) {
   return Changed(Layer(name, "max_unpool"), [&](auto& l) { l.pool = pool, l.whole = whole; });

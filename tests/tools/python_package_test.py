@@ -235,8 +235,12 @@ class FramesTest(unittest.TestCase):
                 "import ada_train, matplotlib\nbefore = dict(matplotlib.rcParams)\n"
                 f"run = ada_train.read({str(self.folder)!r})\n"
                 "for name in ada_train.pictures.__all__:\n"
-                "    figure = getattr(ada_train.pictures, name)(run, run.folder)\n"
-                "    figure.savefig(f'{run.folder}/{name}.png', dpi=50)\n"
+                "    draw = getattr(ada_train.pictures, name)\n"
+                "    if name in ('metric', 'classes', 'confusion'):  # of other tasks\n"
+                "        try:\n            draw(run)\n            assert False\n"
+                "        except ValueError as error:\n            print(error)\n"
+                "        continue\n"
+                "    draw(run, run.folder).savefig(f'{run.folder}/{name}.png', dpi=50)\n"
                 "assert dict(matplotlib.rcParams) == before\n"
                 "assert 'matplotlib.pyplot' not in sys.modules\n"
                 "try:\n    ada_train.pictures.probe_error(run, tensor='w')\n"
@@ -245,6 +249,7 @@ class FramesTest(unittest.TestCase):
                                 check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("log.statistics chooses the tensors", result.stdout)
+        self.assertIn("classes.csv has no rows: evaluations of segmentation", result.stdout)
 
 
 class InstallTest(unittest.TestCase):

@@ -20,6 +20,7 @@ struct Net {
   std::string name;
   config::ModelConfig model;
   Shape input;  // n: images of the larger micro-batch
+  Task task = Task::kClassification;
 };
 inline bool IsForImageNet(const std::string& zoo) {
   static const std::vector<std::string> names = {"resnet18", "resnet34", "resnet50", "mobilenet_v2",
@@ -34,6 +35,16 @@ inline std::vector<Net> Nets(bool deep) {
   for (const std::string& zoo : graph::ZooNames()) {
     config::ModelConfig model;
     model.zoo = zoo;
+    if (zoo.starts_with("ssd")) {
+      model.width = 0.25, model.batch_norm = true;
+      nets.push_back({zoo, model, {1, 300, 300, 3}, Task::kDetection});
+      continue;
+    }
+    if (zoo.starts_with("segnet")) {
+      model.width = 0.25;
+      nets.push_back({zoo, model, {3, 26, 38, 3}, Task::kSegmentation});
+      continue;
+    }
     const bool vgg = zoo.starts_with("vgg");
     const bool resnet = zoo.find("resnet") != std::string::npos;
     nets.push_back({zoo, model,
@@ -53,15 +64,16 @@ inline std::vector<Net> Nets(bool deep) {
   nets.push_back({"vgg11 plain dropout", plain, {2, 32, 32, 3}});
   std::erase_if(nets, [](const Net& net) {
     static const std::vector<std::string> huge = {
-        "preresnet32", "preresnet44", "preresnet56",     "preresnet110",
-        "resnet101",   "resnet152",   "wide_resnet50_2", "wide_resnet28_10"};
+        "preresnet32", "preresnet44",     "preresnet56",      "preresnet110", "resnet101",
+        "resnet152",   "wide_resnet50_2", "wide_resnet28_10", "ssd512"};
     return std::find(huge.begin(), huge.end(), net.name) != huge.end();
   });
   std::erase_if(nets, [deep](const Net& net) {
     static const std::vector<std::string> more = {
         "resnet32", "resnet44",     "resnet56",    "resnet110",       "preresnet164",
         "vgg13",    "vgg16",        "vgg19",       "resnet18",        "resnet34",
-        "resnet50", "mobilenet_v2", "densenet121", "wide_resnet16_8", "vgg11 plain dropout"};
+        "resnet50", "mobilenet_v2", "densenet121", "wide_resnet16_8", "vgg11 plain dropout",
+        "segnet",   "ssd300"};
     return (std::find(more.begin(), more.end(), net.name) != more.end()) != deep;
   });
   return nets;
@@ -73,7 +85,8 @@ struct Way {
 };
 // Two of the four for those with millions of weights.
 inline std::vector<Way> WaysOf(const Net& net) {
-  if (net.name.starts_with("vgg") || IsForImageNet(net.name))
+  const bool segments = net.task == Task::kSegmentation, detects = net.task == Task::kDetection;
+  if (net.name.starts_with("vgg") || IsForImageNet(net.name) || segments || detects)
     return {{kFp16, true}, {kBf16, false}};
   return {{kFp16, true}, {kFp16, false}, {kBf16, true}, {kBf16, false}};
 }
@@ -83,6 +96,7 @@ enum class Fusion { kAll, kStored, kNone };  // kStored: all but what keeps valu
 inline graph::GraphSpec SpecOf(const Net& net, const Way& way, Fusion fusion) {
   graph::GraphSpec spec;
   spec.model = &net.model;
+  spec.task = net.task;
   spec.precision.base = {way.format, way.format, way.format, kFp32};
   spec.input = net.input;
   spec.fuse = fusion != Fusion::kNone;
@@ -103,15 +117,36 @@ inline graph::GraphSpec SpecOf(const Net& net, const Way& way, Fusion fusion) {
 
 // A batch in two micro-batches, the same for every graph.
 struct Batch {
-  explicit Batch(const Shape& input) : micro{input.n, input.n / 2 + 1} {
+  // output: what the loss is of, without its channels.
+  Batch(const Shape& input, Task task, const Shape& output)
+      : micro{input.n, input.n / 2 + 1},
+        places(output.h * output.w),
+        counts(task != Task::kClassification) {
     RandomStream random(7, StreamId("batch"));
     images.resize(static_cast<std::size_t>(input.numel()));
     for (float& v : images) v = static_cast<float>(random.Normal());
-    for (std::int64_t i = 0; i < input.n; ++i)
-      labels.push_back(static_cast<std::int32_t>(random.Below(10)));
+    for (std::int64_t i = 0; i < input.n * places; ++i) {
+      const bool background = task == Task::kDetection && random.Below(50) > 0;
+      labels.push_back(background ? 0 : static_cast<std::int32_t>(random.Below(10)));
+      if (task == Task::kSegmentation && random.Below(9) == 0) labels.back() = -1;
+    }
+    if (task != Task::kDetection) return;
+    locations.resize(4 * labels.size());
+    for (float& v : locations) v = static_cast<float>(random.Normal());
   }
+  // What the loss of the first `rows` images is a mean over.
+  std::int64_t Terms(std::int64_t rows) const {
+    if (!counts) return rows;
+    const std::int32_t least = locations.empty() ? 0 : 1;
+    return std::count_if(labels.begin(), labels.begin() + rows * places,
+                         [least](std::int32_t label) { return label >= least; });
+  }
+  backend::Targets targets() const { return {labels.data(), {}, locations.data()}; }
+
   std::int64_t micro[2];
-  Floats images;
+  std::int64_t places;  // of labels, in an image
+  bool counts;          // the terms of the loss among the labels
+  Floats images, locations;
   std::vector<std::int32_t> labels;
 };
 
@@ -121,8 +156,8 @@ class Model {
   Model(const Net& net, const Way& way, Fusion fusion, backend::Backend& backend,
         const Model* from = nullptr)
       : backend_(backend),
-        batch_(net.input),
-        graph_(graph::Graph::Build(SpecOf(net, way, fusion), backend)) {
+        graph_(graph::Graph::Build(SpecOf(net, way, fusion), backend)),
+        batch_(net.input, net.task, graph_->outputs()[0].shape) {
     if (from == nullptr) {
       graph::Initialize(*graph_, net.model.init, 1, backend);
       return;
@@ -134,14 +169,14 @@ class Model {
   void MicroBatch(int step, int index) {
     backend::Pass pass;
     pass.rows = static_cast<int>(batch_.micro[index]);
-    pass.loss_terms = batch_.micro[0] + batch_.micro[1];
+    pass.loss_terms = batch_.Terms(batch_.micro[0]) + batch_.Terms(batch_.micro[1]);
     pass.accumulate = index > 0, pass.edge = 0.5;
     pass.count = pass.bins = (step + index) % 2 == 0;
     pass.seed = 3, pass.draw = static_cast<std::uint64_t>(2 * step + index);
     if (index == 0) graph_->RefreshWeights(pass);
-    graph_->SetBatch(batch_.images.data(), batch_.labels.data(), pass.rows);
+    graph_->SetBatch(batch_.images.data(), batch_.targets(), pass.rows);
     graph_->Forward(pass);
-    logits_.resize(static_cast<std::size_t>(pass.rows * graph_->classes()));
+    logits_.resize(static_cast<std::size_t>(pass.rows * graph_->logits().shape.per_image()));
     backend_.Read(graph_->logits(), pass.rows, logits_.data());  // before their memory is reused
     graph_->Backward(pass);
   }
@@ -157,9 +192,9 @@ class Model {
 
  private:
   backend::Backend& backend_;
+  std::unique_ptr<graph::Graph> graph_;
   const Batch batch_;
   Floats logits_;
-  std::unique_ptr<graph::Graph> graph_;
 };
 
 }  // namespace ada::train

@@ -98,6 +98,68 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
   return section;
 }
 
+// A path, or several of a data set that has several years.
+Key PathKey(DataConfig& data) {
+  Key key = MakeKey("path", "text or list of texts",
+                    "folder of its files (tensors: the file), from the working directory; `~` and "
+                    "${VAR} expand; voc: also a list of folders, one a year");
+  key.schemas = {TextSchema(""), ListSchema({TextSchema("")}, 1)};
+  const auto one = [](std::string& field) { return Text("path", field, "", ExpandPath); };
+  key.read = [&data, one](const YamlNode& node, const ReadContext& context) {
+    if (node.kind != YamlNode::Kind::kList) return one(data.path).read(node, context);
+    if (node.items.empty())
+      return context.problems.Add(node, context.path, "expected at least one folder; got none");
+    std::vector<std::string> paths(node.items.size());
+    for (std::size_t i = 0; i < paths.size(); ++i)
+      one(paths[i]).read(node.items[i], {context.problems, context.path, node.items[i]});
+    data.path = paths.front();
+    data.more_paths.assign(paths.begin() + 1, paths.end());
+  };
+  key.write = [&data]() -> std::optional<YamlNode> {
+    if (data.path.empty()) return std::nullopt;
+    if (data.more_paths.empty()) return TextNode(data.path);
+    std::vector<YamlNode> items = {TextNode(data.path)};
+    for (const std::string& path : data.more_paths) items.push_back(TextNode(path));
+    return List(std::move(items));
+  };
+  return key;
+}
+
+Section SplitsSection(SplitsConfig& splits) {
+  Section section;
+  section.path = "data.splits";
+  section.keys = {
+      Text("train", splits.train, "what is trained on").Default("camvid: train; voc: trainval"),
+      Text("test", splits.test, "what is evaluated as split `test`").Default("test"),
+  };
+  return section;
+}
+
+// A number or the word `none`.
+Key IgnoredLabelKey(std::optional<int>& field) {
+  const Range range = FromTo(0, 255);
+  Key key = MakeKey("ignored_label", "integer or word",
+                    "label of pixels without a class, which loss and evaluation pass over");
+  key.range = range.Text() + ", none";
+  key.default_text = "11 where the classes are CamVid's, else 255";
+  key.schemas = {IntegerSchema(range), WordSchema({"none"})};
+  key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
+    if (node.kind == YamlNode::Kind::kScalar && node.text == "none") {
+      field = -1;
+      return;
+    }
+    long long value = 0;
+    const std::string refusal = ReadInteger(node, range, value);
+    if (!refusal.empty()) return context.problems.Add(node, context.path, refusal);
+    field = static_cast<int>(value);
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    if (!field) return std::nullopt;
+    return Scalar(*field < 0 ? "none" : std::to_string(*field));
+  };
+  return key;
+}
+
 // Training and evaluation give the network images of one size.
 void CheckCrops(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
   const data::ImageChanges& changes = data.changes;
@@ -125,6 +187,8 @@ Section DataSection(DataConfig& data) {
   const Names read = DatasetsWhere([](const data::DatasetFacts& f) { return f.has_path(); });
   const Names made =
       DatasetsWhere([](const data::DatasetFacts& f) { return f.origin == data::Origin::kSeed; });
+  const Names decoded = DatasetsWhere([](const data::DatasetFacts& f) { return f.decodes(); });
+  const Names with_truth = {"camvid", "voc"};
   Section section;
   section.path = "data";
   section.discriminator = "dataset";
@@ -132,13 +196,17 @@ Section DataSection(DataConfig& data) {
   section.where = &data.where;
   section.keys = {
       WordText("dataset", data.dataset, all, "the data set").Required(),
-      Text("path", data.path,
-           "folder of its files (tensors: the file), from the working directory; `~` and ${VAR} "
-           "expand",
-           ExpandPath)
-          .For(read)
-          .RequiredFor(read)
-          .Default("required"),
+      PathKey(data).For(read).RequiredFor(read).Default("required"),
+      Nested("splits", SplitsSection(data.splits),
+             "names of the splits, in the folder or its lists")
+          .For(with_truth)
+          .WrittenIf([&data] { return !data.splits.train.empty() || !data.splits.test.empty(); }),
+      TextList("class_names", data.class_names, {},
+               "what the classes are called, in the order of their labels")
+          .For(with_truth)
+          .Default("camvid: CamVid's eleven; voc: those of the annotations, in byte order")
+          .WrittenIf([&data] { return !data.class_names.empty(); }),
+      IgnoredLabelKey(data.ignored_label).For({"camvid"}),
       Nested("synthetic", SyntheticSection(data.synthetic), "shape and size of made-up images")
           .For(made),
       Integer("batch_size", data.batch_size, FromTo(1, 1'000'000),
@@ -157,13 +225,15 @@ Section DataSection(DataConfig& data) {
               "last N training images held back and evaluated as split `validation`"),
       Integer("workers", data.workers, FromTo(0, 256),
               "threads that make batches ahead; 0: none, the training thread makes them")
-          .Default("1; folder: one per core, at most 8"),
+          .Default("1; folder, camvid, voc: one per core, at most 8"),
       Choice("on_broken", data.on_broken, kBrokenImages,
-             "a picture that cannot be read ends the run, or is left out, counted and named")
-          .For({"folder"}),
+             "an image whose picture, label image or annotation cannot be used ends the run, or is "
+             "left out, counted and named")
+          .For(decoded),
   };
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckCrops(data, map, context);
+    CheckTogetherWithTruth(data, map, context);
   };
   return section;
 }

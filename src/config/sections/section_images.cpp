@@ -70,17 +70,6 @@ ValueSchema RangeSchema(const Range& within) {
   return schema;
 }
 
-Key RangeKey(std::string name, data::Range& field, const Range& within, std::string meaning) {
-  Key key = MakeKey(std::move(name), "[smallest, largest]", std::move(meaning));
-  key.range = within.Text();
-  key.schemas = {RangeSchema(within)};
-  key.read = [&field, within](const YamlNode& node, const ReadContext& context) {
-    ReadRange(node, within, field, context);
-  };
-  key.write = [&field]() -> std::optional<YamlNode> { return RangeNode(field); };
-  return key;
-}
-
 // A height and a width of a picture; 0x0: unset.
 Key SizeKey(std::string name, data::PictureSize& field, std::string meaning) {
   struct Sides {
@@ -212,6 +201,17 @@ Section RandomErasingSection(data::RandomErasingSpec& erasing) {
 
 }  // namespace
 
+Key RangeKey(std::string name, data::Range& field, const Range& within, std::string meaning) {
+  Key key = MakeKey(std::move(name), "[smallest, largest]", std::move(meaning));
+  key.range = within.Text();
+  key.schemas = {RangeSchema(within)};
+  key.read = [&field, within](const YamlNode& node, const ReadContext& context) {
+    ReadRange(node, within, field, context);
+  };
+  key.write = [&field]() -> std::optional<YamlNode> { return RangeNode(field); };
+  return key;
+}
+
 Section AugmentSection(DataConfig& data) {
   AugmentConfig& augment = data.augment;
   Section section;
@@ -229,10 +229,16 @@ Section AugmentSection(DataConfig& data) {
                   "change colours by random factors, in random order"),
       OptionalMap("random_erasing", data.changes.random_erasing, RandomErasingSection,
                   "erase a random box"),
+      RandomScaleKey(data.changes.random_scale),
+      SsdKey(data.changes.ssd),
   };
   for (Key& key : MixingKeys(augment)) section.keys.push_back(std::move(key));
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckMixing(data.augment, map, context);
+    const Entry* scale = map.FindEntry("random_scale");
+    if (scale && (data.augment.pad > 0 || data.changes.random_resized_crop))
+      context.problems.Add(scale->key, Join(context.path, "random_scale"),
+                           "give either random_scale, or pad, or random_resized_crop");
     const Entry* crop = map.FindEntry("random_resized_crop");
     if (!crop || !data.augment.random_crop) return;
     context.problems.Add(crop->key, Join(context.path, "random_resized_crop"),

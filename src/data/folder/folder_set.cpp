@@ -8,43 +8,20 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/system_call.h"
 #include "core/text.h"
 #include "data/folder/listing.h"
 #include "data/images/picture.h"
+#include "data/picture_files.h"
 
 namespace ada::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
 constexpr int kRgb = 3;
 constexpr std::array<const char*, 3> kSplitNames = {"train", "val", "test"};
 constexpr const char* kLayout =
     "expected PATH/train/CLASS/PICTURES and PATH/val/CLASS/PICTURES (or PATH/test/...)";
-
-// The pictures of one split, decoded when they are asked for.
-class FolderStore final : public ImageStore {
- public:
-  explicit FolderStore(FolderListing listing) : listing_(std::move(listing)) {}
-
-  std::int64_t images() const override { return listing_.files.size(); }
-  std::string NameOf(std::int64_t image) const override {
-    return listing_.folder + "/" + std::string(listing_.files[image]);
-  }
-  Picture Read(std::int64_t image, const ChoosePart& part) const override {
-    const std::string path = NameOf(image);
-    const std::vector<std::uint8_t> file = ReadPictureFile(path);
-    const PictureSize size = SizeOfPicture(file, path);
-    const Box box = part(size);
-    const bool whole = box == Box{0, 0, size.height, size.width};
-    return whole ? DecodePicture(file, path) : DecodePicture(file, path, box);
-  }
-
- private:
-  FolderListing listing_;
-};
 
 bool HasFolder(const fs::path& path) {
   std::error_code ignored;
@@ -111,21 +88,6 @@ void RequireSameClasses(const FolderListing& train, const FolderListing& other) 
                     "; expected the same class folders in both");
 }
 
-// The size of the picture in a file, from its beginning if that says it.
-PictureSize SizeInFile(const std::string& path) {
-  std::string problem;
-  std::vector<std::uint8_t> beginning(kBeginning);
-  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
-  if (fd < 0) throw DataError(path + ": cannot be opened: " + problem);
-  beginning.resize(ReadAt(fd, 0, beginning.data(), beginning.size()));
-  CloseFile(fd);
-  try {
-    return SizeOfPicture(beginning, path);
-  } catch (const DataError&) {
-    return SizeOfPicture(ReadPictureFile(path), path);  // the header may end further on
-  }
-}
-
 Dataset MakeDataset(FolderListing listing) {
   Dataset dataset;
   dataset.name = "folder";
@@ -133,7 +95,7 @@ Dataset MakeDataset(FolderListing listing) {
   dataset.classes = static_cast<int>(listing.classes.size());
   dataset.labels = std::move(listing.labels);
   dataset.by_class = true;
-  dataset.store = std::make_shared<FolderStore>(std::move(listing));
+  dataset.store = std::make_shared<PictureFiles>(listing.folder + "/", std::move(listing.files));
   return dataset;
 }
 
@@ -168,7 +130,7 @@ PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken) {
   for (std::int64_t i = 0;; ++i) {
     const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
     try {
-      return SizeInFile(path);
+      return SizeInPictureFile(path);
     } catch (const DataError&) {
       if (!skip_broken || i + 1 == dataset.images()) throw;
     }
@@ -181,7 +143,7 @@ void RequireOneSize(const Dataset& dataset, PictureSize wanted,
     const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
     PictureSize size;
     try {
-      size = SizeInFile(path);
+      size = SizeInPictureFile(path);
     } catch (const DataError&) {
       if (!skip_broken) throw;
       continue;

@@ -93,17 +93,6 @@ class ClassWalk {
 
 }  // namespace
 
-void NameList::Add(std::string_view folder, std::string_view name) {
-  ((text_ += folder) += '/') += name;
-  ends_.push_back(text_.size());
-}
-
-std::string_view NameList::operator[](std::int64_t i) const {
-  const auto at = static_cast<std::size_t>(i);
-  const std::uint64_t begin = at == 0 ? 0 : ends_[at - 1];
-  return std::string_view(text_).substr(begin, ends_[at] - begin);
-}
-
 bool IsPictureName(std::string_view name) {
   std::string lower(name.substr(name.size() - std::min<std::size_t>(name.size(), 5)));
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

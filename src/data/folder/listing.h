@@ -8,20 +8,9 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/picture_files.h"
 
 namespace ada::data {
-
-// Many names in one block of memory.
-class NameList {
- public:
-  void Add(std::string_view folder, std::string_view name);  // "folder/name"
-  std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
-  std::string_view operator[](std::int64_t i) const;
-
- private:
-  std::string text_;
-  std::vector<std::uint64_t> ends_;
-};
 
 struct FolderListing {
   std::string folder;

@@ -27,7 +27,7 @@ std::string WhatItLooksLike(FileBytes file);
 // Throws DataError where a header claims no pixels or more than kMaxPixels.
 void CheckSize(const std::string& path, std::int64_t height, std::int64_t width);
 
-// Room for the pixels of `size` in RGB; DataError where the machine has none.
-Picture RoomFor(const std::string& path, PictureSize size);
+// Room for the pixels of `size`; DataError where the machine has none.
+Picture RoomFor(const std::string& path, PictureSize size, int channels = 3);
 
 }  // namespace ada::data

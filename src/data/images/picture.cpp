@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/system_call.h"
 #include "core/text.h"
 #include "data/images/formats.h"
 
@@ -12,6 +13,7 @@ namespace ada::data {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{2} << 30;
+constexpr std::size_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
 
 struct PictureFormat {
   bool (*is)(FileBytes file);
@@ -40,10 +42,11 @@ void CheckSize(const std::string& path, std::int64_t height, std::int64_t width)
   }
 }
 
-Picture RoomFor(const std::string& path, PictureSize size) {
-  Picture picture{size.height, size.width, 3, {}};
-  const std::size_t bytes =
-      std::size_t{3} * static_cast<std::size_t>(size.height) * static_cast<std::size_t>(size.width);
+Picture RoomFor(const std::string& path, PictureSize size, int channels) {
+  Picture picture{size.height, size.width, channels, {}};
+  const std::size_t bytes = static_cast<std::size_t>(channels) *
+                            static_cast<std::size_t>(size.height) *
+                            static_cast<std::size_t>(size.width);
   try {
     picture.pixels.resize(bytes);
   } catch (const std::bad_alloc&) {
@@ -71,6 +74,20 @@ std::string KindOfPicture(FileBytes file, const std::string& path) {
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path) {
   const std::string bytes = ReadFile(path, kMaxFileBytes);
   return {bytes.begin(), bytes.end()};
+}
+
+PictureSize SizeInPictureFile(const std::string& path) {
+  std::string problem;
+  std::vector<std::uint8_t> beginning(kBeginning);
+  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
+  if (fd < 0) throw DataError(path + ": cannot be opened: " + problem);
+  beginning.resize(ReadAt(fd, 0, beginning.data(), beginning.size()));
+  CloseFile(fd);
+  try {
+    return SizeOfPicture(beginning, path);
+  } catch (const DataError&) {
+    return SizeOfPicture(ReadPictureFile(path), path);  // the header may end further on
+  }
 }
 
 Picture ReadPicture(const std::string& path) { return DecodePicture(ReadPictureFile(path), path); }

@@ -53,6 +53,8 @@ std::string KindOfPicture(FileBytes file, const std::string& path);
 // The file's bytes; DataError where it cannot be read or is larger than 2 GiB.
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path);
 Picture ReadPicture(const std::string& path);
+// The size of the picture in a file, from its beginning if that says it.
+PictureSize SizeInPictureFile(const std::string& path);
 
 // Writes a PNG of 1 (grey) or 3 (RGB) channels as core/file.h's AtomicFile writes; OutputError with
 // the reason.

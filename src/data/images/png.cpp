@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "data/images/formats.h"
+#include "data/images/label_png.h"
 
 namespace ada::data {
 namespace {
@@ -18,11 +19,14 @@ namespace {
 // Deflate packs no better than 1032:1 (zlib's technical notes).
 constexpr std::uint64_t kMostDeflate = 1032;
 
+// What is made of the values of a file.
+enum class PngValues : std::uint8_t { kRgb, kLabels };
+
 class PngReader {
  public:
   // Reads the header.
-  PngReader(FileBytes file, const std::string& path)
-      : left_(file), bytes_(file.size()), path_(path) {
+  PngReader(FileBytes file, const std::string& path, PngValues values = PngValues::kRgb)
+      : left_(file), bytes_(file.size()), path_(path), values_(values) {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, OnError, OnWarning);
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
     if (info_ == nullptr) {
@@ -46,8 +50,10 @@ class PngReader {
  private:
   void ReadHeader();
   void CheckBytes() const;
+  void RequireLabels() const;
   void ChooseConversions();
-  void ToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) const;
+  void Convert(const std::uint8_t* in, int pixels, std::uint8_t* out) const;
+  std::ptrdiff_t channels() const { return values_ == PngValues::kLabels ? 1 : 3; }
   void ReadRows(const Box& box, std::uint8_t* out);
   void ReadInterlaced(const Box& box, std::uint8_t* out);
 
@@ -80,6 +86,7 @@ class PngReader {
   FileBytes left_;
   std::size_t bytes_;
   const std::string& path_;
+  PngValues values_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   std::jmp_buf jump_;
@@ -125,10 +132,20 @@ void PngReader::CheckBytes() const {
                   " pixels); the picture is damaged");
 }
 
-// After these conversions a pixel is 3 bytes of colour, an index of the palette, or two bytes of
-// grey.
+void PngReader::RequireLabels() const {
+  const bool grey = kind_ == PNG_COLOR_TYPE_GRAY && depth_ <= 8;
+  if (grey || kind_ == PNG_COLOR_TYPE_PALETTE) return;
+  throw DataError(path_ + ": " + Header().kind +
+                  ": no label image; expected 8-bit grey or palette PNG, whose values are the "
+                  "numbers of the classes");
+}
+
+// After these conversions a pixel is 3 bytes of colour, an index of the palette, two bytes of grey,
+// or a label.
 void PngReader::ChooseConversions() {
-  if (kind_ == PNG_COLOR_TYPE_PALETTE) {
+  if (values_ == PngValues::kLabels) {
+    png_set_packing(png_);
+  } else if (kind_ == PNG_COLOR_TYPE_PALETTE) {
     png_set_packing(png_);
     palette_ = {};  // an index that the palette does not have is black, as in PIL
     png_colorp colors = nullptr;
@@ -146,8 +163,10 @@ void PngReader::ChooseConversions() {
   png_read_update_info(png_, info_);
 }
 
-void PngReader::ToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) const {
-  if (kind_ == PNG_COLOR_TYPE_PALETTE) {
+void PngReader::Convert(const std::uint8_t* in, int pixels, std::uint8_t* out) const {
+  if (values_ == PngValues::kLabels) {
+    std::copy(in, in + pixels, out);
+  } else if (kind_ == PNG_COLOR_TYPE_PALETTE) {
     for (int i = 0; i < pixels; ++i, out += 3)
       std::copy(palette_[in[i]].begin(), palette_[in[i]].end(), out);
   } else if (kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16) {
@@ -167,8 +186,8 @@ void PngReader::ReadRows(const Box& box, std::uint8_t* out) {
     for (int y = 0; y < size_.height; ++y) {
       png_read_row(png_, row.data(), nullptr);
       if (y < box.top || y >= box.top + box.height) continue;
-      ToRgb(in, box.width, out);
-      out += 3 * static_cast<std::ptrdiff_t>(box.width);
+      Convert(in, box.width, out);
+      out += channels() * box.width;
     }
   });
 }
@@ -181,17 +200,18 @@ void PngReader::ReadInterlaced(const Box& box, std::uint8_t* out) {
   for (int y = 0; y < size_.height; ++y)
     rows.push_back(all.data() + row_bytes * static_cast<std::size_t>(y));
   Guarded([&] { png_read_image(png_, rows.data()); });
-  for (int y = 0; y < box.height; ++y, out += 3 * static_cast<std::ptrdiff_t>(box.width)) {
-    ToRgb(rows[static_cast<std::size_t>(box.top + y)] +
-              pixel_bytes * static_cast<std::size_t>(box.left),
-          box.width, out);
+  for (int y = 0; y < box.height; ++y, out += channels() * box.width) {
+    Convert(rows[static_cast<std::size_t>(box.top + y)] +
+                pixel_bytes * static_cast<std::size_t>(box.left),
+            box.width, out);
   }
 }
 
 Picture PngReader::Decode(const Box* box) {
   CheckBytes();
+  if (values_ == PngValues::kLabels) RequireLabels();
   const Box wanted = box == nullptr ? Box{0, 0, size_.height, size_.width} : *box;
-  Picture picture = RoomFor(path_, {wanted.height, wanted.width});
+  Picture picture = RoomFor(path_, {wanted.height, wanted.width}, static_cast<int>(channels()));
   Guarded([this] { ChooseConversions(); });
   if (interlaced_ == PNG_INTERLACE_NONE) {
     ReadRows(wanted, picture.pixels.data());
@@ -211,6 +231,17 @@ PictureHeader PngHeader(FileBytes file, const std::string& path) {
 
 Picture DecodePng(FileBytes file, const std::string& path, const Box* box) {
   return PngReader(file, path).Decode(box);
+}
+
+Picture DecodeLabelPng(FileBytes file, const std::string& path) {
+  if (!IsPng(file))
+    throw DataError(path + ": " + (IsJpeg(file) ? "is a JPEG picture" : WhatItLooksLike(file)) +
+                    "; expected a label image, 8-bit grey or palette PNG");
+  return PngReader(file, path, PngValues::kLabels).Decode(nullptr);
+}
+
+Picture ReadLabelPng(const std::string& path) {
+  return DecodeLabelPng(ReadPictureFile(path), path);
 }
 
 }  // namespace ada::data

@@ -2,18 +2,37 @@
 
 namespace ada::data {
 
-std::vector<const ResizeKernels*> ResizeKernelsHere() {
-  std::vector<const ResizeKernels*> here;
+namespace {
+
+template <class Kernels>
+std::vector<const Kernels*> KernelsHere(const Kernels* avx512, const Kernels* avx2,
+                                        const Kernels* sse2) {
+  std::vector<const Kernels*> here;
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    here.push_back(&avx512::kResizeKernels);
-  if (__builtin_cpu_supports("avx2")) here.push_back(&avx2::kResizeKernels);
-  here.push_back(&sse2::kResizeKernels);
+    here.push_back(avx512);
+  if (__builtin_cpu_supports("avx2")) here.push_back(avx2);
+  here.push_back(sse2);
   return here;
+}
+
+}  // namespace
+
+std::vector<const ResizeKernels*> ResizeKernelsHere() {
+  return KernelsHere(&avx512::kResizeKernels, &avx2::kResizeKernels, &sse2::kResizeKernels);
 }
 
 const ResizeKernels& BestResizeKernels() {
   static const ResizeKernels& best = *ResizeKernelsHere().front();
+  return best;
+}
+
+std::vector<const ColourKernels*> ColourKernelsHere() {
+  return KernelsHere(&avx512::kColourKernels, &avx2::kColourKernels, &sse2::kColourKernels);
+}
+
+const ColourKernels& BestColourKernels() {
+  static const ColourKernels& best = *ColourKernelsHere().front();
   return best;
 }
 

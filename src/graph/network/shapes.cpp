@@ -193,7 +193,7 @@ std::vector<bool> Network::NeedsGradient() const {
 }
 
 Network Resolve(const config::ModelConfig& model, const Shape& input, Task task) {
-  CheckZooUse(model, task, input);
+  CheckZooTask(model, task);
   std::vector<LayerConfig> layers = model.zoo.empty() ? model.layers : ExpandZoo(model);
   for (LayerConfig& layer : layers) {
     if (layer.is_per_class) layer.channels = layer.features = model.classes;

@@ -126,20 +126,12 @@ std::vector<std::string> OutputNames(const ModelConfig& model,
   return layers.empty() ? std::vector<std::string>{} : std::vector{layers.back().name};
 }
 
-void CheckZooUse(const ModelConfig& model, Task task, const Shape& input) {
+void CheckZooTask(const ModelConfig& model, Task task) {
   const Entry* entry = FindEntry(model.zoo);
-  if (entry == nullptr) return;
-  const auto refuse = [&](const std::string& message) {
-    throw ConfigError(PlacePrefix(model.where) + "model.zoo: " + model.zoo + message);
-  };
-  if (entry->task != task)
-    refuse(std::string(" is a network for `task: ") + TaskText(entry->task) +
-           "`, found `task: " + TaskText(task) + "`");
-  const Shape& usual = entry->usual_input;
-  if (task == Task::kDetection && (input.h != usual.h || input.w != usual.w))
-    refuse(" has default boxes for images of " + std::to_string(usual.h) + "x" +
-           std::to_string(usual.w) + ", found " + ToString(input) + "; data.resize: [" +
-           std::to_string(usual.h) + ", " + std::to_string(usual.w) + "] makes them so");
+  if (entry == nullptr || entry->task == task) return;
+  throw ConfigError(PlacePrefix(model.where) + "model.zoo: " + model.zoo +
+                    " is a network for `task: " + TaskText(entry->task) + "`, found `task: " +
+                    TaskText(task) + "`");
 }
 
 std::vector<std::string> ListModels() {

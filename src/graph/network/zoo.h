@@ -5,7 +5,6 @@
 
 #include "config/config.h"
 #include "core/task.h"
-#include "core/tensor.h"
 
 namespace ada::graph {
 
@@ -19,9 +18,8 @@ std::vector<config::LayerConfig> ExpandZoo(const config::ModelConfig& model);
 std::vector<std::string> OutputNames(const config::ModelConfig& model,
                                      const std::vector<config::LayerConfig>& layers);
 
-// Throws ConfigError where the zoo network is made for another task, or for images of one size
-// (default boxes belong to it) and `input` has another. Other models pass.
-void CheckZooUse(const config::ModelConfig& model, Task task, const Shape& input);
+// Throws ConfigError where the zoo network is made for another task. Other models pass.
+void CheckZooTask(const config::ModelConfig& model, Task task);
 
 // The names that ExpandZoo knows, in the order of ListModels.
 const std::vector<std::string>& ZooNames();

@@ -38,7 +38,17 @@ TABLES = {
         "value": "text", "message": "text"},
     "evaluation": {
         "step": "integer", "epoch": "integer", "split": "text", "images": "integer",
-        "loss": "number", "top1": "number", "top5": "number"},
+        "loss": "number", "top1": "number?", "top5": "number?"},
+    "classes": {
+        "step": "integer", "epoch": "integer", "split": "text", "class": "text",
+        "count": "integer", "iou": "number?", "accuracy": "number?", "pixel_accuracy": "number?",
+        "ap_07": "number?", "ap": "number?"},
+    "confusion": {
+        "step": "integer", "epoch": "integer", "split": "text", "class": "text",
+        "prediction": "text", "count": "integer"},
+    "losses": {
+        "step": "integer", "epoch": "integer", "locations": "number", "classes": "number",
+        "terms": "integer"},
     "timing": {
         "step": "integer", "seconds": "number", "images_per_second": "number", "data": "number",
         "forward": "number", "backward": "number", "update": "number", "log": "number"},

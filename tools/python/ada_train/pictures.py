@@ -3,13 +3,15 @@ side by side with the same axes, and gives a matplotlib figure; seeds="mean" dra
 in their seed alone as one. Nothing opens a window or changes
 matplotlib's settings; in a notebook the figure is shown where it is a cell's last value, and
 figure.savefig("file.png") writes it. A ValueError says what a run would have to log."""
-from ada_train.report import (groups, layers, load, pictures_compared, pictures_layers,
-                              pictures_study, pictures_training, pictures_values, style)
+from ada_train.report import heads as report_heads
+from ada_train.report import (groups, layers, load, pictures_classes, pictures_compared,
+                              pictures_layers, pictures_study, pictures_training, pictures_values,
+                              style)
 from ada_train.report.load import MADE_BY
 
 __all__ = ["training", "scale", "scale_spread", "underflow", "underflow_worst",
            "underflow_difference", "limits", "histograms", "histograms_time", "probe_error",
-           "probe_lost", "what_if", "events", "timing"]
+           "probe_lost", "what_if", "events", "timing", "metric", "classes", "confusion", "heads"]
 
 
 def _as_drawn(runs):
@@ -120,3 +122,23 @@ def timing(*runs, seeds="each"):
     """Where the time went, and the speed over steps."""
     return _figure("timing", runs, "timing", pictures_training.timing, ("last",),
                    seeds=seeds)
+
+
+def metric(*runs, seeds="each"):
+    """mIoU or VOC07 mAP over steps."""
+    return _figure("metric", runs, "classes", pictures_classes.classes, ("last",), seeds=seeds)
+
+
+def classes(*runs, seeds="each"):
+    """IoU or VOC07 AP of each class, classes x steps."""
+    return _figure("classes", runs, "classes", pictures_classes.classes, ("last",), seeds=seeds)
+
+
+def confusion(*runs, seeds="each"):
+    """What the pixels of each class were taken for at the last evaluation."""
+    return _figure("confusion", runs, "confusion", pictures_classes.confusion, (), seeds=seeds)
+
+
+def heads(*runs, seeds="each"):
+    """Underflow of the gradients at the network's end, gradients x steps."""
+    return _figure("heads", runs, "underflow", report_heads.heads, ("order", "last"), seeds=seeds)

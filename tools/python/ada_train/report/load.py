@@ -23,6 +23,8 @@ COLUMNS = {
     "probes": "step layer tensor format scale lost_pct mse sqnr_db cosine",
     "what_if": "step layer tensor scenario underflow_pct_nonzero overflow underflow_unsure_pct",
     "events": "step epoch event layer tensor value message",
+    "classes": "step split class count iou accuracy ap_07 ap",
+    "confusion": "step split class prediction count",
     "timing": "step seconds images_per_second data forward backward update log",
 }
 # What makes a file.
@@ -35,6 +37,8 @@ MADE_BY = {
     "probes": "log.probe_every makes it",
     "what_if": "log.what_if makes it, together with log.histogram_every",
     "events": "every run writes it",
+    "classes": "evaluations of segmentation and detection write it",
+    "confusion": "evaluations of segmentation write it",
     "timing": "log.every makes it",
 }
 

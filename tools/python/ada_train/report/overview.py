@@ -2,7 +2,7 @@
 differ."""
 import html
 
-from ada_train.report import layers, pictures_training, style
+from ada_train.report import layers, pictures_training, style, tasks
 from ada_train.report.page import Section
 from ada_train.run_files import number
 
@@ -26,7 +26,12 @@ def _result_row(run):
              _number(number(summary, "train", "loss"))]
     accuracy = number(summary, "train", "accuracy")
     cells.append(_number(None if accuracy is None else 100 * accuracy, "{:.2f}"))
-    if len(rows):
+    if len(rows) and tasks.last_value(run):
+        name, value, split, _ = tasks.last_value(run)
+        best = tasks.best_value(run)
+        cells += [split, style.digits(rows.iloc[-1]["loss"], 4), f"{100 * value:.2f} ({name})", "–",
+                  "–" if best is None else f"{100 * best[0]:.2f} (step {best[1]:,})"]
+    elif len(rows):
         last = rows.iloc[-1]
         best = rows.loc[rows["top1"].idxmax()] if rows["top1"].notna().any() else last
         cells += [str(last["split"]), style.digits(last['loss'], 4), f"{100 * last['top1']:.2f}",
@@ -74,11 +79,12 @@ def results(runs, drawn, tensor):
         grouped = [("", *_group_table(drawn, tensor))]
         how += (" Runs that differ in their seed alone are drawn as one, their mean; the last table "
                 "has mean ± standard deviation. --seeds each draws every run.")
+    metric = "metric (%)" if tasks.others(runs) else "top-1 (%)"
     return Section("runs", "Runs", how, tables=[
         ("", ["run", "status", "model", "data", "format", "policy", "optimizer", "seed", "folder"],
          what),
         ("", ["run", "steps", "skipped", "train loss", "train top-1 (%)", "evaluated on", "loss",
-              "top-1 (%)", "top-5 (%)", "best top-1 (%)", "images/s", "time (s)"],
+              metric, "top-5 (%)", f"best {metric}", "images/s", "time (s)"],
          [_result_row(run) for run in runs]), *grouped], extra=extra)
 
 
@@ -87,6 +93,7 @@ def _group_table(drawn, tensor):
     rows = []
     for run in drawn:
         ends = [row for row in map(pictures_training.last_evaluation, run.each) if row is not None]
+        judged = [100 * end[1] for end in map(tasks.last_value, run.each) if end is not None]
         lost = [means[0] for means in (_lost_mean(member, tensor) for member in run.each) if means]
         accuracy = [number(member.summary, "train", "accuracy") for member in run.each]
         rows.append([
@@ -95,9 +102,10 @@ def _group_table(drawn, tensor):
             style.mean_and_spread([number(m.summary, "train", "loss") for m in run.each], 4),
             style.mean_and_spread([None if a is None else 100 * a for a in accuracy], 2),
             style.mean_and_spread([row["loss"] for row in ends], 4),
-            style.mean_and_spread([100 * row["top1"] for row in ends], 2),
+            style.mean_and_spread(judged or [100 * row["top1"] for row in ends], 2),
             style.mean_and_spread(lost, 3)])
-    return ["configuration", "runs", "seeds", "train loss", "train top-1 (%)", "loss", "top-1 (%)",
+    metric = "metric (%)" if tasks.others(drawn) else "top-1 (%)"
+    return ["configuration", "runs", "seeds", "train loss", "train top-1 (%)", "loss", metric,
             f"{tensor} lost (%)"], rows
 
 

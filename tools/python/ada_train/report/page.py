@@ -37,6 +37,8 @@ summary { cursor: pointer; color: #0058a3; }
 .absent { color: #6a4a00; background: #fdf5e2; padding: 6px 12px; border-radius: 4px; }
 .notes { color: #6a4a00; }
 .chip { display: inline-block; width: 11px; height: 11px; border-radius: 3px; margin-right: 7px; }
+.gallery td { white-space: normal; font-size: 12px; color: #4a5560; }
+.gallery img { width: 100%; max-width: 520px; height: auto; display: block; }
 footer { margin-top: 40px; color: #66707a; font-size: 13px; }
 """
 LONG = 40  # rows from which on a table is folded

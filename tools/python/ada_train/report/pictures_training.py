@@ -4,7 +4,7 @@ import numpy
 import pandas
 from matplotlib.ticker import MaxNLocator
 
-from ada_train.report import layers, style
+from ada_train.report import layers, style, tasks
 from ada_train.report.style import Picture
 
 POINTS = 1500  # of a line; longer ones are thinned
@@ -129,9 +129,18 @@ def last_evaluation(run):
     return rows.iloc[-1] if len(rows) else None
 
 
+def _metric(run):
+    """(name, percent, split, step) of what the last evaluation judges by; None."""
+    if found := tasks.last_value(run):
+        return found[0], 100 * found[1], *found[2:]
+    row = last_evaluation(run)
+    return None if row is None else ("top-1", 100 * row["top1"], row["split"], int(row["step"]))
+
+
 def _group_sentence(run):
-    rows = [row for row in map(last_evaluation, run.members) if row is not None]
-    text = f"{run.label}: top-1 " + style.mean_and_spread([100 * row["top1"] for row in rows], 2)
+    ends = [end for end in map(_metric, run.members) if end is not None]
+    name = ends[0][0] if ends else "top-1"
+    text = f"{run.label}: {name} " + style.mean_and_spread([end[1] for end in ends], 2)
     skipped = sum(int(_is_set(member.steps["skipped"]).sum()) for member in run.members)
     return f"{text} %, {style.counted(skipped, 'step')} skipped in all"
 
@@ -142,14 +151,9 @@ def _final_sentence(runs):
         if run.members:
             parts.append(_group_sentence(run))
             continue
-        rows = run.evaluation[(run.evaluation["split"] == "test").to_numpy()]
-        if not len(rows):
-            rows = run.evaluation
         text = f"{run.label}: "
-        if len(rows):
-            last = rows.iloc[-1]
-            text += (f"top-1 {100 * last['top1']:.2f} % ({last['split']}, step "
-                     f"{int(last['step']):,})")
+        if end := _metric(run):
+            text += f"{end[0]} {end[1]:.2f} % ({end[2]}, step {end[3]:,})"
         else:
             text += "not evaluated yet"
         skipped = int(_is_set(run.steps["skipped"]).sum())
@@ -170,7 +174,9 @@ def training(runs, last):
         axes[1][0].plot(*_thin(lr["step"], lr["lr"]), color=style.color(number),
                         ls=style.line(number), lw=_width(number))
     _scale_lines(axes[1][1], runs)
-    titles = [("Loss", "cross-entropy (nats)"), ("Accuracy", "top-1 (% of images)"),
+    others = tasks.others(runs)
+    titles = [("Loss", "loss (nats)" if others else "cross-entropy (nats)"),
+              ("Accuracy", "right (% of what the loss is of)" if others else "top-1 (% of images)"),
               ("Learning rate", "learning rate (per update)"),
               ("Scale of the logit gradient", "scale (factor)")]
     for ax, (title, unit) in zip(axes.flat, titles):

@@ -1,8 +1,9 @@
 """The page's sections in their order: what each shows, how it is read, and which file it needs."""
 import html
 
-from ada_train.report import (layers, overview, pictures_compared, pictures_layers, pictures_study,
-                              pictures_training, pictures_values, style)
+from ada_train.report import (heads, layers, overview, pictures_classes, pictures_compared,
+                              pictures_layers, pictures_study, pictures_training, pictures_values,
+                              predictions, style, tasks)
 from ada_train.report.load import MADE_BY
 from ada_train.report.page import Section
 
@@ -56,6 +57,14 @@ PARTS = [
      "Lines are running means over a fortieth of the run, faint lines the single steps, points the "
      "evaluations (● test, ■ validation). Ticks below the scale: skipped steps; dots on it: scale "
      "changes.", "steps", pictures_training.training, ("last",)),
+    ("classes", "Classes",
+     "What the network is judged by, on the test images where they were evaluated. "
+     "First the mean of all classes, then each class; a cell reaches from the evaluation "
+     "before to its own. Hatched: nothing to judge.", "classes", pictures_classes.classes,
+     ("last",)),
+    ("confusion", "Confusion", "What the pixels of each class were taken for at the last "
+     "evaluation; on the diagonal they are right.", "confusion",
+     pictures_classes.confusion, ()),
     ("scale", "Scale by layer",
      "The factor that each layer's {tensor} carries, in powers of two; hatched where none was "
      "logged. The first layers compute no dx. Below it the same as points: a layer's mean over the "
@@ -66,6 +75,11 @@ PARTS = [
      "good; black: every value was zero, no gradient; hatched: no value was logged. With several "
      "runs the second picture shows how much more, or less, each loses than the first.",
      "underflow", _underflow, ("tensor", "order", "last")),
+    ("heads", "Underflow in the heads",
+     "The same of all gradients at the network's end, which come from the losses alone: of SSD's "
+     "convolutions that give locations and scores, of casts, and of the losses (dx: locations, or "
+     "the logits; dx2: scores); of other networks the last layers.", "underflow", heads.heads,
+     ("order", "last")),
     ("limits", "Which limit decided", "Why each layer's factor alpha is what it is.", "scales",
      pictures_layers.limits, ("order", "last")),
     ("histograms", "Histograms by exponent",
@@ -88,6 +102,25 @@ PARTS = [
     ("timing", "Time", "Seconds of all logged intervals by phase, and the speed of training.",
      "timing", pictures_training.timing, ("last",)),
 ]
+# Sections of segmentation and detection, and the one that only segmentation has.
+OF_TASKS, OF_PIXELS = ("classes", "confusion", "heads"), "confusion"
+NO_PICTURES = ("<p class=\"absent\">No pictures: <code>ada-train evaluate RUN_DIR --predictions "
+               "RUN_DIR/predictions</code> makes them; --predictions FOLDER names others.</p>")
+
+
+def _wanted(runs):
+    """The parts that these runs have: those of their tasks."""
+    others = tasks.others(runs)
+    pixels = any(len(run.tables["confusion"]) for run in runs)
+    return [part for part in PARTS if part[0] not in OF_TASKS
+            or (others and (pixels or part[0] != OF_PIXELS))]
+
+
+def _predictions(runs, folders):
+    found = predictions.gallery(runs, folders)
+    return Section("predictions", "Pictures with predictions",
+                   "Some of the images that were evaluated, with what was found in them; of several "
+                   "runs the same images side by side.", extra=found or NO_PICTURES)
 
 
 def _part(part, runs, given):
@@ -104,12 +137,19 @@ def _part(part, runs, given):
     return section
 
 
-def all_sections(runs, drawn, tensor):
+def _behind(parts, anchor, section):
+    """The parts with one more behind that of this anchor; at the end where there is none."""
+    order = list(parts)
+    at = order.index(anchor) + 1 if anchor in order else len(order)
+    return {name: parts.get(name, section) for name in order[:at] + [section.anchor] + order[at:]}
+
+
+def all_sections(runs, drawn, tensor, folders=None):
     """Every section of the page. Its pictures are of `drawn`: the runs, those that differ in their
-    seed alone as one."""
+    seed alone as one. `folders`: of pictures with predictions, where they are not the runs'."""
     order = layers.common_order(runs)
     given = {"tensor": tensor, "order": order, "last": layers.last_step(runs)}
-    parts = {part[0]: _part(part, drawn, given) for part in PARTS}
+    parts = {part[0]: _part(part, drawn, given) for part in _wanted(drawn)}
     parts["limits"].tables = _limit_words(runs)
     parts["events"].tables = _events_tables(runs)
     if not parts["events"].tables:
@@ -117,5 +157,10 @@ def all_sections(runs, drawn, tensor):
     if parts["probes"].pictures:
         header, rows = pictures_study.probe_table(runs, order)
         parts["probes"].tables = [("Last probe in numbers", header, rows)]
+    if "classes" in parts and parts["classes"].pictures:
+        parts["classes"].tables = [("", *pictures_classes.class_table(drawn))]
+    if "classes" in parts or folders:
+        parts = _behind(parts, "confusion" if "confusion" in parts else "classes",
+                        _predictions(runs, folders))
     first = [overview.results(runs, drawn, tensor), overview.configurations(runs)]
     return first + list(parts.values())

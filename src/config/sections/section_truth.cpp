@@ -1,0 +1,201 @@
+// Keys of `data.augment` for images that have label images or boxes, which are changed together.
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+// A map, or true for what it is by itself, or false for nothing.
+template <class T>
+Key SwitchOrMap(std::string name, std::optional<T>& field, Section (*make)(T&),
+                std::string meaning) {
+  Key key = MakeKey(std::move(name), "boolean or map", std::move(meaning));
+  key.section = ExampleSection<T>(make);
+  key.schemas = {SwitchSchema(), MapSchema([section = key.section] { return section; })};
+  key.range = "true, false, map";
+  key.default_text = "true";
+  key.read = [&field, make](const YamlNode& node, const ReadContext& context) {
+    T read;
+    if (node.kind == YamlNode::Kind::kMap) {
+      ReadSection(node, make(read), context);
+      field = read;
+      return;
+    }
+    bool on = false;
+    const std::string refusal = ReadSwitch(node, on);
+    if (!refusal.empty())
+      return context.problems.Add(node, context.path, Expected("true, false or a map", node));
+    field = on ? std::optional<T>(read) : std::nullopt;
+  };
+  key.write = [&field, make]() -> std::optional<YamlNode> {
+    if (!field) return Scalar("false");
+    return WriteSection(make(*field));
+  };
+  return key;
+}
+
+// Three numbers, one a channel.
+Key ColourKey(std::string name, std::array<double, 3>& field, std::string meaning) {
+  const Range range = FromTo(0, 255);
+  Key key = MakeKey(std::move(name), "list of numbers", std::move(meaning));
+  key.range = range.Text();
+  ValueSchema schema = ListSchema({NumberSchema(range)}, 3);
+  schema.most = 3;
+  key.schemas = {schema};
+  key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
+    if (node.kind != YamlNode::Kind::kList || node.items.size() != 3)
+      return context.problems.Add(node, context.path, Expected("[red, green, blue]", node));
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string refusal = ReadNumber(node.items[i], range, field[i]);
+      if (!refusal.empty()) context.problems.Add(node.items[i], context.path, refusal);
+    }
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> items;
+    for (const double value : field) items.push_back(Scalar(NumberText(value)));
+    return List(std::move(items));
+  };
+  return key;
+}
+
+void CheckAscending(const char* name, const data::Range& range, const YamlNode& map,
+                    const ReadContext& context) {
+  const YamlNode* value = map.Find(name);
+  if (value && range.low > range.high)
+    context.problems.Add(*value, Join(context.path, name), "the first number is above the second");
+}
+
+Section DistortSection(data::DistortSpec& distort) {
+  Section section;
+  section.path = "data.augment.ssd.distort";
+  const Range factor = FromTo(0, 100);
+  section.keys = {
+      Number("brightness", distort.brightness, FromTo(0, 255), "v: what is added, from -v to v"),
+      RangeKey("contrast", distort.contrast, factor, "a factor"),
+      RangeKey("saturation", distort.saturation, factor, "a factor, of HSV's saturation"),
+      Integer("hue", distort.hue, FromTo(0, 90), "v: what is added, from -v to v; 180 is a turn"),
+  };
+  section.check = [&distort](const YamlNode& map, const ReadContext& context) {
+    CheckAscending("contrast", distort.contrast, map, context);
+    CheckAscending("saturation", distort.saturation, map, context);
+  };
+  return section;
+}
+
+Section ExpandSection(data::ExpandSpec& expand) {
+  Section section;
+  section.path = "data.augment.ssd.expand";
+  section.keys = {
+      Number("p", expand.p, FromTo(0, 1), "the share of images that are expanded"),
+      Number("most_ratio", expand.most_ratio, FromTo(1, 16),
+             "the canvas's sides are up to so many times the image's"),
+      ColourKey("fill", expand.fill, "the canvas's colour, in bytes"),
+  };
+  return section;
+}
+
+Section BoxCropSection(data::BoxCropSpec& crop) {
+  Section section;
+  section.path = "data.augment.ssd.crop";
+  section.keys = {
+      RangeKey("scale", crop.scale, FromTo(0.01, 1), "the crop's sides through the image's"),
+      Number("most_aspect", crop.most_aspect, FromTo(1, 100),
+             "the crop's width through its height (against the image's) is at most so much, and at "
+             "least 1 through it"),
+      NumberList("least_overlaps", crop.least_overlaps, FromTo(0, 1),
+                 "a candidate is drawn for each of these: every box has at least this IoU with it; "
+                 "one of the candidates, or the whole image, is taken"),
+      Integer("trials", crop.trials, FromTo(1, 1000), "draws for a candidate"),
+  };
+  section.check = [&crop](const YamlNode& map, const ReadContext& context) {
+    CheckAscending("scale", crop.scale, map, context);
+  };
+  return section;
+}
+
+Section SsdSection(data::SsdChangesSpec& ssd) {
+  Section section;
+  section.path = "data.augment.ssd";
+  section.keys = {
+      SwitchOrMap("distort", ssd.distort, DistortSection,
+                  "brightness, contrast, saturation and hue, each in half of the images"),
+      SwitchOrMap("expand", ssd.expand, ExpandSection, "put on a larger canvas"),
+      SwitchOrMap("crop", ssd.crop, BoxCropSection, "a crop that keeps an overlap with the boxes"),
+      Switch("random_interpolation", ssd.random_interpolation,
+             "one of OpenCV's linear, area, nearest, cubic and Lanczos; false: linear"),
+      Number("flip_p", ssd.flip_p, FromTo(0, 1), "the share of images that are mirrored"),
+  };
+  return section;
+}
+
+}  // namespace
+
+Key RandomScaleKey(std::optional<data::Range>& range) {
+  const auto drawn = std::make_shared<data::Range>();
+  Key key =
+      RangeKey("random_scale", *drawn, FromTo(0.01, 16),
+               "both sides times a random factor, after data.resize; then the network's size "
+               "is cut from a random place, or the smaller image lies somewhere in it and the "
+               "rest is black, without labels")
+          .Default("none");
+  key.read = [&range, drawn, read = std::move(key.read)](const YamlNode& node,
+                                                         const ReadContext& context) {
+    *drawn = {};
+    read(node, context);
+    if (drawn->high == 0) return;  // refused
+    if (drawn->low > drawn->high)
+      return context.problems.Add(node, context.path, "the first number is above the second");
+    range = *drawn;
+  };
+  key.write = [&range, drawn, write = std::move(key.write)]() -> std::optional<YamlNode> {
+    if (!range) return std::nullopt;
+    *drawn = *range;
+    return write();
+  };
+  return key;
+}
+
+Key SsdKey(std::optional<data::SsdChangesSpec>& ssd) {
+  Key key = SwitchOrMap("ssd", ssd, SsdSection,
+                        "dataset voc: the random changes of SSD (Liu et al. 2016), on images and "
+                        "boxes; replaces all others");
+  key.default_text = "false";
+  return key.WrittenIf([&ssd] { return ssd.has_value(); });
+}
+
+void CheckTogetherWithTruth(const DataConfig& data, const YamlNode& map,
+                            const ReadContext& context) {
+  const YamlNode* augment = map.Find("augment");
+  const std::string path = Join(context.path, "augment");
+  const auto refuse = [&](bool used, const char* key, const std::string& why) {
+    const Entry* entry = used && augment ? augment->FindEntry(key) : nullptr;
+    if (entry) context.problems.Add(entry->key, Join(path, key), why);
+  };
+  const data::ImageChanges& changes = data.changes;
+  const bool boxes = data.dataset == "voc", labels = data.dataset == "camvid";
+  refuse(!boxes && changes.ssd, "ssd",
+         "moves boxes with their images: it is for data.dataset: voc");
+  if (!boxes && !labels) return;
+  const std::string got = " (data.dataset: " + data.dataset + ")";
+  refuse(data.augment.mixup.alpha > 0, "mixup", "mixes images with one label each" + got);
+  refuse(data.augment.cutmix.alpha > 0, "cutmix", "mixes images with one label each" + got);
+  const Entry* crop = changes.crops() ? map.FindEntry("center_crop") : nullptr;
+  if (crop)
+    context.problems.Add(crop->key, Join(context.path, "center_crop"),
+                         "whole images are evaluated; use data.resize" + got);
+  if (!boxes) return;
+  const std::string behind = "would leave boxes behind; use augment.ssd" + got;
+  refuse(data.augment.pad > 0, "pad", behind);
+  refuse(data.augment.random_crop, "random_crop", behind);
+  refuse(changes.random_resized_crop.has_value(), "random_resized_crop", behind);
+  refuse(changes.random_scale.has_value(), "random_scale", behind);
+  refuse(changes.random_erasing.has_value(), "random_erasing", behind);
+  const std::string part = "augment.ssd mirrors and distorts by itself; give one of them";
+  refuse(changes.ssd && data.augment.horizontal_flip, "horizontal_flip", part);
+  refuse(changes.ssd && changes.color_jitter, "color_jitter", part);
+}
+
+}  // namespace ada::config

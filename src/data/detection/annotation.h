@@ -1,0 +1,31 @@
+// The XML file of an image in PASCAL VOC's layout.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/images/picture.h"
+#include "vision/box.h"
+
+namespace ada::data {
+
+struct AnnotatedObject {
+  std::string name;
+  // In pixels from 0: the file counts from 1. As it stands there: it may reach beyond the image, or
+  // have no area, or be inverted.
+  vision::Box box;
+  bool difficult = false;
+  int line = 0;  // of the file, where it begins
+};
+struct Annotation {
+  PictureSize size;  // 0x0: the file does not say it, or says 0
+  std::vector<AnnotatedObject> objects;
+};
+
+// Reads the text of a file that is called `path` in messages. Coordinates may be fractions. Throws
+// DataError naming file, line and what was expected: no XML, no <annotation>, an <object> without
+// name or box, a box with a side that is missing or no number, a size that is no whole number.
+Annotation ParseAnnotation(std::string_view xml, const std::string& path);
+Annotation ReadAnnotation(const std::string& path);
+
+}  // namespace ada::data

@@ -1,0 +1,99 @@
+#include "data/detection/box_changes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace ada::data {
+
+Expansion DrawExpansion(double most_ratio, PictureSize of, Draws* draws) {
+  const auto ratio = static_cast<double>(draws->Uniform(1, static_cast<float>(most_ratio)));
+  Expansion drawn;
+  drawn.canvas = {static_cast<int>(of.height * ratio), static_cast<int>(of.width * ratio)};
+  drawn.top = draws->Below(drawn.canvas.height - of.height + 1);
+  drawn.left = draws->Below(drawn.canvas.width - of.width + 1);
+  return drawn;
+}
+
+vision::Box Translated(const vision::Box& box, float down, float right) {
+  return {box.y0 + down, box.x0 + right, box.y1 + down, box.x1 + right};
+}
+
+vision::Box ResizedBox(const vision::Box& box, PictureSize from, PictureSize to) {
+  return vision::Scaled(box, static_cast<float>(static_cast<double>(to.height) / from.height),
+                        static_cast<float>(static_cast<double>(to.width) / from.width));
+}
+
+vision::Box Mirrored(const vision::Box& box, int width) {
+  const auto w = static_cast<float>(width);
+  return {box.y0, w - box.x1, box.y1, w - box.x0};
+}
+
+std::vector<vision::LabelledBox> CropBoxes(const std::vector<vision::LabelledBox>& boxes,
+                                           const Box& crop) {
+  const auto top = static_cast<float>(crop.top), left = static_cast<float>(crop.left);
+  const auto bottom = static_cast<float>(crop.top + crop.height);
+  const auto right = static_cast<float>(crop.left + crop.width);
+  std::vector<vision::LabelledBox> kept;
+  for (const vision::LabelledBox& object : boxes) {
+    const vision::Box& box = object.box;
+    const float y = (box.y0 + box.y1) / 2, x = (box.x0 + box.x1) / 2;
+    if (!(top <= y && y < bottom && left <= x && x < right)) continue;
+    const vision::Box cut{std::max(box.y0, top) - top, std::max(box.x0, left) - left,
+                          std::min(box.y1, bottom) - top, std::min(box.x1, right) - left};
+    if (cut.y0 < cut.y1 && cut.x0 < cut.x1) kept.push_back({cut, object.label, object.difficult});
+  }
+  return kept;
+}
+
+PictureSize SizeOfTrial(double scale, double aspect, PictureSize of) {
+  const double root = std::sqrt(aspect);
+  return {std::clamp(static_cast<int>(of.height * scale / root), 1, of.height),
+          std::clamp(static_cast<int>(of.width * scale * root), 1, of.width)};
+}
+
+Box BoxOfTrial(const CropTrial& trial, PictureSize of) {
+  const PictureSize size = SizeOfTrial(trial.scale, trial.aspect, of);
+  return {trial.top, trial.left, size.height, size.width};
+}
+
+Overlaps OverlapsWith(const Box& crop, const std::vector<vision::LabelledBox>& boxes) {
+  ADA_CHECK(!boxes.empty());
+  const vision::BasicBox<double> box{static_cast<double>(crop.top), static_cast<double>(crop.left),
+                                     static_cast<double>(crop.top + crop.height),
+                                     static_cast<double>(crop.left + crop.width)};
+  Overlaps overlaps{1, 0};
+  for (const vision::LabelledBox& object : boxes) {
+    const double overlap = vision::Overlap(object.box, box);
+    overlaps = {std::min(overlaps.least, overlap), std::max(overlaps.most, overlap)};
+  }
+  return overlaps;
+}
+
+Box DrawBoxCrop(const BoxCropSpec& spec, PictureSize of,
+                const std::vector<vision::LabelledBox>& boxes, Draws* draws) {
+  std::vector<Box> candidates = {{0, 0, of.height, of.width}};
+  const auto uniform = [&](double low, double high) {
+    return static_cast<double>(draws->Uniform(static_cast<float>(low), static_cast<float>(high)));
+  };
+  for (const double least : boxes.empty() ? std::vector<double>{} : spec.least_overlaps) {
+    for (int i = 0; i < spec.trials; ++i) {
+      CropTrial trial;
+      trial.scale = uniform(spec.scale.low, spec.scale.high);
+      const double area = trial.scale * trial.scale;
+      trial.aspect =
+          uniform(std::max(1 / spec.most_aspect, area), std::min(spec.most_aspect, 1 / area));
+      const PictureSize size = SizeOfTrial(trial.scale, trial.aspect, of);
+      trial.top = draws->Below(std::max(1, of.height - size.height));
+      trial.left = draws->Below(std::max(1, of.width - size.width));
+      const Box box = BoxOfTrial(trial, of);
+      if (OverlapsWith(box, boxes).least < least) continue;
+      candidates.push_back(box);
+      break;
+    }
+  }
+  return candidates[static_cast<std::size_t>(draws->Below(static_cast<int>(candidates.size())))];
+}
+
+}  // namespace ada::data

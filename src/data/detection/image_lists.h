@@ -1,0 +1,28 @@
+// Which files belong to a split of a set in PASCAL VOC's layout.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace ada::data {
+
+struct ListedImage {
+  std::string name;                   // as the list has it
+  std::string place;                  // "LIST: line 3"
+  std::string folder, file, picture;  // "YEAR/JPEGImages", "NAME.jpg", and both; file "": missing
+  std::string annotation;             // "YEAR/Annotations/NAME.xml"
+};
+
+// The folders with ImageSets that `path` means: itself, or those below it (or below its VOCdevkit),
+// in byte order. DataError where there is none.
+std::vector<std::string> YearFolders(const std::string& path);
+
+// The images of a split, year by year, in the order of the lists; a line's first word counts. Years
+// without the list are told in `note`. DataError: no year has it, a list cannot be read or is
+// empty.
+std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const std::string& split,
+                                    std::string* note);
+
+// DataError naming the list's line where the picture or the annotation is missing.
+void RequireFiles(const ListedImage& image);
+
+}  // namespace ada::data

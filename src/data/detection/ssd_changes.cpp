@@ -1,0 +1,72 @@
+#include "data/detection/ssd_changes.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace ada::data {
+namespace {
+
+// Those that a random interpolation is one of.
+constexpr int kInterpolations = 5;
+
+bool Happens(double p, Draws* draws) { return static_cast<double>(draws->Uniform(0, 1)) < p; }
+
+void MoveBoxes(const Expansion& expansion, std::vector<vision::LabelledBox>* boxes) {
+  for (vision::LabelledBox& object : *boxes)
+    object.box = Translated(object.box, static_cast<float>(expansion.top),
+                            static_cast<float>(expansion.left));
+}
+
+void FlipColumns(PictureSize size, std::vector<float>* image) {
+  const std::ptrdiff_t row = std::ptrdiff_t{3} * size.width;
+  for (std::ptrdiff_t y = 0; y < size.height; ++y) {
+    float *left = image->data() + y * row, *right = left + row - 3;
+    for (; left < right; left += 3, right -= 3) std::swap_ranges(left, left + 3, right);
+  }
+}
+
+}  // namespace
+
+SsdChanges DrawSsdChanges(const SsdChangesSpec& spec, PictureSize of,
+                          const std::vector<vision::LabelledBox>& boxes, Draws* draws) {
+  SsdChanges drawn;
+  if (spec.distort) drawn.distortion = DrawDistortion(*spec.distort, draws);
+  std::vector<vision::LabelledBox> moved = boxes;
+  PictureSize canvas = of;
+  if (spec.expand && Happens(spec.expand->p, draws)) {
+    drawn.expansion = DrawExpansion(spec.expand->most_ratio, of, draws);
+    drawn.fill = spec.expand->fill;
+    canvas = drawn.expansion->canvas;
+    MoveBoxes(*drawn.expansion, &moved);
+  }
+  drawn.crop = {0, 0, canvas.height, canvas.width};
+  if (spec.crop) drawn.crop = DrawBoxCrop(*spec.crop, canvas, moved, draws);
+  if (spec.random_interpolation)
+    drawn.interpolation = static_cast<Interpolation>(draws->Below(kInterpolations));
+  drawn.flip = Happens(spec.flip_p, draws);
+  return drawn;
+}
+
+std::vector<float> ApplySsdChanges(const SsdChanges& changes, Picture picture, PictureSize to,
+                                   std::vector<vision::LabelledBox>* boxes, HsvRounding rounding) {
+  ADA_CHECK(picture.channels == 3);
+  Distort(changes.distortion, rounding, &picture);
+  Canvas canvas{&picture, picture.size(), 0, 0, {}};
+  if (changes.expansion) {
+    const Expansion& expansion = *changes.expansion;
+    canvas = {&picture, expansion.canvas, expansion.top, expansion.left, {}};
+    for (std::size_t c = 0; c < 3; ++c) canvas.colour[c] = static_cast<float>(changes.fill[c]);
+    MoveBoxes(expansion, boxes);
+  }
+  std::vector<float> image = ResizeToFloats(canvas, changes.crop, to, changes.interpolation);
+  if (changes.flip) FlipColumns(to, &image);
+  *boxes = CropBoxes(*boxes, changes.crop);
+  for (vision::LabelledBox& object : *boxes) {
+    object.box = ResizedBox(object.box, {changes.crop.height, changes.crop.width}, to);
+    if (changes.flip) object.box = Mirrored(object.box, to.width);
+  }
+  return image;
+}
+
+}  // namespace ada::data

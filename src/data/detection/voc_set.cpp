@@ -1,0 +1,223 @@
+#include "data/detection/voc_set.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/run_in_parallel.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "data/detection/annotation.h"
+#include "data/detection/image_lists.h"
+#include "data/picture_files.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::size_t kImagesOfTask = 64;
+constexpr std::size_t kNamedFaults = 3;  // of each kind, in the note
+
+// What is wrong with files without ending the run: how often, and the first places.
+struct FaultList {
+  std::string what;  // "box without area", as Counted wants it
+  std::int64_t count = 0;
+  std::vector<std::string> places = {};
+
+  void Add(const std::string& place) {
+    if (places.size() < kNamedFaults) places.push_back(place);
+    ++count;
+  }
+  std::string Text() const {
+    const std::int64_t more = count - static_cast<std::int64_t>(places.size());
+    return Counted(count, what) + " (" + FirstNames(places, places.size()) +
+           (more > 0 ? " and " + std::to_string(more) + " more" : "") + ")";
+  }
+};
+
+struct VocImage {
+  ListedImage listed;
+  Annotation annotation;
+  PictureSize size;     // of the picture
+  std::string problem;  // why it is left out; "": it is not
+};
+
+// Everything about one image but its classes. DataError.
+void ReadVocImage(VocImage* image) {
+  const std::string& xml = image->listed.annotation;
+  image->annotation = ReadAnnotation(xml);
+  const PictureSize said = image->annotation.size;
+  try {
+    image->size = SizeInPictureFile(image->listed.picture);
+  } catch (const DataError&) {
+    if (said == PictureSize{}) throw;
+    image->size = said;  // whoever decodes the picture says what is wrong with it
+    return;
+  }
+  if (said == PictureSize{} || said == image->size) return;
+  throw DataError(xml + ": <size> is " + std::to_string(said.width) + " x " +
+                  std::to_string(said.height) + " pixels, and " + image->listed.picture + " has " +
+                  std::to_string(image->size.width) + " x " + std::to_string(image->size.height) +
+                  ": its boxes may be those of another picture; mend the size, or leave the image "
+                  "out with data.on_broken: skip");
+}
+
+std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, bool skip_broken) {
+  std::vector<VocImage> images(listed.size());
+  for (std::size_t i = 0; i < listed.size(); ++i) images[i].listed = std::move(listed[i]);
+  std::vector<std::function<void()>> tasks;
+  for (std::size_t begin = 0; begin < images.size(); begin += kImagesOfTask) {
+    tasks.push_back([&images, begin, skip_broken] {
+      const std::size_t end = std::min(images.size(), begin + kImagesOfTask);
+      for (std::size_t i = begin; i < end; ++i) {
+        try {
+          RequireFiles(images[i].listed);
+          ReadVocImage(&images[i]);
+        } catch (const DataError& error) {
+          if (!skip_broken) throw;
+          images[i].problem = error.what();
+        }
+      }
+    });
+  }
+  RunInParallel(tasks);
+  return images;
+}
+
+std::vector<std::string> NamesInAnnotations(const std::vector<VocImage>& train,
+                                            const std::vector<VocImage>& test) {
+  std::set<std::string> names;
+  for (const std::vector<VocImage>* images : {&train, &test})
+    for (const VocImage& image : *images)
+      for (const AnnotatedObject& object : image.annotation.objects) names.insert(object.name);
+  return {names.begin(), names.end()};
+}
+
+using LabelsByName = std::map<std::string, int, std::less<>>;
+
+LabelsByName LabelsOf(const std::vector<std::string>& names) {
+  LabelsByName labels;
+  for (const std::string& name : names) labels.emplace(name, static_cast<int>(labels.size()));
+  if (labels.size() != names.size())
+    throw ConfigError("data.class_names: a name is there twice; expected each class once");
+  return labels;
+}
+
+int LabelOfObject(const LabelsByName& labels, const AnnotatedObject& object,
+                  const std::string& xml) {
+  const auto found = labels.find(object.name);
+  if (found != labels.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [name, label] : labels) known.push_back(name);
+  const std::string nearest = NearestName(object.name, known);
+  throw DataError(
+      xml + ": line " + std::to_string(object.line) + ": the class " + Shown(object.name) +
+      " is not among data.class_names" +
+      (nearest.empty() ? "" : "; did you mean '" + nearest + "'?") +
+      "; add it there, mend the file, or leave the image out with data.on_broken: skip");
+}
+
+// What is found out about a split on the way.
+struct VocFaults {
+  FaultList empty{"box without area"}, inverted{"inverted box"}, outside{"box outside its picture"},
+      beyond{"box that reaches beyond its picture"}, sizeless{"file without the picture's size"},
+      left_out{"image"};
+
+  void Look(const VocImage& image, const AnnotatedObject& object) {
+    const vision::Box& box = object.box;
+    const std::string place = image.listed.annotation + ": line " + std::to_string(object.line);
+    const auto height = static_cast<float>(image.size.height);
+    const auto width = static_cast<float>(image.size.width);
+    if (box.y1 < box.y0 || box.x1 < box.x0)
+      inverted.Add(place);
+    else if (box.y1 == box.y0 || box.x1 == box.x0)
+      empty.Add(place);
+    else if (box.y1 <= 0 || box.x1 <= 0 || box.y0 >= height || box.x0 >= width)
+      outside.Add(place);
+    else if (box.y0 < 0 || box.x0 < 0 || box.y1 > height || box.x1 > width)
+      beyond.Add(place);
+  }
+
+  void AddTo(std::string* note) const {
+    const auto add = [note](const FaultList& faults, const char* what_is_done) {
+      if (faults.count == 0) return;
+      *note += (note->empty() ? "" : "; ") + faults.Text() + ": " + what_is_done;
+    };
+    add(left_out, "left out, data.on_broken: skip");
+    add(empty, "left out of training");
+    add(inverted, "left out of training");
+    add(outside, "left out of training");
+    add(beyond, "cut off there for training");
+    add(sizeless, "the picture's own size is taken");
+  }
+};
+
+Dataset MakeVocDataset(std::vector<VocImage> images, const LabelsByName& labels, bool skip_broken,
+                       VocFaults* faults) {
+  Dataset dataset;
+  dataset.name = "voc";
+  dataset.channels = 3;
+  dataset.classes = static_cast<int>(labels.size());
+  auto objects = std::make_shared<std::vector<ImageObjects>>();
+  NameList files;
+  for (VocImage& image : images) {
+    ImageObjects of{image.listed.name, image.size, {}};
+    try {
+      for (const AnnotatedObject& object : image.annotation.objects)
+        of.boxes.push_back(
+            {object.box, LabelOfObject(labels, object, image.listed.annotation), object.difficult});
+    } catch (const DataError& error) {
+      if (!skip_broken) throw;
+      image.problem = error.what();
+    }
+    if (!image.problem.empty()) {
+      faults->left_out.Add(image.problem);
+      continue;
+    }
+    if (image.annotation.size == PictureSize{}) faults->sizeless.Add(image.listed.annotation);
+    for (const AnnotatedObject& object : image.annotation.objects) faults->Look(image, object);
+    files.Add(image.listed.folder, image.listed.file);
+    objects->push_back(std::move(of));
+  }
+  if (objects->empty())
+    throw DataError("data.path: none of the images that are listed can be used; the first: " +
+                    FirstNames(faults->left_out.places, 1));
+  dataset.height = objects->front().size.height, dataset.width = objects->front().size.width;
+  dataset.labels.resize(objects->size());
+  dataset.store = std::make_shared<PictureFiles>("", std::move(files));
+  dataset.objects = std::move(objects);
+  return dataset;
+}
+
+}  // namespace
+
+Splits OpenVoc(const std::string& path, const FileChoices& choices) {
+  std::vector<std::string> years = YearFolders(path);
+  for (const std::string& more : choices.more_paths)
+    for (std::string& year : YearFolders(more)) years.push_back(std::move(year));
+  Splits splits;
+  const std::string train_name = choices.train.empty() ? "trainval" : choices.train;
+  const std::string test_name = choices.test.empty() ? "test" : choices.test;
+  std::vector<VocImage> train =
+      ReadVocImages(ListImages(years, train_name, &splits.note), choices.skip_broken);
+  std::vector<VocImage> test =
+      ReadVocImages(ListImages(years, test_name, &splits.note), choices.skip_broken);
+  splits.class_names =
+      choices.class_names.empty() ? NamesInAnnotations(train, test) : choices.class_names;
+  if (splits.class_names.empty())
+    throw DataError(path + ": no annotation has an object; expected some, or data.class_names");
+  const LabelsByName labels = LabelsOf(splits.class_names);
+  VocFaults faults;
+  splits.train = MakeVocDataset(std::move(train), labels, choices.skip_broken, &faults);
+  splits.test = MakeVocDataset(std::move(test), labels, choices.skip_broken, &faults);
+  faults.AddTo(&splits.note);
+  return splits;
+}
+
+}  // namespace ada::data

@@ -1,0 +1,111 @@
+#include "data/images/distort.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "data/images/select_kernels.h"
+
+namespace ada::data {
+namespace {
+
+constexpr int kOpenCvGroup = 32;  // pixels that it computes at a time
+constexpr int kHues = 180;
+
+using ByteTable = std::array<std::uint8_t, 256>;
+
+// value * factor + shift in double, cut off to a byte.
+ByteTable CutTable(double factor, double shift) {
+  ByteTable table;
+  for (std::size_t i = 0; i < table.size(); ++i)
+    table[i] =
+        static_cast<std::uint8_t>(std::clamp(static_cast<double>(i) * factor + shift, 0.0, 255.0));
+  return table;
+}
+
+ByteTable HueTable(int turn) {
+  ByteTable table;
+  for (int i = 0; i < 256; ++i)
+    table[static_cast<std::size_t>(i)] =
+        static_cast<std::uint8_t>(((i + turn) % kHues + kHues) % kHues);
+  return table;
+}
+
+// One row of a picture, and the changes that are made to it.
+class Row {
+ public:
+  Row(std::uint8_t* begin, int width, HsvRounding rounding)
+      : begin_(begin),
+        width_(width),
+        cut_(rounding == HsvRounding::kOpenCv ? width / kOpenCvGroup * kOpenCvGroup : 0) {}
+
+  void Map(const ByteTable& table) {
+    for (std::uint8_t* at = begin_; at < begin_ + 3 * std::ptrdiff_t{width_}; ++at)
+      *at = table[*at];
+  }
+  void ToHsv() { BestColourKernels().rgb_to_hsv(begin_, width_, begin_); }
+  void ToRgb() { BestColourKernels().hsv_to_rgb(begin_, width_, cut_, begin_); }
+  void MapInHsv(int channel, const ByteTable& table) {
+    ToHsv();
+    for (std::uint8_t* at = begin_ + channel; at < begin_ + 3 * std::ptrdiff_t{width_}; at += 3)
+      *at = table[*at];
+    ToRgb();
+  }
+
+ private:
+  std::uint8_t* begin_;
+  int width_, cut_;
+};
+
+template <class Change>
+void ForEachRow(Picture* picture, HsvRounding rounding, const Change& change) {
+  ADA_CHECK(picture->channels == 3);
+  for (int y = 0; y < picture->height; ++y)
+    change(Row(picture->pixels.data() + std::ptrdiff_t{3} * y * picture->width, picture->width,
+               rounding));
+}
+
+}  // namespace
+
+void RgbToHsv(Picture* picture) {
+  ForEachRow(picture, HsvRounding::kNearest, [](Row row) { row.ToHsv(); });
+}
+
+void HsvToRgb(Picture* picture, HsvRounding rounding) {
+  ForEachRow(picture, rounding, [](Row row) { row.ToRgb(); });
+}
+
+Distortion DrawDistortion(const DistortSpec& spec, Draws* draws) {
+  Distortion drawn;
+  const auto uniform = [&](const Range& range) -> std::optional<double> {
+    if (draws->Below(2) == 0) return std::nullopt;
+    return static_cast<double>(
+        draws->Uniform(static_cast<float>(range.low), static_cast<float>(range.high)));
+  };
+  const auto draw_colours = [&] {
+    drawn.saturation = uniform(spec.saturation);
+    if (draws->Below(2) != 0) drawn.hue = draws->Below(2 * spec.hue + 1) - spec.hue;
+  };
+  drawn.brightness = uniform({-spec.brightness, spec.brightness});
+  drawn.contrast_first = draws->Below(2) != 0;
+  if (!drawn.contrast_first) draw_colours();
+  drawn.contrast = uniform(spec.contrast);
+  if (drawn.contrast_first) draw_colours();
+  return drawn;
+}
+
+void Distort(const Distortion& drawn, HsvRounding rounding, Picture* picture) {
+  const ByteTable brightness = CutTable(1, drawn.brightness.value_or(0));
+  const ByteTable contrast = CutTable(drawn.contrast.value_or(1), 0);
+  const ByteTable saturation = CutTable(drawn.saturation.value_or(1), 0);
+  const ByteTable hue = HueTable(drawn.hue.value_or(0));
+  ForEachRow(picture, rounding, [&](Row row) {
+    if (drawn.brightness) row.Map(brightness);
+    if (drawn.contrast && drawn.contrast_first) row.Map(contrast);
+    if (drawn.saturation) row.MapInHsv(1, saturation);
+    if (drawn.hue) row.MapInHsv(0, hue);
+    if (drawn.contrast && !drawn.contrast_first) row.Map(contrast);
+  });
+}
+
+}  // namespace ada::data

@@ -1,0 +1,204 @@
+#include "data/images/float_resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "core/error.h"
+
+namespace ada::data {
+namespace {
+
+// A pixel of 3 channels and one that nobody reads.
+using Pixel [[gnu::vector_size(16)]] = float;
+
+// How one axis becomes another: value o of the result is the sum over t < count[o] of
+// in[first[o] + t] * weights[begin[o] + t].
+struct Taps {
+  std::vector<int> first, count, begin;
+  std::vector<float> weights;
+  int most = 0;
+
+  // Weights of the places from `at` on, which may lie beyond the `size` places that there are: the
+  // outermost ones are repeated.
+  void Add(int at, const std::vector<double>& of, int size) {
+    const auto inside = [size](int place) { return std::clamp(place, 0, size - 1); };
+    const int low = inside(at), high = inside(at + static_cast<int>(of.size()) - 1);
+    std::vector<double> sums(static_cast<std::size_t>(high - low + 1));
+    for (std::size_t t = 0; t < of.size(); ++t)
+      sums[static_cast<std::size_t>(inside(at + static_cast<int>(t)) - low)] += of[t];
+    first.push_back(low);
+    count.push_back(static_cast<int>(sums.size()));
+    begin.push_back(static_cast<int>(weights.size()));
+    weights.insert(weights.end(), sums.begin(), sums.end());
+    most = std::max(most, count.back());
+  }
+};
+
+std::vector<double> CubicWeights(double f) {
+  constexpr double a = -0.75;
+  const auto near = [](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
+  const auto far = [](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
+  const double before = far(f + 1), here = near(f), next = near(1 - f);
+  return {before, here, next, 1 - (before + here + next)};
+}
+
+// Of the places from 3 before to 4 behind.
+std::vector<double> LanczosWeights(double f) {
+  constexpr double kNothing = 1.1920929e-07;  // fp32's epsilon
+  std::vector<double> weights(8, 0.0);
+  if (f < kNothing) {
+    weights[3] = 1;
+    return weights;
+  }
+  double sum = 0;
+  for (int t = 0; t < 8; ++t) {
+    const double x = std::numbers::pi * (f - (t - 3));
+    double& weight = weights[static_cast<std::size_t>(t)];
+    weight = std::abs(x) > 1e-12 ? 4 * std::sin(x) * std::sin(x / 4) / (x * x) : 1.0;
+    sum += weight;
+  }
+  for (double& weight : weights) weight /= sum;
+  return weights;
+}
+
+// What pixel `o` of the smaller axis covers of the larger one.
+void AddCovered(int o, double scale, int from, Taps* taps) {
+  constexpr double kNothing = 1e-9;
+  const double begin = o * scale, end = std::min((o + 1) * scale, static_cast<double>(from));
+  const int first = static_cast<int>(std::floor(begin));
+  const int last = std::max(first + 1, std::min(static_cast<int>(std::ceil(end - kNothing)), from));
+  std::vector<double> weights;
+  double sum = 0;
+  for (int i = first; i < last; ++i) {
+    weights.push_back(std::min(end, i + 1.0) - std::max(begin, static_cast<double>(i)));
+    sum += weights.back();
+  }
+  for (double& weight : weights) weight /= sum;
+  taps->Add(first, weights, from);
+}
+
+// In OpenCV's arithmetic: the scale is the reciprocal of a quotient, places are fp32.
+Taps MakeTaps(int from, int to, Interpolation kind, bool shrinks) {
+  const double ratio = static_cast<double>(to) / from, scale = 1.0 / ratio;
+  Taps taps;
+  for (int o = 0; o < to; ++o) {
+    if (kind == Interpolation::kNearest) {
+      taps.Add(std::min(static_cast<int>(std::floor(o * scale)), from - 1), {1.0}, from);
+      continue;
+    }
+    if (kind == Interpolation::kArea && shrinks) {
+      AddCovered(o, scale, from, &taps);
+      continue;
+    }
+    const bool steps = kind == Interpolation::kArea;
+    const auto center = static_cast<double>(static_cast<float>((o + 0.5) * scale - 0.5));
+    const int at = static_cast<int>(std::floor(steps ? o * scale : center));
+    double f = center - at;
+    if (steps) {
+      f = static_cast<double>(static_cast<float>((o + 1) - (at + 1) * ratio));
+      f = f <= 0 ? 0 : f - std::floor(f);
+    }
+    if (kind == Interpolation::kCubic) {
+      taps.Add(at - 1, CubicWeights(f), from);
+    } else if (kind == Interpolation::kLanczos4) {
+      taps.Add(at - 3, LanczosWeights(f), from);
+    } else {
+      taps.Add(at, {1 - f, f}, from);
+    }
+  }
+  return taps;
+}
+
+// Rows of a part of a canvas, resized across; the last ones are kept.
+class RowsAcross {
+ public:
+  RowsAcross(const Canvas& canvas, const Box& part, const Taps& across, int kept)
+      : canvas_(canvas),
+        part_(part),
+        across_(across),
+        width_(across.first.size()),
+        line_(static_cast<std::size_t>(part.width)),
+        rows_(static_cast<std::size_t>(kept + 1) * width_),
+        held_(static_cast<std::size_t>(kept), -1) {
+    line_.assign(line_.size(), ColourPixel());
+    ResizeLine(rows_.data());  // the first of them: of canvas alone
+  }
+
+  const Pixel* Get(int row) {
+    const int in_picture = part_.top + row - canvas_.top;
+    if (in_picture < 0 || in_picture >= canvas_.picture->height) return rows_.data();
+    const auto slot = static_cast<std::size_t>(row) % held_.size();
+    Pixel* resized = rows_.data() + (slot + 1) * width_;
+    if (held_[slot] == row) return resized;
+    held_[slot] = row;
+    FillLine(in_picture);
+    ResizeLine(resized);
+    return resized;
+  }
+
+ private:
+  Pixel ColourPixel() const {
+    return Pixel{canvas_.colour[0], canvas_.colour[1], canvas_.colour[2], 0};
+  }
+
+  // Beside the picture the line stays as it was made.
+  void FillLine(int row) {
+    const Picture& picture = *canvas_.picture;
+    const int left = canvas_.left - part_.left;  // of the picture in the part
+    const int begin = std::clamp(left, 0, part_.width);
+    const int end = std::clamp(left + picture.width, begin, part_.width);
+    const std::uint8_t* in =
+        picture.pixels.data() + 3 * (std::int64_t{row} * picture.width + (begin - left));
+    for (int x = begin; x < end; ++x, in += 3)
+      line_[static_cast<std::size_t>(x)] =
+          Pixel{static_cast<float>(in[0]), static_cast<float>(in[1]), static_cast<float>(in[2]), 0};
+  }
+
+  void ResizeLine(Pixel* out) const {
+    for (std::size_t x = 0; x < width_; ++x) {
+      const Pixel* in = line_.data() + across_.first[x];
+      const float* weights = across_.weights.data() + across_.begin[x];
+      Pixel sum{};
+      for (int t = 0; t < across_.count[x]; ++t) sum += in[t] * weights[t];
+      out[x] = sum;
+    }
+  }
+
+  const Canvas& canvas_;
+  const Box& part_;
+  const Taps& across_;
+  std::size_t width_;
+  std::vector<Pixel> line_, rows_;
+  std::vector<int> held_;  // which row each slot has; -1: none
+};
+
+}  // namespace
+
+std::vector<float> ResizeToFloats(const Canvas& canvas, const Box& part, PictureSize to,
+                                  Interpolation interpolation) {
+  ADA_CHECK(canvas.picture->channels == 3 && part.height > 0 && part.width > 0);
+  ADA_CHECK(part.top >= 0 && part.left >= 0 && part.top + part.height <= canvas.size.height &&
+            part.left + part.width <= canvas.size.width);
+  const bool shrinks = part.height >= to.height && part.width >= to.width;
+  const Taps across = MakeTaps(part.width, to.width, interpolation, shrinks);
+  const Taps down = MakeTaps(part.height, to.height, interpolation, shrinks);
+  RowsAcross rows(canvas, part, across, down.most);
+  const auto width = static_cast<std::size_t>(to.width);
+  std::vector<float> out(static_cast<std::size_t>(to.height) * width * 3);
+  std::vector<Pixel> sums(width);
+  float* at = out.data();
+  for (std::size_t y = 0; y < down.first.size(); ++y) {
+    std::fill(sums.begin(), sums.end(), Pixel{});
+    for (int t = 0; t < down.count[y]; ++t) {
+      const float weight = down.weights[static_cast<std::size_t>(down.begin[y] + t)];
+      const Pixel* row = rows.Get(down.first[y] + t);
+      for (std::size_t x = 0; x < width; ++x) sums[x] += row[x] * weight;
+    }
+    for (std::size_t x = 0; x < width; ++x, at += 3) std::memcpy(at, &sums[x], 3 * sizeof(float));
+  }
+  return out;
+}
+
+}  // namespace ada::data

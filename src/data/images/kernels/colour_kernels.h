@@ -1,0 +1,29 @@
+// The inner loops between RGB and OpenCV's 8-bit HSV, compiled once per instruction set. Whole
+// numbers one way, fp32 operation by operation the other: every set gives the same bytes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace ada::data {
+
+struct ColourKernels {
+  const char* name;
+  // These take `pixels` pixels of 3 bytes; in and out may be the same.
+  void (*rgb_to_hsv)(const std::uint8_t* in, std::ptrdiff_t pixels, std::uint8_t* out);
+  // Cuts the values of the first `cut` pixels off to bytes and rounds the others to nearest.
+  void (*hsv_to_rgb)(const std::uint8_t* in, std::ptrdiff_t pixels, std::ptrdiff_t cut,
+                     std::uint8_t* out);
+};
+
+// Tables of the sets that this program was compiled for.
+namespace sse2 {
+extern const ColourKernels kColourKernels;
+}
+namespace avx2 {
+extern const ColourKernels kColourKernels;
+}
+namespace avx512 {
+extern const ColourKernels kColourKernels;
+}
+
+}  // namespace ada::data

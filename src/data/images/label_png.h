@@ -1,0 +1,15 @@
+// Label images: PNG files whose values are numbers of classes, not colours.
+#pragma once
+#include <string>
+
+#include "data/images/picture.h"
+
+namespace ada::data {
+
+// The values of a grey PNG of up to 8 bits, or the indices of a palette PNG (not its colours), as
+// they are: one channel. DataError naming `path`: what picture.h throws, and every other kind of
+// picture.
+Picture DecodeLabelPng(FileBytes file, const std::string& path);
+Picture ReadLabelPng(const std::string& path);
+
+}  // namespace ada::data

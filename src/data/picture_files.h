@@ -1,0 +1,42 @@
+// Images that are files of their own, decoded when they are asked for.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/image_store.h"
+
+namespace ada::data {
+
+// Many names in one block of memory.
+class NameList {
+ public:
+  void Add(std::string_view folder, std::string_view name);  // "folder/name"
+  std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
+  std::string_view operator[](std::int64_t i) const;
+
+ private:
+  std::string text_;
+  std::vector<std::uint64_t> ends_;
+};
+
+// A file's name without its folder and its ending.
+std::string TitleOfFile(std::string_view path);
+
+class PictureFiles final : public ImageStore {
+ public:
+  // `prefix` stands before each of `names`.
+  PictureFiles(std::string prefix, NameList names);
+
+  std::int64_t images() const override { return names_.size(); }
+  std::string NameOf(std::int64_t image) const override;
+  std::string TitleOf(std::int64_t image) const override { return TitleOfFile(names_[image]); }
+  Picture Read(std::int64_t image, const ChoosePart& part) const override;
+
+ private:
+  std::string prefix_;
+  NameList names_;
+};
+
+}  // namespace ada::data

@@ -1,0 +1,129 @@
+#include "data/row_writer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "data/image_streams.h"
+#include "vision/coder.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::uint64_t kSsdStream = StreamId("augment.ssd");
+constexpr int kValuesOfBox = 4;
+
+void CheckDetection(const LoaderSpec& spec, const ImageShape& shape) {
+  const ImageChanges& changes = spec.changes;
+  if (changes.resize.to.height == 0)
+    throw ConfigError(
+        "data.resize: images with boxes are resized to the size that the network "
+        "takes; set data.resize: [height, width]");
+  if (changes.random_resized_crop || changes.crops() || changes.random_scale || spec.random_crop ||
+      changes.random_erasing)
+    throw ConfigError(
+        "data.augment: of images with boxes only colours are changed and columns "
+        "mirrored; for the rest use data.augment.ssd");
+  const int input = spec.coder->spec().input;
+  if (shape.height != input || shape.width != input)
+    throw ConfigError("data.resize: gives " + SizeText({shape.height, shape.width}) +
+                      " pixels; the network's default boxes are for " + SizeText({input, input}));
+}
+
+void CheckTruth(const Dataset& dataset, const LoaderSpec& spec, const ImageShape& shape) {
+  const Task task = dataset.task();
+  if (task == Task::kClassification) {
+    ADA_CHECK(!spec.changes.ssd && !spec.coder);
+    return;
+  }
+  ADA_CHECK(dataset.store && dataset.channels == 3);
+  if (spec.mixing.any())
+    throw ConfigError("data.augment: mixup and cutmix mix images with one label each; " +
+                      dataset.name + " has label images or boxes");
+  if (task == Task::kSegmentation) {
+    ADA_CHECK(!spec.changes.ssd && !spec.coder);
+    return;
+  }
+  ADA_CHECK(spec.coder);
+  CheckDetection(spec, shape);
+}
+
+// Values on the scale of bytes as the network takes them: divided by 255, less the mean, through
+// the deviation.
+void Normalize(const std::vector<float>& values, const LoaderSpec& spec, float* out) {
+  std::array<float, 3> mean{}, std{1, 1, 1};
+  for (std::size_t c = 0; c < spec.mean.size(); ++c) {
+    mean[c] = static_cast<float>(spec.mean[c]);
+    std[c] = static_cast<float>(spec.std[c]);
+  }
+  for (std::size_t i = 0; i < values.size(); i += 3)
+    for (std::size_t c = 0; c < 3; ++c) out[i + c] = (values[i + c] / 255.0f - mean[c]) / std[c];
+}
+
+Box AllOf(PictureSize size) { return {0, 0, size.height, size.width}; }
+
+}  // namespace
+
+RowWriter::RowWriter(const Dataset& dataset, const LoaderSpec& spec)
+    : dataset_(dataset), spec_(spec), images_(dataset, spec) {
+  CheckTruth(dataset, spec, shape());
+  if (dataset.task() == Task::kSegmentation) {
+    labels_ = std::int64_t{shape().height} * shape().width;
+  } else if (dataset.task() == Task::kDetection) {
+    labels_ = spec.coder->boxes();
+    locations_ = labels_ * kValuesOfBox;
+  }
+}
+
+void RowWriter::Write(std::int64_t epoch, std::int64_t image, float* out,
+                      const RowTargets& targets) const {
+  if (dataset_.task() == Task::kClassification) {
+    *targets.labels = dataset_.labels[static_cast<std::size_t>(image)];
+    return images_.Write(epoch, image, out);
+  }
+  ShownPart part;
+  if (dataset_.task() == Task::kSegmentation) {
+    images_.Write(epoch, image, out, &part);
+    return WriteLabels(image, part, targets.labels);
+  }
+  if (spec_.changes.ssd)
+    return spec_.coder->Encode(WriteSsd(epoch, image, out), targets.locations, targets.labels);
+  images_.Write(epoch, image, out, &part);
+  const auto number = static_cast<std::size_t>(dataset_.NumberInFiles(image));
+  spec_.coder->Encode(ShowBoxes(part, TrainingBoxes((*dataset_.objects)[number])),
+                      targets.locations, targets.labels);
+}
+
+void RowWriter::WriteLabels(std::int64_t image, const ShownPart& part, std::int32_t* labels) const {
+  const std::int64_t number = dataset_.NumberInFiles(image);
+  const Picture read = dataset_.label_images->Read(number);
+  if (read.size() != part.stored)
+    throw DataError(dataset_.label_images->NameOf(number) + ": " + SizeText(read.size()) +
+                    " pixels, and its picture " + dataset_.store->NameOf(number) + " has " +
+                    SizeText(part.stored) + "; expected a label for each pixel");
+  ShowLabels(part, read, labels);
+}
+
+std::vector<vision::LabelledBox> RowWriter::WriteSsd(std::int64_t epoch, std::int64_t image,
+                                                     float* out) const {
+  const std::int64_t number = dataset_.NumberInFiles(image);
+  Picture picture = dataset_.store->Read(number, AllOf);
+  std::vector<vision::LabelledBox> boxes =
+      TrainingBoxes((*dataset_.objects)[static_cast<std::size_t>(number)]);
+  RandomStream random = StreamFor(spec_.seed, kSsdStream, epoch, image);
+  StreamDraws draws(&random);
+  const SsdChanges changes = DrawSsdChanges(*spec_.changes.ssd, picture.size(), boxes, &draws);
+  const PictureSize to{shape().height, shape().width};
+  Normalize(ApplySsdChanges(changes, std::move(picture), to, &boxes), spec_, out);
+  return boxes;
+}
+
+std::int64_t RowWriter::TermsOf(const std::vector<std::int32_t>& labels) const {
+  const Task task = dataset_.task();
+  if (task == Task::kClassification) return static_cast<std::int64_t>(labels.size());
+  const std::int32_t least = task == Task::kDetection ? 1 : 0;
+  return std::count_if(labels.begin(), labels.end(),
+                       [least](std::int32_t label) { return label >= least; });
+}
+
+}  // namespace ada::data

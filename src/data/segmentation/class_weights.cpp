@@ -1,0 +1,100 @@
+#include "data/segmentation/class_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "core/error.h"
+#include "core/run_in_parallel.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::int64_t kLabelImagesOfTask = 16;
+
+struct PixelCounts {
+  std::vector<std::int64_t> pixels, of;
+};
+
+Picture LabelsOrNone(const Dataset& dataset, std::int64_t image, bool skip_broken) {
+  try {
+    return dataset.label_images->Read(dataset.NumberInFiles(image));
+  } catch (const DataError&) {
+    if (!skip_broken) throw;
+    return {};
+  }
+}
+
+// Of the images begin..end - 1 of the set.
+PixelCounts CountPixels(const Dataset& dataset, std::int64_t begin, std::int64_t end,
+                        bool skip_broken) {
+  const auto classes = static_cast<std::size_t>(dataset.classes);
+  PixelCounts counts{std::vector<std::int64_t>(classes), std::vector<std::int64_t>(classes)};
+  for (std::int64_t i = begin; i < end; ++i) {
+    const Picture labels = LabelsOrNone(dataset, i, skip_broken);
+    std::array<std::int64_t, 256> found{};
+    for (const std::uint8_t label : labels.pixels) ++found[label];
+    for (std::size_t k = 0; k < classes; ++k) {
+      counts.pixels[k] += found[k];
+      if (found[k] > 0) counts.of[k] += static_cast<std::int64_t>(labels.pixels.size());
+    }
+  }
+  return counts;
+}
+
+double MedianOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+}  // namespace
+
+std::vector<double> MedianFrequencyWeights(const std::vector<std::int64_t>& pixels,
+                                           const std::vector<std::int64_t>& of,
+                                           UnseenClass unseen) {
+  ADA_CHECK(pixels.size() == of.size());
+  std::vector<double> seen, weights(pixels.size(), 1.0);
+  for (std::size_t k = 0; k < pixels.size(); ++k)
+    if (pixels[k] > 0) seen.push_back(static_cast<double>(pixels[k]) / static_cast<double>(of[k]));
+  if (unseen == UnseenClass::kAllNan && seen.size() < pixels.size())
+    return std::vector<double>(pixels.size(), std::numeric_limits<double>::quiet_NaN());
+  if (seen.empty()) return weights;
+  const double median = MedianOf(seen);
+  for (std::size_t k = 0; k < pixels.size(); ++k)
+    if (pixels[k] > 0)
+      weights[k] = median / (static_cast<double>(pixels[k]) / static_cast<double>(of[k]));
+  return weights;
+}
+
+std::vector<double> MedianFrequencyWeights(const Dataset& dataset, UnseenClass unseen,
+                                           std::vector<int>* unseen_classes, bool skip_broken) {
+  ADA_CHECK(dataset.label_images);
+  std::vector<PixelCounts> parts(
+      static_cast<std::size_t>((dataset.images() + kLabelImagesOfTask - 1) / kLabelImagesOfTask));
+  std::vector<std::function<void()>> tasks;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    tasks.push_back([&dataset, &parts, part, skip_broken] {
+      const std::int64_t begin = static_cast<std::int64_t>(part) * kLabelImagesOfTask;
+      parts[part] = CountPixels(
+          dataset, begin, std::min(dataset.images(), begin + kLabelImagesOfTask), skip_broken);
+    });
+  }
+  RunInParallel(tasks);
+  const auto classes = static_cast<std::size_t>(dataset.classes);
+  PixelCounts all{std::vector<std::int64_t>(classes), std::vector<std::int64_t>(classes)};
+  for (const PixelCounts& counts : parts) {
+    for (std::size_t k = 0; k < classes; ++k) {
+      all.pixels[k] += counts.pixels[k];
+      all.of[k] += counts.of[k];
+    }
+  }
+  if (unseen_classes != nullptr)
+    for (std::size_t k = 0; k < classes; ++k)
+      if (all.pixels[k] == 0) unseen_classes->push_back(static_cast<int>(k));
+  return MedianFrequencyWeights(all.pixels, all.of, unseen);
+}
+
+}  // namespace ada::data

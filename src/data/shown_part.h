@@ -1,0 +1,31 @@
+// What a network's input shows of a stored picture, so that labels and boxes can go with it.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "data/images/picture.h"
+#include "vision/box.h"
+
+namespace ada::data {
+
+// `box` of the picture is resized to `resized`; of that `window` is shown, which may reach beyond
+// it; then columns are mirrored if `flip`.
+struct ShownPart {
+  PictureSize stored;
+  Box box;
+  PictureSize resized;
+  Box window;
+  bool flip = false;
+};
+
+// The labels of the part, from a label image of the stored picture's size (one channel): each pixel
+// has that of the pixel in which its centre lies (nearest, as PIL's), kNoLabel for kIgnoredPixel
+// and beside the picture. `out`: [window.height, window.width]. Returns how many have a label.
+std::int64_t ShowLabels(const ShownPart& part, const Picture& labels, std::int32_t* out);
+
+// The boxes of the part, in its pixels; those whose centre it does not show, and those of which
+// nothing is left, are gone.
+std::vector<vision::LabelledBox> ShowBoxes(const ShownPart& part,
+                                           const std::vector<vision::LabelledBox>& boxes);
+
+}  // namespace ada::data

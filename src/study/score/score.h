@@ -1,0 +1,37 @@
+// score: judges detections and label images of any program by the truth of a data set, as the
+// papers on VOC and CamVid do. Both write CSV or a table to `out`, and to `notes` what a reader of
+// it must know besides; both throw DataError where a file is not as it should be.
+#pragma once
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "study/commands.h"
+
+namespace ada::study {
+
+struct VocScoreOptions {
+  std::vector<std::string> folders;  // in VOC's layout, one after the other
+  std::string split = "test";
+  std::string detections;  // CSV with the columns image,label,score,xmin,ymin,xmax,ymax
+  double overlap = 0.5;    // IoU from which a detection is right
+  View view = View::kCsv;
+};
+
+// Average precision of each class, of the truth's and the detections' together, and the row `map`.
+// Boxes of the CSV are in pixels from 0 and count as they stand; `image` is a name of the split's
+// list, and one that is not there is an error.
+void ScoreVoc(const VocScoreOptions& options, std::ostream& out, std::ostream& notes);
+
+struct SegmentationScoreOptions {
+  std::string labels, predictions;  // folders of PNG files of the same names
+  std::optional<int> ignored;       // a label of the truth whose pixels are not judged
+  View view = View::kCsv;
+};
+
+// IoU and accuracy of each class up to the largest label that occurs, and the row `all`.
+void ScoreSegmentation(const SegmentationScoreOptions& options, std::ostream& out,
+                       std::ostream& notes);
+
+}  // namespace ada::study

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "data/images/label_png.h"
+#include "study/score/score.h"
+#include "study/text_table.h"
+#include "telemetry/columns.h"
+#include "vision/confusion.h"
+
+namespace ada::study {
+namespace {
+
+constexpr char kEnding[] = ".png";
+
+// A row of the CSV: a class, or `all`.
+struct SegmentationScoreRow {
+  std::string name;
+  std::string iou, accuracy, mean_iou, pixel_accuracy, mean_accuracy;  // empty: not of this row
+};
+
+}  // namespace
+}  // namespace ada::study
+
+namespace ada::telemetry {
+
+template <>
+inline constexpr auto kColumns<study::SegmentationScoreRow> =
+    std::to_array<Column<study::SegmentationScoreRow>>({
+        {"class", &study::SegmentationScoreRow::name},
+        {"iou", &study::SegmentationScoreRow::iou},
+        {"class_accuracy", &study::SegmentationScoreRow::accuracy},
+        {"miou", &study::SegmentationScoreRow::mean_iou},
+        {"pixel_accuracy", &study::SegmentationScoreRow::pixel_accuracy},
+        {"mean_class_accuracy", &study::SegmentationScoreRow::mean_accuracy},
+    });
+
+}  // namespace ada::telemetry
+
+namespace ada::study {
+namespace {
+
+// The names of a folder's PNG files, in byte order.
+std::vector<std::string> PngNames(const std::string& folder) {
+  if (!IsFolder(folder))
+    throw DataError(folder + ": is no folder; expected one with label images (PNG)");
+  std::vector<std::string> names;
+  for (const std::string& name : ListFolder(folder)) {
+    if (name.ends_with(kEnding) && !name.starts_with('.')) names.push_back(name);
+  }
+  if (names.empty()) throw DataError(folder + ": has no " + kEnding + " files to judge");
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Throws DataError where a label image has no prediction.
+void ExpectPredictions(const SegmentationScoreOptions& options,
+                       const std::vector<std::string>& labels,
+                       const std::vector<std::string>& predictions, std::ostream& notes) {
+  std::vector<std::string> missing, others;
+  std::set_difference(labels.begin(), labels.end(), predictions.begin(), predictions.end(),
+                      std::back_inserter(missing));
+  std::set_difference(predictions.begin(), predictions.end(), labels.begin(), labels.end(),
+                      std::back_inserter(others));
+  if (!missing.empty()) {
+    throw DataError(options.predictions + ": has no prediction for " +
+                    Counted(static_cast<std::int64_t>(missing.size()), "label image") + " of " +
+                    options.labels + ": " + FirstNames(missing, 3));
+  }
+  if (!others.empty()) {
+    notes << options.predictions << ": "
+          << Counted(static_cast<std::int64_t>(others.size()), "file")
+          << " without a label image, not judged: " << FirstNames(others, 3) << '\n';
+  }
+}
+
+std::string ShownSize(const data::Picture& picture) {
+  return std::to_string(picture.width) + " x " + std::to_string(picture.height);
+}
+
+// Counts the pixels of one image.
+void JudgeImage(const SegmentationScoreOptions& options, const std::string& name,
+                vision::Confusion& confusion) {
+  const std::string label_path = options.labels + "/" + name;
+  const std::string prediction_path = options.predictions + "/" + name;
+  const data::Picture labels = data::ReadLabelPng(label_path);
+  const data::Picture prediction = data::ReadLabelPng(prediction_path);
+  if (!(labels.size() == prediction.size())) {
+    throw DataError(prediction_path + ": has " + ShownSize(prediction) + " pixels, " + label_path +
+                    " has " + ShownSize(labels) + "; expected the same size");
+  }
+  std::vector<std::int32_t> truth(labels.pixels.begin(), labels.pixels.end());
+  const std::vector<std::int32_t> found(prediction.pixels.begin(), prediction.pixels.end());
+  if (options.ignored) std::replace(truth.begin(), truth.end(), *options.ignored, -1);
+  confusion.Add(truth, found);
+}
+
+void WriteCsv(const vision::Confusion& confusion, std::ostream& out) {
+  out << telemetry::Header<SegmentationScoreRow>() << '\n';
+  const auto print = [&](const SegmentationScoreRow& row) {
+    out << telemetry::FieldsOf(row).text() << '\n';
+  };
+  for (int c = 0; c < confusion.classes(); ++c) {
+    print({std::to_string(c), ShortestText(confusion.Iou(c)), ShortestText(confusion.Accuracy(c)),
+           "", "", ""});
+  }
+  print({"all", "", "", ShortestText(confusion.MeanIou()), ShortestText(confusion.PixelAccuracy()),
+         ShortestText(confusion.MeanClassAccuracy())});
+}
+
+std::string ShareText(double share) { return std::isnan(share) ? "-" : Formatted("%.4f", share); }
+
+void PrintTable(const vision::Confusion& confusion, std::size_t images, std::ostream& out) {
+  TextTable table({"class", "pixels", "iou", "accuracy"});
+  for (int c = 0; c < confusion.classes(); ++c) {
+    std::int64_t pixels = 0;
+    for (int other = 0; other < confusion.classes(); ++other) pixels += confusion.Count(c, other);
+    table.Row({std::to_string(c), std::to_string(pixels), ShareText(confusion.Iou(c)),
+               ShareText(confusion.Accuracy(c))});
+  }
+  table.Row({"all", std::to_string(confusion.Pixels()), ShareText(confusion.MeanIou()),
+             ShareText(confusion.MeanClassAccuracy())});
+  table.Print(out, kTerminalWidth);
+  out << Counted(static_cast<std::int64_t>(images), "image")
+      << "; all: the classes' means; of all pixels " << ShareText(confusion.PixelAccuracy())
+      << " are right\n";
+}
+
+}  // namespace
+
+void ScoreSegmentation(const SegmentationScoreOptions& options, std::ostream& out,
+                       std::ostream& notes) {
+  const std::vector<std::string> labels = PngNames(options.labels);
+  ExpectPredictions(options, labels, PngNames(options.predictions), notes);
+  vision::Confusion confusion;
+  for (const std::string& name : labels) JudgeImage(options, name, confusion);
+  if (options.view == View::kTable) {
+    PrintTable(confusion, labels.size(), out);
+  } else {
+    WriteCsv(confusion, out);
+  }
+}
+
+}  // namespace ada::study

@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <ostream>
+#include <set>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "data/detection/annotation.h"
+#include "study/score/score.h"
+#include "study/text_table.h"
+#include "telemetry/columns.h"
+#include "vision/average_precision.h"
+
+namespace ada::study {
+namespace {
+
+// A row of the CSV; the last is called `map`.
+struct VocScoreRow {
+  std::string name;
+  double ap_07 = NAN, ap = NAN;
+};
+
+}  // namespace
+}  // namespace ada::study
+
+namespace ada::telemetry {
+
+template <>
+inline constexpr auto kColumns<study::VocScoreRow> = std::to_array<Column<study::VocScoreRow>>({
+    {"class", &study::VocScoreRow::name},
+    {"ap_07", &study::VocScoreRow::ap_07, kExact | kPlain},
+    {"ap", &study::VocScoreRow::ap, kExact | kPlain},
+});
+
+}  // namespace ada::telemetry
+
+namespace ada::study {
+namespace {
+
+constexpr std::uint64_t kMostListBytes = 64 << 20;
+
+// A box by the name of its class, in a file's order.
+struct NamedDetection {
+  std::string label;
+  vision::Box box;
+  double score = 0;
+};
+struct JudgedImage {
+  std::string annotation;  // its XML file
+  std::vector<data::AnnotatedObject> truth;
+  std::vector<NamedDetection> found;
+};
+
+// The images of a split, in the order of its lists.
+struct JudgedImages {
+  std::vector<JudgedImage> images;
+  std::unordered_map<std::string, std::size_t> places;  // by name
+};
+
+// Adds the images of a list: the first word of each line that has one.
+void AddList(const std::string& folder, const std::string& split, JudgedImages& judged) {
+  const std::string path = folder + "/ImageSets/Main/" + split + ".txt";
+  const std::string text = ReadFile(path, kMostListBytes);
+  constexpr char kBlanks[] = " \t\r";
+  int line = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string row = text.substr(at, end - at);
+    at = end + 1;
+    ++line;
+    const std::size_t first = row.find_first_not_of(kBlanks);
+    if (first == std::string::npos) continue;
+    const std::string name = row.substr(first, row.find_first_of(kBlanks, first) - first);
+    if (!judged.places.emplace(name, judged.images.size()).second) {
+      throw DataError(path + ":" + std::to_string(line) + ": names " + Visible(name) +
+                      ", which is in the split already; expected each image once");
+    }
+    judged.images.push_back({folder + "/Annotations/" + name + ".xml", {}, {}});
+  }
+}
+
+JudgedImages ReadTruth(const VocScoreOptions& options) {
+  JudgedImages judged;
+  for (const std::string& folder : options.folders) AddList(folder, options.split, judged);
+  for (JudgedImage& image : judged.images)
+    image.truth = data::ReadAnnotation(image.annotation).objects;
+  return judged;
+}
+
+void ReadDetections(const VocScoreOptions& options, JudgedImages& judged, std::ostream& notes) {
+  telemetry::CsvReader file(options.detections, telemetry::LastRow::kMayLackLineEnd);
+  const std::size_t image = file.Column("image"), label = file.Column("label"),
+                    score = file.Column("score"), xmin = file.Column("xmin"),
+                    ymin = file.Column("ymin"), xmax = file.Column("xmax"),
+                    ymax = file.Column("ymax");
+  std::int64_t not_finite = 0;
+  while (file.Next()) {
+    const auto place = judged.places.find(file.Text(image));
+    if (place == judged.places.end()) {
+      file.FailAt(image, ("a name of the list " + options.split + " in ImageSets/Main").c_str());
+    }
+    const auto corner = [&](std::size_t column) { return static_cast<float>(file.Number(column)); };
+    const NamedDetection found{file.Text(label),
+                               {corner(ymin), corner(xmin), corner(ymax), corner(xmax)},
+                               file.Number(score)};
+    const vision::Box& b = found.box;
+    if (!std::isfinite(b.y0 + b.x0 + b.y1 + b.x1) || !std::isfinite(found.score)) ++not_finite;
+    judged.images[place->second].found.push_back(found);
+  }
+  if (not_finite > 0) {
+    notes << options.detections << ": " << Counted(not_finite, "detection")
+          << " with inf or nan, judged as the rest\n";
+  }
+}
+
+// The classes' names in byte order.
+std::vector<std::string> ClassesOf(const JudgedImages& judged) {
+  std::set<std::string> names;
+  for (const JudgedImage& image : judged.images) {
+    for (const data::AnnotatedObject& object : image.truth) names.insert(object.name);
+    for (const NamedDetection& found : image.found) names.insert(found.label);
+  }
+  return {names.begin(), names.end()};
+}
+
+std::vector<vision::ClassPrecision> JudgeAll(const JudgedImages& judged,
+                                             const std::vector<std::string>& names,
+                                             double overlap) {
+  std::map<std::string, int> labels;
+  for (const std::string& name : names) labels.emplace(name, static_cast<int>(labels.size()));
+  vision::AveragePrecision precision(static_cast<int>(names.size()), static_cast<float>(overlap));
+  for (const JudgedImage& image : judged.images) {
+    std::vector<vision::LabelledBox> truth;
+    for (const data::AnnotatedObject& object : image.truth)
+      truth.push_back({object.box, labels.at(object.name), object.difficult});
+    std::vector<vision::Detection> found;
+    std::vector<double> scores;
+    for (const NamedDetection& one : image.found) {
+      found.push_back({one.box, labels.at(one.label), 0});
+      scores.push_back(one.score);
+    }
+    precision.Add(truth, found, scores);
+  }
+  return precision.Judge();
+}
+
+std::string ApText(double ap) { return std::isnan(ap) ? "-" : Formatted("%.4f", ap); }
+
+void PrintScores(const std::vector<std::string>& names,
+                 const std::vector<vision::ClassPrecision>& classes, std::size_t images,
+                 std::ostream& out) {
+  TextTable table({"class", "objects", "detections", "ap_07", "ap"});
+  std::int64_t objects = 0, detections = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const vision::ClassPrecision& c = classes[i];
+    table.Row({names[i], std::to_string(c.positives), std::to_string(c.detections), ApText(c.ap_07),
+               ApText(c.ap)});
+    objects += c.positives;
+    detections += c.detections;
+  }
+  table.Row({"map", std::to_string(objects), std::to_string(detections),
+             ApText(vision::MeanAp07(classes)), ApText(vision::MeanAp(classes))});
+  table.Print(out, kTerminalWidth);
+  out << Counted(static_cast<std::int64_t>(images), "image")
+      << "; objects: without the difficult ones\n";
+}
+
+}  // namespace
+
+void ScoreVoc(const VocScoreOptions& options, std::ostream& out, std::ostream& notes) {
+  JudgedImages judged = ReadTruth(options);
+  ReadDetections(options, judged, notes);
+  const std::vector<std::string> names = ClassesOf(judged);
+  const std::vector<vision::ClassPrecision> classes = JudgeAll(judged, names, options.overlap);
+  if (options.view == View::kTable) return PrintScores(names, classes, judged.images.size(), out);
+  out << telemetry::Header<VocScoreRow>() << '\n';
+  const auto print = [&](const VocScoreRow& row) {
+    out << telemetry::FieldsOf(row).text() << '\n';
+  };
+  for (std::size_t i = 0; i < names.size(); ++i) print({names[i], classes[i].ap_07, classes[i].ap});
+  print({"map", vision::MeanAp07(classes), vision::MeanAp(classes)});
+}
+
+}  // namespace ada::study

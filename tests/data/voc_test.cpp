@@ -1,0 +1,194 @@
+// The data set voc: annotations, lists, years, what training leaves out, and what is wrong with
+// files.
+#include <doctest/doctest.h>
+
+#include "data/detection/annotation.h"
+#include "data/detection/voc_set.h"
+#include "tiny_truth.h"
+
+namespace ada::data {
+namespace {
+
+std::string Refusal(const std::string& xml) {
+  return MessageOf("no such folder", [&] { ParseAnnotation(xml, "a.xml"); });
+}
+
+std::string WithBox(const std::string& box) {
+  return "<annotation><object><name>cat</name>" + box + "</object></annotation>";
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("annotation: boxes in pixels from 0, as they stand") {
+    const Annotation read = ParseAnnotation(
+        "<?xml version=\"1.0\"?>\n<annotation>\n<size><width>80</width><height>60</height></size>\n"
+        "<object><name> cat </name><difficult>1</difficult>\n"
+        "<bndbox><xmin>1</xmin><ymin>2.5</ymin><xmax>80</xmax><ymax>60</ymax></bndbox>\n"
+        "<part><name>head</name><bndbox><xmin>3</xmin></bndbox></part></object>\n"
+        "<object><name>dog &amp; bone</name>\n"
+        "<bndbox><ymax>3</ymax><xmin>10</xmin><xmax>9</xmax><ymin>3</ymin></bndbox></object>"
+        "</annotation>",
+        "a.xml");
+    CHECK(read.size == PictureSize{60, 80});
+    REQUIRE(read.objects.size() == 2);
+    CHECK(read.objects[0].name == "cat");
+    CHECK(read.objects[0].difficult);
+    CHECK(read.objects[0].box == vision::Box{1.5F, 0, 59, 79});
+    CHECK(read.objects[0].line == 4);
+    CHECK(read.objects[1].name == "dog & bone");
+    CHECK(read.objects[1].box == vision::Box{2, 9, 2, 8});
+    CHECK(ParseAnnotation("<annotation/>", "a.xml").size == PictureSize{});
+    CHECK(ParseAnnotation(
+              "<annotation><size><width>0</width><height>9</height></size></annotation>", "a.xml")
+              .size == PictureSize{});
+  }
+
+  TEST_CASE("annotation: what is wrong is named with its line") {
+    const std::string end = "; expected an annotation as PASCAL VOC's";
+    CHECK(Refusal("<annotation>\n<size>\n</annotation>") ==
+          "a.xml: line 3: this is no XML: Start-end tags mismatch" + end);
+    CHECK(Refusal("") == "a.xml: line 1: this is no XML: No document element found" + end);
+    CHECK(Refusal("{}") == "a.xml: line 1: this is no XML: No document element found" + end);
+    CHECK(Refusal("<a/>") == "a.xml: line 1: there is no <annotation>" + end);
+    CHECK(Refusal("<annotation>\n<object/></annotation>") ==
+          "a.xml: line 2: an <object> without <name>" + end);
+    CHECK(Refusal(WithBox("")) == "a.xml: line 1: the object 'cat' has no <bndbox>" + end);
+    CHECK(Refusal(WithBox("<bndbox><ymin>1</ymin></bndbox>")) ==
+          "a.xml: line 1: a <bndbox> without <xmin>" + end);
+    CHECK(Refusal(WithBox("<bndbox><ymin>one</ymin></bndbox>")) ==
+          "a.xml: line 1: <ymin> is 'one', no number" + end);
+    CHECK(Refusal(WithBox("<bndbox><ymin>nan</ymin></bndbox>")) ==
+          "a.xml: line 1: <ymin> is 'nan', no place in a picture" + end);
+    CHECK(Refusal(WithBox("<bndbox><ymin>1e9</ymin></bndbox>")) ==
+          "a.xml: line 1: <ymin> is '1e9', no place in a picture" + end);
+    CHECK(Refusal(WithBox("<difficult>2</difficult>")) ==
+          "a.xml: line 1: <difficult> is '2', neither 0 nor 1" + end);
+    CHECK(Refusal("<annotation><size><width>6.5</width></size></annotation>") ==
+          "a.xml: line 1: <width> of the image is '6.5', no whole number" + end);
+  }
+
+  TEST_CASE("voc: lists, pictures, boxes and classes in byte order") {
+    const TemporaryFolder folder;
+    PutVoc(folder.path(), 3);
+    const Splits splits = OpenVoc(folder.path(), {});
+    CHECK(splits.train.images() == 3);
+    CHECK(splits.test.images() == 3);
+    CHECK(splits.class_names == std::vector<std::string>{"cat", "dog"});
+    CHECK(splits.note.empty());
+    CHECK(splits.train.task() == Task::kDetection);
+    CHECK(splits.train.height == 60);
+    CHECK(splits.train.store->NameOf(1) == folder / "JPEGImages/trainval101.png");
+    const ImageObjects& objects = (*splits.train.objects)[1];
+    CHECK(objects.name == "trainval101");
+    CHECK(objects.size == PictureSize{60, 80});
+    REQUIRE(objects.boxes.size() == 2);
+    CHECK(objects.boxes[0].box == vision::Box{3, 5, 39, 30});
+    CHECK(objects.boxes[1].label == 1);
+    FileChoices choices;
+    choices.class_names = {"zebra", "dog", "cat"};
+    choices.train = "test";
+    const Splits named = OpenVoc(folder.path(), choices);
+    CHECK(named.train.classes == 3);
+    CHECK((*named.train.objects)[0].boxes[0].label == 2);
+    CHECK((*named.train.objects)[0].name == "test100");
+  }
+
+  TEST_CASE("voc: years of a folder or of a list, and one without the split test") {
+    const TemporaryFolder folder;
+    PutVoc(folder / "VOCdevkit/VOC2007", 2);
+    PutVocImage(folder / "VOCdevkit/VOC2012", "trainval", "late", 60, 80, {{"cat", 1, 1, 9, 9}});
+    const Splits splits = OpenVoc(folder.path(), {});
+    CHECK(splits.train.images() == 3);
+    CHECK(splits.test.images() == 2);
+    CHECK((*splits.train.objects)[2].name == "late");
+    CHECK(splits.note == folder / "VOCdevkit/VOC2012: has no list of split test");
+    FileChoices choices;
+    choices.more_paths = {folder / "VOCdevkit/VOC2007"};
+    const Splits turned = OpenVoc(folder / "VOCdevkit/VOC2012", choices);
+    CHECK((*turned.train.objects)[0].name == "late");
+    CHECK(turned.train.images() == 3);
+  }
+
+  TEST_CASE("voc: what training leaves out is told, and a metric keeps it") {
+    const TemporaryFolder folder;
+    PutVoc(folder.path(), 1);
+    PutVocImage(folder.path(), "trainval", "odd", 60, 80,
+                {{"cat", 10, 10, 10, 30},
+                 {"cat", 30, 10, 20, 30},
+                 {"cat", 100, 10, 120, 30},
+                 {"cat", 60, 10, 95, 30},
+                 {"dog", 5, 5, 20, 20, true},
+                 {"dog", 5, 5, 20, 20}});
+    PutText(folder / "Annotations/odd2.xml", "<annotation></annotation>");
+    PutPicture(folder / "JPEGImages/odd2.jpg", TinyPicture(10, 12, 3, 1));  // by its content a PNG
+    std::ofstream(folder / "ImageSets/Main/trainval.txt", std::ios::app) << "odd2  -1\r\n\n";
+    const Splits splits = OpenVoc(folder.path(), {});
+    const ImageObjects& odd = (*splits.train.objects)[1];
+    CHECK(odd.boxes.size() == 6);
+    const std::vector<vision::LabelledBox> trained = TrainingBoxes(odd);
+    REQUIRE(trained.size() == 2);
+    CHECK(trained[0].box == vision::Box{9, 59, 29, 80});
+    CHECK(trained[1].label == 1);
+    CHECK((*splits.train.objects)[2].size == PictureSize{10, 12});
+    std::string note = splits.note;
+    for (auto at = note.find(folder.path()); at != std::string::npos; at = note.find(folder.path()))
+      note.replace(at, folder.path().size(), "DIR");
+    CHECK(note ==
+          "1 box without area (DIR/Annotations/odd.xml: line 3): left out of training; "
+          "1 inverted box (DIR/Annotations/odd.xml: line 7): left out of training; "
+          "1 box outside its picture (DIR/Annotations/odd.xml: line 11): left out of training; "
+          "1 box that reaches beyond its picture (DIR/Annotations/odd.xml: line 15): cut off there "
+          "for training; 1 file without the picture's size (DIR/Annotations/odd2.xml): the "
+          "picture's own size is taken");
+  }
+
+  TEST_CASE("voc: what cannot be used is named, or left out and told") {
+    const TemporaryFolder folder;
+    PutVoc(folder.path(), 2);
+    const auto message = [&](const FileChoices& choices = {}) {
+      return MessageOf(folder.path(), [&] { OpenVoc(folder.path(), choices); });
+    };
+    FileChoices named;
+    named.class_names = {"cat", "dig"};
+    CHECK(message(named) ==
+          "DIR/Annotations/trainval100.xml: line 7: the class 'dog' is not among "
+          "data.class_names; did you mean 'dig'?; add it there, mend the file, or leave the image "
+          "out with data.on_broken: skip");
+    PutText(folder / "Annotations/trainval101.xml", TinyXml(30, 80, {}));
+    CHECK(message() ==
+          "DIR/Annotations/trainval101.xml: <size> is 80 x 30 pixels, and "
+          "DIR/JPEGImages/trainval101.png has 80 x 60: its boxes may be those of another picture; "
+          "mend the size, or leave the image out with data.on_broken: skip");
+    std::filesystem::remove(folder / "JPEGImages/trainval101.png");
+    CHECK(message() ==
+          "DIR/ImageSets/Main/trainval.txt: line 2: 'trainval101' has no picture: no file "
+          "DIR/JPEGImages/trainval101.jpg (nor .jpeg, .png); put it there, take the name out of "
+          "the list, or leave it out with data.on_broken: skip");
+    FileChoices skip;
+    skip.skip_broken = true;
+    const Splits left = OpenVoc(folder.path(), skip);
+    CHECK(left.train.images() == 1);
+    CHECK(left.note.find("1 image (") == 0);
+    CHECK(left.note.find("): left out, data.on_broken: skip") != std::string::npos);
+    std::filesystem::remove(folder / "Annotations/trainval100.xml");
+    CHECK(message().find("DIR/ImageSets/Main/trainval.txt: line 1: 'trainval100' has no "
+                         "annotation: no file DIR/Annotations/trainval100.xml") == 0);
+    CHECK(message(skip).find("none of the images that are listed can be used") !=
+          std::string::npos);
+    FileChoices other;
+    other.train = "train";
+    CHECK(message(other).find("DIR/ImageSets/Main/train.txt: no such file") == 0);
+    named.class_names = {"cat", "cat"};
+    PutVoc(folder / "other", 1);
+    CHECK_THROWS_AS(OpenVoc(folder / "other", named), ConfigError);
+    CHECK(MessageOf(folder.path(), [&] {
+            OpenVoc(folder / "no", {});
+          }).find("DIR/no: no such folder") == 0);
+    CHECK(MessageOf(folder.path(), [&] {
+            OpenVoc(folder / "JPEGImages", {});
+          }).find("DIR/JPEGImages: holds no folder ImageSets") == 0);
+  }
+}
+
+}  // namespace ada::data
