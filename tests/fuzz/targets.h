@@ -16,6 +16,8 @@ void Idx(std::string_view input);          // the two files of a split in MNIST'
 void Cifar(std::string_view input);        // a batch file in CIFAR's layout
 void Images(std::string_view input);       // a picture, decoded, in parts, and changed
 void Npz(std::string_view input);          // an .npz file, its arrays, its first batches
+void Annotation(std::string_view input);   // boxes in XML, and what training makes of them
+void LabelImage(std::string_view input);   // a PNG that is read as labels
 void Csv(std::string_view input);          // the reader itself, with each way to end, and followed
 void Rows(std::string_view input);         // any CSV file of a run, into its rows and totals
 void Watch(std::string_view input);        // a CSV file of a run that `watch` follows
@@ -34,6 +36,8 @@ inline constexpr auto kTargets = std::to_array<Target>({{"yaml", Yaml},
                                                         {"cifar", Cifar},
                                                         {"images", Images},
                                                         {"npz", Npz},
+                                                        {"annotation", Annotation},
+                                                        {"label_image", LabelImage},
                                                         {"csv", Csv},
                                                         {"rows", Rows},
                                                         {"watch", Watch},
