@@ -60,7 +60,7 @@ int Evaluate(EvaluateArguments& a) {
 
 Commands AddEvaluateCommands(CLI::App& app) {
   auto a = std::make_shared<EvaluateArguments>();
-  CLI::App* evaluate = Add(app, "evaluate", "loss, top-1 and top-5 of a checkpoint, as CSV",
+  CLI::App* evaluate = Add(app, "evaluate", "loss and metrics of a checkpoint, as CSV",
                            "  ada-train evaluate runs/fashion_quickstart --best\n"
                            "  ada-train evaluate weights.safetensors --config "
                            "configs/resnet20_cifar.yaml --outputs outputs.safetensors");
@@ -82,8 +82,10 @@ Commands AddEvaluateCommands(CLI::App& app) {
   evaluate
       ->add_option("--predictions", a->options.predictions,
                    "also write a CSV with one row an image: label, prediction,\n"
-                   "probabilities, loss and the label's rank")
-      ->type_name("FILE");
+                   "probabilities, loss and the label's rank. Segmentation, detection:\n"
+                   "a folder of label images and overlays, or of detections.csv and\n"
+                   "pictures with boxes")
+      ->type_name("PATH");
   evaluate
       ->add_option("--outputs", a->options.outputs,
                    "also write what the network gives for each image of split test,\n"

@@ -68,6 +68,11 @@ Commands AddPredictCommands(CLI::App& app) {
   AddOverrides(*predict, *a, shorts);
   predict->add_option("--top", a->options.top, "classes to name; default: 5")->type_name("N");
   predict->add_flag("--csv", a->csv, "photo,rank,class,name,probability");
+  predict
+      ->add_option("--predictions", a->options.predictions,
+                   "segmentation, detection: also write label images and overlays, or\n"
+                   "detections.csv and pictures with boxes")
+      ->type_name("FOLDER");
   predict->add_flag("--json", a->json, "a list with one map a photo");
   return {{predict, [a] { return Predict(*a); }}};
 }

@@ -10,6 +10,7 @@
 #include "backend/update.h"
 #include "core/location.h"
 #include "core/number_format.h"
+#include "core/task.h"
 #include "data/catalog.h"
 #include "data/image_changes.h"
 #include "graph/layers/layer_keys.h"
@@ -189,6 +190,12 @@ struct EmaConfig {
   std::int64_t every = 1;  // updates between two steps of the average
   bool warmup = false;     // decay: at most (1 + n) / (10 + n) after n steps of the average
 };
+// What each labelled pixel counts in the loss, by its class; segmentation alone.
+struct ClassWeightsConfig {
+  enum class Kind { kNone, kMedianFrequency, kGiven } kind = Kind::kNone;
+  std::vector<double> values;  // kGiven: one a class
+  Location where;
+};
 struct TrainConfig {
   int epochs = 1;
   std::int64_t max_steps = 0;
@@ -199,13 +206,39 @@ struct TrainConfig {
   std::int64_t max_retries = 100;  // retry: attempts after the first, then the step is given up
   ScheduleOnSkip schedule_on_skip = ScheduleOnSkip::kAdvance;
   double label_smoothing = 0;
+  ClassWeightsConfig class_weights;
   std::int64_t stop_after_skips = 0;  // this many skipped steps in a row end the run
   EmaConfig ema;
 };
 enum class EvaluatedWeights { kEma, kTrained, kBoth };
+// Where an evaluation takes the mean and variance of batch norms from.
+enum class BatchNormStatistics {
+  kRunning,     // the running averages of training
+  kRecomputed,  // the training images, by the weights that are evaluated
+  kReference,   // the mean of the running averages behind each of their batches, as ChainerCV
+};
 struct EvaluateConfig {
   int every_epochs = 1;
-  EvaluatedWeights weights = EvaluatedWeights::kBoth;  // where there is an average
+  EvaluatedWeights weights = EvaluatedWeights::kBoth;              // where there is an average
+  BatchNormStatistics batch_norm = BatchNormStatistics::kRunning;  // recompute_batch_norm
+};
+// Default boxes that are not those of a zoo network: one entry a feature map, of `sizes` one more.
+struct DefaultBoxesConfig {
+  std::string preset;  // ssd300, ssd512; empty: what the members below say, or the zoo's
+  std::vector<int> grids;
+  std::vector<double> steps, sizes;  // pixels of the network's input
+  std::vector<std::vector<double>> aspect_ratios;
+};
+struct DetectionConfig {
+  DefaultBoxesConfig boxes;
+  std::vector<double> variances = {0.1, 0.2};  // of centres, of sizes
+  double negatives = 3;  // boxes of background in the loss for each with an object
+  double score = 0.01;   // detections below it are dropped
+  double nms = 0.45;     // overlap from which the less likely of two boxes is dropped
+  int candidates = 0;    // boxes of a class that enter this, the likeliest; 0: all
+  int most = 0;          // detections of an image that are kept; 0: all
+  double draw = 0.6;     // score from which a box is drawn
+  Location where;
 };
 // One entry of log.what_if: another choice, judged from the histograms of each logged step.
 struct WhatIfConfig {
@@ -237,6 +270,7 @@ struct Config {
   std::string name;  // default: the file's name
   std::uint64_t seed = 1;
   std::string output;  // default: runs/<name>
+  Task task = Task::kClassification;
   DeviceConfig device;
   DataConfig data;
   ModelConfig model;
@@ -246,6 +280,7 @@ struct Config {
   optim::Schedule schedule;
   TrainConfig train;
   EvaluateConfig evaluate;
+  DetectionConfig detection;
   LogConfig log;
   CheckpointConfig checkpoint;
   std::string file;  // where it was read

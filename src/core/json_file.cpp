@@ -88,6 +88,17 @@ double JsonFields::Number(const std::string& field) const {
   return value.get<double>();
 }
 
+std::vector<double> JsonFields::Numbers(const std::string& field) const {
+  const json& values = At(field);
+  if (!values.is_array()) Fail(field, "a list of numbers");
+  std::vector<double> numbers;
+  for (const json& value : values) {
+    if (!value.is_number()) Fail(field, "a list of numbers");
+    numbers.push_back(value.get<double>());
+  }
+  return numbers;
+}
+
 std::string JsonFields::Text(const std::string& field) const {
   const json& value = At(field);
   if (!value.is_string()) Fail(field, "a text");

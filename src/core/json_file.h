@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ada {
 
@@ -26,6 +27,7 @@ class JsonFields {
   std::int64_t Count(const std::string& field) const;
   std::uint64_t Unsigned(const std::string& field) const;
   double Number(const std::string& field) const;
+  std::vector<double> Numbers(const std::string& field) const;
   std::string Text(const std::string& field) const;
   // An object whose members are all such numbers, such texts, or objects of such texts.
   std::map<std::string, std::int64_t> Counts(const std::string& field) const;

@@ -9,6 +9,7 @@
 
 namespace ada::study {
 
+using telemetry::ClassRow;
 using telemetry::EvaluationRow;
 using telemetry::EventRow;
 using telemetry::ScaleRow;

@@ -56,6 +56,12 @@ void Recorder::Evaluation(const EvaluationRow& row) {
   if (tensorboard_) tensorboard_->Evaluation(row);
 }
 
+void Recorder::Classes(const ClassRow& row) {
+  logs_->Classes(row);
+  run_.Add(row);
+  if (tensorboard_ && row.all()) tensorboard_->Classes(row);
+}
+
 void Recorder::Timing(const TimingRow& row) {
   logs_->Timing(row);
   run_.Add(row);

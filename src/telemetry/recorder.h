@@ -36,6 +36,9 @@ class Recorder {
                  const std::string& tensor, double scale, const ExponentBins& bins);
   void WhatIf(const WhatIfRow& row) { logs_->WhatIf(row); }
   void Probe(const ProbeRow& row) { logs_->Probe(row); }
+  void Classes(const ClassRow& row);
+  void Confusion(const ConfusionRow& row) { logs_->Confusion(row); }
+  void Losses(const LossRow& row) { logs_->Losses(row); }
   void Event(const EventRow& row);
   void Evaluation(const EvaluationRow& row);
   void Timing(const TimingRow& row);

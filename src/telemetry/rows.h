@@ -199,7 +199,7 @@ inline constexpr auto kColumns<EventRow> = std::to_array<Column<EventRow>>({
     {"message", &EventRow::message},
 });
 
-// One evaluation of one split.
+// One evaluation of one split. top1 and top5 are of classification; other tasks have ClassRows.
 struct EvaluationRow {
   static constexpr char kFile[] = "evaluation.csv";
   std::int64_t step = 0, epoch = 0;
@@ -214,8 +214,68 @@ inline constexpr auto kColumns<EvaluationRow> = std::to_array<Column<EvaluationR
     {"split", &EvaluationRow::split, kKey},
     {"images", &EvaluationRow::images},
     {"loss", &EvaluationRow::loss, kKey},
-    {"top1", &EvaluationRow::top1, kKey},
-    {"top5", &EvaluationRow::top5},
+    {"top1", &EvaluationRow::top1, kKey | kEmptyNan},
+    {"top5", &EvaluationRow::top5, kEmptyNan},
+});
+
+// What an evaluation says of one class, or (kAllClasses) of all of them together: segmentation and
+// detection. What is not of the task is unset; NaN: nothing to judge.
+struct ClassRow {
+  static constexpr char kFile[] = "classes.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string split, name;
+  std::int64_t count = 0;  // pixels of the class with a label; its objects that are not difficult
+  std::optional<double> iou = std::nullopt, accuracy = std::nullopt, pixel_accuracy = std::nullopt;
+  std::optional<double> ap_07 = std::nullopt, ap = std::nullopt;
+  bool all() const;  // the row of all classes: means, and pixel_accuracy
+};
+inline constexpr char kAllClasses[] = "all";
+inline bool ClassRow::all() const { return name == kAllClasses; }
+template <>
+inline constexpr auto kColumns<ClassRow> = std::to_array<Column<ClassRow>>({
+    {"step", &ClassRow::step, kKey},
+    {"epoch", &ClassRow::epoch},
+    {"split", &ClassRow::split, kKey},
+    {"class", &ClassRow::name, kKey},
+    {"count", &ClassRow::count},
+    {"iou", &ClassRow::iou, kEmptyNan},
+    {"accuracy", &ClassRow::accuracy, kEmptyNan},
+    {"pixel_accuracy", &ClassRow::pixel_accuracy, kEmptyNan},
+    {"ap_07", &ClassRow::ap_07, kEmptyNan},
+    {"ap", &ClassRow::ap, kEmptyNan},
+});
+
+// How many pixels of one class an evaluation took for another, or for itself.
+struct ConfusionRow {
+  static constexpr char kFile[] = "confusion.csv";
+  std::int64_t step = 0, epoch = 0;
+  std::string split, truth, prediction;
+  std::int64_t count = 0;
+};
+template <>
+inline constexpr auto kColumns<ConfusionRow> = std::to_array<Column<ConfusionRow>>({
+    {"step", &ConfusionRow::step, kKey},
+    {"epoch", &ConfusionRow::epoch},
+    {"split", &ConfusionRow::split, kKey},
+    {"class", &ConfusionRow::truth, kKey},
+    {"prediction", &ConfusionRow::prediction, kKey},
+    {"count", &ConfusionRow::count, kKey},
+});
+
+// The two parts of the loss of one attempt: detection.
+struct LossRow {
+  static constexpr char kFile[] = "losses.csv";
+  std::int64_t step = 0, epoch = 0;
+  double locations = NAN, classes = NAN;
+  std::int64_t terms = 0;  // default boxes with an object, over which the loss is a mean
+};
+template <>
+inline constexpr auto kColumns<LossRow> = std::to_array<Column<LossRow>>({
+    {"step", &LossRow::step, kKey},
+    {"epoch", &LossRow::epoch},
+    {"locations", &LossRow::locations, kKey},
+    {"classes", &LossRow::classes, kKey},
+    {"terms", &LossRow::terms},
 });
 
 // Seconds of one logged interval, and of its parts: waiting for data, the passes, the weight update

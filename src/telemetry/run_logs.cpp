@@ -114,10 +114,14 @@ struct RunLogs::Files {
         timing(folder + "/" + TimingRow::kFile, Header<TimingRow>(), KeepTiming(folder, lengths)),
         histograms(OpenOptional<HistogramRow>(folder, lengths, choice.histograms)),
         what_if(OpenOptional<WhatIfRow>(folder, lengths, choice.what_if)),
-        probes(OpenOptional<ProbeRow>(folder, lengths, choice.probes)) {}
+        probes(OpenOptional<ProbeRow>(folder, lengths, choice.probes)),
+        classes(OpenOptional<ClassRow>(folder, lengths, choice.classes)),
+        confusion(OpenOptional<ConfusionRow>(folder, lengths, choice.confusion)),
+        losses(OpenOptional<LossRow>(folder, lengths, choice.losses)) {}
 
   CsvFile steps, scales, underflow, events, evaluation, timing;
-  std::unique_ptr<CsvFile> histograms, what_if, probes;  // null: not written
+  // Null: not written.
+  std::unique_ptr<CsvFile> histograms, what_if, probes, classes, confusion, losses;
 };
 
 void CheckLogs(const std::string& folder, const Lengths& lengths) {
@@ -129,6 +133,9 @@ void CheckLogs(const std::string& folder, const Lengths& lengths) {
   CheckOptional<HistogramRow>(folder, lengths);
   CheckOptional<WhatIfRow>(folder, lengths);
   CheckOptional<ProbeRow>(folder, lengths);
+  CheckOptional<ClassRow>(folder, lengths);
+  CheckOptional<ConfusionRow>(folder, lengths);
+  CheckOptional<LossRow>(folder, lengths);
 }
 
 RunLogs::RunLogs(const std::string& folder, const Lengths& lengths, const LogChoice& choice) {
@@ -209,6 +216,21 @@ void RunLogs::Probe(ProbeRow row) {
   files_->probes->Add(FieldsOf(row));
 }
 
+void RunLogs::Classes(const ClassRow& row) {
+  ADA_CHECK(files_->classes != nullptr);
+  files_->classes->Add(FieldsOf(row));
+}
+
+void RunLogs::Confusion(const ConfusionRow& row) {
+  ADA_CHECK(files_->confusion != nullptr);
+  files_->confusion->Add(FieldsOf(row));
+}
+
+void RunLogs::Losses(const LossRow& row) {
+  ADA_CHECK(files_->losses != nullptr);
+  files_->losses->Add(FieldsOf(row));
+}
+
 void RunLogs::Event(const EventRow& row) { files_->events.Add(FieldsOf(row)); }
 
 void RunLogs::Evaluation(const EvaluationRow& row) { files_->evaluation.Add(FieldsOf(row)); }
@@ -217,7 +239,8 @@ void RunLogs::Timing(const TimingRow& row) { files_->timing.Add(FieldsOf(row)); 
 
 void RunLogs::Flush() {
   Files& f = *files_;
-  for (CsvFile* file : {f.histograms.get(), f.what_if.get(), f.probes.get()}) {
+  for (CsvFile* file : {f.histograms.get(), f.what_if.get(), f.probes.get(), f.classes.get(),
+                        f.confusion.get(), f.losses.get()}) {
     if (file != nullptr) file->Flush();
   }
   // steps.csv last: a row there means that the other files know its step.
@@ -232,6 +255,9 @@ Lengths RunLogs::Sync() {
   if (f.histograms) lengths[HistogramRow::kFile] = f.histograms->Sync();
   if (f.what_if) lengths[WhatIfRow::kFile] = f.what_if->Sync();
   if (f.probes) lengths[ProbeRow::kFile] = f.probes->Sync();
+  if (f.classes) lengths[ClassRow::kFile] = f.classes->Sync();
+  if (f.confusion) lengths[ConfusionRow::kFile] = f.confusion->Sync();
+  if (f.losses) lengths[LossRow::kFile] = f.losses->Sync();
   lengths[ScaleRow::kFile] = f.scales.Sync();
   lengths[TensorRow::kFile] = f.underflow.Sync();
   lengths[EventRow::kFile] = f.events.Sync();

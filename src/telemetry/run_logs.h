@@ -20,6 +20,7 @@ namespace ada::telemetry {
 // for nor known is deleted where it lies in the folder.
 struct LogChoice {
   bool histograms = false, what_if = false, probes = false;
+  bool classes = false, confusion = false, losses = false;
 };
 // mse and sqnr_db of a row of underflow.csv; NaN: empty (not a probe step).
 struct ProbeError {
@@ -54,11 +55,14 @@ class RunLogs {
                  const TensorStats& stats, const ProbeError& error = {});
   // Writes `zero`, `inf` and `nan` first, always (the column is then text to every reader), then
   // one row for each exponent that occurs, rising. `scale` is the one that the tensor carried.
-  // Throws InternalError where the file was not asked for, as the two below do.
+  // Throws InternalError where the file was not asked for, as those down to Losses do.
   void Histogram(std::int64_t step, std::int64_t epoch, const std::string& layer,
                  const std::string& tensor, double scale, const ExponentBins& bins);
   void WhatIf(const WhatIfRow& row);
   void Probe(ProbeRow row);
+  void Classes(const ClassRow& row);
+  void Confusion(const ConfusionRow& row);
+  void Losses(const LossRow& row);
   void Event(const EventRow& row);
   void Evaluation(const EvaluationRow& row);
   void Timing(const TimingRow& row);

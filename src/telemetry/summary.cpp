@@ -13,6 +13,14 @@ using Json = nlohmann::ordered_json;
 // NaN, a stage that was not taken, and inf are null in JSON (what dump writes for them).
 Json EvaluationJson(const SplitTotals& split) {
   const EvaluationRow& last = split.last;
+  if (split.decided_by_classes()) {
+    Json json = {{"step", last.step}, {"epoch", last.epoch}, {"images", last.images}, {"loss", last.loss}};
+    for (const Metric& metric : MetricsOf(*split.last_all)) json[metric.key] = metric.value;
+    const ClassRow& best = *split.best_all;
+    const Metric decides = MetricsOf(best).front();
+    json["best"] = {{"step", best.step}, {"epoch", best.epoch}, {decides.key, decides.value}};
+    return json;
+  }
   return {{"step", last.step},
           {"epoch", last.epoch},
           {"images", last.images},

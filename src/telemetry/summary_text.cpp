@@ -36,9 +36,28 @@ std::string FirstLine(const SummaryFacts& facts, const RunTotals& run, bool colo
   return line;
 }
 
+// "test mIoU 45.10 %, mean class accuracy 60.02 %, pixel accuracy 83.30 %, loss 0.52 (best ...)".
+std::string ClassResults(const SplitTotals& split, bool color) {
+  std::string text = "\n  " + Visible(split.last.split) + " ";
+  const std::vector<Metric> metrics = MetricsOf(*split.last_all);
+  for (std::size_t i = 0; i < metrics.size(); ++i)
+    text += std::string(i == 0 ? "" : ", ") + metrics[i].name + " " +
+            (i == 0 ? Colored(color, Color::kBold, Percent(metrics[i].value))
+                    : Percent(metrics[i].value));
+  text += ", loss " + Print("%.4g", split.last.loss);
+  const ClassRow& best = *split.best_all;
+  if (best.step == split.last.step) return text;
+  return text + " (best " + Percent(MetricsOf(best).front().value) + " in epoch " +
+         std::to_string(best.epoch) + ")";
+}
+
 std::string Results(const RunTotals& run, bool color) {
   std::string text;
   for (const SplitTotals& split : run.evaluations()) {
+    if (split.decided_by_classes()) {
+      text += ClassResults(split, color);
+      continue;
+    }
     text += "\n  " + Visible(split.last.split) + " accuracy " +
             Colored(color, Color::kBold, Percent(split.last.top1)) + ", loss " +
             Print("%.4g", split.last.loss);
@@ -174,7 +193,8 @@ std::string Broken(const RunTotals& run, bool color) {
 std::string Files(const std::string& folder) {
   std::string some;
   for (const std::string name :
-       {"histograms.csv", "what_if.csv", "probes.csv", "dump/", "tensorboard/"}) {
+       {"classes.csv", "confusion.csv", "losses.csv", "histograms.csv", "what_if.csv", "probes.csv",
+        "dump/", "tensorboard/"}) {
     std::error_code error;  // what cannot be looked at is not named
     const bool empty = std::filesystem::is_empty(folder + "/" + name, error);
     if (!error && !empty) some += (some.empty() ? "\n  " : " ") + name;

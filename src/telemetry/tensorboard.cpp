@@ -157,8 +157,16 @@ void TensorBoard::Evaluation(const EvaluationRow& row) {
   std::string& summary = SummaryOf(row.step);
   const std::string tag = "evaluation/" + row.split + "/";
   AppendScalar(summary, tag + "loss", row.loss);
+  if (std::isnan(row.top1)) return;
   AppendScalar(summary, tag + "top1", row.top1);
   AppendScalar(summary, tag + "top5", row.top5);
+}
+
+void TensorBoard::Classes(const ClassRow& all) {
+  std::string& summary = SummaryOf(all.step);
+  const std::string tag = "evaluation/" + all.split + "/";
+  for (const Metric& metric : MetricsOf(all))
+    AppendScalar(summary, tag + metric.key, metric.value);
 }
 
 std::string& TensorBoard::SummaryOf(std::int64_t step) {

@@ -3,7 +3,9 @@
 // times.
 //
 //   loss accuracy lr scale grad_norm                 each step
-//   evaluation/<split>/{loss,top1,top5}              each evaluation
+//   evaluation/<split>/{loss,top1,top5}              each evaluation; in place of the hits:
+//     {miou,mean_class_accuracy,pixel_accuracy}      segmentation
+//     {map_07,map}                                   detection
 //   scale/<layer> alpha/<layer>                      logged steps: S_out and alpha of the layer
 //   scale/<layer>.dy                                 the scale at which its consumers' gradients
 //                                                    meet
@@ -53,6 +55,7 @@ class TensorBoard {
   void Histogram(std::int64_t step, const std::string& layer, const std::string& tensor,
                  const ExponentBins& bins);
   void Evaluation(const EvaluationRow& row);
+  void Classes(const ClassRow& all);  // the row of all classes
 
   void Flush();  // hands whole records to the system
 

@@ -1,6 +1,8 @@
 #include "telemetry/totals.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "telemetry/run_logs.h"
 
@@ -57,6 +59,38 @@ void RunTotals::Add(const EvaluationRow& row) {
   if (logged.top1 > split->best.top1) split->best = logged;
 }
 
+void RunTotals::Add(const ClassRow& row) {
+  if (!row.all()) return;
+  const auto split = std::find_if(evaluations_.begin(), evaluations_.end(),
+                                  [&](const SplitTotals& s) { return s.last.split == row.split; });
+  if (split == evaluations_.end()) return;
+  ClassRow logged = row;
+  for (std::optional<double> ClassRow::*share :
+       {&ClassRow::iou, &ClassRow::accuracy, &ClassRow::pixel_accuracy, &ClassRow::ap_07,
+        &ClassRow::ap})
+    if (logged.*share) logged.*share = AsLogged(*(logged.*share));
+  const std::vector<Metric> now = MetricsOf(logged);
+  if (now.empty()) return;
+  split->last_all = logged;
+  // Nothing to judge is worse than anything.
+  const bool better = !split->best_all || now.front().value > MetricsOf(*split->best_all).front().value ||
+                      std::isnan(MetricsOf(*split->best_all).front().value);
+  if (better) split->best_all = logged;
+}
+
+std::vector<Metric> MetricsOf(const ClassRow& all) {
+  std::vector<Metric> metrics;
+  const auto add = [&](const char* key, const char* name, std::optional<double> value) {
+    if (value) metrics.push_back({key, name, *value});
+  };
+  add("miou", "mIoU", all.iou);
+  add("mean_class_accuracy", "mean class accuracy", all.accuracy);
+  add("pixel_accuracy", "pixel accuracy", all.pixel_accuracy);
+  add("map_07", "mAP (2007)", all.ap_07);
+  add("map", "mAP", all.ap);
+  return metrics;
+}
+
 double RunTotals::epoch_loss() const {
   return epoch_steps_ > 0 ? loss_sum_ / static_cast<double>(epoch_steps_) : NAN;
 }
@@ -72,6 +106,9 @@ void RunTotals::RebuildFrom(const std::string& folder) {
   *this = RunTotals();
   EachRow<StepRow>(folder, [this](const StepRow& row) { Add(row); });
   EachRow<EvaluationRow>(folder, [this](const EvaluationRow& row) { Add(row); });
+  std::error_code error;
+  if (std::filesystem::exists(folder + "/" + ClassRow::kFile, error))  // of some tasks
+    EachRow<ClassRow>(folder, [this](const ClassRow& row) { Add(row); });
   EachRow<TimingRow>(folder, [this](const TimingRow& row) { Add(row); });
   EachRow<EventRow>(folder, [this](const EventRow& row) { Add(row); });
 }

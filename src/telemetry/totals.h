@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,15 +16,27 @@
 
 namespace ada::telemetry {
 
-// The evaluations of one split: the last, and the best (largest top1, the first of equals).
+// A number of the row of all classes: of segmentation mIoU, which decides about the best, mean
+// class accuracy and pixel accuracy; of detection mAP as in 2007, which decides, and by area.
+struct Metric {
+  const char *key, *name;  // in summary.json; in texts
+  double value;            // a share, 0 to 1; NaN: nothing to judge
+};
+std::vector<Metric> MetricsOf(const ClassRow& all);
+
+// The evaluations of one split: the last, and the best (largest top1, or first metric of all
+// classes; the first of equals).
 struct SplitTotals {
   EvaluationRow last, best;
+  std::optional<ClassRow> last_all = {}, best_all = {};  // unset: classification
+  bool decided_by_classes() const { return last_all.has_value(); }
 };
 
 class RunTotals {
  public:
   void Add(const StepRow& row);
   void Add(const EvaluationRow& row);
+  void Add(const ClassRow& row);  // behind its evaluation
   void Add(const TimingRow& row) { seconds_ += row.seconds; }
   void Add(const EventRow& row);
   // Starts from the CSVs in `folder`, already cut to a checkpoint. Throws DataError with file and

@@ -59,6 +59,8 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
+  for (const double weight : config.train.class_weights.values)
+    spec.class_weights.push_back(static_cast<float>(weight));
   spec.mixes = Mixes(config);
   spec.input.n = config.data.batch_size / config.train.accumulate;
   spec.training = true;
@@ -84,6 +86,8 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image) {
   graph::GraphSpec spec;
   spec.model = &config.model;
+  spec.task = config.task;
+  spec.negatives = config.detection.negatives;
   spec.precision = graph::ResolvePrecision(config.precision,
                                            scaling::MakePolicy(config.scaling)->OwnsLayerScales());
   spec.input = image;

@@ -63,7 +63,7 @@ bool ProbesGradients(const config::Config& config);
 // The graph that trains; rules of layers come from `policy`. Input n: images of one micro-batch.
 graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
                             scaling::Policy& policy);
-// Evaluates plain cross-entropy: label smoothing is for training alone.
+// Evaluates plain cross-entropy: label smoothing and class weights are for training alone.
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image);
 
 // optimizer.kind and its numbers, with what precision.masters and optimizer_state say.

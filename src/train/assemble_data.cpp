@@ -9,6 +9,7 @@
 #include "data/folder/folder_set.h"
 #include "data/image_writer.h"
 #include "train/assemble.h"
+#include "train/judge/prediction.h"
 
 namespace ada::train {
 namespace {
@@ -151,10 +152,11 @@ data::DatasetInfo InspectData(const config::Config& config) {
 }
 
 config::Config Completed(config::Config config, const data::DatasetInfo& info) {
-  if (info.classes < 2)
+  const int least = config.task == Task::kDetection ? 1 : 2;
+  if (info.classes < least)
     FailData(config.data, "data.path: " + config.data.path + ": holds " +
-                              (info.classes == 1 ? "one class" : "no class") +
-                              "; expected two or more");
+                              (info.classes == 1 ? "one class" : "no class") + "; expected " +
+                              (least == 1 ? "one or more" : "two or more"));
   if (config.model.classes == 0) config.model.classes = info.classes;
   if (config.model.classes < info.classes)
     throw ConfigError(ToString(config.model.where) + ": model.classes: the data set has " +
@@ -199,6 +201,7 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
 
 data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) {
   data::LoaderSpec spec = TrainChanges(config);
+  if (data.train.task() == Task::kDetection) spec.coder = MakeCoder(config, data.image);
   spec.mean = data.mean;
   spec.std = data.std;
   const config::AugmentConfig& augment = config.data.augment;
@@ -208,6 +211,7 @@ data::LoaderSpec TrainLoader(const config::Config& config, const RunData& data) 
 
 data::LoaderSpec EvaluationLoader(const config::Config& config, const RunData& data) {
   data::LoaderSpec spec = CommonLoader(config);
+  if (data.train.task() == Task::kDetection) spec.coder = MakeCoder(config, data.image);
   spec.batch_size = config.data.evaluate_batch_size;
   spec.mean = data.mean;
   spec.std = data.std;

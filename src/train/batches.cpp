@@ -34,6 +34,7 @@ std::unique_ptr<ResidentData> ResidentData::Make(backend::Backend& backend,
 std::string ResidentData::WhyNot(const data::Dataset& dataset, const data::LoaderSpec& spec) {
   if (dataset.store && dataset.store->is_float()) return "their values are fp32, not bytes";
   if (dataset.bytes() == nullptr) return "they are read from their files one by one";
+  if (dataset.task() != Task::kClassification) return "their labels are made there";
   if (spec.mixing.any()) return "they are mixed there";
   if (spec.changes.any()) return "they are resized, coloured or erased there";
   if (spec.changes.crops()) return "they are cropped there";
@@ -98,18 +99,26 @@ std::int64_t Batches::NumberOf(int row) const {
   return resident_ ? resident_batch_.first + row : batch_->numbers[static_cast<std::size_t>(row)];
 }
 
+std::int64_t Batches::terms() const {
+  return resident_ ? resident_batch_.rows : batch_->terms;
+}
+
 Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
   if (resident_) {
     ADA_CHECK(graph.label_memory() != nullptr);
     resident_->Fill(resident_batch_, first, rows, graph.image_memory(), graph.label_memory());
     return {};
   }
-  const auto per_image = static_cast<std::int64_t>(batch_->images.size()) / batch_->rows;
-  Rows part{batch_->images.data() + first * per_image, batch_->labels.data() + first};
+  // Of the values of all rows, those from row `first` on.
+  const auto from = [&](const auto& values) {
+    return values.data() + static_cast<std::int64_t>(values.size()) / batch_->rows * first;
+  };
+  Rows part{from(batch_->images), {from(batch_->labels)}};
   if (!batch_->shares.empty())
-    part.second =
+    part.targets.second =
         backend::SecondLabels{batch_->second_labels.data(), batch_->shares.data()}.From(first);
-  graph.SetBatch(part.images, part.labels, rows, part.second);
+  if (!batch_->locations.empty()) part.targets.locations = from(batch_->locations);
+  graph.SetBatch(part.images, part.targets, rows);
   return part;
 }
 

@@ -85,11 +85,13 @@ class Batches {
   // the data set is resident.
   std::int64_t NumberOf(int row) const;
 
+  // What the loss of the present batch is a mean over (backend::Pass::loss_terms).
+  std::int64_t terms() const;
+
   // On the host; null where they never were there.
   struct Rows {
     const float* images = nullptr;  // [rows, h, w, c]
-    const std::int32_t* labels = nullptr;
-    backend::SecondLabels second = {};  // of a batch that is mixed
+    backend::Targets targets = {};
   };
   // Rows first..first + rows of the present batch become what `graph` reads in its next pass.
   Rows Feed(graph::Graph& graph, int first, int rows);

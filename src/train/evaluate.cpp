@@ -7,7 +7,9 @@
 #include "train/assemble.h"
 #include "train/evaluated_weights.h"
 #include "train/evaluator.h"
+#include "train/judge/task_report.h"
 #include "train/memory_need.h"
+#include "train/norm_statistics.h"
 #include "train/outputs_file.h"
 #include "train/predictions.h"
 #include "train/run.h"
@@ -30,7 +32,7 @@ void StartWeights(const config::Config& config, graph::Graph& graph, backend::Ba
   if (!cover.skipped.empty()) log.Info(cover.SkippedText());
 }
 
-// What is printed of one split and written of its images.
+// What is printed of one split and written of its images: classification.
 class SplitReport {
  public:
   SplitReport(const config::Config& config, const RunData& data, Evaluator& evaluator,
@@ -61,8 +63,10 @@ class SplitReport {
       };
     const EvaluationResult e = [&] {
       telemetry::EvaluationProgress progress(log_, options_.progress, split, dataset.images());
-      return evaluator_.Run(dataset, loader_, visit,
-                            [&](std::int64_t images) { progress.Update(images); });
+      Onlookers onlookers;
+      onlookers.visit = visit;
+      onlookers.after_batch = [&](std::int64_t images) { progress.Update(images); };
+      return evaluator_.Run(dataset, loader_, onlookers);
     }();
     for (const data::BrokenImage& image : e.broken)
       log_.Warning(image.message + " (left out: data.on_broken)");
@@ -109,10 +113,16 @@ void Evaluate(const config::Config& given, const std::string& weights,
   else
     LoadEvaluatedWeights(weights, EvaluatesAverage(config), evaluator.graph(), *chosen.backend,
                          log);
-  SplitReport report(config, data, evaluator, options, out, log);
-  report.Write("validation", data.validation);
-  report.Write(kTestSplit, data.test);
-  report.Finish();
+  RecomputeNorms(config, data, evaluator.graph(), *chosen.backend, log, options.progress);
+  const auto report = [&data](auto&& of_task) {
+    of_task.Write("validation", data.validation);
+    of_task.Write(kTestSplit, data.test);
+    of_task.Finish();
+  };
+  if (config.task == Task::kClassification)
+    report(SplitReport(config, data, evaluator, options, out, log));
+  else
+    report(TaskReport(config, data, evaluator, options, out, log));
 }
 
 }  // namespace ada::train

@@ -38,6 +38,7 @@ ImageResult JudgeImage(const float* logits, int classes, std::int32_t label) {
 Evaluator::Evaluator(const config::Config& config, const Shape& image, backend::Backend& backend,
                      const graph::Graph* trained)
     : backend_(backend),
+      task_(config.task),
       graph_(graph::Graph::Build(EvaluationGraph(config, image), backend, trained)) {}
 
 Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSpec& spec) {
@@ -48,24 +49,27 @@ Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSp
 }
 
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                                const ImageVisitor& visit, const BatchVisitor& after_batch) {
+                                const Onlookers& onlookers) {
   ADA_CHECK(!spec.shuffle);
   backend::Pass pass;
   pass.training = false;
   graph_->RefreshWeights(pass);
   Batches& batches = BatchesOf(dataset, spec);
   EvaluationResult result;
+  std::int64_t terms = 0;
   for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
     pass.rows = batches.Next();
     for (const data::BrokenImage& broken : batches.broken()) result.broken.push_back(broken);
     if (pass.rows == 0) continue;
-    pass.loss_terms = pass.rows;
+    pass.loss_terms = batches.terms();
     pass.accumulate = result.images > 0;  // losses of all batches are added up
     batches.Feed(*graph_, 0, pass.rows);
     graph_->Forward(pass);
-    if (visit) Visit(dataset, batches, pass.rows, visit);
+    if (onlookers.visit) Visit(dataset, batches, pass.rows, onlookers.visit);
+    if (onlookers.judge != nullptr) Judged(batches, pass.rows, onlookers);
     result.images += pass.rows;
-    if (after_batch) after_batch(result.images);
+    terms += pass.loss_terms;
+    if (onlookers.after_batch) onlookers.after_batch(result.images);
   }
   if (!batches.resident()) batches_.erase(&dataset);  // with its threads
   if (result.images == 0 && !result.broken.empty())
@@ -73,8 +77,10 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
                     result.broken.front().message);
   if (result.images == 0) return result;
   const backend::LossResult total = graph_->Result();
-  const auto n = static_cast<double>(result.images);
+  const auto n = static_cast<double>(std::max<std::int64_t>(terms, 1));
   result.loss = total.loss_sum / n;
+  result.location_loss = total.location_sum / n;
+  if (task_ != Task::kClassification) return result;
   result.top1 = static_cast<double>(total.top1) / n;
   result.top5 = static_cast<double>(total.top5) / n;
   return result;
@@ -83,16 +89,37 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
 void Evaluator::Visit(const data::Dataset& dataset, const Batches& batches, int rows,
                       const ImageVisitor& visit) {
   const auto classes = static_cast<std::size_t>(graph_->classes());
-  logits_.resize(static_cast<std::size_t>(rows) * classes);
-  backend_.Read(graph_->logits(), rows, logits_.data());
+  ReadOutputs(rows);
+  const float* logits = outputs_.front().data();
   for (int row = 0; row < rows; ++row) {
     const std::int64_t image = batches.NumberOf(row);
     ImageResult result =
-        JudgeImage(logits_.data() + static_cast<std::size_t>(row) * classes, graph_->classes(),
+        JudgeImage(logits + static_cast<std::size_t>(row) * classes, graph_->classes(),
                    dataset.labels[static_cast<std::size_t>(image)]);
     result.image = image;
-    result.logits = {logits_.data() + static_cast<std::size_t>(row) * classes, classes};
+    result.logits = {logits + static_cast<std::size_t>(row) * classes, classes};
     visit(result);
+  }
+}
+
+void Evaluator::ReadOutputs(int rows) {
+  outputs_.resize(graph_->outputs().size());
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const Tensor& output = graph_->outputs()[i];
+    outputs_[i].resize(static_cast<std::size_t>(rows * output.shape.per_image()));
+    backend_.Read(output, rows, outputs_[i].data());
+  }
+}
+
+void Evaluator::Judged(const Batches& batches, int rows, const Onlookers& onlookers) {
+  ReadOutputs(rows);
+  std::vector<const float*> of_image(outputs_.size());
+  for (int row = 0; row < rows; ++row) {
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      of_image[i] = outputs_[i].data() + row * graph_->outputs()[i].shape.per_image();
+    const std::int64_t image = batches.NumberOf(row);
+    const Prediction prediction = onlookers.judge->Add(image, of_image);
+    if (onlookers.prediction) onlookers.prediction(image, prediction, of_image);
   }
 }
 

@@ -1,6 +1,7 @@
 // Loss and hits of the present weights on a data set and on its single images, with running
 // statistics and no dropout.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "train/batches.h"
+#include "train/judge/judge.h"
 
 namespace ada::train {
 
@@ -32,13 +34,27 @@ struct ImageResult {
 using ImageVisitor = std::function<void(const ImageResult&)>;
 // Is told how many images have been handed to the backend so far.
 using BatchVisitor = std::function<void(std::int64_t images)>;
+// Is shown what the network says of an image, in the image's own pixels, and its outputs.
+using PredictionVisitor = std::function<void(std::int64_t image, const Prediction& prediction,
+                                             const std::vector<const float*>& outputs)>;
+
+// Who looks on while a split is evaluated; for those who are there outputs are read back from the
+// backend, image by image in the data set's order.
+struct Onlookers {
+  ImageVisitor visit = {};            // classification
+  Judge* judge = nullptr;             // the other tasks
+  PredictionVisitor prediction = {};  // of the judge
+  BatchVisitor after_batch = {};
+};
 
 // Of `classes` logits in fp32, in double arithmetic. label in 0..classes-1.
 ImageResult JudgeImage(const float* logits, int classes, std::int32_t label);
 
 struct EvaluationResult {
   std::int64_t images = 0;
-  double loss = 0, top1 = 0, top5 = 0;
+  double loss = 0;                        // mean over images, labelled pixels, boxes with an object
+  double location_loss = 0;               // detection: its part that is of locations
+  double top1 = NAN, top5 = NAN;          // classification
   std::vector<data::BrokenImage> broken = {};  // left out
 };
 
@@ -47,11 +63,10 @@ class Evaluator {
   // `trained` may be null: then the evaluator's own graph holds the parameters.
   Evaluator(const config::Config& config, const Shape& image, backend::Backend& backend,
             const graph::Graph* trained);
-  // Every image once, the tail included. `spec` must not shuffle. `visit`, where there is one, is
-  // called for each image in the data set's order; then logits are read back from the backend. The
-  // data set must outlive the evaluator, unchanged: where the backend takes it, it keeps it.
+  // Every image once, the tail included. `spec` must not shuffle. The data set must outlive the
+  // evaluator, unchanged: where the backend takes it, it keeps it.
   EvaluationResult Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                       const ImageVisitor& visit = {}, const BatchVisitor& after_batch = {});
+                       const Onlookers& onlookers = {});
   graph::Graph& graph() { return *graph_; }
 
  private:
@@ -59,11 +74,14 @@ class Evaluator {
   // Judges the images of the last forward pass.
   void Visit(const data::Dataset& dataset, const Batches& batches, int rows,
              const ImageVisitor& visit);
+  void Judged(const Batches& batches, int rows, const Onlookers& onlookers);
+  void ReadOutputs(int rows);
 
   backend::Backend& backend_;
+  Task task_;
   std::unique_ptr<graph::Graph> graph_;
   std::map<const data::Dataset*, std::unique_ptr<Batches>> batches_;
-  std::vector<float> logits_;  // of the last batch that was visited
+  std::vector<std::vector<float>> outputs_;  // of the last batch that was looked at
 };
 
 }  // namespace ada::train

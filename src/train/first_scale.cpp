@@ -28,6 +28,53 @@ double LargestOfRow(const std::vector<float>& z, std::int32_t label, double smoo
   return largest;
 }
 
+// The losses of pixels and of boxes weigh and choose: the backward pass tells what they give. It
+// leaves the layers' scales as they were.
+class LossGradient {
+ public:
+  explicit LossGradient(graph::Graph& graph) : graph_(graph) {
+    for (const graph::ScalePoint& point : graph.scales())
+      if (point.scaler != nullptr) states_.push_back(point.scaler->state);
+  }
+  ~LossGradient() {
+    auto state = states_.begin();
+    for (const graph::ScalePoint& point : graph_.scales())
+      if (point.scaler != nullptr) point.scaler->state = *state++;
+    graph_.SendLayerScalers();
+  }
+  LossGradient(const LossGradient&) = delete;
+  LossGradient& operator=(const LossGradient&) = delete;
+
+  // Of the last forward pass, at S = 1.
+  double Largest(const backend::Pass& pass) {
+    graph_.Backward(pass);
+    graph_.Collect(pass);
+    double largest = 0;
+    for (const graph::RoundingPoint& point : graph_.roundings())
+      if (point.layer == "loss" && static_cast<double>(point.stats->max_abs) > largest)
+        largest = static_cast<double>(point.stats->max_abs);
+    return largest;
+  }
+
+ private:
+  graph::Graph& graph_;
+  std::vector<scaling::LayerState> states_;
+};
+
+double LargestOfTask(const config::Config& config, Batches& batches, graph::Graph& graph,
+                     backend::Pass pass, int rows) {
+  LossGradient gradient(graph);
+  const int micro = config.data.batch_size / config.train.accumulate;
+  double largest = 0;
+  for (int first = 0; first < rows; first += micro, ++pass.draw) {
+    pass.rows = std::min<int>(micro, rows - first);
+    batches.Feed(graph, first, pass.rows);
+    graph.Forward(pass);
+    largest = std::max(largest, gradient.Largest(pass));
+  }
+  return largest;
+}
+
 }  // namespace
 
 double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
@@ -36,20 +83,23 @@ double LargestLogitGradient(const config::Config& config, const RunData& data, g
   Batches batches(backend, data.train, TrainLoader(config, data), Batches::Residence::kHost);
   backend::Pass pass;
   pass.seed = config.seed;
-  pass.loss_terms = batches.Next();
+  const int rows = batches.Next();
+  pass.loss_terms = batches.terms();
   graph.RefreshWeights(pass);
+  if (config.task != Task::kClassification)
+    return LargestOfTask(config, batches, graph, pass, rows);
   const int micro = config.data.batch_size / config.train.accumulate;
   std::vector<float> logits(static_cast<std::size_t>(micro) * graph.classes());
   double largest = 0;
-  for (int first = 0; first < pass.loss_terms; first += micro, ++pass.draw) {
-    pass.rows = std::min<int>(micro, pass.loss_terms - first);
+  for (int first = 0; first < rows; first += micro, ++pass.draw) {
+    pass.rows = std::min<int>(micro, rows - first);
     const Batches::Rows seen = batches.Feed(graph, first, pass.rows);
     graph.Forward(pass);
     backend.Read(graph.logits(), pass.rows, logits.data());
     for (int row = 0; row < pass.rows; ++row) {
       const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row) * graph.classes();
-      const double of_row = LargestOfRow({begin, begin + graph.classes()}, seen.labels[row],
-                                         config.train.label_smoothing, pass.loss_terms);
+      const double of_row = LargestOfRow({begin, begin + graph.classes()}, seen.targets.labels[row],
+                                         config.train.label_smoothing, rows);
       if (of_row > largest) largest = of_row;
     }
   }

@@ -12,15 +12,28 @@
 namespace ada::train {
 namespace {
 
-// Normal numbers, as normalised images are, and every class in turn.
+// Normal numbers, as normalised images are, and every class in turn: of images, of pixels, of one
+// default box in a hundred, which is about what objects take.
 struct MadeUpBatch {
-  MadeUpBatch(int rows, const Shape& image, int classes)
+  MadeUpBatch(Task task, int rows, const Shape& image, const graph::Graph& graph)
       : images(static_cast<std::size_t>(rows * image.per_image())) {
     RandomStream random(1, StreamId("measure"));
     for (float& value : images) value = 4 * random.Uniform() - 2;
-    for (int row = 0; row < rows; ++row) labels.push_back(row % classes);
+    const Shape& output = graph.outputs().back().shape;
+    const std::int64_t count = rows * output.h * output.w, classes = output.c;
+    const bool detects = task == Task::kDetection;
+    for (std::int64_t i = 0; i < count; ++i)
+      labels.push_back(static_cast<std::int32_t>(detects && i % 100 != 0 ? 0 : i % classes));
+    if (detects) locations.resize(static_cast<std::size_t>(count) * 4);
   }
-  std::vector<float> images;
+  backend::Targets targets() const {
+    return {labels.data(), {}, locations.empty() ? nullptr : locations.data()};
+  }
+  std::int64_t terms() const {
+    if (locations.empty()) return static_cast<std::int64_t>(labels.size());
+    return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label > 0; });
+  }
+  std::vector<float> images, locations;
   std::vector<std::int32_t> labels;
 };
 
@@ -30,7 +43,7 @@ double OneStep(const config::Config& config, graph::Graph& graph, optim::Optimiz
   graph.RefreshWeights(pass);
   for (int first = 0; first < config.data.batch_size; first += pass.rows, ++pass.draw) {
     pass.accumulate = first > 0;
-    graph.SetBatch(batch.images.data(), batch.labels.data(), pass.rows);
+    graph.SetBatch(batch.images.data(), batch.targets(), pass.rows);
     graph.Forward(pass);
     graph.Backward(pass);
   }
@@ -52,10 +65,10 @@ double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Opt
   graph::Initialize(graph, init, config.seed, backend);
   backend::Pass pass;
   pass.rows = config.data.batch_size / config.train.accumulate;
-  pass.loss_terms = config.data.batch_size;
   pass.loss_scale = static_cast<float>(policy.Scale());
   pass.seed = config.seed;
-  const MadeUpBatch batch(pass.rows, image, graph.classes());
+  const MadeUpBatch batch(config.task, pass.rows, image, graph);
+  pass.loss_terms = batch.terms() * config.train.accumulate;
   double fastest = std::numeric_limits<double>::infinity();
   for (int step = 0; step < kMeasuredSteps; ++step)
     fastest = std::min(fastest, OneStep(config, graph, optimizer, batch, pass));

@@ -31,6 +31,25 @@ std::string LargestText(const graph::GraphSpec& graph) {
   return text;
 }
 
+// Of an image's targets in a batch, and of the outputs of a network for it that an evaluation reads
+// back; 0 for classification, whose are small.
+struct TaskBytes {
+  std::uint64_t targets = 0, outputs = 0;
+};
+TaskBytes BytesOfTask(const config::Config& config, const data::DatasetInfo& info) {
+  if (config.task == Task::kClassification) return {};
+  const graph::Network network = graph::Resolve(
+      config.model, {1, info.height, info.width, info.channels}, config.task);
+  TaskBytes bytes;
+  for (const int output : network.outputs)
+    bytes.outputs += sizeof(float) * static_cast<std::uint64_t>(network.shape(output).per_image());
+  const Shape& last = network.shape(network.outputs.back());
+  // A label, and in detection four numbers beside it.
+  const std::uint64_t values = config.task == Task::kDetection ? 5 : 1;
+  bytes.targets = sizeof(float) * values * static_cast<std::uint64_t>(last.h * last.w);
+  return bytes;
+}
+
 }  // namespace
 
 std::uint64_t MemoryNeed::OnHost() const {
@@ -44,7 +63,9 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
   MemoryNeed need;
   need.images = static_cast<std::uint64_t>(info.train + info.test + config.data.validation) *
                 static_cast<std::uint64_t>(info.in_memory);
-  need.batches = 4 * 5 * pixels * static_cast<std::uint64_t>(batch_size);
+  const TaskBytes of_task = BytesOfTask(config, info);
+  need.batches = 5 * (4 * pixels + of_task.targets) * static_cast<std::uint64_t>(batch_size) +
+                 of_task.outputs * static_cast<std::uint64_t>(config.data.evaluate_batch_size);
   return need;
 }
 

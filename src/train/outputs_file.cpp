@@ -1,6 +1,8 @@
 #include "train/outputs_file.h"
 
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <vector>
 
 #include "core/error.h"
@@ -13,13 +15,16 @@ constexpr std::size_t kOutputBufferBytes = 1 << 16;
 
 }  // namespace
 
-OutputsFile::OutputsFile(const std::string& path, std::int64_t images, int classes)
-    : file_(path), images_(images), classes_(static_cast<std::size_t>(classes)) {
-  buffer_ = SafetensorsHead("outputs", DType::kF32, {images, classes});
+OutputsFile::OutputsFile(const std::string& path, const std::vector<std::int64_t>& dims)
+    : file_(path),
+      images_(dims.front()),
+      values_(static_cast<std::size_t>(std::accumulate(dims.begin() + 1, dims.end(),
+                                                       std::int64_t{1}, std::multiplies<>()))) {
+  buffer_ = SafetensorsHead("outputs", DType::kF32, dims);
 }
 
 void OutputsFile::Append(std::span<const float> row) {
-  ADA_CHECK(next_ < images_ && row.size() == classes_);
+  ADA_CHECK(next_ < images_ && row.size() == values_);
   ++next_;
   buffer_.append(reinterpret_cast<const char*>(row.data()), row.size_bytes());
   if (buffer_.size() < kOutputBufferBytes) return;
@@ -28,7 +33,7 @@ void OutputsFile::Append(std::span<const float> row) {
 }
 
 void OutputsFile::FillTo(std::int64_t image) {
-  const std::vector<float> none(classes_, NAN);
+  const std::vector<float> none(values_, NAN);
   while (next_ < image) Append(none);
 }
 

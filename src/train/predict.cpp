@@ -14,6 +14,8 @@
 #include "train/assemble.h"
 #include "train/evaluated_weights.h"
 #include "train/evaluator.h"
+#include "train/judge/photo_report.h"
+#include "train/norm_statistics.h"
 #include "train/run.h"
 #include "train/weight_average.h"
 
@@ -29,12 +31,17 @@ struct InputRules {
 };
 
 // The loader's rules for a photo from anywhere. Without rules of their own the data set's images
-// have one size: the photo becomes as small as covers it, and is cropped at the centre.
-data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& photo) {
+// have one size: the photo becomes as small as covers it, and is cropped at the centre (`whole`: it
+// becomes as large, for what is said of each part of it).
+data::LoaderSpec FittingLoader(const InputRules& rules, const data::Picture& photo, bool whole) {
   data::LoaderSpec loader = rules.loader;
   const std::int64_t height = rules.shape.height, width = rules.shape.width;
   const bool fits = photo.height == height && photo.width == width;
   if (fits || loader.changes.resize.any() || loader.changes.crops()) return loader;
+  if (whole) {
+    loader.changes.resize.to = {rules.shape.height, rules.shape.width};
+    return loader;
+  }
   // The shorter side so that the other one covers the input too; rounded up.
   const std::int64_t shorter = std::min(photo.height, photo.width);
   const auto scaled = [&](std::int64_t want, std::int64_t have) {
@@ -131,14 +138,55 @@ class Printer {
   nlohmann::ordered_json list_ = nlohmann::ordered_json::array();
 };
 
-InputRules RulesOf(const config::Config& config, const data::DatasetInfo& info) {
-  const RunData data = ReadData(config, info);
+InputRules RulesOf(const config::Config& config, const RunData& data) {
   InputRules rules;
-  rules.shape = {info.height, info.width, info.channels};
+  rules.shape = {static_cast<int>(data.image.h), static_cast<int>(data.image.w),
+                 static_cast<int>(data.image.c)};
   rules.loader = EvaluationLoader(config, data);
   rules.names = NamesOfClasses(config, data);
   return rules;
 }
+
+// The network, looking at one photo after the other.
+class Photographer {
+ public:
+  Photographer(const config::Config& config, const InputRules& rules, graph::Graph& graph,
+               backend::Backend& backend)
+      : whole_(config.task != Task::kClassification),
+        rules_(rules),
+        graph_(graph),
+        backend_(backend) {
+    pass_.training = false;
+    pass_.rows = 1;
+    graph.RefreshWeights(pass_);
+    const Shape& last = graph.outputs().back().shape;
+    labels_.resize(static_cast<std::size_t>(last.h * last.w));  // that nobody knows
+    if (graph.outputs().size() > 1) locations_.resize(labels_.size() * 4);
+    for (const Tensor& output : graph.outputs())
+      outputs_.emplace_back(static_cast<std::size_t>(output.shape.per_image()));
+  }
+
+  void Look(const data::Picture& picture, const std::string& photo) {
+    const std::vector<float> input = data::NetworkInput(
+        picture, FittingLoader(rules_, picture, whole_), rules_.shape, photo);
+    graph_.SetBatch(input.data(), {labels_.data(), {}, locations_.data()}, 1);
+    graph_.Forward(pass_);
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      backend_.Read(graph_.outputs()[i], 1, outputs_[i].data());
+  }
+  // Of the last photo.
+  const std::vector<std::vector<float>>& outputs() const { return outputs_; }
+
+ private:
+  bool whole_;
+  const InputRules& rules_;
+  graph::Graph& graph_;
+  backend::Backend& backend_;
+  backend::Pass pass_;
+  std::vector<std::int32_t> labels_;
+  std::vector<float> locations_;
+  std::vector<std::vector<float>> outputs_;
+};
 
 // A picture in the network's channels: RGB as it is, grey by ITU-R 601's weights.
 data::Picture InChannels(data::Picture picture, int channels, const std::string& path) {
@@ -166,27 +214,34 @@ void Predict(const config::Config& given, const std::string& weights,
   const data::DatasetInfo info = InspectData(given);
   config::Config config = Completed(given, info);
   config.data.evaluate_batch_size = 1;
-  const InputRules rules = RulesOf(config, info);
+  const RunData data = ReadData(config, info);
+  const InputRules rules = RulesOf(config, data);
   const Shape image{1, info.height, info.width, info.channels};
   const auto graph = graph::Graph::Build(EvaluationGraph(config, image), *chosen.backend);
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
-  backend::Pass pass;
-  pass.training = false;
-  pass.rows = pass.loss_terms = 1;
-  graph->RefreshWeights(pass);
-  std::vector<float> logits(static_cast<std::size_t>(graph->classes()));
-  Printer printer(options, rules.names, out);
-  for (const std::string& photo : photos) {
-    const data::Picture picture = InChannels(data::ReadPicture(photo), info.channels, photo);
-    const std::vector<float> input =
-        data::NetworkInput(picture, FittingLoader(rules, picture), rules.shape, photo);
-    const std::int32_t no_label = 0;
-    graph->SetBatch(input.data(), &no_label, 1);
-    graph->Forward(pass);
-    chosen.backend->Read(graph->logits(), 1, logits.data());
-    printer.Print(photo, Likeliest(logits, options.top));
+  RecomputeNorms(config, data, *graph, *chosen.backend, log, /*progress=*/true);
+  Photographer network(config, rules, *graph, *chosen.backend);
+  if (config.task == Task::kClassification) {
+    if (!options.predictions.empty())
+      throw ConfigError("--predictions: expected a network for segmentation or detection");
+    Printer printer(options, rules.names, out);
+    for (const std::string& photo : photos) {
+      network.Look(InChannels(data::ReadPicture(photo), info.channels, photo), photo);
+      printer.Print(photo, Likeliest(network.outputs().front(), options.top));
+    }
+    return printer.Finish();
   }
-  printer.Finish();
+  const PredictionMaker maker(config, image, graph->classes());
+  PhotoReport report(config, options, rules.names, out);
+  for (const std::string& photo : photos) {
+    data::Picture picture = InChannels(data::ReadPicture(photo), info.channels, photo);
+    network.Look(picture, photo);
+    std::vector<const float*> outputs;
+    for (const std::vector<float>& output : network.outputs()) outputs.push_back(output.data());
+    const data::PictureSize size = picture.size();
+    report.Add(photo, std::move(picture), maker.Make(outputs, size));
+  }
+  report.Finish();
 }
 
 }  // namespace ada::train

@@ -11,6 +11,7 @@
 #include "core/run_in_parallel.h"
 #include "core/text.h"
 #include "telemetry/run_folder.h"
+#include "train/class_weights.h"
 #include "train/idle_patterns.h"
 #include "train/memory_need.h"
 #include "train/session.h"
@@ -74,14 +75,27 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   const ChosenBackend chosen = MakeBackend(given.device);
   backend::Backend& backend = *chosen.backend;
   const data::DatasetInfo info = InspectData(given);
-  const config::Config config = Completed(given, info);
+  config::Config config = Completed(given, info);
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
-  const graph::GraphSpec spec =
+  graph::GraphSpec spec =
       TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy);
   MemoryNeed need = LeastNeed(config, info, spec);
   need.has_own_memory = chosen.has_own_memory;
   RefuseMemory(need, spec);
-  std::future<RunData> reading = StartReading(config, info, options);
+  // What the data say of the network's loss comes before the network.
+  std::optional<RunData> read;
+  ClassWeights weights;
+  if (ComputesClassWeights(config)) {
+    if (options.resume) weights.values = StoredClassWeights(config.output);
+    if (weights.values.empty()) {
+      read = ReadData(config, info);
+      weights = ComputeClassWeights(config, *read);
+    }
+    config.train.class_weights.values = weights.values;
+    spec = TrainGraph(config, spec.input, *policy);
+  }
+  std::future<RunData> reading;
+  if (!read) reading = StartReading(config, info, options);
   const auto graph = graph::Graph::Build(spec, backend);
   need.network = backend.allocated_bytes() + OptimizerBytes(config, *graph);
   need.checkpoint = CheckpointBytes(config, *graph);
@@ -97,7 +111,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     continuation = FindContinuation(*folder, config, total, log);
     if (continuation.done) return 0;
   }
-  const RunData data = reading.get();
+  const RunData data = read ? std::move(*read) : reading.get();
   Session session({config, config.output, backend, data, *graph, *policy, log, options.progress,
                    chosen.threads},
                   continuation.from);
@@ -107,6 +121,8 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   log.Info(config.name + ": " + chosen.reason);
   if (!warning.empty()) log.Warning(warning);
   if (!data.note.empty()) log.Info(data.note);
+  if (!weights.text.empty()) log.Info(weights.text);
+  for (const std::string& line : weights.warnings) log.Warning(line);
   for (const std::string& line : IdlePatterns(config, *graph)) log.Warning(line);
   if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
   folder->MarkUnfinished();

@@ -34,13 +34,15 @@ void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std:
 void Preview(const config::Config& config, const std::string& path, std::ostream& out);
 
 struct EvaluateOptions {
-  std::string predictions;  // CSV file, one row an image; empty: none
+  // CSV file, one row an image; of segmentation and detection a folder
+  // (judge/prediction_folder.h); empty: none.
+  std::string predictions;
   std::string outputs;      // safetensors file, the logits of split test; empty: none
   bool per_class = false;   // rows of classes instead of splits
   bool progress = true;     // the progress line, on a terminal
 };
 // Prints split,images,loss,top1,top5 of a checkpoint as CSV, or
-// split,class,name,images,top1,top5,precision. `weights`: either file of a checkpoint, or a
+// split,class,name,images,top1,top5,precision (of other tasks: judge/task_report.h). `weights`: either file of a checkpoint, or a
 // safetensors file that has every parameter of the network; empty: the network as model.init leaves
 // it.
 void Evaluate(const config::Config& config, const std::string& weights,
@@ -50,8 +52,10 @@ enum class PredictFormat { kText, kCsv, kJson };
 struct PredictOptions {
   int top = 5;  // classes that are named
   PredictFormat format = PredictFormat::kText;
+  std::string predictions;  // folder (judge/prediction_folder.h); empty: none
 };
-// Prints the likeliest classes of each photo (JPEG or PNG), which is resized and cropped as images
+// Prints the likeliest classes of each photo (JPEG or PNG; of other tasks judge/photo_report.h),
+// which is resized and cropped as images
 // of an evaluation; where the configuration says nothing of that, as small as covers
 // the network's input, and its centre. `weights`: as of Evaluate, not empty. DataError naming the
 // photo that cannot be read.

@@ -2,9 +2,9 @@
 #include "train/session.h"
 
 #include <csignal>
-#include <cstdio>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace ada::train {
 
@@ -99,12 +99,32 @@ bool Session::CheckpointDue(const StepResult& r) const {
 void Session::EvaluateAll() {
   progress_.Pause();
   evaluated_step_ = trainer_.steps();
-  const bool held_back = p_.data.validation.images() > 0;
-  if (held_back) EvaluateSplit("validation", p_.data.validation, true);
-  if (p_.data.test.images() > 0) EvaluateSplit("test", p_.data.test, !held_back);
+  if (norms_) RecomputeNorms(*norms_, "");
+  if (average_norms_) RecomputeNorms(*average_norms_, " of the average");
+  EvaluateSplits();
+  // Checkpoints hold the running averages.
+  if (average_norms_) average_norms_->Restore();
+  if (norms_) {
+    norms_->Restore();
+    trainer_.WeightsWereRead();
+  }
+  if (best_due_) WriteState(p_.folder + "/checkpoints/best");
+  best_due_ = false;
   recorder_.Flush();
   LogDiagnostics();
   progress_.Pause();
+}
+
+void Session::RecomputeNorms(NormStatistics& norms, const std::string& of) {
+  telemetry::EvaluationProgress progress(p_.log, p_.progress, "batch norms" + of,
+                                         p_.data.train.images());
+  norms.Recompute([&](std::int64_t images) { progress.Update(images); });
+}
+
+void Session::EvaluateSplits() {
+  const bool held_back = p_.data.validation.images() > 0;
+  if (held_back) EvaluateSplit("validation", p_.data.validation, true);
+  if (p_.data.test.images() > 0) EvaluateSplit("test", p_.data.test, !held_back);
 }
 
 void Session::EvaluateSplit(const std::string& split, const data::Dataset& dataset,
@@ -117,23 +137,57 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
 
 void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
                            const data::Dataset& dataset, bool decides_best) {
+  const std::unique_ptr<Judge> judge = MakeJudge(
+      p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
   const EvaluationResult e = [&] {
     telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images());
-    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), {},
-                         [&](std::int64_t images) { progress.Update(images); });
+    Onlookers onlookers;
+    onlookers.judge = judge.get();
+    onlookers.after_batch = [&](std::int64_t images) { progress.Update(images); };
+    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), onlookers);
   }();
   NoteBroken(split, dataset, e.broken);
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "epoch %lld  %s: loss %.4f  top-1 %.2f%%  top-5 %.2f%%  (%lld images)",
-                static_cast<long long>(epoch), split.c_str(), telemetry::Printable(e.loss),
-                100 * e.top1, 100 * e.top5, static_cast<long long>(e.images));
-  p_.log.Info(text);
-  if (!p_.config.checkpoint.best || !decides_best || !(e.top1 > best_top1_)) return;
-  best_top1_ = e.top1;
-  WriteState(p_.folder + "/checkpoints/best");
+  double score = e.top1;
+  std::string hits = Formatted("top-1 %.2f%%  top-5 %.2f%%", 100 * e.top1, 100 * e.top5);
+  if (judge) {
+    const Verdict verdict = judge->Finish();
+    RecordVerdict(split, verdict);
+    score = verdict.score();
+    hits.clear();
+    for (const telemetry::Metric& metric : telemetry::MetricsOf(verdict.all()))
+      hits += (hits.empty() ? "" : "  ") +
+              (metric.name + Formatted(" %.2f%%", telemetry::Printable(100 * metric.value)));
+  }
+  std::string loss = Formatted("%.4f", telemetry::Printable(e.loss));
+  if (p_.config.task == Task::kDetection)
+    loss += Formatted(" (locations %.4f, classes %.4f)", telemetry::Printable(e.location_loss),
+                      telemetry::Printable(e.loss - e.location_loss));
+  p_.log.Info("epoch " + std::to_string(epoch) + "  " + split + ": loss " + loss + "  " + hits +
+              "  (" + std::to_string(e.images) + " images)");
+  if (decides_best) DecideBest(score);
+}
+
+void Session::RecordVerdict(const std::string& split, const Verdict& verdict) {
+  const std::int64_t step = trainer_.steps(), epoch = (step - 1) / steps_per_epoch_ + 1;
+  for (telemetry::ClassRow row : verdict.classes) {
+    row.step = step, row.epoch = epoch, row.split = split;
+    recorder_.Classes(row);
+  }
+  for (telemetry::ConfusionRow row : verdict.confusion) {
+    row.step = step, row.epoch = epoch, row.split = split;
+    recorder_.Confusion(row);
+  }
+}
+
+void Session::DecideBest(double score) {
+  if (!p_.config.checkpoint.best || !(score > best_top1_)) return;
+  best_top1_ = score;
+  if (norms_ || average_norms_)
+    best_due_ = true;  // statistics of the evaluation are where the running averages belong
+  else
+    WriteState(p_.folder + "/checkpoints/best");
 }
 
 double Session::Seconds() const { return telemetry::SteadySeconds() - start_; }

@@ -17,6 +17,7 @@
 #include "train/evaluator.h"
 #include "train/observe/dump.h"
 #include "train/observe/probe.h"
+#include "train/norm_statistics.h"
 #include "train/observe/step_log.h"
 #include "train/signals.h"
 #include "train/trainer.h"
@@ -64,12 +65,17 @@ class Session {
   bool EvaluationDue(const StepResult& result) const;
   bool CheckpointDue(const StepResult& result) const;
   void EvaluateAll();
+  void EvaluateSplits();
+  void RecomputeNorms(NormStatistics& norms, const std::string& of);
   // Rows of events.csv, and a warning for the first of each.
   void NoteBroken(const std::string& split, const data::Dataset& dataset,
                   const std::vector<data::BrokenImage>& broken);
   void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
   void EvaluateWith(Evaluator& evaluator, const std::string& split, const data::Dataset& dataset,
                     bool decides_best);
+  // The rows of classes.csv and confusion.csv.
+  void RecordVerdict(const std::string& split, const Verdict& verdict);
+  void DecideBest(double score);
   void Checkpoint();
   void WriteState(const std::string& stem);
   CheckpointState State();
@@ -91,6 +97,10 @@ class Session {
   Trainer trainer_;
   Evaluator evaluator_;
   std::unique_ptr<WeightAverage> average_;  // null: train.ema.decay is 0
+  std::vector<std::string> class_names_;    // of tasks that are judged by classes
+  // Null: evaluate.recompute_batch_norm is false. Those of the average need a graph that trains.
+  std::unique_ptr<NormStatistics> norms_, average_norms_;
+  std::unique_ptr<graph::Graph> average_graph_;
   telemetry::Progress progress_;
   SignalWatch signals_;
   double start_, last_timing_;
@@ -98,7 +108,8 @@ class Session {
   double training_seconds_ = 0;
   std::int64_t evaluated_step_ = -1, checkpoint_step_ = -1, skipped_ = 0;
   std::map<std::string, std::int64_t> lengths_;  // of the logs at the checkpoint; empty: afresh
-  double best_top1_ = -1;
+  double best_top1_ = -1;   // CheckpointState's
+  bool best_due_ = false;   // the present evaluation is the best, and its checkpoint not written
   std::size_t diagnostics_logged_ = 0;
   std::vector<std::string> warnings_logged_;
   std::set<std::string> broken_;                    // images that this process has warned of

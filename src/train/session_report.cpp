@@ -1,5 +1,6 @@
 // What a session reports: timing rows, progress, the backend's diagnostics, the summary.
 #include "core/text.h"
+#include "train/class_weights.h"
 #include "train/run.h"
 #include "train/session.h"
 
@@ -49,6 +50,13 @@ void Session::NoteBroken(const std::string& split, const data::Dataset& dataset,
 }
 
 void Session::ReportStart() {
+  if (ComputesClassWeights(p_.config) && trainer_.steps() == 0) {
+    std::string values;
+    for (const double weight : p_.config.train.class_weights.values)
+      values += (values.empty() ? "" : " ") + ShortestText(weight);
+    recorder_.Event({1, 1, "class_weights", "", "", values,
+                     "weights of the classes in the loss, by median frequency"});
+  }
   if (!start_scale_) return;
   const std::string scale = ShortestText(start_scale_->scale);
   const std::string message = "the run starts with S = " + scale + ": " + start_scale_->reason;

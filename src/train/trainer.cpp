@@ -96,12 +96,12 @@ void Trainer::SendLayerScales() {
   graph_.SendLayerScalers();
 }
 
-// All micro-batches of a batch: gradients of the mean loss over its rows. Where an
+// All micro-batches of a batch: gradients of the mean loss over its terms. Where an
 // observer is active, or counts of several micro-batches are added up, each is waited for.
 void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
   const bool several = config_.train.accumulate > 1;
-  pass.loss_terms = rows;
+  pass.loss_terms = batches_.terms();
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
     pass.rows = std::min(micro, rows - first);
     pass.accumulate = first > 0;
@@ -114,7 +114,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     if (several) log_.AddMicroBatch(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
-    observers_.EndMicroBatch({seen.images, seen.labels, seen.second, pass});
+    observers_.EndMicroBatch({seen.images, seen.targets, pass});
     Lap(seconds_.log);
   }
   observers_.End();
@@ -153,8 +153,12 @@ scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutc
   const backend::LossResult loss = graph_.Result();
   Lap(seconds_.backward);
   if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);
-  r.loss = loss.loss_sum / r.images;
-  r.accuracy = static_cast<double>(loss.top1) / r.images;
+  r.terms = batches_.terms();
+  // A batch of which nothing is learned has no loss.
+  const double terms = static_cast<double>(std::max<std::int64_t>(r.terms, 1));
+  r.loss = loss.loss_sum / terms;
+  r.location_loss = loss.location_sum / terms;
+  r.accuracy = static_cast<double>(loss.top1) / terms;
   r.grad_norm = outcome.norm;
   r.overflow = outcome.overflow;
   scaling::StepOutcome attempt;

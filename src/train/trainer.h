@@ -21,7 +21,9 @@ namespace ada::train {
 struct StepResult {
   std::int64_t step = 0, epoch = 0;  // from 1
   double loss = 0, accuracy = 0, lr = 0, scale = 1, grad_norm = 0;
+  double location_loss = 0;  // detection: the part of `loss` that is of locations
   int images = 0;
+  std::int64_t terms = 0;  // over which the loss is a mean
   bool overflow = false, skipped = false;
   bool retried = false;    // skipped, and the next attempt is the same update again
   bool sanitized = false;  // not finite, and updated with cleaned gradients all the same
@@ -51,6 +53,8 @@ class Trainer {
   std::int64_t schedule_steps() const { return schedule_steps_; }  // steps the schedule has made
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
   PhaseSeconds TakeSeconds();
+  // Somebody else made copies of the weights: the next step makes its own.
+  void WeightsWereRead() { weights_changed_ = true; }
   // Goes on after an earlier process; policy, optimizer, weights and tensor scales are restored.
   struct Position {
     std::int64_t step = 0, skips_in_a_row = 0, retries = 0, schedule_steps = 0;

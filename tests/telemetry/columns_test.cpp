@@ -94,6 +94,9 @@ TEST_SUITE("cpu") {
     CheckDocumented<ProbeRow>();
     CheckDocumented<EventRow>();
     CheckDocumented<EvaluationRow>();
+    CheckDocumented<ClassRow>();
+    CheckDocumented<ConfusionRow>();
+    CheckDocumented<LossRow>();
     CheckDocumented<TimingRow>();
   }
 

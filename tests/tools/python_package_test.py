@@ -90,6 +90,9 @@ class WriterTest(unittest.TestCase):
             rewritten.mkdir()
             parse = {"integer": int, "flag": lambda t: t == "1", "text": str}
             for name, kinds in columns.TABLES.items():
+                if name in ("classes", "confusion", "losses"):  # of other tasks
+                    self.assertFalse((run / f"{name}.csv").exists())
+                    continue
                 file = csv_writer.CsvFile(rewritten, name)
                 for row in ada_train.run_files.rows(run / f"{name}.csv"):
                     file.add({c: parse.get(k, lambda t: float(t or "nan"))(row[c])

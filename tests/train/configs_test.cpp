@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "train/made_up_sets.h"
 #include "train/small_run.h"
 
 namespace ada::testing {
@@ -53,10 +54,29 @@ void CheckPlan(const std::string& path, const std::string& folder) {
   CHECK(plan.out.find("warning   " + path) == std::string::npos);
 }
 
+// Networks for pixels and boxes are planned on small sets of the layouts.
+void CheckTaskPlan(const std::string& path, const TempFolder& folder, const std::string& dataset) {
+  constexpr int kCamvidIgnores = 11;
+  std::vector<std::string> more = {"--config", path, "--dry-run", "--data", "shapes", "--set",
+                                   "data.batch_size=2", "--set", "data.evaluate_batch_size=2"};
+  if (dataset == "camvid") {
+    WriteCamvid(folder, "shapes", 6, 2, kCamvidIgnores);
+  } else {
+    WriteVoc(folder, "shapes", 6, 2);
+    more = With(more, {"--set", "model.init={}"});  // without the weights that it starts from
+  }
+  const Outcome plan = Run(more, folder.path());
+  ADA_REQUIRE_EXIT(plan, 0);
+  INFO(plan.out);
+  CHECK(Contains(plan.out, "steps     3 an epoch, "));
+  CHECK(Contains(plan.out, dataset == "camvid" ? "cast  " : "cast.scores"));
+  CHECK(!Contains(plan.out, "warning   " + path));
+}
+
 TEST_SUITE("cpu") {
   TEST_CASE("every shipped configuration trains two steps") {
     const std::vector<std::string> paths = ShippedConfigs();
-    CHECK(paths.size() >= 24);
+    CHECK(paths.size() >= 29);
     for (const std::string& path : paths) {
       CAPTURE(path);
       const TempFolder folder;
@@ -64,6 +84,11 @@ TEST_SUITE("cpu") {
       ADA_REQUIRE_EXIT(before, 0);
       if (Value(before.out, "dataset") == "folder") {
         CheckPlan(path, folder.path());
+        continue;
+      }
+      const std::string dataset = Value(before.out, "dataset");
+      if (dataset == "camvid" || dataset == "voc") {
+        CheckTaskPlan(path, folder, dataset);
         continue;
       }
       const auto synthetic = Synthetic(Value(before.out, "dataset"));

@@ -96,6 +96,7 @@ void Complete(Config& config, const YamlNode& root, const std::string& file, Pro
   CheckClasses(config, root, problems);
   CheckLearningRates(config, root, problems);
   CheckValidation(config, root, problems);
+  CheckTask(config, root, problems);
 }
 
 }  // namespace ada::config

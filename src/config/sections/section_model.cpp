@@ -32,7 +32,7 @@ const Names kZoo = Together({{"mlp", "lenet"},
 
 // Not written as long as only the data's files say it.
 Key ClassesKey(ModelConfig& model) {
-  Key key = Integer("classes", model.classes, FromTo(2, 1'000'000),
+  Key key = Integer("classes", model.classes, FromTo(1, 1'000'000),
                     "outputs of the last layer; at least the data set's classes; of detection "
                     "without the background");
   key.unused = [&model] { return model.classes == 0; };

@@ -125,6 +125,7 @@ Section RootSection(Config& config) {
       SeedKey(config.seed),
       Text("output", config.output, "folder of the run; `~` and ${VAR} expand", ExpandPath)
           .Default("runs/<name>"),
+      TaskKey(config.task),
       Nested("device", DeviceSection(config.device),
              "what computes; `device: cpu` is short for it"),
       Nested("data", DataSection(config.data), "images and batches").Required(),
@@ -135,6 +136,9 @@ Section RootSection(Config& config) {
       Nested("schedule", ScheduleSection(config.schedule), "the learning rate over time"),
       Nested("train", TrainSection(config.train), "length and manner of the training"),
       Nested("evaluate", EvaluateSection(config.evaluate), "when to evaluate"),
+      Nested("detection", DetectionSection(config.detection),
+             "default boxes, and which detections count (task: detection)")
+          .WrittenIf([&config] { return config.task == Task::kDetection; }),
       Nested("log", LogSection(config.log), "what is logged and when"),
       Nested("checkpoint", CheckpointSection(config.checkpoint), "when to save, and what to keep"),
   };

@@ -54,6 +54,7 @@ Section TrainSection(TrainConfig& train) {
              "whether a skipped step moves the learning rate on"),
       Number("label_smoothing", train.label_smoothing, FromBelow(0, 1),
              "share of the target spread over all classes"),
+      ClassWeightsKey(train.class_weights),
       Integer("stop_after_skips", train.stop_after_skips, FromTo(0, kMostSteps),
               "end the run after so many skipped steps in a row; 0: never"),
       Nested("ema", EmaSection(train.ema),
@@ -73,6 +74,7 @@ Section EvaluateSection(EvaluateConfig& evaluate) {
           "weights", evaluate.weights, kEvaluated,
           "what is evaluated where train.ema keeps an average, which then decides about the best")
           .WrittenIf([&evaluate] { return evaluate.weights != EvaluateConfig().weights; }),
+      RecomputeBatchNormKey(evaluate.batch_norm),
   };
   return section;
 }

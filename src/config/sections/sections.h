@@ -25,8 +25,14 @@ Section OptimizerSection(OptimizerConfig& optimizer);
 Section ScheduleSection(optim::Schedule& schedule);
 Section TrainSection(TrainConfig& train);
 Section EvaluateSection(EvaluateConfig& evaluate);
+Section DetectionSection(DetectionConfig& detection);
 Section LogSection(LogConfig& log);
 Section CheckpointSection(CheckpointConfig& checkpoint);
+
+// Keys that only some tasks have, and the one that says which it is.
+Key TaskKey(Task& task);
+Key ClassWeightsKey(ClassWeightsConfig& weights);
+Key RecomputeBatchNormKey(BatchNormStatistics& statistics);
 
 // Parts of `data`: how images are changed.
 Section AugmentSection(DataConfig& data);
@@ -80,6 +86,13 @@ bool UsesMethodFixed(const scaling::Settings& scaling);
 void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const ReadContext& context);
 
 // --- Across sections. ---
+
+// The task that a data set, or a network of the zoo, is for. `external` and what is not known
+// are for classification.
+Task TaskOfDataset(const std::string& dataset);
+Task TaskOfZoo(const std::string& zoo);
+// What the task asks of the other sections, and which keys are of another task.
+void CheckTask(const Config& config, const YamlNode& root, Problems& problems);
 
 // Fills name, output and model.classes where the document does not give them, then checks what no
 // section can check alone. `file` is the path given.

@@ -60,4 +60,12 @@ PictureSize SizeInPictureFile(const std::string& path);
 // the reason.
 void WritePng(const std::string& path, const Picture& picture);
 
+// Does the same for numbers that stand for colours: a PNG with a palette, whose values are those of
+// the picture of 1 channel. At most 256 colours.
+struct PaletteColor {
+  std::uint8_t r = 0, g = 0, b = 0;
+};
+void WritePalettePng(const std::string& path, const Picture& picture,
+                     const std::vector<PaletteColor>& colors);
+
 }  // namespace ada::data

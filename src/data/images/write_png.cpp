@@ -2,7 +2,9 @@
 #include <png.h>
 
 #include <csetjmp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -33,13 +35,20 @@ struct PngOutput {
   static void Flush(png_structp) {}
 };
 
-bool WriteRows(png_structp png, png_infop info, const Picture& picture, PngOutput* output) {
+int ColorType(const Picture& picture, std::span<const png_color> palette) {
+  if (!palette.empty()) return PNG_COLOR_TYPE_PALETTE;
+  return picture.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB;
+}
+
+bool WriteRows(png_structp png, png_infop info, const Picture& picture,
+               std::span<const png_color> palette, PngOutput* output) {
   if (setjmp(output->jump) != 0) return false;
   png_set_write_fn(png, output, PngOutput::Write, PngOutput::Flush);
   png_set_IHDR(png, info, static_cast<png_uint_32>(picture.width),
                static_cast<png_uint_32>(picture.height), 8,
-               picture.channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
-               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+               ColorType(picture, palette), PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+               PNG_FILTER_TYPE_DEFAULT);
+  if (!palette.empty()) png_set_PLTE(png, info, palette.data(), static_cast<int>(palette.size()));
   png_write_info(png, info);
   const std::ptrdiff_t row = std::ptrdiff_t{picture.width} * picture.channels;
   for (std::ptrdiff_t y = 0; y < picture.height; ++y)
@@ -48,9 +57,9 @@ bool WriteRows(png_structp png, png_infop info, const Picture& picture, PngOutpu
   return true;
 }
 
-}  // namespace
-
-void WritePng(const std::string& path, const Picture& picture) {
+// `palette` empty: grey or RGB.
+void WriteFile(const std::string& path, const Picture& picture,
+               std::span<const png_color> palette) {
   ADA_CHECK(picture.channels == 1 || picture.channels == 3);
   ADA_CHECK(picture.height > 0 && picture.width > 0 &&
             picture.pixels.size() == static_cast<std::size_t>(picture.height) *
@@ -61,11 +70,23 @@ void WritePng(const std::string& path, const Picture& picture) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &output, PngOutput::OnError,
                                             PngOutput::OnWarning);
   png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
-  const bool good = info != nullptr && WriteRows(png, info, picture, &output);
+  const bool good = info != nullptr && WriteRows(png, info, picture, palette, &output);
   png_destroy_write_struct(&png, &info);
   if (!good) throw OutputError(path + ": there is no memory to make the PNG in");
   file.Write(output.bytes);
   file.Commit();
+}
+
+}  // namespace
+
+void WritePng(const std::string& path, const Picture& picture) { WriteFile(path, picture, {}); }
+
+void WritePalettePng(const std::string& path, const Picture& picture,
+                     const std::vector<PaletteColor>& colors) {
+  ADA_CHECK(picture.channels == 1 && !colors.empty() && colors.size() <= PNG_MAX_PALETTE_LENGTH);
+  std::vector<png_color> palette;
+  for (const PaletteColor& color : colors) palette.push_back({color.r, color.g, color.b});
+  WriteFile(path, picture, palette);
 }
 
 }  // namespace ada::data

@@ -19,10 +19,19 @@ std::optional<std::string> CommonSplit(const RunResults& a, const RunResults& b)
   return common;
 }
 
-double Top1(const RunResults& run, const std::string& split) {
-  for (const auto& evaluation : run.totals.evaluations())
-    if (evaluation.last.split == split) return 100 * evaluation.last.top1;
-  return NAN;
+// What a run is judged by on a split, in percent, and what that is called.
+struct Judged {
+  std::string name = "top-1";
+  double percent = NAN;
+};
+Judged JudgedBy(const RunResults& run, const std::string& split) {
+  for (const auto& evaluation : run.totals.evaluations()) {
+    if (evaluation.last.split != split) continue;
+    if (!evaluation.decided_by_classes()) return {"top-1", 100 * evaluation.last.top1};
+    const telemetry::Metric metric = telemetry::MetricsOf(*evaluation.last_all).front();
+    return {metric.name, 100 * metric.value};
+  }
+  return {};
 }
 
 // "1.500 % (A)": the mean over the layers that have values other than zero, and how many have none;
@@ -52,8 +61,10 @@ std::string InShort(const RunResults& a, const RunResults& b,
                     const std::vector<LayerRecord>& layers_b, const std::string& parting) {
   std::string text = "in short: ";
   if (const auto split = CommonSplit(a, b)) {
-    text += Visible(*split) + " top-1 " + Formatted("%.2f %%", Top1(a, *split)) + " (A), " +
-            Formatted("%.2f %%", Top1(b, *split)) + " (B); ";
+    const Judged of_a = JudgedBy(a, *split), of_b = JudgedBy(b, *split);
+    text += Visible(*split) + " " + of_a.name + " " + Formatted("%.2f %%", of_a.percent) +
+            " (A), " + (of_b.name == of_a.name ? "" : of_b.name + " ") +
+            Formatted("%.2f %%", of_b.percent) + " (B); ";
   } else if (a.totals.steps() > 0 && b.totals.steps() > 0) {
     text += "training loss " + Formatted("%.4g", a.totals.epoch_loss()) + " (A), " +
             Formatted("%.4g", b.totals.epoch_loss()) + " (B); ";

@@ -55,6 +55,34 @@ const telemetry::SplitTotals* Split(const RunResults& run, const std::string& na
   return nullptr;
 }
 
+// Rows of what was judged by classes; returns whether there are any.
+bool AddMetrics(const RunResults& a, const RunResults& b, const std::string& name,
+                Numbers& numbers) {
+  std::vector<telemetry::Metric> metrics;
+  for (const RunResults* run : {&a, &b}) {
+    const telemetry::SplitTotals* split = Split(*run, name);
+    if (split != nullptr && split->decided_by_classes() && metrics.empty())
+      metrics = telemetry::MetricsOf(*split->last_all);
+  }
+  using All = std::optional<telemetry::ClassRow> telemetry::SplitTotals::*;
+  const auto of = [&name](const std::string& key, All when) {
+    return [&name, key, when](const RunResults& run) -> std::optional<double> {
+      const telemetry::SplitTotals* split = Split(run, name);
+      if (split == nullptr || !(split->*when)) return std::nullopt;
+      for (const telemetry::Metric& metric : telemetry::MetricsOf(*(split->*when)))
+        if (metric.key == key) return 100 * metric.value;
+      return std::nullopt;
+    };
+  };
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const telemetry::Metric& m = metrics[i];
+    numbers.Row(name + " " + m.name + " %", of(m.key, &telemetry::SplitTotals::last_all), 3);
+    if (i > 0) continue;
+    numbers.Row(name + " " + m.name + " %, best", of(m.key, &telemetry::SplitTotals::best_all), 3);
+  }
+  return !metrics.empty();
+}
+
 void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
   std::set<std::string> splits;
   for (const RunResults* run : {&a, &b}) {
@@ -68,6 +96,7 @@ void AddSplits(const RunResults& a, const RunResults& b, Numbers& numbers) {
       };
     };
     numbers.Row(name + " loss", of([](const auto& s) { return s.last.loss; }), 6);
+    if (AddMetrics(a, b, name, numbers)) continue;
     numbers.Row(name + " top-1 %", of([](const auto& s) { return 100 * s.last.top1; }), 3);
     numbers.Row(name + " top-1 %, best", of([](const auto& s) { return 100 * s.best.top1; }), 3);
     numbers.Row(name + " top-5 %", of([](const auto& s) { return 100 * s.last.top5; }), 3);
@@ -95,6 +124,8 @@ RunResults ReadResults(const std::string& folder) {
       throw DataError(folder + "/evaluation.csv: step " + std::to_string(row.step) +
                       ": more than 100 names of splits; expected train, test or validation");
   });
+  if (HasFile(folder, ClassRow::kFile))
+    EachRow<ClassRow>(folder, [&](const ClassRow& row) { run.totals.Add(row); });
   if (const nlohmann::json summary = ReadSummary(folder); summary.is_object()) {
     run.seconds = NumberOf(summary, "seconds");
     run.images_per_second = NumberOf(summary, "images_per_second");

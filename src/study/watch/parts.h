@@ -39,6 +39,7 @@ struct WatchState {
   std::int64_t logged_step = 0;      // the last with statistics; 0: none yet
   EventRow event;                    // the last; step 0: none
   EvaluationRow evaluation;          // the last; step 0: none
+  ClassRow classes;                  // of it, the row of all classes; step 0: none
   std::vector<WatchedLayer> layers;  // in the order of the logs
   telemetry::LayerTotals totals;     // of the gradients, for layers that get none
 
@@ -51,6 +52,9 @@ struct WatchState {
   void Add(const ScaleRow& row);
   void Add(const EventRow& row) { event = row; }
   void Add(const EvaluationRow& row) { evaluation = row; }
+  void Add(const ClassRow& row) {
+    if (row.all()) classes = row;
+  }
 
  private:
   WatchedLayer& Layer(const std::string& layer);
@@ -75,13 +79,14 @@ class WatchFeed {
   bool Apply(std::int64_t up_to, WatchState& state);
 
   std::string folder_;
-  telemetry::CsvFollower steps_, scales_, underflow_, events_, evaluation_;
+  telemetry::CsvFollower steps_, scales_, underflow_, events_, evaluation_, classes_;
   // Read, but not yet shown.
   std::deque<StepRow> step_rows_;
   std::deque<ScaleRow> scale_rows_;
   std::deque<TensorRow> tensor_rows_;  // of gradients
   std::deque<EventRow> event_rows_;
   std::deque<EvaluationRow> evaluation_rows_;
+  std::deque<ClassRow> class_rows_;
   bool configured_ = false;
 };
 

@@ -96,7 +96,8 @@ WatchFeed::WatchFeed(std::string folder)
       scales_(folder_ + "/" + ScaleRow::kFile, kScalesWindow),
       underflow_(folder_ + "/" + TensorRow::kFile, kUnderflowWindow),
       events_(folder_ + "/" + EventRow::kFile),
-      evaluation_(folder_ + "/" + EvaluationRow::kFile) {}
+      evaluation_(folder_ + "/" + EvaluationRow::kFile),
+      classes_(folder_ + "/" + ClassRow::kFile) {}
 
 void WatchFeed::ReadConfig(WatchState& state) {
   if (configured_) return;
@@ -120,6 +121,7 @@ void WatchFeed::ReadFiles() {
   EachNewRow<EventRow>(events_, [&](const EventRow& row) { event_rows_.push_back(row); });
   EachNewRow<EvaluationRow>(evaluation_,
                             [&](const EvaluationRow& row) { evaluation_rows_.push_back(row); });
+  EachNewRow<ClassRow>(classes_, [&](const ClassRow& row) { class_rows_.push_back(row); });
 }
 
 std::int64_t WatchFeed::NextLoggedStep() const {
@@ -131,12 +133,13 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
   any |= Take(tensor_rows_, up_to, state);  // before the scales: it has the loss, and every layer
   any |= Take(scale_rows_, up_to, state);
   any |= Take(event_rows_, up_to, state);
-  return Take(evaluation_rows_, up_to, state) || any;
+  any |= Take(evaluation_rows_, up_to, state);
+  return Take(class_rows_, up_to, state) || any;
 }
 
 bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
   const std::vector<telemetry::CsvFollower*> files = {&steps_, &scales_, &underflow_, &events_,
-                                                      &evaluation_};
+                                                      &evaluation_, &classes_};
   bool changed = false;
   if (std::any_of(files.begin(), files.end(),
                   [](telemetry::CsvFollower* file) { return file->Changed(); })) {
@@ -145,7 +148,7 @@ bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
     state.folder = folder;
     for (telemetry::CsvFollower* file : files) file->Restart();
     step_rows_.clear(), scale_rows_.clear(), tensor_rows_.clear();
-    event_rows_.clear(), evaluation_rows_.clear();
+    event_rows_.clear(), evaluation_rows_.clear(), class_rows_.clear();
     configured_ = false;
     changed = true;
   }

@@ -39,6 +39,15 @@ struct Line {
   Color color = Color::kPlain;
 };
 
+// "top-1 91.20 %", or what decides of the classes: "mIoU 45.10 %".
+std::string Judgement(const WatchState& s) {
+  const bool known = s.classes.step == s.evaluation.step && s.classes.split == s.evaluation.split;
+  const std::vector<telemetry::Metric> metrics =
+      known ? telemetry::MetricsOf(s.classes) : std::vector<telemetry::Metric>();
+  if (metrics.empty()) return Formatted("top-1 %.2f %%", 100 * s.evaluation.top1);
+  return metrics.front().name + Formatted(" %.2f %%", 100 * metrics.front().value);
+}
+
 std::vector<Line> Header(const WatchState& s) {
   std::vector<Line> lines{
       {(s.name.empty() ? "" : s.name + "  ") + StatusText(s.status) + "  " + s.folder}};
@@ -55,8 +64,7 @@ std::vector<Line> Header(const WatchState& s) {
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
   std::string news;
   if (s.evaluation.step > 0) {
-    news = s.evaluation.split +
-           Formatted(": loss %.4g  top-1 %.2f %%", s.evaluation.loss, 100 * s.evaluation.top1) +
+    news = s.evaluation.split + Formatted(": loss %.4g  ", s.evaluation.loss) + Judgement(s) +
            " (step " + std::to_string(s.evaluation.step) + ")";
   }
   if (s.event.step > 0) {

@@ -20,7 +20,9 @@ namespace ada::train {
 struct CheckpointState {
   std::int64_t step = 0, skips_in_a_row = 0, updates = 0, retries = 0, schedule_steps = 0;
   std::uint64_t seed = 0;
-  double best_top1 = -1;  // of the evaluations so far; below 0: none
+  // Of the evaluations so far: top-1, mIoU or mAP as in 2007, as the task has it; below 0: none.
+  double best_top1 = -1;
+  std::vector<double> class_weights = {};  // that were computed from the training images
   scaling::StateMap policy;
   std::map<std::string, scaling::StateMap> layers;     // cached values of each layer's scaler
   std::map<std::string, scaling::StateMap> tensors;    // scales of tensors (delayed scaling)

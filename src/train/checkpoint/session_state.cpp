@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "graph/network/weights_file.h"
 #include "scaling/rules/state_text.h"
+#include "train/class_weights.h"
 #include "train/first_scale.h"
 #include "train/observe/layer_overflow.h"
 #include "train/run.h"
@@ -15,8 +16,14 @@
 namespace ada::train {
 namespace {
 
-telemetry::LogChoice LogsOf(const config::LogConfig& log) {
-  return {log.histogram_every > 0, !log.what_if.empty(), log.probe_every > 0};
+telemetry::LogChoice LogsOf(const config::Config& config) {
+  const config::LogConfig& log = config.log;
+  return {.histograms = log.histogram_every > 0,
+          .what_if = !log.what_if.empty(),
+          .probes = log.probe_every > 0,
+          .classes = config.task != Task::kClassification,
+          .confusion = config.task == Task::kSegmentation,
+          .losses = config.task == Task::kDetection};
 }
 
 std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
@@ -73,6 +80,19 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       last_timing_(start_) {
   if (KeepsAverage(p_.config))
     average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
+  if (p_.config.task != Task::kClassification)
+    class_names_ = NamesOfClasses(p_.config, p_.data);
+  if (RecomputesNorms(p_.config)) {
+    if (!EvaluatesAverage(p_.config) ||
+        p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
+      norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, p_.graph, p_.backend);
+    if (EvaluatesAverage(p_.config)) {
+      average_graph_ = graph::Graph::Build(TrainGraph(p_.config, p_.data.image, p_.policy),
+                                           p_.backend, &average_->graph());
+      average_norms_ =
+          std::make_unique<NormStatistics>(p_.config, p_.data, *average_graph_, p_.backend);
+    }
+  }
   if (!from) {
     const graph::WeightsCover cover =
         graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
@@ -121,7 +141,7 @@ void Session::Restore(const ResumePoint& from) {
 }
 
 void Session::OpenLogs() {
-  recorder_.Open(p_.folder, lengths_, LogsOf(p_.config.log), p_.config.log.tensorboard);
+  recorder_.Open(p_.folder, lengths_, LogsOf(p_.config), p_.config.log.tensorboard);
   const std::string folder = p_.folder + "/checkpoints";
   RemoveOtherCheckpoints(folder, checkpoint_step_);
   // A kill may have come before what this checkpoint made superfluous was gone.
@@ -140,6 +160,7 @@ CheckpointState Session::State() {
   s.updates = optimizer_.updates();
   s.seed = p_.config.seed;
   s.best_top1 = best_top1_;
+  if (ComputesClassWeights(p_.config)) s.class_weights = p_.config.train.class_weights.values;
   s.policy = p_.policy.SaveState();
   for (const graph::ScalePoint& point : p_.graph.scales())
     if (point.scaler != nullptr)

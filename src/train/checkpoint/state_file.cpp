@@ -58,6 +58,7 @@ CheckpointState StateOf(const JsonFields& fields) {
   s.tensors = fields.TextMaps("tensors");
   if (fields.Has("scenarios"))  // not in checkpoints of earlier versions
     s.scenarios = fields.TextMaps("scenarios");
+  if (fields.Has("class_weights")) s.class_weights = fields.Numbers("class_weights");
   s.lengths = fields.Counts("lengths");
   s.config = fields.Text("config");
   s.backend = fields.Text("backend");
@@ -86,6 +87,7 @@ std::string StateText(const CheckpointState& s, const std::string& tensors_hash)
   j["layers"] = s.layers;
   j["tensors"] = s.tensors;
   j["scenarios"] = s.scenarios;
+  if (!s.class_weights.empty()) j["class_weights"] = s.class_weights;
   j["lengths"] = s.lengths;
   j["config"] = s.config;
   j["backend"] = s.backend;

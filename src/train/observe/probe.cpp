@@ -98,7 +98,7 @@ void Probe::EndMicroBatch(const MicroBatch& batch) {
   pass.count = pass.bins = false;
   pass.loss_scale = 1;
   SaveStatistics();
-  fp32_->SetBatch(batch.images, batch.labels, pass.rows, batch.second);
+  fp32_->SetBatch(batch.images, batch.targets, pass.rows);
   fp32_->Forward(pass, fp32_observer_.get());
   fp32_->Backward(pass, fp32_observer_.get());
   RestoreStatistics();

@@ -127,6 +127,8 @@ void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
   events_.LearningRate(r);
   recorder_.Step(
       {r.step, r.epoch, r.loss, r.accuracy, r.lr, r.scale, r.overflow, r.skipped, r.grad_norm});
+  if (config_.task == Task::kDetection)
+    recorder_.Losses({r.step, r.epoch, r.location_loss, r.loss - r.location_loss, r.terms});
   if (r.logged) {
     WriteScales(r);
     WriteTensors(r);

@@ -9,11 +9,10 @@
 
 namespace ada::train {
 
-// One micro-batch as the graph was given it: images [pass.rows, h, w, c] and labels on the host.
+// One micro-batch as the graph was given it: images [pass.rows, h, w, c] and targets on the host.
 struct MicroBatch {
   const float* images = nullptr;
-  const std::int32_t* labels = nullptr;
-  backend::SecondLabels second = {};
+  backend::Targets targets = {};
   backend::Pass pass;
 };
 

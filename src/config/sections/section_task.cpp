@@ -1,0 +1,209 @@
+// The keys that only some tasks have: train.class_weights, evaluate.recompute_batch_norm and the
+// section `detection`.
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+const EnumNames<Task> kTasks = {{"classification", Task::kClassification},
+                                {"segmentation", Task::kSegmentation},
+                                {"detection", Task::kDetection}};
+const Names kBoxPresets = {"ssd300", "ssd512"};
+constexpr double kMostMaps = 64, kMostSide = 16384;
+
+bool IsWord(const YamlNode& node, const char* word) {
+  return node.kind == YamlNode::Kind::kScalar && !node.quoted && node.text == word;
+}
+
+// A list of lists of numbers above zero.
+Key AspectRatiosKey(std::vector<std::vector<double>>& ratios) {
+  const Range range = Above(0);
+  Key key = MakeKey("aspect_ratios", "list of lists of numbers",
+                    "of each feature map: ratios r of the boxes of r and of 1 / r, beside the two "
+                    "squares that every place has");
+  key.range = "each " + range.Text();
+  key.schemas = {ListSchema({ListSchema({NumberSchema(range)})}, 1)};
+  key.read = [&ratios, range](const YamlNode& node, const ReadContext& context) {
+    if (node.kind != YamlNode::Kind::kList)
+      return context.problems.Add(node, context.path, Expected("a list of lists of numbers", node));
+    ratios.clear();
+    for (const YamlNode& map : node.items) {
+      if (map.kind != YamlNode::Kind::kList)
+        return context.problems.Add(map, context.path, Expected("a list of numbers", map));
+      std::vector<double>& values = ratios.emplace_back();
+      for (const YamlNode& item : map.items) {
+        const std::string refusal = ReadNumber(item, range, values.emplace_back());
+        if (!refusal.empty()) return context.problems.Add(item, context.path, refusal);
+      }
+    }
+  };
+  key.write = [&ratios]() -> std::optional<YamlNode> {
+    std::vector<YamlNode> maps;
+    for (const std::vector<double>& values : ratios) {
+      std::vector<YamlNode> items;
+      for (const double value : values) items.push_back(Scalar(NumberText(value)));
+      maps.push_back(List(std::move(items)));
+    }
+    return List(std::move(maps));
+  };
+  return key.Required();
+}
+
+Section OwnBoxesSection(DefaultBoxesConfig& boxes) {
+  Section section;
+  section.path = "detection.boxes";
+  section.keys = {
+      IntegerList("grids", boxes.grids, FromTo(1, 1024),
+                  "rows (and columns) of each feature map that boxes are told from")
+          .Required(),
+      NumberList("steps", boxes.steps, FromTo(1, kMostSide),
+                 "pixels of the input between two places of each map")
+          .Required(),
+      NumberList("sizes", boxes.sizes, FromTo(1, kMostSide),
+                 "side of the squares of each map, in pixels of the input, and one size more")
+          .Required(),
+      AspectRatiosKey(boxes.aspect_ratios),
+  };
+  section.check = [&boxes](const YamlNode& map, const ReadContext& context) {
+    const std::size_t maps = boxes.grids.size();
+    if (maps == 0 || static_cast<double>(maps) > kMostMaps)
+      return context.problems.Add(map, Join(context.path, "grids"),
+                                  "expected 1 to 64 feature maps");
+    const auto expect = [&](const char* name, std::size_t have, std::size_t want) {
+      if (have == want) return;
+      const YamlNode* value = map.Find(name);
+      context.problems.Add(value != nullptr ? *value : map, Join(context.path, name),
+                           "expected " + std::to_string(want) + " for " + std::to_string(maps) +
+                               " feature maps (detection.boxes.grids); got " +
+                               std::to_string(have));
+    };
+    expect("steps", boxes.steps.size(), maps);
+    expect("sizes", boxes.sizes.size(), maps + 1);
+    expect("aspect_ratios", boxes.aspect_ratios.size(), maps);
+  };
+  return section;
+}
+
+Key BoxesKey(DefaultBoxesConfig& boxes) {
+  Key key = MakeKey("boxes", "word or map",
+                    "the default boxes: those of a network of the zoo, or by feature map");
+  key.range = "ssd300, ssd512, {grids: [...], steps: [...], sizes: [...], aspect_ratios: [[...]]}";
+  key.default_text = "the zoo network's";
+  key.schemas = {WordSchema(kBoxPresets),
+                 MapSchema([] { return ExampleSection<DefaultBoxesConfig>(OwnBoxesSection); })};
+  key.read = [&boxes](const YamlNode& node, const ReadContext& context) {
+    if (node.kind == YamlNode::Kind::kMap)
+      return ReadSection(node, OwnBoxesSection(boxes), context);
+    for (const std::string& preset : kBoxPresets) {
+      if (!IsWord(node, preset.c_str())) continue;
+      boxes.preset = preset;
+      return;
+    }
+    context.problems.Add(node, context.path, Expected("ssd300, ssd512 or a map", node));
+  };
+  key.write = [&boxes]() -> std::optional<YamlNode> {
+    if (!boxes.preset.empty()) return Scalar(boxes.preset);
+    if (boxes.grids.empty()) return std::nullopt;
+    return WriteSection(OwnBoxesSection(boxes));
+  };
+  return key;
+}
+
+}  // namespace
+
+Key TaskKey(Task& task) {
+  return Choice("task", task, kTasks,
+                "what the network is trained for: one label an image; one a pixel; boxes with "
+                "labels")
+      .WrittenIf([&task] { return task != Task::kClassification; });
+}
+
+Key ClassWeightsKey(ClassWeightsConfig& weights) {
+  using Kind = ClassWeightsConfig::Kind;
+  const Range range = AtLeast(0);
+  Key key = MakeKey("class_weights", "word or list of numbers",
+                    "segmentation: what a pixel counts in the loss, by its class; "
+                    "median_frequency: the median of the classes' frequencies through its own");
+  key.range = "none, median_frequency, [one a class, " + range.Text() + "]";
+  key.schemas = {WordSchema({"none", "median_frequency"}), ListSchema({NumberSchema(range)}, 1)};
+  key.read = [&weights, range](const YamlNode& node, const ReadContext& context) {
+    weights.where = context.problems.Where(node);
+    if (IsWord(node, "none")) {
+      weights.kind = Kind::kNone;
+    } else if (IsWord(node, "median_frequency")) {
+      weights.kind = Kind::kMedianFrequency;
+    } else if (node.kind == YamlNode::Kind::kList && !node.items.empty()) {
+      weights.kind = Kind::kGiven;
+      weights.values.clear();
+      for (const YamlNode& item : node.items) {
+        const std::string refusal = ReadNumber(item, range, weights.values.emplace_back());
+        if (!refusal.empty()) return context.problems.Add(item, context.path, refusal);
+      }
+    } else {
+      context.problems.Add(node, context.path,
+                           Expected("none, median_frequency or a list of numbers", node));
+    }
+  };
+  key.write = [&weights]() -> std::optional<YamlNode> {
+    if (weights.kind == Kind::kNone) return Scalar("none");
+    if (weights.kind == Kind::kMedianFrequency) return Scalar("median_frequency");
+    std::vector<YamlNode> items;
+    for (const double value : weights.values) items.push_back(Scalar(NumberText(value)));
+    return List(std::move(items));
+  };
+  return key.WrittenIf([&weights] { return weights.kind != Kind::kNone; });
+}
+
+Key RecomputeBatchNormKey(BatchNormStatistics& statistics) {
+  Key key = MakeKey("recompute_batch_norm", "boolean or word",
+                    "before each evaluation: mean and variance of batch norms anew from all "
+                    "training images; reference: averaged as ChainerCV's example does");
+  key.range = "true, false, reference";
+  key.schemas = {SwitchSchema(), WordSchema({"reference"})};
+  key.read = [&statistics](const YamlNode& node, const ReadContext& context) {
+    if (IsWord(node, "reference")) {
+      statistics = BatchNormStatistics::kReference;
+      return;
+    }
+    bool recomputed = false;
+    if (!ReadSwitch(node, recomputed).empty())
+      return context.problems.Add(node, context.path, Expected("true, false or reference", node));
+    statistics = recomputed ? BatchNormStatistics::kRecomputed : BatchNormStatistics::kRunning;
+  };
+  key.write = [&statistics]() -> std::optional<YamlNode> {
+    if (statistics == BatchNormStatistics::kReference) return Scalar("reference");
+    return Scalar(statistics == BatchNormStatistics::kRecomputed ? "true" : "false");
+  };
+  return key.WrittenIf([&statistics] { return statistics != BatchNormStatistics::kRunning; });
+}
+
+Section DetectionSection(DetectionConfig& detection) {
+  Section section;
+  section.path = "detection";
+  section.where = &detection.where;
+  section.keys = {
+      BoxesKey(detection.boxes),
+      NumberList("variances", detection.variances, Above(0),
+                 "what offsets of centres and of sizes are divided by"),
+      Number("negatives", detection.negatives, AtLeast(0),
+             "boxes of background in the loss for each that learns an object: the hardest"),
+      Number("score", detection.score, FromTo(0, 1), "detections below it are dropped"),
+      Number("nms", detection.nms, FromTo(0, 1),
+             "overlap (IoU) from which the less likely of two boxes of a class is dropped"),
+      Integer("candidates", detection.candidates, FromTo(0, 1'000'000),
+              "boxes of a class that are compared so, the likeliest; 0: all"),
+      Integer("most", detection.most, FromTo(0, 1'000'000),
+              "detections of an image, the likeliest; 0: all"),
+      Number("draw", detection.draw, FromTo(0, 1),
+             "score from which evaluate --predictions and predict draw a box"),
+  };
+  section.check = [&detection](const YamlNode& map, const ReadContext& context) {
+    if (detection.variances.size() == 2) return;
+    const YamlNode* value = map.Find("variances");
+    context.problems.Add(value != nullptr ? *value : map, Join(context.path, "variances"),
+                         "expected two numbers: of centres, of sizes");
+  };
+  return section;
+}
+
+}  // namespace ada::config

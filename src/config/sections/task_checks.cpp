@@ -1,0 +1,128 @@
+// What a task asks of the other sections.
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+const char* TaskWord(Task task) {
+  switch (task) {
+    case Task::kSegmentation:
+      return "segmentation";
+    case Task::kDetection:
+      return "detection";
+    case Task::kClassification:
+      break;
+  }
+  return "classification";
+}
+
+class TaskChecks {
+ public:
+  TaskChecks(const Config& config, const YamlNode& root, Problems& problems)
+      : config_(config), root_(root), problems_(problems) {}
+
+  void Run() {
+    if (!problems_.Clean({"task"})) return;
+    CheckTarget("data", "dataset", config_.data.dataset, TaskOfDataset(config_.data.dataset));
+    if (!config_.model.zoo.empty())
+      CheckTarget("model", "zoo", config_.model.zoo, TaskOfZoo(config_.model.zoo));
+    using Weights = ClassWeightsConfig::Kind;
+    const AugmentConfig& augment = config_.data.augment;
+    Only(Task::kSegmentation, config_.train.class_weights.kind != Weights::kNone,
+         {"train", "class_weights"});
+    Only(Task::kDetection, true, {"detection"});
+    Only(Task::kClassification, config_.train.label_smoothing > 0, {"train", "label_smoothing"});
+    Only(Task::kClassification, augment.mixup.alpha > 0, {"data", "augment", "mixup"});
+    Only(Task::kClassification, augment.cutmix.alpha > 0, {"data", "augment", "cutmix"});
+    if (config_.task == Task::kDetection) CheckBoxes();
+    CheckClassWeights();
+    CheckOneClass();
+  }
+
+ private:
+  using Path = std::vector<std::string>;
+
+  // What is written at a path; null where nothing is.
+  const YamlNode* Find(const Path& path) const {
+    const YamlNode* node = &root_;
+    for (const std::string& name : path)
+      if (node != nullptr) node = node->Find(name);
+    return node;
+  }
+
+  void Add(const YamlNode* node, const Path& path, const std::string& message) {
+    std::string name;
+    for (const std::string& part : path) name = Join(name, part);
+    problems_.Add(node != nullptr ? *node : root_, name, message);
+  }
+
+  // A data set or a network that is of one task.
+  void CheckTarget(const char* section, const char* key, const std::string& name, Task task) {
+    if (task == config_.task) return;
+    const YamlNode* at = Find({section, key});
+    if (Find({"task"}) == nullptr)
+      return Add(at, {section, key},
+                 name + " is for another task; expected `task: " + TaskWord(task) +
+                     "` beside the sections");
+    Add(at, {section, key},
+        name + " is for task " + TaskWord(task) + ", and the task is " + TaskWord(config_.task));
+  }
+
+  // What is written and in use belongs to one task.
+  void Only(Task task, bool used, const Path& path) {
+    const YamlNode* node = Find(path);
+    if (node == nullptr || !used || config_.task == task) return;
+    Add(node, path,
+        std::string("belongs to task ") + TaskWord(task) + ", and the task is " +
+            TaskWord(config_.task));
+  }
+
+  void CheckBoxes() {
+    const DefaultBoxesConfig& boxes = config_.detection.boxes;
+    if (!config_.model.zoo.empty() || !boxes.preset.empty() || !boxes.grids.empty()) return;
+    if (!problems_.Clean({"detection.boxes", "model", "model.zoo"})) return;
+    Add(Find({"detection"}), {"detection", "boxes"},
+        "missing; a model of own layers needs its default boxes: ssd300, ssd512 or a map");
+  }
+
+  // One class is two with the background of detection, and nothing to tell apart elsewhere.
+  void CheckOneClass() {
+    const YamlNode* classes = Find({"model", "classes"});
+    if (classes == nullptr || config_.model.classes != 1 || config_.task == Task::kDetection)
+      return;
+    Add(classes, {"model", "classes"}, "expected 2 or more; one class is for `task: detection`");
+  }
+
+  void CheckClassWeights() {
+    const ClassWeightsConfig& weights = config_.train.class_weights;
+    const int classes = config_.model.classes;
+    if (weights.kind != ClassWeightsConfig::Kind::kGiven || classes == 0) return;
+    if (!problems_.Clean({"train.class_weights", "model.classes"})) return;
+    if (weights.values.size() == static_cast<std::size_t>(classes)) return;
+    Add(Find({"train", "class_weights"}), {"train", "class_weights"},
+        "expected one number a class, " + std::to_string(classes) + "; got " +
+            std::to_string(weights.values.size()));
+  }
+
+  const Config& config_;
+  const YamlNode& root_;
+  Problems& problems_;
+};
+
+}  // namespace
+
+Task TaskOfDataset(const std::string& dataset) {
+  if (dataset == "camvid") return Task::kSegmentation;
+  return dataset == "voc" ? Task::kDetection : Task::kClassification;
+}
+
+Task TaskOfZoo(const std::string& zoo) {
+  if (zoo.starts_with("segnet")) return Task::kSegmentation;
+  return zoo.starts_with("ssd") ? Task::kDetection : Task::kClassification;
+}
+
+void CheckTask(const Config& config, const YamlNode& root, Problems& problems) {
+  TaskChecks(config, root, problems).Run();
+}
+
+}  // namespace ada::config

@@ -1,0 +1,46 @@
+#include "train/class_weights.h"
+
+#include "core/error.h"
+#include "core/text.h"
+#include "data/segmentation/class_weights.h"
+#include "train/checkpoint/checkpoint.h"
+
+namespace ada::train {
+
+bool ComputesClassWeights(const config::Config& config) {
+  return config.train.class_weights.kind == config::ClassWeightsConfig::Kind::kMedianFrequency;
+}
+
+ClassWeights ComputeClassWeights(const config::Config& config, const RunData& data) {
+  const std::vector<std::string> names = NamesOfClasses(config, data);
+  const auto name = [&names](std::size_t label) {
+    return label < names.size() ? names[label] : std::to_string(label);
+  };
+  ClassWeights weights;
+  std::vector<int> unseen;
+  weights.values =
+      data::MedianFrequencyWeights(data.train, data::UnseenClass::kWeightOne, &unseen);
+  // Outputs beyond the classes of the data set, which no pixel has either.
+  weights.values.resize(static_cast<std::size_t>(config.model.classes), 1);
+  weights.text = "class weights (median_frequency of " +
+                 Counted(data.train.images(), "label image") + "):";
+  for (std::size_t k = 0; k < weights.values.size(); ++k)
+    weights.text += (k == 0 ? " " : ", ") + name(k) + " " + Formatted("%.4g", weights.values[k]);
+  for (const int label : unseen)
+    weights.warnings.push_back("train.class_weights: no training pixel is of class " +
+                               name(static_cast<std::size_t>(label)) + "; its weight is 1");
+  return weights;
+}
+
+std::vector<double> StoredClassWeights(const std::string& run_folder) {
+  const std::string folder = run_folder + "/checkpoints";
+  for (const std::int64_t step : ListCheckpoints(folder).paired) {
+    try {
+      return ReadCheckpointState(CheckpointStem(folder, step)).class_weights;
+    } catch (const DataError&) {  // the search for a checkpoint to go on from says what is wrong
+    }
+  }
+  return {};
+}
+
+}  // namespace ada::train

@@ -1,0 +1,136 @@
+#include "train/judge/judge.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "vision/average_precision.h"
+#include "vision/confusion.h"
+
+namespace ada::train {
+namespace {
+
+using telemetry::ClassRow;
+using telemetry::ConfusionRow;
+
+std::string ClassName(const std::vector<std::string>& names, int label) {
+  const auto k = static_cast<std::size_t>(label);
+  return k < names.size() && !names[k].empty() ? names[k] : std::to_string(label);
+}
+
+class SegmentationJudge final : public Judge {
+ public:
+  SegmentationJudge(const config::Config& config, const Shape& image, int classes,
+                    const data::Dataset& dataset, const std::vector<std::string>& names)
+      : maker_(config, image, classes), dataset_(dataset), names_(names), confusion_(classes) {}
+
+  Prediction Add(std::int64_t image, const std::vector<const float*>& outputs) override {
+    const data::Picture labels = dataset_.label_images->Read(dataset_.NumberInFiles(image));
+    truth_.resize(labels.pixels.size());
+    for (std::size_t i = 0; i < truth_.size(); ++i)
+      truth_[i] = labels.pixels[i] == data::kIgnoredPixel ? data::kNoLabel : labels.pixels[i];
+    Prediction prediction = maker_.Make(outputs, {labels.height, labels.width});
+    confusion_.Add(truth_, prediction.labels);
+    return prediction;
+  }
+
+  Verdict Finish() const override {
+    Verdict verdict;
+    for (int label = 0; label < confusion_.classes(); ++label) AddClass(label, verdict);
+    ClassRow all;
+    all.name = telemetry::kAllClasses;
+    all.count = confusion_.Pixels();
+    all.iou = confusion_.MeanIou();
+    all.accuracy = confusion_.MeanClassAccuracy();
+    all.pixel_accuracy = confusion_.PixelAccuracy();
+    verdict.classes.push_back(all);
+    return verdict;
+  }
+
+ private:
+  void AddClass(int label, Verdict& verdict) const {
+    ClassRow row;
+    row.name = ClassName(names_, label);
+    row.iou = confusion_.Iou(label);
+    row.accuracy = confusion_.Accuracy(label);
+    for (int other = 0; other < confusion_.classes(); ++other) {
+      const std::int64_t count = confusion_.Count(label, other);
+      row.count += count;
+      if (count == 0 && other != label) continue;
+      ConfusionRow pair;
+      pair.truth = row.name;
+      pair.prediction = ClassName(names_, other);
+      pair.count = count;
+      verdict.confusion.push_back(pair);
+    }
+    verdict.classes.push_back(row);
+  }
+
+  PredictionMaker maker_;
+  const data::Dataset& dataset_;
+  const std::vector<std::string>& names_;
+  vision::Confusion confusion_;
+  std::vector<std::int32_t> truth_;
+};
+
+class DetectionJudge final : public Judge {
+ public:
+  DetectionJudge(const config::Config& config, const Shape& image, int classes,
+                 const data::Dataset& dataset, const std::vector<std::string>& names)
+      : maker_(config, image, classes),
+        dataset_(dataset),
+        names_(names),
+        precision_(classes - 1) {}  // without the background
+
+  Prediction Add(std::int64_t image, const std::vector<const float*>& outputs) override {
+    const data::ImageObjects& truth =
+        dataset_.objects->at(static_cast<std::size_t>(dataset_.NumberInFiles(image)));
+    Prediction prediction = maker_.Make(outputs, truth.size);
+    precision_.Add(truth.boxes, prediction.boxes);
+    return prediction;
+  }
+
+  Verdict Finish() const override {
+    const std::vector<vision::ClassPrecision> judged = precision_.Judge();
+    Verdict verdict;
+    ClassRow all;
+    all.name = telemetry::kAllClasses;
+    for (std::size_t label = 0; label < judged.size(); ++label) {
+      ClassRow row;
+      row.name = ClassName(names_, static_cast<int>(label));
+      row.count = judged[label].positives;
+      row.ap_07 = judged[label].ap_07;
+      row.ap = judged[label].ap;
+      all.count += row.count;
+      verdict.classes.push_back(row);
+    }
+    all.ap_07 = vision::MeanAp07(judged);
+    all.ap = vision::MeanAp(judged);
+    verdict.classes.push_back(all);
+    return verdict;
+  }
+
+ private:
+  PredictionMaker maker_;
+  const data::Dataset& dataset_;
+  const std::vector<std::string>& names_;
+  vision::AveragePrecision precision_;
+};
+
+}  // namespace
+
+double Verdict::score() const {
+  const ClassRow& row = all();
+  return row.iou ? *row.iou : row.ap_07.value_or(NAN);
+}
+
+std::unique_ptr<Judge> MakeJudge(const config::Config& config, const Shape& image, int classes,
+                                 const data::Dataset& dataset,
+                                 const std::vector<std::string>& names) {
+  if (config.task == Task::kSegmentation)
+    return std::make_unique<SegmentationJudge>(config, image, classes, dataset, names);
+  if (config.task == Task::kDetection)
+    return std::make_unique<DetectionJudge>(config, image, classes, dataset, names);
+  return nullptr;
+}
+
+}  // namespace ada::train

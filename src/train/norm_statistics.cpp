@@ -1,0 +1,109 @@
+#include "train/norm_statistics.h"
+
+#include "core/error.h"
+#include "graph/network/shapes.h"
+#include "telemetry/progress.h"
+#include "train/batches.h"
+#include "train/checkpoint/weight_values.h"
+
+namespace ada::train {
+namespace {
+
+// Of the batch norm that a running statistic belongs to.
+double MomentumOf(const graph::Network& network, const std::string& parameter) {
+  const std::string layer = parameter.substr(0, parameter.rfind('.'));
+  for (const graph::Node& node : network.nodes)
+    if (node.config.name == layer) return node.config.momentum;
+  throw InternalError("no layer of parameter " + parameter);
+}
+
+void Put(const Tensor& tensor, const std::vector<float>& values, backend::Backend& backend) {
+  backend.Upload(tensor.data, values.data(), tensor.bytes());
+}
+
+}  // namespace
+
+bool RecomputesNorms(const config::Config& config) {
+  return config.evaluate.batch_norm != config::BatchNormStatistics::kRunning;
+}
+
+NormStatistics::NormStatistics(const config::Config& config, const RunData& data,
+                               graph::Graph& graph, backend::Backend& backend)
+    : config_(config),
+      data_(data),
+      graph_(graph),
+      backend_(backend),
+      reference_(config.evaluate.batch_norm == config::BatchNormStatistics::kReference) {
+  const graph::Network network = graph::Resolve(config.model, data.image, config.task);
+  for (const graph::Parameter& p : graph.parameters()) {
+    if (p.gradient) continue;
+    const double momentum = MomentumOf(network, p.name);
+    if (momentum > 0) statistics_.push_back({p.value, momentum, {}, {}});
+  }
+}
+
+// The running average moved from what it was towards the batch by `momentum`: from zero, it tells
+// the batch.
+void NormStatistics::AddBatch(double weight) {
+  for (Statistic& s : statistics_) {
+    const std::vector<float> now = HostValues(s.running, backend_);
+    for (std::size_t c = 0; c < now.size(); ++c)
+      s.sum[c] += weight * static_cast<double>(now[c]) / (reference_ ? 1 : s.momentum);
+    if (!reference_) Put(s.running, std::vector<float>(now.size()), backend_);
+  }
+}
+
+void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& after_batch) {
+  if (statistics_.empty()) return;  // nothing to be found
+  for (Statistic& s : statistics_) {
+    s.trained = HostValues(s.running, backend_);
+    s.sum.assign(s.trained.size(), 0);
+    if (!reference_) Put(s.running, std::vector<float>(s.trained.size()), backend_);
+  }
+  data::LoaderSpec spec = EvaluationLoader(config_, data_);
+  spec.batch_size = config_.data.batch_size / config_.train.accumulate;
+  Batches batches(backend_, data_.train, spec, Batches::Residence::kHost);
+  backend::Pass pass;
+  pass.seed = config_.seed;
+  graph_.RefreshWeights(pass);
+  double weights = 0;
+  std::int64_t images = 0;
+  for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i, ++pass.draw) {
+    pass.rows = batches.Next();
+    if (pass.rows == 0) continue;
+    pass.loss_terms = batches.terms();
+    batches.Feed(graph_, 0, pass.rows);
+    graph_.Forward(pass);
+    backend_.Synchronize();
+    const double weight = reference_ ? 1 : pass.rows;
+    AddBatch(weight);
+    weights += weight;
+    images += pass.rows;
+    if (after_batch) after_batch(images);
+  }
+  for (const Statistic& s : statistics_) {
+    std::vector<float> values = s.trained;  // where no image could be read
+    for (std::size_t c = 0; c < values.size() && weights > 0; ++c)
+      values[c] = static_cast<float>(s.sum[c] / weights);
+    Put(s.running, values, backend_);
+  }
+}
+
+void NormStatistics::Restore() {
+  for (const Statistic& s : statistics_) Put(s.running, s.trained, backend_);
+}
+
+void RecomputeNorms(const config::Config& config, const RunData& data,
+                    const graph::Graph& evaluated, backend::Backend& backend, telemetry::Log& log,
+                    bool progress) {
+  if (!RecomputesNorms(config)) return;
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
+  const auto graph =
+      graph::Graph::Build(TrainGraph(config, data.image, *policy), backend, &evaluated);
+  telemetry::EvaluationProgress line(log, progress, "batch norms", data.train.images());
+  NormStatistics(config, data, *graph, backend).Recompute([&](std::int64_t images) {
+    line.Update(images);
+  });
+}
+
+}  // namespace ada::train

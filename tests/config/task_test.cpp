@@ -1,0 +1,107 @@
+// The keys of tasks: what they read to, that they are written and read back, and that data, network
+// and keys of another task are refused at their place.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "config/load.h"
+#include "config/refusal.h"
+
+namespace ada::config {
+namespace {
+
+constexpr char kPixels[] =
+    "task: segmentation\n"
+    "data: {dataset: camvid, path: a}\n"
+    "model: {zoo: segnet_basic, classes: 3}\n"
+    "train: {class_weights: [1, 0.5, 2]}\n";
+constexpr char kBoxes[] =
+    "task: detection\n"
+    "data: {dataset: voc, path: a}\n"
+    "model: {zoo: ssd300}\n"
+    "detection: {score: 0.1, negatives: 2}\n";
+
+Config Of(const std::string& text, const Overrides& overrides = {}) {
+  return LoadText(text, "t.yaml", overrides).config;
+}
+
+std::string Refused(const std::string& text, const Overrides& overrides = {}) {
+  return RefusalOf([&] { Of(text, overrides); });
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("tasks are read, written and read back") {
+    const Config pixels = Of(kPixels, {{"evaluate.recompute_batch_norm", "reference"}});
+    CHECK(pixels.task == Task::kSegmentation);
+    CHECK(pixels.train.class_weights.values == std::vector<double>{1, 0.5, 2});
+    CHECK(pixels.evaluate.batch_norm == BatchNormStatistics::kReference);
+    CHECK(ToYaml(Of(ToYaml(pixels))) == ToYaml(pixels));
+    CHECK(ToYaml(pixels).find("detection") == std::string::npos);
+
+    const Config boxes = Of(
+        kBoxes, {{"detection.boxes",
+                  "{grids: [4, 2], steps: [8, 16], sizes: [8, 20, 30.5], aspect_ratios: [[2], []]}"},
+                 {"evaluate.recompute_batch_norm", "true"}});
+    CHECK(boxes.task == Task::kDetection);
+    CHECK(boxes.detection.negatives == 2);
+    CHECK(boxes.detection.boxes.sizes.at(2) == 30.5);
+    CHECK(boxes.detection.boxes.aspect_ratios.at(1).empty());
+    CHECK(boxes.evaluate.batch_norm == BatchNormStatistics::kRecomputed);
+    CHECK(ToYaml(Of(ToYaml(boxes))) == ToYaml(boxes));
+    CHECK(Of(kPixels, {{"train.class_weights", "median_frequency"}}).train.class_weights.kind ==
+          ClassWeightsConfig::Kind::kMedianFrequency);
+    const Config none = Of("data: {dataset: synthetic}\nmodel: {zoo: lenet}\n");
+    CHECK(none.task == Task::kClassification);
+    for (const char* key : {"task", "detection", "class_weights", "recompute"})
+      CHECK(ToYaml(none).find(key) == std::string::npos);
+  }
+
+  TEST_CASE("what belongs to another task is refused at its place") {
+    CHECK(Refused("data: {dataset: camvid, path: a}\nmodel: {zoo: segnet}\n") ==
+          "t.yaml:1:17: data.dataset: camvid is for another task; expected `task: segmentation` "
+          "beside the sections\n"
+          "t.yaml:2:14: model.zoo: segnet is for another task; expected `task: segmentation` "
+          "beside the sections");
+    CHECK(Refused(std::string(kPixels) + "detection: {nms: 0.4}\n") ==
+          "t.yaml:5:12: detection: belongs to task detection, and the task is segmentation");
+    CHECK(Refused(kBoxes, {{"model", "{zoo: lenet}"}}) ==
+          "--set model: model.zoo: lenet is for task classification, and the task is detection");
+    CHECK(Refused(kBoxes, {{"train.class_weights", "median_frequency"}}) ==
+          "--set train.class_weights: belongs to task segmentation, and the task is detection");
+    CHECK(Refused(kPixels, {{"train.label_smoothing", "0.1"}}) ==
+          "--set train.label_smoothing: belongs to task classification, and the task is "
+          "segmentation");
+    CHECK(Refused(kPixels, {{"train.class_weights", "[1, 2]"}}) ==
+          "--set train.class_weights: expected one number a class, 3; got 2");
+  }
+
+  TEST_CASE("one class is enough for detection alone") {
+    CHECK(Of(kBoxes, {{"model.classes", "1"}}).model.classes == 1);
+    CHECK(Refused(kPixels, {{"model.classes", "1"}, {"train.class_weights", "none"}}) ==
+          "--set model.classes: expected 2 or more; one class is for `task: detection`");
+  }
+
+  TEST_CASE("values that make no sense") {
+    CHECK(Refused(kPixels, {{"train.class_weights", "[1, -2, 1]"}}).find("expected a number of 0") !=
+          std::string::npos);
+    CHECK(Refused(kPixels, {{"train.class_weights", "often"}}) ==
+          "--set train.class_weights: expected none, median_frequency or a list of numbers; got "
+          "'often'");
+    CHECK(Refused(kPixels, {{"evaluate.recompute_batch_norm", "1"}}) ==
+          "--set evaluate.recompute_batch_norm: expected true, false or reference; got '1'");
+    CHECK(Refused(kBoxes, {{"detection.variances", "[0.1]"}}) ==
+          "--set detection.variances: expected two numbers: of centres, of sizes");
+    CHECK(Refused(kBoxes, {{"detection.boxes",
+                            "{grids: [4, 2], steps: [8], sizes: [8, 20], aspect_ratios: [[2]]}"}})
+              .find("expected 3 for 2 feature maps (detection.boxes.grids); got 2") !=
+          std::string::npos);
+    CHECK(Refused(kBoxes, {{"detection.boxes", "ssd400"}}) ==
+          "--set detection.boxes: expected ssd300, ssd512 or a map; got 'ssd400'");
+    CHECK(Refused(kBoxes, {{"model", "{layers: [{name: a, kind: relu}]}"}})
+              .find("detection.boxes: missing; a model of own layers needs its default boxes") !=
+          std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ada::config
