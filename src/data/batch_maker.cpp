@@ -104,8 +104,11 @@ void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch*
     batch->labels[static_cast<std::size_t>(row)] =
         dataset_.labels[static_cast<std::size_t>(number)];
   };
+  if (spec_.on_broken == OnBroken::kFail) {
+    writer_.Write(epoch, image, out);
+    return set(image);  // before the write its label would queue behind what Prefetch asks for
+  }
   set(image);
-  if (spec_.on_broken == OnBroken::kFail) return writer_.Write(epoch, image, out);
   std::string why = WhyBroken(epoch, image, out);
   if (why.empty()) return;
   {
