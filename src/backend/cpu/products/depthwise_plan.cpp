@@ -7,7 +7,7 @@
 namespace ada::backend::cpu {
 namespace {
 
-int Over(std::int64_t a, int b) { return static_cast<int>((a + b - 1) / b); }
+int QuotientUp(std::int64_t a, int b) { return static_cast<int>((a + b - 1) / b); }
 
 }  // namespace
 
@@ -32,7 +32,7 @@ DepthwisePlan DepthwisePlan::DataGradient(const ProductGeometry& g) {
   plan.in = g.y, plan.out = g.x, plan.out_step = g.stride;
   for (int r = 0; r < std::min<std::int64_t>(g.stride[0], g.x.h); ++r) {
     for (int q = 0; q < std::min<std::int64_t>(g.stride[1], g.x.w); ++q) {
-      Part part{r, q, Over(g.x.w - q, g.stride[1]), {}};
+      Part part{r, q, QuotientUp(g.x.w - q, g.stride[1]), {}};
       for (int ky = 0; ky < g.w.h; ++ky) {
         for (int kx = 0; kx < g.w.w; ++kx) {
           const int y = r + g.padding[0] - ky * g.dilation[0];
