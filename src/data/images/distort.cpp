@@ -95,16 +95,19 @@ Distortion DrawDistortion(const DistortSpec& spec, Draws* draws) {
 }
 
 void Distort(const Distortion& drawn, HsvRounding rounding, Picture* picture) {
-  const ByteTable brightness = CutTable(1, drawn.brightness.value_or(0));
   const ByteTable contrast = CutTable(drawn.contrast.value_or(1), 0);
   const ByteTable saturation = CutTable(drawn.saturation.value_or(1), 0);
   const ByteTable hue = HueTable(drawn.hue.value_or(0));
+  const bool contrast_before = drawn.contrast && drawn.contrast_first;
+  const bool contrast_after = drawn.contrast && !drawn.contrast_first;
+  ByteTable before = CutTable(1, drawn.brightness.value_or(0));  // both steps of a byte at once
+  if (contrast_before)
+    for (std::uint8_t& value : before) value = contrast[value];
   ForEachRow(picture, rounding, [&](Row row) {
-    if (drawn.brightness) row.Map(brightness);
-    if (drawn.contrast && drawn.contrast_first) row.Map(contrast);
+    if (drawn.brightness || contrast_before) row.Map(before);
     if (drawn.saturation) row.MapInHsv(1, saturation);
     if (drawn.hue) row.MapInHsv(0, hue);
-    if (drawn.contrast && !drawn.contrast_first) row.Map(contrast);
+    if (contrast_after) row.Map(contrast);
   });
 }
 
