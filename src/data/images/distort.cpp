@@ -35,16 +35,18 @@ ByteTable HueTable(int turn) {
 class Row {
  public:
   Row(std::uint8_t* begin, int width, HsvRounding rounding)
-      : begin_(begin),
-        width_(width),
-        cut_(rounding == HsvRounding::kOpenCv ? width / kOpenCvGroup * kOpenCvGroup : 0) {}
+      : begin_(begin), width_(width), rounding_(rounding) {}
 
   void Map(const ByteTable& table) {
     for (std::uint8_t* at = begin_; at < begin_ + 3 * std::ptrdiff_t{width_}; ++at)
       *at = table[*at];
   }
   void ToHsv() { BestColourKernels().rgb_to_hsv(begin_, width_, begin_); }
-  void ToRgb() { BestColourKernels().hsv_to_rgb(begin_, width_, cut_, begin_); }
+  void ToRgb() {
+    const ColourKernels& kernels = BestColourKernels();
+    if (rounding_ == HsvRounding::kNearest) return kernels.hsv_to_rgb(begin_, width_, begin_);
+    kernels.opencv_to_rgb(begin_, width_, width_ / kOpenCvGroup * kOpenCvGroup, begin_);
+  }
   void MapInHsv(int channel, const ByteTable& table) {
     ToHsv();
     for (std::uint8_t* at = begin_ + channel; at < begin_ + 3 * std::ptrdiff_t{width_}; at += 3)
@@ -54,7 +56,8 @@ class Row {
 
  private:
   std::uint8_t* begin_;
-  int width_, cut_;
+  int width_;
+  HsvRounding rounding_;
 };
 
 template <class Change>
