@@ -28,10 +28,10 @@ def shapes_problem(program, path, network, size):
     if run.returncode != 0:
         return f"{program} --dry-run: {run.stderr.strip()}"
     told = {}
-    for line in run.stdout.splitlines():
-        found = re.match(r"\s*(\S+)\s+\S+\s+(\d+)x(\d+)x(\d+)\b", line)
+    for line in run.stdout.splitlines():  # "conv1 conv2d 32x32x16 448 ...", of one pixel "10" alone
+        found = re.match(r"\s*(\S+)\s+\S+\s+(?:(\d+)x(\d+)x)?(\d+)(?=\s|$)", line)
         if found:
-            told[found[1]] = tuple(map(int, found.groups()[1:]))
+            told.setdefault(found[1], tuple(int(n or 1) for n in found.groups()[1:]))
     for layer in network.layers:
         c, h, w = layer.output.size
         if told.get(layer.name) != (h, w, c):
