@@ -82,7 +82,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("values that make no sense") {
-    CHECK(Refused(kPixels, {{"train.class_weights", "[1, -2, 1]"}}).find("expected a number of 0") !=
+    CHECK(Refused(kPixels, {{"train.class_weights", "[1, -2, 1]"}}).find("expected a number") !=
           std::string::npos);
     CHECK(Refused(kPixels, {{"train.class_weights", "often"}}) ==
           "--set train.class_weights: expected none, median_frequency or a list of numbers; got "

@@ -177,8 +177,9 @@ model:
 precision: {format: fp16, layers: [{match: "cast?", format: fp32}]}
 scaling: {policy: adaptive, update_interval: 3, layers: [{match: "cast?", method: lognormal}]}
 optimizer: {kind: sgd, lr: 0.02, momentum: 0.9, weight_decay: 5e-4}
-train: {epochs: 20, clip_norm: 10}
-evaluate: {every_epochs: 10}
+schedule: {kind: linear}
+train: {epochs: 40, clip_norm: 10}
+evaluate: {every_epochs: 20}
 log: {every: 10}
 checkpoint: {every_steps: 15, best: true}
 )";
