@@ -13,9 +13,9 @@ usage: tools/fuzz.sh [--seconds N] [--jobs N] [--no-setup] [TARGET...]
   --jobs N     targets that run side by side (default: one a core)
   --no-setup   installs nothing; exit status 77 where clang++ with libFuzzer is missing
 Without TARGET all of them: yaml safetensors checkpoint summary idx cifar csv rows watch study
-replay images. An input that crashes, takes ten seconds or 2 GB is kept in build-fuzz/found/, and the exit
-status is 1; one that takes a second is kept there as well. What was learnt stays in
-build-fuzz/corpus/: a later run goes on from there.
+replay images annotation label_image. An input that crashes, takes ten seconds or 2 GB is kept in
+build-fuzz/found/, and the exit status is 1; one that takes a second is kept there as well. What was
+learnt stays in build-fuzz/corpus/: a later run goes on from there.
 TEXT
 }
 
@@ -34,7 +34,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-all=(yaml safetensors checkpoint summary idx cifar csv rows watch study replay images)
+all=(yaml safetensors checkpoint summary idx cifar csv rows watch study replay images
+     annotation label_image)
 if [ ${#targets[@]} -eq 0 ]; then targets=("${all[@]}"); fi
 for target in "${targets[@]}"; do
   case " ${all[*]} " in

@@ -82,14 +82,15 @@ NaivePixels Naive(const PixelLossSpec& spec, const std::vector<std::int32_t>& la
     const float* of = z.data() + row * c;
     double sum = 0;
     const float highest = *std::max_element(of, of + c);
-    for (std::size_t k = 0; k < c; ++k) sum += std::exp(static_cast<double>(of[k] - highest));
+    for (std::size_t k = 0; k < c; ++k)
+      sum += std::exp(static_cast<double>(of[k]) - static_cast<double>(highest));
     const double weight =
         label < 0 ? 0
         : spec.class_weights.empty()
             ? 1
             : static_cast<double>(spec.class_weights[static_cast<std::size_t>(label)]);
     for (std::size_t k = 0; k < c; ++k) {
-      const double p = std::exp(static_cast<double>(of[k] - highest)) / sum;
+      const double p = std::exp(static_cast<double>(of[k]) - static_cast<double>(highest)) / sum;
       const double target = static_cast<std::int32_t>(k) == label ? 1 : 0;
       Exact g{p - target, p + target};
       g *= weight * static_cast<double>(pass.loss_scale) / static_cast<double>(pass.loss_terms);

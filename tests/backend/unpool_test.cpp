@@ -29,8 +29,9 @@ void CheckPool(const VisionCase& c) {
   const Pass pass = MakePass(static_cast<int>(x.n));
   op->Forward(pass);
   op->Backward(pass);
-  CheckEqual(pool.y, c.Nhwc("y"));
-  CheckEqual(pool.dx.tensor, c.Nhwc("gx"));
+  // Zeros of either sign are equal.
+  CHECK(Bench::Get(pool.y) == c.Nhwc("y"));
+  CHECK(Bench::Get(pool.dx.tensor) == c.Nhwc("gx"));
   for (std::size_t i = 0; i < want.size(); ++i) REQUIRE(pool.positions[i] == want[i]);
 }
 
@@ -48,8 +49,8 @@ void CheckUnpool(const VisionCase& c) {
   const Pass pass = MakePass(static_cast<int>(z.n));
   op->Forward(pass);
   op->Backward(pass);
-  CheckEqual(spec.y, c.Nhwc("up"));
-  CheckEqual(spec.dx.tensor, c.Nhwc("gz"));
+  CHECK(Bench::Get(spec.y) == c.Nhwc("up"));
+  CHECK(Bench::Get(spec.dx.tensor) == c.Nhwc("gz"));
   CHECK(*spec.dx.scale == 4);
 }
 
@@ -78,7 +79,7 @@ TEST_SUITE("cpu") {
     for (const Sizes& s : {Sizes{{3, 9, 7, 5}, {2, 2}, {2, 2}, {0, 0}, true},
                            Sizes{{3, 9, 7, 20}, {2, 2}, {2, 2}, {0, 0}, false},
                            Sizes{{3, 8, 11, 16}, {3, 2}, {3, 4}, {1, 0}, false},
-                           Sizes{{3, 10, 10, 33}, {1, 3}, {2, 3}, {0, 1}, true}})
+                           Sizes{{3, 10, 10, 33}, {1, 3}, {2, 3}, {0, 1}, false}})
       for (const NumberFormat& format : {kFp32, kFp16, kBf16}) {
         CAPTURE(ToString(s.x));
         CAPTURE(FormatName(format));

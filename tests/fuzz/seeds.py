@@ -108,6 +108,37 @@ def image_seeds(seeds):
         seeds.add("images", path.name + ".cut", bytes([7, i]) + content[: len(content) // 2])
 
 
+ANNOTATION = """<?xml version="1.0"?>
+<annotation><size><width>13</width><height>9</height><depth>3</depth></size>
+<object><name>cat &amp; dog</name><difficult>0</difficult>
+<bndbox><xmin>2</xmin><ymin>1.5</ymin><xmax>11</xmax><ymax>9</ymax></bndbox></object>
+<object><name>b</name><bndbox><xmin>5</xmin><ymin>3</ymin><xmax>5</xmax><ymax>8</ymax></bndbox>
+</object><!-- text --><![CDATA[more]]></annotation>
+"""
+BOX = "<object><name>a</name><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax>" \
+      "<ymax>{}</ymax></bndbox></object>"
+
+
+def annotation_seeds(seeds):
+    """The first byte chooses the changes."""
+    for choice in range(4):
+        seeds.add("annotation", f"whole{choice}", bytes([choice]) + ANNOTATION.encode())
+    for name, corners in {"outside": (90, 1, 99, 5), "inverted": (9, 8, 3, 2),
+                          "beyond": (-4, -4, 40, 40), "empty": (3, 3, 3, 3)}.items():
+        text = "<annotation>" + BOX.format(*corners) + "</annotation>"
+        seeds.add("annotation", name, b"\5" + text.encode())
+    many = "".join(BOX.format(i % 9, i % 5, 4 + i % 9, 4 + i % 5) for i in range(20))
+    seeds.add("annotation", "many", f"\7<annotation>{many}</annotation>".encode())
+    for name, text in {"deep": "<a>" * 200, "cut": ANNOTATION[:150], "entity": "&#x0;&bad;<a/>",
+                       "doctype": '<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>',
+                       "word": "<annotation><object><name>a</name><bndbox><ymin>x"}.items():
+        seeds.add("annotation", name, b"\1" + text.encode())
+    for path in sorted((ROOT / "tests/golden/pictures/files").glob("*.png")):
+        content = path.read_bytes()
+        seeds.add("label_image", path.name, content)
+        seeds.add("label_image", path.name + ".cut", content[: len(content) // 2])
+
+
 CSV = {
     "quotes": '"a","b ""c"""\r\n1,"x\ny"\r\n',
     "quote_first": '"step,epoch\n1,2\n',
@@ -174,6 +205,7 @@ def main():
     safetensors_seeds(seeds)
     data_seeds(seeds)
     image_seeds(seeds)
+    annotation_seeds(seeds)
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "run.yaml"
         config.write_text(RUN)

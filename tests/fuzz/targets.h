@@ -15,6 +15,8 @@ void Summary(std::string_view input);      // summary.json
 void Idx(std::string_view input);          // the two files of a split in MNIST's layout
 void Cifar(std::string_view input);        // a batch file in CIFAR's layout
 void Images(std::string_view input);       // a picture, decoded, in parts, and changed
+void Annotation(std::string_view input);   // boxes in XML, and what training makes of them
+void LabelImage(std::string_view input);   // a PNG that is read as labels
 void Csv(std::string_view input);          // the reader itself, with each way to end, and followed
 void Rows(std::string_view input);         // any CSV file of a run, into its rows and totals
 void Watch(std::string_view input);        // a CSV file of a run that `watch` follows
@@ -32,6 +34,8 @@ inline constexpr auto kTargets = std::to_array<Target>({{"yaml", Yaml},
                                                         {"idx", Idx},
                                                         {"cifar", Cifar},
                                                         {"images", Images},
+                                                        {"annotation", Annotation},
+                                                        {"label_image", LabelImage},
                                                         {"csv", Csv},
                                                         {"rows", Rows},
                                                         {"watch", Watch},

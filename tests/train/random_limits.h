@@ -47,9 +47,11 @@ inline const std::map<std::string, std::vector<std::string>> kFewWords = {
     {"data.dataset", {"synthetic"}},
     {"model.zoo", {"mlp", "lenet"}},
 };
-inline const std::vector<std::string> kNotTried = {"name", "output", "data.path", "model.file",
-                                                   "model.init.weights", "model.outputs",
-                                                   "task", "detection", "train.class_weights"};
+inline const std::vector<std::string> kNotTried = {"name",          "output",
+                                                   "data.path",     "data.augment.ssd",
+                                                   "model.file",    "model.init.weights",
+                                                   "model.outputs", "task",
+                                                   "detection",     "train.class_weights"};
 // Without these a run would be long, or not small.
 inline const std::vector<std::string> kAlways = {"train.max_steps",         "data.synthetic",
                                                  "data.synthetic.height",   "data.synthetic.width",

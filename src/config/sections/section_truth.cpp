@@ -16,6 +16,7 @@ Key SwitchOrMap(std::string name, std::optional<T>& field, Section (*make)(T&),
   key.section = ExampleSection<T>(make);
   key.schemas = {SwitchSchema(), MapSchema([section = key.section] { return section; })};
   key.range = "true, false, map";
+  key.default_text = "true";
   key.read = [&field, make](const YamlNode& node, const ReadContext& context) {
     T read;
     if (node.kind == YamlNode::Kind::kMap) {

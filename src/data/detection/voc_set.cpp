@@ -109,7 +109,8 @@ LabelsByName LabelsOf(const std::vector<std::string>& names) {
   return labels;
 }
 
-int LabelOf(const LabelsByName& labels, const AnnotatedObject& object, const std::string& xml) {
+int LabelOfObject(const LabelsByName& labels, const AnnotatedObject& object,
+                  const std::string& xml) {
   const auto found = labels.find(object.name);
   if (found != labels.end()) return found->second;
   std::vector<std::string> known;
@@ -170,7 +171,7 @@ Dataset MakeVocDataset(std::vector<VocImage> images, const LabelsByName& labels,
     try {
       for (const AnnotatedObject& object : image.annotation.objects)
         of.boxes.push_back(
-            {object.box, LabelOf(labels, object, image.listed.annotation), object.difficult});
+            {object.box, LabelOfObject(labels, object, image.listed.annotation), object.difficult});
     } catch (const DataError& error) {
       if (!skip_broken) throw;
       image.problem = error.what();

@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "core/error.h"
 #include "data/images/resize.h"
 #include "data/preview/letters.h"
+#include "vision/coder.h"
+#include "vision/draw.h"
 
 namespace ada::data {
 namespace {
 
 constexpr int kColumns = 8, kGap = 8, kTextScale = 2;
 constexpr int kTextRows = kTextScale * kLetterRows + 6;
-constexpr int kSmallest = 96, kLargest = 224;  // sides of an image on the sheet
+constexpr int kSmallest = 96, kLargest = 224;              // sides of an image on the sheet
+constexpr int kColumnsOfTruth = 4, kLargestOfTruth = 448;  // where labels or boxes are drawn on it
 constexpr std::array<std::uint8_t, 3> kInk = {30, 30, 30};
 constexpr std::uint8_t kPaper = 245;
 
@@ -43,7 +48,7 @@ class Shades {
   double low_ = 0, high_ = 1;
 };
 
-// RGB of three channels, grey of the first channel else; in the size of the sheet.
+// RGB of three channels, grey of the first channel else.
 Picture ImageOf(const float* values, const ImageShape& shape, const Shades& shades) {
   Picture picture{shape.height, shape.width, 3, {}};
   const auto channels = static_cast<std::size_t>(shape.channels);
@@ -52,12 +57,73 @@ Picture ImageOf(const float* values, const ImageShape& shape, const Shades& shad
       const std::size_t channel = channels == 3 ? c : 0;
       picture.pixels.push_back(shades.Of(values[pixel * shape.channels + channel], channel));
     }
-  const int side = std::max(shape.height, shape.width);
-  if (side <= kLargest) return picture;
-  const auto scaled = [&](int length) { return std::max(1, length * kLargest / side); };
-  return ResizeBox(picture, {0, 0, shape.height, shape.width},
-                   {scaled(shape.height), scaled(shape.width)});
+  return picture;
 }
+
+Picture AtMost(const Picture& picture, int largest) {
+  const int side = std::max(picture.height, picture.width);
+  if (side <= largest) return picture;
+  const auto scaled = [&](int length) { return std::max(1, length * largest / side); };
+  return ResizeBox(picture, {0, 0, picture.height, picture.width},
+                   {scaled(picture.height), scaled(picture.width)});
+}
+
+std::string NameOfClass(std::int32_t label, const std::vector<std::string>& names) {
+  const auto at = static_cast<std::size_t>(label);
+  return at < names.size() ? names[at] : std::to_string(label);
+}
+
+// What a batch says of its images beside one label each.
+class DrawnTruth {
+ public:
+  DrawnTruth(const Batch& batch, const ImageShape& shape, const LoaderSpec& spec,
+             const std::vector<std::string>& names)
+      : batch_(batch), spec_(spec), names_(names) {
+    labels_ = batch.labels.size() / static_cast<std::size_t>(batch.rows);
+    pixels_ = static_cast<std::size_t>(shape.height) * static_cast<std::size_t>(shape.width);
+  }
+  bool boxes() const { return spec_.coder != nullptr; }
+  bool any() const { return boxes() || labels_ > 1; }
+
+  // Draws what belongs to image `row`, and returns what is written below it.
+  std::string Draw(int row, Picture* picture) const {
+    const std::int32_t* labels = batch_.labels.data() + static_cast<std::size_t>(row) * labels_;
+    if (!any()) return NameOfClass(*labels, names_);
+    const vision::RgbView view{picture->pixels.data(), picture->height, picture->width};
+    if (!boxes()) {
+      ADA_CHECK(labels_ == pixels_);
+      vision::DrawLabels(view, {labels, labels_});
+      std::set<std::int32_t> classes(labels, labels + labels_);
+      classes.erase(kNoLabel);
+      return std::to_string(classes.size()) + (classes.size() == 1 ? " class" : " classes");
+    }
+    const std::vector<vision::Detection> found = BoxesOf(row, labels);
+    for (const vision::Detection& object : found)
+      vision::DrawLabelledBox(view, object.box, object.label, NameOfClass(object.label, names_));
+    return std::to_string(found.size()) + (found.size() == 1 ? " box" : " boxes");
+  }
+
+ private:
+  // The boxes that the targets encode; several default boxes mean the same.
+  std::vector<vision::Detection> BoxesOf(int row, const std::int32_t* labels) const {
+    constexpr float kSure = 20;
+    const std::size_t classes =
+        1 + static_cast<std::size_t>(*std::max_element(labels, labels + labels_));
+    std::vector<float> scores(labels_ * classes, -kSure);
+    for (std::size_t i = 0; i < labels_; ++i)
+      scores[i * classes + static_cast<std::size_t>(labels[i])] = kSure;
+    vision::DecodeSpec same;
+    same.nms = 0.95;
+    return spec_.coder->Decode(
+        batch_.locations.data() + static_cast<std::size_t>(row) * labels_ * 4, scores.data(),
+        static_cast<int>(classes), same);
+  }
+
+  const Batch& batch_;
+  const LoaderSpec& spec_;
+  const std::vector<std::string>& names_;
+  std::size_t labels_ = 1, pixels_ = 1;
+};
 
 // Each pixel `scale` times, in both directions.
 void Put(const Picture& picture, int scale, int top, int left, Picture* sheet) {
@@ -81,21 +147,28 @@ Picture DrawSheet(const Batch& batch, const ImageShape& shape, const LoaderSpec&
                   const std::vector<std::string>& names) {
   const int images = std::min(batch.rows, kMostOnSheet);
   const Shades shades(batch, shape, spec);
+  const DrawnTruth truth(batch, shape, spec, names);
+  const int largest = truth.any() ? kLargestOfTruth : kLargest;
   const int side = std::max(shape.height, shape.width);
   const int scale = std::max(1, (kSmallest + side - 1) / side);
-  const Picture first = ImageOf(batch.images.data(), shape, shades);
-  const int columns = std::min(kColumns, images), rows = (images + columns - 1) / columns;
+  const auto image_of = [&](int row, std::string* text) {
+    Picture image = ImageOf(batch.images.data() + row * shape.numel(), shape, shades);
+    *text = truth.Draw(row, &image);
+    return AtMost(image, largest);
+  };
+  std::string text;
+  const Picture first = image_of(0, &text);
+  const int columns = std::min(truth.any() ? kColumnsOfTruth : kColumns, images);
+  const int rows = (images + columns - 1) / columns;
   const int cell_width = std::max(first.width * scale, kSmallest) + kGap;
   const int cell_height = first.height * scale + kTextRows + kGap;
   Picture sheet{rows * cell_height + kGap, columns * cell_width + kGap, 3, {}};
   sheet.pixels.assign(static_cast<std::size_t>(sheet.height) * sheet.width * 3, kPaper);
   for (int i = 0; i < images; ++i) {
     const int top = kGap + i / columns * cell_height, left = kGap + i % columns * cell_width;
-    const Picture image = ImageOf(batch.images.data() + i * shape.numel(), shape, shades);
+    const Picture image = image_of(i, &text);
     Put(image, scale, top, left, &sheet);
-    const auto label = static_cast<std::size_t>(batch.labels[static_cast<std::size_t>(i)]);
-    const std::string name = label < names.size() ? names[label] : std::to_string(label);
-    DrawText(Fitting(name, cell_width - kGap), kTextScale, top + image.height * scale + 4, left,
+    DrawText(Fitting(text, cell_width - kGap), kTextScale, top + image.height * scale + 4, left,
              kInk, &sheet);
   }
   return sheet;

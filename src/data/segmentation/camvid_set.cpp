@@ -35,9 +35,9 @@ PixelClasses ChooseClasses(const FileChoices& choices) {
   classes.names = choices.class_names;
   if (own) classes.names.assign(kCamvidClasses.begin(), kCamvidClasses.end());
   classes.ignored = choices.ignored_label.value_or(own ? kCamvidVoid : int{kIgnoredPixel});
-  const auto count = static_cast<std::int64_t>(classes.names.size());
-  if (count > kMostPixelClasses)
-    throw ConfigError("data.class_names: " + Counted(count, "class") + "; expected at most " +
+  const std::size_t count = classes.names.size();
+  if (count > static_cast<std::size_t>(kMostPixelClasses))
+    throw ConfigError("data.class_names: " + std::to_string(count) + " classes; expected at most " +
                       std::to_string(kMostPixelClasses) +
                       ", a label is a byte and 255 stands for none");
   return classes;
