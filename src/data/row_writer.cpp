@@ -44,7 +44,10 @@ void CheckTruth(const Dataset& dataset, const LoaderSpec& spec, const ImageShape
     ADA_CHECK(!spec.changes.ssd && !spec.coder);
     return;
   }
-  ADA_CHECK(spec.coder);
+  if (!spec.coder)
+    throw ConfigError(
+        "data.dataset: " + dataset.name +
+        ": images with boxes need default boxes to be trained on; set task: detection");
   CheckDetection(spec, shape);
 }
 

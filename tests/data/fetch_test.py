@@ -16,6 +16,7 @@ import tempfile
 import threading
 import unittest
 import unittest.mock
+import zlib
 
 sys.dont_write_bytecode = True
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "data/scripts/fetch.py"
@@ -286,6 +287,10 @@ class CommandLine(unittest.TestCase):
 
     def test_the_table(self):
         for name, data_set in fetch.CATALOG.items():
+            if isinstance(data_set, tables.TreeSet):
+                for archive in data_set.archives:
+                    self.assertRegex(archive.md5, "^([0-9a-f]{32})?$")
+                continue
             sums = list(data_set.files.values()) + [d.sha256 for d in data_set.downloads]
             self.assertEqual({len(s) for s in sums}, {64}, name)
             self.assertEqual(len(set(sums)), len(sums), name)
@@ -301,6 +306,91 @@ class CommandLine(unittest.TestCase):
             refused = self.call("mnist", "--from", str(DEBIAN), "--to", folder + "/mnist")
             self.assertEqual(refused.returncode, 1)
             self.assertIn("wrong SHA-256", refused.stderr)
+
+
+def png(width, height, rows, kind=0):
+    def chunk(name, content):
+        body = name + content
+        return len(content).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, kind, 0, 0, 0])
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows))
+            + chunk(b"IEND", b""))
+
+
+XML = ("<annotation><size><width>4</width><height>3</height></size><object><name>a</name><bndbox>"
+       "<xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>2</ymax></bndbox></object></annotation>")
+
+
+class TreesTest(unittest.TestCase):
+    """Data sets of many files: what --from checks, and what it copies."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.picture = png(4, 3, (b"\0" + bytes(12)) * 3, 2)
+
+    def put(self, name, content):
+        path = self.folder / "from" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def fetch(self, data_set):
+        out, problems = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(problems):
+            status = fetch.main([data_set, "--from", str(self.folder / "from"), "--to",
+                                 str(self.folder / "to")])
+        return status, out.getvalue() + problems.getvalue()
+
+    def put_camvid(self, labels):
+        for split in ("train", "val", "test"):
+            self.put(f"CamVid/{split}/a.png", self.picture)
+            self.put(f"CamVid/{split}annot/a.png", labels)
+
+    def test_camvid_is_checked_to_the_last_label_and_copied(self):
+        # Every filter of PNG: none, left, up, mean, Paeth.
+        rows = bytes([0, 1, 2, 3, 11, 1, 5, 1, 1, 1, 2, 1, 0, 0, 0])
+        self.put_camvid(png(4, 3, rows))
+        status, text = self.fetch("camvid")
+        self.assertEqual(status, 0, text)
+        self.assertIn("1 train, 1 val, 1 test images", text)
+        self.assertIn("not the published CamVid", text)
+        self.assertEqual((self.folder / "to/trainannot/a.png").read_bytes(), png(4, 3, rows))
+        self.put_camvid(png(4, 3, bytes([0, 1, 2, 3, 11] * 2 + [4, 5, 5, 5, 5])))
+        status, text = self.fetch("camvid")
+        self.assertEqual(status, 1)
+        self.assertIn("label 16 is none of the classes", text)
+
+    def test_camvid_names_what_is_wrong(self):
+        for labels, words in ((self.picture, "no label image"),
+                              (png(3, 3, (b"\0" + bytes(3)) * 3), "3 x 3 pixels"),
+                              (png(4, 3, b"\0\0"), "cut off"), (b"text", "is no PNG")):
+            self.put_camvid(labels)
+            status, text = self.fetch("camvid")
+            self.assertEqual(status, 1)
+            self.assertIn("trainannot/a.png", text)
+            self.assertIn(words, text)
+        shutil.rmtree(self.folder / "from/CamVid/testannot")
+        self.put_camvid(png(4, 3, (b"\0" + bytes(4)) * 3))
+        (self.folder / "from/CamVid/testannot/a.png").unlink()
+        self.assertIn("has no label image", self.fetch("camvid")[1])
+
+    def test_voc_is_checked_and_copied(self):
+        for year in ("VOC2007", "VOC2012"):
+            self.put(f"VOCdevkit/{year}/ImageSets/Main/trainval.txt", "a\n")
+            self.put(f"VOCdevkit/{year}/JPEGImages/a.png", self.picture)
+            self.put(f"VOCdevkit/{year}/Annotations/a.xml", XML)
+        status, text = self.fetch("voc2007")
+        self.assertEqual(status, 0, text)
+        self.assertTrue((self.folder / "to/VOC2012/Annotations/a.xml").is_file())
+        for content, words in (("<a", "a.xml"), (XML.replace("<name>a", "<name>"), "without name"),
+                               (XML.replace(">4<", ">5<"), "size is 5 x 3")):
+            self.put("VOCdevkit/VOC2012/Annotations/a.xml", content)
+            status, text = self.fetch("voc2012")
+            self.assertEqual(status, 1)
+            self.assertIn(words, text)
+        (self.folder / "from/VOCdevkit/VOC2012/JPEGImages/a.png").unlink()
+        self.assertIn("has no picture", self.fetch("voc2012")[1])
 
 
 if __name__ == "__main__":
