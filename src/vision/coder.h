@@ -24,10 +24,10 @@ struct DecodeSpec {
   float score = 0.6F;  // the smallest that is kept
   int candidates = 0;  // of a class the best so many enter the suppression; 0: all
   int most = 0;        // of an image the best so many stay, in their order; 0: all
-  // Probabilities and sizes as recorded from ChainerCV, with NumPy's exponentials and without
-  // subtracting the largest score: one above 88 gives NaN and its box vanishes. False: the usual
-  // softmax.
-  bool plain_exponentials = false;
+  // Probabilities and sizes as recorded from ChainerCV: with NumPy's exponentials, and without
+  // subtracting the largest score: one above 88 gives NaN and its box vanishes. Equal scores in the
+  // order in which NumPy leaves them. False: the usual softmax, ByFallingScore.
+  bool as_recorded = false;
 };
 
 class BoxCoder {
@@ -49,7 +49,7 @@ class BoxCoder {
               const EncodeSpec& spec = {}) const;
 
   // What a network found, in pixels of its input, not clipped: class by class, in each by falling
-  // score as Suppress orders them (without suppression in the order of default boxes).
+  // score (without suppression in the order of default boxes).
   // `locations` [boxes, 4], `scores` [boxes, classes] before the softmax with the background at 0.
   std::vector<Detection> Decode(const float* locations, const float* scores, int classes,
                                 const DecodeSpec& spec = {}) const;

@@ -6,6 +6,7 @@
 #include "vision/coder.h"
 #include "vision/nms.h"
 #include "vision/numpy_arithmetic.h"
+#include "vision/numpy_order.h"
 
 namespace ada::vision {
 namespace {
@@ -65,10 +66,10 @@ std::vector<Detection> BoxCoder::Decode(const float* locations, const float* sco
                                         const DecodeSpec& spec) const {
   const std::size_t boxes = centers_.size();
   const std::vector<float> probabilities =
-      Probabilities(scores, boxes, static_cast<std::size_t>(classes), spec.plain_exponentials);
+      Probabilities(scores, boxes, static_cast<std::size_t>(classes), spec.as_recorded);
   std::vector<BasicBox<double>> decoded;
   for (std::size_t i = 0; i < boxes; ++i)
-    decoded.push_back(DecodedBox(centers_[i], locations + 4 * i, spec_, spec.plain_exponentials));
+    decoded.push_back(DecodedBox(centers_[i], locations + 4 * i, spec_, spec.as_recorded));
 
   std::vector<Detection> found;
   std::vector<BasicBox<double>> candidates;
@@ -84,7 +85,8 @@ std::vector<Detection> BoxCoder::Decode(const float* locations, const float* sco
     }
     std::vector<std::int32_t> kept;
     if (spec.nms || spec.candidates > 0) {
-      kept = ByFallingScore(candidate_scores);
+      kept =
+          spec.as_recorded ? NumpyFallingOrder(candidate_scores) : ByFallingScore(candidate_scores);
       if (spec.candidates > 0 && kept.size() > static_cast<std::size_t>(spec.candidates))
         kept.resize(static_cast<std::size_t>(spec.candidates));
       if (spec.nms) kept = Suppress(candidates, kept, *spec.nms);

@@ -184,8 +184,9 @@ class VocTest(ScoreTest):
         years = [write_voc(self.root / year, "test", {year: xml_object("cat", (0, 0, 9, 9), False)})
                  for year in ("2007", "2012")]
         found = write_detections(self.root / "d.csv", [("2012", "cat", 0.9, 0, 0, 9, 9)])
-        rows = self.rows("voc", "--data", years[0], "--data", years[1], "--detections", found)
-        self.assertEqual(rows[0]["ap"], "0.5")
+        for data in (["--data", years[0], "--data", years[1]], ["--data", self.root]):
+            rows = self.rows("voc", *data, "--detections", found)
+            self.assertEqual(rows[0]["ap"], "0.5")
 
     def test_names_and_columns_of_other_programs(self):
         voc = write_voc(self.root / "voc", "test", {"a b,c": xml_object("cat &amp; co", (0, 0, 9, 9),
@@ -213,7 +214,7 @@ class VocTest(ScoreTest):
         lists.write_text("a\nb\n")
         self.fails(3, ["b.xml"], "voc", "--data", voc, "--detections", good)
         lists.write_text("a\na\n")
-        self.fails(3, [f"{lists}:2"], "voc", "--data", voc, "--detections", good)
+        self.fails(3, [f"{lists}: line 2", "expected each image once"], "voc", "--data", voc, "--detections", good)
         lists.write_text("a\n")
         (voc / "Annotations/a.xml").write_text("<annotation><object><name>cat")
         self.fails(3, ["a.xml"], "voc", "--data", voc, "--detections", good)

@@ -113,7 +113,7 @@ TEST_SUITE("cpu") {
         DecodeSpec spec;
         spec.nms = nms == "none" ? std::nullopt : std::optional(std::stod(nms));
         spec.score = static_cast<float>(test::Number(row, "score_thresh"));
-        spec.plain_exponentials = true;
+        spec.as_recorded = true;
         const std::vector<float> locations = recorded.Values<float>(name + ".mb_loc"),
                                  scores = recorded.Values<float>(name + ".mb_conf");
         const std::vector<Detection> found =
@@ -153,7 +153,7 @@ TEST_SUITE("cpu") {
     REQUIRE(found.size() == 1);
     CHECK(found[0].score == 1);
     CHECK(found[0].box == Box{6, 6, 14, 14});
-    spec.plain_exponentials = true;
+    spec.as_recorded = true;
     CHECK(coder.Decode(locations.data(), scores.data(), 2, spec).empty());
   }
 

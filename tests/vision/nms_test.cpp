@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "vision/numpy_order.h"
 #include "vision/recorded_vision.h"
 
 namespace ada::vision {
@@ -36,6 +37,26 @@ TEST_SUITE("cpu") {
           std::vector<std::int32_t>{4, 1, 2, 3, 0, 5});
     const std::vector<double> close = {1 - 1e-12, 1, 1 - 2e-12};
     CHECK(ByFallingScore(std::span<const double>(close)) == std::vector<std::int32_t>{1, 0, 2});
+  }
+
+  TEST_CASE("of more than 16 scores equal ones come in NumPy's order") {
+    // numpy 1.23.5: x = [(7 * i) % 5 for i in range(40)], x.argsort()[::-1]; then of x[:24] with
+    // x[11] = nan.
+    std::vector<float> scores(40);
+    for (int i = 0; i < 40; ++i)
+      scores[static_cast<std::size_t>(i)] = static_cast<float>(7 * i % 5);
+    CHECK(NumpyFallingOrder(scores) ==
+          std::vector<std::int32_t>{37, 2,  7,  32, 12, 17, 22, 27, 39, 24, 4,  9,  14, 19,
+                                    29, 34, 31, 11, 26, 16, 36, 1,  21, 6,  18, 38, 3,  13,
+                                    28, 33, 8,  23, 5,  35, 25, 10, 30, 15, 20, 0});
+    scores.resize(24);
+    scores[11] = std::numeric_limits<float>::quiet_NaN();
+    CHECK(NumpyFallingOrder(scores) == std::vector<std::int32_t>{11, 7,  2,  17, 12, 22, 19, 14,
+                                                                 4,  9,  21, 1,  16, 6,  3,  23,
+                                                                 8,  13, 18, 10, 5,  15, 20, 0});
+    scores.resize(16);
+    CHECK(NumpyFallingOrder(scores) == ByFallingScore(std::span<const float>(scores)));
+    CHECK(NumpyFallingOrder({}).empty());
   }
 }
 

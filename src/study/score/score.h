@@ -12,7 +12,7 @@
 namespace ada::study {
 
 struct VocScoreOptions {
-  std::vector<std::string> folders;  // in VOC's layout, one after the other
+  std::vector<std::string> folders;  // in VOC's layout or of years, one after the other
   std::string split = "test";
   std::string detections;  // CSV with the columns image,label,score,xmin,ymin,xmax,ymax
   double overlap = 0.5;    // IoU from which a detection is right

@@ -6,10 +6,10 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "data/detection/annotation.h"
+#include "data/detection/image_lists.h"
 #include "study/score/score.h"
 #include "study/text_table.h"
 #include "telemetry/columns.h"
@@ -41,8 +41,6 @@ inline constexpr auto kColumns<study::VocScoreRow> = std::to_array<Column<study:
 namespace ada::study {
 namespace {
 
-constexpr std::uint64_t kMostListBytes = 64 << 20;
-
 // A box by the name of its class, in a file's order.
 struct NamedDetection {
   std::string label;
@@ -50,7 +48,6 @@ struct NamedDetection {
   double score = 0;
 };
 struct JudgedImage {
-  std::string annotation;  // its XML file
   std::vector<data::AnnotatedObject> truth;
   std::vector<NamedDetection> found;
 };
@@ -61,33 +58,21 @@ struct JudgedImages {
   std::unordered_map<std::string, std::size_t> places;  // by name
 };
 
-// Adds the images of a list: the first word of each line that has one.
-void AddList(const std::string& folder, const std::string& split, JudgedImages& judged) {
-  const std::string path = folder + "/ImageSets/Main/" + split + ".txt";
-  const std::string text = ReadFile(path, kMostListBytes);
-  constexpr char kBlanks[] = " \t\r";
-  int line = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string row = text.substr(at, end - at);
-    at = end + 1;
-    ++line;
-    const std::size_t first = row.find_first_not_of(kBlanks);
-    if (first == std::string::npos) continue;
-    const std::string name = row.substr(first, row.find_first_of(kBlanks, first) - first);
-    if (!judged.places.emplace(name, judged.images.size()).second) {
-      throw DataError(path + ":" + std::to_string(line) + ": names " + Visible(name) +
+JudgedImages ReadTruth(const VocScoreOptions& options, std::ostream& notes) {
+  std::vector<std::string> years;
+  for (const std::string& folder : options.folders) {
+    for (std::string& year : data::YearFolders(folder)) years.push_back(std::move(year));
+  }
+  std::string note;
+  JudgedImages judged;
+  for (const data::ListedImage& listed : data::ListImages(years, options.split, &note)) {
+    if (!judged.places.emplace(listed.name, judged.images.size()).second) {
+      throw DataError(listed.place + ": names " + Visible(listed.name) +
                       ", which is in the split already; expected each image once");
     }
-    judged.images.push_back({folder + "/Annotations/" + name + ".xml", {}, {}});
+    judged.images.push_back({data::ReadAnnotation(listed.annotation).objects, {}});
   }
-}
-
-JudgedImages ReadTruth(const VocScoreOptions& options) {
-  JudgedImages judged;
-  for (const std::string& folder : options.folders) AddList(folder, options.split, judged);
-  for (JudgedImage& image : judged.images)
-    image.truth = data::ReadAnnotation(image.annotation).objects;
+  if (!note.empty()) notes << note << '\n';
   return judged;
 }
 
@@ -172,7 +157,7 @@ void PrintScores(const std::vector<std::string>& names,
 }  // namespace
 
 void ScoreVoc(const VocScoreOptions& options, std::ostream& out, std::ostream& notes) {
-  JudgedImages judged = ReadTruth(options);
+  JudgedImages judged = ReadTruth(options, notes);
   ReadDetections(options, judged, notes);
   const std::vector<std::string> names = ClassesOf(judged);
   const std::vector<vision::ClassPrecision> classes = JudgeAll(judged, names, options.overlap);
