@@ -86,12 +86,13 @@ inline void WriteVoc(const TempFolder& folder, const std::string& name, int trai
     for (int i = 0; i < count; ++i) {
       const std::string image = split + std::to_string(100 + i);
       list += image + "\n";
-      const auto shapes = i % 5 == 4 ? std::vector<MadeUpShape>{}
-                                     : DrawMadeUpShapes(kHeight, kWidth, random);
+      const auto shapes =
+          i % 5 == 4 ? std::vector<MadeUpShape>{} : DrawMadeUpShapes(kHeight, kWidth, random);
       data::WritePng(base + "/JPEGImages/" + image + ".jpg",
                      DrawShapes(kHeight, kWidth, shapes, random));
-      std::string xml = "<annotation><size><width>60</width><height>40</height><depth>3</depth>"
-                        "</size>";
+      std::string xml =
+          "<annotation><size><width>60</width><height>40</height><depth>3</depth>"
+          "</size>";
       for (const MadeUpShape& s : shapes)
         xml += "<object><name>" + std::string(names[s.label]) + "</name><difficult>" +
                (s.label == 1 && i % 4 == 3 ? "1" : "0") + "</difficult><bndbox><xmin>" +

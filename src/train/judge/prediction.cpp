@@ -35,9 +35,9 @@ vision::DefaultBoxSpec BoxesOf(const config::Config& config) {
 }
 
 [[noreturn]] void FailBoxes(const config::Config& config, const std::string& problem) {
-  throw ConfigError(ToString(config.detection.where.file.empty() ? config.model.where
-                                                                 : config.detection.where) +
-                    ": detection.boxes: " + problem);
+  throw ConfigError(
+      ToString(config.detection.where.file.empty() ? config.model.where : config.detection.where) +
+      ": detection.boxes: " + problem);
 }
 
 }  // namespace
