@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 Json EvaluationJson(const SplitTotals& split) {
   const EvaluationRow& last = split.last;
   if (split.decided_by_classes()) {
-    Json json = {{"step", last.step}, {"epoch", last.epoch}, {"images", last.images}, {"loss", last.loss}};
+    Json json = {
+        {"step", last.step}, {"epoch", last.epoch}, {"images", last.images}, {"loss", last.loss}};
     for (const Metric& metric : MetricsOf(*split.last_all)) json[metric.key] = metric.value;
     const ClassRow& best = *split.best_all;
     const Metric decides = MetricsOf(best).front();

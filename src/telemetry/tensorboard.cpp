@@ -165,8 +165,7 @@ void TensorBoard::Evaluation(const EvaluationRow& row) {
 void TensorBoard::Classes(const ClassRow& all) {
   std::string& summary = SummaryOf(all.step);
   const std::string tag = "evaluation/" + all.split + "/";
-  for (const Metric& metric : MetricsOf(all))
-    AppendScalar(summary, tag + metric.key, metric.value);
+  for (const Metric& metric : MetricsOf(all)) AppendScalar(summary, tag + metric.key, metric.value);
 }
 
 std::string& TensorBoard::SummaryOf(std::int64_t step) {

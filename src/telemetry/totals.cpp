@@ -73,7 +73,8 @@ void RunTotals::Add(const ClassRow& row) {
   if (now.empty()) return;
   split->last_all = logged;
   // Nothing to judge is worse than anything.
-  const bool better = !split->best_all || now.front().value > MetricsOf(*split->best_all).front().value ||
+  const bool better = !split->best_all ||
+                      now.front().value > MetricsOf(*split->best_all).front().value ||
                       std::isnan(MetricsOf(*split->best_all).front().value);
   if (better) split->best_all = logged;
 }

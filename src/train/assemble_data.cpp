@@ -164,6 +164,7 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info) {
     throw ConfigError(ToString(config.model.where) + ": model.classes: the data set has " +
                       std::to_string(info.classes) + " classes; got " +
                       std::to_string(config.model.classes));
+  CheckBoxes(config, {1, info.height, info.width, info.channels});
   return config;
 }
 

@@ -99,9 +99,7 @@ std::int64_t Batches::NumberOf(int row) const {
   return resident_ ? resident_batch_.first + row : batch_->numbers[static_cast<std::size_t>(row)];
 }
 
-std::int64_t Batches::terms() const {
-  return resident_ ? resident_batch_.rows : batch_->terms;
-}
+std::int64_t Batches::terms() const { return resident_ ? resident_batch_.rows : batch_->terms; }
 
 Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
   if (resident_) {

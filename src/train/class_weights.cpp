@@ -18,12 +18,11 @@ ClassWeights ComputeClassWeights(const config::Config& config, const RunData& da
   };
   ClassWeights weights;
   std::vector<int> unseen;
-  weights.values =
-      data::MedianFrequencyWeights(data.train, data::UnseenClass::kWeightOne, &unseen);
+  weights.values = data::MedianFrequencyWeights(data.train, data::UnseenClass::kWeightOne, &unseen);
   // Outputs beyond the classes of the data set, which no pixel has either.
   weights.values.resize(static_cast<std::size_t>(config.model.classes), 1);
-  weights.text = "class weights (median_frequency of " +
-                 Counted(data.train.images(), "label image") + "):";
+  weights.text =
+      "class weights (median_frequency of " + Counted(data.train.images(), "label image") + "):";
   for (std::size_t k = 0; k < weights.values.size(); ++k)
     weights.text += (k == 0 ? " " : ", ") + name(k) + " " + Formatted("%.4g", weights.values[k]);
   for (const int label : unseen)

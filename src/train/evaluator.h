@@ -52,9 +52,9 @@ ImageResult JudgeImage(const float* logits, int classes, std::int32_t label);
 
 struct EvaluationResult {
   std::int64_t images = 0;
-  double loss = 0;                        // mean over images, labelled pixels, boxes with an object
-  double location_loss = 0;               // detection: its part that is of locations
-  double top1 = NAN, top5 = NAN;          // classification
+  double loss = 0;                // mean over images, labelled pixels, boxes with an object
+  double location_loss = 0;       // detection: its part that is of locations
+  double top1 = NAN, top5 = NAN;  // classification
   std::vector<data::BrokenImage> broken = {};  // left out
 };
 

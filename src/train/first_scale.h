@@ -4,9 +4,9 @@
 
 namespace ada::train {
 
-// Largest |gradient| that the loss gives at S = 1 over the batch with which training starts, in fp32.
-// One forward pass, and for tasks other than classification a backward pass: the graph's running
-// statistics move and must be initialised afterwards.
+// Largest |gradient| that the loss gives at S = 1 over the batch with which training starts, in
+// fp32. One forward pass, and for tasks other than classification a backward pass: the graph's
+// running statistics move and must be initialised afterwards.
 double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
                             backend::Backend& backend);
 

@@ -31,7 +31,8 @@ struct MadeUpBatch {
   }
   std::int64_t terms() const {
     if (locations.empty()) return static_cast<std::int64_t>(labels.size());
-    return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label > 0; });
+    return std::count_if(labels.begin(), labels.end(),
+                         [](std::int32_t label) { return label > 0; });
   }
   std::vector<float> images, locations;
   std::vector<std::int32_t> labels;

@@ -38,8 +38,8 @@ struct TaskBytes {
 };
 TaskBytes BytesOfTask(const config::Config& config, const data::DatasetInfo& info) {
   if (config.task == Task::kClassification) return {};
-  const graph::Network network = graph::Resolve(
-      config.model, {1, info.height, info.width, info.channels}, config.task);
+  const graph::Network network =
+      graph::Resolve(config.model, {1, info.height, info.width, info.channels}, config.task);
   TaskBytes bytes;
   for (const int output : network.outputs)
     bytes.outputs += sizeof(float) * static_cast<std::uint64_t>(network.shape(output).per_image());

@@ -1,5 +1,5 @@
-// evaluate.recompute_batch_norm: mean and variance of batch norms from the training images instead of
-// the running averages, for as long as an evaluation takes.
+// evaluate.recompute_batch_norm: mean and variance of batch norms from the training images instead
+// of the running averages, for as long as an evaluation takes.
 #pragma once
 #include <cstdint>
 #include <functional>

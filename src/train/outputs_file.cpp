@@ -18,8 +18,8 @@ constexpr std::size_t kOutputBufferBytes = 1 << 16;
 OutputsFile::OutputsFile(const std::string& path, const std::vector<std::int64_t>& dims)
     : file_(path),
       images_(dims.front()),
-      values_(static_cast<std::size_t>(std::accumulate(dims.begin() + 1, dims.end(),
-                                                       std::int64_t{1}, std::multiplies<>()))) {
+      values_(static_cast<std::size_t>(
+          std::accumulate(dims.begin() + 1, dims.end(), std::int64_t{1}, std::multiplies<>()))) {
   buffer_ = SafetensorsHead("outputs", DType::kF32, dims);
 }
 

@@ -33,7 +33,7 @@ class OutputsFile {
   const std::int64_t images_;
   std::int64_t next_ = 0;
   const std::size_t values_;  // of an image
-  std::string buffer_;  // not yet written
+  std::string buffer_;        // not yet written
 };
 
 }  // namespace ada::train

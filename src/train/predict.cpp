@@ -179,8 +179,8 @@ class Photographer {
   }
 
   void Look(const data::Picture& picture, const std::string& photo) {
-    const std::vector<float> input = data::NetworkInput(
-        picture, FittingLoader(rules_, picture, whole_), rules_.shape, photo);
+    const std::vector<float> input =
+        data::NetworkInput(picture, FittingLoader(rules_, picture, whole_), rules_.shape, photo);
     graph_.SetBatch(input.data(), {labels_.data(), {}, locations_.data()}, 1);
     graph_.Forward(pass_);
     for (std::size_t i = 0; i < outputs_.size(); ++i)

@@ -137,8 +137,8 @@ void Session::EvaluateSplit(const std::string& split, const data::Dataset& datas
 
 void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
                            const data::Dataset& dataset, bool decides_best) {
-  const std::unique_ptr<Judge> judge = MakeJudge(
-      p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
+  const std::unique_ptr<Judge> judge =
+      MakeJudge(p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
   const EvaluationResult e = [&] {
     telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images());
     Onlookers onlookers;

@@ -16,9 +16,9 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/evaluator.h"
 #include "train/input_facts.h"
+#include "train/norm_statistics.h"
 #include "train/observe/dump.h"
 #include "train/observe/probe.h"
-#include "train/norm_statistics.h"
 #include "train/observe/step_log.h"
 #include "train/signals.h"
 #include "train/trainer.h"
@@ -110,8 +110,8 @@ class Session {
   double training_seconds_ = 0;
   std::int64_t evaluated_step_ = -1, checkpoint_step_ = -1, skipped_ = 0;
   std::map<std::string, std::int64_t> lengths_;  // of the logs at the checkpoint; empty: afresh
-  double best_top1_ = -1;   // CheckpointState's
-  bool best_due_ = false;   // the present evaluation is the best, and its checkpoint not written
+  double best_top1_ = -1;                        // CheckpointState's
+  bool best_due_ = false;  // the present evaluation is the best, and its checkpoint not written
   std::size_t diagnostics_logged_ = 0;
   std::vector<std::string> warnings_logged_;
   std::set<std::string> broken_;                    // images that this process has warned of

@@ -38,10 +38,11 @@ TEST_SUITE("cpu") {
     CHECK(ToYaml(Of(ToYaml(pixels))) == ToYaml(pixels));
     CHECK(ToYaml(pixels).find("detection") == std::string::npos);
 
-    const Config boxes = Of(
-        kBoxes, {{"detection.boxes",
-                  "{grids: [4, 2], steps: [8, 16], sizes: [8, 20, 30.5], aspect_ratios: [[2], []]}"},
-                 {"evaluate.recompute_batch_norm", "true"}});
+    const Config boxes =
+        Of(kBoxes,
+           {{"detection.boxes",
+             "{grids: [4, 2], steps: [8, 16], sizes: [8, 20, 30.5], aspect_ratios: [[2], []]}"},
+            {"evaluate.recompute_batch_norm", "true"}});
     CHECK(boxes.task == Task::kDetection);
     CHECK(boxes.detection.negatives == 2);
     CHECK(boxes.detection.boxes.sizes.at(2) == 30.5);
@@ -82,7 +83,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("values that make no sense") {
-    CHECK(Refused(kPixels, {{"train.class_weights", "[1, -2, 1]"}}).find("expected a number of 0") !=
+    CHECK(Refused(kPixels, {{"train.class_weights", "[1, -2, 1]"}}).find("expected a number") !=
           std::string::npos);
     CHECK(Refused(kPixels, {{"train.class_weights", "often"}}) ==
           "--set train.class_weights: expected none, median_frequency or a list of numbers; got "

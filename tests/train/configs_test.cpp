@@ -57,8 +57,15 @@ void CheckPlan(const std::string& path, const std::string& folder) {
 // Networks for pixels and boxes are planned on small sets of the layouts.
 void CheckTaskPlan(const std::string& path, const TempFolder& folder, const std::string& dataset) {
   constexpr int kCamvidIgnores = 11;
-  std::vector<std::string> more = {"--config", path, "--dry-run", "--data", "shapes", "--set",
-                                   "data.batch_size=2", "--set", "data.evaluate_batch_size=2"};
+  std::vector<std::string> more = {"--config",
+                                   path,
+                                   "--dry-run",
+                                   "--data",
+                                   "shapes",
+                                   "--set",
+                                   "data.batch_size=2",
+                                   "--set",
+                                   "data.evaluate_batch_size=2"};
   if (dataset == "camvid") {
     WriteCamvid(folder, "shapes", 6, 2, kCamvidIgnores);
   } else {

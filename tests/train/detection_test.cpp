@@ -33,8 +33,8 @@ TEST_SUITE("cpu") {
     CHECK(Contains(trained.err, "(locations "));
     const Table steps = ReadCsv(run.folder / "run/steps.csv"),
                 losses = ReadCsv(run.folder / "run/losses.csv");
-    REQUIRE(steps.size() == 140);
-    REQUIRE(losses.size() == 140);
+    REQUIRE(steps.size() == 280);
+    REQUIRE(losses.size() == 280);
     CHECK(Number(steps.back(), "loss") < Number(steps.front(), "loss") / 2);
     for (std::size_t i = 0; i < steps.size(); ++i)
       CHECK(Number(losses[i], "locations") + Number(losses[i], "classes") ==
@@ -47,14 +47,13 @@ TEST_SUITE("cpu") {
     const GoldenRow& all = classes.back();
     CHECK(all.at("class") == "all");
     CHECK(all.at("iou").empty());
-    CHECK(Number(all, "ap_07") > 0.4);
+    CHECK(Number(all, "ap_07") > 0.5);
     CHECK(all.at("count") == "14");  // eight images with both; two of the plates are difficult
     CHECK(!std::filesystem::exists(run.folder / "run/confusion.csv"));
     CHECK(Summary(run.folder / "run")["evaluation"]["test"]["map_07"] ==
           doctest::Approx(Number(all, "ap_07")));
 
-    const Outcome evaluated =
-        run.Do({"evaluate", "run", "--predictions", "said", "--no-progress"});
+    const Outcome evaluated = run.Do({"evaluate", "run", "--predictions", "said", "--no-progress"});
     ADA_REQUIRE_EXIT(evaluated, 0);
     CHECK(Contains(evaluated.out, "split,images,loss,map_07,map\ntest,9,"));
     CHECK(Contains(evaluated.out, "," + all.at("ap_07") + "," + all.at("ap") + "\n"));
@@ -70,9 +69,8 @@ TEST_SUITE("cpu") {
     CHECK(judged.at("class") == "map");
     for (const char* column : {"ap_07", "ap"})
       CHECK(std::abs(Number(judged, column) - Number(all, column)) < 1e-8);
-    const Outcome predicted = run.Do(
-        {"predict", "shapes/JPEGImages/test100.jpg", "--checkpoint", "run", "--json", "--set",
-         "detection.draw=0.3"});
+    const Outcome predicted = run.Do({"predict", "shapes/JPEGImages/test100.jpg", "--checkpoint",
+                                      "run", "--json", "--set", "detection.draw=0.3"});
     ADA_REQUIRE_EXIT(predicted, 0);
     const nlohmann::json photos = nlohmann::json::parse(predicted.out);
     CHECK(photos.at(0).at("boxes").size() > 0);
@@ -84,9 +82,11 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("workers, threads and a resume change no byte") {
     const BoxesRun run(17, 4);
-    const Arguments more = {"--epochs", "6", "--set", "checkpoint.keep=9", "--set",
-                            "evaluate.every_epochs=3", "--set", "train.accumulate=2",
-                            "--set", "data.augment.ssd=true"};
+    const Arguments more = {"--epochs", "6",
+                            "--set",    "checkpoint.keep=9",
+                            "--set",    "evaluate.every_epochs=3",
+                            "--set",    "train.accumulate=2",
+                            "--set",    "data.augment.ssd=true"};
     const auto train = [&](const std::string& name, const Arguments& others) {
       ADA_REQUIRE_EXIT(run.Train(With(With(more, {"--output", name}), others)), 0);
     };
@@ -104,10 +104,10 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("batches without an object, and a network that explodes") {
     const BoxesRun run(10, 3);
-    ADA_CHECK_EXIT(run.Train({"--epochs", "1", "--set", "data.batch_size=1", "--set",
-                              "data.shuffle=false", "--set", "data.augment.ssd=false", "--output",
-                              "few"}),
-                   0);
+    ADA_CHECK_EXIT(
+        run.Train({"--epochs", "1", "--set", "data.batch_size=1", "--set", "data.shuffle=false",
+                   "--set", "data.augment.ssd=false", "--output", "few"}),
+        0);
     const Table losses = ReadCsv(run.folder / "few/losses.csv");
     REQUIRE(losses.size() == 10);
     for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -133,14 +133,16 @@ TEST_SUITE("cpu") {
     };
     refused({"--set", "task=segmentation"},
             "data.dataset: voc is for task detection, and the task is segmentation");
-    refused({"--set", "detection.boxes=ssd300"}, "detection.boxes: these default boxes are of "
-                                                 "images of 300x300, and those of this run are 48x48");
+    refused({"--set", "detection.boxes=ssd300"},
+            "detection.boxes: these default boxes are of "
+            "images of 300x300, and those of this run are 48x48");
     refused({"--set", "detection.boxes.grids=[6, 3, 2]"}, "expected 3 for 3 feature maps");
     refused({"--set", "data.resize=[48, 40]"}, "the default boxes are of square images");
     refused({"--set", "train.class_weights=median_frequency"},
             "train.class_weights: belongs to task segmentation");
     refused({"--set", "train.label_smoothing=0.1"}, "belongs to task classification");
-    refused({"--set", "detection.boxes.aspect_ratios=[[2], [2, 3]]"}, "boxes");
+    refused({"--set", "detection.boxes.aspect_ratios=[[2], [2, 3]]"},
+            "detection.boxes: these are 198 default boxes, and the network gives 180");
   }
 }
 

@@ -86,12 +86,13 @@ inline void WriteVoc(const TempFolder& folder, const std::string& name, int trai
     for (int i = 0; i < count; ++i) {
       const std::string image = split + std::to_string(100 + i);
       list += image + "\n";
-      const auto shapes = i % 5 == 4 ? std::vector<MadeUpShape>{}
-                                     : DrawMadeUpShapes(kHeight, kWidth, random);
+      const auto shapes =
+          i % 5 == 4 ? std::vector<MadeUpShape>{} : DrawMadeUpShapes(kHeight, kWidth, random);
       data::WritePng(base + "/JPEGImages/" + image + ".jpg",
                      DrawShapes(kHeight, kWidth, shapes, random));
-      std::string xml = "<annotation><size><width>60</width><height>40</height><depth>3</depth>"
-                        "</size>";
+      std::string xml =
+          "<annotation><size><width>60</width><height>40</height><depth>3</depth>"
+          "</size>";
       for (const MadeUpShape& s : shapes)
         xml += "<object><name>" + std::string(names[s.label]) + "</name><difficult>" +
                (s.label == 1 && i % 4 == 3 ? "1" : "0") + "</difficult><bndbox><xmin>" +
@@ -177,8 +178,9 @@ model:
 precision: {format: fp16, layers: [{match: "cast?", format: fp32}]}
 scaling: {policy: adaptive, update_interval: 3, layers: [{match: "cast?", method: lognormal}]}
 optimizer: {kind: sgd, lr: 0.02, momentum: 0.9, weight_decay: 5e-4}
-train: {epochs: 20, clip_norm: 10}
-evaluate: {every_epochs: 10}
+schedule: {kind: linear}
+train: {epochs: 40, clip_norm: 10}
+evaluate: {every_epochs: 20}
 log: {every: 10}
 checkpoint: {every_steps: 15, best: true}
 )";

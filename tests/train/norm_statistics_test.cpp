@@ -48,8 +48,8 @@ class Recalculation {
   // "conv1_bn.avg_mean": as recorded.
   Values Recorded(const std::string& name) const { return file_.ReadF32(case_ + "." + name); }
 
-  // Of the first convolution's outputs, by the definition: mean and variance of each batch, averaged
-  // with its images.
+  // Of the first convolution's outputs, by the definition: mean and variance of each batch,
+  // averaged with its images.
   std::pair<std::vector<double>, std::vector<double>> FirstStatistics() const {
     const Values images = Recorded("imgs"), weights = Recorded("conv1.W");
     const auto& shape = file_.Find(case_ + ".imgs")->shape;
@@ -116,13 +116,15 @@ class Recalculation {
     const auto channels = [this](const std::string& conv) {
       return std::to_string(file_.Find(case_ + "." + conv + ".W")->shape[0]);
     };
-    const std::string norm = "kind: batch_norm, eps: " + row.at("eps") + ", momentum: " +
-                             std::to_string(1 - std::stod(row.at("decay"))) + "}\n";
+    const std::string norm = "kind: batch_norm, eps: " + row.at("eps") +
+                             ", momentum: " + std::to_string(1 - std::stod(row.at("decay"))) +
+                             "}\n";
     const std::string conv = "kind: conv2d, kernel: 3, padding: 1, bias: false, channels: ";
     return "device: {kind: cpu, threads: 2}\ndata: {dataset: tensors, path: " +
-           (folder_ / "images.safetensors") + ", normalize: none, drop_last: false, batch_size: " +
-           row.at("batchsize") + "}\nmodel:\n  classes: " + channels("conv2") + "\n  layers:\n" +
-           "    - {name: conv1, " + conv + channels("conv1") + "}\n    - {name: conv1_bn, " + norm +
+           (folder_ / "images.safetensors") +
+           ", normalize: none, drop_last: false, batch_size: " + row.at("batchsize") +
+           "}\nmodel:\n  classes: " + channels("conv2") + "\n  layers:\n" + "    - {name: conv1, " +
+           conv + channels("conv1") + "}\n    - {name: conv1_bn, " + norm +
            "    - {name: relu1, kind: relu}\n    - {name: conv2, " + conv + channels("conv2") +
            "}\n    - {name: conv2_bn, " + norm + "    - {name: pool, kind: global_avg_pool}\n" +
            "precision: {format: fp32}\n";

@@ -34,7 +34,8 @@ TEST_SUITE("cpu") {
     ShapesRun run;
     const Outcome trained = run.Train();
     ADA_REQUIRE_EXIT(trained, 0);
-    CHECK(Contains(trained.err + trained.out, "class weights (median_frequency of 20 label images)"));
+    CHECK(
+        Contains(trained.err + trained.out, "class weights (median_frequency of 20 label images)"));
     CHECK(Contains(trained.err, "mIoU"));
     const Table steps = ReadCsv(run / "run/steps.csv");
     REQUIRE(steps.size() == 50);
@@ -54,7 +55,8 @@ TEST_SUITE("cpu") {
     const GoldenRow& all = classes.back();
     CHECK(Share(all, "iou") > 0.7);
     CHECK(std::abs(Share(all, "iou") - (Share(classes[4], "iou") + Share(classes[5], "iou") +
-                                        Share(classes[6], "iou")) / 3) < 1e-8);
+                                        Share(classes[6], "iou")) /
+                                           3) < 1e-8);
     CHECK(all.at("ap_07").empty());
     CHECK(all.at("count") == std::to_string(7 * 22 * 30));  // without the row that is ignored
     std::int64_t pixels = 0, right = 0;
@@ -87,9 +89,9 @@ TEST_SUITE("cpu") {
     ADA_CHECK_EXIT(score, 0);
     WriteBytes(run / "score.csv", score.out);
     const GoldenRow judged = ReadCsv(run / "score.csv").back();
-    for (const auto& [theirs, ours] :
-         {std::pair("miou", "iou"), {"pixel_accuracy", "pixel_accuracy"},
-          {"mean_class_accuracy", "accuracy"}})
+    for (const auto& [theirs, ours] : {std::pair("miou", "iou"),
+                                       {"pixel_accuracy", "pixel_accuracy"},
+                                       {"mean_class_accuracy", "accuracy"}})
       CHECK(std::abs(Number(judged, theirs) - Share(all, ours)) < 1e-8);
     const Outcome per_class = run.Do({"evaluate", "run", "--per-class", "--no-progress"});
     CHECK(Contains(per_class.out, "test,1,second," + classes[5].at("count") + "," +
@@ -97,7 +99,8 @@ TEST_SUITE("cpu") {
     const Outcome predicted = run.Do({"predict", "shapes/test/image100.png", "--checkpoint", "run",
                                       "--csv", "--predictions", "photos"});
     ADA_REQUIRE_EXIT(predicted, 0);
-    CHECK(predicted.out.starts_with("photo,class,name,pixels,share\nshapes/test/image100.png,2,gr"));
+    CHECK(
+        predicted.out.starts_with("photo,class,name,pixels,share\nshapes/test/image100.png,2,gr"));
     CHECK(ReadBytes(run / "photos/image100.png") == ReadBytes(run / "said/image100.png"));
   }
 
@@ -116,7 +119,8 @@ TEST_SUITE("cpu") {
     CHECK(Differences(folder / "a", folder / "b") == Arguments{});
     // As a kill behind step 15 leaves it.
     for (const std::string& name : Checkpoints(folder / "b", ""))
-      if (!name.starts_with("step-00000015")) std::filesystem::remove(folder / ("b/checkpoints/" + name));
+      if (!name.starts_with("step-00000015"))
+        std::filesystem::remove(folder / ("b/checkpoints/" + name));
     std::filesystem::remove(folder / "b/summary.json");
     train("b", {"--resume", "--set", "data.workers=0"});
     CHECK(Differences(folder / "a", folder / "b") == Arguments{});
@@ -148,7 +152,8 @@ TEST_SUITE("cpu") {
     for (const std::string name : {"image100", "image101"})
       data::WritePng(run / ("shapes/trainannot/" + name + ".png"),
                      {23, 30, 1, std::vector<std::uint8_t>(23 * 30, 255)});
-    ADA_CHECK_EXIT(run.Train({"--epochs", "1", "--set", "data.batch_size=1", "--output", "few"}), 0);
+    ADA_CHECK_EXIT(run.Train({"--epochs", "1", "--set", "data.batch_size=1", "--output", "few"}),
+                   0);
     int without = 0;
     for (const GoldenRow& step : ReadCsv(run / "few/steps.csv")) {
       CHECK(std::isfinite(Number(step, "loss")));

@@ -119,9 +119,9 @@ Section LayerSection(LayerConfig& layer) {
       OfKinds(Pair("dilation", layer.dilation, FromTo(1, 1000), "spacing of the kernel")),
       OfKinds(Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels")),
       OfKinds(Switch("bias", layer.bias, "add a trained constant per output")),
-      OfKinds(Number("eps", layer.eps, Above(0),
-                     "added to the variance; l2_normalize: to the length")
-                  .Default("1.0e-05; layer_norm: 1.0e-06")),
+      OfKinds(
+          Number("eps", layer.eps, Above(0), "added to the variance; l2_normalize: to the length")
+              .Default("1.0e-05; layer_norm: 1.0e-06")),
       OfKinds(Number("momentum", layer.momentum, FromTo(0, 1),
                      "weight of a new batch in running statistics")),
       OfKinds(Number("initial_beta", layer.initial_beta, AnyNumber(),

@@ -45,9 +45,8 @@ bool WriteRows(png_structp png, png_infop info, const Picture& picture,
   if (setjmp(output->jump) != 0) return false;
   png_set_write_fn(png, output, PngOutput::Write, PngOutput::Flush);
   png_set_IHDR(png, info, static_cast<png_uint_32>(picture.width),
-               static_cast<png_uint_32>(picture.height), 8,
-               ColorType(picture, palette), PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-               PNG_FILTER_TYPE_DEFAULT);
+               static_cast<png_uint_32>(picture.height), 8, ColorType(picture, palette),
+               PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   if (!palette.empty()) png_set_PLTE(png, info, palette.data(), static_cast<int>(palette.size()));
   png_write_info(png, info);
   const std::ptrdiff_t row = std::ptrdiff_t{picture.width} * picture.channels;

@@ -138,8 +138,8 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
 }
 
 bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
-  const std::vector<telemetry::CsvFollower*> files = {&steps_, &scales_, &underflow_, &events_,
-                                                      &evaluation_, &classes_};
+  const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_,     &underflow_,
+                                                      &events_, &evaluation_, &classes_};
   bool changed = false;
   if (std::any_of(files.begin(), files.end(),
                   [](telemetry::CsvFollower* file) { return file->Changed(); })) {

@@ -91,8 +91,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       last_timing_(start_) {
   if (KeepsAverage(p_.config))
     average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
-  if (p_.config.task != Task::kClassification)
-    class_names_ = NamesOfClasses(p_.config, p_.data);
+  if (p_.config.task != Task::kClassification) class_names_ = NamesOfClasses(p_.config, p_.data);
   if (RecomputesNorms(p_.config)) {
     if (!EvaluatesAverage(p_.config) ||
         p_.config.evaluate.weights != config::EvaluatedWeights::kEma)

@@ -64,8 +64,7 @@ std::vector<PhotoReport::Line> PhotoReport::LinesOf(const Prediction& prediction
   if (detects_) return lines;
   std::erase_if(lines, [](const Line& line) { return line.pixels == 0; });
   for (Line& line : lines)
-    line.share =
-        static_cast<double>(line.pixels) / static_cast<double>(prediction.labels.size());
+    line.share = static_cast<double>(line.pixels) / static_cast<double>(prediction.labels.size());
   return lines;
 }
 

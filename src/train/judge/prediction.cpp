@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "graph/network/shapes.h"
 
 namespace ada::train {
 namespace {
@@ -33,16 +34,18 @@ vision::DefaultBoxSpec BoxesOf(const config::Config& config) {
   return spec;
 }
 
+[[noreturn]] void FailBoxes(const config::Config& config, const std::string& problem) {
+  throw ConfigError(
+      ToString(config.detection.where.file.empty() ? config.model.where : config.detection.where) +
+      ": detection.boxes: " + problem);
+}
+
 }  // namespace
 
 std::shared_ptr<const vision::BoxCoder> MakeCoder(const config::Config& config,
                                                   const Shape& image) {
   if (config.task != Task::kDetection) return nullptr;
-  const auto fail = [&config](const std::string& problem) {
-    throw ConfigError(ToString(config.detection.where.file.empty() ? config.model.where
-                                                                   : config.detection.where) +
-                      ": detection.boxes: " + problem);
-  };
+  const auto fail = [&config](const std::string& problem) { FailBoxes(config, problem); };
   vision::DefaultBoxSpec spec = BoxesOf(config);
   if (image.h != image.w)
     fail("the default boxes are of square images, and those of this run are " +
@@ -57,6 +60,18 @@ std::shared_ptr<const vision::BoxCoder> MakeCoder(const config::Config& config,
   spec.center_variance = config.detection.variances.at(0);
   spec.size_variance = config.detection.variances.at(1);
   return std::make_shared<vision::BoxCoder>(spec);
+}
+
+void CheckBoxes(const config::Config& config, const Shape& image) {
+  const std::shared_ptr<const vision::BoxCoder> coder = MakeCoder(config, image);
+  if (!coder) return;
+  const graph::Network network = graph::Resolve(config.model, image, config.task);
+  const std::int64_t given = network.shape(network.outputs.front()).w;
+  if (given != coder->boxes())
+    FailBoxes(config, "these are " + std::to_string(coder->boxes()) +
+                          " default boxes, and the network gives " + std::to_string(given) +
+                          "; a head has 4 channels (or the classes and the background) for each "
+                          "box of a place, 2 + 2 aspect ratios of them");
 }
 
 PredictionMaker::PredictionMaker(const config::Config& config, const Shape& image, int classes)

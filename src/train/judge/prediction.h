@@ -21,6 +21,9 @@ struct Prediction {
 // other tasks. Throws ConfigError where they cannot be those of a network on such images.
 std::shared_ptr<const vision::BoxCoder> MakeCoder(const config::Config& config, const Shape& image);
 
+// Throws ConfigError where the network gives another number of boxes than these default boxes are.
+void CheckBoxes(const config::Config& config, const Shape& image);
+
 class PredictionMaker {
  public:
   // image: what the network takes; classes: of its last output, the background included.

@@ -67,8 +67,7 @@ void PredictionFolder::AddBoxes(const std::string& title, data::Picture& picture
   std::string rows;
   for (const vision::Detection& found : prediction.boxes) {
     rows += telemetry::CsvField(title) + ',' + telemetry::CsvField(NameOf(found.label));
-    for (const float value :
-         {found.score, found.box.x0, found.box.y0, found.box.x1, found.box.y1})
+    for (const float value : {found.score, found.box.x0, found.box.y0, found.box.x1, found.box.y1})
       rows += ',' + NineDigits(static_cast<double>(value));
     rows += '\n';
   }

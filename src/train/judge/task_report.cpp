@@ -30,8 +30,9 @@ TaskReport::TaskReport(const config::Config& config, const RunData& data, Evalua
       names_(NamesOfClasses(config, data)) {
   const auto& outputs = evaluator.graph().outputs();
   if (!options.outputs.empty() && outputs.size() != 1)
-    throw ConfigError("--outputs: a network for detection has two outputs, and the file holds one; "
-                      "--predictions FOLDER writes its boxes");
+    throw ConfigError(
+        "--outputs: a network for detection has two outputs, and the file holds one; "
+        "--predictions FOLDER writes its boxes");
   if (!options.outputs.empty())
     outputs_.emplace(options.outputs, DimsOf(data.test.images(), outputs.front().shape));
   if (!options.predictions.empty()) FolderOf(kJudgedTestSplit);

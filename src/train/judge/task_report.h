@@ -16,8 +16,9 @@
 namespace ada::train {
 
 // Prints a row a split: split,images,loss,miou,mean_class_accuracy,pixel_accuracy, of detection
-// split,images,loss,map_07,map; with --per-class a row a class instead: split,class,name,pixels,iou,
-// accuracy, or split,class,name,objects,ap_07,ap. nan: nothing to judge.
+// split,images,loss,map_07,map; with --per-class a row a class instead:
+// split,class,name,pixels,iou, accuracy, or split,class,name,objects,ap_07,ap. nan: nothing to
+// judge.
 class TaskReport {
  public:
   // Throws ConfigError where options ask for what the task does not have, OutputError where their
