@@ -46,8 +46,8 @@ inline const std::map<std::string, std::vector<std::string>> kFewWords = {
     {"data.dataset", {"synthetic"}},
     {"model.zoo", {"mlp", "lenet"}},
 };
-inline const std::vector<std::string> kNotTried = {"name", "output", "data.path", "data.augment.ssd",
-                                                   "model.file", "model.init.weights"};
+inline const std::vector<std::string> kNotTried = {
+    "name", "output", "data.path", "data.augment.ssd", "model.file", "model.init.weights"};
 // Without these a run would be long, or not small.
 inline const std::vector<std::string> kAlways = {"train.max_steps",         "data.synthetic",
                                                  "data.synthetic.height",   "data.synthetic.width",
