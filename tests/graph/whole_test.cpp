@@ -18,6 +18,12 @@ namespace ada::graph::test {
 namespace {
 
 constexpr double kTolerance = 1e-5;
+// SSD300 has 15 million values before relus and no batch norm. Where one lies so near zero that the
+// order of fp32 sums decides its relu, gradients before it move: in the recording of seed 0 that is
+// one value of conv6, which moves the bias of its channel by 1e-2 of itself, those of all others
+// by less than 1e-6, and what comes before by up to 7e-4 of the largest value. A wrong formula
+// moves them by 1e-1 and more. PyTorch's sums happen to decide none otherwise than in fp64.
+constexpr double kWithRelus = 2e-3;
 constexpr std::uint32_t kImageTensor = 100000, kClassWeightTensor = 100002;
 
 // The seed of a folder's recordings.
@@ -74,12 +80,14 @@ class WholeStep {
     result_ = graph_->Result();
   }
 
-  void CheckGradients() const {
+  // relus: to this for what gradients reach through relus alone, all but SSD's heads.
+  void CheckGradients(double relus) const {
     std::size_t trained = 0;
     for (const Parameter& parameter : graph_->parameters()) trained += parameter.gradient ? 1 : 0;
     CHECK(trained == table_.rows.size());
     for (const GoldenRow& row : table_.rows)
-      CheckGradient(row, ParameterOf(row), seed_, kTolerance);
+      CheckGradient(row, ParameterOf(row), seed_,
+                    row.at("parameter").starts_with("multibox.") ? kTolerance : relus);
   }
   // "... loss fp64 3.8, fp32 3.8".
   double RecordedLoss() const {
@@ -145,7 +153,7 @@ void CheckSegNetBasic(const std::string& folder) {
            [](double f) { return std::floor((f + 1) * 128); });
   const double loss = step.result().loss_sum / static_cast<double>(terms);
   CHECK(std::fabs(loss - step.RecordedLoss()) <= kTolerance * step.RecordedLoss());
-  step.CheckGradients();
+  step.CheckGradients(kTolerance);
   for (const TensorEntry& entry : file.entries()) {
     if (!entry.name.starts_with("after.")) continue;
     CAPTURE(entry.name);
@@ -209,7 +217,7 @@ void CheckSsd300(const std::string& folder) {
   CheckClose(Every29th(step.output(0), 4), ValuesOf(file, "every29.mb_locs"));
   CheckClose(Every29th(step.output(1), static_cast<std::size_t>(scores[1])),
              ValuesOf(file, "every29.mb_confs"));
-  step.CheckGradients();
+  step.CheckGradients(kWithRelus);
 }
 
 TEST_SUITE("cpu") {

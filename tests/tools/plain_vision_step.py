@@ -4,8 +4,7 @@
 
 INPUT has the weights by name, `x` [n, c, h, w], `labels` and, for segnet_basic, `class_weights`; for
 ssd300 `locations` [n, boxes, 4]. OUTPUT gets `loss`, `grad.<name>` of every weight, and
-`state.<name>` of running statistics. Whether ssd300 has batch norms, and how wide it is, the weights
-say."""
+`state.<name>` of running statistics. How wide ssd300 is the weights say."""
 import sys
 
 import numpy
@@ -61,10 +60,7 @@ def segnet_basic(weights, x):
 
 def ssd300(weights, x):
     def conv(x, index, **options):
-        x = weights.conv(x, f"conv{index}", **options)
-        if f"bn{index}.weight" in weights.trained:
-            x = weights.norm(x, f"bn{index}", 1e-5)
-        return functional.relu(x)
+        return functional.relu(weights.conv(x, f"conv{index}", **options))
 
     for stage, count in ((1, 2), (2, 2), (3, 3)):
         for i in range(1, count + 1):
