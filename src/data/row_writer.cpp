@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "data/image_streams.h"
+#include "data/segmentation/label_sizes.h"
 #include "vision/coder.h"
 
 namespace ada::data {
@@ -101,9 +102,7 @@ void RowWriter::WriteLabels(std::int64_t image, const ShownPart& part, std::int3
   const std::int64_t number = dataset_.NumberInFiles(image);
   const Picture read = dataset_.label_images->Read(number);
   if (read.size() != part.stored)
-    throw DataError(dataset_.label_images->NameOf(number) + ": " + SizeText(read.size()) +
-                    " pixels, and its picture " + dataset_.store->NameOf(number) + " has " +
-                    SizeText(part.stored) + "; expected a label for each pixel");
+    throw DataError(OtherSizeText(dataset_, number, part.stored, read.size()));
   ShowLabels(part, read, labels);
 }
 

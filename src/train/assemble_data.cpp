@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "data/folder/folder_set.h"
 #include "data/image_writer.h"
+#include "data/segmentation/label_sizes.h"
 #include "train/assemble.h"
 #include "train/judge/prediction.h"
 
@@ -113,6 +114,7 @@ void CheckSizes(const config::Config& config, const RunData& run, data::PictureS
   const data::LoaderSpec train = TrainChanges(config), evaluation = CommonLoader(config);
   const bool skip = config.data.on_broken == config::BrokenImages::kSkip;
   for (const data::Dataset* split : {&run.train, &run.validation, &run.test}) {
+    if (split->label_images) data::RequireLabelSizes(*split, skip);
     const data::LoaderSpec& spec = split == &run.train ? train : evaluation;
     if (data::FixesSize(spec) || split->images() == 0) continue;
     data::RequireOneSize(

@@ -6,10 +6,13 @@
 #include "data/detection/box_changes.h"
 #include "data/detection/voc_set.h"
 #include "data/images/resize.h"
+#include "data/preview/sheet.h"
 #include "data/segmentation/camvid_set.h"
+#include "data/segmentation/label_sizes.h"
 #include "data/shown_part.h"
 #include "tiny_truth.h"
 #include "vision/coder.h"
+#include "vision/draw.h"
 
 namespace ada::data {
 namespace {
@@ -232,6 +235,11 @@ TEST_SUITE("cpu") {
     CHECK(MessageOf(folder.path(), [&] { BatchMaker(splits.train, spec).Make(0, &batch); }) ==
           "DIR/trainannot/102.png: 24x31 pixels, and its picture DIR/train/102.png has 24x30; "
           "expected a label for each pixel");
+    CHECK(MessageOf(folder.path(), [&] { RequireLabelSizes(splits.train, false); }) ==
+          "DIR/trainannot/102.png: 24x31 pixels, and its picture DIR/train/102.png has 24x30; "
+          "expected a label for each pixel");
+    RequireLabelSizes(splits.train, true);
+    RequireLabelSizes(splits.test, false);
     spec.on_broken = OnBroken::kLeaveOut;
     BatchMaker leaves(splits.train, spec);
     leaves.Make(0, &batch);
@@ -273,6 +281,69 @@ TEST_SUITE("cpu") {
     spec = PixelSpec(0);
     spec.mixing.mixup_alpha = 1;
     CHECK_THROWS_AS(BatchMaker(camvid.train, spec), ConfigError);
+  }
+
+  TEST_CASE("truth stream: draws of crops keep their constraints, and all of them are drawn") {
+    const std::vector<vision::LabelledBox> boxes = {{{10, 20, 50, 60}, 0, false},
+                                                    {{30, 40, 70, 90}, 1, false}};
+    RandomStream stream(3, 4);
+    StreamDraws draws(&stream);
+    int whole = 0, tight = 0;
+    for (int i = 0; i < 500; ++i) {
+      const Box crop = DrawBoxCrop(BoxCropSpec{}, {100, 120}, boxes, &draws);
+      if (crop == Box{0, 0, 100, 120}) {
+        ++whole;
+        continue;
+      }
+      CHECK(crop.top >= 0);
+      CHECK(crop.left >= 0);
+      CHECK(crop.top + crop.height <= 100);
+      CHECK(crop.left + crop.width <= 120);
+      CHECK(crop.height >= 100 * 0.3 / std::sqrt(2.0) - 1);
+      const double aspect = crop.width * 100.0 / (crop.height * 120.0);
+      CHECK(aspect > 0.45);
+      CHECK(aspect < 2.2);
+      tight += OverlapsWith(crop, boxes).least >= 0.1;
+    }
+    CHECK(whole > 50);   // one of at most seven
+    CHECK(tight > 100);  // 0.1 and more are found often
+    CHECK(whole + tight < 500);
+    CHECK(DrawBoxCrop(BoxCropSpec{}, {100, 120}, {}, &draws) == Box{0, 0, 100, 120});
+    CHECK(DrawBoxCrop(BoxCropSpec{}, {1, 1}, {{{0, 0, 1, 1}, 0, false}}, &draws) ==
+          Box{0, 0, 1, 1});
+    for (int i = 0; i < 200; ++i) {
+      const Expansion expansion = DrawExpansion(4, {10, 15}, &draws);
+      CHECK(expansion.canvas.height <= 40);
+      CHECK(expansion.top + 10 <= expansion.canvas.height);
+      CHECK(expansion.left + 15 <= expansion.canvas.width);
+    }
+  }
+
+  TEST_CASE("truth stream: a sheet shows labels as colours and boxes with their classes") {
+    const TemporaryFolder folder;
+    PutCamvid(folder, 1, 96, 96);
+    Splits splits = OpenCamvid(folder.path(), {});
+    splits.train.height = splits.train.width = 96;
+    LoaderSpec spec;
+    spec.batch_size = 1;
+    spec.workers = 0;
+    Batch batch;
+    BatchMaker maker(splits.train, spec);
+    maker.Make(0, &batch);
+    const Picture sheet = DrawSheet(batch, maker.shape(), spec, splits.class_names);
+    const vision::Rgb colour = vision::LabelColor(batch.labels[0]);
+    const std::size_t at = static_cast<std::size_t>(8 * sheet.width + 8) * 3;
+    CHECK(std::abs(sheet.pixels[at] - (colour.r + batch.images[0] * 255) / 2) <= 2);
+    PutVoc(folder / "voc", 1);
+    const Splits voc = OpenVoc(folder / "voc", {});
+    LoaderSpec boxes = BoxSpec(0);
+    boxes.batch_size = 1;
+    boxes.changes.ssd.reset();
+    BatchMaker of_boxes(voc.train, boxes);
+    of_boxes.Make(0, &batch);
+    const Picture drawn = DrawSheet(batch, of_boxes.shape(), boxes, voc.class_names);
+    batch.labels.assign(batch.labels.size(), 0);
+    CHECK(drawn.pixels != DrawSheet(batch, of_boxes.shape(), boxes, voc.class_names).pixels);
   }
 
   TEST_CASE("truth stream: nearest labels are PIL's") {

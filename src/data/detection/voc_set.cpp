@@ -26,7 +26,7 @@ constexpr std::size_t kNamedFaults = 3;  // of each kind, in the note
 
 // What is wrong with files without ending the run: how often, and the first places.
 struct FaultList {
-  std::string what;  // "box without area", as Counted wants it
+  const char *one, *many;  // "box without area", and the same of several
   std::int64_t count = 0;
   std::vector<std::string> places = {};
 
@@ -36,7 +36,8 @@ struct FaultList {
   }
   std::string Text() const {
     const std::int64_t more = count - static_cast<std::int64_t>(places.size());
-    return Counted(count, what) + " (" + FirstNames(places, places.size()) +
+    return std::to_string(count) + " " + (count == 1 ? one : many) + " (" +
+           FirstNames(places, places.size()) +
            (more > 0 ? " and " + std::to_string(more) + " more" : "") + ")";
   }
 };
@@ -125,9 +126,12 @@ int LabelOfObject(const LabelsByName& labels, const AnnotatedObject& object,
 
 // What is found out about a split on the way.
 struct VocFaults {
-  FaultList empty{"box without area"}, inverted{"inverted box"}, outside{"box outside its picture"},
-      beyond{"box that reaches beyond its picture"}, sizeless{"file without the picture's size"},
-      left_out{"image"};
+  FaultList empty{"box without area", "boxes without area"},
+      inverted{"inverted box", "inverted boxes"},
+      outside{"box outside its picture", "boxes outside their pictures"},
+      beyond{"box that reaches beyond its picture", "boxes that reach beyond their pictures"},
+      sizeless{"file without the picture's size", "files without the picture's size"},
+      left_out{"image", "images"};
 
   void Look(const VocImage& image, const AnnotatedObject& object) {
     const vision::Box& box = object.box;

@@ -35,16 +35,18 @@ ByteTable HueTable(int turn) {
 class Row {
  public:
   Row(std::uint8_t* begin, int width, HsvRounding rounding)
-      : begin_(begin),
-        width_(width),
-        cut_(rounding == HsvRounding::kOpenCv ? width / kOpenCvGroup * kOpenCvGroup : 0) {}
+      : begin_(begin), width_(width), rounding_(rounding) {}
 
   void Map(const ByteTable& table) {
     for (std::uint8_t* at = begin_; at < begin_ + 3 * std::ptrdiff_t{width_}; ++at)
       *at = table[*at];
   }
   void ToHsv() { BestColourKernels().rgb_to_hsv(begin_, width_, begin_); }
-  void ToRgb() { BestColourKernels().hsv_to_rgb(begin_, width_, cut_, begin_); }
+  void ToRgb() {
+    const ColourKernels& kernels = BestColourKernels();
+    if (rounding_ == HsvRounding::kNearest) return kernels.hsv_to_rgb(begin_, width_, begin_);
+    kernels.opencv_to_rgb(begin_, width_, width_ / kOpenCvGroup * kOpenCvGroup, begin_);
+  }
   void MapInHsv(int channel, const ByteTable& table) {
     ToHsv();
     for (std::uint8_t* at = begin_ + channel; at < begin_ + 3 * std::ptrdiff_t{width_}; at += 3)
@@ -54,7 +56,8 @@ class Row {
 
  private:
   std::uint8_t* begin_;
-  int width_, cut_;
+  int width_;
+  HsvRounding rounding_;
 };
 
 template <class Change>
@@ -95,16 +98,19 @@ Distortion DrawDistortion(const DistortSpec& spec, Draws* draws) {
 }
 
 void Distort(const Distortion& drawn, HsvRounding rounding, Picture* picture) {
-  const ByteTable brightness = CutTable(1, drawn.brightness.value_or(0));
   const ByteTable contrast = CutTable(drawn.contrast.value_or(1), 0);
   const ByteTable saturation = CutTable(drawn.saturation.value_or(1), 0);
   const ByteTable hue = HueTable(drawn.hue.value_or(0));
+  const bool contrast_before = drawn.contrast && drawn.contrast_first;
+  const bool contrast_after = drawn.contrast && !drawn.contrast_first;
+  ByteTable before = CutTable(1, drawn.brightness.value_or(0));  // both steps of a byte at once
+  if (contrast_before)
+    for (std::uint8_t& value : before) value = contrast[value];
   ForEachRow(picture, rounding, [&](Row row) {
-    if (drawn.brightness) row.Map(brightness);
-    if (drawn.contrast && drawn.contrast_first) row.Map(contrast);
+    if (drawn.brightness || contrast_before) row.Map(before);
     if (drawn.saturation) row.MapInHsv(1, saturation);
     if (drawn.hue) row.MapInHsv(0, hue);
-    if (drawn.contrast && !drawn.contrast_first) row.Map(contrast);
+    if (contrast_after) row.Map(contrast);
   });
 }
 

@@ -14,8 +14,9 @@ namespace ada::data {
 // How values become bytes on the way back from HSV.
 enum class HsvRounding : std::uint8_t {
   kNearest,  // to nearest
-  // As OpenCV 4.8 does with AVX2: in each row whole groups of 32 pixels are cut off, the rest
-  // rounded, so that a pixel's value depends on the picture's width. To reproduce recordings.
+  // As OpenCV 4.8 does with AVX2: with fused multiply-adds, and in each row whole groups of 32
+  // pixels cut off, the rest rounded, so that a pixel's value depends on the picture's width. To
+  // reproduce recordings.
   kOpenCv,
 };
 

@@ -70,12 +70,18 @@ inline float Nearest(float value) {
   return (value + kShift) - kShift;
 }
 
-template <bool kCut>
+template <bool kCut, bool kFused>
 inline void ToRgbPlanes(Planes* planes) {
   constexpr auto kSixth = static_cast<float>(6.0 / 180.0), kByte = static_cast<float>(1.0 / 255.0);
   const auto byte_of = [](float value) {
     const float scaled = value * 255.0f;
     return static_cast<std::int32_t>(kCut ? scaled : Nearest(scaled));
+  };
+  const auto rest_of = [](float a, float b) {
+    if constexpr (kFused)  // rounded once
+      return static_cast<float>(1.0 - static_cast<double>(a) * static_cast<double>(b));
+    else
+      return 1.0f - a * b;
   };
   for (int i = 0; i < kBlock; ++i) {
     const float h = static_cast<float>(planes->a[i]) * kSixth;
@@ -84,7 +90,7 @@ inline void ToRgbPlanes(Planes* planes) {
     const auto whole = static_cast<std::int32_t>(h);
     const float f = h - static_cast<float>(whole);
     const std::int32_t k = whole >= 6 ? whole - 6 : whole;
-    const float p = v * (1.0f - s), q = v * (1.0f - s * f), t = v * (1.0f - s * (1.0f - f));
+    const float p = v * (1.0f - s), q = v * rest_of(s, f), t = v * rest_of(s, 1.0f - f);
     float r = k == 0 || k == 5 ? v : p;
     r = k == 1 ? q : r;
     r = k == 4 ? t : r;
@@ -125,14 +131,19 @@ void RgbToHsvPixels(const std::uint8_t* in, std::ptrdiff_t pixels, std::uint8_t*
   ByBlocks(in, pixels, out, ToHsvPlanes);
 }
 
-void HsvToRgbPixels(const std::uint8_t* in, std::ptrdiff_t pixels, std::ptrdiff_t cut,
-                    std::uint8_t* out) {
-  ByBlocks(in, cut, out, ToRgbPlanes<true>);
-  ByBlocks(in + 3 * cut, pixels - cut, out + 3 * cut, ToRgbPlanes<false>);
+void HsvToRgbPixels(const std::uint8_t* in, std::ptrdiff_t pixels, std::uint8_t* out) {
+  ByBlocks(in, pixels, out, ToRgbPlanes<false, false>);
+}
+
+void OpenCvToRgbPixels(const std::uint8_t* in, std::ptrdiff_t pixels, std::ptrdiff_t cut,
+                       std::uint8_t* out) {
+  ByBlocks(in, cut, out, ToRgbPlanes<true, true>);
+  ByBlocks(in + 3 * cut, pixels - cut, out + 3 * cut, ToRgbPlanes<false, true>);
 }
 
 }  // namespace
 
-const ColourKernels kColourKernels = {ADA_TEXT_OF_COLOUR(ADA_ISA), RgbToHsvPixels, HsvToRgbPixels};
+const ColourKernels kColourKernels = {ADA_TEXT_OF_COLOUR(ADA_ISA), RgbToHsvPixels, HsvToRgbPixels,
+                                      OpenCvToRgbPixels};
 
 }  // namespace ada::data::ADA_ISA

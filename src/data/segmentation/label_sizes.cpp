@@ -1,0 +1,47 @@
+#include "data/segmentation/label_sizes.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "core/error.h"
+#include "core/run_in_parallel.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::int64_t kPairsOfTask = 64;
+
+void RequirePair(const Dataset& dataset, std::int64_t image) {
+  const std::int64_t number = dataset.NumberInFiles(image);
+  PictureSize picture, labels;
+  try {
+    picture = SizeInPictureFile(dataset.store->NameOf(number));
+    labels = dataset.label_images->SizeOf(number);
+  } catch (const DataError&) {
+    return;
+  }
+  if (picture != labels) throw DataError(OtherSizeText(dataset, number, picture, labels));
+}
+
+}  // namespace
+
+void RequireLabelSizes(const Dataset& dataset, bool skip_broken) {
+  if (skip_broken) return;
+  std::vector<std::function<void()>> tasks;
+  for (std::int64_t begin = 0; begin < dataset.images(); begin += kPairsOfTask) {
+    tasks.push_back([&dataset, begin] {
+      const std::int64_t end = std::min(dataset.images(), begin + kPairsOfTask);
+      for (std::int64_t i = begin; i < end; ++i) RequirePair(dataset, i);
+    });
+  }
+  RunInParallel(tasks);
+}
+
+std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,
+                          PictureSize labels) {
+  return dataset.label_images->NameOf(number) + ": " + SizeText(labels) +
+         " pixels, and its picture " + dataset.store->NameOf(number) + " has " + SizeText(picture) +
+         "; expected a label for each pixel";
+}
+
+}  // namespace ada::data

@@ -1,0 +1,16 @@
+// Whether label images fit their pictures, before anything is trained on them.
+#pragma once
+#include "data/dataset.h"
+
+namespace ada::data {
+
+// DataError naming both files where a label image of the set has another size than its picture.
+// Reads the beginnings of all files, in parallel; what cannot be read is left to whoever decodes
+// it. With `skip_broken` so are pairs that do not fit.
+void RequireLabelSizes(const Dataset& dataset, bool skip_broken);
+
+// What is said of such a pair, of the image with this number in its files.
+std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,
+                          PictureSize labels);
+
+}  // namespace ada::data
