@@ -69,7 +69,7 @@ Commands AddScoreCommands(CLI::App& app) {
     score->add_option(name, value, what)->type_name(type)->group(group);
   };
   add("--data", a->voc.folders, "FOLDER",
-      "with Annotations and ImageSets/Main, or years of it; again for another one", kVocGroup);
+      "with Annotations and ImageSets/Main, or with such years; repeatable", kVocGroup);
   score->get_option("--data")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add("--split", a->voc.split, "NAME", "the list in ImageSets/Main (default: test)", kVocGroup);
   add("--detections", a->voc.detections, "FILE.csv",

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 namespace ada::vision {
 namespace {
@@ -22,27 +24,96 @@ bool Overlaps(const KeptBox<T>& a, const KeptBox<T>& b, T overlap) {
   return common / (a.area + b.area - common) >= overlap;
 }
 
-// Compares boxes without an intersection as well: their IoU, 0, reaches thresholds up to 0.
+// The boxes that were kept, by where their centres lie: two boxes whose IoU is t have centres no
+// farther apart than Reach(t) times the width (height) of either.
 template <class T>
-bool ReachesAtAll(const KeptBox<T>& a, const KeptBox<T>& b, T overlap) {
-  return Overlap(a.box, b.box) >= overlap;
-}
+class KeptBoxes {
+ public:
+  KeptBoxes(std::span<const BasicBox<T>> boxes, std::span<const std::int32_t> order, T overlap)
+      : overlap_(overlap), reach_(Reach(overlap)) {
+    // Boxes without an intersection have an IoU, 0, that reaches thresholds up to 0.
+    all_ = !(overlap > 0) || order.size() < kFew;
+    for (const std::int32_t i : order) {
+      const BasicBox<T>& box = boxes[static_cast<std::size_t>(i)];
+      y_.Include(box.y0, box.y1);
+      x_.Include(box.x0, box.x1);
+    }
+    all_ = all_ || !y_.Finite() || !x_.Finite();
+    cells_.resize(all_ ? 1 : kCells * kCells);
+  }
+
+  bool Suppress(const KeptBox<T>& candidate) const {
+    if (all_) {
+      return std::any_of(cells_[0].begin(), cells_[0].end(), [&](const KeptBox<T>& better) {
+        return overlap_ > 0 ? Overlaps(better, candidate, overlap_)
+                            : Overlap(better.box, candidate.box) >= overlap_;
+      });
+    }
+    const BasicBox<T>& b = candidate.box;
+    const auto [top, bottom] = y_.Around(b.y0, b.y1, reach_);
+    const auto [left, right] = x_.Around(b.x0, b.x1, reach_);
+    for (std::size_t row = top; row <= bottom; ++row) {
+      for (std::size_t column = left; column <= right; ++column) {
+        for (const KeptBox<T>& better : cells_[row * kCells + column]) {
+          if (Overlaps(better, candidate, overlap_)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void Add(const KeptBox<T>& kept) {
+    const std::size_t cell =
+        all_ ? 0
+             : y_.CellOf(kept.box.y0, kept.box.y1) * kCells + x_.CellOf(kept.box.x0, kept.box.x1);
+    cells_[cell].push_back(kept);
+  }
+
+ private:
+  static constexpr std::size_t kCells = 24, kFew = 64;
+  static T Reach(T t) { return std::max(1 - t, T{0.5} / t - T{0.5}) + T{0.001}; }
+
+  // Cells along one axis, between the smallest and the largest centre.
+  struct Axis {
+    T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::lowest();
+    bool finite = true;
+    void Include(T from, T to) {
+      const T center = from / 2 + to / 2;
+      finite = finite && std::isfinite(center);
+      low = std::min(low, center);
+      high = std::max(high, center);
+    }
+    bool Finite() const { return finite && std::isfinite(high - low); }
+    std::size_t Cell(T center) const {
+      if (!(high > low)) return 0;
+      const T share = std::clamp((center - low) / (high - low), T{0}, T{1});
+      return std::min(static_cast<std::size_t>(share * kCells), kCells - 1);
+    }
+    std::size_t CellOf(T from, T to) const { return Cell(from / 2 + to / 2); }
+    std::pair<std::size_t, std::size_t> Around(T from, T to, T reach) const {
+      const T rounding = 16 * std::numeric_limits<T>::epsilon() * (std::abs(from) + std::abs(to));
+      const T far = reach * std::abs(to - from) + rounding, center = from / 2 + to / 2;
+      return {Cell(center - far), Cell(center + far)};
+    }
+  };
+
+  T overlap_, reach_;
+  bool all_ = false;
+  Axis y_, x_;
+  std::vector<std::vector<KeptBox<T>>> cells_;
+};
 
 template <class T>
 std::vector<std::int32_t> SuppressAs(std::span<const BasicBox<T>> boxes,
                                      std::span<const std::int32_t> order, T overlap, int limit) {
   std::vector<std::int32_t> kept;
-  std::vector<KeptBox<T>> kept_boxes;
+  KeptBoxes<T> kept_boxes(boxes, order, overlap);
   for (const std::int32_t i : order) {
     const BasicBox<T>& box = boxes[static_cast<std::size_t>(i)];
     const KeptBox<T> candidate{box, box.Area()};
-    const auto gone = [&](const KeptBox<T>& better) {
-      return overlap > 0 ? Overlaps(better, candidate, overlap)
-                         : ReachesAtAll(better, candidate, overlap);
-    };
-    if (std::any_of(kept_boxes.begin(), kept_boxes.end(), gone)) continue;
+    if (kept_boxes.Suppress(candidate)) continue;
     kept.push_back(i);
-    kept_boxes.push_back(candidate);
+    kept_boxes.Add(candidate);
     if (limit > 0 && static_cast<int>(kept.size()) >= limit) break;
   }
   return kept;

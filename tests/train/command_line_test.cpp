@@ -28,6 +28,7 @@ TEST_SUITE("cpu") {
                                      {"convert"},
                                      {"picture"},
                                      {"replay"},
+                                     {"score"},
                                      {"what-if"},
                                      {"recommend"},
                                      {"compare"},

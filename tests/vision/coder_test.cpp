@@ -4,7 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/random.h"
 #include "vision/recorded_vision.h"

@@ -1,7 +1,10 @@
 // Metrics of detection and segmentation against ChainerCV's recordings.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "vision/average_precision.h"

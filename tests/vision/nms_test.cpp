@@ -3,8 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
+#include <string>
+#include <vector>
 
+#include "core/random.h"
 #include "vision/numpy_order.h"
 #include "vision/recorded_vision.h"
 
@@ -26,6 +32,53 @@ TEST_SUITE("cpu") {
         const int limit = row.at("limit").empty() ? 0 : std::stoi(row.at("limit"));
         CHECK(Suppress(boxes, order, test::Number(row, "thresh"), limit) ==
               recorded.Values<std::int32_t>(name + ".selected"));
+      }
+    }
+  }
+
+  TEST_CASE("many boxes are suppressed as a plain loop over all that were kept does it") {
+    RandomStream random(5, 0);
+    const auto uniform = [&](double low, double high) {
+      return low + (high - low) * static_cast<double>(random.Uniform());
+    };
+    for (const double overlap : {0.0, 0.05, 0.3, 0.45, 0.5, 0.7, 0.95, 1.0}) {
+      for (int round = 0; round < 6; ++round) {
+        CAPTURE(overlap);
+        CAPTURE(round);
+        const double offset = round == 4 ? 1e6 : 0, spread = round == 3 ? 1 : 300;
+        std::vector<BasicBox<double>> boxes;
+        for (int i = 0; i < 400; ++i) {
+          const double y = offset + uniform(-50, spread), x = offset + uniform(0, spread);
+          const double h = std::exp(uniform(0, 5)), w = round == 5 ? 1000 : std::exp(uniform(0, 5));
+          boxes.push_back({y, x, y + h, x + w});
+          if (i % 10 == 0) boxes.push_back(boxes.back());
+          if (i % 50 == 0) boxes.push_back({y + h, x, y, x + w});
+          if (round == 2 && i == 100) boxes.push_back({y, std::nan(""), y + h, x + w});
+        }
+        std::vector<std::int32_t> order(boxes.size()), plain;
+        std::iota(order.begin(), order.end(), 0);
+        for (const std::int32_t i : order) {
+          const auto reaches = [&](std::int32_t j) {
+            return Overlap(boxes[static_cast<std::size_t>(j)],
+                           boxes[static_cast<std::size_t>(i)]) >= overlap;
+          };
+          if (std::none_of(plain.begin(), plain.end(), reaches)) plain.push_back(i);
+        }
+        CHECK(Suppress(std::span<const BasicBox<double>>(boxes), order, overlap) == plain);
+        std::vector<Box> narrow;
+        for (const BasicBox<double>& b : boxes)
+          narrow.push_back({static_cast<float>(b.y0), static_cast<float>(b.x0),
+                            static_cast<float>(b.y1), static_cast<float>(b.x1)});
+        std::vector<std::int32_t> plain_narrow;
+        for (const std::int32_t i : order) {
+          const auto reaches = [&](std::int32_t j) {
+            return Overlap(narrow[static_cast<std::size_t>(j)],
+                           narrow[static_cast<std::size_t>(i)]) >= static_cast<float>(overlap);
+          };
+          if (std::none_of(plain_narrow.begin(), plain_narrow.end(), reaches))
+            plain_narrow.push_back(i);
+        }
+        CHECK(Suppress(std::span<const Box>(narrow), order, overlap) == plain_narrow);
       }
     }
   }

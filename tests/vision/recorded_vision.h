@@ -1,8 +1,11 @@
 // A table of ChainerCV's recordings and its tensors.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
