@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/gradient_checks.h"
+#include "backend/loss_gradient_checks.h"
 #include "backend/naive_product.h"
 
 namespace ada::backend::test {
@@ -62,13 +63,13 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("gradients: loss, with label smoothing") {
     OpenBench bench;
-    for (const float smoothing : {0.0f, 0.2f}) GradientChecks(bench, kMost).Loss(smoothing);
+    for (const float smoothing : {0.0f, 0.2f}) LossGradientChecks(bench, kMost).Loss(smoothing);
   }
 
   TEST_CASE("gradients: the losses of pixels and of default boxes") {
     OpenBench bench;
-    GradientChecks(bench, kMost).PixelLoss();
-    GradientChecks(bench, kMost).MultiboxLoss();
+    LossGradientChecks(bench, kMost).PixelLoss();
+    LossGradientChecks(bench, kMost).MultiboxLoss();
   }
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "backend/gradient_checks.h"
+#include "backend/loss_gradient_checks.h"
 #include "cuda/on_both.h"
 #include "cuda/product_lab.h"
 
@@ -51,13 +52,13 @@ TEST_SUITE(ADA_SUITE) {
 
   TEST_CASE("gradients: loss, with label smoothing") {
     Lab lab(MakeBackendUnderTest());
-    for (const float smoothing : {0.0f, 0.2f}) GradientChecks(lab, kMost).Loss(smoothing);
+    for (const float smoothing : {0.0f, 0.2f}) LossGradientChecks(lab, kMost).Loss(smoothing);
   }
 
   TEST_CASE("gradients: the losses of pixels and of default boxes") {
     Lab lab(MakeBackendUnderTest());
-    GradientChecks(lab, kMost).PixelLoss();
-    GradientChecks(lab, kMost).MultiboxLoss();
+    LossGradientChecks(lab, kMost).PixelLoss();
+    LossGradientChecks(lab, kMost).MultiboxLoss();
   }
 }
 

@@ -90,8 +90,8 @@ class CudaBackend final : public Backend {
     return std::visit([this](const auto& s) { return InPass(pass_, MakeOp(context_, s)); }, spec);
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override {
-    return std::visit([this](const auto& spec) { return InPass(pass_, MakeLossOp(context_, spec)); },
-                      s);
+    return std::visit(
+        [this](const auto& spec) { return InPass(pass_, MakeLossOp(context_, spec)); }, s);
   }
   std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule& rule, std::vector<UpdateSlot> slots,
                                        std::vector<WatchedRounding> watched) override {
