@@ -26,9 +26,7 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::MaxUnpoolSpec& s) {
       });
 }
 
-inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::LrnSpec& s) {
-  return ReadsInput(s);
-}
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::LrnSpec& s) { return ReadsInput(s); }
 
 inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::L2NormalizeSpec& s) {
   const std::string f = Formula(s);

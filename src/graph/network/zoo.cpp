@@ -130,8 +130,8 @@ void CheckZooTask(const ModelConfig& model, Task task) {
   const Entry* entry = FindEntry(model.zoo);
   if (entry == nullptr || entry->task == task) return;
   throw ConfigError(PlacePrefix(model.where) + "model.zoo: " + model.zoo +
-                    " is a network for `task: " + TaskText(entry->task) + "`, found `task: " +
-                    TaskText(task) + "`");
+                    " is a network for `task: " + TaskText(entry->task) +
+                    "`, found `task: " + TaskText(task) + "`");
 }
 
 std::vector<std::string> ListModels() {
