@@ -129,7 +129,9 @@ TEST_SUITE("cpu") {
     for (const Case& c : std::vector<Case>{{InitScheme::kHeNormal, false, in},
                                            {InitScheme::kHeUniform, true, in},
                                            {InitScheme::kXavierNormal, false, in + out},
-                                           {InitScheme::kXavierUniform, true, in + out}}) {
+                                           {InitScheme::kXavierUniform, true, in + out},
+                                           {InitScheme::kLecunNormal, false, 2 * in},
+                                           {InitScheme::kLecunUniform, true, 2 * in}}) {
       const std::vector<float> w = StartValues(Make("c.weight", conv), Rule(c.scheme), 7);
       double mean = 0, square = 0, largest = 0;
       for (const float v : w) {

@@ -56,6 +56,26 @@ TEST_CASE("resnet20: batch norms choose too where the policy says so") {
   CHECK(scales.at({"stage3.block3.bn1", "dx"}) == 16);
 }
 
+TEST_CASE("ssd300: the gradients of both outputs carry S, and meet where two heads read a layer") {
+  config::ModelConfig model;
+  model.zoo = "ssd300";
+  const ScalePath path(model);
+  const ScalePath::Scales scales = Doubled(path);
+  CHECK(scales.at({"loss", "dx"}) == 1);
+  CHECK(scales.at({"loss", "dx2"}) == 1);
+  CHECK(scales.at({"locations", "dx"}) == 1);
+  CHECK(scales.at({"multibox.loc.5", "dx"}) == 2);
+  CHECK(scales.at({"relu11_2", "dy"}) == 2);
+  CHECK(scales.at({"conv11_2", "dx"}) == 4);
+  CHECK(scales.at({"relu10_2", "dy"}) == 8);  // of 8 from conv11_1 and the heads' 2
+  CHECK(path.FormatOwner("loss", "dx") == "locations");
+  CHECK(path.FormatOwner("loss", "dx2") == "scores");
+  model.cast = true;
+  const ScalePath cast(model);
+  CHECK(Doubled(cast).at({"cast.scores", "dx"}) == 2);
+  CHECK(cast.FormatOwner("loss", "dx") == "cast.locations");
+}
+
 TEST_CASE("a gradient has the format of the layer that made the value") {
   config::ModelConfig model;
   model.zoo = "resnet20";
