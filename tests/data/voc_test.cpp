@@ -44,6 +44,15 @@ TEST_SUITE("cpu") {
               .size == PictureSize{});
   }
 
+  TEST_CASE("annotation: other encodings") {
+    const std::string latin =
+        "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><annotation><object><name>K\xF6ter</name>"
+        "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object>"
+        "</annotation>";
+    CHECK(ParseAnnotation(latin, "a.xml").objects.at(0).name == "K\xC3\xB6ter");
+    CHECK(ParseAnnotation("\xEF\xBB\xBF<annotation/>", "a.xml").objects.empty());
+  }
+
   TEST_CASE("annotation: what is wrong is named with its line") {
     const std::string end = "; expected an annotation as PASCAL VOC's";
     CHECK(Refusal("<annotation>\n<size>\n</annotation>") ==

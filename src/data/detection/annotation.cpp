@@ -31,7 +31,7 @@ class AnnotationReader {
  public:
   AnnotationReader(std::string_view xml, const std::string& path) : xml_(xml), path_(path) {
     const pugi::xml_parse_result result =
-        document_.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8);
+        document_.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_auto);
     if (!result) Fail(result.offset, std::string("this is no XML: ") + result.description());
   }
 

@@ -1,8 +1,6 @@
 #include "data/detection/voc_set.h"
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
