@@ -27,13 +27,10 @@ class TaskChecks {
     if (!config_.model.zoo.empty())
       CheckTarget("model", "zoo", config_.model.zoo, TaskOfZoo(config_.model.zoo));
     using Weights = ClassWeightsConfig::Kind;
-    const AugmentConfig& augment = config_.data.augment;
     Only(Task::kSegmentation, config_.train.class_weights.kind != Weights::kNone,
          {"train", "class_weights"});
     Only(Task::kDetection, true, {"detection"});
     Only(Task::kClassification, config_.train.label_smoothing > 0, {"train", "label_smoothing"});
-    Only(Task::kClassification, augment.mixup.alpha > 0, {"data", "augment", "mixup"});
-    Only(Task::kClassification, augment.cutmix.alpha > 0, {"data", "augment", "cutmix"});
     if (config_.task == Task::kDetection) CheckBoxes();
     CheckClassWeights();
     CheckOneClass();
