@@ -4,7 +4,7 @@
 #include "core/text.h"
 #include "graph/network/layer_table.h"
 #include "graph/network/weights_file.h"
-#include "train/evaluator.h"
+#include "train/evaluate/evaluator.h"
 #include "train/idle_patterns.h"
 #include "train/measure.h"
 #include "train/memory_need.h"

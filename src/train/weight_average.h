@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "graph/graph.h"
-#include "train/evaluator.h"
+#include "train/evaluate/evaluator.h"
 
 namespace ada::train {
 

@@ -1,6 +1,6 @@
 // Evaluation on the CUDA backend, where images are made in backend memory: what comes out is what
 // the same graph says of batches from the loader.
-#include "train/evaluator.h"
+#include "train/evaluate/evaluator.h"
 
 #include <doctest/doctest.h>
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/evaluator.h"
+#include "train/evaluate/evaluator.h"
 
 namespace ada::testing {
 namespace {

@@ -1,6 +1,6 @@
 // evaluate.recompute_batch_norm: ChainerCV's recalculation as recorded, and the statistics of the
 // training images themselves.
-#include "train/norm_statistics.h"
+#include "train/evaluate/norm_statistics.h"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // evaluate's files and tables of single images and classes, and that they agree with what it says
 // of the whole split.
-#include "train/predictions.h"
+#include "train/evaluate/predictions.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,6 +10,8 @@
 //     (rows)      |    |     |    |     sums: registers
 //                 +----+     +----+
 //                 one value (or pair) at a time, as a factor of 16 lanes
+#include <algorithm>
+
 #include "backend/cpu/kernels/direct/sums.h"
 #include "backend/cpu/products/tile_convolution.h"
 
@@ -17,6 +19,9 @@ namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
 constexpr int kTileValues = 256, kRecord = 16;
+// Sums of so many steps are added to those before them: fp32 keeps more of sums of sums than of one
+// long sum.
+constexpr int kPanelSteps = 32;
 
 // One call of the kernel.
 template <class Mode>
@@ -55,13 +60,18 @@ class Convolution {
   template <int kRows, int kColumns>
   ADA_INLINE void Block(const TileOfRows& tile, int row, int n, const float* weights) {
     Sums<kRows, kColumns> sums;
-    sums.Zero();
     const float* records = reinterpret_cast<const float*>(a_.records + tile.record) + row * kRecord;
-    for (int s = 0; s < a_.step_count; ++s) {
-      const float* x = records + a_.steps[s] / 4;
-      const float* w = weights + std::int64_t{s} * kTileValues;
-      const int values = kPairs ? (a_.step_values[s] + 1) / 2 : a_.step_values[s];
-      for (int k = 0; k < values; ++k) sums.Add(x + k, kRecord, w + k * kRecord, panel_);
+    for (int begin = 0; begin < a_.step_count || begin == 0; begin += kPanelSteps) {
+      const int end = std::min(begin + kPanelSteps, a_.step_count);
+      sums.Zero();
+      for (int s = begin; s < end; ++s) {
+        const float* x = records + a_.steps[s] / 4;
+        const float* w = weights + std::int64_t{s} * kTileValues;
+        const int values = kPairs ? (a_.step_values[s] + 1) / 2 : a_.step_values[s];
+        for (int k = 0; k < values; ++k) sums.Add(x + k, kRecord, w + k * kRecord, panel_);
+      }
+      if (begin > 0) sums.AddTo(waiting_);
+      if (end < a_.step_count) sums.Keep(waiting_);
     }
 #pragma GCC unroll 2
     for (int c = 0; c < kColumns; ++c) {
@@ -103,6 +113,7 @@ class Convolution {
   const std::int64_t panel_;
   U largest_{};
   int block_ = -1;
+  alignas(64) float waiting_[kTileValues];
 };
 
 }  // namespace

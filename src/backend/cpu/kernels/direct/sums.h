@@ -65,16 +65,29 @@ struct Sums {
         of[c][r] = MultiplyAdd(factors[c], factor, of[c][r]);
     }
   }
+  // Between the registers and memory: as many values as there are sums, at a multiple of 64 bytes.
+  ADA_INLINE void Keep(float* to) const {
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns * kParts; ++c)
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) StoreParts(to + (c * kRows + r) * (16 / kParts), of[c][r]);
+  }
+  ADA_INLINE void AddTo(const float* others) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns * kParts; ++c)
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        Floats other;
+        LoadParts(others + (c * kRows + r) * (16 / kParts), other);
+        of[c][r] = other + of[c][r];
+      }
+  }
   // Sums of a row and 16 columns.
 #ifdef __AVX512F__
   ADA_INLINE F Get(int row, int column) const { return of[column][row]; }
-  ADA_INLINE void Set(int row, int column, F sums) { of[column][row] = sums; }
 #else
   ADA_INLINE F Get(int row, int column) const {
     return {of[2 * column][row], of[2 * column + 1][row]};
-  }
-  ADA_INLINE void Set(int row, int column, F sums) {
-    of[2 * column][row] = sums.low, of[2 * column + 1][row] = sums.high;
   }
 #endif
 };

@@ -4,8 +4,8 @@
 //   dw[in][out] += x[position, shifted by the tap][in] * dy[position][out]
 //
 // (of pairs: of two images)
-// summed in registers over the positions of a strip of rows; between strips sums wait in the
-// partial gradient. A strip of x and dy stays in the first level of the cache while all steps pass.
+// summed in registers over the positions of a strip of rows, whose sum is added to the partial
+// gradient. A strip of x and dy stays in the first level of the cache while all steps pass.
 #include <algorithm>
 
 #include "backend/cpu/kernels/direct/sums.h"
@@ -53,18 +53,16 @@ class Gradient {
   ADA_INLINE void Block(int n, int s, int k, int begin, int end, bool first) {
     float* partial = a_.partial + n * panel_ + std::int64_t{s} * kTileValues + k * kRecord;
     Sums<kRows, kColumns> sums;
-    if (first)
-      sums.Zero();
-    else
-      ForSums<kRows, kColumns>(
-          [&](int r, int c) { sums.Set(r, c, LoadF(partial + c * panel_ + r * kRecord)); });
+    sums.Zero();
     for (int row = begin; row < end; ++row) {
       const auto* x = reinterpret_cast<const float*>(a_.x + a_.rows_of_x[row] + a_.steps[s]) + k;
       const float* dy = RowOfDy(row) + n * plane_;
       for (int p = 0; p < a_.positions; ++p) sums.Add(x + p * kRecord, 1, dy + p * kRecord, plane_);
     }
-    ForSums<kRows, kColumns>(
-        [&](int r, int c) { StoreF(partial + c * panel_ + r * kRecord, sums.Get(r, c)); });
+    ForSums<kRows, kColumns>([&](int r, int c) {
+      float* to = partial + c * panel_ + r * kRecord;
+      StoreF(to, first ? sums.Get(r, c) : LoadF(to) + sums.Get(r, c));
+    });
   }
   template <int kRows, int kColumns, class Body>
   static ADA_INLINE void ForSums(Body&& body) {

@@ -1,4 +1,4 @@
-#include "train/outputs_file.h"
+#include "train/evaluate/outputs_file.h"
 
 #include <cmath>
 #include <functional>

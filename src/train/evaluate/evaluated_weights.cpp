@@ -1,4 +1,4 @@
-#include "train/evaluated_weights.h"
+#include "train/evaluate/evaluated_weights.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/file.h"
-#include "train/evaluator.h"
+#include "train/evaluate/evaluator.h"
 
 namespace ada::train {
 

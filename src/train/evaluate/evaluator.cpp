@@ -1,4 +1,4 @@
-#include "train/evaluator.h"
+#include "train/evaluate/evaluator.h"
 
 #include <algorithm>
 #include <cmath>

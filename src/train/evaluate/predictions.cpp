@@ -1,4 +1,4 @@
-#include "train/predictions.h"
+#include "train/evaluate/predictions.h"
 
 #include <ostream>
 

@@ -1,4 +1,4 @@
-#include "train/norm_statistics.h"
+#include "train/evaluate/norm_statistics.h"
 
 #include "core/error.h"
 #include "graph/network/shapes.h"
