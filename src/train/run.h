@@ -52,7 +52,7 @@ enum class PredictFormat { kText, kCsv, kJson };
 struct PredictOptions {
   int top = 5;  // classes that are named
   PredictFormat format = PredictFormat::kText;
-  bool asks_data = false;  // the data set says what images and classes are, not the checkpoint
+  bool asks_data = false;   // the data set says what images and classes are, not the checkpoint
   std::string predictions;  // folder (judge/prediction_folder.h); empty: none
 };
 // Prints the likeliest classes of each photo (JPEG or PNG; of other tasks judge/photo_report.h),

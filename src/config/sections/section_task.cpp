@@ -26,6 +26,9 @@ Key AspectRatiosKey(std::vector<std::vector<double>>& ratios) {
   key.read = [&ratios, range](const YamlNode& node, const ReadContext& context) {
     if (node.kind != YamlNode::Kind::kList)
       return context.problems.Add(node, context.path, Expected("a list of lists of numbers", node));
+    if (node.items.empty())
+      return context.problems.Add(node, context.path,
+                                  "expected a list of numbers for each feature map; got none");
     ratios.clear();
     for (const YamlNode& map : node.items) {
       if (map.kind != YamlNode::Kind::kList)

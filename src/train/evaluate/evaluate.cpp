@@ -7,11 +7,11 @@
 #include "train/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
 #include "train/evaluate/evaluator.h"
-#include "train/judge/task_report.h"
-#include "train/memory_need.h"
 #include "train/evaluate/norm_statistics.h"
 #include "train/evaluate/outputs_file.h"
 #include "train/evaluate/predictions.h"
+#include "train/judge/task_report.h"
+#include "train/memory_need.h"
 #include "train/run.h"
 #include "train/weight_average.h"
 

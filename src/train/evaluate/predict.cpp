@@ -15,9 +15,9 @@
 #include "train/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
 #include "train/evaluate/evaluator.h"
+#include "train/evaluate/norm_statistics.h"
 #include "train/input_facts.h"
 #include "train/judge/photo_report.h"
-#include "train/evaluate/norm_statistics.h"
 #include "train/run.h"
 #include "train/weight_average.h"
 

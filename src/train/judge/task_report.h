@@ -9,8 +9,8 @@
 #include "telemetry/log.h"
 #include "train/assemble.h"
 #include "train/evaluate/evaluator.h"
-#include "train/judge/prediction_folder.h"
 #include "train/evaluate/outputs_file.h"
+#include "train/judge/prediction_folder.h"
 #include "train/run.h"
 
 namespace ada::train {

@@ -33,6 +33,9 @@ const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
                         const ProductGeometry& geometry) {
   if (kernels.depthwise_row != nullptr && IsDepthwise(geometry)) return nullptr;
   if (geometry.groups != 1) return "its channels are in groups";
+  // Of large images few are rounded at a time, and most rows of a tile would be empty.
+  if (!kernels.of_parts() && geometry.linear && geometry.x.h * geometry.x.w > 1)
+    return "it flattens images";
   if (kernels.of_floats()) return nullptr;
   if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))
     return "what it reads is not kept in 16 bits";

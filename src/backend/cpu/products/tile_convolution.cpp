@@ -12,7 +12,6 @@ namespace ada::backend::cpu {
 namespace {
 
 int CeilDiv(int a, int b) { return (a + b - 1) / b; }
-int FloorDiv(int a, int b) { return a >= 0 ? a / b : -CeilDiv(-a, b); }
 // Columns that whole tiles have.
 int FilledColumns(int columns, int together) {
   const int tile = 16 / together;
@@ -98,23 +97,35 @@ void TileConvolution::PlanDataGradient() {
   out_step_ = g.stride;
   const int h = static_cast<int>(out_.h), w = static_cast<int>(out_.w);
   frame_.together = std::min(ImagesTogether(CeilDiv(w, g.stride[1])), block_);
+  // The kernel's rows, or columns, that reach outputs of remainder r, and what they meet there.
+  struct Reach {
+    int k, at;
+  };
+  const auto reaches = [&](int r, std::size_t axis, int kernel) {
+    std::vector<Reach> found;
+    for (int k = 0; k < kernel; ++k) {
+      const int from = r + g.padding[axis] - k * g.dilation[axis];
+      if (from % g.stride[axis] == 0) found.push_back({k, from / g.stride[axis]});
+    }
+    return found;
+  };
+  std::vector<std::vector<Reach>> columns_of;  // by remainder
+  for (int q = 0; q < std::min(g.stride[1], w); ++q) columns_of.push_back(reaches(q, 1, kw));
   int lowest[2] = {0, 0}, highest[2] = {0, 0};
   for (int r = 0; r < std::min(g.stride[0], h); ++r) {
+    const std::vector<Reach> rows = reaches(r, 0, kh);
     for (int q = 0; q < std::min(g.stride[1], w); ++q) {
       Part part;
       part.row = r, part.column = q;
       part.rows = CeilDiv(h - r, g.stride[0]), part.columns = CeilDiv(w - q, g.stride[1]);
-      for (int ky = 0; ky < kh; ++ky) {
-        for (int kx = 0; kx < kw; ++kx) {
-          const int y = r + g.padding[0] - ky * g.dilation[0];
-          const int x = q + g.padding[1] - kx * g.dilation[1];
-          const int row = FloorDiv(y, g.stride[0]), column = FloorDiv(x, g.stride[1]);
-          if (row * g.stride[0] != y || column * g.stride[1] != x) continue;
-          part.taps.push_back({row, column, 0, ky * kw + kx});
-          lowest[0] = std::min(lowest[0], row), lowest[1] = std::min(lowest[1], column);
-          highest[0] = std::max(highest[0], row + part.rows - 1);
+      const std::vector<Reach>& columns = columns_of[static_cast<std::size_t>(q)];
+      for (const Reach& row : rows) {
+        for (const Reach& column : columns) {
+          part.taps.push_back({row.at, column.at, 0, row.k * kw + column.k});
+          lowest[0] = std::min(lowest[0], row.at), lowest[1] = std::min(lowest[1], column.at);
+          highest[0] = std::max(highest[0], row.at + part.rows - 1);
           highest[1] =
-              std::max(highest[1], column + FilledColumns(part.columns, frame_.together) - 1);
+              std::max(highest[1], column.at + FilledColumns(part.columns, frame_.together) - 1);
         }
       }
       parts_.push_back(std::move(part));

@@ -25,6 +25,7 @@ COLUMNS = {
     "events": "step epoch event layer tensor value message",
     "classes": "step split class count iou accuracy ap_07 ap",
     "confusion": "step split class prediction count",
+    "losses": "step locations classes terms",
     "timing": "step seconds images_per_second data forward backward update log",
 }
 # What makes a file.
@@ -39,6 +40,7 @@ MADE_BY = {
     "events": "every run writes it",
     "classes": "evaluations of segmentation and detection write it",
     "confusion": "evaluations of segmentation write it",
+    "losses": "detection writes it, a row a step",
     "timing": "log.every makes it",
 }
 
