@@ -201,6 +201,24 @@ TEST_SUITE("cpu") {
       }
     }
   }
+
+  TEST_CASE("the averaged weights' statistics ask a policy with layers of its own for nothing") {
+    const TempFolder folder;
+    const auto run = WriteConfig(folder, "averaged", R"(
+data: {dataset: synthetic, batch_size: 8, synthetic: {train: 16, test: 8}}
+model:
+  layers:
+    - {name: conv1, kind: conv2d, channels: 8, kernel: 3, padding: 1}
+    - {name: bn1, kind: batch_norm}
+    - {name: pool, kind: global_avg_pool}
+    - {name: fc, kind: linear, features: 10}
+precision: {format: fp16}
+scaling: {policy: layerwise_dynamic}
+train: {max_steps: 2, ema: {decay: 0.5}}
+evaluate: {recompute_batch_norm: true}
+)");
+    ADA_REQUIRE_EXIT(Run(run, folder.path()), 0);
+  }
 }
 
 }  // namespace
