@@ -28,7 +28,7 @@ template <class Mode>
 class Convolution {
  public:
   ADA_INLINE explicit Convolution(const TileConvolutionArgs& a)
-      : a_(a), factor_(Fill(a.factor)), panel_(std::int64_t{a.step_count} * kTileValues) {}
+      : a_(a), out_(a.out, a.factor, a.bias), panel_(std::int64_t{a.step_count} * kTileValues) {}
 
   ADA_INLINE void Run() {
     const int blocks = (a_.channels + 15) / 16;
@@ -75,43 +75,21 @@ class Convolution {
     }
 #pragma GCC unroll 2
     for (int c = 0; c < kColumns; ++c) {
-      const int channel = 16 * (n + c), lanes = a_.channels - channel;
-      const F bias = a_.bias != nullptr ? LoadF(a_.bias + channel) : F{};
+      const int channel = 16 * (n + c);
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        if ((tile.valid >> (row + r) & 1u) == 0) continue;
-        F x = sums.Get(r, c) * factor_;
-        if (a_.bias != nullptr) x += bias;
-        Store(tile.out + a_.row_offsets[row + r] + channel, lanes, x);
-      }
+      for (int r = 0; r < kRows; ++r)
+        if ((tile.valid >> (row + r) & 1u) != 0)
+          out_.Store(tile.out + a_.row_offsets[row + r] + channel, channel, a_.channels - channel,
+                     sums.Get(r, c));
     }
-  }
-
-  ADA_INLINE void Store(std::int64_t i, int lanes, F x) {
-    if (lanes >= 16) {
-      largest_ = MaxBits(largest_, Magnitude(x));
-      if constexpr (Mode::kRounding == ModeRounding::kCodes)
-        StoreH(static_cast<std::uint16_t*>(a_.out.data) + i, Mode::Encode(x, Grid{}));
-      else
-        StoreF(static_cast<float*>(a_.out.data) + i, x);
-      return;
-    }
-    x = Float(Bits(x) & (U)FirstLanes(lanes));
-    largest_ = MaxBits(largest_, Magnitude(x));
-    Mode::StoreFirst(a_.out, i, lanes, x);
   }
   ADA_INLINE void Measure() {
-    if (block_ >= 0 && a_.largest != nullptr) {
-      const std::uint32_t largest = LargestOf(largest_);
-      if (largest > a_.largest[block_]) a_.largest[block_] = largest;
-    }
-    largest_ = U{};
+    out_.TakeLargest(block_ >= 0 && a_.largest != nullptr ? a_.largest + block_ : nullptr);
   }
 
   const TileConvolutionArgs& a_;
-  const F factor_;
+  SumsOut<Mode> out_;
   const std::int64_t panel_;
-  U largest_{};
   int block_ = -1;
   alignas(64) float waiting_[kTileValues];
 };

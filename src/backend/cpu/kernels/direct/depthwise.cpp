@@ -19,10 +19,9 @@ ADA_INLINE int WholeRecords(int channels) { return (channels + kRecord - 1) / kR
 
 ADA_INLINE F MultiplyAddLanes(F a, F b, F sum) {
 #ifdef __AVX512F__
-  return (F)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+  return FusedMultiplyAdd(a, b, sum);
 #else
-  return {(Floats)_mm256_fmadd_ps((__m256)a.low, (__m256)b.low, (__m256)sum.low),
-          (Floats)_mm256_fmadd_ps((__m256)a.high, (__m256)b.high, (__m256)sum.high)};
+  return {FusedMultiplyAdd(a.low, b.low, sum.low), FusedMultiplyAdd(a.high, b.high, sum.high)};
 #endif
 }
 
@@ -30,7 +29,9 @@ template <class Mode>
 class Row {
  public:
   ADA_INLINE explicit Row(const DepthwiseRowArgs& a)
-      : a_(a), step_(std::int64_t{a.in_step} * WholeRecords(a.channels)), factor_(Fill(a.factor)) {}
+      : a_(a),
+        step_(std::int64_t{a.in_step} * WholeRecords(a.channels)),
+        out_(a.out, a.factor, a.bias) {}
 
   ADA_INLINE void Run() {
     for (int c = 0; c < a_.channels; c += kRecord) {
@@ -38,8 +39,7 @@ class Row {
       for (; column + kAtOnce <= a_.columns; column += kAtOnce) Block<kAtOnce>(column, c);
       for (; column < a_.columns; ++column) Block<1>(column, c);
     }
-    const std::uint32_t largest = LargestOf(largest_);
-    if (a_.largest != nullptr && largest > *a_.largest) *a_.largest = largest;
+    out_.TakeLargest(a_.largest);
   }
 
  private:
@@ -55,29 +55,15 @@ class Row {
       for (int k = 0; k < kColumns; ++k)
         sums[k] = MultiplyAddLanes(weight, LoadF(in + k * step_), sums[k]);
     }
-    const F bias = a_.bias != nullptr ? LoadF(a_.bias + c) : F{};
 #pragma GCC unroll 8
-    for (int k = 0; k < kColumns; ++k) {
-      F x = sums[k] * factor_;
-      if (a_.bias != nullptr) x += bias;
-      Store(std::int64_t{column + k} * a_.out_step * a_.channels + c, a_.channels - c, x);
-    }
-  }
-  ADA_INLINE void Store(std::int64_t i, int lanes, F x) {
-    if (lanes < kRecord) x = Float(Bits(x) & (U)FirstLanes(lanes));
-    largest_ = MaxBits(largest_, Magnitude(x));
-    if (lanes < kRecord)
-      Mode::StoreFirst(a_.out, i, lanes, x);
-    else if constexpr (Mode::kRounding == ModeRounding::kCodes)
-      StoreH(static_cast<std::uint16_t*>(a_.out.data) + i, Mode::Encode(x, Grid{}));
-    else
-      StoreF(static_cast<float*>(a_.out.data) + i, x);
+    for (int k = 0; k < kColumns; ++k)
+      out_.Store(std::int64_t{column + k} * a_.out_step * a_.channels + c, c, a_.channels - c,
+                 sums[k]);
   }
 
   const DepthwiseRowArgs& a_;
   const std::int64_t step_;
-  const F factor_;
-  U largest_{};
+  SumsOut<Mode> out_;
 };
 
 // Sums of kTaps taps for 16 channels.

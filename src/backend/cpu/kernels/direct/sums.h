@@ -22,13 +22,20 @@ inline constexpr bool kPairs = true;
 inline constexpr bool kPairs = false;
 #endif
 
-ADA_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats sum) {
-#if defined(__AVX512BF16__)
-  return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
-#elif defined(__AVX512F__)
+// Of fp32 values.
+ADA_INLINE Floats FusedMultiplyAdd(Floats a, Floats b, Floats sum) {
+#ifdef __AVX512F__
   return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
 #else
   return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#endif
+}
+// Of what records hold: values or pairs.
+ADA_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats sum) {
+#ifdef __AVX512BF16__
+  return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+  return FusedMultiplyAdd(a, b, sum);
 #endif
 }
 ADA_INLINE Floats Broadcast(const float* x) {
@@ -90,6 +97,41 @@ struct Sums {
     return {of[2 * column][row], of[2 * column + 1][row]};
   }
 #endif
+};
+
+// Where sums go: times a factor, plus a bias, rounded, and their largest magnitude.
+template <class Mode>
+class SumsOut {
+ public:
+  // bias: of all channels, zeros behind; null: none.
+  ADA_INLINE SumsOut(const TensorSpan& out, float factor, const float* bias)
+      : out_(out), factor_(Fill(factor)), bias_(bias) {}
+
+  // 16 sums of channels from `channel` on, of which `lanes` exist, to value i.
+  ADA_INLINE void Store(std::int64_t i, int channel, int lanes, F sums) {
+    F x = sums * factor_;
+    if (bias_ != nullptr) x += LoadF(bias_ + channel);
+    if (lanes < 16) x = Float(Bits(x) & (U)FirstLanes(lanes));
+    largest_ = MaxBits(largest_, Magnitude(x));
+    if (lanes < 16)
+      Mode::StoreFirst(out_, i, lanes, x);
+    else if constexpr (Mode::kRounding == ModeRounding::kCodes)
+      StoreH(static_cast<std::uint16_t*>(out_.data) + i, Mode::Encode(x, Grid{}));
+    else
+      StoreF(static_cast<float*>(out_.data) + i, x);
+  }
+  // Merges the largest magnitude since the last call into *to.
+  ADA_INLINE void TakeLargest(std::uint32_t* to) {
+    const std::uint32_t largest = LargestOf(largest_);
+    if (to != nullptr && largest > *to) *to = largest;
+    largest_ = U{};
+  }
+
+ private:
+  const TensorSpan out_;
+  const F factor_;
+  const float* const bias_;
+  U largest_{};
 };
 
 // The kernels; tile_convolution.h, direct_weight_gradient.h and depthwise.h say what they do.
