@@ -9,15 +9,16 @@
 namespace ada::backend::cpu {
 namespace {
 
-// Rows of one image, in fp32, as a plan wants them. Row r lies in slot r % ring: rows are asked for
-// in rising order, none that lies a ring before another of the same output.
+// Rows of one image after another, in fp32, as a plan wants them. Row r lies in slot r % ring: rows
+// are asked for in rising order, none that lies a ring before another of the same output. Zeros
+// beside the rows, and the row of zeros behind them, stay.
 class RowRing {
  public:
-  RowRing(const TileKernels& kernels, const DepthwisePlan& plan, const TensorSpan& image,
-          float* memory)
-      : kernels_(kernels), plan_(plan), image_(image), memory_(memory) {
+  RowRing(const TileKernels& kernels, const DepthwisePlan& plan, float* memory)
+      : kernels_(kernels), plan_(plan), memory_(memory) {
     std::fill_n(memory, plan.row_values() * static_cast<std::size_t>(plan.ring + 1), 0.0f);
   }
+  void Begin(const TensorSpan& image) { image_ = image, next_ = 0; }
   // The row's first pixel, behind the zeros on its left; outside of the image: zeros.
   const float* Row(int row) {
     const std::int64_t width = (plan_.in.c + 15) / 16 * 16;
@@ -39,16 +40,12 @@ class RowRing {
 
   const TileKernels& kernels_;
   const DepthwisePlan& plan_;
-  const TensorSpan image_;
+  TensorSpan image_;
   float* const memory_;
   int next_ = 0;  // row that has not been read
 };
 
 }  // namespace
-
-bool IsDepthwise(const ProductGeometry& g) {
-  return !g.linear && g.groups > 1 && g.groups == g.x.c && g.x.c == g.y.c;
-}
 
 DepthwiseChunks::DepthwiseChunks(const TileKernels& kernels, const Context& context,
                                  const ProductSpec& spec, const ProductGeometry& geometry,
@@ -112,8 +109,9 @@ void DepthwiseChunks::Run(const DepthwisePlan& plan, const Chunk& chunk, const T
   args.in_step = plan.in_step[1], args.out_step = plan.out_step[1];
   args.channels = static_cast<int>(plan.out.c);
   std::vector<DepthwiseTap> taps;
+  RowRing ring(kernels_, plan, b.ring);
   for (std::int64_t image = 0; image < chunk.images; ++image) {
-    RowRing ring(kernels_, plan, Advance(in, image * plan.in.per_image()), b.ring);
+    ring.Begin(Advance(in, image * plan.in.per_image()));
     args.largest = b.largest + image / block;
     for (int y = 0; y < plan.out.h; ++y) {
       const int i = y / plan.out_step[0];
@@ -137,24 +135,23 @@ void DepthwiseChunks::Run(const DepthwisePlan& plan, const Chunk& chunk, const T
 bool DepthwiseChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   if (!weights_finite_) return false;
   const Buffers b = BuffersOf(chunk.worker);
-  const bool plain = rounding_.PlainY(chunk.pass);
+  const auto to = rounding_.DestinationOfY(chunk, b.values);
   DepthwiseRowArgs args;
-  args.out = plain ? At(spec_.y, chunk.image) : TensorSpan{b.values, Storage::kF32};
+  args.out = to.out;
   if (spec_.b) args.bias = bias_.data();
   Run(forward_, chunk, x, rounding_.block_y(), b, args);
-  plain ? rounding_.MeasureY(chunk, b.largest) : rounding_.RoundY(chunk, b.values);
+  rounding_.CloseY(chunk, to, b.largest);
   return true;
 }
 
 bool DepthwiseChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
   if (!weights_finite_) return false;
   const Buffers b = BuffersOf(chunk.worker);
-  const bool plain = rounding_.PlainDx(chunk.pass);
+  const auto to = rounding_.DestinationOfDx(chunk, b.values, alpha);
   DepthwiseRowArgs args;
-  args.out = plain ? At(spec_.dx.tensor, chunk.image) : TensorSpan{b.values, Storage::kF32};
-  args.factor = plain ? alpha : 1;
+  args.out = to.out, args.factor = to.factor;
   Run(data_, chunk, dy, rounding_.block_x(), b, args);
-  plain ? rounding_.MeasureDx(chunk, b.largest) : rounding_.RoundDx(chunk, b.values, alpha);
+  rounding_.CloseDx(chunk, to, alpha, b.largest);
   return true;
 }
 
@@ -172,8 +169,9 @@ bool DepthwiseChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, co
   DepthwiseWidenArgs widen;
   widen.pixels = part.columns, widen.channels = args.channels, widen.out = b.row;
   std::vector<DepthwiseTap> taps(part.taps.size());
+  RowRing ring(kernels_, forward_, b.ring);
   for (std::int64_t image = 0; image < chunk.images; ++image) {
-    RowRing ring(kernels_, forward_, Advance(x, image * forward_.in.per_image()), b.ring);
+    ring.Begin(Advance(x, image * forward_.in.per_image()));
     widen.in = Advance(dy, image * forward_.out.per_image());
     for (int y = 0; y < forward_.out.h; ++y) {
       widen.first = y * forward_.out.w * forward_.out.c;

@@ -1,20 +1,18 @@
 // Chunks of depthwise convolutions (as many groups as channels, in and out) in fp32: rows of the
 // input wait in a ring, in fp32, while the rows of the output that need them are computed.
 #pragma once
+#include <array>
 #include <vector>
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/products/chunk_product.h"
 #include "backend/cpu/products/depthwise.h"
-#include "backend/cpu/products/product.h"
+#include "backend/cpu/products/product_geometry.h"
 #include "backend/cpu/products/product_rounding.h"
 #include "backend/cpu/products/weight_copies.h"
 #include "backend/cpu/tile_kernels.h"
 
 namespace ada::backend::cpu {
-
-// Whether a layer is one that DepthwiseChunks computes.
-bool IsDepthwise(const ProductGeometry& geometry);
 
 // How rows and columns of an output meet those of an input under all taps: of a forward product,
 // or of a data gradient, whose outputs of each remainder by the stride take taps of their own.

@@ -5,11 +5,6 @@
 #include "backend/cpu/products/depthwise_chunks.h"
 
 namespace ada::backend::cpu {
-namespace {
-
-int QuotientUp(std::int64_t a, int b) { return static_cast<int>((a + b - 1) / b); }
-
-}  // namespace
 
 DepthwisePlan DepthwisePlan::Forward(const ProductGeometry& g) {
   DepthwisePlan plan;
@@ -25,23 +20,15 @@ DepthwisePlan DepthwisePlan::Forward(const ProductGeometry& g) {
   return plan;
 }
 
-// dx[y] takes w[ky] * dy[j] where j * stride = y + padding - ky * dilation. For the rows y = r + i
-// * stride of one remainder r: j = i + (r + padding - ky * dilation) / stride, where that is whole.
 DepthwisePlan DepthwisePlan::DataGradient(const ProductGeometry& g) {
   DepthwisePlan plan;
   plan.in = g.y, plan.out = g.x, plan.out_step = g.stride;
   for (int r = 0; r < std::min<std::int64_t>(g.stride[0], g.x.h); ++r) {
     for (int q = 0; q < std::min<std::int64_t>(g.stride[1], g.x.w); ++q) {
       Part part{r, q, QuotientUp(g.x.w - q, g.stride[1]), {}};
-      for (int ky = 0; ky < g.w.h; ++ky) {
-        for (int kx = 0; kx < g.w.w; ++kx) {
-          const int y = r + g.padding[0] - ky * g.dilation[0];
-          const int x = q + g.padding[1] - kx * g.dilation[1];
-          if (y % g.stride[0] != 0 || x % g.stride[1] != 0) continue;
-          part.taps.push_back(
-              {y / g.stride[0], x / g.stride[1], ky * static_cast<int>(g.w.w) + kx});
-        }
-      }
+      for (const Reach& row : ReachesOf(g, 0, r))
+        for (const Reach& column : ReachesOf(g, 1, q))
+          part.taps.push_back({row.at, column.at, row.k * static_cast<int>(g.w.w) + column.k});
       plan.parts.push_back(std::move(part));
     }
   }

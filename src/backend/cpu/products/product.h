@@ -2,25 +2,14 @@
 // thread. Knows no formats, scales or counts: those are product_op's. One set per worker thread:
 // primitives are never shared.
 #pragma once
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
 
+#include "backend/cpu/products/product_geometry.h"
 #include "core/tensor.h"
 
 namespace ada::backend::cpu {
-
-struct ProductGeometry {
-  bool linear = false;
-  Shape x, y;  // of the whole tensors; n is ignored
-  Shape w;     // {out, kh, kw, in / groups}; linear: {out, h, w, c}
-  std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
-  int groups = 1;
-  bool bias = false;
-  bool training = true;       // backward primitives are made
-  bool data_gradient = true;  // the one for dx too
-};
 
 // One layout in which oneDNN wants the weights or writes their gradient. Opaque outside
 // product.cpp.

@@ -63,11 +63,26 @@ void ProductRounding::Measure(RoundingStats& stats, const Shape& shape, int bloc
   });
 }
 
-void ProductRounding::MeasureY(const Chunk& chunk, const std::uint32_t* largest) {
+ProductRounding::Destination ProductRounding::DestinationOfY(const Chunk& chunk, float* values) {
+  if (Plain(y_stats_, spec_.y, chunk.pass)) return {At(spec_.y, chunk.image), 1, true};
+  return {{values, Storage::kF32}, 1, false};
+}
+ProductRounding::Destination ProductRounding::DestinationOfDx(const Chunk& chunk, float* values,
+                                                              float alpha) {
+  if (!tail_.wanted() && Plain(dx_stats_, spec_.dx.tensor, chunk.pass))
+    return {At(spec_.dx.tensor, chunk.image), alpha, true};
+  return {{values, Storage::kF32}, 1, false};
+}
+
+void ProductRounding::CloseY(const Chunk& chunk, const Destination& to,
+                             const std::uint32_t* largest) {
+  if (!to.plain) return RoundY(chunk, static_cast<const float*>(to.out.data));
   Measure(y_stats_, spec_.y.shape, block_y_, chunk, largest);
   TakeChannelMoments(chunk);
 }
-void ProductRounding::MeasureDx(const Chunk& chunk, const std::uint32_t* largest) {
+void ProductRounding::CloseDx(const Chunk& chunk, const Destination& to, float alpha,
+                              const std::uint32_t* largest) {
+  if (!to.plain) return RoundDx(chunk, static_cast<const float*>(to.out.data), alpha);
   Measure(dx_stats_, spec_.x.shape, block_x_, chunk, largest);
 }
 

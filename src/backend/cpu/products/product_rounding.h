@@ -15,14 +15,20 @@ class ProductRounding {
   void RoundY(const Chunk& chunk, const float* y);
   void RoundDx(const Chunk& chunk, const float* dx, float alpha);
 
-  // Whether nothing but the largest magnitude is measured of a chunk's values and storing them
-  // rounds them: then another's rounding does, and says of each block what it saw (bits).
-  bool PlainY(const Pass& pass) { return Plain(y_stats_, spec_.y, pass); }
-  bool PlainDx(const Pass& pass) {
-    return !tail_.wanted() && Plain(dx_stats_, spec_.dx.tensor, pass);
-  }
-  void MeasureY(const Chunk& chunk, const std::uint32_t* largest);
-  void MeasureDx(const Chunk& chunk, const std::uint32_t* largest);
+  // Where a kernel that rounds by storing puts a chunk's results, and times what: the tensor itself
+  // where nothing but the largest magnitude is measured of them, else `values`, in fp32.
+  struct Destination {
+    TensorSpan out;
+    float factor;
+    bool plain;
+  };
+  Destination DestinationOfY(const Chunk& chunk, float* values);
+  Destination DestinationOfDx(const Chunk& chunk, float* values, float alpha);
+  // Then: rounds and measures what lies in `values`, or takes the largest magnitudes (bits, by
+  // block) of what does not.
+  void CloseY(const Chunk& chunk, const Destination& to, const std::uint32_t* largest);
+  void CloseDx(const Chunk& chunk, const Destination& to, float alpha,
+               const std::uint32_t* largest);
 
   void BeginDx();
   void FinishY(const Pass& pass) { y_stats_.Finish(pass); }

@@ -90,8 +90,9 @@ void TileChunks::Own(Side& side) {
 void TileChunks::Refresh() {
   const float* plain = weights_.plain();
   const std::int64_t values = spec_.w.shape.numel();
-  weights_finite_ = context_.kernels.largest(plain, values) < kInfinityBits;
-  if (!kernels_.of_floats())
+  if (kernels_.of_floats())
+    weights_finite_ = context_.kernels.largest(plain, values) < kInfinityBits;
+  else
     weight_bit_ = LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
                             values % 16 == 0 ? 16 : 1);
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
@@ -175,26 +176,25 @@ TileConvolution::Call TileChunks::CallFor(const Side& side, const TensorSpan& in
 bool TileChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
-  const bool plain = rounding_.PlainY(chunk.pass);
+  const auto to = rounding_.DestinationOfY(chunk, b.values);
   TileConvolution::Call call = CallFor(forward_, x, b, chunk);
-  call.out = plain ? At(spec_.y, chunk.image) : TensorSpan{b.values, Storage::kF32};
+  call.out = to.out;
   if (spec_.b) call.bias = bias_.data();
   forward_.convolution->Run(call);
   if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_y()))) return false;
-  plain ? rounding_.MeasureY(chunk, b.largest) : rounding_.RoundY(chunk, b.values);
+  rounding_.CloseY(chunk, to, b.largest);
   return true;
 }
 
 bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
   if (!InRange(spec_.dy.tensor.format, dy, spec_.y.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
-  const bool plain = rounding_.PlainDx(chunk.pass);
+  const auto to = rounding_.DestinationOfDx(chunk, b.values, alpha);
   TileConvolution::Call call = CallFor(data_, dy, b, chunk);
-  call.out = plain ? At(spec_.dx.tensor, chunk.image) : TensorSpan{b.values, Storage::kF32};
-  call.factor = plain ? alpha : 1;
+  call.out = to.out, call.factor = to.factor;
   data_.convolution->Run(call);
   if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
-  plain ? rounding_.MeasureDx(chunk, b.largest) : rounding_.RoundDx(chunk, b.values, alpha);
+  rounding_.CloseDx(chunk, to, alpha, b.largest);
   return true;
 }
 

@@ -68,9 +68,9 @@ class TileChunks final : public ChunkProduct {
   const std::size_t offset_;
   Side forward_, data_;
   std::unique_ptr<PartialGradients> gradient_;
-  std::vector<float> bias_;  // rounded up to 16 channels
-  int weight_bit_ = 0;       // of the weights (LowestBit)
-  bool weights_finite_ = true;
+  std::vector<float> bias_;     // rounded up to 16 channels
+  bool weights_finite_ = true;  // asked of floats
+  int weight_bit_ = 0;          // of the weights (LowestBit); of parts and pairs
   std::ptrdiff_t bytes_ = 0;
 };
 

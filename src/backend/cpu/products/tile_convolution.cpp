@@ -11,11 +11,10 @@
 namespace ada::backend::cpu {
 namespace {
 
-int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 // Columns that whole tiles have.
 int FilledColumns(int columns, int together) {
   const int tile = 16 / together;
-  return CeilDiv(columns, tile) * tile;
+  return QuotientUp(columns, tile) * tile;
 }
 // A flattened image is the whole window of one convolution step.
 ProductGeometry AsConvolution(ProductGeometry g) {
@@ -89,35 +88,21 @@ void TileConvolution::PlanForward() {
   parts_.push_back(std::move(part));
 }
 
-// dx[y] takes w[ky] * dy[j] where j * stride = y + padding - ky * dilation. For the rows y = r + i
-// * stride of one remainder r: j = i + (r + padding - ky * dilation) / stride, where that is whole.
 void TileConvolution::PlanDataGradient() {
   const ProductGeometry& g = geometry_;
-  const int kh = static_cast<int>(g.w.h), kw = static_cast<int>(g.w.w);
+  const int kw = static_cast<int>(g.w.w);
   out_step_ = g.stride;
   const int h = static_cast<int>(out_.h), w = static_cast<int>(out_.w);
-  frame_.together = std::min(ImagesTogether(CeilDiv(w, g.stride[1])), block_);
-  // The kernel's rows, or columns, that reach outputs of remainder r, and what they meet there.
-  struct Reach {
-    int k, at;
-  };
-  const auto reaches = [&](int r, std::size_t axis, int kernel) {
-    std::vector<Reach> found;
-    for (int k = 0; k < kernel; ++k) {
-      const int from = r + g.padding[axis] - k * g.dilation[axis];
-      if (from % g.stride[axis] == 0) found.push_back({k, from / g.stride[axis]});
-    }
-    return found;
-  };
+  frame_.together = std::min(ImagesTogether(QuotientUp(w, g.stride[1])), block_);
   std::vector<std::vector<Reach>> columns_of;  // by remainder
-  for (int q = 0; q < std::min(g.stride[1], w); ++q) columns_of.push_back(reaches(q, 1, kw));
+  for (int q = 0; q < std::min(g.stride[1], w); ++q) columns_of.push_back(ReachesOf(g, 1, q));
   int lowest[2] = {0, 0}, highest[2] = {0, 0};
   for (int r = 0; r < std::min(g.stride[0], h); ++r) {
-    const std::vector<Reach> rows = reaches(r, 0, kh);
+    const std::vector<Reach> rows = ReachesOf(g, 0, r);
     for (int q = 0; q < std::min(g.stride[1], w); ++q) {
       Part part;
       part.row = r, part.column = q;
-      part.rows = CeilDiv(h - r, g.stride[0]), part.columns = CeilDiv(w - q, g.stride[1]);
+      part.rows = QuotientUp(h - r, g.stride[0]), part.columns = QuotientUp(w - q, g.stride[1]);
       const std::vector<Reach>& columns = columns_of[static_cast<std::size_t>(q)];
       for (const Reach& row : rows) {
         for (const Reach& column : columns) {
@@ -141,7 +126,7 @@ void TileConvolution::FinishPlan(int in_parts, int record_channels) {
   const int channels = static_cast<int>(in_.c) * frame_.window;
   frame_.parts = in_parts;
   frame_.block = kernels_->of_parts() && channels <= 16 ? 16 : record_channels;
-  frame_.blocks = CeilDiv(channels, frame_.block);
+  frame_.blocks = QuotientUp(channels, frame_.block);
   at_once_ = std::max(block_, frame_.together);
   while (frame_.blocks * PlaneBytes(2 * at_once_) <= kernels_->record_bytes) at_once_ *= 2;
   const std::int64_t image = out_.per_image();
@@ -150,7 +135,7 @@ void TileConvolution::FinishPlan(int in_parts, int record_channels) {
         i % frame_.together * image + i / frame_.together * out_step_[1] * out_.c;
   for (Part& part : parts_) {
     weight_bytes_ += part.taps.size() * static_cast<std::size_t>(frame_.blocks * w_parts_) * 1024 *
-                     static_cast<std::size_t>(CeilDiv(static_cast<int>(out_.c), 16));
+                     static_cast<std::size_t>(QuotientUp(static_cast<int>(out_.c), 16));
     for (int block = 0; block < frame_.blocks; ++block)
       part.step_values.insert(
           part.step_values.end(), part.taps.size(),
@@ -159,8 +144,8 @@ void TileConvolution::FinishPlan(int in_parts, int record_channels) {
 }
 
 std::int64_t TileConvolution::PlaneBytes(int images) const {
-  return CeilDiv(CeilDiv(images, images_in_record_), frame_.together) * frame_.group_records() *
-         frame_.row_bytes();
+  return QuotientUp(QuotientUp(images, images_in_record_), frame_.together) *
+         frame_.group_records() * frame_.row_bytes();
 }
 
 std::vector<TileOfRows> TileConvolution::TilesOf(const Part& part, int images) const {
@@ -228,9 +213,9 @@ std::size_t TileConvolution::scratch_bytes(int images) const {
   if (!kernels_->of_parts()) return records;
   std::size_t most = 0;  // tiles whose sums wait
   for (const Part& part : parts_) {
-    const int tiles =
-        CeilDiv(images, frame_.together) * part.rows * CeilDiv(part.columns, 16 / frame_.together);
-    most = std::max(most, static_cast<std::size_t>(CeilDiv(tiles, 4) * 4));
+    const int tiles = QuotientUp(images, frame_.together) * part.rows *
+                      QuotientUp(part.columns, 16 / frame_.together);
+    most = std::max(most, static_cast<std::size_t>(QuotientUp(tiles, 4) * 4));
   }
   return records + most * 1024;
 }
@@ -278,7 +263,7 @@ void TileConvolution::RunSome(const Call& call) const {
     a.tiles = lists.tiles[i].data(), a.tile_count = static_cast<int>(lists.tiles[i].size());
     kernels_->convolve(a);
     a.weights +=
-        static_cast<std::ptrdiff_t>(a.step_count) * w_parts_ * 1024 * CeilDiv(a.channels, 16);
+        static_cast<std::ptrdiff_t>(a.step_count) * w_parts_ * 1024 * QuotientUp(a.channels, 16);
   }
 }
 

@@ -14,9 +14,8 @@ constexpr int kTile = 256;  // values
 // about as long as the products of one block.
 constexpr int kStripBlocks = 16, kFirstBlocks = 4;
 
-int Over(int a, int b) { return (a + b - 1) / b; }
 // Towards larger numbers, for negative a too.
-int CeilOver(int a, int b) { return a >= 0 ? Over(a, b) : -(-a / b); }
+int CeilOver(int a, int b) { return a >= 0 ? QuotientUp(a, b) : -(-a / b); }
 std::size_t Size(int n) { return static_cast<std::size_t>(n); }
 
 // The groups of `columns` columns, for one or two blocks of output channels. Products on one sum
@@ -29,7 +28,7 @@ std::vector<int> Cut(int columns, int outs) {
       left -= sizes.back();
     }
   } else {
-    const int groups = Over(columns, 5);
+    const int groups = QuotientUp(columns, 5);
     for (int g = 0; g < groups; ++g)
       sizes.push_back(columns / groups + (g < columns % groups ? 1 : 0));
   }
@@ -83,16 +82,16 @@ TileWeightGradient::TileWeightGradient(const TileKernels& kernels, const Product
   }
   s.x_parts = x_parts, s.dy_parts = dy_parts, s.bias = g.bias;
   const int dilation_w = g.linear ? 1 : g.dilation[1];
-  s.gathered = dilation_w == 1 && Over(kernel_w_ * s.c, 16) < kernel_w_ * Over(s.c, 16);
+  s.gathered = dilation_w == 1 && QuotientUp(kernel_w_ * s.c, 16) < kernel_w_ * QuotientUp(s.c, 16);
   s.gathered ? Gather() : MakePlanes(dilation_w);
-  groups_ = Groups(static_cast<int>(columns_.size()), Over(s.out_c, 16));
-  tiles_ = static_cast<int>(columns_.size()) * Over(s.out_c, 16);
+  groups_ = Groups(static_cast<int>(columns_.size()), QuotientUp(s.out_c, 16));
+  tiles_ = static_cast<int>(columns_.size()) * QuotientUp(s.out_c, 16);
 }
 
 // One plane for each 16 of the values of a kernel's row.
 void TileWeightGradient::Gather() {
   const WeightGradientShape& s = shape_;
-  const int blocks = Over(kernel_w_ * s.c, 16);
+  const int blocks = QuotientUp(kernel_w_ * s.c, 16);
   for (int block = 0; block < blocks; ++block) planes_.push_back({0, s.out_w, 16 * block, 16});
   for (int row = 0; row < s.kernel_h; ++row)
     for (int block = 0; block < blocks; ++block)
@@ -102,7 +101,7 @@ void TileWeightGradient::Gather() {
 // A plane for each 16 channels and each remainder of x's columns by the stride that taps meet.
 void TileWeightGradient::MakePlanes(int dilation) {
   const WeightGradientShape& s = shape_;
-  const int blocks = Over(s.c, 16), stride = s.stride_w, padding = s.padding_w;
+  const int blocks = QuotientUp(s.c, 16), stride = s.stride_w, padding = s.padding_w;
   std::vector<int> remainders;
   const auto plane_of = [&](int kx) {
     const auto at = std::find(remainders.begin(), remainders.end(), kx * dilation % stride);
@@ -135,8 +134,8 @@ void TileWeightGradient::MakePlanes(int dilation) {
 std::int64_t TileWeightGradient::Blocks(int images, int pairs) const {
   std::int64_t blocks = 0;
   for (const GradientColumn& c : columns_)
-    blocks += Over(c.last * pairs, 16) - c.first * pairs / 16;
-  return blocks * Over(images, 2 * pairs);
+    blocks += QuotientUp(c.last * pairs, 16) - c.first * pairs / 16;
+  return blocks * QuotientUp(images, 2 * pairs);
 }
 
 WeightGradientPlan TileWeightGradient::Plan(int images) const {
@@ -144,15 +143,15 @@ WeightGradientPlan TileWeightGradient::Plan(int images) const {
   WeightGradientPlan p;
   for (int pairs = 2; pairs <= 16; pairs *= 2)  // more of them take more memory
     if (Blocks(images, pairs) * 20 < Blocks(images, p.pairs) * 19) p.pairs = pairs;
-  p.sets = Over(images, 2 * p.pairs);
-  p.blocks = Over(s.out_w * p.pairs, 16);
+  p.sets = QuotientUp(images, 2 * p.pairs);
+  p.blocks = QuotientUp(s.out_w * p.pairs, 16);
   int shift = 0;
   for (const GradientColumn& c : columns_) shift = std::max(shift, c.shift);
-  p.pixels = Over(p.blocks * 16, p.pairs) + shift;
-  p.strip = std::min(Over(kStripBlocks, p.blocks), p.sets * s.out_h);
-  p.first_strip = std::min(p.strip, Over(kFirstBlocks, p.blocks));
+  p.pixels = QuotientUp(p.blocks * 16, p.pairs) + shift;
+  p.strip = std::min(QuotientUp(kStripBlocks, p.blocks), p.sets * s.out_h);
+  p.first_strip = std::min(p.strip, QuotientUp(kFirstBlocks, p.blocks));
   p.ring = RingRows(s, p);
-  const int outs = Over(s.out_c, 16);
+  const int outs = QuotientUp(s.out_c, 16);
   p.plane_bytes = Size(p.pixels * p.pairs) * 64;
   p.row_bytes = planes_.size() * Size(s.x_parts) * p.plane_bytes;
   p.strip_bytes = Size(p.strip) * Size(p.blocks) * Size(outs * s.dy_parts) * 1024;
@@ -175,7 +174,7 @@ std::size_t TileWeightGradient::scratch_bytes(int images) const {
 }
 
 std::int64_t TileWeightGradient::partial_values() const {
-  return kTile * std::int64_t{tiles_ + (shape_.bias ? Over(shape_.out_c, 16) : 0)};
+  return kTile * std::int64_t{tiles_ + (shape_.bias ? QuotientUp(shape_.out_c, 16) : 0)};
 }
 
 void TileWeightGradient::Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
