@@ -7,23 +7,12 @@
 namespace ada::backend::test {
 namespace {
 
-struct LossBench {
-  LossBench(Bench& bench, const Shape& shape, const NumberFormat& format, const Values& logits,
-            float smoothing) {
-    spec.logits = bench.Make(shape, format, logits);
-    spec.label_smoothing = smoothing;
-    spec.dlogits = bench.MakeGradient(shape, format);
-    op = bench->MakeLoss(spec);
-  }
-  LossResult Run(const std::vector<std::int32_t>& labels, const Pass& pass) {
-    op->SetTargets({labels.data()}, pass.rows);
-    op->Forward(pass);
-    op->Backward(pass);
-    return op->Result();
-  }
+using ClassBench = LossBench<ClassLossSpec>;
+ClassLossSpec Smoothed(float smoothing) {
   ClassLossSpec spec;
-  std::unique_ptr<LossOp> op;
-};
+  spec.label_smoothing = smoothing;
+  return spec;
+}
 
 std::vector<std::int32_t> Labels(int rows, std::int64_t classes) {
   std::vector<std::int32_t> labels;
@@ -77,8 +66,9 @@ TEST_SUITE("cpu") {
             CAPTURE(sigma);
             Bench bench;
             const Shape shape{37, 1, 1, classes};
-            LossBench b(bench, shape, kind.format,
-                        Normal(static_cast<std::size_t>(shape.numel()), sigma, 1), smoothing);
+            ClassBench b(bench, shape, kind.format,
+                         Normal(static_cast<std::size_t>(shape.numel()), sigma, 1),
+                         Smoothed(smoothing));
             Pass pass = MakePass(29);
             pass.loss_terms = 128, pass.loss_scale = 1024;
             const std::vector<std::int32_t> labels = Labels(29, classes);
@@ -94,7 +84,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("loss: the scale acts before the rounding, and both ends are counted") {
     Bench bench;
     const Shape shape{4, 1, 1, 3};
-    LossBench b(bench, shape, kFp16, {0, -12, -20, 0, -12, -20, 0, -12, -20, 0, -12, -20}, 0);
+    ClassBench b(bench, shape, kFp16, {0, -12, -20, 0, -12, -20, 0, -12, -20, 0, -12, -20}, {});
     Pass pass = MakePass(4);
     b.Run({0, 0, 0, 0}, pass);  // p = 6.14e-6 and 2.06e-9, over 4
     CHECK(b.spec.dlogits.stats->underflow == 4);
@@ -128,7 +118,7 @@ TEST_SUITE("cpu") {
       CAPTURE(c.label);
       CAPTURE(c.logits[1]);
       Bench bench;
-      LossBench b(bench, {1, 1, 1, 7}, kFp32, c.logits, 0);
+      ClassBench b(bench, {1, 1, 1, 7}, kFp32, c.logits, {});
       const LossResult result = b.Run({c.label}, MakePass(1));
       CHECK(result.top1 == c.top1);
       CHECK(result.top5 == c.top5);
@@ -137,13 +127,13 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("loss: with fewer than six classes every top-5 hits") {
     Bench bench;
-    LossBench b(bench, {6, 1, 1, 3}, kFp16, Normal(18, 1, 1), 0);
+    ClassBench b(bench, {6, 1, 1, 3}, kFp16, Normal(18, 1, 1), {});
     CHECK(b.Run(Labels(6, 3), MakePass(6)).top5 == 6);
   }
 
   TEST_CASE("loss: logits that are not finite give a loss that is not; the next call is clean") {
     Bench bench;
-    LossBench b(bench, {2, 1, 1, 4}, kFp16, {1, 2, 3, std::nanf(""), 1, 2, 3, 4}, 0);
+    ClassBench b(bench, {2, 1, 1, 4}, kFp16, {1, 2, 3, std::nanf(""), 1, 2, 3, 4}, {});
     CHECK(std::isnan(b.Run({0, 1}, MakePass(2)).loss_sum));
     CHECK(b.spec.dlogits.stats->nan == 4);
     Bench::Set(b.spec.logits, {1, 2, 3, 4, 1, 2, 3, 4});

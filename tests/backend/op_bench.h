@@ -148,4 +148,24 @@ inline void CheckEqual(const Tensor& t, const Values& want) {
   CHECK_MESSAGE(at == -1, "[" << i << "] = " << got[i] << ", wanted " << want[i]);
 }
 
+// The loss of logits; Spec: ClassLossSpec or PixelLossSpec. `spec` brings what else it says.
+template <class Spec>
+struct LossBench {
+  LossBench(Bench& bench, const Shape& shape, const NumberFormat& format, const Values& logits,
+            Spec with)
+      : spec(std::move(with)) {
+    spec.logits = bench.Make(shape, format, logits);
+    spec.dlogits = bench.MakeGradient(shape, format);
+    op = bench->MakeLoss(spec);
+  }
+  LossResult Run(const std::vector<std::int32_t>& labels, const Pass& pass) {
+    op->SetTargets({labels.data()}, pass.rows);
+    op->Forward(pass);
+    op->Backward(pass);
+    return op->Result();
+  }
+  Spec spec;
+  std::unique_ptr<LossOp> op;
+};
+
 }  // namespace ada::backend::test

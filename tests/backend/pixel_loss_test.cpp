@@ -8,23 +8,12 @@
 namespace ada::backend::test {
 namespace {
 
-struct PixelBench {
-  PixelBench(Bench& bench, const Shape& shape, const NumberFormat& format, const Values& logits,
-             const Values& weights) {
-    spec.logits = bench.Make(shape, format, logits);
-    spec.class_weights = weights;
-    spec.dlogits = bench.MakeGradient(shape, format);
-    op = bench->MakeLoss(spec);
-  }
-  LossResult Run(const std::vector<std::int32_t>& labels, const Pass& pass) {
-    op->SetTargets({labels.data()}, pass.rows);
-    op->Forward(pass);
-    op->Backward(pass);
-    return op->Result();
-  }
+using PixelBench = LossBench<PixelLossSpec>;
+PixelLossSpec Weighted(const Values& weights) {
   PixelLossSpec spec;
-  std::unique_ptr<LossOp> op;
-};
+  spec.class_weights = weights;
+  return spec;
+}
 
 std::int64_t Labelled(const std::vector<std::int32_t>& labels) {
   return std::count_if(labels.begin(), labels.end(), [](std::int32_t label) { return label >= 0; });
@@ -55,7 +44,7 @@ void CheckRecorded(const VisionCase& c) {
   Bench bench;
   const Shape shape = c.ShapeOf("x");
   const bool weighted = c.Number("class_weight") == 1;
-  PixelBench b(bench, shape, kFp32, c.Nhwc("x"), weighted ? c.Read("weight") : Values());
+  PixelBench b(bench, shape, kFp32, c.Nhwc("x"), Weighted(weighted ? c.Read("weight") : Values()));
   const std::vector<std::int32_t> labels = c.Integers("t");
   if (c.row.at("reduce") != "mean") return CheckEachPixel(c, b, labels);
   Pass pass = MakePass(static_cast<int>(shape.n));
@@ -122,7 +111,7 @@ TEST_SUITE("cpu") {
         for (std::int64_t k = 0; k < classes; ++k)
           weights.push_back(k % 3 == 0 ? 0.5f : k % 3 == 1 ? 2.0f : 0.0f);
         PixelBench b(bench, shape, kind.format,
-                     Normal(static_cast<std::size_t>(shape.numel()), 3, 1), weights);
+                     Normal(static_cast<std::size_t>(shape.numel()), 3, 1), Weighted(weights));
         std::vector<std::int32_t> labels;
         for (int i = 0; i < 3 * 7 * 9; ++i)
           labels.push_back(i % 5 == 0 ? -1 : static_cast<std::int32_t>(i * 7 % classes));

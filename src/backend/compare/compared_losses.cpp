@@ -21,25 +21,19 @@ class ComparedClassLoss final : public AnyComparedLoss {
   }
   void Check(const std::string& phase, const Pass& pass, Checker& checker) override {
     if (phase != "backward" || !spec_.dlogits) return;
-    checker.CheckScale("dx", spec_.dlogits.scale);
-    const std::vector<float> logits = checker.addresses().Values(0, spec_.logits, pass.rows);
-    const std::int64_t classes = spec_.logits.shape.c;
-    const std::vector<double> sums = LogSumsOf(logits, classes);
-    const FunctionBounds bounds([&](std::int64_t i) {
-      const std::int64_t row = i / classes;
-      const double p =
-          std::exp(Wide(logits[static_cast<std::size_t>(i)]) - sums[static_cast<std::size_t>(row)]);
-      return ScoreBounds(p, Target(static_cast<std::size_t>(row), i % classes, classes), 1, pass,
+    const Softmax softmax(checker, spec_.logits, pass.rows);
+    CheckScores("dx", spec_.dlogits, pass, checker, [&](std::int64_t i) {
+      return ScoreBounds(softmax.P(i), Target(i / softmax.classes, i % softmax.classes), 1, pass,
                          spec_.dlogits, spec_.reference);
     });
-    checker.Check(OutputOf("dx", spec_.dlogits), pass, &bounds);
   }
-  double Target(std::size_t row, std::int64_t k, std::int64_t classes) const {
+  double Target(std::int64_t image, std::int64_t k) const {
+    const auto row = static_cast<std::size_t>(image);
     const double smoothing = Wide(spec_.label_smoothing);
     const double share = shares_.empty() ? 1 : Wide(shares_[row]);
     const double mine = labels_[row] == k ? share : 0.0;
     const double other = !shares_.empty() && second_labels_[row] == k ? 1 - share : 0.0;
-    return smoothing / static_cast<double>(classes) + (1 - smoothing) * (mine + other);
+    return smoothing / static_cast<double>(spec_.logits.shape.c) + (1 - smoothing) * (mine + other);
   }
 
   const ClassLossSpec spec_;
@@ -59,20 +53,13 @@ class ComparedPixelLoss final : public AnyComparedLoss {
   }
   void Check(const std::string& phase, const Pass& pass, Checker& checker) override {
     if (phase != "backward" || !spec_.dlogits) return;
-    checker.CheckScale("dx", spec_.dlogits.scale);
-    const std::vector<float> logits = checker.addresses().Values(0, spec_.logits, pass.rows);
-    const std::int64_t classes = spec_.logits.shape.c;
-    const std::vector<double> sums = LogSumsOf(logits, classes);
-    const FunctionBounds bounds([&](std::int64_t i) {
-      const std::int64_t row = i / classes, k = i % classes;
-      const std::int32_t label = labels_[static_cast<std::size_t>(row)];
+    const Softmax softmax(checker, spec_.logits, pass.rows);
+    CheckScores("dx", spec_.dlogits, pass, checker, [&](std::int64_t i) {
+      const std::int32_t label = labels_[static_cast<std::size_t>(i / softmax.classes)];
       if (label < 0) return Interval{};
-      const double p =
-          std::exp(Wide(logits[static_cast<std::size_t>(i)]) - sums[static_cast<std::size_t>(row)]);
-      return ScoreBounds(p, k == label ? 1 : 0, Weight(label), pass, spec_.dlogits,
-                         spec_.reference);
+      return ScoreBounds(softmax.P(i), i % softmax.classes == label ? 1 : 0, Weight(label), pass,
+                         spec_.dlogits, spec_.reference);
     });
-    checker.Check(OutputOf("dx", spec_.dlogits), pass, &bounds);
   }
   double Weight(std::int32_t label) const {
     const auto i = static_cast<std::size_t>(label);
@@ -105,28 +92,20 @@ class ComparedMultiboxLoss final : public AnyComparedLoss {
       checker.Check(OutputOf("dx", spec_.dlocations), pass);
     }
     if (!spec_.dscores) return;
-    checker.CheckScale("dx2", spec_.dscores.scale);
-    const std::vector<float> scores = checker.addresses().Values(0, spec_.scores, pass.rows);
-    const std::int64_t classes = spec_.scores.shape.c;
-    const std::vector<double> sums = LogSumsOf(scores, classes);
-    const std::vector<Part> parts = Parts(scores, sums, pass.rows);
-    const FunctionBounds bounds([&](std::int64_t i) {
-      const std::int64_t row = i / classes, k = i % classes;
-      const Part part = parts[static_cast<std::size_t>(row)];
-      if (part == Part::kNone) return Interval{};
-      const double p =
-          std::exp(Wide(scores[static_cast<std::size_t>(i)]) - sums[static_cast<std::size_t>(row)]);
-      const std::int32_t label = labels_[static_cast<std::size_t>(row)];
+    const Softmax softmax(checker, spec_.scores, pass.rows);
+    const std::vector<Part> parts = Parts(softmax, pass.rows);
+    CheckScores("dx2", spec_.dscores, pass, checker, [&](std::int64_t i) {
+      const auto box = static_cast<std::size_t>(i / softmax.classes);
+      if (parts[box] == Part::kNone) return Interval{};
+      const double target = i % softmax.classes == labels_[box] ? 1 : 0;
       const Interval in =
-          ScoreBounds(p, k == label ? 1 : 0, 1, pass, spec_.dscores, spec_.reference);
-      if (part == Part::kTaken) return in;
+          ScoreBounds(softmax.P(i), target, 1, pass, spec_.dscores, spec_.reference);
+      if (parts[box] == Part::kTaken) return in;
       return Interval{std::min(in.low, 0.0), std::max(in.high, 0.0)};
     });
-    checker.Check(OutputOf("dx2", spec_.dscores), pass, &bounds);
   }
 
-  std::vector<Part> Parts(const std::vector<float>& scores, const std::vector<double>& sums,
-                          std::int64_t images) const {
+  std::vector<Part> Parts(const Softmax& softmax, std::int64_t images) const {
     constexpr double kNear = 1e-6;
     std::vector<Part> parts(static_cast<std::size_t>(images * boxes_), Part::kNone);
     for (std::int64_t image = 0; image < images; ++image) {
@@ -136,8 +115,8 @@ class ComparedMultiboxLoss final : public AnyComparedLoss {
         const auto i = static_cast<std::size_t>(box);
         if (labels_[i] > 0) parts[i] = Part::kTaken, ++positives;
         if (labels_[i] != 0) continue;
-        const auto background = static_cast<std::size_t>(box * spec_.scores.shape.c);
-        const double loss = sums[i] - Wide(scores[background]);
+        const auto background = static_cast<std::size_t>(box * softmax.classes);
+        const double loss = softmax.log_sums[i] - Wide(softmax.scores[background]);
         negatives.emplace_back(std::isnan(loss) ? -1 : loss, i);
       }
       std::sort(negatives.begin(), negatives.end(), std::greater<>());

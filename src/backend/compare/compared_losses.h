@@ -43,12 +43,29 @@ inline double LogSumOf(const float* z, std::int64_t classes) {
   for (std::int64_t k = 0; k < classes; ++k) sum += std::exp(Wide(z[k]) - highest);
   return highest + std::log(sum);
 }
-// Of all rows.
-inline std::vector<double> LogSumsOf(const std::vector<float>& scores, std::int64_t classes) {
-  std::vector<double> sums;
-  for (std::size_t at = 0; at < scores.size(); at += static_cast<std::size_t>(classes))
-    sums.push_back(LogSumOf(scores.data() + at, classes));
-  return sums;
+// Scores [rows, classes] and what their softmax makes of them.
+struct Softmax {
+  Softmax(Checker& checker, const Tensor& tensor, int images)
+      : scores(checker.addresses().Values(0, tensor, images)), classes(tensor.shape.c) {
+    for (std::size_t at = 0; at < scores.size(); at += static_cast<std::size_t>(classes))
+      log_sums.push_back(LogSumOf(scores.data() + at, classes));
+  }
+  // The probability of score i.
+  double P(std::int64_t i) const {
+    return std::exp(Wide(scores[static_cast<std::size_t>(i)]) -
+                    log_sums[static_cast<std::size_t>(i / classes)]);
+  }
+  std::vector<float> scores;
+  std::int64_t classes;
+  std::vector<double> log_sums;  // a row each
+};
+// Checks the gradient `name` of such scores: where value i may lie, by interval(i).
+template <class IntervalOf>
+void CheckScores(const std::string& name, const Gradient& gradient, const Pass& pass,
+                 Checker& checker, IntervalOf&& interval) {
+  checker.CheckScale(name, gradient.scale);
+  const FunctionBounds bounds(interval);
+  checker.Check(OutputOf(name, gradient), pass, &bounds);
 }
 // Where (p - target) * weight / terms may lie, times S; reference: rounded to `gradient`'s format
 // before that.

@@ -101,11 +101,12 @@ struct UnitStatistics {
   float *mean, *inverse;
 };
 
-// The same of units over their length: `length` is the norm.
-struct UnitLengths {
+// A sum over each unit, of term(value, channel), and what finish(unit, sum) makes of it.
+template <class Work>
+struct UnitSums {
   static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
   struct Shared {
-    double squares[kThreads];
+    double sum[kThreads];
   };
   struct Own {};
 
@@ -114,49 +115,40 @@ struct UnitLengths {
     const std::int64_t u = UnitThreads::Unit(at);
     if (u >= units) return;
     const int lane = UnitThreads::Lane(at);
-    if constexpr (kPhase == 0) {
-      shared.squares[at.thread] =
-          UnitThreads::Lanes(geometry, u, lane, [&](std::int64_t i, std::int64_t) {
-            const auto v = static_cast<double>(Load(x, i));
-            return v * v;
-          });
-    } else if (lane == 0) {
-      const double norm = std::sqrt(UnitThreads::Sum(shared.squares, at));
-      length[u] = static_cast<float>(norm), inverse[u] = InverseLength(norm, eps);
-    }
+    if constexpr (kPhase == 0)
+      shared.sum[at.thread] = UnitThreads::Lanes(
+          geometry, u, lane, [&](std::int64_t i, std::int64_t c) { return work.Term(i, c); });
+    else if (lane == 0)
+      work.Finish(u, UnitThreads::Sum(shared.sum, at));
   }
 
   UnitGeometry geometry;
   std::int64_t units;  // of the call
+  Work work;
+};
+
+// The length of each unit, and one over it.
+struct UnitLengths {
+  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t) const {
+    const auto v = static_cast<double>(Load(x, i));
+    return v * v;
+  }
+  ADA_HOST_DEVICE void Finish(std::int64_t u, double squares) const {
+    const double norm = std::sqrt(squares);
+    length[u] = static_cast<float>(norm), inverse[u] = InverseLength(norm, eps);
+  }
   TensorSpan x;
   double eps;
   float *length, *inverse;
 };
 // mean_ghat of such units.
-struct UnitLengthSums {
-  static constexpr int kThreads = UnitThreads::kThreads, kPhases = 2;
-  struct Shared {
-    double product[kThreads];
-  };
-  struct Own {};
-
-  template <int kPhase>
-  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const std::int64_t u = UnitThreads::Unit(at);
-    if (u >= units) return;
-    const int lane = UnitThreads::Lane(at);
-    if constexpr (kPhase == 0) {
-      shared.product[at.thread] =
-          UnitThreads::Lanes(geometry, u, lane, [&](std::int64_t i, std::int64_t c) {
-            return static_cast<double>(Load(dy, i) * gamma[c]) * static_cast<double>(Load(x, i));
-          });
-    } else if (lane == 0) {
-      mean_ghat[u] = AlongUnit(UnitThreads::Sum(shared.product, at), length[u]);
-    }
+struct UnitsAlong {
+  ADA_HOST_DEVICE double Term(std::int64_t i, std::int64_t c) const {
+    return static_cast<double>(Load(dy, i) * gamma[c]) * static_cast<double>(Load(x, i));
   }
-
-  UnitGeometry geometry;
-  std::int64_t units;
+  ADA_HOST_DEVICE void Finish(std::int64_t u, double product) const {
+    mean_ghat[u] = AlongUnit(product, length[u]);
+  }
   TensorSpan x, dy;
   const float *length, *gamma;
   float* mean_ghat;

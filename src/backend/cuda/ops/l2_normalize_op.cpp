@@ -29,10 +29,11 @@ class CudaL2Normalize final : public Op {
   }
   void Forward(const Pass& pass) override {
     const std::int64_t units = pass.rows * geometry_.units;
-    Launch(context_.stream,
-           UnitLengths{geometry_, units, SpanOf(spec_.x), static_cast<double>(spec_.eps), length_,
-                       inverse_},
-           UnitThreads::Blocks(units));
+    Launch(
+        context_.stream,
+        UnitSums<UnitLengths>{
+            geometry_, units, {SpanOf(spec_.x), static_cast<double>(spec_.eps), length_, inverse_}},
+        UnitThreads::Blocks(units));
     y_stats_.Round(
         pass, SpanOf(spec_.y),
         UnitNormValue{geometry_, SpanOf(spec_.x), zeros_, inverse_, spec_.gamma.f32(), nullptr});
@@ -49,7 +50,7 @@ class CudaL2Normalize final : public Op {
     if (!spec_.dx) return;
     const std::int64_t units = pass.rows * geometry_.units;
     const float* gamma = spec_.gamma.f32();
-    Launch(context_.stream, UnitLengthSums{geometry_, units, x, dy, length_, gamma, along_},
+    Launch(context_.stream, UnitSums<UnitsAlong>{geometry_, units, {x, dy, length_, gamma, along_}},
            UnitThreads::Blocks(units));
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor),
                     UnitNormGradient{geometry_, x, dy, zeros_, inverse_, gamma, zeros_, along_});
