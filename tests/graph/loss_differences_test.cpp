@@ -123,14 +123,16 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("detection: Huber's loss and hard negatives, through heads on two layers") {
-    for (const bool batch_norm : {false, true}) {
-      const config::ModelConfig model = SmallSsd(batch_norm);
+    for (const auto& [batch_norm, second_alone] :
+         {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
+      CAPTURE(second_alone);
+      const config::ModelConfig model = SmallSsd(batch_norm, second_alone);
       GraphSpec spec;
       spec.task = Task::kDetection;
       spec.input = {3, 6, 8, 3};
       Differences differences(spec, model);
       const std::int64_t boxes = differences.graph().outputs()[0].shape.w;
-      CHECK(boxes == 2 * 48 + 3 * 12);
+      CHECK(boxes == (second_alone ? 0 : 2 * 48) + 3 * 12);
       RandomStream random(7, 1);
       std::vector<std::int32_t> labels(static_cast<std::size_t>(spec.input.n * boxes));
       std::vector<float> locations(4 * labels.size());

@@ -30,8 +30,9 @@ inline config::ModelConfig SmallSegNet() {
   return model;
 }
 
-// Boxes of 2 and 3 a pixel on two layers, the first of which the second comes from; 3 classes.
-inline config::ModelConfig SmallSsd(bool batch_norm) {
+// Boxes of 2 and 3 a pixel on two layers, the first of which the second comes from, or on the
+// second alone; 3 classes.
+inline config::ModelConfig SmallSsd(bool batch_norm, bool second_alone = false) {
   constexpr int kScores = 4;
   std::vector<config::LayerConfig> layers = {Conv("conv1", 8)};
   if (batch_norm) layers.push_back(Layer("bn1", "batch_norm"));
@@ -51,6 +52,12 @@ inline config::ModelConfig SmallSsd(bool batch_norm) {
       Changed(Layer("scores", "concat_boxes", {"conf.0", "conf.1"}),
               [](auto& l) { l.values = kScores; })};
   layers.insert(layers.end(), rest.begin(), rest.end());
+  if (second_alone) {
+    layers[layers.size() - 2].inputs = {"loc.1"}, layers.back().inputs = {"conf.1"};
+    std::erase_if(layers, [](const auto& l) {
+      return l.name == "norm1" || l.name == "loc.0" || l.name == "conf.0";
+    });
+  }
   config::ModelConfig model = Model(std::move(layers));
   model.outputs = {"locations", "scores"};
   model.classes = kScores - 1;

@@ -77,8 +77,10 @@ void CheckLayer(const LayerConfig& layer, const YamlNode& map, const ReadContext
   const LayerKind* kind = graph::FindLayerKind(layer.kind);
   const std::string inputs = std::to_string(layer.inputs.size());
   if (kind && kind->joins) {
-    if (map.Find("inputs") && layer.inputs.size() < 2)
-      add("inputs", WithArticle(layer.kind) + " joins two layers or more; got " + inputs);
+    if (map.Find("inputs") && layer.inputs.size() < static_cast<std::size_t>(kind->least_inputs))
+      add("inputs", WithArticle(layer.kind) + " joins " +
+                        (kind->least_inputs == 1 ? "one layer" : "two layers") + " or more; got " +
+                        inputs);
   } else if (kind && layer.inputs.size() > 1) {
     add("inputs", WithArticle(layer.kind) + " has one input; got " + inputs);
   }

@@ -69,6 +69,7 @@ std::vector<LayerKind> JoinKinds() {
       {.name = backend::ConcatBoxesSpec::kKind,
        .keys = {"values"},
        .joins = true,
+       .least_inputs = 1,
        .infer = InferConcatBoxes,
        .spec = PlainSpec<backend::ConcatBoxesSpec>},
       {.name = backend::MultiplySpec::kKind,

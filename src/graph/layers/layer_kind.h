@@ -59,7 +59,8 @@ struct LayerKind {
   // --- Keys ---
   std::vector<std::string> keys = {};      // those of LayerKeys that it knows
   std::vector<std::string> required = {};  // and those of them that have no default
-  bool joins = false;                      // it has two inputs or more; false: it has one
+  bool joins = false;                      // it has several inputs; false: it has one
+  int least_inputs = 2;                    // where it joins
   bool stride_is_kernel = false;           // where no stride is given
   double eps = 1e-5, value = 1e-6;         // where none is given
   int size = 1;                            // the same

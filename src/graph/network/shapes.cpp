@@ -63,7 +63,7 @@ const LayerKind& KindOf(const LayerConfig& layer) {
 }
 
 void CheckInputCount(const LayerConfig& layer, const LayerKind& kind, std::size_t count) {
-  if (kind.joins ? count >= 2 : count == 1) return;
+  if (kind.joins ? count >= static_cast<std::size_t>(kind.least_inputs) : count == 1) return;
   const std::string found = ", found " + std::to_string(count);
   FailLayer(layer, layer.kind + (kind.joins ? " takes at least two `inputs`" + found
                                             : " takes one input" + found + " in `inputs`"));
