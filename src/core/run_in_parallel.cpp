@@ -35,6 +35,14 @@ void RunInParallel(const std::vector<std::function<void()>>& tasks) {
     if (error) std::rethrow_exception(error);
 }
 
+void RunRangesInParallel(std::int64_t count, std::int64_t of_task,
+                         const std::function<void(std::int64_t, std::int64_t)>& body) {
+  std::vector<std::function<void()>> tasks;
+  for (std::int64_t begin = 0; begin < count; begin += of_task)
+    tasks.push_back([&body, begin, end = std::min(count, begin + of_task)] { body(begin, end); });
+  RunInParallel(tasks);
+}
+
 DeviceError ThreadRefused(const std::string& purpose, const std::system_error& error) {
   return DeviceError(
       "cannot start a thread that " + purpose + ": " + error.what() +

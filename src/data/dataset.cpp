@@ -76,6 +76,15 @@ DatasetInfo InfoOf(Splits splits) {
 
 }  // namespace
 
+void AddNote(std::string* note, const std::string& what) {
+  if (!note->empty()) *note += "; ";
+  *note += what;
+}
+
+std::string WithoutLastSlash(const std::string& path) {
+  return path.size() > 1 && path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+}
+
 Splits Read(const std::string& name, const std::string& folder, const FileChoices& choices) {
   const DatasetFacts& facts = FactsOf(name);
   if (!facts.layout) return Find(facts, folder, choices);

@@ -60,6 +60,12 @@ struct Splits {
   std::string note = {};                      // what the user should know of the files
 };
 
+// Adds to such a note.
+void AddNote(std::string* note, const std::string& what);
+
+// A folder as given, without a slash at its end.
+std::string WithoutLastSlash(const std::string& path);
+
 // What the user says of files whose layout leaves it open: camvid and voc.
 struct FileChoices {
   std::vector<std::string> more_paths = {};   // voc: folders of further years

@@ -23,8 +23,6 @@ PictureSize Resized(const ResizeTo& resize, PictureSize of, const std::string& n
   return resize.any() ? resize.to : of;
 }
 
-Box Whole(PictureSize size) { return {0, 0, size.height, size.width}; }
-
 // The part of `box` that lies in a picture of `size`; one pixel of the picture where none does.
 Box Inside(const Box& box, PictureSize size) {
   const int top = std::clamp(box.top, 0, size.height - 1);
@@ -183,7 +181,7 @@ void ImageWriter::PlaceScaled(std::int64_t epoch, std::int64_t image, ShownPart*
 ShownPart ImageWriter::PartOf(PictureSize stored, std::int64_t epoch, std::int64_t image) const {
   const ImageChanges& changes = spec_.changes;
   const PictureSize wanted{shape_.height, shape_.width};
-  ShownPart part{stored, Whole(stored), stored, Whole(wanted), false};
+  ShownPart part{stored, WholeOf(stored), stored, WholeOf(wanted), false};
   if (changes.random_resized_crop) {
     RandomStream random = StreamFor(spec_.seed, kCropStream, epoch, image);
     StreamDraws draws(&random);
@@ -224,7 +222,7 @@ void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, float* ou
   const Placement place{part.window.top - inside.top, part.window.left - inside.left, part.flip};
   if (shown != nullptr) *shown = part;
   if (!resizes) return WriteBytes(read, place, epoch, image, out);
-  WriteBytes(ResizeBox(read, Whole(read.size()), part.resized, inside), place, epoch, image, out);
+  WriteBytes(ResizeBox(read, WholeOf(read.size()), part.resized, inside), place, epoch, image, out);
 }
 
 // From a picture of which the result shows what lies at `place`.
@@ -262,7 +260,7 @@ std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
   const Box box = CenterBox(resized, size);
   const Box inside = Inside(box, resized);
   const Placement place{box.top - inside.top, box.left - inside.left, false};
-  const Picture shown = ResizeBox(picture, Whole(picture.size()), resized, inside);
+  const Picture shown = ResizeBox(picture, WholeOf(picture.size()), resized, inside);
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
   WriteImage(shown.pixels.data(), ShapeOf(shown), shape, place,
              NormalizeTable(shape.channels, spec.mean, spec.std), values.data());

@@ -64,8 +64,6 @@ void Normalize(const std::vector<float>& values, const LoaderSpec& spec, float* 
     for (std::size_t c = 0; c < 3; ++c) out[i + c] = (values[i + c] / 255.0f - mean[c]) / std[c];
 }
 
-Box AllOf(PictureSize size) { return {0, 0, size.height, size.width}; }
-
 }  // namespace
 
 RowWriter::RowWriter(const Dataset& dataset, const LoaderSpec& spec)
@@ -109,7 +107,7 @@ void RowWriter::WriteLabels(std::int64_t image, const ShownPart& part, std::int3
 std::vector<vision::LabelledBox> RowWriter::WriteSsd(std::int64_t epoch, std::int64_t image,
                                                      float* out) const {
   const std::int64_t number = dataset_.NumberInFiles(image);
-  Picture picture = dataset_.store->Read(number, AllOf);
+  Picture picture = dataset_.store->Read(number, WholeOf);
   std::vector<vision::LabelledBox> boxes =
       TrainingBoxes((*dataset_.objects)[static_cast<std::size_t>(number)]);
   RandomStream random = StreamFor(spec_.seed, kSsdStream, epoch, image);

@@ -41,6 +41,8 @@ std::string ScaleText(double scale, std::size_t width, int digits) {
   return exact.size() <= width ? exact : Formatted("%.*g", digits, scale);
 }
 
+std::string ShareText(double share) { return std::isnan(share) ? "-" : Formatted("%.4f", share); }
+
 std::string PctText(double pct) {
   if (std::isnan(pct)) return "-";
   if (pct == 0) return "0";

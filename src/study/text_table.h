@@ -25,6 +25,9 @@ std::string PaddedText(std::string_view text, std::size_t width, bool right = fa
 // significant digits; "-" for NaN.
 std::string ScaleText(double scale, std::size_t width, int digits);
 
+// Returns a share with four digits behind the point; "-" for NaN.
+std::string ShareText(double share);
+
 // Returns a percentage with three digits behind the point; "-" for NaN.
 std::string PctText(double pct);
 

@@ -48,6 +48,8 @@ RunData ReadData(const config::Config& config);
 
 // What the classes are called, in the order of the labels; empty where nobody says it.
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);
+// The class's name, its number where it has none.
+std::string ClassName(const std::vector<std::string>& names, int label);
 
 // What a checkpoint carries of the images. DataError where the list of names is damaged.
 InputFacts InputFactsOf(const config::Config& config, const RunData& data);

@@ -202,6 +202,11 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
   return data::ClassNames(config.data.dataset, config.data.path);
 }
 
+std::string ClassName(const std::vector<std::string>& names, int label) {
+  const auto k = static_cast<std::size_t>(label);
+  return k < names.size() && !names[k].empty() ? names[k] : std::to_string(label);
+}
+
 InputFacts InputFactsOf(const config::Config& config, const RunData& data) {
   return {data.image, data.mean, data.std, NamesOfClasses(config, data)};
 }

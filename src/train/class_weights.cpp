@@ -13,9 +13,6 @@ bool ComputesClassWeights(const config::Config& config) {
 
 ClassWeights ComputeClassWeights(const config::Config& config, const RunData& data) {
   const std::vector<std::string> names = NamesOfClasses(config, data);
-  const auto name = [&names](std::size_t label) {
-    return label < names.size() ? names[label] : std::to_string(label);
-  };
   ClassWeights weights;
   std::vector<int> unseen;
   weights.values = data::MedianFrequencyWeights(data.train, data::UnseenClass::kWeightOne, &unseen);
@@ -24,10 +21,11 @@ ClassWeights ComputeClassWeights(const config::Config& config, const RunData& da
   weights.text =
       "class weights (median_frequency of " + Counted(data.train.images(), "label image") + "):";
   for (std::size_t k = 0; k < weights.values.size(); ++k)
-    weights.text += (k == 0 ? " " : ", ") + name(k) + " " + Formatted("%.4g", weights.values[k]);
+    weights.text += (k == 0 ? " " : ", ") + ClassName(names, static_cast<int>(k)) + " " +
+                    Formatted("%.4g", weights.values[k]);
   for (const int label : unseen)
     weights.warnings.push_back("train.class_weights: no training pixel is of class " +
-                               name(static_cast<std::size_t>(label)) + "; its weight is 1");
+                               ClassName(names, label) + "; its weight is 1");
   return weights;
 }
 

@@ -50,7 +50,7 @@ std::int64_t Confusion::Pixels() const {
   return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
 }
 
-std::int64_t Confusion::RowSum(int truth) const {
+std::int64_t Confusion::PixelsOf(int truth) const {
   std::int64_t sum = 0;
   for (int c = 0; c < classes_; ++c) sum += Count(truth, c);
   return sum;
@@ -64,10 +64,10 @@ std::int64_t Confusion::ColumnSum(int prediction) const {
 
 double Confusion::Iou(int label) const {
   const std::int64_t right = Count(label, label);
-  return Share(right, RowSum(label) + ColumnSum(label) - right);
+  return Share(right, PixelsOf(label) + ColumnSum(label) - right);
 }
 
-double Confusion::Accuracy(int label) const { return Share(Count(label, label), RowSum(label)); }
+double Confusion::Accuracy(int label) const { return Share(Count(label, label), PixelsOf(label)); }
 
 double Confusion::MeanIou() const {
   std::vector<double> values;

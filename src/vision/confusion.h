@@ -22,7 +22,8 @@ class Confusion {
     return counts_[static_cast<std::size_t>(truth) * static_cast<std::size_t>(classes_) +
                    static_cast<std::size_t>(prediction)];
   }
-  std::int64_t Pixels() const;  // that were judged
+  std::int64_t Pixels() const;             // that were judged
+  std::int64_t PixelsOf(int truth) const;  // of them, of a class
 
   // Of a class: its right pixels among those that are or were called it; among those that are it.
   // NaN where there are none.
@@ -34,7 +35,6 @@ class Confusion {
   double PixelAccuracy() const;
 
  private:
-  std::int64_t RowSum(int truth) const;
   std::int64_t ColumnSum(int prediction) const;
   void Grow(int classes);
 

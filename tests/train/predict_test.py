@@ -6,16 +6,15 @@ import json
 import os
 import pathlib
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("ADA_BINARY")
 sys.path.insert(0, str(ROOT / "tests/tools"))
+import png_file  # noqa: E402
 try:
     import numpy
     import network_step
@@ -37,14 +36,8 @@ output: run
 
 def write_png(path, pixels):
     """`pixels`: u8, [h, w, 3]."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(
-            ">I", zlib.crc32(kind + data))
     height, width, _ = pixels.shape
-    lines = b"".join(b"\0" + row.tobytes() for row in pixels)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n"
-                     + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-                     + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
+    path.write_bytes(png_file.png(width, height, pixels.tobytes(), png_file.RGB))
 
 
 @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")

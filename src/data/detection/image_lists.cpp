@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/utf8.h"
+#include "data/dataset.h"
 
 namespace ada::data {
 namespace {
@@ -54,8 +55,7 @@ void AddList(const std::string& year, const std::string& list, std::vector<Liste
 }  // namespace
 
 std::vector<std::string> YearFolders(const std::string& path) {
-  const std::string base =
-      path.size() > 1 && path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+  const std::string base = WithoutLastSlash(path);
   if (!IsThere(base)) throw DataError(path + ": no such folder; " + kVocLayout);
   for (const std::string& root : {base, base + "/VOCdevkit"}) {
     if (IsFolder(root + "/ImageSets")) return {root};
@@ -84,8 +84,7 @@ std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const
     throw DataError(years.front() + "/ImageSets/Main/" + split +
                     ".txt: no such file; expected a list of the images of this split (data.splits "
                     "names the splits)");
-  for (const std::string& year : without)
-    *note += (note->empty() ? "" : "; ") + year + ": has no list of split " + split;
+  for (const std::string& year : without) AddNote(note, year + ": has no list of split " + split);
   return images;
 }
 

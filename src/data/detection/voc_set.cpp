@@ -1,7 +1,6 @@
 #include "data/detection/voc_set.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -19,7 +18,7 @@
 namespace ada::data {
 namespace {
 
-constexpr std::size_t kImagesOfTask = 64;
+constexpr std::int64_t kImagesOfTask = 64;
 constexpr std::size_t kNamedFaults = 3;  // of each kind, in the note
 
 // What is wrong with files without ending the run: how often, and the first places.
@@ -70,22 +69,18 @@ void ReadVocImage(VocImage* image) {
 std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, bool skip_broken) {
   std::vector<VocImage> images(listed.size());
   for (std::size_t i = 0; i < listed.size(); ++i) images[i].listed = std::move(listed[i]);
-  std::vector<std::function<void()>> tasks;
-  for (std::size_t begin = 0; begin < images.size(); begin += kImagesOfTask) {
-    tasks.push_back([&images, begin, skip_broken] {
-      const std::size_t end = std::min(images.size(), begin + kImagesOfTask);
-      for (std::size_t i = begin; i < end; ++i) {
-        try {
-          RequireFiles(images[i].listed);
-          ReadVocImage(&images[i]);
-        } catch (const DataError& error) {
-          if (!skip_broken) throw;
-          images[i].problem = error.what();
-        }
+  const auto count = static_cast<std::int64_t>(images.size());
+  RunRangesInParallel(count, kImagesOfTask, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      try {
+        RequireFiles(images[i].listed);
+        ReadVocImage(&images[i]);
+      } catch (const DataError& error) {
+        if (!skip_broken) throw;
+        images[i].problem = error.what();
       }
-    });
-  }
-  RunInParallel(tasks);
+    }
+  });
   return images;
 }
 
@@ -149,7 +144,7 @@ struct VocFaults {
   void AddTo(std::string* note) const {
     const auto add = [note](const FaultList& faults, const char* what_is_done) {
       if (faults.count == 0) return;
-      *note += (note->empty() ? "" : "; ") + faults.Text() + ": " + what_is_done;
+      AddNote(note, faults.Text() + ": " + what_is_done);
     };
     add(left_out, "left out, data.on_broken: skip");
     add(empty, "left out of training");

@@ -108,7 +108,7 @@ Splits OpenFolder(const std::string& path) {
     throw DataError(path + ": " + error.message() + "; " + kLayout);
   if (!fs::exists(status)) throw DataError(path + ": no such folder; " + kLayout);
   if (!fs::is_directory(status)) throw DataError(path + ": not a folder; " + kLayout);
-  const std::string base = path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+  const std::string base = WithoutLastSlash(path);
   if (!HasFolder(base + "/train")) FailWithoutTrain(path);
   const bool has_val = HasFolder(base + "/val"), has_test = HasFolder(base + "/test");
   if (!has_val && !has_test)

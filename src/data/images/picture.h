@@ -35,6 +35,7 @@ struct Box {
   int top = 0, left = 0, height = 0, width = 0;
   friend bool operator==(const Box&, const Box&) = default;
 };
+inline Box WholeOf(PictureSize size) { return {0, 0, size.height, size.width}; }
 
 // A file's bytes.
 using FileBytes = std::span<const std::uint8_t>;

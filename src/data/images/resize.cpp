@@ -148,8 +148,6 @@ Picture Resize(const ResizeKernels& kernels, const Picture& picture, const Box& 
   return Down(kernels, ViewOf(Across(kernels, view, columns)), rows);
 }
 
-Box WholeBox(PictureSize size) { return {0, 0, size.height, size.width}; }
-
 // Python's round(difference / 2): halves to even.
 int HalfToEven(int difference) {
   const int half = difference / 2;
@@ -168,7 +166,7 @@ Picture ResizeBox(const Picture& picture, const Box& box, PictureSize to, const 
 }
 
 Picture ResizeBox(const Picture& picture, const Box& box, PictureSize to) {
-  return ResizeBox(picture, box, to, WholeBox(to));
+  return ResizeBox(picture, box, to, WholeOf(to));
 }
 
 Picture ResizeNearest(const Picture& picture, PictureSize to) {
@@ -221,7 +219,7 @@ Picture CutBox(const Picture& picture, const Box& box) {
 Picture ResizeAndCrop(const Picture& picture, int size, PictureSize crop, const std::string& path) {
   if (size == 0) return CutBox(picture, CenterBox(picture.size(), crop));
   const PictureSize to = ShorterSide(picture.size(), size, path);
-  const Box box = CenterBox(to, crop), whole = WholeBox(picture.size());
+  const Box box = CenterBox(to, crop), whole = WholeOf(picture.size());
   if (LiesWithin(box, to)) return ResizeBox(picture, whole, to, box);
   return CutBox(ResizeBox(picture, whole, to), box);
 }

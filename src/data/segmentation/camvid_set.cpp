@@ -72,9 +72,7 @@ SplitFilesFound FindPairs(const std::string& folder, const FileChoices& choices,
   RequireFolder(folder);
   RequireFolder(annotations);
   const auto pictures = PicturesByTitle(folder), labels = PicturesByTitle(annotations);
-  const auto tell = [note](const std::string& what) {
-    *note += (note->empty() ? "" : "; ") + what;
-  };
+  const auto tell = [note](const std::string& what) { AddNote(note, what); };
   if (pictures.empty()) throw DataError(folder + ": holds no pictures; " + kCamvidLayout);
   SplitFilesFound found;
   std::vector<std::string> without, unused;
@@ -120,8 +118,7 @@ Dataset MakeCamvidDataset(SplitFilesFound files, const PixelClasses& classes) {
 }  // namespace
 
 Splits OpenCamvid(const std::string& path, const FileChoices& choices) {
-  const std::string base =
-      path.size() > 1 && path.ends_with('/') ? path.substr(0, path.size() - 1) : path;
+  const std::string base = WithoutLastSlash(path);
   RequireFolder(base);
   const PixelClasses classes = ChooseClasses(choices);
   Splits splits;

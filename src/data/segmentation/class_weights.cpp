@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "core/error.h"
@@ -74,15 +73,11 @@ std::vector<double> MedianFrequencyWeights(const Dataset& dataset, UnseenClass u
   ADA_CHECK(dataset.label_images);
   std::vector<PixelCounts> parts(
       static_cast<std::size_t>((dataset.images() + kLabelImagesOfTask - 1) / kLabelImagesOfTask));
-  std::vector<std::function<void()>> tasks;
-  for (std::size_t part = 0; part < parts.size(); ++part) {
-    tasks.push_back([&dataset, &parts, part, skip_broken] {
-      const std::int64_t begin = static_cast<std::int64_t>(part) * kLabelImagesOfTask;
-      parts[part] = CountPixels(
-          dataset, begin, std::min(dataset.images(), begin + kLabelImagesOfTask), skip_broken);
-    });
-  }
-  RunInParallel(tasks);
+  RunRangesInParallel(dataset.images(), kLabelImagesOfTask,
+                      [&](std::int64_t begin, std::int64_t end) {
+                        parts[static_cast<std::size_t>(begin / kLabelImagesOfTask)] =
+                            CountPixels(dataset, begin, end, skip_broken);
+                      });
   const auto classes = static_cast<std::size_t>(dataset.classes);
   PixelCounts all{std::vector<std::int64_t>(classes), std::vector<std::int64_t>(classes)};
   for (const PixelCounts& counts : parts) {

@@ -1,7 +1,6 @@
 #include "data/segmentation/label_sizes.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "core/error.h"
 #include "core/run_in_parallel.h"
@@ -27,14 +26,9 @@ void RequirePair(const Dataset& dataset, std::int64_t image) {
 
 void RequireLabelSizes(const Dataset& dataset, bool skip_broken) {
   if (skip_broken) return;
-  std::vector<std::function<void()>> tasks;
-  for (std::int64_t begin = 0; begin < dataset.images(); begin += kPairsOfTask) {
-    tasks.push_back([&dataset, begin] {
-      const std::int64_t end = std::min(dataset.images(), begin + kPairsOfTask);
-      for (std::int64_t i = begin; i < end; ++i) RequirePair(dataset, i);
-    });
-  }
-  RunInParallel(tasks);
+  RunRangesInParallel(dataset.images(), kPairsOfTask, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) RequirePair(dataset, i);
+  });
 }
 
 std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,

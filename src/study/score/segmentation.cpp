@@ -111,15 +111,11 @@ void WriteCsv(const vision::Confusion& confusion, std::ostream& out) {
          ShortestText(confusion.MeanClassAccuracy())});
 }
 
-std::string ShareText(double share) { return std::isnan(share) ? "-" : Formatted("%.4f", share); }
-
 void PrintTable(const vision::Confusion& confusion, std::size_t images, std::ostream& out) {
   TextTable table({"class", "pixels", "iou", "accuracy"});
   for (int c = 0; c < confusion.classes(); ++c) {
-    std::int64_t pixels = 0;
-    for (int other = 0; other < confusion.classes(); ++other) pixels += confusion.Count(c, other);
-    table.Row({std::to_string(c), std::to_string(pixels), ShareText(confusion.Iou(c)),
-               ShareText(confusion.Accuracy(c))});
+    table.Row({std::to_string(c), std::to_string(confusion.PixelsOf(c)),
+               ShareText(confusion.Iou(c)), ShareText(confusion.Accuracy(c))});
   }
   table.Row({"all", std::to_string(confusion.Pixels()), ShareText(confusion.MeanIou()),
              ShareText(confusion.MeanClassAccuracy())});

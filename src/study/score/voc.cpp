@@ -133,8 +133,6 @@ std::vector<vision::ClassPrecision> JudgeAll(const JudgedImages& judged,
   return precision.Judge();
 }
 
-std::string ApText(double ap) { return std::isnan(ap) ? "-" : Formatted("%.4f", ap); }
-
 void PrintScores(const std::vector<std::string>& names,
                  const std::vector<vision::ClassPrecision>& classes, std::size_t images,
                  std::ostream& out) {
@@ -142,13 +140,13 @@ void PrintScores(const std::vector<std::string>& names,
   std::int64_t objects = 0, detections = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const vision::ClassPrecision& c = classes[i];
-    table.Row({names[i], std::to_string(c.positives), std::to_string(c.detections), ApText(c.ap_07),
-               ApText(c.ap)});
+    table.Row({names[i], std::to_string(c.positives), std::to_string(c.detections),
+               ShareText(c.ap_07), ShareText(c.ap)});
     objects += c.positives;
     detections += c.detections;
   }
   table.Row({"map", std::to_string(objects), std::to_string(detections),
-             ApText(vision::MeanAp07(classes)), ApText(vision::MeanAp(classes))});
+             ShareText(vision::MeanAp07(classes)), ShareText(vision::MeanAp(classes))});
   table.Print(out, kTerminalWidth);
   out << Counted(static_cast<std::int64_t>(images), "image")
       << "; objects: without the difficult ones\n";

@@ -97,9 +97,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
         p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
       norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, p_.graph, p_.backend);
     if (EvaluatesAverage(p_.config)) {
-      graph::GraphSpec spec = TrainGraph(p_.config, p_.data.image, p_.policy);
-      spec.rule_for = nullptr;  // it only looks: the policy has layers of the trained graph alone
-      average_graph_ = graph::Graph::Build(spec, p_.backend, &average_->graph());
+      average_graph_ = StatisticsGraph(p_.config, p_.data.image, p_.backend, average_->graph());
       average_norms_ =
           std::make_unique<NormStatistics>(p_.config, p_.data, *average_graph_, p_.backend);
     }

@@ -27,6 +27,15 @@ bool RecomputesNorms(const config::Config& config) {
   return config.evaluate.batch_norm != config::BatchNormStatistics::kRunning;
 }
 
+std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, const Shape& image,
+                                              backend::Backend& backend,
+                                              const graph::Graph& share) {
+  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
+  graph::GraphSpec spec = TrainGraph(config, image, *policy);
+  spec.rule_for = nullptr;
+  return graph::Graph::Build(spec, backend, &share);
+}
+
 NormStatistics::NormStatistics(const config::Config& config, const RunData& data,
                                graph::Graph& graph, backend::Backend& backend)
     : config_(config),
@@ -97,9 +106,7 @@ void RecomputeNorms(const config::Config& config, const RunData& data,
                     const graph::Graph& evaluated, backend::Backend& backend, telemetry::Log& log,
                     bool progress) {
   if (!RecomputesNorms(config)) return;
-  const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
-  const auto graph =
-      graph::Graph::Build(TrainGraph(config, data.image, *policy), backend, &evaluated);
+  const auto graph = StatisticsGraph(config, data.image, backend, evaluated);
   telemetry::EvaluationProgress line(log, progress, "batch norms", data.train.images());
   NormStatistics(config, data, *graph, backend).Recompute([&](std::int64_t images) {
     line.Update(images);

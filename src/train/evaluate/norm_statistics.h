@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace ada::train {
 
 // Whether batch norms are evaluated with such statistics.
 bool RecomputesNorms(const config::Config& config);
+
+// The training graph on the parameters of `share`, without a policy's rules: it only looks.
+std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, const Shape& image,
+                                              backend::Backend& backend, const graph::Graph& share);
 
 class NormStatistics {
  public:

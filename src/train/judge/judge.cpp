@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "train/assemble.h"
 #include "vision/average_precision.h"
 #include "vision/confusion.h"
 
@@ -11,11 +12,6 @@ namespace {
 
 using telemetry::ClassRow;
 using telemetry::ConfusionRow;
-
-std::string ClassName(const std::vector<std::string>& names, int label) {
-  const auto k = static_cast<std::size_t>(label);
-  return k < names.size() && !names[k].empty() ? names[k] : std::to_string(label);
-}
 
 class SegmentationJudge final : public Judge {
  public:

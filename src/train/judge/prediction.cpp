@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "data/images/resize.h"
 #include "graph/network/shapes.h"
 
 namespace ada::train {
@@ -15,11 +16,6 @@ std::int32_t LargestOf(const float* logits, int classes) {
   for (std::int32_t k = 1; k < classes; ++k)
     if (logits[k] > logits[best] || (std::isnan(logits[best]) && !std::isnan(logits[k]))) best = k;
   return best;
-}
-
-// Of `from` pixels in a row the one in which the middle of pixel `i` of `to` lies.
-std::int64_t NearestPixel(std::int64_t i, std::int64_t from, std::int64_t to) {
-  return (2 * i + 1) * from / (2 * to);
 }
 
 vision::DefaultBoxSpec BoxesOf(const config::Config& config) {
@@ -106,10 +102,12 @@ std::vector<std::int32_t> PredictionMaker::Labels(const float* logits,
   if (size.height == image_.h && size.width == image_.w) return seen;
   std::vector<std::int32_t> labels;
   labels.reserve(static_cast<std::size_t>(size.height) * static_cast<std::size_t>(size.width));
-  for (std::int64_t y = 0; y < size.height; ++y) {
-    const std::int64_t row = NearestPixel(y, image_.h, size.height) * image_.w;
-    for (std::int64_t x = 0; x < size.width; ++x)
-      labels.push_back(seen[static_cast<std::size_t>(row + NearestPixel(x, image_.w, size.width))]);
+  const int height = static_cast<int>(image_.h), width = static_cast<int>(image_.w);
+  for (int y = 0; y < size.height; ++y) {
+    const std::int64_t row = data::NearestPlace(y, height, size.height) * image_.w;
+    for (int x = 0; x < size.width; ++x)
+      labels.push_back(
+          seen[static_cast<std::size_t>(row + data::NearestPlace(x, width, size.width))]);
   }
   return labels;
 }

@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "data/images/picture.h"
 #include "telemetry/csv.h"
+#include "train/assemble.h"
 #include "vision/draw.h"
 
 namespace ada::train {
@@ -66,7 +67,7 @@ void PredictionFolder::AddBoxes(const std::string& title, data::Picture& picture
                                 const Prediction& prediction) {
   std::string rows;
   for (const vision::Detection& found : prediction.boxes) {
-    rows += telemetry::CsvField(title) + ',' + telemetry::CsvField(NameOf(found.label));
+    rows += telemetry::CsvField(title) + ',' + telemetry::CsvField(ClassName(names_, found.label));
     for (const float value : {found.score, found.box.x0, found.box.y0, found.box.x1, found.box.y1})
       rows += ',' + NineDigits(static_cast<double>(value));
     rows += '\n';
@@ -77,12 +78,7 @@ void PredictionFolder::AddBoxes(const std::string& title, data::Picture& picture
     if (found->score >= draw_)
       vision::DrawLabelledBox(
           ViewOf(picture), found->box, found->label,
-          NameOf(found->label) + Formatted(" %.2f", static_cast<double>(found->score)));
-}
-
-std::string PredictionFolder::NameOf(int label) const {
-  const auto k = static_cast<std::size_t>(label);
-  return k < names_.size() && !names_[k].empty() ? names_[k] : std::to_string(label);
+          ClassName(names_, found->label) + Formatted(" %.2f", static_cast<double>(found->score)));
 }
 
 void PredictionFolder::Commit() {

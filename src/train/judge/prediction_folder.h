@@ -32,7 +32,6 @@ class PredictionFolder {
 
  private:
   void AddBoxes(const std::string& title, data::Picture& picture, const Prediction& prediction);
-  std::string NameOf(int label) const;
 
   Task task_;
   float draw_;

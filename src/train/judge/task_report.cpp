@@ -75,11 +75,7 @@ void TaskReport::Write(const std::string& split, const data::Dataset& dataset) {
       }
       if (folder == nullptr) return;
       const std::int64_t number = dataset.NumberInFiles(image);
-      folder->Add(dataset.store->TitleOf(number),
-                  dataset.store->Read(number,
-                                      [](data::PictureSize size) {
-                                        return data::Box{0, 0, size.height, size.width};
-                                      }),
+      folder->Add(dataset.store->TitleOf(number), dataset.store->Read(number, data::WholeOf),
                   prediction);
     };
   const EvaluationResult result =
