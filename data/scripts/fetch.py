@@ -9,73 +9,19 @@ import contextlib
 import fcntl
 import gzip
 import hashlib
-import http.client
 import lzma
 import os
 import pathlib
 import shutil
-import socket
-import ssl
 import sys
 import tarfile
-import time
-import urllib.error
-import urllib.request
 import zlib
 
 import trees
-from catalog import CATALOG, Download, TreeSet
+from catalog import CATALOG, TreeSet
+from download import PIECE, FetchError, check, fetch, fetch_archive, pieces, say, sha256_of
 
-PIECE = 1 << 20  # bytes read at a time
 DATA_FOLDER = pathlib.Path(__file__).resolve().parents[1]
-
-
-class FetchError(Exception):
-    """Ends the program with a message and exit code 1."""
-
-
-class BrokenDownload(Exception):
-    """A download that may go on after a pause."""
-
-
-def say(text):
-    print(f"fetch.py: {text}", file=sys.stderr)
-
-
-def mebibytes(size):
-    return f"{size / (1 << 20):.1f} MiB"
-
-
-class Progress:
-    """A line that is rewritten on a terminal; silent elsewhere."""
-
-    def __init__(self, name, total):
-        self.name, self.total = name, total
-        self.begin, self.drawn = time.monotonic(), 0.0
-        self.first = None
-
-    def show(self, done):
-        now = time.monotonic()
-        if self.first is None:
-            self.first = done
-        if sys.stderr.isatty() and now - self.drawn > 0.2:
-            self.drawn = now
-            speed = (done - self.first) / max(now - self.begin, 1e-3)
-            print(f"\r{self.name}  {mebibytes(done)} of {mebibytes(self.total)}"
-                  f"  {100 * done // max(self.total, 1)} %  {mebibytes(speed)}/s ",
-                  end="", file=sys.stderr, flush=True)
-
-    def end(self):
-        if self.drawn:
-            print(file=sys.stderr)
-
-
-def pieces(stream):
-    while True:
-        piece = stream.read(PIECE)
-        if not piece:
-            return
-        yield piece
 
 
 def open_plain(path):
@@ -90,13 +36,6 @@ def open_plain(path):
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
-def sha256_of(stream):
-    digest = hashlib.sha256()
-    for piece in pieces(stream):
-        digest.update(piece)
-    return digest.hexdigest()
-
-
 def content_sha256(path):
     """SHA-256 of the unpacked content; FetchError where it cannot be read or unpacked."""
     try:
@@ -104,11 +43,6 @@ def content_sha256(path):
             return sha256_of(stream)
     except DAMAGED as error:
         raise FetchError(f"{path}: cannot be read: {error}") from error
-
-
-def check(name, expected, found):
-    if found != expected:
-        raise FetchError(f"{name}: wrong SHA-256: expected {expected}, got {found}")
 
 
 @contextlib.contextmanager
@@ -221,84 +155,6 @@ def install(data_set, name, found, target):
         write_checked(stream, found, expected, target / name)
 
 
-def request(url, start):
-    headers = {"User-Agent": "ada-train-fetch/1", "Accept-Encoding": "identity"}
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30)
-
-
-def continue_download(url, download, part):
-    """Appends to `part` what it lacks. BrokenDownload where it stops early."""
-    start = part.stat().st_size if part.exists() else 0
-    if start >= download.size:
-        return
-    try:
-        with request(url, start) as response:
-            resumed = response.status == 206 and response.headers.get(
-                "Content-Range", "").startswith(f"bytes {start}-")
-            done = start if resumed else 0
-            progress = Progress(download.name, download.size)
-            with open(part, "ab" if resumed else "wb") as out:
-                for piece in pieces(response):
-                    out.write(piece)
-                    done += len(piece)
-                    progress.show(done)
-                    if done > download.size:
-                        break
-            progress.end()
-    except urllib.error.HTTPError as error:
-        if error.code < 500 and error.code not in (408, 429):
-            raise FetchError(f"{url}: {error.code} {error.reason}") from error
-        raise BrokenDownload(f"{error.code} {error.reason}") from error
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError,
-            TimeoutError) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)):
-            raise FetchError(f"{url}: {reason}") from error  # waiting will not mend it
-        raise BrokenDownload(str(reason)) from error
-    if done < download.size:
-        raise BrokenDownload(f"stopped at byte {done} of {download.size}")
-
-
-def download_from(url, download, part, retries, wait):
-    """The whole file into `part`, checked. Stops at a wrong checksum, with nothing left behind."""
-    for attempt in range(retries + 1):
-        began_with = part.stat().st_size if part.exists() else 0
-        try:
-            continue_download(url, download, part)
-        except BrokenDownload as error:
-            if attempt == retries:
-                raise FetchError(f"{url}: {error}") from error
-            say(f"{url}: {error}; trying again")
-            time.sleep(wait * 2 ** attempt)
-            continue
-        with open(part, "rb") as stream:
-            found = sha256_of(stream)
-        if found == download.sha256:
-            return
-        part.unlink()
-        if not began_with:
-            check(url, download.sha256, found)
-        say(f"{url}: what an earlier download left is damaged; starting over")
-    check(url, download.sha256, found)
-
-
-def fetch(download, target, base, retries, wait):
-    """Downloads one file into `target`/NAME.part, from the first site that has it, or `base`."""
-    part = target / f"{download.name}.part"
-    problems = []
-    for site in (base,) if base else download.bases:
-        url = site.rstrip("/") + "/" + download.name
-        say(f"downloading {url} ({mebibytes(download.size)})")
-        try:
-            download_from(url, download, part, retries, wait)
-            return part
-        except FetchError as error:
-            problems.append(str(error))
-    raise FetchError("\n".join(problems))
-
-
 def take_from_network(data_set, target, wanted, arguments):
     for download in data_set.downloads:
         if not data_set.archive and download.name.removesuffix(".gz") not in wanted:
@@ -344,17 +200,6 @@ def install_tree(data_set, source, target):
     return told
 
 
-def size_on_server(url):
-    try:
-        with urllib.request.urlopen(urllib.request.Request(
-                url, method="HEAD", headers={"User-Agent": "ada-train-fetch/1"}),
-                timeout=30) as response:
-            return int(response.headers.get("Content-Length") or 0)
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError,
-            ValueError) as error:
-        raise FetchError(f"{url}: {error}") from error
-
-
 def unpack_tree(archive, folder):
     """The regular files of a .tar or .tar.gz below `folder`, none outside it."""
     say(f"unpacking {archive}")
@@ -371,39 +216,6 @@ def unpack_tree(archive, folder):
         raise FetchError(f"{archive}: cannot be unpacked: {error}") from error
 
 
-def fetch_archive(archive, target, arguments):
-    """Downloads an archive into `target`, checked where a sum of it is known."""
-    name = archive.url.rsplit("/", 1)[-1]
-    url = arguments.url.rstrip("/") + "/" + name if arguments.url else archive.url
-    part = target / f"{name}.part"
-    size = size_on_server(url)
-    say(f"downloading {url}" + (f" ({mebibytes(size)})" if size else ""))
-    if size:
-        for attempt in range(arguments.retries + 1):
-            try:
-                continue_download(url, Download(name, size, "", ()), part)
-                break
-            except BrokenDownload as error:
-                if attempt == arguments.retries:
-                    raise FetchError(f"{url}: {error}") from error
-                say(f"{url}: {error}; trying again")
-                time.sleep(arguments.retry_wait * 2 ** attempt)
-    else:
-        with request(url, 0) as response, open(part, "wb") as out:
-            shutil.copyfileobj(response, out, PIECE)
-    if not archive.md5:
-        say(f"{name}: nobody publishes a checksum of this file, its content is checked instead")
-        return part
-    digest = hashlib.md5(usedforsecurity=False)
-    with open(part, "rb") as stream:
-        for piece in pieces(stream):
-            digest.update(piece)
-    if digest.hexdigest() != archive.md5:
-        part.unlink()
-        raise FetchError(f"{url}: wrong MD5: expected {archive.md5}, got {digest.hexdigest()}")
-    return part
-
-
 def run_tree(data_set, target, arguments):
     if arguments.source:
         source = pathlib.Path(arguments.source)
@@ -413,7 +225,8 @@ def run_tree(data_set, target, arguments):
     unpacked = target / ".unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
     try:
-        parts = [fetch_archive(archive, target, arguments) for archive in data_set.archives]
+        parts = [fetch_archive(archive, target, arguments.url, arguments.retries,
+                               arguments.retry_wait) for archive in data_set.archives]
         for part in parts:
             unpack_tree(part, unpacked)
         told = install_tree(data_set, unpacked / "VOCdevkit" if data_set.kind == "voc" else unpacked,

@@ -16,14 +16,15 @@ import tempfile
 import threading
 import unittest
 import unittest.mock
-import zlib
 
 sys.dont_write_bytecode = True
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "data/scripts/fetch.py"
 DEBIAN = pathlib.Path("/usr/share/datasets/fashion-mnist")
 sys.path.insert(0, str(SCRIPT.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 import catalog as tables  # noqa: E402  (found only through the line above)
 import fetch  # noqa: E402
+import png_file  # noqa: E402
 
 
 def sha(content):
@@ -308,13 +309,9 @@ class CommandLine(unittest.TestCase):
             self.assertIn("wrong SHA-256", refused.stderr)
 
 
-def png(width, height, rows, kind=0):
-    def chunk(name, content):
-        body = name + content
-        return len(content).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
-    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([8, kind, 0, 0, 0])
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows))
-            + chunk(b"IEND", b""))
+def png(width, height, rows, kind=png_file.GREY):
+    """`rows`: each with the filter before it."""
+    return png_file.png(width, height, rows, kind, filtered=True)
 
 
 XML = ("<annotation><size><width>4</width><height>3</height></size><object><name>a</name><bndbox>"

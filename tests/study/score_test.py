@@ -9,11 +9,14 @@ import pathlib
 import pty
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
-import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/tools"))
+import png_file  # noqa: E402
+
 BINARY = os.environ.get("ADA_BINARY", str(ROOT / "build" / "ada-train"))
 KINDS = {"F32": "f", "I32": "i", "U8": "B", "F64": "d", "I64": "q"}
 
@@ -49,20 +52,6 @@ def table(path):
 def boxes(tensor):
     values = tensor[1]
     return [values[i:i + 4] for i in range(0, len(values), 4)]
-
-
-def grey_png(shape, values, palette=False):
-    """An 8-bit PNG of these values, grey or as indices of a palette."""
-    height, width = shape
-    rows = b"".join(b"\0" + bytes(values[y * width:(y + 1) * width]) for y in range(height))
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(
-            ">I", zlib.crc32(kind + body))
-    colours = chunk(b"PLTE", bytes((7 * i) % 256 for i in range(768))) if palette else b""
-    return (b"\x89PNG\r\n\x1a\n"
-            + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3 if palette else 0, 0, 0, 0))
-            + colours + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def xml_object(name, box, difficult):
@@ -226,7 +215,9 @@ class SegmentationTest(ScoreTest):
         folder = self.root / name
         folder.mkdir(exist_ok=True)
         for i, (image, (shape, values)) in enumerate(images.items()):
-            (folder / f"{image}.png").write_bytes(grey_png(shape, values, palette=i % 2 == 1))
+            (folder / f"{image}.png").write_bytes(
+                png_file.png(shape[1], shape[0], values,
+                             png_file.PALETTE if i % 2 == 1 else png_file.GREY))
         return folder
 
     def test_the_recorded_metrics(self):

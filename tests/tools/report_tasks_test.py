@@ -3,27 +3,17 @@ the heads, and pictures with predictions."""
 import base64
 import pathlib
 import re
-import struct
 import sys
 import tempfile
 import unittest
-import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from png_file import png  # noqa: E402
 from report_test import PACKAGES, make_run, run_tool  # noqa: E402
 
 CLASSES = ["sky", "car $x", "<b>"]
 SLOW_TO_DRAW = ["scales.csv", "histograms.csv", "probes.csv", "what_if.csv", "timing.csv"]
 OF_TASKS = {"metric", "classes", "heads"}
-
-
-def png(shade):
-    """A grey picture of one pixel."""
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(
-            ">I", zlib.crc32(kind + body))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(bytes([0, shade]))) + chunk(b"IEND", b""))
 
 
 def make_task_run(folder, task, name="a"):
@@ -51,7 +41,7 @@ def make_task_run(folder, task, name="a"):
 def add_pictures(folder, names):
     folder.mkdir(parents=True, exist_ok=True)
     for i, name in enumerate(names):
-        (folder / name).write_bytes(png(i))
+        (folder / name).write_bytes(png(1, 1, [i]))
 
 
 def section(text, anchor):
@@ -135,7 +125,7 @@ class TasksTest(unittest.TestCase):
         text, _ = self.page(run)
         shown = section(text, "predictions")
         self.assertEqual(shown.count("<img"), 6)
-        self.assertIn(base64.b64encode(png(0)).decode(), shown)
+        self.assertIn(base64.b64encode(png(1, 1, [0])).decode(), shown)
         other = self.root / "seen"  # without overlays/: the folder itself
         add_pictures(other, ["x<y.png"])
         (other / "no.png").write_text("no picture")
