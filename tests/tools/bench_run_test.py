@@ -9,10 +9,14 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "bench"))
+sys.path.insert(0, str(ROOT / "tests" / "tools"))
 import ada_runs  # noqa: E402
 import models  # noqa: E402
+import png_file  # noqa: E402
 
 ADA = os.environ.get("ADA_BINARY", ROOT / "build" / "ada-train")
+# 8 x 8 pixels; as a label image of class 0.
+BLACK = png_file.png(8, 8, bytes(64))
 # Answers as torch_worker.py does; every step takes 2 ms.
 TORCH = """#!/usr/bin/python3
 import json, sys
@@ -21,7 +25,7 @@ print(json.dumps({{"torch": "0.0", "import_mib": 5.0, "parameters": {parameters}
 for line in sys.stdin:
     print(json.dumps({{"seconds": [0.002] * int(line), "peak_mib": 7.0}}), flush=True)
 """
-PEAK = "#!/bin/sh\necho '{\"fma\": 100.0, \"tiles\": null, \"read\": 10.0, \"copy\": 10.0}'\n"
+PEAK = "#!/bin/sh\necho '{\"fma\": 100.0, \"pairs\": null, \"tiles\": null, \"read\": 10.0, \"copy\": 10.0}'\n"
 
 
 class BenchRunTest(unittest.TestCase):
@@ -73,11 +77,19 @@ class BenchRunTest(unittest.TestCase):
 
     def test_networks(self):
         """Every model of the table, and the parameters that PyTorch's version of it has."""
+        for name in ("train", "trainannot", "test", "testannot"):
+            folder = pathlib.Path(self.folder.name, "camvid", name)
+            folder.mkdir(parents=True)
+            for i in range(8):
+                (folder / f"{i}.png").write_bytes(BLACK)
+        os.environ["ADA_CAMVID"] = str(folder.parent)
+        self.addCleanup(os.environ.pop, "ADA_CAMVID")
         ada = ada_runs.AdaTrain(ADA, self.folder.name)
         found = {name: ada.network(model, 8).parameters for name, model in models.MODELS.items()}
         self.assertEqual(found, {"resnet20": 269722, "resnet56": 853018, "vgg16": 14724042,
                                  "fashion": 224826, "lenet": 61706, "mlp": 235146,
-                                 "resnet50": 25557032})
+                                 "resnet50": 25557032, "resnet18": 11689512, "mobilenet_v2": 3504872,
+                                 "segnet_basic": 356811})
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ loss               10                                       fp16        -
 total                           51914  0.814
 device    cpu (oneDNN 2.6.3, avx512, 2 threads): device auto, and no CUDA backend is built in
 """
-PEAK = machine.Peak(fma=100.0, tiles=1000.0, read=30.0, copy=20.0)
+PEAK = machine.Peak(fma=100.0, pairs=200.0, tiles=1000.0, read=30.0, copy=20.0)
+PAIRS = machine.Peak(fma=100.0, pairs=200.0, tiles=None, read=30.0, copy=20.0)
+FLOATS = machine.Peak(fma=100.0, pairs=None, tiles=None, read=30.0, copy=20.0)
 
 
 class FlopsTest(unittest.TestCase):
@@ -76,7 +78,9 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(options.models,
                          ["resnet20", "resnet56", "vgg16", "fashion", "lenet", "mlp"])
         self.assertEqual(options.modes, compare.DEFAULT_MODES)
-        self.assertEqual((options.batch, options.rounds, options.log_every), ([128], 5, 100))
+        self.assertEqual((options.batch, options.rounds, options.log_every), (None, 5, 100))
+        self.assertEqual(models.MODELS["resnet18"].batch, 32)
+        self.assertEqual(bench.arguments(["--log-cost"]).batch, [128])
         self.assertEqual(bench.arguments(["--ops"]).models, ["resnet20"])
         self.assertEqual(bench.arguments(["--scaling"]).models, ["resnet20"])
         self.assertIn("quick", bench.arguments(["--log-cost"]).config)
@@ -103,7 +107,7 @@ class ArgumentsTest(unittest.TestCase):
         for words in (["--models", "resnet21"], ["--modes", ""], ["--batch", "x"],
                       ["--batch", "1"], ["--rounds", "0"], ["--threads", "-1"],
                       ["--ops", "--scaling"], ["--ada-steps", "1.5"], ["--device", "gpu"],
-                      ["--device", "cuda", "--ops"], ["--modes", "torch-fp16-graphed"]):
+                      ["--device", "cuda", "--ops"], ["--isa", "sse9"], ["--modes", "torch-fp16-graphed"]):
             with self.subTest(words), self.assertRaises(SystemExit), \
                     contextlib.redirect_stderr(io.StringIO()):
                 bench.arguments(words)
@@ -130,16 +134,26 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(cells[2][5:7], ["1.00", "1.60"])
         self.assertEqual(len(cells[0]), len(compare.HEADER))
 
-    def test_rows_without_pytorch_or_tiles(self):
-        peak = machine.Peak(100.0, None, 30.0, 20.0)
-        cells = compare.rows("Net", 64, {"ada-fp32": compare.Measured([10.0], 5.0)}, 1e9, peak)
-        self.assertEqual(cells[0][5:], ["", "", "10.0", "10 %", "", "5"])
-        self.assertNotIn("tiles", peak.text())
+    def test_rows_without_pytorch_or_bf16_products(self):
+        results = {"ada-fp32": compare.Measured([10.0], 5.0)}
+        for peak, share in ((FLOATS, ""), (PAIRS, "5.0 %"), (PEAK, "1.0 %")):
+            cells = compare.rows("Net", 64, results, 1e9, peak)
+            self.assertEqual(cells[0][5:], ["", "", "10.0", "10 %", share, "5"])
+        self.assertNotIn("bf16", FLOATS.text())
+        self.assertIn("bf16 products 200 GFLOP/s", PAIRS.text())
+        self.assertNotIn("tiles", PAIRS.text())
 
     def test_median_of_peaks(self):
-        peaks = [machine.Peak(1.0, None, 5.0, 7.0), machine.Peak(3.0, None, 4.0, 8.0),
-                 machine.Peak(2.0, None, 6.0, 9.0)]
-        self.assertEqual(machine.median_peak(peaks), machine.Peak(2.0, None, 5.0, 8.0))
+        peaks = [machine.Peak(1.0, 1.5, None, 5.0, 7.0), machine.Peak(3.0, 3.5, None, 4.0, 8.0),
+                 machine.Peak(2.0, 2.5, None, 6.0, 9.0)]
+        self.assertEqual(machine.median_peak(peaks), machine.Peak(2.0, 2.5, None, 5.0, 8.0))
+
+    def test_instruction_sets(self):
+        for flags, words in (("sse2", "SSE2"), ("avx2", "AVX2"), ("avx2 avx512f", "AVX-512"),
+                             ("avx512f avx512_bf16", "AVX-512 and its bf16 products"),
+                             ("avx512f avx512_bf16 amx_bf16",
+                              "AVX-512 and its bf16 products, AMX")):
+            self.assertEqual(machine.instruction_sets(flags.split()), words)
 
 
 class DeviceTest(unittest.TestCase):
@@ -192,8 +206,9 @@ class OpsTest(unittest.TestCase):
         row = op("a", "1", "forward", "", "1", "1e9", "1e6")
         for program, least in (("fp16", 1 / 250), ("fp32", 1 / 100), ("onednn", 1 / 100)):
             self.assertAlmostEqual(op_rows.limit_seconds(row, program, PEAK), least)
-        without = machine.Peak(100.0, None, 30.0, 20.0)
-        self.assertAlmostEqual(op_rows.limit_seconds(row, "fp16", without), 1 / 100)
+        for peak, program, least in ((PEAK, "bf16", 1 / 1000), (PAIRS, "bf16", 1 / 200),
+                                     (PAIRS, "fp16", 1 / 100), (FLOATS, "bf16", 1 / 100)):
+            self.assertAlmostEqual(op_rows.limit_seconds(row, program, peak), least)
         row["bytes"] = "1e9"  # memory decides
         self.assertAlmostEqual(op_rows.limit_seconds(row, "fp32", PEAK), 1 / 20)
 
@@ -203,9 +218,10 @@ class OpsTest(unittest.TestCase):
                     op("b", "1", "forward", "fp16", "0.004", "1e9", "0"),
                     op("b", "1", "forward", "onednn", "0.01", "1e9", "0")]
         cells = op_rows.rows(measured, PEAK)
-        self.assertEqual(cells[0], ["a", "2", "forward", "8.00", "125", "50 %", "", "", "", "20.0",
-                                    "50.0", "50 %", "2.50"])
-        self.assertEqual(cells[2], ["all", "3", "forward", "20.0", "150", "60 %", "", "", "",
+        none = ["", "", ""]
+        self.assertEqual(cells[0], ["a", "2", "forward", "8.00", "125", "50 %", *none, *none,
+                                    "20.0", "50.0", "50 %", "2.50"])
+        self.assertEqual(cells[2], ["all", "3", "forward", "20.0", "150", "60 %", *none, *none,
                                     "50.0", "60.0", "60 %", "2.50"])
         self.assertEqual(len(cells), 3)
         self.assertEqual(len(cells[0]), len(op_rows.HEADER))

@@ -69,13 +69,16 @@ def arguments(words):
                         help="what both programs compute on (default cpu)")
     parser.add_argument("--models", type=names_of(models.MODELS, models.usual("cpu")),
                         metavar="NAME,...",
-                        help=f"of {', '.join(models.MODELS)}; default: all but resnet50; --ops and "
+                        help=f"of {', '.join(models.MODELS)}; default: those of small images; --ops and "
                         "--scaling: resnet20; --device cuda: resnet20,resnet50")
     parser.add_argument("--modes", type=names_of(compare.MODES, compare.ALL_MODES),
                         metavar="NAME,...",
                         help=f"of {', '.join(compare.MODES)}; default: those neither compiled nor "
                         f"graphed; --device cuda: {', '.join(compare.CUDA_MODES)}")
-    parser.add_argument("--batch", type=batches, default=[128], metavar="N,...")
+    parser.add_argument("--batch", type=batches, metavar="N,...",
+                        help="images of a step (default: 128, of large images fewer)")
+    parser.add_argument("--isa", choices=machine.ISA_LIMITS,
+                        help="no program may use more of the processor's instruction sets")
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--threads", type=positive, default=machine.cores(),
                         help="of each program; --scaling: the most (default: all cores)")
@@ -98,6 +101,8 @@ def arguments(words):
     if options.models is None:
         options.models = (["resnet20"] if options.ops or options.scaling
                           else models.usual(options.device))
+    if options.policy_cost or options.log_cost:
+        options.batch = options.batch or [128]
     options.modes = options.modes or list(compare.CUDA_MODES if on_gpu else compare.DEFAULT_MODES)
     if not on_gpu and any(mode in compare.GRAPHED_MODES for mode in options.modes):
         parser.error("CUDA graphs need --device cuda")
@@ -107,6 +112,7 @@ def arguments(words):
 
 def main():
     options = arguments(sys.argv[1:])
+    os.environ.update(machine.ISA_LIMITS.get(options.isa, {}))
     if options.device == "cuda" and machine.gpu() is None:
         sys.exit("bench.py: --device cuda: nvidia-smi finds no GPU on this machine; nothing was "
                  "measured")

@@ -42,7 +42,7 @@ CUDA_MODES = ["ada-fp16", "ada-bf16", "torch-fp16", "torch-bf16", "torch-fp16-gr
 ALL_MODES = [*DEFAULT_MODES, *COMPILED_MODES]
 MODES = [*ALL_MODES, *GRAPHED_MODES]
 HEADER = ["model", "batch", "mode", "images/s", "lowest, highest", "to PyTorch's fastest",
-          "to PyTorch fp32", "GFLOP/s", "of fp32 FMA peak", "of bf16 tile peak", "peak memory, MiB"]
+          "to PyTorch fp32", "GFLOP/s", "of fp32 FMA peak", "of bf16 peak", "peak memory, MiB"]
 
 
 @dataclasses.dataclass
@@ -134,7 +134,7 @@ def rows(title, batch, results, training_flop, peak):
             f"{markdown.number(min(result.speeds))}, {markdown.number(max(result.speeds))}",
             f"{speed / fastest:.2f}" if fastest else "", f"{speed / base:.2f}" if base else "",
             markdown.number(gflops), markdown.percent(gflops / peak.fma),
-            markdown.percent(peak.tiles and gflops / peak.tiles), result.memory()])
+            markdown.percent(peak.bf16() and gflops / peak.bf16()), result.memory()])
     return cells
 
 
@@ -143,7 +143,7 @@ def measure_all(options, ada, peaks):
     image) a model and batch, and PyTorch's version. `peaks`: gets one Peak a round, or None."""
     measured, torch_version = [], None
     for name in options.models:
-        for batch in options.batch:
+        for batch in options.batch or [models.MODELS[name].batch]:
             bench = Bench(options, ada, name, batch, options.threads)
 
             def one(number, mode, bench=bench):

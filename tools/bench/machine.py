@@ -6,6 +6,7 @@ import pathlib
 import platform
 import statistics
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -14,16 +15,31 @@ def cores():
     return len(os.sched_getaffinity(0))
 
 
-def instruction_sets():
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        flags = next((line for line in file if line.startswith("flags")), "").split()
+# What --isa permits: ada-train, PyTorch, and oneDNN in both.
+ISA_LIMITS = {
+    "avx2": {"ADA_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "avx512": {"ADA_ISA": "avx512", "ATEN_CPU_CAPABILITY": "avx512",
+               "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
+    "avx512bf16": {"ADA_ISA": "avx512bf16", "ATEN_CPU_CAPABILITY": "avx512",
+                   "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"},
+}
+
+
+def instruction_sets(flags):
+    """In words, from the processor's flags."""
     best = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2"))
                  if flag in flags), "SSE2")
-    return best + (" and AMX" if "amx_bf16" in flags else "")
+    more = [name for flag, name in (("avx512_bf16", "its bf16 products"), ("amx_bf16", "AMX"))
+            if flag in flags]
+    return best + (" and " + ", ".join(more) if more else "")
 
 
 def describe():
-    return f"{os.cpu_count()} cores, {platform.machine()} with {instruction_sets()}"
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        flags = next((line for line in file if line.startswith("flags")), "").split()
+    limit = os.environ.get("ADA_ISA")
+    return (f"{os.cpu_count()} cores, {platform.machine()} with {instruction_sets(flags)}"
+            + (f", all programs limited to {limit}" if limit else ""))
 
 
 def describe_device(device):
@@ -64,11 +80,22 @@ def cifar10():
     return None
 
 
+def camvid():
+    """The folder of CamVid; ends the program where it is not found: nothing stands in for it."""
+    folder = os.environ.get("ADA_CAMVID") or ROOT / "data" / "camvid"
+    if not pathlib.Path(folder, "train").is_dir():
+        sys.exit(f"bench.py: {folder} holds no CamVid; data/scripts/fetch.py camvid fetches it, and "
+                 "ADA_CAMVID may name its folder")
+    return folder
+
+
 def data_options(config):
     """--set values for the data of a configuration: the real set where it is found, otherwise
     synthetic images of the same shape."""
     if "synthetic" in config:  # made-up images in any case
         return []
+    if "camvid" in config:
+        return [f"data.path={camvid()}"]
     if "fashion" in config:
         if pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
             return ["data.limit={train: 0, test: 256}"]
@@ -80,15 +107,21 @@ def data_options(config):
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    """What the machine can do with so many threads at once; tiles is None where it has no AMX."""
+    """What the machine can do with so many threads at once; None: it has no such products."""
     fma: float  # GFLOP/s of fp32 fused multiply-adds
+    pairs: float  # GFLOP/s of AVX-512's bf16 products, summed in fp32
     tiles: float  # GFLOP/s of bf16 products of tiles, summed in fp32
     read: float  # GB/s
     copy: float  # GB/s, bytes read and bytes written
 
+    def bf16(self):
+        """The fastest bf16 products that there are, or None."""
+        return self.tiles or self.pairs
+
     def text(self):
+        pairs = "" if self.pairs is None else f"bf16 products {self.pairs:,.0f} GFLOP/s, "
         tiles = "" if self.tiles is None else f"bf16 tiles {self.tiles:,.0f} GFLOP/s, "
-        return (f"fp32 FMA {self.fma:,.0f} GFLOP/s, {tiles}memory read {self.read:.0f} GB/s, "
+        return (f"fp32 FMA {self.fma:,.0f} GFLOP/s, {pairs}{tiles}memory read {self.read:.0f} GB/s, "
                 f"copied {self.copy:.0f} GB/s")
 
 

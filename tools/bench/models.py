@@ -11,6 +11,7 @@ class Model:
     network: tuple = ()  # --set values that choose the network, where it is not the configuration's
     images: int = 0  # in one measurement of ada-train: some seconds on two cores; 0: too slow there
     cuda_images: int = 0  # the same on a GPU
+    batch: int = 128  # where none is asked for
 
     def steps(self, batch, device="cpu"):
         """Steps of one measurement of ada-train."""
@@ -31,6 +32,12 @@ MODELS = {
                    cuda_images=1280000),
     "mlp": Model("MLP 784-256-128-10", "configs/mlp_mnist_fashion.yaml", "28x28x1",
                  images=512000, cuda_images=1280000),
+    "resnet18": Model("ResNet-18", RESNET50, "224x224x3",
+                      ("model={zoo: resnet18, classes: 1000}",), batch=32),
+    "mobilenet_v2": Model("MobileNetV2", RESNET50, "224x224x3",
+                          ("model={zoo: mobilenet_v2, classes: 1000}",), batch=32),
+    "segnet_basic": Model("SegNet-Basic, half width", "configs/segnet_camvid_quick.yaml",
+                          "180x240x3", batch=4),
     "resnet50": Model("ResNet-50", RESNET50, "224x224x3", cuda_images=38400),
 }
 

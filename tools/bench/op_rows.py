@@ -8,7 +8,8 @@ import markdown
 import models
 from ada_runs import note
 
-PROGRAMS = {"fp16": "ada-train fp16", "fp32": "ada-train fp32", "onednn": "oneDNN f32"}
+PROGRAMS = {"fp16": "ada-train fp16", "bf16": "ada-train bf16", "fp32": "ada-train fp32",
+            "onednn": "oneDNN f32"}
 HEADER = ["layer", "layers", "part",
           *(cell for title in PROGRAMS.values()
             for cell in (f"{title}, ms", "GFLOP/s", "of limit")),
@@ -17,9 +18,9 @@ HEADER = ["layer", "layers", "part",
 
 def limit_seconds(row, program, peak):
     """The least time: of its arithmetic at the machine's peak, or of moving its operands and its
-    result once each, whichever is longer. Exact fp16 products are four of bf16 tiles where there
-    are tiles."""
-    gflops = peak.tiles / 4 if program == "fp16" and peak.tiles else peak.fma
+    result once each, whichever is longer. bf16 products are those of tiles or of AVX-512 where
+    there are such; exact fp16 products are four of tiles."""
+    gflops = {"bf16": peak.bf16(), "fp16": peak.tiles and peak.tiles / 4}.get(program) or peak.fma
     return max(float(row["flop"]) / (gflops * 1e9), float(row["bytes"]) / (peak.copy * 1e9))
 
 
@@ -62,8 +63,8 @@ def rows(measured, peak):
 def run(options):
     """Measures and prints a table for each model and batch."""
     for name in options.models:
-        for batch in options.batch:
-            model = models.MODELS[name]
+        model = models.MODELS[name]
+        for batch in options.batch or [model.batch]:
             note(f"{model.title}, batch {batch}: {options.rounds} rounds")
             before = machine.measure_peak(options.peak, options.threads)
             done = subprocess.run(

@@ -114,6 +114,7 @@ void MeasureLayer(const Counted& counted, int threads, int rounds) {
   const Layer& layer = counted.layer;
   const std::vector<std::function<Program()>> makers = {
       [&] { return MakeOurs(layer, "fp16", kFp16, threads); },
+      [&] { return MakeOurs(layer, "bf16", kBf16, threads); },
       [&] { return MakeOurs(layer, "fp32", kFp32, threads); },
       [&] { return MakeOnednn(layer, threads); }};
   struct Result {

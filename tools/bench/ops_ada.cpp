@@ -58,7 +58,8 @@ class Ours {
       return;
     }
     std::vector<std::uint16_t> codes(count);
-    for (std::size_t i = 0; i < count; ++i) codes[i] = EncodeFp16(values[i]);
+    const auto encode = t.storage == Storage::kF16 ? EncodeFp16 : EncodeBf16;
+    for (std::size_t i = 0; i < count; ++i) codes[i] = encode(values[i]);
     backend_->Upload(t.data, codes.data(), t.bytes());
   }
   Gradient MakeGradient(const Shape& shape) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -42,11 +43,16 @@ double BestSeconds(int threads, int times, const std::function<void(int thread)>
 int main(int argc, char** argv) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = std::max(1, argc > 1 ? std::atoi(argv[1]) : cores);
+  const auto number_or_null = [](double rate) {
+    char text[32] = "null";
+    if (rate > 0) std::snprintf(text, sizeof text, "%.1f", rate);
+    return std::string(text);
+  };
   const double fma = ada::bench::MeasureFma(threads);
+  const double pairs = ada::bench::MeasurePairs(threads);
   const double tiles = ada::bench::MeasureTiles(threads);
   const ada::bench::MemoryRates memory = ada::bench::MeasureMemory(threads);
-  char text[32] = "null";
-  if (tiles > 0) std::snprintf(text, sizeof text, "%.1f", tiles);
-  std::printf("{\"fma\": %.1f, \"tiles\": %s, \"read\": %.1f, \"copy\": %.1f}\n", fma, text,
-              memory.read, memory.copy);
+  std::printf("{\"fma\": %.1f, \"pairs\": %s, \"tiles\": %s, \"read\": %.1f, \"copy\": %.1f}\n",
+              fma, number_or_null(pairs).c_str(), number_or_null(tiles).c_str(), memory.read,
+              memory.copy);
 }

@@ -10,8 +10,11 @@ namespace ada::bench {
 double BestSeconds(int threads, int times, const std::function<void(int thread)>& work);
 
 // GFLOP/s of fp32 fused multiply-adds (multiplication and addition where the processor has no
-// FMA), in the widest registers there are.
+// FMA), in the widest registers there are. What ADA_ISA forbids to ada-train counts as missing here
+// and below.
 double MeasureFma(int threads);
+// GFLOP/s of AVX-512's bf16 products, two a lane, summed in fp32; 0: the processor has none.
+double MeasurePairs(int threads);
 // GFLOP/s of bf16 tile products summed in fp32; 0: no AMX, or the kernel does not permit it.
 double MeasureTiles(int threads);
 

@@ -4,8 +4,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "peak.h"
 
@@ -16,15 +19,17 @@ constexpr int kTimes = 10;
 constexpr int kRounds = 1 << 20;  // of a function below: some milliseconds
 volatile float g_sink;            // results are used
 
-// x = x * a + b, which tends to 1: no overflow, nothing subnormal.
+// x = x * a + b, which tends to 1: no overflow, nothing subnormal. Chains begin with different
+// values, or the compiler would compute one of them for all.
 constexpr float kFactor = 0.75f, kSummand = 0.25f;
+float Start(int chain) { return kFactor + 0.001f * static_cast<float>(chain); }
 
 __attribute__((target("avx512f"))) double FmaAvx512() {
   constexpr int kChains = 16;
   __m512 x[kChains];
   const __m512 a = _mm512_set1_ps(kFactor), b = _mm512_set1_ps(kSummand);
 #pragma GCC unroll 16
-  for (int i = 0; i < kChains; ++i) x[i] = a;
+  for (int i = 0; i < kChains; ++i) x[i] = _mm512_set1_ps(Start(i));
   for (int round = 0; round < kRounds; ++round)
 #pragma GCC unroll 16
     for (int i = 0; i < kChains; ++i) x[i] = _mm512_fmadd_ps(x[i], a, b);
@@ -35,12 +40,28 @@ __attribute__((target("avx512f"))) double FmaAvx512() {
   return 2.0 * 16 * kChains * kRounds;
 }
 
+__attribute__((target("avx512f,avx512bf16"))) double PairsAvx512() {
+  constexpr int kChains = 16;
+  __m512 sums[kChains];
+  const __m512bh a = _mm512_cvtne2ps_pbh(_mm512_set1_ps(kFactor), _mm512_set1_ps(kSummand));
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_ps(Start(i));
+  for (int round = 0; round < kRounds; ++round)
+#pragma GCC unroll 16
+    for (int i = 0; i < kChains; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], a, a);
+  __m512 sum = sums[0];
+#pragma GCC unroll 16
+  for (int i = 1; i < kChains; ++i) sum = _mm512_add_ps(sum, sums[i]);
+  g_sink = _mm512_cvtss_f32(sum);
+  return 2.0 * 32 * kChains * kRounds;
+}
+
 __attribute__((target("avx2,fma"))) double FmaAvx2() {
   constexpr int kChains = 12;
   __m256 x[kChains];
   const __m256 a = _mm256_set1_ps(kFactor), b = _mm256_set1_ps(kSummand);
 #pragma GCC unroll 12
-  for (int i = 0; i < kChains; ++i) x[i] = a;
+  for (int i = 0; i < kChains; ++i) x[i] = _mm256_set1_ps(Start(i));
   for (int round = 0; round < kRounds; ++round)
 #pragma GCC unroll 12
     for (int i = 0; i < kChains; ++i) x[i] = _mm256_fmadd_ps(x[i], a, b);
@@ -56,7 +77,7 @@ double MultiplyAddSse2() {
   __m128 x[kChains];
   const __m128 a = _mm_set1_ps(kFactor), b = _mm_set1_ps(kSummand);
 #pragma GCC unroll 12
-  for (int i = 0; i < kChains; ++i) x[i] = a;
+  for (int i = 0; i < kChains; ++i) x[i] = _mm_set1_ps(Start(i));
   for (int round = 0; round < kRounds; ++round)
 #pragma GCC unroll 12
     for (int i = 0; i < kChains; ++i) x[i] = _mm_add_ps(_mm_mul_ps(x[i], a), b);
@@ -94,6 +115,17 @@ __attribute__((target("amx-tile,amx-bf16"))) double TileProducts() {
   return 4.0 * 2 * 16 * 16 * 32 * kTileRounds;
 }
 
+// What ADA_ISA, from the narrowest on, leaves of the instruction sets.
+bool Permitted(std::string_view set) {
+  static constexpr std::string_view kSets[] = {"sse2", "avx2", "avx512", "avx512bf16", "amx"};
+  const char* most = std::getenv("ADA_ISA");
+  if (most == nullptr || *most == '\0') return true;
+  const auto place = [](std::string_view name) {
+    return std::find(std::begin(kSets), std::end(kSets), name) - std::begin(kSets);
+  };
+  return place(set) <= place(most);
+}
+
 bool HasTiles() {
   // The kernel lends the tile registers only to who asks: ARCH_REQ_XCOMP_PERM, XTILEDATA.
   unsigned a = 7, b, c = 0, d;
@@ -114,12 +146,19 @@ double Rate(int threads, double (*work)()) {
 }  // namespace
 
 double MeasureFma(int threads) {
-  if (__builtin_cpu_supports("avx512f")) return Rate(threads, FmaAvx512);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+  if (Permitted("avx512") && __builtin_cpu_supports("avx512f")) return Rate(threads, FmaAvx512);
+  if (Permitted("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     return Rate(threads, FmaAvx2);
   return Rate(threads, MultiplyAddSse2);
 }
 
-double MeasureTiles(int threads) { return HasTiles() ? Rate(threads, TileProducts) : 0; }
+double MeasurePairs(int threads) {
+  const bool has = Permitted("avx512bf16") && __builtin_cpu_supports("avx512bf16");
+  return has ? Rate(threads, PairsAvx512) : 0;
+}
+
+double MeasureTiles(int threads) {
+  return Permitted("amx") && HasTiles() ? Rate(threads, TileProducts) : 0;
+}
 
 }  // namespace ada::bench

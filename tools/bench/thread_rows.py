@@ -2,6 +2,7 @@
 import compare
 import machine
 import markdown
+import models
 from ada_runs import note
 
 
@@ -29,7 +30,7 @@ def run(options, ada):
     """Measures all models and modes with each number of threads in turns and prints the table."""
     counts, table, torch_version = thread_counts(options.threads), [], None
     for name in options.models:
-        for batch in options.batch:
+        for batch in options.batch or [models.MODELS[name].batch]:
             benches = {count: compare.Bench(options, ada, name, batch, count) for count in counts}
 
             def one(number, item, benches=benches):

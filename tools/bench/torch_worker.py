@@ -46,13 +46,18 @@ class Training:
                                          weight_decay=1e-4, fused=device == "cuda" or None)
         self.images = torch.randn(batch, *image, device=device).contiguous(
             memory_format=torch.channels_last)
-        self.labels = torch.randint(0, 10, (batch,), device=device)
+        with torch.no_grad():
+            outputs = self.network(self.images[:2])  # [2, classes], or [2, classes, h, w] of pixels
+        of_pixels = outputs.dim() == 4
+        self.labels = torch.randint(0, outputs.shape[1], (batch, *outputs.shape[2:]), device=device)
+        self.weight = torch.ones(outputs.shape[1], device=device) if of_pixels else None
         self.graph = self.captured() if mode.endswith("-graphed") else None
 
     def gradients(self, cached=True):
         with torch.autocast(self.device, dtype=self.autocast or torch.bfloat16,
                             enabled=self.autocast is not None, cache_enabled=cached):
-            loss = functional.cross_entropy(self.network(self.images), self.labels)
+            loss = functional.cross_entropy(self.network(self.images), self.labels,
+                                            weight=self.weight)
         self.scaler.scale(loss).backward()
 
     def captured(self):
