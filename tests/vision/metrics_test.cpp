@@ -148,8 +148,8 @@ TEST_SUITE("cpu") {
     // Scores with ties, whose order is that of the images.
     std::mt19937 random(3);
     const auto number = [&random](int below) { return static_cast<int>(random() % below); };
-    AveragePrecision whole(3), parts[] = {AveragePrecision(3), AveragePrecision(3),
-                                          AveragePrecision(3)};
+    AveragePrecision whole(3),
+        parts[] = {AveragePrecision(3), AveragePrecision(3), AveragePrecision(3)};
     Confusion all(2), counts[] = {Confusion(2), Confusion(4), Confusion(2)};
     for (int image = 0; image < 30; ++image) {
       std::vector<LabelledBox> truth;

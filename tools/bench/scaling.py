@@ -78,7 +78,7 @@ def network_of(text):
     values = [float(number) for number in numbers.split(",")]
     if not name or len(values) != 5 or min(values) < 0 or values[4] < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=IMAGE,STEP,PARAMETERS,LAYERS,BATCH")
-    return name, values
+    return name, (*values[:4], int(values[4]))
 
 
 def main():

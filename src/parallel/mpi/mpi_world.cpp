@@ -33,7 +33,8 @@ bool WasLaunched() {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, Patience& patience) : comm_(comm), patience_(patience) {
+  MpiCommunicator(MPI_Comm comm, Patience& patience, bool hurries)
+      : comm_(comm), patience_(patience), hurries_(hurries) {
     MPI_Comm_rank(comm, &rank_);
     MPI_Comm_size(comm, &ranks_);
   }
@@ -45,14 +46,14 @@ class MpiCommunicator final : public Communicator {
     const int n = CountOf(bytes);
     CheckMpi(MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm_, &request),
              "gathering from processes");
-    patience_.Wait(request);
+    patience_.Wait(request, hurries_);
   }
   void Exchange(const void* mine, std::size_t bytes, void* parts) override {
     MPI_Request request;
     const int n = CountOf(bytes);
     CheckMpi(MPI_Ialltoall(mine, n, MPI_BYTE, parts, n, MPI_BYTE, comm_, &request),
              "an exchange between processes");
-    patience_.Wait(request);
+    patience_.Wait(request, hurries_);
   }
 
  private:
@@ -62,6 +63,7 @@ class MpiCommunicator final : public Communicator {
   }
   MPI_Comm comm_;
   Patience& patience_;
+  const bool hurries_;
   int rank_ = 0, ranks_ = 1;
 };
 
@@ -111,8 +113,8 @@ class MpiWorld final : public World {
         hosts_(HostsOf(ranks)),
         nodes_(NodesOf(rank, ranks)),
         patience_(CopyOf(MPI_COMM_WORLD), hosts_),
-        small_(CopyOf(MPI_COMM_WORLD), patience_),
-        large_(CopyOf(MPI_COMM_WORLD), patience_) {}
+        small_(CopyOf(MPI_COMM_WORLD), patience_, /*hurries=*/true),
+        large_(CopyOf(MPI_COMM_WORLD), patience_, /*hurries=*/false) {}
   // Not while an error is on its way: the others would be waited for.
   ~MpiWorld() override { MPI_Finalize(); }
 

@@ -22,7 +22,9 @@ class Patience {
   // Until `request` is complete. Where that takes longer than the timeout all other processes are
   // asked whether they are there; DeviceError names those that do not answer. A process answers
   // while it waits itself: who computes, writes or is stopped for so long does not.
-  void Wait(MPI_Request& request);
+  // hurries: the thread looks without sleeping for a while, since nothing else is to be done; else
+  // another thread of the process is at work on its core.
+  void Wait(MPI_Request& request, bool hurries);
 
  private:
   void AnswerAsks();
