@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -13,13 +14,20 @@
 #include "core/color.h"
 #include "core/error.h"
 #include "core/utf8.h"
+#include "parallel/world.h"
 
 namespace {
 
-int Fail(int code, const std::string& message) {
+void Tell(const std::string& message) {
   const std::string name =
       ada::Colored(ada::HasColor(STDERR_FILENO), ada::Color::kRed, "ada-train:");
   std::fprintf(stderr, "%s %s\n", name.c_str(), ada::VisibleLines(message).c_str());
+}
+
+// world: null where this process is alone. The others would wait for it.
+int Fail(ada::parallel::World* world, int code, const std::string& message) {
+  if (world != nullptr) ada::parallel::EndAll(*world, code, Tell, message);
+  Tell(message);
   return code;
 }
 
@@ -38,17 +46,22 @@ void OccupyStandardStreams() {
 int main(int argc, char** argv) {
   OccupyStandardStreams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is then an error with a message
+  std::unique_ptr<ada::parallel::World> world;
   try {
-    const int code = ada::cli::Dispatch(argc, argv);
+    world = ada::parallel::StartWorld();
+    const int code = ada::cli::Dispatch(argc, argv, world.get());
     if (!std::cout.flush()) throw ada::OutputError("standard output cannot be written");
     return code;
   } catch (const ada::InternalError& e) {
-    return Fail(e.exit_code(), std::string("internal error: ") + e.what() + "; please report this");
+    return Fail(world.get(), e.exit_code(),
+                std::string("internal error: ") + e.what() + "; please report this");
   } catch (const ada::Error& e) {
-    return Fail(e.exit_code(), e.what());
+    return Fail(world.get(), e.exit_code(), e.what());
   } catch (const std::bad_alloc&) {
-    return Fail(4, "out of memory; a smaller data.batch_size, or train.accumulate, helps");
+    return Fail(world.get(), 4,
+                "out of memory; a smaller data.batch_size, or train.accumulate, helps");
   } catch (const std::exception& e) {
-    return Fail(70, std::string("internal error: ") + e.what() + "; please report this");
+    return Fail(world.get(), 70,
+                std::string("internal error: ") + e.what() + "; please report this");
   }
 }

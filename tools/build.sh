@@ -8,13 +8,15 @@ cd "$(dirname "$0")/.."
 usage() {
   cat <<'TEXT'
 usage: tools/build.sh [--debug|--asan|--ubsan|--tsan] [--tests|--no-tests]
-                      [--cuda [--cuda-arch ARCH]]
+                      [--mpi] [--cuda [--cuda-arch ARCH]]
 
   (none)       Release, in build/: the program is build/ada-train
   --debug      without optimisation, in build-debug/
   --asan       with AddressSanitizer, in build-asan/ (likewise --ubsan, --tsan); --asan --ubsan:
                with both, in build-asan-ubsan/
   --no-tests   only the program; --tests (the default): the test programs as well
+  --mpi        with MPI: mpirun and srun start several processes that train one network together;
+               started alone the program is what it is without
   --cuda       the CUDA backend as well, for sm_75 to sm_90 and, as PTX, newer ones (Release only);
                the program still runs on the CPU where there is no GPU
   --cuda-arch ARCH  for this GPU alone: 80, 90, ... (CMake's words; the quickest build)
@@ -25,6 +27,7 @@ TEXT
 preset=release
 targets=(all)
 cuda=OFF
+mpi=OFF
 arch=
 while [ $# -gt 0 ]; do
   option=$1
@@ -32,6 +35,7 @@ while [ $# -gt 0 ]; do
     --debug | --asan | --ubsan | --tsan) preset=$(preset_with "$preset" "$option") ;;
     --tests) targets=(all) ;;
     --no-tests) targets=(ada-train) ;;
+    --mpi) mpi=ON ;;
     --cuda) cuda=ON ;;
     --cuda-arch) need_value "$option" $#; arch=$2; shift ;;
     -h | --help) usage; exit 0 ;;
@@ -69,7 +73,11 @@ if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; t
   fi
 fi
 
-configure+=("-DADA_CUDA=$cuda")
+configure+=("-DADA_CUDA=$cuda" "-DADA_MPI=$mpi")
+if [ $mpi = ON ] && ! command -v mpicxx >/dev/null; then
+  echo "build.sh: MPI is missing; tools/setup.sh --mpi installs it" >&2
+  exit 1
+fi
 if [ $cuda = ON ]; then
   export PATH=$PATH:/usr/local/cuda/bin
   if ! command -v "${CUDACXX:-nvcc}" >/dev/null; then

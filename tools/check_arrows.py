@@ -16,6 +16,8 @@ ARROWS = {
     "scaling/rules": ["core"],
     "scaling/policies": ["core", "scaling/rules"],
     "vision": ["core"],
+    "parallel": ["core"],
+    "parallel/mpi": ["core", "parallel"],
     "data": ["core", "vision", "data/images/kernels"],
     "data/images/kernels": [],
     "graph/layers": ["core", "scaling/rules", "backend/*.h"],
@@ -30,11 +32,12 @@ ARROWS = {
     "graph": ["core", "vision", "config/config.h", "scaling", "backend/*.h", "graph/layers"],
     "optim": ["core", "backend/*.h"],
     "what_if": ["core", "config", "scaling", "graph/layers", "graph/network", "telemetry"],
-    "train": ["core", "vision", "config", "data", "scaling", "backend", "graph", "optim", "telemetry", "what_if"],
+    "train": ["core", "vision", "config", "data", "scaling", "backend", "graph", "optim", "telemetry", "what_if",
+              "parallel"],
     "study": ["core", "vision", "config", "scaling", "backend", "telemetry", "train", "what_if",
               "data/images", "data/detection"],
-    "cli": ["core", "config", "telemetry", "train", "study"],
-    "main.cpp": ["core", "cli"],
+    "cli": ["core", "config", "telemetry", "train", "study", "parallel"],
+    "main.cpp": ["core", "cli", "parallel"],
 }
 
 # Foreign headers and the only rooms that may know them.
@@ -44,6 +47,7 @@ LIBRARIES = {
     r"[a-z0-9]*(mm|x86|avx\w*|amx\w*)intrin\.h$": ("backend/cpu", "data/images/kernels"),
     r"(cpuid\.h|omp\.h)$": "backend/cpu",
     r"(cu(da|dnn|blas|rand|pti)\w*(\.h|/)|nvrtc\.h|nccl\.h)": "backend/cuda",
+    r"mpi\.h$": "parallel/mpi",
     r"spdlog/": "telemetry",
     r"CLI/": "cli",
     r"zlib\.h$": "data",

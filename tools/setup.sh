@@ -7,11 +7,12 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/setup.sh [--dev] [--fuzz] [--cuda] [--list]
+usage: tools/setup.sh [--dev] [--fuzz] [--mpi] [--cuda] [--list]
 
 Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
   --dev     also what tools/format.sh and tools/lint.sh use
   --fuzz    also what tools/fuzz.sh and tools/hammer.sh use: clang with libFuzzer, and strace
+  --mpi     also Open MPI, for tools/build.sh --mpi: several processes, several machines
   --cuda    also the headers of cudnn-frontend for tools/build.sh --cuda, from PyPI into
             build-cudnn-frontend/; says what of CUDA and cuDNN is missing, but does not install those
   --list    print the packages, install nothing
@@ -36,6 +37,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --dev) packages+=(clang-format clang-tidy shellcheck) ;;
     --fuzz) packages+=(clang libclang-rt-dev strace) ;;
+    --mpi) packages+=(libopenmpi-dev openmpi-bin) ;;
     --cuda) cuda=true ;;
     --list) list=true ;;
     -h | --help) usage; exit 0 ;;

@@ -19,6 +19,8 @@ usage: tools/sweep.sh --config FILE... --out DIR [--vary KEY=V1,V2,...]... [opti
   --threads N           threads of each run (cores / JOBS)
   --dry-run             list the runs as commands on stdout, check their configurations, run nothing
   --slurm FILE          write a Slurm job script of the same runs, one array task each, run nothing
+  --tasks N             with --slurm: processes of each run, which srun starts (1); more than one ask
+                        for a program with MPI (tools/build.sh --mpi)
 
 At the end a table of the results stands on stdout; all else is said on stderr.
 Ctrl-C lets every run write a checkpoint and ends; the same command goes on (a second Ctrl-C does
@@ -35,7 +37,7 @@ TEXT
 note() { echo "sweep.sh: $*" >&2; }
 refuse() { note "$1"; exit 2; }
 
-out='' only='' action=run jobs=1 threads='' slurm='' plan=()
+out='' only='' action=run jobs=1 threads='' slurm='' tasks=1 plan=()
 while [ $# -gt 0 ]; do
   option=$1
   shift
@@ -49,13 +51,14 @@ while [ $# -gt 0 ]; do
     --dry-run) action=list ;;
     -h | --help) usage; exit 0 ;;
     -j[0-9]*) jobs=${option#-j} ;;
-    --out | -j | --jobs | --threads | --slurm | --table | --run)
+    --out | -j | --jobs | --threads | --slurm | --tasks | --table | --run)
       [ $# -gt 0 ] || refuse "$option: a value is missing"
       case $option in
         --out) out=${1%/} ;;
         -j | --jobs) jobs=$1 ;;
         --threads) threads=$1 ;;
         --slurm) action=slurm slurm=$1 ;;
+        --tasks) tasks=$1 ;;
         --table) action=table out=${1%/} ;;
         --run) action=one only=$1 ;; # of an existing sweep, for the Slurm script
       esac
@@ -67,6 +70,8 @@ done
 [[ $out != -* ]] || out=./$out # never an option of what it is handed to
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || refuse "-j $jobs: expected a number of at least 1"
 [[ $threads =~ ^([1-9][0-9]*)?$ ]] || refuse "--threads $threads: expected a number of at least 1"
+[[ $tasks =~ ^[1-9][0-9]*$ ]] || refuse "--tasks $tasks: expected a number of at least 1"
+[ "$tasks" = 1 ] || [ "$action" = slurm ] || [ "$action" = one ] || refuse "--tasks goes with --slurm"
 program=${ADA_TRAIN:-${here%/*}/build/ada-train}
 # shellcheck source=tools/sweep/runs.sh
 . "$here/sweep/runs.sh"
@@ -81,6 +86,8 @@ fi
 command -v -- "$program" >/dev/null || refuse "$program is missing; run tools/build.sh first"
 if [ "$action" = one ]; then
   threads=${threads:-1}
+  # Where a process ends by an error the others do.
+  if [ "$tasks" -gt 1 ]; then launcher=(srun "--ntasks=$tasks" --kill-on-bad-exit=1); fi
   status=0
   run_alone "$only" || status=$?
   exit "$status"
@@ -102,7 +109,7 @@ printf '%s\n' "$list" >"$out/.sweep.json"
 mv "$out/.sweep.json" "$out/sweep.json"
 if [ "$action" = slurm ]; then
   python3 "$here/sweep/slurm.py" --out="$out" --file="$slurm" --tool="$here/sweep.sh" \
-    --jobs="$jobs" --threads="$threads" --program="${ADA_TRAIN-}"
+    --jobs="$jobs" --threads="$threads" --tasks="$tasks" --program="${ADA_TRAIN-}"
   exit 0
 fi
 

@@ -7,14 +7,15 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/test.sh [--fast|--all] [--debug|--asan|--ubsan|--tsan] [--cuda [--cuda-arch ARCH]]
-                     [--no-setup]
+usage: tools/test.sh [--fast|--all] [--debug|--asan|--ubsan|--tsan] [--mpi]
+                     [--cuda [--cuda-arch ARCH]] [--no-setup]
 
   (none)       what finds faults within minutes: the suites cpu and lint
   --all        the slow suites as well: fuzzing, kill -9 and failing system calls, 10,000 random
                configurations, longer trainings (half an hour on two cores); what CI runs
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
+  --mpi        with MPI, and the tests that mpirun starts (skipped without it)
   --cuda       with the CUDA backend, and its tests on a GPU (skipped where there is none)
   --cuda-arch ARCH  as tools/build.sh takes it: for one GPU alone, the quickest build
   --no-setup   installs nothing
@@ -27,7 +28,7 @@ folder=build
 preset=release
 build=()
 packages=()
-select=(-L '^(cpu|lint|gpu)$')
+select=(-L '^(cpu|lint|gpu|mpi)$')
 all=false
 setup=true
 while [ $# -gt 0 ]; do
@@ -40,6 +41,7 @@ while [ $# -gt 0 ]; do
       preset=$(preset_with "$preset" "$option")
       folder=build-$preset
       ;;
+    --mpi) build+=(--mpi); packages+=(--mpi) ;;
     --cuda) build+=(--cuda); packages+=(--cuda) ;;
     --cuda-arch) need_value "$option" $#; build+=("$option" "$2"); shift ;;
     --no-setup) setup=false ;;

@@ -22,6 +22,12 @@ struct Pass {
   std::uint64_t seed = 0, draw = 0;  // key and counter of dropout's and rounding's random numbers
   double edge = INFINITY;            // TensorStats::above_edge, where `count` is set
   bool bins = false;                 // fill RoundingStyle::bins as well; goes with `count`
+  // Several processes share the batch: where, among the rows of all, those of this call begin.
+  // Random numbers go by it.
+  std::int64_t first_row = 0;
+  // They do, so that dw and db are a part of a sum: they stay fp32, neither rounded nor counted,
+  // until FinishGradients.
+  bool part = false;
 };
 
 class Op {
@@ -31,6 +37,9 @@ class Op {
   virtual void Backward(const Pass& pass) = 0;
   // Masters changed: make the low-precision copies anew. Of `pass`: count, bins, seed, draw.
   virtual void RefreshWeights(const Pass& /*pass*/) {}
+  // After the last Backward of a batch whose passes were `part`s: dw and db hold the sums of all
+  // processes by now, and are rounded and counted.
+  virtual void FinishGradients(const Pass& /*pass*/) {}
 };
 
 // Loss and hits of one call, summed over its terms: images; labelled pixels; positive default

@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "config/load.h"
+#include "parallel/world.h"
 
 namespace ada::cli {
 
 // From the program's arguments to the command that they name: parses and runs. Returns the exit
 // code: 0, or that of the command. Throws ConfigError where the arguments cannot be parsed, and
-// what the command throws.
-int Dispatch(int argc, char** argv);
+// what the command throws. `world`: the processes that were started together; null: one. All of
+// them train; everything else is done by the first.
+int Dispatch(int argc, char** argv, parallel::World* world = nullptr);
 
 struct Command {
   CLI::App* app;
@@ -25,7 +27,7 @@ using Commands = std::vector<Command>;
 // then.
 //
 // train; its options also on `app` itself: the same without a word, but for FILE.
-Commands AddTrainCommands(CLI::App& app);
+Commands AddTrainCommands(CLI::App& app, parallel::World* world);
 Commands AddEvaluateCommands(CLI::App& app);
 Commands AddPredictCommands(CLI::App& app);
 Commands AddRatesCommands(CLI::App& app);

@@ -24,11 +24,10 @@ constexpr char kFooter[] =
     "  ada-train train configs/resnet20_cifar_quick.yaml --policy dynamic --epochs 4 --name "
     "dynamic";
 
-Commands AddCommands(CLI::App& app) {
-  Commands all;
-  for (const auto add :
-       {AddTrainCommands, AddEvaluateCommands, AddPredictCommands, AddRatesCommands,
-        AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands})
+Commands AddCommands(CLI::App& app, parallel::World* world) {
+  Commands all = AddTrainCommands(app, world);
+  for (const auto add : {AddEvaluateCommands, AddPredictCommands, AddRatesCommands, AddFileCommands,
+                         AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }
@@ -72,20 +71,22 @@ void RefuseOptionsBefore(const CLI::App& app, const CLI::App& command) {
                         command.get_name() + " --help` lists them");
 }
 
-int PrintVersions() {
-  for (const train::Version& v : train::Versions()) std::cout << v.name << ' ' << v.value << '\n';
+int PrintVersions(const parallel::World* world) {
+  for (const train::Version& v : train::Versions(world))
+    std::cout << v.name << ' ' << v.value << '\n';
   return 0;
 }
 
 }  // namespace
 
-int Dispatch(int argc, char** argv) {
+int Dispatch(int argc, char** argv, parallel::World* world) {
   const TerminalText out(std::cout, STDOUT_FILENO), errors(std::cerr, STDERR_FILENO);
   CLI::App app(kDescription);
   app.footer(kFooter);
   app.require_subcommand(0, 1);
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-  Commands commands = AddCommands(app);
+  const bool is_first = world == nullptr || world->rank() == 0;
+  Commands commands = AddCommands(app, world);
   bool version = false;
   app.add_flag("--version", version, "version, commit, compiler, backends and libraries");
   AddColor(app);
@@ -95,14 +96,18 @@ int Dispatch(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) throw ConfigError(UsageProblem(app, *train.app, e));
+    if (!is_first) return 0;
     if (app.get_subcommands().empty()) return PrintHelp(app);
     std::cout << app.help();
     return 0;
   }
-  if (version) return PrintVersions();
+  if (version) return is_first ? PrintVersions(world) : 0;
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
-    if (&command != &train) RefuseOptionsBefore(app, *command.app);
+    if (&command != &train) {
+      if (!is_first) return 0;
+      RefuseOptionsBefore(app, *command.app);
+    }
     return command.run();
   }
   return train.run();

@@ -118,10 +118,13 @@ config::Loaded LoadFor(TrainArguments& a) {
   return loaded;
 }
 
-int Train(TrainArguments& a) {
-  telemetry::Log log(LevelOf(a));
+int Train(TrainArguments& a, parallel::World* world) {
+  // Of several processes the first speaks; what ends one of the others is told all the same.
+  const bool is_first = world == nullptr || world->rank() == 0;
+  telemetry::Log log(is_first ? LevelOf(a) : telemetry::LogLevel::kError);
   const config::Loaded loaded = LoadFor(a);
   for (const std::string& note : loaded.notes) log.Info(note);
+  if ((a.print_config || a.dry_run) && !is_first) return 0;
   if (a.print_config) {
     std::cout << config::ToYaml(loaded.config);
     return 0;
@@ -131,12 +134,13 @@ int Train(TrainArguments& a) {
     train::DryRun(loaded.config, a.measure, std::cout);
     return 0;
   }
-  return train::Train(loaded.config, {a.resumes(), a.overwrite, !a.no_progress && !a.quiet}, log);
+  const bool progress = !a.no_progress && !a.quiet && is_first;
+  return train::Train(loaded.config, {a.resumes(), a.overwrite, progress, world}, log);
 }
 
 }  // namespace
 
-Commands AddTrainCommands(CLI::App& app) {
+Commands AddTrainCommands(CLI::App& app, parallel::World* world) {
   auto a = std::make_shared<TrainArguments>();
   CLI::App* train = Add(app, "train", "train (the same as giving no command)",
                         "  ada-train train configs/resnet20_cifar.yaml --epochs 10 --lr 0.05\n"
@@ -144,7 +148,7 @@ Commands AddTrainCommands(CLI::App& app) {
   train->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
   a->resume_without_word = AddTrainOptions(app, *a);
   a->resume = AddTrainOptions(*train, *a);
-  return {{train, [a] { return Train(*a); }}};
+  return {{train, [a, world] { return Train(*a, world); }}};
 }
 
 }  // namespace ada::cli

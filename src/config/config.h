@@ -266,6 +266,21 @@ struct CheckpointConfig {
   bool best = false;
 };
 
+// How gradients travel between processes.
+enum class GradientTransport { kFp32, kBf16, kFp16 };
+// Of which values the rules of layers decide: those of all processes, or of each its own.
+enum class SharedStatistics { kGlobal, kLocal };
+// Several processes that train one network, each with its part of every batch.
+struct ParallelConfig {
+  int ranks = 0;  // processes; 0: as many as were started
+  GradientTransport gradients = GradientTransport::kFp32;
+  SharedStatistics statistics = SharedStatistics::kGlobal;
+  bool sync_batch_norm = false;
+  double bucket_mb = 4;  // of gradients that travel together, at most
+  double timeout_seconds = 300;
+  friend bool operator==(const ParallelConfig&, const ParallelConfig&) = default;
+};
+
 struct Config {
   std::string name;  // default: the file's name
   std::uint64_t seed = 1;
@@ -283,6 +298,7 @@ struct Config {
   DetectionConfig detection;
   LogConfig log;
   CheckpointConfig checkpoint;
+  ParallelConfig parallel;
   std::string file;  // where it was read
 };
 

@@ -2,6 +2,7 @@
 // ConfigError, one line each: file:line:column: what, what was expected, the nearest known key.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,8 +74,11 @@ std::int64_t MaxRetries(const TrainConfig& train);
 // are filled in.
 std::string NameOf(const WhatIfConfig& what_if);
 
-// One line for each key that differs and may not change on a resume: "key: old -> new". Compares
-// the complete documents, so no key can be forgotten. Free to change: configs/README.md,
+// One line for each key that differs, but for those that are free to: "key: one's -> the other's".
+// Compares the complete documents, so no key can be forgotten.
+std::vector<std::string> Differences(const Config& one, const Config& other,
+                                     const std::function<bool(std::string_view key)>& is_free);
+// The same of what may not change on a resume. Free to change: configs/README.md,
 // "Resuming".
 std::vector<std::string> ResumeConflicts(const Config& stored, const Config& now);
 

@@ -12,7 +12,7 @@ namespace {
 
 // Neither weights nor the rows of the logs up to the resume depend on these. A dot at the end: all
 // keys of the section.
-constexpr std::array<std::string_view, 12> kFree = {
+constexpr std::array<std::string_view, 15> kFree = {
     "name",
     "output",
     "device.",
@@ -25,6 +25,9 @@ constexpr std::array<std::string_view, 12> kFree = {
     "train.max_minutes",
     "evaluate.every_epochs",
     "train.stop_after_skips",
+    "parallel.ranks",  // train/run.cpp asks that it be said
+    "parallel.bucket_mb",
+    "parallel.timeout_seconds",
 };
 
 bool IsFree(std::string_view key) {
@@ -53,19 +56,24 @@ std::string ShownValue(const std::string& value) {
 
 }  // namespace
 
-std::vector<std::string> ResumeConflicts(const Config& stored, const Config& now) {
+std::vector<std::string> Differences(const Config& one, const Config& other,
+                                     const std::function<bool(std::string_view key)>& is_free) {
   std::map<std::string, std::string> before, after;
-  Flatten(ToNode(stored), "", before);
-  Flatten(ToNode(now), "", after);
+  Flatten(ToNode(one), "", before);
+  Flatten(ToNode(other), "", after);
   for (const auto& item : before) after.try_emplace(item.first);
-  std::vector<std::string> conflicts;
+  std::vector<std::string> differences;
   for (const auto& [key, value] : after) {
     const auto found = before.find(key);
     const std::string old = found == before.end() ? "" : found->second;
-    if (old == value || IsFree(key)) continue;
-    conflicts.push_back(key + ": " + ShownValue(old) + " -> " + ShownValue(value));
+    if (old == value || is_free(key)) continue;
+    differences.push_back(key + ": " + ShownValue(old) + " -> " + ShownValue(value));
   }
-  return conflicts;
+  return differences;
+}
+
+std::vector<std::string> ResumeConflicts(const Config& stored, const Config& now) {
+  return Differences(stored, now, IsFree);
 }
 
 }  // namespace ada::config

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/share.h"
 #include "data/mixing.h"
 
 namespace ada::data {
@@ -63,6 +64,33 @@ std::int64_t BatchMaker::FirstOf(std::int64_t sequence) const {
   return sequence % batches_per_epoch_ * spec_.batch_size;
 }
 
+std::int64_t BatchMaker::WholeRows(std::int64_t sequence) const {
+  return std::min<std::int64_t>(spec_.batch_size, images_ - FirstOf(sequence));
+}
+
+BatchMaker::Rows BatchMaker::RowsOf(std::int64_t sequence) const {
+  const int whole = static_cast<int>(WholeRows(sequence));
+  const BatchPart& part = spec_.part;
+  const int micro = part.micro > 0 ? part.micro : spec_.batch_size;
+  const bool mixes = part.of > 1 && DrawMix(spec_.mixing, spec_.seed, sequence,
+                                            {shape().height, shape().width, shape().channels})
+                                            .kind != MixDraw::Kind::kNone;
+  Rows rows;
+  for (int first = 0; first < whole; first += micro) {
+    const Share share = ShareOf(std::min(micro, whole - first), part.of, part.index);
+    const int begin = first + static_cast<int>(share.first);
+    if (mixes && share.count > 0) {
+      rows.at.push_back((begin + whole - 1) % whole);
+      rows.belongs.push_back(false);
+    }
+    for (int row = begin; row < begin + static_cast<int>(share.count); ++row) {
+      rows.at.push_back(row);
+      rows.belongs.push_back(true);
+    }
+  }
+  return rows;
+}
+
 void BatchMaker::Make(std::int64_t sequence, Batch* batch) {
   Begin(sequence, batch);
   for (int part = 0; part < parts_; ++part) MakePart(sequence, part, batch);
@@ -70,10 +98,11 @@ void BatchMaker::Make(std::int64_t sequence, Batch* batch) {
 }
 
 void BatchMaker::Begin(std::int64_t sequence, Batch* batch) const {
-  const auto rows = std::min<std::int64_t>(spec_.batch_size, images_ - FirstOf(sequence));
+  const auto rows = static_cast<std::int64_t>(RowsOf(sequence).at.size());
   ADA_CHECK(dataset_.images() == images_);
   writer_.images().CheckUnchanged();
   batch->rows = static_cast<int>(rows);
+  batch->whole_rows = static_cast<int>(WholeRows(sequence));
   batch->images.resize(static_cast<std::size_t>(rows * shape().numel()));
   batch->labels.resize(static_cast<std::size_t>(rows * writer_.labels_of_image()));
   batch->locations.resize(static_cast<std::size_t>(rows * writer_.locations_of_image()));
@@ -84,11 +113,13 @@ void BatchMaker::Begin(std::int64_t sequence, Batch* batch) const {
 void BatchMaker::MakePart(std::int64_t sequence, int part, Batch* batch) {
   const std::int64_t epoch = sequence / batches_per_epoch_;
   const std::int64_t first = FirstOf(sequence);
+  const std::vector<int> rows = RowsOf(sequence).at;
   const std::shared_ptr<const Order> order = spec_.shuffle ? orders_.Get(epoch) : nullptr;
   const int begin = parts_ == 1 ? 0 : std::min(part * kRowsOfPart, batch->rows);
   const int end = parts_ == 1 ? batch->rows : std::min(begin + kRowsOfPart, batch->rows);
   const auto image_at = [&](int row) -> std::int64_t {
-    return order ? (*order)[static_cast<std::size_t>(first + row)] : first + row;
+    const std::int64_t at = first + rows[static_cast<std::size_t>(row)];
+    return order ? (*order)[static_cast<std::size_t>(at)] : at;
   };
   for (int row = begin; row < end; ++row) {
     if (row + 1 < end) writer_.images().Prefetch(image_at(row + 1));
@@ -139,37 +170,44 @@ std::string BatchMaker::WhyBroken(std::int64_t epoch, std::int64_t image, int ro
 void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
   std::sort(batch->broken.begin(), batch->broken.end(),
             [](const BrokenImage& a, const BrokenImage& b) { return a.row < b.row; });
-  if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty()) LeaveOut(batch);
-  batch->terms = writer_.TermsOf(batch->labels);
+  batch->second_labels.clear(), batch->shares.clear();
+  if (spec_.on_broken == OnBroken::kLeaveOut && !batch->broken.empty()) {
+    std::vector<bool> good(static_cast<std::size_t>(batch->rows), true);
+    for (const BrokenImage& broken : batch->broken)
+      good[static_cast<std::size_t>(broken.row)] = false;
+    KeepRows(good, batch);
+  }
   MixBatch(spec_.mixing, spec_.seed, sequence, {shape().height, shape().width, shape().channels},
            batch);
+  const std::vector<bool> belongs = RowsOf(sequence).belongs;
+  if (std::count(belongs.begin(), belongs.end(), false) > 0) {
+    std::erase_if(batch->broken, [&belongs](const BrokenImage& image) {
+      return !belongs[static_cast<std::size_t>(image.row)];
+    });
+    KeepRows(belongs, batch);
+  }
+  batch->terms = writer_.TermsOf(batch->labels);
 }
 
-// Moves the rows that are good together.
-void BatchMaker::LeaveOut(Batch* batch) const {
-  std::size_t next = 0;  // of batch->broken
-  int kept = 0;
-  const auto move_to = [&kept](auto& values, int row, std::int64_t size) {
-    std::copy_n(values.begin() + row * size, size, values.begin() + kept * size);
+// Moves the rows that are kept together.
+void BatchMaker::KeepRows(const std::vector<bool>& keep, Batch* batch) const {
+  const auto kept = std::count(keep.begin(), keep.end(), true);
+  const auto move = [&](auto& values, std::int64_t size) {
+    auto to = values.begin();
+    for (std::size_t row = 0; row < keep.size(); ++row) {
+      if (!keep[row]) continue;
+      const auto from = values.begin() + static_cast<std::int64_t>(row) * size;
+      to = from == to ? to + size : std::copy_n(from, size, to);
+    }
+    values.resize(static_cast<std::size_t>(kept * size));
   };
-  for (int row = 0; row < batch->rows; ++row) {
-    if (next < batch->broken.size() && batch->broken[next].row == row) {
-      ++next;
-      continue;
-    }
-    if (kept < row) {
-      move_to(batch->images, row, shape().numel());
-      move_to(batch->labels, row, writer_.labels_of_image());
-      move_to(batch->locations, row, writer_.locations_of_image());
-      move_to(batch->numbers, row, 1);
-    }
-    ++kept;
-  }
-  batch->rows = kept;
-  batch->images.resize(static_cast<std::size_t>(kept * shape().numel()));
-  batch->labels.resize(static_cast<std::size_t>(kept * writer_.labels_of_image()));
-  batch->locations.resize(static_cast<std::size_t>(kept * writer_.locations_of_image()));
-  batch->numbers.resize(static_cast<std::size_t>(kept));
+  move(batch->images, shape().numel());
+  move(batch->labels, writer_.labels_of_image());
+  move(batch->locations, writer_.locations_of_image());
+  move(batch->numbers, 1);
+  move(batch->second_labels, batch->second_labels.empty() ? 0 : 1);
+  move(batch->shares, batch->shares.empty() ? 0 : 1);
+  batch->rows = static_cast<int>(kept);
 }
 
 }  // namespace ada::data

@@ -32,11 +32,19 @@ class BatchMaker {
   void Finish(std::int64_t sequence, Batch* batch);
 
  private:
+  // Which rows of the whole batch a part is made of. A row that is mixed needs the one before it:
+  // where that is another process's it is made as well, to be dropped.
+  struct Rows {
+    std::vector<int> at;        // in the whole batch
+    std::vector<bool> belongs;  // false: only to be mixed with
+  };
+  Rows RowsOf(std::int64_t sequence) const;
+  std::int64_t WholeRows(std::int64_t sequence) const;
   std::int64_t FirstOf(std::int64_t sequence) const;
   void MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
   void WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const;
   std::string WhyBroken(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
-  void LeaveOut(Batch* batch) const;
+  void KeepRows(const std::vector<bool>& keep, Batch* batch) const;
 
   const Dataset& dataset_;
   const LoaderSpec spec_;

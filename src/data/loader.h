@@ -23,8 +23,15 @@ enum class OnBroken : std::uint8_t {
   kLeaveOut,  // the batch has a row less, and may have none
 };
 
+// Of each batch the part that one of several processes takes: of every `micro` rows (0: of all) the
+// share of number `index` of `of`, as ShareOf has it.
+struct BatchPart {
+  int index = 0, of = 1, micro = 0;
+};
+
 struct LoaderSpec {
   int batch_size = 128;
+  BatchPart part = {};
   bool shuffle = false, drop_last = false;
   int pad = 0;  // black pixels (0 before normalising) around it, to crop from;
                 // without random_crop it changes nothing
@@ -55,6 +62,7 @@ struct Batch {
   std::int64_t terms = 0;
   std::vector<std::uint32_t> numbers;  // which images of the data set they are
   int rows = 0;
+  int whole_rows = 0;  // of all parts; but for broken images that are left out
   // Of a batch that was mixed: each row's second label and the share of its first; else empty.
   std::vector<std::int32_t> second_labels = {};
   std::vector<float> shares = {};

@@ -210,14 +210,27 @@ void Builder::Decline(const OpPlan& op) {
 
 void Builder::MakeBackward(OpMaker& maker) {
   graph_->backward_.clear();
+  graph_->completes_.clear();
   for (const BackwardStep& step : plan_.backward) {
+    std::vector<int>& parameters = graph_->completes_.emplace_back();
     if (step.op >= 0) {
       graph_->backward_.push_back(graph_->forward_[step.op]);
+      parameters = GradientsOf(plan_.ops[step.op].node);
     } else {
       graph_->ops_.push_back(maker.MakeBranchSum(step.branch, spec_));
       graph_->backward_.push_back(graph_->ops_.back().get());
     }
   }
+}
+
+// The parameters of a node that are trained.
+std::vector<int> Builder::GradientsOf(int node) const {
+  const int first = bindings_.first_parameter[node];
+  const int count = static_cast<int>(network_.nodes[node].parameters.size());
+  std::vector<int> trained;
+  for (int i = first; i < first + count; ++i)
+    if (graph_->parameters_[static_cast<std::size_t>(i)].gradient) trained.push_back(i);
+  return trained;
 }
 
 void Builder::MakeEnds(OpMaker& maker) {

@@ -29,6 +29,7 @@ class Builder {
   bool IsSettled(const OpPlan& op) const;
   void Decline(const OpPlan& op);
   void MakeBackward(OpMaker& maker);
+  std::vector<int> GradientsOf(int node) const;
   void MakeEnds(OpMaker& maker);
   void FillLists();
 

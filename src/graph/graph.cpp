@@ -51,16 +51,28 @@ void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
   observer ? body() : Run(Part::kForward, pass, body);
 }
 
-void Graph::Backward(const backend::Pass& pass, TensorObserver* observer) {
+void Graph::Backward(const backend::Pass& pass, TensorObserver* observer, GradientTaker* taker) {
   const auto body = [&] {
     loss_->Backward(pass);
     if (observer) Observe(observed_.backward[0], pass, *observer);
     for (std::size_t i = 0; i < backward_.size(); ++i) {
       backward_[i]->Backward(pass);
       if (observer) Observe(observed_.backward[i + 1], pass, *observer);
+      if (taker && !completes_[i].empty()) taker->Take(completes_[i]);
     }
   };
-  observer ? body() : Run(Part::kBackward, pass, body);
+  observer || taker ? body() : Run(Part::kBackward, pass, body);
+}
+
+std::vector<int> Graph::GradientOrder() const {
+  std::vector<int> order;
+  for (const std::vector<int>& step : completes_)
+    order.insert(order.end(), step.begin(), step.end());
+  return order;
+}
+
+void Graph::FinishGradients(const backend::Pass& pass) {
+  for (backend::Op* op : backward_) op->FinishGradients(pass);
 }
 
 void Graph::RefreshWeights(const backend::Pass& pass) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/exchange.h"
 #include "config/config.h"
 #include "core/task.h"
 #include "core/tensor.h"
@@ -57,6 +58,14 @@ struct GraphSpec {
   std::vector<std::string> histograms;
 };
 
+// Is told within a backward pass which gradients are complete, to sum them over processes.
+class GradientTaker {
+ public:
+  virtual ~GradientTaker() = default;
+  // Of the last op that ran; indices of Graph::parameters. The backend may still be at work on it.
+  virtual void Take(const std::vector<int>& parameters) = 0;
+};
+
 class Graph {
  public:
   // Throws ConfigError naming the layer and both shapes where shapes do not fit. With `share`,
@@ -85,7 +94,18 @@ class Graph {
   // observer, the calls may be replayed by the backend (Backend::Run) and need not be over on
   // return.
   void Forward(const backend::Pass& pass, TensorObserver* observer = nullptr);
-  void Backward(const backend::Pass& pass, TensorObserver* observer = nullptr);
+  void Backward(const backend::Pass& pass, TensorObserver* observer = nullptr,
+                GradientTaker* taker = nullptr);
+  // The parameters that have gradients, in the order in which a backward pass completes them.
+  std::vector<int> GradientOrder() const;
+  // The sums of all processes are in the gradients (Pass::part).
+  void FinishGradients(const backend::Pass& pass);
+  // What was counted of weights' gradients is of an earlier step.
+  void ForgetGradientCounts();
+  // Several processes share the batch: after Collect, counts, moments and (Pass::bins) histograms
+  // of all roundings become those of all rows, in the lists below and for ops. Where processes
+  // decided about scales on their own, values are brought to the scale of the first.
+  void Join(backend::Exchange& exchange, const backend::Pass& pass);
   // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.
   void RefreshWeights(const backend::Pass& pass);
   // Sums over all Forwards since the last whose pass did not accumulate. Waits for them.
@@ -144,6 +164,7 @@ class Graph {
   std::unique_ptr<backend::LossOp> loss_;
   std::vector<std::unique_ptr<backend::Op>> ops_;  // made once
   std::vector<backend::Op*> forward_, backward_;   // execution orders
+  std::vector<std::vector<int>> completes_;        // by step of backward_: parameters
 };
 
 }  // namespace ada::graph

@@ -28,6 +28,9 @@ struct RoundingPoint {
   // The tensor's own scale (delayed scaling), which its values carry beside `scale`; null: none.
   scaling::TensorScaler* own_scale = nullptr;
   const ExponentBins* bins = nullptr;  // null: no histogram is taken of it
+  // Of several processes that share the batch the one that holds the largest magnitude (Graph::Join
+  // of the last pass); a weight is everyone's: -1.
+  int largest_at = -1;
   // The factor that its values carry.
   double carried() const {
     return (scale != nullptr ? static_cast<double>(*scale) : 1.0) *

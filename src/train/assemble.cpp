@@ -12,13 +12,21 @@
 
 namespace ada::train {
 
-ChosenBackend MakeBackend(const config::DeviceConfig& device) {
+ChosenBackend MakeBackend(const config::DeviceConfig& device, const backend::Exchanges* shared) {
   using config::DeviceKind;
   ChosenBackend chosen;
   chosen.threads = device.threads > 0 ? device.threads : backend::cpu::UsableCores();
   const bool is_auto = device.kind == DeviceKind::kAuto;
-  const std::string why_not = is_auto ? backend::WhyNoCuda(device.index) : "";
+  std::string why_not = is_auto ? backend::WhyNoCuda(device.index) : "";
+  if (is_auto && shared != nullptr) why_not = "several processes share the run";
   const bool cuda = device.kind == DeviceKind::kCuda || (is_auto && why_not.empty());
+  if (cuda && shared != nullptr)
+    throw DeviceError(
+        "device.kind: cuda: several processes that train one network do so on CPUs alone yet; use "
+        "device.kind: cpu, or one process");
+  if (device.compare && shared != nullptr)
+    throw ConfigError(
+        "device.compare: true compares the ops of one process; start it alone, without mpirun");
   const bool fp8_hardware = device.fp8 == config::Fp8Products::kHardware;
   if (fp8_hardware && !cuda)
     throw DeviceError("device.fp8: hardware: the CPU has no units for fp8; use device.kind: cuda" +
@@ -26,7 +34,8 @@ ChosenBackend MakeBackend(const config::DeviceConfig& device) {
                       " or device.fp8: emulated");
   chosen.backend = cuda ? backend::MakeCudaBackend(
                               device.index, {device.autotune, device.deterministic, fp8_hardware})
-                        : backend::cpu::MakeCpuBackend(chosen.threads);
+                        : backend::cpu::MakeCpuBackend(
+                              chosen.threads, shared != nullptr ? *shared : backend::Exchanges());
   chosen.has_own_memory = cuda;
   if (device.compare) {
     backend::CompareOptions options{cuda ? "cuda" : "cpu", "cpu", 1, nullptr, fp8_hardware};

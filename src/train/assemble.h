@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/exchange.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "graph/graph.h"
@@ -23,7 +24,9 @@ struct ChosenBackend {
   int threads = 1;
   bool has_own_memory = false;  // a GPU
 };
-ChosenBackend MakeBackend(const config::DeviceConfig& device);
+// `shared`: with other processes, which only the CPU can.
+ChosenBackend MakeBackend(const config::DeviceConfig& device,
+                          const backend::Exchanges* shared = nullptr);
 
 // What is known of the images before they are read: the shape of the network's input, how many
 // images there are after `limit` and `validation`. Throws DataError, or ConfigError where the

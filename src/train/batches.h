@@ -79,6 +79,9 @@ class Batches {
   // The next batch; goes on into the next epoch. Returns its rows: none where all its images are
   // broken and left out.
   int Next();
+  int rows() const { return resident_ ? resident_batch_.rows : batch_->rows; }
+  // Rows of the present batch in all parts of it (LoaderSpec::part).
+  int whole_rows() const { return resident_ ? resident_batch_.rows : batch_->whole_rows; }
   // Images of the present batch that could not be read.
   const std::vector<data::BrokenImage>& broken() const;
   // Which image of the data set row `row` of the present batch is; the batches do not shuffle where

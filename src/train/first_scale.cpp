@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "backend/formulas.h"
+#include "core/share.h"
 #include "core/tensor_names.h"
 #include "train/batches.h"
 
@@ -61,49 +64,66 @@ class LossGradient {
   std::vector<scaling::LayerState> states_;
 };
 
-double LargestOfTask(const config::Config& config, Batches& batches, graph::Graph& graph,
-                     backend::Pass pass, int rows) {
-  LossGradient gradient(graph);
+// Runs `visit(pass, what was fed)` for each micro-batch of a batch of `rows`, or for this process's
+// part of it.
+template <class Visit>
+void ForMicroBatches(const config::Config& config, Batches& batches, graph::Graph& graph,
+                     backend::Pass pass, int rows, const Team* team, Visit visit) {
   const int micro = config.data.batch_size / config.train.accumulate;
-  double largest = 0;
+  int fed = 0;
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
-    pass.rows = std::min<int>(micro, rows - first);
-    batches.Feed(graph, first, pass.rows);
+    ada::Share part{0, std::min<int>(micro, rows - first)};
+    if (team != nullptr) part = ShareOf(part.count, team->ranks(), team->rank());
+    pass.rows = static_cast<int>(part.count), pass.first_row = part.first;
+    const Batches::Rows seen = batches.Feed(graph, fed, pass.rows);
+    fed += pass.rows;
     graph.Forward(pass);
-    largest = std::max(largest, gradient.Largest(pass));
+    visit(pass, seen);
   }
-  return largest;
 }
 
 }  // namespace
 
 double LargestLogitGradient(const config::Config& config, const RunData& data, graph::Graph& graph,
-                            backend::Backend& backend) {
+                            backend::Backend& backend, Team* team) {
+  data::LoaderSpec loader = TrainLoader(config, data);
+  if (team != nullptr) loader = PartOf(std::move(loader), config, *team, 1);
   // On the host, where the labels are read.
-  Batches batches(backend, data.train, TrainLoader(config, data), Batches::Residence::kHost);
+  Batches batches(backend, data.train, loader, Batches::Residence::kHost);
   backend::Pass pass;
   pass.seed = config.seed;
-  const int rows = batches.Next();
+  int rows = batches.Next();
   pass.loss_terms = batches.terms();
-  graph.RefreshWeights(pass);
-  if (config.task != Task::kClassification)
-    return LargestOfTask(config, batches, graph, pass, rows);
-  const int micro = config.data.batch_size / config.train.accumulate;
-  std::vector<float> logits(static_cast<std::size_t>(micro) * graph.classes());
-  double largest = 0;
-  for (int first = 0; first < rows; first += micro, ++pass.draw) {
-    pass.rows = std::min<int>(micro, rows - first);
-    const Batches::Rows seen = batches.Feed(graph, first, pass.rows);
-    graph.Forward(pass);
-    backend.Read(graph.logits(), pass.rows, logits.data());
-    for (int row = 0; row < pass.rows; ++row) {
-      const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row) * graph.classes();
-      const double of_row = LargestOfRow({begin, begin + graph.classes()}, seen.targets.labels[row],
-                                         config.train.label_smoothing, rows);
-      if (of_row > largest) largest = of_row;
-    }
+  if (team != nullptr) {
+    rows = batches.whole_rows();
+    const std::vector<std::int64_t> all = backend::GatherAll(team->all(), pass.loss_terms);
+    pass.loss_terms = std::accumulate(all.begin(), all.end(), std::int64_t{0});
   }
-  return largest;
+  graph.RefreshWeights(pass);
+  double largest = 0;
+  if (config.task != Task::kClassification) {
+    LossGradient gradient(graph);
+    ForMicroBatches(config, batches, graph, pass, rows, team,
+                    [&](const backend::Pass& now, const Batches::Rows&) {
+                      largest = std::max(largest, gradient.Largest(now));
+                    });
+    return team == nullptr ? largest : backend::LargestOfAll(team->all(), largest);
+  }
+  std::vector<float> logits;
+  ForMicroBatches(config, batches, graph, pass, rows, team,
+                  [&](const backend::Pass& now, const Batches::Rows& seen) {
+                    logits.resize(static_cast<std::size_t>(now.rows) * graph.classes());
+                    backend.Read(graph.logits(), now.rows, logits.data());
+                    for (int row = 0; row < now.rows; ++row) {
+                      const auto begin =
+                          logits.begin() + static_cast<std::ptrdiff_t>(row) * graph.classes();
+                      const double of_row =
+                          LargestOfRow({begin, begin + graph.classes()}, seen.targets.labels[row],
+                                       config.train.label_smoothing, rows);
+                      if (of_row > largest) largest = of_row;
+                    }
+                  });
+  return team == nullptr ? largest : backend::LargestOfAll(team->all(), largest);
 }
 
 double NarrowestGradient(const graph::Graph& graph) {

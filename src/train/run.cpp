@@ -2,6 +2,7 @@
 // device, data, output folder.
 #include "train/run.h"
 
+#include <algorithm>
 #include <future>
 #include <system_error>
 
@@ -9,12 +10,14 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/run_in_parallel.h"
+#include "core/share.h"
 #include "core/text.h"
 #include "telemetry/run_folder.h"
 #include "train/class_weights.h"
 #include "train/idle_patterns.h"
 #include "train/memory_need.h"
 #include "train/session.h"
+#include "train/shared/alike.h"
 
 namespace ada::train {
 namespace {
@@ -31,20 +34,21 @@ struct Continuation {
   std::optional<ResumePoint> from;
   bool done = false;
 };
-Continuation FindContinuation(const telemetry::RunFolder& folder, const config::Config& config,
+Continuation FindContinuation(telemetry::FolderState state, const config::Config& config,
                               std::int64_t total_steps, telemetry::Log& log) {
   Continuation c;
-  c.from = FindResumePoint(folder.path() + "/checkpoints", config, log);
-  const bool finished = folder.state() == telemetry::FolderState::kFinished;
+  const std::string& folder = config.output;
+  c.from = FindResumePoint(folder + "/checkpoints", config, log);
+  const bool finished = state == telemetry::FolderState::kFinished;
   c.done = finished && (!c.from || c.from->state.step >= total_steps);
   if (c.done)
     log.Info(
-        folder.path() +
+        folder +
         ": the run is finished, nothing to do; more train.epochs or train.max_steps extend it");
   else if (c.from)
-    log.Info("resuming " + folder.path() + " after step " + std::to_string(c.from->state.step));
+    log.Info("resuming " + folder + " after step " + std::to_string(c.from->state.step));
   else
-    log.Info(folder.path() + ": no checkpoint to go on from, starting afresh");
+    log.Info(folder + ": no checkpoint to go on from, starting afresh");
   return c;
 }
 
@@ -69,16 +73,67 @@ std::future<RunData> StartReading(const config::Config& config, const data::Data
   }
 }
 
+// One process, or the team of those that were started together. ConfigError where the section
+// `parallel` asks for another number.
+std::unique_ptr<Team> TeamOf(const config::Config& config, parallel::World* world) {
+  if (world != nullptr) return std::make_unique<Team>(*world, config.parallel);
+  if (config.parallel.ranks > 1)
+    throw ConfigError("parallel.ranks: " + std::to_string(config.parallel.ranks) +
+                      ", and this is one process; start it with mpirun -n " +
+                      std::to_string(config.parallel.ranks) + " (" +
+                      (parallel::LibraryName().empty()
+                           ? "with a build that has MPI: tools/build.sh --mpi"
+                           : "or srun") +
+                      "), or say --set parallel.ranks=1");
+  return nullptr;
+}
+
+// The backend of a process that shares its machine with others of the run.
+ChosenBackend BackendOf(config::DeviceConfig device, Team* team) {
+  if (team == nullptr) return MakeBackend(device);
+  if (device.threads == 0) device.threads = parallel::CoresOf(team->world());
+  const backend::Exchanges shared = team->exchanges();
+  return MakeBackend(device, &shared);
+}
+
+// Another number of processes gives other sums: it has to be said.
+void CheckRanks(const config::Config& given, const ResumePoint& from, const Team* team) {
+  const config::Config stored =
+      config::LoadText(from.state.config, from.stem + ".json (config)", {}).config;
+  const int before = std::max(1, stored.parallel.ranks), now = team == nullptr ? 1 : team->ranks();
+  if (before == now || given.parallel.ranks == now) return;
+  throw ConfigError("--resume: the run had " + std::to_string(before) +
+                    (before == 1 ? " process" : " processes") + ", now it would have " +
+                    std::to_string(now) +
+                    ": go on with as many, or say --set parallel.ranks=" + std::to_string(now));
+}
+
+std::string TextOf(const Team& team, const config::Config& config, const SharedGradients& shared) {
+  const int micro = config.data.batch_size / config.train.accumulate;
+  const ada::Share largest = ShareOf(micro, team.ranks(), 0);
+  return std::to_string(largest.count) + " of " + std::to_string(micro) +
+         " images a process; gradients of " +
+         HumanBytes(static_cast<std::uint64_t>(shared.bytes())) + " in " +
+         std::to_string(shared.buckets()) + " buckets";
+}
+
 }  // namespace
 
 int Train(const config::Config& given, const RunOptions& options, telemetry::Log& log) {
-  const ChosenBackend chosen = MakeBackend(given.device);
+  const std::unique_ptr<Team> team = TeamOf(given, options.world);
+  if (team) CheckConfigsAlike(given, *team);
+  const ChosenBackend chosen = BackendOf(given.device, team.get());
   backend::Backend& backend = *chosen.backend;
   const data::DatasetInfo info = InspectData(given);
   config::Config config = Completed(given, info);
+  if (team) {
+    CheckParts(config, info.train, *team);
+    config.parallel.ranks = team->ranks();
+  }
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   graph::GraphSpec spec =
       TrainGraph(config, Shape{1, info.height, info.width, info.channels}, *policy);
+  spec.input.n = LargestPart(spec.input.n, team.get());
   MemoryNeed need = LeastNeed(config, info, spec);
   need.has_own_memory = chosen.has_own_memory;
   RefuseMemory(need, spec);
@@ -93,6 +148,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
     }
     config.train.class_weights.values = weights.values;
     spec = TrainGraph(config, spec.input, *policy);
+    spec.input.n = LargestPart(spec.input.n, team.get());
   }
   std::future<RunData> reading;
   if (!read) reading = StartReading(config, info, options);
@@ -103,22 +159,33 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   const std::string warning = MemoryWarning(need, spec);
 
   // Whatever can still fail comes before an old run is deleted.
+  const bool writes = !team || team->writes();
   std::optional<telemetry::RunFolder> folder;
-  if (!options.overwrite) folder.emplace(config.output, OnExistingOf(options));
+  if (writes && !options.overwrite) folder.emplace(config.output, OnExistingOf(options));
   Continuation continuation;
   if (options.resume) {
     const std::int64_t total = TotalSteps(config, StepsPerEpoch(config, info.train));
-    continuation = FindContinuation(*folder, config, total, log);
+    continuation = FindContinuation(
+        folder ? folder->state() : telemetry::InspectRunFolder(config.output), config, total, log);
+    if (continuation.from) CheckRanks(given, *continuation.from, team.get());
     if (continuation.done) return 0;
   }
   const RunData data = read ? std::move(*read) : reading.get();
   Session session({config, config.output, backend, data, *graph, *policy, log, options.progress,
-                   chosen.threads},
+                   chosen.threads, team.get()},
                   continuation.from);
+  if (team)
+    CheckAlike(data, *graph, backend, continuation.from ? continuation.from->state.step : -1,
+               *team);
+  if (!writes) return session.Run();
   // The state to go on from is in memory: only now is anything of an old run cut or deleted.
   if (options.overwrite) folder.emplace(config.output, OnExistingOf(options));
   log.OpenFile(folder->path() + "/log.txt", continuation.from.has_value());
   log.Info(config.name + ": " + chosen.reason);
+  if (team) {
+    log.Info(parallel::DescribeProcesses(team->world()) + "; " + team->world().Library());
+    log.Info(TextOf(*team, config, *session.shared()));
+  }
   if (!warning.empty()) log.Warning(warning);
   if (!data.note.empty()) log.Info(data.note);
   if (!weights.text.empty()) log.Info(weights.text);

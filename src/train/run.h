@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "parallel/world.h"
 #include "telemetry/log.h"
 
 namespace ada::train {
@@ -13,6 +14,8 @@ namespace ada::train {
 struct RunOptions {
   bool resume = false, overwrite = false;
   bool progress = true;  // the progress line, on a terminal
+  // The processes that share the run; null: there is this one. Each calls Train.
+  parallel::World* world = nullptr;
 };
 
 // Trains. Returns the exit code: 0, or 128 + the signal that stopped the run after a checkpoint, or
@@ -78,6 +81,6 @@ std::string CheckpointConfig(const std::string& checkpoint);
 struct Version {
   std::string name, value;
 };
-std::vector<Version> Versions();
+std::vector<Version> Versions(const parallel::World* world = nullptr);
 
 }  // namespace ada::train

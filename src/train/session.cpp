@@ -1,6 +1,7 @@
 // The loop of a run: steps, evaluations and checkpoints where they are due, and how it ends.
 #include "train/session.h"
 
+#include <algorithm>
 #include <csignal>
 
 #include "core/error.h"
@@ -26,7 +27,7 @@ int Session::Run() {
       EvaluateAll();
       Checkpoint();
     }
-    recorder_.Sync();
+    if (writes()) recorder_.Sync();
     progress_.Clear();
     const bool read = Summarise(end == End::kFinished ? telemetry::RunStatus::kFinished
                                                       : telemetry::RunStatus::kStopped);
@@ -36,7 +37,7 @@ int Session::Run() {
   progress_.Clear();
   if (end != End::kSignal) FailTraining(end);
   Summarise(telemetry::RunStatus::kInterrupted);
-  const int signal = signals_.signal();
+  const int signal = signal_;
   const std::string why = signal == SIGPIPE ? "by a closed pipe: nobody reads the output any more"
                                             : "by signal " + std::to_string(signal);
   p_.log.Info("stopped " + why + "; after step " + std::to_string(trainer_.steps()) +
@@ -59,14 +60,13 @@ void Session::FailTraining(End end) {
 }
 
 Session::End Session::Loop() {
-  const double limit = p_.config.train.max_minutes * 60;
   while (trainer_.steps() < total_steps_) {
     const StepResult r = trainer_.Step();
     images_ += r.images;
     timed_images_ += r.images;
     skipped_ += r.skipped ? 1 : 0;
     if (average_ && !r.skipped) average_->AfterUpdate(optimizer_.updates());
-    NoteBroken("train", p_.data.train, batches_.broken());
+    NoteBroken("train", p_.data.train, BrokenOfAll(batches_.broken()));
     ShowProgress(r);
     if (r.logged) Timing(r);
     if (r.logged || images_ == r.images) LogDiagnostics();
@@ -77,13 +77,26 @@ Session::End Session::Loop() {
     if (r.step % steps_per_epoch_ == 0) progress_.EndEpoch();
     if (EvaluationDue(r)) EvaluateAll();
     if (CheckpointDue(r)) Checkpoint();
-    if (signals_.signal() != 0) return End::kSignal;
+    const Outside outside = Agreed();
+    signal_ = outside.signal;
+    if (signal_ != 0) return End::kSignal;
     const std::int64_t most = p_.config.train.stop_after_skips;
     if (most > 0 && trainer_.skips_in_a_row() >= most) return End::kSkips;
-    if (limit > 0 && Seconds() >= limit)
-      return trainer_.steps() < total_steps_ ? End::kTime : End::kFinished;
+    if (outside.time_is_up) return trainer_.steps() < total_steps_ ? End::kTime : End::kFinished;
   }
   return End::kFinished;
+}
+
+Session::Outside Session::Agreed() const {
+  const double limit = p_.config.train.max_minutes * 60;
+  const Outside mine{signals_.signal(), limit > 0 && Seconds() >= limit};
+  if (p_.team == nullptr) return mine;
+  Outside agreed;
+  for (const Outside& one : backend::GatherAll(p_.team->all(), mine)) {
+    if (agreed.signal == 0) agreed.signal = one.signal;
+    agreed.time_is_up = agreed.time_is_up || one.time_is_up;
+  }
+  return agreed;
 }
 
 bool Session::EvaluationDue(const StepResult& r) const {
@@ -99,6 +112,7 @@ bool Session::CheckpointDue(const StepResult& r) const {
 void Session::EvaluateAll() {
   progress_.Pause();
   evaluated_step_ = trainer_.steps();
+  GatherLayerStates();
   if (norms_) RecomputeNorms(*norms_, "");
   if (average_norms_) RecomputeNorms(*average_norms_, " of the average");
   EvaluateSplits();
@@ -110,7 +124,7 @@ void Session::EvaluateAll() {
   }
   if (best_due_) WriteState(p_.folder + "/checkpoints/best");
   best_due_ = false;
-  recorder_.Flush();
+  if (writes()) recorder_.Flush();
   LogDiagnostics();
   progress_.Pause();
 }
@@ -143,10 +157,15 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
     telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images());
     Onlookers onlookers;
     onlookers.judge = judge.get();
-    onlookers.after_batch = [&](std::int64_t images) { progress.Update(images); };
-    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), onlookers);
+    const std::int64_t ranks = p_.team == nullptr ? 1 : p_.team->ranks();
+    onlookers.after_batch = [&](std::int64_t images) {
+      progress.Update(std::min(images * ranks, dataset.images()));
+    };
+    return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), onlookers, p_.team);
   }();
-  NoteBroken(split, dataset, e.broken);
+  NoteBroken(split, dataset, BrokenOfAll(e.broken));
+  if (p_.team != nullptr && judge) JoinJudges(*p_.team, *judge);
+  if (!writes()) return;
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
   double score = e.top1;

@@ -20,6 +20,8 @@
 #include "train/observe/dump.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_log.h"
+#include "train/shared/shared_gradients.h"
+#include "train/shared/team.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "train/weight_average.h"
@@ -37,6 +39,7 @@ struct SessionParts {
   telemetry::Log& log;
   bool progress;
   int threads;
+  Team* team = nullptr;  // of a run of one process: null
 };
 
 // Attempts of the whole run: epochs, or train.max_steps where that is less.
@@ -52,12 +55,23 @@ class Session {
   Session(const SessionParts& parts, const std::optional<ResumePoint>& from);
   // Opens the logs and cuts them to where the state is; to be called once, before Run.
   void OpenLogs();
-  // The exit code. Throws TrainingError after train.stop_after_skips skipped steps in a row and
-  // where the policy ends the run.
+  // The exit code, in every process of the run. Throws TrainingError after train.stop_after_skips
+  // skipped steps in a row and where the policy ends the run.
   int Run();
+  const SharedGradients* shared() const { return shared_.get(); }  // null: of one process
 
  private:
   enum class End { kFinished, kTime, kSkips, kPolicy, kSignal };
+  // What ends a loop from outside, as all processes see it after a step.
+  struct Outside {
+    int signal = 0;
+    bool time_is_up = false;
+  };
+  Outside Agreed() const;
+  bool writes() const { return p_.team == nullptr || p_.team->writes(); }
+  // Of all processes, in their order.
+  std::vector<data::BrokenImage> BrokenOfAll(const std::vector<data::BrokenImage>& mine);
+  void GatherLayerStates();
   End Loop();
   void Timing(const StepResult& result);
   void ReportStart();
@@ -91,8 +105,9 @@ class Session {
   telemetry::Recorder recorder_;
   Batches batches_;
   optim::Optimizer optimizer_;
-  std::unique_ptr<Probe> probe_;  // null: log.probe_every is 0
-  std::unique_ptr<Dump> dump_;    // null: log.dump_every is 0
+  std::unique_ptr<Probe> probe_;             // null: log.probe_every is 0
+  std::unique_ptr<Dump> dump_;               // null: log.dump_every is 0
+  std::unique_ptr<SharedGradients> shared_;  // null where the run has one process
   StepLog step_log_;
   std::int64_t steps_per_epoch_, total_steps_;
   Trainer trainer_;
@@ -105,6 +120,10 @@ class Session {
   telemetry::Progress progress_;
   InputFacts input_facts_;
   SignalWatch signals_;
+  int signal_ = 0;  // that ended the loop
+  // parallel.statistics: local: states of layers of the other processes, by their names in
+  // checkpoints.
+  std::map<std::string, scaling::StateMap> layer_states_;
   double start_, last_timing_;
   std::int64_t images_ = 0, timed_images_ = 0;  // of this process; since the last timing row
   double training_seconds_ = 0;

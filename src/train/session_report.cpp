@@ -17,7 +17,7 @@ void Session::Timing(const StepResult& r) {
   row.data = s.data, row.forward = s.forward, row.backward = s.backward, row.update = s.update,
   row.log = s.log;
   training_seconds_ += s.data + s.forward + s.backward + s.update + s.log;
-  recorder_.Timing(row);
+  if (writes()) recorder_.Timing(row);
   last_timing_ = now;
   timed_images_ = 0;
 }
@@ -36,6 +36,7 @@ void Session::LogDiagnostics() {
 
 void Session::NoteBroken(const std::string& split, const data::Dataset& dataset,
                          const std::vector<data::BrokenImage>& broken) {
+  if (!writes()) return;
   constexpr std::size_t kWarned = 10;
   const std::int64_t step = trainer_.steps();
   for (const data::BrokenImage& image : broken) {
@@ -49,7 +50,26 @@ void Session::NoteBroken(const std::string& split, const data::Dataset& dataset,
   }
 }
 
+// Texts between characters that no message has.
+std::vector<data::BrokenImage> Session::BrokenOfAll(const std::vector<data::BrokenImage>& mine) {
+  if (p_.team == nullptr || p_.config.data.on_broken == config::BrokenImages::kFail) return mine;
+  constexpr char kEnd = '\x1e';
+  std::string text;
+  for (const data::BrokenImage& image : mine)
+    text += std::to_string(image.image) + ' ' + image.message + kEnd;
+  std::vector<data::BrokenImage> all;
+  for (const std::string& of_rank : p_.team->GatherText(text))
+    for (std::size_t at = 0; at < of_rank.size();) {
+      const std::size_t space = of_rank.find(' ', at), end = of_rank.find(kEnd, space);
+      all.push_back({0, std::stoll(of_rank.substr(at, space - at)),
+                     of_rank.substr(space + 1, end - space - 1)});
+      at = end + 1;
+    }
+  return all;
+}
+
 void Session::ReportStart() {
+  if (!writes()) return;
   if (ComputesClassWeights(p_.config) && trainer_.steps() == 0) {
     std::string values;
     for (const double weight : p_.config.train.class_weights.values)
@@ -76,6 +96,7 @@ void Session::ShowProgress(const StepResult& r) {
 }
 
 bool Session::Summarise(telemetry::RunStatus status) {
+  if (!writes()) return true;
   telemetry::SummaryFacts f;
   f.name = p_.config.name;
   f.folder = p_.folder;
@@ -94,6 +115,9 @@ bool Session::Summarise(telemetry::RunStatus status) {
   f.log_every = p_.config.log.every;
   f.processor = telemetry::CpuModel();
   f.threads = p_.threads;
+  if (shared_ && training_seconds_ > 0)
+    p_.log.Info(Formatted("waited %.1f %% of the time for sums of gradients (%d processes)",
+                          100 * shared_->waited_seconds() / training_seconds_, p_.team->ranks()));
   for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);
   telemetry::WriteSummary(f, recorder_.run(), recorder_.layers());
   return p_.log.Result(telemetry::SummaryText(f, recorder_.run(), recorder_.layers()),

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "config/load.h"
 #include "core/error.h"
+#include "core/share.h"
 #include "train/assemble.h"
 
 namespace ada::train {
@@ -22,7 +24,8 @@ double Now() {
 
 Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
                  scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-                 std::vector<StepObserver*> observers, std::int64_t total_steps)
+                 std::vector<StepObserver*> observers, std::int64_t total_steps, Team* team,
+                 SharedGradients* shared)
     : config_(config),
       graph_(graph),
       batches_(batches),
@@ -30,6 +33,8 @@ Trainer::Trainer(const config::Config& config, graph::Graph& graph, Batches& bat
       optimizer_(optimizer),
       log_(log),
       observers_(std::move(observers)),
+      team_(team),
+      shared_(shared),
       steps_per_epoch_(batches.batches_per_epoch()),
       total_steps_(total_steps),
       retry_(config::MaxRetries(config.train)),
@@ -51,7 +56,8 @@ StepResult Trainer::Step() {
   lap_start_ = Now();
 
   // 1. A batch, and the low-precision copies of the weights that it meets.
-  r.images = batches_.Next();
+  const int rows = batches_.Next();
+  r.images = team_ != nullptr ? batches_.whole_rows() : rows;
   Lap(seconds_.data);
   const backend::Pass pass = MakePass(r);
   if (weights_changed_ || pass.count || r.logged || !tensor_amax_.empty())
@@ -96,21 +102,38 @@ void Trainer::SendLayerScales() {
   graph_.SendLayerScalers();
 }
 
-// All micro-batches of a batch: gradients of the mean loss over its terms. Where an
-// observer is active, or counts of several micro-batches are added up, each is waited for.
+// All micro-batches of a batch of `rows` images: gradients of the mean loss over its terms. Where
+// an observer is active, or counts of several micro-batches are added up, each is waited for. Where
+// several processes share it each passes its part of every micro-batch.
 void Trainer::Gradients(int rows, backend::Pass pass) {
   const int micro = config_.data.batch_size / config_.train.accumulate;
   const bool several = config_.train.accumulate > 1;
-  pass.loss_terms = batches_.terms();
+  terms_ = batches_.terms();
+  pass.part = team_ != nullptr;
+  if (team_ != nullptr) {
+    const std::vector<std::int64_t> all = backend::GatherAll(team_->all(), terms_);
+    terms_ = std::accumulate(all.begin(), all.end(), std::int64_t{0});
+    shared_->Begin(pass.loss_scale);
+    if (several) graph_.ForgetGradientCounts();
+  }
+  pass.loss_terms = terms_;
+  int fed = 0;
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
-    pass.rows = std::min(micro, rows - first);
+    const int whole = std::min(micro, rows - first);
+    const bool last = first + whole == rows;
+    const ada::Share part =
+        team_ != nullptr ? ShareOf(whole, team_->ranks(), team_->rank()) : ada::Share{0, whole};
+    pass.rows = static_cast<int>(part.count);
+    pass.first_row = part.first;
     pass.accumulate = first > 0;
-    const Batches::Rows seen = batches_.Feed(graph_, first, pass.rows);
+    const Batches::Rows seen = batches_.Feed(graph_, fed, pass.rows);
+    fed += pass.rows;
     graph_.Forward(pass, observers_.active());
     Lap(seconds_.forward);
-    graph_.Backward(pass, observers_.active());
+    graph_.Backward(pass, observers_.active(), last ? shared_ : nullptr);
+    if (team_ != nullptr) JoinGradients(pass, last);
     if (request_.layers) optimizer_.Look();
-    if (several || observers_.active() != nullptr) graph_.Collect(pass);
+    if (team_ == nullptr && (several || observers_.active() != nullptr)) graph_.Collect(pass);
     if (several) log_.AddMicroBatch(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
@@ -121,14 +144,28 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   Lap(seconds_.log);
 }
 
+// After a backward pass: gradients, counts and statistics become those of all processes.
+void Trainer::JoinGradients(const backend::Pass& pass, bool last) {
+  graph_.Collect(pass);
+  if (last) {
+    shared_->JoinStatistics(batches_.rows(), batches_.whole_rows());
+    shared_->Finish();
+    graph_.FinishGradients(pass);
+    graph_.Collect(pass);
+  }
+  graph_.Join(team_->all(), pass);
+}
+
 // Asks for everything that is still to be done, then waits for it: once a step. What the policy
 // makes of the attempt is what was done.
 scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
   Lap(seconds_.update);
-  graph_.Collect(pass);
+  if (team_ == nullptr) graph_.Collect(pass);  // else what was joined would be fetched over
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
   if (log_.CountsUpdates(step_)) log_.TakeUpdates(optimizer_.Stats());
+  if (shared_ != nullptr && shared_->narrow() && r.logged)
+    log_.TakeTransport(shared_->LostInTransport(), shared_->format(), shared_->scale());
   scaling::ScaleUpdate update = policy_.Update(OutcomeOf(r, outcome));
   ADA_CHECK((update.action != scaling::Action::kSkip) == outcome.updated);
   return update;
@@ -148,12 +185,21 @@ backend::UpdatePlan Trainer::PlanFor(const StepResult& r, scaling::Action on_ove
   return plan;
 }
 
+// In the order of processes.
+backend::LossResult Trainer::Loss() {
+  const backend::LossResult mine = graph_.Result();
+  if (team_ == nullptr) return mine;
+  backend::LossResult loss;
+  for (const backend::LossResult& part : backend::GatherAll(team_->all(), mine)) loss.Add(part);
+  return loss;
+}
+
 // How the attempt ended; all of it has been waited for.
 scaling::StepOutcome Trainer::OutcomeOf(StepResult& r, const backend::UpdateOutcome& outcome) {
-  const backend::LossResult loss = graph_.Result();
+  const backend::LossResult loss = Loss();
   Lap(seconds_.backward);
   if (config_.train.accumulate == 1) ObserveTensorScales(/*first=*/true);
-  r.terms = batches_.terms();
+  r.terms = terms_;
   // A batch of which nothing is learned has no loss.
   const double terms = static_cast<double>(std::max<std::int64_t>(r.terms, 1));
   r.loss = loss.loss_sum / terms;

@@ -14,6 +14,7 @@
 #include "train/batches.h"
 #include "train/observe/step_log.h"
 #include "train/observe/step_observer.h"
+#include "train/shared/shared_gradients.h"
 
 namespace ada::train {
 
@@ -22,8 +23,8 @@ struct StepResult {
   std::int64_t step = 0, epoch = 0;  // from 1
   double loss = 0, accuracy = 0, lr = 0, scale = 1, grad_norm = 0;
   double location_loss = 0;  // detection: the part of `loss` that is of locations
-  int images = 0;
-  std::int64_t terms = 0;  // over which the loss is a mean
+  int images = 0;            // of all processes
+  std::int64_t terms = 0;    // over which the loss is a mean
   bool overflow = false, skipped = false;
   bool retried = false;    // skipped, and the next attempt is the same update again
   bool sanitized = false;  // not finite, and updated with cleaned gradients all the same
@@ -41,9 +42,11 @@ struct PhaseSeconds {
 class Trainer {
  public:
   // All parts must outlive the trainer. `total_steps`: of the whole run, for the schedule.
+  // `shared`: null where the run has one process.
   Trainer(const config::Config& config, graph::Graph& graph, Batches& batches,
           scaling::Policy& policy, optim::Optimizer& optimizer, StepLog& log,
-          std::vector<StepObserver*> observers, std::int64_t total_steps);
+          std::vector<StepObserver*> observers, std::int64_t total_steps, Team* team = nullptr,
+          SharedGradients* shared = nullptr);
 
   StepResult Step();
 
@@ -65,6 +68,8 @@ class Trainer {
   backend::Pass MakePass(const StepResult& result) const;
   void SendLayerScales();
   void Gradients(int rows, backend::Pass pass);
+  void JoinGradients(const backend::Pass& pass, bool last);
+  backend::LossResult Loss();
   scaling::ScaleUpdate Update(StepResult& result, const backend::Pass& pass);
   backend::UpdatePlan PlanFor(const StepResult& result, scaling::Action on_overflow) const;
   scaling::StepOutcome OutcomeOf(StepResult& result, const backend::UpdateOutcome& outcome);
@@ -80,6 +85,9 @@ class Trainer {
   optim::Optimizer& optimizer_;
   StepLog& log_;
   StepObservers observers_;
+  Team* team_;
+  SharedGradients* shared_;
+  std::int64_t terms_ = 0;  // of the present batch, of all processes
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;

@@ -12,18 +12,22 @@
 
 namespace ada::train {
 
-std::vector<Version> Versions() {
+std::vector<Version> Versions(const parallel::World* world) {
   const std::string cuda = backend::CudaVersions();
-  return {{"ada-train", ADA_VERSION},
-          {"commit", ADA_COMMIT},
+  std::vector<Version> all = {{"ada-train", ADA_VERSION},
+                              {"commit", ADA_COMMIT},
 #ifdef __clang__
-          {"compiler", "clang " __clang_version__},
+                              {"compiler", "clang " __clang_version__},
 #else
-          {"compiler", "g++ " __VERSION__},
+                              {"compiler", "g++ " __VERSION__},
 #endif
-          {"backends", cuda == "not built in" ? "cpu" : "cpu, cuda"},
-          {"cpu library", backend::cpu::LibraryVersion()},
-          {"cuda", cuda}};
+                              {"backends", cuda == "not built in" ? "cpu" : "cpu, cuda"},
+                              {"cpu library", backend::cpu::LibraryVersion()},
+                              {"cuda", cuda}};
+  const std::string mpi = parallel::LibraryName();
+  if (!mpi.empty()) all.push_back({"mpi", mpi});
+  if (world != nullptr) all.push_back({"processes", parallel::DescribeProcesses(*world)});
+  return all;
 }
 
 }  // namespace ada::train

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/error.h"
@@ -128,6 +129,40 @@ void AveragePrecision::AddClass(int label, std::span<const LabelledBox> truth,
     }
     of_class.found.push_back({scores[at], verdict});
   }
+}
+
+// Of each class: how many positives, how many detections, and these.
+std::string AveragePrecision::Save() const {
+  std::string saved;
+  const auto put = [&saved](const void* from, std::size_t bytes) {
+    saved.append(static_cast<const char*>(from), bytes);
+  };
+  for (const Class& one : classes_) {
+    const auto found = static_cast<std::int64_t>(one.found.size());
+    put(&one.positives, sizeof one.positives);
+    put(&found, sizeof found);
+    put(one.found.data(), one.found.size() * sizeof(Found));
+  }
+  return saved;
+}
+
+void AveragePrecision::Append(const std::string& saved) {
+  std::size_t at = 0;
+  const auto take = [&](void* to, std::size_t bytes) {
+    ADA_CHECK(bytes <= saved.size() - at);
+    std::memcpy(to, saved.data() + at, bytes);
+    at += bytes;
+  };
+  for (Class& one : classes_) {
+    std::int64_t positives = 0, found = 0;
+    take(&positives, sizeof positives);
+    take(&found, sizeof found);
+    one.positives += positives;
+    const std::size_t before = one.found.size();
+    one.found.resize(before + static_cast<std::size_t>(found));
+    take(one.found.data() + before, static_cast<std::size_t>(found) * sizeof(Found));
+  }
+  ADA_CHECK(at == saved.size());
 }
 
 PrecisionRecall AveragePrecision::Curve(int label) const {

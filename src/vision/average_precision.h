@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "vision/box.h"
@@ -36,6 +37,11 @@ class AveragePrecision {
   // tells apart.
   void Add(std::span<const LabelledBox> truth, std::span<const Detection> detections,
            std::span<const double> scores);
+
+  // What it has seen as bytes for another process of this program, and that of another one, whose
+  // images lie behind this one's, added.
+  std::string Save() const;
+  void Append(const std::string& saved);
 
   int classes() const { return static_cast<int>(classes_.size()); }
   PrecisionRecall Curve(int label) const;

@@ -1,6 +1,7 @@
 #include "vision/confusion.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "core/error.h"
@@ -44,6 +45,24 @@ void Confusion::Add(std::span<const std::int32_t> truth, std::span<const std::in
     ++counts_[static_cast<std::size_t>(truth[i]) * classes +
               static_cast<std::size_t>(prediction[i])];
   }
+}
+
+std::string Confusion::Save() const {
+  const auto* bytes = reinterpret_cast<const char*>(counts_.data());
+  return {bytes, counts_.size() * sizeof(counts_[0])};
+}
+
+void Confusion::Append(const std::string& saved) {
+  std::vector<std::int64_t> counts(saved.size() / sizeof(std::int64_t));
+  std::memcpy(counts.data(), saved.data(), counts.size() * sizeof(counts[0]));
+  int classes = 0;
+  while (static_cast<std::size_t>(classes) * static_cast<std::size_t>(classes) < counts.size())
+    ++classes;
+  Grow(classes);
+  for (int truth = 0; truth < classes; ++truth)
+    for (int prediction = 0; prediction < classes; ++prediction)
+      counts_[static_cast<std::size_t>(truth * classes_ + prediction)] +=
+          counts[static_cast<std::size_t>(truth * classes + prediction)];
 }
 
 std::int64_t Confusion::Pixels() const {

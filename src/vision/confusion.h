@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ada::vision {
@@ -16,6 +17,10 @@ class Confusion {
   // may still be the largest label. Throws InternalError for lengths that differ and negative
   // predictions.
   void Add(std::span<const std::int32_t> truth, std::span<const std::int32_t> prediction);
+
+  // Its counts as bytes for another process of this program, and those of another one added.
+  std::string Save() const;
+  void Append(const std::string& saved);
 
   int classes() const { return classes_; }
   std::int64_t Count(int truth, int prediction) const {

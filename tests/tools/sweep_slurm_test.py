@@ -45,6 +45,25 @@ class SlurmTest(SweepCase):
         self.assertEqual(list(self.column("status").values()),
                          ["pending", "finished", "pending", "pending"])
 
+    def test_a_run_of_several_processes_is_started_by_srun(self):
+        self.sweep("--slurm", "job.sh", "--tasks", "4", "--threads", "2", "--vary", "mode=good")
+        self.write("srun", '#!/bin/sh\necho "$1 $2" >>started\nshift 2\nexec "$@"\n')
+        (self.folder / "srun").chmod(0o755)
+        text = (self.folder / "job.sh").read_text(encoding="utf-8")
+        self.assertIn("#SBATCH --ntasks=4\n#SBATCH --cpus-per-task=2\n", text)
+        self.assertNotIn("--nodes", text)
+        process = self.task(0)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, said)
+        self.assertEqual((self.folder / "started").read_text(),
+                         "--ntasks=4 --kill-on-bad-exit=1\n")
+        self.assertEqual([call["name"] for call in self.calls()], ["mode=good"])
+        result = subprocess.run([TOOL, "--config", "base.yaml", "--out", "out", "--tasks", "2"],
+                                cwd=self.folder, env=self.environment, capture_output=True,
+                                text=True, check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--tasks goes with --slurm", result.stderr)
+
     def test_a_signal_before_the_limit_queues_the_task_again(self):
         for number, requeued in ((signal.SIGTERM, False), (signal.SIGUSR1, True)):
             task = 2 if requeued else 3

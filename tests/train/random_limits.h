@@ -51,7 +51,8 @@ inline const std::vector<std::string> kNotTried = {"name",          "output",
                                                    "data.path",     "data.augment.ssd",
                                                    "model.file",    "model.init.weights",
                                                    "model.outputs", "task",
-                                                   "detection",     "train.class_weights"};
+                                                   "detection",     "train.class_weights",
+                                                   "parallel.ranks"};
 // Without these a run would be long, or not small.
 inline const std::vector<std::string> kAlways = {"train.max_steps",         "data.synthetic",
                                                  "data.synthetic.height",   "data.synthetic.width",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -141,6 +142,44 @@ TEST_SUITE("cpu") {
                     InternalError);
     CHECK_THROWS_AS(confusion.Add(std::vector<std::int32_t>{1}, std::vector<std::int32_t>{}),
                     InternalError);
+  }
+
+  TEST_CASE("judges of parts, one appended to the other, are the judge of the whole") {
+    // Scores with ties, whose order is that of the images.
+    std::mt19937 random(3);
+    const auto number = [&random](int below) { return static_cast<int>(random() % below); };
+    AveragePrecision whole(3),
+        parts[] = {AveragePrecision(3), AveragePrecision(3), AveragePrecision(3)};
+    Confusion all(2), counts[] = {Confusion(2), Confusion(4), Confusion(2)};
+    for (int image = 0; image < 30; ++image) {
+      std::vector<LabelledBox> truth;
+      std::vector<Detection> found;
+      std::vector<std::int32_t> labels, predicted;
+      for (int i = number(4); i > 0; --i) {
+        const auto y = static_cast<float>(number(20)), x = static_cast<float>(number(20));
+        truth.push_back({{y, x, y + 9, x + 9}, number(3), number(5) == 0});
+        found.push_back({{y + 1, x, y + 9, x + 8}, number(3), static_cast<float>(number(4)) / 4});
+        labels.push_back(number(4) - 1), predicted.push_back(number(3));
+      }
+      whole.Add(truth, found);
+      parts[image / 10].Add(truth, found);
+      all.Add(labels, predicted);
+      counts[image / 10].Add(labels, predicted);
+    }
+    for (int part = 1; part < 3; ++part) {
+      parts[0].Append(parts[part].Save());
+      counts[0].Append(counts[part].Save());
+    }
+    const std::vector<ClassPrecision> one = whole.Judge(), other = parts[0].Judge();
+    for (std::size_t label = 0; label < one.size(); ++label) {
+      CHECK(one[label].detections == other[label].detections);
+      CHECK(one[label].positives == other[label].positives);
+      CHECK(Same(one[label].ap, other[label].ap));
+      CHECK(Same(one[label].ap_07, other[label].ap_07));
+    }
+    for (int truth = 0; truth < all.classes(); ++truth)
+      for (int prediction = 0; prediction < all.classes(); ++prediction)
+        CHECK(all.Count(truth, prediction) == counts[0].Count(truth, prediction));
   }
 }
 

@@ -3,6 +3,7 @@
 # shellcheck shell=bash disable=SC2154
 
 declare -A running=() told=() # by process id: the run's name; whether it got the signal
+launcher=() # of a run of several processes
 failures=() refused=false signal='' total=0 ended=0 finished=0 skipped=0 failed=0
 
 # A Python part. Ctrl-C, which reaches every process of the terminal, must not cut it short.
@@ -59,7 +60,7 @@ start() {
   rm -f "$out/sweep_logs/$name.state"
   note "$(count) started   $name"
   set -m
-  "$program" "${options[@]}" >"$out/sweep_logs/$name.log" 2>&1 </dev/null 9>&- &
+  "${launcher[@]}" "$program" "${options[@]}" >"$out/sweep_logs/$name.log" 2>&1 </dev/null 9>&- &
   pid=$!
   set +m
   running[$pid]=$name

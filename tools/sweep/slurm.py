@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Writes a Slurm job script that runs a sweep, one array task a run.
 
-usage: slurm.py --out OUT --file FILE --tool SWEEP_SH --jobs N --threads N [--program ADA_TRAIN]
+usage: slurm.py --out OUT --file FILE --tool SWEEP_SH --jobs N --threads N --tasks N
+                [--program ADA_TRAIN]
 Started by tools/sweep.sh --slurm. What to do with the file is told on stderr.
 """
 import argparse
@@ -20,8 +21,7 @@ SCRIPT = """#!/usr/bin/env bash
 # is queued again and goes on from there. Finished runs end at once.
 #SBATCH --job-name={job}
 #SBATCH --array=0-{last}%{jobs}
-#SBATCH --nodes=1
-#SBATCH --ntasks=1
+{nodes}#SBATCH --ntasks={tasks}
 #SBATCH --cpus-per-task={threads}
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
@@ -43,7 +43,7 @@ woken=true
 stop() {{ woken=true; [ -z "$task" ] || kill -TERM "$task" 2>/dev/null; }}
 trap 'again=true; stop' USR1  # from --signal: the time is nearly up
 trap stop TERM INT
-{tool} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}" --out {out} \\
+{tool} --run "${{runs[$SLURM_ARRAY_TASK_ID]}}" --out {out}{of_tasks} \\
   --threads "${{SLURM_CPUS_PER_TASK:-{threads}}}" &
 task=$!
 while $woken; do  # a signal ends the wait, not the task
@@ -87,7 +87,9 @@ def script_of(options, names):
         count=len(names), file=quote(options.file), last=len(names) - 1, jobs=options.jobs,
         job="ada-" + "".join(c if c.isalnum() or c in "-_." else "-"
                              for c in pathlib.Path(options.out).resolve().name),
-        threads=options.threads, log=log,
+        threads=options.threads, log=log, tasks=options.tasks,
+        nodes="#SBATCH --nodes=1\n" if options.tasks == 1 else "",
+        of_tasks="" if options.tasks == 1 else f" --tasks {options.tasks}",
         folder=quote(here), program=program, tool=quote(options.tool), out=quote(options.out),
         names="\n".join("  " + quote(name) for name in names))
 
@@ -97,7 +99,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("--out", "--file", "--tool", "--program"):
         parser.add_argument(name, default="")
-    for name in ("--jobs", "--threads"):
+    for name in ("--jobs", "--threads", "--tasks"):
         parser.add_argument(name, type=int, default=1)
     options = parser.parse_args()
     problem = refusal(options)
@@ -112,8 +114,9 @@ def main():
         print(f"sweep.sh: {options.file} cannot be written: {error.strerror}", file=sys.stderr)
         return 6
     command = options.file if not options.file.startswith("-") else "./" + options.file
-    print(f"sweep.sh: {len(names)} runs, {options.jobs} at a time with {options.threads} cores "
-          f"each; to start them:\n  sbatch --time=4:00:00 {shlex.quote(command)}\n"
+    processes = "" if options.tasks == 1 else f"{options.tasks} processes of "
+    print(f"sweep.sh: {len(names)} runs, {options.jobs} at a time with {processes}"
+          f"{options.threads} cores each; to start them:\n  sbatch --time=4:00:00 {shlex.quote(command)}\n"
           f"and for the tables, at any time:\n  {shlex.quote(options.tool)} --table "
           f"{shlex.quote(options.out)}", file=sys.stderr)
     return 0

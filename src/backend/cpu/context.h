@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/thread_pool.h"
+#include "backend/exchange.h"
 #include "core/pages.h"
 #include "core/tensor.h"
 
@@ -50,6 +51,7 @@ struct Context {
   ThreadPool& pool;
   const Kernels& kernels;
   Scratch& scratch;
+  Exchanges shared = {};
 };
 
 // The part of a tensor that begins at image `image`.

@@ -47,12 +47,12 @@ ProductGeometry GeometryOf(const LinearSpec& spec) {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads)
+  CpuBackend(int threads, const Exchanges& shared)
       : kernels_(SelectKernels()),
         tiles_(SelectTileKernels()),
         pool_(threads > 0 ? threads : UsableCores()),
         scratch_(pool_.size()),
-        context_{pool_, kernels_, scratch_} {}
+        context_{pool_, kernels_, scratch_, shared} {}
   ~CpuBackend() override {
     for (const auto& [block, bytes] : memory_) FreePages(block, bytes);
   }
@@ -143,8 +143,8 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeCpuBackend(int threads) {
-  return std::make_unique<CpuBackend>(threads);
+std::unique_ptr<Backend> MakeCpuBackend(int threads, const Exchanges& shared) {
+  return std::make_unique<CpuBackend>(threads, shared);
 }
 int UsableCores() {
   cpu_set_t set;

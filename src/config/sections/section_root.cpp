@@ -141,6 +141,9 @@ Section RootSection(Config& config) {
           .WrittenIf([&config] { return config.task == Task::kDetection; }),
       Nested("log", LogSection(config.log), "what is logged and when"),
       Nested("checkpoint", CheckpointSection(config.checkpoint), "when to save, and what to keep"),
+      Nested("parallel", ParallelSection(config.parallel),
+             "several processes that train one network (tools/build.sh --mpi)")
+          .WrittenIf([&config] { return !(config.parallel == ParallelConfig()); }),
   };
   return section;
 }

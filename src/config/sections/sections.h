@@ -28,6 +28,7 @@ Section EvaluateSection(EvaluateConfig& evaluate);
 Section DetectionSection(DetectionConfig& detection);
 Section LogSection(LogConfig& log);
 Section CheckpointSection(CheckpointConfig& checkpoint);
+Section ParallelSection(ParallelConfig& parallel);
 
 // Keys that only some tasks have, and the one that says which it is.
 Key TaskKey(Task& task);

@@ -1,6 +1,8 @@
 // What a session begins with and what it keeps: its parts, restored from a checkpoint or fresh, and
 // the checkpoints that it writes.
 #include <algorithm>
+#include <sstream>
+#include <utility>
 
 #include "config/load.h"
 #include "core/error.h"
@@ -26,14 +28,24 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
           .losses = config.task == Task::kDetection};
 }
 
+data::LoaderSpec LoaderOf(const SessionParts& p) {
+  data::LoaderSpec spec = TrainLoader(p.config, p.data);
+  return p.team == nullptr ? spec : PartOf(std::move(spec), p.config, *p.team, p.threads);
+}
+
+std::unique_ptr<SharedGradients> MakeShared(const SessionParts& p) {
+  if (p.team == nullptr) return nullptr;
+  return std::make_unique<SharedGradients>(p.config.parallel, *p.team, p.graph, p.backend);
+}
+
 std::unique_ptr<Probe> MakeProbe(const SessionParts& p) {
   if (p.config.log.probe_every == 0) return nullptr;
-  return std::make_unique<Probe>(p.config, p.data.image, p.graph, p.backend);
+  return std::make_unique<Probe>(p.config, p.data.image, p.graph, p.backend, p.team);
 }
 
 std::unique_ptr<Dump> MakeDump(const SessionParts& p) {
   if (p.config.log.dump_every == 0) return nullptr;
-  return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend);
+  return std::make_unique<Dump>(p.config, p.folder, p.graph, p.backend, p.team);
 }
 
 // A run does not end for the names of classes, which it does not need itself.
@@ -44,6 +56,11 @@ InputFacts FactsForCheckpoints(const SessionParts& p) {
     p.log.Warning(error.what() + std::string("; checkpoints go without names of classes"));
     return {p.data.image, p.data.mean, p.data.std, {}};
   }
+}
+
+// How a checkpoint calls the state that a layer has in a process other than the first.
+std::string OfProcess(const std::string& layer, int rank) {
+  return layer + "@" + std::to_string(rank);
 }
 
 std::vector<StepObserver*> ObserversOf(Probe* probe, Dump* dump) {
@@ -71,19 +88,20 @@ std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epo
 
 Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& from)
     : p_(parts),
-      batches_(parts.backend, parts.data.train, TrainLoader(parts.config, parts.data),
-               ResidenceOf(parts.config)),
+      batches_(parts.backend, parts.data.train, LoaderOf(parts),
+               parts.team == nullptr ? ResidenceOf(parts.config) : Batches::Residence::kHost),
       optimizer_(parts.backend, UpdateRuleOf(parts.config),
                  OptimizedParameters(parts.config.optimizer, parts.graph),
                  parts.config.train.clip_norm, WatchedRoundings(parts.graph)),
       probe_(MakeProbe(parts)),
       dump_(MakeDump(parts)),
+      shared_(MakeShared(parts)),
       step_log_(parts.config, parts.graph, std::string(parts.policy.name()), recorder_, parts.log,
-                probe_.get()),
+                probe_.get(), parts.team),
       steps_per_epoch_(batches_.batches_per_epoch()),
       total_steps_(TotalSteps(parts.config, steps_per_epoch_)),
       trainer_(parts.config, parts.graph, batches_, parts.policy, optimizer_, step_log_,
-               ObserversOf(probe_.get(), dump_.get()), total_steps_),
+               ObserversOf(probe_.get(), dump_.get()), total_steps_, parts.team, shared_.get()),
       evaluator_(parts.config, parts.data.image, parts.backend, &parts.graph),
       progress_(parts.log, parts.progress),
       input_facts_(FactsForCheckpoints(parts)),
@@ -95,11 +113,12 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
   if (RecomputesNorms(p_.config)) {
     if (!EvaluatesAverage(p_.config) ||
         p_.config.evaluate.weights != config::EvaluatedWeights::kEma)
-      norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, p_.graph, p_.backend);
+      norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, p_.graph, p_.backend, p_.team);
     if (EvaluatesAverage(p_.config)) {
-      average_graph_ = StatisticsGraph(p_.config, p_.data.image, p_.backend, average_->graph());
-      average_norms_ =
-          std::make_unique<NormStatistics>(p_.config, p_.data, *average_graph_, p_.backend);
+      average_graph_ =
+          StatisticsGraph(p_.config, p_.data.image, p_.backend, average_->graph(), p_.team);
+      average_norms_ = std::make_unique<NormStatistics>(p_.config, p_.data, *average_graph_,
+                                                        p_.backend, p_.team);
     }
   }
   if (!from) {
@@ -118,7 +137,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
 
 // init_scale: auto. The forward pass that it takes leaves no trace.
 void Session::ChooseStart() {
-  const double largest = LargestLogitGradient(p_.config, p_.data, p_.graph, p_.backend);
+  const double largest = LargestLogitGradient(p_.config, p_.data, p_.graph, p_.backend, p_.team);
   start_scale_ = scaling::ChooseStart(p_.config.scaling, largest, NarrowestGradient(p_.graph));
   p_.policy.Start(start_scale_->scale);
   graph::Initialize(p_.graph, p_.config.model.init, p_.config.seed, p_.backend);
@@ -135,7 +154,11 @@ void Session::Restore(const ResumePoint& from) {
   p_.policy.LoadState(s.policy);
   for (const graph::ScalePoint& point : p_.graph.scales()) {
     if (point.scaler == nullptr) continue;
-    const auto found = s.layers.find(point.layer);
+    auto found = s.layers.find(point.layer);
+    if (p_.team != nullptr && !p_.team->writes()) {
+      const auto own = s.layers.find(OfProcess(point.layer, p_.team->rank()));
+      if (own != s.layers.end()) found = own;
+    }
     if (found == s.layers.end())
       throw DataError(from.stem + ".json: no state of layer " + point.layer +
                       "; this checkpoint cannot be used");
@@ -174,6 +197,7 @@ CheckpointState Session::State() {
   for (const graph::ScalePoint& point : p_.graph.scales())
     if (point.scaler != nullptr)
       s.layers[point.layer] = scaling::SaveLayerState(point.scaler->state);
+  s.layers.insert(layer_states_.begin(), layer_states_.end());
   for (const graph::ScaledTensor& t : p_.graph.scaled_tensors())
     s.tensors[t.name] = scaling::SaveTensorScale(t.scale->history, *t.scale->own_scale.host);
   s.scenarios = step_log_.SaveScenarios();
@@ -185,8 +209,34 @@ CheckpointState Session::State() {
   return s;
 }
 
+// Where each process decides on its own it has states of its own.
+void Session::GatherLayerStates() {
+  layer_states_.clear();
+  if (p_.team == nullptr || p_.team->decides_together()) return;
+  std::string text;  // a line a layer: name, then keys and values, between tabs
+  for (const graph::ScalePoint& point : p_.graph.scales()) {
+    if (point.scaler == nullptr) continue;
+    text += point.layer;
+    for (const auto& [key, value] : scaling::SaveLayerState(point.scaler->state))
+      text += '\t' + key + '\t' + value;
+    text += '\n';
+  }
+  const std::vector<std::string> all = p_.team->GatherText(text);
+  for (int rank = 1; rank < p_.team->ranks(); ++rank) {
+    std::istringstream lines(all[static_cast<std::size_t>(rank)]);
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string layer, key, value;
+      std::getline(words, layer, '\t');
+      scaling::StateMap& state = layer_states_[OfProcess(layer, rank)];
+      while (std::getline(words, key, '\t') && std::getline(words, value, '\t')) state[key] = value;
+    }
+  }
+}
+
 // The logs first: where the run's folder is gone they say so, before another is made.
 void Session::WriteState(const std::string& stem) {
+  if (!writes()) return;
   const CheckpointState state = State();
   CreateFolder(p_.folder + "/checkpoints");
   WriteCheckpoint(stem, state, p_.graph, optimizer_, average_ ? &average_->graph() : nullptr,
@@ -197,9 +247,11 @@ void Session::Checkpoint() {
   progress_.Pause("writing a checkpoint");
   const std::string folder = p_.folder + "/checkpoints";
   const std::int64_t step = trainer_.steps();
+  checkpoint_step_ = step;
+  GatherLayerStates();
+  if (!writes()) return;
   WriteState(CheckpointStem(folder, step));
   PruneCheckpoints(folder, p_.config.checkpoint.keep, step);
-  checkpoint_step_ = step;
   p_.log.Debug("checkpoint of step " + std::to_string(checkpoint_step_) + " written");
   progress_.Pause();
 }

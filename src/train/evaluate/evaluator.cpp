@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/share.h"
 #include "train/assemble.h"
 
 namespace ada::train {
@@ -48,8 +49,14 @@ Batches& Evaluator::BatchesOf(const data::Dataset& dataset, const data::LoaderSp
   return *kept;
 }
 
+void JoinJudges(Team& team, Judge& judge) {
+  const std::vector<std::string> all = team.GatherText(judge.Save());
+  if (!team.writes()) return;
+  for (std::size_t rank = 1; rank < all.size(); ++rank) judge.Append(all[rank]);
+}
+
 EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                                const Onlookers& onlookers) {
+                                const Onlookers& onlookers, Team* team) {
   ADA_CHECK(!spec.shuffle);
   backend::Pass pass;
   pass.training = false;
@@ -57,7 +64,10 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
   Batches& batches = BatchesOf(dataset, spec);
   EvaluationResult result;
   std::int64_t terms = 0;
-  for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i) {
+  ada::Share part{0, batches.batches_per_epoch()};
+  if (team != nullptr) part = ShareOf(part.count, team->ranks(), team->rank());
+  if (part.first > 0 && part.count > 0) batches.Seek(0, part.first);
+  for (std::int64_t i = 0; i < part.count; ++i) {
     pass.rows = batches.Next();
     for (const data::BrokenImage& broken : batches.broken()) result.broken.push_back(broken);
     if (pass.rows == 0) continue;
@@ -72,11 +82,23 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     if (onlookers.after_batch) onlookers.after_batch(result.images);
   }
   if (!batches.resident()) batches_.erase(&dataset);  // with its threads
+  backend::LossResult total = result.images > 0 ? graph_->Result() : backend::LossResult();
+  if (team != nullptr) {
+    struct Part {
+      backend::LossResult loss;
+      std::int64_t images, terms;
+    };
+    const Part mine{total, result.images, terms};
+    total = backend::LossResult(), result.images = terms = 0;
+    for (const Part& one : backend::GatherAll(team->all(), mine)) {
+      total.Add(one.loss);
+      result.images += one.images, terms += one.terms;
+    }
+  }
   if (result.images == 0 && !result.broken.empty())
     throw DataError("none of the images that are evaluated can be read; the first: " +
                     result.broken.front().message);
   if (result.images == 0) return result;
-  const backend::LossResult total = graph_->Result();
   const auto n = static_cast<double>(std::max<std::int64_t>(terms, 1));
   result.loss = total.loss_sum / n;
   result.location_loss = total.location_sum / n;

@@ -16,6 +16,7 @@
 #include "graph/graph.h"
 #include "train/batches.h"
 #include "train/judge/judge.h"
+#include "train/shared/team.h"
 
 namespace ada::train {
 
@@ -58,6 +59,9 @@ struct EvaluationResult {
   std::vector<data::BrokenImage> broken = {};  // left out
 };
 
+// The judge of the first process has seen the images of all: each saw those of its part.
+void JoinJudges(Team& team, Judge& judge);
+
 class Evaluator {
  public:
   // `trained` may be null: then the evaluator's own graph holds the parameters.
@@ -65,8 +69,10 @@ class Evaluator {
             const graph::Graph* trained);
   // Every image once, the tail included. `spec` must not shuffle. The data set must outlive the
   // evaluator, unchanged: where the backend takes it, it keeps it.
+  // `team`: each of several processes takes a part of the batches, one after the other in their
+  // order; losses and hits become those of all, what is broken and the onlookers stay one's own.
   EvaluationResult Run(const data::Dataset& dataset, const data::LoaderSpec& spec,
-                       const Onlookers& onlookers = {});
+                       const Onlookers& onlookers = {}, Team* team = nullptr);
   graph::Graph& graph() { return *graph_; }
 
  private:

@@ -1,6 +1,11 @@
 #include "train/evaluate/norm_statistics.h"
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include "core/error.h"
+#include "core/share.h"
 #include "graph/network/shapes.h"
 #include "telemetry/progress.h"
 #include "train/batches.h"
@@ -29,19 +34,21 @@ bool RecomputesNorms(const config::Config& config) {
 
 std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, const Shape& image,
                                               backend::Backend& backend,
-                                              const graph::Graph& share) {
+                                              const graph::Graph& share, const Team* team) {
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   graph::GraphSpec spec = TrainGraph(config, image, *policy);
   spec.rule_for = nullptr;
+  spec.input.n = LargestPart(spec.input.n, team);
   return graph::Graph::Build(spec, backend, &share);
 }
 
 NormStatistics::NormStatistics(const config::Config& config, const RunData& data,
-                               graph::Graph& graph, backend::Backend& backend)
+                               graph::Graph& graph, backend::Backend& backend, Team* team)
     : config_(config),
       data_(data),
       graph_(graph),
       backend_(backend),
+      team_(team),
       reference_(config.evaluate.batch_norm == config::BatchNormStatistics::kReference) {
   const graph::Network network = graph::Resolve(config.model, data.image, config.task);
   for (const graph::Parameter& p : graph.parameters()) {
@@ -62,6 +69,21 @@ void NormStatistics::AddBatch(double weight) {
   }
 }
 
+// In the order of processes.
+void NormStatistics::JoinSums(double& weights) {
+  std::vector<double> mine = {weights};
+  for (const Statistic& s : statistics_) mine.insert(mine.end(), s.sum.begin(), s.sum.end());
+  const std::vector<double> all = backend::GatherAll(team_->all(), mine);
+  std::vector<double> total(mine.size());
+  for (std::size_t i = 0; i < all.size(); ++i) total[i % mine.size()] += all[i];
+  weights = total[0];
+  auto from = total.begin() + 1;
+  for (Statistic& s : statistics_) {
+    std::copy_n(from, s.sum.size(), s.sum.begin());
+    from += static_cast<std::ptrdiff_t>(s.sum.size());
+  }
+}
+
 void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& after_batch) {
   if (statistics_.empty()) return;  // nothing to be found
   for (Statistic& s : statistics_) {
@@ -71,6 +93,7 @@ void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& a
   }
   data::LoaderSpec spec = EvaluationLoader(config_, data_);
   spec.batch_size = config_.data.batch_size / config_.train.accumulate;
+  if (team_ != nullptr) spec = PartOf(std::move(spec), config_, *team_, 1);
   Batches batches(backend_, data_.train, spec, Batches::Residence::kHost);
   backend::Pass pass;
   pass.seed = config_.seed;
@@ -79,6 +102,13 @@ void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& a
   std::int64_t images = 0;
   for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i, ++pass.draw) {
     pass.rows = batches.Next();
+    std::optional<Team::NormsAlone> alone;
+    if (team_ != nullptr) {
+      const int whole = batches.whole_rows();
+      pass.first_row = ShareOf(whole, team_->ranks(), team_->rank()).first;
+      // The rest of the images may be fewer than there are processes.
+      if (whole < team_->ranks()) alone.emplace(team_);
+    }
     if (pass.rows == 0) continue;
     pass.loss_terms = batches.terms();
     batches.Feed(graph_, 0, pass.rows);
@@ -90,6 +120,7 @@ void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& a
     images += pass.rows;
     if (after_batch) after_batch(images);
   }
+  if (team_ != nullptr) JoinSums(weights);
   for (const Statistic& s : statistics_) {
     std::vector<float> values = s.trained;  // where no image could be read
     for (std::size_t c = 0; c < values.size() && weights > 0; ++c)

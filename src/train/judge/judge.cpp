@@ -42,6 +42,9 @@ class SegmentationJudge final : public Judge {
     return verdict;
   }
 
+  std::string Save() const override { return confusion_.Save(); }
+  void Append(const std::string& saved) override { confusion_.Append(saved); }
+
  private:
   void AddClass(int label, Verdict& verdict) const {
     ClassRow row;
@@ -104,6 +107,8 @@ class DetectionJudge final : public Judge {
     verdict.classes.push_back(all);
     return verdict;
   }
+  std::string Save() const override { return precision_.Save(); }
+  void Append(const std::string& saved) override { precision_.Append(saved); }
 
  private:
   PredictionMaker maker_;

@@ -30,6 +30,10 @@ class Judge {
   virtual Prediction Add(std::int64_t image, const std::vector<const float*>& outputs) = 0;
   // Of the images so far.
   virtual Verdict Finish() const = 0;
+  // What it has seen, as bytes for another process of this program; and that of another judge of
+  // the same split, whose images lie behind this one's.
+  virtual std::string Save() const = 0;
+  virtual void Append(const std::string& saved) = 0;
 };
 
 // Null for classification. `dataset` and `names` (of the classes; may be empty) must outlive it.

@@ -31,8 +31,8 @@ std::vector<float> AsPyTorch(const std::vector<float>& in, const Shape& shape) {
 }  // namespace
 
 Dump::Dump(const config::Config& config, std::string folder, const graph::Graph& graph,
-           backend::Backend& backend)
-    : config_(config), folder_(std::move(folder)), graph_(graph), backend_(backend) {}
+           backend::Backend& backend, Team* team)
+    : config_(config), folder_(std::move(folder)), graph_(graph), backend_(backend), team_(team) {}
 
 bool Dump::Due(std::int64_t step) const { return IsDue(config_.log.dump_every, step); }
 
@@ -71,13 +71,35 @@ void Dump::Observe(const graph::ObservedTensor& seen, const backend::Pass& pass)
   const Shape& shape = seen.value.shape;
   std::vector<float> values(static_cast<std::size_t>(pass.rows * shape.per_image()));
   backend_.Read(seen.value, pass.rows, values.data());
+  const std::int64_t rows =
+      GatherRows(values, pass.rows, seen.scale != nullptr ? *seen.scale : 1.0F);
   Item& item = items_[seen.layer + "." + seen.tensor];
   const bool flat = shape.h == 1 && shape.w == 1 && (seen.layer == "loss" || IsLinear(seen.layer));
-  item.dims = flat ? std::vector<std::int64_t>{pass.rows, shape.c}
-                   : std::vector<std::int64_t>{pass.rows, shape.c, shape.h, shape.w};
+  item.dims = flat ? std::vector<std::int64_t>{rows, shape.c}
+                   : std::vector<std::int64_t>{rows, shape.c, shape.h, shape.w};
   item.format = FormatName(seen.value.format);
   item.scale = seen.scale != nullptr ? static_cast<double>(*seen.scale) : 1;
   item.values = AsPyTorch(values, shape);
+}
+
+// The rows of all processes, one process's after the other's, with the scale of the first; returns
+// how many.
+std::int64_t Dump::GatherRows(std::vector<float>& values, std::int64_t rows, float scale) const {
+  if (team_ == nullptr) return rows;
+  const auto size = values.size() / static_cast<std::size_t>(rows);
+  const std::vector<std::int64_t> counts = backend::GatherAll(team_->all(), rows);
+  const std::vector<float> scales = backend::GatherAll(team_->all(), scale);
+  const auto most = static_cast<std::size_t>(*std::max_element(counts.begin(), counts.end()));
+  values.resize(most * size);
+  const std::vector<float> all = backend::GatherAll(team_->all(), values);
+  values.clear();
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    const float factor = scales[0] / scales[rank];
+    const float* from = all.data() + rank * most * size;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(counts[rank]) * size; ++i)
+      values.push_back(factor == 1 ? from[i] : from[i] * factor);
+  }
+  return static_cast<std::int64_t>(values.size() / size);
 }
 
 bool Dump::ChoosesScale(const std::string& layer) const {
@@ -126,6 +148,7 @@ void Dump::AddFactors(const graph::LayerRow& batch_norm) {
 }
 
 void Dump::End() {
+  if (team_ != nullptr && !team_->writes()) return items_.clear();
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     if (point.tensor != "dw" || !Matches(point.layer)) continue;
     const graph::Parameter& weight = *WeightOf(graph_, point.layer);

@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "train/observe/step_observer.h"
+#include "train/shared/team.h"
 
 namespace ada::train {
 
@@ -19,9 +20,10 @@ namespace ada::train {
 // eps), which is to its rule what w is to a convolution's.
 class Dump : public StepObserver {
  public:
-  // All must outlive the dump. OutputError where a file cannot be written.
+  // All must outlive the dump. OutputError where a file cannot be written. `team`: of several
+  // processes the first writes the images of all, in the order of the batch.
   Dump(const config::Config& config, std::string folder, const graph::Graph& graph,
-       backend::Backend& backend);
+       backend::Backend& backend, Team* team = nullptr);
 
   bool Due(std::int64_t step) const override;
   void Begin(std::int64_t step, const backend::Pass& pass) override;
@@ -37,6 +39,7 @@ class Dump : public StepObserver {
     double scale = 1;
   };
   bool Matches(const std::string& layer) const;
+  std::int64_t GatherRows(std::vector<float>& values, std::int64_t rows, float scale) const;
   bool IsLinear(const std::string& layer) const;
   void AddWeights(const backend::Pass& pass);
   bool ChoosesScale(const std::string& layer) const;
@@ -47,6 +50,7 @@ class Dump : public StepObserver {
   const std::string folder_;
   const graph::Graph& graph_;
   backend::Backend& backend_;
+  Team* team_;
   std::int64_t step_ = 0;
   std::map<std::string, Item> items_;  // by LAYER.tensor
 };

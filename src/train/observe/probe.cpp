@@ -6,6 +6,7 @@
 
 #include "core/tensor_names.h"
 #include "core/text.h"
+#include "parallel/gradient_sums.h"
 #include "train/assemble.h"
 #include "train/checkpoint/weight_values.h"
 #include "train/observe/step_log.h"
@@ -13,13 +14,13 @@
 namespace ada::train {
 namespace {
 
-graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image) {
+graph::GraphSpec Fp32Graph(const config::Config& config, const Shape& image, const Team* team) {
   graph::GraphSpec spec = EvaluationGraph(config, image);
   spec.precision = graph::Precision{};
   spec.precision.base = {kFp32, kFp32, kFp32, kFp32};
   spec.label_smoothing = static_cast<float>(config.train.label_smoothing);
   spec.mixes = Mixes(config);
-  spec.input.n = config.data.batch_size / config.train.accumulate;
+  spec.input.n = LargestPart(config.data.batch_size / config.train.accumulate, team);
   spec.training = true;
   spec.fuse = !WatchesEverything(config);
   spec.recompute = !ProbesGradients(config);
@@ -52,6 +53,12 @@ void Probe::Sums::Add(double run, double reference) {
   product += run * reference;
 }
 
+void Probe::Sums::Add(const Sums& more) {
+  numel += more.numel, nonzero += more.nonzero, lost += more.lost;
+  error_square += more.error_square, fp32_square += more.fp32_square;
+  run_square += more.run_square, product += more.product;
+}
+
 void Probe::Sums::Fill(telemetry::ProbeRow& row) const {
   const auto n = static_cast<double>(numel);
   row.numel = numel, row.nonzero = nonzero, row.lost = lost;
@@ -62,11 +69,12 @@ void Probe::Sums::Fill(telemetry::ProbeRow& row) const {
 }
 
 Probe::Probe(const config::Config& config, const Shape& image, graph::Graph& graph,
-             backend::Backend& backend)
+             backend::Backend& backend, Team* team)
     : config_(config),
       graph_(graph),
       backend_(backend),
-      fp32_(graph::Graph::Build(Fp32Graph(config, image), backend, &graph)),
+      team_(team),
+      fp32_(graph::Graph::Build(Fp32Graph(config, image, team), backend, &graph)),
       fp32_observer_(std::make_unique<Fp32Observer>(*this)) {}
 Probe::~Probe() = default;
 
@@ -135,7 +143,32 @@ void Probe::CompareParameters(const graph::RoundingPoint& point, Sums& sums) {
   for (std::size_t i = 0; i < reference.size(); ++i) sums.Add(run[i], reference[i]);
 }
 
+// Sums of tensors of the batch, in the order of processes.
+void Probe::JoinSums() {
+  std::vector<Sums> mine;
+  for (const auto& item : sums_) mine.push_back(item.second);
+  const std::vector<Sums> all = backend::GatherAll(team_->all(), mine);
+  std::size_t place = 0;
+  for (auto& item : sums_) {
+    item.second = Sums();
+    for (std::size_t at = place; at < all.size(); at += mine.size()) item.second.Add(all[at]);
+    ++place;
+  }
+}
+
+// The fp32 graph's, of which each process has a part; the run's are sums already.
+void Probe::JoinGradients() {
+  for (const graph::RoundingPoint& point : graph_.roundings()) {
+    if (point.tensor != "dw" || !Wants(point.tensor)) continue;
+    const Tensor& gradient = WeightOf(*fp32_, point.layer)->gradient;
+    std::vector<float> values = HostValues(gradient, backend_);
+    parallel::SumOverRanks(team_->world().small(), values);
+    backend_.Upload(gradient.data, values.data(), gradient.bytes());
+  }
+}
+
 void Probe::End() {
+  if (team_ != nullptr) JoinSums(), JoinGradients();
   for (const graph::RoundingPoint& point : graph_.roundings()) {
     if (!Wants(point.tensor)) continue;
     Sums& sums = sums_[{point.layer, point.tensor}];

@@ -10,15 +10,17 @@
 #include "config/config.h"
 #include "telemetry/run_logs.h"
 #include "train/observe/step_observer.h"
+#include "train/shared/team.h"
 
 namespace ada::train {
 
 class Probe : public StepObserver {
  public:
   // The fp32 graph shares masters with `graph`; its running statistics are put back after each
-  // probe. `image`: of the training data. All must outlive the probe.
+  // probe. `image`: of the training data. `team`: of several processes, whose rows are those of
+  // all. All must outlive the probe.
   Probe(const config::Config& config, const Shape& image, graph::Graph& graph,
-        backend::Backend& backend);
+        backend::Backend& backend, Team* team = nullptr);
   ~Probe() override;
 
   bool Due(std::int64_t step) const override;
@@ -38,6 +40,7 @@ class Probe : public StepObserver {
     std::int64_t numel = 0, nonzero = 0, lost = 0;
     double error_square = 0, fp32_square = 0, run_square = 0, product = 0;
     void Add(double run, double reference);
+    void Add(const Sums& more);
     void Fill(telemetry::ProbeRow& row) const;
   };
   // A tensor of the run as it lay in memory.
@@ -49,6 +52,8 @@ class Probe : public StepObserver {
 
   bool Wants(const std::string& tensor) const;
   void Compare(const graph::ObservedTensor& seen, const backend::Pass& pass);
+  void JoinSums();
+  void JoinGradients();
   void CompareParameters(const graph::RoundingPoint& point, Sums& sums);
   void SaveStatistics();
   void RestoreStatistics();
@@ -56,6 +61,7 @@ class Probe : public StepObserver {
   const config::Config& config_;
   graph::Graph& graph_;
   backend::Backend& backend_;
+  Team* team_;
   std::unique_ptr<graph::Graph> fp32_;
   std::unique_ptr<Fp32Observer> fp32_observer_;
   backend::Pass first_pass_;

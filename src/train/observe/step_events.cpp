@@ -120,9 +120,11 @@ void StepEvents::LayerScale(const StepResult& r, const graph::ScalePoint& point)
 }
 
 void StepEvents::Overflow(const StepResult& r, const EventTensor& first) {
-  const std::string where = first.layer.empty() ? "no rounded tensor: a product or the loss itself"
-                                                : first.layer + "." + first.tensor +
-                                                      " (largest magnitude " + first.value + ")";
+  const std::string where = first.layer.empty()
+                                ? "no rounded tensor: a product or the loss itself"
+                                : first.layer + "." + first.tensor + " (largest magnitude " +
+                                      first.value + ")" +
+                                      (first.process.empty() ? "" : " on " + first.process);
   const char* what = r.retried     ? "the next batch tries the same update"
                      : r.skipped   ? "step skipped"
                      : r.sanitized ? "updated without them"

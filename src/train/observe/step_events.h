@@ -18,9 +18,10 @@ namespace ada::train {
 
 struct StepResult;
 
-// The tensor that an event is about; layer empty: none.
+// The tensor that an event is about; layer empty: none. process: that has it, of several.
 struct EventTensor {
   std::string layer, tensor, value;
+  std::string process = {};
 };
 
 class StepEvents {

@@ -2,53 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "core/stats_sums.h"
 #include "core/tensor_names.h"
 #include "core/text.h"
 #include "train/trainer.h"
 
 namespace ada::train {
 
-TensorStats Combine(const TensorStats& a, const TensorStats& b) {
-  TensorStats s = a;
-  s.numel += b.numel;
-  s.zeros_before += b.zeros_before;
-  s.zeros_after += b.zeros_after;
-  s.underflow += b.underflow;
-  s.below_min += b.below_min;
-  s.subnormal += b.subnormal;
-  s.overflow += b.overflow;
-  s.inf += b.inf;
-  s.nan += b.nan;
-  s.above_edge += b.above_edge;
-  s.min_abs = a.min_abs == 0   ? b.min_abs
-              : b.min_abs == 0 ? a.min_abs
-                               : std::min(a.min_abs, b.min_abs);
-  s.max_abs = std::isnan(a.max_abs) || a.max_abs > b.max_abs ? a.max_abs : b.max_abs;
-  const auto na = static_cast<double>(a.numel), nb = static_cast<double>(b.numel);
-  if (na + nb > 0) {
-    const double d = b.mean - a.mean;
-    s.mean = (a.mean * na + b.mean * nb) / (na + nb);
-    s.std = std::sqrt((a.std * a.std * na + b.std * b.std * nb + d * d * na * nb / (na + nb)) /
-                      (na + nb));
-  }
-  s.l1 = a.l1 + b.l1;
-  s.l2 = std::sqrt(a.l2 * a.l2 + b.l2 * b.l2);
-  return s;
-}
-
 bool IsDue(std::int64_t every, std::int64_t step) {
   return every > 0 && (step == 1 || step % every == 0);
 }
 
 StepLog::StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
-                 telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe)
+                 telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
+                 const Team* team)
     : config_(config),
       graph_(graph),
       policy_(policy),
       recorder_(recorder),
       events_(config, recorder, log),
       probe_(probe),
+      team_(team),
       layer_roundings_(LayerRoundings(graph)) {
   for (const config::WhatIfConfig& entry : config.log.what_if)
     scenarios_.emplace_back(entry, config.model);
@@ -84,19 +60,28 @@ void StepLog::TakeUpdates(const std::vector<TensorStats>& stats) {
     if (updates_.empty() || updates_.back().layer != layer)
       updates_.push_back({layer, of});
     else
-      updates_.back().stats = Combine(updates_.back().stats, of);
+      updates_.back().stats = CombinedStats(updates_.back().stats, of);
   }
+}
+
+void StepLog::TakeTransport(std::vector<SharedGradients::Lost> lost, const NumberFormat& format,
+                            float scale) {
+  transport_ = std::move(lost);
+  transport_format_ = format, transport_scale_ = scale;
 }
 
 void StepLog::AddMicroBatch(const backend::Pass& pass) {
   const auto& points = graph_.roundings();
   const bool first = !pass.accumulate;
   if (first) sums_.assign(points.size(), TensorStats{});
+  if (first) largest_at_.assign(points.size(), -1);
   if (first && pass.bins) bin_sums_.assign(points.size(), ExponentBins{});
   for (std::size_t i = 0; i < points.size(); ++i) {
     // A weight and its gradient exist once a batch, whatever the micro-batches.
     const bool once = points[i].tensor == "w" || points[i].tensor == "dw";
-    sums_[i] = first || once ? *points[i].stats : Combine(sums_[i], *points[i].stats);
+    if (first || !(points[i].stats->max_abs <= sums_[i].max_abs))
+      largest_at_[i] = points[i].largest_at;
+    sums_[i] = first || once ? *points[i].stats : CombinedStats(sums_[i], *points[i].stats);
     if (!pass.bins || points[i].bins == nullptr) continue;
     if (once) bin_sums_[i] = ExponentBins{};
     bin_sums_[i].Add(*points[i].bins);
@@ -117,12 +102,20 @@ EventTensor StepLog::FirstNotFinite() const {
   for (std::size_t i = 0; i < points.size(); ++i) {
     const float largest = StatsOf(i).max_abs;
     if (!std::isfinite(RoundTo(points[i].format, largest)))
-      return {points[i].layer, points[i].tensor, NineDigits(static_cast<double>(largest))};
+      return {points[i].layer, points[i].tensor, NineDigits(static_cast<double>(largest)),
+              WhoHas(i)};
   }
   return {};
 }
 
+// Of several processes the one whose part of the tensor holds its largest magnitude; "": all.
+std::string StepLog::WhoHas(std::size_t point) const {
+  const int rank = largest_at_.empty() ? graph_.roundings()[point].largest_at : largest_at_[point];
+  return team_ == nullptr || rank < 0 ? "" : team_->NameOf(rank);
+}
+
 void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
+  if (team_ != nullptr && !team_->writes()) return;
   events_.Loss(r);
   events_.LearningRate(r);
   recorder_.Step(
@@ -133,6 +126,7 @@ void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
     WriteScales(r);
     WriteTensors(r);
     WriteUpdates(r);
+    WriteTransport(r);
     WriteProbe(r);
     if (TakesHistograms(r.step)) WriteHistograms(r);
   }
@@ -193,6 +187,13 @@ void StepLog::WriteUpdates(const StepResult& r) {
     recorder_.Underflow(r.step, r.epoch, updates.layer, "update", config_.precision.masters.format,
                         1, updates.stats);
   updates_.clear();
+}
+
+void StepLog::WriteTransport(const StepResult& r) {
+  for (const SharedGradients::Lost& lost : transport_)
+    recorder_.Underflow(r.step, r.epoch, lost.layer, "sent", transport_format_,
+                        static_cast<double>(transport_scale_), lost.stats);
+  transport_.clear();
 }
 
 telemetry::ProbeError StepLog::ErrorOf(const StepResult& r, const graph::RoundingPoint& p) const {

@@ -15,6 +15,7 @@
 #include "train/observe/layer_overflow.h"
 #include "train/observe/probe.h"
 #include "train/observe/step_events.h"
+#include "train/shared/shared_gradients.h"
 #include "what_if/scenario.h"
 
 namespace ada::train {
@@ -32,9 +33,11 @@ struct LayerUpdates {
 
 class StepLog {
  public:
-  // `probe`: null where there are none.
+  // `probe`: null where there are none. `team`: null where the run has one process; of several one
+  // writes.
   StepLog(const config::Config& config, const graph::Graph& graph, const std::string& policy,
-          telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe);
+          telemetry::Recorder& recorder, telemetry::Log& log, const Probe* probe,
+          const Team* team = nullptr);
 
   // A step of log.every, or one that is probed, dumped or has histograms.
   bool Logs(std::int64_t step) const;
@@ -45,6 +48,9 @@ class StepLog {
   bool CountsUpdates(std::int64_t step) const;
   // What Optimizer::Stats gave in such a step, before Write.
   void TakeUpdates(const std::vector<TensorStats>& stats);
+  // What gradients lost between processes in such a step (parallel.gradients), before Write.
+  void TakeTransport(std::vector<SharedGradients::Lost> lost, const NumberFormat& format,
+                     float scale);
   // Adds up the counts of several micro-batches; not called where there is one.
   void AddMicroBatch(const backend::Pass& pass);
   void Write(const StepResult& result, const scaling::ScaleUpdate& update);
@@ -67,6 +73,8 @@ class StepLog {
   void WriteScales(const StepResult& result);
   void WriteTensors(const StepResult& result);
   void WriteUpdates(const StepResult& result);
+  void WriteTransport(const StepResult& result);
+  std::string WhoHas(std::size_t point) const;
   void WriteProbe(const StepResult& result);
   void WriteHistograms(const StepResult& result);
   telemetry::ProbeError ErrorOf(const StepResult& result, const graph::RoundingPoint& point) const;
@@ -77,14 +85,16 @@ class StepLog {
   telemetry::Recorder& recorder_;
   StepEvents events_;
   const Probe* probe_;
+  const Team* team_;
   std::vector<LayerRounding> layer_roundings_;
-  std::deque<what_if::Scenario> scenarios_;  // one a log.what_if entry
-  std::vector<TensorStats> sums_;            // by rounding point, with several micro-batches
-  std::vector<ExponentBins> bin_sums_;       // the same, where histograms are taken
-  std::vector<LayerUpdates> updates_;        // of the present step; empty: not counted
+  std::deque<what_if::Scenario> scenarios_;       // one a log.what_if entry
+  std::vector<TensorStats> sums_;                 // by rounding point, with several micro-batches
+  std::vector<ExponentBins> bin_sums_;            // the same, where histograms are taken
+  std::vector<LayerUpdates> updates_;             // of the present step; empty: not counted
+  std::vector<int> largest_at_;                   // RoundingPoint::largest_at of the sums
+  std::vector<SharedGradients::Lost> transport_;  // of the present step
+  NumberFormat transport_format_;
+  float transport_scale_ = 1;
 };
-
-// The counts of both, as if one tensor had held all values.
-TensorStats Combine(const TensorStats& a, const TensorStats& b);
 
 }  // namespace ada::train

@@ -25,6 +25,8 @@ class BatchNormOp final : public Op {
  private:
   void BatchStatistics(const Pass& pass);  // mean_, inverse_ of the batch; running averages move
   void MergeBlocks(const Pass& pass, double count);  // into sums_: mean, sum of squared deviations
+  double JoinMoments(double count);                  // sums_ of all processes; returns their count
+  double JoinGradients(double count);                // the same of gradients
   void RunningStatistics();                          // mean_, inverse_ of the running averages
   void HandOver() const;                             // mean_, inverse_, factor_ to the consumer
   void Normalise(const Pass& pass);                  // out
@@ -86,8 +88,9 @@ void BatchNormOp::BatchStatistics(const Pass& pass) {
                                        own_m2_.data() + block * channels_);
     });
   }
-  const double count = static_cast<double>(pass.rows) * static_cast<double>(pixels_);
+  double count = static_cast<double>(pass.rows) * static_cast<double>(pixels_);
   MergeBlocks(pass, count);
+  if (IsShared(context_.shared.norms)) count = JoinMoments(count);
   for (std::int64_t c = 0; c < channels_; ++c) {
     const double mean = sums_[0][static_cast<std::size_t>(c)],
                  m2 = sums_[1][static_cast<std::size_t>(c)];
@@ -118,6 +121,43 @@ void BatchNormOp::MergeBlocks(const Pass& pass, double count) {
       const double d = static_cast<double>(moments_.mean[b * channels_ + c]) - mean[c];
       m2[c] += static_cast<double>(moments_.m2[b * channels_ + c]) + pixels_of(b) * d * d;
     }
+}
+
+// Parts in the order of processes, as blocks are merged.
+double BatchNormOp::JoinMoments(double count) {
+  const auto channels = static_cast<std::size_t>(channels_);
+  std::vector<double> mine = {count};
+  for (const auto& v : sums_) mine.insert(mine.end(), v.begin(), v.end());
+  const std::vector<double> all = GatherAll(*context_.shared.norms, mine);
+  double total = 0;
+  for (std::size_t at = 0; at < all.size(); at += mine.size()) total += all[at];
+  for (auto& v : sums_) std::fill(v.begin(), v.end(), 0.0);
+  for (std::size_t at = 0; at < all.size(); at += mine.size())
+    for (std::size_t c = 0; c < channels; ++c) sums_[0][c] += all[at] * all[at + 1 + c];
+  for (double& mean : sums_[0]) mean /= total;
+  for (std::size_t at = 0; at < all.size(); at += mine.size())
+    for (std::size_t c = 0; c < channels; ++c) {
+      const double d = all[at + 1 + c] - sums_[0][c];
+      sums_[1][c] += all[at + 1 + channels + c] + all[at] * d * d;
+    }
+  return total;
+}
+
+double BatchNormOp::JoinGradients(double count) {
+  const auto channels = static_cast<std::size_t>(channels_);
+  std::vector<double> mine = {count};
+  for (const auto& v : sums_) mine.insert(mine.end(), v.begin(), v.end());
+  const std::vector<double> all = GatherAll(*context_.shared.norms, mine);
+  double total = 0;
+  for (auto& v : sums_) std::fill(v.begin(), v.end(), 0.0);
+  for (std::size_t at = 0; at < all.size(); at += mine.size()) {
+    total += all[at];
+    for (std::size_t c = 0; c < channels; ++c) {
+      sums_[0][c] += all[at + 1 + c];
+      sums_[1][c] += all[at + 1 + channels + c];
+    }
+  }
+  return total;
 }
 
 void BatchNormOp::RunningStatistics() {
@@ -192,13 +232,22 @@ void BatchNormOp::ReduceGradient(const Pass& pass) {
       sums_[0][static_cast<std::size_t>(c)] += static_cast<double>(sum_dy_[b * channels_ + c]);
       sums_[1][static_cast<std::size_t>(c)] += static_cast<double>(sum_dy_xhat_[b * channels_ + c]);
     }
+  const auto gradient_of = [&](std::size_t i, double values) {
+    return ChannelGradientOf(sums_[0][i], sums_[1][i], values, inverse_[i], scale);
+  };
   for (std::int64_t c = 0; c < channels_; ++c) {
     const auto i = static_cast<std::size_t>(c);
-    const ChannelGradient g =
-        ChannelGradientOf(sums_[0][i], sums_[1][i], count, inverse_[i], scale);
+    const ChannelGradient g = gradient_of(i, count);
     mean_dy_[i] = g.mean_dy, slope_[i] = g.slope;
     spec_.dbeta.f32()[c] = pass.accumulate ? spec_.dbeta.f32()[c] + g.dbeta : g.dbeta;
     spec_.dgamma.f32()[c] = pass.accumulate ? spec_.dgamma.f32()[c] + g.dgamma : g.dgamma;
+  }
+  // dgamma and dbeta are this process's part, as all gradients of parameters are.
+  if (!IsShared(context_.shared.norms)) return;
+  const double of_all = JoinGradients(count);
+  for (std::size_t i = 0; i < mean_dy_.size(); ++i) {
+    const ChannelGradient g = gradient_of(i, of_all);
+    mean_dy_[i] = g.mean_dy, slope_[i] = g.slope;
   }
 }
 

@@ -10,7 +10,7 @@ BatchNormRule::BatchNormRule(const Context& context, const BatchNormSpec& spec)
     : context_(context),
       spec_(spec),
       scaled_(static_cast<std::size_t>(spec.x.shape.c)),
-      tail_(context.pool.size()) {
+      tail_(context) {
   ADA_CHECK(spec.dx && spec.scaler != nullptr && !AlphaComesFirst(spec.scaler->rule));
   if (scaling::MayNeedMoments(spec.scaler->rule)) {
     Gradient dy = spec.dy;
@@ -46,11 +46,15 @@ const float* BatchNormRule::Decide(const Pass& pass, const std::vector<float>& f
   scaling::Observation seen;
   if (needs.moments) {
     TakeMoments(pass, factor);
-    seen.dy = dy_moments_, seen.w = factor_moments_;
+    seen.dy = MomentsOfAll(context_, dy_moments_, pass.rows * spec_.x.shape.per_image());
+    // Where each process has statistics of its own it has factors of its own.
+    seen.w = MomentsOfAll(context_, factor_moments_, spec_.x.shape.c);
   }
   if (needs.products)
-    ObserveProducts(MagnitudesOfImages(context_, spec_.dy.tensor, pass.rows),
-                    MagnitudesOfRows(context_, factor.data(), spec_.x.shape.c, 1), seen);
+    ObserveProducts(
+        MagnitudesOfImages(context_, spec_.dy.tensor, pass.rows),
+        MagnitudesOfAll(context_, MagnitudesOfRows(context_, factor.data(), spec_.x.shape.c, 1)),
+        seen);
   scaling::Decide(scaler, seen, *spec_.dy.scale);
   *spec_.dx.scale = scaler.decision.scale_out;
   tail_.Begin(&scaler);

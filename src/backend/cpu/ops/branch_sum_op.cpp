@@ -47,7 +47,7 @@ class CpuBranchSum final : public Op {
     for (halvings = 0;; ++halvings, target /= 2) {
       Sum(pass, scales, target);
       // The sum may leave the format's range where no branch does: half the scale then.
-      const double sum_max = static_cast<double>(stats_.max_abs()) / own_scale;
+      const double sum_max = OfAll(static_cast<double>(stats_.max_abs()) / own_scale);
       if (!(sum_max >= u_max) || target < kSmallestBranchTarget) return target;
       if (!(Largest(pass) * static_cast<double>(target) < u_max)) return target;
     }
@@ -73,7 +73,7 @@ class CpuBranchSum final : public Op {
   float TargetOfReference(const Pass& pass, const std::vector<float>& scales) {
     std::vector<float> largest;
     for (std::size_t i = 0; i < scales.size(); ++i)
-      largest.push_back(static_cast<float>(LargestOf(pass, i)));
+      largest.push_back(static_cast<float>(OfAll(LargestOf(pass, i))));
     const auto count = static_cast<int>(scales.size());
     return scaling::BranchTargetReference(
         scales.data(), count, scaling::BranchLargestReference(largest.data(), scales.data(), count),
@@ -102,7 +102,11 @@ class CpuBranchSum final : public Op {
     double largest = 0;
     for (std::size_t i = 0; i < spec_.branches.size() && std::isfinite(largest); ++i)
       largest = JoinBranch(largest, LargestOf(pass, i), *spec_.branches[i].scale);
-    return largest;
+    return OfAll(largest);
+  }
+  // The largest of all processes.
+  double OfAll(double mine) const {
+    return IsShared(context_.shared.rules) ? LargestOfAll(*context_.shared.rules, mine) : mine;
   }
   // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
   double LargestOf(const Pass& pass, std::size_t branch) {

@@ -132,8 +132,9 @@ class CpuDropout final : public Op {
     const std::int64_t per_image = in.shape.per_image();
     ForBlocks(context_, in.shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
-                context_.kernels.dropout(At(in, image), At(out, image), image * per_image,
-                                         n * per_image, rate, pass.seed ^ spec_.stream, pass.draw,
+                context_.kernels.dropout(At(in, image), At(out, image),
+                                         (pass.first_row + image) * per_image, n * per_image, rate,
+                                         pass.seed ^ spec_.stream, pass.draw,
                                          stats.For(pass, block));
               });
     stats.Finish(pass);

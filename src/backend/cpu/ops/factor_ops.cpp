@@ -42,8 +42,8 @@ class CpuStochasticDepth final : public Op {
                 float* values =
                     WidenedBlock(context_, in, in.shape, image, n * per_image, worker, 0);
                 for (std::int64_t i = 0; i < n; ++i) {
-                  const float factor = ImageFactor(pass.seed ^ spec_.stream, pass.draw, image + i,
-                                                   rate, spec_.batch);
+                  const float factor = ImageFactor(pass.seed ^ spec_.stream, pass.draw,
+                                                   pass.first_row + image + i, rate, spec_.batch);
                   float* one = values + i * per_image;
                   if (factor == 0) std::fill_n(one, per_image, 0.0f);
                   for (std::int64_t k = 0; k < per_image && factor > 1; ++k) one[k] *= factor;

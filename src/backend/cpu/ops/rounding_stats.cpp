@@ -110,7 +110,8 @@ Rounding RoundingStats::For(const Pass& pass, std::int64_t block) {
   if (style_.stochastic && pass.training) {
     rounding.stochastic = true;
     rounding.key = pass.seed ^ style_.stream, rounding.draw = pass.draw;
-    rounding.first = static_cast<std::uint64_t>(block * block_values_);
+    const std::int64_t before = images_ > 0 ? pass.first_row * (block_values_ / images_) : 0;
+    rounding.first = static_cast<std::uint64_t>(before + block * block_values_);
   }
   if (!wanted()) return rounding;
   ADA_CHECK(block < static_cast<std::int64_t>(blocks_.size()));

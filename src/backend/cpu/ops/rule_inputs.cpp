@@ -66,7 +66,24 @@ ChannelMagnitudes MagnitudesOfImages(const Context& context, const Tensor& tenso
       total.min_bits[c] = std::min(total.min_bits[c], m.min_bits[c]);
       total.max_bits[c] = std::max(total.max_bits[c], m.max_bits[c]);
     }
-  return total;
+  return MagnitudesOfAll(context, std::move(total));
+}
+
+TensorMoments MomentsOfAll(const Context& context, const TensorMoments& mine, std::int64_t values) {
+  if (!IsShared(context.shared.rules)) return mine;
+  return JoinMoments(*context.shared.rules, mine, static_cast<double>(values));
+}
+
+ChannelMagnitudes MagnitudesOfAll(const Context& context, ChannelMagnitudes mine) {
+  if (!IsShared(context.shared.rules)) return mine;
+  const std::vector<std::uint32_t> low = GatherAll(*context.shared.rules, mine.min_bits);
+  const std::vector<std::uint32_t> high = GatherAll(*context.shared.rules, mine.max_bits);
+  const std::size_t channels = mine.min_bits.size();
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    mine.min_bits[i % channels] = std::min(mine.min_bits[i % channels], low[i]);
+    mine.max_bits[i % channels] = std::max(mine.max_bits[i % channels], high[i]);
+  }
+  return mine;
 }
 
 ChannelMagnitudes MagnitudesOfRows(const Context& context, const float* weights,
@@ -112,6 +129,11 @@ void ObserveLogs(const Context& context, const Tensor& dy, int rows, scaling::Ob
             });
   LogMoments total;
   for (const LogMoments& block : blocks) total.Merge(block);
+  if (IsShared(context.shared.rules)) {
+    const std::vector<LogMoments> parts = GatherAll(*context.shared.rules, total);
+    total = LogMoments();
+    for (const LogMoments& part : parts) total.Merge(part);
+  }
   SetLogs(total, seen);
 }
 
@@ -127,6 +149,22 @@ bool TailCounter::Begin(const scaling::LayerScaler* scaler) {
   return true;
 }
 
+// The counts of all processes.
+void TailCounter::AddOthers(scaling::ExponentTail& tail, std::uint32_t& max_bits) const {
+  struct Part {
+    scaling::ExponentTail tail;
+    std::uint32_t max_bits;
+  };
+  const std::vector<Part> parts = GatherAll(*context_.shared.rules, Part{tail, max_bits});
+  tail = scaling::ExponentTail();
+  for (const Part& part : parts) {
+    for (int bin = 0; bin < scaling::ExponentTail::kBins; ++bin)
+      tail.bins[bin] += part.tail.bins[bin];
+    tail.nonzero += part.tail.nonzero;
+    max_bits = std::max(max_bits, part.max_bits);
+  }
+}
+
 void TailCounter::Finish(scaling::LayerScaler* scaler) {
   if (!wanted_) return;
   scaling::ExponentTail tail;
@@ -137,6 +175,7 @@ void TailCounter::Finish(scaling::LayerScaler* scaler) {
     tail.nonzero += own.counts.nonzero;
     max_bits = std::max(max_bits, own.counts.max_bits);
   }
+  if (IsShared(context_.shared.rules)) AddOthers(tail, max_bits);
   if (max_bits >= kInfinityBits) return;
   tail.largest = Magnitude(max_bits);
   scaling::ObserveTail(*scaler, tail);

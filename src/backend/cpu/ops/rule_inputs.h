@@ -16,8 +16,13 @@ struct ChannelMagnitudes {
         max_bits(static_cast<std::size_t>(channels)) {}
   std::vector<std::uint32_t> min_bits, max_bits;
 };
-// Of the first `rows` images of `tensor`.
+// Of the first `rows` images of `tensor`, over all processes.
 ChannelMagnitudes MagnitudesOfImages(const Context& context, const Tensor& tensor, int rows);
+// Moments of a tensor of the batch, of which this process holds `values` values, over all processes
+// that share it.
+TensorMoments MomentsOfAll(const Context& context, const TensorMoments& mine, std::int64_t values);
+// The same of magnitudes.
+ChannelMagnitudes MagnitudesOfAll(const Context& context, ChannelMagnitudes mine);
 // Of weights in PyTorch's order: `channels` rows of `values` each.
 ChannelMagnitudes MagnitudesOfRows(const Context& context, const float* weights,
                                    std::int64_t channels, std::int64_t values);
@@ -27,17 +32,18 @@ ChannelMagnitudes MagnitudesOfRows(const Context& context, const float* weights,
 void ObserveProducts(const ChannelMagnitudes& dy, const ChannelMagnitudes& w,
                      scaling::Observation& seen);
 
-// Sets log_mean and log_std of ln|dy| over the non-zero values of the first `rows` images, in
-// double; 0 where all are zero. The deviation of equal magnitudes is exactly 0.
+// Sets log_mean and log_std of ln|dy| over the non-zero values of the first `rows` images (of all
+// processes), in double; 0 where all are zero. The deviation of equal magnitudes is exactly 0.
 void ObserveLogs(const Context& context, const Tensor& dy, int rows, scaling::Observation& seen);
 
-// The same of `n` values, one after the other.
+// The same of `n` values, one after the other, of this process alone.
 void ObserveLogs(const float* dy, std::int64_t n, scaling::Observation& seen);
 
 // Counts of one backward pass's data gradient, each worker's apart.
 class TailCounter {
  public:
-  explicit TailCounter(int workers) : counts_(static_cast<std::size_t>(workers)) {}
+  explicit TailCounter(const Context& context)
+      : context_(context), counts_(static_cast<std::size_t>(context.pool.size())) {}
   // Begins a pass: counts if `scaler` wants it to (null: it does not). Returns whether it does.
   bool Begin(const scaling::LayerScaler* scaler);
   bool wanted() const { return wanted_; }
@@ -45,13 +51,15 @@ class TailCounter {
     if (wanted_)
       kernels.exponent_tail(x, n, limit_, counts_[static_cast<std::size_t>(worker)].counts);
   }
-  // Hands the sums over, unless some value was not finite.
+  // Hands the sums over all processes over, unless some value was not finite.
   void Finish(scaling::LayerScaler* scaler);
 
  private:
+  void AddOthers(scaling::ExponentTail& tail, std::uint32_t& max_bits) const;
   struct alignas(64) Own {
     TailCounts counts;
   };
+  Context context_;
   bool wanted_ = false;
   int limit_ = 0;
   std::vector<Own> counts_;

@@ -16,7 +16,7 @@ class CpuScale final : public Op {
         spec_(spec),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         dx_stats_(spec.dx),
-        tail_(context.pool.size()) {
+        tail_(context) {
     ADA_CHECK(!spec.dx || spec.scaler != nullptr);
     const std::int64_t block = BlockImages(spec.x.shape) * spec.x.shape.per_image();
     if (spec.dx) context.scratch.Reserve(static_cast<std::size_t>(block) * sizeof(float), 0);
@@ -59,7 +59,7 @@ class CpuScale final : public Op {
     scaling::Observation seen;
     if (needs.moments) {
       ADA_CHECK(spec_.dy.moments != nullptr);
-      seen.dy = *spec_.dy.moments;
+      seen.dy = MomentsOfAll(context_, *spec_.dy.moments, Values(pass.rows));
     }
     if (needs.logs) ObserveLogs(context_, spec_.dy.tensor, pass.rows, seen);
     scaling::Decide(scaler, seen, *spec_.dy.scale);

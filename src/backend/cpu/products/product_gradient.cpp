@@ -53,33 +53,60 @@ ChunkProduct& ProductOp::AllWeightsInFp32(const Pass& pass, std::int64_t per_gro
   return product;
 }
 
-// dw = round(gradient / S); of several micro-batches each sum is rounded.
+// dw = round(gradient / S); of several micro-batches each sum is rounded. A part of a sum over
+// processes stays as it is.
 void ProductOp::StoreWeightGradient(const Pass& pass, float* gradient) {
   const Kernels& kernels = context_.kernels;
   ForSegments(context_, spec_.w.shape.numel(),
               [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
                 float* from = gradient + first;
-                const TensorSpan dw{spec_.dw.f32() + first, Storage::kF32};
-                if (spec_.reference && dw_stats_.rounds())
+                if (spec_.reference && dw_stats_.rounds() && !pass.part)
                   kernels.round(from, 1.0f, {from, Storage::kF32}, n, RoundOnly(spec_.dw_format));
                 kernels.unscale(from, *spec_.dy.scale, pass.accumulate, spec_.dw.f32() + first, n);
-                const Rounding rounding = dw_stats_.For(pass, segment);
-                if (dw_stats_.rounds())
-                  kernels.round(spec_.dw.f32() + first, 1.0f, dw, n, rounding);
-                else if (dw_stats_.wanted())
-                  kernels.inspect(dw, n, rounding);
+                if (!pass.part) RoundWeightGradient(pass, first, n, segment);
               });
-  dw_stats_.Finish(pass);
+  if (!pass.part) dw_stats_.Finish(pass);
+}
+
+void ProductOp::RoundWeightGradient(const Pass& pass, std::int64_t first, std::int64_t n,
+                                    std::int64_t segment) {
+  const TensorSpan dw{spec_.dw.f32() + first, Storage::kF32};
+  const Rounding rounding = dw_stats_.For(pass, segment);
+  if (dw_stats_.rounds())
+    context_.kernels.round(spec_.dw.f32() + first, 1.0f, dw, n, rounding);
+  else if (dw_stats_.wanted())
+    context_.kernels.inspect(dw, n, rounding);
 }
 
 // db is fp32; under `reference` it is rounded where dw is.
 void ProductOp::StoreBiasGradient(const Pass& pass, float* gradient) {
+  const bool rounds = spec_.reference && !pass.part;
   const Rounding rounding = RoundOnly(spec_.reference ? spec_.dw_format : kFp32);
   const TensorSpan from{gradient, Storage::kF32}, db{spec_.db.f32(), Storage::kF32};
   const std::int64_t n = spec_.w.shape.n;
-  if (spec_.reference) context_.kernels.round(gradient, 1.0f, from, n, rounding);
+  if (rounds) context_.kernels.round(gradient, 1.0f, from, n, rounding);
   context_.kernels.unscale(gradient, *spec_.dy.scale, pass.accumulate, spec_.db.f32(), n);
-  if (spec_.reference) context_.kernels.round(spec_.db.f32(), 1.0f, db, n, rounding);
+  if (rounds) context_.kernels.round(spec_.db.f32(), 1.0f, db, n, rounding);
+}
+
+// Sums that carry no S any more; under `reference` they are rounded as they carried it, too.
+void ProductOp::FinishGradients(const Pass& pass) {
+  const float scale = *spec_.dy.scale, inverse = 1 / scale;
+  const auto as_reference = [&](float* values, std::int64_t n) {
+    const TensorSpan out{values, Storage::kF32};
+    context_.kernels.round(values, scale, out, n, RoundOnly(spec_.dw_format));
+    context_.kernels.round(values, inverse, out, n, RoundOnly(kFp32));
+  };
+  ForSegments(context_, spec_.w.shape.numel(),
+              [&](std::int64_t first, std::int64_t n, std::int64_t segment, int) {
+                if (spec_.reference && dw_stats_.rounds()) as_reference(spec_.dw.f32() + first, n);
+                RoundWeightGradient(pass, first, n, segment);
+              });
+  dw_stats_.Finish(pass);
+  if (!spec_.b || !spec_.reference) return;
+  const TensorSpan db{spec_.db.f32(), Storage::kF32};
+  as_reference(spec_.db.f32(), spec_.w.shape.n);
+  context_.kernels.round(spec_.db.f32(), 1.0f, db, spec_.w.shape.n, RoundOnly(spec_.dw_format));
 }
 
 }  // namespace ada::backend::cpu

@@ -137,7 +137,8 @@ float ProductOp::DecideAlpha(const Pass& pass) {
   scaling::Observation seen;
   if (needs.moments) {
     ADA_CHECK(spec_.dy.moments != nullptr);
-    seen.dy = *spec_.dy.moments, seen.w = weights_.moments();
+    seen.dy = MomentsOfAll(context_, *spec_.dy.moments, pass.rows * spec_.y.shape.per_image());
+    seen.w = weights_.moments();
   }
   if (needs.products) {
     const std::int64_t out = spec_.w.shape.n;

@@ -24,6 +24,7 @@ class ProductOp final : public Op {
   void Forward(const Pass& pass) override;
   void Backward(const Pass& pass) override;
   void RefreshWeights(const Pass& pass) override;
+  void FinishGradients(const Pass& pass) override;
 
  private:
   // What a chunk's products could not do on tiles.
@@ -53,6 +54,8 @@ class ProductOp final : public Op {
   bool SumPartials(const ChunkProduct& product, std::int64_t groups);
   void StoreWeightGradient(const Pass& pass, float* gradient);
   void StoreBiasGradient(const Pass& pass, float* gradient);
+  void RoundWeightGradient(const Pass& pass, std::int64_t first, std::int64_t n,
+                           std::int64_t segment);
 
   Context context_;
   ProductSpec spec_;

@@ -12,7 +12,7 @@ ProductRounding::ProductRounding(const Context& context, const ProductSpec& spec
       block_y_(BlockImages(spec.y.shape)),
       y_stats_(spec.y, spec.y_style, spec.y_stats),
       dx_stats_(spec.dx),
-      tail_(context.pool.size()) {}
+      tail_(context) {}
 
 void ProductRounding::RoundY(const Chunk& chunk, const float* y) {
   const std::int64_t per_image = spec_.y.shape.per_image();

@@ -1,0 +1,82 @@
+// What ops of several processes tell each other in the middle of a pass, where each has a part of
+// the batch: sums over all of it. Every process makes the same calls in the same order. Results are
+// taken in the order of processes, so that all come to the same bytes.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "core/stats.h"
+
+namespace ada::backend {
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual int ranks() const = 0;  // 1: there is nobody to talk to now
+  // all: what each process gave as `mine`, `bytes` each, in the order of processes.
+  virtual void Gather(const void* mine, std::size_t bytes, void* all) = 0;
+};
+
+// By what they are for; null: what a process has itself is all there is.
+struct Exchanges {
+  Exchange* rules = nullptr;  // what the rules of layers look at, and scales of branches
+  Exchange* norms = nullptr;  // mean and variance of batch norms
+};
+
+inline bool IsShared(const Exchange* exchange) {
+  return exchange != nullptr && exchange->ranks() > 1;
+}
+
+// What each process has as `mine`.
+template <class T>
+std::vector<T> GatherAll(Exchange& exchange, const T& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<std::size_t>(exchange.ranks()));
+  exchange.Gather(&mine, sizeof mine, all.data());
+  return all;
+}
+// The same of as many values; those of process r begin at r * mine.size().
+template <class T>
+std::vector<T> GatherAll(Exchange& exchange, const std::vector<T>& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(static_cast<std::size_t>(exchange.ranks()) * mine.size());
+  exchange.Gather(mine.data(), mine.size() * sizeof(T), all.data());
+  return all;
+}
+
+// The largest of all; NaN where one is.
+inline double LargestOfAll(Exchange& exchange, double mine) {
+  double largest = 0;
+  for (const double one : GatherAll(exchange, mine))
+    largest = std::isnan(largest) || one <= largest ? largest : one;
+  return largest;
+}
+
+// Moments of the values of all, of which this process has `values`.
+inline TensorMoments JoinMoments(Exchange& exchange, const TensorMoments& mine, double values) {
+  struct Part {
+    TensorMoments moments;
+    double values;
+  };
+  TensorMoments total;
+  double count = 0;
+  for (const Part& part : GatherAll(exchange, Part{mine, values})) {
+    if (part.values == 0) continue;
+    const TensorMoments& m = part.moments;
+    total.min = count == 0 ? m.min : std::min(total.min, m.min);
+    total.max = count == 0 ? m.max : std::max(total.max, m.max);
+    if (m.min_abs > 0 && (total.min_abs == 0 || m.min_abs < total.min_abs))
+      total.min_abs = m.min_abs;
+    total.mean += part.values * m.mean;
+    total.mean_square += part.values * m.mean_square;
+    count += part.values;
+  }
+  if (count > 0) total.mean /= count, total.mean_square /= count;
+  return total;
+}
+
+}  // namespace ada::backend

@@ -1,0 +1,48 @@
+// The keys of `parallel`. Every build reads them; what they ask for may need one with MPI.
+#include "config/sections/sections.h"
+
+namespace ada::config {
+namespace {
+
+const EnumNames<GradientTransport> kTransports = {{"fp32", GradientTransport::kFp32},
+                                                  {"bf16", GradientTransport::kBf16},
+                                                  {"fp16", GradientTransport::kFp16}};
+const EnumNames<SharedStatistics> kStatistics = {{"global", SharedStatistics::kGlobal},
+                                                 {"local", SharedStatistics::kLocal}};
+
+}  // namespace
+
+// A key is written where it says something: a run of one process says nothing.
+Section ParallelSection(ParallelConfig& parallel) {
+  const auto differs = [&parallel](auto ParallelConfig::*key) {
+    return [&parallel, key] { return !(parallel.*key == ParallelConfig().*key); };
+  };
+  Section section;
+  section.path = "parallel";
+  section.keys = {
+      Integer("ranks", parallel.ranks, FromTo(0, 65536),
+              "processes that share each batch, which a launcher starts (mpirun -n 4); 0: as many "
+              "as it started")
+          .WrittenIf(differs(&ParallelConfig::ranks)),
+      Choice("gradients", parallel.gradients, kTransports,
+             "the format in which weight gradients travel between processes; sums are fp32")
+          .WrittenIf(differs(&ParallelConfig::gradients)),
+      Choice("statistics", parallel.statistics, kStatistics,
+             "what the rules of layers look at: the gradients of all processes, or of each its "
+             "own")
+          .WrittenIf(differs(&ParallelConfig::statistics)),
+      Switch("sync_batch_norm", parallel.sync_batch_norm,
+             "batch norms take mean and variance over all processes, not over each one's part")
+          .WrittenIf(differs(&ParallelConfig::sync_batch_norm)),
+      Number("bucket_mb", parallel.bucket_mb, FromTo(0.001, 1024),
+             "MiB of gradients that travel together, at most; small networks take a quarter of "
+             "theirs")
+          .WrittenIf(differs(&ParallelConfig::bucket_mb)),
+      Number("timeout_seconds", parallel.timeout_seconds, FromTo(1, 1e6),
+             "how long processes wait for one that does not come before they end")
+          .WrittenIf(differs(&ParallelConfig::timeout_seconds)),
+  };
+  return section;
+}
+
+}  // namespace ada::config

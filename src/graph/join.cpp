@@ -1,0 +1,118 @@
+// Counts of a batch that several processes share: sums and extremes, taken in the order of
+// processes.
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/stats_sums.h"
+#include "core/tensor_names.h"
+#include "graph/graph.h"
+
+namespace ada::graph {
+namespace {
+
+// What a process says of one rounding where all is counted.
+struct FullPart {
+  TensorStats stats;
+  float scale = 1;
+};
+// The same where only the largest magnitude is.
+struct ShortPart {
+  float max_abs = 0, scale = 1;
+  std::int64_t numel = 0;
+};
+
+// Weights and their gradients are the same in all processes when they are counted.
+bool IsOfBatch(const RoundingPoint& point) { return point.tensor != "w" && point.tensor != "dw"; }
+
+float ScaleOf(const RoundingPoint& point) { return point.scale != nullptr ? *point.scale : 1; }
+
+// As if values had carried `factor` more. A magnitude that leaves the format stays as it was.
+TensorStats Rescaled(TensorStats stats, double factor, const NumberFormat& format) {
+  if (factor == 1 || !std::isfinite(factor)) return stats;
+  const auto times = [factor](float x) {
+    return static_cast<float>(static_cast<double>(x) * factor);
+  };
+  if (std::isfinite(RoundTo(format, stats.max_abs))) stats.max_abs = times(stats.max_abs);
+  stats.min_abs = times(stats.min_abs);
+  stats.mean *= factor, stats.std *= factor, stats.l1 *= factor, stats.l2 *= factor;
+  return stats;
+}
+
+bool IsLarger(float one, float other) {
+  return std::bit_cast<std::uint32_t>(one) >
+         std::bit_cast<std::uint32_t>(other);  // NaN the largest
+}
+
+TensorStats StatsOf(const FullPart& part) { return part.stats; }
+TensorStats StatsOf(const ShortPart& part) {
+  TensorStats stats;
+  stats.max_abs = part.max_abs, stats.numel = part.numel;
+  return stats;
+}
+void Fill(const RoundingPoint& point, FullPart& part) { part = {*point.stats, ScaleOf(point)}; }
+void Fill(const RoundingPoint& point, ShortPart& part) {
+  part = {point.stats->max_abs, ScaleOf(point), point.stats->numel};
+}
+
+template <class Part>
+void JoinStats(backend::Exchange& exchange, std::vector<RoundingPoint>& points) {
+  std::vector<Part> mine;
+  for (const RoundingPoint& point : points)
+    if (IsOfBatch(point)) Fill(point, mine.emplace_back());
+  const std::vector<Part> all = backend::GatherAll(exchange, mine);
+  std::size_t at = 0;
+  for (RoundingPoint& point : points) {
+    if (!IsOfBatch(point)) continue;
+    TensorStats total;
+    for (int rank = 0; rank < exchange.ranks(); ++rank) {
+      const Part& part = all[static_cast<std::size_t>(rank) * mine.size() + at];
+      const double factor = static_cast<double>(all[at].scale) / static_cast<double>(part.scale);
+      const TensorStats stats = Rescaled(StatsOf(part), factor, point.format);
+      if (rank == 0 || IsLarger(stats.max_abs, total.max_abs)) point.largest_at = rank;
+      const bool full = rank == 0 ? stats.full : total.full && stats.full;
+      total = rank == 0 ? stats : CombinedStats(total, stats);
+      total.full = full;
+    }
+    // Lists show what is the graph's own.
+    const_cast<TensorStats&>(*point.stats) = total;
+    ++at;
+  }
+}
+
+void JoinBins(backend::Exchange& exchange, const std::vector<RoundingPoint>& points) {
+  std::vector<ExponentBins> mine;
+  for (const RoundingPoint& point : points)
+    if (IsOfBatch(point) && point.bins != nullptr) mine.push_back(*point.bins);
+  if (mine.empty()) return;
+  const std::vector<ExponentBins> all = backend::GatherAll(exchange, mine);
+  std::size_t at = 0;
+  for (const RoundingPoint& point : points) {
+    if (!IsOfBatch(point) || point.bins == nullptr) continue;
+    auto& total = const_cast<ExponentBins&>(*point.bins);
+    total = ExponentBins();
+    for (std::size_t part = at++; part < all.size(); part += mine.size()) total.Add(all[part]);
+  }
+}
+
+}  // namespace
+
+void Graph::ForgetGradientCounts() {
+  for (const RoundingPoint& point : roundings_)
+    if (point.tensor == "dw") const_cast<TensorStats&>(*point.stats) = TensorStats();
+  results_.Send();
+}
+
+void Graph::Join(backend::Exchange& exchange, const backend::Pass& pass) {
+  if (pass.count)
+    JoinStats<FullPart>(exchange, roundings_);
+  else
+    JoinStats<ShortPart>(exchange, roundings_);
+  results_.Send();
+  if (!pass.bins) return;
+  JoinBins(exchange, roundings_);
+  bins_.Send();
+}
+
+}  // namespace ada::graph

@@ -1,0 +1,22 @@
+// A build without MPI: every process is alone.
+#include <cstdlib>
+
+#include "core/error.h"
+#include "parallel/world.h"
+
+namespace ada::parallel {
+
+std::unique_ptr<World> StartWorld() {
+  // Several that know nothing of each other would all do the same.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    const char* count = std::getenv(name);
+    if (count != nullptr && std::atoi(count) > 1)
+      throw DeviceError(std::string("started as one of ") + count +
+                        " processes, and this build knows one alone: tools/setup.sh --mpi, then "
+                        "tools/build.sh --mpi");
+  }
+  return nullptr;
+}
+std::string LibraryName() { return ""; }
+
+}  // namespace ada::parallel

@@ -1,0 +1,262 @@
+#include "parallel/gradient_sums.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+
+#include "core/error.h"
+
+namespace ada::parallel {
+namespace {
+
+constexpr std::int64_t kLine = 16;  // values of a cache line: slices begin at whole ones
+
+std::int64_t RoundedUp(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
+// Of n values, a multiple of the ranks. parts: n values; own: a slice.
+void SumSlices(Communicator& communicator, float* values, std::int64_t n, float* parts,
+               float* own) {
+  const std::int64_t slice = n / communicator.ranks();
+  const std::size_t bytes = static_cast<std::size_t>(slice) * sizeof(float);
+  communicator.Exchange(values, bytes, parts);
+  std::copy_n(parts, slice, own);
+  for (int rank = 1; rank < communicator.ranks(); ++rank) {
+    const float* part = parts + rank * slice;
+    for (std::int64_t i = 0; i < slice; ++i) own[i] += part[i];
+  }
+  communicator.Gather(own, bytes, values);
+}
+
+double SteadyNow() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+void SumOverRanks(Communicator& communicator, std::vector<float>& values) {
+  const std::size_t count = values.size();
+  values.resize(static_cast<std::size_t>(
+      RoundedUp(static_cast<std::int64_t>(count), kLine * communicator.ranks())));
+  std::vector<float> parts(values.size());
+  std::vector<float> own(values.size() / static_cast<std::size_t>(communicator.ranks()));
+  SumSlices(communicator, values.data(), static_cast<std::int64_t>(values.size()), parts.data(),
+            own.data());
+  values.resize(count);
+}
+
+struct GradientSums::State {
+  State(Communicator& communicator, const std::vector<std::int64_t>& sizes,
+        std::int64_t bucket_bytes, const NumberFormat& transport);
+  void Work();
+  void Sum(std::int64_t begin, std::int64_t end);
+  void SumNarrow(std::int64_t begin, std::int64_t end);
+  std::uint16_t Narrow(std::int64_t at, float value);
+  float Wide(std::uint16_t code) const;
+  std::int64_t EndOf(std::int64_t bucket) const {
+    return std::min((bucket + 1) * bucket_values, static_cast<std::int64_t>(values.size()));
+  }
+
+  Communicator& communicator;
+  const NumberFormat transport;
+  std::vector<std::int64_t> first;  // where each gradient begins; at the end: all values
+  std::int64_t bucket_values = 0, buckets = 0;
+  std::vector<float> values;      // padded so that every bucket has equal slices
+  std::vector<float> parts, own;  // of a slice: by rank; their sum
+  std::vector<std::uint16_t> sent, codes;
+  std::vector<TensorStats> lost;  // mean and l2 are sums
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable work, done;
+  std::int64_t filled = 0;  // values of this round
+  std::int64_t summed = 0;  // buckets of this round
+  std::exception_ptr error;
+  bool stop = false;
+};
+
+GradientSums::State::State(Communicator& with, const std::vector<std::int64_t>& sizes,
+                           std::int64_t bucket_bytes, const NumberFormat& format)
+    : communicator(with), transport(format), first(1), lost(sizes.size()) {
+  ADA_CHECK(transport == kFp32 || transport == kFp16 || transport == kBf16);
+  for (const std::int64_t size : sizes) first.push_back(first.back() + size);
+  const std::int64_t slices = kLine * communicator.ranks();
+  const std::int64_t most = std::min<std::int64_t>(bucket_bytes / 4, (first.back() + 3) / 4);
+  bucket_values = RoundedUp(std::max<std::int64_t>(most, 1), slices);
+  const std::int64_t padded = RoundedUp(first.back(), slices);
+  buckets = (padded + bucket_values - 1) / bucket_values;
+  values.resize(static_cast<std::size_t>(padded));
+  const std::int64_t largest = std::min(bucket_values, padded);
+  own.resize(static_cast<std::size_t>(largest / communicator.ranks()));
+  if (transport == kFp32) {
+    parts.resize(static_cast<std::size_t>(largest));
+  } else {
+    sent.resize(static_cast<std::size_t>(largest));
+    codes.resize(static_cast<std::size_t>(largest));
+  }
+}
+
+GradientSums::GradientSums(Communicator& communicator, const std::vector<std::int64_t>& sizes,
+                           std::int64_t bucket_bytes, const NumberFormat& transport)
+    : state_(std::make_shared<State>(communicator, sizes, bucket_bytes, transport)),
+      thread_([state = state_] { state->Work(); }) {}
+
+GradientSums::~GradientSums() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+  }
+  state_->work.notify_all();
+  // An error ends the process soon, and must not wait for processes that wait for this one.
+  if (std::uncaught_exceptions() > 0)
+    thread_.detach();
+  else
+    thread_.join();
+}
+
+std::int64_t GradientSums::buckets() const { return state_->buckets; }
+
+std::int64_t GradientSums::bytes() const {
+  return state_->first.back() * (state_->transport == kFp32 ? 4 : 2);
+}
+
+void GradientSums::Add(int index, const float* values, float factor) {
+  State& s = *state_;
+  const auto i = static_cast<std::size_t>(index);
+  std::int64_t before = 0;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (s.filled == s.first.back() && s.summed == s.buckets) s.filled = s.summed = 0;
+    before = s.filled;
+  }
+  ADA_CHECK(i + 1 < s.first.size() && s.first[i] == before);
+  const std::int64_t size = s.first[i + 1] - s.first[i];
+  float* to = s.values.data() + s.first[i];
+  if (factor == 1)
+    std::copy_n(values, size, to);
+  else
+    for (std::int64_t k = 0; k < size; ++k) to[k] = values[k] * factor;
+  s.lost[i] = TensorStats{};
+  const std::lock_guard lock(s.mutex);
+  s.filled += size;
+  s.work.notify_all();
+}
+
+void GradientSums::Finish() {
+  State& s = *state_;
+  const double start = SteadyNow();
+  std::unique_lock lock(s.mutex);
+  ADA_CHECK(s.filled == s.first.back());
+  s.done.wait(lock, [&s] { return s.summed == s.buckets || s.error; });
+  waited_ += SteadyNow() - start;
+  if (s.error) std::rethrow_exception(s.error);
+}
+
+void GradientSums::Take(int index, float* values, float factor) const {
+  const State& s = *state_;
+  const auto i = static_cast<std::size_t>(index);
+  const float* from = s.values.data() + s.first[i];
+  const std::int64_t size = s.first[i + 1] - s.first[i];
+  if (factor == 1)
+    std::copy_n(from, size, values);
+  else
+    for (std::int64_t k = 0; k < size; ++k) values[k] = from[k] / factor;
+}
+
+TensorStats GradientSums::lost(int index) const {
+  TensorStats stats = state_->lost[static_cast<std::size_t>(index)];
+  if (stats.numel == 0) return stats;
+  const auto n = static_cast<double>(stats.numel);
+  const double square = stats.l2;
+  stats.mean /= n;
+  stats.std = std::sqrt(std::max(square / n - stats.mean * stats.mean, 0.0));
+  stats.l2 = std::sqrt(square);
+  stats.full = true;
+  return stats;
+}
+
+void GradientSums::State::Work() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    const auto ready = [this] {
+      return summed < buckets && filled >= std::min(EndOf(summed), first.back());
+    };
+    work.wait(lock, [&] { return stop || (!error && ready()); });
+    if (stop) return;
+    const std::int64_t bucket = summed;
+    lock.unlock();
+    std::exception_ptr failed;
+    try {
+      if (transport == kFp32)
+        Sum(bucket * bucket_values, EndOf(bucket));
+      else
+        SumNarrow(bucket * bucket_values, EndOf(bucket));
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    lock.lock();
+    ++summed;
+    error = failed;
+    if (error || summed == buckets) done.notify_all();
+  }
+}
+
+void GradientSums::State::Sum(std::int64_t begin, std::int64_t end) {
+  SumSlices(communicator, values.data() + begin, end - begin, parts.data(), own.data());
+}
+
+// The same, of 16-bit codes: every part is rounded where it leaves, and so is the sum.
+void GradientSums::State::SumNarrow(std::int64_t begin, std::int64_t end) {
+  const std::int64_t slice = (end - begin) / communicator.ranks();
+  const std::size_t bytes = static_cast<std::size_t>(slice) * sizeof(std::uint16_t);
+  for (std::int64_t i = 0; i < end - begin; ++i)
+    sent[static_cast<std::size_t>(i)] =
+        Narrow(begin + i, values[static_cast<std::size_t>(begin + i)]);
+  communicator.Exchange(sent.data(), bytes, codes.data());
+  std::fill_n(own.begin(), slice, 0.0f);
+  for (int rank = 0; rank < communicator.ranks(); ++rank)
+    for (std::int64_t i = 0; i < slice; ++i)
+      own[static_cast<std::size_t>(i)] += Wide(codes[static_cast<std::size_t>(rank * slice + i)]);
+  const std::int64_t mine = begin + communicator.rank() * slice;
+  for (std::int64_t i = 0; i < slice; ++i)
+    sent[static_cast<std::size_t>(i)] = Narrow(mine + i, own[static_cast<std::size_t>(i)]);
+  communicator.Gather(sent.data(), bytes, codes.data());
+  for (std::int64_t i = 0; i < end - begin; ++i)
+    values[static_cast<std::size_t>(begin + i)] = Wide(codes[static_cast<std::size_t>(i)]);
+}
+
+// Rounds and counts value `at`.
+std::uint16_t GradientSums::State::Narrow(std::int64_t at, float value) {
+  const float rounded = RoundTo(transport, value);
+  if (at < first.back()) {
+    const auto after = std::upper_bound(first.begin(), first.end(), at);
+    TensorStats& count = lost[static_cast<std::size_t>(after - first.begin()) - 1];
+    const float size = std::fabs(value);
+    ++count.numel;
+    count.zeros_before += value == 0 ? 1 : 0;
+    count.zeros_after += rounded == 0 ? 1 : 0;
+    count.underflow += value != 0 && rounded == 0 ? 1 : 0;
+    count.below_min += size < static_cast<float>(transport.smallest_subnormal()) ? 1 : 0;
+    count.subnormal +=
+        rounded != 0 && std::fabs(rounded) < static_cast<float>(transport.smallest_normal()) ? 1
+                                                                                             : 0;
+    count.overflow += std::isfinite(value) && !std::isfinite(rounded) ? 1 : 0;
+    count.inf += std::isinf(value) ? 1 : 0;
+    count.nan += std::isnan(value) ? 1 : 0;
+    if (!(size <= count.max_abs)) count.max_abs = size;
+    if (std::isfinite(value) && size > 0 && (count.min_abs == 0 || size < count.min_abs))
+      count.min_abs = size;
+    // Sums until they are read.
+    count.mean += static_cast<double>(value);
+    count.l1 += static_cast<double>(size);
+    count.l2 += static_cast<double>(value) * static_cast<double>(value);
+  }
+  return transport == kBf16 ? EncodeBf16(rounded) : EncodeFp16(rounded);
+}
+
+float GradientSums::State::Wide(std::uint16_t code) const {
+  return transport == kBf16 ? DecodeBf16(code) : DecodeFp16(code);
+}
+
+}  // namespace ada::parallel

@@ -1,0 +1,165 @@
+// Processes that an MPI launcher started. MPI's own exceptions are off: errors are codes, and what
+// waits does so in patience.cpp.
+#include <mpi.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <exception>
+#include <map>
+
+#include "core/error.h"
+#include "parallel/mpi/patience.h"
+#include "parallel/world.h"
+
+namespace ada::parallel {
+namespace {
+
+// "Open MPI v4.1.4": of what the library says of itself the beginning.
+std::string NameOfLibrary() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string all(text, static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
+}
+
+// Whether a launcher started this process: mpirun, srun --mpi=pmix, or one that speaks PMI.
+bool WasLaunched() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"})
+    if (std::getenv(name) != nullptr) return true;
+  return false;
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, Patience& patience, bool hurries)
+      : comm_(comm), patience_(patience), hurries_(hurries) {
+    MPI_Comm_rank(comm, &rank_);
+    MPI_Comm_size(comm, &ranks_);
+  }
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+
+  void Gather(const void* mine, std::size_t bytes, void* all) override {
+    MPI_Request request;
+    const int n = CountOf(bytes);
+    CheckMpi(MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, comm_, &request),
+             "gathering from processes");
+    patience_.Wait(request, hurries_);
+  }
+  void Exchange(const void* mine, std::size_t bytes, void* parts) override {
+    MPI_Request request;
+    const int n = CountOf(bytes);
+    CheckMpi(MPI_Ialltoall(mine, n, MPI_BYTE, parts, n, MPI_BYTE, comm_, &request),
+             "an exchange between processes");
+    patience_.Wait(request, hurries_);
+  }
+
+ private:
+  static int CountOf(std::size_t bytes) {
+    ADA_CHECK(bytes <= INT_MAX);
+    return static_cast<int>(bytes);
+  }
+  MPI_Comm comm_;
+  Patience& patience_;
+  const bool hurries_;
+  int rank_ = 0, ranks_ = 1;
+};
+
+MPI_Comm CopyOf(MPI_Comm comm) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  CheckMpi(MPI_Comm_dup(comm, &copy), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
+  return copy;
+}
+
+std::vector<std::string> HostsOf(int ranks) {
+  char name[MPI_MAX_PROCESSOR_NAME] = {};
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  std::vector<char> all(static_cast<std::size_t>(ranks) * sizeof name);
+  CheckMpi(
+      MPI_Allgather(name, sizeof name, MPI_CHAR, all.data(), sizeof name, MPI_CHAR, MPI_COMM_WORLD),
+      "MPI_Allgather");
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < ranks; ++rank)
+    hosts.emplace_back(all.data() + static_cast<std::size_t>(rank) * sizeof name);
+  return hosts;
+}
+
+std::vector<int> NodesOf(int rank, int ranks) {
+  MPI_Comm node = MPI_COMM_NULL;
+  CheckMpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node),
+           "MPI_Comm_split_type");
+  int first = rank;
+  CheckMpi(MPI_Bcast(&first, 1, MPI_INT, 0, node), "MPI_Bcast");
+  MPI_Comm_free(&node);
+  std::vector<int> firsts(static_cast<std::size_t>(ranks));
+  CheckMpi(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, MPI_COMM_WORLD),
+           "MPI_Allgather");
+  std::map<int, int> numbers;
+  std::vector<int> nodes;
+  for (const int of : firsts)
+    nodes.push_back(numbers.emplace(of, static_cast<int>(numbers.size())).first->second);
+  return nodes;
+}
+
+class MpiWorld final : public World {
+ public:
+  explicit MpiWorld(int rank, int ranks)
+      : rank_(rank),
+        ranks_(ranks),
+        hosts_(HostsOf(ranks)),
+        nodes_(NodesOf(rank, ranks)),
+        patience_(CopyOf(MPI_COMM_WORLD), hosts_),
+        small_(CopyOf(MPI_COMM_WORLD), patience_, /*hurries=*/true),
+        large_(CopyOf(MPI_COMM_WORLD), patience_, /*hurries=*/false) {}
+  // Not while an error is on its way: the others would be waited for.
+  ~MpiWorld() override { MPI_Finalize(); }
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+  const std::vector<std::string>& hosts() const override { return hosts_; }
+  const std::vector<int>& nodes() const override { return nodes_; }
+  std::string Library() const override { return NameOfLibrary(); }
+  Communicator& small() override { return small_; }
+  Communicator& large() override { return large_; }
+  void SetTimeout(double seconds) override { patience_.SetTimeout(seconds); }
+  [[noreturn]] void Abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+  }
+
+ private:
+  int rank_, ranks_;
+  std::vector<std::string> hosts_;
+  std::vector<int> nodes_;
+  Patience patience_;
+  MpiCommunicator small_, large_;
+};
+
+}  // namespace
+
+std::unique_ptr<World> StartWorld() {
+  if (!WasLaunched()) return nullptr;
+  int provided = MPI_THREAD_SINGLE, rank = 0, ranks = 1;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
+    throw DeviceError("MPI cannot be started (" + NameOfLibrary() + ")");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks == 1) {
+    MPI_Finalize();
+    return nullptr;
+  }
+  if (provided < MPI_THREAD_MULTIPLE)
+    throw DeviceError("the MPI library (" + NameOfLibrary() +
+                      ") lets only one thread of a process send; install one built with "
+                      "MPI_THREAD_MULTIPLE");
+  return std::make_unique<MpiWorld>(rank, ranks);
+}
+
+std::string LibraryName() { return NameOfLibrary(); }
+
+}  // namespace ada::parallel

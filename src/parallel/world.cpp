@@ -1,0 +1,81 @@
+#include "parallel/world.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+namespace ada::parallel {
+namespace {
+
+std::string Ranks(int first, int last) {
+  if (first == last) return "rank " + std::to_string(first);
+  return "ranks " + std::to_string(first) + "-" + std::to_string(last);
+}
+
+}  // namespace
+
+std::string DescribeProcesses(const World& world) {
+  const std::vector<int>& nodes = world.nodes();
+  const int count = *std::max_element(nodes.begin(), nodes.end()) + 1;
+  std::string text = std::to_string(world.ranks()) + " processes on " + std::to_string(count) +
+                     (count == 1 ? " host: " : " hosts: ");
+  // Runs of ranks on one node.
+  for (int first = 0; first < world.ranks();) {
+    int last = first;
+    const auto at = [&nodes](int rank) { return nodes[static_cast<std::size_t>(rank)]; };
+    while (last + 1 < world.ranks() && at(last + 1) == at(first)) ++last;
+    text += (first == 0 ? "" : ", ") + world.hosts()[static_cast<std::size_t>(first)] + " (" +
+            Ranks(first, last) + ")";
+    first = last + 1;
+  }
+  return text;
+}
+
+std::string NameOf(const World& world, int rank) {
+  return "rank " + std::to_string(rank) + " of " + std::to_string(world.ranks()) + " (host " +
+         world.hosts()[static_cast<std::size_t>(rank)] + ")";
+}
+
+int RanksOfNode(const World& world) {
+  const int mine = world.nodes()[static_cast<std::size_t>(world.rank())];
+  return static_cast<int>(std::count(world.nodes().begin(), world.nodes().end(), mine));
+}
+
+int CoresOf(World& world) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  sched_getaffinity(0, sizeof mine, &mine);
+  std::vector<cpu_set_t> all(static_cast<std::size_t>(world.ranks()));
+  world.small().Gather(&mine, sizeof mine, all.data());
+  double cores = 0;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &mine)) continue;
+    int users = 0;
+    for (int rank = 0; rank < world.ranks(); ++rank)
+      users += world.nodes()[static_cast<std::size_t>(rank)] ==
+                           world.nodes()[static_cast<std::size_t>(world.rank())] &&
+                       CPU_ISSET(core, &all[static_cast<std::size_t>(rank)])
+                   ? 1
+                   : 0;
+    cores += 1.0 / users;
+  }
+  return std::max(1, static_cast<int>(cores + 1e-6));
+}
+
+void EndAll(World& world, int exit_code, void (*tell)(const std::string& message),
+            const std::string& message) {
+  constexpr int kEarly = 1000, kEach = 50, kMost = 40;  // milliseconds; ranks that differ
+  if (world.rank() > 0)
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(kEarly + kEach * std::min(world.rank(), kMost)));
+  // What all find alike is told as a single process tells it.
+  const bool of_all = world.rank() == 0 && (exit_code == 2 || exit_code == 5);
+  tell(of_all ? message : NameOf(world, world.rank()) + ": " + message);
+  world.Abort(exit_code);
+  std::_Exit(exit_code);  // what the compiler does not see of a virtual call
+}
+
+}  // namespace ada::parallel

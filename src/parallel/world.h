@@ -1,0 +1,54 @@
+// The processes that a launcher (mpirun, srun) started together, and this one's place among them. A
+// build without MPI knows one process alone.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/communicator.h"
+
+namespace ada::parallel {
+
+class World {
+ public:
+  virtual ~World() = default;  // ends the common part of a program that went well: waits for all
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;  // more than 1
+  // By rank: what the machine calls itself. Processes of one `node` share its memory, whatever the
+  // names: nodes count from 0 in the order of their first ranks.
+  virtual const std::vector<std::string>& hosts() const = 0;
+  virtual const std::vector<int>& nodes() const = 0;
+  virtual std::string Library() const = 0;  // "Open MPI v4.1.4"
+
+  // Two of them, so that two threads may talk at a time: each belongs to one thread.
+  virtual Communicator& small() = 0;
+  virtual Communicator& large() = 0;
+  // How long a collective call waits for the others.
+  virtual void SetTimeout(double seconds) = 0;
+  // Ends all processes with this exit code.
+  [[noreturn]] virtual void Abort(int exit_code) = 0;
+};
+
+// Null: this process was started alone, or the build knows no MPI. DeviceError where a launcher
+// says that there are others and they cannot be reached.
+std::unique_ptr<World> StartWorld();
+
+// The MPI library that the build knows, for --version; "": none.
+std::string LibraryName();
+
+// "4 processes on 2 hosts: a (ranks 0-1), b (ranks 2-3)".
+std::string DescribeProcesses(const World& world);
+// "rank 2 of 4 (host b)"
+std::string NameOf(const World& world, int rank);
+// Processes on this one's node, itself included.
+int RanksOfNode(const World& world);
+// Cores that this process may take so that all of its node have one: of each core that it may use,
+// its share among those that may use it too. At least 1. Collective, on small().
+int CoresOf(World& world);
+
+// Tells of an error that ends this process, then ends all: once, though several may fail at a time.
+// `tell` prints it. Rank 0 does so at once, the others only where rank 0 has not ended them before.
+[[noreturn]] void EndAll(World& world, int exit_code, void (*tell)(const std::string& message),
+                         const std::string& message);
+
+}  // namespace ada::parallel

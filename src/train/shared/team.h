@@ -1,0 +1,81 @@
+// The processes that share a run, as its parts need them; a run of one process has none (null).
+// All calls but the plain questions are collective: every process makes them in the same order.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backend/exchange.h"
+#include "config/config.h"
+#include "data/loader.h"
+#include "parallel/world.h"
+
+namespace ada::train {
+
+class Team {
+ public:
+  // `world` outlives it. ConfigError where parallel.ranks says another number of processes.
+  Team(parallel::World& world, const config::ParallelConfig& config);
+  Team(const Team&) = delete;
+
+  int rank() const { return world_.rank(); }
+  int ranks() const { return world_.ranks(); }
+  bool writes() const { return rank() == 0; }  // files, and what a run says
+  parallel::World& world() { return world_; }
+  std::string NameOf(int rank) const { return parallel::NameOf(world_, rank); }
+
+  // For a backend, by parallel.statistics and sync_batch_norm.
+  backend::Exchanges exchanges() {
+    return {decides_together_ ? &all_ : nullptr, joins_norms_ ? &norms_ : nullptr};
+  }
+  bool decides_together() const { return decides_together_; }
+  bool joins_norms() const { return joins_norms_; }
+  // Between the parts of a run.
+  backend::Exchange& all() { return all_; }
+
+  std::vector<std::string> GatherText(const std::string& mine);
+
+  // While it lives, batch norms take the statistics of what each process has itself.
+  class NormsAlone {
+   public:
+    explicit NormsAlone(Team* team) : team_(team) { Set(true); }
+    ~NormsAlone() { Set(false); }
+    NormsAlone(const NormsAlone&) = delete;
+
+   private:
+    void Set(bool alone) {
+      if (team_ != nullptr) team_->norms_.alone = alone;
+    }
+    Team* team_;
+  };
+
+ private:
+  struct Messages final : backend::Exchange {
+    explicit Messages(parallel::World& of) : world(of) {}
+    int ranks() const override { return alone ? 1 : world.ranks(); }
+    void Gather(const void* mine, std::size_t bytes, void* to) override {
+      world.small().Gather(mine, bytes, to);
+    }
+    parallel::World& world;
+    bool alone = false;
+  };
+
+  parallel::World& world_;
+  bool decides_together_, joins_norms_;
+  Messages all_, norms_;
+};
+
+// What every process takes of a batch of `images`, at most.
+inline std::int64_t LargestPart(std::int64_t images, const Team* team) {
+  return team == nullptr ? images : (images + team->ranks() - 1) / team->ranks();
+}
+
+// The loader of this process's part of every batch. threads: that the process has.
+data::LoaderSpec PartOf(data::LoaderSpec spec, const config::Config& config, const Team& team,
+                        int threads);
+
+// ConfigError where a batch, or a part of one (train.accumulate), of `images` training images has
+// fewer images than there are processes.
+void CheckParts(const config::Config& config, std::int64_t images, const Team& team);
+
+}  // namespace ada::train

@@ -1,0 +1,154 @@
+// Sums of gradients over ranks: fp32 in the order of ranks, whatever the buckets; in 16 bits with
+// each rounding where it belongs, and counted.
+#include "parallel/gradient_sums.h"
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <vector>
+
+#include "core/number_format.h"
+#include "parallel/thread_world.h"
+
+namespace ada::testing {
+namespace {
+
+using Values = std::vector<std::vector<float>>;  // by gradient
+
+const std::vector<std::int64_t> kSizes = {1, 700, 33, 5, 1024, 16, 3};
+
+// Magnitudes from 2^-30 to 2^3: sums depend on their order, and small ones vanish in fp16.
+Values MadeUp(int rank, int round) {
+  std::mt19937 random(static_cast<unsigned>(100 * rank + round));
+  Values all;
+  for (const std::int64_t size : kSizes) {
+    std::vector<float>& values = all.emplace_back();
+    for (std::int64_t i = 0; i < size; ++i) {
+      const int exponent = static_cast<int>(random() % 34) - 30;
+      values.push_back(std::ldexp(static_cast<float>(random() % 2001) / 1000.0f - 1, exponent));
+    }
+  }
+  return all;
+}
+
+// The definition, value by value.
+Values Expected(int ranks, int round, const NumberFormat& format, float factor) {
+  Values total;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Values part = MadeUp(rank, round);
+    if (rank == 0) total = Values(part.size());
+    for (std::size_t g = 0; g < part.size(); ++g) {
+      total[g].resize(part[g].size());
+      for (std::size_t i = 0; i < part[g].size(); ++i)
+        total[g][i] += RoundTo(format, part[g][i] * factor);
+    }
+  }
+  for (auto& values : total)
+    for (float& value : values) value = RoundTo(format, value) / factor;
+  return total;
+}
+
+// What each rank gets in the last of three rounds.
+std::vector<Values> Summed(int ranks, std::int64_t bucket, const NumberFormat& format, float factor,
+                           std::vector<TensorStats>* lost = nullptr) {
+  std::vector<Values> got(static_cast<std::size_t>(ranks));
+  std::mutex mutex;
+  const auto errors = RunTogether(ranks, [&](parallel::World& world) {
+    parallel::GradientSums sums(world.large(), kSizes, bucket, format);
+    for (int round = 0; round < 3; ++round) {
+      const Values mine = MadeUp(world.rank(), round);
+      for (std::size_t g = 0; g < mine.size(); ++g)
+        sums.Add(static_cast<int>(g), mine[g].data(), factor);
+      sums.Finish();
+    }
+    Values& result = got[static_cast<std::size_t>(world.rank())];
+    for (std::size_t g = 0; g < kSizes.size(); ++g) {
+      result.emplace_back(static_cast<std::size_t>(kSizes[g]));
+      sums.Take(static_cast<int>(g), result.back().data(), factor);
+      if (lost == nullptr) continue;
+      const std::lock_guard lock(mutex);
+      lost->resize(kSizes.size());
+      const TensorStats stats = sums.lost(static_cast<int>(g));
+      (*lost)[g].numel += stats.numel, (*lost)[g].underflow += stats.underflow;
+      (*lost)[g].overflow += stats.overflow, (*lost)[g].subnormal += stats.subnormal;
+    }
+  });
+  for (const auto& error : errors) REQUIRE(!error);
+  return got;
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("fp32 sums are those of a loop over ranks, whatever the buckets") {
+    for (const int ranks : {1, 2, 3, 4, 7})
+      for (const std::int64_t bucket : {4, 1000, 1 << 20}) {
+        CAPTURE(ranks);
+        CAPTURE(bucket);
+        const Values expected = Expected(ranks, 2, kFp32, 1);
+        for (const Values& got : Summed(ranks, bucket, kFp32, 1)) CHECK(got == expected);
+      }
+  }
+
+  TEST_CASE("16-bit transport rounds each part and the sum, and counts both") {
+    for (const NumberFormat& format : {kFp16, kBf16})
+      for (const float factor : {1.0f, 1024.0f, 65536.0f}) {
+        const int ranks = 3;
+        CAPTURE(FormatName(format));
+        CAPTURE(factor);
+        std::vector<TensorStats> lost;
+        const Values expected = Expected(ranks, 2, format, factor);
+        for (const Values& got : Summed(ranks, 2048, format, factor, &lost))
+          for (std::size_t g = 0; g < got.size(); ++g)
+            for (std::size_t i = 0; i < got[g].size(); ++i)
+              CHECK((got[g][i] == expected[g][i] ||
+                     (std::isnan(got[g][i]) && std::isnan(expected[g][i]))));
+        std::int64_t overflows = 0;
+        for (std::size_t g = 0; g < kSizes.size(); ++g) {
+          TensorStats naive;
+          std::vector<float> sum(static_cast<std::size_t>(kSizes[g]));
+          const auto count = [&](float value) {
+            const float rounded = RoundTo(format, value);
+            ++naive.numel;
+            naive.underflow += value != 0 && rounded == 0;
+            naive.overflow += std::isfinite(value) && !std::isfinite(rounded);
+            naive.subnormal +=
+                rounded != 0 && static_cast<double>(std::fabs(rounded)) < format.smallest_normal();
+            return rounded;
+          };
+          for (int rank = 0; rank < ranks; ++rank)
+            for (std::size_t i = 0; i < sum.size(); ++i)
+              sum[i] += count(MadeUp(rank, 2)[g][i] * factor);
+          for (const float value : sum) count(value);
+          CHECK(lost[g].numel == naive.numel);
+          CHECK(lost[g].underflow == naive.underflow);
+          CHECK(lost[g].overflow == naive.overflow);
+          CHECK(lost[g].subnormal == naive.subnormal);
+          overflows += naive.overflow;
+        }
+        if (format == kFp16 && factor == 65536) CHECK(overflows > 0);
+      }
+  }
+
+  TEST_CASE("an error of the communicator comes out of Finish") {
+    const auto errors = RunTogether(2, [](parallel::World& world) {
+      parallel::GradientSums sums(world.large(), {64}, 1 << 20);
+      const std::vector<float> values(64, 1.0f);
+      if (world.rank() == 1) throw DeviceError("gone");
+      sums.Add(0, values.data());
+      sums.Finish();
+    });
+    REQUIRE(errors[0]);
+    CHECK_THROWS_WITH_AS(std::rethrow_exception(errors[0]), "another rank has ended", DeviceError);
+  }
+
+  TEST_CASE("sums at once are those of a loop as well") {
+    const auto errors = RunTogether(3, [](parallel::World& world) {
+      std::vector<float> values = MadeUp(world.rank(), 2)[1];
+      parallel::SumOverRanks(world.small(), values);
+      CHECK(values == Expected(3, 2, kFp32, 1)[1]);
+    });
+    for (const auto& error : errors) CHECK(!error);
+  }
+}
+
+}  // namespace
+}  // namespace ada::testing

@@ -1,0 +1,231 @@
+"""Real processes under mpirun: what they compute, and how they end. Skipped, visibly, where the build
+has no MPI (tools/build.sh --mpi)."""
+import csv
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BINARY = os.environ.get("ADA_BINARY", "build/ada-train")
+# Containers: root, fewer cores than processes, no ptrace between processes.
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+          "--mca", "btl_vader_single_copy_mechanism", "none"]
+
+CONFIG = """
+name: run
+seed: 7
+device: {kind: cpu, threads: 1}
+data:
+  dataset: synthetic
+  synthetic: {height: 12, width: 12, channels: 3, classes: 5, train: 240, test: 20}
+  batch_size: 12
+  augment: {pad: 1, random_crop: true, horizontal_flip: true}
+model:
+  classes: 5
+  layers:
+    - {name: conv1, kind: conv2d, channels: 8, kernel: 3, padding: 1}
+    - {name: relu1, kind: relu}
+    - {name: conv2, kind: conv2d, channels: 8, kernel: 3, padding: 1}
+    - {name: join, kind: add, inputs: [conv2, relu1]}
+    - {name: fc, kind: linear, features: 5}
+precision: {format: fp16}
+scaling: {policy: adaptive}
+optimizer: {kind: sgd, lr: 0.005, momentum: 0.9}
+train: {epochs: 2}
+log: {every: 1}
+checkpoint: {every_steps: 5}
+"""
+
+
+def versions():
+    return subprocess.run([BINARY, "--version"], capture_output=True, text=True).stdout
+
+
+def has_mpi():
+    return "\nmpi " in versions() and shutil.which("mpirun") is not None
+
+
+def alive(name):
+    """Processes whose command line holds `name`, by id."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if entry.name.isdigit() and name.encode() in words and b"ada-train" in words[0]:
+                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                if state != "Z":
+                    found.append(int(entry.name))
+        except OSError:
+            pass
+    return sorted(found)
+
+
+@unittest.skipUnless(has_mpi(), "the build has no MPI: tools/build.sh --mpi")
+class Mpirun(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "run.yaml").write_text(CONFIG)
+
+    def command(self, ranks, *arguments, output="run"):
+        start = [] if ranks == 0 else [*MPIRUN, "-n", str(ranks)]
+        return [*start, BINARY, "train", str(self.folder / "run.yaml"), "--output",
+                str(self.folder / output), *arguments]
+
+    def run_it(self, ranks, *arguments, output="run", code=0):
+        done = subprocess.run(self.command(ranks, *arguments, output=output), capture_output=True,
+                              text=True, timeout=240)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def bytes_of(self, output):
+        folder = self.folder / output
+        files = sorted(f for f in folder.glob("*.csv") if f.name != "timing.csv")
+        self.assertGreater(len(files), 3)
+        newest = sorted((folder / "checkpoints").glob("step-*.safetensors"))[-1]
+        return {f.name: f.read_bytes() for f in [*files, newest]}
+
+    def rows(self, output, file="steps.csv"):
+        with open(self.folder / output / file, newline="") as stream:
+            return list(csv.DictReader(stream))
+
+    def test_ranks_compute_what_one_computes(self):
+        self.run_it(0, output="alone")
+        self.run_it(1, output="one")
+        self.assertEqual(self.bytes_of("alone"), self.bytes_of("one"))
+        for ranks in (2, 3, 4):
+            with self.subTest(ranks=ranks):
+                text = self.run_it(ranks, output=f"n{ranks}")
+                self.assertIn(f"{ranks} processes on 1 host", text)
+                self.assertEqual(len(re.findall("finished.*: 2 epochs", text)), 1, text)
+                mine, theirs = self.rows("alone"), self.rows(f"n{ranks}")
+                self.assertEqual(len(mine), len(theirs))
+                self.assertAlmostEqual(float(theirs[0]["loss"]) / float(mine[0]["loss"]), 1,
+                                       delta=1e-6)
+                alphas = [[r["alpha"] for r in self.rows(run, "scales.csv") if r["step"] == "1"]
+                          for run in ("alone", f"n{ranks}")]
+                self.assertEqual(*alphas)
+        self.run_it(3, output="again")
+        self.assertEqual(self.bytes_of("n3"), self.bytes_of("again"))
+
+    def test_versions_and_other_commands_speak_once(self):
+        done = subprocess.run([*MPIRUN, "-n", "3", BINARY, "--version"], capture_output=True,
+                              text=True, timeout=60)
+        self.assertRegex(done.stdout, r"processes 3 processes on 1 host: .* \(ranks 0-2\)")
+        self.assertEqual(done.stdout.count("ada-train "), 1)
+        done = subprocess.run([*MPIRUN, "-n", "3", BINARY, "formats"], capture_output=True,
+                              text=True, timeout=60)
+        alone = subprocess.run([BINARY, "formats"], capture_output=True, text=True)
+        self.assertEqual(done.stdout.split(), alone.stdout.split())  # of a terminal's width
+
+    def test_errors_are_told_once_with_their_codes(self):
+        text = self.run_it(3, "--set", "optimizer.lr=fast", code=2)
+        self.assertEqual(text.count("optimizer.lr"), 1, text)
+        text = self.run_it(2, "--set", "parallel.ranks=3", code=2)
+        self.assertEqual(text.count("2 processes were started"), 1, text)
+        # Of one rank alone: other options, then a file that is not there.
+        launcher, program = MPIRUN, self.command(0)
+        for other, message in (([*program, "--lr", "0.06"],
+                                r"the configuration of rank 1 of 2 \(host [^)]*\) is not that of "
+                                r"rank 0:\s+optimizer.lr: 0.005 -> 0.06"),
+                               ([program[0], "train", "/nowhere.yaml"],
+                                r"rank 1 of 2 \(host [^)]*\): /nowhere.yaml")):
+            done = subprocess.run([*launcher, "-n", "1", *program, ":", "-n", "1", *other],
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(len(re.findall(message, done.stderr)), 1, done.stderr)
+
+    def test_resume_with_as_many_gives_the_same_bytes(self):
+        self.run_it(2, output="whole")
+        self.run_it(2, "--set", "train.max_steps=12")
+        text = self.run_it(3, "--resume", code=2)
+        self.assertIn("the run had 2 processes", text)
+        self.run_it(2, "--resume")
+        whole, resumed = self.bytes_of("whole"), self.bytes_of("run")
+        for files in (whole, resumed):  # the run has evaluated at its first end as well
+            del files["evaluation.csv"]
+        self.assertEqual(whole, resumed)
+
+    def start(self, ranks, *arguments):
+        process = subprocess.Popen(self.command(ranks, *arguments), stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+        def end():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        self.addCleanup(end)
+        return process
+
+    def wait_for(self, what, seconds=120):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            got = what()
+            if got:
+                return got
+            time.sleep(0.02)
+        self.fail("waited in vain")
+
+    def test_a_killed_rank_ends_all_and_the_run_goes_on_to_the_same_bytes(self):
+        moments = int(os.environ.get("ADA_MPI_KILLS", "3"))
+        self.run_it(3, "--epochs", "12", output="whole")
+        draw = random.Random(1)
+        for kill in range(moments):
+            with self.subTest(kill=kill):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                process = self.start(3, "--epochs", "12")
+                name = str(self.folder / "run")
+                ids = self.wait_for(lambda: (a := alive(name)) and len(a) == 3 and a)
+                self.wait_for(lambda: (self.folder / "run/steps.csv").exists())
+                time.sleep(draw.uniform(0, 1.5))
+                if process.poll() is None:
+                    os.kill(draw.choice(ids), signal.SIGKILL)
+                    started = time.monotonic()
+                    process.wait(timeout=60)
+                    self.assertLess(time.monotonic() - started, 20)
+                    self.assertNotEqual(process.returncode, 0)
+                self.wait_for(lambda: not alive(name), 20)
+                self.run_it(3, "--epochs", "12", "--resume")
+                self.assertEqual(self.bytes_of("whole"), self.bytes_of("run"))
+
+    def test_a_stopped_rank_is_reported_after_the_timeout(self):
+        process = self.start(3, "--epochs", "100000", "--set", "parallel.timeout_seconds=3")
+        name = str(self.folder / "run")
+        ids = self.wait_for(lambda: (a := alive(name)) and len(a) == 3 and a)
+        self.wait_for(lambda: (self.folder / "run/checkpoints").exists())
+        stopped = ids[2]
+        rank = int(dict(word.split("=", 1) for word in pathlib.Path(f"/proc/{stopped}/environ")
+                        .read_text().split("\0") if "=" in word)["OMPI_COMM_WORLD_RANK"])
+        os.kill(stopped, signal.SIGSTOP)
+        out, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 4, out)
+        self.assertRegex(out, rf"rank {rank} \(host [^)]*\) took no part in the run for \d+ seconds")
+        self.assertEqual(len(re.findall("took no part", out)), 1, out)
+        self.wait_for(lambda: not alive(name), 20)
+
+    def test_a_signal_ends_all_with_a_checkpoint(self):
+        process = self.start(2, "--epochs", "100000")
+        name = str(self.folder / "run")
+        ids = self.wait_for(lambda: (a := alive(name)) and len(a) == 2 and a)
+        self.wait_for(lambda: (self.folder / "run/checkpoints").exists())
+        os.kill(ids[1], signal.SIGTERM)  # one is enough: they agree after the step
+        out, _ = process.communicate(timeout=60)
+        self.assertIn("stopped by signal 15; after step", out)
+        step = int(re.search(r"after step (\d+)", out).group(1))
+        self.assertTrue((self.folder / f"run/checkpoints/step-{step:08}.json").exists())
+
+
+def load_tests(loader, standard, _pattern):
+    return standard
+
+
+if __name__ == "__main__":
+    sys.exit(0 if unittest.main(exit=False).result.wasSuccessful() else 1)
