@@ -126,6 +126,8 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
 scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
   Lap(seconds_.update);
+  batches_.SendAhead(graph_, config_.data.batch_size / config_.train.accumulate);
+  Lap(seconds_.data);
   graph_.Collect(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
   if (log_.CountsUpdates(step_)) log_.TakeUpdates(optimizer_.Stats());
