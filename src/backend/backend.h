@@ -78,6 +78,9 @@ class Backend {
   // Null: declined (this is not worth it, or does not fit); images come from the host.
   virtual std::unique_ptr<ImageSource> MakeImageSource(const ImageSourceSpec&) { return nullptr; }
 
+  // Whether images from the host are better brought as bytes: input ops have a byte_feed.
+  virtual bool takes_bytes() const { return false; }
+
   // Images in one reduction block of tensors of this shape: fixed by the shape alone.
   virtual int BlockImages(const Shape& shape) const = 0;
 

@@ -85,9 +85,26 @@ class LossOp : public Op {
   // no such place.
   virtual std::int32_t* LabelMemory() { return nullptr; }
 };
+// Images as bytes, in host memory.
+struct ByteImages {
+  const std::uint8_t* bytes = nullptr;  // [rows, h, w, c]
+  const float* table = nullptr;         // [c][256]: what a byte stands for
+  int rows = 0;
+};
+// Brings a batch to where an input op reads it while ops still work on the batch before it.
+class ByteFeed {
+ public:
+  virtual ~ByteFeed() = default;
+  // Copied before it returns. The number of this sending; it stays until the second that follows.
+  virtual std::int64_t Send(const ByteImages& images) = 0;
+  // The next passes read what was sent under this number. To be called outside Backend::Run.
+  virtual void Take(std::int64_t number) = 0;
+};
 class InputOp : public Op {
  public:
   virtual void SetImages(const float* images, int rows) = 0;  // host memory [rows, h, w, c]
+  // What takes bytes instead, to the same values; null where the backend does not (takes_bytes).
+  virtual ByteFeed* byte_feed() { return nullptr; }
 };
 
 // A data set in backend memory, of which batches are made there.

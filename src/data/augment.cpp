@@ -11,8 +11,8 @@ namespace {
 // Pixels written together: the compiler sees straight code.
 constexpr int kTogether = 8;
 
-template <int kChannels, int kStep, std::size_t... kByte>
-inline void WriteTogether(const std::uint8_t* in, const float* table, float* out,
+template <int kChannels, int kStep, class Value, std::size_t... kByte>
+inline void WriteTogether(const std::uint8_t* in, const Value* table, Value* out,
                           std::index_sequence<kByte...>) {
   ((out[static_cast<int>(kByte) / kChannels * kStep + static_cast<int>(kByte) % kChannels] =
         table[kByte % kChannels * 256 + in[kByte]]),
@@ -20,8 +20,8 @@ inline void WriteTogether(const std::uint8_t* in, const float* table, float* out
 }
 
 // `count` pixels of one row; a step of -channels writes them from right to left.
-template <int kChannels, int kStep>
-void WritePixels(const std::uint8_t* in, std::int64_t count, const float* table, float* out) {
+template <int kChannels, int kStep, class Value>
+void WritePixels(const std::uint8_t* in, std::int64_t count, const Value* table, Value* out) {
   constexpr auto kBytes = std::make_index_sequence<kTogether * kChannels>();
   std::int64_t i = 0;
   for (; i + kTogether <= count; i += kTogether)
@@ -31,22 +31,27 @@ void WritePixels(const std::uint8_t* in, std::int64_t count, const float* table,
 }
 
 // The same for any number of channels.
+template <class Value>
 void WriteAnyPixels(const std::uint8_t* in, std::int64_t count, int channels, std::int64_t step,
-                    const float* table, float* out) {
+                    const Value* table, Value* out) {
   for (std::int64_t i = 0; i < count; ++i)
     for (int c = 0; c < channels; ++c) out[i * step + c] = table[c * 256 + in[i * channels + c]];
 }
 
+template <class Value>
 void WriteRun(const std::uint8_t* in, std::int64_t count, int channels, bool backwards,
-              const float* table, float* out) {
+              const Value* table, Value* out) {
   if (channels == 3)
-    return (backwards ? WritePixels<3, -3> : WritePixels<3, 3>)(in, count, table, out);
+    return (backwards ? WritePixels<3, -3, Value> : WritePixels<3, 3, Value>)(in, count, table,
+                                                                              out);
   if (channels == 1)
-    return (backwards ? WritePixels<1, -1> : WritePixels<1, 1>)(in, count, table, out);
+    return (backwards ? WritePixels<1, -1, Value> : WritePixels<1, 1, Value>)(in, count, table,
+                                                                              out);
   WriteAnyPixels(in, count, channels, backwards ? -channels : channels, table, out);
 }
 
-void WriteBlack(std::int64_t count, int channels, const float* table, float* out) {
+template <class Value>
+void WriteBlack(std::int64_t count, int channels, const Value* table, Value* out) {
   for (std::int64_t i = 0; i < count; ++i) {
     for (int c = 0; c < channels; ++c) *out++ = table[c * 256];
   }
@@ -79,8 +84,9 @@ std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
   return table;
 }
 
+template <class Value>
 void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const ImageShape& shape,
-                const Placement& place, const std::vector<float>& table, float* out) {
+                const Placement& place, const std::vector<Value>& table, Value* out) {
   const std::int64_t w = shape.width, c = shape.channels;
   const Columns columns = ColumnsOf(stored, shape, place);
   const std::int64_t first = columns.first, last = columns.last;
@@ -98,6 +104,11 @@ void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const Imag
     WriteBlack(after, shape.channels, table.data(), out + (w - after) * c);
   }
 }
+
+template void WriteImage(const std::uint8_t*, const ImageShape&, const ImageShape&,
+                         const Placement&, const std::vector<float>&, float*);
+template void WriteImage(const std::uint8_t*, const ImageShape&, const ImageShape&,
+                         const Placement&, const std::vector<std::uint8_t>&, std::uint8_t*);
 
 bool WriteFloatImage(const std::byte* values, const ImageShape& stored, const ImageShape& shape,
                      const Placement& place, const std::vector<double>& mean,

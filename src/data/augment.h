@@ -20,9 +20,11 @@ struct ImageShape {
 std::vector<float> NormalizeTable(int channels, const std::vector<double>& mean,
                                   const std::vector<double>& std);
 
-// Writes [h, w, c] floats of `shape` from the bytes of a `stored` image, of as many channels.
+// Writes [h, w, c] values of `shape` from the bytes of a `stored` image, of as many channels.
+// Value: float, or std::uint8_t; table: [channels][256], what each byte becomes.
+template <class Value>
 void WriteImage(const std::uint8_t* pixels, const ImageShape& stored, const ImageShape& shape,
-                const Placement& place, const std::vector<float>& table, float* out);
+                const Placement& place, const std::vector<Value>& table, Value* out);
 inline void WriteImage(const std::uint8_t* pixels, const ImageShape& shape, const Placement& place,
                        const std::vector<float>& table, float* out) {
   WriteImage(pixels, shape, shape, place, table, out);

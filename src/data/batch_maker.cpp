@@ -31,6 +31,7 @@ void CheckNormalize(const Dataset& dataset, const LoaderSpec& spec) {
 }
 
 void CheckSpec(const Dataset& dataset, const LoaderSpec& spec) {
+  ADA_CHECK(!spec.as_bytes || ComeAsBytes(dataset, spec));
   ADA_CHECK(spec.batch_size >= 1 && spec.pad >= 0 && spec.workers >= 0 && spec.prefetch >= 0);
   ADA_CHECK(dataset.channels >= 1 &&
             (FixesSize(spec) || (dataset.height >= 1 && dataset.width >= 1)));
@@ -103,11 +104,16 @@ void BatchMaker::Begin(std::int64_t sequence, Batch* batch) const {
   writer_.images().CheckUnchanged();
   batch->rows = static_cast<int>(rows);
   batch->whole_rows = static_cast<int>(WholeRows(sequence));
-  batch->images.resize(static_cast<std::size_t>(rows * shape().numel()));
+  ResizeImages(rows, batch);
   batch->labels.resize(static_cast<std::size_t>(rows * writer_.labels_of_image()));
   batch->locations.resize(static_cast<std::size_t>(rows * writer_.locations_of_image()));
   batch->numbers.resize(static_cast<std::size_t>(rows));
   batch->broken.clear();
+}
+
+void BatchMaker::ResizeImages(std::int64_t rows, Batch* batch) const {
+  const auto values = static_cast<std::size_t>(rows * shape().numel());
+  spec_.as_bytes ? batch->bytes.resize(values) : batch->images.resize(values);
 }
 
 void BatchMaker::MakePart(std::int64_t sequence, int part, Batch* batch) {
@@ -129,7 +135,13 @@ void BatchMaker::MakePart(std::int64_t sequence, int part, Batch* batch) {
 
 void BatchMaker::WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const {
   batch->numbers[static_cast<std::size_t>(row)] = static_cast<std::uint32_t>(image);
-  writer_.Write(epoch, image, batch->images.data() + row * shape().numel(),
+  ImageValues out;
+  const std::int64_t at = row * shape().numel();
+  if (spec_.as_bytes)
+    out.bytes = batch->bytes.data() + at;
+  else
+    out.values = batch->images.data() + at;
+  writer_.Write(epoch, image, out,
                 {batch->labels.data() + row * writer_.labels_of_image(),
                  batch->locations.data() + row * writer_.locations_of_image()});
 }
@@ -201,7 +213,10 @@ void BatchMaker::KeepRows(const std::vector<bool>& keep, Batch* batch) const {
     }
     values.resize(static_cast<std::size_t>(kept * size));
   };
-  move(batch->images, shape().numel());
+  if (spec_.as_bytes)
+    move(batch->bytes, shape().numel());
+  else
+    move(batch->images, shape().numel());
   move(batch->labels, writer_.labels_of_image());
   move(batch->locations, writer_.locations_of_image());
   move(batch->numbers, 1);

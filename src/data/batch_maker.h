@@ -45,6 +45,7 @@ class BatchMaker {
   void WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const;
   std::string WhyBroken(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
   void KeepRows(const std::vector<bool>& keep, Batch* batch) const;
+  void ResizeImages(std::int64_t rows, Batch* batch) const;
 
   const Dataset& dataset_;
   const LoaderSpec spec_;

@@ -80,12 +80,19 @@ bool FixesSize(const LoaderSpec& spec) {
   return c.random_resized_crop || c.crops() || c.resize.to.height > 0;
 }
 
+bool ComeAsBytes(const Dataset& dataset, const LoaderSpec& spec) {
+  const bool floats = dataset.store && dataset.store->is_float();
+  return !floats && !spec.changes.random_erasing && !spec.changes.ssd && !spec.mixing.any();
+}
+
 ImageWriter::ImageWriter(const Dataset& dataset, const LoaderSpec& spec)
     : dataset_(dataset), spec_(spec), stored_{dataset.height, dataset.width, dataset.channels} {
   CheckChanges(dataset, spec);
   const PictureSize size = SizeAfter(spec, {dataset.height, dataset.width}, dataset.name);
   shape_ = {size.height, size.width, dataset.channels};
   table_ = NormalizeTable(dataset.channels, spec.mean, spec.std);
+  for (std::size_t i = 0; i < table_.size(); ++i)
+    same_.push_back(static_cast<std::uint8_t>(i % 256));
   floats_ = dataset.store ? dataset.store->Floats() : nullptr;
   bytes_ = dataset.bytes();
   plain_ = bytes_ != nullptr && !spec.changes.any();
@@ -133,21 +140,26 @@ Placement ImageWriter::PlaceIn(PictureSize stored, std::int64_t epoch, std::int6
   return place;
 }
 
-void ImageWriter::Write(std::int64_t epoch, std::int64_t image, float* out,
+void ImageWriter::Put(const std::uint8_t* pixels, const ImageShape& of, const Placement& place,
+                      const ImageValues& out) const {
+  if (out.bytes != nullptr) return WriteImage(pixels, of, shape_, place, same_, out.bytes);
+  WriteImage(pixels, of, shape_, place, table_, out.values);
+}
+
+void ImageWriter::Write(std::int64_t epoch, std::int64_t image, const ImageValues& out,
                         ShownPart* shown) const {
   const PictureSize stored{stored_.height, stored_.width};
   if (plain_) {
-    return WriteImage(bytes_ + image * stored_.numel(), stored_, shape_,
-                      PlaceIn(stored, epoch, image), table_, out);
+    return Put(bytes_ + image * stored_.numel(), stored_, PlaceIn(stored, epoch, image), out);
   } else if (floats_) {
     const std::int64_t at = dataset_.NumberInFiles(image) * stored_.numel();
     if (!WriteFloatImage(floats_ + at * static_cast<std::int64_t>(sizeof(float)), stored_, shape_,
-                         PlaceIn(stored, epoch, image), spec_.mean, spec_.std, out))
+                         PlaceIn(stored, epoch, image), spec_.mean, spec_.std, out.values))
       throw DataError(NameOf(image) + " holds a NaN or an infinity; expected finite values");
   } else {
     WriteChanged(epoch, image, out, shown);
   }
-  Erase(epoch, image, out);
+  Erase(epoch, image, out.values);
 }
 
 Picture ImageWriter::Read(std::int64_t image, const ChoosePart& part) const {
@@ -208,7 +220,7 @@ ShownPart ImageWriter::PartOf(PictureSize stored, std::int64_t epoch, std::int64
   return part;
 }
 
-void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, float* out,
+void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, const ImageValues& out,
                                ShownPart* shown) const {
   ShownPart part;
   Box inside;  // of the picture when it is resized: what the result shows of it
@@ -227,16 +239,15 @@ void ImageWriter::WriteChanged(std::int64_t epoch, std::int64_t image, float* ou
 
 // From a picture of which the result shows what lies at `place`.
 void ImageWriter::WriteBytes(const Picture& picture, const Placement& place, std::int64_t epoch,
-                             std::int64_t image, float* out) const {
-  if (!spec_.changes.color_jitter)
-    return WriteImage(picture.pixels.data(), ShapeOf(picture), shape_, place, table_, out);
+                             std::int64_t image, const ImageValues& out) const {
+  if (!spec_.changes.color_jitter) return Put(picture.pixels.data(), ShapeOf(picture), place, out);
   // Black pixels beside the picture are part of what is changed; mirroring them changes nothing.
   Picture shown = CutBox(picture, {static_cast<int>(place.dy), static_cast<int>(place.dx),
                                    shape_.height, shape_.width});
   RandomStream random = StreamFor(spec_.seed, kJitterStream, epoch, image);
   StreamDraws draws(&random);
   ApplyColorJitter(DrawColorJitter(*spec_.changes.color_jitter, &draws), &shown);
-  WriteImage(shown.pixels.data(), shape_, {0, 0, place.flip}, table_, out);
+  Put(shown.pixels.data(), shape_, {0, 0, place.flip}, out);
 }
 
 void ImageWriter::Erase(std::int64_t epoch, std::int64_t image, float* out) const {

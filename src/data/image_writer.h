@@ -22,6 +22,12 @@ bool FixesSize(const LoaderSpec& spec);
 std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
                                 const ImageShape& shape, const std::string& name);
 
+// Where an image goes: its normalised values, or its bytes.
+struct ImageValues {
+  float* values = nullptr;
+  std::uint8_t* bytes = nullptr;
+};
+
 class ImageWriter {
  public:
   // Both outlive it. Throws ConfigError where they do not go together.
@@ -34,7 +40,8 @@ class ImageWriter {
   // Writes image `image` of the data set as it is in `epoch`. Safe from several threads. DataError:
   // it cannot be read, or is not of the size that it must have. `shown`, where not null, becomes
   // what the result shows, of an image that is slow.
-  void Write(std::int64_t epoch, std::int64_t image, float* out, ShownPart* shown = nullptr) const;
+  void Write(std::int64_t epoch, std::int64_t image, const ImageValues& out,
+             ShownPart* shown = nullptr) const;
   // Brings an image on its way from memory.
   void Prefetch(std::int64_t image) const;
   // DataError where a mapped file was cut.
@@ -45,9 +52,12 @@ class ImageWriter {
   Placement PlaceIn(PictureSize stored, std::int64_t epoch, std::int64_t image) const;
   ShownPart PartOf(PictureSize stored, std::int64_t epoch, std::int64_t image) const;
   void PlaceScaled(std::int64_t epoch, std::int64_t image, ShownPart* part) const;
-  void WriteChanged(std::int64_t epoch, std::int64_t image, float* out, ShownPart* shown) const;
+  void WriteChanged(std::int64_t epoch, std::int64_t image, const ImageValues& out,
+                    ShownPart* shown) const;
   void WriteBytes(const Picture& picture, const Placement& place, std::int64_t epoch,
-                  std::int64_t image, float* out) const;
+                  std::int64_t image, const ImageValues& out) const;
+  void Put(const std::uint8_t* pixels, const ImageShape& of, const Placement& place,
+           const ImageValues& out) const;
   void Erase(std::int64_t epoch, std::int64_t image, float* out) const;
   std::string NameOf(std::int64_t image) const;
 
@@ -55,6 +65,7 @@ class ImageWriter {
   const LoaderSpec& spec_;
   ImageShape stored_, shape_;  // stored_: where all are of one size
   std::vector<float> table_;
+  std::vector<std::uint8_t> same_;       // the table of bytes that stay
   const std::uint8_t* bytes_ = nullptr;  // all images, where they are bytes in memory
   const std::byte* floats_ = nullptr;    // all images of the store, where they are fp32
   bool plain_ = false;                   // bytes_ that are only moved

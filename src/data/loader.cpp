@@ -182,4 +182,13 @@ const Batch& Loader::Next() {
   return slot.batch;
 }
 
+const Batch* Loader::Ahead() {
+  Impl& impl = *impl_;
+  // A lone slot holds the batch that the caller has.
+  if (impl.workers == 0 || impl.slots.size() < 2) return nullptr;
+  const std::lock_guard lock(impl.mutex);
+  const Impl::Slot& slot = impl.SlotOf(impl.next);
+  return slot.ready && !slot.error ? &slot.batch : nullptr;
+}
+
 }  // namespace ada::data

@@ -43,16 +43,23 @@ struct LoaderSpec {
   ImageChanges changes = {};
   Mixing mixing = {};
   OnBroken on_broken = OnBroken::kFail;
+  // Batches have `bytes` instead of `images`. Only where ComeAsBytes.
+  bool as_bytes = false;
   // Makes the targets of a set with boxes: needed there, and null elsewhere.
   std::shared_ptr<const vision::BoxCoder> coder = {};
 };
+// Whether images of a batch are bytes until they are normalised: not where they are fp32 in their
+// files, or are erased or mixed, which is done to normalised values.
+bool ComeAsBytes(const Dataset& dataset, const LoaderSpec& spec);
+
 struct BrokenImage {
   int row = 0;             // of the batch, as it was to be
   std::int64_t image = 0;  // of the data set
   std::string message;
 };
 struct Batch {
-  std::vector<float> images;  // [rows, h, w, c]
+  std::vector<float> images;             // [rows, h, w, c], normalised
+  std::vector<std::uint8_t> bytes = {};  // LoaderSpec::as_bytes: instead, as they are before that
   // [rows, labels of an image]: its class; the class of each pixel (kNoLabel: none); or of each
   // default box, 0 for background, else 1 + class.
   std::vector<std::int32_t> labels;
@@ -82,6 +89,9 @@ class Loader {
   // The next batch; goes on into the next epoch. Valid until the following call. What went wrong in
   // a worker is thrown here, by every call until a Seek.
   const Batch& Next();
+  // The batch that the next Next will return, where it is made already; else, or where something
+  // went wrong, null. Valid until that call.
+  const Batch* Ahead();
 
  private:
   struct Impl;

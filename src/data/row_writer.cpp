@@ -77,7 +77,7 @@ RowWriter::RowWriter(const Dataset& dataset, const LoaderSpec& spec)
   }
 }
 
-void RowWriter::Write(std::int64_t epoch, std::int64_t image, float* out,
+void RowWriter::Write(std::int64_t epoch, std::int64_t image, const ImageValues& out,
                       const RowTargets& targets) const {
   if (dataset_.task() == Task::kClassification) {
     *targets.labels = dataset_.labels[static_cast<std::size_t>(image)];
@@ -89,7 +89,8 @@ void RowWriter::Write(std::int64_t epoch, std::int64_t image, float* out,
     return WriteLabels(image, part, targets.labels);
   }
   if (spec_.changes.ssd)
-    return spec_.coder->Encode(WriteSsd(epoch, image, out), targets.locations, targets.labels);
+    return spec_.coder->Encode(WriteSsd(epoch, image, out.values), targets.locations,
+                               targets.labels);
   images_.Write(epoch, image, out, &part);
   const auto number = static_cast<std::size_t>(dataset_.NumberInFiles(image));
   spec_.coder->Encode(ShowBoxes(part, TrainingBoxes((*dataset_.objects)[number])),

@@ -25,7 +25,8 @@ class RowWriter {
 
   // Writes image `image` of the data set as it is in `epoch`. Safe from several threads. DataError:
   // it or its truth cannot be read, or they do not fit together.
-  void Write(std::int64_t epoch, std::int64_t image, float* out, const RowTargets& targets) const;
+  void Write(std::int64_t epoch, std::int64_t image, const ImageValues& out,
+             const RowTargets& targets) const;
   // Of a batch's labels, those that its loss is a mean over.
   std::int64_t TermsOf(const std::vector<std::int32_t>& labels) const;
 

@@ -82,6 +82,9 @@ class Graph {
                 const backend::SecondLabels& second = {}) {
     SetBatch(images, backend::Targets{labels, second, nullptr}, rows);
   }
+  // The same of images that the byte_feed took.
+  void SetTargets(const backend::Targets& targets, int rows) { loss_->SetTargets(targets, rows); }
+  backend::ByteFeed* byte_feed() const { return input_->byte_feed(); }
   // Backend memory of the next pass's images and labels, for what fills it instead of SetBatch;
   // without memory for labels that is the only way.
   float* image_memory() const { return images_.f32(); }

@@ -73,7 +73,12 @@ Batches::Batches(backend::Backend& backend, const data::Dataset& dataset,
                  const data::LoaderSpec& spec, Residence residence) {
   why_on_host_ = ResidentData::WhyNot(dataset, spec);
   if (residence != Residence::kHost) resident_ = ResidentData::Make(backend, dataset, spec);
-  if (!resident_) loader_.emplace(dataset, spec);
+  if (resident_) return;
+  data::LoaderSpec on_host = spec;
+  on_host.as_bytes =
+      residence != Residence::kHost && backend.takes_bytes() && data::ComeAsBytes(dataset, spec);
+  loader_.emplace(dataset, on_host);
+  if (on_host.as_bytes) table_ = data::NormalizeTable(dataset.channels, spec.mean, spec.std);
 }
 
 std::int64_t Batches::batches_per_epoch() const {
@@ -81,12 +86,14 @@ std::int64_t Batches::batches_per_epoch() const {
 }
 
 void Batches::Seek(std::int64_t epoch, std::int64_t index) {
+  sent_.reset();
   resident_ ? resident_->Seek(epoch, index) : loader_->Seek(epoch, index);
 }
 
 int Batches::Next() {
   if (resident_) return (resident_batch_ = resident_->Next()).rows;
   batch_ = &loader_->Next();
+  if (sent_ && sent_->batch != batch_) sent_.reset();
   return batch_->rows;
 }
 
@@ -111,13 +118,34 @@ Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
   const auto from = [&](const auto& values) {
     return values.data() + static_cast<std::int64_t>(values.size()) / batch_->rows * first;
   };
-  Rows part{from(batch_->images), {from(batch_->labels)}};
+  Rows part{nullptr, {from(batch_->labels)}};
   if (!batch_->shares.empty())
     part.targets.second =
         backend::SecondLabels{batch_->second_labels.data(), batch_->shares.data()}.From(first);
   if (!batch_->locations.empty()) part.targets.locations = from(batch_->locations);
-  graph.SetBatch(part.images, part.targets, rows);
+  if (as_bytes()) {
+    graph.SetTargets(part.targets, rows);
+    TakeBytes(graph, from(batch_->bytes), first, rows);
+  } else {
+    part.images = from(batch_->images);
+    graph.SetBatch(part.images, part.targets, rows);
+  }
   return part;
+}
+
+void Batches::TakeBytes(graph::Graph& graph, const std::uint8_t* bytes, int first, int rows) {
+  backend::ByteFeed& feed = *graph.byte_feed();
+  const bool is_there = first == 0 && sent_ && sent_->rows == rows;
+  feed.Take(is_there ? sent_->number : feed.Send({bytes, table_.data(), rows}));
+  sent_.reset();
+}
+
+void Batches::SendAhead(graph::Graph& graph, int rows) {
+  if (!as_bytes() || sent_) return;
+  const data::Batch* next = loader_->Ahead();
+  if (next == nullptr || next->rows == 0) return;
+  rows = std::min(rows, next->rows);
+  sent_ = {next, rows, graph.byte_feed()->Send({next->bytes.data(), table_.data(), rows})};
 }
 
 }  // namespace ada::train

@@ -71,6 +71,8 @@ class Batches {
           Residence residence = Residence::kAnywhere);
 
   bool resident() const { return resident_ != nullptr; }
+  // Whether images go to the backend as bytes.
+  bool as_bytes() const { return !table_.empty(); }
   // Why it is not, where that is not for the backend to say; else "".
   const std::string& why_on_host() const { return why_on_host_; }
   std::int64_t batches_per_epoch() const;
@@ -91,20 +93,33 @@ class Batches {
   // What the loss of the present batch is a mean over (backend::Pass::loss_terms).
   std::int64_t terms() const;
 
-  // On the host; null where they never were there.
+  // On the host; null where they never were there. Images that are bytes are not among them.
   struct Rows {
     const float* images = nullptr;  // [rows, h, w, c]
     backend::Targets targets = {};
   };
   // Rows first..first + rows of the present batch become what `graph` reads in its next pass.
   Rows Feed(graph::Graph& graph, int first, int rows);
+  // Of the next batch, as far as it is made already, the first `rows` rows go to the backend while
+  // that works on the present one. For speed alone; only one Batches may do so with one graph.
+  void SendAhead(graph::Graph& graph, int rows);
 
  private:
+  void TakeBytes(graph::Graph& graph, const std::uint8_t* bytes, int first, int rows);
+  // What was sent ahead, and its number there.
+  struct Sent {
+    const data::Batch* batch;
+    int rows;
+    std::int64_t number;
+  };
+
   std::unique_ptr<ResidentData> resident_;
   std::optional<data::Loader> loader_;  // where resident_ is null
   ResidentData::Batch resident_batch_;
   const data::Batch* batch_ = nullptr;
   std::string why_on_host_;
+  std::vector<float> table_;  // of images that go as bytes: what each stands for
+  std::optional<Sent> sent_;
 };
 
 }  // namespace ada::train

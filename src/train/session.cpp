@@ -17,7 +17,8 @@ int Session::Run() {
     p_.log.Info("training images stay on the host: " +
                 (batches_.why_on_host().empty()
                      ? "they would take more than half of the device's free memory"
-                     : batches_.why_on_host()));
+                     : batches_.why_on_host()) +
+                (batches_.as_bytes() ? "; they go to the device as bytes" : ""));
   const End end = Loop();
   if (end == End::kFinished || end == End::kTime) {
     // A kill within the last evaluation costs no step of training. A run that is extended later

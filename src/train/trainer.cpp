@@ -161,7 +161,11 @@ void Trainer::JoinGradients(const backend::Pass& pass, bool last) {
 scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
   Lap(seconds_.update);
-  if (team_ == nullptr) graph_.Collect(pass);  // else what was joined would be fetched over
+  if (team_ == nullptr) {  // else what was joined would be fetched over
+    batches_.SendAhead(graph_, config_.data.batch_size / config_.train.accumulate);
+    Lap(seconds_.data);
+    graph_.Collect(pass);
+  }
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
   if (log_.CountsUpdates(step_)) log_.TakeUpdates(optimizer_.Stats());
   if (shared_ != nullptr && shared_->narrow() && r.logged)

@@ -45,6 +45,8 @@ class CountedStream final : public cuda::Stream {
   }
   std::size_t FreeBytes() const override { return stream_->FreeBytes(); }
   std::unique_ptr<cuda::Event> MakeEvent() override { return stream_->MakeEvent(); }
+  std::unique_ptr<cuda::Lane> MakeLane() override { return stream_->MakeLane(); }
+  void WaitFor(cuda::Event& event) override { stream_->WaitFor(event); }
   std::unique_ptr<cuda::Recording> Record(const std::function<void()>& body) override {
     ++recordings;
     return stream_->Record(body);

@@ -21,12 +21,14 @@ class Choosy final : public cuda::Products {
   using Wanted = bool (*)(const cuda::ProductRequest&);
   explicit Choosy(Wanted wanted) : wanted_(wanted) {}
   std::unique_ptr<cuda::Product> Make(const cuda::ProductRequest& request) override {
+    ++made;
     struct Nothing final : cuda::Product {
       void Run(const cuda::ProductArguments&) override {}
     };
     return wanted_(request) ? std::make_unique<Nothing>() : nullptr;
   }
   std::vector<std::string> TakeDiagnostics() override { return {"a diagnostic of the library"}; }
+  int made = 0;  // or refused
 
  private:
   Wanted wanted_;
@@ -53,6 +55,33 @@ TEST_SUITE("cpu") {
     CHECK(p.Plan(cuda::PlanOutput::kRounded).rounded());
     CHECK_FALSE(p.Plan(cuda::PlanOutput::kSums).rounded());
     CHECK(p.remarks.diagnostics() == std::vector<std::string>{"a diagnostic of the library"});
+  }
+
+  TEST_CASE("planned product: equal requests are planned once, refused ones too") {
+    Planning p([](const cuda::ProductRequest& r) { return r.out == Storage::kF32; });
+    const cuda::PlannedProduct first = p.Plan(cuda::PlanOutput::kRounded);
+    const int made = p.products.made;
+    CHECK(made >= 2);  // what was asked for first was refused
+    const cuda::PlannedProduct second = p.Plan(cuda::PlanOutput::kRounded);
+    CHECK(p.products.made == made);
+    CHECK(second.request() == first.request());
+    CHECK(p.products.Get(first.request()) == p.products.Get(second.request()));
+    cuda::ProductRequest other = first.request();
+    other.geometry.x.n = other.geometry.y.n = 3;
+    CHECK(p.products.Get(other) != p.products.Get(first.request()));
+    CHECK(p.products.made == made + 1);
+  }
+
+  TEST_CASE("planned product: a library that fails is asked again") {
+    struct Failing final : cuda::Products {
+      std::unique_ptr<cuda::Product> Make(const cuda::ProductRequest&) override {
+        ++calls;
+        throw DeviceError("no memory");
+      }
+      int calls = 0;
+    } failing;
+    for (int i = 0; i < 2; ++i) CHECK_THROWS_AS(failing.Get({}), DeviceError);
+    CHECK(failing.calls == 2);
   }
 
   TEST_CASE("planned product: without a rounding plan sums come out in fp32, told once") {

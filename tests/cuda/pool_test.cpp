@@ -85,6 +85,26 @@ TEST_SUITE(ADA_SUITE) {
       }
   }
 
+  TEST_CASE("max pool: eight channels at a time, windows that are known and others") {
+    for (const PoolCase& c : std::vector<PoolCase>{
+             {"3x3, stride 2", {5, 9, 9, 16}, {3, 3}, {2, 2}, {1, 1}},
+             {"3x3, stride 2, no padding", {3, 8, 11, 24}, {3, 3}, {2, 2}},
+             {"3x3, stride 2, a rest", {4, 8, 10, 8}, {3, 3}, {2, 2}, {1, 1}, true},
+             {"2x2", {5, 7, 6, 24}, {2, 2}, {2, 2}},
+             {"2x2, padded", {3, 5, 5, 8}, {2, 2}, {2, 2}, {1, 1}},
+             {"2x2, stride 1, more windows than pixels", {3, 4, 5, 8}, {2, 2}, {1, 1}, {1, 1}},
+             {"3x2, stride 1x2", {3, 7, 8, 40}, {3, 2}, {1, 2}, {1, 0}},
+             {"gaps", {3, 8, 8, 8}, {2, 2}, {3, 3}}})
+      for (const NumberFormat& format : {kFp16, kBf16}) {
+        CheckMaxPool(c, format, Normal(Size(c.x), 1, 1));
+        CheckMaxPool(c, format, Ties(Size(c.x)), 1e-6);
+        Values x = Normal(Size(c.x), 1, 4);
+        for (std::size_t i = 0; i < x.size(); i += 7) x[i] = std::numeric_limits<float>::infinity();
+        for (std::size_t i = 3; i < x.size(); i += 91) x[i] = std::nanf("");
+        CheckMaxPool(c, format, x);
+      }
+  }
+
   TEST_CASE("max pool: infinities and NaN") {
     const PoolCase c = PoolCases()[2];
     const float inf = std::numeric_limits<float>::infinity();

@@ -7,6 +7,8 @@
 
 #include "config/load.h"
 #include "cuda/on_both.h"
+#include "train/assemble.h"
+#include "train/batches.h"
 #include "train/session.h"
 #include "train/small_run.h"
 
@@ -58,6 +60,14 @@ void CheckSameFiles(const std::string& a, const std::string& b, const std::strin
   CHECK(compared >= 5);
 }
 
+// Whether training images of such a run go to the device as bytes.
+bool SendsBytes(config::Config config) {
+  config::FillDefaults(config);
+  const auto backend = MakeBackendUnderTest();
+  const train::RunData data = train::ReadData(config);
+  return train::Batches(*backend, data.train, train::TrainLoader(config, data)).as_bytes();
+}
+
 }  // namespace
 
 TEST_SUITE(ADA_SUITE) {
@@ -81,6 +91,24 @@ TEST_SUITE(ADA_SUITE) {
       Train(Small(changes + ";log.probe_every=1000"), path + "/loader", 7);
       CheckSameFiles(path + "/once", path + "/loader", "underflow.csv");
     }
+  }
+
+  TEST_CASE("whole runs: images that the host colours go as bytes, and change no byte of a run") {
+    const std::string coloured = "data.augment.color_jitter.brightness=0.4;scaling.policy=adaptive";
+    for (const std::string& changes :
+         {coloured, coloured + ";train.accumulate=2", coloured + ";data.workers=0"}) {
+      CAPTURE(changes);
+      REQUIRE(SendsBytes(Small(changes)));
+      const testing::TempFolder folder;
+      const std::string path = folder.path();
+      Train(Small(changes), path + "/bytes", 7);
+      Train(Small(changes), path + "/halves", 4);
+      Train(Small(changes), path + "/halves", 7);
+      CheckSameFiles(path + "/bytes", path + "/halves", "evaluation.csv");
+      Train(Small(changes + ";log.probe_every=1000"), path + "/fp32", 7);
+      CheckSameFiles(path + "/bytes", path + "/fp32", "underflow.csv");
+    }
+    CHECK_FALSE(SendsBytes(Small(coloured + ";data.augment.mixup.alpha=0.2")));
   }
 }
 

@@ -67,11 +67,13 @@ class BenchDeviceTest(unittest.TestCase):
 
     def test_comparison(self):
         self.script("nvidia-smi", NVIDIA_SMI)
-        done = self.bench("--modes", "ada-fp16,ada-bf16,torch-fp16,torch-fp16-graphed")
+        done = self.bench("--modes", "ada-fp16,ada-fp16-tuned,ada-bf16,torch-fp16,"
+                          "torch-fp16-graphed")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("NVIDIA Test, driver 1.2; ada-train 0.0, PyTorch 0.0, channels_last; median "
                       "of 2 rounds", done.stdout)
         self.assertIn("| ada-train fp16, adaptive | 256 | 256, 256 | 1.60 | 1.60 |", done.stdout)
+        self.assertIn("| ada-train fp16, adaptive, autotune | 256 |", done.stdout)
         self.assertIn("| ada-train bf16 | 320 | 320, 320 | 2.00 | 2.00 |", done.stdout)
         self.assertIn("| PyTorch fp16 autocast, CUDA graph | 160 | 160, 160 | 1.00 | 1.00 |",
                       done.stdout)

@@ -103,11 +103,18 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(models.MODELS["resnet20"].steps(128, "cuda"), 10000)
         self.assertEqual(models.MODELS["resnet20"].steps(128), 200)
 
+    def test_measured_plans_are_a_mode_of_a_gpu(self):
+        options = bench.arguments(["--device", "cuda", "--modes", "ada-fp16,ada-fp16-tuned"])
+        plain, tuned = (compare.ada_values(options, models.MODELS["resnet20"], 128, mode)[0]
+                        for mode in options.modes)
+        self.assertEqual(tuned, [*plain, "device.autotune=true", "device.deterministic=false"])
+
     def test_refused(self):
         for words in (["--models", "resnet21"], ["--modes", ""], ["--batch", "x"],
                       ["--batch", "1"], ["--rounds", "0"], ["--threads", "-1"],
                       ["--ops", "--scaling"], ["--ada-steps", "1.5"], ["--device", "gpu"],
-                      ["--device", "cuda", "--ops"], ["--isa", "sse9"], ["--modes", "torch-fp16-graphed"]):
+                      ["--device", "cuda", "--ops"], ["--isa", "sse9"],
+                      ["--modes", "torch-fp16-graphed"], ["--modes", "ada-fp16-tuned"]):
             with self.subTest(words), self.assertRaises(SystemExit), \
                     contextlib.redirect_stderr(io.StringIO()):
                 bench.arguments(words)

@@ -106,6 +106,8 @@ def arguments(words):
     options.modes = options.modes or list(compare.CUDA_MODES if on_gpu else compare.DEFAULT_MODES)
     if not on_gpu and any(mode in compare.GRAPHED_MODES for mode in options.modes):
         parser.error("CUDA graphs need --device cuda")
+    if not on_gpu and any(mode in compare.TUNED_MODES for mode in options.modes):
+        parser.error("plans are measured with --device cuda alone")
     options.config = options.config or (log_cost.CONFIG if options.log_cost else models.RESNET20)
     return options
 

@@ -11,12 +11,16 @@ import models
 import torch_runs
 from ada_runs import note
 
+ADAPTIVE = ("precision={format: fp16}", "scaling={policy: adaptive, underflow_target: 1e-3, "
+            "scale_upper_bound: 128, accum_upper_bound: 4096}")
 ADA_MODES = {  # --set values beside the model's
-    "ada-fp16": ("ada-train fp16, adaptive",
-                 ("precision={format: fp16}", "scaling={policy: adaptive, underflow_target: 1e-3, "
-                  "scale_upper_bound: 128, accum_upper_bound: 4096}")),
+    "ada-fp16": ("ada-train fp16, adaptive", ADAPTIVE),
     "ada-bf16": ("ada-train bf16", ("precision={format: bf16}", "scaling={policy: none}")),
     "ada-fp32": ("ada-train fp32", ("precision={format: fp32}", "scaling={policy: none}")),
+}
+TUNED_MODES = {  # of a GPU: plans are measured, as PyTorch's are here
+    "ada-fp16-tuned": ("ada-train fp16, adaptive, autotune",
+                       (*ADAPTIVE, "device.autotune=true", "device.deterministic=false")),
 }
 TORCH_MODES = {
     "torch-fp32": "PyTorch fp32",
@@ -37,10 +41,11 @@ GRAPHED_MODES = {  # of a GPU
 }
 BASE = "torch-fp32"
 DEFAULT_MODES = [*ADA_MODES, *TORCH_MODES]
-CUDA_MODES = ["ada-fp16", "ada-bf16", "torch-fp16", "torch-bf16", "torch-fp16-graphed",
-              "torch-bf16-graphed", "torch-fp16-compiled"]
+CUDA_MODES = ["ada-fp16", "ada-fp16-tuned", "ada-bf16", "torch-fp16", "torch-bf16",
+              "torch-fp16-graphed", "torch-bf16-graphed", "torch-fp16-compiled"]
 ALL_MODES = [*DEFAULT_MODES, *COMPILED_MODES]
-MODES = [*ALL_MODES, *GRAPHED_MODES]
+MODES = [*ALL_MODES, *TUNED_MODES, *GRAPHED_MODES]
+OURS = {**ADA_MODES, **TUNED_MODES}
 HEADER = ["model", "batch", "mode", "images/s", "lowest, highest", "to PyTorch's fastest",
           "to PyTorch fp32", "GFLOP/s", "of fp32 FMA peak", "of bf16 peak", "peak memory, MiB"]
 
@@ -64,7 +69,7 @@ def ada_values(options, model, batch, mode):
     """(--set values of a measurement of ada-train, its steps)."""
     steps = options.ada_steps or model.steps(batch, options.device)
     return [*model.network, f"data.batch_size={batch}", f"train.max_steps={steps}",
-            f"log={{every: {min(options.log_every, steps)}}}", *ADA_MODES[mode][1]], steps
+            f"log={{every: {min(options.log_every, steps)}}}", *OURS[mode][1]], steps
 
 
 class Bench:
@@ -76,7 +81,7 @@ class Bench:
         self.network = ada.network(self.model, batch)
         self.torch = {mode: torch_runs.Torch(options.python, name, mode.partition("-")[2], batch,
                                              threads, options.device)
-                      for mode in options.modes if mode not in ADA_MODES}
+                      for mode in options.modes if mode not in OURS}
         for torch in self.torch.values():
             torch_runs.check_same(name, self.network, torch.about)
         self.results = {mode: Measured() for mode in options.modes}
@@ -85,7 +90,7 @@ class Bench:
         """One measurement of one mode, added to its results."""
         result = self.results[mode]
         steps = self.options.ada_steps or self.model.steps(self.batch, self.options.device)
-        if mode in ADA_MODES:
+        if mode in OURS:
             values, steps = ada_values(self.options, self.model, self.batch, mode)
             run = self.ada.run(self.model.config, values, self.threads)
             result.speeds.append(run.images_per_second(self.batch))
@@ -115,14 +120,14 @@ def in_turns(order, rounds, measure):
 
 
 def label(mode):
-    if mode in ADA_MODES:
-        return ADA_MODES[mode][0]
+    if mode in OURS:
+        return OURS[mode][0]
     return {**TORCH_MODES, **COMPILED_MODES, **GRAPHED_MODES}[mode]
 
 
 def rows(title, batch, results, training_flop, peak):
     """Cells of one model's rows. `results`: mode -> Measured; `training_flop`: of one image."""
-    torch = [result.speed() for mode, result in results.items() if mode not in ADA_MODES]
+    torch = [result.speed() for mode, result in results.items() if mode not in OURS]
     fastest = max(torch, default=None)
     base = results[BASE].speed() if BASE in results else None
     cells = []

@@ -75,6 +75,7 @@ class CudaBackend final : public Backend {
     for (std::int64_t i = 0; i < values; ++i)
       out[i] = ToFloat(tensor.storage, bytes.data() + static_cast<std::size_t>(i) * each);
   }
+  bool takes_bytes() const override { return true; }
   int BlockImages(const Shape& shape) const override { return backend::BlockImages(shape); }
 
   std::size_t ImageSourceBytes(const ImageSourceSpec& s) const override {

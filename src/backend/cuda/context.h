@@ -25,7 +25,7 @@ struct Context {
   Remarks& remarks;
   Memory& memory;
 
-  // Backend memory, zeroed, until the backend ends. In constructors alone.
+  // Backend memory, zeroed in the stream's order, until the backend ends. In constructors alone.
   template <class T>
   T* Allocate(std::int64_t count) const {
     return reinterpret_cast<T*>(memory.Allocate(static_cast<std::size_t>(count) * sizeof(T)));

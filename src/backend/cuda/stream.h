@@ -7,6 +7,7 @@
 #include <string_view>
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
+struct CUevent_st;   // cudaEvent_t likewise
 
 namespace ada::backend::cuda {
 
@@ -18,7 +19,7 @@ class Recording {
   virtual void Replay() = 0;
 };
 
-// A place in the stream's order.
+// A place in the order of a stream or lane.
 class Event {
  public:
   virtual ~Event() = default;
@@ -27,6 +28,19 @@ class Event {
   // Waits for the work before the place that was marked last; never marked: returns at once.
   // Throws DeviceError where some of it failed.
   virtual void Wait() = 0;
+  // CUDA's handle; null on the host executor.
+  virtual CUevent_st* handle() const = 0;
+};
+
+// Copies to the device in an order of their own, beside a stream's work.
+class Lane {
+ public:
+  virtual ~Lane() = default;
+  // `from` is of AllocateOnHost and is read when its turn has come.
+  virtual void CopyToDevice(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  // Copies asked for from now on come behind the place that `event`, of the stream, marked last.
+  virtual void WaitFor(Event& event) = 0;
+  virtual std::unique_ptr<Event> MakeEvent() = 0;
 };
 
 class Stream {
@@ -54,6 +68,10 @@ class Stream {
   virtual std::size_t FreeBytes() const = 0;
 
   virtual std::unique_ptr<Event> MakeEvent() = 0;
+  virtual std::unique_ptr<Lane> MakeLane() = 0;
+  // Work asked for from now on comes behind the place that `event`, of a lane, marked last. Not
+  // while this records.
+  virtual void WaitFor(Event& event) = 0;
 
   // Keeps what `body` asks for instead of doing it. `body` may launch, Copy, Zero and CopyToHost to
   // memory of AllocateOnHost.

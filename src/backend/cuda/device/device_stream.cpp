@@ -39,10 +39,42 @@ class DeviceEvent final : public Event {
   DeviceEvent(const DeviceEvent&) = delete;
   void Mark() override { CheckCuda(cudaEventRecord(event_, stream_), "marking an event"); }
   void Wait() override { CheckCuda(cudaEventSynchronize(event_), "waiting for an event"); }
+  CUevent_st* handle() const override { return event_; }
 
  private:
   cudaStream_t stream_;
   cudaEvent_t event_ = nullptr;
+};
+
+cudaStream_t MakeStream() {
+  cudaStream_t stream = nullptr;
+  CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  return stream;
+}
+void WaitOn(cudaStream_t stream, const Event& event) {
+  CheckCuda(cudaStreamWaitEvent(stream, event.handle(), 0), "letting a stream wait");
+}
+void CopyOn(cudaStream_t stream, std::byte* to, const void* from, std::size_t bytes) {
+  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
+            "copying to the device");
+}
+
+class DeviceLane final : public Lane {
+ public:
+  DeviceLane() : stream_(MakeStream()) {}
+  ~DeviceLane() override {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  DeviceLane(const DeviceLane&) = delete;
+  void CopyToDevice(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    CopyOn(stream_, to, from, bytes);
+  }
+  void WaitFor(Event& event) override { WaitOn(stream_, event); }
+  std::unique_ptr<Event> MakeEvent() override { return std::make_unique<DeviceEvent>(stream_); }
+
+ private:
+  cudaStream_t stream_;
 };
 
 [[noreturn]] void ThrowOutOfMemory(std::size_t wanted, std::size_t allocated) {
@@ -64,7 +96,7 @@ void CheckCuda(cudaError_t status, const char* doing) {
 
 DeviceStream::DeviceStream(int index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");
-  CheckCuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  stream_ = MakeStream();
 }
 
 DeviceStream::~DeviceStream() {
@@ -73,8 +105,7 @@ DeviceStream::~DeviceStream() {
 }
 
 void DeviceStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
-  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_),
-            "copying to the device");
+  CopyOn(stream_, to, from, bytes);
 }
 
 void DeviceStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
@@ -125,6 +156,10 @@ std::size_t DeviceStream::FreeBytes() const {
 }
 
 std::unique_ptr<Event> DeviceStream::MakeEvent() { return std::make_unique<DeviceEvent>(stream_); }
+
+std::unique_ptr<Lane> DeviceStream::MakeLane() { return std::make_unique<DeviceLane>(); }
+
+void DeviceStream::WaitFor(Event& event) { WaitOn(stream_, event); }
 
 std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;

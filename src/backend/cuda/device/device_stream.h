@@ -29,6 +29,8 @@ class DeviceStream final : public Stream {
   void FreeOnHost(std::byte* block) noexcept override;
   std::size_t FreeBytes() const override;
   std::unique_ptr<Event> MakeEvent() override;
+  std::unique_ptr<Lane> MakeLane() override;
+  void WaitFor(Event& event) override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
   CUstream_st* handle() const override { return stream_; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -52,9 +53,50 @@ class HostStream::Place final : public Event {
   explicit Place(HostStream& stream) : stream_(stream) {}
   void Mark() override { ADA_CHECK(stream_.recorded_ == nullptr); }
   void Wait() override { stream_.Leave(); }
+  CUevent_st* handle() const override { return nullptr; }
 
  private:
   HostStream& stream_;
+};
+
+// Copies are as late as they may be. That none comes too early cannot be seen here, where the
+// stream's work is always done: names tell what was waited for.
+class HostStream::HostLane final : public Lane {
+ public:
+  explicit HostLane(HostStream& stream) : stream_(stream) {}
+  void CopyToDevice(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    ADA_CHECK(stream_.recorded_ == nullptr && stream_.IsOnHost(from));
+    stream_.KeepName("lane: to device");
+    waiting_.push_back({to, from, bytes});
+    ++asked_;
+  }
+  void WaitFor(Event&) override {
+    ADA_CHECK(stream_.recorded_ == nullptr);
+    stream_.KeepName("lane: waits");
+  }
+  std::unique_ptr<Event> MakeEvent() override { return std::make_unique<End>(*this); }
+
+ private:
+  class End final : public Event {
+   public:
+    explicit End(HostLane& lane) : lane_(lane) {}
+    void Mark() override { marked_ = lane_.asked_; }
+    void Wait() override { lane_.CopyUpTo(marked_); }
+    CUevent_st* handle() const override { return nullptr; }
+
+   private:
+    HostLane& lane_;
+    std::int64_t marked_ = 0;
+  };
+
+  void CopyUpTo(std::int64_t marked) {
+    for (; copied_ < marked; ++copied_, waiting_.pop_front())
+      std::memcpy(waiting_.front().to, waiting_.front().from, waiting_.front().bytes);
+  }
+
+  HostStream& stream_;
+  std::deque<Leaving> waiting_;
+  std::int64_t asked_ = 0, copied_ = 0;
 };
 
 HostStream::~HostStream() {
@@ -129,6 +171,14 @@ void HostStream::FreeOnHost(std::byte* block) noexcept {
 std::size_t HostStream::FreeBytes() const { return std::numeric_limits<std::size_t>::max() / 2; }
 
 std::unique_ptr<Event> HostStream::MakeEvent() { return std::make_unique<Place>(*this); }
+
+std::unique_ptr<Lane> HostStream::MakeLane() { return std::make_unique<HostLane>(*this); }
+
+void HostStream::WaitFor(Event& event) {
+  ADA_CHECK(recorded_ == nullptr);
+  KeepName("waits for a lane");
+  event.Wait();
+}
 
 std::unique_ptr<Recording> HostStream::Record(const std::function<void()>& body) {
   ADA_CHECK(recorded_ == nullptr);

@@ -1,6 +1,7 @@
 // The host executor's stream: backend memory is host memory, kernels run when they are launched.
 // As strict as a device: what is copied to the host is there after Synchronize only, memory of
-// AllocateOnHost is read when the next work needs it, and what cannot be recorded throws.
+// AllocateOnHost is read when the next work needs it, what a lane copies arrives when somebody
+// waits for it, and what cannot be recorded throws.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -26,6 +27,8 @@ class HostStream final : public Stream {
   void FreeOnHost(std::byte* block) noexcept override;
   std::size_t FreeBytes() const override;
   std::unique_ptr<Event> MakeEvent() override;
+  std::unique_ptr<Lane> MakeLane() override;
+  void WaitFor(Event& event) override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
   CUstream_st* handle() const override { return nullptr; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
@@ -35,7 +38,7 @@ class HostStream final : public Stream {
   // Threads and blocks run backwards from now on: a kernel whose results change has a race.
   void set_reverse(bool reverse) { reverse_ = reverse; }
   // From now on the names of all work are kept, replays included: kernels, "copy", "zero",
-  // "to device", "to host", "replay".
+  // "to device", "to host", "replay"; "lane: to device", "lane: waits", "waits for a lane".
   void KeepNames() { keeps_names_ = true; }
   std::vector<std::string> TakeNames();
 
@@ -46,6 +49,7 @@ class HostStream final : public Stream {
   };
   class Kept;
   class Place;
+  class HostLane;
   struct Leaving {  // on its way from memory of AllocateOnHost, not yet read
     std::byte* to;
     const void* from;

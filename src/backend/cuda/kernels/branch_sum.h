@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backend/cuda/kernels/eights.h"
 #include "backend/cuda/kernels/rounding_stats.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
@@ -158,6 +159,29 @@ struct BranchSumValue {
     float sum = Load(first, i) * (target / scales[0]);
     if (count > 1) sum = sum + Load(second, i) * (target / scales[1]);
     for (int k = 2; k < count; ++k) sum = sum + Load(terms[k].span, i) * (target / scales[k]);
+    return sum;
+  }
+
+  // Two branches by eights (plain_values.h).
+  struct Held {
+    float first, second;
+  };
+  struct Loaded {
+    EightCodes first, second;
+  };
+  bool IsPlain(Storage storage) const {
+    return count == 2 && first.storage == storage && second.storage == storage &&
+           HasEights(first) && HasEights(second);
+  }
+  ADA_HOST_DEVICE Held Hold(std::int64_t) const { return {factors[0], factors[1]}; }
+  ADA_HOST_DEVICE Loaded LoadEightAt(std::int64_t i) const {
+    return {LoadEight(first, i), LoadEight(second, i)};
+  }
+  template <Lies kLies>
+  ADA_HOST_DEVICE EightFloats Eight(const Held& by, const Loaded& loaded) const {
+    EightFloats sum = Widened<kLies>(loaded.first);
+    const EightFloats other = Widened<kLies>(loaded.second);
+    for (int k = 0; k < 8; ++k) sum.of[k] = sum.of[k] * by.first + other.of[k] * by.second;
     return sum;
   }
 

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 
+#include "backend/cuda/kernels/eights.h"
 #include "backend/cuda/kernels/for_every.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
@@ -37,24 +38,26 @@ struct PixelParts {
   }
 };
 
-// Who sums what: a thread one chain of one channel of one part.
-template <int kChains>
+// Who sums what: a thread one chain of kEach channels of one part, which divides the channels.
+template <int kChains, int kEach = 1>
 struct ChannelThreads {
-  static constexpr int kChannels = 64, kThreads = kChannels * kChains;
+  static constexpr int kChannels = 64, kMostWidth = kChannels / kEach;
+  static constexpr int kThreads = kEach == 1 ? kChannels * kChains : 128;
 
   std::int64_t channels = 0, parts = 0;
 
   ADA_HOST_DEVICE int width() const {
-    return channels < kChannels ? static_cast<int>(channels) : kChannels;
+    return channels < kChannels ? static_cast<int>(channels) / kEach : kMostWidth;
   }
   ADA_HOST_DEVICE int columns() const {
     return static_cast<int>((channels + kChannels - 1) / kChannels);
   }
-  ADA_HOST_DEVICE int together() const { return kChannels / width(); }  // parts a block of threads
+  // Parts a block of threads.
+  ADA_HOST_DEVICE int together() const { return kThreads / kChains / width(); }
   int Blocks() const { return static_cast<int>((parts + together() - 1) / together()) * columns(); }
 
   struct Work {
-    std::int64_t part, channel;
+    std::int64_t part, channel;  // the first of kEach
     int chain;
     bool any;
   };
@@ -62,7 +65,7 @@ struct ChannelThreads {
     const int wide = width(), group = at.block / columns(), column = at.block % columns();
     const int row = at.thread / wide;
     Work work;
-    work.channel = column * kChannels + at.thread % wide;
+    work.channel = column * kChannels + at.thread % wide * kEach;
     work.chain = row % kChains;
     work.part = std::int64_t{group} * together() + row / kChains;
     work.any = row < together() * kChains && work.part < parts && work.channel < channels;
@@ -72,26 +75,11 @@ struct ChannelThreads {
 
 // add(p, load(p)) for the pixels of one chain: every kChains-th, and behind the last whole round
 // those that are left for chain 0.
-template <int kChains, class LoadPixel, class AddPixel>
+template <int kChains, int kAhead = 8, class LoadPixel, class AddPixel>
 ADA_HOST_DEVICE void ForChain(int chain, std::int64_t pixels, LoadPixel&& load, AddPixel&& add) {
   const std::int64_t whole = pixels / kChains * kChains;
-  ForEvery(chain, whole, kChains, load, add);
-  if (chain == 0) ForEvery(whole, pixels, 1, load, add);
-}
-
-// How values lie, known when the kernel is compiled; kAny: it is not.
-enum class Lies : std::uint8_t { kF32, kF16, kBF16, kAny };
-inline Lies LiesAs(Storage storage) {
-  return storage == Storage::kF32   ? Lies::kF32
-         : storage == Storage::kF16 ? Lies::kF16
-                                    : Lies::kBF16;
-}
-template <Lies kLies>
-ADA_HOST_DEVICE float LoadAs(const TensorSpan& p, std::int64_t i) {
-  if constexpr (kLies == Lies::kAny) return Load(p, i);
-  if constexpr (kLies == Lies::kF32) return static_cast<const float*>(p.data)[i];
-  const auto* codes = static_cast<const std::uint16_t*>(p.data);
-  return kLies == Lies::kF16 ? OfFp16(codes[i]) : OfBf16(codes[i]);
+  ForEvery<kAhead>(chain, whole, kChains, load, add);
+  if (chain == 0) ForEvery<1>(whole, pixels, 1, load, add);
 }
 
 // Mean and sum of squared deviations of each part's channels. Deviations from the part's first

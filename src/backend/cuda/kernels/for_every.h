@@ -7,12 +7,11 @@
 
 namespace ada::backend::cuda {
 
-// use(i, load(i)) for i = begin, begin + step, ... below end, in this order. Up to 8 are loaded
-// before the first is used: what use() stores, no other load() of the loop may read.
-template <class LoadItem, class UseItem>
+// use(i, load(i)) for i = begin, begin + step, ... below end, in this order. Up to kAhead are
+// loaded before the first is used: what use() stores, no other load() of the loop may read.
+template <int kAhead = 8, class LoadItem, class UseItem>
 ADA_HOST_DEVICE inline void ForEvery(std::int64_t begin, std::int64_t end, std::int64_t step,
                                      LoadItem&& load, UseItem&& use) {
-  constexpr int kAhead = 8;
   for (std::int64_t i = begin; i < end; i += kAhead * step) {
     decltype(load(i)) items[kAhead];
     for (int k = 0; k < kAhead; ++k) {

@@ -8,6 +8,10 @@ namespace ada::backend::cuda {
 
 // Phases after the last value, in which all of a kernel's threads call GatherStats.
 inline constexpr int kStatsPhases = 10;
+// None where nothing is measured.
+constexpr int StatsPhases(StatsLevel level) {
+  return level == StatsLevel::kNone ? 0 : kStatsPhases;
+}
 
 namespace stat {
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "backend/cuda/kernels/eights.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/rounding_stats.h"
 
@@ -27,10 +28,8 @@ struct Normalised {
 // what is measured of y and of the sum. Without `store` nothing is stored, y is measured alone.
 template <StatsLevel kY, StatsLevel kSum>
 struct NormaliseKernel {
-  static constexpr bool kStatsOfY = kY != StatsLevel::kNone,
-                        kStatsOfSum = kSum != StatsLevel::kNone;
-  static constexpr int kYEnd = 2 + (kStatsOfY ? kStatsPhases : 0);
-  static constexpr int kThreads = kStatsThreads, kPhases = kYEnd + (kStatsOfSum ? kStatsPhases : 0);
+  static constexpr int kYEnd = 2 + StatsPhases(kY);
+  static constexpr int kThreads = kStatsThreads, kPhases = kYEnd + StatsPhases(kSum);
   struct Shared {
     StatsShared<kY> y;
     StatsShared<kSum> sum;
@@ -93,10 +92,21 @@ struct NormaliseKernel {
   Rounding y, sum;
 };
 
+// Whether the eights of one thread (plain_values.h) are of the same channels all along.
+inline bool KeepsChannels(std::int64_t channels) {
+  return channels % 8 == 0 && 8 * kStatsThreads % channels == 0;
+}
+
+// The largest number that rounds to 0, to nearest, in 16 bits.
+inline float LargestZero(Storage storage) {
+  return storage == Storage::kF16 ? 0x1p-25f : 0x1p-134f;
+}
+
 // dx before rounding, for RoundingStats::Round.
 struct NormGradient {
   ADA_HOST_DEVICE float At(float value, float gradient, std::uint32_t c) const {
     const float deviation = value - mean[c];
+    if (beta != nullptr && !(deviation * factor[c] + beta[c] > largest_zero)) gradient = 0;
     const float g = gradient - mean_dy[c];
     return (g - deviation * slope[c]) * factor[c];
   }
@@ -114,9 +124,45 @@ struct NormGradient {
     return r;
   }
 
+  // By eights (plain_values.h).
+  struct Held {
+    EightFloats mean, factor, mean_dy, slope, beta;
+  };
+  struct Loaded {
+    EightCodes x, dy;
+  };
+  bool IsPlain(Storage storage) const {
+    return KeepsChannels(channels) && x.storage == storage && dy.storage == storage &&
+           HasEights(x) && HasEights(dy) && IsOnSixteen(beta);
+  }
+  ADA_HOST_DEVICE Held Hold(std::int64_t i) const {
+    const std::uint32_t c = ChannelOf(i, channels);
+    return {EightChannels(mean, c), EightChannels(factor, c), EightChannels(mean_dy, c),
+            EightChannels(slope, c), beta != nullptr ? EightChannels(beta, c) : EightFloats{}};
+  }
+  ADA_HOST_DEVICE Loaded LoadEightAt(std::int64_t i) const {
+    return {LoadEight(x, i), LoadEight(dy, i)};
+  }
+  template <Lies kLies>
+  ADA_HOST_DEVICE EightFloats Eight(const Held& of, const Loaded& loaded) const {
+    EightFloats r = Widened<kLies>(loaded.x);
+    const EightFloats g = Widened<kLies>(loaded.dy);
+    for (int k = 0; k < 8; ++k) {
+      const float deviation = r.of[k] - of.mean.of[k];
+      const float y = deviation * of.factor.of[k] + of.beta.of[k];
+      const bool passes = beta == nullptr || y > largest_zero;
+      const float rest = (passes ? g.of[k] : 0.0f) - of.mean_dy.of[k];
+      r.of[k] = (rest - deviation * of.slope.of[k]) * of.factor.of[k];
+    }
+    return r;
+  }
+
   std::uint32_t channels = 1;
   TensorSpan x, dy;
   const float *mean = nullptr, *factor = nullptr, *mean_dy = nullptr, *slope = nullptr;
+  // Null: dy is as it is to be. Else it is masked by the y that mean, factor and beta make.
+  const float* beta = nullptr;
+  float largest_zero = 0;  // with beta: of y's rounding
 };
 
 }  // namespace ada::backend::cuda

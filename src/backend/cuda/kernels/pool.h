@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backend/cuda/kernels/eights.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "core/host_device.h"
 
@@ -76,7 +77,9 @@ struct MaxPoolForward {
   std::uint16_t* index = nullptr;  // position in the window; null: evaluation
 };
 
-// dx = the sum of the dy whose maximum lay here. For all values of dx.
+// dx = the sum of the dy whose maximum lay here. For all values of dx. kKernel, kStride: of windows
+// that are as high as wide, where they are known when the kernel is compiled; else 0.
+template <int kKernel, int kStride>
 struct MaxPoolGradient {
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const PoolIndex at = IndexOf(i, grid.h, grid.w, grid.c);
@@ -95,9 +98,72 @@ struct MaxPoolGradient {
     return sum;
   }
 
+  // By eights (plain_values.h), in indices of 32 bits.
+  struct Held {};
+  struct Loaded {
+    std::uint32_t at;  // of dx
+  };
+  bool IsPlain(Storage storage) const {
+    return has_eights && dy.storage == storage && HasEights(dy) && IsOnSixteen(index);
+  }
+  ADA_HOST_DEVICE Held Hold(std::int64_t) const { return {}; }
+  ADA_HOST_DEVICE Loaded LoadEightAt(std::int64_t i) const {
+    return {static_cast<std::uint32_t>(i)};
+  }
+  template <Lies kLies>
+  ADA_HOST_DEVICE EightFloats Eight(const Held&, const Loaded& loaded) const {
+    const auto channels = static_cast<std::uint32_t>(grid.c);
+    const std::uint32_t pixel = loaded.at / channels, c = loaded.at - pixel * channels;
+    const std::uint32_t line = pixel / static_cast<std::uint32_t>(grid.w);
+    const std::uint32_t image = line / static_cast<std::uint32_t>(grid.h);
+    const int x = static_cast<int>(pixel - line * static_cast<std::uint32_t>(grid.w));
+    const int y = static_cast<int>(line - image * static_cast<std::uint32_t>(grid.h));
+    const PoolRange rows =
+        WindowsOver(y, KernelOf(grid.kernel_h), StrideOf(grid.stride_h), grid.pad_h, grid.out_h);
+    const PoolRange columns =
+        WindowsOver(x, KernelOf(grid.kernel_w), StrideOf(grid.stride_w), grid.pad_w, grid.out_w);
+    EightFloats sum{};
+    ForWindows(rows, [&](int r) {
+      const int down = y + grid.pad_h - r * StrideOf(grid.stride_h);
+      const std::uint32_t first = image * static_cast<std::uint32_t>(grid.out_h);
+      ForWindows(columns, [&](int k) {
+        const int across = x + grid.pad_w - k * StrideOf(grid.stride_w);
+        const std::uint32_t window =
+            (first + static_cast<std::uint32_t>(r)) * static_cast<std::uint32_t>(grid.out_w) +
+            static_cast<std::uint32_t>(k);
+        AddEight<kLies>(window * channels + c, down * KernelOf(grid.kernel_w) + across, sum);
+      });
+    });
+    return sum;
+  }
+  static ADA_HOST_DEVICE int KernelOf(int kernel) { return kKernel > 0 ? kKernel : kernel; }
+  static ADA_HOST_DEVICE int StrideOf(int stride) { return kStride > 0 ? kStride : stride; }
+  // In the order of the windows; where their number is known, without a loop.
+  template <class Each>
+  static ADA_HOST_DEVICE void ForWindows(const PoolRange& range, Each&& each) {
+    if constexpr (kKernel > 0) {
+      for (int k = 0; k < (kKernel + kStride - 1) / kStride; ++k)
+        if (range.begin + k < range.end) each(range.begin + k);
+    } else {
+      for (int k = range.begin; k < range.end; ++k) each(k);
+    }
+  }
+  // A sum that begins with 0 is never -0: adding 0 leaves it.
+  template <Lies kLies>
+  ADA_HOST_DEVICE void AddEight(std::uint32_t from, int tap, EightFloats& sum) const {
+    const EightCodes taps = reinterpret_cast<const EightCodes*>(index)[from / 8];
+    const EightFloats g = Widened<kLies>(LoadEight(dy, from));
+    const auto wanted = static_cast<std::uint32_t>(tap);
+    for (int k = 0; k < 4; ++k) {
+      sum.of[2 * k] += (taps.pair[k] & 0xffffu) == wanted ? g.of[2 * k] : 0.0f;
+      sum.of[2 * k + 1] += taps.pair[k] >> 16 == wanted ? g.of[2 * k + 1] : 0.0f;
+    }
+  }
+
   PoolGrid grid;
   TensorSpan dy;
   const std::uint16_t* index = nullptr;
+  bool has_eights = false;  // 8 divides the channels, and indices fit into 32 bits
 };
 
 // One side of the windows of an average pooling.

@@ -58,7 +58,7 @@ struct GivesFours<Value, std::void_t<decltype(&Value::Four)>> : std::true_type {
 // Four(i, shared, own) and One(i, shared, own), for values i .. i + 3 and for value i.
 template <class Kernel, StatsLevel kLevel>
 struct FlatStatsKernel {
-  static constexpr int kThreads = kStatsThreads, kPhases = 2 + kStatsPhases;
+  static constexpr int kThreads = kStatsThreads, kPhases = 2 + StatsPhases(kLevel);
   struct Shared {
     StatsShared<kLevel> stats;
   };

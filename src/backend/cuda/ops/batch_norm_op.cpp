@@ -3,7 +3,8 @@
 #include <optional>
 
 #include "backend/cuda/kernels/batch_norm.h"
-#include "backend/cuda/kernels/normalise.h"
+#include "backend/cuda/kernels/channel_eights.h"
+#include "backend/cuda/kernels/normalise_plain.h"
 #include "backend/cuda/ops/alpha_rule.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
@@ -26,6 +27,7 @@ class CudaBatchNorm final : public Op {
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
+    mask_ = MaskOf(spec);
     dx_stats_ = RoundingStats(context, spec.dx);
     if (spec.dx && spec.scaler != nullptr)
       MakeRule();
@@ -63,11 +65,30 @@ class CudaBatchNorm final : public Op {
     gradient.x = SpanOf(spec_.x), gradient.dy = SpanOf(spec_.dy.tensor);
     gradient.mean = factors_.mean, gradient.factor = factors_.factor;
     gradient.mean_dy = mean_dy_, gradient.slope = slope_;
+    if (mask_ == Masks::kX)
+      gradient.beta = spec_.beta.f32(), gradient.largest_zero = LargestZero(spec_.out.storage);
     if (rule_) gradient.factor = Decide(pass, gradient);
     dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), gradient);
   }
 
  private:
+  // Whether sums are taken by eights of such a tensor.
+  bool SumsEights(const Tensor& tensor) const {
+    return cut_.channels % 8 == 0 && tensor.storage == spec_.x.storage && HasEights(SpanOf(tensor));
+  }
+  // y tells whether its gradient passes where it is rounded plainly; nobody reads a masked dy,
+  // which need not be stored then, where dx lies in its place and no rule looks at it.
+  Masks MaskOf(const BatchNormSpec& spec) const {
+    if (!spec.relu) return Masks::kNone;
+    const bool plainly = spec.out.format == FormatOf(spec.out.storage) &&
+                         spec.y_style.own_scale == nullptr && !spec.y_style.stochastic;
+    const bool alone = !spec.addend && spec.scaler == nullptr && spec.dx &&
+                       spec.dx.tensor.data == spec.dy.tensor.data;
+    const bool eights = SumsEights(spec.x) && SumsEights(spec.dy.tensor) && SumsEights(spec.out) &&
+                        IsOnSixteen(spec.beta.data);
+    return plainly && alone && eights ? Masks::kX : Masks::kOutput;
+  }
+
   // Of dy as masked and of the factors: what the rule looks at is the op's own.
   void MakeRule() {
     const std::int64_t c = cut_.channels;
@@ -114,12 +135,12 @@ class CudaBatchNorm final : public Op {
   }
   template <Lies kLies>
   void TakeStatisticsOf(const Pass& pass) {
-    ChannelMomentsKernel<kLies> moments;
-    moments.threads = {cut_.channels, Parts(pass)};
-    moments.cut = cut_, moments.pixels = Pixels(pass);
-    moments.x = SpanOf(spec_.x);
-    moments.mean = sums_[0], moments.m2 = sums_[1];
-    Launch(context_.stream, moments, moments.threads.Blocks());
+    if constexpr (kLies != Lies::kF32) {
+      SumsEights(spec_.x) ? LaunchMoments<EightMomentsKernel<kLies>>(pass)
+                          : LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
+    } else {
+      LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
+    }
     BatchStatistics statistics;
     statistics.cut = cut_, statistics.parts = Parts(pass), statistics.pixels = Pixels(pass);
     statistics.part_mean = sums_[0], statistics.part_m2 = sums_[1];
@@ -128,6 +149,16 @@ class CudaBatchNorm final : public Op {
     statistics.running_var = spec_.running_var.f32();
     statistics.momentum = static_cast<double>(spec_.momentum);
     Launch(context_.stream, statistics, ChannelLanes::Blocks(cut_.channels));
+  }
+
+  template <class Kernel>
+  void LaunchMoments(const Pass& pass) {
+    Kernel moments;
+    moments.threads = {cut_.channels, Parts(pass)};
+    moments.cut = cut_, moments.pixels = Pixels(pass);
+    moments.x = SpanOf(spec_.x);
+    moments.mean = sums_[0], moments.m2 = sums_[1];
+    Launch(context_.stream, moments, moments.threads.Blocks());
   }
 
   // Masks dy where a relu follows.
@@ -148,11 +179,28 @@ class CudaBatchNorm final : public Op {
   }
   template <Lies kLies>
   void TakeGradientSumsOf(const Pass& pass) {
-    GradientSumsKernel<kLies> sums;
+    if constexpr (kLies == Lies::kF16 || kLies == Lies::kBF16) {
+      const bool eights = SumsEights(spec_.x) && SumsEights(spec_.dy.tensor) &&
+                          (!spec_.relu || SumsEights(spec_.out));
+      if (eights && mask_ == Masks::kNone)
+        return LaunchSums(pass, EightGradientsKernel<kLies, Masks::kNone>());
+      if (eights && mask_ == Masks::kOutput)
+        return LaunchSums(pass, EightGradientsKernel<kLies, Masks::kOutput>());
+      if (mask_ == Masks::kX) {
+        EightGradientsKernel<kLies, Masks::kX> sums;
+        sums.factor = factors_.factor, sums.beta = spec_.beta.f32();
+        sums.largest_zero = LargestZero(spec_.out.storage);
+        return LaunchSums(pass, sums);
+      }
+    }
+    LaunchSums(pass, GradientSumsKernel<kLies>());
+  }
+  template <class Kernel>
+  void LaunchSums(const Pass& pass, Kernel sums) {
     sums.threads = {cut_.channels, Parts(pass)};
     sums.cut = cut_, sums.pixels = Pixels(pass);
     sums.x = SpanOf(spec_.x), sums.dy = SpanOf(spec_.dy.tensor);
-    if (spec_.relu) sums.out = SpanOf(spec_.out);
+    if (mask_ == Masks::kOutput) sums.out = SpanOf(spec_.out);
     sums.mean = factors_.mean, sums.inverse = factors_.inverse;
     sums.sum_dy = sums_[0], sums.sum_dy_xhat = sums_[1];
     Launch(context_.stream, sums, sums.threads.Blocks());
@@ -161,6 +209,9 @@ class CudaBatchNorm final : public Op {
   // The values, with y and the sum measured at these levels: where both are, neither is counted,
   // for which there is no room.
   void Normalise(const Pass& pass, StatsLevel y, StatsLevel sum, bool store) {
+    const bool plain =
+        store && IsPlain(pass) && y <= StatsLevel::kLargest && sum <= StatsLevel::kLargest;
+    if (plain) return NormalisePlainly(pass, y, sum);
     if (y == StatsLevel::kCounts)
       LaunchValues<StatsLevel::kCounts, StatsLevel::kNone>(pass, store);
     else if (sum == StatsLevel::kCounts)
@@ -174,17 +225,53 @@ class CudaBatchNorm final : public Op {
     else
       LaunchValues<StatsLevel::kNone, StatsLevel::kNone>(pass, store);
   }
+  // Whether this call's roundings are those of plain_values.h, by eights that keep their channels.
+  bool IsPlain(const Pass& pass) const {
+    const Storage storage = spec_.out.storage;
+    const auto is_plain = [&](const RoundingStats& of, const Tensor& tensor) {
+      return of.PlainlyAs(pass) != Lies::kAny && SumsEights(tensor);
+    };
+    return KeepsChannels(cut_.channels) && SumsEights(spec_.x) && spec_.x.storage == storage &&
+           IsOnSixteen(spec_.beta.data) && is_plain(y_stats_, spec_.out) &&
+           (!spec_.addend || (SumsEights(spec_.addend) && is_plain(sum_stats_, spec_.out)));
+  }
+  void NormalisePlainly(const Pass& pass, StatsLevel y, StatsLevel sum) {
+    spec_.out.storage == Storage::kF16 ? NormaliseAs<Lies::kF16>(pass, y, sum)
+                                       : NormaliseAs<Lies::kBF16>(pass, y, sum);
+  }
+  template <Lies kLies>
+  void NormaliseAs(const Pass& pass, StatsLevel y, StatsLevel sum) {
+    constexpr StatsLevel kNone = StatsLevel::kNone, kLargest = StatsLevel::kLargest;
+    if (!spec_.addend)
+      y == kNone ? LaunchPlain<kLies, false, kNone, kNone>(pass)
+                 : LaunchPlain<kLies, false, kLargest, kNone>(pass);
+    else if (y == kNone)
+      sum == kNone ? LaunchPlain<kLies, true, kNone, kNone>(pass)
+                   : LaunchPlain<kLies, true, kNone, kLargest>(pass);
+    else
+      sum == kNone ? LaunchPlain<kLies, true, kLargest, kNone>(pass)
+                   : LaunchPlain<kLies, true, kLargest, kLargest>(pass);
+  }
+  template <Lies kLies, bool kAdds, StatsLevel kY, StatsLevel kSum>
+  void LaunchPlain(const Pass& pass) {
+    LaunchFilled(pass, NormalisePlainKernel<kLies, kAdds, kY, kSum>());
+  }
   template <StatsLevel kY, StatsLevel kSum>
   void LaunchValues(const Pass& pass, bool store) {
+    NormaliseKernel<kY, kSum> kernel;
+    kernel.store = store;
+    LaunchFilled(pass, kernel);
+  }
+  template <class Kernel>
+  void LaunchFilled(const Pass& pass, Kernel kernel) {
     const std::int64_t values = pass.rows * spec_.x.shape.per_image();
     const FlatBlocks flat = FlatBlocksOf(values);
-    NormaliseKernel<kY, kSum> kernel;
     kernel.norm.channels = static_cast<std::uint32_t>(cut_.channels);
     kernel.norm.x = SpanOf(spec_.x), kernel.norm.beta = spec_.beta.f32();
     kernel.norm.mean = factors_.mean, kernel.norm.factor = factors_.factor;
     if (spec_.addend) kernel.addend = SpanOf(spec_.addend);
     kernel.out = SpanOf(spec_.out);
-    kernel.relu = spec_.relu, kernel.store = store;
+    kernel.relu = spec_.relu;
     kernel.values = values, kernel.size = flat.size;
     kernel.y = y_stats_.For(pass);
     if (spec_.addend) kernel.sum = sum_stats_.For(pass);
@@ -197,6 +284,7 @@ class CudaBatchNorm final : public Op {
   ChannelFactors factors_;
   float* sums_[2] = {};  // [parts, channels]: mean and m2, then of dy and dy * xhat
   float *mean_dy_ = nullptr, *slope_ = nullptr;
+  Masks mask_ = Masks::kNone;
   float* scaled_ = nullptr;  // factors times alpha, with a rule
   RoundingStats y_stats_, sum_stats_, dx_stats_, dy_stats_, factor_stats_;
   std::optional<AlphaRule> rule_;  // none: alpha is 1

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "backend/cuda/kernels/elementwise.h"
+#include "backend/cuda/ops/image_feed.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/cuda/staging.h"
@@ -21,7 +22,9 @@ class CudaInput final : public InputOp {
         staging_(std::make_unique<Staging>(context.stream, 2)) {
     ADA_CHECK(spec.x.storage == Storage::kF32 && spec.x.format == kFp32);
     if (!spec.x) spec_.x.data = context.Allocate<std::byte>(spec.y.shape.numel() * 4);
+    feed_ = std::make_unique<ImageFeed>(context, spec.y.shape, spec_.x.f32());
   }
+  ByteFeed* byte_feed() override { return feed_.get(); }
   void SetImages(const float* images, int rows) override {
     const auto values = static_cast<std::size_t>(rows * spec_.y.shape.per_image());
     staging_->Send(spec_.x.data, images, values * sizeof(float));
@@ -36,6 +39,7 @@ class CudaInput final : public InputOp {
   InputSpec spec_;
   RoundingStats stats_;
   std::unique_ptr<Staging> staging_;  // a batch is written while the one before it is copied
+  std::unique_ptr<ImageFeed> feed_;
 };
 
 class CudaRelu final : public Op {

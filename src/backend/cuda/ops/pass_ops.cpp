@@ -44,6 +44,7 @@ class InputInPass final : public OpInPass<InputOp> {
  public:
   using OpInPass::OpInPass;
   void SetImages(const float* images, int rows) override { op().SetImages(images, rows); }
+  ByteFeed* byte_feed() override { return op().byte_feed(); }
 };
 
 class LossInPass final : public OpInPass<LossOp> {

@@ -45,11 +45,24 @@ class CudaMaxPool final : public Op {
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    stats_.Round(pass, SpanOf(spec_.dx.tensor),
-                 MaxPoolGradient{grid_, SpanOf(spec_.dy.tensor), index_});
+    const TensorSpan dx = SpanOf(spec_.dx.tensor);
+    if (HasWindows(3, 2) && stats_.RoundPlainly(pass, dx, Value<3, 2>())) return;
+    if (HasWindows(2, 2) && stats_.RoundPlainly(pass, dx, Value<2, 2>())) return;
+    stats_.Round(pass, dx, Value<0, 0>());
   }
 
  private:
+  bool HasWindows(int kernel, int stride) const {
+    return grid_.kernel_h == kernel && grid_.kernel_w == kernel && grid_.stride_h == stride &&
+           grid_.stride_w == stride;
+  }
+  template <int kKernel, int kStride>
+  MaxPoolGradient<kKernel, kStride> Value() const {
+    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    const bool eights = grid_.c % 8 == 0 && spec_.y.shape.numel() <= kMost;
+    return {grid_, SpanOf(spec_.dy.tensor), index_, eights};
+  }
+
   Context context_;
   MaxPoolSpec spec_;
   PoolGrid grid_;

@@ -67,6 +67,14 @@ StatsLevel RoundingStats::Level(const Pass& pass) const {
   return moments_ != nullptr ? StatsLevel::kMoments : StatsLevel::kLargest;
 }
 
+Lies RoundingStats::PlainlyAs(const Pass& pass) const {
+  const bool hardware = (storage_ == Storage::kF16 && format_ == kFp16) ||
+                        (storage_ == Storage::kBF16 && format_ == kBf16);
+  const bool plain = hardware && per_image_ > 0 && style_.own_scale == nullptr &&
+                     !(style_.stochastic && pass.training) && Level(pass) != StatsLevel::kCounts;
+  return plain ? LiesAs(storage_) : Lies::kAny;
+}
+
 Rounding RoundingStats::For(const Pass& pass, std::int64_t values) const {
   Rounding rounding;
   rounding.grid = grid_;

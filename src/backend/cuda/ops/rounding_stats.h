@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
+#include "backend/cuda/kernels/plain_values.h"
 #include "backend/cuda/kernels/products.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/launch.h"
@@ -47,6 +48,10 @@ class RoundingStats {
   template <class Value>
   void Round(const Pass& pass, const TensorSpan& out, const Value& value,
              std::int64_t values = 0) const;
+  // The same in the plain way (plain_values.h) where that can be; else nothing, and false.
+  template <class Value>
+  bool RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
+                    std::int64_t values = 0) const;
   // out[i] = value(i), which lies on the tensor's grid already, with its statistics.
   template <class Value>
   void Move(const Pass& pass, const TensorSpan& out, const Value& value) const;
@@ -54,6 +59,10 @@ class RoundingStats {
   void Take(const Pass& pass, PlanStats* taken) const;
   // Measures what Round would of values that are stored already.
   void Count(const Pass& pass, const TensorSpan& in, std::int64_t values = 0) const;
+
+  // How the values of this call lie where they are rounded in the plain way
+  // (plain_values.h); else kAny.
+  Lies PlainlyAs(const Pass& pass) const;
 
   bool wanted() const { return stats_ != nullptr || moments_ != nullptr; }
   // Whether anything is stored otherwise than it is: format or scale.
@@ -64,6 +73,9 @@ class RoundingStats {
   template <class Value>
   void LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value,
                 const Rounding& how) const;
+  template <Lies kLies, class Value>
+  void LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value,
+                   const Rounding& how) const;
   std::int64_t ValuesOf(const Pass& pass, std::int64_t values) const {
     return values > 0 ? values : per_image_ > 0 ? pass.rows * per_image_ : values_;
   }
@@ -112,9 +124,35 @@ void RoundingStats::LaunchOf(const Pass& pass, const TensorSpan& out, const Valu
   });
 }
 
+template <Lies kLies, class Value>
+void RoundingStats::LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value,
+                                const Rounding& how) const {
+  const FlatBlocks flat = FlatBlocksOf(how.values);
+  AtLevel(pass, [&](auto level) {
+    if constexpr (decltype(level)::value != StatsLevel::kCounts) {
+      using Kernel = PlainValuesKernel<kLies, Value, decltype(level)::value>;
+      Launch(*stream_, Kernel{how, how.values, flat.size, value, out}, flat.blocks);
+    }
+  });
+}
+
+template <class Value>
+bool RoundingStats::RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
+                                 std::int64_t values) const {
+  const Rounding how = For(pass, values);
+  const Lies lies = PlainlyAs(pass);
+  const bool fits = how.values % 8 == 0 && out.storage == storage_ && HasEights(out);
+  if (lies == Lies::kAny || !fits || !value.IsPlain(storage_)) return false;
+  lies == Lies::kF16 ? LaunchPlain<Lies::kF16>(pass, out, value, how)
+                     : LaunchPlain<Lies::kBF16>(pass, out, value, how);
+  return true;
+}
+
 template <class Value>
 void RoundingStats::Round(const Pass& pass, const TensorSpan& out, const Value& value,
                           std::int64_t values) const {
+  if constexpr (HasPlain<Value>::value)
+    if (RoundPlainly(pass, out, value, values)) return;
   LaunchOf(pass, out, value, For(pass, values));
 }
 

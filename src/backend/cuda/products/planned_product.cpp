@@ -11,7 +11,7 @@ PlannedProduct::PlannedProduct(const Context& context, const std::string& layer,
                                const std::vector<ProductRequest>& requests, const OwnScales& scales)
     : channels_(requests.front().geometry.x.c), scales_(scales) {
   for (const ProductRequest& request : requests) {
-    product_ = context.products.Make(request);
+    product_ = context.products.Get(request);
     request_ = request;
     if (product_) break;
   }

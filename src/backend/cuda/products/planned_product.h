@@ -59,7 +59,7 @@ class PlannedProduct {
   ProductRequest request_;
   std::int64_t channels_ = 0;  // of the tensor x
   OwnScales scales_;
-  std::unique_ptr<Product> product_;
+  std::shared_ptr<Product> product_;
 };
 
 }  // namespace ada::backend::cuda

@@ -2,6 +2,7 @@
 // (cudnn_products.cpp), naive loops on the host executor (host_products.cpp).
 #pragma once
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ struct ProductArguments {
   PlanStats* stats = nullptr;
 };
 
-// One request, planned.
+// One request, planned; of no layer: all that ask for the same share it.
 class Product {
  public:
   virtual ~Product() = default;
@@ -37,12 +38,28 @@ class Product {
 class Products {
  public:
   virtual ~Products() = default;
-  // Null where the library has no way to do it. Slow; not while recording.
+  // Made when it is first asked for, and kept; null where the library has no way to do it. Slow the
+  // first time; not while recording.
+  std::shared_ptr<Product> Get(const ProductRequest& request) {
+    const auto [found, is_new] = kept_.try_emplace(KeyOf(request));
+    if (!is_new) return found->second;
+    try {
+      found->second = Make(request);
+    } catch (...) {
+      kept_.erase(found);
+      throw;
+    }
+    return found->second;
+  }
+  // The same anew.
   virtual std::unique_ptr<Product> Make(const ProductRequest& request) = 0;
   // Memory that all products share.
   virtual std::size_t workspace_bytes() const { return 0; }
   // What there was to say since the last call, one line each.
   virtual std::vector<std::string> TakeDiagnostics() { return {}; }
+
+ private:
+  std::map<std::string, std::shared_ptr<Product>> kept_;  // by KeyOf
 };
 
 std::unique_ptr<Products> MakeProducts(Stream& stream, const DeviceOptions& options);

@@ -1,0 +1,166 @@
+// The sums of channel_sums.h where values are of 16 bits and 8 divides the
+// channels: a thread takes eight channels, which it loads at once. The order of
+// each channel's sums is the same, and so are their bits.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/channel_sums.h"
+#include "backend/cuda/kernels/eights.h"
+
+namespace ada::backend::cuda {
+
+// Two sums a thread and channel, and what becomes of them over the chains of a part.
+template <int kThreads>
+struct PairsOfSums {
+  float first[8][kThreads], second[8][kThreads];
+
+  ADA_HOST_DEVICE void Put(int thread, const EightFloats& a, const EightFloats& b) {
+    for (int k = 0; k < 8; ++k) first[k][thread] = a.of[k], second[k][thread] = b.of[k];
+  }
+};
+
+// ChannelMomentsKernel.
+template <Lies kLies>
+struct EightMomentsKernel {
+  static constexpr int kChains = 4;
+  using Threads = ChannelThreads<kChains, 8>;
+  static constexpr int kThreads = Threads::kThreads, kPhases = 2;
+  struct Shared {
+    PairsOfSums<kThreads> sums;
+  };
+  struct Own {
+    EightFloats origin;
+  };
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    const typename Threads::Work work = threads.Of(at);
+    if (!work.any) return;
+    const std::int64_t count = cut.Pixels(work.part, pixels);
+    if constexpr (kPhase == 0) {
+      const std::int64_t first = cut.Begin(work.part) * cut.channels + work.channel;
+      own.origin = Widened<kLies>(LoadEight(x, first));
+      EightFloats sum{}, square{};
+      ForChain<kChains>(
+          work.chain, count, [&](std::int64_t p) { return LoadEight(x, first + p * cut.channels); },
+          [&](std::int64_t, const EightCodes& codes) {
+            const EightFloats value = Widened<kLies>(codes);
+            for (int k = 0; k < 8; ++k) {
+              const float d = value.of[k] - own.origin.of[k];
+              sum.of[k] += d, square.of[k] += d * d;
+            }
+          });
+      shared.sums.Put(at.thread, sum, square);
+    } else if (work.chain == 0) {
+      for (int k = 0; k < 8; ++k)
+        Finish(shared.sums.first[k] + at.thread, shared.sums.second[k] + at.thread,
+               own.origin.of[k], static_cast<float>(count),
+               work.part * cut.channels + work.channel + k);
+    }
+  }
+  ADA_HOST_DEVICE void Finish(const float* a, const float* b, float origin, float count,
+                              std::int64_t to) const {
+    const int step = threads.width();
+    const float s = (a[0] + a[step]) + (a[2 * step] + a[3 * step]);
+    const float q = (b[0] + b[step]) + (b[2 * step] + b[3 * step]);
+    const float shift = s / count, rest = q - s * shift;
+    mean[to] = origin + shift;
+    m2[to] = (rest > 0 ? rest : 0.0f) + (q - q);  // a NaN stays
+  }
+
+  Threads threads;
+  PixelParts cut;
+  std::int64_t pixels = 0;  // of all images of the call
+  TensorSpan x;
+  float *mean = nullptr, *m2 = nullptr;  // [parts, channels]
+};
+
+// What tells where dy passes the relu behind a batch norm.
+enum class Masks : std::uint8_t {
+  kNone,    // all of it passes
+  kOutput,  // what the op has stored; dy is masked in place
+  kX,       // y, computed anew from x; dy stays, and its readers mask it themselves
+};
+
+// GradientSumsKernel.
+template <Lies kLies, Masks kMasks>
+struct EightGradientsKernel {
+  static constexpr int kChains = 2;
+  using Threads = ChannelThreads<kChains, 8>;
+  static constexpr int kThreads = Threads::kThreads, kPhases = 2;
+  struct Shared {
+    PairsOfSums<kThreads> sums;
+  };
+  struct Own {};
+  struct Pixel {
+    EightCodes x, dy, out;
+  };
+
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    const typename Threads::Work work = threads.Of(at);
+    if (!work.any) return;
+    if constexpr (kPhase == 0) {
+      Sum(work, at.thread, shared);
+    } else if (work.chain == 0) {
+      const int other = at.thread + threads.width();
+      const std::int64_t to = work.part * cut.channels + work.channel;
+      for (int k = 0; k < 8; ++k) {
+        sum_dy[to + k] = shared.sums.first[k][at.thread] + shared.sums.first[k][other];
+        sum_dy_xhat[to + k] = shared.sums.second[k][at.thread] + shared.sums.second[k][other];
+      }
+    }
+  }
+  ADA_HOST_DEVICE void Sum(const typename Threads::Work& work, int thread, Shared& shared) const {
+    const std::int64_t first = cut.Begin(work.part) * cut.channels + work.channel;
+    const auto c = static_cast<std::uint32_t>(work.channel);
+    const EightFloats centre = EightChannels(mean, c), by = EightChannels(inverse, c);
+    EightFloats slope{}, shift{};
+    if constexpr (kMasks == Masks::kX)
+      slope = EightChannels(factor, c), shift = EightChannels(beta, c);
+    EightFloats sum{}, product{};
+    ForChain<kChains, 4>(
+        work.chain, cut.Pixels(work.part, pixels),
+        [&](std::int64_t p) { return LoadPixel(first + p * cut.channels); },
+        [&](std::int64_t p, const Pixel& pixel) {
+          const EightFloats at = Widened<kLies>(pixel.x);
+          EightFloats g = Widened<kLies>(pixel.dy);
+          if constexpr (kMasks == Masks::kOutput) MaskInPlace(pixel, first + p * cut.channels, g);
+          for (int k = 0; k < 8; ++k) {
+            const float deviation = at.of[k] - centre.of[k];
+            if constexpr (kMasks == Masks::kX)
+              if (!(deviation * slope.of[k] + shift.of[k] > largest_zero)) g.of[k] = 0;
+            sum.of[k] += g.of[k], product.of[k] += g.of[k] * (deviation * by.of[k]);
+          }
+        });
+    shared.sums.Put(thread, sum, product);
+  }
+  ADA_HOST_DEVICE Pixel LoadPixel(std::int64_t i) const {
+    Pixel pixel{LoadEight(x, i), LoadEight(dy, i), {}};
+    if constexpr (kMasks == Masks::kOutput) pixel.out = LoadEight(out, i);
+    return pixel;
+  }
+  ADA_HOST_DEVICE void MaskInPlace(const Pixel& pixel, std::int64_t i, EightFloats& g) const {
+    const EightFloats y = Widened<kLies>(pixel.out);
+    EightCodes kept = pixel.dy;
+    bool all = true;
+    for (int k = 0; k < 8; ++k) {
+      if (y.of[k] > 0) continue;
+      g.of[k] = 0, all = false;
+      kept.pair[k / 2] &= k % 2 == 0 ? 0xffff0000u : 0xffffu;
+    }
+    if (!all) StoreEight(dy, i, kept);
+  }
+
+  Threads threads;
+  PixelParts cut;
+  std::int64_t pixels = 0;
+  TensorSpan x, dy, out;  // out: kOutput
+  const float *mean = nullptr,
+              *inverse = nullptr;                   // [channels], as are the next
+  const float *factor = nullptr, *beta = nullptr;   // kX
+  float largest_zero = 0;                           // kX: of y's rounding
+  float *sum_dy = nullptr, *sum_dy_xhat = nullptr;  // [parts, channels]
+};
+
+}  // namespace ada::backend::cuda

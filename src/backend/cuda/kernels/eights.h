@@ -1,0 +1,104 @@
+// Eight values of 16 bits at a time: one load or store of 16 bytes, and the hardware's conversions.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/tensor_span.h"
+
+namespace ada::backend::cuda {
+
+// How values lie, known when the kernel is compiled; kAny: it is not.
+enum class Lies : std::uint8_t { kF32, kF16, kBF16, kAny };
+inline Lies LiesAs(Storage storage) {
+  return storage == Storage::kF32   ? Lies::kF32
+         : storage == Storage::kF16 ? Lies::kF16
+                                    : Lies::kBF16;
+}
+template <Lies kLies>
+ADA_HOST_DEVICE float LoadAs(const TensorSpan& p, std::int64_t i) {
+  if constexpr (kLies == Lies::kAny) return Load(p, i);
+  if constexpr (kLies == Lies::kF32) return static_cast<const float*>(p.data)[i];
+  const auto* codes = static_cast<const std::uint16_t*>(p.data);
+  return kLies == Lies::kF16 ? OfFp16(codes[i]) : OfBf16(codes[i]);
+}
+
+// Values 2k and 2k + 1 are the low and the high half of pair k.
+struct alignas(16) EightCodes {
+  std::uint32_t pair[4];
+};
+struct EightFloats {
+  float of[8];
+};
+
+inline bool IsOnSixteen(const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; }
+// Whether eights of it can be loaded and stored: 16 bits a value, on a boundary of 16 bytes.
+inline bool HasEights(const TensorSpan& p) {
+  return p.storage != Storage::kF32 && IsOnSixteen(p.data);
+}
+// Values i .. i + 7, where 8 divides i.
+ADA_HOST_DEVICE inline EightCodes LoadEight(const TensorSpan& p, std::int64_t i) {
+  return static_cast<const EightCodes*>(p.data)[i / 8];
+}
+ADA_HOST_DEVICE inline void StoreEight(const TensorSpan& p, std::int64_t i,
+                                       const EightCodes& codes) {
+  static_cast<EightCodes*>(p.data)[i / 8] = codes;
+}
+
+// A NaN stays one; its payload need not.
+template <Lies kLies>
+ADA_HOST_DEVICE inline EightFloats Widened(const EightCodes& codes) {
+  static_assert(kLies == Lies::kF16 || kLies == Lies::kBF16);
+  EightFloats x;
+  for (int k = 0; k < 4; ++k) {
+    const std::uint32_t pair = codes.pair[k];
+    if constexpr (kLies == Lies::kBF16) {
+      x.of[2 * k] = OfBits(pair << 16), x.of[2 * k + 1] = OfBits(pair & 0xffff0000u);
+    } else {
+      const auto low = static_cast<std::uint16_t>(pair),
+                 high = static_cast<std::uint16_t>(pair >> 16);
+#ifdef __CUDA_ARCH__
+      asm("cvt.f32.f16 %0, %1;" : "=f"(x.of[2 * k]) : "h"(low));
+      asm("cvt.f32.f16 %0, %1;" : "=f"(x.of[2 * k + 1]) : "h"(high));
+#else
+      x.of[2 * k] = OfFp16(low), x.of[2 * k + 1] = OfFp16(high);
+#endif
+    }
+  }
+  return x;
+}
+
+// Two results of arithmetic, rounded to nearest: the codes of Fp16CodeOf or
+// Bf16CodeOf. The one NaN that a device's arithmetic has is 0x7fff in both.
+template <Lies kLies>
+ADA_HOST_DEVICE inline std::uint32_t PairOf(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t pair = 0;
+  if constexpr (kLies == Lies::kF16)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  const auto code = [](float x) {
+    return std::uint32_t{kLies == Lies::kF16 ? Fp16CodeOf(x) : Bf16CodeOf(x)};
+  };
+  return code(low) | code(high) << 16;
+#endif
+}
+template <Lies kLies>
+ADA_HOST_DEVICE inline EightCodes Narrowed(const EightFloats& x) {
+  static_assert(kLies == Lies::kF16 || kLies == Lies::kBF16);
+  EightCodes codes;
+  for (int k = 0; k < 4; ++k) codes.pair[k] = PairOf<kLies>(x.of[2 * k], x.of[2 * k + 1]);
+  return codes;
+}
+
+// Eight entries of an array of channels; 8 divides c.
+ADA_HOST_DEVICE inline EightFloats EightChannels(const float* of, std::uint32_t c) {
+  const auto* fours = reinterpret_cast<const FourFloats*>(of + c);
+  const FourFloats low = fours[0], high = fours[1];
+  EightFloats x;
+  for (int k = 0; k < 4; ++k) x.of[k] = low.of[k], x.of[4 + k] = high.of[k];
+  return x;
+}
+
+}  // namespace ada::backend::cuda

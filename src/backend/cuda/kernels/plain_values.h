@@ -1,0 +1,118 @@
+// The plain case of round_values.h, by eights: values of 16 bits become values of the same 16 bits,
+// rounded to nearest by the hardware's conversion, without a scale of their own; nothing is
+// measured but the largest magnitude and moments. What is stored has the bits of the general
+// kernel; the values of a thread are others, so sums may differ in their last bits.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#include "backend/cuda/kernels/eights.h"
+#include "backend/cuda/kernels/round_values.h"
+
+namespace ada::backend::cuda {
+
+// What a plain value holds beside what round_values.h asks for:
+//
+//   struct Held ...;                          // what a thread reads once
+//   struct Loaded ...;                        // of eight values
+//   Held Hold(std::int64_t i) const;          // i: where one of the thread's eights begins
+//   Loaded LoadEightAt(std::int64_t i) const;
+//   template <Lies kLies> EightFloats Eight(const Held&, const Loaded&) const;
+//   bool IsPlain(Storage storage) const;      // all it reads lies so, by eights
+template <class Value, class = void>
+struct HasPlain : std::false_type {};
+template <class Value>
+struct HasPlain<Value, std::void_t<typename Value::Held>> : std::true_type {};
+
+// What thread `at` of a kernel of FlatBlocks does, two loads ahead of what is done with them:
+// use(i, load(i)) for its eights. 8 divides `values`.
+inline constexpr std::int64_t kEightsStep = 8 * kStatsThreads;
+ADA_HOST_DEVICE inline std::int64_t FirstEight(const ThreadIndex& at, std::int64_t size) {
+  return at.block * size + 8 * at.thread;
+}
+template <class LoadItem, class Use>
+ADA_HOST_DEVICE void ForEights(const ThreadIndex& at, std::int64_t values, std::int64_t size,
+                               LoadItem&& load, Use&& use) {
+  const std::int64_t begin = at.block * size;
+  const std::int64_t end = begin + size < values ? begin + size : values;
+  for (std::int64_t i = FirstEight(at, size); i < end; i += 2 * kEightsStep) {
+    const bool two = i + kEightsStep < end;
+    const auto first = load(i), second = load(two ? i + kEightsStep : i);
+    use(i, first);
+    if (two) use(i + kEightsStep, second);
+  }
+}
+
+namespace stat {
+
+// As AddMoments; squares of fp16 values stay within fp32's range.
+template <Lies kLies>
+ADA_HOST_DEVICE inline void AddEight(StatsOwn<StatsLevel::kMoments>& own,
+                                     const EightFloats& stored) {
+  float high = stored.of[0], low = stored.of[0];
+  std::uint32_t least = 0xffffffffu;
+  for (const float x : stored.of) {
+    high = fmaxf(high, x), low = fminf(low, x);
+    least = Combine(kLeast, least, MagnitudeBits(x) - 1);
+    if constexpr (kLies == Lies::kF16) {
+      own.narrow_sum += x, own.narrow_square += x * x;
+    } else {
+      const double d = x;
+      own.sums[kStored] += d, own.sums[kStoredSquare] += d * d;
+    }
+  }
+  own.ints[kLeast] = Combine(kLeast, own.ints[kLeast], least);
+  // Zeros have no sign. Where there is a NaN the sums tell, and nobody asks for these.
+  own.ints[kHigh] = Combine(kHigh, own.ints[kHigh], Ordered(high + 0.0f));
+  own.ints[kLow] = Combine(kLow, own.ints[kLow], Ordered(low + 0.0f));
+}
+
+}  // namespace stat
+
+template <Lies kLies, StatsLevel kLevel>
+ADA_HOST_DEVICE inline EightCodes RoundEight(StatsOwn<kLevel>& own, const EightFloats& x) {
+  static_assert(kLevel <= StatsLevel::kMoments);
+  const EightCodes codes = Narrowed<kLies>(x);
+  if constexpr (kLevel >= StatsLevel::kLargest) {
+    std::uint32_t largest = own.ints[stat::kMax];
+    for (const float one : x.of) largest = stat::Combine(stat::kMax, largest, MagnitudeBits(one));
+    own.ints[stat::kMax] = largest;
+  }
+  if constexpr (kLevel == StatsLevel::kMoments) stat::AddEight<kLies>(own, Widened<kLies>(codes));
+  return codes;
+}
+
+template <Lies kLies, class Value, StatsLevel kLevel>
+struct PlainValuesKernel {
+  static constexpr int kThreads = kStatsThreads, kPhases = 2 + StatsPhases(kLevel);
+  struct Shared {
+    StatsShared<kLevel> stats;
+  };
+  struct Own {
+    StatsOwn<kLevel> stats;
+  };
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    if constexpr (kPhase == 0) {
+      BeginStats(how, at, shared.stats, own.stats);
+    } else if constexpr (kPhase == 1) {
+      if (FirstEight(at, size) >= values) return;
+      const typename Value::Held held = value.Hold(FirstEight(at, size));
+      ForEights(
+          at, values, size, [&](std::int64_t i) { return value.LoadEightAt(i); },
+          [&](std::int64_t i, const typename Value::Loaded& loaded) {
+            const EightFloats x = value.template Eight<kLies>(held, loaded);
+            StoreEight(out, i, RoundEight<kLies>(own.stats, x));
+          });
+    } else {
+      GatherStats<kPhase - 2>(how, at, shared.stats, own.stats);
+    }
+  }
+
+  Rounding how;
+  std::int64_t values, size;  // of all, of a block
+  Value value;
+  TensorSpan out;
+};
+
+}  // namespace ada::backend::cuda
