@@ -2,6 +2,7 @@
 // metrics are those of all images.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -75,12 +76,13 @@ TEST_SUITE("cpu") {
   TEST_CASE("unequal images end all at the start") {
     const TempFolder folder;
     WriteSet(folder / "set.safetensors", -1);
-    WriteSet(folder / "other.safetensors", 13);
+    std::filesystem::create_directory(folder / "there");
+    WriteSet(folder / "there/set.safetensors", 13);
     const std::vector<Ended> ended =
         TrainShared(kTensors, folder / "run", 2,
                     {.overrides = {{"data.path", folder / "set.safetensors"}},
                      .other_rank = 1,
-                     .others = {{"data.path", folder / "other.safetensors"}}});
+                     .others = {{"data.path", folder / "there/set.safetensors"}}});
     for (const Ended& of_rank : ended) CHECK(of_rank.code == 3);
     CHECK(ended[0].message.find("the images or labels of rank 1 of 2 (host here)") == 0);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <span>
 #include <string_view>
 
@@ -23,23 +24,34 @@ std::span<const std::byte> BytesOf(const std::vector<T>& values) {
   return std::as_bytes(std::span<const T>(values));
 }
 
-// Names, labels, targets and, where they are in memory, pixels.
+// Labels and titles of all images; of at most kLooked, evenly spread, what is in them: pixels, or
+// the size of the file.
 std::string HashOfImages(const data::Dataset& set) {
+  constexpr std::int64_t kLooked = 4096;
   Hasher hasher;
   const std::vector<std::int64_t> sizes = {set.images(), set.height, set.width, set.channels};
   hasher.Update(BytesOf(sizes));
   hasher.Update(BytesOf(set.labels));
-  if (set.bytes() != nullptr) {
-    const auto bytes = static_cast<std::size_t>(set.images()) *
-                       static_cast<std::size_t>(set.height) * static_cast<std::size_t>(set.width) *
-                       static_cast<std::size_t>(set.channels);
-    hasher.Update(std::as_bytes(std::span(set.bytes(), bytes)));
-  } else if (set.store) {
-    for (std::int64_t image = 0; image < set.images(); ++image) {
-      const std::string name = set.store->NameOf(set.NumberInFiles(image));
-      // Folders differ from machine to machine.
-      const std::string file = name.substr(name.rfind('/') + 1);
-      hasher.Update(std::as_bytes(std::span(file.data(), file.size())));
+  const auto values = static_cast<std::size_t>(set.height) * static_cast<std::size_t>(set.width) *
+                      static_cast<std::size_t>(set.channels);
+  const std::int64_t step = (set.images() + kLooked - 1) / kLooked;
+  const std::byte* floats = set.store ? set.store->Floats() : nullptr;
+  for (std::int64_t image = 0; image < set.images(); ++image) {
+    const bool looks = image % step == 0;
+    const std::int64_t number = set.store ? set.NumberInFiles(image) : image;
+    if (set.bytes() != nullptr) {
+      const auto at = static_cast<std::size_t>(image) * values;
+      if (looks) hasher.Update(std::as_bytes(std::span(set.bytes() + at, values)));
+    } else if (floats != nullptr) {
+      const std::size_t bytes = values * sizeof(float);
+      if (looks) hasher.Update({floats + static_cast<std::size_t>(number) * bytes, bytes});
+    } else if (set.store) {
+      const std::string title = set.store->TitleOf(number);
+      hasher.Update(std::as_bytes(std::span(title.data(), title.size())));
+      std::error_code error;  // its reader tells what is wrong with it
+      std::vector<std::uintmax_t> size(1);
+      if (looks) size[0] = std::filesystem::file_size(set.store->NameOf(number), error);
+      hasher.Update(BytesOf(size));
     }
   }
   return hasher.Hex();
