@@ -5,8 +5,8 @@
 
 FILE: a source of src/backend/cuda, which nvcc compiles as the build does, or PTX. --values: what a
 turn of the loop makes, to divide by. A kernel without a loop counts as a whole. The table goes to
-stdout as Markdown. Instructions are counted as they stand, whether or not they run: where a loop has
-few branches a turn runs nearly all of them.
+stdout as Markdown. Instructions are counted as they stand, whether or not they run: where a loop
+has few branches a turn runs nearly all of them.
 """
 
 import argparse
@@ -140,8 +140,8 @@ def ptx_of(path, arch):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "kernels.ptx")
         nvcc = os.environ.get("NVCC", "nvcc")
-        subprocess.run([nvcc, *FLAGS, f"-arch=compute_{arch}", "-I", os.path.join(ROOT, "src"), path,
-                        "-o", out], check=True)
+        subprocess.run([nvcc, *FLAGS, f"-arch=compute_{arch}", "-I", os.path.join(ROOT, "src"),
+                        path, "-o", out], check=True)
         with open(out, encoding="utf-8") as file:
             return file.read()
 

@@ -211,7 +211,8 @@ class CudaBatchNorm final : public Op {
   void Normalise(const Pass& pass, StatsLevel y, StatsLevel sum, bool store) {
     const bool plain =
         store && IsPlain(pass) && y <= StatsLevel::kLargest && sum <= StatsLevel::kLargest;
-    if (plain) return NormalisePlainly(pass, y, sum);
+    if (plain && spec_.out.storage == Storage::kF16) return NormaliseAs<Lies::kF16>(pass, y, sum);
+    if (plain) return NormaliseAs<Lies::kBF16>(pass, y, sum);
     if (y == StatsLevel::kCounts)
       LaunchValues<StatsLevel::kCounts, StatsLevel::kNone>(pass, store);
     else if (sum == StatsLevel::kCounts)
@@ -234,10 +235,6 @@ class CudaBatchNorm final : public Op {
     return KeepsChannels(cut_.channels) && SumsEights(spec_.x) && spec_.x.storage == storage &&
            IsOnSixteen(spec_.beta.data) && is_plain(y_stats_, spec_.out) &&
            (!spec_.addend || (SumsEights(spec_.addend) && is_plain(sum_stats_, spec_.out)));
-  }
-  void NormalisePlainly(const Pass& pass, StatsLevel y, StatsLevel sum) {
-    spec_.out.storage == Storage::kF16 ? NormaliseAs<Lies::kF16>(pass, y, sum)
-                                       : NormaliseAs<Lies::kBF16>(pass, y, sum);
   }
   template <Lies kLies>
   void NormaliseAs(const Pass& pass, StatsLevel y, StatsLevel sum) {

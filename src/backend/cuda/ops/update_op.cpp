@@ -124,12 +124,12 @@ class CudaUpdate final : public UpdateOp {
     Launch(context_.stream, ApplyKeptUpdate{segments_, inputs(), decision_, to, adam}, count_);
   }
   void SendInputs(const UpdatePlan& plan) {
-    UpdateInputs inputs;
+    UpdateInputs& inputs = *new (inputs_.host) UpdateInputs();
     inputs.rounding = MakeUpdateRounding(rule_, plan.step);
     inputs.clip_norm = plan.clip_norm, inputs.sanitize_to = plan.sanitize_to;
     inputs.largest = plan.largest;
     inputs.sanitize = plan.on_overflow == UpdatePlan::OnOverflow::kSanitize;
-    auto* all = reinterpret_cast<UpdateScalars*>(new (inputs_.host) UpdateInputs(inputs) + 1);
+    auto* all = reinterpret_cast<UpdateScalars*>(&inputs + 1);
     for (std::size_t i = 0; i < groups_.size(); ++i)
       new (all + i)
           UpdateScalars(MakeUpdateScalars(rule_, plan.step, groups_[i].lr, groups_[i].decay));
