@@ -47,8 +47,8 @@ double Sum(const Table& rows, const std::string& column) {
 TEST_SUITE("cpu") {
   TEST_CASE("a predictions file appears whole or not at all") {
     const TempFolder folder;
-    const ImageResult hit = {2, 1, 1, 0.75, 0.75, 0.2876820724517809, 1};
-    const ImageResult lost = {3, 4, -1, NAN, NAN, NAN, 0};
+    const ImageResult hit = {2, 1, 1, 0.75, 0.75, 0.2876820724517809, 1, {}};
+    const ImageResult lost = {3, 4, -1, NAN, NAN, NAN, 0, {}};
     {
       train::PredictionsFile file(folder / "a.csv");
       file.Add("test", 2, hit);
@@ -81,7 +81,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("hits of a class are of its images, precision is of what is predicted as it") {
     train::ClassTable table(4);
     const auto add = [&](int label, int prediction, std::int64_t rank) {
-      table.Add({0, label, prediction, 0.5, 0.5, 0.7, rank});
+      table.Add({0, label, prediction, 0.5, 0.5, 0.7, rank, {}});
     };
     add(0, 0, 1), add(0, 0, 1), add(0, 1, 2), add(0, 1, 6);
     add(1, 1, 1), add(1, -1, 0);
