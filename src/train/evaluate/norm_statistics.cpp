@@ -33,8 +33,8 @@ bool RecomputesNorms(const config::Config& config) {
 }
 
 std::unique_ptr<graph::Graph> StatisticsGraph(const config::Config& config, const Shape& image,
-                                              backend::Backend& backend,
-                                              const graph::Graph& share, const Team* team) {
+                                              backend::Backend& backend, const graph::Graph& share,
+                                              const Team* team) {
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
   graph::GraphSpec spec = TrainGraph(config, image, *policy);
   spec.rule_for = nullptr;
