@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "core/tensor_files/safetensors.h"
@@ -28,9 +27,8 @@ struct Array {
 template <class T>
 Array Make(const std::string& name, DType dtype, std::vector<std::int64_t> shape,
            const std::vector<T>& values) {
-  Array array{name, dtype, std::move(shape), Bytes(values.size() * sizeof(T))};
-  std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
-  return array;
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(values.data());
+  return {name, dtype, std::move(shape), Bytes(bytes, bytes + values.size() * sizeof(T))};
 }
 
 // Three training images and two test images of 2x2x3 bytes, classes 0 to 2.

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "sanitizer.h"
 #include "study/inspected.h"
 
 namespace ada::testing {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "sanitizer.h"
 #include "skip.h"
 #include "train/small_run.h"
 

@@ -28,13 +28,6 @@ struct Outcome {
   std::int64_t peak_kib = 0;  // largest resident set
 };
 
-// Whether a sanitizer's own memory hides what the program needs.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kShadowMemory = true;
-#else
-inline constexpr bool kShadowMemory = false;
-#endif
-
 class Child {
  public:
   // Starts the program in `folder`. `file_limit`: bytes that a file may have; a write beyond fails
