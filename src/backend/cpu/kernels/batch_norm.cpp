@@ -21,19 +21,34 @@ ADA_INLINE void ForPixelRuns(std::int64_t pixels, Run&& run) {
   for (std::int64_t begin = 0; begin < pixels; begin += kRun)
     run(begin, std::min<std::int64_t>(begin + kRun, pixels), static_cast<int>(begin / kRun));
 }
-// Sums of one column of channels down the pixels, in kChains chains that hide latency.
+// Two sums of one column of channels down the pixels, in kChains chains that hide latency. Those of
+// a run of pixels are added to those before it: fp32 keeps more of sums of sums than of one long
+// sum, whose error a network's layers would multiply.
 template <int kChains>
 struct ColumnSums {
-  F first[kChains]{}, second[kChains]{};
-  ADA_INLINE void Add(int chain, F x, F y) { first[chain] += x, second[chain] += y; }
+  static_assert(kChains % 2 == 0);
+  F chains[2][kChains]{}, all[2]{};
+  ADA_INLINE void Add(int chain, F x, F y) { chains[0][chain] += x, chains[1][chain] += y; }
+  ADA_INLINE void EndRun() {
+    for (int i = 0; i < 2; ++i) {
+      F sum = chains[i][0] + chains[i][1];
+      for (int k = 2; k < kChains; k += 2) sum += chains[i][k] + chains[i][k + 1];
+      all[i] += sum;
+      for (F& chain : chains[i]) chain = F{};
+    }
+  }
 };
-// pixel(p, chain) for all pixels: p in chain p % kChains, those behind the last whole round in 0.
-template <int kChains, class Pixel>
-ADA_INLINE void ForPixels(std::int64_t pixels, Pixel&& pixel) {
-  std::int64_t p = 0;
-  for (; p + kChains <= pixels; p += kChains)
-    for (int k = 0; k < kChains; ++k) pixel(p + k, k);
-  for (; p < pixels; ++p) pixel(p, 0);
+// pixel(p, chain) for all pixels of a run: its k-th in chain k % kChains, those behind the last
+// whole round in 0. end_run() behind each run.
+template <int kChains, class Pixel, class End>
+ADA_INLINE void ForPixels(std::int64_t pixels, Pixel&& pixel, End&& end_run) {
+  ForPixelRuns(
+      pixels, [&](std::int64_t p, std::int64_t end, int) __attribute__((always_inline)) {
+        for (; p + kChains <= end; p += kChains)
+          for (int k = 0; k < kChains; ++k) pixel(p + k, k);
+        for (; p < end; ++p) pixel(p, 0);
+        end_run();
+      });
 }
 
 }  // namespace
@@ -53,17 +68,19 @@ void ChannelMoments(TensorSpan in, std::int64_t pixels, std::int64_t channels, f
             origin[k] = LoadAt<Mode, kTail>(in, c + k * kLanes, lanes);
           ColumnSums<4> sums[kColumns];
           ForPixels<4>(
-              pixels, [&](std::int64_t p, int chain) __attribute__((always_inline)) {
+              pixels,
+              [&](std::int64_t p, int chain) __attribute__((always_inline)) {
                 for (int k = 0; k < kColumns; ++k) {
                   const F x = LoadAt<Mode, kTail>(in, p * channels + c + k * kLanes, lanes);
                   const F d = x - origin[k];
                   sums[k].Add(chain, d, d * d);
                 }
+              },
+              [&]() __attribute__((always_inline)) {
+                for (ColumnSums<4>& sum : sums) sum.EndRun();
               });
           for (int k = 0; k < kColumns; ++k) {
-            const ColumnSums<4>& sum = sums[k];
-            const F s = (sum.first[0] + sum.first[1]) + (sum.first[2] + sum.first[3]);
-            const F q = (sum.second[0] + sum.second[1]) + (sum.second[2] + sum.second[3]);
+            const F s = sums[k].all[0], q = sums[k].all[1];
             const F shift = s / Fill(static_cast<float>(pixels));
             const std::int64_t at = c + k * kLanes;
             SetParameter<kTail>(mean, at, lanes, origin[k] + shift);
@@ -167,7 +184,8 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
             const TensorSpan in = a.x, dy = a.dy, out = a.out;
             ColumnSums<2> sums[kColumns];
             ForPixels<2>(
-                a.pixels, [&](std::int64_t p, int chain) __attribute__((always_inline)) {
+                a.pixels,
+                [&](std::int64_t p, int chain) __attribute__((always_inline)) {
                   for (int k = 0; k < kColumns; ++k) {
                     const std::int64_t i = p * a.channels + c + k * kLanes;
                     const F g = masked() ? Masked<Mode, kTail>(dy, out, i, lanes)
@@ -175,12 +193,14 @@ void BatchNormSums(const BatchNormSumsArgs& a) {
                     const F x = LoadAt<Mode, kTail>(in, i, lanes);
                     sums[k].Add(chain, g, g * ((x - mean[k]) * inverse[k]));
                   }
+                },
+                [&]() __attribute__((always_inline)) {
+                  for (ColumnSums<2>& sum : sums) sum.EndRun();
                 });
             for (int k = 0; k < kColumns; ++k) {
-              const ColumnSums<2>& sum = sums[k];
               const std::int64_t at = c + k * kLanes;
-              SetParameter<kTail>(a.sum_dy, at, lanes, sum.first[0] + sum.first[1]);
-              SetParameter<kTail>(a.sum_dy_xhat, at, lanes, sum.second[0] + sum.second[1]);
+              SetParameter<kTail>(a.sum_dy, at, lanes, sums[k].all[0]);
+              SetParameter<kTail>(a.sum_dy_xhat, at, lanes, sums[k].all[1]);
             }
           });
     };
