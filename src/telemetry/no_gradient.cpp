@@ -9,6 +9,8 @@
 namespace ada::telemetry {
 namespace {
 
+constexpr const char* kBranch = "branch";
+
 // What rounding did to the last tensor that had values.
 std::string Loss(const TensorTotals& t) {
   const std::string format = t.last_format.empty() ? "its format" : t.last_format;
@@ -18,31 +20,59 @@ std::string Loss(const TensorTotals& t) {
          "; what was left became zero in the network itself (dead ReLUs, weights of zero)";
 }
 
+bool HasGradient(const TensorTotals& t) { return CarriesS(t.tensor) && !t.came_empty; }
+
+// The last of the backward pass that came with values; null: none did.
+const TensorTotals* LastAlive(const std::vector<TensorTotals>& tensors) {
+  const auto last = std::find_if(tensors.rbegin(), tensors.rend(), HasGradient);
+  return last == tensors.rend() ? nullptr : &*last;
+}
+
 }  // namespace
 
 std::vector<LayerWithoutGradient> LayersWithoutGradient(const LayerTotals& layers) {
   std::vector<LayerWithoutGradient> dead;
-  const TensorTotals* alive = nullptr;  // the last of the backward pass that came with values
+  const TensorTotals* alive = nullptr;  // the last so far that came with values
+  const TensorTotals* const last_alive = LastAlive(layers.tensors());
   for (const TensorTotals& t : layers.tensors()) {
-    if (CarriesS(t.tensor) && !t.came_empty) alive = &t;
+    if (HasGradient(t)) alive = &t;
     if (!t.left_empty || (t.tensor != "dx" && t.tensor != "dw")) continue;
     if (!dead.empty() && dead.back().layer == t.layer) continue;
-    const TensorTotals* last = t.came_empty ? alive : &t;
     LayerWithoutGradient& layer = dead.emplace_back();
     layer.layer = t.layer;
     layer.tensor = t.tensor;
-    layer.died_at = last == nullptr ? "loss" : last->layer + "." + last->tensor;
-    layer.by_rounding = last != nullptr && last->left_empty;
-    layer.why = last == nullptr ? "no tensor had values" : Loss(*last);
+    const TensorTotals* died = t.came_empty ? alive : &t;
+    if (t.came_empty && last_alive != nullptr && &t < last_alive) {
+      layer.died_at = kBranch;
+      layer.why = "while the gradient goes on past it: no target of an output, an input of zeros";
+    } else if (died == nullptr) {
+      layer.died_at = "loss";
+      layer.why = "no tensor had values";
+    } else {
+      layer.died_at = died->layer + "." + died->tensor;
+      layer.by_rounding = died->left_empty;
+      layer.why = Loss(*died);
+    }
   }
   return dead;
+}
+
+std::string CauseText(const LayerWithoutGradient& layer) {
+  if (layer.died_at == kBranch) return "a branch without, " + layer.why;
+  return "the last tensor with values was " + layer.died_at + ": " + layer.why;
 }
 
 std::string NoGradientText(const std::vector<LayerWithoutGradient>& dead, std::size_t names,
                            std::size_t width) {
   if (dead.empty()) return "";
-  std::string text = "no gradient: it died at " + dead.front().died_at + " (" + dead.front().why +
-                     "); " + Counted(static_cast<std::int64_t>(dead.size()), "layer") + " without:";
+  // Branches are told of where there is nothing worse.
+  const auto chain = std::find_if(dead.begin(), dead.end(),
+                                  [](const auto& layer) { return layer.died_at != kBranch; });
+  const LayerWithoutGradient& cause = chain == dead.end() ? dead.front() : *chain;
+  const std::string where =
+      cause.died_at == kBranch ? "in a branch" : "it died at " + cause.died_at;
+  std::string text = "no gradient: " + where + " (" + cause.why + "); " +
+                     Counted(static_cast<std::int64_t>(dead.size()), "layer") + " without:";
   std::size_t line = text.size();
   const auto add = [&](const std::string& word) {
     if (line + 1 + word.size() > width) {

@@ -12,16 +12,21 @@ namespace ada::telemetry {
 
 struct LayerWithoutGradient {
   std::string layer,
-      tensor;           // of which all values are zero: dx, or dw where dx has some or is none
-  std::string died_at;  // the last tensor before it that still had values; else "loss"
+      tensor;  // of which all values are zero: dx, or dw where dx has some or is none
+  // The last tensor before it that still had values; else "loss". "branch": tensors behind it have
+  // values: the gradient goes on past it.
+  std::string died_at;
   // Whether those values were lost there by rounding; else the network itself made zeros of them.
   bool by_rounding = false;
-  std::string why;  // in words: what died_at lost
+  std::string why;  // in words: what died_at lost, or what may leave a branch without
 };
 
 // As of the last logged step, in the order of the backward pass. `layers` has its tensors in the
 // order of execution, as the logs have them.
 std::vector<LayerWithoutGradient> LayersWithoutGradient(const LayerTotals& layers);
+
+// Of one layer, for the message of its event.
+std::string CauseText(const LayerWithoutGradient& layer);
 
 // One line: where the gradient died and why, and which layers have none (at most `names` of them).
 // With a width: as many lines as it takes, those behind the first indented.

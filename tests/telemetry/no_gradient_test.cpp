@@ -62,6 +62,26 @@ TEST_SUITE("cpu") {
           "ReLUs, weights of zero)");
   }
 
+  TEST_CASE(
+      "a branch of zeros, while the gradient goes on past it; a chain that ends comes first") {
+    LayerTotals layers;
+    layers.AddUnderflow("loss", "dx", 1, Counts(0, 1), "fp16");
+    layers.AddUnderflow("head2", "dw", 1, Counts(10, 0), "fp16");
+    layers.AddUnderflow("head1", "dx", 1, Counts(0, 2), "fp16");
+    const auto branch = LayersWithoutGradient(layers);
+    REQUIRE(Names(branch) == Texts{"head2.dw"});
+    CHECK(branch.front().died_at == "branch");
+    CHECK_FALSE(branch.front().by_rounding);
+    CHECK(CauseText(branch.front()).starts_with("a branch without, while the gradient goes on"));
+    CHECK(NoGradientText(branch, 2).starts_with("no gradient: in a branch (while the gradient "));
+    CHECK(NoGradientText(branch, 2).ends_with("; 1 layer without: head2"));
+
+    layers.AddUnderflow("conv1", "dw", 1, Counts(10, 0), "fp16");
+    const auto both = LayersWithoutGradient(layers);
+    CHECK(Names(both) == Texts{"head2.dw", "conv1.dw"});
+    CHECK(NoGradientText(both, 2).starts_with("no gradient: it died at head1.dx (it lost 20 %"));
+  }
+
   TEST_CASE("no tensor had values: it died at the loss") {
     LayerTotals layers;
     layers.AddUnderflow("loss", "dx", 1, Counts(10, 0));

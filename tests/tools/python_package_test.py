@@ -172,6 +172,9 @@ class RecordingTest(unittest.TestCase):
         found = no_gradient.layers_without_gradient(rows)
         self.assertEqual([(layer, tensor, last["layer"]) for layer, tensor, last in found],
                          [("fc", "dx", "fc"), ("bn", "dx", "fc"), ("conv", "dw", "fc")])
+        branch = [row("loss", "dx", 0, 2), row("head", "dw", 10, 10), row("fc", "dx", 0, 2)]
+        self.assertEqual(no_gradient.layers_without_gradient(branch),
+                         [("head", "dw", no_gradient.BRANCH)])
 
 
 @unittest.skipUnless(PACKAGES, "python3-pandas, python3-matplotlib or python3-yaml is missing")

@@ -82,8 +82,7 @@ void StepEvents::NoGradient(const StepResult& r,
       continue;
     const std::string what = layer.tensor == "dx" ? "its gradient is" : "its weight gradient is";
     Add(r, "no_gradient", {layer.layer, layer.tensor, layer.died_at},
-        layer.layer + ": all of " + what + " zero; the last tensor with values was " +
-            layer.died_at + ": " + layer.why);
+        layer.layer + ": all of " + what + " zero; " + telemetry::CauseText(layer));
     fresh.push_back(layer);
   }
   if (!fresh.empty()) Tell(r, telemetry::NoGradientText(fresh, 5));

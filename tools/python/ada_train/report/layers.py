@@ -4,6 +4,8 @@ import math
 
 import numpy
 
+from ada_train.no_gradient import BRANCH, layers_without_gradient
+
 COLUMNS = 240  # of a heat map; more logged steps share a column
 LOGIT = "loss"  # the layer that the logit gradient is logged under
 
@@ -113,18 +115,13 @@ def all_zero(table):
 
 def without_gradient(run):
     """The layers of which all of dx or dw was zero in the last logged step, in the order of the
-    backward pass, and the last tensor that still had values ("loss": none had)."""
+    backward pass, and where the gradient died: ada_train.no_gradient."""
     table = run.underflow
     table = table[(table["step"] == table["step"].max()).to_numpy()] if len(table) else table
-    names, died_at, alive = [], "", "loss"
-    for row, zero in zip(table.itertuples(), all_zero(table)):
-        if row.tensor in ("dx", "dx2", "dy") and row.zeros_before != row.numel:
-            alive = f"{row.layer}.{row.tensor}"
-        if not zero or row.tensor not in ("dx", "dw") or row.layer in names:
-            continue
-        names.append(row.layer)
-        died_at = died_at or alive
-    return names, died_at
+    dead = layers_without_gradient([row._asdict() for row in table.itertuples()])
+    places = [at for _, _, at in dead]
+    at = next((at for at in places if at != BRANCH), BRANCH)
+    return [layer for layer, _, _ in dead], at
 
 
 def no_gradient_text(run):
@@ -132,12 +129,17 @@ def no_gradient_text(run):
     if run.members:
         texts = [(member.label, no_gradient_text(member)) for member in run.members]
         return "; ".join(f"{label}: {text}" for label, text in texts if text)
-    names, died_at = without_gradient(run)
+    names, at = without_gradient(run)
     if not names:
         return ""
     what = "layer" if len(names) == 1 else "layers"
-    return (f"it died at {died_at}, the last tensor that still had values; {len(names)} {what} "
-            f"without: {', '.join(names)}")
+    if at == BRANCH:
+        where = "in a branch, while the gradient goes on past it"
+    elif at is None:
+        where = "it died at loss: no tensor had values"
+    else:
+        where = f"it died at {at['layer']}.{at['tensor']}, the last tensor that still had values"
+    return f"{where}; {len(names)} {what} without: {', '.join(names)}"
 
 
 def per_layer(table, column):

@@ -7,7 +7,7 @@ import torch
 
 from ada_train import __version__
 from ada_train.csv_writer import nine_digits, shortest
-from ada_train.no_gradient import layers_without_gradient
+from ada_train.no_gradient import BRANCH, layers_without_gradient
 from ada_train.recording import RunFolder
 from ada_train.torch import config, formats
 from ada_train.torch.clock import Clock
@@ -16,6 +16,19 @@ from ada_train.torch.layers import PRODUCTS
 from ada_train.torch.watching import Watching, due, layers_of
 
 TENSORS = ("y", "w", "dx", "dw", "dy")
+
+
+def _cause(last):
+    """Where a gradient died, as an event's value and in words; last: its row, BRANCH or None."""
+    if last == BRANCH:
+        return BRANCH, ("a branch without, while the gradient goes on past it: no target of an "
+                        "output, an input of zeros")
+    if last is None:
+        return "loss", "the last tensor with values was loss: no tensor had values"
+    died_at = f"{last['layer']}.{last['tensor']}"
+    return died_at, (f"the last tensor with values was {died_at}: it lost "
+                     f"{last['underflow_pct_nonzero']:.3g} % in {last['format']} at scale "
+                     f"{shortest(last['scale'])}")
 
 
 def _value(x):
@@ -143,13 +156,10 @@ class Recorder:
         for layer, tensor, last in dead:
             if layer in self._dead:
                 continue
-            died_at = f"{last['layer']}.{last['tensor']}" if last else "loss"
-            lost = (f"it lost {last['underflow_pct_nonzero']:.3g} % in {last['format']} at scale "
-                    f"{shortest(last['scale'])}" if last else "no tensor had values")
+            died_at, cause = _cause(last)
             what = "gradient" if tensor == "dx" else "weight gradient"
             self._folder.add("events", **at, event="no_gradient", layer=layer, tensor=tensor,
-                             value=died_at, message=f"{layer}: all of its {what} is zero; the last "
-                             f"tensor with values was {died_at}: {lost}")
+                             value=died_at, message=f"{layer}: all of its {what} is zero; {cause}")
         self._dead = {layer for layer, _, _ in dead}
 
     # --- The run ---
