@@ -112,7 +112,7 @@ void Run(int argc, char** argv) {
   }
   const Properties device = ReadProperties(argv[1]);
   const config::Config config = config::Load(argv[2], overrides).config;
-  const graph::Network network = graph::Resolve(config.model, ParseImage(argv[3]));
+  const graph::Network network = graph::Resolve(config.model, ParseImage(argv[3]), config.task);
   std::puts("| convolution | layers | y, noted | y, plain | dx, noted | dx, plain | dw in fp32 |");
   std::puts("|---|---|---|---|---|---|---|");
   for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[4]))))

@@ -99,7 +99,7 @@ void Run(int argc, char** argv) {
     overrides.emplace_back(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
   }
   const config::Config config = config::Load(argv[1], overrides).config;
-  const graph::Network network = graph::Resolve(config.model, ParseImage(argv[2]));
+  const graph::Network network = graph::Resolve(config.model, ParseImage(argv[2]), config.task);
   const int threads = std::max(1, std::atoi(argv[4])), rounds = std::max(1, std::atoi(argv[5]));
   std::puts("layer,layers,part,program,seconds,flop,bytes");
   for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[3]))))
