@@ -50,8 +50,12 @@ class Convolution {
       for (int row = 0; row < 16; row += kRows) {
         const int rows = kRows < 16 - row ? kRows : 16 - row;
         if ((tile.valid >> row & ((1u << rows) - 1)) == 0) continue;
-        // The last rows of a tile may be computed twice, so that no block of them is smaller.
-        Block<kRows, kColumns>(tile, rows < kRows ? 16 - kRows : row, n, weights);
+        if constexpr (16 % kRows != 0)
+          if (rows < kRows) {
+            Block<16 % kRows, kColumns>(tile, row, n, weights);
+            continue;
+          }
+        Block<kRows, kColumns>(tile, row, n, weights);
       }
     }
     Measure();
