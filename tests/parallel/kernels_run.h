@@ -10,6 +10,7 @@
 #include "train/assemble.h"
 #include "train/run.h"
 #include "train/session.h"
+#include "train/shared/alike.h"
 #include "train/shared/team.h"
 
 namespace ada::testing {
@@ -21,6 +22,7 @@ inline void TrainOnKernels(config::Config config, const train::RunOptions& optio
     team = std::make_unique<train::Team>(*options.world, config.parallel);
     config.parallel.ranks = team->ranks();
   }
+  config = train::Completed(config, train::InspectData(config));
   const auto backend = backend::MakeHostExecutedBackend({}, team ? &team->peers() : nullptr);
   const train::RunData data = train::ReadData(config);
   const auto policy = scaling::MakePolicy(config.scaling);
@@ -33,6 +35,7 @@ inline void TrainOnKernels(config::Config config, const train::RunOptions& optio
                         : std::optional<train::ResumePoint>();
   train::Session session(
       {config, config.output, *backend, data, *graph, *policy, log, false, 1, team.get()}, from);
+  if (team) train::CheckAlike(data, *graph, *backend, from ? from->state.step : -1, *team);
   if (!team || team->writes()) session.OpenLogs();
   if (session.Run() != 0) throw InternalError("a run that did not end well");
 }

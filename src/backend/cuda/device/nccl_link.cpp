@@ -7,8 +7,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/device/device_libraries.h"
 #include "core/error.h"
