@@ -14,7 +14,8 @@ Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages
   --fuzz    also what tools/fuzz.sh and tools/hammer.sh use: clang with libFuzzer, and strace
   --mpi     also Open MPI, for tools/build.sh --mpi: several processes, several machines
   --cuda    also the headers of cudnn-frontend for tools/build.sh --cuda, from PyPI into
-            build-cudnn-frontend/; says what of CUDA and cuDNN is missing, but does not install those
+            build-cudnn-frontend/; says what of CUDA, cuDNN and, with --mpi, NCCL is missing, but does
+            not install those
   --list    print the packages, install nothing
 TEXT
 }
@@ -33,11 +34,12 @@ packages=(
 )
 list=false
 cuda=false
+mpi=false
 while [ $# -gt 0 ]; do
   case $1 in
     --dev) packages+=(clang-format clang-tidy shellcheck) ;;
     --fuzz) packages+=(clang libclang-rt-dev strace) ;;
-    --mpi) packages+=(libopenmpi-dev openmpi-bin) ;;
+    --mpi) mpi=true; packages+=(libopenmpi-dev openmpi-bin) ;;
     --cuda) cuda=true ;;
     --list) list=true ;;
     -h | --help) usage; exit 0 ;;
@@ -76,6 +78,9 @@ setup_cuda() {
   [ -n "$(folder_with cudnn.h /usr/include /usr/local/include "$toolkit/include" \
     /usr/include/x86_64-linux-gnu)" ] || die "cuDNN 9 is missing (cudnn.h)." \
     "Install it from NVIDIA's repository: libcudnn9-dev-cuda-13, or -12 with CUDA 12."
+  ! $mpi || [ -n "$(folder_with nccl.h /usr/include /usr/local/include "$toolkit/include")" ] ||
+    die "NCCL 2.18 or newer is missing (nccl.h), which several processes with a GPU each need." \
+      "Install it from NVIDIA's repository: libnccl2 and libnccl-dev."
   [ -z "$(folder_with cudnn_frontend.h /usr/include /usr/local/include "$toolkit/include" \
     "$frontend/include")" ] || return 0
   echo "setup.sh: fetching the headers of cudnn-frontend from PyPI" >&2

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/gradient_sums.h"
 #include "backend/op.h"
 #include "backend/specs.h"
 #include "backend/update.h"
@@ -59,9 +60,10 @@ class Backend {
   // when it returns.
   virtual void Send(const SharedMemory& /*memory*/) {}
 
-  // Runs `body`, which calls Forward, Backward and RefreshWeights of ops with `pass`, and nothing
-  // else. For one `variant` and equal rows, training, count, accumulate and bins of `pass` it calls
-  // the same ops in the same order: a backend may keep what it launched and launch that again
+  // Runs `body`, which calls Forward, Backward, FinishGradients and RefreshWeights of ops with
+  // `pass`, and a GradientSums, and nothing else. For one `variant` and equal rows, first_row,
+  // whole_rows, training, count, accumulate, bins and part of `pass` it calls the same ops in the
+  // same order: a backend may keep what it launched and launch that again
   // instead of calling `body`.
   virtual void Run(std::uint64_t /*variant*/, const Pass& /*pass*/,
                    const std::function<void()>& body) {
@@ -92,6 +94,10 @@ class Backend {
   virtual std::unique_ptr<UpdateOp> MakeUpdate(const UpdateRule&, std::vector<UpdateSlot>,
                                                std::vector<WatchedRounding>) = 0;
   virtual std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot>) = 0;
+  // Null: gradients are summed over processes on the host, between passes.
+  virtual std::unique_ptr<GradientSums> MakeGradientSums(const GradientSumsSpec&) {
+    return nullptr;
+  }
 };
 
 }  // namespace ada::backend

@@ -2,13 +2,12 @@
 // the batch: sums over all of it. Every process makes the same calls in the same order. Results are
 // taken in the order of processes, so that all come to the same bytes.
 #pragma once
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
+#include "core/host_device.h"
 #include "core/stats.h"
 
 namespace ada::backend {
@@ -48,35 +47,49 @@ std::vector<T> GatherAll(Exchange& exchange, const std::vector<T>& mine) {
   return all;
 }
 
-// The largest of all; NaN where one is.
+// The larger of two; NaN where one is.
+ADA_HOST_DEVICE inline double LargerOf(double largest, double one) {
+  return largest != largest || one <= largest ? largest : one;
+}
 inline double LargestOfAll(Exchange& exchange, double mine) {
   double largest = 0;
-  for (const double one : GatherAll(exchange, mine))
-    largest = std::isnan(largest) || one <= largest ? largest : one;
+  for (const double one : GatherAll(exchange, mine)) largest = LargerOf(largest, one);
   return largest;
 }
 
-// Moments of the values of all, of which this process has `values`.
-inline TensorMoments JoinMoments(Exchange& exchange, const TensorMoments& mine, double values) {
-  struct Part {
-    TensorMoments moments;
-    double values;
-  };
+// Moments of `values` values.
+struct MomentsPart {
+  TensorMoments moments;
+  double values = 0;
+};
+// Of the values of all parts; part(i) is that of process i.
+template <class PartOf>
+ADA_HOST_DEVICE TensorMoments JoinedMoments(int parts, PartOf&& part) {
   TensorMoments total;
   double count = 0;
-  for (const Part& part : GatherAll(exchange, Part{mine, values})) {
-    if (part.values == 0) continue;
-    const TensorMoments& m = part.moments;
-    total.min = count == 0 ? m.min : std::min(total.min, m.min);
-    total.max = count == 0 ? m.max : std::max(total.max, m.max);
+  for (int i = 0; i < parts; ++i) {
+    const MomentsPart& of = part(i);
+    if (of.values == 0) continue;
+    const TensorMoments& m = of.moments;
+    total.min = count == 0 || m.min < total.min ? m.min : total.min;
+    total.max = count == 0 || total.max < m.max ? m.max : total.max;
     if (m.min_abs > 0 && (total.min_abs == 0 || m.min_abs < total.min_abs))
       total.min_abs = m.min_abs;
-    total.mean += part.values * m.mean;
-    total.mean_square += part.values * m.mean_square;
-    count += part.values;
+    total.mean += of.values * m.mean;
+    total.mean_square += of.values * m.mean_square;
+    count += of.values;
   }
   if (count > 0) total.mean /= count, total.mean_square /= count;
   return total;
+}
+// Of the values of all, of which this process has `values`.
+inline TensorMoments JoinMoments(Exchange& exchange, const TensorMoments& mine, double values) {
+  const std::vector<MomentsPart> all = GatherAll(exchange, MomentsPart{mine, values});
+  struct Parts {
+    const MomentsPart* parts;
+    ADA_HOST_DEVICE const MomentsPart& operator()(int i) const { return parts[i]; }
+  };
+  return JoinedMoments(exchange.ranks(), Parts{all.data()});
 }
 
 }  // namespace ada::backend

@@ -52,6 +52,7 @@ void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
 }
 
 void Graph::Backward(const backend::Pass& pass, TensorObserver* observer, GradientTaker* taker) {
+  const bool sums = taker && taker->sums_in_pass();
   const auto body = [&] {
     loss_->Backward(pass);
     if (observer) Observe(observed_.backward[0], pass, *observer);
@@ -60,8 +61,12 @@ void Graph::Backward(const backend::Pass& pass, TensorObserver* observer, Gradie
       if (observer) Observe(observed_.backward[i + 1], pass, *observer);
       if (taker && !completes_[i].empty()) taker->Take(completes_[i]);
     }
+    if (!sums) return;
+    taker->Finish();
+    FinishGradients(pass);
   };
-  observer || taker ? body() : Run(Part::kBackward, pass, body);
+  observer || (taker && !sums) ? body()
+                               : Run(sums ? Part::kBackwardAndSums : Part::kBackward, pass, body);
 }
 
 std::vector<int> Graph::GradientOrder() const {

@@ -64,6 +64,10 @@ class GradientTaker {
   virtual ~GradientTaker() = default;
   // Of the last op that ran; indices of Graph::parameters. The backend may still be at work on it.
   virtual void Take(const std::vector<int>& parameters) = 0;
+  // Whether the backend sums as part of the pass. Then the pass calls Finish at its end, behind
+  // which gradients are sums, and finishes them; and Take and Finish may be replayed.
+  virtual bool sums_in_pass() const { return false; }
+  virtual void Finish() = 0;
 };
 
 class Graph {
@@ -106,8 +110,8 @@ class Graph {
   // What was counted of weights' gradients is of an earlier step.
   void ForgetGradientCounts();
   // Several processes share the batch: after Collect, counts, moments and (Pass::bins) histograms
-  // of all roundings become those of all rows, in the lists below and for ops. Where processes
-  // decided about scales on their own, values are brought to the scale of the first.
+  // of all roundings become those of all rows, in the lists below, until the next Collect. Where
+  // processes decided about scales on their own, values are brought to the scale of the first.
   void Join(backend::Exchange& exchange, const backend::Pass& pass);
   // After masters or tensor scales of weights changed. Of `pass`: count, bins, seed, draw.
   void RefreshWeights(const backend::Pass& pass);
@@ -142,7 +146,7 @@ class Graph {
  private:
   explicit Graph(backend::Backend& backend);
   friend class Builder;
-  enum class Part { kRefresh, kForward, kBackward };
+  enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums };
   void Run(Part part, const backend::Pass& pass, const std::function<void()>& body);
   void Observe(const std::vector<ObservedTensor>& tensors, const backend::Pass& pass,
                TensorObserver& observer);

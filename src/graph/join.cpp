@@ -99,6 +99,8 @@ void JoinBins(backend::Exchange& exchange, const std::vector<RoundingPoint>& poi
 }  // namespace
 
 void Graph::ForgetGradientCounts() {
+  results_.Fetch();  // all of it is sent back
+  backend_.Synchronize();
   for (const RoundingPoint& point : roundings_)
     if (point.tensor == "dw") const_cast<TensorStats&>(*point.stats) = TensorStats();
   results_.Send();
@@ -109,10 +111,7 @@ void Graph::Join(backend::Exchange& exchange, const backend::Pass& pass) {
     JoinStats<FullPart>(exchange, roundings_);
   else
     JoinStats<ShortPart>(exchange, roundings_);
-  results_.Send();
-  if (!pass.bins) return;
-  JoinBins(exchange, roundings_);
-  bins_.Send();
+  if (pass.bins) JoinBins(exchange, roundings_);
 }
 
 }  // namespace ada::graph

@@ -1,6 +1,7 @@
 // The processes that a launcher (mpirun, srun) started together, and this one's place among them. A
 // build without MPI knows one process alone.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,8 +24,11 @@ class World {
   // Two of them, so that two threads may talk at a time: each belongs to one thread.
   virtual Communicator& small() = 0;
   virtual Communicator& large() = 0;
-  // How long a collective call waits for the others.
+  // How long a collective call waits for the others, and WaitUntil.
   virtual void SetTimeout(double seconds) = 0;
+  // Returns when done() is true, which only the others may make it; DeviceError as a collective
+  // call throws it. Not collective.
+  virtual void WaitUntil(const std::function<bool()>& done) = 0;
   // Ends all processes with this exit code.
   [[noreturn]] virtual void Abort(int exit_code) = 0;
 };

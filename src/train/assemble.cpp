@@ -9,33 +9,40 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/network/precision.h"
+#include "train/shared/devices.h"
 
 namespace ada::train {
 
-ChosenBackend MakeBackend(const config::DeviceConfig& device, const backend::Exchanges* shared) {
+ChosenBackend MakeBackend(const config::DeviceConfig& device, Team* team) {
   using config::DeviceKind;
+  if (device.compare && team != nullptr)
+    throw ConfigError(
+        "device.compare: true compares the ops of one process; start it alone, without mpirun");
   ChosenBackend chosen;
   chosen.threads = device.threads > 0 ? device.threads : backend::cpu::UsableCores();
   const bool is_auto = device.kind == DeviceKind::kAuto;
-  std::string why_not = is_auto ? backend::WhyNoCuda(device.index) : "";
-  if (is_auto && shared != nullptr) why_not = "several processes share the run";
+  int index = device.index;
+  std::string why_not;
+  if (team != nullptr && device.kind != DeviceKind::kCpu) {
+    const SharedDevice own = FindDevice(device, *team);
+    index = own.index, why_not = own.why_not;
+    if (!is_auto && !why_not.empty()) throw DeviceError("device.kind: cuda: " + why_not);
+  } else if (is_auto) {
+    why_not = backend::WhyNoCuda(index);
+  }
   const bool cuda = device.kind == DeviceKind::kCuda || (is_auto && why_not.empty());
-  if (cuda && shared != nullptr)
-    throw DeviceError(
-        "device.kind: cuda: several processes that train one network do so on CPUs alone yet; use "
-        "device.kind: cpu, or one process");
-  if (device.compare && shared != nullptr)
-    throw ConfigError(
-        "device.compare: true compares the ops of one process; start it alone, without mpirun");
   const bool fp8_hardware = device.fp8 == config::Fp8Products::kHardware;
   if (fp8_hardware && !cuda)
     throw DeviceError("device.fp8: hardware: the CPU has no units for fp8; use device.kind: cuda" +
                       (is_auto ? " (auto took the CPU: " + why_not + ")" : "") +
                       " or device.fp8: emulated");
-  chosen.backend = cuda ? backend::MakeCudaBackend(
-                              device.index, {device.autotune, device.deterministic, fp8_hardware})
-                        : backend::cpu::MakeCpuBackend(
-                              chosen.threads, shared != nullptr ? *shared : backend::Exchanges());
+  if (cuda)
+    chosen.backend =
+        backend::MakeCudaBackend(index, {device.autotune, device.deterministic, fp8_hardware},
+                                 team != nullptr ? &team->peers() : nullptr);
+  else
+    chosen.backend = backend::cpu::MakeCpuBackend(
+        chosen.threads, team != nullptr ? team->exchanges() : backend::Exchanges());
   chosen.has_own_memory = cuda;
   if (device.compare) {
     backend::CompareOptions options{cuda ? "cuda" : "cpu", "cpu", 1, nullptr, fp8_hardware};

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/exchange.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
 #include "train/input_facts.h"
+#include "train/shared/team.h"
 
 namespace ada::train {
 
@@ -24,9 +24,8 @@ struct ChosenBackend {
   int threads = 1;
   bool has_own_memory = false;  // a GPU
 };
-// `shared`: with other processes, which only the CPU can.
-ChosenBackend MakeBackend(const config::DeviceConfig& device,
-                          const backend::Exchanges* shared = nullptr);
+// team: of a run that several processes share, which make theirs together; null: of one process.
+ChosenBackend MakeBackend(const config::DeviceConfig& device, Team* team = nullptr);
 
 // What is known of the images before they are read: the shape of the network's input, how many
 // images there are after `limit` and `validation`. Throws DataError, or ConfigError where the

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/share.h"
 #include "data/augment.h"
 #include "data/batch_maker.h"
 
@@ -48,12 +49,33 @@ ResidentData::ResidentData(std::unique_ptr<backend::ImageSource> source,
       images_(dataset.images()),
       batch_size_(spec.batch_size),
       shuffle_(spec.shuffle),
+      part_(spec.part),
       seed_(spec.seed),
       batches_per_epoch_(batches_per_epoch) {}
 
 void ResidentData::Seek(std::int64_t epoch, std::int64_t index) {
   ADA_CHECK(epoch >= 0 && index >= 0 && index <= batches_per_epoch_);
   next_ = epoch * batches_per_epoch_ + index;
+}
+
+// Of every micro-batch its share.
+int ResidentData::RowsOfPart(int rows) const {
+  const int micro = part_.micro > 0 ? part_.micro : std::max(rows, 1);
+  std::int64_t count = 0;
+  for (int first = 0; first < rows; first += micro)
+    count += ShareOf(std::min(micro, rows - first), part_.of, part_.index).count;
+  return static_cast<int>(count);
+}
+
+int ResidentData::RowInWhole(const Batch& batch, int row) const {
+  const int micro = part_.micro > 0 ? part_.micro : batch.rows;
+  int first = 0;
+  for (;; first += micro) {
+    const ada::Share share = ShareOf(std::min(micro, batch.rows - first), part_.of, part_.index);
+    if (row < share.count) return first + static_cast<int>(share.first) + row;
+    row -= static_cast<int>(share.count);
+    ADA_CHECK(first + micro < batch.rows);
+  }
 }
 
 ResidentData::Batch ResidentData::Next() {
@@ -91,7 +113,10 @@ void Batches::Seek(std::int64_t epoch, std::int64_t index) {
 }
 
 int Batches::Next() {
-  if (resident_) return (resident_batch_ = resident_->Next()).rows;
+  if (resident_) {
+    resident_batch_ = resident_->Next();
+    return rows();
+  }
   batch_ = &loader_->Next();
   if (sent_ && sent_->batch != batch_) sent_.reset();
   return batch_->rows;
@@ -103,10 +128,11 @@ const std::vector<data::BrokenImage>& Batches::broken() const {
 }
 
 std::int64_t Batches::NumberOf(int row) const {
-  return resident_ ? resident_batch_.first + row : batch_->numbers[static_cast<std::size_t>(row)];
+  return resident_ ? resident_batch_.first + resident_->RowInWhole(resident_batch_, row)
+                   : batch_->numbers[static_cast<std::size_t>(row)];
 }
 
-std::int64_t Batches::terms() const { return resident_ ? resident_batch_.rows : batch_->terms; }
+std::int64_t Batches::terms() const { return resident_ ? rows() : batch_->terms; }
 
 Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
   if (resident_) {

@@ -40,11 +40,15 @@ class ResidentData {
   // The next batch; goes on into the next epoch, whose order it sends to the backend.
   Batch Next();
 
-  // Images and labels of rows from..from + rows of `batch` (a micro-batch), in backend memory.
-  // Only the batch that Next returned last.
+  // Images and labels of rows from..from + rows of `batch` (of a micro-batch), of those that
+  // LoaderSpec::part takes of it, in backend memory. Only the batch that Next returned last.
   void Fill(const Batch& batch, int from, int rows, float* images, std::int32_t* labels) {
-    source_->Fill(batch.epoch, batch.first + from, rows, images, labels);
+    source_->Fill(batch.epoch, batch.first + RowInWhole(batch, from), rows, images, labels);
   }
+  // What the part has of a batch of `rows` rows.
+  int RowsOfPart(int rows) const;
+  // Where row `row` of the part is among all of the batch.
+  int RowInWhole(const Batch& batch, int row) const;
 
  private:
   ResidentData(std::unique_ptr<backend::ImageSource> source, const data::Dataset& dataset,
@@ -54,6 +58,7 @@ class ResidentData {
   std::int64_t images_;
   int batch_size_;
   bool shuffle_;
+  data::BatchPart part_;
   std::uint64_t seed_;
   std::int64_t batches_per_epoch_;
   std::int64_t next_ = 0;          // counted from the first batch of epoch 0
@@ -81,7 +86,9 @@ class Batches {
   // The next batch; goes on into the next epoch. Returns its rows: none where all its images are
   // broken and left out.
   int Next();
-  int rows() const { return resident_ ? resident_batch_.rows : batch_->rows; }
+  int rows() const {
+    return resident_ ? resident_->RowsOfPart(resident_batch_.rows) : batch_->rows;
+  }
   // Rows of the present batch in all parts of it (LoaderSpec::part).
   int whole_rows() const { return resident_ ? resident_batch_.rows : batch_->whole_rows; }
   // Images of the present batch that could not be read.

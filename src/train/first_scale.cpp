@@ -73,7 +73,10 @@ void ForMicroBatches(const config::Config& config, Batches& batches, graph::Grap
   int fed = 0;
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
     ada::Share part{0, std::min<int>(micro, rows - first)};
-    if (team != nullptr) part = ShareOf(part.count, team->ranks(), team->rank());
+    if (team != nullptr) {
+      pass.whole_rows = static_cast<int>(part.count);
+      part = ShareOf(part.count, team->ranks(), team->rank());
+    }
     pass.rows = static_cast<int>(part.count), pass.first_row = part.first;
     const Batches::Rows seen = batches.Feed(graph, fed, pass.rows);
     fed += pass.rows;

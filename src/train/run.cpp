@@ -92,8 +92,7 @@ std::unique_ptr<Team> TeamOf(const config::Config& config, parallel::World* worl
 ChosenBackend BackendOf(config::DeviceConfig device, Team* team) {
   if (team == nullptr) return MakeBackend(device);
   if (device.threads == 0) device.threads = parallel::CoresOf(team->world());
-  const backend::Exchanges shared = team->exchanges();
-  return MakeBackend(device, &shared);
+  return MakeBackend(device, team);
 }
 
 // Another number of processes gives other sums: it has to be said.

@@ -115,7 +115,7 @@ bool Session::Summarise(telemetry::RunStatus status) {
   f.log_every = p_.config.log.every;
   f.processor = telemetry::CpuModel();
   f.threads = p_.threads;
-  if (shared_ && training_seconds_ > 0)
+  if (shared_ && !shared_->sums_in_pass() && training_seconds_ > 0)
     p_.log.Info(Formatted("waited %.1f %% of the time for sums of gradients (%d processes)",
                           100 * shared_->waited_seconds() / training_seconds_, p_.team->ranks()));
   for (const Version& v : Versions()) f.versions.emplace_back(v.name, v.value);

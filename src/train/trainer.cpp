@@ -111,6 +111,8 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   terms_ = batches_.terms();
   pass.part = team_ != nullptr;
   if (team_ != nullptr) {
+    pass.share = static_cast<float>(static_cast<double>(batches_.rows()) /
+                                    static_cast<double>(batches_.whole_rows()));
     const std::vector<std::int64_t> all = backend::GatherAll(team_->all(), terms_);
     terms_ = std::accumulate(all.begin(), all.end(), std::int64_t{0});
     shared_->Begin(pass.loss_scale);
@@ -121,17 +123,19 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   for (int first = 0; first < rows; first += micro, ++pass.draw) {
     const int whole = std::min(micro, rows - first);
     const bool last = first + whole == rows;
-    const ada::Share part =
-        team_ != nullptr ? ShareOf(whole, team_->ranks(), team_->rank()) : ada::Share{0, whole};
+    const ada::Share part = PartOf(whole);
     pass.rows = static_cast<int>(part.count);
     pass.first_row = part.first;
+    pass.whole_rows = team_ != nullptr ? whole : 0;
     pass.accumulate = first > 0;
     const Batches::Rows seen = batches_.Feed(graph_, fed, pass.rows);
     fed += pass.rows;
     graph_.Forward(pass, observers_.active());
     Lap(seconds_.forward);
     graph_.Backward(pass, observers_.active(), last ? shared_ : nullptr);
-    if (team_ != nullptr) JoinGradients(pass, last);
+    joined_ = false;
+    if (team_ != nullptr && !shared_->sums_in_pass()) JoinGradients(pass, last);
+    if (team_ != nullptr && (several || observers_.active() != nullptr)) JoinCounts(pass);
     if (request_.layers) optimizer_.Look();
     if (team_ == nullptr && (several || observers_.active() != nullptr)) graph_.Collect(pass);
     if (several) log_.AddMicroBatch(pass);
@@ -144,15 +148,26 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
   Lap(seconds_.log);
 }
 
-// After a backward pass: gradients, counts and statistics become those of all processes.
+// Of a micro-batch of `rows` the rows of this process.
+ada::Share Trainer::PartOf(int rows) const {
+  return team_ != nullptr ? ShareOf(rows, team_->ranks(), team_->rank()) : ada::Share{0, rows};
+}
+
+// After a backward pass: gradients and running statistics become those of all processes, where the
+// backend has not made them so.
 void Trainer::JoinGradients(const backend::Pass& pass, bool last) {
-  graph_.Collect(pass);
   if (last) {
     shared_->JoinStatistics(batches_.rows(), batches_.whole_rows());
     shared_->Finish();
     graph_.FinishGradients(pass);
-    graph_.Collect(pass);
   }
+  JoinCounts(pass);
+}
+
+// Counts become those of all processes, once a pass: what was joined must not be fetched over.
+void Trainer::JoinCounts(const backend::Pass& pass) {
+  if (std::exchange(joined_, true)) return;
+  graph_.Collect(pass);
   graph_.Join(team_->all(), pass);
 }
 
@@ -161,11 +176,10 @@ void Trainer::JoinGradients(const backend::Pass& pass, bool last) {
 scaling::ScaleUpdate Trainer::Update(StepResult& r, const backend::Pass& pass) {
   optimizer_.Update(PlanFor(r, policy_.OnOverflow()));
   Lap(seconds_.update);
-  if (team_ == nullptr) {  // else what was joined would be fetched over
-    batches_.SendAhead(graph_, config_.data.batch_size / config_.train.accumulate);
-    Lap(seconds_.data);
-    graph_.Collect(pass);
-  }
+  batches_.SendAhead(
+      graph_, static_cast<int>(PartOf(config_.data.batch_size / config_.train.accumulate).count));
+  Lap(seconds_.data);
+  team_ == nullptr ? graph_.Collect(pass) : JoinCounts(pass);
   const backend::UpdateOutcome outcome = optimizer_.Outcome();
   if (log_.CountsUpdates(step_)) log_.TakeUpdates(optimizer_.Stats());
   if (shared_ != nullptr && shared_->narrow() && r.logged)

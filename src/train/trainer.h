@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "config/config.h"
+#include "core/share.h"
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
@@ -68,7 +69,9 @@ class Trainer {
   backend::Pass MakePass(const StepResult& result) const;
   void SendLayerScales();
   void Gradients(int rows, backend::Pass pass);
+  ada::Share PartOf(int rows) const;
   void JoinGradients(const backend::Pass& pass, bool last);
+  void JoinCounts(const backend::Pass& pass);
   backend::LossResult Loss();
   scaling::ScaleUpdate Update(StepResult& result, const backend::Pass& pass);
   backend::UpdatePlan PlanFor(const StepResult& result, scaling::Action on_overflow) const;
@@ -88,6 +91,7 @@ class Trainer {
   Team* team_;
   SharedGradients* shared_;
   std::int64_t terms_ = 0;  // of the present batch, of all processes
+  bool joined_ = false;     // so are the counts of the present pass
   std::int64_t steps_per_epoch_, total_steps_;
   std::int64_t step_ = 0, skips_in_a_row_ = 0, schedule_steps_ = 0;
   scaling::RetryRule retry_;

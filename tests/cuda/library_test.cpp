@@ -55,7 +55,7 @@ TEST_SUITE("cpu") {
                              .path = "/opt/cuda/",
                              .major = "12"}) ==
           Folders{"/usr/local/cuda/lib64", "/opt/cuda/lib64", "/env/nvidia/cu12/lib",
-                  "/env/nvidia/cublas/lib", "/env/nvidia/cuda_nvrtc/lib",
+                  "/env/nvidia/cublas/lib", "/env/nvidia/cuda_nvrtc/lib", "/env/nvidia/nccl/lib",
                   "/usr/local/cuda-12/lib64"});
   }
 }

@@ -4,49 +4,13 @@
 
 #include <doctest/doctest.h>
 
-#include <random>
 #include <vector>
 
-#include "core/number_format.h"
+#include "parallel/made_up_gradients.h"
 #include "parallel/thread_world.h"
 
 namespace ada::testing {
 namespace {
-
-using Values = std::vector<std::vector<float>>;  // by gradient
-
-const std::vector<std::int64_t> kSizes = {1, 700, 33, 5, 1024, 16, 3};
-
-// Magnitudes from 2^-30 to 2^3: sums depend on their order, and small ones vanish in fp16.
-Values MadeUp(int rank, int round) {
-  std::mt19937 random(static_cast<unsigned>(100 * rank + round));
-  Values all;
-  for (const std::int64_t size : kSizes) {
-    std::vector<float>& values = all.emplace_back();
-    for (std::int64_t i = 0; i < size; ++i) {
-      const int exponent = static_cast<int>(random() % 34) - 30;
-      values.push_back(std::ldexp(static_cast<float>(random() % 2001) / 1000.0f - 1, exponent));
-    }
-  }
-  return all;
-}
-
-// The definition, value by value.
-Values Expected(int ranks, int round, const NumberFormat& format, float factor) {
-  Values total;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Values part = MadeUp(rank, round);
-    if (rank == 0) total = Values(part.size());
-    for (std::size_t g = 0; g < part.size(); ++g) {
-      total[g].resize(part[g].size());
-      for (std::size_t i = 0; i < part[g].size(); ++i)
-        total[g][i] += RoundTo(format, part[g][i] * factor);
-    }
-  }
-  for (auto& values : total)
-    for (float& value : values) value = RoundTo(format, value) / factor;
-  return total;
-}
 
 // What each rank gets in the last of three rounds.
 std::vector<Values> Summed(int ranks, std::int64_t bucket, const NumberFormat& format, float factor,
@@ -103,21 +67,7 @@ TEST_SUITE("cpu") {
                      (std::isnan(got[g][i]) && std::isnan(expected[g][i]))));
         std::int64_t overflows = 0;
         for (std::size_t g = 0; g < kSizes.size(); ++g) {
-          TensorStats naive;
-          std::vector<float> sum(static_cast<std::size_t>(kSizes[g]));
-          const auto count = [&](float value) {
-            const float rounded = RoundTo(format, value);
-            ++naive.numel;
-            naive.underflow += value != 0 && rounded == 0;
-            naive.overflow += std::isfinite(value) && !std::isfinite(rounded);
-            naive.subnormal +=
-                rounded != 0 && static_cast<double>(std::fabs(rounded)) < format.smallest_normal();
-            return rounded;
-          };
-          for (int rank = 0; rank < ranks; ++rank)
-            for (std::size_t i = 0; i < sum.size(); ++i)
-              sum[i] += count(MadeUp(rank, 2)[g][i] * factor);
-          for (const float value : sum) count(value);
+          const TensorStats naive = ExpectedLoss(ranks, 2, format, factor, g);
           CHECK(lost[g].numel == naive.numel);
           CHECK(lost[g].underflow == naive.underflow);
           CHECK(lost[g].overflow == naive.overflow);

@@ -97,6 +97,16 @@ class Mpirun(unittest.TestCase):
         with open(self.folder / output / file, newline="") as stream:
             return list(csv.DictReader(stream))
 
+    def test_gpus_of_their_own_or_none(self):
+        # One GPU less than processes, wherever this runs: none at all, or by what they may see.
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES")
+        text = self.run_it(2, "--device", "cuda", code=4)
+        self.assertRegex(text, r"device\.kind: cuda: rank [01] of 2 \(host ")
+        self.assertEqual(text.count("device.kind: cuda: "), 1, text)
+        text = self.run_it(2, "--device", "auto", "--set", "train.max_steps=1")
+        self.assertRegex(text, r"device auto, and rank [01] of 2 \(host ")
+
     def test_ranks_compute_what_one_computes(self):
         self.run_it(0, output="alone")
         self.run_it(1, output="one")

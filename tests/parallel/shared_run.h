@@ -1,4 +1,5 @@
-// Trains a configuration with several ranks that are threads (thread_world.h), or with one.
+// Trains a configuration with several ranks that are threads (thread_world.h), or with one; on the
+// kernels of the CUDA backend where the test program says so.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -12,6 +13,9 @@
 #include "telemetry/temp_folder.h"
 #include "train/run.h"
 #include "train/run_files.h"
+#ifdef ADA_ON_KERNELS
+#include "parallel/kernels_run.h"
+#endif
 
 namespace ada::testing {
 
@@ -38,6 +42,7 @@ struct SharedRunOptions {
   // Other overrides for one rank.
   int other_rank = -1;
   config::Overrides others = {};
+  bool on_cpu = false;  // on the CPU, whatever the test program's backend is
 };
 
 // Into `folder`; ranks 1: no team at all.
@@ -53,6 +58,9 @@ inline std::vector<Ended> TrainShared(const std::string& text, const std::string
     telemetry::Log log(telemetry::LogLevel::kError);
     train::RunOptions run;
     run.resume = options.resume, run.progress = false, run.world = world;
+#ifdef ADA_ON_KERNELS
+    if (!options.on_cpu) return TrainOnKernels(config, run, log);
+#endif
     train::Train(config, run, log);
   };
   std::vector<Ended> ended;

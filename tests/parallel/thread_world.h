@@ -95,6 +95,9 @@ class ThreadWorld final : public parallel::World {
   parallel::Communicator& small() override { return small_; }
   parallel::Communicator& large() override { return large_; }
   void SetTimeout(double) override {}
+  void WaitUntil(const std::function<bool()>& done) override {
+    while (!done()) std::this_thread::yield();
+  }
   [[noreturn]] void Abort(int) override { throw InternalError("a test that aborts"); }
 
  private:

@@ -24,6 +24,7 @@ class Places final : public parallel::World {
   parallel::Communicator& small() override { throw InternalError("no messages"); }
   parallel::Communicator& large() override { throw InternalError("no messages"); }
   void SetTimeout(double) override {}
+  void WaitUntil(const std::function<bool()>&) override {}
   [[noreturn]] void Abort(int code) override { throw DeviceError("ended " + std::to_string(code)); }
 
  private:

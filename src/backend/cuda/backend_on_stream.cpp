@@ -31,14 +31,15 @@ float ToFloat(Storage storage, const std::byte* at) {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(std::unique_ptr<Stream> stream, const BackendWords& words,
-              const DeviceOptions& options)
+              const DeviceOptions& options, std::unique_ptr<Link> link)
       : words_(words),
         options_(options),
         stream_(std::move(stream)),
         products_(MakeProducts(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
-        context_{*stream_, scratch_,   shared_,  pass_.values(),
-                 options_, *products_, remarks_, memory_} {}
+        link_(std::move(link)),
+        context_{*stream_,   scratch_, shared_, pass_.values(), options_,
+                 *products_, remarks_, memory_, link_.get()} {}
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
@@ -63,7 +64,7 @@ class CudaBackend final : public Backend {
 
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
     const PassStore::Scope held(pass_, pass);
-    recordings_.Run(variant, pass, body);
+    recordings_.Run(variant, pass, body, NormsLink(link_.get()) != nullptr);
   }
 
   void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
@@ -101,6 +102,9 @@ class CudaBackend final : public Backend {
   std::unique_ptr<AverageOp> MakeAverage(std::vector<AverageSlot> slots) override {
     return MakeAverageOp(context_, slots);
   }
+  std::unique_ptr<GradientSums> MakeGradientSums(const GradientSumsSpec& s) override {
+    return link_ == nullptr ? nullptr : MakeGradientSumsOp(context_, s);
+  }
 
  private:
   const BackendWords words_;
@@ -112,6 +116,7 @@ class CudaBackend final : public Backend {
   SharedBlocks shared_{*stream_, memory_};
   std::unique_ptr<Products> products_;
   PassStore pass_;
+  std::unique_ptr<Link> link_;  // before memory, which may be waited for; after what is recorded
   Recordings recordings_{*stream_, remarks_};
   const Context context_;
 };
@@ -119,8 +124,8 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<Stream> stream, const BackendWords& words,
-                                       const DeviceOptions& options) {
-  return std::make_unique<CudaBackend>(std::move(stream), words, options);
+                                       const DeviceOptions& options, std::unique_ptr<Link> link) {
+  return std::make_unique<CudaBackend>(std::move(stream), words, options, std::move(link));
 }
 
 }  // namespace ada::backend::cuda

@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/link.h"
 #include "backend/cuda/stream.h"
 
 namespace ada::backend::cuda {
@@ -13,7 +14,9 @@ namespace ada::backend::cuda {
 struct BackendWords {
   std::string describe, instruction_set;
 };
+// link: between this stream's device and those of other processes; null: there are none.
 std::unique_ptr<Backend> MakeBackendOn(std::unique_ptr<Stream> stream, const BackendWords& words,
-                                       const DeviceOptions& options);
+                                       const DeviceOptions& options,
+                                       std::unique_ptr<Link> link = nullptr);
 
 }  // namespace ada::backend::cuda

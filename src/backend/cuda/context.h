@@ -12,6 +12,7 @@
 namespace ada::backend::cuda {
 
 struct PassValues;
+class Link;
 class Products;
 
 struct Context {
@@ -24,6 +25,7 @@ struct Context {
   Products& products;
   Remarks& remarks;
   Memory& memory;
+  Link* link = nullptr;  // null: this process is alone
 
   // Backend memory, zeroed in the stream's order, until the backend ends. In constructors alone.
   template <class T>

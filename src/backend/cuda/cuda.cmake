@@ -12,6 +12,12 @@ list(FILTER ADA_CUDA_HOST INCLUDE REGEX "/host/[^/]*$")
 set(ADA_CUDA_DEVICE ${ADA_CUDA_BOTH})
 list(FILTER ADA_CUDA_DEVICE INCLUDE REGEX "/(device/|cudnn_|cublas_)[^/]*$")
 list(REMOVE_ITEM ADA_CUDA_BOTH ${ADA_CUDA_HOST} ${ADA_CUDA_DEVICE})
+# NCCL goes with MPI: a process without others has nobody to talk to.
+if(ADA_MPI)
+  list(FILTER ADA_CUDA_DEVICE EXCLUDE REGEX "/nccl_absent.cpp$")
+else()
+  list(FILTER ADA_CUDA_DEVICE EXCLUDE REGEX "/nccl_(link|functions).cpp$")
+endif()
 
 # A namespace of its own lets both sides be linked into one program.
 add_library(ada_backend_cuda_host STATIC EXCLUDE_FROM_ALL ${ADA_CUDA_BOTH} ${ADA_CUDA_HOST})

@@ -2,10 +2,13 @@
 // such, other formats emulated. All work lies in one stream, and a step that was seen once is
 // recorded and replayed.
 #pragma once
+#include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
+#include "backend/peers.h"
 
 namespace ada::backend {
 
@@ -18,14 +21,26 @@ struct DeviceOptions {
 
 // On device `index`, which is CUDA's number of it. Throws DeviceError where it cannot be used, or
 // lacks what the options ask for.
-std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options);
+// peers: of a run that several processes share, each with a device; outlives the backend, and all
+// make theirs together.
+std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options,
+                                         Peers* peers = nullptr);
 // Why device `index` cannot be used, with what to do; "" where it can.
 std::string WhyNoCuda(int index);
-// "CUDA 13.0, cuDNN 9.13.0", of what was built in and found; "not built in".
+// Why devices of several processes cannot be used together (NCCL), with what to do; "" where they
+// can.
+std::string WhyNoCudaPeers();
+// What tells the devices apart that this process sees (CUDA_VISIBLE_DEVICES), whatever their
+// numbers here; in the order of these.
+using CudaDeviceId = std::array<char, 16>;
+std::vector<CudaDeviceId> VisibleCudaDevices();
+// "CUDA 13.0, cuDNN 9.13.0", of what was built in and found, with NCCL where the build knows
+// several processes; "not built in".
 std::string CudaVersions();
 
 // The same ops, recordings and memory on the host's processor, kernel by kernel in plain loops: for
 // tests. Its own library, ada_backend_cuda_host.
-std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options = {});
+std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options = {},
+                                                 Peers* peers = nullptr);
 
 }  // namespace ada::backend

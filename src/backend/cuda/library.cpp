@@ -75,6 +75,7 @@ std::vector<std::string> CudaFolders(const CudaPlaces& places) {
     add(packages + "/cu" + places.major + "/lib");
     add(packages + "/cublas/lib");
     add(packages + "/cuda_nvrtc/lib");
+    add(packages + "/nccl/lib");
   }
   add("/usr/local/cuda/lib64");
   add("/usr/local/cuda-" + places.major + "/lib64");

@@ -35,10 +35,10 @@ struct CudaPlaces {
   const char *home = nullptr, *path = nullptr;  // CUDA_HOME, CUDA_PATH
   std::string major;                            // "13"
 };
-// Folders in which libraries of CUDA itself (cuBLAS, NVRTC) may lie, without duplicates: the
-// build's own; the toolkit's (its variables, /usr/local/cuda); and, beside each folder of cuDNN
+// Folders in which libraries of CUDA itself (cuBLAS, NVRTC) and NCCL may lie, without duplicates:
+// the build's own; the toolkit's (its variables, /usr/local/cuda); and, beside each folder of cuDNN
 // that pip has made (.../nvidia/cudnn/lib), those of pip's packages: .../nvidia/cu13/lib,
-// .../nvidia/cublas/lib, .../nvidia/cuda_nvrtc/lib.
+// .../nvidia/cublas/lib, .../nvidia/cuda_nvrtc/lib, .../nvidia/nccl/lib.
 std::vector<std::string> CudaFolders(const CudaPlaces& places);
 
 }  // namespace ada::backend::cuda

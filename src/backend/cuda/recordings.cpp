@@ -7,8 +7,10 @@
 
 namespace ada::backend::cuda {
 
-void Recordings::Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) {
-  const Key key{variant, pass.rows, pass.training, pass.count, pass.accumulate, pass.bins};
+void Recordings::Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
+                     bool joins_norms) {
+  const Key key{variant,   pass.rows,       pass.training,  pass.count, pass.accumulate,
+                pass.bins, pass.whole_rows, pass.first_row, pass.part,  joins_norms};
   const auto [found, is_new] = variants_.try_emplace(key);
   Variant& known = found->second;
   if (!is_new && !known.refused && known.recording == nullptr) Record(known, body);

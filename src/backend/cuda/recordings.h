@@ -18,11 +18,14 @@ namespace ada::backend::cuda {
 class Recordings {
  public:
   Recordings(Stream& stream, Remarks& remarks) : stream_(stream), remarks_(remarks) {}
-  void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body);
+  // joins_norms: batch norms take the statistics of all processes.
+  void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
+           bool joins_norms = false);
 
  private:
-  // The variant and what of a pass launches depend on.
-  using Key = std::tuple<std::uint64_t, int, bool, bool, bool, bool>;
+  // The variant and what of a pass launches depend on: the rows of all processes too, so that all
+  // record and replay the same steps.
+  using Key = std::tuple<std::uint64_t, int, bool, bool, bool, bool, int, std::int64_t, bool, bool>;
   struct Variant {
     std::unique_ptr<Recording> recording;  // null: done once, or not to be recorded
     bool refused = false;

@@ -73,8 +73,15 @@ class Stream {
   // while this records.
   virtual void WaitFor(Event& event) = 0;
 
-  // Keeps what `body` asks for instead of doing it. `body` may launch, Copy, Zero and CopyToHost to
-  // memory of AllocateOnHost.
+  // What `body` asks for is done beside the stream's own work, in an order of its own: behind what
+  // the stream was asked for before. `body` may launch, Copy and Zero.
+  virtual void Aside(const std::function<void()>& body) = 0;
+  // Work asked for from now on comes behind all that was asked for aside, for which Synchronize
+  // does not wait before that. Nothing that is recorded ends without it.
+  virtual void JoinAside() = 0;
+
+  // Keeps what `body` asks for instead of doing it. `body` may launch, Copy, Zero, do so aside, and
+  // CopyToHost to memory of AllocateOnHost.
   virtual std::unique_ptr<Recording> Record(const std::function<void()>& body) = 0;
 
   // CUDA's handle; null on the host executor.

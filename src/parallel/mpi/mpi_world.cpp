@@ -126,6 +126,9 @@ class MpiWorld final : public World {
   Communicator& small() override { return small_; }
   Communicator& large() override { return large_; }
   void SetTimeout(double seconds) override { patience_.SetTimeout(seconds); }
+  void WaitUntil(const std::function<bool()>& done) override {
+    patience_.WaitUntil(done, /*hurries=*/true);
+  }
   [[noreturn]] void Abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
     std::_Exit(exit_code);

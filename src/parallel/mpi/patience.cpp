@@ -38,11 +38,18 @@ Patience::Patience(MPI_Comm comm, const std::vector<std::string>& hosts)
 }
 
 void Patience::Wait(MPI_Request& request, bool hurries) {
-  double start = 0, answered = 0;
-  for (int tried = hurries ? 0 : kLooks + kYields;; ++tried) {
+  const auto is_done = [&request] {
     int done = 0;
     CheckMpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "a message between processes");
-    if (done != 0) return;
+    return done != 0;
+  };
+  WaitUntil(is_done, hurries);
+}
+
+void Patience::WaitUntil(const std::function<bool()>& done, bool hurries) {
+  double start = 0, answered = 0;
+  for (int tried = hurries ? 0 : kLooks + kYields;; ++tried) {
+    if (done()) return;
     if (tried < kLooks) continue;
     if (tried < kLooks + kYields) {
       std::this_thread::yield();

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ class Patience {
   // hurries: the thread looks without sleeping for a while, since nothing else is to be done; else
   // another thread of the process is at work on its core.
   void Wait(MPI_Request& request, bool hurries);
+  // The same until done() is true, of which MPI knows nothing.
+  void WaitUntil(const std::function<bool()>& done, bool hurries);
 
  private:
   void AnswerAsks();

@@ -105,6 +105,7 @@ void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& a
     std::optional<Team::NormsAlone> alone;
     if (team_ != nullptr) {
       const int whole = batches.whole_rows();
+      pass.whole_rows = whole;
       pass.first_row = ShareOf(whole, team_->ranks(), team_->rank()).first;
       // The rest of the images may be fewer than there are processes.
       if (whole < team_->ranks()) alone.emplace(team_);

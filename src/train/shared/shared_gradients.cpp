@@ -22,6 +22,10 @@ NumberFormat FormatOf(config::GradientTransport transport) {
                                                          : kFp32;
 }
 
+std::int64_t BucketBytes(const config::ParallelConfig& config) {
+  return static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024);
+}
+
 }  // namespace
 
 SharedGradients::SharedGradients(const config::ParallelConfig& config, Team& team,
@@ -32,8 +36,22 @@ SharedGradients::SharedGradients(const config::ParallelConfig& config, Team& tea
       format_(FormatOf(config.gradients)),
       narrow_(format_ != kFp32),
       order_(graph.GradientOrder()),
-      sums_(team.world().large(), SizesOf(graph, order_),
-            static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024), format_) {}
+      in_pass_(backend.MakeGradientSums(SpecOf(config))) {
+  if (!in_pass_)
+    on_host_.emplace(team.world().large(), SizesOf(graph, order_), BucketBytes(config), format_);
+}
+
+backend::GradientSumsSpec SharedGradients::SpecOf(const config::ParallelConfig& config) const {
+  backend::GradientSumsSpec spec;
+  for (std::size_t place = 0; place < order_.size(); ++place)
+    spec.gradients.push_back(GradientOf(static_cast<int>(place)));
+  if (!team_.joins_norms())
+    for (const graph::Parameter& p : graph_.parameters())
+      if (!p.gradient) spec.averages.push_back(p.value);
+  spec.bucket_bytes = BucketBytes(config);
+  spec.transport = format_;
+  return spec;
+}
 
 const Tensor& SharedGradients::GradientOf(int place) const {
   const int parameter = order_[static_cast<std::size_t>(place)];
@@ -41,30 +59,37 @@ const Tensor& SharedGradients::GradientOf(int place) const {
 }
 
 void SharedGradients::Take(const std::vector<int>& parameters) {
+  // A pass that could not be recorded begins anew.
+  if (parameters.front() == order_.front()) taken_ = 0;
   for (const int parameter : parameters) {
     ADA_CHECK(taken_ < order_.size() && order_[taken_] == parameter);
     const int place = static_cast<int>(taken_++);
-    const Tensor& gradient = GradientOf(place);
-    host_.resize(static_cast<std::size_t>(gradient.shape.numel()));
-    backend_.Download(host_.data(), gradient.data, gradient.bytes());
-    sums_.Add(place, host_.data(), scale_);
+    in_pass_ ? in_pass_->Take(place) : TakeOnHost(place);
   }
+}
+
+void SharedGradients::TakeOnHost(int place) {
+  const Tensor& gradient = GradientOf(place);
+  host_.resize(static_cast<std::size_t>(gradient.shape.numel()));
+  backend_.Download(host_.data(), gradient.data, gradient.bytes());
+  on_host_->Add(place, host_.data(), scale_);
 }
 
 void SharedGradients::Finish() {
   ADA_CHECK(taken_ == order_.size());
   taken_ = 0;
-  sums_.Finish();
+  if (in_pass_) return in_pass_->Finish();
+  on_host_->Finish();
   for (std::size_t place = 0; place < order_.size(); ++place) {
     const Tensor& gradient = GradientOf(static_cast<int>(place));
     host_.resize(static_cast<std::size_t>(gradient.shape.numel()));
-    sums_.Take(static_cast<int>(place), host_.data(), scale_);
+    on_host_->Take(static_cast<int>(place), host_.data(), scale_);
     backend_.Upload(gradient.data, host_.data(), gradient.bytes());
   }
 }
 
 void SharedGradients::JoinStatistics(std::int64_t rows, std::int64_t whole) {
-  if (team_.joins_norms()) return;
+  if (in_pass_ || team_.joins_norms()) return;
   std::vector<float> values;
   const auto share = static_cast<float>(static_cast<double>(rows) / static_cast<double>(whole));
   for (const graph::Parameter& p : graph_.parameters()) {
@@ -83,8 +108,9 @@ void SharedGradients::JoinStatistics(std::int64_t rows, std::int64_t whole) {
 
 std::vector<SharedGradients::Lost> SharedGradients::LostInTransport() {
   std::vector<TensorStats> mine;
-  for (std::size_t place = 0; place < order_.size(); ++place)
-    mine.push_back(sums_.lost(static_cast<int>(place)));
+  if (in_pass_) mine = in_pass_->Lost();
+  for (std::size_t place = mine.size(); place < order_.size(); ++place)
+    mine.push_back(on_host_->lost(static_cast<int>(place)));
   const std::vector<TensorStats> all = backend::GatherAll(team_.all(), mine);
   std::vector<Lost> lost;
   for (std::size_t place = order_.size(); place-- > 0;) {  // layers in forward order

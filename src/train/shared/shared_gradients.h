@@ -1,9 +1,12 @@
 // The gradients of a batch of which every process computed a part: handed to the sum while the
-// backward pass goes on, and back as sums.
+// backward pass goes on, and back as sums. The backend sums them where it can, else this does on
+// the host.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "backend/gradient_sums.h"
 #include "graph/graph.h"
 #include "parallel/gradient_sums.h"
 #include "train/shared/team.h"
@@ -19,10 +22,11 @@ class SharedGradients final : public graph::GradientTaker {
   // The scale of the loss, which gradients carry where they travel in 16 bits.
   void Begin(float loss_scale) { scale_ = narrow_ ? loss_scale : 1; }
   void Take(const std::vector<int>& parameters) override;
-  // After the backward pass: waits, and puts sums where the parts were.
-  void Finish();
+  bool sums_in_pass() const override { return in_pass_ != nullptr; }
+  // After the last Take: puts sums where the parts were; on the host it waits for them.
+  void Finish() override;
   // Running statistics of batch norms become the means over processes, by their images; nothing
-  // where all have the same. rows: this process's; whole: of all.
+  // where all have the same, or the backend has done so. rows: this process's; whole: of all.
   void JoinStatistics(std::int64_t rows, std::int64_t whole);
 
   // parallel.gradients other than fp32: what the transport lost of the last batch's gradient of a
@@ -36,20 +40,24 @@ class SharedGradients final : public graph::GradientTaker {
   float scale() const { return scale_; }
   std::vector<Lost> LostInTransport();
 
-  double waited_seconds() const { return sums_.waited_seconds(); }
-  std::int64_t bytes() const { return sums_.bytes(); }
-  std::int64_t buckets() const { return sums_.buckets(); }
+  // For sums, on the host; where the backend makes them it does so beside other work.
+  double waited_seconds() const { return on_host_ ? on_host_->waited_seconds() : 0; }
+  std::int64_t bytes() const { return on_host_ ? on_host_->bytes() : in_pass_->bytes(); }
+  std::int64_t buckets() const { return on_host_ ? on_host_->buckets() : in_pass_->buckets(); }
 
  private:
   const Tensor& GradientOf(int place) const;
+  backend::GradientSumsSpec SpecOf(const config::ParallelConfig& config) const;
+  void TakeOnHost(int place);
 
   Team& team_;
   graph::Graph& graph_;
   backend::Backend& backend_;
   const NumberFormat format_;
   const bool narrow_;
-  const std::vector<int> order_;  // parameters, as gradients are completed
-  parallel::GradientSums sums_;
+  const std::vector<int> order_;                    // parameters, as gradients are completed
+  std::unique_ptr<backend::GradientSums> in_pass_;  // null: on the host
+  std::optional<parallel::GradientSums> on_host_;
   float scale_ = 1;
   std::size_t taken_ = 0;
   std::vector<float> host_;

@@ -11,7 +11,8 @@ Team::Team(parallel::World& world, const config::ParallelConfig& config)
       decides_together_(config.statistics == config::SharedStatistics::kGlobal),
       joins_norms_(config.sync_batch_norm),
       all_(world),
-      norms_(world) {
+      norms_(world),
+      peers_(*this) {
   if (config.ranks > 0 && config.ranks != world.ranks())
     throw ConfigError("parallel.ranks: " + std::to_string(config.ranks) + ", and " +
                       std::to_string(world.ranks()) +

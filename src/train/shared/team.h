@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/exchange.h"
+#include "backend/peers.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "parallel/world.h"
@@ -28,6 +29,8 @@ class Team {
   backend::Exchanges exchanges() {
     return {decides_together_ ? &all_ : nullptr, joins_norms_ ? &norms_ : nullptr};
   }
+  // The same for a backend whose processes have a device each.
+  backend::Peers& peers() { return peers_; }
   bool decides_together() const { return decides_together_; }
   bool joins_norms() const { return joins_norms_; }
   // Between the parts of a run.
@@ -60,9 +63,26 @@ class Team {
     bool alone = false;
   };
 
+  struct DevicePeers final : backend::Peers {
+    explicit DevicePeers(Team& of) : team(of) {}
+    int rank() const override { return team.rank(); }
+    int ranks() const override { return team.ranks(); }
+    void Gather(const void* mine, std::size_t bytes, void* to) override {
+      team.world_.large().Gather(mine, bytes, to);
+    }
+    void Exchange(const void* mine, std::size_t bytes, void* parts) override {
+      team.world_.large().Exchange(mine, bytes, parts);
+    }
+    void WaitUntil(const std::function<bool()>& done) override { team.world_.WaitUntil(done); }
+    bool joins_rules() const override { return team.decides_together_; }
+    bool joins_norms() const override { return team.joins_norms_ && !team.norms_.alone; }
+    Team& team;
+  };
+
   parallel::World& world_;
   bool decides_together_, joins_norms_;
   Messages all_, norms_;
+  DevicePeers peers_;
 };
 
 // What every process takes of a batch of `images`, at most.

@@ -1,11 +1,13 @@
 // The backend on a GPU; see cuda_backend.h.
 #include <cudnn_version.h>
 
+#include <cstring>
 #include <utility>
 
 #include "backend/cuda/backend_on_stream.h"
 #include "backend/cuda/device/device_libraries.h"
 #include "backend/cuda/device/device_stream.h"
+#include "backend/cuda/device/nccl_link.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/texts.h"
 #include "core/error.h"
@@ -74,15 +76,37 @@ std::string WhyNoCuda(int index) {
   return "";
 }
 
-std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options) {
-  const std::string missing = WhyNoCuda(index);
+std::string WhyNoCudaPeers() { return cuda::WhyNoDeviceLink(); }
+
+std::vector<CudaDeviceId> VisibleCudaDevices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return {};
+  }
+  std::vector<CudaDeviceId> ids(static_cast<std::size_t>(count));
+  for (int index = 0; index < count; ++index)
+    std::memcpy(ids[static_cast<std::size_t>(index)].data(), PropertiesOf(index).uuid.bytes,
+                sizeof(CudaDeviceId));
+  return ids;
+}
+
+std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options, Peers* peers) {
+  std::string missing = WhyNoCuda(index);
+  if (missing.empty() && peers != nullptr) missing = WhyNoCudaPeers();
   if (!missing.empty())
     throw DeviceError("device cuda:" + std::to_string(index) + ": " + missing +
                       "; or use device.kind: cpu");
   if (options.fp8_hardware) CheckFp8(index);
-  return cuda::MakeBackendOn(std::make_unique<cuda::DeviceStream>(index), WordsFor(index), options);
+  auto stream = std::make_unique<cuda::DeviceStream>(index);
+  std::unique_ptr<cuda::Link> link;
+  if (peers != nullptr) link = cuda::MakeDeviceLink(*stream, *peers, index);
+  return cuda::MakeBackendOn(std::move(stream), WordsFor(index), options, std::move(link));
 }
 
-std::string CudaVersions() { return RuntimeVersion() + ", " + CudnnVersion(); }
+std::string CudaVersions() {
+  const std::string nccl = cuda::DeviceLinkVersion();
+  return RuntimeVersion() + ", " + CudnnVersion() + (nccl.empty() ? "" : ", " + nccl);
+}
 
 }  // namespace ada::backend

@@ -43,6 +43,11 @@ const Library& Nvrtc() {
   return nvrtc;
 }
 
+const Library& Nccl() {
+  static const Library nccl{"NCCL 2", "libnccl.so.2", Folders()};
+  return nccl;
+}
+
 std::size_t LoadedCudnnVersion() {
   void* const found = Cudnn().Find("cudnnGetVersion");
   return found == nullptr ? 0 : reinterpret_cast<decltype(&cudnnGetVersion)>(found)();

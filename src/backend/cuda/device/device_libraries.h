@@ -13,6 +13,9 @@ const Library& Cublas();
 // cuDNN compiles its fused plans with it, and answers that it has none where it does not find it.
 const Library& Nvrtc();
 
+// Where several processes share a run.
+const Library& Nccl();
+
 // 91300 of cuDNN 9.13.0; 0 where none is found.
 std::size_t LoadedCudnnVersion();
 // Of what products need; "" where nothing is missing. Opens NVRTC before cuDNN asks for it.

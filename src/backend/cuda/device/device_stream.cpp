@@ -12,6 +12,13 @@
 namespace ada::backend::cuda {
 namespace {
 
+// Whether what was asked for is done, by what cuda...Query said.
+bool IsDone(cudaError_t status, const char* doing) {
+  if (status == cudaErrorNotReady) return false;
+  CheckCuda(status, doing);
+  return true;
+}
+
 class Graph final : public Recording {
  public:
   Graph(cudaStream_t stream, cudaGraph_t graph) : stream_(stream) {
@@ -30,20 +37,31 @@ class Graph final : public Recording {
   cudaGraphExec_t executable_ = nullptr;
 };
 
+cudaEvent_t MakePlace() {
+  cudaEvent_t event = nullptr;
+  CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  return event;
+}
+
+// patience: DeviceStream's, as it is when somebody waits.
 class DeviceEvent final : public Event {
  public:
-  explicit DeviceEvent(cudaStream_t stream) : stream_(stream) {
-    CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
-  }
+  DeviceEvent(cudaStream_t stream, const DeviceStream::Patience& patience)
+      : stream_(stream), patience_(patience), event_(MakePlace()) {}
   ~DeviceEvent() override { cudaEventDestroy(event_); }
   DeviceEvent(const DeviceEvent&) = delete;
   void Mark() override { CheckCuda(cudaEventRecord(event_, stream_), "marking an event"); }
-  void Wait() override { CheckCuda(cudaEventSynchronize(event_), "waiting for an event"); }
+  void Wait() override {
+    if (patience_ == nullptr)
+      return CheckCuda(cudaEventSynchronize(event_), "waiting for an event");
+    patience_([this] { return IsDone(cudaEventQuery(event_), "waiting for an event"); });
+  }
   CUevent_st* handle() const override { return event_; }
 
  private:
   cudaStream_t stream_;
-  cudaEvent_t event_ = nullptr;
+  const DeviceStream::Patience& patience_;
+  cudaEvent_t event_;
 };
 
 cudaStream_t MakeStream() {
@@ -61,7 +79,8 @@ void CopyOn(cudaStream_t stream, std::byte* to, const void* from, std::size_t by
 
 class DeviceLane final : public Lane {
  public:
-  DeviceLane() : stream_(MakeStream()) {}
+  explicit DeviceLane(const DeviceStream::Patience& patience)
+      : stream_(MakeStream()), patience_(patience) {}
   ~DeviceLane() override {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -71,10 +90,13 @@ class DeviceLane final : public Lane {
     CopyOn(stream_, to, from, bytes);
   }
   void WaitFor(Event& event) override { WaitOn(stream_, event); }
-  std::unique_ptr<Event> MakeEvent() override { return std::make_unique<DeviceEvent>(stream_); }
+  std::unique_ptr<Event> MakeEvent() override {
+    return std::make_unique<DeviceEvent>(stream_, patience_);
+  }
 
  private:
   cudaStream_t stream_;
+  const DeviceStream::Patience& patience_;
 };
 
 [[noreturn]] void ThrowOutOfMemory(std::size_t wanted, std::size_t allocated) {
@@ -96,12 +118,16 @@ void CheckCuda(cudaError_t status, const char* doing) {
 
 DeviceStream::DeviceStream(int index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");
-  stream_ = MakeStream();
+  stream_ = now_ = MakeStream();
 }
 
 DeviceStream::~DeviceStream() {
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);
+  if (aside_ == nullptr) return;
+  cudaStreamDestroy(aside_);
+  cudaEventDestroy(forked_);
+  cudaEventDestroy(joined_);
 }
 
 void DeviceStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
@@ -114,16 +140,26 @@ void DeviceStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes
 }
 
 void DeviceStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
+  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, now_),
             "copying on the device");
 }
 
 void DeviceStream::Zero(std::byte* to, std::size_t bytes) {
-  CheckCuda(cudaMemsetAsync(to, 0, bytes, stream_), "clearing memory");
+  CheckCuda(cudaMemsetAsync(to, 0, bytes, now_), "clearing memory");
 }
 
 void DeviceStream::Synchronize() {
-  CheckCuda(cudaStreamSynchronize(stream_), "waiting for the work of a step");
+  constexpr char kDoing[] = "waiting for the work of a step";
+  if (patience_ == nullptr) return CheckCuda(cudaStreamSynchronize(stream_), kDoing);
+  patience_([&] { return IsDone(cudaStreamQuery(stream_), kDoing); });
+}
+
+// Freeing waits for all work of the device, without anybody's patience.
+void DeviceStream::WaitToFree() noexcept {
+  try {
+    if (patience_ != nullptr) Synchronize();
+  } catch (const DeviceError&) {  // who waits for the stream next is told
+  }
 }
 
 std::byte* DeviceStream::Allocate(std::size_t bytes) {
@@ -137,7 +173,10 @@ std::byte* DeviceStream::Allocate(std::size_t bytes) {
   return memory;
 }
 
-void DeviceStream::Free(std::byte* block) noexcept { cudaFree(block); }
+void DeviceStream::Free(std::byte* block) noexcept {
+  WaitToFree();
+  cudaFree(block);
+}
 
 std::byte* DeviceStream::AllocateOnHost(std::size_t bytes) {
   void* block = nullptr;
@@ -147,7 +186,10 @@ std::byte* DeviceStream::AllocateOnHost(std::size_t bytes) {
   return static_cast<std::byte*>(block);
 }
 
-void DeviceStream::FreeOnHost(std::byte* block) noexcept { cudaFreeHost(block); }
+void DeviceStream::FreeOnHost(std::byte* block) noexcept {
+  WaitToFree();
+  cudaFreeHost(block);
+}
 
 std::size_t DeviceStream::FreeBytes() const {
   std::size_t free = 0, total = 0;
@@ -155,11 +197,34 @@ std::size_t DeviceStream::FreeBytes() const {
   return free;
 }
 
-std::unique_ptr<Event> DeviceStream::MakeEvent() { return std::make_unique<DeviceEvent>(stream_); }
+std::unique_ptr<Event> DeviceStream::MakeEvent() {
+  return std::make_unique<DeviceEvent>(stream_, patience_);
+}
 
-std::unique_ptr<Lane> DeviceStream::MakeLane() { return std::make_unique<DeviceLane>(); }
+std::unique_ptr<Lane> DeviceStream::MakeLane() { return std::make_unique<DeviceLane>(patience_); }
 
 void DeviceStream::WaitFor(Event& event) { WaitOn(stream_, event); }
+
+// Within a recording both streams are captured: events become edges of the graph.
+void DeviceStream::Aside(const std::function<void()>& body) {
+  if (aside_ == nullptr) aside_ = MakeStream(), forked_ = MakePlace(), joined_ = MakePlace();
+  CheckCuda(cudaEventRecord(forked_, stream_), "marking an event");
+  CheckCuda(cudaStreamWaitEvent(aside_, forked_, 0), "letting a stream wait");
+  now_ = aside_;
+  try {
+    body();
+  } catch (...) {
+    now_ = stream_;
+    throw;
+  }
+  now_ = stream_;
+}
+
+void DeviceStream::JoinAside() {
+  if (aside_ == nullptr) return;
+  CheckCuda(cudaEventRecord(joined_, aside_), "marking an event");
+  CheckCuda(cudaStreamWaitEvent(stream_, joined_, 0), "letting a stream wait");
+}
 
 std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;

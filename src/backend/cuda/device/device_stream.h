@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "backend/cuda/stream.h"
 
@@ -31,12 +33,25 @@ class DeviceStream final : public Stream {
   std::unique_ptr<Event> MakeEvent() override;
   std::unique_ptr<Lane> MakeLane() override;
   void WaitFor(Event& event) override;
+  void Aside(const std::function<void()>& body) override;
+  void JoinAside() override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
-  CUstream_st* handle() const override { return stream_; }
+  // Of what Aside is asked for within its body.
+  CUstream_st* handle() const override { return now_; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
 
+  // How the host waits until the device has done something: patience(done) returns when done() is
+  // true, and may throw. Null: CUDA waits.
+  using Patience = std::function<void(const std::function<bool()>& done)>;
+  void SetPatience(Patience patience) { patience_ = std::move(patience); }
+
  private:
-  CUstream_st* stream_ = nullptr;
+  void WaitToFree() noexcept;
+
+  CUstream_st *stream_ = nullptr, *aside_ = nullptr;
+  CUstream_st* now_ = nullptr;  // one of them
+  CUevent_st *forked_ = nullptr, *joined_ = nullptr;
+  Patience patience_;
   std::size_t allocated_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backend/cuda/backend_on_stream.h"
+#include "backend/cuda/host/host_link.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -39,7 +40,7 @@ class HostStream::Kept final : public Recording {
   Kept(HostStream& stream, std::vector<Work> work) : stream_(stream), work_(std::move(work)) {}
   void Replay() override {
     stream_.KeepName("replay");
-    for (const Work& work : work_) stream_.Do(work);
+    for (const Work& work : work_) stream_.DoNow(work);
   }
 
  private:
@@ -180,6 +181,28 @@ void HostStream::WaitFor(Event& event) {
   event.Wait();
 }
 
+void HostStream::Aside(const std::function<void()>& body) {
+  ADA_CHECK(!aside_);
+  aside_ = true, joined_ = false;
+  try {
+    body();
+  } catch (...) {
+    aside_ = false;
+    throw;
+  }
+  aside_ = false;
+}
+
+void HostStream::JoinAside() {
+  Do({"joins", [this](bool reverse) {
+        for (const Work& work : std::exchange(set_aside_, {})) {
+          KeepName(work.name);
+          work.run(reverse);
+        }
+      }});
+  joined_ = true;
+}
+
 std::unique_ptr<Recording> HostStream::Record(const std::function<void()>& body) {
   ADA_CHECK(recorded_ == nullptr);
   std::vector<Work> work;
@@ -188,9 +211,11 @@ std::unique_ptr<Recording> HostStream::Record(const std::function<void()>& body)
     body();
   } catch (...) {
     recorded_ = nullptr;
+    joined_ = true;
     throw;
   }
   recorded_ = nullptr;
+  ADA_CHECK(joined_);
   return std::make_unique<Kept>(*this, std::move(work));
 }
 
@@ -213,8 +238,16 @@ void HostStream::KeepName(std::string_view name) {
 }
 
 void HostStream::Do(Work work) {
-  if (recorded_ != nullptr) {
+  work.aside = aside_;
+  if (recorded_ != nullptr)
     recorded_->push_back(std::move(work));
+  else
+    DoNow(work);
+}
+
+void HostStream::DoNow(const Work& work) {
+  if (work.aside) {
+    set_aside_.push_back(work);
     return;
   }
   KeepName(work.name);
@@ -226,9 +259,12 @@ void HostStream::Do(Work work) {
 
 namespace ada::backend {
 
-std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options) {
-  return cuda::MakeBackendOn(std::make_unique<cuda::HostStream>(),
-                             {"cuda kernels on the host's processor", "host"}, options);
+std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options, Peers* peers) {
+  auto stream = std::make_unique<cuda::HostStream>();
+  std::unique_ptr<cuda::Link> link;
+  if (peers != nullptr) link = std::make_unique<cuda::HostLink>(*stream, *peers);
+  return cuda::MakeBackendOn(std::move(stream), {"cuda kernels on the host's processor", "host"},
+                             options, std::move(link));
 }
 
 }  // namespace ada::backend

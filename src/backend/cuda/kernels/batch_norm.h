@@ -43,6 +43,17 @@ struct ChannelFactors {
   }
 };
 
+// What one of several processes has of a batch norm's channels, [2 * channels + 1] doubles: how
+// many pixels, then two sums by channel.
+struct NormPart {
+  double* values = nullptr;  // null: the process is alone
+  ADA_HOST_DEVICE void Put(std::int64_t c, std::int64_t channels, double count, double first,
+                           double second) const {
+    if (c == 0) values[0] = count;
+    values[1 + c] = first, values[1 + channels + c] = second;
+  }
+};
+
 // Of the batch, from the parts' moments: biased variance to normalise, unbiased in the running
 // average.
 struct BatchStatistics {
@@ -96,6 +107,7 @@ struct BatchStatistics {
     return sum;
   }
   ADA_HOST_DEVICE void Finish(std::int64_t c, double mean, double m2) const {
+    if (part.values != nullptr) return part.Put(c, cut.channels, count(), mean, m2);
     to.Set(c, static_cast<float>(mean), m2 / count());
     MoveRunning(momentum, mean, m2, count(), running_mean[c], running_var[c]);
   }
@@ -106,6 +118,7 @@ struct BatchStatistics {
   ChannelFactors to;
   float *running_mean = nullptr, *running_var = nullptr;
   double momentum = 0;
+  NormPart part;  // where all is put instead
 };
 
 // Of the running averages: evaluation. For all channels.
@@ -158,6 +171,7 @@ struct ReduceGradient {
     mean_dy[c] = g.mean_dy, slope[c] = g.slope;
     dbeta[c] = accumulate ? dbeta[c] + g.dbeta : g.dbeta;
     dgamma[c] = accumulate ? dgamma[c] + g.dgamma : g.dgamma;
+    if (part.values != nullptr) part.Put(c, channels, static_cast<double>(pixels), dy, dy_xhat);
   }
 
   std::int64_t channels = 0, parts = 0, pixels = 0;  // of the call
@@ -166,6 +180,7 @@ struct ReduceGradient {
   float *mean_dy = nullptr, *slope = nullptr;        // [channels]
   float *dgamma = nullptr, *dbeta = nullptr;
   bool accumulate = false;
+  NormPart part;  // the sums, which dgamma and dbeta take as they are
 };
 
 }  // namespace ada::backend::cuda

@@ -6,8 +6,76 @@
 
 namespace ada::backend::cuda {
 
+// What one of several processes says of its part of a sum.
+struct BranchSumPart {
+  std::uint32_t overflows;            // it reached u_max
+  std::uint32_t halvings, first_nan;  // see BranchHalvings
+};
+
+// How often the scale has to be halved.
+struct BranchHalvings {
+  BranchSet set;
+  BranchSumValue value;
+  TensorSpan out;
+  Rounding how;
+  const TensorStats* stats;  // of the sum as it was taken
+
+  ADA_HOST_DEVICE double own_scale() const {
+    return how.own_scale != nullptr ? static_cast<double>(*how.own_scale) : 1;
+  }
+  // Whether a sum with this magnitude, in its own scale, reaches u_max.
+  ADA_HOST_DEVICE bool Reaches(float magnitude) const {
+    return static_cast<double>(magnitude) / own_scale() >= set.u_max;
+  }
+  // halvings: at which all sums fit; first_nan: at which one is NaN.
+  ADA_HOST_DEVICE void Count(int thread, int threads, std::uint32_t* halvings,
+                             std::uint32_t* first) const {
+    const float own = static_cast<float>(own_scale());
+    std::uint32_t most = 0, first_nan = 0xffffffffu;
+    for (std::int64_t i = thread; i < how.values; i += threads) {
+      float target = *set.target;
+      for (std::uint32_t k = 0; k < first_nan; ++k, target /= 2) {
+        float sum = value.At(target, set.scales, i);
+        if (own != 1) sum = sum * own;
+        if (sum != sum) first_nan = k;
+        if (sum != sum || !Reaches(std::fabs(sum)) || target < kSmallestBranchTarget) {
+          most = k > most ? k : most;
+          break;
+        }
+      }
+    }
+    AtomicMax(halvings, most);
+    AtomicMin(first, first_nan);
+  }
+};
+
+// What this process says of its part. One block.
+struct BranchSumPartKernel : BranchHalvings {
+  static constexpr int kThreads = 256, kPhases = 3;
+  struct Shared {
+    BranchSumPart part;
+  };
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if constexpr (kPhase == 0) {
+      if (at.thread != 0) return;
+      const bool is_nan = stats->max_abs != stats->max_abs;
+      shared.part = {Reaches(stats->max_abs), 0, is_nan ? 0 : 0xffffffffu};
+    } else if constexpr (kPhase == 1) {
+      if (shared.part.overflows != 0)
+        Count(at.thread, kThreads, &shared.part.halvings, &shared.part.first_nan);
+    } else if (at.thread == 0) {
+      *to = shared.part;
+    }
+  }
+
+  BranchSumPart* to;
+};
+
+// parts: of `ranks` processes, by which all halve alike; null: this one is alone.
 template <StatsLevel kLevel>
-struct BranchRepairKernel {
+struct BranchRepairKernel : BranchHalvings {
   static constexpr int kThreads = kStatsThreads, kFirst = 5, kPhases = kFirst + 1 + kStatsPhases;
   struct Shared {
     StatsShared<kLevel> stats;
@@ -31,7 +99,8 @@ struct BranchRepairKernel {
       if (at.thread == 0)
         shared.again = set.Largest() * static_cast<double>(*set.target) < set.u_max;
     if constexpr (kPhase == 3)
-      if (shared.again != 0) CountHalvings(at.thread, shared);
+      if (shared.again != 0 && parts == nullptr)
+        Count(at.thread, kThreads, &shared.halvings, &shared.first_nan);
     if constexpr (kPhase == 4) {
       if (at.thread == 0) Halve(shared);
       BeginStats(how, at, shared.stats, own.stats);
@@ -41,26 +110,24 @@ struct BranchRepairKernel {
       GatherStats<kPhase - kFirst - 1>(how, at, shared.stats, own.stats);
   }
 
-  BranchSet set;
-  BranchSumValue value;
-  TensorSpan out;
-  Rounding how;
-  const TensorStats* stats;  // of the sum as it was taken
+  const BranchSumPart* parts;
+  int ranks;
 
  private:
-  ADA_HOST_DEVICE double own_scale() const {
-    return how.own_scale != nullptr ? static_cast<double>(*how.own_scale) : 1;
-  }
-  // Whether a sum with this magnitude, in its own scale, reaches u_max.
-  ADA_HOST_DEVICE bool Reaches(float magnitude) const {
-    return static_cast<double>(magnitude) / own_scale() >= set.u_max;
-  }
   ADA_HOST_DEVICE void Begin(Shared& shared) const {
-    shared.overflows = Reaches(stats->max_abs) && *set.target >= kSmallestBranchTarget;
+    shared.overflows = parts == nullptr && Reaches(stats->max_abs);
     shared.halvings = shared.again = 0;
     shared.first_nan = 0xffffffffu;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const BranchSumPart& part = parts[rank];
+      shared.overflows |= part.overflows;
+      shared.halvings = part.halvings > shared.halvings ? part.halvings : shared.halvings;
+      shared.first_nan = part.first_nan < shared.first_nan ? part.first_nan : shared.first_nan;
+    }
+    if (*set.target < kSmallestBranchTarget) shared.overflows = 0;
   }
   ADA_HOST_DEVICE void Look(int thread) const {
+    if (parts != nullptr) return;
     for (int i = 0; i < set.count; ++i) {
       if (!set.terms[i].looks()) continue;
       std::uint32_t largest = 0;
@@ -70,24 +137,6 @@ struct BranchRepairKernel {
       }
       AtomicMax(&set.looked[i], largest);
     }
-  }
-  ADA_HOST_DEVICE void CountHalvings(int thread, Shared& shared) const {
-    const float own = static_cast<float>(own_scale());
-    std::uint32_t most = 0, first_nan = 0xffffffffu;
-    for (std::int64_t i = thread; i < how.values; i += kThreads) {
-      float target = *set.target;
-      for (std::uint32_t k = 0; k < first_nan; ++k, target /= 2) {
-        float sum = value.At(target, set.scales, i);
-        if (own != 1) sum = sum * own;
-        if (sum != sum) first_nan = k;
-        if (sum != sum || !Reaches(std::fabs(sum)) || target < kSmallestBranchTarget) {
-          most = k > most ? k : most;
-          break;
-        }
-      }
-    }
-    AtomicMax(&shared.halvings, most);
-    AtomicMin(&shared.first_nan, first_nan);
   }
   ADA_HOST_DEVICE void Halve(Shared& shared) const {
     set.ForgetLooks();

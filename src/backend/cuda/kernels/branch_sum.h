@@ -9,6 +9,7 @@
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 #include "backend/decisions.h"
+#include "backend/exchange.h"
 #include "core/host_device.h"
 #include "scaling/rules/rules.h"
 
@@ -36,6 +37,7 @@ struct BranchSet {
   float* target;          // the sum's scale
   scaling::ScaleDecision* decision;  // null: nobody asks
   double u_max;
+  const double* joined;  // largest magnitudes in all processes; null: this one is alone
 
   ADA_HOST_DEVICE bool ScalesDiffer() const {
     for (int i = 1; i < count; ++i)
@@ -44,6 +46,10 @@ struct BranchSet {
   }
   // Largest magnitude of one branch, as stored; infinite or NaN where it holds such.
   ADA_HOST_DEVICE double LargestOf(int i) const {
+    return joined != nullptr ? joined[i] : LargestHere(i);
+  }
+  // The same of what this process has.
+  ADA_HOST_DEVICE double LargestHere(int i) const {
     const BranchTerm& term = terms[i];
     if (term.moments != nullptr) return backend::LargestOf(*term.moments);
     if (term.stats == nullptr) return static_cast<double>(OfBits(looked[i]));
@@ -64,6 +70,26 @@ struct BranchSet {
     if (decision == nullptr) return;
     *decision = BranchDecision(scale, halvings, error);
   }
+};
+
+// What one of several processes says of branch i, and what all say. For all branches.
+struct PutLargest {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    to[i] = set.LargestHere(static_cast<int>(i));
+  }
+  BranchSet set;
+  double* to;
+};
+struct TakeLargest {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    double largest = 0;
+    for (int rank = 0; rank < ranks; ++rank) largest = LargerOf(largest, parts[rank * count + i]);
+    joined[i] = largest;
+  }
+  const double* parts;
+  int ranks;
+  std::int64_t count;
+  double* joined;
 };
 
 // Looks for the largest magnitudes of the branches that have to be looked at, where scales differ

@@ -69,19 +69,18 @@ struct SumValue {
   int count;
 };
 
-// x / (1 - rate) where random word i says so, else 0.
+// x / (1 - rate) where the value's random word says so, else 0.
 struct DropoutValue {
   ADA_HOST_DEVICE float Of(float x, std::uint32_t word) const {
     return UniformFloat(word) >= rate ? x * factor : 0.0f;
   }
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    const auto at = static_cast<std::uint64_t>(i);
-    return Of(Load(x, i), Philox(pass->seed ^ layer, pass->draw, at / 4)[at % 4]);
+    return Of(Load(x, i), RandomWord(pass->seed ^ layer, pass->draw, before + i));
   }
   ADA_HOST_DEVICE FourFloats Four(std::int64_t i) const {
     FourFloats v = LoadFour(x, i);
-    const auto words = Philox(pass->seed ^ layer, pass->draw, static_cast<std::uint64_t>(i) / 4);
-    for (unsigned k = 0; k < 4; ++k) v.of[k] = Of(v.of[k], words[k]);
+    const FourWords words = RandomWords(pass->seed ^ layer, pass->draw, before + i);
+    for (unsigned k = 0; k < 4; ++k) v.of[k] = Of(v.of[k], words.of[k]);
     return v;
   }
 
@@ -89,6 +88,7 @@ struct DropoutValue {
   const PassValues* pass;
   std::uint64_t layer;
   float rate, factor;
+  std::int64_t before;  // values of other processes, before these
 };
 
 // A cast's gradient: alpha * dy; with `steps`, rounded to dy's format before it goes on.

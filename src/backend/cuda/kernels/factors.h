@@ -36,7 +36,7 @@ struct ChannelProduct {
 struct KeptImageValue {
   ADA_HOST_DEVICE float Factor(std::int64_t i) const {
     const auto image = static_cast<std::uint32_t>(i) / per_image;
-    return ImageFactor(pass->seed ^ layer, pass->draw, image, rate, batch);
+    return ImageFactor(pass->seed ^ layer, pass->draw, first_image + image, rate, batch);
   }
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
     const float factor = Factor(i);
@@ -49,6 +49,7 @@ struct KeptImageValue {
   float rate;
   bool batch;
   std::uint32_t per_image;
+  std::int64_t first_image;  // in the batch of all processes
 };
 
 // Every pixel scale x scale times.

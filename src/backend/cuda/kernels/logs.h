@@ -27,6 +27,9 @@ ADA_HOST_DEVICE inline LogMoments JoinLogs(const LogMoments& a, const LogMoments
 struct LogSums {
   double mean, deviation;
 };
+ADA_HOST_DEVICE inline LogSums SumsOf(const LogMoments& all) {
+  return {all.mean, all.count > 0 ? std::sqrt(all.m2 / all.count) : 0};
+}
 
 // Only where the rule's next decision looks at logarithms.
 struct LogsKernel {
@@ -53,8 +56,8 @@ struct LogsKernel {
     }
     if constexpr (kPhase == 5) {
       Join(shared.logs, 0, 1, kLanes);
-      const LogMoments& all = shared.logs[0];
-      *out = {all.mean, all.count > 0 ? std::sqrt(all.m2 / all.count) : 0};
+      *out = SumsOf(shared.logs[0]);
+      if (moments != nullptr) *moments = shared.logs[0];
       *finished = 0;
     }
   }
@@ -65,6 +68,7 @@ struct LogsKernel {
   LogMoments* blocks;
   std::uint32_t* finished;
   LogSums* out;
+  LogMoments* moments = nullptr;  // likewise, of one of several processes
 
  private:
   static ADA_HOST_DEVICE void Join(LogMoments* logs, int first, int step, int end) {

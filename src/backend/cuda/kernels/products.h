@@ -118,6 +118,27 @@ struct UnscaledGradient {
   }
 };
 
+// The same where dw is a part of a sum over processes: stored as it is.
+struct StoreUnscaled {
+  UnscaledGradient gradient;
+  float* dw;
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const { dw[i] = gradient(i); }
+};
+// A sum over processes, which carries no S any more, rounded as it carried it: the authors' way.
+struct SumAsReference {
+  const float *values, *scale;
+  NumberGrid grid;
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    return RoundToGrid(grid, values[i] * *scale) * (1 / *scale);
+  }
+};
+// db as such a sum: rounded before and after.
+struct RoundBiasSum {
+  SumAsReference sum;
+  float* db;
+  ADA_HOST_DEVICE void operator()(std::int64_t c) const { db[c] = RoundToGrid(sum.grid, sum(c)); }
+};
+
 // Rows of a matrix [rows, channels] in runs of `span`: sums of run i / channels of channel
 // i % channels.
 struct SumRuns {

@@ -19,6 +19,7 @@ struct PassValues {
   std::int64_t loss_terms = 0;
   double edge = 0;
   float loss_scale = 1;
+  float share = 1;
   friend bool operator==(const PassValues&, const PassValues&) = default;
 };
 
@@ -34,6 +35,7 @@ struct Rounding {
   NumberGrid grid;
   bool stochastic = false;
   std::uint64_t stream = 0;
+  std::int64_t first = 0;            // value 0 of the call, in the batch of all processes
   const PassValues* pass = nullptr;  // with `stochastic`, and to count
   // The tensor's own scale; null: 1. Values are multiplied by it before and divided by it after
   // rounding; counts are of the scaled values, moments of what is stored.
@@ -72,9 +74,26 @@ ADA_HOST_DEVICE inline RoundingNow Now(const Rounding& how) {
 struct RoundedValue {
   float before, after, stored;
 };
-ADA_HOST_DEVICE inline std::uint32_t RandomWord(const RoundingNow& now, std::int64_t i) {
+ADA_HOST_DEVICE inline std::uint32_t RandomWord(std::uint64_t key, std::uint64_t draw,
+                                                std::int64_t i) {
   const auto at = static_cast<std::uint64_t>(i);
-  return Philox(now.key, now.draw, at / 4)[at % 4];
+  return Philox(key, draw, at / 4)[at % 4];
+}
+// Words i .. i + 3: drawn together where 4 divides i.
+struct FourWords {
+  std::uint32_t of[4];
+};
+ADA_HOST_DEVICE inline FourWords RandomWords(std::uint64_t key, std::uint64_t draw,
+                                             std::int64_t i) {
+  const auto block = static_cast<std::uint64_t>(i) / 4;
+  const auto from = static_cast<unsigned>(i % 4);
+  const auto words = Philox(key, draw, block);
+  FourWords four;
+  for (unsigned k = 0; k + from < 4; ++k) four.of[k] = words[k + from];
+  if (from == 0) return four;
+  const auto more = Philox(key, draw, block + 1);
+  for (unsigned k = 4 - from; k < 4; ++k) four.of[k] = more[k + from - 4];
+  return four;
 }
 // Value i of the tensor, with its random word.
 ADA_HOST_DEVICE inline RoundedValue RoundWith(const Rounding& how, const RoundingNow& now, float x,

@@ -178,25 +178,23 @@ ADA_HOST_DEVICE inline void BeginStats(const Rounding& how, const ThreadIndex& a
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline float RoundAndCount(const Rounding& how, StatsShared<kLevel>& shared,
                                            StatsOwn<kLevel>& own, float x, std::int64_t i) {
-  const std::uint32_t word = how.stochastic ? RandomWord(own.now, i) : 0;
+  const std::uint32_t word =
+      how.stochastic ? RandomWord(own.now.key, own.now.draw, how.first + i) : 0;
   const RoundedValue v = RoundWith(how, own.now, x, word);
   stat::Add(how, shared, own, x, v);
   return v.stored;
 }
-// Values i .. i + 3, where 4 divides i: their random words are drawn together.
+// Values i .. i + 3, where 4 divides i: their random words are drawn together where they can be.
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline FourFloats RoundAndCountFour(const Rounding& how,
                                                     StatsShared<kLevel>& shared,
                                                     StatsOwn<kLevel>& own, const FourFloats& x,
                                                     std::int64_t i) {
-  std::uint32_t words[4] = {};
-  if (how.stochastic) {
-    const auto four = Philox(own.now.key, own.now.draw, static_cast<std::uint64_t>(i) / 4);
-    for (unsigned k = 0; k < 4; ++k) words[k] = four[k];
-  }
+  FourWords words = {};
+  if (how.stochastic) words = RandomWords(own.now.key, own.now.draw, how.first + i);
   FourFloats stored;
   for (int k = 0; k < 4; ++k) {
-    const RoundedValue v = RoundWith(how, own.now, x.of[k], words[k]);
+    const RoundedValue v = RoundWith(how, own.now, x.of[k], words.of[k]);
     stat::Add(how, shared, own, x.of[k], v);
     stored.of[k] = v.stored;
   }

@@ -17,8 +17,15 @@ struct TailTotals {
   std::uint32_t nonzero, max_bits, finished;
 };
 
+// What one of several processes observed.
+struct TailPart {
+  scaling::ExponentTail tail;
+  std::uint32_t max_bits;
+};
+
 // Of value(i) for all values (round_values.h says what a Value is). Only where the layer's scaler
-// wants this pass's; after its decision. Handed over unless some value is not finite.
+// wants this pass's; after its decision. Handed over unless some value is not finite; or put where
+// `part` points, for others' to be added.
 template <class Value>
 struct TailKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 7;
@@ -58,6 +65,7 @@ struct TailKernel {
   Value value;
   std::int64_t values, size;  // of all, of a block
   TailTotals* totals;
+  TailPart* part;  // null: this process is alone
 
  private:
   ADA_HOST_DEVICE void CountBlock(const ThreadIndex& at, Shared& shared) const {
@@ -89,7 +97,10 @@ struct TailKernel {
   ADA_HOST_DEVICE void HandOver() const {
     totals->tail.nonzero = totals->nonzero;
     totals->tail.largest = static_cast<double>(OfBits(totals->max_bits));
-    if (totals->max_bits < kInfinityBits) scaling::ObserveTail(*scaler, totals->tail);
+    if (part != nullptr)
+      *part = {totals->tail, totals->max_bits};
+    else if (totals->max_bits < kInfinityBits)
+      scaling::ObserveTail(*scaler, totals->tail);
     totals->nonzero = totals->max_bits = totals->finished = 0;
   }
 };

@@ -69,6 +69,18 @@ struct LookAtRoundings {
   UpdateDecision* decision = nullptr;
 };
 
+// Whether one did in any of several processes; `mine` is made ready for the next look.
+struct JoinLooks {
+  ADA_HOST_DEVICE void operator()(std::int64_t) const {
+    for (int rank = 0; rank < ranks; ++rank) decision->left |= looks[rank].left;
+    mine->left = false;
+  }
+
+  const UpdateDecision* looks;
+  int ranks;
+  UpdateDecision *mine, *decision;
+};
+
 struct GradientFacts {
   double square;
   std::uint32_t max_bits;  // of magnitudes: a NaN is the largest

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/link.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "core/error.h"
 
@@ -25,15 +26,35 @@ AlphaRule::AlphaRule(const Context& context, scaling::LayerScaler* scaler, const
     w_magnitudes_ = {memory + 2 * weights.channels, memory + 3 * weights.channels};
   }
   if (rule.method == scaling::LayerMethod::kExactRange) tail_ = context.Allocate<TailTotals>(1);
+  if (RulesLink(context.link) != nullptr) MakeJoined(context, rule);
+}
+
+void AlphaRule::MakeJoined(const Context& context, const scaling::LayerRule& rule) {
+  if (tail_ != nullptr) joined_tail_.emplace(context, scaler_);
+  if (logs_ != nullptr) log_moments_ = context.Allocate<LogMoments>(1);
+  SeenHere here;
+  if (scaling::MayNeedMoments(rule)) here.dy = dy_.moments;
+  if (weights_.own) here.w = weights_.moments, here.w_values = weights_.channels;
+  here.logs = log_moments_;
+  here.dy_magnitudes = dy_magnitudes_, here.w_magnitudes = w_magnitudes_;
+  if (dy_magnitudes_.low != nullptr) here.channels = weights_.channels;
+  if (here.dy != nullptr || here.logs != nullptr || here.channels > 0)
+    joined_.emplace(context, here);
 }
 
 void AlphaRule::Decide(const Pass& pass) const {
   if (logs_ != nullptr) TakeLogs(pass);
   if (dy_magnitudes_.low != nullptr) TakeProducts(pass);
-  Launch(stream_,
-         DecideKernel{scaler_, dy_.moments, weights_.moments, logs_, dy_magnitudes_, w_magnitudes_,
-                      weights_.channels, dy_.scale, dx_.scale},
-         1);
+  DecideKernel decide{scaler_,       dy_.moments,       weights_.moments, logs_,    dy_magnitudes_,
+                      w_magnitudes_, weights_.channels, dy_.scale,        dx_.scale};
+  if (joined_) {
+    joined_->Join(pass.rows * dy_.tensor.shape.per_image());
+    const SeenOfAll& all = joined_->all();
+    decide.dy_moments = all.dy, decide.logs = all.logs;
+    if (all.w != nullptr) decide.w_moments = all.w;
+    decide.dy = joined_->dy_magnitudes(), decide.w = joined_->w_magnitudes();
+  }
+  Launch(stream_, decide, 1);
 }
 
 void AlphaRule::TakeLogs(const Pass& pass) const {
@@ -41,7 +62,7 @@ void AlphaRule::TakeLogs(const Pass& pass) const {
   const FlatBlocks flat = FlatBlocksOf(values);
   Launch(stream_,
          LogsKernel{scaler_, SpanOf(dy_.tensor), values, flat.size, log_blocks_, logs_finished_,
-                    logs_},
+                    logs_, log_moments_},
          flat.blocks);
 }
 

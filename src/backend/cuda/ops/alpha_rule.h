@@ -2,12 +2,14 @@
 // data gradient afterwards. All of it runs in the stream; nobody waits for it.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/decide.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/kernels/tail.h"
+#include "backend/cuda/ops/joined_rule.h"
 
 namespace ada::backend::cuda {
 
@@ -16,6 +18,7 @@ struct RuleWeights {
   const TensorMoments* moments = nullptr;
   TensorSpan rows;                        // the copy that is multiplied, by output channel
   std::int64_t channels = 0, values = 0;  // rows, and values in one
+  bool own = false;                       // each of several processes has its own
 };
 
 // Made with the op, where there is a dx. scaler: in memory of AllocateShared, its rule set and
@@ -36,6 +39,7 @@ class AlphaRule {
  private:
   void TakeLogs(const Pass& pass) const;
   void TakeProducts(const Pass& pass) const;
+  void MakeJoined(const Context& context, const scaling::LayerRule& rule);
 
   Stream& stream_;
   scaling::LayerScaler* scaler_;
@@ -44,15 +48,21 @@ class AlphaRule {
   LogMoments* log_blocks_ = nullptr;  // null: logarithms are never wanted; likewise the others
   std::uint32_t* logs_finished_ = nullptr;
   LogSums* logs_ = nullptr;
+  LogMoments* log_moments_ = nullptr;
   ChannelMagnitudes dy_magnitudes_{}, w_magnitudes_{};
   TailTotals* tail_ = nullptr;
+  // Where several processes decide together; none: this one decides by what it has itself.
+  std::optional<JoinedRule> joined_;
+  std::optional<JoinedTail> joined_tail_;
 };
 
 template <class Value>
 void AlphaRule::Observe(const Value& value, std::int64_t values) const {
   if (tail_ == nullptr) return;
   const FlatBlocks flat = FlatBlocksOf(values);
-  Launch(stream_, TailKernel<Value>{scaler_, value, values, flat.size, tail_}, flat.blocks);
+  TailPart* part = joined_tail_ ? joined_tail_->part() : nullptr;
+  Launch(stream_, TailKernel<Value>{scaler_, value, values, flat.size, tail_, part}, flat.blocks);
+  if (joined_tail_) joined_tail_->Join();
 }
 
 }  // namespace ada::backend::cuda

@@ -5,7 +5,9 @@
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/channel_eights.h"
 #include "backend/cuda/kernels/normalise_plain.h"
+#include "backend/cuda/link.h"
 #include "backend/cuda/ops/alpha_rule.h"
+#include "backend/cuda/ops/joined_norm.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/decisions.h"
@@ -26,6 +28,7 @@ class CudaBatchNorm final : public Op {
     factors_ = {context.Allocate<float>(c), context.Allocate<float>(c), context.Allocate<float>(c),
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
+    if (context.link != nullptr) joined_.emplace(context, c);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
     mask_ = MaskOf(spec);
     dx_stats_ = RoundingStats(context, spec.dx);
@@ -58,7 +61,10 @@ class CudaBatchNorm final : public Op {
     reduce.mean_dy = mean_dy_, reduce.slope = slope_;
     reduce.dgamma = spec_.dgamma.f32(), reduce.dbeta = spec_.dbeta.f32();
     reduce.accumulate = pass.accumulate;
+    const bool joins = NormsLink(context_.link) != nullptr;
+    if (joins) reduce.part = joined_->part();
     Launch(context_.stream, reduce, ChannelLanes::Blocks(cut_.channels));
+    if (joins) joined_->Join(reduce);
     if (!spec_.dx) return;
     NormGradient gradient;
     gradient.channels = static_cast<std::uint32_t>(cut_.channels);
@@ -95,7 +101,7 @@ class CudaBatchNorm final : public Op {
     const scaling::LayerRule& rule = context_.Host(spec_.scaler)->rule;
     ADA_CHECK(!AlphaComesFirst(rule));
     Gradient dy = spec_.dy;
-    RuleWeights weights{nullptr, {factors_.factor, Storage::kF32}, c, 1};
+    RuleWeights weights{nullptr, {factors_.factor, Storage::kF32}, c, 1, /*own=*/true};
     if (scaling::MayNeedMoments(rule)) {
       auto* moments = context_.Allocate<TensorMoments>(2);
       dy.stats = nullptr, dy.moments = moments, weights.moments = moments + 1;
@@ -148,7 +154,10 @@ class CudaBatchNorm final : public Op {
     statistics.running_mean = spec_.running_mean.f32();
     statistics.running_var = spec_.running_var.f32();
     statistics.momentum = static_cast<double>(spec_.momentum);
+    const bool joins = NormsLink(context_.link) != nullptr;
+    if (joins) statistics.part = joined_->part();
     Launch(context_.stream, statistics, ChannelLanes::Blocks(cut_.channels));
+    if (joins) joined_->Join(statistics);
   }
 
   template <class Kernel>
@@ -284,7 +293,8 @@ class CudaBatchNorm final : public Op {
   Masks mask_ = Masks::kNone;
   float* scaled_ = nullptr;  // factors times alpha, with a rule
   RoundingStats y_stats_, sum_stats_, dx_stats_, dy_stats_, factor_stats_;
-  std::optional<AlphaRule> rule_;  // none: alpha is 1
+  std::optional<AlphaRule> rule_;     // none: alpha is 1
+  std::optional<JoinedNorm> joined_;  // of a run that several processes share
 };
 
 }  // namespace

@@ -92,16 +92,17 @@ class CudaDropout final : public Op {
   }
   void Forward(const Pass& pass) override {
     if (Copies(spec_, pass)) return Copy(pass);
-    y_stats_.Round(pass, SpanOf(spec_.y), Drop(spec_.x, pass.training ? spec_.rate : 0));
+    y_stats_.Round(pass, SpanOf(spec_.y), Drop(pass, spec_.x, pass.training ? spec_.rate : 0));
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), Drop(spec_.dy.tensor, spec_.rate));
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), Drop(pass, spec_.dy.tensor, spec_.rate));
   }
 
  private:
-  DropoutValue Drop(const Tensor& in, float rate) const {
-    return {SpanOf(in), context_.pass, spec_.stream, rate, 1.0f / (1.0f - rate)};
+  DropoutValue Drop(const Pass& pass, const Tensor& in, float rate) const {
+    return {SpanOf(in), context_.pass,        spec_.stream,
+            rate,       1.0f / (1.0f - rate), pass.first_row * in.shape.per_image()};
   }
   void Copy(const Pass& pass) {
     const auto bytes =

@@ -21,20 +21,22 @@ class CudaStochasticDepth final : public Op {
   }
   void Forward(const Pass& pass) override {
     if (!Copies(spec_, pass))
-      return y_stats_.Round(pass, SpanOf(spec_.y), Drop(spec_.x, pass.training ? spec_.rate : 0));
+      return y_stats_.Round(pass, SpanOf(spec_.y),
+                            Drop(pass, spec_.x, pass.training ? spec_.rate : 0));
     context_.stream.Copy(
         spec_.y.data, spec_.x.data,
         static_cast<std::size_t>(pass.rows * spec_.x.shape.per_image()) * BytesOf(spec_.x.storage));
   }
   void Backward(const Pass& pass) override {
     if (!spec_.dx) return;
-    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), Drop(spec_.dy.tensor, spec_.rate));
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), Drop(pass, spec_.dy.tensor, spec_.rate));
   }
 
  private:
-  KeptImageValue Drop(const Tensor& in, float rate) const {
-    return {SpanOf(in), context_.pass, spec_.stream,
-            rate,       spec_.batch,   static_cast<std::uint32_t>(in.shape.per_image())};
+  KeptImageValue Drop(const Pass& pass, const Tensor& in, float rate) const {
+    return {SpanOf(in),    context_.pass, spec_.stream,
+            rate,          spec_.batch,   static_cast<std::uint32_t>(in.shape.per_image()),
+            pass.first_row};
   }
 
   Context context_;

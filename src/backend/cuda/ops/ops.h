@@ -26,6 +26,8 @@ std::unique_ptr<UpdateOp> MakeUpdateOp(const Context&, const UpdateRule&,
                                        const std::vector<UpdateSlot>&,
                                        const std::vector<WatchedRounding>&);
 std::unique_ptr<AverageOp> MakeAverageOp(const Context&, const std::vector<AverageSlot>&);
+// Of a context that has a link.
+std::unique_ptr<GradientSums> MakeGradientSumsOp(const Context&, const GradientSumsSpec&);
 
 // A data set in device memory: bytes go there once, an order once an epoch, and one kernel makes
 // each batch. Null where ResidentBytes is 0.

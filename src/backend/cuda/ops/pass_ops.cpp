@@ -31,6 +31,10 @@ class OpInPass : public Kind {
     store_.Set(pass);
     op_->RefreshWeights(pass);
   }
+  void FinishGradients(const Pass& pass) override {
+    store_.Set(pass);
+    op_->FinishGradients(pass);
+  }
 
  protected:
   Kind& op() { return *op_; }
@@ -62,7 +66,8 @@ PassStore::PassStore(Stream& stream, std::byte* memory)
 
 void PassStore::Set(const Pass& pass) {
   if (held_) return;
-  const PassValues now{pass.seed, pass.draw, pass.loss_terms, pass.edge, pass.loss_scale};
+  const PassValues now{pass.seed, pass.draw,       pass.loss_terms,
+                       pass.edge, pass.loss_scale, pass.share};
   if (known_ && now == last_) return;
   ForEach(stream_, 1, StorePassValues{now, values_});
   last_ = now;

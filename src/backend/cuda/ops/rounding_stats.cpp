@@ -81,6 +81,7 @@ Rounding RoundingStats::For(const Pass& pass, std::int64_t values) const {
   rounding.pass = pass_;
   if (style_.own_scale != nullptr) rounding.own_scale = &style_.own_scale->scale;
   rounding.stochastic = style_.stochastic && pass.training, rounding.stream = style_.stream;
+  rounding.first = pass.first_row * per_image_;
   rounding.values = ValuesOf(pass, values);
   rounding.scale_from = scale_from_, rounding.scale_to = scale_;
   if (!wanted()) return rounding;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/cuda/kernels/update.h"
+#include "backend/cuda/link.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/recordings.h"
 
@@ -69,10 +70,18 @@ class CudaUpdate final : public UpdateOp {
     slots_ = slots.size();
     facts_ = context.Allocate<GradientFacts>(count_);
     look_ = {context.Keep(watched), static_cast<int>(watched.size()), decision_};
+    if (context.link == nullptr) return;
+    look_.decision = context.Allocate<UpdateDecision>(1);
+    looks_ = context.Allocate<UpdateDecision>(context.link->ranks());
   }
 
   void Look() override {
-    if (look_.count > 0) Launch(context_.stream, look_, 1);
+    if (look_.count == 0) return;
+    Launch(context_.stream, look_, 1);
+    if (context_.link == nullptr) return;
+    context_.link->GatherInStream(look_.decision, sizeof(UpdateDecision), looks_);
+    ForEach(context_.stream, 1,
+            JoinLooks{looks_, context_.link->ranks(), look_.decision, decision_});
   }
 
   void Update(const UpdatePlan& plan) override {
@@ -156,6 +165,7 @@ class CudaUpdate final : public UpdateOp {
   GradientFacts* facts_ = nullptr;
   int count_ = 0;
   LookAtRoundings look_;
+  UpdateDecision* looks_ = nullptr;  // what each of several processes found
   Recordings recordings_;
 };
 

@@ -30,6 +30,9 @@ class ProductOp final : public Op {
   void Forward(const Pass& pass) override;
   void Backward(const Pass& pass) override;
   void RefreshWeights(const Pass& pass) override { weights_.Refresh(pass); }
+  void FinishGradients(const Pass& pass) override {
+    if (spec_.dy) gradient_.Finish(pass);
+  }
 
  private:
   void DataGradient(const Pass& pass);

@@ -32,8 +32,10 @@ void WeightGradient::Store(const Pass& pass, const float* sums, std::int64_t add
                                   spec_.dy.scale,
                                   spec_.dw.f32(),
                                   pass.accumulate,
-                                  spec_.reference && stats_.rounds(),
+                                  spec_.reference && stats_.rounds() && !pass.part,
                                   GridOf(spec_.dw_format)};
+  if (pass.part)
+    return ForEach(context_.stream, w.numel(), StoreUnscaled{gradient, spec_.dw.f32()});
   stats_.Round(pass, SpanOf(spec_.dw), gradient);
 }
 
@@ -50,7 +52,21 @@ void WeightGradient::StoreBias(const Pass& pass, std::byte* scratch) const {
           SumRuns{SpanOf(spec_.dy.tensor), rows, shape.c, run_, sums});
   ForEach(context_.stream, shape.c,
           UnscaledBias{sums, runs, shape.c, spec_.dy.scale, spec_.db.f32(), pass.accumulate,
-                       spec_.reference, GridOf(spec_.dw_format)});
+                       spec_.reference && !pass.part, GridOf(spec_.dw_format)});
+}
+
+void WeightGradient::Finish(const Pass& pass) const {
+  const TensorSpan dw = SpanOf(spec_.dw);
+  const NumberGrid grid = GridOf(spec_.dw_format);
+  if (stats_.rounds() && spec_.reference)
+    stats_.Round(pass, dw, SumAsReference{spec_.dw.f32(), spec_.dy.scale, grid});
+  else if (stats_.rounds())
+    stats_.Round(pass, dw, StoredValues{dw});
+  else if (stats_.wanted())
+    stats_.Count(pass, dw);
+  if (!spec_.b || !spec_.reference) return;
+  ForEach(context_.stream, spec_.w.shape.n,
+          RoundBiasSum{{spec_.db.f32(), spec_.dy.scale, grid}, spec_.db.f32()});
 }
 
 }  // namespace ada::backend::cuda

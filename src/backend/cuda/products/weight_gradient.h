@@ -15,11 +15,13 @@ class WeightGradient {
   // Without spec.dy nothing may be called.
   WeightGradient(const Context& context, const ProductSpec& spec);
   // dw = round(sums / S); of several micro-batches each sum is rounded. sums: packed, fp32, with
-  // this many input channels behind those of w.
+  // this many input channels behind those of w. Neither rounded nor counted where pass.part.
   void Store(const Pass& pass, const float* sums, std::int64_t added_channels) const;
   // db = sum(dy) / S in fp32; the authors' program rounds it where dw is. `scratch`: scratch_bytes.
   void StoreBias(const Pass& pass, std::byte* scratch) const;
   std::size_t scratch_bytes() const;
+  // dw and db are the sums of all processes: what Store and StoreBias leave out of parts of them.
+  void Finish(const Pass& pass) const;
 
  private:
   Context context_;

@@ -1,0 +1,15 @@
+// A build in which every process is alone.
+#include "backend/cuda/device/nccl_link.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+
+std::unique_ptr<Link> MakeDeviceLink(DeviceStream&, Peers&, int) {
+  throw DeviceError(WhyNoDeviceLink());
+}
+std::string WhyNoDeviceLink() {
+  return "this program is built without NCCL; build it with tools/build.sh --cuda --mpi";
+}
+std::string DeviceLinkVersion() { return ""; }
+
+}  // namespace ada::backend::cuda

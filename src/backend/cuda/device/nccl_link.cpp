@@ -1,0 +1,158 @@
+// One communicator whose messages all lie in the order of the stream's aside: the same order in
+// every process, which is what NCCL asks for. It moves bytes alone: sums are this program's.
+#include "backend/cuda/device/nccl_link.h"
+
+#include <nccl.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/device/device_libraries.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+// Of 2.18.0: the first of the CUDA versions that this backend is built with.
+constexpr int kOldest = 21800;
+
+int LoadedVersion() {
+  int version = 0;
+  void* const found = Nccl().Find("ncclGetVersion");
+  if (found != nullptr) reinterpret_cast<decltype(&ncclGetVersion)>(found)(&version);
+  return version;
+}
+std::string TextOf(int version) {
+  return "NCCL " + std::to_string(version / 10000) + '.' + std::to_string(version / 100 % 100) +
+         '.' + std::to_string(version % 100);
+}
+
+// comm: null where there is none yet.
+void CheckNccl(ncclResult_t result, const char* doing, ncclComm_t comm) {
+  if (result == ncclSuccess) return;
+  std::string text = "NCCL, " + std::string(doing) + ": " + ncclGetErrorString(result);
+  const char* const more = ncclGetLastError(comm);
+  if (more != nullptr && *more != '\0') text += " (" + std::string(more) + ")";
+  throw DeviceError(text + "; NCCL_DEBUG=INFO has it say what it does");
+}
+
+// A connection that is being made by a thread of its own: whoever has to be there may not come.
+struct Connecting {
+  ncclUniqueId id;
+  ncclComm_t comm = nullptr;
+  std::exception_ptr error;
+  std::atomic<bool> done{false};
+  void Connect(int index, int ranks, int rank) {
+    try {
+      CheckCuda(cudaSetDevice(index), "choosing the device");
+      CheckNccl(ncclCommInitRank(&comm, ranks, id, rank), "connecting the GPUs of the processes",
+                nullptr);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    done = true;
+  }
+};
+
+class NcclLink final : public Link {
+ public:
+  NcclLink(DeviceStream& stream, Peers& peers, int index)
+      : Link(stream, peers), device_stream_(stream), comm_(Connected(peers, index)) {
+    stream.SetPatience([this](const std::function<bool()>& done) { Wait(done); });
+  }
+  ~NcclLink() override {
+    device_stream_.SetPatience(nullptr);
+    // An error ends this process: others are not waited for.
+    if (std::uncaught_exceptions() > 0)
+      Abort();
+    else if (comm_ != nullptr)
+      ncclCommDestroy(comm_);
+  }
+
+  void Gather(Stream& side, const void* mine, std::size_t bytes, void* all) override {
+    Check(ncclAllGather(mine, all, bytes, ncclUint8, comm_, side.handle()));
+  }
+  void Exchange(Stream& side, const void* mine, std::size_t bytes, void* parts) override {
+    Check(ncclGroupStart());
+    for (int other = 0; other < ranks(); ++other) {
+      const std::size_t at = static_cast<std::size_t>(other) * bytes;
+      Check(ncclSend(static_cast<const std::byte*>(mine) + at, bytes, ncclUint8, other, comm_,
+                     side.handle()));
+      Check(ncclRecv(static_cast<std::byte*>(parts) + at, bytes, ncclUint8, other, comm_,
+                     side.handle()));
+    }
+    Check(ncclGroupEnd());
+  }
+
+ private:
+  static ncclComm_t Connected(Peers& peers, int index) {
+    // Buffers that NCCL knows of would have to be captured by all processes at a time.
+    setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
+    const auto connecting = std::make_shared<Connecting>();
+    std::vector<ncclUniqueId> ids(static_cast<std::size_t>(peers.ranks()));
+    ncclUniqueId mine = {};
+    if (peers.rank() == 0)
+      CheckNccl(ncclGetUniqueId(&mine), "making an address for the processes", nullptr);
+    peers.Gather(&mine, sizeof mine, ids.data());
+    connecting->id = ids[0];
+    std::thread([connecting, index, ranks = peers.ranks(), rank = peers.rank()] {
+      connecting->Connect(index, ranks, rank);
+    }).detach();
+    peers.WaitUntil([&connecting] { return connecting->done.load(); });
+    if (connecting->error) std::rethrow_exception(connecting->error);
+    return connecting->comm;
+  }
+
+  void Check(ncclResult_t result) const { CheckNccl(result, "a message between GPUs", comm_); }
+  // A kernel of NCCL's waits on the GPU for as long as another process does not come.
+  void Wait(const std::function<bool()>& done) {
+    if (std::uncaught_exceptions() > 0) {
+      Abort();
+      while (!done()) std::this_thread::yield();
+      return;
+    }
+    try {
+      peers_.WaitUntil([&] {
+        ncclResult_t state = ncclSuccess;
+        Check(ncclCommGetAsyncError(comm_, &state));
+        if (state != ncclInProgress) Check(state);
+        return done();
+      });
+    } catch (...) {
+      Abort();  // or what is destroyed on the way out would wait for ever
+      throw;
+    }
+  }
+  void Abort() {
+    if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+  }
+
+  DeviceStream& device_stream_;
+  ncclComm_t comm_;
+};
+
+}  // namespace
+
+std::unique_ptr<Link> MakeDeviceLink(DeviceStream& stream, Peers& peers, int index) {
+  return std::make_unique<NcclLink>(stream, peers, index);
+}
+
+std::string WhyNoDeviceLink() {
+  if (std::string missing = Nccl().WhyMissing(); !missing.empty()) return missing;
+  const int version = LoadedVersion();
+  if (version >= kOldest) return "";
+  return TextOf(version) + " is too old; install 2.18 or newer";
+}
+
+std::string DeviceLinkVersion() {
+  const int version = LoadedVersion();
+  return version == 0 ? "NCCL not found" : TextOf(version);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,20 @@
+// Messages between GPUs: NVIDIA's NCCL, in builds that know several processes (nccl_absent.cpp:
+// the others).
+#pragma once
+#include <memory>
+#include <string>
+
+#include "backend/cuda/device/device_stream.h"
+#include "backend/cuda/link.h"
+
+namespace ada::backend::cuda {
+
+// Collective. On the stream's device `index`, the calling thread's. Whoever waits for the stream
+// from now on does so with the peers' patience. Throws DeviceError.
+std::unique_ptr<Link> MakeDeviceLink(DeviceStream& stream, Peers& peers, int index);
+// What is missing for that, with what to do; "" where nothing is.
+std::string WhyNoDeviceLink();
+// "NCCL 2.28.9", of what was found; "": not built in.
+std::string DeviceLinkVersion();
+
+}  // namespace ada::backend::cuda

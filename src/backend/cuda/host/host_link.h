@@ -1,0 +1,19 @@
+// The host executor's messages: those of the hosts. Several processes of a test may be threads.
+#pragma once
+#include "backend/cuda/link.h"
+
+namespace ada::backend::cuda {
+
+class HostLink final : public Link {
+ public:
+  using Link::Link;
+  void Gather(Stream& side, const void* mine, std::size_t bytes, void* all) override {
+    side.Run("link: gather", [this, mine, bytes, all](bool) { peers_.Gather(mine, bytes, all); });
+  }
+  void Exchange(Stream& side, const void* mine, std::size_t bytes, void* parts) override {
+    side.Run("link: exchange",
+             [this, mine, bytes, parts](bool) { peers_.Exchange(mine, bytes, parts); });
+  }
+};
+
+}  // namespace ada::backend::cuda

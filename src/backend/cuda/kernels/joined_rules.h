@@ -1,0 +1,136 @@
+// What rules of layers look at where several processes share the batch: what each says of its part,
+// and of all parts, in the order of processes, what the decision reads.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/kernels/decide.h"
+#include "backend/cuda/kernels/tail.h"
+#include "backend/exchange.h"
+
+namespace ada::backend::cuda {
+
+// One process's. Behind it lie the magnitudes of `channels` channels, where the rule looks at
+// products: dy's low and high, and w's.
+struct SeenPart {
+  MomentsPart dy, w;
+  LogMoments logs;
+
+  static std::size_t Bytes(std::int64_t channels) {
+    return (sizeof(SeenPart) + static_cast<std::size_t>(4 * channels) * sizeof(std::uint32_t) +
+            15) /
+           16 * 16;
+  }
+  ADA_HOST_DEVICE std::uint32_t* magnitudes() { return reinterpret_cast<std::uint32_t*>(this + 1); }
+  ADA_HOST_DEVICE const std::uint32_t* magnitudes() const {
+    return reinterpret_cast<const std::uint32_t*>(this + 1);
+  }
+};
+
+// What the decision reads; null: it does not.
+struct SeenOfAll {
+  TensorMoments *dy = nullptr, *w = nullptr;  // w: of a batch norm's factors
+  LogSums* logs = nullptr;
+};
+
+// Writes this process's part, and leaves magnitudes as the next pass wants them. For all channels,
+// and once where there are none.
+struct PutSeen {
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (i == 0) {
+      if (dy != nullptr) part->dy = {*dy, dy_values};
+      if (w != nullptr) part->w = {*w, w_values};
+      if (logs != nullptr) part->logs = *logs;
+    }
+    if (i >= channels) return;
+    std::uint32_t* const all[] = {dy_magnitudes.low, dy_magnitudes.high, w_magnitudes.low,
+                                  w_magnitudes.high};
+    for (int k = 0; k < 4; ++k) {
+      part->magnitudes()[k * channels + i] = all[k][i];
+      all[k][i] = 0;
+    }
+  }
+
+  const TensorMoments *dy, *w;
+  double dy_values, w_values;
+  const LogMoments* logs;
+  ChannelMagnitudes dy_magnitudes, w_magnitudes;
+  std::int64_t channels;
+  SeenPart* part;
+};
+
+// Joins the parts of all processes, which lie `bytes` apart; for the same indices.
+struct JoinSeen {
+  ADA_HOST_DEVICE const SeenPart& PartOf(int rank) const {
+    return *reinterpret_cast<const SeenPart*>(parts + static_cast<std::size_t>(rank) * bytes);
+  }
+  ADA_HOST_DEVICE void operator()(std::int64_t i) const {
+    if (i == 0) JoinSums();
+    if (i >= channels) return;
+    std::uint32_t* const all[] = {dy_magnitudes.low, dy_magnitudes.high, w_magnitudes.low,
+                                  w_magnitudes.high};
+    for (int k = 0; k < 4; ++k) {
+      std::uint32_t largest = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const std::uint32_t one = PartOf(rank).magnitudes()[k * channels + i];
+        largest = one > largest ? one : largest;
+      }
+      all[k][i] = largest;
+    }
+  }
+  ADA_HOST_DEVICE void JoinSums() const {
+    if (to.dy != nullptr)
+      *to.dy =
+          JoinedMoments(ranks, [this](int rank) -> const MomentsPart& { return PartOf(rank).dy; });
+    if (to.w != nullptr)
+      *to.w =
+          JoinedMoments(ranks, [this](int rank) -> const MomentsPart& { return PartOf(rank).w; });
+    if (to.logs == nullptr) return;
+    LogMoments all = {0, 0, 0};
+    for (int rank = 0; rank < ranks; ++rank) all = JoinLogs(all, PartOf(rank).logs);
+    *to.logs = SumsOf(all);
+  }
+
+  const std::byte* parts;
+  std::size_t bytes;
+  int ranks;
+  SeenOfAll to;
+  ChannelMagnitudes dy_magnitudes, w_magnitudes;
+  std::int64_t channels;
+};
+
+// Hands over what all have observed, unless some value is not finite. One block.
+struct JoinTailsKernel {
+  static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 2;
+  struct Shared {};
+  struct Own {};
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+    if constexpr (kPhase == 0) {
+      std::int64_t sum = 0;
+      for (int rank = 0; rank < ranks; ++rank) sum += parts[rank].tail.bins[at.thread];
+      all->bins[at.thread] = sum;
+    } else if (at.thread == 0 && scaling::WantsTail(*scaler)) {
+      HandOver();
+    }
+  }
+
+  scaling::LayerScaler* scaler;
+  const TailPart* parts;  // by process
+  int ranks;
+  scaling::ExponentTail* all;
+
+ private:
+  ADA_HOST_DEVICE void HandOver() const {
+    std::uint32_t max_bits = 0;
+    all->nonzero = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      all->nonzero += parts[rank].tail.nonzero;
+      max_bits = parts[rank].max_bits > max_bits ? parts[rank].max_bits : max_bits;
+    }
+    all->largest = static_cast<double>(OfBits(max_bits));
+    if (max_bits < kInfinityBits) scaling::ObserveTail(*scaler, *all);
+  }
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,59 @@
+// Messages between the devices of processes that share a run, one a process. Every process asks for
+// the same messages in the same order; they are part of a stream's work, so that nobody waits for
+// them on the host and a recording holds them like kernels. Nothing is added up on the way: who
+// gathers sums in the order of processes, so that the bytes do not depend on how messages travel.
+#pragma once
+#include <cstddef>
+#include <functional>
+
+#include "backend/cuda/stream.h"
+#include "backend/peers.h"
+
+namespace ada::backend::cuda {
+
+class Link {
+ public:
+  Link(Stream& stream, Peers& peers) : peers_(peers), stream_(stream) {}
+  virtual ~Link() = default;
+  Link(const Link&) = delete;
+  int rank() const { return peers_.rank(); }
+  int ranks() const { return peers_.ranks(); }
+  const Peers& peers() const { return peers_; }
+
+  // What `body` asks `side` for, messages among it, is done beside the stream's own work, in the
+  // one order that all messages have: behind what the stream was asked for before.
+  void Aside(const std::function<void(Stream& side)>& body) {
+    stream_.Aside([&] { body(stream_); });
+  }
+  // What the stream is asked for from now on comes behind all that was asked for aside.
+  void Join() { stream_.JoinAside(); }
+
+  // Messages; memory is the device's, and the two blocks do not overlap.
+  //
+  // all: what each process has as `mine`, `bytes` each, in their order.
+  virtual void Gather(Stream& side, const void* mine, std::size_t bytes, void* all) = 0;
+  // mine: a part of `bytes` for each process, in their order; parts: what each has for this one.
+  virtual void Exchange(Stream& side, const void* mine, std::size_t bytes, void* parts) = 0;
+
+  // Gather between the stream's own work before and after it.
+  void GatherInStream(const void* mine, std::size_t bytes, void* all) {
+    Aside([&](Stream& side) { Gather(side, mine, bytes, all); });
+    Join();
+  }
+
+ protected:
+  Peers& peers_;
+
+ private:
+  Stream& stream_;
+};
+
+// Null: nothing is shared; what a process has itself is all there is.
+inline Link* RulesLink(Link* link) {
+  return link != nullptr && link->peers().joins_rules() ? link : nullptr;
+}
+inline Link* NormsLink(Link* link) {
+  return link != nullptr && link->peers().joins_norms() ? link : nullptr;
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,167 @@
+// Sums over processes, bucket by bucket beside the backward pass: each process gets its slice of a
+// bucket from all, adds the parts in the order of processes, and sends the sum to all.
+#include <algorithm>
+
+#include "backend/cuda/link.h"
+#include "backend/cuda/ops/ops.h"
+#include "backend/cuda/ops/sum_buckets.h"
+#include "backend/stats_rules.h"
+#include "core/error.h"
+
+namespace ada::backend::cuda {
+namespace {
+
+// Buckets of tensors of one kind, and where their segments lie.
+class Sums {
+ public:
+  Sums(const Context& context, const std::vector<Tensor>& tensors, std::int64_t bucket_bytes,
+       const NumberFormat& format, bool mean)
+      : context_(context),
+        mean_(mean),
+        cut_(CutForSums(tensors, bucket_bytes, context.link->ranks(), context.link->rank())),
+        segments_(context.Keep(cut_.segments)),
+        slices_(context.Keep(cut_.slices)) {
+    transport_ = {StorageFor(format), GridOf(format)};
+    if (transport_.narrow())
+      counts_ = context.shared.Allocate((cut_.segments.size() + cut_.slices.size()) *
+                                        sizeof(TransportCounts));
+  }
+
+  const SumBuckets& cut() const { return cut_; }
+  std::int64_t bytes_each() const { return static_cast<std::int64_t>(BytesOf(transport_.storage)); }
+  std::int64_t largest() const { return cut_.largest_slice() * context_.link->ranks(); }
+
+  // Of work aside. buffers: sent, parts and sums of a bucket, then the sum of a slice.
+  struct Buffers {
+    std::byte *sent = nullptr, *parts = nullptr, *sums = nullptr, *own = nullptr;
+  };
+  void Sum(Stream& side, const SumBuckets::Bucket& bucket, const Buffers& buffers) const {
+    const auto bytes = static_cast<std::size_t>(bucket.slice * bytes_each());
+    const auto view = [&](std::byte* at) { return TensorSpan{at, transport_.storage}; };
+    SendSegments send{segments_ + bucket.first_segment,
+                      transport_,
+                      mean_,
+                      context_.pass,
+                      view(buffers.sent),
+                      nullptr};
+    SumParts sum{slices_ + bucket.first_of_slice,
+                 transport_,
+                 context_.link->ranks(),
+                 bucket.slice,
+                 view(buffers.parts),
+                 view(buffers.own),
+                 nullptr};
+    if (transport_.narrow()) {
+      auto* counts = reinterpret_cast<TransportCounts*>(counts_.backend);
+      send.counts = counts + bucket.first_segment;
+      sum.counts = counts + cut_.segments.size() + bucket.first_of_slice;
+    }
+    const auto blocks = static_cast<int>(bucket.segments);
+    Launch(side, send, blocks);
+    context_.link->Exchange(side, buffers.sent, bytes, buffers.parts);
+    Launch(side, sum, static_cast<int>(bucket.of_slice));
+    context_.link->Gather(side, buffers.own, bytes, buffers.sums);
+    const StoreSegments store{segments_ + bucket.first_segment, transport_.narrow(), context_.pass,
+                              view(buffers.sums)};
+    Launch(side, store, blocks);
+  }
+
+  // By tensor; waits.
+  std::vector<TensorStats> Lost() {
+    std::vector<TransportCounts> all(cut_.ends.size(), TransportCounts::Start());
+    if (transport_.narrow()) {
+      context_.shared.Fetch(counts_);
+      context_.stream.Synchronize();
+      const auto* counts = reinterpret_cast<const TransportCounts*>(counts_.host);
+      for (const std::vector<int>* tensors : {&cut_.tensor_of, &cut_.tensor_of_sum})
+        for (const int tensor : *tensors) all[static_cast<std::size_t>(tensor)].Merge(*counts++);
+    }
+    std::vector<TensorStats> stats;
+    for (const TransportCounts& counts : all) stats.push_back(StatsOf(counts));
+    return stats;
+  }
+
+ private:
+  static TensorStats StatsOf(const TransportCounts& counts) {
+    TensorStats stats;
+    if (counts.values == 0) return stats;
+    stats.numel = counts.values;
+    stats.zeros_before = counts.zeros, stats.below_min = counts.below_min;
+    stats.underflow = counts.underflow;
+    stats.subnormal = counts.subnormal, stats.overflow = counts.overflow;
+    stats.inf = counts.inf, stats.nan = counts.nan;
+    stats.max_abs = OfBits(counts.max_bits), stats.l1 = counts.l1;
+    stats.full = true;
+    FinishStats(counts.sum, counts.square, counts.min_bits, stats);
+    return stats;
+  }
+
+  Context context_;
+  bool mean_;
+  Transport transport_;
+  SumBuckets cut_;
+  const SumSegment *segments_, *slices_;
+  SharedMemory counts_;  // of segments, then of slices; none where nothing is rounded
+};
+
+class CudaGradientSums final : public GradientSums {
+ public:
+  CudaGradientSums(const Context& context, const GradientSumsSpec& spec)
+      : context_(context),
+        gradients_(context, spec.gradients, spec.bucket_bytes, spec.transport, /*mean=*/false),
+        averages_(context, spec.averages, spec.bucket_bytes, kFp32, /*mean=*/true) {
+    const std::int64_t bytes = std::max(gradients_.largest() * gradients_.bytes_each(),
+                                        averages_.largest() * averages_.bytes_each());
+    for (std::byte** buffer : {&buffers_.sent, &buffers_.parts, &buffers_.sums})
+      *buffer = context.Allocate<std::byte>(bytes);
+    buffers_.own = context.Allocate<std::byte>(bytes / context.link->ranks());
+  }
+
+  void Take(int index) override {
+    if (index == 0) taken_ = 0, full_ = 0;  // a pass that could not be recorded begins anew
+    ADA_CHECK(index == taken_++);
+    const SumBuckets& cut = gradients_.cut();
+    const std::int64_t there = cut.ends[static_cast<std::size_t>(index)];
+    const std::size_t first = full_;
+    while (full_ < cut.buckets.size() && cut.buckets[full_].end <= there) ++full_;
+    if (full_ == first) return;
+    context_.link->Aside([&](Stream& side) {
+      for (std::size_t i = first; i < full_; ++i) gradients_.Sum(side, cut.buckets[i], buffers_);
+    });
+  }
+
+  void Finish() override {
+    ADA_CHECK(full_ == gradients_.cut().buckets.size());
+    if (!averages_.cut().buckets.empty())
+      context_.link->Aside([&](Stream& side) {
+        for (const SumBuckets::Bucket& bucket : averages_.cut().buckets)
+          averages_.Sum(side, bucket, buffers_);
+      });
+    context_.link->Join();
+  }
+
+  std::vector<TensorStats> Lost() override { return gradients_.Lost(); }
+  std::int64_t bytes() const override {
+    return gradients_.cut().values() * gradients_.bytes_each();
+  }
+  std::int64_t buckets() const override {
+    return static_cast<std::int64_t>(gradients_.cut().buckets.size());
+  }
+
+ private:
+  Context context_;
+  Sums gradients_, averages_;
+  Sums::Buffers buffers_;  // of one bucket: they come one after the other
+  int taken_ = 0;
+  std::size_t full_ = 0;  // buckets of this pass
+};
+
+}  // namespace
+
+std::unique_ptr<GradientSums> MakeGradientSumsOp(const Context& context,
+                                                 const GradientSumsSpec& spec) {
+  ADA_CHECK(spec.transport == kFp32 || spec.transport == kFp16 || spec.transport == kBf16);
+  return std::make_unique<CudaGradientSums>(context, spec);
+}
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,85 @@
+// Runs that ranks share, each with a device, against runs of as many ranks on CPUs.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "parallel/compare_runs.h"
+
+namespace ada::testing {
+namespace {
+
+// first: of the loss of step 1; in fp16 a sum whose last bit differs may round to another value.
+void Compare(const std::string& text, int ranks, const config::Overrides& overrides,
+             double first = 1e-6, double later = 1e-3) {
+  CAPTURE(ranks);
+  const TempFolder folder;
+  MustTrain(text, folder / "cpu", ranks, {.overrides = overrides, .on_cpu = true});
+  MustTrain(text, folder / "kernels", ranks, {.overrides = overrides});
+  CompareLosses(folder / "cpu", folder / "kernels", first, later);
+  CompareCounts(folder / "cpu", folder / "kernels", 2e-3);
+  CompareScales(folder / "cpu", folder / "kernels");
+}
+
+TEST_SUITE("cpu") {
+  TEST_CASE("kernels and CPU: the same losses, counts and scales of as many ranks") {
+    const config::Overrides once = {{"train.epochs", "1"}};
+    for (const int ranks : {1, 2, 3}) {
+      Compare(std::string(kPlain) + "scaling: {policy: adaptive, init_scale: 8}\n", ranks, once);
+      Compare(std::string(kPlain) + "scaling: {policy: adaptive, method: lognormal}\n", ranks,
+              once);
+      Compare(std::string(kPlain) + "scaling: {policy: adaptive}\nparallel: {statistics: local}\n",
+              ranks, once);
+      Compare(kNorms, ranks, once);
+      // Each rank's own statistics, of which running averages are means; factors of its own, too.
+      const config::Overrides apart = {{"parallel.sync_batch_norm", "false"},
+                                       {"train.epochs", "1"}};
+      Compare(kNorms, ranks, apart);
+      Compare(std::string(kNorms) + "scaling: {policy: adaptive, batch_norm: true}\n", ranks,
+              apart);
+      Compare(std::string(kNorms) + "scaling: {policy: adaptive, batch_norm: true}\n", ranks,
+              {{"precision.format", "fp16"}, {"train.epochs", "1"}}, 1e-5, 1e-2);
+    }
+  }
+
+  TEST_CASE("kernels and CPU: statistics of batch norms that are computed anew") {
+    // The last batch has one image, of which one rank alone takes statistics.
+    const config::Overrides overrides = {{"data.synthetic.train", "91"},
+                                         {"evaluate.recompute_batch_norm", "true"}};
+    const TempFolder folder;
+    MustTrain(kNorms, folder / "cpu", 2, {.overrides = overrides, .on_cpu = true});
+    MustTrain(kNorms, folder / "kernels", 2, {.overrides = overrides});
+    const Table a = ReadCsv(folder / "cpu/evaluation.csv");
+    const Table b = ReadCsv(folder / "kernels/evaluation.csv");
+    REQUIRE(a.size() == b.size());
+    REQUIRE(!a.empty());
+    for (std::size_t i = 0; i < a.size(); ++i)
+      CHECK(NumberIn(a[i], "loss") == doctest::Approx(NumberIn(b[i], "loss")).epsilon(1e-4));
+  }
+
+  TEST_CASE("kernels and CPU: what transport in 16 bits lost") {
+    const std::string text =
+        std::string(kPlain) + "scaling: {policy: fixed, scale: 64}\nparallel: {gradients: fp16}\n";
+    const TempFolder folder;
+    const config::Overrides once = {{"train.max_steps", "1"}, {"precision.format", "fp32"}};
+    MustTrain(text, folder / "cpu", 3, {.overrides = once, .on_cpu = true});
+    MustTrain(text, folder / "kernels", 3, {.overrides = once});
+    const auto sent = [](const std::string& run) {
+      return RowsWhere(ReadCsv(run + "/underflow.csv"), "tensor", "sent");
+    };
+    const Table a = sent(folder / "cpu"), b = sent(folder / "kernels");
+    REQUIRE(a.size() == b.size());
+    REQUIRE(a.size() == 3);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      CHECK(a[i].at("layer") == b[i].at("layer"));
+      CHECK(a[i].at("numel") == b[i].at("numel"));
+      // Gradients differ in the order of their sums.
+      for (const char* column : {"underflow", "subnormal", "zeros_before"})
+        CHECK(std::fabs(NumberIn(a[i], column) - NumberIn(b[i], column)) <=
+              0.01 * NumberIn(a[i], "numel"));
+      CHECK(NumberIn(a[i], "l1") == doctest::Approx(NumberIn(b[i], "l1")).epsilon(1e-4));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ada::testing

@@ -1,0 +1,43 @@
+// Trains as train::Train does, on the kernels of the CUDA backend, which the host executor runs:
+// each rank, a thread, has a device of its own.
+#pragma once
+#include <filesystem>
+#include <memory>
+
+#include "backend/cuda/cuda_backend.h"
+#include "config/load.h"
+#include "telemetry/log.h"
+#include "train/assemble.h"
+#include "train/run.h"
+#include "train/session.h"
+#include "train/shared/alike.h"
+#include "train/shared/team.h"
+
+namespace ada::testing {
+
+inline void TrainOnKernels(config::Config config, const train::RunOptions& options,
+                           telemetry::Log& log) {
+  std::unique_ptr<train::Team> team;
+  if (options.world != nullptr) {
+    team = std::make_unique<train::Team>(*options.world, config.parallel);
+    config.parallel.ranks = team->ranks();
+  }
+  config = train::Completed(config, train::InspectData(config));
+  const auto backend = backend::MakeHostExecutedBackend({}, team ? &team->peers() : nullptr);
+  const train::RunData data = train::ReadData(config);
+  const auto policy = scaling::MakePolicy(config.scaling);
+  graph::GraphSpec spec = train::TrainGraph(config, data.image, *policy);
+  spec.input.n = train::LargestPart(spec.input.n, team.get());
+  const auto graph = graph::Graph::Build(spec, *backend);
+  std::filesystem::create_directories(config.output);
+  const auto from = options.resume
+                        ? train::FindResumePoint(config.output + "/checkpoints", config, log)
+                        : std::optional<train::ResumePoint>();
+  train::Session session(
+      {config, config.output, *backend, data, *graph, *policy, log, false, 1, team.get()}, from);
+  if (team) train::CheckAlike(data, *graph, *backend, from ? from->state.step : -1, *team);
+  if (!team || team->writes()) session.OpenLogs();
+  if (session.Run() != 0) throw InternalError("a run that did not end well");
+}
+
+}  // namespace ada::testing
