@@ -11,6 +11,7 @@
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/products/products.h"
+#include "backend/cuda/products/weight_refresh.h"
 #include "backend/cuda/recordings.h"
 #include "core/error.h"
 
@@ -37,8 +38,8 @@ class CudaBackend final : public Backend {
         stream_(std::move(stream)),
         products_(MakeProducts(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
-        context_{*stream_, scratch_,   shared_,  pass_.values(),
-                 options_, *products_, remarks_, memory_} {}
+        context_{*stream_,   scratch_, shared_, pass_.values(), options_,
+                 *products_, remarks_, memory_, weight_refresh_} {}
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
@@ -64,6 +65,10 @@ class CudaBackend final : public Backend {
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
     const PassStore::Scope held(pass_, pass);
     recordings_.Run(variant, pass, body);
+  }
+
+  void RefreshWeights(const std::vector<Op*>& ops, const Pass& pass) override {
+    weight_refresh_.Together(pass, [&] { Backend::RefreshWeights(ops, pass); });
   }
 
   void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
@@ -112,6 +117,7 @@ class CudaBackend final : public Backend {
   SharedBlocks shared_{*stream_, memory_};
   std::unique_ptr<Products> products_;
   PassStore pass_;
+  WeightRefresh weight_refresh_{*stream_, memory_};
   Recordings recordings_{*stream_, remarks_};
   const Context context_;
 };

@@ -13,6 +13,7 @@ namespace ada::backend::cuda {
 
 struct PassValues;
 class Products;
+class WeightRefresh;
 
 struct Context {
   Stream& stream;
@@ -24,6 +25,7 @@ struct Context {
   Products& products;
   Remarks& remarks;
   Memory& memory;
+  WeightRefresh& weight_refresh;
 
   // Backend memory, zeroed in the stream's order, until the backend ends. In constructors alone.
   template <class T>

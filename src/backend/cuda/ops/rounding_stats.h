@@ -29,7 +29,8 @@ class RoundingStats {
   // Of a gradient; without stats its values are exact and kept as they are.
   RoundingStats(const Context& context, const Gradient& gradient,
                 int most_blocks = kMostStatsBlocks);
-  // Of a parameter of `numel` values, stored as fp32 or in `storage`.
+  // Of a parameter of `numel` values, stored as fp32 or in `storage`. A launch may take more of it
+  // than Level says, as one over several parameters does.
   static RoundingStats OfParameter(const Context& context, const NumberFormat& format,
                                    Storage storage, std::int64_t numel, const RoundingStyle& style,
                                    TensorStats* stats, TensorMoments* moments = nullptr);
@@ -69,7 +70,7 @@ class RoundingStats {
   bool rounds() const { return !(format_ == kFp32) || style_.own_scale != nullptr; }
 
  private:
-  void MakeRoom(const Context& context, std::int64_t values, int most_blocks);
+  void MakeRoom(const Context& context, std::int64_t values, int most_blocks, StatsLevel most);
   template <class Value>
   void LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value,
                 const Rounding& how) const;
@@ -97,12 +98,10 @@ class RoundingStats {
   double* block_sums_ = nullptr;
 };
 
-// Rounding to `format` in between, where nothing is measured: to nearest, unscaled.
-Rounding RoundOnly(const NumberFormat& format);
-
+// f(std::integral_constant<StatsLevel, level>).
 template <class Call>
-void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
-  switch (Level(pass)) {
+void AtStatsLevel(StatsLevel level, Call&& f) {
+  switch (level) {
     case StatsLevel::kNone:
       return f(std::integral_constant<StatsLevel, StatsLevel::kNone>{});
     case StatsLevel::kLargest:
@@ -112,6 +111,14 @@ void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
     case StatsLevel::kCounts:
       return f(std::integral_constant<StatsLevel, StatsLevel::kCounts>{});
   }
+}
+
+// Rounding to `format` in between, where nothing is measured: to nearest, unscaled.
+Rounding RoundOnly(const NumberFormat& format);
+
+template <class Call>
+void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
+  AtStatsLevel(Level(pass), f);
 }
 
 template <class Value>
