@@ -1,9 +1,10 @@
-// Batch norm like PyTorch's, in three launches each way: sums over pixels, what the channels make
-// of them, and the values.
+// Batch norm like PyTorch's, in two launches each way: sums over pixels, whose last blocks tell
+// what the channels make of them (where that is much, a launch of its own), and the values.
 #include <optional>
 
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/channel_eights.h"
+#include "backend/cuda/kernels/channel_totals.h"
 #include "backend/cuda/kernels/normalise_plain.h"
 #include "backend/cuda/ops/alpha_rule.h"
 #include "backend/cuda/ops/ops.h"
@@ -26,6 +27,7 @@ class CudaBatchNorm final : public Op {
     factors_ = {context.Allocate<float>(c), context.Allocate<float>(c), context.Allocate<float>(c),
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
+    finished_ = context.Allocate<std::uint32_t>(c);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
     mask_ = MaskOf(spec);
     dx_stats_ = RoundingStats(context, spec.dx);
@@ -51,14 +53,6 @@ class CudaBatchNorm final : public Op {
 
   void Backward(const Pass& pass) override {
     TakeGradientSums(pass);
-    ReduceGradient reduce;
-    reduce.channels = cut_.channels, reduce.parts = Parts(pass), reduce.pixels = Pixels(pass);
-    reduce.sum_dy = sums_[0], reduce.sum_dy_xhat = sums_[1];
-    reduce.inverse = factors_.inverse, reduce.scale = spec_.dy.scale;
-    reduce.mean_dy = mean_dy_, reduce.slope = slope_;
-    reduce.dgamma = spec_.dgamma.f32(), reduce.dbeta = spec_.dbeta.f32();
-    reduce.accumulate = pass.accumulate;
-    Launch(context_.stream, reduce, ChannelLanes::Blocks(cut_.channels));
     if (!spec_.dx) return;
     NormGradient gradient;
     gradient.channels = static_cast<std::uint32_t>(cut_.channels);
@@ -135,12 +129,11 @@ class CudaBatchNorm final : public Op {
   }
   template <Lies kLies>
   void TakeStatisticsOf(const Pass& pass) {
-    if constexpr (kLies != Lies::kF32) {
-      SumsEights(spec_.x) ? LaunchMoments<EightMomentsKernel<kLies>>(pass)
-                          : LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
-    } else {
-      LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
-    }
+    if constexpr (kLies != Lies::kF32)
+      if (SumsEights(spec_.x)) return LaunchMoments<EightMomentsKernel<kLies>>(pass);
+    LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
+  }
+  BatchStatistics Statistics(const Pass& pass) const {
     BatchStatistics statistics;
     statistics.cut = cut_, statistics.parts = Parts(pass), statistics.pixels = Pixels(pass);
     statistics.part_mean = sums_[0], statistics.part_m2 = sums_[1];
@@ -148,7 +141,7 @@ class CudaBatchNorm final : public Op {
     statistics.running_mean = spec_.running_mean.f32();
     statistics.running_var = spec_.running_var.f32();
     statistics.momentum = static_cast<double>(spec_.momentum);
-    Launch(context_.stream, statistics, ChannelLanes::Blocks(cut_.channels));
+    return statistics;
   }
 
   template <class Kernel>
@@ -158,9 +151,19 @@ class CudaBatchNorm final : public Op {
     moments.cut = cut_, moments.pixels = Pixels(pass);
     moments.x = SpanOf(spec_.x);
     moments.mean = sums_[0], moments.m2 = sums_[1];
-    Launch(context_.stream, moments, moments.threads.Blocks());
+    LaunchTotals(moments, Statistics(pass));
   }
 
+  ReduceGradient Reduction(const Pass& pass) const {
+    ReduceGradient reduce;
+    reduce.channels = cut_.channels, reduce.parts = Parts(pass), reduce.pixels = Pixels(pass);
+    reduce.sum_dy = sums_[0], reduce.sum_dy_xhat = sums_[1];
+    reduce.inverse = factors_.inverse, reduce.scale = spec_.dy.scale;
+    reduce.mean_dy = mean_dy_, reduce.slope = slope_;
+    reduce.dgamma = spec_.dgamma.f32(), reduce.dbeta = spec_.dbeta.f32();
+    reduce.accumulate = pass.accumulate;
+    return reduce;
+  }
   // Masks dy where a relu follows.
   void TakeGradientSums(const Pass& pass) {
     const Storage storage = spec_.x.storage;
@@ -203,7 +206,19 @@ class CudaBatchNorm final : public Op {
     if (mask_ == Masks::kOutput) sums.out = SpanOf(spec_.out);
     sums.mean = factors_.mean, sums.inverse = factors_.inverse;
     sums.sum_dy = sums_[0], sums.sum_dy_xhat = sums_[1];
-    Launch(context_.stream, sums, sums.threads.Blocks());
+    LaunchTotals(sums, Reduction(pass));
+  }
+
+  // The sums over parts, and `of` behind them.
+  template <class Sums, class Of>
+  void LaunchTotals(const Sums& sums, const Of& of) const {
+    using Kernel = WithChannelTotals<Sums, Of>;
+    const int blocks = sums.threads.Blocks();
+    const bool last =
+        blocks > 0 && ChannelTotalsKernel<Of, Sums::kThreads>::Suits(cut_.channels, of.parts);
+    Launch(context_.stream, Kernel{sums, {of}, last ? finished_ : nullptr, sums.threads.columns()},
+           blocks);
+    if (!last) Launch(context_.stream, of, ChannelLanes::Blocks(cut_.channels));
   }
 
   // The values, with y and the sum measured at these levels: where both are, neither is counted,
@@ -279,7 +294,8 @@ class CudaBatchNorm final : public Op {
   BatchNormSpec spec_;
   PixelParts cut_;
   ChannelFactors factors_;
-  float* sums_[2] = {};  // [parts, channels]: mean and m2, then of dy and dy * xhat
+  float* sums_[2] = {};                // [parts, channels]: mean and m2, then of dy and dy * xhat
+  std::uint32_t* finished_ = nullptr;  // blocks, by column of channels
   float *mean_dy_ = nullptr, *slope_ = nullptr;
   Masks mask_ = Masks::kNone;
   float* scaled_ = nullptr;  // factors times alpha, with a rule

@@ -1,9 +1,11 @@
 // The sum of gradients where an output feeds several layers.
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cuda/kernels/branch_repair.h"
 #include "backend/cuda/kernels/branch_sum.h"
+#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
 #include "backend/decisions.h"
@@ -28,22 +30,32 @@ class CudaBranchSum final : public Op {
     ADA_CHECK(spec.sum.stats != nullptr);  // tell whether the sum fits
     grid_ = GridOf(spec.sum.tensor.format);
     MakeSet(context);
+    finished_ = context.Allocate<std::uint32_t>(1);
   }
   void Forward(const Pass&) override {}
 
   void Backward(const Pass& pass) override {
     const std::int64_t values = pass.rows * spec_.sum.tensor.shape.per_image();
     const bool always = spec_.reference && spec_.rescale;
-    if (looks_ && (always || !spec_.reference)) {
+    const BranchTargetKernel target{set_, spec_.reference, spec_.rescale};
+    if (looks_ && values > 0 && (always || !spec_.reference)) {
       const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
-      Launch(stream_, BranchLookKernel{set_, values, cuts, always}, cuts * set_.count);
+      const BranchLookKernel look{set_, values, cuts, always};
+      Launch(stream_,
+             LastBlockKernel<BranchLookKernel, BranchTargetKernel>{look, target, finished_},
+             cuts * set_.count);
+    } else {
+      Launch(stream_, target, 1);
     }
-    Launch(stream_, BranchTargetKernel{set_, spec_.reference, spec_.rescale}, 1);
     const TensorSpan out = SpanOf(spec_.sum.tensor);
     if (spec_.reference)
       return stats_.Round(pass, out, BranchStepsValue{set_.terms, set_.factors, set_.count, grid_});
-    stats_.Round(pass, out, value_);
-    Repair(pass, out);
+    const Rounding how = stats_.For(pass);
+    stats_.RoundWith(pass, out, value_, 0, [&](const auto& sum, auto level) {
+      using Repair = BranchRepairKernel<decltype(level)::value>;
+      return LastBlockKernel<std::decay_t<decltype(sum)>, Repair>{
+          sum, {set_, value_, out, how, spec_.sum.stats}, finished_};
+    });
   }
 
  private:
@@ -64,13 +76,6 @@ class CudaBranchSum final : public Op {
     const std::size_t second = terms.size() > 1 ? 1 : 0;
     value_ = {terms[0].span, terms[second].span, set_.terms, set_.factors, set_.count};
   }
-  void Repair(const Pass& pass, const TensorSpan& out) {
-    const Rounding how = stats_.For(pass);
-    stats_.AtLevel(pass, [&](auto level) {
-      using Kernel = BranchRepairKernel<decltype(level)::value>;
-      Launch(stream_, Kernel{set_, value_, out, how, spec_.sum.stats}, 1);
-    });
-  }
 
   Stream& stream_;
   BranchSumSpec spec_;
@@ -78,7 +83,8 @@ class CudaBranchSum final : public Op {
   NumberGrid grid_;
   BranchSet set_{};
   BranchSumValue value_{};
-  bool looks_ = false;  // at the values of some branch, to find the largest
+  std::uint32_t* finished_ = nullptr;  // blocks
+  bool looks_ = false;                 // at the values of some branch, to find the largest
 };
 
 }  // namespace
