@@ -60,11 +60,16 @@ class Backend {
   // when it returns.
   virtual void Send(const SharedMemory& /*memory*/) {}
 
-  // Runs `body`, which calls Forward, Backward, FinishGradients and RefreshWeights of ops with
-  // `pass`, and a GradientSums, and nothing else. For one `variant` and equal rows, first_row,
-  // whole_rows, training, count, accumulate, bins and part of `pass` it calls the same ops in the
-  // same order: a backend may keep what it launched and launch that again
-  // instead of calling `body`.
+  // RefreshWeights of all these ops, which are this backend's.
+  virtual void RefreshWeights(const std::vector<Op*>& ops, const Pass& pass) {
+    for (Op* op : ops) op->RefreshWeights(pass);
+  }
+
+  // Runs `body`, which calls Forward, Backward, FinishGradients and RefreshWeights of ops (or the
+  // backend's) with `pass`, and a GradientSums, and nothing else. For one `variant` and equal rows,
+  // first_row, whole_rows, training, count, accumulate, bins and part of `pass` it calls the same
+  // ops in the same order: a backend may keep what it launched and launch that again instead of
+  // calling `body`.
   virtual void Run(std::uint64_t /*variant*/, const Pass& /*pass*/,
                    const std::function<void()>& body) {
     body();

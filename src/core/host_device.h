@@ -1,8 +1,11 @@
-// Marks a function that g++ and nvcc both compile: for the host, and for the device as well.
+// Marks a function that g++ and nvcc both compile: for the host, and for the device as well; and a
+// loop of fixed length whose array is to lie in a device's registers.
 #pragma once
 
 #ifdef __CUDACC__
 #define ADA_HOST_DEVICE __host__ __device__
+#define ADA_UNROLL _Pragma("unroll")
 #else
 #define ADA_HOST_DEVICE
+#define ADA_UNROLL
 #endif

@@ -81,9 +81,7 @@ void Graph::FinishGradients(const backend::Pass& pass) {
 }
 
 void Graph::RefreshWeights(const backend::Pass& pass) {
-  Run(Part::kRefresh, pass, [&] {
-    for (backend::Op* op : forward_) op->RefreshWeights(pass);
-  });
+  Run(Part::kRefresh, pass, [&] { backend_.RefreshWeights(forward_, pass); });
 }
 
 // An observer looks at scales as well.

@@ -4,12 +4,14 @@
 #include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/products/products.h"
+#include "backend/cuda/products/weight_refresh.h"
 
 namespace ada::backend::test {
 
 struct HostContext {
   explicit HostContext(cuda::Products& products)
-      : context{stream, scratch, shared, &values, options, products, remarks, memory} {}
+      : context{stream,   scratch, shared, &values,       options,
+                products, remarks, memory, weight_refresh} {}
   HostContext(const HostContext&) = delete;
 
   cuda::HostStream stream;
@@ -19,6 +21,7 @@ struct HostContext {
   cuda::PassValues values;
   DeviceOptions options;
   cuda::Remarks remarks;
+  cuda::WeightRefresh weight_refresh{stream, memory};
   cuda::Context context;
 };
 

@@ -3,7 +3,7 @@
 //   bench_launches CONFIG [KEY=VALUE ...]
 //
 // Markdown: launches of each kernel in a step, and products, each a library's and of one kernel or
-// more; copies and fills go uncounted. Their number depends on the network, the policy and the
+// more; then how often one stream waits for another, and what is copied to the host. Their number depends on the network, the policy and the
 // formats, hardly on the size of images and batches: the host executor is slow, so small ones do.
 #include <algorithm>
 #include <cstdio>
@@ -37,7 +37,14 @@ config::Config ConfigOf(int count, char** words) {
   return train::Completed(config, train::InspectData(config));
 }
 
-// By the names of kernels without their arguments.
+bool IsLaunch(const std::string& name) {
+  for (const char* other : {"replay", "copy", "zero", "to device", "to host", "waits",
+                            "lane: to device", "lane: waits"})
+    if (name == other) return false;
+  return true;
+}
+
+// By the names of kernels without their arguments; of all else by its name.
 std::map<std::string, int> CountsOf(const std::vector<std::string>& names) {
   std::map<std::string, int> counts;
   for (const std::string& name : names) {
@@ -47,9 +54,7 @@ std::map<std::string, int> CountsOf(const std::vector<std::string>& names) {
       kernel = name.substr(inner + 1, name.find_first_of("<>", inner + 1) - inner - 1);
       kernel = kernel.substr(kernel.rfind(':') + 1);
     }
-    const bool is_launch = kernel != "replay" && kernel != "copy" && kernel != "zero" &&
-                           kernel != "to device" && kernel != "to host";
-    if (is_launch) ++counts[kernel];
+    ++counts[kernel];
   }
   return counts;
 }
@@ -70,12 +75,20 @@ void Count(const config::Config& config) {
   train::MeasureStep(config, *graph, optimizer, *policy, image, *backend);
   int launches = 0;
   std::printf("| kernel | a step |\n|---|---|\n");
-  for (const auto& [kernel, count] : CountsOf(names.TakeNames())) {
-    const int each = (count + train::kMeasuredSteps / 2) / train::kMeasuredSteps;
-    launches += each;
-    if (each > 0) std::printf("| %s | %d |\n", kernel.c_str(), each);
+  const auto counts = CountsOf(names.TakeNames());
+  const auto each = [](int count) {
+    return (count + train::kMeasuredSteps / 2) / train::kMeasuredSteps;
+  };
+  for (const auto& [kernel, count] : counts) {
+    if (!IsLaunch(kernel) || each(count) == 0) continue;
+    launches += each(count);
+    std::printf("| %s | %d |\n", kernel.c_str(), each(count));
   }
   std::printf("| all | %d |\n", launches);
+  for (const auto& [name, text] : {std::pair("waits", "waits of one stream for another"),
+                                   std::pair("to host", "copies to the host")})
+    if (const auto found = counts.find(name); found != counts.end())
+      std::printf("| %s | %d |\n", text, each(found->second));
 }
 
 }  // namespace

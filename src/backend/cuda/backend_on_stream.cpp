@@ -11,6 +11,7 @@
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "backend/cuda/products/products.h"
+#include "backend/cuda/products/weight_refresh.h"
 #include "backend/cuda/recordings.h"
 #include "core/error.h"
 
@@ -38,8 +39,8 @@ class CudaBackend final : public Backend {
         products_(MakeProducts(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
         link_(std::move(link)),
-        context_{*stream_,   scratch_, shared_, pass_.values(), options_,
-                 *products_, remarks_, memory_, link_.get()} {}
+        context_{*stream_,   scratch_, shared_, pass_.values(),  options_,
+                 *products_, remarks_, memory_, weight_refresh_, link_.get()} {}
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
@@ -65,6 +66,10 @@ class CudaBackend final : public Backend {
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
     const PassStore::Scope held(pass_, pass);
     recordings_.Run(variant, pass, body, NormsLink(link_.get()) != nullptr);
+  }
+
+  void RefreshWeights(const std::vector<Op*>& ops, const Pass& pass) override {
+    weight_refresh_.Together(pass, [&] { Backend::RefreshWeights(ops, pass); });
   }
 
   void Read(const Tensor& tensor, std::int64_t rows, float* out) override {
@@ -117,6 +122,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Products> products_;
   PassStore pass_;
   std::unique_ptr<Link> link_;  // before memory, which may be waited for; after what is recorded
+  WeightRefresh weight_refresh_{*stream_, memory_};
   Recordings recordings_{*stream_, remarks_};
   const Context context_;
 };

@@ -14,6 +14,7 @@ namespace ada::backend::cuda {
 struct PassValues;
 class Link;
 class Products;
+class WeightRefresh;
 
 struct Context {
   Stream& stream;
@@ -25,6 +26,7 @@ struct Context {
   Products& products;
   Remarks& remarks;
   Memory& memory;
+  WeightRefresh& weight_refresh;
   Link* link = nullptr;  // null: this process is alone
 
   // Backend memory, zeroed in the stream's order, until the backend ends. In constructors alone.

@@ -12,7 +12,7 @@
 //
 // Shared has at most 48 KiB. nvcc makes a __global__ function of the kernel; g++ runs it block by
 // block, phase by phase, thread by thread, with Shared and Own full of NaN at first. Blocks must
-// not depend on each other.
+// not depend on each other, but for the one that ends last (kernels/last_block.h).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -49,9 +49,10 @@ ADA_HOST_DEVICE inline void AtomicMin(std::uint32_t* to, std::uint32_t value);
 
 // --- Both executors ---
 
-// The name of a kernel's type, as the compiler writes it.
+// The name of a kernel's type, as the compiler writes it; of a LastBlockKernel the first one's.
 template <class Kernel>
 constexpr std::string_view KernelName() {
+  if constexpr (requires { typename Kernel::First; }) return KernelName<typename Kernel::First>();
   std::string_view text = __PRETTY_FUNCTION__;
   text = text.substr(text.find("Kernel = ") + 9);
   text = text.substr(0, text.find_first_of(";]"));

@@ -1,6 +1,6 @@
 // Where the fp32 sum of branches reached u_max though no branch did: the scale is halved until it
-// does not, and the sum taken anew. That is rare, so one block does it all; nothing happens where
-// the sum fits.
+// does not, and the sum taken anew. That is rare, so one block does it all, the last of those that
+// summed; nothing happens where the sum fits.
 #pragma once
 #include "backend/cuda/kernels/branch_sum.h"
 
@@ -76,7 +76,8 @@ struct BranchSumPartKernel : BranchHalvings {
 // parts: of `ranks` processes, by which all halve alike; null: this one is alone.
 template <StatsLevel kLevel>
 struct BranchRepairKernel : BranchHalvings {
-  static constexpr int kThreads = kStatsThreads, kFirst = 5, kPhases = kFirst + 1 + kStatsPhases;
+  static constexpr int kThreads = kStatsThreads, kFirst = 5,
+                       kPhases = kFirst + 1 + StatsPhases(kLevel);
   struct Shared {
     StatsShared<kLevel> stats;
     std::uint32_t halvings;   // at which all sums fit

@@ -125,7 +125,7 @@ struct BranchLookKernel {
   bool always;
 };
 
-// The scale at which branches fit, and their factors. One block.
+// The scale at which branches fit, and their factors. One block: the last that looked, if any did.
 struct BranchTargetKernel {
   static constexpr int kThreads = 32, kPhases = 1;
   struct Shared {};

@@ -1,58 +1,50 @@
-// Bringing statistics together: threads of a block through shared memory, blocks through backend
-// memory, where the block that ends last writes the tensor's statistics. Included by
-// rounding_stats.h alone.
+// Bringing statistics together: threads of a block through shared memory and shuffles, blocks
+// through backend memory, where the block that ends last writes the tensor's statistics. Included
+// by rounding_stats.h alone.
 #pragma once
+#include "backend/cuda/kernels/join_lanes.h"
+#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/rounding_stats.h"
 
 namespace ada::backend::cuda {
 
-// Phases after the last value, in which all of a kernel's threads call GatherStats.
-inline constexpr int kStatsPhases = 10;
-// None where nothing is measured.
+// Phases after the last value, in which all of a kernel's threads call GatherStats: the threads'
+// own into shared memory; those of the block together and into backend memory; the ticket. In the
+// last block: the sums of all blocks, those of its threads together; what comes of it; bins are
+// cleared. None where nothing is measured.
 constexpr int StatsPhases(StatsLevel level) {
-  return level == StatsLevel::kNone ? 0 : kStatsPhases;
+  return level == StatsLevel::kNone      ? 0
+         : level == StatsLevel::kLargest ? 4
+         : level == StatsLevel::kMoments ? 6
+                                         : 7;
 }
 
 namespace stat {
 
-inline constexpr int kGroup = 16;  // threads that bring one field together
+inline constexpr int kGroup = 16;  // threads, of one warp, that bring one field together
 
-// kStatsThreads values of each field become kGroup (first) and then one.
-template <bool kFirst, class T, int kFields, class Join>
-ADA_HOST_DEVICE inline void Gather(T (&fields)[kFields][kStatsThreads], int thread, Join&& join) {
-  constexpr int kGroups = kStatsThreads / kGroup;
-  const int lane = thread % kGroup;
-  if (!kFirst && lane != 0) return;
-  constexpr int kEnd = kFirst ? kStatsThreads : kGroup, kStep = kFirst ? kGroup : 1;
-  for (int f = thread / kGroup; f < kFields; f += kGroups) {
-    T all = fields[f][lane];
-    for (int k = lane + kStep; k < kEnd; k += kStep) all = join(f, all, fields[f][k]);
-    fields[f][lane] = all;
-  }
-}
 struct JoinSums {
-  ADA_HOST_DEVICE double operator()(int, double a, double b) const { return a + b; }
+  ADA_HOST_DEVICE double operator()(double a, double b) const { return a + b; }
 };
 struct JoinInts {
-  ADA_HOST_DEVICE std::uint32_t operator()(int field, std::uint32_t a, std::uint32_t b) const {
+  ADA_HOST_DEVICE std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const {
     return Combine(field, a, b);
   }
+  int field;
 };
-template <bool kFirst, StatsLevel kLevel>
-ADA_HOST_DEVICE inline void GatherSums(StatsShared<kLevel>& shared, int thread) {
-  if constexpr (StatsSums(kLevel) > 0) Gather<kFirst>(shared.sums, thread, JoinSums{});
-}
 
-// The ticket of a block whose results are written: how many came before it.
-ADA_HOST_DEVICE inline std::uint32_t TakeTicket(std::uint32_t* finished) {
-#ifdef __CUDA_ARCH__
-  __threadfence();
-  const std::uint32_t ticket = atomicAdd(finished, 1u);
-  __threadfence();
-  return ticket;
-#else
-  return (*finished)++;
-#endif
+// In lane 0 of a group: the values of all threads. Lane k joins values k, k + kGroup, ..., then the
+// lanes are joined in their order.
+template <class T, class Join>
+ADA_HOST_DEVICE inline T OfThreads(const T (&of)[kStatsThreads], int lane, const Join& join) {
+  return JoinLanes<kGroup>(
+      lane,
+      [&](int first) {
+        T all = of[first];
+        for (int k = first + kGroup; k < kStatsThreads; k += kGroup) all = join(all, of[k]);
+        return all;
+      },
+      join);
 }
 
 template <StatsLevel kLevel>
@@ -65,21 +57,27 @@ ADA_HOST_DEVICE inline void PutOwn(StatsShared<kLevel>& shared, StatsOwn<kLevel>
   for (int f = 0; f < StatsInts(kLevel); ++f) shared.ints[f][thread] = own.ints[f];
 }
 
-// The block's results into backend memory.
+// The block's results into backend memory: a group of threads a field.
 template <StatsLevel kLevel>
 ADA_HOST_DEVICE inline void WriteBlock(const Rounding& how, const ThreadIndex& at,
                                        const StatsShared<kLevel>& shared) {
   StatsTotals& totals = *how.totals;
-  const int f = at.thread;
-  if (f < StatsInts(kLevel)) {
-    const std::uint32_t value = shared.ints[f][0];
+  const int lane = at.thread % kGroup;
+  for (int f = at.thread / kGroup; f < StatsInts(kLevel); f += kStatsThreads / kGroup) {
+    const std::uint32_t value = OfThreads(shared.ints[f], lane, JoinInts{f});
+    if (lane != 0) continue;
     if (f >= kZeros)
       AtomicAdd(&totals.ints[f], value);
     else
       AtomicMax(&totals.ints[f], f < kLow ? value : ~value);
   }
-  if (f < StatsSums(kLevel))
-    how.block_sums[static_cast<std::int64_t>(f) * at.blocks + at.block] = shared.sums[f][0];
+  // From the last group on: the first have a field of the others.
+  if constexpr (StatsSums(kLevel) > 0)
+    for (int f = kStatsThreads / kGroup - 1 - at.thread / kGroup; f < StatsSums(kLevel);
+         f += kStatsThreads / kGroup) {
+      const double sum = OfThreads(shared.sums[f], lane, JoinSums{});
+      if (lane == 0) how.block_sums[static_cast<std::int64_t>(f) * at.blocks + at.block] = sum;
+    }
   if constexpr (kLevel == StatsLevel::kCounts) {
     if (how.bins == nullptr) return;
     for (int k = at.thread; k < LaunchBins::kCount; k += kStatsThreads)
@@ -95,6 +93,16 @@ ADA_HOST_DEVICE inline void ReadBlocks(const Rounding& how, const ThreadIndex& a
     double sum = 0;
     for (int k = at.thread; k < at.blocks; k += kStatsThreads) sum += sums[k];
     shared.sums[f][at.thread] = sum;
+  }
+}
+
+// Leaves each sum where the first thread's was.
+template <StatsLevel kLevel>
+ADA_HOST_DEVICE inline void JoinBlocks(int thread, StatsShared<kLevel>& shared) {
+  const int lane = thread % kGroup;
+  for (int f = thread / kGroup; f < StatsSums(kLevel); f += kStatsThreads / kGroup) {
+    const double sum = OfThreads(shared.sums[f], lane, JoinSums{});
+    if (lane == 0) shared.sums[f][0] = sum;
   }
 }
 
@@ -160,27 +168,25 @@ ADA_HOST_DEVICE inline void Conclude(const Rounding& how, int thread,
 
 }  // namespace stat
 
-// Phase kPhase of kStatsPhases. Every block of the launch takes part, with all its threads.
+// Phase kPhase of StatsPhases. Every block of the launch takes part, with all its threads.
 template <int kPhase, StatsLevel kLevel>
 ADA_HOST_DEVICE inline void GatherStats(const Rounding& how, const ThreadIndex& at,
                                         StatsShared<kLevel>& shared, StatsOwn<kLevel>& own) {
   if constexpr (kLevel != StatsLevel::kNone) {
+    constexpr bool kSums = StatsSums(kLevel) > 0;
+    constexpr int kConclude = kSums ? 5 : 3;
     if constexpr (kPhase == 0) stat::PutOwn(shared, own, at.thread);
-    if constexpr (kPhase == 1 || kPhase == 2) {
-      stat::GatherSums<kPhase == 1>(shared, at.thread);
-      stat::Gather<kPhase == 1>(shared.ints, at.thread, stat::JoinInts{});
-    }
-    if constexpr (kPhase == 3) stat::WriteBlock(how, at, shared);
-    if constexpr (kPhase == 4)
+    if constexpr (kPhase == 1) stat::WriteBlock(how, at, shared);
+    if constexpr (kPhase == 2)
       if (at.thread == 0)
         shared.is_last =
-            stat::TakeTicket(&how.totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
-    if constexpr (kPhase >= 5) {
+            TakeTicket(&how.totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+    if constexpr (kPhase >= 3) {
       if (shared.is_last == 0) return;
-      if constexpr (kPhase == 5) stat::ReadBlocks(how, at, shared);
-      if constexpr (kPhase == 6 || kPhase == 7) stat::GatherSums<kPhase == 6>(shared, at.thread);
-      if constexpr (kPhase == 8) stat::Conclude(how, at.thread, shared);
-      if constexpr (kPhase == 9 && kLevel == StatsLevel::kCounts)
+      if constexpr (kSums && kPhase == 3) stat::ReadBlocks(how, at, shared);
+      if constexpr (kSums && kPhase == 4) stat::JoinBlocks(at.thread, shared);
+      if constexpr (kPhase == kConclude) stat::Conclude(how, at.thread, shared);
+      if constexpr (kPhase == kConclude + 1)
         if (how.bins != nullptr)
           for (int k = at.thread; k < LaunchBins::kCount; k += kStatsThreads)
             how.totals->bins[k] = 0;

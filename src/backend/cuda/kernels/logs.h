@@ -4,7 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/gather_stats.h"
+#include "backend/cuda/kernels/join_lanes.h"
+#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
@@ -33,8 +34,8 @@ ADA_HOST_DEVICE inline LogSums SumsOf(const LogMoments& all) {
 
 // Only where the rule's next decision looks at logarithms.
 struct LogsKernel {
-  static constexpr int kThreads = 256, kPhases = 6;
-  static constexpr int kLanes = 16;  // threads that join the others' results
+  static constexpr int kThreads = 256, kPhases = 4;
+  static constexpr int kLanes = 16;  // threads, of one warp, that join the others' results
   struct Shared {
     LogMoments logs[kThreads];
     std::uint32_t is_last;
@@ -43,21 +44,19 @@ struct LogsKernel {
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     if (!scaling::NeedsOf(*scaler).logs) return;
-    if (kPhase >= 3 && shared.is_last == 0) return;
+    if (kPhase >= 2 && shared.is_last == 0) return;
     if constexpr (kPhase == 0) shared.logs[at.thread] = OfThread(at);
-    if constexpr (kPhase == 3) shared.logs[at.thread] = OfBlocks(at);
-    if constexpr (kPhase == 1 || kPhase == 4)
-      if (at.thread < kLanes) Join(shared.logs, at.thread, kLanes, kThreads);
+    if constexpr (kPhase == 2) shared.logs[at.thread] = OfBlocks(at);
+    if (kPhase % 2 == 0 || at.thread >= kLanes) return;
+    const LogMoments all = OfAll(shared.logs, at.thread);
     if (at.thread != 0) return;
-    if constexpr (kPhase == 2) {
-      Join(shared.logs, 0, 1, kLanes);
-      blocks[at.block] = shared.logs[0];
-      shared.is_last = stat::TakeTicket(finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+    if constexpr (kPhase == 1) {
+      blocks[at.block] = all;
+      shared.is_last = TakeTicket(finished) + 1 == static_cast<std::uint32_t>(at.blocks);
     }
-    if constexpr (kPhase == 5) {
-      Join(shared.logs, 0, 1, kLanes);
-      *out = SumsOf(shared.logs[0]);
-      if (moments != nullptr) *moments = shared.logs[0];
+    if constexpr (kPhase == 3) {
+      *out = SumsOf(all);
+      if (moments != nullptr) *moments = all;
       *finished = 0;
     }
   }
@@ -71,8 +70,15 @@ struct LogsKernel {
   LogMoments* moments = nullptr;  // likewise, of one of several processes
 
  private:
-  static ADA_HOST_DEVICE void Join(LogMoments* logs, int first, int step, int end) {
-    for (int k = first + step; k < end; k += step) logs[first] = JoinLogs(logs[first], logs[k]);
+  static ADA_HOST_DEVICE LogMoments OfAll(const LogMoments (&logs)[kThreads], int lane) {
+    return JoinLanes<kLanes>(
+        lane,
+        [&](int first) {
+          LogMoments all = logs[first];
+          for (int k = first + kLanes; k < kThreads; k += kLanes) all = JoinLogs(all, logs[k]);
+          return all;
+        },
+        [](const LogMoments& a, const LogMoments& b) { return JoinLogs(a, b); });
   }
   // Deviations are taken from the first logarithm.
   ADA_HOST_DEVICE LogMoments OfThread(const ThreadIndex& at) const {

@@ -110,36 +110,42 @@ struct LossRow {
 };
 
 // The parts of one call's loss (of rows, images or blocks), added to what `result` holds or in
-// place of it. One block.
+// place of it. One block, whose threads stand for kLanes.
+template <int kBlockThreads>
 struct LossSum {
-  static constexpr int kThreads = 128, kPhases = 2;
+  static constexpr int kThreads = kBlockThreads, kPhases = 2, kLanes = 128;
   struct Shared {
-    double loss[kThreads], location[kThreads];
-    std::int64_t top1[kThreads], top5[kThreads];
+    double loss[kLanes], location[kLanes];
+    std::int64_t top1[kLanes], top5[kLanes];
   };
   struct Own {};
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const int used = parts < kThreads ? parts : kThreads;
-    if (kPhase == 0 && at.thread < used) {
-      LossResult sum;
-      for (int part = at.thread; part < parts; part += kThreads) sum.Add(results[part]);
-      shared.loss[at.thread] = sum.loss_sum, shared.location[at.thread] = sum.location_sum;
-      shared.top1[at.thread] = sum.top1, shared.top5[at.thread] = sum.top5;
-    } else if (kPhase == 1 && at.thread == 0) {
+    const int used = parts < kLanes ? parts : kLanes;
+    if constexpr (kPhase == 0) {
+      for (int lane = at.thread; lane < used; lane += kThreads) SumLane(lane, shared);
+    } else if (at.thread == 0) {
       LossResult sum;
       for (int t = 0; t < used; ++t)
         sum.Add({shared.loss[t], shared.location[t], shared.top1[t], shared.top5[t]});
       if (accumulate) sum.Add(*result);
       *result = sum;
+      *on_host = sum;
     }
+  }
+  ADA_HOST_DEVICE void SumLane(int lane, Shared& shared) const {
+    LossResult sum;
+    for (int part = lane; part < parts; part += kLanes) sum.Add(results[part]);
+    shared.loss[lane] = sum.loss_sum, shared.location[lane] = sum.location_sum;
+    shared.top1[lane] = sum.top1, shared.top5[lane] = sum.top5;
   }
 
   const LossResult* results = nullptr;
   int parts = 0;
   bool accumulate = false;
   LossResult* result = nullptr;
+  LossResult* on_host = nullptr;  // a copy for the host, in memory of AllocateOnHost
 };
 
 // The scale of a loss's gradient.

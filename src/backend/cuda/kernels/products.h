@@ -90,6 +90,12 @@ struct WeightOrder {
     const std::int64_t tap = plain % taps, rest = plain / taps;
     return (rest / channels * taps + tap) * row + rest % channels;
   }
+  // The same of numbers below 2^32, which a device divides faster.
+  ADA_HOST_DEVICE std::int64_t PackedOfSmall(std::uint32_t plain) const {
+    const auto of = static_cast<std::uint32_t>(taps), c = static_cast<std::uint32_t>(channels);
+    const std::uint32_t tap = plain % of, rest = plain / of;
+    return (rest / c * taps + tap) * row + rest % c;
+  }
 };
 
 struct PackWeights {

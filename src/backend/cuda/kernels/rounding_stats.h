@@ -3,7 +3,7 @@
 // by the launch's shape; all else is whole numbers. A kernel that rounds:
 //
 //   template <StatsLevel kLevel> struct SomeKernel {
-//     static constexpr int kThreads = kStatsThreads, kPhases = 2 + kStatsPhases;
+//     static constexpr int kThreads = kStatsThreads, kPhases = 2 + StatsPhases(kLevel);
 //     struct Shared { StatsShared<kLevel> stats; };  struct Own { StatsOwn<kLevel> stats; };
 //     template <int kPhase> ADA_HOST_DEVICE void Run(at, shared, own) const {
 //       if constexpr (kPhase == 0) BeginStats(how, at, shared.stats, own.stats);

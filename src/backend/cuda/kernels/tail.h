@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "backend/cuda/kernels/gather_stats.h"
+#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
@@ -51,8 +51,7 @@ struct TailKernel {
     if constexpr (kPhase == 3) WriteBlock(t, shared);
     if constexpr (kPhase == 4)
       if (t == 0)
-        shared.is_last =
-            stat::TakeTicket(&totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
+        shared.is_last = TakeTicket(&totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
     if constexpr (kPhase == 5) {
       totals->tail.bins[t] = totals->bins[t];
       totals->bins[t] = 0;

@@ -137,7 +137,8 @@ struct MeasureGradients {
   bool again = false;
 };
 
-// One block: the outcome and the decision; `again`: the clipping factor anew.
+// The outcome and the decision; `again`: the clipping factor anew. By the last block of
+// MeasureGradients.
 struct DecideUpdate {
   static constexpr int kThreads = FactsOfThreads::kThreads, kPhases = FactsOfThreads::kPhases;
   using Shared = FactsOfThreads;
@@ -166,6 +167,7 @@ struct DecideUpdate {
     const double factor = ClipFactor(norm, inputs->clip_norm);
     decision->factor = static_cast<float>(factor), decision->apply = apply;
     outcome->updated = apply, outcome->clipped = apply && factor < 1;
+    *on_host = *outcome;
   }
   ADA_HOST_DEVICE void Conclude(double norm, std::uint32_t max_bits) const {
     outcome->norm = norm;
@@ -178,6 +180,7 @@ struct DecideUpdate {
   int count = 0;  // segments
   const UpdateInputs* inputs = nullptr;
   UpdateOutcome* outcome = nullptr;
+  UpdateOutcome* on_host = nullptr;  // a copy for the host, in memory of AllocateOnHost
   UpdateDecision* decision = nullptr;
   bool again = false;
 };

@@ -1,9 +1,10 @@
-// Batch norm like PyTorch's, in three launches each way: sums over pixels, what the channels make
-// of them, and the values.
+// Batch norm like PyTorch's, in two launches each way: sums over pixels, whose last blocks tell
+// what the channels make of them (where that is much, a launch of its own), and the values.
 #include <optional>
 
 #include "backend/cuda/kernels/batch_norm.h"
 #include "backend/cuda/kernels/channel_eights.h"
+#include "backend/cuda/kernels/channel_totals.h"
 #include "backend/cuda/kernels/normalise_plain.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/alpha_rule.h"
@@ -29,6 +30,7 @@ class CudaBatchNorm final : public Op {
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (context.link != nullptr) joined_.emplace(context, c);
+    finished_ = context.Allocate<std::uint32_t>(c);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
     mask_ = MaskOf(spec);
     dx_stats_ = RoundingStats(context, spec.dx);
@@ -54,17 +56,6 @@ class CudaBatchNorm final : public Op {
 
   void Backward(const Pass& pass) override {
     TakeGradientSums(pass);
-    ReduceGradient reduce;
-    reduce.channels = cut_.channels, reduce.parts = Parts(pass), reduce.pixels = Pixels(pass);
-    reduce.sum_dy = sums_[0], reduce.sum_dy_xhat = sums_[1];
-    reduce.inverse = factors_.inverse, reduce.scale = spec_.dy.scale;
-    reduce.mean_dy = mean_dy_, reduce.slope = slope_;
-    reduce.dgamma = spec_.dgamma.f32(), reduce.dbeta = spec_.dbeta.f32();
-    reduce.accumulate = pass.accumulate;
-    const bool joins = NormsLink(context_.link) != nullptr;
-    if (joins) reduce.part = joined_->part();
-    Launch(context_.stream, reduce, ChannelLanes::Blocks(cut_.channels));
-    if (joins) joined_->Join(reduce);
     if (!spec_.dx) return;
     NormGradient gradient;
     gradient.channels = static_cast<std::uint32_t>(cut_.channels);
@@ -141,12 +132,11 @@ class CudaBatchNorm final : public Op {
   }
   template <Lies kLies>
   void TakeStatisticsOf(const Pass& pass) {
-    if constexpr (kLies != Lies::kF32) {
-      SumsEights(spec_.x) ? LaunchMoments<EightMomentsKernel<kLies>>(pass)
-                          : LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
-    } else {
-      LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
-    }
+    if constexpr (kLies != Lies::kF32)
+      if (SumsEights(spec_.x)) return LaunchMoments<EightMomentsKernel<kLies>>(pass);
+    LaunchMoments<ChannelMomentsKernel<kLies>>(pass);
+  }
+  BatchStatistics Statistics(const Pass& pass) const {
     BatchStatistics statistics;
     statistics.cut = cut_, statistics.parts = Parts(pass), statistics.pixels = Pixels(pass);
     statistics.part_mean = sums_[0], statistics.part_m2 = sums_[1];
@@ -154,10 +144,7 @@ class CudaBatchNorm final : public Op {
     statistics.running_mean = spec_.running_mean.f32();
     statistics.running_var = spec_.running_var.f32();
     statistics.momentum = static_cast<double>(spec_.momentum);
-    const bool joins = NormsLink(context_.link) != nullptr;
-    if (joins) statistics.part = joined_->part();
-    Launch(context_.stream, statistics, ChannelLanes::Blocks(cut_.channels));
-    if (joins) joined_->Join(statistics);
+    return statistics;
   }
 
   template <class Kernel>
@@ -167,9 +154,19 @@ class CudaBatchNorm final : public Op {
     moments.cut = cut_, moments.pixels = Pixels(pass);
     moments.x = SpanOf(spec_.x);
     moments.mean = sums_[0], moments.m2 = sums_[1];
-    Launch(context_.stream, moments, moments.threads.Blocks());
+    LaunchTotals(moments, Statistics(pass));
   }
 
+  ReduceGradient Reduction(const Pass& pass) const {
+    ReduceGradient reduce;
+    reduce.channels = cut_.channels, reduce.parts = Parts(pass), reduce.pixels = Pixels(pass);
+    reduce.sum_dy = sums_[0], reduce.sum_dy_xhat = sums_[1];
+    reduce.inverse = factors_.inverse, reduce.scale = spec_.dy.scale;
+    reduce.mean_dy = mean_dy_, reduce.slope = slope_;
+    reduce.dgamma = spec_.dgamma.f32(), reduce.dbeta = spec_.dbeta.f32();
+    reduce.accumulate = pass.accumulate;
+    return reduce;
+  }
   // Masks dy where a relu follows.
   void TakeGradientSums(const Pass& pass) {
     const Storage storage = spec_.x.storage;
@@ -212,7 +209,22 @@ class CudaBatchNorm final : public Op {
     if (mask_ == Masks::kOutput) sums.out = SpanOf(spec_.out);
     sums.mean = factors_.mean, sums.inverse = factors_.inverse;
     sums.sum_dy = sums_[0], sums.sum_dy_xhat = sums_[1];
-    Launch(context_.stream, sums, sums.threads.Blocks());
+    LaunchTotals(sums, Reduction(pass));
+  }
+
+  // The sums over parts, and `of` behind them, with those of other processes if norms are shared.
+  template <class Sums, class Of>
+  void LaunchTotals(const Sums& sums, Of of) const {
+    const bool joins = NormsLink(context_.link) != nullptr;
+    if (joins) of.part = joined_->part();
+    using Kernel = WithChannelTotals<Sums, Of>;
+    const int blocks = sums.threads.Blocks();
+    const bool last =
+        blocks > 0 && ChannelTotalsKernel<Of, Sums::kThreads>::Suits(cut_.channels, of.parts);
+    Launch(context_.stream, Kernel{sums, {of}, last ? finished_ : nullptr, sums.threads.columns()},
+           blocks);
+    if (!last) Launch(context_.stream, of, ChannelLanes::Blocks(cut_.channels));
+    if (joins) joined_->Join(of);
   }
 
   // The values, with y and the sum measured at these levels: where both are, neither is counted,
@@ -288,7 +300,8 @@ class CudaBatchNorm final : public Op {
   BatchNormSpec spec_;
   PixelParts cut_;
   ChannelFactors factors_;
-  float* sums_[2] = {};  // [parts, channels]: mean and m2, then of dy and dy * xhat
+  float* sums_[2] = {};                // [parts, channels]: mean and m2, then of dy and dy * xhat
+  std::uint32_t* finished_ = nullptr;  // blocks, by column of channels
   float *mean_dy_ = nullptr, *slope_ = nullptr;
   Masks mask_ = Masks::kNone;
   float* scaled_ = nullptr;  // factors times alpha, with a rule

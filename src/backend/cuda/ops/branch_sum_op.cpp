@@ -1,9 +1,11 @@
 // The sum of gradients where an output feeds several layers.
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "backend/cuda/kernels/branch_repair.h"
 #include "backend/cuda/kernels/branch_sum.h"
+#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/rounding_stats.h"
@@ -32,24 +34,26 @@ class CudaBranchSum final : public Op {
     ADA_CHECK(spec.sum.stats != nullptr);  // tell whether the sum fits
     grid_ = GridOf(spec.sum.tensor.format);
     MakeSet(context);
+    finished_ = context.Allocate<std::uint32_t>(1);
   }
   void Forward(const Pass&) override {}
 
   void Backward(const Pass& pass) override {
-    const std::int64_t values = pass.rows * spec_.sum.tensor.shape.per_image();
-    const bool always = spec_.reference && spec_.rescale;
-    if (looks_ && (always || !spec_.reference || link_ != nullptr)) {
-      const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
-      Launch(stream_, BranchLookKernel{set_, values, cuts, always || link_ != nullptr},
-             cuts * set_.count);
-    }
-    if (link_ != nullptr) JoinLargest();
-    Launch(stream_, BranchTargetKernel{set_, spec_.reference, spec_.rescale}, 1);
+    FindTarget(pass);
     const TensorSpan out = SpanOf(spec_.sum.tensor);
     if (spec_.reference)
       return stats_.Round(pass, out, BranchStepsValue{set_.terms, set_.factors, set_.count, grid_});
-    stats_.Round(pass, out, value_);
-    Repair(pass, out);
+    const Rounding how = stats_.For(pass);
+    const BranchHalvings halvings{set_, value_, out, how, spec_.sum.stats};
+    if (link_ != nullptr) {
+      stats_.Round(pass, out, value_);
+      return RepairTogether(pass, halvings);
+    }
+    stats_.RoundWith(pass, out, value_, 0, [&](const auto& sum, auto level) {
+      using Repair = BranchRepairKernel<decltype(level)::value>;
+      return LastBlockKernel<std::decay_t<decltype(sum)>, Repair>{
+          sum, {halvings, nullptr, 0}, finished_};
+    });
   }
 
  private:
@@ -78,6 +82,23 @@ class CudaBranchSum final : public Op {
     const std::size_t second = terms.size() > 1 ? 1 : 0;
     value_ = {terms[0].span, terms[second].span, set_.terms, set_.factors, set_.count};
   }
+  // The scale of the sum, by the largest magnitudes of the branches; of several processes it waits
+  // for what the others found.
+  void FindTarget(const Pass& pass) {
+    const std::int64_t values = pass.rows * spec_.sum.tensor.shape.per_image();
+    const bool always = (spec_.reference && spec_.rescale) || link_ != nullptr;
+    const bool looks = looks_ && values > 0 && (always || !spec_.reference);
+    const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
+    const BranchLookKernel look{set_, values, cuts, always};
+    const BranchTargetKernel target{set_, spec_.reference, spec_.rescale};
+    if (looks && link_ == nullptr) {
+      using Kernel = LastBlockKernel<BranchLookKernel, BranchTargetKernel>;
+      return Launch(stream_, Kernel{look, target, finished_}, cuts * set_.count);
+    }
+    if (looks) Launch(stream_, look, cuts * set_.count);
+    if (link_ != nullptr) JoinLargest();
+    Launch(stream_, target, 1);
+  }
   // Largest magnitudes of the branches become those of all processes.
   void JoinLargest() {
     ForEach(stream_, set_.count, PutLargest{set_, mine_});
@@ -85,17 +106,13 @@ class CudaBranchSum final : public Op {
     ForEach(stream_, set_.count,
             TakeLargest{all_, link_->ranks(), set_.count, const_cast<double*>(set_.joined)});
   }
-  void Repair(const Pass& pass, const TensorSpan& out) {
-    const Rounding how = stats_.For(pass);
-    const BranchHalvings sum{set_, value_, out, how, spec_.sum.stats};
-    if (link_ != nullptr) {
-      Launch(stream_, BranchSumPartKernel{sum, part_}, 1);
-      link_->GatherInStream(part_, sizeof(BranchSumPart), parts_);
-    }
-    const int ranks = link_ != nullptr ? link_->ranks() : 0;
+  // By what all processes say of their parts of the sum.
+  void RepairTogether(const Pass& pass, const BranchHalvings& halvings) {
+    Launch(stream_, BranchSumPartKernel{halvings, part_}, 1);
+    link_->GatherInStream(part_, sizeof(BranchSumPart), parts_);
     stats_.AtLevel(pass, [&](auto level) {
       using Kernel = BranchRepairKernel<decltype(level)::value>;
-      Launch(stream_, Kernel{sum, parts_, ranks}, 1);
+      Launch(stream_, Kernel{halvings, parts_, link_->ranks()}, 1);
     });
   }
 
@@ -106,7 +123,8 @@ class CudaBranchSum final : public Op {
   NumberGrid grid_;
   BranchSet set_{};
   BranchSumValue value_{};
-  bool looks_ = false;  // at the values of some branch, to find the largest
+  std::uint32_t* finished_ = nullptr;  // blocks
+  bool looks_ = false;                 // at the values of some branch, to find the largest
   double *mine_ = nullptr, *all_ = nullptr;
   BranchSumPart *part_ = nullptr, *parts_ = nullptr;
 };

@@ -1,5 +1,5 @@
-// The loss of images forward: a launch over rows and one that adds them up; backward: the gradient
-// that is there already, scaled and rounded.
+// The loss of images forward: a launch over rows, whose last block adds them up; backward: the
+// gradient that is there already, scaled and rounded.
 #include <cstring>
 
 #include "backend/cuda/kernels/loss.h"
@@ -44,8 +44,7 @@ class CudaLoss final : public LossOp {
     row.labels = LabelMemory(), row.smoothing = static_cast<double>(spec_.label_smoothing);
     row.mixes = reinterpret_cast<const RowMix*>(mixes_.backend);
     row.pass = context_.pass, row.gradient = gradient_, row.results = total_.parts();
-    Launch(context_.stream, row, pass.rows);
-    total_.Add(pass, pass.rows);
+    total_.Launch(pass, row, pass.rows);
   }
 
   void Backward(const Pass& pass) override { out_.Round(pass, StoredGradient{gradient_}); }

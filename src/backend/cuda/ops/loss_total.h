@@ -1,11 +1,11 @@
 // What the parts of a loss (its rows, images or blocks of threads) add up to, over the calls that
 // go on with each other.
 #pragma once
-#include <cstring>
-
 #include "backend/cuda/context.h"
+#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/seen_by_host.h"
 
 namespace ada::backend::cuda {
 
@@ -13,28 +13,35 @@ class LossTotal {
  public:
   // most: parts of a call.
   LossTotal(const Context& context, std::int64_t most)
-      : context_(context),
-        result_(context.shared.Allocate(sizeof(LossResult))),
-        parts_(context.Allocate<LossResult>(most)) {}
+      : stream_(context.stream),
+        on_host_(context.stream),
+        result_(context.Allocate<LossResult>(1)),
+        parts_(context.Allocate<LossResult>(most)),
+        finished_(context.Allocate<std::uint32_t>(1)) {}
   // For a kernel that writes them.
   LossResult* parts() const { return parts_; }
-  // Behind it: adds up the first `parts`.
-  void Add(const Pass& pass, std::int64_t parts) const {
-    auto* result = reinterpret_cast<LossResult*>(result_.backend);
-    Launch(context_.stream, LossSum{parts_, static_cast<int>(parts), pass.accumulate, result}, 1);
+  // Launches that kernel, of which each block writes one part; the last one adds them up.
+  template <class Kernel>
+  void Launch(const Pass& pass, const Kernel& kernel, std::int64_t blocks) const {
+    constexpr int kThreads = Kernel::kThreads < 128 ? Kernel::kThreads : 128;
+    using Sum = LossSum<kThreads>;
+    const Sum sum{parts_, static_cast<int>(blocks), pass.accumulate, result_, on_host_.get()};
+    // Without parts the sum is zero.
+    if (blocks == 0) return cuda::Launch(stream_, sum, 1);
+    cuda::Launch(stream_, LastBlockKernel<Kernel, Sum>{kernel, sum, finished_},
+                 static_cast<int>(blocks));
   }
   LossResult Result() const {
-    context_.shared.Fetch(result_);
-    context_.stream.Synchronize();
-    LossResult result;
-    std::memcpy(&result, result_.host, sizeof result);
-    return result;
+    stream_.Synchronize();
+    return *on_host_;
   }
 
  private:
-  Context context_;
-  SharedMemory result_;
+  Stream& stream_;
+  SeenByHost<LossResult> on_host_;
+  LossResult* result_;
   LossResult* parts_;
+  std::uint32_t* finished_;
 };
 
 }  // namespace ada::backend::cuda

@@ -47,8 +47,7 @@ class CudaMultiboxLoss final : public LossOp {
     image.labels = Labels(), image.better = better_, image.entropies = entropies_;
     image.locations = SpanOf(spec_.locations), image.targets = LocationTargets();
     image.used = used_, image.parts = total_.parts();
-    Launch(context_.stream, image, pass.rows);
-    total_.Add(pass, pass.rows);
+    total_.Launch(pass, image, pass.rows);
   }
 
   void Backward(const Pass& pass) override {

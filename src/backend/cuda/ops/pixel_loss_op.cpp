@@ -40,10 +40,8 @@ class CudaPixelLoss final : public LossOp {
 
   void Forward(const Pass& pass) override {
     const std::int64_t rows = pass.rows * pixels_, blocks = PixelLossRows::Blocks(rows);
-    Launch(context_.stream,
-           PixelLossRows{Rows(), rows, Labels(), weights_, log_sums_, total_.parts()},
-           static_cast<int>(blocks));
-    total_.Add(pass, blocks);
+    total_.Launch(pass, PixelLossRows{Rows(), rows, Labels(), weights_, log_sums_, total_.parts()},
+                  blocks);
   }
 
   void Backward(const Pass& pass) override {

@@ -29,7 +29,8 @@ RoundingStats::RoundingStats(const Context& context, const Tensor& tensor,
   ADA_CHECK(tensor.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
   per_image_ = tensor.shape.per_image();
   grid_ = GridOf(format_);
-  MakeRoom(context, tensor.shape.numel(), most_blocks);
+  MakeRoom(context, tensor.shape.numel(), most_blocks,
+           stats != nullptr ? StatsLevel::kCounts : StatsLevel::kMoments);
 }
 
 RoundingStats::RoundingStats(const Context& context, const Gradient& g, int most_blocks)
@@ -49,15 +50,15 @@ RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFor
   made.stats_ = stats, made.moments_ = moments;
   made.values_ = numel;
   made.grid_ = GridOf(format);
-  made.MakeRoom(context, numel, 0);
+  made.MakeRoom(context, numel, 0, StatsLevel::kCounts);
   return made;
 }
 
-void RoundingStats::MakeRoom(const Context& context, std::int64_t values, int most_blocks) {
+void RoundingStats::MakeRoom(const Context& context, std::int64_t values, int most_blocks,
+                             StatsLevel most) {
   if (!wanted()) return;
   const int blocks = std::max(most_blocks, MostFlatBlocksOf(values));
   totals_ = context.Allocate<StatsTotals>(1);
-  const StatsLevel most = stats_ != nullptr ? StatsLevel::kCounts : StatsLevel::kMoments;
   block_sums_ = context.Allocate<double>(std::int64_t{StatsSums(most)} * blocks);
 }
 

@@ -29,7 +29,8 @@ class RoundingStats {
   // Of a gradient; without stats its values are exact and kept as they are.
   RoundingStats(const Context& context, const Gradient& gradient,
                 int most_blocks = kMostStatsBlocks);
-  // Of a parameter of `numel` values, stored as fp32 or in `storage`.
+  // Of a parameter of `numel` values, stored as fp32 or in `storage`. A launch may take more of it
+  // than Level says, as one over several parameters does.
   static RoundingStats OfParameter(const Context& context, const NumberFormat& format,
                                    Storage storage, std::int64_t numel, const RoundingStyle& style,
                                    TensorStats* stats, TensorMoments* moments = nullptr);
@@ -48,10 +49,17 @@ class RoundingStats {
   template <class Value>
   void Round(const Pass& pass, const TensorSpan& out, const Value& value,
              std::int64_t values = 0) const;
-  // The same in the plain way (plain_values.h) where that can be; else nothing, and false.
+  // The same with something behind it: with(kernel, std::integral_constant<StatsLevel, level>)
+  // gives what is launched instead of the kernel.
+  template <class Value, class With>
+  void RoundWith(const Pass& pass, const TensorSpan& out, const Value& value, std::int64_t values,
+                 const With& with) const;
+  // As Round, in the plain way (plain_values.h) where that can be; else nothing, and false.
   template <class Value>
   bool RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
-                    std::int64_t values = 0) const;
+                    std::int64_t values = 0) const {
+    return RoundPlainly(pass, out, value, values, Alone{});
+  }
   // out[i] = value(i), which lies on the tensor's grid already, with its statistics.
   template <class Value>
   void Move(const Pass& pass, const TensorSpan& out, const Value& value) const;
@@ -69,13 +77,23 @@ class RoundingStats {
   bool rounds() const { return !(format_ == kFp32) || style_.own_scale != nullptr; }
 
  private:
-  void MakeRoom(const Context& context, std::int64_t values, int most_blocks);
-  template <class Value>
-  void LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value,
-                const Rounding& how) const;
-  template <Lies kLies, class Value>
-  void LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value,
-                   const Rounding& how) const;
+  void MakeRoom(const Context& context, std::int64_t values, int most_blocks, StatsLevel most);
+  // Nothing is behind a kernel.
+  struct Alone {
+    template <class Kernel, class Level>
+    const Kernel& operator()(const Kernel& kernel, Level) const {
+      return kernel;
+    }
+  };
+  template <class Value, class With>
+  bool RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
+                    std::int64_t values, const With& with) const;
+  template <class Value, class With>
+  void LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value, const Rounding& how,
+                const With& with) const;
+  template <Lies kLies, class Value, class With>
+  void LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value, const Rounding& how,
+                   const With& with) const;
   std::int64_t ValuesOf(const Pass& pass, std::int64_t values) const {
     return values > 0 ? values : per_image_ > 0 ? pass.rows * per_image_ : values_;
   }
@@ -97,12 +115,10 @@ class RoundingStats {
   double* block_sums_ = nullptr;
 };
 
-// Rounding to `format` in between, where nothing is measured: to nearest, unscaled.
-Rounding RoundOnly(const NumberFormat& format);
-
+// f(std::integral_constant<StatsLevel, level>).
 template <class Call>
-void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
-  switch (Level(pass)) {
+void AtStatsLevel(StatsLevel level, Call&& f) {
+  switch (level) {
     case StatsLevel::kNone:
       return f(std::integral_constant<StatsLevel, StatsLevel::kNone>{});
     case StatsLevel::kLargest:
@@ -114,53 +130,67 @@ void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
   }
 }
 
-template <class Value>
+// Rounding to `format` in between, where nothing is measured: to nearest, unscaled.
+Rounding RoundOnly(const NumberFormat& format);
+
+template <class Call>
+void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
+  AtStatsLevel(Level(pass), f);
+}
+
+template <class Value, class With>
 void RoundingStats::LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value,
-                             const Rounding& how) const {
+                             const Rounding& how, const With& with) const {
   const FlatBlocks flat = FlatBlocksOf(how.values);
   AtLevel(pass, [&](auto level) {
     using Kernel = RoundValuesKernel<Value, decltype(level)::value>;
-    Launch(*stream_, Kernel{{how, how.values, flat.size}, value, out}, flat.blocks);
+    Launch(*stream_, with(Kernel{{how, how.values, flat.size}, value, out}, level), flat.blocks);
   });
 }
 
-template <Lies kLies, class Value>
+template <Lies kLies, class Value, class With>
 void RoundingStats::LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value,
-                                const Rounding& how) const {
+                                const Rounding& how, const With& with) const {
   const FlatBlocks flat = FlatBlocksOf(how.values);
   AtLevel(pass, [&](auto level) {
     if constexpr (decltype(level)::value != StatsLevel::kCounts) {
       using Kernel = PlainValuesKernel<kLies, Value, decltype(level)::value>;
-      Launch(*stream_, Kernel{how, how.values, flat.size, value, out}, flat.blocks);
+      Launch(*stream_, with(Kernel{how, how.values, flat.size, value, out}, level), flat.blocks);
     }
   });
 }
 
-template <class Value>
+template <class Value, class With>
 bool RoundingStats::RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
-                                 std::int64_t values) const {
+                                 std::int64_t values, const With& with) const {
   const Rounding how = For(pass, values);
   const Lies lies = PlainlyAs(pass);
   const bool fits = how.values % 8 == 0 && out.storage == storage_ && HasEights(out);
   if (lies == Lies::kAny || !fits || !value.IsPlain(storage_)) return false;
-  lies == Lies::kF16 ? LaunchPlain<Lies::kF16>(pass, out, value, how)
-                     : LaunchPlain<Lies::kBF16>(pass, out, value, how);
+  lies == Lies::kF16 ? LaunchPlain<Lies::kF16>(pass, out, value, how, with)
+                     : LaunchPlain<Lies::kBF16>(pass, out, value, how, with);
   return true;
+}
+
+template <class Value, class With>
+void RoundingStats::RoundWith(const Pass& pass, const TensorSpan& out, const Value& value,
+                              std::int64_t values, const With& with) const {
+  if constexpr (HasPlain<Value>::value)
+    if (RoundPlainly(pass, out, value, values, with)) return;
+  LaunchOf(pass, out, value, For(pass, values), with);
 }
 
 template <class Value>
 void RoundingStats::Round(const Pass& pass, const TensorSpan& out, const Value& value,
                           std::int64_t values) const {
-  if constexpr (HasPlain<Value>::value)
-    if (RoundPlainly(pass, out, value, values)) return;
-  LaunchOf(pass, out, value, For(pass, values));
+  RoundWith(pass, out, value, values, Alone{});
 }
 
 template <class Value>
 void RoundingStats::Move(const Pass& pass, const TensorSpan& out, const Value& value) const {
   Rounding how = For(pass);
   how.grid.exact = true, how.stochastic = false, how.own_scale = nullptr;
-  LaunchOf(pass, out, value, how);
+  LaunchOf(pass, out, value, how, Alone{});
 }
 
 }  // namespace ada::backend::cuda

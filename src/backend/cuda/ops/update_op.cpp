@@ -1,13 +1,15 @@
-// Three launches, three more where a plan sanitizes, replayed as one. The host learns what became
-// of them, and adds up what they counted, when it asks for the outcome.
+// Two launches, two more where a plan sanitizes, replayed as one. The host learns what became of
+// them, and adds up what they counted, when it asks for the outcome.
 #include <algorithm>
 #include <new>
 #include <utility>
 
+#include "backend/cuda/kernels/last_block.h"
 #include "backend/cuda/kernels/update.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/recordings.h"
+#include "backend/cuda/seen_by_host.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -58,8 +60,10 @@ class CudaUpdate final : public UpdateOp {
              const std::vector<WatchedRounding>& watched)
       : context_(context),
         rule_(rule),
-        outcome_(context.shared.Allocate(sizeof(UpdateOutcome))),
+        on_host_(context.stream),
+        outcome_(context.Allocate<UpdateOutcome>(1)),
         decision_(context.Allocate<UpdateDecision>(1)),
+        finished_(context.Allocate<std::uint32_t>(1)),
         recordings_(context.stream, context.remarks) {
     Cuts cuts = Cut(slots);
     groups_ = std::move(cuts.groups), slot_of_ = std::move(cuts.slots);
@@ -95,10 +99,9 @@ class CudaUpdate final : public UpdateOp {
   }
 
   UpdateOutcome Outcome() override {
-    context_.shared.Fetch(outcome_);
     if (counted_) context_.shared.Fetch(counts_);
     context_.stream.Synchronize();
-    const UpdateOutcome made = *reinterpret_cast<const UpdateOutcome*>(outcome_.host);
+    const UpdateOutcome made = *on_host_;
     counted_ = counted_ && made.updated;
     return made;
   }
@@ -116,12 +119,11 @@ class CudaUpdate final : public UpdateOp {
   const UpdateInputs* inputs() const {
     return reinterpret_cast<const UpdateInputs*>(inputs_.backend);
   }
-  UpdateOutcome* outcome() const { return reinterpret_cast<UpdateOutcome*>(outcome_.backend); }
 
   void LaunchAll(bool sanitizes, bool counts) const {
     Measure(/*again=*/false);
     if (sanitizes) {
-      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome()}, count_);
+      Launch(context_.stream, SanitizeGradients{segments_, inputs(), outcome_}, count_);
       Measure(/*again=*/true);
     }
     const bool adam = rule_.kind != UpdateRule::Kind::kSgd;
@@ -145,12 +147,15 @@ class CudaUpdate final : public UpdateOp {
     context_.shared.Send(inputs_);
   }
   void Measure(bool again) const {
-    Launch(context_.stream, MeasureGradients{segments_, facts_, outcome(), again}, count_);
+    const MeasureGradients measure{segments_, facts_, outcome_, again};
     DecideUpdate decide;
     decide.facts = facts_, decide.count = count_;
-    decide.inputs = inputs(), decide.outcome = outcome(), decide.decision = decision_;
-    decide.again = again;
-    Launch(context_.stream, decide, 1);
+    decide.inputs = inputs(), decide.outcome = outcome_, decide.on_host = on_host_.get();
+    decide.decision = decision_, decide.again = again;
+    // Without parameters there is nothing to measure.
+    if (count_ == 0) return Launch(context_.stream, decide, 1);
+    Launch(context_.stream,
+           LastBlockKernel<MeasureGradients, DecideUpdate>{measure, decide, finished_}, count_);
   }
 
   Context context_;
@@ -158,9 +163,12 @@ class CudaUpdate final : public UpdateOp {
   std::vector<Factors> groups_;
   std::vector<std::size_t> slot_of_;  // by segment
   std::size_t slots_ = 0;
-  SharedMemory inputs_, outcome_, counts_;  // counts_: [segments], where they were asked for
-  bool counted_ = false;                    // in the last update
+  SeenByHost<UpdateOutcome> on_host_;
+  SharedMemory inputs_, counts_;  // counts_: [segments], where they were asked for
+  bool counted_ = false;          // in the last update
+  UpdateOutcome* outcome_;
   UpdateDecision* decision_;
+  std::uint32_t* finished_;  // blocks that measured
   const UpdateSegment* segments_ = nullptr;
   GradientFacts* facts_ = nullptr;
   int count_ = 0;

@@ -1,7 +1,10 @@
 // See weight_copies.h.
 #include "backend/cuda/products/weight_copies.h"
 
+#include <limits>
+
 #include "backend/cuda/launch.h"
+#include "core/error.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -14,22 +17,28 @@ Storage StorageOf(const ProductSpec& spec) {
 
 WeightCopies::WeightCopies(const Context& context, const ProductSpec& spec, TensorMoments* moments)
     : context_(context),
+      number_(context.weight_refresh.NextNumber()),
       master_(spec.w),
       order_{spec.w.shape.c, spec.w.shape.h * spec.w.shape.w},
       storage_(StorageOf(spec)),
       stats_(RoundingStats::OfParameter(context, spec.w_format, Storage::kF32, spec.w.shape.numel(),
                                         spec.w_style, spec.w_stats, moments)) {
+  ADA_CHECK(spec.w.shape.numel() <= std::numeric_limits<std::uint32_t>::max());
   if (stats_.rounds()) rounded_ = context.Allocate<float>(spec.w.shape.numel());
 }
 
-void WeightCopies::Refresh(const Pass& pass) {
-  const TensorSpan master = SpanOf(master_);
-  if (rounded_ != nullptr)
-    stats_.Round(pass, {rounded_, Storage::kF32}, StoredValues{master});
-  else if (stats_.wanted())
-    stats_.Count(pass, master);
-  for (const Copy& copy : copies_)
-    if (!copy.late) Pack(copy);
+WeightTensor WeightCopies::Describe(const Pass& pass) const {
+  WeightTensor tensor;
+  tensor.master = SpanOf(master_), tensor.rounded = rounded_;
+  tensor.how = stats_.For(pass);
+  if (rounded_ == nullptr) tensor.how.grid.exact = true, tensor.how.stochastic = false;
+  tensor.values = master_.shape.numel(), tensor.order = order_;
+  for (const Copy& copy : copies_) {
+    if (copy.late) continue;
+    ADA_CHECK(tensor.copy_count < WeightTensor::kMostCopies);
+    tensor.copies[tensor.copy_count++] = copy.span;
+  }
+  return tensor;
 }
 
 TensorSpan WeightCopies::Packed(Storage storage) {

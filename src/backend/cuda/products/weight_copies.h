@@ -6,7 +6,9 @@
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/products.h"
+#include "backend/cuda/kernels/refresh_weights.h"
 #include "backend/cuda/ops/rounding_stats.h"
+#include "backend/cuda/products/weight_refresh.h"
 
 namespace ada::backend::cuda {
 
@@ -17,7 +19,12 @@ class WeightCopies {
 
   // In which storage products may read the copy without widening it.
   Storage storage() const { return storage_; }
-  void Refresh(const Pass& pass);
+  void Refresh(const Pass& pass) const { context_.weight_refresh.Refresh(*this, pass); }
+  // What a refresh does, but for how it is cut into blocks; and what it measures.
+  WeightTensor Describe(const Pass& pass) const;
+  StatsLevel Level(const Pass& pass) const { return stats_.Level(pass); }
+  // Its own among all of a backend.
+  std::int64_t number() const { return number_; }
   // The copy in `storage`. Those that were asked for before Seal are packed in every Refresh, later
   // ones (a refresh may be recorded by then) whenever they are asked for.
   TensorSpan Packed(Storage storage);
@@ -33,6 +40,7 @@ class WeightCopies {
   void Pack(const Copy& copy) const;
 
   Context context_;
+  std::int64_t number_;
   Tensor master_;
   WeightOrder order_;
   Storage storage_;

@@ -1,0 +1,69 @@
+// The low-precision copies of all layers' weights by one launch: values are rounded and measured as
+// by RoundValuesKernel (round_values.h), each tensor in blocks of its own, and packed on the way.
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/kernels/products.h"
+#include "backend/cuda/kernels/round_values.h"
+
+namespace ada::backend::cuda {
+
+// One tensor, in backend memory.
+struct WeightTensor {
+  static constexpr int kMostCopies = 3;  // one a storage
+
+  TensorSpan master;         // fp32, in PyTorch's order
+  float* rounded = nullptr;  // the same; null: nothing is rounded
+  Rounding how;              // without totals nothing is measured
+  std::int64_t values = 0, size = 0;
+  int first_block = 0, blocks = 0;  // of the launch
+  WeightOrder order{};
+  TensorSpan copies[kMostCopies];  // packed
+  int copy_count = 0;
+
+  // x: value i of the rounded tensor.
+  ADA_HOST_DEVICE void Store(std::int64_t i, float x) const {
+    if (rounded != nullptr) rounded[i] = x;
+    if (copy_count == 0) return;
+    const std::int64_t to = order.PackedOfSmall(static_cast<std::uint32_t>(i));
+    for (int k = 0; k < copy_count; ++k) StoreExact(copies[k], to, x);
+  }
+};
+
+template <StatsLevel kLevel>
+struct RefreshWeightsKernel {
+  static constexpr int kThreads = kStatsThreads, kPhases = 2 + StatsPhases(kLevel);
+  struct Shared {
+    StatsShared<kLevel> stats;
+  };
+  struct Own {
+    StatsOwn<kLevel> stats;
+  };
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    const WeightTensor& of = tensors[tensor_of_block[at.block]];
+    const ThreadIndex within{at.block - of.first_block, at.thread, of.blocks};
+    if constexpr (kPhase == 0) {
+      BeginStats(of.how, within, shared.stats, own.stats);
+    } else if constexpr (kPhase == 1) {
+      ForFlatBlock(
+          within, of.values, of.size,
+          [&](std::int64_t i) {
+            const FourFloats x = LoadFour(of.master, i);
+            const FourFloats r = RoundAndCountFour(of.how, shared.stats, own.stats, x, i);
+            for (int k = 0; k < 4; ++k) of.Store(i + k, r.of[k]);
+          },
+          [&](std::int64_t i) {
+            of.Store(i, RoundAndCount(of.how, shared.stats, own.stats, Load(of.master, i), i));
+          });
+    } else {
+      if (of.how.totals != nullptr)
+        GatherStats<kPhase - 2>(of.how, within, shared.stats, own.stats);
+    }
+  }
+
+  const WeightTensor* tensors = nullptr;
+  const std::int32_t* tensor_of_block = nullptr;
+};
+
+}  // namespace ada::backend::cuda

@@ -1,0 +1,52 @@
+// The weights of several layers made anew by one launch, which reads from a table in backend memory
+// what it is to do.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/kernels/refresh_weights.h"
+#include "backend/cuda/memory.h"
+#include "backend/cuda/stream.h"
+
+namespace ada::backend::cuda {
+
+class WeightCopies;
+
+class WeightRefresh {
+ public:
+  WeightRefresh(Stream& stream, Memory& memory) : stream_(stream), memory_(memory) {}
+  // Tells tensors apart, also those of ops that are gone.
+  std::int64_t NextNumber() { return next_++; }
+  // At once, or at the end of the Together that runs.
+  void Refresh(const WeightCopies& weights, const Pass& pass);
+  // All that `body` refreshes with `pass`, by one launch. A table is made when tensors first meet
+  // in such a pass, which is never while that pass is recorded (recordings.h).
+  void Together(const Pass& pass, const std::function<void()>& body);
+
+ private:
+  // Numbers of tensors, and what of a pass their table depends on.
+  using Key = std::tuple<std::vector<std::int64_t>, bool, bool, bool>;
+  struct Table {
+    StatsLevel level = StatsLevel::kNone;  // the most that one of them measures
+    int blocks = 0;
+    const WeightTensor* tensors = nullptr;
+    const std::int32_t* tensor_of_block = nullptr;
+  };
+  void Launch(const std::vector<const WeightCopies*>& all, const Pass& pass);
+  Table Make(const std::vector<const WeightCopies*>& all, const Pass& pass);
+  template <class T>
+  const T* Keep(const std::vector<T>& host);
+
+  Stream& stream_;
+  Memory& memory_;
+  std::int64_t next_ = 0;
+  bool together_ = false;
+  std::vector<const WeightCopies*> waiting_;  // for the end of Together
+  std::map<Key, Table> tables_;
+};
+
+}  // namespace ada::backend::cuda
