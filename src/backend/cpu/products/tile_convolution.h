@@ -101,6 +101,9 @@ class TileConvolution {
     int channel = 0, weight = 0;
   };
   std::vector<StepWeight> StepWeights() const;
+  // Where the weight of value i of x lies, beside those of the same tap: i counts the channels of a
+  // window's or a flattened image's pixels, one pixel behind the other.
+  std::int64_t WeightOf(std::int64_t i) const;
 
   // Lists the tiles of calls of so many images. Not while workers run.
   void Prepare(int images);
@@ -146,7 +149,6 @@ class TileConvolution {
   std::vector<TileOfRows> TilesOf(const Part& part, int images) const;
   std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
   void PrepareSome(int images);
-  std::int64_t WeightOf(std::int64_t i) const;
   void PackTile(const float* plain, int out, int block, const Tap& tap, std::byte* tile) const;
 
   const TileKernels* kernels_;
