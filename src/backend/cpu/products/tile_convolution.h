@@ -9,6 +9,9 @@
 //   columns  0           1           2
 //   images   0 1 2 3     0 1 2 3     0 1 2 3     ...     (4 images together: 4 columns make a tile)
 //
+// Where there are few channels, rows of the frame hold them without gaps (tile_frame.h). Channels
+// in groups are one convolution after another, each with its part of every pixel.
+//
 // With a stride the columns are sorted by what is left of their number after division by it, which
 // gives one frame a remainder. The data gradient of a convolution with a stride is one convolution
 // for each remainder of the output's rows and columns, each with the taps that reach it.
