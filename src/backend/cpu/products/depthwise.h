@@ -46,10 +46,10 @@ struct DepthwiseGradientArgs {
   float* bias = nullptr;       // [channels rounded up to 16] += sum of dy; null: none
 };
 
-// `channels` channels of `pixels` pixels, from value `first` on, in fp32.
+// `pixels` pixels of `channels` channels each, from value `first` on, in fp32.
 struct DepthwiseWidenArgs {
   TensorSpan in;
-  std::int64_t first = 0, in_step = 0;  // values from one pixel to the next
+  std::int64_t first = 0;
   int pixels = 0, channels = 0;
   int planes = 1;                     // channels of a group, or 1: as they are
   float* out = nullptr;               // [pixels][16] of the first block's first plane

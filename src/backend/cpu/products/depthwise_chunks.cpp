@@ -23,18 +23,14 @@ class RowRing {
       std::fill_n(plane + end, plan.plane_values() - end, 0.0f);
     }
   }
-  // first: of a slice, at the image's first pixel.
-  void Begin(const TensorSpan& first, int channels) {
-    first_ = first, channels_ = channels, next_ = 0;
-  }
+  void Begin(const TensorSpan& image) { image_ = image, next_ = 0; }
   // The row's first pixel, behind the zeros on its left; outside of the image: zeros.
   const float* Row(int row) {
     if (row < 0 || row >= plan_.in.h) return FirstPixel(plan_.ring);
     for (; next_ <= row; ++next_) {
       DepthwiseWidenArgs widen;
-      widen.in = first_, widen.first = next_ * plan_.in.w * plan_.in.c;
-      widen.in_step = plan_.in.c;
-      widen.pixels = static_cast<int>(plan_.in.w), widen.channels = channels_;
+      widen.in = image_, widen.first = next_ * plan_.in.w * plan_.in.c;
+      widen.pixels = static_cast<int>(plan_.in.w), widen.channels = static_cast<int>(plan_.in.c);
       widen.planes = plan_.planes;
       widen.out = FirstPixel(next_ % plan_.ring);
       widen.plane = plan_.plane_values(), widen.block = plan_.block_values();
@@ -49,9 +45,9 @@ class RowRing {
 
   const TileKernels& kernels_;
   const DepthwisePlan& plan_;
-  TensorSpan first_;
+  TensorSpan image_;
   float* const memory_;
-  int channels_ = 0, next_ = 0;  // next_: row that has not been read
+  int next_ = 0;  // row that has not been read
 };
 
 DepthwiseChunks::DepthwiseChunks(const TileKernels& kernels, const Context& context,
@@ -128,21 +124,15 @@ void DepthwiseChunks::Run(const DepthwisePlan& plan, const std::vector<float>& w
                           const Chunk& chunk, const TensorSpan& in, int block, const Buffers& b,
                           DepthwiseRowArgs args) const {
   const TensorSpan out = args.out;
-  const float* const bias = args.bias;
-  const int channels = static_cast<int>(plan.out.c);
+  args.channels = static_cast<int>(plan.out.c);
   args.in_step = plan.in_step[1], args.out_step = plan.out_step[1] * plan.out.c;
   args.in_block = plan.block_values(), args.weight_block = std::int64_t{16} * taps();
   RowRing ring(kernels_, plan, b.ring);
-  for (int first = 0; first < channels; first += plan.slice) {
-    args.channels = std::min(plan.slice, channels - first);
-    if (bias != nullptr) args.bias = bias + first;
-    for (std::int64_t image = 0; image < chunk.images; ++image) {
-      ring.Begin(Advance(in, image * plan.in.per_image() + first), args.channels);
-      args.out = Advance(out, image * plan.out.per_image() + first);
-      args.largest = b.largest + image / block;
-      for (int y = 0; y < plan.out.h; ++y)
-        RunRow(plan, y, ring, weights.data() + std::int64_t{first} * taps(), args);
-    }
+  for (std::int64_t image = 0; image < chunk.images; ++image) {
+    ring.Begin(Advance(in, image * plan.in.per_image()));
+    args.out = Advance(out, image * plan.out.per_image());
+    args.largest = b.largest + image / block;
+    for (int y = 0; y < plan.out.h; ++y) RunRow(plan, y, ring, weights.data(), args);
   }
 }
 
@@ -214,33 +204,30 @@ bool DepthwiseChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, co
   const Buffers b = BuffersOf(chunk.worker);
   const DepthwisePlan& plan = forward_;
   const DepthwisePlan::Part& part = plan.parts[0];
-  const int channels = static_cast<int>(plan.out.c);
   DepthwiseGradientArgs args;
   args.columns = part.columns, args.in_step = plan.in_step[1];
+  args.channels = static_cast<int>(plan.out.c);
   args.dy = b.row, args.in_block = plan.block_values();
+  args.gradients = partial;
+  if (spec_.b) args.bias = partial + taps() * static_cast<std::int64_t>(Width());
   DepthwiseWidenArgs widen;
-  widen.pixels = part.columns, widen.in_step = channels;
+  widen.pixels = part.columns, widen.channels = args.channels;
   widen.out = b.row, widen.block = std::int64_t{16} * part.columns;
-  std::vector<DepthwiseTap> taps(static_cast<std::size_t>(this->taps()));
-  args.taps = taps.data(), args.tap_count = this->taps();
+  std::vector<DepthwiseTap> met(static_cast<std::size_t>(taps()));
+  args.taps = met.data(), args.tap_count = taps();
   RowRing ring(kernels_, plan, b.ring);
-  for (int c = 0; c < channels; c += plan.slice) {
-    args.channels = widen.channels = std::min(plan.slice, channels - c);
-    args.gradients = partial + std::int64_t{c} * this->taps();
-    if (spec_.b) args.bias = partial + this->taps() * static_cast<std::int64_t>(Width()) + c;
-    for (std::int64_t image = 0; image < chunk.images; ++image) {
-      ring.Begin(Advance(x, image * plan.in.per_image() + c), args.channels);
-      widen.in = Advance(dy, image * plan.out.per_image() + c);
-      for (int y = 0; y < plan.out.h; ++y) {
-        widen.first = y * plan.out.w * channels;
-        kernels_.widen_pixels(widen);
-        auto next = taps.begin();
-        for (const DepthwisePlan::Tap& tap : part.taps) {
-          const float* row = ring.Row(y * plan.in_step[0] + tap.row) + tap.column * 16;
-          for (int k = 0; k < planes_; ++k) (next++)->in = row + k * plan.plane_values();
-        }
-        kernels_.depthwise_gradient(args);
+  for (std::int64_t image = 0; image < chunk.images; ++image) {
+    ring.Begin(Advance(x, image * plan.in.per_image()));
+    widen.in = Advance(dy, image * plan.out.per_image());
+    for (int y = 0; y < plan.out.h; ++y) {
+      widen.first = y * plan.out.w * plan.out.c;
+      kernels_.widen_pixels(widen);
+      auto next = met.begin();
+      for (const DepthwisePlan::Tap& tap : part.taps) {
+        const float* row = ring.Row(y * plan.in_step[0] + tap.row) + tap.column * 16;
+        for (int k = 0; k < planes_; ++k) (next++)->in = row + k * plan.plane_values();
       }
+      kernels_.depthwise_gradient(args);
     }
   }
   return true;

@@ -1,6 +1,5 @@
 // Chunks of convolutions of few channels a group (IsNarrow), in fp32: rows of the input wait in a
-// ring, in fp32, while the rows of the output that need them are computed. Channels go slice by
-// slice, each of as many as the ring leaves in the first level of the cache.
+// ring, in fp32, while the rows of the output that need them are computed.
 #pragma once
 #include <array>
 #include <vector>
@@ -29,16 +28,15 @@ struct DepthwisePlan {
   std::array<int, 2> in_step = {1, 1}, out_step = {1, 1};
   std::vector<Part> parts;
   int planes = 1;            // channels of a group
-  int slice = 16;            // channels at a time, whole blocks of 16
   int ring = 1;              // rows of the input
   int left = 0, pixels = 0;  // zeros before a row, and its pixels with all zeros
 
   static DepthwisePlan Forward(const ProductGeometry& geometry);
   static DepthwisePlan DataGradient(const ProductGeometry& geometry);
-  // Of a row in the ring, [blocks of a slice][planes][pixels][16].
+  // Of a row in the ring, [blocks of 16 channels][planes][pixels][16].
   std::int64_t plane_values() const { return std::int64_t{16} * pixels; }
   std::int64_t block_values() const { return planes * plane_values(); }
-  int blocks() const { return slice / 16; }
+  int blocks() const { return QuotientUp(in.c, 16); }
   std::int64_t row_values() const { return blocks() * block_values(); }
   std::size_t ring_bytes() const;  // with a row of zeros
 

@@ -5,9 +5,6 @@
 #include "backend/cpu/products/depthwise_chunks.h"
 
 namespace ada::backend::cpu {
-namespace {
-constexpr std::int64_t kRingBytes = 24 << 10;  // most of the first level of a cache
-}  // namespace
 
 DepthwisePlan DepthwisePlan::Forward(const ProductGeometry& g) {
   DepthwisePlan plan;
@@ -54,9 +51,6 @@ void DepthwisePlan::Finish() {
   ring = bottom - top + 1;
   left = -lowest;
   pixels = left + highest + 1;
-  const std::int64_t bytes = ring * block_values() * static_cast<std::int64_t>(sizeof(float));
-  slice = static_cast<int>(std::clamp<std::int64_t>(kRingBytes / bytes, 1, QuotientUp(in.c, 16)));
-  slice *= 16;
 }
 
 std::size_t DepthwisePlan::ring_bytes() const {

@@ -28,13 +28,16 @@ DirectWeightGradient::DirectWeightGradient(const TileKernels& kernels,
     : kernels_(kernels),
       geometry_(geometry),
       forward_(TileConvolution::ForGradient(kernels, geometry, block)),
-      weights_(forward_.StepWeights()),
       out_channels_(static_cast<int>(geometry.y.c) / geometry.groups),
       out_blocks_(QuotientUp(out_channels_, 16)) {
   const auto positions = static_cast<int>(geometry.y.w) * forward_.frame().together;
   pieces_ = PiecesOf(positions), positions_ = positions / pieces_;
   strip_rows_ = std::max(1, kStripPositions / positions_);
-  const auto steps = static_cast<int>(weights_.size());
+  const std::vector<TileConvolution::StepWeight> weights = forward_.StepWeights();
+  for (const TileConvolution::StepWeight& weight : weights)
+    for (int k = 0; k < 16; ++k)
+      places_.push_back(forward_.WeightOf(weight.channel + k) + weight.weight);
+  const auto steps = static_cast<int>(weights.size());
   for (int out = 0; out < out_blocks_ * geometry.groups; ++out)
     groups_.push_back({1, steps, out, 0, out * steps});
 }
@@ -122,23 +125,22 @@ void DirectWeightGradient::RunGroup(int group, TensorSpan x, TensorSpan dy, int 
   kernels_.direct_gradient(a);
 }
 
-// visit(offset in a partial gradient, offset in PyTorch's order) for the weights of one group.
+// visit(offset in a partial gradient, offset in PyTorch's order) for the weights of one group, some
+// steps at a time, so that either side is read and written line by line.
 template <class Visit>
 void DirectWeightGradient::ForWeights(const GradientGroup& g, Visit&& visit) const {
-  const std::int64_t channels = geometry_.w.c, taps = geometry_.w.h * geometry_.w.w;
+  constexpr int kSteps = 64;
+  const std::int64_t inputs = geometry_.w.c * geometry_.w.h * geometry_.w.w;
   const int first = g.out % out_blocks_ * 16, outs = std::min(16, out_channels_ - first);
   const std::int64_t out = std::int64_t{g.out} / out_blocks_ * out_channels_ + first;
-  for (int s = 0; s < g.columns; ++s) {
-    const TileConvolution::StepWeight& weight = weights_[static_cast<std::size_t>(s)];
-    const int values = forward_.step_values()[static_cast<std::size_t>(s)];
-    const std::int64_t tile = std::int64_t{kTileOfWeights} * (g.tile + s);
-    for (int k = 0; k < values; ++k) {
-      // Of a window or a flattened image the values are those of its pixels, one after the other.
-      const std::int64_t channel = weight.channel + k;
-      const std::int64_t in = channel % channels * taps + weight.weight + channel / channels;
-      for (int o = 0; o < outs; ++o) visit(tile + 16 * k + o, (out + o) * channels * taps + in);
-    }
-  }
+  for (int begin = 0; begin < g.columns; begin += kSteps)
+    for (int o = 0; o < outs; ++o)
+      for (int s = begin; s < std::min(begin + kSteps, g.columns); ++s) {
+        const std::int64_t tile = std::int64_t{kTileOfWeights} * (g.tile + s) + o;
+        const std::int64_t* const places = places_.data() + 16 * s;
+        const int values = forward_.step_values()[static_cast<std::size_t>(s)];
+        for (int k = 0; k < values; ++k) visit(tile + 16 * k, (out + o) * inputs + places[k]);
+      }
 }
 
 void DirectWeightGradient::ToPlain(const GradientGroup& group, const float* partial,

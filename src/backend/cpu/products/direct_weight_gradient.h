@@ -59,7 +59,7 @@ class DirectWeightGradient final : public PartialGradients {
   void PackDy(TensorSpan dy, int images, const Layout& layout, std::byte* records) const;
   // Of a group of channels, without db.
   std::int64_t group_values() const {
-    return std::int64_t{256} * out_blocks_ * static_cast<std::int64_t>(weights_.size());
+    return std::int64_t{16} * out_blocks_ * static_cast<std::int64_t>(places_.size());
   }
   template <class Visit>
   void ForWeights(const GradientGroup& group, Visit&& visit) const;
@@ -69,9 +69,9 @@ class DirectWeightGradient final : public PartialGradients {
   const TileKernels& kernels_;
   ProductGeometry geometry_;
   TileConvolution forward_;
-  std::vector<TileConvolution::StepWeight> weights_;  // by step
-  std::vector<GradientGroup> groups_;                 // one a block of output channels
-  int out_channels_, out_blocks_;                     // of a group of channels
+  std::vector<std::int64_t> places_;     // of a step's values among the weights of one output
+  std::vector<GradientGroup> groups_;    // one a block of output channels
+  int out_channels_, out_blocks_;        // of a group of channels
   int pieces_, positions_, strip_rows_;  // of a row of the output; of a piece; pieces of a strip
 };
 

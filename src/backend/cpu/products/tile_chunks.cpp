@@ -32,7 +32,9 @@ int PartsOf(const NumberFormat& format) {
 const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
                         const ProductGeometry& geometry) {
   if (kernels.depthwise_row != nullptr && IsNarrow(geometry)) return nullptr;
-  if (kernels.of_parts() && geometry.groups != 1) return "its channels are in groups";
+  // A record of a group holds few values where the group has few channels.
+  const bool few = std::min(geometry.w.c, geometry.y.c / geometry.groups) < 16;
+  if (geometry.groups != 1 && (kernels.of_parts() || few)) return "its channels are in groups";
   if (kernels.of_floats()) return nullptr;
   if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))
     return "what it reads is not kept in 16 bits";

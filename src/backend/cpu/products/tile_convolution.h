@@ -9,6 +9,9 @@
 //   columns  0           1           2
 //   images   0 1 2 3     0 1 2 3     0 1 2 3     ...     (4 images together: 4 columns make a tile)
 //
+// Where there are few channels, rows of the frame hold them without gaps (tile_frame.h). Channels
+// in groups are one convolution after another, each with its part of every pixel.
+//
 // With a stride the columns are sorted by what is left of their number after division by it, which
 // gives one frame a remainder. The data gradient of a convolution with a stride is one convolution
 // for each remainder of the output's rows and columns, each with the taps that reach it.
@@ -101,6 +104,9 @@ class TileConvolution {
     int channel = 0, weight = 0;
   };
   std::vector<StepWeight> StepWeights() const;
+  // Where the weight of value i of x lies, beside those of the same tap: i counts the channels of a
+  // window's or a flattened image's pixels, one pixel behind the other.
+  std::int64_t WeightOf(std::int64_t i) const;
 
   // Lists the tiles of calls of so many images. Not while workers run.
   void Prepare(int images);
@@ -146,7 +152,6 @@ class TileConvolution {
   std::vector<TileOfRows> TilesOf(const Part& part, int images) const;
   std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
   void PrepareSome(int images);
-  std::int64_t WeightOf(std::int64_t i) const;
   void PackTile(const float* plain, int out, int block, const Tap& tap, std::byte* tile) const;
 
   const TileKernels* kernels_;

@@ -12,8 +12,6 @@ std::vector<TileConvolution::StepWeight> TileConvolution::StepWeights() const {
   return weights;
 }
 
-// Where the weight of value i of x lies, beside those of the same tap: i counts the channels of a
-// window's or a flattened image's pixels, one pixel behind the other.
 std::int64_t TileConvolution::WeightOf(std::int64_t i) const {
   return i % weight_channels_ * weight_taps_ + i / weight_channels_;
 }

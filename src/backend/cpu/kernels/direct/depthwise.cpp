@@ -43,11 +43,7 @@ class Row {
     for (int c = 0; c < a_.channels; c += kRecord) {
       int column = 0;
       for (; column + kAtOnce <= a_.columns; column += kAtOnce) Block<kAtOnce>(column, c);
-      // The last columns may be computed twice, so that sums are many at a time.
-      if (column + 2 <= a_.columns && column > 0)
-        Block<kAtOnce>(a_.columns - kAtOnce, c);
-      else
-        for (; column < a_.columns; ++column) Block<1>(column, c);
+      for (; column < a_.columns; ++column) Block<1>(column, c);
     }
     out_.TakeLargest(a_.largest);
   }
@@ -107,7 +103,7 @@ void Widen(const DepthwiseWidenArgs& a) {
   const U group = (U)LaneNumbers() & ~static_cast<std::uint32_t>(a.planes - 1);
   std::int64_t from = a.first;
   float* to = a.out;
-  for (int pixel = 0; pixel < a.pixels; ++pixel, from += a.in_step, to += kRecord) {
+  for (int pixel = 0; pixel < a.pixels; ++pixel, from += a.channels, to += kRecord) {
     float* block = to;
     for (int c = 0; c < a.channels; c += kRecord, block += a.block) {
       const F x = a.channels - c >= kRecord ? Mode::Load(a.in, from + c)
