@@ -47,6 +47,8 @@ class CountedStream final : public cuda::Stream {
   std::unique_ptr<cuda::Event> MakeEvent() override { return stream_->MakeEvent(); }
   std::unique_ptr<cuda::Lane> MakeLane() override { return stream_->MakeLane(); }
   void WaitFor(cuda::Event& event) override { stream_->WaitFor(event); }
+  void Aside(const std::function<void()>& body) override { stream_->Aside(body); }
+  void JoinAside() override { stream_->JoinAside(); }
   std::unique_ptr<cuda::Recording> Record(const std::function<void()>& body) override {
     ++recordings;
     return stream_->Record(body);

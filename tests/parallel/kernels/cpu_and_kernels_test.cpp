@@ -8,10 +8,12 @@
 namespace ada::testing {
 namespace {
 
-// first: of the loss of step 1; in fp16 a sum whose last bit differs may round to another value.
+// first: of the loss of step 1; a sum whose last bit differs may round to another value in few
+// bits, of one rank as of several.
 void Compare(const std::string& text, int ranks, const config::Overrides& overrides,
              double first = 1e-6, double later = 1e-3) {
   CAPTURE(ranks);
+  CAPTURE(text);
   const TempFolder folder;
   MustTrain(text, folder / "cpu", ranks, {.overrides = overrides, .on_cpu = true});
   MustTrain(text, folder / "kernels", ranks, {.overrides = overrides});
@@ -30,6 +32,19 @@ TEST_SUITE("cpu") {
       Compare(std::string(kPlain) + "scaling: {policy: adaptive}\nparallel: {statistics: local}\n",
               ranks, once);
       Compare(kNorms, ranks, once);
+      // Data sets that lie on the device, of which each rank takes its part of every micro-batch.
+      Compare(kNorms, ranks,
+              {{"train.epochs", "1"}, {"data.batch_size", "21"}, {"train.accumulate", "3"}});
+      Compare(std::string(kPlain) + "scaling: {policy: none}\n", ranks,
+              {{"train.epochs", "1"},
+               {"precision.format", "fp8_e5m2"},
+               {"precision.tensor_scaling.kind", "delayed"},
+               {"optimizer.lr", "0.002"},
+               {"log.probe_every", "0"}},
+              1e-5, 1e-2);
+      // Sums that are rounded as the authors' program rounds, which is done to sums of all.
+      Compare(std::string(kPlain) + "scaling: {policy: adaptive, reference: true}\n", ranks,
+              {{"train.epochs", "1"}, {"precision.weight_gradients", "fp16"}}, 1e-5, 1e-2);
       // Each rank's own statistics, of which running averages are means; factors of its own, too.
       const config::Overrides apart = {{"parallel.sync_batch_norm", "false"},
                                        {"train.epochs", "1"}};
@@ -37,7 +52,7 @@ TEST_SUITE("cpu") {
       Compare(std::string(kNorms) + "scaling: {policy: adaptive, batch_norm: true}\n", ranks,
               apart);
       Compare(std::string(kNorms) + "scaling: {policy: adaptive, batch_norm: true}\n", ranks,
-              {{"precision.format", "fp16"}, {"train.epochs", "1"}}, 1e-5, 1e-2);
+              {{"precision.format", "fp16"}, {"train.epochs", "1"}}, 5e-5, 1e-2);
     }
   }
 

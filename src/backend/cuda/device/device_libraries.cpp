@@ -17,10 +17,10 @@ std::vector<std::string> Folders() {
   return CudaFolders({ADA_CUBLAS_FOLDER, std::getenv("LD_LIBRARY_PATH"), std::getenv("CUDA_HOME"),
                       std::getenv("CUDA_PATH"), ADA_CUDA_MAJOR});
 }
-std::vector<std::string> CudnnFolders() {
+// built_with: the folder of the build's own, which comes first; "": not known.
+std::vector<std::string> FoldersOf(const std::string& built_with) {
   std::vector<std::string> folders = Folders();
-  if (const std::string built_with = ADA_CUDNN_FOLDER; !built_with.empty())
-    folders.insert(folders.begin(), built_with);
+  if (!built_with.empty()) folders.insert(folders.begin(), built_with);
   return folders;
 }
 
@@ -31,7 +31,7 @@ const Library& Driver() {
   return driver;
 }
 const Library& Cudnn() {
-  static const Library cudnn{"cuDNN 9", "libcudnn.so.9", CudnnFolders()};
+  static const Library cudnn{"cuDNN 9", "libcudnn.so.9", FoldersOf(ADA_CUDNN_FOLDER)};
   return cudnn;
 }
 const Library& Cublas() {
@@ -44,7 +44,7 @@ const Library& Nvrtc() {
 }
 
 const Library& Nccl() {
-  static const Library nccl{"NCCL 2", "libnccl.so.2", Folders()};
+  static const Library nccl{"NCCL 2", "libnccl.so.2", FoldersOf(ADA_NCCL_FOLDER)};
   return nccl;
 }
 
