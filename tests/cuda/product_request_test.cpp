@@ -84,29 +84,27 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(plain[0].scale);
     CHECK(plain[1].operands == Storage::kF32);
 
-    const auto rounded =
-        RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kBF16, PlanOutput::kRounded);
-    REQUIRE(rounded.size() == 3);
-    CHECK(rounded[0].out == Storage::kBF16);
-    CHECK(rounded[0].scale);  // alpha
-    CHECK_FALSE(rounded[0].largest);
-    CHECK_FALSE(rounded[1].scale);
+    const auto scaled = RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kBF16,
+                                    PlanOutput::kScaledAndRounded);
+    REQUIRE(scaled.size() == 3);
+    CHECK(scaled[0].out == Storage::kBF16);
+    CHECK(scaled[0].scale);
+    CHECK_FALSE(scaled[1].scale);
 
-    const auto noted = RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16,
-                                   PlanOutput::kRoundedWithLargest);
-    REQUIRE(noted.size() == 3);
-    CHECK(noted[0].out == Storage::kF16);
-    CHECK(noted[0].largest);
-    CHECK_FALSE(noted[0].scale);
-    CHECK(std::vector(noted.begin() + 1, noted.end()) ==
+    const auto rounded =
+        RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, PlanOutput::kRounded);
+    REQUIRE(rounded.size() == 3);
+    CHECK(rounded[0].out == Storage::kF16);
+    CHECK_FALSE(rounded[0].scale);
+    CHECK(std::vector(rounded.begin() + 1, rounded.end()) ==
           RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, PlanOutput::kSums));
 
-    CHECK(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32,
-                      PlanOutput::kRoundedWithLargest)
-              .size() == 1);
-    CHECK(RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16,
-                      PlanOutput::kRoundedWithLargest)
-              .size() == 2);
+    CHECK(
+        RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32, PlanOutput::kRounded)
+            .size() == 1);
+    CHECK(
+        RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16, PlanOutput::kRounded).size() ==
+        2);
     const auto fewer =
         RequestsFor(ProductKind::kWeights, Convolution(), 3, Storage::kF16, PlanOutput::kSums);
     CHECK(fewer[0].geometry.x.n == 3);
@@ -160,14 +158,12 @@ TEST_SUITE("cpu") {
               .size() == 2);
   }
 
-  TEST_CASE("products: sums of 16-bit operands, scaled and measured ones need an epilogue") {
+  TEST_CASE("products: sums of 16-bit operands and scaled ones need an epilogue") {
     ProductRequest r{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF16};
     CHECK_FALSE(HasEpilogue(r));
     r.scale = true;
     CHECK(HasEpilogue(r));
-    r.scale = false, r.largest = true;
-    CHECK(HasEpilogue(r));
-    r.largest = false, r.out = Storage::kF32;
+    r.scale = false, r.out = Storage::kF32;
     CHECK(HasEpilogue(r));
     r.operands = Storage::kF32;
     CHECK_FALSE(HasEpilogue(r));
@@ -231,7 +227,6 @@ TEST_SUITE("cpu") {
     with([](ProductRequest& r) { r.operands = Storage::kBF16; });
     with([](ProductRequest& r) { r.out = Storage::kF16; });
     with([](ProductRequest& r) { r.scale = true; });
-    with([](ProductRequest& r) { r.largest = true; });
     with([](ProductRequest& r) { r.codes = {Fp8::kE4M3, Fp8::kE4M3}; });
     with([](ProductRequest& r) { r.codes = {Fp8::kE4M3, Fp8::kE5M2}; });
     with([](ProductRequest& r) { r.codes = {Fp8::kE5M2, Fp8::kE4M3}; });

@@ -1,9 +1,6 @@
 // Products of the host executor: naive loops with sums in double, in the order of the weights.
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/products.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/products/products.h"
 #include "backend/cuda/stream.h"
@@ -77,16 +74,8 @@ class HostProduct final : public Product {
     const float scale = r.scale && arguments.scale != nullptr ? *arguments.scale : 1;
     for (std::int64_t i = 0; i < out.numel(); ++i) {
       const float value = static_cast<float>(sums[at(i)]) * scale;
-      if (r.largest) Measure(value, *arguments.stats);
       StoreExact({arguments.out, r.out}, i, value);
     }
-  }
-
-  static void Measure(float value, PlanStats& stats) {
-    if (std::isnan(value))
-      stats.nans += 1;
-    else
-      stats.largest = std::max(stats.largest, std::fabs(value));
   }
 
   Stream& stream_;

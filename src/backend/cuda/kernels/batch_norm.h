@@ -54,6 +54,7 @@ struct BatchStatistics {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if (kPhase == 0 && at.block == 0 && at.thread == 0) note.Write();
     const std::int64_t c = ChannelLanes::Channel(at);
     if (c >= cut.channels) return;
     if constexpr (kPhase == 0) {
@@ -106,6 +107,7 @@ struct BatchStatistics {
   ChannelFactors to;
   float *running_mean = nullptr, *running_var = nullptr;
   double momentum = 0;
+  LargestNote note;  // of x
 };
 
 // Of the running averages: evaluation. For all channels.
@@ -134,6 +136,7 @@ struct ReduceGradient {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if (kPhase == 0 && at.block == 0 && at.thread == 0) note.Write();
     const std::int64_t c = ChannelLanes::Channel(at);
     if (c >= channels) return;
     if constexpr (kPhase == 0) {
@@ -166,6 +169,7 @@ struct ReduceGradient {
   float *mean_dy = nullptr, *slope = nullptr;        // [channels]
   float *dgamma = nullptr, *dbeta = nullptr;
   bool accumulate = false;
+  LargestNote note;  // of dy
 };
 
 }  // namespace ada::backend::cuda

@@ -65,7 +65,7 @@ ProductShapes ShapesOf(const ProductRequest& r) {
 }
 
 bool HasEpilogue(const ProductRequest& r) {
-  return r.scale || r.largest || (r.operands != Storage::kF32 && r.out == Storage::kF32);
+  return r.scale || (r.operands != Storage::kF32 && r.out == Storage::kF32);
 }
 
 Storage OperandsOf(const NumberFormat& first, const NumberFormat& second) {
@@ -107,11 +107,10 @@ std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry&
     requests.push_back(coded);
   }
   if (output != PlanOutput::kSums && operands != Storage::kF32 && !geometry.linear) {
-    request.out = operands, request.scale = kind == ProductKind::kData;
-    request.largest = output == PlanOutput::kRoundedWithLargest;
+    request.out = operands, request.scale = output == PlanOutput::kScaledAndRounded;
     requests.push_back(request);
   }
-  request.out = Storage::kF32, request.scale = request.largest = false;
+  request.out = Storage::kF32, request.scale = false;
   requests.push_back(request);
   if (operands == Storage::kF32) return requests;
   if (kind == ProductKind::kWeights && !geometry.linear && geometry.groups == 1)
@@ -151,7 +150,7 @@ std::string KeyOf(const ProductRequest& r) {
   key += ", stride " + Text(g.stride) + ", padding " + Text(g.padding);
   key += ", dilation " + Text(g.dilation) + ", groups " + std::to_string(g.groups);
   key += ", " + OperandNames(r) + " to " + NameOf(r.out);
-  return key + (r.scale ? ", scaled" : "") + (r.largest ? ", noted" : "");
+  return key + (r.scale ? ", scaled" : "");
 }
 
 std::string Describe(const ProductRequest& r, const ProductRequest& asked) {
@@ -162,8 +161,8 @@ std::string Describe(const ProductRequest& r, const ProductRequest& asked) {
 }
 
 std::string Describe(const ProductRequest& r) {
-  return std::string(NameOf(r.kind)) + " of " + OperandNames(r) + " operands in " + NameOf(r.out) +
-         (r.largest ? " with its largest magnitude" : "");
+  return (r.scale && !HasCodes(r) ? "scaled " : "") + std::string(NameOf(r.kind)) + " of " +
+         OperandNames(r) + " operands in " + NameOf(r.out);
 }
 
 }  // namespace ada::backend::cuda
