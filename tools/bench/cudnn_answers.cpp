@@ -1,7 +1,8 @@
 // bench_cudnn PROPERTIES CONFIG IMAGE BATCH [KEY=VALUE ...]: what cuDNN has for the products of a
 // network's convolutions in fp16 over images of IMAGE (224x224x3), as Markdown, on a device that is
-// described by PROPERTIES (tools/bench/sm_90.json) and need not be there. A cell has the engines
-// that the heuristics offer, best first, and the number of their configurations; "none": no plan.
+// described by PROPERTIES (tools/bench/sm_90.json) and need not be there. Those that cuBLAS does
+// are left out. A cell has the engines that the heuristics offer, best first, and the number of
+// their configurations; "none": no plan.
 #include <cudnn.h>
 #include <cudnn_frontend.h>
 
@@ -88,12 +89,17 @@ std::string Weights(const ProductGeometry& geometry, const Properties& device) {
   return "none";
 }
 
-void Print(const Counted& counted, const Properties& device) {
-  const Layer& layer = counted.layer;
+ProductGeometry GeometryOf(const Layer& layer) {
   ProductGeometry g;
+  g.linear = layer.linear;
   g.x = layer.x, g.w = layer.w, g.y = layer.y;
   g.stride = layer.stride, g.padding = layer.padding, g.dilation = layer.dilation;
   g.groups = layer.groups;
+  return g;
+}
+
+void Print(const Counted& counted, const ProductGeometry& g, const Properties& device) {
+  const Layer& layer = counted.layer;
   const auto data = [&](bool scale) {
     return layer.data_gradient ? Rounded(ProductKind::kData, g, scale, device) : "";
   };
@@ -114,8 +120,10 @@ void Run(int argc, char** argv) {
   const graph::Network network = graph::Resolve(config.model, ParseImage(argv[3]), config.task);
   std::puts("| convolution | layers | y | dx | dx, scaled | dw in fp32 |");
   std::puts("|---|---|---|---|---|---|");
-  for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[4]))))
-    if (!layer.layer.linear) Print(layer, device);
+  for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[4])))) {
+    const ProductGeometry geometry = GeometryOf(layer.layer);
+    if (!IsMatrix(geometry)) Print(layer, geometry, device);
+  }
 }
 
 }  // namespace

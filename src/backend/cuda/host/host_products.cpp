@@ -89,8 +89,8 @@ class HostProducts final : public Products {
   // input channels.
   std::unique_ptr<Product> Make(const ProductRequest& request) override {
     const ProductGeometry& g = request.geometry;
-    if (request.kind == ProductKind::kWeights && request.operands != Storage::kF32 && !g.linear &&
-        g.x.c % 2 != 0)
+    if (request.kind == ProductKind::kWeights && request.operands != Storage::kF32 &&
+        !IsMatrix(g) && g.x.c % 2 != 0)
       return nullptr;
     return std::make_unique<HostProduct>(stream_, request);
   }

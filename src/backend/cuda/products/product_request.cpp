@@ -57,6 +57,12 @@ ProductGeometry GeometryOf(const LinearSpec& spec) {
   return g;
 }
 
+bool IsMatrix(const ProductGeometry& g) {
+  const std::array<int, 2> one = {1, 1}, none = {0, 0};
+  return g.linear ||
+         (g.w.h == 1 && g.w.w == 1 && g.stride == one && g.padding == none && g.groups == 1);
+}
+
 ProductShapes ShapesOf(const ProductRequest& r) {
   const ProductGeometry& g = r.geometry;
   if (r.kind == ProductKind::kForward) return {g.x, g.w, g.y};
@@ -106,14 +112,14 @@ std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry&
     coded.codes = codes, coded.scale = true;
     requests.push_back(coded);
   }
-  if (output != PlanOutput::kSums && operands != Storage::kF32 && !geometry.linear) {
+  if (output != PlanOutput::kSums && operands != Storage::kF32) {
     request.out = operands, request.scale = output == PlanOutput::kScaledAndRounded;
     requests.push_back(request);
   }
   request.out = Storage::kF32, request.scale = false;
   requests.push_back(request);
   if (operands == Storage::kF32) return requests;
-  if (kind == ProductKind::kWeights && !geometry.linear && geometry.groups == 1)
+  if (kind == ProductKind::kWeights && !IsMatrix(geometry) && geometry.groups == 1)
     AddPadded(request, &requests);
   request.operands = Storage::kF32;
   requests.push_back(request);
@@ -126,8 +132,8 @@ TensorLayout LayoutOf(const Shape& s) {
 
 // Read by columns, a row-major [rows, columns] matrix is its own transpose, columns x rows.
 MatrixProduct MatrixProductOf(const ProductRequest& request) {
-  const std::int64_t rows = request.geometry.x.n, in = request.geometry.x.c,
-                     out = request.geometry.y.c;
+  const Shape& x = request.geometry.x;
+  const std::int64_t rows = x.n * x.h * x.w, in = x.c, out = request.geometry.y.c;
   MatrixProduct p;
   switch (request.kind) {
     case ProductKind::kForward:  // y' = w x': [out, in] [in, rows]

@@ -24,6 +24,9 @@ struct ProductGeometry {
 };
 ProductGeometry GeometryOf(const Conv2dSpec& spec);
 ProductGeometry GeometryOf(const LinearSpec& spec);
+// Whether all three products are of two matrices: of linear layers, and of convolutions that look
+// at each pixel by itself.
+bool IsMatrix(const ProductGeometry& geometry);
 
 enum class ProductKind : std::uint8_t { kForward, kData, kWeights };
 
@@ -33,8 +36,9 @@ enum class ProductKind : std::uint8_t { kForward, kData, kWeights };
 //   kWeights     x       dy      dw
 //
 // Sums are fp32, of exact products, also where operands have 16 bits; fp32 operands are not rounded
-// to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `codes` (of `first` and `second`; both or none) operands are codes of one byte, and units of
-// a device may add up in fewer bits than fp32 has.
+// to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `codes` (of
+// `first` and `second`; both or none) operands are codes of one byte, and units of a device may add
+// up in fewer bits than fp32 has.
 struct ProductRequest {
   ProductKind kind = ProductKind::kForward;
   ProductGeometry geometry;  // x.n = y.n: images of this call
@@ -67,9 +71,10 @@ std::size_t OperandBytes(const ProductRequest& request);
 // or that after a multiplication by `scale`.
 enum class PlanOutput : std::uint8_t { kSums, kRounded, kScaledAndRounded };
 
-// What to ask for, best first. Codes come with `scale`. For weight gradients of 16-bit operands whose input channels are no multiple of
-// 4 or 8 (libraries have few plans for them) also the same with as many channels as that, x and dw
-// alike: those that are added are to be zero in x, and nobody reads them in dw.
+// What to ask for, best first. Codes come with `scale`. For weight gradients of 16-bit operands
+// whose input channels are no multiple of 4 or 8 (libraries have few plans for them) also the same
+// with as many channels as that, x and dw alike: those that are added are to be zero in x, and
+// nobody reads them in dw.
 std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
                                         Storage operands, PlanOutput output,
                                         const std::array<Fp8, 2>& codes = {});
@@ -81,7 +86,8 @@ struct TensorLayout {
 };
 TensorLayout LayoutOf(const Shape& shape);
 
-// A row-major linear layer as one column-major matrix product C = op(A) op(B), m x n over k.
+// A request that IsMatrix, whose matrices lie by rows, as one product of matrices by columns,
+// C = op(A) op(B), m x n over k.
 struct MatrixProduct {
   bool a_is_first = false;  // A: `first`, B: `second`; else the other way round
   bool transpose_a = false, transpose_b = false;
