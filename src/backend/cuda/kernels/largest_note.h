@@ -5,6 +5,7 @@
 
 #include "backend/cuda/launch.h"
 #include "core/host_device.h"
+#include "core/number_grid.h"
 #include "core/stats.h"
 
 namespace ada::backend::cuda {
