@@ -40,6 +40,21 @@ inline bool Counts(const Pass& pass, const RoundingStyle& style, const TensorSta
   return stats != nullptr && (FillsStats(pass, style) || FillsBins(pass, style, stats));
 }
 
+// A product may leave it to the op that reads its y or dx next, and reads all of it, to note the
+// largest magnitude, of the values as they are stored, in passes in which no more is measured: the
+// product then is free to have a library round. What is stored tells what those who ask want to
+// know: rounding to nearest keeps order, so it is the rounded largest magnitude, and infinite or
+// NaN where a value left the format or was so before. Whether a tensor's values tell that:
+inline bool TellsLargest(const Tensor& tensor, const RoundingStyle& style) {
+  return tensor.storage != Storage::kF32 && tensor.format == FormatOf(tensor.storage) &&
+         !style.stochastic && style.own_scale == nullptr;
+}
+// Whether this pass leaves it, where passes may; by whoever writes and whoever reads alike.
+inline bool LeavesLargest(const Pass& pass, const RoundingStyle& style, const TensorStats* stats,
+                          const TensorMoments* moments = nullptr) {
+  return stats != nullptr && moments == nullptr && !Counts(pass, style, stats);
+}
+
 // What batch norm's first rounding is of: with an addend nobody stores it.
 inline Tensor NormalisedTensorOf(const BatchNormSpec& spec) {
   Tensor y = spec.out;

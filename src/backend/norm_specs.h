@@ -23,6 +23,10 @@ struct BatchNormSpec {
   bool relu = false;
   float eps = 1e-5f, momentum = 0.1f;
   ChannelMoments x_moments;  // empty: the op takes them itself, to the same bits
+  // Of the rounding that made x, which leaves x's largest magnitude to this op (decisions.h); null:
+  // it does not.
+  TensorStats* x_stats = nullptr;
+  RoundingStyle x_style;
   TensorStats* y_stats = nullptr;
   TensorStats* sum_stats = nullptr;  // with addend
   NumberFormat y_format = kFp32;     // of the normalised values before `addend`; without: out's
@@ -32,8 +36,8 @@ struct BatchNormSpec {
   Tensor dgamma, dbeta;
   scaling::LayerScaler* scaler = nullptr;  // null: alpha is 1, dx carries dy's S
   void Visit(auto&& visit) {
-    visit(x, gamma, beta, running_mean, running_var, out, recomputed, addend, x_moments, y_stats,
-          sum_stats, y_style, sum_style, dy, dx, dgamma, dbeta, scaler);
+    visit(x, gamma, beta, running_mean, running_var, out, recomputed, addend, x_moments, x_stats,
+          x_style, y_stats, sum_stats, y_style, sum_style, dy, dx, dgamma, dbeta, scaler);
   }
 };
 // y = round(x * w) by channel; dx = round(dy * w); dw = sum(dy * x) / S. w is an fp32 vector.

@@ -56,6 +56,7 @@ struct Gradient {
   // False: of the moments only mean_square and the larger of |min| and |max| need hold.
   bool all_moments = true;
   RoundingStyle style;
+  bool largest_left = false;  // to the op that reads the gradient next (decisions.h)
   explicit operator bool() const { return static_cast<bool>(tensor); }
   void Visit(auto&& visit) { visit(tensor, scale, stats, moments, style); }
 };

@@ -31,8 +31,9 @@ struct ProductSpec : RoundedLayerSpec {
   TensorStats* w_stats = nullptr;  // rounding of the copy that is multiplied
   NumberFormat w_format = kFp32, dw_format = kFp32;
   RoundingStyle w_style, dw_style;
-  bool reference = false;    // the authors' program: dw, db = round(round(gradient) / S)
-  ChannelMoments y_moments;  // optional
+  bool reference = false;       // the authors' program: dw, db = round(round(gradient) / S)
+  ChannelMoments y_moments;     // optional
+  bool y_largest_left = false;  // to BatchNormSpec::x_stats of the op behind it (decisions.h)
   Tensor dw, db;
   TensorStats* dw_stats = nullptr;
   scaling::LayerScaler* scaler = nullptr;  // null where dx is empty

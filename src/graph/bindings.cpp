@@ -43,6 +43,7 @@ backend::Gradient Bindings::Grad(int index) const {
   }
   if (gradient.moments) result.moments = moments.backend + index;
   result.all_moments = gradient.all_moments;
+  result.largest_left = gradient.largest_left;
   return result;
 }
 

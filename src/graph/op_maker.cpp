@@ -64,7 +64,9 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
   if (n.kind->rounds_output) parts.rounded_y = RoundedValue(op.node + 1);
   if (op.chooses_scale) parts.scaler = b_.scalers.backend + op.node;
   parts.y_moments = b_.channel_moments[op.node];
+  parts.y_largest_left = b_.plan->largest_takers[op.output] >= 0;
   if (n.inputs[0] > 0) parts.x_moments = b_.channel_moments[n.inputs[0] - 1];
+  if (b_.plan->largest_takers[n.inputs[0]] == op.node) parts.left_x = RoundedValue(n.inputs[0]);
   parts.positions = b_.positions[n.pool < 0 ? op.node : n.pool];
   if (n.pool >= 0) parts.pooled = b_.network->nodes[n.pool].output;
   if (n.kind->has_weight) AddWeight(op, parts);

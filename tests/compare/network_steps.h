@@ -73,12 +73,13 @@ class NetworkSteps {
   }
 
   // Every other step counts everything.
-  void Step() {
+  void Step() { Step(step_ % 2 == 0); }
+  void Step(bool counts) {
     Pass pass;
     pass.loss_terms = rows_[0] + rows_[1];
     pass.loss_scale = training_.init_scale;
     pass.edge = 0.5, pass.seed = 3;
-    pass.count = pass.bins = step_ % 2 == 0;
+    pass.count = pass.bins = counts;
     for (const int part : {0, 1}) {
       pass.rows = rows_[part], pass.accumulate = part > 0;
       pass.draw = static_cast<std::uint64_t>(2 * step_ + part);

@@ -142,6 +142,12 @@ class Findings {
     // Terms of a mean may cancel: it is as exact as their magnitudes.
     Numbers(name + " mean", {s.mean * static_cast<double>(s.numel) + s.l1}, 1e-9);
   }
+  // Of a rounding to this format. Where no more than the largest magnitude is measured it may have
+  // been taken before or after rounding.
+  void Add(const std::string& name, TensorStats s, const NumberFormat& format) {
+    if (!s.full) s.max_abs = RoundTo(format, s.max_abs);
+    Add(name, s);
+  }
   void Add(const std::string& name, const TensorMoments& m) {
     Numbers(name, {static_cast<double>(m.min), static_cast<double>(m.max),
                    static_cast<double>(m.min_abs)});

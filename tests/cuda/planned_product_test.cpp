@@ -22,13 +22,16 @@ class Choosy final : public cuda::Products {
   explicit Choosy(Wanted wanted) : wanted_(wanted) {}
   std::unique_ptr<cuda::Product> Make(const cuda::ProductRequest& request) override {
     ++made;
-    struct Nothing final : cuda::Product {
-      void Run(const cuda::ProductArguments&) override {}
+    struct Noted final : cuda::Product {
+      explicit Noted(cuda::ProductArguments& to) : last(to) {}
+      void Run(const cuda::ProductArguments& arguments) override { last = arguments; }
+      cuda::ProductArguments& last;
     };
-    return wanted_(request) ? std::make_unique<Nothing>() : nullptr;
+    return wanted_(request) ? std::make_unique<Noted>(last) : nullptr;
   }
   std::vector<std::string> TakeDiagnostics() override { return {"a diagnostic of the library"}; }
   int made = 0;  // or refused
+  cuda::ProductArguments last;
 
  private:
   Wanted wanted_;
@@ -55,6 +58,19 @@ TEST_SUITE("cpu") {
     CHECK(p.Plan(cuda::PlanOutput::kRounded).rounded());
     CHECK_FALSE(p.Plan(cuda::PlanOutput::kSums).rounded());
     CHECK(p.remarks.diagnostics() == std::vector<std::string>{"a diagnostic of the library"});
+  }
+
+  TEST_CASE("planned product: a factor goes to plans that were asked to multiply by it") {
+    Planning p([](const cuda::ProductRequest&) { return true; });
+    const float alpha = 4;
+    std::vector<std::byte> memory(1 << 16);
+    for (const auto output : {cuda::PlanOutput::kSums, cuda::PlanOutput::kRounded,
+                              cuda::PlanOutput::kScaledAndRounded}) {
+      const cuda::TensorSpan span{memory.data(), Storage::kF16};
+      p.Plan(output).Run(p.context, span, span, span, &alpha, memory.data());
+      const bool multiplies = output == cuda::PlanOutput::kScaledAndRounded;
+      CHECK(p.products.last.scale == (multiplies ? &alpha : nullptr));
+    }
   }
 
   TEST_CASE("planned product: equal requests are planned once, refused ones too") {

@@ -121,8 +121,8 @@ struct Layer {
          static_cast<double>(d.limit), static_cast<double>(lab.Fetched(spec.dx.scale))});
     if (!settings.measured) return;
     findings.Add("w stats", lab.Fetched(spec.w_stats));
-    findings.Add("y stats", lab.Fetched(spec.y_stats));
-    findings.Add("dx stats", lab.Fetched(spec.dx.stats));
+    findings.Add("y stats", lab.Fetched(spec.y_stats), spec.y.format);
+    findings.Add("dx stats", lab.Fetched(spec.dx.stats), spec.dx.tensor.format);
     findings.Add("dw stats", lab.Fetched(spec.dw_stats));
     if (spec.dx.moments != nullptr) findings.Add("dx moments", lab.Fetched(spec.dx.moments));
   }

@@ -28,6 +28,13 @@ ProductGeometry Linear() {
   return g;
 }
 
+// A convolution of 1x1 over pixels.
+ProductGeometry Pixels() {
+  ProductGeometry g;
+  g.x = {5, 2, 3, 7}, g.w = {3, 1, 1, 7}, g.y = {5, 2, 3, 3};
+  return g;
+}
+
 // C of a matrix product as BLAS defines it, all matrices by columns.
 std::vector<double> Multiply(const MatrixProduct& p, const std::vector<double>& first,
                              const std::vector<double>& second) {
@@ -47,6 +54,29 @@ std::vector<double> Numbers(std::int64_t n, double start) {
   std::vector<double> x(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = start + static_cast<double>(i * i % 11);
   return x;
+}
+
+// All three products beside loops over rows of x and y.
+void CheckMatrices(const ProductGeometry& geometry) {
+  const std::int64_t rows = geometry.x.n * geometry.x.h * geometry.x.w, in = geometry.x.c,
+                     out = geometry.y.c;
+  const std::vector<double> x = Numbers(rows * in, 1), w = Numbers(out * in, -3),
+                            dy = Numbers(rows * out, 2);
+  std::vector<double> y(static_cast<std::size_t>(rows * out)), dx(x.size()), dw(w.size());
+  for (std::int64_t n = 0; n < rows; ++n)
+    for (std::int64_t o = 0; o < out; ++o)
+      for (std::int64_t i = 0; i < in; ++i) {
+        const auto xi = static_cast<std::size_t>(n * in + i),
+                   wi = static_cast<std::size_t>(o * in + i),
+                   yi = static_cast<std::size_t>(n * out + o);
+        y[yi] += x[xi] * w[wi], dx[xi] += dy[yi] * w[wi], dw[wi] += dy[yi] * x[xi];
+      }
+  const auto product = [&](ProductKind kind) {
+    return MatrixProductOf({kind, geometry, Storage::kF32, Storage::kF32});
+  };
+  CHECK(Multiply(product(ProductKind::kForward), x, w) == y);
+  CHECK(Multiply(product(ProductKind::kData), dy, w) == dx);
+  CHECK(Multiply(product(ProductKind::kWeights), x, dy) == dw);
 }
 
 // A folder of the test's own.
@@ -84,29 +114,28 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(plain[0].scale);
     CHECK(plain[1].operands == Storage::kF32);
 
-    const auto rounded =
-        RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kBF16, PlanOutput::kRounded);
-    REQUIRE(rounded.size() == 3);
-    CHECK(rounded[0].out == Storage::kBF16);
-    CHECK(rounded[0].scale);  // alpha
-    CHECK_FALSE(rounded[0].largest);
-    CHECK_FALSE(rounded[1].scale);
+    const auto scaled = RequestsFor(ProductKind::kData, Convolution(), 8, Storage::kBF16,
+                                    PlanOutput::kScaledAndRounded);
+    REQUIRE(scaled.size() == 3);
+    CHECK(scaled[0].out == Storage::kBF16);
+    CHECK(scaled[0].scale);
+    CHECK_FALSE(scaled[1].scale);
 
-    const auto noted = RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16,
-                                   PlanOutput::kRoundedWithLargest);
-    REQUIRE(noted.size() == 3);
-    CHECK(noted[0].out == Storage::kF16);
-    CHECK(noted[0].largest);
-    CHECK_FALSE(noted[0].scale);
-    CHECK(std::vector(noted.begin() + 1, noted.end()) ==
+    const auto rounded =
+        RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, PlanOutput::kRounded);
+    REQUIRE(rounded.size() == 3);
+    CHECK(rounded[0].out == Storage::kF16);
+    CHECK_FALSE(rounded[0].scale);
+    CHECK(std::vector(rounded.begin() + 1, rounded.end()) ==
           RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF16, PlanOutput::kSums));
 
-    CHECK(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32,
-                      PlanOutput::kRoundedWithLargest)
+    CHECK(RequestsFor(ProductKind::kForward, Convolution(), 8, Storage::kF32, PlanOutput::kRounded)
               .size() == 1);
-    CHECK(RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16,
-                      PlanOutput::kRoundedWithLargest)
-              .size() == 2);
+    CHECK(RequestsFor(ProductKind::kForward, Linear(), 5, Storage::kF16, PlanOutput::kRounded) ==
+          std::vector<ProductRequest>{
+              {ProductKind::kForward, Linear(), Storage::kF16, Storage::kF16},
+              {ProductKind::kForward, Linear(), Storage::kF16, Storage::kF32},
+              {ProductKind::kForward, Linear(), Storage::kF32, Storage::kF32}});
     const auto fewer =
         RequestsFor(ProductKind::kWeights, Convolution(), 3, Storage::kF16, PlanOutput::kSums);
     CHECK(fewer[0].geometry.x.n == 3);
@@ -160,14 +189,12 @@ TEST_SUITE("cpu") {
               .size() == 2);
   }
 
-  TEST_CASE("products: sums of 16-bit operands, scaled and measured ones need an epilogue") {
+  TEST_CASE("products: sums of 16-bit operands and scaled ones need an epilogue") {
     ProductRequest r{ProductKind::kForward, Convolution(), Storage::kF16, Storage::kF16};
     CHECK_FALSE(HasEpilogue(r));
     r.scale = true;
     CHECK(HasEpilogue(r));
-    r.scale = false, r.largest = true;
-    CHECK(HasEpilogue(r));
-    r.largest = false, r.out = Storage::kF32;
+    r.scale = false, r.out = Storage::kF32;
     CHECK(HasEpilogue(r));
     r.operands = Storage::kF32;
     CHECK_FALSE(HasEpilogue(r));
@@ -196,25 +223,28 @@ TEST_SUITE("cpu") {
     CHECK(layout.strides == std::array<std::int64_t, 4>{14 * 13 * 64, 1, 13 * 64, 64});
   }
 
-  TEST_CASE("products: linear layers as matrix products by columns") {
-    const std::int64_t rows = 5, in = 7, out = 3;
-    const std::vector<double> x = Numbers(rows * in, 1), w = Numbers(out * in, -3),
-                              dy = Numbers(rows * out, 2);
-    std::vector<double> y(static_cast<std::size_t>(rows * out)), dx(x.size()), dw(w.size());
-    for (std::int64_t n = 0; n < rows; ++n)
-      for (std::int64_t o = 0; o < out; ++o)
-        for (std::int64_t i = 0; i < in; ++i) {
-          const auto xi = static_cast<std::size_t>(n * in + i),
-                     wi = static_cast<std::size_t>(o * in + i),
-                     yi = static_cast<std::size_t>(n * out + o);
-          y[yi] += x[xi] * w[wi], dx[xi] += dy[yi] * w[wi], dw[wi] += dy[yi] * x[xi];
-        }
-    const auto product = [](ProductKind kind) {
-      return MatrixProductOf({kind, Linear(), Storage::kF32, Storage::kF32});
+  TEST_CASE("products: linear layers and convolutions of single pixels are of matrices") {
+    CHECK(IsMatrix(Linear()));
+    CHECK(IsMatrix(Pixels()));
+    const auto with = [](auto&& change) {
+      ProductGeometry g = Pixels();
+      change(g);
+      return IsMatrix(g);
     };
-    CHECK(Multiply(product(ProductKind::kForward), x, w) == y);
-    CHECK(Multiply(product(ProductKind::kData), dy, w) == dx);
-    CHECK(Multiply(product(ProductKind::kWeights), x, dy) == dw);
+    CHECK(with([](ProductGeometry& g) { g.dilation = {2, 2}; }));  // of one value there is none
+    CHECK_FALSE(with([](ProductGeometry& g) { g.stride = {1, 2}; }));
+    CHECK_FALSE(with([](ProductGeometry& g) { g.padding = {1, 0}; }));
+    CHECK_FALSE(with([](ProductGeometry& g) { g.groups = 7; }));
+    CHECK_FALSE(with([](ProductGeometry& g) { g.w.h = 3; }));
+    CHECK_FALSE(with([](ProductGeometry& g) { g.w.w = 2; }));
+    // Their weight gradients need no more channels than they have.
+    CHECK(
+        RequestsFor(ProductKind::kWeights, Pixels(), 5, Storage::kF16, PlanOutput::kSums).size() ==
+        2);
+  }
+
+  TEST_CASE("products: matrix products by columns") {
+    for (const ProductGeometry& geometry : {Linear(), Pixels()}) CheckMatrices(geometry);
   }
 
   TEST_CASE("products: the key of a plan tells all requests apart") {
@@ -231,7 +261,6 @@ TEST_SUITE("cpu") {
     with([](ProductRequest& r) { r.operands = Storage::kBF16; });
     with([](ProductRequest& r) { r.out = Storage::kF16; });
     with([](ProductRequest& r) { r.scale = true; });
-    with([](ProductRequest& r) { r.largest = true; });
     with([](ProductRequest& r) { r.codes = {Fp8::kE4M3, Fp8::kE4M3}; });
     with([](ProductRequest& r) { r.codes = {Fp8::kE4M3, Fp8::kE5M2}; });
     with([](ProductRequest& r) { r.codes = {Fp8::kE5M2, Fp8::kE4M3}; });

@@ -1,7 +1,8 @@
 // bench_cudnn PROPERTIES CONFIG IMAGE BATCH [KEY=VALUE ...]: what cuDNN has for the products of a
 // network's convolutions in fp16 over images of IMAGE (224x224x3), as Markdown, on a device that is
-// described by PROPERTIES (tools/bench/sm_90.json) and need not be there. A cell has the engines
-// that the heuristics offer, best first, and the number of their configurations; "none": no plan.
+// described by PROPERTIES (tools/bench/sm_90.json) and need not be there. Those that cuBLAS does
+// are left out. A cell has the engines that the heuristics offer, best first, and the number of
+// their configurations; "none": no plan.
 #include <cudnn.h>
 #include <cudnn_frontend.h>
 
@@ -72,12 +73,9 @@ std::string Ask(const ProductRequest& request, const Properties& properties) {
   return graph->check_support().is_bad() ? "none" : EnginesOf(*graph);
 }
 
-// With y's largest magnitude (and dx's scale), as steps that are not logged ask for it; plainly.
-std::string Rounded(ProductKind kind, const ProductGeometry& geometry, const Properties& device) {
-  ProductRequest plain{kind, geometry, Storage::kF16, Storage::kF16};
-  ProductRequest noted = plain;
-  noted.largest = true, noted.scale = kind == ProductKind::kData;
-  return Ask(noted, device) + " | " + Ask(plain, device);
+std::string Rounded(ProductKind kind, const ProductGeometry& geometry, bool scale,
+                    const Properties& device) {
+  return Ask({kind, geometry, Storage::kF16, Storage::kF16, scale}, device);
 }
 std::string Weights(const ProductGeometry& geometry, const Properties& device) {
   for (const ProductRequest& request :
@@ -91,16 +89,23 @@ std::string Weights(const ProductGeometry& geometry, const Properties& device) {
   return "none";
 }
 
-void Print(const Counted& counted, const Properties& device) {
-  const Layer& layer = counted.layer;
+ProductGeometry GeometryOf(const Layer& layer) {
   ProductGeometry g;
+  g.linear = layer.linear;
   g.x = layer.x, g.w = layer.w, g.y = layer.y;
   g.stride = layer.stride, g.padding = layer.padding, g.dilation = layer.dilation;
   g.groups = layer.groups;
-  std::printf("| %s | %d | %s | %s | %s |\n", layer.Text().c_str(), counted.layers,
-              Rounded(ProductKind::kForward, g, device).c_str(),
-              layer.data_gradient ? Rounded(ProductKind::kData, g, device).c_str() : " | ",
-              Weights(g, device).c_str());
+  return g;
+}
+
+void Print(const Counted& counted, const ProductGeometry& g, const Properties& device) {
+  const Layer& layer = counted.layer;
+  const auto data = [&](bool scale) {
+    return layer.data_gradient ? Rounded(ProductKind::kData, g, scale, device) : "";
+  };
+  std::printf("| %s | %d | %s | %s | %s | %s |\n", layer.Text().c_str(), counted.layers,
+              Rounded(ProductKind::kForward, g, false, device).c_str(), data(false).c_str(),
+              data(true).c_str(), Weights(g, device).c_str());
   std::fflush(stdout);
 }
 
@@ -113,10 +118,12 @@ void Run(int argc, char** argv) {
   const Properties device = ReadProperties(argv[1]);
   const config::Config config = config::Load(argv[2], overrides).config;
   const graph::Network network = graph::Resolve(config.model, ParseImage(argv[3]), config.task);
-  std::puts("| convolution | layers | y, noted | y, plain | dx, noted | dx, plain | dw in fp32 |");
-  std::puts("|---|---|---|---|---|---|---|");
-  for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[4]))))
-    if (!layer.layer.linear) Print(layer, device);
+  std::puts("| convolution | layers | y | dx | dx, scaled | dw in fp32 |");
+  std::puts("|---|---|---|---|---|---|");
+  for (const Counted& layer : DistinctLayers(network, std::max(1, std::atoi(argv[4])))) {
+    const ProductGeometry geometry = GeometryOf(layer.layer);
+    if (!IsMatrix(geometry)) Print(layer, geometry, device);
+  }
 }
 
 }  // namespace

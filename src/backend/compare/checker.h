@@ -44,6 +44,7 @@ class Checker {
   void CheckValues(const Output& out, const Pass& pass, const Rounder& rounder,
                    const ReferenceBounds* bounds);
   void CheckStats(const Output& out, Lazy& lazy);
+  void CheckLargest(const NumberFormat& format, float a, float b, Lazy& lazy);
   void CheckCounts(const TensorStats& a, const TensorStats& b, Lazy& lazy);
   void CheckMoments(const Output& out, const Pass& pass);
   void CheckBins(const Output& out, Lazy& lazy);

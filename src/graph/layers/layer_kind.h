@@ -85,6 +85,9 @@ struct LayerKind {
   // Whether its dx is rounded. Null: where the output is, and there is one input alone.
   bool (*rounds_gradient)(const LayerKeys& keys) = nullptr;
   Fans (*fans)(const LayerKeys& keys) = nullptr;  // null: one each
+  // It may leave the largest magnitudes of y and dx to the ops that read them next, and it takes
+  // those of its x and dy (backend/decisions.h).
+  bool leaves_largest = false, takes_largest = false;
   bool autocast_fp32 = false;  // torch.autocast computes it in fp32 (network/autocast.h)
 
   // --- Backward pass ---

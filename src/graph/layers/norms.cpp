@@ -30,6 +30,7 @@ backend::OpSpec BatchNormSpecOf(const OpParts& op) {
   spec.eps = static_cast<float>(op.keys.eps);
   spec.momentum = static_cast<float>(op.keys.momentum);
   spec.x_moments = op.x_moments;
+  spec.x_stats = op.left_x.stats, spec.x_style = op.left_x.style;
   spec.y_format = op.rounded_y.format;
   return spec;
 }
@@ -104,6 +105,7 @@ std::vector<LayerKind> NormKinds() {
        .infer = KeepShape,
        .parameters = BatchNormParameters,
        .may_choose_scale = true,
+       .takes_largest = true,
        .keeps_input = true,
        .dx_in_place = true,
        .chain = ChainPart::kNorm,

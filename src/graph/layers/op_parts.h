@@ -36,9 +36,11 @@ struct OpParts {
   RoundedTo w, dw;
   const scaling::TensorScaler* x_own_scale = nullptr;
   backend::ChannelMoments y_moments;
+  bool y_largest_left = false;
 
   // Of a batch norm, with what is fused behind it.
   backend::ChannelMoments x_moments;
+  RoundedTo left_x;  // whose largest magnitude is left to it; without stats: none is
   Tensor addend;
   RoundedTo sum;
   bool relu = false;

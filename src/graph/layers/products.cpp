@@ -74,6 +74,7 @@ Spec ProductSpecOf(const OpParts& op) {
     spec.db = op.parameters[1].gradient;
   }
   spec.y_moments = op.y_moments;
+  spec.y_largest_left = op.y_largest_left;
   spec.w_format = op.w.format;
   spec.w_style = op.w.style;
   spec.w_stats = op.w.stats;
@@ -114,6 +115,7 @@ std::vector<LayerKind> ProductKinds() {
        .has_weight = true,
        .chooses_scale = true,
        .fans = Conv2dFans,
+       .leaves_largest = true,
        .keeps_input = true,
        .sums_channels = true,
        .spec = Conv2dSpecOf},
@@ -125,6 +127,7 @@ std::vector<LayerKind> ProductKinds() {
        .has_weight = true,
        .chooses_scale = true,
        .fans = LinearFans,
+       .leaves_largest = true,
        .keeps_input = true,
        .spec = LinearSpecOf},
   };

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/error.h"
+#include "core/number_grid.h"
 
 namespace ada::graph {
 namespace {
@@ -26,6 +28,7 @@ class ExecutionPlanner {
   Plan Run() {
     PlaceOps();
     PlanForward();
+    LeaveLargestOfValues();
     if (spec_.training) PlanBackward();
     return std::move(plan_);
   }
@@ -49,6 +52,12 @@ class ExecutionPlanner {
         {static_cast<std::size_t>(numel) * BytesOf(stored_as.storage), now_, now_});
     return static_cast<int>(plan_.buffers.size()) - 1;
   }
+  // Whether the largest magnitude of what this node rounds can be left to others.
+  bool LeavesLargest(int node, const TensorStorage& stored_as) const {
+    return spec_.training && !spec_.stochastic && node >= 0 &&
+           network_.nodes[node].kind->leaves_largest && stored_as.storage != Storage::kF32 &&
+           stored_as.format == FormatOf(stored_as.storage);
+  }
   int NewValueBuffer(int value) { return NewBuffer(value, spec_.storage->values[value]); }
   void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
   void TouchValue(int value) { Touch(plan_.value_buffers[value]); }
@@ -64,6 +73,8 @@ class ExecutionPlanner {
 
   void PlaceOps();
   void PlanForward();
+  void LeaveLargestOfValues();
+  void LeaveLargest(const OpPlan& op);
   void PlanBackward();
   void PlanOpBackward(int index);
   void ReadForBackward(const OpPlan& op);
@@ -81,6 +92,7 @@ class ExecutionPlanner {
   const std::vector<bool> needs_;
   std::vector<std::vector<Contribution>> contributions_;
   std::map<int, int> awaited_;  // by buffer: contributions in it that are not read yet
+  std::set<int> read_;          // gradients that an op planned so far reads
   Plan plan_;
   int now_ = 0;
   int scale_groups_ = 0;
@@ -124,6 +136,25 @@ void ExecutionPlanner::PlanForward() {
   for (const int output : network_.outputs) TouchValue(output);
 }
 
+void ExecutionPlanner::LeaveLargestOfValues() {
+  plan_.largest_takers.assign(values_, -1);
+  for (int i = 0; i < values_ - 1; ++i) {
+    const int value = network_.nodes[i].inputs[0];
+    int& taker = plan_.largest_takers[value];
+    if (taker < 0 && network_.nodes[i].kind->takes_largest &&
+        LeavesLargest(value - 1, spec_.storage->values[value]))
+      taker = i;
+  }
+}
+
+// The largest magnitude of dy, where nobody has read it before this op.
+void ExecutionPlanner::LeaveLargest(const OpPlan& op) {
+  if (!read_.insert(op.dy).second) return;
+  GradientPlan& dy = plan_.gradients[op.dy];
+  dy.largest_left = dy.source == GradientPlan::Source::kDx && dy.rounds &&
+                    node(op).kind->takes_largest && LeavesLargest(dy.node, dy.stored_as);
+}
+
 // A relu at the end of a chain keeps its output like one that stands alone. A consumer makes x and
 // the mask from the batch norm's x.
 void ExecutionPlanner::ReadForBackward(const OpPlan& op) {
@@ -158,7 +189,7 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   dx.node = op.node;
   dx.value = part.inputs[input];
   dx.input = static_cast<int>(input);
-  dx.rounds = dx.moments = dx.all_moments = false;
+  dx.rounds = dx.moments = dx.all_moments = dx.largest_left = false;
   if (part.rounds_gradient()) {
     ADA_CHECK(input < 2);  // names of tensors, and counts, are there for two
     MakeRounded(dx);
@@ -182,7 +213,7 @@ int ExecutionPlanner::NewMasked(const OpPlan& op) {
   GradientPlan masked = plan_.gradients[op.dy];
   masked.source = GradientPlan::Source::kMasked;
   masked.node = op.node;
-  masked.rounds = masked.moments = masked.all_moments = false;
+  masked.rounds = masked.moments = masked.all_moments = masked.largest_left = false;
   return NewGradient(masked);
 }
 
@@ -197,6 +228,7 @@ int ExecutionPlanner::SumBranches(int value, std::vector<Contribution>& contribu
   const int group = plan_.gradients[contributions[0].gradient].scale_group;
   for (const Contribution& contribution : contributions) {
     branch.branches.push_back(contribution.gradient);
+    read_.insert(contribution.gradient);
     TouchGradient(contribution.gradient);
     equal_scales = equal_scales && plan_.gradients[contribution.gradient].scale_group == group;
   }
@@ -238,6 +270,7 @@ void ExecutionPlanner::PlanOpBackward(int index) {
   }
   ++now_;
   op.has_backward = true;
+  LeaveLargest(op);
   TouchGradient(op.dy);
   ReadForBackward(op);
   const std::vector<int>& inputs = node(op).inputs;

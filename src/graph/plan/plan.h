@@ -30,6 +30,8 @@ struct GradientPlan {
   bool rounds = false;       // its values are rounded and counted
   bool moments = false;      // a consumer wants the moments of its values (never of a masked one)
   bool all_moments = false;  // and more of them than mean_square and the largest magnitude
+  // To the op that reads it first (LayerKind::takes_largest).
+  bool largest_left = false;
 };
 
 // A forward op: one node, or a chain that starts at `node`.
@@ -63,6 +65,8 @@ struct Plan {
   std::vector<BranchPlan> branches;
   std::vector<GradientPlan> gradients;
   std::vector<int> value_buffers;  // by value; -1: inside a chain or made by its consumer
+  // By value: the node to which its largest magnitude is left; -1: to none.
+  std::vector<int> largest_takers;
   std::vector<BufferLife> buffers;
   std::vector<int> loss_gradients;  // by output of the network
   int scales = 0;                   // how many S

@@ -87,6 +87,9 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, siz
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
   return Call<cublasStatus_t>(Cublas(), __func__, handle, mode);
 }
+cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t mode) {
+  return Call<cublasStatus_t>(Cublas(), __func__, handle, mode);
+}
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a,
                             cublasOperation_t transpose_b, int m, int n, int k, const void* alpha,
                             const void* a, cudaDataType a_type, int a_stride, const void* b,

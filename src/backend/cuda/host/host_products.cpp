@@ -1,9 +1,6 @@
 // Products of the host executor: naive loops with sums in double, in the order of the weights.
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 
-#include "backend/cuda/kernels/products.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/products/products.h"
 #include "backend/cuda/stream.h"
@@ -77,16 +74,8 @@ class HostProduct final : public Product {
     const float scale = r.scale && arguments.scale != nullptr ? *arguments.scale : 1;
     for (std::int64_t i = 0; i < out.numel(); ++i) {
       const float value = static_cast<float>(sums[at(i)]) * scale;
-      if (r.largest) Measure(value, *arguments.stats);
       StoreExact({arguments.out, r.out}, i, value);
     }
-  }
-
-  static void Measure(float value, PlanStats& stats) {
-    if (std::isnan(value))
-      stats.nans += 1;
-    else
-      stats.largest = std::max(stats.largest, std::fabs(value));
   }
 
   Stream& stream_;
@@ -100,8 +89,8 @@ class HostProducts final : public Products {
   // input channels.
   std::unique_ptr<Product> Make(const ProductRequest& request) override {
     const ProductGeometry& g = request.geometry;
-    if (request.kind == ProductKind::kWeights && request.operands != Storage::kF32 && !g.linear &&
-        g.x.c % 2 != 0)
+    if (request.kind == ProductKind::kWeights && request.operands != Storage::kF32 &&
+        !IsMatrix(g) && g.x.c % 2 != 0)
       return nullptr;
     return std::make_unique<HostProduct>(stream_, request);
   }

@@ -65,6 +65,7 @@ struct BatchStatistics {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if (kPhase == 0 && at.block == 0 && at.thread == 0) note.Write();
     const std::int64_t c = ChannelLanes::Channel(at);
     if (c >= cut.channels) return;
     if constexpr (kPhase == 0) {
@@ -129,6 +130,7 @@ struct BatchStatistics {
   float *running_mean = nullptr, *running_var = nullptr;
   double momentum = 0;
   NormPart part;  // where all is put instead
+  LargestNote note;  // of x
 };
 
 // Of the running averages: evaluation. For all channels.
@@ -157,6 +159,7 @@ struct ReduceGradient {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
+    if (kPhase == 0 && at.block == 0 && at.thread == 0) note.Write();
     const std::int64_t c = ChannelLanes::Channel(at);
     if (c >= channels) return;
     if constexpr (kPhase == 0) {
@@ -205,6 +208,7 @@ struct ReduceGradient {
   float *dgamma = nullptr, *dbeta = nullptr;
   bool accumulate = false;
   NormPart part;  // the sums, which dgamma and dbeta take as they are
+  LargestNote note;  // of dy
 };
 
 }  // namespace ada::backend::cuda

@@ -41,16 +41,19 @@ struct EightMomentsKernel {
       const std::int64_t first = cut.Begin(work.part) * cut.channels + work.channel;
       own.origin = Widened<kLies>(LoadEight(x, first));
       EightFloats sum{}, square{};
+      std::uint32_t largest = 0;
       ForChain<kChains>(
           work.chain, count, [&](std::int64_t p) { return LoadEight(x, first + p * cut.channels); },
           [&](std::int64_t, const EightCodes& codes) {
             const EightFloats value = Widened<kLies>(codes);
+            largest = JoinMagnitudes(largest, codes);
             for (int k = 0; k < 8; ++k) {
               const float d = value.of[k] - own.origin.of[k];
               sum.of[k] += d, square.of[k] += d * d;
             }
           });
       shared.sums.Put(at.thread, sum, square);
+      note.Add(LargestBits<kLies>(largest));
     } else if (work.chain == 0) {
       for (int k = 0; k < 8; ++k)
         Finish(shared.sums.first[k] + at.thread, shared.sums.second[k] + at.thread,
@@ -73,6 +76,7 @@ struct EightMomentsKernel {
   std::int64_t pixels = 0;  // of all images of the call
   TensorSpan x;
   float *mean = nullptr, *m2 = nullptr;  // [parts, channels]
+  LargestNote note;                      // of x
 };
 
 // What tells where dy passes the relu behind a batch norm.
@@ -119,12 +123,14 @@ struct EightGradientsKernel {
     if constexpr (kMasks == Masks::kX)
       slope = EightChannels(factor, c), shift = EightChannels(beta, c);
     EightFloats sum{}, product{};
+    std::uint32_t largest = 0;
     ForChain<kChains, 4>(
         work.chain, cut.Pixels(work.part, pixels),
         [&](std::int64_t p) { return LoadPixel(first + p * cut.channels); },
         [&](std::int64_t p, const Pixel& pixel) {
           const EightFloats at = Widened<kLies>(pixel.x);
           EightFloats g = Widened<kLies>(pixel.dy);
+          largest = JoinMagnitudes(largest, pixel.dy);
           if constexpr (kMasks == Masks::kOutput) MaskInPlace(pixel, first + p * cut.channels, g);
           for (int k = 0; k < 8; ++k) {
             const float deviation = at.of[k] - centre.of[k];
@@ -134,6 +140,7 @@ struct EightGradientsKernel {
           }
         });
     shared.sums.Put(thread, sum, product);
+    note.Add(LargestBits<kLies>(largest));
   }
   ADA_HOST_DEVICE Pixel LoadPixel(std::int64_t i) const {
     Pixel pixel{LoadEight(x, i), LoadEight(dy, i), {}};
@@ -161,6 +168,7 @@ struct EightGradientsKernel {
   const float *factor = nullptr, *beta = nullptr;   // kX
   float largest_zero = 0;                           // kX: of y's rounding
   float *sum_dy = nullptr, *sum_dy_xhat = nullptr;  // [parts, channels]
+  LargestNote note;                                 // of dy, before it is masked
 };
 
 }  // namespace ada::backend::cuda

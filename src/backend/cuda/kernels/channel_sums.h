@@ -9,6 +9,7 @@
 
 #include "backend/cuda/kernels/eights.h"
 #include "backend/cuda/kernels/for_every.h"
+#include "backend/cuda/kernels/largest_note.h"
 #include "backend/cuda/kernels/tensor_span.h"
 #include "backend/cuda/launch.h"
 
@@ -103,13 +104,16 @@ struct ChannelMomentsKernel {
     const float origin = LoadAs<kLies>(x, first);
     if constexpr (kPhase == 0) {
       float sum = 0, square = 0;
+      std::uint32_t largest = 0;
       ForChain<kChains>(
           work.chain, count,
           [&](std::int64_t p) { return LoadAs<kLies>(x, first + p * cut.channels); },
           [&](std::int64_t, float value) {
             const float d = value - origin;
             sum += d, square += d * d;
+            largest = Larger(largest, MagnitudeBits(value));
           });
+      note.Add(largest);
       shared.sum[at.thread] = sum, shared.square[at.thread] = square;
     } else if (work.chain == 0) {
       const int step = threads.width();
@@ -128,6 +132,7 @@ struct ChannelMomentsKernel {
   std::int64_t pixels = 0;  // of all images of the call
   TensorSpan x;
   float *mean = nullptr, *m2 = nullptr;  // [parts, channels]
+  LargestNote note;                      // of x
 };
 
 // Sums of dy and of dy * xhat of each part's channels; with `out`, dy is masked in place first.
@@ -153,6 +158,7 @@ struct GradientSumsKernel {
       const std::int64_t first = cut.Begin(work.part) * cut.channels + work.channel;
       const float centre = mean[work.channel], factor = inverse[work.channel];
       float sum = 0, product = 0;
+      std::uint32_t largest = 0;
       ForChain<kChains>(
           work.chain, cut.Pixels(work.part, pixels),
           [&](std::int64_t p) { return LoadPixel(first + p * cut.channels); },
@@ -160,7 +166,9 @@ struct GradientSumsKernel {
             if (!pixel.passes) StoreExact(dy, first + p * cut.channels, 0.0f);
             const float g = pixel.passes ? pixel.dy : 0.0f;
             sum += g, product += g * ((pixel.x - centre) * factor);
+            largest = Larger(largest, MagnitudeBits(pixel.dy));
           });
+      note.Add(largest);
       shared.dy[at.thread] = sum, shared.dy_xhat[at.thread] = product;
     } else if (work.chain == 0) {
       const int other = at.thread + threads.width();
@@ -180,6 +188,7 @@ struct GradientSumsKernel {
   TensorSpan x, dy, out;
   const float *mean = nullptr, *inverse = nullptr;  // [channels]
   float *sum_dy = nullptr, *sum_dy_xhat = nullptr;  // [parts, channels]
+  LargestNote note;                                 // of dy, before it is masked
 };
 
 }  // namespace ada::backend::cuda

@@ -46,13 +46,22 @@ struct ChannelTotalsKernel {
           });
     if (at.thread >= width) return;
     if constexpr (kPhase == 1) shared.first[at.thread] = of.Total(Sum(at.thread, width, shared));
-    if constexpr (kPhase == 3)
+    if constexpr (kPhase == 3) {
       of.Finish(begin + at.thread, shared.first[at.thread], Sum(at.thread, width, shared));
+      if (at.thread == 0 && of.note.bits != nullptr) WriteNote(at.blocks);
+    }
   }
 
   Of of;
+  std::uint32_t* columns_done = nullptr;  // zero between launches
 
  private:
+  // The largest magnitude is of all columns: the last of them writes it.
+  ADA_HOST_DEVICE void WriteNote(int columns) const {
+    if (TakeTicket(columns_done) + 1 != static_cast<std::uint32_t>(columns)) return;
+    of.note.Write();
+    *columns_done = 0;
+  }
   ADA_HOST_DEVICE static double Sum(int c, int width, const Shared& shared) {
     double sum = 0;
     for (int lane = 0; lane < kLanes; ++lane) sum += shared.lanes[lane * width + c];

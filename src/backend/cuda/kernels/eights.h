@@ -92,6 +92,30 @@ ADA_HOST_DEVICE inline EightCodes Narrowed(const EightFloats& x) {
   return codes;
 }
 
+// The larger ones of two pairs of codes without signs, half by half: these are in the order of
+// numbers, NaN above all.
+ADA_HOST_DEVICE inline std::uint32_t LargerHalves(std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  return __vmaxu2(a, b);
+#else
+  const std::uint32_t low_a = a & 0xffffu, low_b = b & 0xffffu;
+  const std::uint32_t high_a = a >> 16, high_b = b >> 16;
+  return (low_a > low_b ? low_a : low_b) | (high_a > high_b ? high_a : high_b) << 16;
+#endif
+}
+// Magnitudes of a pair, or of eight values, joined to those `so_far`, which begin with 0.
+ADA_HOST_DEVICE inline std::uint32_t JoinMagnitudes(std::uint32_t so_far, const EightCodes& codes) {
+  for (const std::uint32_t pair : codes.pair) so_far = LargerHalves(so_far, pair & 0x7fff7fffu);
+  return so_far;
+}
+// The largest of them, as MagnitudeBits has it.
+template <Lies kLies>
+ADA_HOST_DEVICE inline std::uint32_t LargestBits(std::uint32_t magnitudes) {
+  static_assert(kLies == Lies::kF16 || kLies == Lies::kBF16);
+  const auto code = static_cast<std::uint16_t>(LargerHalves(magnitudes, magnitudes >> 16));
+  return BitsOf(kLies == Lies::kF16 ? OfFp16(code) : OfBf16(code)) & 0x7fffffffu;
+}
+
 // Eight entries of an array of channels; 8 divides c.
 ADA_HOST_DEVICE inline EightFloats EightChannels(const float* of, std::uint32_t c) {
   const auto* fours = reinterpret_cast<const FourFloats*>(of + c);

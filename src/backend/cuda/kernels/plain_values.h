@@ -115,4 +115,35 @@ struct PlainValuesKernel {
   TensorSpan out;
 };
 
+// The largest magnitude of values that are stored already.
+template <Lies kLies>
+struct LargestPlainKernel {
+  static constexpr StatsLevel kLevel = StatsLevel::kLargest;
+  static constexpr int kThreads = kStatsThreads, kPhases = 2 + StatsPhases(kLevel);
+  struct Shared {
+    StatsShared<kLevel> stats;
+  };
+  struct Own {
+    StatsOwn<kLevel> stats;
+  };
+  template <int kPhase>
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
+    if constexpr (kPhase == 0) {
+      BeginStats(how, at, shared.stats, own.stats);
+    } else if constexpr (kPhase == 1) {
+      std::uint32_t largest = 0;
+      ForEights(
+          at, values, size, [&](std::int64_t i) { return LoadEight(in, i); },
+          [&](std::int64_t, const EightCodes& codes) { largest = JoinMagnitudes(largest, codes); });
+      own.stats.ints[stat::kMax] = LargestBits<kLies>(largest);
+    } else {
+      GatherStats<kPhase - 2>(how, at, shared.stats, own.stats);
+    }
+  }
+
+  Rounding how;
+  std::int64_t values, size;  // of all, of a block
+  TensorSpan in;
+};
+
 }  // namespace ada::backend::cuda

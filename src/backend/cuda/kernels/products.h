@@ -1,13 +1,11 @@
 // What surrounds the products of a layer: the values that are rounded, weights and their gradients
-// between PyTorch's order and that of the products, the decision on alpha. Bodies of ForEach and
-// Values of RoundingStats::Round.
+// between PyTorch's order and that of the products. Bodies of ForEach and Values of
+// RoundingStats::Round.
 #pragma once
 #include <cstdint>
 
 #include "backend/cuda/kernels/tensor_span.h"
 #include "core/host_device.h"
-#include "core/stats.h"
-#include "scaling/rules/rules.h"
 
 namespace ada::backend::cuda {
 
@@ -177,31 +175,6 @@ struct UnscaledBias {
     x = x / *scale;
     if (add) x = db[c] + x;
     db[c] = reference ? RoundToGrid(grid, x) : x;
-  }
-};
-
-// --- What a library's plan measures of the values that it rounds itself ---
-
-// Of fp32 values before they are rounded. Both are 0 when a plan begins: it may add to what is
-// there. Libraries do not say what their largest magnitude is where a value is NaN, so those are
-// counted.
-struct PlanStats {
-  float largest;  // |value|, inf included; anything where one is NaN
-  float nans;     // how many values are NaN: not 0 where one is
-};
-
-// The TensorStats of `values` values of which only these are wanted, as StatsLevel::kLargest leaves
-// them; they are made ready for the next plan.
-struct StorePlanStats {
-  PlanStats* plan;
-  std::int64_t values;
-  TensorStats* stats;
-  ADA_HOST_DEVICE void operator()(std::int64_t) const {
-    TensorStats all;
-    all.numel = values;
-    all.max_abs = plan->nans == 0 ? plan->largest : OfBits(kQuietNanBits);
-    *stats = all;
-    *plan = {};
   }
 };
 

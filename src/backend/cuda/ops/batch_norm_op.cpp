@@ -30,7 +30,9 @@ class CudaBatchNorm final : public Op {
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (context.link != nullptr) joined_.emplace(context, c);
-    finished_ = context.Allocate<std::uint32_t>(c);
+    finished_ = context.Allocate<std::uint32_t>(c + 1);
+    if (spec.x_stats != nullptr || spec.dy.largest_left)
+      notes_ = context.Allocate<std::uint32_t>(2);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
     mask_ = MaskOf(spec);
     dx_stats_ = RoundingStats(context, spec.dx);
@@ -116,6 +118,17 @@ class CudaBatchNorm final : public Op {
     return scaled_;
   }
 
+  // What is left to this op to note; empty in other passes.
+  LargestNote NoteOfX(const Pass& pass) const {
+    if (!LeavesLargest(pass, spec_.x_style, spec_.x_stats)) return {};
+    return {notes_, spec_.x_stats, pass.rows * spec_.x.shape.per_image()};
+  }
+  LargestNote NoteOfDy(const Pass& pass) const {
+    const Gradient& dy = spec_.dy;
+    if (!dy.largest_left || !LeavesLargest(pass, dy.style, dy.stats, dy.moments)) return {};
+    return {notes_ + 1, dy.stats, pass.rows * dy.tensor.shape.per_image()};
+  }
+
   std::int64_t pixels() const { return spec_.x.shape.h * spec_.x.shape.w; }  // of an image
   std::int64_t Pixels(const Pass& pass) const { return pass.rows * pixels(); }
   std::int64_t Parts(const Pass& pass) const { return cut_.Count(Pixels(pass)); }
@@ -144,6 +157,7 @@ class CudaBatchNorm final : public Op {
     statistics.running_mean = spec_.running_mean.f32();
     statistics.running_var = spec_.running_var.f32();
     statistics.momentum = static_cast<double>(spec_.momentum);
+    statistics.note = NoteOfX(pass);
     return statistics;
   }
 
@@ -154,6 +168,7 @@ class CudaBatchNorm final : public Op {
     moments.cut = cut_, moments.pixels = Pixels(pass);
     moments.x = SpanOf(spec_.x);
     moments.mean = sums_[0], moments.m2 = sums_[1];
+    moments.note = NoteOfX(pass);
     LaunchTotals(moments, Statistics(pass));
   }
 
@@ -165,6 +180,7 @@ class CudaBatchNorm final : public Op {
     reduce.mean_dy = mean_dy_, reduce.slope = slope_;
     reduce.dgamma = spec_.dgamma.f32(), reduce.dbeta = spec_.dbeta.f32();
     reduce.accumulate = pass.accumulate;
+    reduce.note = NoteOfDy(pass);
     return reduce;
   }
   // Masks dy where a relu follows.
@@ -209,6 +225,7 @@ class CudaBatchNorm final : public Op {
     if (mask_ == Masks::kOutput) sums.out = SpanOf(spec_.out);
     sums.mean = factors_.mean, sums.inverse = factors_.inverse;
     sums.sum_dy = sums_[0], sums.sum_dy_xhat = sums_[1];
+    sums.note = NoteOfDy(pass);
     LaunchTotals(sums, Reduction(pass));
   }
 
@@ -221,8 +238,9 @@ class CudaBatchNorm final : public Op {
     const int blocks = sums.threads.Blocks();
     const bool last =
         blocks > 0 && ChannelTotalsKernel<Of, Sums::kThreads>::Suits(cut_.channels, of.parts);
-    Launch(context_.stream, Kernel{sums, {of}, last ? finished_ : nullptr, sums.threads.columns()},
-           blocks);
+    const int columns = sums.threads.columns();
+    Launch(context_.stream,
+           Kernel{sums, {of, finished_ + columns}, last ? finished_ : nullptr, columns}, blocks);
     if (!last) Launch(context_.stream, of, ChannelLanes::Blocks(cut_.channels));
     if (joins) joined_->Join(of);
   }
@@ -301,8 +319,9 @@ class CudaBatchNorm final : public Op {
   PixelParts cut_;
   ChannelFactors factors_;
   float* sums_[2] = {};                // [parts, channels]: mean and m2, then of dy and dy * xhat
-  std::uint32_t* finished_ = nullptr;  // blocks, by column of channels
+  std::uint32_t* finished_ = nullptr;  // blocks, by column of channels; then columns
   float *mean_dy_ = nullptr, *slope_ = nullptr;
+  std::uint32_t* notes_ = nullptr;  // of x, of dy
   Masks mask_ = Masks::kNone;
   float* scaled_ = nullptr;  // factors times alpha, with a rule
   RoundingStats y_stats_, sum_stats_, dx_stats_, dy_stats_, factor_stats_;

@@ -36,7 +36,7 @@ RoundingStats::RoundingStats(const Context& context, const Tensor& tensor,
 RoundingStats::RoundingStats(const Context& context, const Gradient& g, int most_blocks)
     : RoundingStats(context, RoundedTensorOf(g), RoundingStyleOf(g), g.stats, g.moments,
                     most_blocks) {
-  scale_ = g.scale, size_only_ = !g.all_moments;
+  scale_ = g.scale, size_only_ = !g.all_moments, largest_left_ = g.largest_left;
 }
 
 RoundingStats RoundingStats::OfParameter(const Context& context, const NumberFormat& format,
@@ -65,7 +65,8 @@ void RoundingStats::MakeRoom(const Context& context, std::int64_t values, int mo
 StatsLevel RoundingStats::Level(const Pass& pass) const {
   if (!wanted()) return StatsLevel::kNone;
   if (Counts(pass, style_, stats_)) return StatsLevel::kCounts;
-  return moments_ != nullptr ? StatsLevel::kMoments : StatsLevel::kLargest;
+  if (moments_ != nullptr) return StatsLevel::kMoments;
+  return largest_left_ ? StatsLevel::kNone : StatsLevel::kLargest;
 }
 
 Lies RoundingStats::PlainlyAs(const Pass& pass) const {
@@ -98,14 +99,17 @@ Rounding RoundingStats::For(const Pass& pass, std::int64_t values) const {
   return rounding;
 }
 
-void RoundingStats::Take(const Pass& pass, PlanStats* taken) const {
-  ADA_CHECK(Level(pass) == StatsLevel::kLargest && scale_from_ == nullptr);
-  ForEach(*stream_, 1, StorePlanStats{taken, ValuesOf(pass, 0), stats_});
-}
-
 void RoundingStats::Count(const Pass& pass, const TensorSpan& in, std::int64_t values) const {
   const Rounding how = For(pass, values);
   const FlatBlocks flat = FlatBlocksOf(how.values);
+  if (Level(pass) == StatsLevel::kLargest && how.values % 8 == 0 && in.storage == storage_ &&
+      HasEights(in) && PlainlyAs(pass) != Lies::kAny) {
+    if (storage_ == Storage::kF16)
+      return Launch(*stream_, LargestPlainKernel<Lies::kF16>{how, how.values, flat.size, in},
+                    flat.blocks);
+    return Launch(*stream_, LargestPlainKernel<Lies::kBF16>{how, how.values, flat.size, in},
+                  flat.blocks);
+  }
   AtLevel(pass, [&](auto level) {
     using Kernel = CountValuesKernel<decltype(level)::value>;
     if constexpr (decltype(level)::value != StatsLevel::kNone)

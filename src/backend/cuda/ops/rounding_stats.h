@@ -6,7 +6,6 @@
 #include "backend/backend.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/kernels/plain_values.h"
-#include "backend/cuda/kernels/products.h"
 #include "backend/cuda/kernels/round_values.h"
 #include "backend/cuda/launch.h"
 
@@ -34,6 +33,9 @@ class RoundingStats {
   static RoundingStats OfParameter(const Context& context, const NumberFormat& format,
                                    Storage storage, std::int64_t numel, const RoundingStyle& style,
                                    TensorStats* stats, TensorMoments* moments = nullptr);
+  // The largest magnitude is left to who reads the values (LeavesLargest); of a gradient, its
+  // largest_left says so.
+  void LeaveLargest() { largest_left_ = true; }
   // Launches set the gradient's scale as well, to what `from` carries.
   void PassScale(const Gradient& from) { scale_from_ = from.scale; }
 
@@ -63,8 +65,6 @@ class RoundingStats {
   // out[i] = value(i), which lies on the tensor's grid already, with its statistics.
   template <class Value>
   void Move(const Pass& pass, const TensorSpan& out, const Value& value) const;
-  // Of a call at kLargest whose values a plan rounded, stored and measured (kernels/products.h).
-  void Take(const Pass& pass, PlanStats* taken) const;
   // Measures what Round would of values that are stored already.
   void Count(const Pass& pass, const TensorSpan& in, std::int64_t values = 0) const;
 
@@ -106,7 +106,7 @@ class RoundingStats {
   RoundingStyle style_;
   TensorStats* stats_ = nullptr;
   TensorMoments* moments_ = nullptr;
-  bool size_only_ = false;
+  bool size_only_ = false, largest_left_ = false;
   std::int64_t per_image_ = 0;  // 0: a parameter
   std::int64_t values_ = 0;     // of a parameter
   float* scale_ = nullptr;      // of a gradient

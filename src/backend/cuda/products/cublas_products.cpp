@@ -3,6 +3,7 @@
 
 #include <cublas_v2.h>
 
+#include <limits>
 #include <string>
 
 #include "backend/cuda/stream.h"
@@ -27,28 +28,53 @@ cudaDataType_t TypeOf(Storage storage) {
 }
 cublasOperation_t Operation(bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
+// What all products share: the handle, and numbers on the device.
+struct CublasContext {
+  cublasHandle_t handle = nullptr;
+  const float *one = nullptr, *zero = nullptr;
+};
+
 class Matrices final : public Product {
  public:
-  Matrices(cublasHandle_t handle, const ProductRequest& request)
-      : handle_(handle), product_(MatrixProductOf(request)), type_(TypeOf(request.operands)) {}
+  Matrices(const CublasContext& context, const ProductRequest& request)
+      : context_(context),
+        product_(MatrixProductOf(request)),
+        type_(TypeOf(request.operands)),
+        out_(TypeOf(request.out)),
+        scaled_(request.scale) {
+    for (const std::int64_t size : {product_.m, product_.n, product_.k})
+      ADA_CHECK(size <= std::numeric_limits<int>::max());
+  }
 
   void Run(const ProductArguments& a) override {
+    if (!scaled_) {
+      const float one = 1, zero = 0;
+      return Multiply(a, CUBLAS_POINTER_MODE_HOST, &one, &zero);
+    }
+    Multiply(a, CUBLAS_POINTER_MODE_DEVICE, a.scale != nullptr ? a.scale : context_.one,
+             context_.zero);
+  }
+
+ private:
+  // C = scale * A B; zero: times C, which is not read then.
+  void Multiply(const ProductArguments& a, cublasPointerMode_t mode, const float* scale,
+                const float* zero) const {
     const MatrixProduct& p = product_;
-    const float one = 1, zero = 0;
     const void* left = p.a_is_first ? a.first : a.second;
     const void* right = p.a_is_first ? a.second : a.first;
     const auto size = [](std::int64_t n) { return static_cast<int>(n); };
-    Check(cublasGemmEx(handle_, Operation(p.transpose_a), Operation(p.transpose_b), size(p.m),
-                       size(p.n), size(p.k), &one, left, type_, size(p.lda), right, type_,
-                       size(p.ldb), &zero, a.out, CUDA_R_32F, size(p.ldc), CUBLAS_COMPUTE_32F,
+    Check(cublasSetPointerMode(context_.handle, mode), "choosing where numbers lie");
+    Check(cublasGemmEx(context_.handle, Operation(p.transpose_a), Operation(p.transpose_b),
+                       size(p.m), size(p.n), size(p.k), scale, left, type_, size(p.lda), right,
+                       type_, size(p.ldb), zero, a.out, out_, size(p.ldc), CUBLAS_COMPUTE_32F,
                        CUBLAS_GEMM_DEFAULT),
           "a matrix product");
   }
 
- private:
-  cublasHandle_t handle_;
+  const CublasContext& context_;
   MatrixProduct product_;
-  cudaDataType_t type_;
+  cudaDataType_t type_, out_;
+  bool scaled_;
 };
 
 }  // namespace
@@ -56,35 +82,41 @@ class Matrices final : public Product {
 struct CublasProducts::State {
   explicit State(Stream& s) : stream(s) {}
   ~State() {
-    if (handle != nullptr) cublasDestroy(handle);
+    if (context.handle != nullptr) cublasDestroy(context.handle);
     if (workspace != nullptr) stream.Free(workspace);
   }
   Stream& stream;
-  cublasHandle_t handle = nullptr;
+  CublasContext context;
   std::byte* workspace = nullptr;
 };
 
-CublasProducts::CublasProducts(Stream& stream) : state_(std::make_unique<State>(stream)) {}
+CublasProducts::CublasProducts(Stream& stream, const float* one, const float* zero)
+    : state_(std::make_unique<State>(stream)) {
+  state_->context.one = one, state_->context.zero = zero;
+}
 CublasProducts::~CublasProducts() = default;
 
 std::size_t CublasProducts::workspace_bytes() const {
   return state_->workspace == nullptr ? 0 : kWorkspace;
 }
 
-// The handle is made with the first linear layer.
+// The handle is made with the first product. Its workspace is its own and its stream one, so that
+// it gives the same bits in every run, sums of several parts included ("Results reproducibility" in
+// cuBLAS's documentation).
 std::unique_ptr<Product> CublasProducts::Make(const ProductRequest& request) {
-  ADA_CHECK(request.geometry.linear);
-  if (request.out != Storage::kF32 || request.scale) return nullptr;
+  ADA_CHECK(IsMatrix(request.geometry));
+  if (request.out != Storage::kF32 && request.out != request.operands) return nullptr;
   State& s = *state_;
-  if (s.handle == nullptr) {
-    Check(cublasCreate(&s.handle), "making a handle");
-    Check(cublasSetStream(s.handle, s.stream.handle()), "choosing the stream");
+  cublasHandle_t& handle = s.context.handle;
+  if (handle == nullptr) {
+    Check(cublasCreate(&handle), "making a handle");
+    Check(cublasSetStream(handle, s.stream.handle()), "choosing the stream");
     s.workspace = s.stream.Allocate(kWorkspace);
-    Check(cublasSetWorkspace(s.handle, s.workspace, kWorkspace), "setting the workspace");
+    Check(cublasSetWorkspace(handle, s.workspace, kWorkspace), "setting the workspace");
     const int mode = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-    Check(cublasSetMathMode(s.handle, static_cast<cublasMath_t>(mode)), "setting the mode");
+    Check(cublasSetMathMode(handle, static_cast<cublasMath_t>(mode)), "setting the mode");
   }
-  return std::make_unique<Matrices>(s.handle, request);
+  return std::make_unique<Matrices>(s.context, request);
 }
 
 }  // namespace ada::backend::cuda

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/kernels/products.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -33,10 +32,7 @@ class Convolution final : public Product {
  public:
   Convolution(const CudnnContext& context, const ProductRequest& request,
               std::shared_ptr<Graph> graph)
-      : context_(context),
-        scaled_(HasEpilogue(request)),
-        stats_(request.largest),
-        graph_(std::move(graph)) {
+      : context_(context), scaled_(HasEpilogue(request)), graph_(std::move(graph)) {
     context_.workspace.Reserve(static_cast<std::size_t>(graph_->get_workspace_size()));
   }
 
@@ -45,7 +41,6 @@ class Convolution final : public Product {
                                                        {kSecond, const_cast<void*>(a.second)},
                                                        {kOut, a.out}};
     if (scaled_) tensors[kScale] = const_cast<float*>(a.scale != nullptr ? a.scale : context_.one);
-    if (stats_) tensors[kLargest] = &a.stats->largest, tensors[kNans] = &a.stats->nans;
     fe::error_t status = graph_->execute(context_.handle, tensors, Workspace());
     if (status.is_bad()) throw DeviceError("cuDNN: " + status.get_message());
   }
@@ -56,7 +51,7 @@ class Convolution final : public Product {
   }
 
   const CudnnContext& context_;
-  bool scaled_, stats_;
+  bool scaled_;
   std::shared_ptr<Graph> graph_;
 };
 
@@ -79,11 +74,11 @@ bool Measure(const CudnnContext& context, const ProductRequest& r, Graph& graph)
   const auto bytes = [](const Shape& shape, std::size_t each) {
     return static_cast<std::size_t>(shape.numel()) * each;
   };
-  const std::array<std::size_t, 5> sizes = {
+  const std::array<std::size_t, 4> sizes = {
       bytes(shapes.first, OperandBytes(r)), bytes(shapes.second, OperandBytes(r)),
       bytes(shapes.out, BytesOf(r.out)),
-      static_cast<std::size_t>(graph.get_autotune_workspace_size()), sizeof(PlanStats)};
-  std::array<std::byte*, 5> memory = {};
+      static_cast<std::size_t>(graph.get_autotune_workspace_size())};
+  std::array<std::byte*, 4> memory = {};
   const auto free = [&] {
     for (std::byte* block : memory)
       if (block != nullptr) context.stream.Free(block);
@@ -93,8 +88,6 @@ bool Measure(const CudnnContext& context, const ProductRequest& r, Graph& graph)
     std::unordered_map<std::int64_t, void*> tensors = {
         {kFirst, memory[0]}, {kSecond, memory[1]}, {kOut, memory[2]}};
     if (HasEpilogue(r)) tensors[kScale] = const_cast<float*>(context.one);
-    auto* stats = reinterpret_cast<PlanStats*>(memory[4]);
-    if (r.largest) tensors[kLargest] = &stats->largest, tensors[kNans] = &stats->nans;
     const bool good = graph.autotune(context.handle, tensors, memory[3]).is_good();
     context.stream.Synchronize();
     free();

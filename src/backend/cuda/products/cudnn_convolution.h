@@ -27,9 +27,8 @@ struct CudnnContext {
 std::unique_ptr<Product> MakeConvolution(const CudnnContext& context,
                                          const ProductRequest& request);
 
-// The tensors of a graph, as ProductArguments has them; kScale with HasEpilogue, kLargest and kNans
-// with ProductRequest::largest.
-enum TensorId : std::int64_t { kFirst = 1, kSecond, kOut, kScale, kLargest, kNans };
+// The tensors of a graph, as ProductArguments has them; kScale with HasEpilogue.
+enum TensorId : std::int64_t { kFirst = 1, kSecond, kOut, kScale };
 
 // Sums and all that becomes of them before they are stored are fp32.
 std::shared_ptr<cudnn_frontend::graph::Graph> GraphOf(const ProductRequest& request);

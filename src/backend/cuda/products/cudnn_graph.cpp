@@ -64,39 +64,6 @@ TensorPointer Convolve(Graph& graph, const ProductRequest& r, const TensorPointe
   throw InternalError("a product of no kind");
 }
 
-// One fp32 number, wherever it lies.
-void SetScalar(fe::graph::Tensor_attributes& tensor, TensorId id, const char* name) {
-  tensor.set_uid(id).set_name(name).set_data_type(fe::DataType_t::FLOAT).set_alignment(4);
-  SetLayout(tensor, {{1, 1, 1, 1}, {1, 1, 1, 1}});
-}
-
-TensorPointer Pointwise(Graph& graph, fe::PointwiseMode_t mode, const TensorPointer& first,
-                        const TensorPointer& second, const TensorLayout& layout) {
-  const auto attributes = fe::graph::Pointwise_attributes().set_mode(mode);
-  const TensorPointer out = second == nullptr ? graph.pointwise(first, attributes)
-                                              : graph.pointwise(first, second, attributes);
-  SetLayout(*out, layout);
-  return out;
-}
-
-void Reduce(Graph& graph, fe::ReductionMode_t mode, const TensorPointer& values, TensorId id,
-            const char* name) {
-  const auto attributes =
-      fe::graph::Reduction_attributes().set_mode(mode).set_compute_data_type(fe::DataType_t::FLOAT);
-  const TensorPointer out = graph.reduction(values, attributes);
-  SetScalar(*out, id, name);
-  out->set_output(true);
-}
-
-// Measures fp32 values; returns those that are to be rounded and stored.
-TensorPointer TakeLargest(Graph& graph, const TensorPointer& values, const TensorLayout& layout) {
-  Reduce(graph, fe::ReductionMode_t::AMAX, values, kLargest, "largest");
-  const TensorPointer is_nan =
-      Pointwise(graph, fe::PointwiseMode_t::CMP_NEQ, values, values, layout);
-  Reduce(graph, fe::ReductionMode_t::ADD, is_nan, kNans, "nans");
-  return Pointwise(graph, fe::PointwiseMode_t::IDENTITY, values, nullptr, layout);
-}
-
 }  // namespace
 
 std::shared_ptr<Graph> GraphOf(const ProductRequest& r) {
@@ -113,10 +80,12 @@ std::shared_ptr<Graph> GraphOf(const ProductRequest& r) {
   SetLayout(*out, layout);
   if (HasEpilogue(r)) {
     fe::graph::Tensor_attributes scale;
-    SetScalar(scale, kScale, "scale");
-    out = Pointwise(*graph, fe::PointwiseMode_t::MUL, out, graph->tensor(scale), layout);
+    scale.set_uid(kScale).set_name("scale").set_data_type(fe::DataType_t::FLOAT).set_alignment(4);
+    SetLayout(scale, {{1, 1, 1, 1}, {1, 1, 1, 1}});
+    const auto times = fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::MUL);
+    out = graph->pointwise(out, graph->tensor(scale), times);
+    SetLayout(*out, layout);
   }
-  if (r.largest) out = TakeLargest(*graph, out, layout);
   out->set_output(true).set_uid(kOut).set_name("out").set_data_type(TypeOf(r.out));
   return graph;
 }

@@ -1,5 +1,5 @@
-// Products on a device: convolutions by cuDNN, linear layers by cuBLAS. Owns the handles and the
-// workspace that all plans share.
+// Products on a device: those of two matrices by cuBLAS, other convolutions by cuDNN. Owns the
+// handles and the workspace that all plans share.
 #include <cudnn.h>
 #include <cudnn_frontend_version.h>
 
@@ -48,17 +48,19 @@ class Handle {
   cudnnHandle_t handle_ = nullptr;
 };
 
-class One {
+// Numbers that libraries read on the device.
+class Constants {
  public:
-  explicit One(Stream& stream) : stream_(stream), memory_(stream.Allocate(sizeof(float))) {
-    const float one = 1;
-    stream.CopyToDevice(memory_, &one, sizeof one);
+  explicit Constants(Stream& stream) : stream_(stream), memory_(stream.Allocate(sizeof kValues)) {
+    stream.CopyToDevice(memory_, kValues, sizeof kValues);
   }
-  ~One() { stream_.Free(memory_); }
-  One(const One&) = delete;
-  const float* get() const { return reinterpret_cast<const float*>(memory_); }
+  ~Constants() { stream_.Free(memory_); }
+  Constants(const Constants&) = delete;
+  const float* one() const { return reinterpret_cast<const float*>(memory_); }
+  const float* zero() const { return one() + 1; }
 
  private:
+  static constexpr float kValues[] = {1, 0};
   Stream& stream_;
   std::byte* memory_;
 };
@@ -68,15 +70,15 @@ class DeviceProducts final : public Products {
   DeviceProducts(Stream& stream, const DeviceOptions& options)
       : workspace_(stream),
         handle_(stream),
-        one_(stream),
+        constants_(stream),
         cache_(PlanCacheFolder(), PlanMaker()),
-        matrices_(stream),
-        context_{handle_.get(), stream,           workspace_,           cache_,
-                 one_.get(),    options.autotune, options.deterministic} {}
+        matrices_(stream, constants_.one(), constants_.zero()),
+        context_{handle_.get(),    stream,           workspace_,           cache_,
+                 constants_.one(), options.autotune, options.deterministic} {}
 
   std::unique_ptr<Product> Make(const ProductRequest& request) override {
-    return request.geometry.linear && !HasCodes(request) ? matrices_.Make(request)
-                                                         : MakeConvolution(context_, request);
+    return IsMatrix(request.geometry) && !HasCodes(request) ? matrices_.Make(request)
+                                                            : MakeConvolution(context_, request);
   }
   std::size_t workspace_bytes() const override {
     return workspace_.bytes() + matrices_.workspace_bytes();
@@ -86,7 +88,7 @@ class DeviceProducts final : public Products {
  private:
   Scratch workspace_;
   Handle handle_;
-  One one_;
+  Constants constants_;
   PlanCache cache_;
   CublasProducts matrices_;
   CudnnContext context_;

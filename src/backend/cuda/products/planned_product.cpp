@@ -41,8 +41,8 @@ std::size_t PlannedProduct::scratch_bytes(Storage first, Storage second, bool ap
           ? Aligned(static_cast<std::size_t>(shapes.first.numel())) +
                 Aligned(static_cast<std::size_t>(shapes.second.numel())) + Aligned(sizeof(float))
           : WidenedBytes(first, shapes.first.numel()) + WidenedBytes(second, shapes.second.numel());
-  const bool sums = apart && (!rounded() || request_.largest);
-  return copied + operands + (sums ? Aligned(static_cast<std::size_t>(shapes.out.numel()) * 4) : 0);
+  return copied + operands +
+         (apart ? Aligned(static_cast<std::size_t>(shapes.out.numel()) * 4) : 0);
 }
 
 const void* PlannedProduct::Operand(const Context& context, const TensorSpan& in,
@@ -87,10 +87,10 @@ const float* PlannedProduct::Factor(const Context& context, std::byte** scratch)
 }
 
 float* PlannedProduct::Run(const Context& context, const TensorSpan& first,
-                           const TensorSpan& second, const TensorSpan& out, const Beside& beside,
+                           const TensorSpan& second, const TensorSpan& out, const float* scale,
                            std::byte* scratch) const {
   ProductArguments arguments;
-  arguments.scale = beside.scale, arguments.stats = beside.stats;
+  if (request_.scale) arguments.scale = scale;
   if (HasCodes(request_)) {
     arguments.first = Codes(context, 0, first, &scratch);
     arguments.second = Codes(context, 1, second, &scratch);

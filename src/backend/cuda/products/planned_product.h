@@ -33,19 +33,13 @@ class PlannedProduct {
   // Input channels of the plan beyond those that the tensors have.
   std::int64_t added_channels() const { return request_.geometry.x.c - channels_; }
 
-  // Bytes of scratch memory that Run takes, for the storage of its operands. apart: `out` is not
-  // fp32, or there is none, and sums lie in scratch memory. With request().largest as many as a
-  // call that counts, of another plan, will take.
+  // Bytes of scratch memory that Run takes, for the storage of its operands. apart: with room for
+  // fp32 sums, which lie there where `out` is not fp32, or there is none.
   std::size_t scratch_bytes(Storage first, Storage second, bool apart) const;
-  // What Run reads and writes beside tensors and scratch memory, as ProductArguments says.
-  struct Beside {
-    const float* scale = nullptr;
-    PlanStats* stats = nullptr;
-  };
   // Returns where the fp32 sums are (of values without scales of their own): out.data where there
-  // is one in fp32, else in `scratch`; null where the plan rounds.
+  // is one in fp32, else in `scratch`; null where the plan rounds. scale: with request().scale.
   float* Run(const Context& context, const TensorSpan& first, const TensorSpan& second,
-             const TensorSpan& out, const Beside& beside, std::byte* scratch) const;
+             const TensorSpan& out, const float* scale, std::byte* scratch) const;
 
  private:
   std::size_t WidenedBytes(Storage from, std::int64_t values) const;

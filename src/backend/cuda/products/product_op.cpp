@@ -6,8 +6,10 @@
 //              (the authors' program:  dy --times alpha, round--> product --round, count--> dx)
 //
 // Sums are fp32 in scratch memory, or in the output itself where that is fp32; where at most the
-// largest magnitude is measured a plan may multiply by alpha and round them itself. Kernels and
-// plans read alpha and S where the rule left them.
+// largest magnitude is measured a plan may multiply by alpha and round them itself. It measures
+// nothing: who reads the output next notes its largest magnitude, or a kernel of this op does, of
+// the values as they are stored (backend/decisions.h). Kernels and plans read alpha and S where the
+// rule left them.
 #include <utility>
 
 #include "backend/cuda/kernels/products.h"
@@ -46,8 +48,12 @@ class ProductOp final : public Op {
   RoundingStats y_stats_, dx_stats_;
   std::unique_ptr<AlphaRule> rule_;  // null where dx is empty
   ProductPlans plans_;
-  PlanStats* plan_stats_;
 };
+
+// Whether a call's output may be rounded by a plan.
+bool MayRound(const RoundingStats& stats, const Pass& pass) {
+  return stats.Level(pass) <= StatsLevel::kLargest;
+}
 
 bool AlphaComesFirst(const ProductSpec& spec, const Context& context) {
   return spec.dx && backend::AlphaComesFirst(context.Host(spec.scaler)->rule);
@@ -66,8 +72,8 @@ ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
       gradient_(context, spec),
       y_stats_(context, spec.y, spec.y_style, spec.y_stats),
       dx_stats_(context, spec.dx),
-      plans_(context, spec, geometry, weights_, alpha_first_),
-      plan_stats_(context.Allocate<PlanStats>(1)) {
+      plans_(context, spec, geometry, weights_, alpha_first_) {
+  if (spec.y_largest_left) y_stats_.LeaveLargest();
   if (spec.dx) {
     ADA_CHECK(spec.scaler != nullptr);
     const std::int64_t out = spec.w.shape.n;
@@ -81,14 +87,13 @@ ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
 }
 
 void ProductOp::Forward(const Pass& pass) {
-  const bool largest = y_stats_.Level(pass) == StatsLevel::kLargest;
-  const PlannedProduct& product = plans_.For(ProductKind::kForward, pass.rows, largest);
+  const PlannedProduct& product =
+      plans_.For(ProductKind::kForward, pass.rows, MayRound(y_stats_, pass));
   const TensorSpan y = SpanOf(spec_.y);
   const float* sums =
       product.Run(context_, SpanOf(spec_.x), weights_.Packed(product.request().operands), y,
-                  {nullptr, plan_stats_}, context_.scratch.data());
-  if (product.request().largest) y_stats_.Take(pass, plan_stats_);
-  if (sums == nullptr) return;
+                  nullptr, context_.scratch.data());
+  if (sums == nullptr) return y_stats_.Count(pass, y);
   const float* bias = spec_.b ? spec_.b.f32() : nullptr;
   if (bias == nullptr)
     y_stats_.Round(pass, y, ScaledSum{sums, nullptr});
@@ -100,7 +105,7 @@ void ProductOp::Backward(const Pass& pass) {
   const PlannedProduct& weights = plans_.For(ProductKind::kWeights, pass.rows);
   if (rule_) rule_->Decide(pass);
   gradient_.Store(pass,
-                  weights.Run(context_, SpanOf(spec_.x), SpanOf(spec_.dy.tensor), {}, {},
+                  weights.Run(context_, SpanOf(spec_.x), SpanOf(spec_.dy.tensor), {}, nullptr,
                               context_.scratch.data()),
                   weights.added_channels());
   if (spec_.b) gradient_.StoreBias(pass, context_.scratch.data());
@@ -108,8 +113,8 @@ void ProductOp::Backward(const Pass& pass) {
 }
 
 void ProductOp::DataGradient(const Pass& pass) {
-  const bool largest = dx_stats_.Level(pass) == StatsLevel::kLargest;
-  const PlannedProduct& product = plans_.For(ProductKind::kData, pass.rows, largest);
+  const PlannedProduct& product =
+      plans_.For(ProductKind::kData, pass.rows, MayRound(dx_stats_, pass));
   const float* alpha = rule_->alpha();
   TensorSpan dy = SpanOf(spec_.dy.tensor);
   const TensorSpan dx = SpanOf(spec_.dx.tensor);
@@ -121,10 +126,9 @@ void ProductOp::DataGradient(const Pass& pass) {
             ScaleGradient{dy, scaled, alpha, GridOf(spec_.dy.tensor.format)});
     dy = scaled;
   }
-  const float* sums = product.Run(context_, dy, weights_.Packed(product.request().operands), dx,
-                                  {alpha, plan_stats_}, scratch);
-  if (product.request().largest) dx_stats_.Take(pass, plan_stats_);
-  if (sums == nullptr) return;
+  const float* sums =
+      product.Run(context_, dy, weights_.Packed(product.request().operands), dx, alpha, scratch);
+  if (sums == nullptr) return dx_stats_.Count(pass, dx);
   rule_->Observe(ScaledSum{sums, nullptr}, pass.rows * spec_.x.shape.per_image());
   dx_stats_.Round(pass, dx, ScaledSum{sums, alpha_first_ ? nullptr : alpha});
 }

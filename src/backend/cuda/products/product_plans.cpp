@@ -18,8 +18,7 @@ NumberFormat ReadableFormat(const Tensor& tensor) {
 // Whether converting to the storage of `operands` is all that rounding to this tensor is. A format
 // that saturates is not kFp16 or kBf16.
 bool RoundsPlainly(const Tensor& tensor, const RoundingStyle& style, Storage operands) {
-  return tensor.storage != Storage::kF32 && tensor.format == FormatOf(tensor.storage) &&
-         tensor.storage == operands && !style.stochastic && style.own_scale == nullptr;
+  return tensor.storage == operands && TellsLargest(tensor, style);
 }
 
 }  // namespace
@@ -37,28 +36,27 @@ ProductPlans::ProductPlans(const Context& context, const ProductSpec& spec,
   if (spec.dx) For(ProductKind::kData, rows, true);
 }
 
-const PlannedProduct& ProductPlans::For(ProductKind kind, int rows, bool largest) {
+const PlannedProduct& ProductPlans::For(ProductKind kind, int rows, bool rounded) {
   Pair& pair = plans_[{kind, rows}];
   if (!pair.plain) pair.plain = Make(kind, rows, false);
-  if (largest || !pair.plain.request().largest) return pair.plain;
+  if (rounded || !pair.plain.rounded()) return pair.plain;
   if (!pair.sums) pair.sums = Make(kind, rows, true);
   return pair.sums;
 }
 
 PlanOutput ProductPlans::OutputOf(ProductKind kind, Storage operands) const {
-  const auto rounded = [](const TensorStats* stats) {
-    return stats == nullptr ? PlanOutput::kRounded : PlanOutput::kRoundedWithLargest;
-  };
   if (kind == ProductKind::kForward)
     return spec_.b || !RoundsPlainly(spec_.y, spec_.y_style, operands) ? PlanOutput::kSums
-                                                                       : rounded(spec_.y_stats);
+                                                                       : PlanOutput::kRounded;
   if (kind == ProductKind::kWeights) return PlanOutput::kSums;
   const Gradient& dx = spec_.dx;
-  const bool tail = context_.Host(spec_.scaler)->rule.method == scaling::LayerMethod::kExactRange;
-  return tail || alpha_first_ || dx.moments != nullptr ||
-                 !RoundsPlainly(dx.tensor, dx.style, operands)
-             ? PlanOutput::kSums
-             : rounded(dx.stats);
+  const scaling::LayerMethod method = context_.Host(spec_.scaler)->rule.method;
+  if (method == scaling::LayerMethod::kExactRange || alpha_first_ || dx.moments != nullptr ||
+      !RoundsPlainly(dx.tensor, dx.style, operands))
+    return PlanOutput::kSums;
+  // Without a rule of its own alpha is 1.
+  return method == scaling::LayerMethod::kPass ? PlanOutput::kRounded
+                                               : PlanOutput::kScaledAndRounded;
 }
 
 // fp8 needs 16 bits; in fp32 lie those with a scale of their own.
@@ -119,15 +117,17 @@ void ProductPlans::ReserveScratch(const PlannedProduct& product) const {
   const auto reserve = [&](Storage first, Storage second, bool apart, std::size_t more) {
     context_.scratch.Reserve(product.scratch_bytes(first, second, apart) + more);
   };
-  const auto narrow = [](const Tensor& tensor) { return tensor.storage != Storage::kF32; };
+  const auto sums = [&](const Tensor& tensor, const TensorStats* stats) {
+    return tensor.storage != Storage::kF32 && (!product.rounded() || stats != nullptr);
+  };
   switch (request.kind) {
     case ProductKind::kForward:
-      return reserve(spec_.x.storage, request.operands, narrow(spec_.y), 0);
+      return reserve(spec_.x.storage, request.operands, sums(spec_.y, spec_.y_stats), 0);
     case ProductKind::kWeights:
       return reserve(spec_.x.storage, spec_.dy.tensor.storage, true, 0);
     case ProductKind::kData:
-      return reserve(spec_.dy.tensor.storage, request.operands, narrow(spec_.dx.tensor),
-                     scaled_bytes());
+      return reserve(spec_.dy.tensor.storage, request.operands,
+                     sums(spec_.dx.tensor, spec_.dx.stats), scaled_bytes());
   }
 }
 

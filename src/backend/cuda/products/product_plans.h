@@ -20,16 +20,16 @@ class ProductPlans {
   ProductPlans(const Context& context, const ProductSpec& spec, const ProductGeometry& geometry,
                WeightCopies& weights, bool alpha_first);
 
-  // largest: of the output no more than the largest magnitude is measured in this call; a plan may
-  // do that itself (request().largest). Otherwise the plan is one for sums, or nothing is measured.
-  const PlannedProduct& For(ProductKind kind, int rows, bool largest = false);
+  // rounded: of the output no more than the largest magnitude is measured in this call, so that a
+  // plan may round it.
+  const PlannedProduct& For(ProductKind kind, int rows, bool rounded = false);
   // Of alpha * dy, which lies before the scratch memory of the data gradient's plan.
   std::size_t scaled_bytes() const;
 
  private:
   struct Pair {
     PlannedProduct plain;  // for calls that measure the least
-    PlannedProduct sums;   // for the others, where `plain` measures them itself; else empty
+    PlannedProduct sums;   // for the others, where `plain` rounds; else empty
   };
   PlanOutput OutputOf(ProductKind kind, Storage operands) const;
   PlannedProduct Make(ProductKind kind, int rows, bool sums) const;
@@ -44,6 +44,7 @@ class ProductPlans {
   Coded CodedDy(ProductKind kind) const;
   // None unless options.fp8_hardware; where an operand is not known, with a diagnostic.
   std::array<Coded, 2> CodedOperands(ProductKind kind) const;
+  // Also for the sums of calls that measure more.
   void ReserveScratch(const PlannedProduct& product) const;
 
   Context context_;

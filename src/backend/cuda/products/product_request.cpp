@@ -57,6 +57,12 @@ ProductGeometry GeometryOf(const LinearSpec& spec) {
   return g;
 }
 
+bool IsMatrix(const ProductGeometry& g) {
+  const std::array<int, 2> one = {1, 1}, none = {0, 0};
+  return g.linear ||
+         (g.w.h == 1 && g.w.w == 1 && g.stride == one && g.padding == none && g.groups == 1);
+}
+
 ProductShapes ShapesOf(const ProductRequest& r) {
   const ProductGeometry& g = r.geometry;
   if (r.kind == ProductKind::kForward) return {g.x, g.w, g.y};
@@ -65,7 +71,7 @@ ProductShapes ShapesOf(const ProductRequest& r) {
 }
 
 bool HasEpilogue(const ProductRequest& r) {
-  return r.scale || r.largest || (r.operands != Storage::kF32 && r.out == Storage::kF32);
+  return r.scale || (r.operands != Storage::kF32 && r.out == Storage::kF32);
 }
 
 Storage OperandsOf(const NumberFormat& first, const NumberFormat& second) {
@@ -106,15 +112,14 @@ std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry&
     coded.codes = codes, coded.scale = true;
     requests.push_back(coded);
   }
-  if (output != PlanOutput::kSums && operands != Storage::kF32 && !geometry.linear) {
-    request.out = operands, request.scale = kind == ProductKind::kData;
-    request.largest = output == PlanOutput::kRoundedWithLargest;
+  if (output != PlanOutput::kSums && operands != Storage::kF32) {
+    request.out = operands, request.scale = output == PlanOutput::kScaledAndRounded;
     requests.push_back(request);
   }
-  request.out = Storage::kF32, request.scale = request.largest = false;
+  request.out = Storage::kF32, request.scale = false;
   requests.push_back(request);
   if (operands == Storage::kF32) return requests;
-  if (kind == ProductKind::kWeights && !geometry.linear && geometry.groups == 1)
+  if (kind == ProductKind::kWeights && !IsMatrix(geometry) && geometry.groups == 1)
     AddPadded(request, &requests);
   request.operands = Storage::kF32;
   requests.push_back(request);
@@ -127,8 +132,8 @@ TensorLayout LayoutOf(const Shape& s) {
 
 // Read by columns, a row-major [rows, columns] matrix is its own transpose, columns x rows.
 MatrixProduct MatrixProductOf(const ProductRequest& request) {
-  const std::int64_t rows = request.geometry.x.n, in = request.geometry.x.c,
-                     out = request.geometry.y.c;
+  const Shape& x = request.geometry.x;
+  const std::int64_t rows = x.n * x.h * x.w, in = x.c, out = request.geometry.y.c;
   MatrixProduct p;
   switch (request.kind) {
     case ProductKind::kForward:  // y' = w x': [out, in] [in, rows]
@@ -151,7 +156,7 @@ std::string KeyOf(const ProductRequest& r) {
   key += ", stride " + Text(g.stride) + ", padding " + Text(g.padding);
   key += ", dilation " + Text(g.dilation) + ", groups " + std::to_string(g.groups);
   key += ", " + OperandNames(r) + " to " + NameOf(r.out);
-  return key + (r.scale ? ", scaled" : "") + (r.largest ? ", noted" : "");
+  return key + (r.scale ? ", scaled" : "");
 }
 
 std::string Describe(const ProductRequest& r, const ProductRequest& asked) {
@@ -162,8 +167,8 @@ std::string Describe(const ProductRequest& r, const ProductRequest& asked) {
 }
 
 std::string Describe(const ProductRequest& r) {
-  return std::string(NameOf(r.kind)) + " of " + OperandNames(r) + " operands in " + NameOf(r.out) +
-         (r.largest ? " with its largest magnitude" : "");
+  return (r.scale && !HasCodes(r) ? "scaled " : "") + std::string(NameOf(r.kind)) + " of " +
+         OperandNames(r) + " operands in " + NameOf(r.out);
 }
 
 }  // namespace ada::backend::cuda

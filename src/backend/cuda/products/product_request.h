@@ -24,6 +24,9 @@ struct ProductGeometry {
 };
 ProductGeometry GeometryOf(const Conv2dSpec& spec);
 ProductGeometry GeometryOf(const LinearSpec& spec);
+// Whether all three products are of two matrices: of linear layers, and of convolutions that look
+// at each pixel by itself.
+bool IsMatrix(const ProductGeometry& geometry);
 
 enum class ProductKind : std::uint8_t { kForward, kData, kWeights };
 
@@ -33,15 +36,14 @@ enum class ProductKind : std::uint8_t { kForward, kData, kWeights };
 //   kWeights     x       dy      dw
 //
 // Sums are fp32, of exact products, also where operands have 16 bits; fp32 operands are not rounded
-// to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `largest`
-// (out has 16 bits) a plan measures the largest magnitude of what it rounds: kernels/products.h.
-// With `codes` (of `first` and `second`; both or none) operands are codes of one byte, and units of
-// a device may add up in fewer bits than fp32 has.
+// to TF32. With `scale` a sum is multiplied by an fp32 number before it is stored. With `codes` (of
+// `first` and `second`; both or none) operands are codes of one byte, and units of a device may add
+// up in fewer bits than fp32 has.
 struct ProductRequest {
   ProductKind kind = ProductKind::kForward;
   ProductGeometry geometry;  // x.n = y.n: images of this call
   Storage operands = Storage::kF32, out = Storage::kF32;
-  bool scale = false, largest = false;
+  bool scale = false;
   std::array<Fp8, 2> codes = {Fp8::kNone, Fp8::kNone};
   friend bool operator==(const ProductRequest&, const ProductRequest&) = default;
 };
@@ -52,7 +54,7 @@ struct ProductShapes {
 ProductShapes ShapesOf(const ProductRequest& request);
 
 // Whether a plan multiplies its sums by a number, be it 1: cuDNN turns products of 16-bit operands
-// into fp32 in no other way, and what is measured is fp32.
+// into fp32 in no other way.
 bool HasEpilogue(const ProductRequest& request);
 
 // In which storage two operands of these formats meet: 16 bits where both are fp16 or both bf16,
@@ -66,13 +68,13 @@ inline bool HasCodes(const ProductRequest& r) { return r.codes[0] != Fp8::kNone;
 std::size_t OperandBytes(const ProductRequest& request);
 
 // What an op leaves to a plan: nothing (sums are wanted), rounding to the storage of the operands,
-// or that and measuring the largest magnitude.
-enum class PlanOutput : std::uint8_t { kSums, kRounded, kRoundedWithLargest };
+// or that after a multiplication by `scale`.
+enum class PlanOutput : std::uint8_t { kSums, kRounded, kScaledAndRounded };
 
-// What to ask for, best first. Where a plan rounds a data gradient, or operands are codes, it does
-// so with `scale`. For weight gradients of 16-bit operands whose input channels are no multiple of
-// 4 or 8 (libraries have few plans for them) also the same with as many channels as that, x and dw
-// alike: those that are added are to be zero in x, and nobody reads them in dw.
+// What to ask for, best first. Codes come with `scale`. For weight gradients of 16-bit operands
+// whose input channels are no multiple of 4 or 8 (libraries have few plans for them) also the same
+// with as many channels as that, x and dw alike: those that are added are to be zero in x, and
+// nobody reads them in dw.
 std::vector<ProductRequest> RequestsFor(ProductKind kind, const ProductGeometry& geometry, int rows,
                                         Storage operands, PlanOutput output,
                                         const std::array<Fp8, 2>& codes = {});
@@ -84,7 +86,8 @@ struct TensorLayout {
 };
 TensorLayout LayoutOf(const Shape& shape);
 
-// A row-major linear layer as one column-major matrix product C = op(A) op(B), m x n over k.
+// A request that IsMatrix, whose matrices lie by rows, as one product of matrices by columns,
+// C = op(A) op(B), m x n over k.
 struct MatrixProduct {
   bool a_is_first = false;  // A: `first`, B: `second`; else the other way round
   bool transpose_a = false, transpose_b = false;
@@ -95,7 +98,7 @@ MatrixProduct MatrixProductOf(const ProductRequest& request);
 const char* NameOf(ProductKind kind);  // "data gradient"
 // One line that two requests share only where they are equal: names a plan on disk.
 std::string KeyOf(const ProductRequest& request);
-// "data gradient of fp16 operands in fp32", "... in fp16 with its largest magnitude": for
+// "data gradient of fp16 operands in fp32", "scaled data gradient of fp16 operands in fp16": for
 // diagnostics.
 std::string Describe(const ProductRequest& request);
 // The same, with the input channels where `asked` has others.

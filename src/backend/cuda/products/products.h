@@ -15,16 +15,14 @@ struct DeviceOptions;
 
 namespace ada::backend::cuda {
 
-struct PlanStats;
 class Stream;
 
 // Backend memory; product_request.h says what lies where. scale: with ProductRequest::scale (null:
-// 1); stats: with ProductRequest::largest.
+// 1).
 struct ProductArguments {
   const void *first = nullptr, *second = nullptr;
   void* out = nullptr;
   const float* scale = nullptr;
-  PlanStats* stats = nullptr;
 };
 
 // One request, planned; of no layer: all that ask for the same share it.

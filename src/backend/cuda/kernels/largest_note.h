@@ -1,0 +1,37 @@
+// The largest magnitude of a tensor's values as they are stored, noted by kernels that read all of
+// them for something else (backend/decisions.h, LeavesLargest).
+#pragma once
+#include <cstdint>
+
+#include "backend/cuda/launch.h"
+#include "core/host_device.h"
+#include "core/number_grid.h"
+#include "core/stats.h"
+
+namespace ada::backend::cuda {
+
+ADA_HOST_DEVICE inline std::uint32_t Larger(std::uint32_t a, std::uint32_t b) {
+  return a > b ? a : b;
+}
+
+struct LargestNote {
+  std::uint32_t* bits = nullptr;  // of a magnitude; 0 where a pass begins. Null: nobody asks
+  TensorStats* stats = nullptr;
+  std::int64_t values = 0;  // of the pass
+
+  // Of what a thread has seen. Few threads see a value that is larger than all before.
+  ADA_HOST_DEVICE void Add(std::uint32_t magnitude) const {
+    if (bits != nullptr && magnitude > *static_cast<const volatile std::uint32_t*>(bits))
+      AtomicMax(bits, magnitude);
+  }
+  // By one thread, when all have added theirs: the statistics as StatsLevel::kLargest leaves them.
+  ADA_HOST_DEVICE void Write() const {
+    if (bits == nullptr) return;
+    TensorStats all;
+    all.numel = values, all.max_abs = OfBits(*bits);
+    *stats = all;
+    *bits = 0;
+  }
+};
+
+}  // namespace ada::backend::cuda
