@@ -12,6 +12,7 @@
 namespace ada::backend::cuda {
 
 struct PassValues;
+class Beside;
 class Products;
 class WeightRefresh;
 
@@ -26,6 +27,7 @@ struct Context {
   Remarks& remarks;
   Memory& memory;
   WeightRefresh& weight_refresh;
+  Beside& beside;
 
   // Backend memory, zeroed in the stream's order, until the backend ends. In constructors alone.
   template <class T>

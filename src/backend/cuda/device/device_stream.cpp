@@ -94,7 +94,7 @@ void CheckCuda(cudaError_t status, const char* doing) {
   throw DeviceError("CUDA, " + std::string(doing) + ": " + cudaGetErrorString(status));
 }
 
-DeviceStream::DeviceStream(int index) {
+DeviceStream::DeviceStream(int index) : index_(index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");
   stream_ = MakeStream();
 }
@@ -158,6 +158,8 @@ std::size_t DeviceStream::FreeBytes() const {
 std::unique_ptr<Event> DeviceStream::MakeEvent() { return std::make_unique<DeviceEvent>(stream_); }
 
 std::unique_ptr<Lane> DeviceStream::MakeLane() { return std::make_unique<DeviceLane>(); }
+
+std::unique_ptr<Stream> DeviceStream::MakeSide() { return std::make_unique<DeviceStream>(index_); }
 
 void DeviceStream::WaitFor(Event& event) { WaitOn(stream_, event); }
 

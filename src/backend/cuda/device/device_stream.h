@@ -30,12 +30,14 @@ class DeviceStream final : public Stream {
   std::size_t FreeBytes() const override;
   std::unique_ptr<Event> MakeEvent() override;
   std::unique_ptr<Lane> MakeLane() override;
+  std::unique_ptr<Stream> MakeSide() override;
   void WaitFor(Event& event) override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
   CUstream_st* handle() const override { return stream_; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
 
  private:
+  int index_;
   CUstream_st* stream_ = nullptr;
   std::size_t allocated_ = 0;
 };
