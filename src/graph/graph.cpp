@@ -8,7 +8,8 @@
 namespace ada::graph {
 namespace {
 
-constexpr std::size_t kResultsBlock = 256 << 10, kBinsBlock = 256 << 10, kScalesBlock = 4 << 10;
+// Beside what each node has: one block is one copy where the host fetches it.
+constexpr std::size_t kResultsBlock = 64 << 10, kBinsBlock = 256 << 10, kScalesBlock = 4 << 10;
 
 std::uint64_t NextNumber() {
   static std::atomic<std::uint64_t> next{0};
@@ -17,10 +18,11 @@ std::uint64_t NextNumber() {
 
 }  // namespace
 
-Graph::Graph(backend::Backend& backend)
+Graph::Graph(backend::Backend& backend, std::size_t nodes)
     : backend_(backend),
       number_(NextNumber()),
-      results_(backend, kResultsBlock),
+      results_(backend,
+               kResultsBlock + nodes * (sizeof(scaling::LayerScaler) + sizeof(LayerStats))),
       bins_(backend, kBinsBlock),
       tensor_scales_(backend, kScalesBlock) {}
 Graph::~Graph() = default;

@@ -144,7 +144,8 @@ class Graph {
   Graph(const Graph&) = delete;
 
  private:
-  explicit Graph(backend::Backend& backend);
+  // nodes: of the network.
+  Graph(backend::Backend& backend, std::size_t nodes);
   friend class Builder;
   enum class Part { kRefresh, kForward, kBackward, kBackwardAndSums };
   void Run(Part part, const backend::Pass& pass, const std::function<void()>& body);

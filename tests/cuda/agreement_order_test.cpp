@@ -1,10 +1,12 @@
 // What a device may do otherwise than the host executor's plain loops: blocks and threads in any
-// order, steps replayed from a recording. Neither changes a byte, and a replayed step is the same
-// launches in the same order with nothing that waits for the host among them.
+// order, two streams each ahead of the other, steps replayed from a recording. Neither changes a
+// byte, and a replayed step is the same launches in the same order with nothing that waits for the
+// host among them.
 #ifndef ADA_CUDA_DEVICE
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/cuda/backend_on_stream.h"
 #include "backend/cuda/host/host_stream.h"
@@ -17,9 +19,10 @@ namespace {
 using graph::test::TestNetwork;
 
 struct OnStream {
-  OnStream() {
+  explicit OnStream(bool main_late = false, bool sides_late = true) {
     auto owned = std::make_unique<cuda::HostStream>();
     stream = owned.get();
+    stream->set_late(main_late, sides_late);
     backend = cuda::MakeBackendOn(std::move(owned), {"test", "host"}, {});
   }
   cuda::HostStream* stream;
@@ -70,6 +73,27 @@ TEST_SUITE("cpu") {
       CHECK(a.norms() == b.norms());
       CHECK(Weights(a.graph(), *forwards.backend) == Weights(b.graph(), *backwards.backend));
       CheckSameStats(a.graph(), b.graph());
+    }
+  }
+
+  TEST_CASE("order: it changes no byte which of two streams is late") {
+    for (const Training& training : AllTrainings()) {
+      CAPTURE(training.name);
+      OnStream at_once(false, false);
+      NetworkSteps a(Network(), training, *at_once.backend);
+      for (int i = 0; i < 5; ++i) a.Step();
+      for (const auto& [main_late, sides_late] :
+           {std::pair(false, true), {true, false}, {true, true}}) {
+        CAPTURE(main_late);
+        CAPTURE(sides_late);
+        OnStream late(main_late, sides_late);
+        NetworkSteps b(Network(), training, *late.backend);
+        for (int i = 0; i < 5; ++i) b.Step();
+        CHECK(a.losses() == b.losses());
+        CHECK(a.norms() == b.norms());
+        CHECK(Weights(a.graph(), *at_once.backend) == Weights(b.graph(), *late.backend));
+        CheckSameStats(a.graph(), b.graph());
+      }
     }
   }
 

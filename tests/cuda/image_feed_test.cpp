@@ -165,7 +165,7 @@ TEST_SUITE("cpu") {
       const std::int64_t number = feed.Send({bytes.data(), table.data(), 2});
       CHECK(names() == "lane: waits; lane: to device; ");
       feed.Take(number);
-      CHECK(names().starts_with("waits for a lane; ForEachKernel<"));
+      CHECK(names().starts_with("waits; ForEachKernel<"));
     }
     CHECK(host.stream.guards_intact());
   }

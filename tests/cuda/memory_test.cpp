@@ -46,9 +46,8 @@ class CountedStream final : public cuda::Stream {
   std::size_t FreeBytes() const override { return stream_->FreeBytes(); }
   std::unique_ptr<cuda::Event> MakeEvent() override { return stream_->MakeEvent(); }
   std::unique_ptr<cuda::Lane> MakeLane() override { return stream_->MakeLane(); }
+  std::unique_ptr<cuda::Stream> MakeSide() override { return stream_->MakeSide(); }
   void WaitFor(cuda::Event& event) override { stream_->WaitFor(event); }
-  void Aside(const std::function<void()>& body) override { stream_->Aside(body); }
-  void JoinAside() override { stream_->JoinAside(); }
   std::unique_ptr<cuda::Recording> Record(const std::function<void()>& body) override {
     ++recordings;
     return stream_->Record(body);

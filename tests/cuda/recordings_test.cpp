@@ -12,6 +12,7 @@
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/pass_ops.h"
 #include "core/error.h"
+#include "cuda/host_context.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -38,12 +39,20 @@ class SumOp final : public Op {
   std::uint64_t* sum_;
 };
 
+class NoProducts final : public Products {
+ public:
+  std::unique_ptr<Product> Make(const ProductRequest&) override { return nullptr; }
+};
+
 // What a backend has of all this.
 struct Bench {
-  HostStream stream;
+  NoProducts none;
+  test::HostContext host{none};
+  HostStream& stream = host.stream;
   PassStore store{stream, stream.Allocate(sizeof(PassValues))};
   std::uint64_t* sum = reinterpret_cast<std::uint64_t*>(stream.Allocate(8));
-  std::unique_ptr<Op> op = InPass(store, std::make_unique<SumOp>(stream, store.values(), sum));
+  std::unique_ptr<Op> op =
+      InPass(store, host.beside, std::make_unique<SumOp>(stream, store.values(), sum), {});
   Remarks remarks;
   Recordings recordings{stream, remarks};
   int bodies = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/block_images.h"
+#include "backend/cuda/beside.h"
 #include "backend/cuda/context.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/pass_ops.h"
@@ -39,8 +40,9 @@ class CudaBackend final : public Backend {
         products_(MakeProducts(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
         link_(std::move(link)),
-        context_{*stream_,   scratch_, shared_, pass_.values(),  options_,
-                 *products_, remarks_, memory_, weight_refresh_, link_.get()} {}
+        context_{*stream_, scratch_, shared_,         pass_.values(), options_,   *products_,
+                 remarks_, memory_,  weight_refresh_, beside_,        link_.get()},
+        beside_(context_, [this](Stream& stream) { return MakeProducts(stream, options_); }) {}
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
@@ -49,7 +51,7 @@ class CudaBackend final : public Backend {
 
   std::byte* Allocate(std::size_t bytes) override { return memory_.Allocate(bytes); }
   std::size_t allocated_bytes() const override {
-    return memory_.bytes() + scratch_.bytes() + products_->workspace_bytes();
+    return memory_.bytes() + scratch_.bytes() + products_->workspace_bytes() + beside_.bytes();
   }
   void Upload(std::byte* to, const void* from, std::size_t bytes) override {
     stream_->CopyToDevice(to, from, bytes);
@@ -65,7 +67,12 @@ class CudaBackend final : public Backend {
 
   void Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body) override {
     const PassStore::Scope held(pass_, pass);
-    recordings_.Run(variant, pass, body, NormsLink(link_.get()) != nullptr);
+    const auto with_beside = [&] {
+      Beside::Scope beside(beside_);
+      body();
+      beside.End();
+    };
+    recordings_.Run(variant, pass, with_beside, NormsLink(link_.get()) != nullptr);
   }
 
   void RefreshWeights(const std::vector<Op*>& ops, const Pass& pass) override {
@@ -94,7 +101,11 @@ class CudaBackend final : public Backend {
     return InPass(pass_, MakeInputOp(context_, s));
   }
   std::unique_ptr<Op> Make(const OpSpec& spec) override {
-    return std::visit([this](const auto& s) { return InPass(pass_, MakeOp(context_, s)); }, spec);
+    return std::visit(
+        [this](const auto& s) {
+          return InPass(pass_, beside_, MakeOp(context_, s), GradientsWrittenBy(s));
+        },
+        spec);
   }
   std::unique_ptr<LossOp> MakeLoss(const LossSpec& s) override {
     return std::visit(
@@ -125,6 +136,7 @@ class CudaBackend final : public Backend {
   WeightRefresh weight_refresh_{*stream_, memory_};
   Recordings recordings_{*stream_, remarks_};
   const Context context_;
+  Beside beside_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 namespace ada::backend::cuda {
 
 struct PassValues;
+class Beside;
 class Link;
 class Products;
 class WeightRefresh;
@@ -27,6 +28,7 @@ struct Context {
   Remarks& remarks;
   Memory& memory;
   WeightRefresh& weight_refresh;
+  Beside& beside;
   Link* link = nullptr;  // null: this process is alone
 
   // Backend memory, zeroed in the stream's order, until the backend ends. In constructors alone.

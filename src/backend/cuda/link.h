@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <memory>
 
 #include "backend/cuda/stream.h"
 #include "backend/peers.h"
@@ -13,7 +14,12 @@ namespace ada::backend::cuda {
 
 class Link {
  public:
-  Link(Stream& stream, Peers& peers) : peers_(peers), stream_(stream) {}
+  Link(Stream& stream, Peers& peers)
+      : peers_(peers),
+        stream_(stream),
+        side_(stream.MakeSide()),
+        begin_(stream.MakeEvent()),
+        end_(side_->MakeEvent()) {}
   virtual ~Link() = default;
   Link(const Link&) = delete;
   int rank() const { return peers_.rank(); }
@@ -23,10 +29,17 @@ class Link {
   // What `body` asks `side` for, messages among it, is done beside the stream's own work, in the
   // one order that all messages have: behind what the stream was asked for before.
   void Aside(const std::function<void(Stream& side)>& body) {
-    stream_.Aside([&] { body(stream_); });
+    begin_->Mark();
+    side_->WaitFor(*begin_);
+    body(*side_);
+    end_->Mark();
+    joined_ = false;
   }
   // What the stream is asked for from now on comes behind all that was asked for aside.
-  void Join() { stream_.JoinAside(); }
+  void Join() {
+    if (!joined_) stream_.WaitFor(*end_);
+    joined_ = true;
+  }
 
   // Messages; memory is the device's, and the two blocks do not overlap.
   //
@@ -46,6 +59,9 @@ class Link {
 
  private:
   Stream& stream_;
+  std::unique_ptr<Stream> side_;
+  std::unique_ptr<Event> begin_, end_;  // of the stream's work; of what is aside
+  bool joined_ = true;
 };
 
 // Null: nothing is shared; what a process has itself is all there is.

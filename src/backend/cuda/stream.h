@@ -1,4 +1,4 @@
-// The one queue in which a backend's work lies: kernels, copies and fills run in the order in which
+// The queue in which a backend's work lies: kernels, copies and fills run in the order in which
 // they were asked for. DeviceStream makes it of CUDA's runtime, HostStream of plain loops.
 #pragma once
 #include <cstddef>
@@ -19,7 +19,8 @@ class Recording {
   virtual void Replay() = 0;
 };
 
-// A place in the order of a stream or lane.
+// A place in the order of a stream or lane. Marked while its stream records, it is one of the
+// recording: to be waited for by a stream, in the same recording.
 class Event {
  public:
   virtual ~Event() = default;
@@ -69,18 +70,15 @@ class Stream {
 
   virtual std::unique_ptr<Event> MakeEvent() = 0;
   virtual std::unique_ptr<Lane> MakeLane() = 0;
-  // Work asked for from now on comes behind the place that `event`, of a lane, marked last. Not
-  // while this records.
+  // Another queue of the same device and memory, which ends before this does. Its work runs beside
+  // this one's. It records with this one: while this records, its work has to come behind a place
+  // that this has marked meanwhile, and this has to wait for what comes of it before it ends.
+  virtual std::unique_ptr<Stream> MakeSide() = 0;
+  // Work asked for from now on comes behind the place that `event`, of a lane or another stream,
+  // marked last. Of a lane not while this records.
   virtual void WaitFor(Event& event) = 0;
 
-  // What `body` asks for is done beside the stream's own work, in an order of its own: behind what
-  // the stream was asked for before. `body` may launch, Copy and Zero.
-  virtual void Aside(const std::function<void()>& body) = 0;
-  // Work asked for from now on comes behind all that was asked for aside, for which Synchronize
-  // does not wait before that. Nothing that is recorded ends without it.
-  virtual void JoinAside() = 0;
-
-  // Keeps what `body` asks for instead of doing it. `body` may launch, Copy, Zero, do so aside, and
+  // Keeps what `body` asks for instead of doing it. `body` may launch, Copy, Zero and
   // CopyToHost to memory of AllocateOnHost.
   virtual std::unique_ptr<Recording> Record(const std::function<void()>& body) = 0;
 

@@ -116,18 +116,14 @@ void CheckCuda(cudaError_t status, const char* doing) {
   throw DeviceError("CUDA, " + std::string(doing) + ": " + cudaGetErrorString(status));
 }
 
-DeviceStream::DeviceStream(int index) {
+DeviceStream::DeviceStream(int index) : index_(index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");
-  stream_ = now_ = MakeStream();
+  stream_ = MakeStream();
 }
 
 DeviceStream::~DeviceStream() {
   cudaStreamSynchronize(stream_);
   cudaStreamDestroy(stream_);
-  if (aside_ == nullptr) return;
-  cudaStreamDestroy(aside_);
-  cudaEventDestroy(forked_);
-  cudaEventDestroy(joined_);
 }
 
 void DeviceStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
@@ -140,12 +136,12 @@ void DeviceStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes
 }
 
 void DeviceStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, now_),
+  CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
             "copying on the device");
 }
 
 void DeviceStream::Zero(std::byte* to, std::size_t bytes) {
-  CheckCuda(cudaMemsetAsync(to, 0, bytes, now_), "clearing memory");
+  CheckCuda(cudaMemsetAsync(to, 0, bytes, stream_), "clearing memory");
 }
 
 void DeviceStream::Synchronize() {
@@ -203,28 +199,9 @@ std::unique_ptr<Event> DeviceStream::MakeEvent() {
 
 std::unique_ptr<Lane> DeviceStream::MakeLane() { return std::make_unique<DeviceLane>(patience_); }
 
+std::unique_ptr<Stream> DeviceStream::MakeSide() { return std::make_unique<DeviceStream>(index_); }
+
 void DeviceStream::WaitFor(Event& event) { WaitOn(stream_, event); }
-
-// Within a recording both streams are captured: events become edges of the graph.
-void DeviceStream::Aside(const std::function<void()>& body) {
-  if (aside_ == nullptr) aside_ = MakeStream(), forked_ = MakePlace(), joined_ = MakePlace();
-  CheckCuda(cudaEventRecord(forked_, stream_), "marking an event");
-  CheckCuda(cudaStreamWaitEvent(aside_, forked_, 0), "letting a stream wait");
-  now_ = aside_;
-  try {
-    body();
-  } catch (...) {
-    now_ = stream_;
-    throw;
-  }
-  now_ = stream_;
-}
-
-void DeviceStream::JoinAside() {
-  if (aside_ == nullptr) return;
-  CheckCuda(cudaEventRecord(joined_, aside_), "marking an event");
-  CheckCuda(cudaStreamWaitEvent(stream_, joined_, 0), "letting a stream wait");
-}
 
 std::unique_ptr<Recording> DeviceStream::Record(const std::function<void()>& body) {
   cudaGraph_t graph = nullptr;

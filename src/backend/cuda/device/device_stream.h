@@ -32,12 +32,10 @@ class DeviceStream final : public Stream {
   std::size_t FreeBytes() const override;
   std::unique_ptr<Event> MakeEvent() override;
   std::unique_ptr<Lane> MakeLane() override;
+  std::unique_ptr<Stream> MakeSide() override;
   void WaitFor(Event& event) override;
-  void Aside(const std::function<void()>& body) override;
-  void JoinAside() override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
-  // Of what Aside is asked for within its body.
-  CUstream_st* handle() const override { return now_; }
+  CUstream_st* handle() const override { return stream_; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
 
   // How the host waits until the device has done something: patience(done) returns when done() is
@@ -48,9 +46,8 @@ class DeviceStream final : public Stream {
  private:
   void WaitToFree() noexcept;
 
-  CUstream_st *stream_ = nullptr, *aside_ = nullptr;
-  CUstream_st* now_ = nullptr;  // one of them
-  CUevent_st *forked_ = nullptr, *joined_ = nullptr;
+  int index_;
+  CUstream_st* stream_ = nullptr;
   Patience patience_;
   std::size_t allocated_ = 0;
 };

@@ -37,114 +37,151 @@ std::byte* Zeroed(std::size_t bytes) {
 
 class HostStream::Kept final : public Recording {
  public:
-  Kept(HostStream& stream, std::vector<Work> work) : stream_(stream), work_(std::move(work)) {}
+  Kept(HostStream& stream, Recorded recorded) : stream_(stream), recorded_(std::move(recorded)) {}
   void Replay() override {
     stream_.KeepName("replay");
-    for (const Work& work : work_) stream_.DoNow(work);
+    for (const auto& ask : recorded_.asked) ask();
   }
 
  private:
   HostStream& stream_;
-  std::vector<Work> work_;
+  Recorded recorded_;
 };
 
-// Work is done when it is asked for, but for what is leaving.
-class HostStream::Place final : public Event {
+class HostStream::HostEvent : public Event {
+ public:
+  CUevent_st* handle() const override { return nullptr; }
+  // Does what comes before the place that is marked now.
+  virtual std::function<void()> Reach() const = 0;
+  // A stream waits for it in a recording.
+  virtual void WaitedForBy(HostStream&) {}
+};
+
+// A place of a stream.
+class HostStream::Place final : public HostEvent {
  public:
   explicit Place(HostStream& stream) : stream_(stream) {}
-  void Mark() override { ADA_CHECK(stream_.recorded_ == nullptr); }
-  void Wait() override { stream_.Leave(); }
-  CUevent_st* handle() const override { return nullptr; }
+  void Mark() override {
+    if (Recorded* recorded = stream_.recorded()) {
+      recorded->asked.push_back([this] { Mark(); });
+      recording_ = recorded, recorded_work_ = stream_.recorded_work_;
+      return;
+    }
+    place_ = stream_.asked_;
+  }
+  void Wait() override { stream_.DoUpTo(place_); }
+  std::function<void()> Reach() const override {
+    return [&stream = stream_, place = place_] { stream.DoUpTo(place); };
+  }
+  void WaitedForBy(HostStream& other) override {
+    ADA_CHECK(recording_ == other.recorded());  // marked in the same recording
+    if (stream_.main_ == nullptr) other.forked_ = true;
+    stream_.joined_work_ = std::max(stream_.joined_work_, recorded_work_);
+  }
 
  private:
   HostStream& stream_;
+  std::int64_t place_ = 0;
+  const Recorded* recording_ = nullptr;  // in which it was marked last
+  std::int64_t recorded_work_ = 0;
 };
 
-// Copies are as late as they may be. That none comes too early cannot be seen here, where the
-// stream's work is always done: names tell what was waited for.
+// Copies are as late as they may be. That none comes too early shows where the stream is late.
 class HostStream::HostLane final : public Lane {
  public:
   explicit HostLane(HostStream& stream) : stream_(stream) {}
   void CopyToDevice(std::byte* to, const std::byte* from, std::size_t bytes) override {
-    ADA_CHECK(stream_.recorded_ == nullptr && stream_.IsOnHost(from));
+    ADA_CHECK(stream_.recorded() == nullptr && stream_.IsOnHost(from));
     stream_.KeepName("lane: to device");
-    waiting_.push_back({to, from, bytes});
+    waiting_.push_back([=] { std::memcpy(to, from, bytes); });
     ++asked_;
   }
-  void WaitFor(Event&) override {
-    ADA_CHECK(stream_.recorded_ == nullptr);
+  void WaitFor(Event& event) override {
+    ADA_CHECK(stream_.recorded() == nullptr);
     stream_.KeepName("lane: waits");
+    waiting_.push_back(static_cast<HostEvent&>(event).Reach());
+    ++asked_;
   }
   std::unique_ptr<Event> MakeEvent() override { return std::make_unique<End>(*this); }
 
  private:
-  class End final : public Event {
+  class End final : public HostEvent {
    public:
     explicit End(HostLane& lane) : lane_(lane) {}
     void Mark() override { marked_ = lane_.asked_; }
-    void Wait() override { lane_.CopyUpTo(marked_); }
-    CUevent_st* handle() const override { return nullptr; }
+    void Wait() override { lane_.DoUpTo(marked_); }
+    std::function<void()> Reach() const override {
+      return [&lane = lane_, marked = marked_] { lane.DoUpTo(marked); };
+    }
+    void WaitedForBy(HostStream&) override { throw InternalError("a recording waits for a lane"); }
 
    private:
     HostLane& lane_;
     std::int64_t marked_ = 0;
   };
 
-  void CopyUpTo(std::int64_t marked) {
-    for (; copied_ < marked; ++copied_, waiting_.pop_front())
-      std::memcpy(waiting_.front().to, waiting_.front().from, waiting_.front().bytes);
+  void DoUpTo(std::int64_t marked) {
+    for (; done_ < marked; ++done_, waiting_.pop_front()) waiting_.front()();
   }
 
   HostStream& stream_;
-  std::deque<Leaving> waiting_;
-  std::int64_t asked_ = 0, copied_ = 0;
+  std::deque<std::function<void()>> waiting_;
+  std::int64_t asked_ = 0, done_ = 0;
 };
 
 HostStream::~HostStream() {
-  for (const auto& [block, bytes] : blocks_) std::free(block);
+  if (main_ == nullptr) {
+    for (const auto& [block, bytes] : blocks_) std::free(block);
+    return;
+  }
+  DoUpTo(asked_);
+  std::erase(main_->sides_, this);
 }
 
+// What lies in the host's own memory is read at once.
 void HostStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
-  ADA_CHECK(recorded_ == nullptr);
+  ADA_CHECK(recorded() == nullptr);
   KeepName("to device");
-  leaving_.push_back({to, from, bytes});
-  if (!IsOnHost(from)) Leave();
+  const auto* first = static_cast<const std::byte*>(from);
+  if (!IsOnHost(from)) {
+    Push({"", [to, copy = std::vector<std::byte>(first, first + bytes)](bool) {
+            std::copy(copy.begin(), copy.end(), to);
+          }});
+    return;
+  }
+  waiting_.push_back({"", [to, from, bytes](bool) { std::memcpy(to, from, bytes); }});
+  ++asked_;
 }
 
-bool HostStream::IsOnHost(const void* at) const {
+bool HostStream::IsOnHost(const void* at) {
   const auto* byte = static_cast<const std::byte*>(at);
-  return std::any_of(on_host_.begin(), on_host_.end(), [&](std::byte* block) {
-    return byte >= block && byte < block + blocks_.at(block);
+  const HostStream& all = root();
+  return std::any_of(all.on_host_.begin(), all.on_host_.end(), [&](std::byte* block) {
+    return byte >= block && byte < block + all.blocks_.at(block);
   });
 }
 
-void HostStream::Leave() {
-  for (const Leaving& leaving : leaving_)
-    if (leaving.bytes > 0) std::memcpy(leaving.to, leaving.from, leaving.bytes);
-  leaving_.clear();
-}
-
 void HostStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
-  Do({"to host", [this, to, from, bytes](bool) {
-        arriving_.push_back({to, std::vector<std::byte>(from, from + bytes)});
-      }});
+  Ask({"to host", [this, to, from, bytes](bool) {
+         arriving_.push_back({to, std::vector<std::byte>(from, from + bytes)});
+       }});
 }
 
 void HostStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  Do({"copy", [to, from, bytes](bool) {
-        if (bytes > 0) std::memmove(to, from, bytes);
-      }});
+  Ask({"copy", [to, from, bytes](bool) {
+         if (bytes > 0) std::memmove(to, from, bytes);
+       }});
 }
 
 void HostStream::Zero(std::byte* to, std::size_t bytes) {
-  Do({"zero", [to, bytes](bool) {
-        if (bytes > 0) std::memset(to, 0, bytes);
-      }});
+  Ask({"zero", [to, bytes](bool) {
+         if (bytes > 0) std::memset(to, 0, bytes);
+       }});
 }
 
 void HostStream::Synchronize() {
-  ADA_CHECK(recorded_ == nullptr);
-  Leave();
+  ADA_CHECK(recorded() == nullptr);
+  DoUpTo(asked_);
   for (const Arriving& arriving : arriving_)
     if (!arriving.bytes.empty())
       std::memcpy(arriving.to, arriving.bytes.data(), arriving.bytes.size());
@@ -152,21 +189,21 @@ void HostStream::Synchronize() {
 }
 
 std::byte* HostStream::Allocate(std::size_t bytes) {
-  ADA_CHECK(recorded_ == nullptr);
-  return blocks_.emplace(Zeroed(bytes), bytes).first->first;
+  ADA_CHECK(recorded() == nullptr);
+  return root().blocks_.emplace(Zeroed(bytes), bytes).first->first;
 }
 
 void HostStream::Free(std::byte* block) noexcept {
-  Leave();
-  if (blocks_.erase(block) > 0) std::free(block);
+  root().DoAll();
+  if (root().blocks_.erase(block) > 0) std::free(block);
 }
 
 std::byte* HostStream::AllocateOnHost(std::size_t bytes) {
-  return *on_host_.insert(Allocate(bytes)).first;
+  return *root().on_host_.insert(Allocate(bytes)).first;
 }
 void HostStream::FreeOnHost(std::byte* block) noexcept {
   Free(block);
-  on_host_.erase(block);
+  root().on_host_.erase(block);
 }
 
 std::size_t HostStream::FreeBytes() const { return std::numeric_limits<std::size_t>::max() / 2; }
@@ -175,52 +212,46 @@ std::unique_ptr<Event> HostStream::MakeEvent() { return std::make_unique<Place>(
 
 std::unique_ptr<Lane> HostStream::MakeLane() { return std::make_unique<HostLane>(*this); }
 
+std::unique_ptr<Stream> HostStream::MakeSide() {
+  ADA_CHECK(main_ == nullptr);
+  std::unique_ptr<HostStream> side(new HostStream(*this));
+  sides_.push_back(side.get());
+  return side;
+}
+
 void HostStream::WaitFor(Event& event) {
-  ADA_CHECK(recorded_ == nullptr);
-  KeepName("waits for a lane");
-  event.Wait();
-}
-
-void HostStream::Aside(const std::function<void()>& body) {
-  ADA_CHECK(!aside_);
-  aside_ = true, joined_ = false;
-  try {
-    body();
-  } catch (...) {
-    aside_ = false;
-    throw;
+  auto& of = static_cast<HostEvent&>(event);
+  if (Recorded* recorded = this->recorded()) {
+    of.WaitedForBy(*this);
+    recorded->asked.push_back([this, &event] { WaitFor(event); });
+    return;
   }
-  aside_ = false;
-}
-
-void HostStream::JoinAside() {
-  Do({"joins", [this](bool reverse) {
-        for (const Work& work : std::exchange(set_aside_, {})) {
-          KeepName(work.name);
-          work.run(reverse);
-        }
-      }});
-  joined_ = true;
+  KeepName("waits");
+  Push({"", [reach = of.Reach()](bool) { reach(); }});
 }
 
 std::unique_ptr<Recording> HostStream::Record(const std::function<void()>& body) {
-  ADA_CHECK(recorded_ == nullptr);
-  std::vector<Work> work;
-  recorded_ = &work;
+  ADA_CHECK(main_ == nullptr && recorded_ == nullptr);
+  Recorded recorded;
+  recorded_ = &recorded;
+  for (HostStream* side : sides_) {
+    side->forked_ = false;
+    side->recorded_work_ = side->joined_work_ = 0;
+  }
   try {
     body();
+    // A device refuses a recording whose sides go on behind its end.
+    for (const HostStream* side : sides_) ADA_CHECK(side->joined_work_ == side->recorded_work_);
   } catch (...) {
     recorded_ = nullptr;
-    joined_ = true;
     throw;
   }
   recorded_ = nullptr;
-  ADA_CHECK(joined_);
-  return std::make_unique<Kept>(*this, std::move(work));
+  return std::make_unique<Kept>(*this, std::move(recorded));
 }
 
 void HostStream::Run(std::string_view kernel, std::function<void(bool reverse)> work) {
-  Do({std::string(kernel), std::move(work)});
+  Ask({std::string(kernel), std::move(work)});
 }
 
 bool HostStream::guards_intact() const {
@@ -234,25 +265,46 @@ bool HostStream::guards_intact() const {
 std::vector<std::string> HostStream::TakeNames() { return std::exchange(names_, {}); }
 
 void HostStream::KeepName(std::string_view name) {
-  if (keeps_names_) names_.emplace_back(name);
+  if (root().keeps_names_) root().names_.emplace_back(name);
 }
 
-void HostStream::Do(Work work) {
-  work.aside = aside_;
-  if (recorded_ != nullptr)
-    recorded_->push_back(std::move(work));
-  else
-    DoNow(work);
-}
-
-void HostStream::DoNow(const Work& work) {
-  if (work.aside) {
-    set_aside_.push_back(work);
+void HostStream::Ask(Work work) {
+  if (Recorded* recorded = this->recorded()) {
+    ADA_CHECK(main_ == nullptr || forked_);  // else a device would do it now
+    ++recorded_work_;
+    recorded->asked.push_back([this, work = std::move(work)] { Ask(work); });
     return;
   }
   KeepName(work.name);
-  Leave();
-  work.run(reverse_);
+  Push(std::move(work));
+}
+
+void HostStream::Push(Work work) {
+  waiting_.push_back(std::move(work));
+  ++asked_;
+  if (!late_) DoUpTo(asked_);
+}
+
+void HostStream::DoUpTo(std::int64_t place) {
+  if (done_ >= place) return;
+  ADA_CHECK(!doing_);  // else two streams wait for each other
+  doing_ = true;
+  try {
+    for (; done_ < place; ++done_) {
+      const Work work = std::move(waiting_.front());
+      waiting_.pop_front();
+      work.run(root().reverse_);
+    }
+  } catch (...) {
+    doing_ = false, ++done_;
+    throw;
+  }
+  doing_ = false;
+}
+
+void HostStream::DoAll() {
+  DoUpTo(asked_);
+  for (HostStream* side : sides_) side->DoUpTo(side->asked_);
 }
 
 }  // namespace ada::backend::cuda

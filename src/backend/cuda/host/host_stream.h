@@ -1,9 +1,11 @@
 // The host executor's stream: backend memory is host memory, kernels run when they are launched.
 // As strict as a device: what is copied to the host is there after Synchronize only, memory of
-// AllocateOnHost is read when the next work needs it, what a lane copies arrives when somebody
-// waits for it, what is done aside is done when it is joined, and what cannot be recorded throws.
+// AllocateOnHost is read when the next work needs it, what a lane copies arrives and what a side is
+// asked for is done when somebody waits for it, and what cannot be recorded throws.
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -15,6 +17,7 @@ namespace ada::backend::cuda {
 
 class HostStream final : public Stream {
  public:
+  HostStream() = default;
   ~HostStream() override;
   void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) override;
   void CopyToHost(void* to, const std::byte* from, std::size_t bytes) override;
@@ -28,9 +31,8 @@ class HostStream final : public Stream {
   std::size_t FreeBytes() const override;
   std::unique_ptr<Event> MakeEvent() override;
   std::unique_ptr<Lane> MakeLane() override;
+  std::unique_ptr<Stream> MakeSide() override;
   void WaitFor(Event& event) override;
-  void Aside(const std::function<void()>& body) override;
-  void JoinAside() override;
   std::unique_ptr<Recording> Record(const std::function<void()>& body) override;
   CUstream_st* handle() const override { return nullptr; }
   void Run(std::string_view kernel, std::function<void(bool reverse)> work) override;
@@ -39,9 +41,16 @@ class HostStream final : public Stream {
   bool guards_intact() const;
   // Threads and blocks run backwards from now on: a kernel whose results change has a race.
   void set_reverse(bool reverse) { reverse_ = reverse; }
+  // Late: work is done when somebody waits for it; else when it is asked for. Of two streams that
+  // do not wait for each other where they must, the one that is late shows it. As made, sides alone
+  // are late.
+  void set_late(bool main, bool sides) {
+    late_ = main, sides_late_ = sides;
+    for (HostStream* side : sides_) side->late_ = sides;
+  }
   // From now on the names of all work are kept, replays included: kernels, "copy", "zero",
-  // "to device", "to host", "replay"; "lane: to device", "lane: waits", "waits for a lane";
-  // "joins", before the names of what was aside.
+  // "to device", "to host", "replay"; "lane: to device", "lane: waits", "waits"; a side's among
+  // them.
   void KeepNames() { keeps_names_ = true; }
   std::vector<std::string> TakeNames();
 
@@ -49,34 +58,42 @@ class HostStream final : public Stream {
   struct Work {
     std::string name;
     std::function<void(bool reverse)> run;
-    bool aside = false;
   };
   class Kept;
+  class HostEvent;
   class Place;
   class HostLane;
-  struct Leaving {  // on its way from memory of AllocateOnHost, not yet read
-    std::byte* to;
-    const void* from;
-    std::size_t bytes;
-  };
   struct Arriving {  // on its way to the host
     void* to;
     std::vector<std::byte> bytes;
   };
+  // What was asked for while a main stream records, of it and of its sides, to be asked for again.
+  struct Recorded {
+    std::vector<std::function<void()>> asked;
+  };
 
+  explicit HostStream(HostStream& main) : main_(&main), late_(main.sides_late_) {}
+  HostStream& root() { return main_ != nullptr ? *main_ : *this; }
+  Recorded* recorded() { return root().recorded_; }
   void KeepName(std::string_view name);
-  bool IsOnHost(const void* at) const;
-  void Leave();        // reads all that is leaving
-  void Do(Work work);  // or keeps it, where this records
-  void DoNow(const Work& work);
+  bool IsOnHost(const void* at);
+  void Ask(Work work);              // or keeps it, where this records
+  void Push(Work work);             // done now, unless this is late
+  void DoUpTo(std::int64_t place);  // so much of what was asked for
+  void DoAll();                     // of this and of its sides
 
-  bool reverse_ = false, keeps_names_ = false;
-  bool aside_ = false;           // work that is asked for is done aside
-  bool joined_ = true;           // nothing was asked for aside since the last JoinAside
-  std::vector<Work> set_aside_;  // and not joined yet
+  HostStream* main_ = nullptr;  // of a side
+  bool reverse_ = false, keeps_names_ = false, late_ = false, sides_late_ = true;
   std::vector<std::string> names_;
-  std::vector<Work>* recorded_ = nullptr;  // where this records
-  std::vector<Leaving> leaving_;
+  Recorded* recorded_ = nullptr;  // where this records
+  std::deque<Work> waiting_;      // asked for and not done
+  std::int64_t asked_ = 0, done_ = 0;
+  bool doing_ = false;
+  // In a recording: this side's work comes behind a place of it; and what of it was asked for and
+  // waited for.
+  bool forked_ = false;
+  std::int64_t recorded_work_ = 0, joined_work_ = 0;
+  std::vector<HostStream*> sides_;
   std::vector<Arriving> arriving_;
   std::map<std::byte*, std::size_t> blocks_;  // and their bytes
   std::set<std::byte*> on_host_;              // those of AllocateOnHost

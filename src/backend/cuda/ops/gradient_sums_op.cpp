@@ -2,6 +2,7 @@
 // bucket from all, adds the parts in the order of processes, and sends the sum to all.
 #include <algorithm>
 
+#include "backend/cuda/beside.h"
 #include "backend/cuda/link.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/ops/sum_buckets.h"
@@ -125,6 +126,7 @@ class CudaGradientSums final : public GradientSums {
     const std::size_t first = full_;
     while (full_ < cut.buckets.size() && cut.buckets[full_].end <= there) ++full_;
     if (full_ == first) return;
+    context_.beside.Join();  // gradients may still be under way there
     context_.link->Aside([&](Stream& side) {
       for (std::size_t i = first; i < full_; ++i) gradients_.Sum(side, cut.buckets[i], buffers_);
     });

@@ -1,9 +1,13 @@
 // Ops as the backend hands them out: before each call the pass's values are stored where kernels
-// read them, unless Backend::Run has done so.
+// read them, unless Backend::Run has done so, and what runs beside is waited for where the op
+// writes what that reads.
 #pragma once
 #include <memory>
+#include <type_traits>
+#include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/beside.h"
 #include "backend/cuda/kernels/rounding.h"
 #include "backend/cuda/stream.h"
 
@@ -38,8 +42,37 @@ class PassStore {
   bool known_ = false, held_ = false;
 };
 
-// Null stays null.
-std::unique_ptr<Op> InPass(PassStore& store, std::unique_ptr<Op> op);
+// Calls visit(gradient) with every gradient of a spec, empty ones included.
+template <class Part, class Visitor>
+void ForEachGradient(Part& part, const Visitor& visit) {
+  if constexpr (std::is_same_v<Part, Gradient>) {
+    visit(part);
+  } else if constexpr (std::is_pointer_v<Part> || std::is_same_v<Part, Tensor>) {
+    return;
+  } else if constexpr (requires { part.begin(); }) {
+    for (auto& element : part) ForEachGradient(element, visit);
+  } else {
+    part.Visit([&](auto&... parts) { (ForEachGradient(parts, visit), ...); });
+  }
+}
+
+// The gradients that Backward of an op of this spec may write. An op knows best of its own; of what
+// it reads is written dy at the most, which a batch norm masks.
+template <class Spec>
+std::vector<Range> GradientsWrittenBy(Spec spec) {
+  std::vector<Range> written;
+  if constexpr (std::is_base_of_v<ProductSpec, Spec>)
+    written.push_back(RangeOf(spec.dx.tensor));
+  else if constexpr (std::is_same_v<Spec, BranchSumSpec>)
+    written.push_back(RangeOf(spec.sum.tensor));
+  else
+    ForEachGradient(spec, [&](const Gradient& g) { written.push_back(RangeOf(g.tensor)); });
+  return written;
+}
+
+// Null stays null. written: see above.
+std::unique_ptr<Op> InPass(PassStore& store, Beside& beside, std::unique_ptr<Op> op,
+                           const std::vector<Range>& written);
 std::unique_ptr<InputOp> InPass(PassStore& store, std::unique_ptr<InputOp> op);
 std::unique_ptr<LossOp> InPass(PassStore& store, std::unique_ptr<LossOp> op);
 

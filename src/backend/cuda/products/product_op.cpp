@@ -9,9 +9,10 @@
 // largest magnitude is measured a plan may multiply by alpha and round them itself. It measures
 // nothing: who reads the output next notes its largest magnitude, or a kernel of this op does, of
 // the values as they are stored (backend/decisions.h). Kernels and plans read alpha and S where the
-// rule left them.
+// rule left them. dw is made beside dx and what follows it (beside.h).
 #include <utility>
 
+#include "backend/cuda/beside.h"
 #include "backend/cuda/kernels/products.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/alpha_rule.h"
@@ -37,6 +38,7 @@ class ProductOp final : public Op {
   }
 
  private:
+  void WeightGradients(const Pass& pass);
   void DataGradient(const Pass& pass);
 
   Context context_;
@@ -69,7 +71,7 @@ ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
       alpha_first_(AlphaComesFirst(spec, context)),
       w_moments_(WantsMoments(spec, context) ? context.Allocate<TensorMoments>(1) : nullptr),
       weights_(context, spec, w_moments_),
-      gradient_(context, spec),
+      gradient_(context.beside.context(), spec),
       y_stats_(context, spec.y, spec.y_style, spec.y_stats),
       dx_stats_(context, spec.dx),
       plans_(context, spec, geometry, weights_, alpha_first_) {
@@ -82,7 +84,7 @@ ProductOp::ProductOp(const Context& context, const ProductSpec& spec,
         std::make_unique<AlphaRule>(context, spec.scaler, spec.dy, spec.dx,
                                     RuleWeights{w_moments_, rows, out, spec.w.shape.numel() / out});
   }
-  if (spec.b && spec.dy) context.scratch.Reserve(gradient_.scratch_bytes());
+  if (spec.b && spec.dy) context.beside.context().scratch.Reserve(gradient_.scratch_bytes());
   weights_.Seal();
 }
 
@@ -102,14 +104,20 @@ void ProductOp::Forward(const Pass& pass) {
 }
 
 void ProductOp::Backward(const Pass& pass) {
+  context_.beside.Run({RangeOf(spec_.x), RangeOf(spec_.dy.tensor)}, [&] { WeightGradients(pass); });
+  if (!rule_) return;
+  rule_->Decide(pass);
+  DataGradient(pass);
+}
+
+void ProductOp::WeightGradients(const Pass& pass) {
+  const Context& context = context_.beside.context();
   const PlannedProduct& weights = plans_.For(ProductKind::kWeights, pass.rows);
-  if (rule_) rule_->Decide(pass);
-  gradient_.Store(pass,
-                  weights.Run(context_, SpanOf(spec_.x), SpanOf(spec_.dy.tensor), {}, nullptr,
-                              context_.scratch.data()),
-                  weights.added_channels());
-  if (spec_.b) gradient_.StoreBias(pass, context_.scratch.data());
-  if (rule_) DataGradient(pass);
+  std::byte* scratch = context.scratch.data();
+  gradient_.Store(
+      pass, weights.Run(context, SpanOf(spec_.x), SpanOf(spec_.dy.tensor), {}, nullptr, scratch),
+      weights.added_channels());
+  if (spec_.b) gradient_.StoreBias(pass, scratch);
 }
 
 void ProductOp::DataGradient(const Pass& pass) {

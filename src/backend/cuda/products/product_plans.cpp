@@ -1,6 +1,7 @@
 // See product_plans.h.
 #include "backend/cuda/products/product_plans.h"
 
+#include "backend/cuda/beside.h"
 #include "backend/decisions.h"
 
 namespace ada::backend::cuda {
@@ -100,12 +101,17 @@ PlannedProduct ProductPlans::Make(ProductKind kind, int rows, bool sums) const {
     return c.own_scale == nullptr ? nullptr : &c.own_scale->scale;
   };
   PlannedProduct product(
-      context_, spec_.layer,
+      ContextOf(kind), spec_.layer,
       RequestsFor(kind, geometry_, rows, operands, output, {coded[0].format, coded[1].format}),
       {scale(coded[0]), scale(coded[1])});
   if (kind != ProductKind::kWeights) weights_.Packed(product.request().operands);
   ReserveScratch(product);
   return product;
+}
+
+// Weight gradients are made beside the stream.
+const Context& ProductPlans::ContextOf(ProductKind kind) const {
+  return kind == ProductKind::kWeights ? context_.beside.context() : context_;
 }
 
 std::size_t ProductPlans::scaled_bytes() const {
@@ -115,7 +121,7 @@ std::size_t ProductPlans::scaled_bytes() const {
 void ProductPlans::ReserveScratch(const PlannedProduct& product) const {
   const ProductRequest& request = product.request();
   const auto reserve = [&](Storage first, Storage second, bool apart, std::size_t more) {
-    context_.scratch.Reserve(product.scratch_bytes(first, second, apart) + more);
+    ContextOf(request.kind).scratch.Reserve(product.scratch_bytes(first, second, apart) + more);
   };
   const auto sums = [&](const Tensor& tensor, const TensorStats* stats) {
     return tensor.storage != Storage::kF32 && (!product.rounded() || stats != nullptr);

@@ -44,6 +44,7 @@ class ProductPlans {
   Coded CodedDy(ProductKind kind) const;
   // None unless options.fp8_hardware; where an operand is not known, with a diagnostic.
   std::array<Coded, 2> CodedOperands(ProductKind kind) const;
+  const Context& ContextOf(ProductKind kind) const;
   // Also for the sums of calls that measure more.
   void ReserveScratch(const PlannedProduct& product) const;
 
