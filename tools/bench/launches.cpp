@@ -3,8 +3,9 @@
 //   bench_launches CONFIG [KEY=VALUE ...]
 //
 // Markdown: launches of each kernel in a step, and products, each a library's and of one kernel or
-// more; then how often one stream waits for another, and what is copied to the host. Their number depends on the network, the policy and the
-// formats, hardly on the size of images and batches: the host executor is slow, so small ones do.
+// more; then how often one stream waits for another, and what is copied to the host. Their number
+// depends on the network, the policy and the formats, hardly on the size of images and batches: the
+// host executor is slow, so small ones do.
 #include <algorithm>
 #include <cstdio>
 #include <exception>

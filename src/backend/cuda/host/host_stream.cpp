@@ -134,8 +134,7 @@ HostStream::~HostStream() {
     for (const auto& [block, bytes] : blocks_) std::free(block);
     return;
   }
-  DoUpTo(asked_);
-  std::erase(main_->sides_, this);
+  std::erase(main_->sides_, this);  // what nobody waited for is dropped
 }
 
 // What lies in the host's own memory is read at once.
@@ -194,7 +193,7 @@ std::byte* HostStream::Allocate(std::size_t bytes) {
 }
 
 void HostStream::Free(std::byte* block) noexcept {
-  root().DoAll();
+  root().EndAll();
   if (root().blocks_.erase(block) > 0) std::free(block);
 }
 
@@ -302,9 +301,18 @@ void HostStream::DoUpTo(std::int64_t place) {
   doing_ = false;
 }
 
-void HostStream::DoAll() {
-  DoUpTo(asked_);
-  for (HostStream* side : sides_) side->DoUpTo(side->asked_);
+void HostStream::EndAll() noexcept {
+  try {
+    DoUpTo(asked_);
+    for (HostStream* side : sides_) side->DoUpTo(side->asked_);
+  } catch (...) {
+    Drop();
+    for (HostStream* side : sides_) side->Drop();
+  }
+}
+void HostStream::Drop() {
+  waiting_.clear();
+  done_ = asked_;
 }
 
 }  // namespace ada::backend::cuda

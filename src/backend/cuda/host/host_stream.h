@@ -80,7 +80,8 @@ class HostStream final : public Stream {
   void Ask(Work work);              // or keeps it, where this records
   void Push(Work work);             // done now, unless this is late
   void DoUpTo(std::int64_t place);  // so much of what was asked for
-  void DoAll();                     // of this and of its sides
+  void EndAll() noexcept;           // of this and of its sides; nothing more where that fails
+  void Drop();                      // what was not done
 
   HostStream* main_ = nullptr;  // of a side
   bool reverse_ = false, keeps_names_ = false, late_ = false, sides_late_ = true;

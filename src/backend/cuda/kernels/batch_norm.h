@@ -129,7 +129,7 @@ struct BatchStatistics {
   ChannelFactors to;
   float *running_mean = nullptr, *running_var = nullptr;
   double momentum = 0;
-  NormPart part;  // where all is put instead
+  NormPart part;     // where all is put instead
   LargestNote note;  // of x
 };
 
@@ -207,7 +207,7 @@ struct ReduceGradient {
   float *mean_dy = nullptr, *slope = nullptr;        // [channels]
   float *dgamma = nullptr, *dbeta = nullptr;
   bool accumulate = false;
-  NormPart part;  // the sums, which dgamma and dbeta take as they are
+  NormPart part;     // the sums, which dgamma and dbeta take as they are
   LargestNote note;  // of dy
 };
 

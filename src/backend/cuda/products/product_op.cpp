@@ -34,7 +34,7 @@ class ProductOp final : public Op {
   void Backward(const Pass& pass) override;
   void RefreshWeights(const Pass& pass) override { weights_.Refresh(pass); }
   void FinishGradients(const Pass& pass) override {
-    if (spec_.dy) gradient_.Finish(pass);
+    if (spec_.dy) context_.beside.Run({}, [&] { gradient_.Finish(pass); });
   }
 
  private:
