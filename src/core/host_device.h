@@ -4,8 +4,12 @@
 
 #ifdef __CUDACC__
 #define ADA_HOST_DEVICE __host__ __device__
-#define ADA_UNROLL _Pragma("unroll")
 #else
 #define ADA_HOST_DEVICE
+#endif
+// In front of a loop. nvcc's compiler for the host does not know it.
+#ifdef __CUDA_ARCH__
+#define ADA_UNROLL _Pragma("unroll")
+#else
 #define ADA_UNROLL
 #endif
