@@ -111,14 +111,34 @@ inline std::vector<ProductCase> TileProducts() {
        one,
        48,
        true},
-      {"depthwise, 1x1, stride 2, padding 1", {2, 5, 6, 10}, 10, one, two, one, one, 10, false}};
+      {"depthwise, 1x1, stride 2, padding 1", {2, 5, 6, 10}, 10, one, two, one, one, 10, false},
+      {"groups of 4", {3, 7, 9, 32}, 32, three, one, one, one, 8, true},
+      {"groups of 2, 36 channels, stride 2", {3, 9, 11, 36}, 36, three, two, one, one, 18, false},
+      {"groups of 8, 40 channels, dilation 2", {2, 9, 10, 40}, 40, three, one, two, two, 5, true},
+      {"groups of 4, 1x1, stride 2", {3, 6, 7, 12}, 12, one, two, no, one, 3, true},
+      {"groups of 16, width 1", {3, 5, 1, 48}, 48, three, one, one, one, 3, true},
+      {"groups of 32, stride 2", {2, 9, 12, 64}, 64, three, two, one, one, 2, false},
+      {"groups of 33 to 17", {3, 5, 11, 99}, 51, three, one, one, one, 3, true},
+      {"groups of 3 to 5", {4, 6, 21, 12}, 20, three, one, one, one, 4, true},
+      {"groups of 1 to 2", {4, 6, 12, 10}, 20, three, two, one, one, 10, true},
+      {"groups of 8 to 4, 1x1", {5, 5, 9, 32}, 16, one, one, no, one, 4, false},
+      {"7x7, stride 2, 3 to 33", {3, 15, 37, 3}, 33, {7, 7}, two, three, one, 1, true},
+      {"11x11, stride 4, 3 to 20", {2, 23, 59, 3}, 20, {11, 11}, {4, 4}, two, one, 1, false},
+      {"3x3, 7 to 40, width 20", {3, 5, 20, 7}, 40, three, one, one, one, 1, false},
+      {"3x3, dilation 2x1, 15 to 16", {3, 9, 19, 15}, 16, three, one, {2, 1}, {2, 1}, 1, true},
+      {"1x1, stride 2, 5 to 16", {3, 7, 23, 5}, 16, one, two, no, one, 1, false},
+      {"4x4, stride 2, not padded, 1 to 3", {3, 9, 31, 1}, 3, {4, 4}, two, no, one, 1, true},
+      {"5x2, padding 0x1, 2 to 16", {3, 9, 17, 2}, 16, {5, 2}, one, {0, 1}, one, 1, false},
+      LinearCase("linear of large images", {18, 9, 15, 16}, 20, true),
+      LinearCase("linear of large images of one channel", {18, 40, 50, 1}, 17, false),
+      LinearCase("linear of large odd images", {20, 13, 10, 11}, 37, true)};
   return all;
 }
 
 // Some of them, each of another kind.
 inline std::vector<ProductCase> SomeTileProducts() {
   const std::vector<ProductCase> all = TileProducts();
-  return {all[1], all[2], all[7], all[16], all[30], all[33]};
+  return {all[1], all[2], all[7], all[16], all[30], all[33], all[42], all[47], all[52], all[59]};
 }
 
 // `count` cases from a fixed seed, each of at most `most` products.
@@ -146,7 +166,12 @@ inline std::vector<ProductCase> RandomProducts(int count, double most, std::uint
       c.kernel = pick(kernels), c.stride = pick(strides);
       c.padding = {below(4), below(4)};
       c.dilation = below(5) == 0 ? std::array<int, 2>{2, 2} : std::array<int, 2>{1, 1};
-      if (c.x.c % 2 == 0 && c.out % 2 == 0 && below(10) == 0) c.groups = 2;
+      if (below(5) == 0) {
+        const std::vector<std::int64_t> in_group = {1, 2, 3, 4, 8, 8, 16, 17};
+        c.groups = 2 + below(6);
+        c.x.c = c.groups * pick(in_group);
+        c.out = below(2) == 0 ? c.x.c : c.groups * pick(in_group);
+      }
       if (c.x.c > 1 && below(6) == 0) c.out = c.x.c, c.groups = static_cast<int>(c.x.c);
     }
     c.name = "random " + std::to_string(all.size());

@@ -14,7 +14,7 @@ data: {dataset: synthetic, batch_size: 8, synthetic: {train: 16, test: 8}}
 model:
   layers:
     - {name: conv1, kind: conv2d, channels: 16, kernel: 3, padding: 1}
-    - {name: conv2, kind: conv2d, channels: 16, kernel: 3, padding: 1, groups: 4}
+    - {name: conv2, kind: conv2d, channels: 16, kernel: 3, padding: 1, groups: 2}
     - {name: pool, kind: global_avg_pool}
     - {name: fc, kind: linear, features: 10}
 precision: {format: fp16, layers: [{match: fc, format: fp32}]}

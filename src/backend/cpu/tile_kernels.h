@@ -53,7 +53,7 @@ struct TileKernels {
   void (*convolve)(const TileConvolutionArgs&);
   void (*weight_gradient)(const WeightGradientArgs&) = nullptr;  // of parts
   void (*direct_gradient)(const DirectGradientArgs&) = nullptr;  // of floats and pairs
-  // Depthwise convolutions in fp32; of floats and pairs.
+  // Convolutions of few channels a group (depthwise.h) in fp32; of floats and pairs.
   void (*depthwise_row)(const DepthwiseRowArgs&) = nullptr;
   void (*depthwise_gradient)(const DepthwiseGradientArgs&) = nullptr;
   void (*widen_pixels)(const DepthwiseWidenArgs&) = nullptr;

@@ -7,36 +7,41 @@
 #include "core/number_grid.h"
 
 namespace ada::backend::cpu {
-namespace {
 
-// Rows of one image after another, in fp32, as a plan wants them. Row r lies in slot r % ring: rows
-// are asked for in rising order, none that lies a ring before another of the same output. Zeros
-// beside the rows, and the row of zeros behind them, stay.
+// Rows of one image after another, in fp32, as a plan wants them, `channels` channels of each
+// pixel. Row r lies in slot r % ring: rows are asked for in rising order, none that lies a ring
+// before another of the same output. Zeros beside the rows, and the row of zeros behind them, stay.
 class RowRing {
  public:
   RowRing(const TileKernels& kernels, const DepthwisePlan& plan, float* memory)
       : kernels_(kernels), plan_(plan), memory_(memory) {
-    std::fill_n(memory, plan.row_values() * static_cast<std::size_t>(plan.ring + 1), 0.0f);
+    std::fill_n(Slot(plan.ring), plan.row_values(), 0.0f);
+    const std::int64_t left = std::int64_t{16} * plan.left, end = left + 16 * plan.in.w;
+    for (std::int64_t i = 0; i < std::int64_t{plan.ring} * plan.blocks() * plan.planes; ++i) {
+      float* const plane = memory + i * plan.plane_values();
+      std::fill_n(plane, left, 0.0f);
+      std::fill_n(plane + end, plan.plane_values() - end, 0.0f);
+    }
   }
   void Begin(const TensorSpan& image) { image_ = image, next_ = 0; }
   // The row's first pixel, behind the zeros on its left; outside of the image: zeros.
   const float* Row(int row) {
-    const std::int64_t width = (plan_.in.c + 15) / 16 * 16;
-    if (row < 0 || row >= plan_.in.h) return Slot(plan_.ring) + plan_.left * width;
+    if (row < 0 || row >= plan_.in.h) return FirstPixel(plan_.ring);
     for (; next_ <= row; ++next_) {
       DepthwiseWidenArgs widen;
       widen.in = image_, widen.first = next_ * plan_.in.w * plan_.in.c;
       widen.pixels = static_cast<int>(plan_.in.w), widen.channels = static_cast<int>(plan_.in.c);
-      widen.out = Slot(next_ % plan_.ring) + plan_.left * width;
+      widen.planes = plan_.planes;
+      widen.out = FirstPixel(next_ % plan_.ring);
+      widen.plane = plan_.plane_values(), widen.block = plan_.block_values();
       kernels_.widen_pixels(widen);
     }
-    return Slot(row % plan_.ring) + plan_.left * width;
+    return FirstPixel(row % plan_.ring);
   }
 
  private:
-  float* Slot(int slot) const {
-    return memory_ + static_cast<std::size_t>(slot) * plan_.row_values();
-  }
+  float* Slot(int slot) const { return memory_ + slot * plan_.row_values(); }
+  float* FirstPixel(int slot) const { return Slot(slot) + std::int64_t{16} * plan_.left; }
 
   const TileKernels& kernels_;
   const DepthwisePlan& plan_;
@@ -44,8 +49,6 @@ class RowRing {
   float* const memory_;
   int next_ = 0;  // row that has not been read
 };
-
-}  // namespace
 
 DepthwiseChunks::DepthwiseChunks(const TileKernels& kernels, const Context& context,
                                  const ProductSpec& spec, const ProductGeometry& geometry,
@@ -58,10 +61,12 @@ DepthwiseChunks::DepthwiseChunks(const TileKernels& kernels, const Context& cont
       rounding_(rounding),
       most_(most),
       offset_(offset),
-      taps_(static_cast<int>(geometry.w.h * geometry.w.w)),
+      kernel_(static_cast<int>(geometry.w.h * geometry.w.w)),
+      planes_(static_cast<int>(geometry.w.c)),
       forward_(DepthwisePlan::Forward(geometry)),
       data_(DepthwisePlan::DataGradient(geometry)),
-      packed_(static_cast<std::size_t>(taps_) * Width()),
+      forward_weights_(static_cast<std::size_t>(taps()) * Width()),
+      data_weights_(forward_weights_.size()),
       bias_(spec.b ? Width() : 0) {
   const auto values = static_cast<std::size_t>(
       most_ * std::max(spec.x.shape.per_image(), spec.y.shape.per_image()));
@@ -76,13 +81,26 @@ std::size_t DepthwiseChunks::Width() const {
   return static_cast<std::size_t>((spec_.x.shape.c + 15) / 16 * 16);
 }
 
+// visit(channel c out, k of its group in, tap, place among packed weights, in PyTorch's order)
+template <class Visit>
+void DepthwiseChunks::ForWeights(Visit&& visit) const {
+  for (std::int64_t c = 0; c < spec_.x.shape.c; ++c)
+    for (std::int64_t k = 0; k < planes_; ++k)
+      for (std::int64_t tap = 0; tap < kernel_; ++tap)
+        visit(c, k, tap, ((c / 16 * kernel_ + tap) * planes_ + k) * 16 + c % 16,
+              (c * planes_ + k) * kernel_ + tap);
+}
+
 void DepthwiseChunks::Refresh() {
-  const float* plain = weights_.plain();  // [channel][tap]
-  const auto channels = static_cast<std::size_t>(spec_.x.shape.c);
-  const auto taps = static_cast<std::size_t>(taps_);
-  for (std::size_t tap = 0; tap < taps; ++tap)
-    for (std::size_t c = 0; c < channels; ++c) packed_[tap * Width() + c] = plain[c * taps + tap];
-  if (spec_.b) std::copy_n(spec_.b.f32(), channels, bias_.begin());
+  const float* plain = weights_.plain();
+  ForWeights([&](std::int64_t c, std::int64_t k, std::int64_t tap, std::int64_t packed,
+                 std::int64_t i) {
+    forward_weights_[static_cast<std::size_t>(packed)] = plain[i];
+    // Lane c of dx takes plane k of dy by the weight from channel c to the k-th of its group.
+    const std::int64_t out = c / planes_ * planes_ + k, in = c % planes_;
+    data_weights_[static_cast<std::size_t>(packed)] = plain[(out * planes_ + in) * kernel_ + tap];
+  });
+  if (spec_.b) std::copy_n(spec_.b.f32(), spec_.x.shape.c, bias_.begin());
   weights_finite_ = context_.kernels.largest(plain, spec_.w.shape.numel()) < kInfinityBits;
 }
 
@@ -102,55 +120,80 @@ DepthwiseChunks::Buffers DepthwiseChunks::BuffersOf(int worker) const {
 }
 
 // args: bias, factor and `out`, of the chunk's first image.
-void DepthwiseChunks::Run(const DepthwisePlan& plan, const Chunk& chunk, const TensorSpan& in,
-                          int block, const Buffers& b, DepthwiseRowArgs args) const {
-  const auto width = static_cast<std::int64_t>(Width());
+void DepthwiseChunks::Run(const DepthwisePlan& plan, const std::vector<float>& weights,
+                          const Chunk& chunk, const TensorSpan& in, int block, const Buffers& b,
+                          DepthwiseRowArgs args) const {
   const TensorSpan out = args.out;
-  args.in_step = plan.in_step[1], args.out_step = plan.out_step[1];
   args.channels = static_cast<int>(plan.out.c);
-  std::vector<DepthwiseTap> taps;
+  args.in_step = plan.in_step[1], args.out_step = plan.out_step[1] * plan.out.c;
+  args.in_block = plan.block_values(), args.weight_block = std::int64_t{16} * taps();
   RowRing ring(kernels_, plan, b.ring);
   for (std::int64_t image = 0; image < chunk.images; ++image) {
     ring.Begin(Advance(in, image * plan.in.per_image()));
+    args.out = Advance(out, image * plan.out.per_image());
     args.largest = b.largest + image / block;
-    for (int y = 0; y < plan.out.h; ++y) {
-      const int i = y / plan.out_step[0];
-      for (const DepthwisePlan::Part& part : plan.parts) {
-        if (part.row != y % plan.out_step[0]) continue;
-        taps.clear();
-        for (const DepthwisePlan::Tap& tap : part.taps)
-          taps.push_back({ring.Row(i * plan.in_step[0] + tap.row) + tap.column * width,
-                          packed_.data() + tap.weight * width});
-        args.taps = taps.data(), args.tap_count = static_cast<int>(taps.size());
-        args.columns = part.columns;
-        args.out = Advance(
-            out, image * plan.out.per_image() + (y * plan.out.w + part.column) * plan.out.c);
-        kernels_.depthwise_row(args);
+    for (int y = 0; y < plan.out.h; ++y) RunRow(plan, y, ring, weights.data(), args);
+  }
+}
+
+// A row of the output. args.out: of the image.
+void DepthwiseChunks::RunRow(const DepthwisePlan& plan, int y, RowRing& ring, const float* weights,
+                             DepthwiseRowArgs args) const {
+  const TensorSpan out = args.out;
+  const int i = y / plan.out_step[0];
+  std::vector<DepthwiseTap> taps;
+  // Taps of one column; those that lie outside of the image are left out.
+  const auto add = [&](const DepthwisePlan::Tap& tap, int column) {
+    const float* row = ring.Row(i * plan.in_step[0] + tap.row) + (column + tap.column) * 16;
+    for (int k = 0; k < planes_; ++k)
+      taps.push_back({row + k * plan.plane_values(), weights + (tap.weight * planes_ + k) * 16});
+  };
+  const auto run = [&](const DepthwisePlan::Part& part, int column, int columns) {
+    args.taps = taps.data(), args.tap_count = static_cast<int>(taps.size());
+    args.columns = columns;
+    args.out =
+        Advance(out, (y * plan.out.w + part.column + column * plan.out_step[1]) * plan.out.c);
+    kernels_.depthwise_row(args);
+  };
+  for (const DepthwisePlan::Part& part : plan.parts) {
+    if (part.row != y % plan.out_step[0]) continue;
+    if (weights_finite_) {
+      taps.clear();
+      for (const DepthwisePlan::Tap& tap : part.taps) add(tap, 0);
+      run(part, 0, part.columns);
+      continue;
+    }
+    // Zeros beside the image must not meet weights that are not finite.
+    for (int column = 0; column < part.columns; ++column) {
+      taps.clear();
+      const int x = column * plan.in_step[1];
+      for (const DepthwisePlan::Tap& tap : part.taps) {
+        const int row = i * plan.in_step[0] + tap.row;
+        if (row >= 0 && row < plan.in.h && x + tap.column >= 0 && x + tap.column < plan.in.w)
+          add(tap, x);
       }
+      run(part, column, 1);
     }
   }
 }
 
-// The zeros beside a row are multiplied like other values.
 bool DepthwiseChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
-  if (!weights_finite_) return false;
   const Buffers b = BuffersOf(chunk.worker);
   const auto to = rounding_.DestinationOfY(chunk, b.values);
   DepthwiseRowArgs args;
   args.out = to.out;
   if (spec_.b) args.bias = bias_.data();
-  Run(forward_, chunk, x, rounding_.block_y(), b, args);
+  Run(forward_, forward_weights_, chunk, x, rounding_.block_y(), b, args);
   rounding_.CloseY(chunk, to, b.largest);
   return true;
 }
 
 bool DepthwiseChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
-  if (!weights_finite_) return false;
   const Buffers b = BuffersOf(chunk.worker);
   const auto to = rounding_.DestinationOfDx(chunk, b.values, alpha);
   DepthwiseRowArgs args;
   args.out = to.out, args.factor = to.factor;
-  Run(data_, chunk, dy, rounding_.block_x(), b, args);
+  Run(data_, data_weights_, chunk, dy, rounding_.block_x(), b, args);
   rounding_.CloseDx(chunk, to, alpha, b.largest);
   return true;
 }
@@ -159,27 +202,31 @@ bool DepthwiseChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, co
                                      bool first, float* partial) {
   if (first) std::fill_n(partial, partial_values(), 0.0f);
   const Buffers b = BuffersOf(chunk.worker);
-  const auto width = static_cast<std::int64_t>(Width());
-  const DepthwisePlan::Part& part = forward_.parts[0];
+  const DepthwisePlan& plan = forward_;
+  const DepthwisePlan::Part& part = plan.parts[0];
   DepthwiseGradientArgs args;
-  args.columns = part.columns, args.in_step = forward_.in_step[1];
-  args.channels = static_cast<int>(spec_.x.shape.c);
-  args.dy = b.row, args.gradients = partial;
-  if (spec_.b) args.bias = partial + taps_ * width;
+  args.columns = part.columns, args.in_step = plan.in_step[1];
+  args.channels = static_cast<int>(plan.out.c);
+  args.dy = b.row, args.in_block = plan.block_values();
+  args.gradients = partial;
+  if (spec_.b) args.bias = partial + taps() * static_cast<std::int64_t>(Width());
   DepthwiseWidenArgs widen;
-  widen.pixels = part.columns, widen.channels = args.channels, widen.out = b.row;
-  std::vector<DepthwiseTap> taps(part.taps.size());
-  RowRing ring(kernels_, forward_, b.ring);
+  widen.pixels = part.columns, widen.channels = args.channels;
+  widen.out = b.row, widen.block = std::int64_t{16} * part.columns;
+  std::vector<DepthwiseTap> met(static_cast<std::size_t>(taps()));
+  args.taps = met.data(), args.tap_count = taps();
+  RowRing ring(kernels_, plan, b.ring);
   for (std::int64_t image = 0; image < chunk.images; ++image) {
-    ring.Begin(Advance(x, image * forward_.in.per_image()));
-    widen.in = Advance(dy, image * forward_.out.per_image());
-    for (int y = 0; y < forward_.out.h; ++y) {
-      widen.first = y * forward_.out.w * forward_.out.c;
+    ring.Begin(Advance(x, image * plan.in.per_image()));
+    widen.in = Advance(dy, image * plan.out.per_image());
+    for (int y = 0; y < plan.out.h; ++y) {
+      widen.first = y * plan.out.w * plan.out.c;
       kernels_.widen_pixels(widen);
-      for (std::size_t t = 0; t < taps.size(); ++t)
-        taps[t].in =
-            ring.Row(y * forward_.in_step[0] + part.taps[t].row) + part.taps[t].column * width;
-      args.taps = taps.data(), args.tap_count = static_cast<int>(taps.size());
+      auto next = met.begin();
+      for (const DepthwisePlan::Tap& tap : part.taps) {
+        const float* row = ring.Row(y * plan.in_step[0] + tap.row) + tap.column * 16;
+        for (int k = 0; k < planes_; ++k) (next++)->in = row + k * plan.plane_values();
+      }
       kernels_.depthwise_gradient(args);
     }
   }
@@ -187,28 +234,28 @@ bool DepthwiseChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, co
 }
 
 std::int64_t DepthwiseChunks::partial_values() const {
-  return static_cast<std::int64_t>(Width()) * (taps_ + (spec_.b ? 1 : 0));
+  return static_cast<std::int64_t>(Width()) * (taps() + (spec_.b ? 1 : 0));
 }
 
 bool DepthwiseChunks::Sum(float* partials, std::int64_t count, float* dw, float* db) const {
   for (std::int64_t i = 1; i < count; ++i)
     context_.kernels.accumulate(partials + i * partial_values(), partials, partial_values());
-  const auto channels = static_cast<std::size_t>(spec_.x.shape.c);
-  const auto taps = static_cast<std::size_t>(taps_);
-  for (std::size_t tap = 0; tap < taps; ++tap)
-    for (std::size_t c = 0; c < channels; ++c) dw[c * taps + tap] = partials[tap * Width() + c];
-  if (db != nullptr) std::copy_n(partials + taps * Width(), channels, db);
+  ForWeights([&](std::int64_t, std::int64_t, std::int64_t, std::int64_t from, std::int64_t to) {
+    dw[to] = partials[from];
+  });
+  if (db != nullptr)
+    std::copy_n(partials + taps() * static_cast<std::int64_t>(Width()), spec_.x.shape.c, db);
   return context_.kernels.largest(partials, partial_values()) < kInfinityBits;
 }
 
 void DepthwiseChunks::AddPlain(const float* dw, const float* db, bool first, float* partial) const {
   if (first) std::fill_n(partial, partial_values(), 0.0f);
-  const auto channels = static_cast<std::size_t>(spec_.x.shape.c);
-  const auto taps = static_cast<std::size_t>(taps_);
-  for (std::size_t tap = 0; tap < taps; ++tap)
-    for (std::size_t c = 0; c < channels; ++c) partial[tap * Width() + c] += dw[c * taps + tap];
+  ForWeights([&](std::int64_t, std::int64_t, std::int64_t, std::int64_t to, std::int64_t from) {
+    partial[to] += dw[from];
+  });
+  float* bias = partial + taps() * static_cast<std::int64_t>(Width());
   if (db != nullptr)
-    for (std::size_t c = 0; c < channels; ++c) partial[taps * Width() + c] += db[c];
+    for (std::int64_t c = 0; c < spec_.x.shape.c; ++c) bias[c] += db[c];
 }
 
 }  // namespace ada::backend::cpu

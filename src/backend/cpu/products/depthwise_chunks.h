@@ -1,5 +1,5 @@
-// Chunks of depthwise convolutions (as many groups as channels, in and out) in fp32: rows of the
-// input wait in a ring, in fp32, while the rows of the output that need them are computed.
+// Chunks of convolutions of few channels a group (IsNarrow), in fp32: rows of the input wait in a
+// ring, in fp32, while the rows of the output that need them are computed.
 #pragma once
 #include <array>
 #include <vector>
@@ -27,21 +27,28 @@ struct DepthwisePlan {
   Shape in, out;
   std::array<int, 2> in_step = {1, 1}, out_step = {1, 1};
   std::vector<Part> parts;
+  int planes = 1;            // channels of a group
   int ring = 1;              // rows of the input
   int left = 0, pixels = 0;  // zeros before a row, and its pixels with all zeros
 
   static DepthwisePlan Forward(const ProductGeometry& geometry);
   static DepthwisePlan DataGradient(const ProductGeometry& geometry);
-  std::size_t row_values() const;
+  // Of a row in the ring, [blocks of 16 channels][planes][pixels][16].
+  std::int64_t plane_values() const { return std::int64_t{16} * pixels; }
+  std::int64_t block_values() const { return planes * plane_values(); }
+  int blocks() const { return QuotientUp(in.c, 16); }
+  std::int64_t row_values() const { return blocks() * block_values(); }
   std::size_t ring_bytes() const;  // with a row of zeros
 
  private:
   void Finish();
 };
 
+class RowRing;
+
 class DepthwiseChunks final : public ChunkProduct {
  public:
-  // As OnednnChunks's. IsDepthwise holds.
+  // As OnednnChunks's. IsNarrow holds.
   DepthwiseChunks(const TileKernels& kernels, const Context& context, const ProductSpec& spec,
                   const ProductGeometry& geometry, const WeightCopies& weights,
                   ProductRounding& rounding, int most, std::size_t offset);
@@ -63,9 +70,14 @@ class DepthwiseChunks final : public ChunkProduct {
     float* row;  // of dy
   };
   std::size_t Width() const;  // channels rounded up to 16
+  int taps() const { return kernel_ * planes_; }
   Buffers BuffersOf(int worker) const;
-  void Run(const DepthwisePlan& plan, const Chunk& chunk, const TensorSpan& in, int block,
-           const Buffers& buffers, DepthwiseRowArgs args) const;
+  void Run(const DepthwisePlan& plan, const std::vector<float>& weights, const Chunk& chunk,
+           const TensorSpan& in, int block, const Buffers& buffers, DepthwiseRowArgs args) const;
+  void RunRow(const DepthwisePlan& plan, int y, RowRing& ring, const float* weights,
+              DepthwiseRowArgs args) const;
+  template <class Visit>
+  void ForWeights(Visit&& visit) const;
 
   Context context_;
   const TileKernels& kernels_;
@@ -74,9 +86,10 @@ class DepthwiseChunks final : public ChunkProduct {
   ProductRounding& rounding_;
   const std::int64_t most_;
   const std::size_t offset_;
-  const int taps_;
+  const int kernel_, planes_;  // weights of a kernel; channels of a group
   DepthwisePlan forward_, data_;
-  std::vector<float> packed_, bias_;  // [taps][channels rounded up to 16]
+  std::vector<float> forward_weights_, data_weights_;  // [blocks][kernel][planes][16]
+  std::vector<float> bias_;                            // channels rounded up to 16
   bool weights_finite_ = true;
 };
 

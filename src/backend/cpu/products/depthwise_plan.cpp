@@ -1,4 +1,4 @@
-// Which rows and columns taps of a depthwise convolution meet; see depthwise_chunks.h.
+// Which rows and columns the taps of such a convolution meet; see depthwise_chunks.h.
 #include <algorithm>
 
 #include "backend/cpu/context.h"
@@ -8,7 +8,7 @@ namespace ada::backend::cpu {
 
 DepthwisePlan DepthwisePlan::Forward(const ProductGeometry& g) {
   DepthwisePlan plan;
-  plan.in = g.x, plan.out = g.y, plan.in_step = g.stride;
+  plan.in = g.x, plan.out = g.y, plan.in_step = g.stride, plan.planes = static_cast<int>(g.w.c);
   Part part;
   part.columns = static_cast<int>(g.y.w);
   for (int ky = 0; ky < g.w.h; ++ky)
@@ -22,7 +22,7 @@ DepthwisePlan DepthwisePlan::Forward(const ProductGeometry& g) {
 
 DepthwisePlan DepthwisePlan::DataGradient(const ProductGeometry& g) {
   DepthwisePlan plan;
-  plan.in = g.y, plan.out = g.x, plan.out_step = g.stride;
+  plan.in = g.y, plan.out = g.x, plan.out_step = g.stride, plan.planes = static_cast<int>(g.w.c);
   for (int r = 0; r < std::min<std::int64_t>(g.stride[0], g.x.h); ++r) {
     for (int q = 0; q < std::min<std::int64_t>(g.stride[1], g.x.w); ++q) {
       Part part{r, q, QuotientUp(g.x.w - q, g.stride[1]), {}};
@@ -53,11 +53,8 @@ void DepthwisePlan::Finish() {
   pixels = left + highest + 1;
 }
 
-std::size_t DepthwisePlan::row_values() const {
-  return static_cast<std::size_t>(pixels) * static_cast<std::size_t>((in.c + 15) / 16 * 16);
-}
 std::size_t DepthwisePlan::ring_bytes() const {
-  return WholeLines(row_values() * static_cast<std::size_t>(ring + 1) * sizeof(float));
+  return WholeLines(static_cast<std::size_t>(row_values() * (ring + 1)) * sizeof(float));
 }
 
 }  // namespace ada::backend::cpu

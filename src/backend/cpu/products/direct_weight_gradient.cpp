@@ -9,8 +9,17 @@ namespace ada::backend::cpu {
 namespace {
 
 constexpr int kTileOfWeights = 256;  // values
-// Sums pass through memory once a strip: so many positions make that cheap.
+// Sums pass through memory once a strip: so many positions make that cheap, and their x and dy stay
+// in the first level of the cache.
 constexpr int kStripPositions = 128;
+
+// Equal pieces of a row that has more positions than that; one where it has no such divisor.
+int PiecesOf(int positions) {
+  for (int pieces = 1; pieces <= positions; ++pieces)
+    if (positions % pieces == 0 && positions / pieces <= kStripPositions)
+      return positions / pieces * 4 >= kStripPositions ? pieces : 1;
+  return 1;
+}
 
 }  // namespace
 
@@ -19,12 +28,18 @@ DirectWeightGradient::DirectWeightGradient(const TileKernels& kernels,
     : kernels_(kernels),
       geometry_(geometry),
       forward_(TileConvolution::ForGradient(kernels, geometry, block)),
-      weights_(forward_.StepWeights()),
-      out_blocks_(static_cast<int>((geometry.y.c + 15) / 16)) {
+      out_channels_(static_cast<int>(geometry.y.c) / geometry.groups),
+      out_blocks_(QuotientUp(out_channels_, 16)) {
   const auto positions = static_cast<int>(geometry.y.w) * forward_.frame().together;
-  strip_rows_ = std::max(1, kStripPositions / positions);
-  const auto steps = static_cast<int>(weights_.size());
-  for (int out = 0; out < out_blocks_; ++out) groups_.push_back({1, steps, out, 0, out * steps});
+  pieces_ = PiecesOf(positions), positions_ = positions / pieces_;
+  strip_rows_ = std::max(1, kStripPositions / positions_);
+  const std::vector<TileConvolution::StepWeight> weights = forward_.StepWeights();
+  for (const TileConvolution::StepWeight& weight : weights)
+    for (int k = 0; k < 16; ++k)
+      places_.push_back(forward_.WeightOf(weight.channel + k) + weight.weight);
+  const auto steps = static_cast<int>(weights.size());
+  for (int out = 0; out < out_blocks_ * geometry.groups; ++out)
+    groups_.push_back({1, steps, out, 0, out * steps});
 }
 
 DirectWeightGradient::Layout DirectWeightGradient::LayoutOf(int images) const {
@@ -34,9 +49,10 @@ DirectWeightGradient::Layout DirectWeightGradient::LayoutOf(int images) const {
   layout.groups = (images + images_of_group - 1) / images_of_group;
   const std::int64_t rows = layout.groups * geometry_.y.h;
   layout.dy_plane_bytes = rows * geometry_.y.w * frame.together * 64;
-  layout.dy = static_cast<std::size_t>(frame.blocks * forward_.PlaneBytes(images));
+  layout.dy = static_cast<std::size_t>(forward_.RecordBytes(images));
   layout.rows = layout.dy + static_cast<std::size_t>(out_blocks_ * layout.dy_plane_bytes);
-  layout.bytes = layout.rows + WholeLines(static_cast<std::size_t>(rows) * sizeof(std::int64_t));
+  layout.bytes =
+      layout.rows + WholeLines(static_cast<std::size_t>(rows * pieces_) * sizeof(std::int64_t));
   return layout;
 }
 
@@ -44,8 +60,8 @@ std::size_t DirectWeightGradient::scratch_bytes(int images) const {
   return LayoutOf(std::min(images, forward_.images_at_once())).bytes;
 }
 std::int64_t DirectWeightGradient::partial_values() const {
-  const auto steps = static_cast<std::int64_t>(weights_.size());
-  return out_blocks_ * (steps * kTileOfWeights + (geometry_.bias ? 16 : 0));
+  const std::int64_t bias = geometry_.bias ? 16 * out_blocks_ : 0;
+  return geometry_.groups * (group_values() + bias);
 }
 
 void DirectWeightGradient::Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
@@ -64,73 +80,90 @@ void DirectWeightGradient::PackDy(TensorSpan dy, int images, const Layout& layou
   pack.frame.columns = static_cast<int>(geometry_.y.w);
   pack.frame.block = 16, pack.frame.blocks = out_blocks_;
   pack.x = dy, pack.images = images, pack.image_pairs = forward_.images_in_record() == 2;
-  pack.h = pack.frame.rows, pack.w = pack.frame.columns, pack.c = static_cast<int>(geometry_.y.c);
+  pack.h = pack.frame.rows, pack.w = pack.frame.columns;
+  pack.c = out_channels_, pack.pixel = static_cast<int>(geometry_.y.c);
   pack.records = records, pack.plane_bytes = layout.dy_plane_bytes;
   kernels_.pack_records(pack);
 }
 
+// Group by group of channels.
 void DirectWeightGradient::RunSome(TensorSpan x, TensorSpan dy, int images, bool first,
                                    float* partial, std::byte* scratch) const {
+  const std::int64_t in_channels = geometry_.x.c / geometry_.groups;
+  for (int g = 0; g < geometry_.groups; ++g)
+    RunGroup(g, Advance(x, g * in_channels), Advance(dy, g * out_channels_), images, first, partial,
+             scratch);
+}
+
+void DirectWeightGradient::RunGroup(int group, TensorSpan x, TensorSpan dy, int images, bool first,
+                                    float* partial, std::byte* scratch) const {
   const Layout layout = LayoutOf(images);
   const TileFrame& frame = forward_.frame();
   forward_.PackRecords(x, images, scratch + layout.x);
   PackDy(dy, images, layout, scratch + layout.dy);
   auto* rows = reinterpret_cast<std::int64_t*>(scratch + layout.rows);
-  const std::int64_t row_records = std::int64_t{frame.columns} * frame.together;
   int count = 0;
-  for (int group = 0; group < layout.groups; ++group)
+  for (int together = 0; together < layout.groups; ++together)
     for (int row = 0; row < geometry_.y.h; ++row)
-      rows[count++] =
-          (group * frame.group_records() + row * forward_.row_step() * row_records) * 64;
+      for (int piece = 0; piece < pieces_; ++piece)
+        rows[count++] = together * frame.group_bytes() +
+                        row * forward_.row_step() * frame.line_bytes() +
+                        std::int64_t{piece} * positions_ * frame.row_bytes();
   const std::vector<std::int64_t> steps = forward_.Steps(images);
   DirectGradientArgs a;
   a.x = scratch + layout.x, a.rows_of_x = rows;
+  a.x_bytes = frame.row_bytes();
   a.steps = steps.data(), a.step_values = forward_.step_values().data();
   a.step_count = static_cast<int>(steps.size());
   a.dy = scratch + layout.dy, a.dy_plane_bytes = layout.dy_plane_bytes;
   a.out_blocks = out_blocks_, a.rows = count;
-  a.positions = static_cast<int>(geometry_.y.w) * frame.together;
+  a.positions = positions_;
   a.strip_rows = strip_rows_;
-  a.first = first, a.bias = geometry_.bias, a.partial = partial;
+  a.first = first, a.partial = partial + group * group_values();
+  if (geometry_.bias)
+    a.bias = partial + geometry_.groups * group_values() + group * 16 * out_blocks_;
   kernels_.direct_gradient(a);
 }
 
-// visit(offset in a partial gradient, offset in PyTorch's order) for the weights of one group.
+// visit(offset in a partial gradient, offset in PyTorch's order) for the weights of one group, some
+// steps at a time, so that either side is read and written line by line.
 template <class Visit>
 void DirectWeightGradient::ForWeights(const GradientGroup& g, Visit&& visit) const {
-  const std::int64_t channels = geometry_.x.c;
-  const std::int64_t taps =
-      geometry_.linear ? geometry_.x.h * geometry_.x.w : geometry_.w.h * geometry_.w.w;
-  const int outs = std::min(16, static_cast<int>(geometry_.y.c) - 16 * g.out);
-  for (int s = 0; s < g.columns; ++s) {
-    const TileConvolution::StepWeight& weight = weights_[static_cast<std::size_t>(s)];
-    const int values = forward_.step_values()[static_cast<std::size_t>(s)];
-    const std::int64_t tile = std::int64_t{kTileOfWeights} * (g.tile + s);
-    for (int k = 0; k < values; ++k) {
-      // Of a window the values are those of its taps, one after the other.
-      const std::int64_t channel = weight.channel + k;
-      const std::int64_t in = channel % channels * taps + weight.weight + channel / channels;
-      for (int o = 0; o < outs; ++o)
-        visit(tile + 16 * k + o, (std::int64_t{16} * g.out + o) * channels * taps + in);
-    }
-  }
+  constexpr int kSteps = 64;
+  const std::int64_t inputs = geometry_.w.c * geometry_.w.h * geometry_.w.w;
+  const int first = g.out % out_blocks_ * 16, outs = std::min(16, out_channels_ - first);
+  const std::int64_t out = std::int64_t{g.out} / out_blocks_ * out_channels_ + first;
+  for (int begin = 0; begin < g.columns; begin += kSteps)
+    for (int o = 0; o < outs; ++o)
+      for (int s = begin; s < std::min(begin + kSteps, g.columns); ++s) {
+        const std::int64_t tile = std::int64_t{kTileOfWeights} * (g.tile + s) + o;
+        const std::int64_t* const places = places_.data() + 16 * s;
+        const int values = forward_.step_values()[static_cast<std::size_t>(s)];
+        for (int k = 0; k < values; ++k) visit(tile + 16 * k, (out + o) * inputs + places[k]);
+      }
 }
 
 void DirectWeightGradient::ToPlain(const GradientGroup& group, const float* partial,
                                    float* dw) const {
   ForWeights(group, [&](std::int64_t from, std::int64_t to) { dw[to] = partial[from]; });
 }
+// visit(offset in the partial gradient's db, output channel)
+template <class Visit>
+void DirectWeightGradient::ForBias(Visit&& visit) const {
+  for (int o = 0; o < geometry_.y.c; ++o)
+    visit(geometry_.groups * group_values() + o / out_channels_ * out_blocks_ * 16 +
+              o % out_channels_,
+          o);
+}
 void DirectWeightGradient::BiasToPlain(const float* partial, float* db) const {
-  std::copy_n(partial + partial_values() - std::int64_t{16} * out_blocks_, geometry_.y.c, db);
+  ForBias([&](std::int64_t from, int o) { db[o] = partial[from]; });
 }
 void DirectWeightGradient::AddPlain(const float* dw, const float* db, bool first,
                                     float* partial) const {
   if (first) std::fill_n(partial, partial_values(), 0.0f);
   for (const GradientGroup& group : groups_)
     ForWeights(group, [&](std::int64_t to, std::int64_t from) { partial[to] += dw[from]; });
-  if (db == nullptr) return;
-  float* bias = partial + partial_values() - std::int64_t{16} * out_blocks_;
-  for (std::int64_t o = 0; o < geometry_.y.c; ++o) bias[o] += db[o];
+  if (db != nullptr) ForBias([&](std::int64_t to, int o) { partial[to] += db[o]; });
 }
 
 }  // namespace ada::backend::cpu

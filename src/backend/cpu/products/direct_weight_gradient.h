@@ -13,9 +13,10 @@
 
 namespace ada::backend::cpu {
 
-// direct_gradient: rows of the output of some images, each of `positions` records.
+// direct_gradient: rows of the output of some images, or pieces of rows, of `positions` records.
 struct DirectGradientArgs {
   const std::byte* x = nullptr;
+  std::int64_t x_bytes = 64;                  // of x from one position to the next
   const std::int64_t* rows_of_x = nullptr;    // bytes to the first record that a row's step 0 reads
   const std::int64_t* steps = nullptr;        // bytes from there to what a step reads
   const std::uint8_t* step_values = nullptr;  // channels of a step, 1 to 16
@@ -24,13 +25,14 @@ struct DirectGradientArgs {
   std::int64_t dy_plane_bytes = 0;
   int out_blocks = 0, rows = 0, positions = 0;
   int strip_rows = 1;  // rows whose x and dy stay in the first level of the cache
-  bool first = true, bias = false;
-  float* partial = nullptr;  // [out_blocks][steps] tiles [in][out], then db [out_blocks][16]
+  bool first = true;
+  float* partial = nullptr;  // [out_blocks][steps] tiles [in][out]
+  float* bias = nullptr;     // db [out_blocks][16]; null: none
 };
 
 class DirectWeightGradient final : public PartialGradients {
  public:
-  // `geometry` has one group. block: images in a reduction block of the output.
+  // block: images in a reduction block of the output.
   DirectWeightGradient(const TileKernels& kernels, const ProductGeometry& geometry, int block);
 
   std::size_t scratch_bytes(int images) const override;
@@ -52,16 +54,25 @@ class DirectWeightGradient final : public PartialGradients {
   Layout LayoutOf(int images) const;
   void RunSome(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
                std::byte* scratch) const;
+  void RunGroup(int group, TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
+                std::byte* scratch) const;
   void PackDy(TensorSpan dy, int images, const Layout& layout, std::byte* records) const;
+  // Of a group of channels, without db.
+  std::int64_t group_values() const {
+    return std::int64_t{16} * out_blocks_ * static_cast<std::int64_t>(places_.size());
+  }
   template <class Visit>
   void ForWeights(const GradientGroup& group, Visit&& visit) const;
+  template <class Visit>
+  void ForBias(Visit&& visit) const;
 
   const TileKernels& kernels_;
   ProductGeometry geometry_;
   TileConvolution forward_;
-  std::vector<TileConvolution::StepWeight> weights_;  // by step
-  std::vector<GradientGroup> groups_;                 // one a block of output channels
-  int out_blocks_, strip_rows_;
+  std::vector<std::int64_t> places_;     // of a step's values among the weights of one output
+  std::vector<GradientGroup> groups_;    // one a block of output channels
+  int out_channels_, out_blocks_;        // of a group of channels
+  int pieces_, positions_, strip_rows_;  // of a row of the output; of a piece; pieces of a strip
 };
 
 }  // namespace ada::backend::cpu

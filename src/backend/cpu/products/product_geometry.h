@@ -19,9 +19,9 @@ struct ProductGeometry {
   bool data_gradient = true;  // the one for dx too
 };
 
-// As many groups as channels, in and out.
-inline bool IsDepthwise(const ProductGeometry& g) {
-  return !g.linear && g.groups > 1 && g.groups == g.x.c && g.x.c == g.y.c;
+// As many channels out as in, in groups of 1 (depthwise), 2 or 4.
+inline bool IsNarrow(const ProductGeometry& g) {
+  return g.groups > 1 && g.x.c == g.y.c && (g.w.c == 1 || g.w.c == 2 || g.w.c == 4);
 }
 
 // a / b, rounded up; a >= 0.

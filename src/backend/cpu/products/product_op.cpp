@@ -24,10 +24,13 @@ namespace {
 bool AlphaComesFirst(const ProductSpec& spec) {
   return spec.scaler != nullptr && backend::AlphaComesFirst(spec.scaler->rule);
 }
-// Tiles take images in pairs, and pass over all weights in every chunk.
-int ChunkFor(const ProductSpec& spec, bool on_tiles) {
+// Tiles take images in pairs, of linear layers 16 at a time, and pass over all weights in every
+// chunk.
+int ChunkFor(const ProductSpec& spec, const ProductGeometry& geometry, const TileKernels* tiles) {
   std::int64_t images = ChunkImages(spec.x.shape, spec.y.shape);
-  if (on_tiles) images = std::max<std::int64_t>(images, spec.w.shape.numel() > (1 << 20) ? 32 : 2);
+  const bool many =
+      spec.w.shape.numel() > (1 << 20) || (tiles && !tiles->of_parts() && geometry.linear);
+  if (tiles != nullptr) images = std::max<std::int64_t>(images, many ? 32 : 2);
   return static_cast<int>(std::min(images, spec.x.shape.n));
 }
 bool WantsMoments(const ProductSpec& spec) {
@@ -41,7 +44,7 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
     : context_(context),
       spec_(spec),
       geometry_(geometry),
-      chunk_(ChunkFor(spec, tiles != nullptr)),
+      chunk_(ChunkFor(spec, geometry, tiles)),
       weights_(context, geometry, spec, WantsMoments(spec)),
       rounding_(context, spec),
       on_tiles_(tiles != nullptr),
@@ -51,7 +54,7 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
   if (recomputed_) own_bytes_ = WholeLines(recomputed_->chunk_bytes(chunk_));
   if (AlphaComesFirst(spec))
     own_bytes_ += WholeLines(static_cast<std::size_t>(chunk_ * spec.y.shape.per_image()) * 4);
-  if (on_tiles_ && IsDepthwise(geometry_))
+  if (on_tiles_ && IsNarrow(geometry_))
     product_ = std::make_unique<DepthwiseChunks>(*tiles, context, spec_, geometry_, weights_,
                                                  rounding_, chunk_, own_bytes_);
   else if (on_tiles_)

@@ -65,13 +65,13 @@ void ProductRounding::Measure(RoundingStats& stats, const Shape& shape, int bloc
 
 ProductRounding::Destination ProductRounding::DestinationOfY(const Chunk& chunk, float* values) {
   if (Plain(y_stats_, spec_.y, chunk.pass)) return {At(spec_.y, chunk.image), 1, true};
-  return {{values, Storage::kF32}, 1, false};
+  return Unrounded(values);
 }
 ProductRounding::Destination ProductRounding::DestinationOfDx(const Chunk& chunk, float* values,
                                                               float alpha) {
   if (!tail_.wanted() && Plain(dx_stats_, spec_.dx.tensor, chunk.pass))
     return {At(spec_.dx.tensor, chunk.image), alpha, true};
-  return {{values, Storage::kF32}, 1, false};
+  return Unrounded(values);
 }
 
 void ProductRounding::CloseY(const Chunk& chunk, const Destination& to,

@@ -24,6 +24,7 @@ class ProductRounding {
   };
   Destination DestinationOfY(const Chunk& chunk, float* values);
   Destination DestinationOfDx(const Chunk& chunk, float* values, float alpha);
+  static Destination Unrounded(float* values) { return {{values, Storage::kF32}, 1, false}; }
   // Then: rounds and measures what lies in `values`, or takes the largest magnitudes (bits, by
   // block) of what does not.
   void CloseY(const Chunk& chunk, const Destination& to, const std::uint32_t* largest);

@@ -31,11 +31,10 @@ int PartsOf(const NumberFormat& format) {
 
 const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
                         const ProductGeometry& geometry) {
-  if (kernels.depthwise_row != nullptr && IsDepthwise(geometry)) return nullptr;
-  if (geometry.groups != 1) return "its channels are in groups";
-  // Of large images few are rounded at a time, and most rows of a tile would be empty.
-  if (!kernels.of_parts() && geometry.linear && geometry.x.h * geometry.x.w > 1)
-    return "it flattens images";
+  if (kernels.depthwise_row != nullptr && IsNarrow(geometry)) return nullptr;
+  // A record of a group holds few values where the group has few channels.
+  const bool few = std::min(geometry.w.c, geometry.y.c / geometry.groups) < 16;
+  if (geometry.groups != 1 && (kernels.of_parts() || few)) return "its channels are in groups";
   if (kernels.of_floats()) return nullptr;
   if (!Kept16(spec.x) || (spec.dy && !Kept16(spec.dy.tensor)))
     return "what it reads is not kept in 16 bits";
@@ -58,7 +57,8 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
       rounding_(rounding),
       most_(most),
       offset_(offset),
-      bias_(spec.b ? static_cast<std::size_t>((spec.w.shape.n + 15) / 16 * 16) : 0) {
+      data_block_(rounding.block_x()),
+      bias_(spec.b ? static_cast<std::size_t>(spec.w.shape.n + 15) : 0) {
   const auto parts_of = [&](const NumberFormat& f) { return kernels.of_parts() ? PartsOf(f) : 1; };
   const int x_parts = parts_of(spec.x.format), w_parts = parts_of(spec.w_format);
   forward_.convolution =
@@ -71,8 +71,9 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
     else
       gradient_ = std::make_unique<DirectWeightGradient>(kernels, geometry, rounding.block_y());
     if (geometry.data_gradient) {
+      if (geometry.linear && !kernels.of_parts()) data_block_ = std::max(data_block_, 16);
       data_.convolution =
-          TileConvolution::DataGradient(kernels, geometry, dy_parts, w_parts, rounding.block_x());
+          TileConvolution::DataGradient(kernels, geometry, dy_parts, w_parts, data_block_);
       Own(data_);
     }
   }
@@ -189,11 +190,13 @@ bool TileChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
 bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
   if (!InRange(spec_.dy.tensor.format, dy, spec_.y.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
-  const auto to = rounding_.DestinationOfDx(chunk, b.values, alpha);
+  const auto to = data_block_ == rounding_.block_x()
+                      ? rounding_.DestinationOfDx(chunk, b.values, alpha)
+                      : ProductRounding::Unrounded(b.values);
   TileConvolution::Call call = CallFor(data_, dy, b, chunk);
   call.out = to.out, call.factor = to.factor;
   data_.convolution->Run(call);
-  if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
+  if (!Usable(b.largest, BlockCount(chunk.images, data_block_))) return false;
   rounding_.CloseDx(chunk, to, alpha, b.largest);
   return true;
 }

@@ -67,6 +67,9 @@ class TileChunks final : public ChunkProduct {
   const std::int64_t most_;
   const std::size_t offset_;
   Side forward_, data_;
+  // Images whose largest magnitude of dx is taken together, so that tiles are full: of flattened
+  // images more than a reduction block has; then dx is rounded and measured behind the product.
+  int data_block_;
   std::unique_ptr<PartialGradients> gradient_;
   std::vector<float> bias_;     // rounded up to 16 channels
   bool weights_finite_ = true;  // asked of floats

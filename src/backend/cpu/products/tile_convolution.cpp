@@ -6,7 +6,6 @@
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/ops/blocks.h"
-#include "core/error.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -16,25 +15,40 @@ int FilledColumns(int columns, int together) {
   const int tile = 16 / together;
   return QuotientUp(columns, tile) * tile;
 }
-// A flattened image is the whole window of one convolution step.
-ProductGeometry AsConvolution(ProductGeometry g) {
+// A flattened image is one pixel of many channels; of parts the whole window of one step.
+ProductGeometry AsConvolution(const TileKernels& kernels, ProductGeometry g) {
   if (!g.linear) return g;
+  if (kernels.of_parts()) {
+    g.stride = {static_cast<int>(g.x.h), static_cast<int>(g.x.w)};
+  } else {
+    g.x = {g.x.n, 1, 1, g.x.per_image()};
+  }
   g.w = {g.w.n, g.x.h, g.x.w, g.x.c};
-  g.stride = {static_cast<int>(g.x.h), static_cast<int>(g.x.w)};
   return g;
 }
 }  // namespace
 
 TileConvolution::TileConvolution(const TileKernels& kernels, const ProductGeometry& geometry,
                                  int block)
-    : kernels_(&kernels), geometry_(AsConvolution(geometry)), block_(block) {}
+    : kernels_(&kernels),
+      geometry_(AsConvolution(kernels, geometry)),
+      weight_channels_(geometry.w.c),
+      weight_taps_(geometry.w.h * geometry.w.w),
+      block_(block) {}
+
+// Of one group of channels.
+void TileConvolution::SetShapes(const Shape& in, const Shape& out) {
+  in_ = in, out_ = out;
+  in_pixel_ = in.c, out_pixel_ = out.c;
+  in_.c /= geometry_.groups, out_.c /= geometry_.groups;
+}
 
 TileConvolution TileConvolution::Forward(const TileKernels& kernels,
                                          const ProductGeometry& geometry, int x_parts, int w_parts,
                                          int block) {
   TileConvolution c(kernels, geometry, block);
   c.w_parts_ = w_parts;
-  c.in_ = geometry.x, c.out_ = geometry.y;
+  c.SetShapes(c.geometry_.x, c.geometry_.y);
   c.PlanForward();
   c.FinishPlan(x_parts, kernels.of_floats() ? 16 : 32);
   return c;
@@ -42,7 +56,7 @@ TileConvolution TileConvolution::Forward(const TileKernels& kernels,
 TileConvolution TileConvolution::ForGradient(const TileKernels& kernels,
                                              const ProductGeometry& geometry, int block) {
   TileConvolution c(kernels, geometry, block);
-  c.in_ = geometry.x, c.out_ = geometry.y;
+  c.SetShapes(c.geometry_.x, c.geometry_.y);
   c.images_in_record_ = kernels.of_pairs() ? 2 : 1;
   c.PlanForward();
   c.FinishPlan(1, 16);
@@ -54,7 +68,7 @@ TileConvolution TileConvolution::DataGradient(const TileKernels& kernels,
   TileConvolution c(kernels, geometry, block);
   c.data_gradient_ = true;
   c.w_parts_ = w_parts;
-  c.in_ = geometry.y, c.out_ = geometry.x;
+  c.SetShapes(c.geometry_.y, c.geometry_.x);
   c.PlanDataGradient();
   c.FinishPlan(dy_parts, kernels.of_floats() ? 16 : 32);
   return c;
@@ -68,12 +82,11 @@ void TileConvolution::PlanForward() {
   frame_.together = std::min(ImagesTogether(out_.w), block_);
   frame_.top = g.padding[0], frame_.left = g.padding[1];
   row_step_ = g.stride[0];
-  const bool windows = kw > 1 && g.dilation[1] == 1 && in_.c * kw <= 16;
-  if (windows) {
-    frame_.window = kw, frame_.window_step = g.stride[1];
-  } else {
-    frame_.remainders = g.stride[1];
-  }
+  const bool runs = TakesRuns();
+  const bool windows = runs || (kw > 1 && g.dilation[1] == 1 && in_.c * kw <= 16 && g.groups == 1);
+  if (windows) frame_.window = kw, frame_.window_step = g.stride[1];
+  if (runs) frame_.run_step = static_cast<int>(in_.c) * g.stride[1];
+  if (!windows) frame_.remainders = g.stride[1];
   int reach = 0;
   for (int ky = 0; ky < kh; ++ky) {
     for (int kx = 0; kx < (windows ? 1 : kw); ++kx) {
@@ -85,7 +98,14 @@ void TileConvolution::PlanForward() {
   }
   frame_.rows = (part.rows - 1) * row_step_ + (kh - 1) * g.dilation[0] + 1;
   frame_.columns = FilledColumns(part.columns, frame_.together) + reach;
+  if (runs) frame_.columns = (frame_.columns - 1) * g.stride[1] + kw;
   parts_.push_back(std::move(part));
+}
+
+// Records would be mostly zeros.
+bool TileConvolution::TakesRuns() const {
+  return !kernels_->of_parts() && frame_.together == 1 && geometry_.dilation[1] == 1 &&
+         geometry_.groups == 1 && in_.c < 16;
 }
 
 void TileConvolution::PlanDataGradient() {
@@ -127,15 +147,19 @@ void TileConvolution::FinishPlan(int in_parts, int record_channels) {
   frame_.parts = in_parts;
   frame_.block = kernels_->of_parts() && channels <= 16 ? 16 : record_channels;
   frame_.blocks = QuotientUp(channels, frame_.block);
+  if (frame_.runs()) {
+    frame_.value_bytes = 64 / frame_.block;
+    frame_.run_values = QuotientUp(frame_.columns * in_.c, frame_.block) * frame_.block;
+  }
   at_once_ = std::max(block_, frame_.together);
-  while (frame_.blocks * PlaneBytes(2 * at_once_) <= kernels_->record_bytes) at_once_ *= 2;
-  const std::int64_t image = out_.per_image();
+  while (RecordBytes(2 * at_once_) <= kernels_->record_bytes) at_once_ *= 2;
+  const std::int64_t image = out_.h * out_.w * out_pixel_;
   for (int i = 0; i < 16; ++i)
     row_offsets_[static_cast<std::size_t>(i)] =
-        i % frame_.together * image + i / frame_.together * out_step_[1] * out_.c;
+        i % frame_.together * image + i / frame_.together * out_step_[1] * out_pixel_;
   for (Part& part : parts_) {
-    weight_bytes_ += part.taps.size() * static_cast<std::size_t>(frame_.blocks * w_parts_) * 1024 *
-                     static_cast<std::size_t>(QuotientUp(static_cast<int>(out_.c), 16));
+    group_weight_bytes_ += static_cast<std::int64_t>(part.taps.size()) * frame_.blocks * w_parts_ *
+                           1024 * QuotientUp(out_.c, 16);
     for (int block = 0; block < frame_.blocks; ++block)
       part.step_values.insert(
           part.step_values.end(), part.taps.size(),
@@ -144,72 +168,16 @@ void TileConvolution::FinishPlan(int in_parts, int record_channels) {
 }
 
 std::int64_t TileConvolution::PlaneBytes(int images) const {
-  return QuotientUp(QuotientUp(images, images_in_record_), frame_.together) *
-         frame_.group_records() * frame_.row_bytes();
+  return QuotientUp(QuotientUp(images, images_in_record_), frame_.together) * frame_.group_bytes();
 }
-
-std::vector<TileOfRows> TileConvolution::TilesOf(const Part& part, int images) const {
-  std::vector<TileOfRows> tiles;
-  const int together = frame_.together, columns = 16 / together;
-  for (int first = 0; first < images; first += together) {
-    const std::int64_t group = first / together * frame_.group_records();
-    for (int y = 0; y < part.rows; ++y) {
-      for (int x = 0; x < part.columns; x += columns) {
-        TileOfRows tile;
-        tile.record =
-            (group + (static_cast<std::int64_t>(y) * row_step_ * frame_.columns + x) * together) *
-            frame_.row_bytes();
-        const std::int64_t row = part.row + static_cast<std::int64_t>(y) * out_step_[0];
-        const std::int64_t column = part.column + static_cast<std::int64_t>(x) * out_step_[1];
-        tile.out = first * out_.per_image() + (row * out_.w + column) * out_.c;
-        tile.block = first / block_;
-        for (int i = 0; i < 16; ++i)
-          if (x + i / together < part.columns && first + i % together < images)
-            tile.valid |= 1u << i;
-        tiles.push_back(tile);
-      }
-    }
-  }
-  while (tiles.size() % 4 != 0) {  // computed and forgotten
-    tiles.push_back(tiles.back());
-    tiles.back().valid = 0;
-  }
-  return tiles;
-}
-
-// Taps of one block of channels follow one another: they read the same records, shifted.
-std::vector<std::int64_t> TileConvolution::StepsOf(const Part& part, int images) const {
-  std::vector<std::int64_t> steps;
-  for (int block = 0; block < frame_.blocks; ++block) {
-    for (const Tap& tap : part.taps) {
-      const std::int64_t records =
-          ((static_cast<std::int64_t>(tap.remainder) * frame_.rows + tap.row) * frame_.columns +
-           tap.column) *
-          frame_.together;
-      steps.push_back(records * frame_.row_bytes() + block * PlaneBytes(images));
-    }
-  }
-  return steps;
-}
-
-void TileConvolution::Prepare(int images) {
-  if (images > at_once_) PrepareSome(at_once_);
-  PrepareSome(images > at_once_ ? (images - 1) % at_once_ + 1 : images);
-}
-
-void TileConvolution::PrepareSome(int images) {
-  if (lists_.count(images) != 0) return;
-  ADA_CHECK(block_ % frame_.together == 0);
-  Lists& lists = lists_[images];
-  for (const Part& part : parts_) {
-    lists.tiles.push_back(TilesOf(part, images));
-    lists.steps.push_back(StepsOf(part, images));
-  }
+// The last window of runs may be read as a whole line.
+std::int64_t TileConvolution::RecordBytes(int images) const {
+  return frame_.runs() ? PlaneBytes(images) + 64 : frame_.blocks * PlaneBytes(images);
 }
 
 std::size_t TileConvolution::scratch_bytes(int images) const {
   images = std::min(images, at_once_);
-  const auto records = static_cast<std::size_t>(frame_.blocks * PlaneBytes(images));
+  const auto records = static_cast<std::size_t>(RecordBytes(images));
   if (!kernels_->of_parts()) return records;
   std::size_t most = 0;  // tiles whose sums wait
   for (const Part& part : parts_) {
@@ -224,8 +192,8 @@ void TileConvolution::Run(const Call& call) const {
   Call some = call;
   for (int first = 0; first < call.images; first += at_once_) {
     some.images = std::min(at_once_, call.images - first);
-    some.in = Advance(call.in, first * in_.per_image());
-    some.out = Advance(call.out, first * out_.per_image());
+    some.in = Advance(call.in, first * in_.h * in_.w * in_pixel_);
+    some.out = Advance(call.out, first * out_.h * out_.w * out_pixel_);
     some.largest = call.largest + first / block_;
     RunSome(some);
   }
@@ -237,14 +205,25 @@ void TileConvolution::PackRecords(TensorSpan in, int images, std::byte* records)
   pack.x = in;
   pack.images = images;
   pack.h = static_cast<int>(in_.h), pack.w = static_cast<int>(in_.w);
-  pack.c = static_cast<int>(in_.c);
+  pack.c = static_cast<int>(in_.c), pack.pixel = static_cast<int>(in_pixel_);
   pack.image_pairs = images_in_record_ == 2;
   pack.records = records;
   pack.plane_bytes = PlaneBytes(images);
   kernels_->pack_records(pack);
 }
 
+// Group by group of channels.
 void TileConvolution::RunSome(const Call& call) const {
+  Call group = call;
+  for (int g = 0; g < geometry_.groups; ++g) {
+    RunGroup(group);
+    group.in = Advance(group.in, in_.c), group.out = Advance(group.out, out_.c);
+    group.weights += group_weight_bytes_;
+    if (call.bias != nullptr) group.bias += out_.c;
+  }
+}
+
+void TileConvolution::RunGroup(const Call& call) const {
   const Lists& lists = lists_.at(call.images);
   PackRecords(call.in, call.images, call.scratch);
   TileConvolutionArgs a;
@@ -254,7 +233,7 @@ void TileConvolution::RunSome(const Call& call) const {
   a.weights = call.weights;
   a.row_offsets = row_offsets_.data();
   a.channels = static_cast<int>(out_.c);
-  a.sums = reinterpret_cast<float*>(call.scratch + frame_.blocks * PlaneBytes(call.images));
+  a.sums = reinterpret_cast<float*>(call.scratch + RecordBytes(call.images));
   a.bias = call.bias, a.factor = call.factor;
   a.out = call.out, a.largest = call.largest;
   for (std::size_t i = 0; i < parts_.size(); ++i) {

@@ -9,6 +9,9 @@
 //   columns  0           1           2
 //   images   0 1 2 3     0 1 2 3     0 1 2 3     ...     (4 images together: 4 columns make a tile)
 //
+// Where there are few channels, rows of the frame hold them without gaps (tile_frame.h). Channels
+// in groups are one convolution after another, each with its part of every pixel.
+//
 // With a stride the columns are sorted by what is left of their number after division by it, which
 // gives one frame a remainder. The data gradient of a convolution with a stride is one convolution
 // for each remainder of the output's rows and columns, each with the taps that reach it.
@@ -21,35 +24,20 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/products/product.h"
+#include "backend/cpu/products/tile_frame.h"
 #include "backend/cpu/tile_kernels.h"
 
 namespace ada::backend::cpu {
-
-// Where the values of an image lie among the records. Counts are in records.
-struct TileFrame {
-  int together = 1;    // images side by side: 1, 2, 4, 8 or 16
-  int remainders = 1;  // frames by column, modulo the stride
-  int rows = 0, columns = 0;
-  int top = 0, left = 0;  // of zeros above and beside the image
-  int window = 1;         // columns of the input in one record, where there are few channels
-  int window_step = 1;    // columns between the windows of neighbours
-  int block = 32;         // channels of a row of a tile: 16 (both parts in a row) or 32
-  int blocks = 1;         // of channels (of a window)
-  int parts = 1;
-  int row_bytes() const { return block == 16 ? 64 : 64 * parts; }
-  std::int64_t group_records() const {  // of `together` images
-    return static_cast<std::int64_t>(remainders) * rows * columns * together;
-  }
-};
 
 // pack_records: a frame of `images` images. Missing ones are zeros.
 struct PackRecordsArgs {
   TileFrame frame;
   TensorSpan x;
   int images = 0, h = 0, w = 0, c = 0;
-  bool image_pairs = false;      // kPairs: a record holds two images' channels, not twice as many
+  int pixel = 0;             // values from one pixel to the next: c, or the channels of all groups
+  bool image_pairs = false;  // kPairs: a record holds two images' channels, not twice as many
   std::byte* records = nullptr;  // [blocks][groups of images][remainders][rows][columns][together]
-  std::int64_t plane_bytes = 0;  // of one block of channels
+  std::int64_t plane_bytes = 0;  // of one block of channels; of runs: of all
 };
 
 // pack_weights: one tile of weights, from values at plain[column * column_step + k * k_step].
@@ -107,7 +95,7 @@ class TileConvolution {
   const TileFrame& frame() const { return frame_; }
   int images_at_once() const { return at_once_; }
   int row_step() const { return row_step_; }
-  std::int64_t PlaneBytes(int images) const;
+  std::int64_t RecordBytes(int images) const;  // of all blocks of channels
   void PackRecords(TensorSpan in, int images, std::byte* records) const;
   std::vector<std::int64_t> Steps(int images) const { return StepsOf(parts_[0], images); }
   const std::vector<std::uint8_t>& step_values() const { return parts_[0].step_values; }
@@ -116,11 +104,16 @@ class TileConvolution {
     int channel = 0, weight = 0;
   };
   std::vector<StepWeight> StepWeights() const;
+  // Where the weight of value i of x lies, beside those of the same tap: i counts the channels of a
+  // window's or a flattened image's pixels, one pixel behind the other.
+  std::int64_t WeightOf(std::int64_t i) const;
 
   // Lists the tiles of calls of so many images. Not while workers run.
   void Prepare(int images);
   std::size_t scratch_bytes(int images) const;
-  std::size_t weight_bytes() const { return weight_bytes_; }
+  std::size_t weight_bytes() const {
+    return static_cast<std::size_t>(group_weight_bytes_ * geometry_.groups);
+  }
   // From PyTorch's order.
   void PackWeights(const float* plain, std::byte* tiles) const;
 
@@ -137,6 +130,7 @@ class TileConvolution {
 
  private:
   void RunSome(const Call& call) const;
+  void RunGroup(const Call& call) const;
   struct Tap {
     int row, column;  // of the frame, beside a tile's own
     int remainder;
@@ -149,20 +143,25 @@ class TileConvolution {
     std::vector<std::uint8_t> step_values = {};  // channels of each step
   };
   TileConvolution(const TileKernels& kernels, const ProductGeometry& geometry, int block);
+  void SetShapes(const Shape& in, const Shape& out);
   void PlanForward();
   void PlanDataGradient();
   void FinishPlan(int in_parts, int record_channels);
+  bool TakesRuns() const;
+  std::int64_t PlaneBytes(int images) const;
   std::vector<TileOfRows> TilesOf(const Part& part, int images) const;
   std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
   void PrepareSome(int images);
   void PackTile(const float* plain, int out, int block, const Tap& tap, std::byte* tile) const;
 
   const TileKernels* kernels_;
-  ProductGeometry geometry_;
-  int block_;  // images
+  ProductGeometry geometry_;                    // as a convolution
+  std::int64_t weight_channels_, weight_taps_;  // of one output, in PyTorch's order
+  int block_;                                   // images
   bool data_gradient_ = false;
   int images_in_record_ = 1;
-  Shape in_, out_;
+  Shape in_, out_;                             // of one group of channels
+  std::int64_t in_pixel_ = 0, out_pixel_ = 0;  // channels of all groups
   int w_parts_ = 1;
   TileFrame frame_;
   int at_once_ = 1;                       // images whose records are in memory at a time
@@ -170,7 +169,7 @@ class TileConvolution {
   std::array<int, 2> out_step_ = {1, 1};  // of a part's rows and columns
   std::vector<Part> parts_;
   std::array<std::int64_t, 16> row_offsets_ = {};
-  std::size_t weight_bytes_ = 0;
+  std::int64_t group_weight_bytes_ = 0;  // of one group of channels
   struct Lists {
     std::vector<std::vector<TileOfRows>> tiles;  // by part
     std::vector<std::vector<std::int64_t>> steps;

@@ -18,7 +18,7 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-constexpr int kTileValues = 256, kRecord = 16;
+constexpr int kTileValues = 256, kRecordBytes = 64;
 // Sums of so many steps (of 16 channels a 3x3 kernel) are added to those before them: fp32 keeps
 // more of sums of sums than of one long sum. Outputs are then as near to exact ones as PyTorch's.
 constexpr int kPanelSteps = 9;
@@ -31,16 +31,25 @@ class Convolution {
       : a_(a), out_(a.out, a.factor, a.bias), panel_(std::int64_t{a.step_count} * kTileValues) {}
 
   ADA_INLINE void Run() {
-    const int blocks = (a_.channels + 15) / 16;
-    int n = 0;
-    if constexpr (kRowsOfTwo > 0)
-      for (; n + 2 <= blocks; n += 2) Panel<kRowsOfTwo, 2>(n);
-    for (; n < blocks; ++n) Panel<kRowsOfOne, 1>(n);
+    if (a_.row_bytes == kRecordBytes)
+      Panels<false>();
+    else
+      Panels<true>();
   }
 
  private:
+  // kRuns: rows of a tile are not a record apart.
+  template <bool kRuns>
+  ADA_INLINE void Panels() {
+    const int blocks = (a_.channels + 15) / 16;
+    int n = 0;
+    if constexpr (kRowsOfTwo > 0)
+      for (; n + 2 <= blocks; n += 2) Panel<kRowsOfTwo, 2, kRuns>(n);
+    for (; n < blocks; ++n) Panel<kRowsOfOne, 1, kRuns>(n);
+  }
+
   // All tiles, for output channels 16 * n ..
-  template <int kRows, int kColumns>
+  template <int kRows, int kColumns, bool kRuns>
   ADA_OUTLINE void Panel(int n) {
     const float* weights = reinterpret_cast<const float*>(a_.weights) + n * panel_;
     for (int i = 0; i < a_.tile_count; ++i) {
@@ -50,38 +59,55 @@ class Convolution {
       for (int row = 0; row < 16; row += kRows) {
         const int rows = kRows < 16 - row ? kRows : 16 - row;
         if ((tile.valid >> row & ((1u << rows) - 1)) == 0) continue;
-        // The last rows of a tile may be computed twice, so that no block of them is smaller.
-        Block<kRows, kColumns>(tile, rows < kRows ? 16 - kRows : row, n, weights);
+        if constexpr (16 % kRows != 0)
+          if (rows < kRows) {
+            Block<16 % kRows, kColumns, kRuns>(tile, row, n, weights);
+            continue;
+          }
+        Block<kRows, kColumns, kRuns>(tile, row, n, weights);
       }
     }
     Measure();
   }
 
-  template <int kRows, int kColumns>
+  template <int kRows, int kColumns, bool kRuns>
   ADA_INLINE void Block(const TileOfRows& tile, int row, int n, const float* weights) {
     Sums<kRows, kColumns> sums;
-    const float* records = reinterpret_cast<const float*>(a_.records + tile.record) + row * kRecord;
+    const std::int64_t row_bytes = kRuns ? a_.row_bytes : kRecordBytes;
+    const std::byte* records = a_.records + tile.record + row * row_bytes;
     for (int begin = 0; begin < a_.step_count || begin == 0; begin += kPanelSteps) {
       const int end = std::min(begin + kPanelSteps, a_.step_count);
       sums.Zero();
       for (int s = begin; s < end; ++s) {
-        const float* x = records + a_.steps[s] / 4;
+        const std::byte* x = records + a_.steps[s];
         const float* w = weights + std::int64_t{s} * kTileValues;
         const int values = kPairs ? (a_.step_values[s] + 1) / 2 : a_.step_values[s];
-        for (int k = 0; k < values; ++k) sums.Add(x + k, kRecord, w + k * kRecord, panel_);
+        // Most steps are full: a loop whose end is known costs no wrong guess.
+        if (values == 16) {
+#pragma GCC unroll 4
+          for (int k = 0; k < 16; ++k) sums.Add(x + 4 * k, row_bytes, w + 16 * k, panel_);
+        } else {
+          for (int k = 0; k < values; ++k) sums.Add(x + 4 * k, row_bytes, w + 16 * k, panel_);
+        }
       }
       if (begin > 0) sums.AddTo(waiting_);
       if (end < a_.step_count) sums.Keep(waiting_);
     }
+    U largest{};
+    const std::int64_t* const offsets = a_.row_offsets + row;
+    const std::int64_t first = tile.out;
+    const std::uint32_t valid = tile.valid >> row;
+    const int channels = a_.channels;
 #pragma GCC unroll 2
     for (int c = 0; c < kColumns; ++c) {
       const int channel = 16 * (n + c);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r)
-        if ((tile.valid >> (row + r) & 1u) != 0)
-          out_.Store(tile.out + a_.row_offsets[row + r] + channel, channel, a_.channels - channel,
-                     sums.Get(r, c));
+        if ((valid >> r & 1u) != 0)
+          largest = out_.Store(first + offsets[r] + channel, channel, channels - channel,
+                               sums.Get(r, c), largest);
     }
+    out_.Merge(largest);
   }
   ADA_INLINE void Measure() {
     out_.TakeLargest(block_ >= 0 && a_.largest != nullptr ? a_.largest + block_ : nullptr);

@@ -1,5 +1,5 @@
-// Depthwise convolutions, a row of the output at a time; products/depthwise.h says what is
-// computed. Sums of a few columns and 16 channels stay in registers while all taps pass.
+// Convolutions of few channels a group, a row of the output at a time; products/depthwise.h says
+// what is computed. Sums of a few columns and 16 channels stay in registers while all taps pass.
 #include "backend/cpu/products/depthwise.h"
 
 #include "backend/cpu/kernels/direct/sums.h"
@@ -15,7 +15,15 @@ constexpr int kAtOnce = 8;
 constexpr int kAtOnce = 6;
 #endif
 
-ADA_INLINE int WholeRecords(int channels) { return (channels + kRecord - 1) / kRecord * kRecord; }
+// x[lane number `from` says]; of sets of 8 lanes within each half.
+ADA_INLINE F Shuffle(F x, U from) {
+#ifdef __AVX512F__
+  return (F)_mm512_permutexvar_ps((__m512i)from, (__m512)x);
+#else
+  return {(Floats)_mm256_permutevar8x32_ps((__m256)x.low, (__m256i)from.low),
+          (Floats)_mm256_permutevar8x32_ps((__m256)x.high, (__m256i)from.high)};
+#endif
+}
 
 ADA_INLINE F MultiplyAddLanes(F a, F b, F sum) {
 #ifdef __AVX512F__
@@ -29,9 +37,7 @@ template <class Mode>
 class Row {
  public:
   ADA_INLINE explicit Row(const DepthwiseRowArgs& a)
-      : a_(a),
-        step_(std::int64_t{a.in_step} * WholeRecords(a.channels)),
-        out_(a.out, a.factor, a.bias) {}
+      : a_(a), step_(std::int64_t{a.in_step} * kRecord), out_(a.out, a.factor, a.bias) {}
 
   ADA_INLINE void Run() {
     for (int c = 0; c < a_.channels; c += kRecord) {
@@ -48,17 +54,22 @@ class Row {
     F sums[kColumns];
 #pragma GCC unroll 8
     for (int k = 0; k < kColumns; ++k) sums[k] = F{};
+    const std::int64_t first = c / kRecord * a_.in_block + column * step_;
+    const std::int64_t weights = c / kRecord * a_.weight_block;
     for (int t = 0; t < a_.tap_count; ++t) {
-      const float* in = a_.taps[t].in + column * step_ + c;
-      const F weight = LoadF(a_.taps[t].weight + c);
+      const float* in = a_.taps[t].in + first;
+      const F weight = LoadF(a_.taps[t].weight + weights);
 #pragma GCC unroll 8
       for (int k = 0; k < kColumns; ++k)
         sums[k] = MultiplyAddLanes(weight, LoadF(in + k * step_), sums[k]);
     }
+    U largest{};
+    const std::int64_t to = column * a_.out_step + c;
+    const int lanes = a_.channels - c;
 #pragma GCC unroll 8
     for (int k = 0; k < kColumns; ++k)
-      out_.Store(std::int64_t{column + k} * a_.out_step * a_.channels + c, c, a_.channels - c,
-                 sums[k]);
+      largest = out_.Store(to + k * a_.out_step, c, lanes, sums[k], largest);
+    out_.Merge(largest);
   }
 
   const DepthwiseRowArgs& a_;
@@ -69,33 +80,41 @@ class Row {
 // Sums of kTaps taps for 16 channels.
 template <int kTaps>
 ADA_INLINE void GradientBlock(const DepthwiseGradientArgs& a, int first, int c) {
-  const int width = WholeRecords(a.channels);
-  const std::int64_t step = std::int64_t{a.in_step} * width;
-  float* gradients = a.gradients + std::int64_t{first} * width + c;
+  const std::int64_t step = std::int64_t{a.in_step} * kRecord, block = c / kRecord;
+  const float* const rows = a.dy + block * a.columns * kRecord;
+  float* gradients = a.gradients + (block * a.tap_count + first) * kRecord;
   F sums[kTaps];
   const float* in[kTaps];
 #pragma GCC unroll 8
   for (int t = 0; t < kTaps; ++t)
-    sums[t] = LoadF(gradients + std::int64_t{t} * width), in[t] = a.taps[first + t].in + c;
+    sums[t] = LoadF(gradients + t * kRecord), in[t] = a.taps[first + t].in + block * a.in_block;
   for (int column = 0; column < a.columns; ++column) {
-    const F dy = LoadF(a.dy + std::int64_t{column} * width + c);
+    const F dy = LoadF(rows + column * kRecord);
 #pragma GCC unroll 8
     for (int t = 0; t < kTaps; ++t)
       sums[t] = MultiplyAddLanes(dy, LoadF(in[t] + column * step), sums[t]);
   }
 #pragma GCC unroll 8
-  for (int t = 0; t < kTaps; ++t) StoreF(gradients + std::int64_t{t} * width, sums[t]);
+  for (int t = 0; t < kTaps; ++t) StoreF(gradients + t * kRecord, sums[t]);
 }
 
 template <class Mode>
 void Widen(const DepthwiseWidenArgs& a) {
-  const int width = WholeRecords(a.channels);
+  const U group = (U)LaneNumbers() & ~static_cast<std::uint32_t>(a.planes - 1);
   std::int64_t from = a.first;
   float* to = a.out;
-  for (int pixel = 0; pixel < a.pixels; ++pixel, from += a.channels, to += width) {
-    int c = 0;
-    for (; c + kRecord <= a.channels; c += kRecord) StoreF(to + c, Mode::Load(a.in, from + c));
-    if (c < a.channels) StoreF(to + c, Mode::LoadFirst(a.in, from + c, a.channels - c));
+  for (int pixel = 0; pixel < a.pixels; ++pixel, from += a.channels, to += kRecord) {
+    float* block = to;
+    for (int c = 0; c < a.channels; c += kRecord, block += a.block) {
+      const F x = a.channels - c >= kRecord ? Mode::Load(a.in, from + c)
+                                            : Mode::LoadFirst(a.in, from + c, a.channels - c);
+      if (a.planes == 1) {
+        StoreF(block, x);
+        continue;
+      }
+      for (int k = 0; k < a.planes; ++k)
+        StoreF(block + k * a.plane, Shuffle(x, group + static_cast<std::uint32_t>(k)));
+    }
   }
 }
 
@@ -120,8 +139,8 @@ void DepthwiseGradient(const DepthwiseGradientArgs& a) {
     for (; t < a.tap_count; ++t) GradientBlock<1>(a, t, c);
     if (a.bias == nullptr) continue;
     F sum = LoadF(a.bias + c);
-    for (int column = 0; column < a.columns; ++column)
-      sum += LoadF(a.dy + std::int64_t{column} * WholeRecords(a.channels) + c);
+    const float* const rows = a.dy + std::int64_t{c} * a.columns;
+    for (int column = 0; column < a.columns; ++column) sum += LoadF(rows + column * kRecord);
     StoreF(a.bias + c, sum);
   }
 }

@@ -19,11 +19,11 @@ enum class Holds : std::uint8_t { kFloats, kChannelPairs, kImagePairs };
 struct RecordRows {
   explicit RecordRows(const PackRecordsArgs& a)
       : step(std::int64_t{kRecord} * a.frame.together),
-        row(step * a.frame.columns),
+        row(a.frame.line_bytes() / 4),
         remainder(row * a.frame.rows),
-        group(remainder * a.frame.remainders),
+        group(a.frame.group_bytes() / 4),
         plane(a.plane_bytes / 4),
-        image(std::int64_t{a.h} * a.w * a.c) {}
+        image(std::int64_t{a.h} * a.w * a.pixel) {}
   std::int64_t step, row, remainder, group, plane;
   std::int64_t image;  // values of x
 };
@@ -70,7 +70,7 @@ template <class Mode, Holds kHolds>
 ADA_INLINE void PackPixels(const PackRecordsArgs& a, const RecordRows& at, bool two,
                            std::int64_t value, std::int64_t count, float* to) {
   constexpr int kChannels = kHolds == Holds::kChannelPairs ? 32 : 16;
-  const std::int64_t channels = a.c, step = channels * a.frame.remainders;
+  const std::int64_t channels = a.c, step = std::int64_t{a.pixel} * a.frame.remainders;
   for (std::int64_t k = 0; k < count; ++k, value += step, to += at.step) {
     float* record = to;
     std::int64_t c = 0;
@@ -90,7 +90,8 @@ ADA_INLINE void PackRow(const PackRecordsArgs& a, const RecordRows& at, bool two
   const int begin = std::min(offset >= 0 ? 0 : (-offset + stride - 1) / stride, a.frame.columns);
   const int end = std::clamp((a.w - offset + stride - 1) / stride, begin, a.frame.columns);
   ZeroRecords(at, blocks, to, begin);
-  PackPixels<Mode, kHolds>(a, at, two, row_value + (std::int64_t{begin} * stride + offset) * a.c,
+  PackPixels<Mode, kHolds>(a, at, two,
+                           row_value + (std::int64_t{begin} * stride + offset) * a.pixel,
                            end - begin, to + begin * at.step);
   ZeroRecords(at, blocks, to + end * at.step, a.frame.columns - end);
 }
@@ -122,6 +123,44 @@ ADA_INLINE void PackWindows(const PackRecordsArgs& a, const RecordRows& at, bool
   }
 }
 
+// In runs: 16 values. Returns what follows them.
+template <Holds kHolds>
+ADA_INLINE std::byte* StoreValues(std::byte* to, F first, [[maybe_unused]] F second) {
+#ifdef __AVX512BF16__
+  if constexpr (kHolds == Holds::kChannelPairs) {
+    StoreH(reinterpret_cast<std::uint16_t*>(to), (H)_mm512_cvtneps_pbh((__m512)first));
+    return to + 32;
+  }
+#endif
+  StoreRecord<kHolds>(reinterpret_cast<float*>(to), first, second);
+  return to + 64;
+}
+template <Holds kHolds>
+ADA_INLINE std::byte* ZeroValues(std::byte* to, const std::byte* end) {
+  while (to < end) to = StoreValues<kHolds>(to, F{}, F{});
+  return to;
+}
+// A row of an image in runs: its values follow one another as they do in the image. Up to a line
+// behind each part is written, before what lies there.
+template <class Mode, Holds kHolds>
+ADA_INLINE void PackRun(const PackRecordsArgs& a, const RecordRows& at, bool two,
+                        std::int64_t value, std::byte* to) {
+  constexpr std::int64_t kBytes = kHolds == Holds::kChannelPairs ? 2 : 4;
+  const std::byte* const end = to + a.frame.line_bytes();
+  const std::int64_t values =
+      std::int64_t{std::clamp(a.frame.columns - a.frame.left, 0, a.w)} * a.c;
+  std::byte* const begin = to + a.frame.left * a.c * kBytes;
+  ZeroValues<kHolds>(to, begin);
+  to = begin;
+  for (std::int64_t i = 0; i < values; i += kRecord) {
+    F second{};
+    if (kHolds == Holds::kImagePairs && two)
+      second = LoadUpTo16<Mode>(a.x, value + at.image + i, values - i);
+    to = StoreValues<kHolds>(to, LoadUpTo16<Mode>(a.x, value + i, values - i), second);
+  }
+  ZeroValues<kHolds>(begin + values * kBytes, end);
+}
+
 // Image by image, or pair by pair.
 template <class Mode, Holds kHolds>
 void PackImages(const PackRecordsArgs& a) {
@@ -138,8 +177,14 @@ void PackImages(const PackRecordsArgs& a) {
       for (int row = 0; row < a.frame.rows; ++row) {
         float* to = group + remainder * at.remainder + row * at.row;
         const int y = row - a.frame.top;
-        const std::int64_t value = image * at.image + std::int64_t{y} * a.w * a.c;
-        if (slot >= images || y < 0 || y >= a.h)
+        const std::int64_t value = image * at.image + std::int64_t{y} * a.w * a.pixel;
+        const bool outside = slot >= images || y < 0 || y >= a.h;
+        auto* const run = reinterpret_cast<std::byte*>(to);
+        if (a.frame.runs() && outside)
+          ZeroValues<kHolds>(run, run + a.frame.line_bytes());
+        else if (a.frame.runs())
+          PackRun<Mode, kHolds>(a, at, two, value, run);
+        else if (outside)
           ZeroRecords(at, a.frame.blocks, to, a.frame.columns);
         else if (a.frame.window > 1)
           PackWindows<Mode, kHolds>(a, at, two, value, to);
@@ -148,6 +193,8 @@ void PackImages(const PackRecordsArgs& a) {
       }
     }
   }
+  std::byte* const end = a.records + a.plane_bytes;
+  if (a.frame.runs()) ZeroValues<kHolds>(end, end + 64);
 }
 
 template <class Mode>

@@ -38,11 +38,14 @@ ADA_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats sum) {
   return FusedMultiplyAdd(a, b, sum);
 #endif
 }
-ADA_INLINE Floats Broadcast(const float* x) {
+// Of 4 bytes, wherever they lie.
+ADA_INLINE Floats Broadcast(const std::byte* from) {
+  float x;
+  std::memcpy(&x, from, sizeof x);
 #ifdef __AVX512F__
-  return (Floats)_mm512_set1_ps(*x);
+  return (Floats)_mm512_set1_ps(x);
 #else
-  return (Floats)_mm256_broadcast_ss(x);
+  return (Floats)_mm256_set1_ps(x);
 #endif
 }
 
@@ -58,15 +61,16 @@ struct Sums {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) of[c][r] = Floats{};
   }
-  // Row r: x[r * step] times 16 values at y, and 16 values `column` values behind them.
-  ADA_INLINE void Add(const float* x, std::int64_t step, const float* y, std::int64_t column) {
+  // Row r: the value (or pair) r * bytes behind x times 16 values at y, and 16 values `column`
+  // values behind them.
+  ADA_INLINE void Add(const std::byte* x, std::int64_t bytes, const float* y, std::int64_t column) {
     Floats factors[kColumns * kParts];
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns * kParts; ++c)
       LoadParts(y + c / kParts * column + c % kParts * (16 / kParts), factors[c]);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const Floats factor = Broadcast(x + r * step);
+      const Floats factor = Broadcast(x + r * bytes);
 #pragma GCC unroll 4
       for (int c = 0; c < kColumns * kParts; ++c)
         of[c][r] = MultiplyAdd(factors[c], factor, of[c][r]);
@@ -107,19 +111,22 @@ class SumsOut {
   ADA_INLINE SumsOut(const TensorSpan& out, float factor, const float* bias)
       : out_(out), factor_(Fill(factor)), bias_(bias) {}
 
-  // 16 sums of channels from `channel` on, of which `lanes` exist, to value i.
-  ADA_INLINE void Store(std::int64_t i, int channel, int lanes, F sums) {
+  // 16 sums of channels from `channel` on, of which `lanes` exist, to value i. Returns the larger
+  // of their magnitudes and `largest`, which loops keep in registers.
+  ADA_INLINE U Store(std::int64_t i, int channel, int lanes, F sums, U largest) const {
     F x = sums * factor_;
     if (bias_ != nullptr) x += LoadF(bias_ + channel);
     if (lanes < 16) x = Float(Bits(x) & (U)FirstLanes(lanes));
-    largest_ = MaxBits(largest_, Magnitude(x));
+    largest = MaxBits(largest, Magnitude(x));
     if (lanes < 16)
       Mode::StoreFirst(out_, i, lanes, x);
     else if constexpr (Mode::kRounding == ModeRounding::kCodes)
       StoreH(static_cast<std::uint16_t*>(out_.data) + i, Mode::Encode(x, Grid{}));
     else
       StoreF(static_cast<float*>(out_.data) + i, x);
+    return largest;
   }
+  ADA_INLINE void Merge(U largest) { largest_ = MaxBits(largest_, largest); }
   // Merges the largest magnitude since the last call into *to.
   ADA_INLINE void TakeLargest(std::uint32_t* to) {
     const std::uint32_t largest = LargestOf(largest_);

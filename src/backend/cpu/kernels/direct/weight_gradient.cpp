@@ -15,7 +15,7 @@ namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
 constexpr int kTileValues = 256, kRecord = 16;
-constexpr int kFewRows = 4;  // for the last input channels of a step
+constexpr int kFewRows = 4;  // once, twice or three times: the last input channels of a step
 
 class Gradient {
  public:
@@ -30,7 +30,7 @@ class Gradient {
       if constexpr (kRowsOfTwo > 0)
         for (; n + 2 <= a_.out_blocks; n += 2) Panel<kRowsOfTwo, 2>(n, begin, end, first);
       for (; n < a_.out_blocks; ++n) Panel<kRowsOfOne, 1>(n, begin, end, first);
-      if (a_.bias) Bias(begin, end, first);
+      if (a_.bias != nullptr) Bias(begin, end, first);
     }
   }
 
@@ -41,8 +41,13 @@ class Gradient {
     for (int s = 0; s < a_.step_count; ++s) {
       const int values = a_.step_values[s];
       for (int k = 0; k < values; k += kRows) {
-        if (values - k <= kFewRows)
+        const int left = values - k;
+        if (left <= kFewRows)
           Block<kFewRows, kColumns>(n, s, k, begin, end, first);
+        else if (left <= 2 * kFewRows && 2 * kFewRows < kRows)
+          Block<std::min(2 * kFewRows, kRows), kColumns>(n, s, k, begin, end, first);
+        else if (left <= 3 * kFewRows && 3 * kFewRows < kRows)
+          Block<std::min(3 * kFewRows, kRows), kColumns>(n, s, k, begin, end, first);
         else
           Block<kRows, kColumns>(n, s, k, begin, end, first);
       }
@@ -55,9 +60,10 @@ class Gradient {
     Sums<kRows, kColumns> sums;
     sums.Zero();
     for (int row = begin; row < end; ++row) {
-      const auto* x = reinterpret_cast<const float*>(a_.x + a_.rows_of_x[row] + a_.steps[s]) + k;
+      const std::byte* x = a_.x + a_.rows_of_x[row] + a_.steps[s] + 4 * k;
       const float* dy = RowOfDy(row) + n * plane_;
-      for (int p = 0; p < a_.positions; ++p) sums.Add(x + p * kRecord, 1, dy + p * kRecord, plane_);
+      for (int p = 0; p < a_.positions; ++p)
+        sums.Add(x + p * a_.x_bytes, 4, dy + p * kRecord, plane_);
     }
     ForSums<kRows, kColumns>([&](int r, int c) {
       float* to = partial + c * panel_ + r * kRecord;
@@ -73,7 +79,7 @@ class Gradient {
   }
 
   ADA_OUTLINE void Bias(int begin, int end, bool first) {
-    float* bias = a_.partial + a_.out_blocks * panel_;
+    float* bias = a_.bias;
     for (int n = 0; n < a_.out_blocks; ++n) {
       F sum = first ? F{} : LoadF(bias + n * kRecord);
       const std::int64_t positions = std::int64_t{end - begin} * a_.positions;
