@@ -77,8 +77,8 @@ struct Problem {
         gradients(MakeGradients(c, x_kind.parts, dy_kind.parts)),
         tiles(*gradients) {}
 
-  // dw, then db; calls of `most` images, each to the same partial gradient.
-  Values Run(std::int64_t most) {
+  // Calls of `most` images, each to the same partial gradient.
+  Lines Partial(std::int64_t most) {
     Memory x(x_storage, x_values), dy(dy_storage, dy_values);
     Lines partial(static_cast<std::size_t>(tiles.partial_values()) * 4);
     Lines scratch(tiles.scratch_bytes(static_cast<int>(most)));
@@ -92,8 +92,10 @@ struct Problem {
                 at(dy.piece(), n * product.y().per_image()),
                 static_cast<int>(std::min(most, product.x.n - n)), n == 0, partial.floats(),
                 scratch.data());
-    return Plain(partial.floats());
+    return partial;
   }
+  // dw, then db.
+  Values Run(std::int64_t most) { return Plain(Partial(most).floats()); }
   Values Plain(const float* partial) const {
     const auto weights = static_cast<std::size_t>(product.w().numel());
     Values plain(weights + (product.bias ? static_cast<std::size_t>(product.out) : 0));
@@ -239,6 +241,21 @@ TEST_SUITE("cpu") {
       problem.tiles.AddPlain(values.data(), db, false, partial.floats());
       for (float& v : values) v *= 2;
       CHECK(FirstDifference(problem.Plain(partial.floats()), values) == -1);
+    }
+  }
+
+  // A layer's sum is computed anew by other kernels where anything in a partial gradient is not
+  // finite: what memory held before must not decide.
+  TEST_CASE("tile weight gradient: every value of a partial gradient is written") {
+    ADA_NEEDS_TILES();
+    for (const ProductCase& c : SmallProducts()) {
+      if (c.groups != 1) continue;
+      CAPTURE(c.name);
+      Problem problem(c, kHalf, kHalf);
+      Lines partial = problem.Partial(2);
+      const float* values = partial.floats();
+      CHECK(std::all_of(values, values + problem.tiles.partial_values(),
+                        [](float v) { return std::isfinite(v); }));
     }
   }
 

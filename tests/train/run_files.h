@@ -1,5 +1,7 @@
 // Reads and compares the folders that runs leave behind: CSV tables, weights, summaries.
 #pragma once
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +13,16 @@
 #include <vector>
 
 #include "golden_table.h"
+
+// What a failed comparison of lists of texts prints.
+template <>
+struct doctest::StringMaker<std::vector<std::string>> {
+  static String convert(const std::vector<std::string>& texts) {
+    std::string all;
+    for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
+    return ("{" + all + "}").c_str();
+  }
+};
 
 namespace ada::testing {
 

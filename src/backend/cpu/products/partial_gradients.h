@@ -29,8 +29,9 @@ class PartialGradients {
 
   // partial = (first) or += dw and, with a bias, db of `images` images. x, dy: the first image, in
   // any storage. `partial` and `scratch` are multiples of 64 bytes. Products are exact, sums fp32;
-  // the result depends on the values and `images` alone. What is not finite in x or dy makes every
-  // value of dw that it takes part in not finite (perhaps NaN where fp32 arithmetic had inf).
+  // the result depends on the values and `images` alone, and every value of `partial` is written.
+  // What is not finite in x or dy makes every value of dw that it takes part in not finite (perhaps
+  // NaN where fp32 arithmetic had inf).
   virtual void Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
                    std::byte* scratch) const = 0;
 

@@ -51,6 +51,7 @@ class Gradient {
         else
           Block<kRows, kColumns>(n, s, k, begin, end, first);
       }
+      for (int k = values; k < 16; ++k) Clear<kColumns>(n, s, k);
     }
   }
 
@@ -69,6 +70,13 @@ class Gradient {
       float* to = partial + c * panel_ + r * kRecord;
       StoreF(to, first ? sums.Get(r, c) : LoadF(to) + sums.Get(r, c));
     });
+  }
+  // Whole tiles are summed up and looked through for what is not finite: what lies behind a step's
+  // values is no one's.
+  template <int kColumns>
+  ADA_INLINE void Clear(int n, int s, int k) {
+    float* row = a_.partial + n * panel_ + std::int64_t{s} * kTileValues + k * kRecord;
+    for (int c = 0; c < kColumns; ++c) StoreF(row + c * panel_, F{});
   }
   template <int kRows, int kColumns, class Body>
   static ADA_INLINE void ForSums(Body&& body) {
