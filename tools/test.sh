@@ -11,8 +11,8 @@ usage: tools/test.sh [--fast|--all] [--debug|--asan|--ubsan|--tsan] [--mpi]
                      [--cuda [--cuda-arch ARCH]] [--no-setup]
 
   (none)       what finds faults within minutes: the suites cpu and lint
-  --all        the slow suites as well: fuzzing, kill -9 and failing system calls, 10,000 random
-               configurations, longer trainings (half an hour on two cores); what CI runs
+  --all        the slow suites as well: fuzzing, kill -9 and failing system calls, thousands
+               of random configurations, longer trainings (half as long again); what CI runs
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
   --mpi        with MPI, and the tests that mpirun starts (skipped without it)
