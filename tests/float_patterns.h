@@ -1,8 +1,8 @@
 // Which of the 2^32 fp32 bit patterns a test goes through, in runs of 2^16 that have the sign, the
 // exponent and the first seven bits of the mantissa in common. By default these are the runs beside
 // powers of two and beside the middles between them, where formats have their edges, and a
-// sixteenth of the others: a tenth of all. With ADA_ALL_PATTERNS in the environment it is all, which
-// takes minutes for a format.
+// sixteenth of the others: a tenth of all. With ADA_ALL_PATTERNS in the environment it is all,
+// which takes minutes for a format.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
