@@ -64,6 +64,9 @@ constexpr std::string_view KernelName() {
 
 // Throws DeviceError where the launch just asked for was refused.
 void CheckLaunch(std::string_view kernel);
+// Whether the device's code of an Entry waits for the launch before it (sm_90 and newer), which it
+// may be brought to the device ahead of then.
+bool WaitsByItself(const void* entry);
 
 template <int kPhase, class Kernel>
 __device__ void RunPhases(const Kernel& kernel, const ThreadIndex& at,
@@ -77,6 +80,11 @@ __device__ void RunPhases(const Kernel& kernel, const ThreadIndex& at,
 
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads) Entry(const __grid_constant__ Kernel kernel) {
+#if __CUDA_ARCH__ >= 900
+  // The next launch may come to the device; what is below waits for the end of the one before.
+  cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
+#endif
   __shared__ typename Kernel::Shared shared;
   typename Kernel::Own own;
   const ThreadIndex at{static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x),
@@ -90,7 +98,15 @@ void Launch(Stream& stream, const Kernel& kernel, int blocks) {
   static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
   static_assert(sizeof(typename Kernel::Shared) <= 48 * 1024);
   if (blocks <= 0) return;
-  Entry<Kernel><<<static_cast<unsigned>(blocks), Kernel::kThreads, 0, stream.handle()>>>(kernel);
+  static const bool early = WaitsByItself(reinterpret_cast<const void*>(&Entry<Kernel>));
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(Kernel::kThreads);
+  config.stream = stream.handle();
+  config.attrs = &attribute, config.numAttrs = early ? 1 : 0;
+  cudaLaunchKernelEx(&config, &Entry<Kernel>, kernel);
   CheckLaunch(KernelName<Kernel>());
 }
 

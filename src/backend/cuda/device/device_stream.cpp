@@ -221,6 +221,17 @@ void DeviceStream::Run(std::string_view kernel, std::function<void(bool)> /*work
   throw InternalError("the host executor's " + std::string(kernel) + " on a device");
 }
 
+// Code made from PTX of an older architecture does not wait. Drivers before 12.3 do not record such
+// launches.
+bool WaitsByItself(const void* entry) {
+  cudaFuncAttributes code{};
+  int driver = 0;
+  const bool known = cudaFuncGetAttributes(&code, entry) == cudaSuccess &&
+                     cudaDriverGetVersion(&driver) == cudaSuccess;
+  if (!known) cudaGetLastError();  // the launch says so
+  return known && code.ptxVersion >= 90 && driver >= 12030;
+}
+
 void CheckLaunch(std::string_view kernel) {
   const cudaError_t status = cudaGetLastError();
   if (status == cudaErrorNoKernelImageForDevice)
