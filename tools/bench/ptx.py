@@ -4,8 +4,8 @@
   tools/bench/ptx.py FILE... [--kernel REGEX] [--values N] [--arch 90]
 
 FILE: a source of src/backend/cuda, which nvcc compiles as the build does, or PTX. --values: what a
-turn of the loop makes, to divide by. A kernel without a loop counts as a whole. The table goes to
-stdout as Markdown. Instructions are counted as they stand, whether or not they run: where a loop
+turn of the loop makes, to divide by. A kernel without a loop counts as a whole; one with several
+is counted by its largest, or with --loops by each that loads, outermost ones. The table goes to stdout as Markdown. Instructions are counted as they stand, whether or not they run: where a loop
 has few branches a turn runs nearly all of them.
 """
 
@@ -152,6 +152,7 @@ def main():
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--kernel", default="", metavar="REGEX", help="names to be counted")
     parser.add_argument("--values", type=int, default=1, metavar="N", help="values of a turn")
+    parser.add_argument("--loops", action="store_true", help="a row for each loop that loads")
     parser.add_argument("--arch", default="90", metavar="NN", help="compute capability (90)")
     given = parser.parse_args()
     print("| kernel | instructions | of the loop | its branches | instructions a value |")
@@ -159,15 +160,23 @@ def main():
     for path in given.files:
         for name, lines in kernels_of(ptx_of(path, given.arch)):
             if re.search(given.kernel, name):
-                print(row(name, blocks_of(lines), given.values))
+                blocks = blocks_of(lines)
+                loops = loops_that_load(blocks)
+                for loop in loops if given.loops else [max(loops, key=size_of)]:
+                    print(row(name, size_of(blocks.values()), loop, given.values))
 
 
-def row(name, blocks, values):
-    whole = sum(block.size for block in blocks.values())
+def size_of(blocks):
+    return sum(block.size for block in blocks)
+
+
+def loops_that_load(blocks):
     loops = [[blocks[label] for label in loop] for loop in loops_of(blocks)]
-    loops = [loop for loop in loops if any(block.loads for block in loop)] or [blocks.values()]
-    loop = max(loops, key=lambda part: sum(block.size for block in part))
-    size = sum(block.size for block in loop)
+    return [loop for loop in loops if any(block.loads for block in loop)] or [blocks.values()]
+
+
+def row(name, whole, loop, values):
+    size = size_of(loop)
     branches = sum(block.branches for block in loop)
     return f"| {name} | {whole} | {size} | {branches} | {size / values:.1f} |"
 
