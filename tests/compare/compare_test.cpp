@@ -9,7 +9,7 @@
 #include "compare/network_steps.h"
 #include "compare/training_run.h"
 #include "core/error.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 #include "train/run_files.h"
 
 namespace ada::backend::test {

@@ -1,7 +1,6 @@
 // Every bad input is refused with its exact message: files of tests/bad, and inputs that are made
 // here because they are too large or no text.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 
 #include "config/load.h"
 #include "config/refusal.h"
+#include "temp_folder.h"
 
 namespace fs = std::filesystem;
 using ada::config::Load;
@@ -40,21 +40,6 @@ std::string Repeated(const std::string& part, int times) {
   return text;
 }
 
-// A file that goes when the test ends.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& content)
-      : path_((fs::temp_directory_path() / ("ada_bad_" + std::to_string(::getpid()) + ".yaml"))
-                  .string()) {
-    std::ofstream(path_, std::ios::binary) << content;
-  }
-  ~TemporaryFile() { fs::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
 
 TEST_SUITE("cpu") {
@@ -81,10 +66,11 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("a file of 100 MB is refused without reading it") {
-    TemporaryFile file("seed: 1\n");
-    fs::resize_file(file.path(), 100'000'000);
-    CHECK(MessageOf(file.path()) ==
-          file.path() + ": is larger than 1 MB; expected a configuration of a few kilobytes");
+    const ada::testing::TempFolder folder;
+    const std::string file = folder.Write("long.yaml", "seed: 1\n");
+    fs::resize_file(file, 100'000'000);
+    CHECK(MessageOf(file) ==
+          file + ": is larger than 1 MB; expected a configuration of a few kilobytes");
     // A file without end is read no further than that either.
     CHECK(MessageOf("/dev/zero") ==
           "/dev/zero: is larger than 1 MB; expected a configuration of a few kilobytes");

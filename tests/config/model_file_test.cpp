@@ -1,13 +1,12 @@
 // model.file: a network in a file of its own.
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "config/load.h"
 #include "config/refusal.h"
+#include "temp_folder.h"
 
 namespace ada::config {
 namespace {
@@ -24,23 +23,6 @@ constexpr char kNet[] =
     "    - {name: pool, kind: global_avg_pool}\n"
     "    - {name: fc, kind: linear, features: classes}\n";
 
-// Files of a test, in a folder of their own.
-class NetFolder {
- public:
-  explicit NetFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("ada_model_file_" + name)) {
-    std::filesystem::create_directories(path_);
-  }
-  ~NetFolder() { std::filesystem::remove_all(path_); }
-  std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name) << text;
-    return (path_ / name).string();
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
 Loaded With(const std::string& model, const Overrides& overrides = {}) {
   return LoadText(std::string(kData) + "model: " + model + "\n", "c.yaml", overrides);
 }
@@ -52,7 +34,7 @@ std::string Refusal(const std::string& model, const Overrides& overrides = {}) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("the file stands for what it holds") {
-    const NetFolder folder("whole");
+    const testing::TempFolder folder;
     const std::string net = folder.Write("net.yaml", kNet);
     const Config named = With("{file: " + net + "}").config;
     const Config pasted = LoadText(std::string(kData) + kNet, "c.yaml", {}).config;
@@ -66,7 +48,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("keys beside it win, those of init one by one") {
-    const NetFolder folder("beside");
+    const testing::TempFolder folder;
     const std::string net = folder.Write("net.yaml", kNet);
     const ModelConfig model =
         With("{file: " + net + ", classes: 5, init: {skip: [fc]}}").config.model;
@@ -79,7 +61,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("--set names a file, or something else instead") {
-    const NetFolder folder("set");
+    const testing::TempFolder folder;
     const std::string net = folder.Write("net.yaml", kNet);
     const Loaded file = With("{zoo: mlp, hidden: [3]}", {{"model.file", net}});
     CHECK(file.config.model.zoo.empty());
@@ -95,7 +77,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("weights that lie beside the file are found where the path leads nowhere") {
-    const NetFolder folder("moved");
+    const testing::TempFolder folder;
     const std::string net = folder.Write("net.yaml", kNet);
     const std::string weights = folder.Write("net.safetensors", "");
     const Loaded moved = With("{file: " + net + "}");
@@ -108,7 +90,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("messages name both files") {
-    const NetFolder folder("bad");
+    const testing::TempFolder folder;
     const auto refusal = [&](const std::string& text) {
       return Refusal("{file: " + folder.Write("net.yaml", text) + "}");
     };

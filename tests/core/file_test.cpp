@@ -9,14 +9,16 @@
 #include <atomic>
 #include <thread>
 
-#include "core/scratch.h"
+#include "core/small_files.h"
+#include "temp_folder.h"
 
 namespace ada {
 namespace {
 
+using test::FileCount;
 using test::Get;
 using test::Put;
-using test::Scratch;
+using testing::TempFolder;
 
 // Makes every file of this process end at `bytes`, as a full disk would.
 class FileSizeLimit {
@@ -41,8 +43,8 @@ class FileSizeLimit {
 
 TEST_SUITE("cpu") {
   TEST_CASE("reading") {
-    const Scratch scratch;
-    const std::string path = scratch.Path("file"), bytes("a\0b\n\xff", 5);
+    const TempFolder scratch;
+    const std::string path = scratch / "file", bytes("a\0b\n\xff", 5);
     Put(path, bytes);
     CHECK(ReadFile(path, 5) == bytes);
     CHECK(ReadFile("/proc/self/comm", 100).size() > 1);  // its size reads as 0
@@ -53,19 +55,17 @@ TEST_SUITE("cpu") {
                          "/dev/zero: larger than 100000 bytes, the most that is read here",
                          DataError);
     CHECK_THROWS_WITH_AS(
-        ReadFile<ConfigError>(scratch.Path("none"), 5),
-        (scratch.Path("none") + ": cannot be opened: No such file or directory").c_str(),
-        ConfigError);
-    CHECK_THROWS_WITH_AS(ReadFile(scratch.folder(), 5),
-                         (scratch.folder() + ": cannot be read: Is a directory").c_str(),
-                         DataError);
+        ReadFile<ConfigError>(scratch / "none", 5),
+        (scratch / "none" + ": cannot be opened: No such file or directory").c_str(), ConfigError);
+    CHECK_THROWS_WITH_AS(ReadFile(scratch.path(), 5),
+                         (scratch.path() + ": cannot be read: Is a directory").c_str(), DataError);
     Put(path, "");
     CHECK(ReadFile(path, 0) == "");
   }
 
   TEST_CASE("a file is replaced whole, or stays") {
-    const Scratch scratch;
-    const std::string path = scratch.Path("file");
+    const TempFolder scratch;
+    const std::string path = scratch / "file";
     WriteFileAtomically(path, "one");
     CHECK(Get(path) == "one");
     WriteFileAtomically(path, "two");
@@ -74,7 +74,7 @@ TEST_SUITE("cpu") {
       AtomicFile unfinished(path);
       unfinished.Write("three");
       CHECK(Get(path) == "two");
-      CHECK(scratch.FileCount() == 2);
+      CHECK(FileCount(scratch.path()) == 2);
     }
     CHECK(Get(path) == "two");
     {
@@ -83,37 +83,37 @@ TEST_SUITE("cpu") {
                            (path + ": cannot be written: File too large").c_str(), OutputError);
     }
     CHECK(Get(path) == "two");
-    CHECK(scratch.FileCount() == 1);  // nothing temporary is left
+    CHECK(FileCount(scratch.path()) == 1);  // nothing temporary is left
   }
 
   TEST_CASE("writing where nothing can be written") {
-    const Scratch scratch;
-    CHECK_THROWS_WITH_AS(WriteFileAtomically(scratch.Path("none/file"), "x"),
-                         (scratch.Path("none/file") +
-                          ": cannot create a file in its folder: No such file or directory")
-                             .c_str(),
-                         OutputError);
-    std::filesystem::create_directory(scratch.Path("folder"));
+    const TempFolder scratch;
     CHECK_THROWS_WITH_AS(
-        WriteFileAtomically(scratch.Path("folder"), "x"),
-        (scratch.Path("folder") + ": is a folder; expected the name of a file to write").c_str(),
+        WriteFileAtomically(scratch / "none/file", "x"),
+        (scratch / "none/file" + ": cannot create a file in its folder: No such file or directory")
+            .c_str(),
         OutputError);
-    CHECK(scratch.FileCount() == 1);
-    CreateFolders(scratch.Path("folder/a/b"));
-    CreateFolders(scratch.Path("folder/a/b"));
-    CHECK(std::filesystem::is_directory(scratch.Path("folder/a/b")));
-    Put(scratch.Path("file"), "x");
+    std::filesystem::create_directory(scratch / "folder");
+    CHECK_THROWS_WITH_AS(
+        WriteFileAtomically(scratch / "folder", "x"),
+        (scratch / "folder" + ": is a folder; expected the name of a file to write").c_str(),
+        OutputError);
+    CHECK(FileCount(scratch.path()) == 1);
+    CreateFolders(scratch / "folder/a/b");
+    CreateFolders(scratch / "folder/a/b");
+    CHECK(std::filesystem::is_directory(scratch / "folder/a/b"));
+    Put(scratch / "file", "x");
     for (const char* below : {"file", "file/x"}) {
       CHECK_THROWS_WITH_AS(
-          CreateFolders(scratch.Path(below)),
-          (scratch.Path(below) + ": the folder cannot be created: Not a directory").c_str(),
+          CreateFolders(scratch / below),
+          (scratch / below + ": the folder cannot be created: Not a directory").c_str(),
           OutputError);
     }
   }
 
   TEST_CASE("two writers and a reader never meet a mixture") {
-    const Scratch scratch;
-    const std::string path = scratch.Path("file");
+    const TempFolder scratch;
+    const std::string path = scratch / "file";
     const std::string a(20'000, 'a'), b(30'000, 'b');
     WriteFileAtomically(path, a);
     std::atomic<int> running = 2;
@@ -130,18 +130,18 @@ TEST_SUITE("cpu") {
     first.join();
     second.join();
     CHECK(mixed == 0);
-    CHECK(scratch.FileCount() == 1);
+    CHECK(FileCount(scratch.path()) == 1);
   }
 
   TEST_CASE("what a killed writer left goes, the rest stays") {
-    const Scratch scratch;
+    const TempFolder scratch;
     for (const char* name : {".ada-123-0.tmp", ".ada-9-17.tmp", ".adax", "a.tmp", ".lock"}) {
-      Put(scratch.Path(name), "x");
+      Put(scratch / name, "x");
     }
-    RemoveStaleTemporaries(scratch.folder());
-    CHECK(scratch.FileCount() == 3);
-    CHECK_FALSE(std::filesystem::exists(scratch.Path(".ada-9-17.tmp")));
-    RemoveStaleTemporaries(scratch.Path("none"));
+    RemoveStaleTemporaries(scratch.path());
+    CHECK(FileCount(scratch.path()) == 3);
+    CHECK_FALSE(std::filesystem::exists(scratch / ".ada-9-17.tmp"));
+    RemoveStaleTemporaries(scratch / "none");
   }
 }
 

@@ -4,7 +4,8 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
-#include "core/scratch.h"
+#include "core/small_files.h"
+#include "temp_folder.h"
 
 namespace ada {
 
@@ -28,22 +29,20 @@ TEST_SUITE("cpu") {
       CHECK(hasher.Hex() == want);
       CHECK(hasher.Hex() == want);  // asking changes nothing
     }
-    const test::Scratch scratch;
-    test::Put(scratch.Path("file"), bytes);
-    CHECK(HashFile(scratch.Path("file")) == want);
+    const testing::TempFolder scratch;
+    test::Put(scratch / "file", bytes);
+    CHECK(HashFile(scratch / "file") == want);
     bytes[500'000] = static_cast<char>(bytes[500'000] ^ 1);
     CHECK(hash(bytes) != want);
   }
 
   TEST_CASE("a file that cannot be read") {
-    const test::Scratch scratch;
+    const testing::TempFolder scratch;
     CHECK_THROWS_WITH_AS(
-        HashFile(scratch.Path("none")),
-        (scratch.Path("none") + ": cannot be opened: No such file or directory").c_str(),
-        DataError);
-    CHECK_THROWS_WITH_AS(HashFile(scratch.folder()),
-                         (scratch.folder() + ": cannot be read: Is a directory").c_str(),
-                         DataError);
+        HashFile(scratch / "none"),
+        (scratch / "none" + ": cannot be opened: No such file or directory").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(HashFile(scratch.path()),
+                         (scratch.path() + ": cannot be read: Is a directory").c_str(), DataError);
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 
 namespace ada {
 namespace {

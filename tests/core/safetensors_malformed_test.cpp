@@ -3,8 +3,9 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "core/scratch.h"
+#include "core/small_files.h"
 #include "core/tensor_files/safetensors.h"
+#include "temp_folder.h"
 
 namespace ada {
 namespace {
@@ -28,8 +29,8 @@ std::string OneTensor(const std::string& shape, const std::string& offsets, std:
 
 // What Open says about a file of these bytes, without the path; "" where it is accepted.
 std::string Problem(const std::string& bytes) {
-  const test::Scratch scratch;
-  const std::string path = scratch.Path("bad.safetensors");
+  const testing::TempFolder scratch;
+  const std::string path = scratch / "bad.safetensors";
   test::Put(path, bytes);
   try {
     SafetensorsFile::Open(path);
@@ -71,8 +72,8 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("a length that the file has, but no header may have") {
-    const test::Scratch scratch;
-    const std::string path = scratch.Path("huge");
+    const testing::TempFolder scratch;
+    const std::string path = scratch / "huge";
     test::Put(path, WithLength(100'000'001, "{"));
     std::filesystem::resize_file(path, 200'000'000);  // sparse: takes no space
     CHECK_THROWS_WITH_AS(SafetensorsFile::Open(path),
@@ -211,8 +212,8 @@ TEST_SUITE("cpu") {
     const std::string good =
         test::Get(ADA_SOURCE_DIR "/tests/golden/safetensors/python.safetensors");
     REQUIRE(good.size() == 1092);
-    const test::Scratch scratch;
-    const std::string path = scratch.Path("damaged");
+    const testing::TempFolder scratch;
+    const std::string path = scratch / "damaged";
     RandomStream random(11, StreamId("damage"));
     int refused = 0;
     for (int i = 0; i < 3000; ++i) {
@@ -274,13 +275,12 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("things that are no files") {
-    const test::Scratch scratch;
-    CHECK_THROWS_WITH_AS(SafetensorsFile::Open(scratch.folder()),
-                         (scratch.folder() + ": is not a regular file").c_str(), DataError);
+    const testing::TempFolder scratch;
+    CHECK_THROWS_WITH_AS(SafetensorsFile::Open(scratch.path()),
+                         (scratch.path() + ": is not a regular file").c_str(), DataError);
     CHECK_THROWS_WITH_AS(
-        SafetensorsFile::Open(scratch.Path("none")),
-        (scratch.Path("none") + ": cannot be opened: No such file or directory").c_str(),
-        DataError);
+        SafetensorsFile::Open(scratch / "none"),
+        (scratch / "none" + ": cannot be opened: No such file or directory").c_str(), DataError);
   }
 }
 

@@ -12,14 +12,15 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/independent.h"
-#include "core/scratch.h"
+#include "core/small_files.h"
+#include "temp_folder.h"
 
 namespace ada {
 namespace {
 
 using test::Get;
 using test::Put;
-using test::Scratch;
+using testing::TempFolder;
 
 template <class T>
 std::span<const std::byte> BytesOfVector(const std::vector<T>& values) {
@@ -39,8 +40,8 @@ std::string ErrorOf(const SafetensorsFile& file, const char* tensor) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("a file that is cut while it is open is an error of the read") {
-    Scratch scratch;
-    const std::string path = scratch.Path("cut.safetensors");
+    TempFolder scratch;
+    const std::string path = scratch / "cut.safetensors";
     const std::vector<float> values(100'000, 1.0f);
     SafetensorsWriter writer;
     writer.Add("x", {100'000}, values);
@@ -112,8 +113,8 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("every code of 8 bits is read as its value") {
-    const Scratch scratch;
-    const std::string path = scratch.Path("codes.safetensors");
+    const TempFolder scratch;
+    const std::string path = scratch / "codes.safetensors";
     std::vector<std::uint8_t> codes(256);
     for (std::size_t i = 0; i < 256; ++i) codes[i] = static_cast<std::uint8_t>(i);
     SafetensorsWriter writer;
@@ -142,7 +143,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("written, the same again, and read back") {
-    const Scratch scratch;
+    const TempFolder scratch;
     const std::vector<float> weight = {1, -0.0f, std::numeric_limits<float>::infinity(), 1e-45f};
     const std::vector<std::uint8_t> odd = {1, 2, 3};  // leaves what follows unaligned
     const std::vector<std::uint16_t> half = {0x3C00, 0xC000};
@@ -158,7 +159,7 @@ TEST_SUITE("cpu") {
       writer.Add("none", {0}, std::span<const float>());
       return writer;
     };
-    const std::string path = scratch.Path("one"), again = scratch.Path("two");
+    const std::string path = scratch / "one", again = scratch / "two";
     const std::string hash = make().WriteAtomically(path);
     CHECK(hash == HashFile(path));
     CHECK(make().WriteAtomically(again) == hash);
@@ -183,23 +184,23 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("the bytes of a small file") {
-    const Scratch scratch;
+    const TempFolder scratch;
     SafetensorsWriter writer;
     const std::vector<float> one = {1};
     writer.Add("w", {1}, one);
-    writer.WriteAtomically(scratch.Path("file"));
+    writer.WriteAtomically(scratch / "file");
     const std::string header = "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
     REQUIRE(header.size() == 54);
-    CHECK(Get(scratch.Path("file")) ==
+    CHECK(Get(scratch / "file") ==
           std::string("\x38\0\0\0\0\0\0\0", 8) + header + "  " + std::string("\0\0\x80\x3f", 4));
-    SafetensorsWriter().WriteAtomically(scratch.Path("empty"));
-    CHECK(Get(scratch.Path("empty")) == std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
-    CHECK(SafetensorsFile::Open(scratch.Path("empty")).entries().empty());
+    SafetensorsWriter().WriteAtomically(scratch / "empty");
+    CHECK(Get(scratch / "empty") == std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
+    CHECK(SafetensorsFile::Open(scratch / "empty").entries().empty());
   }
 
   TEST_CASE("a file lives on when moved or replaced") {
-    const Scratch scratch;
-    const std::string path = scratch.Path("file");
+    const TempFolder scratch;
+    const std::string path = scratch / "file";
     std::vector<float> values = {1, 2, 3};
     const auto write = [&] {
       SafetensorsWriter writer;

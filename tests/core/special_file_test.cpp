@@ -12,24 +12,25 @@
 
 #include "core/file.h"
 #include "core/hash.h"
-#include "core/scratch.h"
+#include "core/small_files.h"
 #include "core/system_call.h"
+#include "temp_folder.h"
 
 namespace ada {
 namespace {
 
 using test::Get;
 using test::Put;
-using test::Scratch;
+using testing::TempFolder;
 
-std::string Fifo(const Scratch& scratch) {
-  const std::string path = scratch.Path("fifo");
+std::string Fifo(const TempFolder& scratch) {
+  const std::string path = scratch / "fifo";
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
   return path;
 }
 
-std::string Socket(const Scratch& scratch) {
-  const std::string path = scratch.Path("socket");
+std::string Socket(const TempFolder& scratch) {
+  const std::string path = scratch / "socket";
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
@@ -49,7 +50,7 @@ mode_t KindOf(const std::string& path) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("a FIFO in the place of a file is refused at once") {
-    const Scratch scratch;
+    const TempFolder scratch;
     const std::string fifo = Fifo(scratch), refused = ": it is a pipe, not a regular file";
     CHECK_THROWS_WITH_AS(ReadFile(fifo, 10), (fifo + ": cannot be opened" + refused).c_str(),
                          DataError);
@@ -58,7 +59,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("where a pipe is offered its bytes are read; without a writer it is empty") {
-    const Scratch scratch;
+    const TempFolder scratch;
     std::string text, problem;
     int fd = OpenToRead(Fifo(scratch), Pipes::kOffered, &problem);
     REQUIRE(fd >= 0);
@@ -76,8 +77,8 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("a device is written into and stays one, also behind a link") {
-    const Scratch scratch;
-    const std::string link = scratch.Path("link");
+    const TempFolder scratch;
+    const std::string link = scratch / "link";
     std::filesystem::create_symlink("/dev/null", link);
     WriteFileAtomically(link, "x");
     CHECK(KindOf(link) == S_IFLNK);
@@ -85,7 +86,7 @@ TEST_SUITE("cpu") {
     CHECK(KindOf("/dev/null") == S_IFCHR);
     const std::string full = "/dev/full: cannot be written: No space left on device";
     CHECK_THROWS_WITH_AS(WriteFileAtomically("/dev/full", "x"), full.c_str(), OutputError);
-    const std::string device = scratch.Path("device");
+    const std::string device = scratch / "device";
     if (mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) == 0) {  // root only
       WriteFileAtomically(device, "x");
       CHECK(KindOf(device) == S_IFCHR);
@@ -93,7 +94,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("a FIFO is written into") {
-    const Scratch scratch;
+    const TempFolder scratch;
     const std::string fifo = Fifo(scratch);
     const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
     WriteFileAtomically(fifo, "bytes");
@@ -105,8 +106,8 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("links to files are replaced, the system's own and sockets are refused") {
-    const Scratch scratch;
-    const std::string file = scratch.Path("file"), link = scratch.Path("link");
+    const TempFolder scratch;
+    const std::string file = scratch / "file", link = scratch / "link";
     Put(file, "old");
     for (const char* to : {"file", "nowhere", "link"}) {
       std::filesystem::remove(link);
@@ -131,8 +132,8 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("a file that was deleted, replaced or moved away is no longer the one of its name") {
-    const Scratch scratch;
-    const std::string path = scratch.Path("file"), other = scratch.Path("other");
+    const TempFolder scratch;
+    const std::string path = scratch / "file", other = scratch / "other";
     Put(path, "x");
     const int fd = open(path.c_str(), O_RDONLY);
     CHECK(IsStillNamed(fd, path));
@@ -151,23 +152,21 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("folders: a missing parent is not made anew, names are listed") {
-    const Scratch scratch;
-    CreateFolder(scratch.Path("a"));
-    CreateFolder(scratch.Path("a"));
-    std::filesystem::create_directory_symlink("a", scratch.Path("link"));
-    CreateFolder(scratch.Path("link"));
+    const TempFolder scratch;
+    CreateFolder(scratch / "a");
+    CreateFolder(scratch / "a");
+    std::filesystem::create_directory_symlink("a", scratch / "link");
+    CreateFolder(scratch / "link");
     CHECK_THROWS_WITH_AS(
-        CreateFolder(scratch.Path("none/b")),
-        (scratch.Path("none/b") + ": the folder cannot be created: No such file or directory")
-            .c_str(),
+        CreateFolder(scratch / "none/b"),
+        (scratch / "none/b" + ": the folder cannot be created: No such file or directory").c_str(),
         OutputError);
-    Put(scratch.Path("a/file"), "x");
-    CHECK(ListFolder(scratch.Path("a")) == std::vector<std::string>{"file"});
-    CHECK(ListFolder(scratch.Path("none")).empty());
+    Put(scratch / "a/file", "x");
+    CHECK(ListFolder(scratch / "a") == std::vector<std::string>{"file"});
+    CHECK(ListFolder(scratch / "none").empty());
     CHECK_THROWS_WITH_AS(
-        ListFolder(scratch.Path("a/file")),
-        (scratch.Path("a/file") + ": the folder cannot be read: Not a directory").c_str(),
-        DataError);
+        ListFolder(scratch / "a/file"),
+        (scratch / "a/file" + ": the folder cannot be read: Not a directory").c_str(), DataError);
   }
 }
 

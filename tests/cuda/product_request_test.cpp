@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cuda/products/plan_cache.h"
+#include "temp_folder.h"
 
 namespace ada::backend::cuda {
 namespace {
@@ -78,17 +79,6 @@ void CheckMatrices(const ProductGeometry& geometry) {
   CHECK(Multiply(product(ProductKind::kData), dy, w) == dx);
   CHECK(Multiply(product(ProductKind::kWeights), x, dy) == dw);
 }
-
-// A folder of the test's own.
-struct Folder {
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "ada_plans_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string path;
-};
 
 }  // namespace
 
@@ -281,24 +271,24 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("plan cache: a plan is found again by the same maker alone") {
-    const Folder folder;
+    const testing::TempFolder folder;
     const std::vector<std::uint8_t> plan = {1, 0, 255, 10, 7}, other = {4};
-    PlanCache cache(folder.path + "/deep/er", "GPU A, cuDNN 1");
+    PlanCache cache(folder / "deep/er", "GPU A, cuDNN 1");
     CHECK_FALSE(cache.Find("key").has_value());
     cache.Store("key", plan);
     cache.Store("another key", other);
     CHECK(cache.Find("key") == plan);
-    CHECK(PlanCache(folder.path + "/deep/er", "GPU A, cuDNN 1").Find("another key") == other);
-    CHECK_FALSE(PlanCache(folder.path + "/deep/er", "GPU A, cuDNN 2").Find("key").has_value());
+    CHECK(PlanCache(folder / "deep/er", "GPU A, cuDNN 1").Find("another key") == other);
+    CHECK_FALSE(PlanCache(folder / "deep/er", "GPU A, cuDNN 2").Find("key").has_value());
     cache.Store("key", other);
     CHECK(cache.Find("key") == other);
     CHECK(cache.TakeDiagnostics().empty());
   }
 
   TEST_CASE("plan cache: damaged and foreign files are passed over with a diagnostic") {
-    const Folder folder;
+    const testing::TempFolder folder;
     const std::vector<std::uint8_t> plan(100, 42);
-    PlanCache cache(folder.path, "GPU A");
+    PlanCache cache(folder.path(), "GPU A");
     cache.Store("key", plan);
     const std::string path = cache.PathOf("key");
     std::string whole;
@@ -319,7 +309,7 @@ TEST_SUITE("cpu") {
     std::string flipped = whole;
     flipped.back() ^= 1;
     damaged(flipped);
-    PlanCache foreign(folder.path, "GPU B");
+    PlanCache foreign(folder.path(), "GPU B");
     foreign.Store("key", plan);
     std::filesystem::copy_file(foreign.PathOf("key"), path,
                                std::filesystem::copy_options::overwrite_existing);
@@ -335,9 +325,9 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(none.Find("key").has_value());
     CHECK(none.TakeDiagnostics().empty());
 
-    const Folder folder;
-    std::ofstream(folder.path + "/file") << "no folder";
-    PlanCache blocked(folder.path + "/file/cache", "GPU A");
+    const testing::TempFolder folder;
+    folder.Write("file", "no folder");
+    PlanCache blocked(folder / "file/cache", "GPU A");
     blocked.Store("key", {1});
     blocked.Store("key", {1});
     CHECK_FALSE(blocked.Find("key").has_value());

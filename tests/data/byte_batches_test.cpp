@@ -14,7 +14,7 @@ namespace ada::data {
 namespace {
 
 // Two classes of six pictures of different sizes; with `broken`, two of the files are no pictures.
-void PutSome(const TemporaryFolder& folder, bool broken) {
+void PutSome(const testing::TempFolder& folder, bool broken) {
   for (int i = 0; i < 12; ++i)
     for (const char* split : {"train", "val"}) {
       Picture picture{20 + i, 30 - i, 3, {}};
@@ -76,7 +76,7 @@ Dataset Numbered(int images) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("byte batches: normalised they are the batches in fp32") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutSome(folder, /*broken=*/false);
     const Splits splits = OpenFolder(folder.path());
     LoaderSpec spec = Moved();
@@ -95,7 +95,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("byte batches: rows of broken files are left out, or replaced") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutSome(folder, /*broken=*/true);
     const Splits splits = OpenFolder(folder.path());
     LoaderSpec spec = Moved();

@@ -40,7 +40,7 @@ FileChoices Named(std::vector<std::string> names, std::optional<int> ignored = {
 
 TEST_SUITE("cpu") {
   TEST_CASE("camvid: pictures with their label images, CamVid's classes, 11 ignored") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutCamvid(folder, 3, 20, 24);
     const Splits splits = OpenCamvid(folder.path() + "/", {});
     CHECK(splits.train.images() == 3);
@@ -59,7 +59,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("camvid: classes of one's own, other splits, another ignored label or none") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutCamvid(folder, 2, 12, 12, 3, 255);
     CHECK(OpenCamvid(folder.path(), Named({"a", "b", "c"})).train.label_images->Read(0).pixels ==
           TinyLabels(12, 12, 3, 255, 0).pixels);
@@ -95,7 +95,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("camvid: what is wrong with the files is named") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutCamvid(folder, 3, 8, 8);
     const auto message = [&](const FileChoices& choices = {}) {
       return MessageOf(folder.path(), [&] {

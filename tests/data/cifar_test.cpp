@@ -44,7 +44,7 @@ constexpr char kAdvice10[] = "; fetch it: data/scripts/fetch.py cifar10 --to DIR
 
 TEST_SUITE("cpu") {
   TEST_CASE("cifar: planes become pixels, each file at its place") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     const Bytes first = {7, 1, 2, 3, 4, 11, 12, 13, 14, 21, 22, 23, 24};
     const Bytes second = {0, 5, 6, 7, 8, 15, 16, 17, 18, 25, 26, 27, 255};
     WriteFile(folder / "a", first);
@@ -66,7 +66,7 @@ TEST_SUITE("cpu") {
       for (std::size_t i = 0; i < 3 * plane; ++i) {
         bytes.push_back(static_cast<std::uint8_t>(i * 7 + i / plane * 100 + 1));
       }
-      const TemporaryFolder folder;
+      const testing::TempFolder folder;
       WriteFile(folder / "f", bytes);
       Dataset dataset = Room(facts, 3);
       std::fill(dataset.pixels.begin(), dataset.pixels.end(), std::uint8_t{99});
@@ -81,7 +81,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("cifar-100: the fine label is taken") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     WriteFile(folder / "f", {19, 99, 1, 2, 3, 4, 11, 12, 13, 14, 21, 22, 23, 24});
     const Dataset dataset = ReadTiny(Tiny("cifar100"), folder / "f", 1);
     CHECK(dataset.labels == std::vector<Label>{99});
@@ -89,7 +89,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("cifar: more images than are read at a time") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     Bytes bytes;
     for (int i = 0; i < 150; ++i) {
       bytes.push_back(static_cast<std::uint8_t>(i % 10));
@@ -128,12 +128,12 @@ TEST_SUITE("cpu") {
         {"cifar100", bad_fine, "DIR/f: byte 15: label 100; expected 0 to 99; ADVICE"},
     };
     for (const Row& row : rows) {
-      const TemporaryFolder folder;
+      const testing::TempFolder folder;
       WriteFile(folder / "f", row.bytes);
       CHECK(MessageOf(folder.path(), [&] { ReadTiny(Tiny(row.name), folder / "f", 2); }) ==
             row.message);
     }
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     CHECK(MessageOf(folder.path(), [&] { ReadTiny(Tiny("cifar10"), folder / "f", 2); }) ==
           "DIR/f: no such file; ADVICE");
     fs::create_directory(folder / "f");
@@ -143,7 +143,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("cifar: the whole set, in the folder or in the archive's subfolder") {
     for (const char* below : {"", "/cifar-10-batches-bin"}) {
-      const TemporaryFolder folder;
+      const testing::TempFolder folder;
       WriteCifar10(folder.path() + below);
       const DatasetInfo info = Inspect("cifar10", folder.path());
       CHECK(info.train == 50000);
@@ -151,7 +151,7 @@ TEST_SUITE("cpu") {
       CHECK(info.classes == 10);
       CHECK(info.channels == 3);
     }
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     WriteZeros(folder / "cifar-100-binary/train.bin", 50000 * 3074);
     WriteZeros(folder / "cifar-100-binary/test.bin", 10000 * 3074);
     const Splits splits = Read("cifar100", folder.path());
@@ -179,7 +179,7 @@ TEST_SUITE("cpu") {
          "DIR/data_batch_1.bin: byte 30730000: more data than expected (it ends at byte 30730001)" +
              size},
     };
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     for (const Row& row : rows) {
       WriteCifar10(folder.path());
       fs::remove(folder / row.name);

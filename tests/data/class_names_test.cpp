@@ -34,7 +34,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("class names: CIFAR-100's list lies beside its files, or not") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     WriteZeros(folder / "cifar-100-binary/test.bin", 0);
     CHECK(ClassNames("cifar100", folder.path()).empty());
     const std::string list = folder / "cifar-100-binary/fine_label_names.txt";

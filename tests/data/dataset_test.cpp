@@ -55,7 +55,7 @@ double NearestMeanAccuracy(const Splits& splits) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("data: folders and names that are wrong") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     WriteFile(folder / "file", {});
     std::filesystem::create_directory(folder / "empty");
     const auto message = [&folder](const std::string& name, const std::string& path) {

@@ -26,11 +26,11 @@ std::vector<std::string> Names(const Dataset& dataset, const std::string& root) 
   return names;
 }
 
-std::string Refusal(const TemporaryFolder& folder, const std::string& below = "") {
+std::string Refusal(const testing::TempFolder& folder, const std::string& below = "") {
   return MessageOf(folder.path(), [&] { OpenFolder(folder.path() + below); });
 }
 
-void PutSplits(const TemporaryFolder& folder, const std::vector<std::string>& classes) {
+void PutSplits(const testing::TempFolder& folder, const std::vector<std::string>& classes) {
   for (const std::string split : {"train", "val"})
     for (const std::string& name : classes) PutPicture(folder / (split + "/" + name + "/1.png"), 7);
 }
@@ -39,7 +39,7 @@ void PutSplits(const TemporaryFolder& folder, const std::vector<std::string>& cl
 
 TEST_SUITE("cpu") {
   TEST_CASE("folder: classes and files in byte order, below class folders too, by their endings") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     for (const char* name : {"train/b/2.png", "train/b/10.png", "train/b/x y/ä.PNG",
                              "train/b/x/deep/1.jpeg", "train/b/x/9.Jpg", "train/Z/1.png",
                              "train/é/1.png", "val/Z/1.png", "val/b/1.png", "val/é/1.png"})
@@ -61,7 +61,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("folder: val is taken before test") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutSplits(folder, {"a", "b"});
     CHECK(OpenFolder(folder.path()).note.empty());
     PutPicture(folder / "test/c/1.png", 1);
@@ -75,7 +75,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("folder: what is refused, and why") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     CHECK(Refusal(folder, "/none").starts_with("DIR/none: no such folder; expected PATH/train/"));
     WriteFile(folder / "file", {1});
     CHECK(Refusal(folder, "/file").starts_with("DIR/file: not a folder; expected"));
@@ -107,7 +107,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("folder: a root within a root, links without an end, links that lead nowhere") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutSplits(folder, {"a", "b"});
     for (const char* name : {"train/train/a/1.png", "train/val/a/1.png"})
       PutPicture(folder / name, 1);
@@ -130,7 +130,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("folder: limits and validation are spread over the classes") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     for (int i = 0; i < 6; ++i)
       for (const char* name : {"train/a/", "train/b/", "val/a/", "val/b/"})
         PutPicture(folder / (name + std::to_string(i) + ".png"), i);
@@ -147,7 +147,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("folder: the first picture of another size is named") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutSplits(folder, {"a", "b"});
     PutPicture(folder / "train/b/2.png", 1, 5, 5);
     const Splits splits = OpenFolder(folder.path());

@@ -52,7 +52,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("idx: plain and gzip, any folder that is known") {
     for (const bool packed : {false, true}) {
       for (const char* below : {"", "/MNIST/raw", "/raw"}) {
-        const TemporaryFolder folder;
+        const testing::TempFolder folder;
         Write(folder.path() + below, {}, packed);
         const Splits splits = Read("mnist", folder.path());
         CHECK(Plain(splits.train.pixels) == Pixels(12));
@@ -72,7 +72,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("idx: a gzip file of two members") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     const Files files;
     Write(folder.path(), files, true);
     const auto middle = files.train_images.begin() + 5000;
@@ -132,7 +132,7 @@ TEST_SUITE("cpu") {
          labels + "20: more data than expected (it ends at byte 21)" + labels_size},
     };
     for (const Row& row : rows) {
-      const TemporaryFolder folder;
+      const testing::TempFolder folder;
       Write(folder.path(), {}, false);
       WriteFile(folder / row.file, row.bytes);
       CHECK(MessageOf(folder.path(), [&] { Read("mnist", folder.path()); }) ==
@@ -146,7 +146,7 @@ TEST_SUITE("cpu") {
     Files files;
     files.train_labels[8 + 5] = 10;
     for (const bool packed : {false, true}) {
-      const TemporaryFolder folder;
+      const testing::TempFolder folder;
       Write(folder.path(), files, packed);
       CHECK(MessageOf(folder.path(), [&] { Read("mnist", folder.path()); }) ==
             std::string("DIR/train-labels-idx1-ubyte") +
@@ -183,7 +183,7 @@ TEST_SUITE("cpu") {
         {bomb, at(16) + unpacked + "the data ends here; expected 784000016 bytes"},
     };
     for (const Row& row : rows) {
-      const TemporaryFolder folder;
+      const testing::TempFolder folder;
       Write(folder.path(), {}, true);
       WriteFile(folder / "train-images-idx3-ubyte.gz", row.bytes);
       const std::string message = MessageOf(folder.path(), [&] { Read("mnist", folder.path()); });

@@ -15,7 +15,7 @@ namespace {
 constexpr int kPictures = 20;
 
 // Two classes of ten pictures each, all of different sizes and contents.
-void PutVaried(const TemporaryFolder& folder) {
+void PutVaried(const testing::TempFolder& folder) {
   for (int i = 0; i < kPictures; ++i)
     for (const char* split : {"train", "val"}) {
       Picture picture{20 + i, 40 - i, 3, {}};
@@ -50,7 +50,7 @@ bool SameBatch(const Batch& a, const Batch& b) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("image stream: no byte depends on workers, or on where one begins") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVaried(folder);
     const Splits splits = OpenFolder(folder.path());
     BatchMaker maker(splits.train, Everything(0));
@@ -68,7 +68,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("image stream: in memory and in files the same images give the same bytes") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     Dataset memory = {"numbered", 8, 8, 3, 2};
     for (int i = 0; i < 10; ++i) {
       Picture picture{8, 8, 3, {}};
@@ -107,7 +107,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("image stream: resize and centre crop are those of pictures/resize.h, then the table") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVaried(folder);
     const Splits splits = OpenFolder(folder.path());
     LoaderSpec spec;
@@ -131,7 +131,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("image stream: a broken file ends it, is replaced, or is left out") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVaried(folder);
     for (const char* name : {"train/a/103.png", "train/b/119.png"})
       WriteFile(folder / name, {1, 2});
@@ -178,7 +178,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("image stream: where nothing can be read there is no end without a word") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     for (const char* name : {"train/a/1.png", "train/a/2.png", "val/a/1.png"})
       WriteFile(folder / name, {1});
     const Splits splits = OpenFolder(folder.path());
@@ -196,7 +196,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE(
       "image stream: an image that is too small to be cropped, or of another size, is named") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVaried(folder);
     Dataset train = OpenFolder(folder.path()).train;
     LoaderSpec spec;

@@ -180,7 +180,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("files that cannot be read") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     CHECK(MessageOf(folder.path(), [&] { ReadPicture(folder / "none.png"); }) ==
           "DIR/none.png: cannot be opened: No such file or directory");
     CHECK(MessageOf(folder.path(), [&] { ReadPicture(folder.path()); }).find("DIR: cannot be") ==
@@ -188,7 +188,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("a PNG that is written reads back, and one that cannot be written is an OutputError") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     const Picture picture = ReadPicture(RecordedPath("files/rgb_444.jpg"));
     WritePng(folder / "a.png", picture);
     CHECK((ReadPicture(folder / "a.png").pixels == picture.pixels));

@@ -76,7 +76,7 @@ Bytes Npz(const std::vector<Array>& arrays, bool deflated) {
   return Bytes(all.begin(), all.end());
 }
 
-std::string Refused(const TemporaryFolder& folder, const std::vector<Array>& arrays,
+std::string Refused(const testing::TempFolder& folder, const std::vector<Array>& arrays,
                     const std::map<std::string, std::string>& metadata = {}) {
   WriteSafetensors(folder / "a.safetensors", arrays, metadata);
   return MessageOf(folder.path(), [&] { OpenTensors(folder / "a.safetensors"); });
@@ -94,7 +94,7 @@ Batch FirstOf(const Dataset& dataset) {
 
 TEST_SUITE("cpu") {
   TEST_CASE("tensors: safetensors, and .npz stored and deflated, hold the same images") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     WriteSafetensors(folder / "a.safetensors", Good());
     WriteFile(folder / "stored.npz", Npz(Good(), false));
     WriteFile(folder / "packed.npz", Npz(Good(), true));
@@ -118,7 +118,7 @@ TEST_SUITE("cpu") {
 
   TEST_CASE(
       "tensors: fp32 is taken as it is, or as (x - mean) / std; what is not finite is named") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     std::vector<Array> arrays = Good();
     std::vector<float> values(12);
     for (std::size_t i = 0; i < 12; ++i) values[i] = static_cast<float>(i) - 3.5f;
@@ -144,7 +144,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("tensors: what is refused names file and tensor") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     const auto with = [](std::size_t at, const Array& array) {
       std::vector<Array> arrays = Good();
       arrays[at] = array;
@@ -250,7 +250,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("npz: cut anywhere, or with any byte changed, it is read or refused") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     const std::string pixels{0, 7, 14, 21, 28, 35};  // that the images begin with
     for (const bool deflated : {false, true}) {
       const Bytes whole = Npz(Good(), deflated);
@@ -295,7 +295,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("tensors: a file that is cut while it is read is an error, not a crash") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     WriteSafetensors(folder / "a.safetensors", Good());
     const Splits splits = OpenTensors(folder / "a.safetensors");
     std::filesystem::resize_file(folder / "a.safetensors", 100);

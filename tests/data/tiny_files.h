@@ -1,11 +1,9 @@
 // Small data files made at run time, and messages of errors with the folder's name taken out.
 #pragma once
 #include <doctest/doctest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,32 +11,11 @@
 #include <vector>
 
 #include "core/error.h"
+#include "temp_folder.h"
 
 namespace ada::data {
 
 using Bytes = std::vector<std::uint8_t>;
-
-// A folder of its own that goes with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ada-data-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline void WriteFile(const std::string& path, const Bytes& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -55,7 +32,7 @@ inline void WriteZeros(const std::string& path, std::uint64_t size) {
 }
 
 inline Bytes Gzip(const Bytes& bytes) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   const std::string path = folder / "packed.gz";
   gzFile file = gzopen(path.c_str(), "wb");
   REQUIRE(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) ==

@@ -34,7 +34,7 @@ inline Picture TinyLabels(int height, int width, int classes, int ignored, int s
 }
 
 // `images` pictures of height x width in each of the splits.
-inline void PutCamvid(const TemporaryFolder& folder, int images, int height, int width,
+inline void PutCamvid(const testing::TempFolder& folder, int images, int height, int width,
                       int classes = 11, int ignored = 11) {
   for (const char* split : {"train", "test"})
     for (int i = 0; i < images; ++i) {

@@ -80,7 +80,7 @@ void CheckStreams(const Dataset& dataset, const std::function<LoaderSpec(int)>& 
 
 TEST_SUITE("cpu") {
   TEST_CASE("truth stream: label images, whatever the threads do and wherever one begins") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutCamvid(folder, 20, 24, 30);
     const Splits splits = OpenCamvid(folder.path(), {});
     CheckStreams(splits.train, PixelSpec);
@@ -95,7 +95,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("truth stream: boxes, whatever the threads do and wherever one begins") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVoc(folder.path(), 20);
     const Splits splits = OpenVoc(folder.path(), {});
     CheckStreams(splits.train, BoxSpec);
@@ -112,7 +112,7 @@ TEST_SUITE("cpu") {
 
   // An image whose red value is 20 times the label of its pixel, through every change that moves.
   TEST_CASE("truth stream: a pixel's label goes with it") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     for (const char* split : {"train", "test"}) {
       Picture picture{24, 32, 3, {}}, labels{24, 32, 1, {}};
       for (int y = 0; y < 24; ++y)
@@ -180,7 +180,7 @@ TEST_SUITE("cpu") {
 
   // White boxes on black images: the boxes that are encoded lie around what is white.
   TEST_CASE("truth stream: a box goes with its image") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     for (const char* split : {"trainval", "test"}) {
       PutVocImage(folder.path(), split, split, 60, 80, {{"cat", 31, 21, 51, 41}});
       Picture picture{60, 80, 3, std::vector<std::uint8_t>(60 * 80 * 3, 0)};
@@ -225,7 +225,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("truth stream: a label image of another size, and a broken one that is left out") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutCamvid(folder, 5, 24, 30);
     PutPicture(folder / "trainannot/102.png", TinyLabels(24, 31, 11, 11, 0));
     const Splits splits = OpenCamvid(folder.path(), {});
@@ -254,7 +254,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("truth stream: parts of a set keep their truth") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVoc(folder.path(), 5);
     Splits splits = OpenVoc(folder.path(), {});
     const Dataset last = SplitLast(splits.train, 2);
@@ -266,7 +266,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("truth stream: what does not go together is a mistake of the configuration") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVoc(folder / "voc", 2);
     PutCamvid(folder, 2, 8, 8);
     const Splits voc = OpenVoc(folder / "voc", {}), camvid = OpenCamvid(folder.path(), {});
@@ -320,7 +320,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("truth stream: a sheet shows labels as colours and boxes with their classes") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutCamvid(folder, 1, 96, 96);
     Splits splits = OpenCamvid(folder.path(), {});
     splits.train.height = splits.train.width = 96;

@@ -78,7 +78,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("voc: lists, pictures, boxes and classes in byte order") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVoc(folder.path(), 3);
     const Splits splits = OpenVoc(folder.path(), {});
     CHECK(splits.train.images() == 3);
@@ -104,7 +104,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("voc: years of a folder or of a list, and one without the split test") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVoc(folder / "VOCdevkit/VOC2007", 2);
     PutVocImage(folder / "VOCdevkit/VOC2012", "trainval", "late", 60, 80, {{"cat", 1, 1, 9, 9}});
     const Splits splits = OpenVoc(folder.path(), {});
@@ -120,7 +120,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("voc: what training leaves out is told, and a metric keeps it") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVoc(folder.path(), 1);
     PutVocImage(folder.path(), "trainval", "odd", 60, 80,
                 {{"cat", 10, 10, 10, 30},
@@ -153,7 +153,7 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("voc: what cannot be used is named, or left out and told") {
-    const TemporaryFolder folder;
+    const testing::TempFolder folder;
     PutVoc(folder.path(), 2);
     const auto message = [&](const FileChoices& choices = {}) {
       return MessageOf(folder.path(), [&] { OpenVoc(folder.path(), choices); });

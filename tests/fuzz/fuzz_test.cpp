@@ -10,7 +10,7 @@
 
 #include "fuzz/targets.h"
 #include "study/mutation.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 
 namespace ada::fuzz {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 
 namespace ada::fuzz {
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "core/error.h"
 #include "core/tensor_files/safetensors.h"
@@ -11,6 +10,7 @@
 #include "graph/graph.h"
 #include "graph/network/parameters.h"
 #include "graph/networks.h"
+#include "temp_folder.h"
 
 namespace ada::graph::test {
 namespace {
@@ -41,19 +41,6 @@ struct SmallModel {
     }
     return {};
   }
-};
-
-class TemporaryFile {
- public:
-  TemporaryFile()
-      : path_(std::filesystem::temp_directory_path() /
-              ("ada_graph_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)) +
-               ".safetensors")) {}
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
 };
 
 std::string MessageOf(SmallModel& m, const config::InitConfig& init) {
@@ -175,15 +162,16 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("a file overrides the tensors it names") {
     SmallModel m;
-    TemporaryFile file;
+    const testing::TempFolder folder;
+    const std::string file = folder / "weights.safetensors";
     const std::vector<float> weight(10 * 64, 0.5f), mean = {1, 2, 3, 4}, count = {9};
     SafetensorsWriter writer;
     writer.Add("fc.weight", {10, 64}, weight);
     writer.Add("b.running_mean", {4}, mean);
     writer.Add("b.num_batches_tracked", {}, count);
-    writer.WriteAtomically(file.path());
+    writer.WriteAtomically(file);
     config::InitConfig init;
-    init.weights = file.path();
+    init.weights = file;
     CHECK(MessageOf(m, init) == "no error");
     CHECK(m.Values("fc.weight") == weight);
     CHECK(m.Values("b.running_mean") == mean);
@@ -214,27 +202,29 @@ TEST_SUITE("cpu") {
               "tensor c.weight: expected shape [4, 3, 3, 3], found "
               "[4, 3, 1, 3]; model.init.skip lets a layer start without the file"}}) {
       SmallModel m;
-      TemporaryFile file;
+      const testing::TempFolder folder;
+      const std::string file = folder / "weights.safetensors";
       std::vector<float> values(c.shape.size() == 1 ? 2 : 36);
       SafetensorsWriter writer;
       writer.Add(c.name, c.shape, values);
-      writer.WriteAtomically(file.path());
+      writer.WriteAtomically(file);
       config::InitConfig init;
-      init.weights = file.path();
-      CHECK(MessageOf(m, init) == file.path() + ": " + c.message);
+      init.weights = file;
+      CHECK(MessageOf(m, init) == file + ": " + c.message);
     }
   }
 
   TEST_CASE("a file of a part of the network says what is missing; require_all makes it an error") {
     SmallModel m;
-    TemporaryFile file;
+    const testing::TempFolder folder;
+    const std::string file = folder / "weights.safetensors";
     const std::vector<float> weight(10 * 64, 0.5f);
     SafetensorsWriter writer;
     writer.Add("fc.weight", {10, 64}, weight);
-    writer.WriteAtomically(file.path());
+    writer.WriteAtomically(file);
     config::InitConfig init;
-    init.weights = file.path();
-    const std::string loaded = file.path() +
+    init.weights = file;
+    const std::string loaded = file +
                                ": loaded 1 of 8 tensors; missing c.weight, c.bias, b.weight, "
                                "b.bias, b.running_mean, b.running_var, fc.bias";
     const WeightsCover cover = Initialize(*m.graph, init, 1, m.backend);
@@ -250,22 +240,23 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("ignore_unknown leaves tensors of others out, but not all of them") {
     SmallModel m;
-    TemporaryFile file;
+    const testing::TempFolder folder;
+    const std::string file = folder / "weights.safetensors";
     const std::vector<float> values(10);
     config::InitConfig init;
-    init.weights = file.path();
+    init.weights = file;
     init.ignore_unknown = true;
     SafetensorsWriter some;
     some.Add("fc.bias", {10}, values);
     some.Add("head.bias", {10}, values);
-    some.WriteAtomically(file.path());
+    some.WriteAtomically(file);
     const WeightsCover cover = Initialize(*m.graph, init, 1, m.backend);
     CHECK(cover.loaded == 1);
     CHECK(cover.IgnoredText() ==
-          file.path() + ": left out 1 tensor that the network does not have: head.bias");
+          file + ": left out 1 tensor that the network does not have: head.bias");
     SafetensorsWriter none;
     none.Add("head.bias", {10}, values);
-    none.WriteAtomically(file.path());
+    none.WriteAtomically(file);
     CHECK(MessageOf(m, init).find(": loaded 0 of 8 tensors; missing c.weight, ") !=
           std::string::npos);
   }

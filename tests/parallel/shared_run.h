@@ -10,7 +10,7 @@
 
 #include "config/load.h"
 #include "parallel/thread_world.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 #include "train/run.h"
 #include "train/run_files.h"
 #ifdef ADA_ON_KERNELS

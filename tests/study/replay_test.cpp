@@ -14,7 +14,7 @@
 #include "scaling/policies/policies.h"
 #include "scaling/policies/presets.h"
 #include "study/commands.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 
 namespace ada::study {
 namespace {

@@ -13,7 +13,7 @@
 #include "scaling/policies/presets.h"
 #include "study/commands.h"
 #include "study/text_table.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 
 namespace ada::study {
 namespace {

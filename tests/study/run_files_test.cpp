@@ -11,7 +11,7 @@
 #include "study/histograms.h"
 #include "study/written_run.h"
 #include "telemetry/run_logs.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 
 namespace ada::study {
 namespace {

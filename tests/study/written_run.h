@@ -5,7 +5,7 @@
 
 #include "config/load.h"
 #include "telemetry/run_logs.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 
 namespace ada::testing {
 

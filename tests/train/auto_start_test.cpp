@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 #include "train/program.h"
 #include "train/run_files.h"
 #include "train/small_run.h"

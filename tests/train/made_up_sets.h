@@ -7,7 +7,7 @@
 
 #include "core/random.h"
 #include "data/images/picture.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 
 namespace ada::testing {
 

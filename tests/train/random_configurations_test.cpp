@@ -20,7 +20,7 @@
 
 #include "config/load.h"
 #include "sanitizer.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 #include "train/random_configuration.h"
 #include "train/run.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 #include "train/program.h"
 #include "train/run_files.h"
 

@@ -15,7 +15,7 @@
 #include "core/hash.h"
 #include "core/json_file.h"
 #include "data/images/picture.h"
-#include "telemetry/temp_folder.h"
+#include "temp_folder.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/small_run.h"
 

@@ -27,9 +27,11 @@ inline bool IsForImageNet(const std::string& zoo) {
                                                  "densenet121"};
   return std::find(names.begin(), names.end(), zoo) != names.end();
 }
-// Small images and batches that no block divides: 7 or 3 images, then 4 or 2.
-// `deep`: those that hold the layers of the others more often. Without those that hold the layers
-// of deep ones more often still.
+// Small images and batches that no block divides: 7 or 3 images, then 4 or 2. DenseNet's pools
+// round down: of smaller images one pixel would be left, and a batch norm of two values is their
+// sign, whose gradients of any size (1e6 to 1e9, by the order of sums) end in NaN. `deep`: those
+// that hold the layers of the others more often. Without those that hold the layers of deep ones
+// more often still.
 inline std::vector<Net> Nets(bool deep) {
   std::vector<Net> nets;
   for (const std::string& zoo : graph::ZooNames()) {
@@ -48,10 +50,11 @@ inline std::vector<Net> Nets(bool deep) {
     const bool vgg = zoo.starts_with("vgg");
     const bool resnet = zoo.find("resnet") != std::string::npos;
     nets.push_back({zoo, model,
-                    IsForImageNet(zoo) ? Shape{3, 43, 37, 3}
-                    : vgg              ? Shape{3, 32, 32, 3}
-                    : resnet           ? Shape{7, 12, 14, 3}
-                                       : Shape{7, 28, 28, 1}});
+                    zoo == "densenet121" ? Shape{3, 67, 70, 3}
+                    : IsForImageNet(zoo) ? Shape{3, 43, 37, 3}
+                    : vgg                ? Shape{3, 32, 32, 3}
+                    : resnet             ? Shape{7, 12, 14, 3}
+                                         : Shape{7, 28, 28, 1}});
   }
   config::ModelConfig projection, dropped;
   projection.zoo = "resnet20", projection.shortcut = "B";

@@ -26,9 +26,12 @@ class TempFolder {
 
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  void Write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(*this / name).parent_path());
-    std::ofstream(*this / name, std::ios::binary) << text;
+  // Makes the file, and the folders that it lies in; returns its path.
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::string path = *this / name;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
   }
   std::string Read(const std::string& name) const {
     std::ifstream file(*this / name, std::ios::binary);
