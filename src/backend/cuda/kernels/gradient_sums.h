@@ -76,9 +76,9 @@ struct Transport {
   }
 };
 
-// sent = round(values * factor): the loss's scale where values are rounded, their share where they
-// become a mean.
-struct SendSegments {
+// to = round(source), with what is lost on the way. `source(segment, i)`: value i of a segment.
+template <class Source>
+struct RoundSegments {
   static constexpr int kThreads = TransportBlock::kThreads, kPhases = 2;
   using Shared = TransportBlock;
   struct Own {};
@@ -86,10 +86,9 @@ struct SendSegments {
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     if constexpr (kPhase == 0) {
       const SumSegment& s = segments[at.block];
-      const float factor = mean ? pass->share : transport.narrow() ? pass->loss_scale : 1;
       TransportCounts own = TransportCounts::Start();
       for (std::int32_t i = at.thread; i < s.count; i += kThreads)
-        StoreExact(sent, s.at + i, transport.Rounded(s.values[i] * factor, own));
+        StoreExact(to, s.at + i, transport.Rounded(source(s, i), own));
       if (counts != nullptr) shared.threads[at.thread] = own;
     } else if (counts != nullptr && at.thread == 0) {
       counts[at.block] = shared.Merged();
@@ -98,43 +97,37 @@ struct SendSegments {
 
   const SumSegment* segments = nullptr;
   Transport transport;
-  bool mean = false;
-  const PassValues* pass = nullptr;
-  TensorSpan sent;
+  Source source;
+  TensorSpan to;
   TransportCounts* counts = nullptr;  // [segments]; null: nothing is rounded
 };
 
-// sum = round(part 0 + part 1 + ...), of the parts of one slice: `slice` values from each process.
-struct SumParts {
-  static constexpr int kThreads = TransportBlock::kThreads, kPhases = 2;
-  using Shared = TransportBlock;
-  struct Own {};
-  template <int kPhase>
-  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    if constexpr (kPhase == 0) {
-      const SumSegment& s = segments[at.block];
-      TransportCounts own = TransportCounts::Start();
-      for (std::int32_t i = at.thread; i < s.count; i += kThreads)
-        StoreExact(sum, s.at + i, transport.Rounded(SumOf(s.at + i), own));
-      if (counts != nullptr) shared.threads[at.thread] = own;
-    } else if (counts != nullptr && at.thread == 0) {
-      counts[at.block] = shared.Merged();
-    }
+// A process's own values: times the loss's scale where they are rounded, times its share where they
+// become a mean.
+struct OwnValues {
+  ADA_HOST_DEVICE float operator()(const SumSegment& s, std::int32_t i) const {
+    return s.values[i] * (mean ? pass->share : narrow ? pass->loss_scale : 1);
   }
+
+  bool mean = false, narrow = false;
+  const PassValues* pass = nullptr;
+};
+
+// part 0 + part 1 + ..., the parts of one slice: `slice` values from each process.
+struct SumOfParts {
   // As on a CPU: codes are added to 0.
-  ADA_HOST_DEVICE float SumOf(std::int64_t i) const {
-    float total = Load(parts, i);
-    if (transport.narrow()) total = 0.0f + total;
-    for (int rank = 1; rank < ranks; ++rank) total = total + Load(parts, rank * slice + i);
+  ADA_HOST_DEVICE float operator()(const SumSegment& s, std::int32_t i) const {
+    const std::int64_t at = s.at + i;
+    float total = Load(parts, at);
+    if (narrow) total = 0.0f + total;
+    for (int rank = 1; rank < ranks; ++rank) total = total + Load(parts, rank * slice + at);
     return total;
   }
 
-  const SumSegment* segments = nullptr;
-  Transport transport;
   int ranks = 0;
+  bool narrow = false;
   std::int64_t slice = 0;
-  TensorSpan parts, sum;
-  TransportCounts* counts = nullptr;
+  TensorSpan parts;
 };
 
 // values = sums, without the loss's scale where they were rounded.
