@@ -100,7 +100,8 @@ TEST_SUITE("cpu") {
         {"64", {35, 8, 8, 64}, 64, three, one, one, one, 1, false},
         {"1x1, 17 to 33", {67, 9, 7, 17}, 33, one, one, no, one, 1, false},
         LinearCase("linear", {700, 1, 1, 64}, 10, true),
-        LinearCase("wide linear", {67, 1, 1, 513}, 513, true)};
+        LinearCase("wide linear", {67, 1, 1, 513}, 513, true),
+        LinearCase("wide linear of large images", {67, 8, 9, 30}, 160, true)};
     for (const ProductCase& c : large) {
       CheckStep(c, TileFormats()[0], static_cast<int>(c.x.n) - 2);
       CheckStep(c, TileFormats()[1], static_cast<int>(c.x.n));

@@ -40,6 +40,7 @@ struct PackWeightsArgs;        // tile_convolution.h
 struct TileConvolutionArgs;    // tile_convolution.h
 struct WeightGradientArgs;     // tile_weight_gradient.h
 struct DirectGradientArgs;     // direct_weight_gradient.h
+struct TilesToRowsArgs;        // direct_weight_gradient.h
 struct DepthwiseRowArgs;       // depthwise.h
 struct DepthwiseGradientArgs;  // depthwise.h
 struct DepthwiseWidenArgs;     // depthwise.h
@@ -53,6 +54,7 @@ struct TileKernels {
   void (*convolve)(const TileConvolutionArgs&);
   void (*weight_gradient)(const WeightGradientArgs&) = nullptr;  // of parts
   void (*direct_gradient)(const DirectGradientArgs&) = nullptr;  // of floats and pairs
+  void (*tiles_to_rows)(const TilesToRowsArgs&) = nullptr;       // of floats and pairs
   // Convolutions of few channels a group (depthwise.h) in fp32; of floats and pairs.
   void (*depthwise_row)(const DepthwiseRowArgs&) = nullptr;
   void (*depthwise_gradient)(const DepthwiseGradientArgs&) = nullptr;

@@ -73,6 +73,17 @@ struct ModeSmall : ModeF16 {
   static ADA_INLINE F Nearest(F x, const Grid& grid) { return RoundToGrid(x, grid); }
   static ADA_INLINE H Encode(F x, const Grid& grid) { return ToFp16(RoundToGrid(x, grid)); }
 };
+// A 16-bit format's values in fp32: weights as they are multiplied. Sums are as of all fp32 memory.
+template <class Half>
+struct ModeWidened : Half {
+  static constexpr bool kWide = true;
+  static ADA_INLINE void StoreCode(const TensorSpan& p, std::int64_t i, H code) {
+    ModeF32::Store(p, i, Half::Decode(code));
+  }
+  static ADA_INLINE_WIDE void StoreFirst(const TensorSpan& p, std::int64_t i, int n, F v) {
+    ModeF32::StoreFirst(p, i, n, v);
+  }
+};
 struct ModeAny {
   static constexpr bool kWide = true, kNeedsGrid = true, kKeepsSigns = false;
   static constexpr ModeRounding kRounding = ModeRounding::kAnyWay;

@@ -21,13 +21,17 @@ void Round(const float* in, float factor, TensorSpan out, std::int64_t n,
            const Rounding& rounding) {
   const TensorSpan from{const_cast<float*>(in), Storage::kF32};
   const F f = Fill(factor);
-  Dispatch({out}, {&rounding}, [&](auto mode) {
+  const auto run = [&](auto mode) {
     using Mode = decltype(mode);
     RoundValues<Mode>(
         out, n, rounding, [=](std::int64_t i, int lanes, auto tail) __attribute__((always_inline)) {
           return LoadAt<ModeF32, decltype(tail)::value>(from, i, lanes) * f;
         });
-  });
+  };
+  const bool widened = out.storage == Storage::kF32 && !rounding.stochastic && rounding.scale == 1;
+  if (widened && rounding.format == kFp16) return run(ModeWidened<ModeF16>{});
+  if (widened && rounding.format == kBf16) return run(ModeWidened<ModeBF16>{});
+  Dispatch({out}, {&rounding}, run);
 }
 
 void Inspect(TensorSpan in, std::int64_t n, const Rounding& rounding) {

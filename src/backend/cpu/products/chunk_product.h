@@ -35,6 +35,13 @@ class ChunkProduct {
   virtual bool WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy,
                               bool first, float* partial) = 0;
 
+  // More than 1: WeightSlice makes what a partial gradient holds of one slice of the output
+  // channels, of all images of the batch, which `batch` names; then one is all that is needed.
+  // Nothing is declined.
+  virtual int slices() const { return 1; }
+  virtual void WeightSlice(int /*slice*/, const Chunk& /*batch*/, const TensorSpan& /*x*/,
+                           const TensorSpan& /*dy*/, float* /*partial*/) {}
+
   virtual std::int64_t partial_values() const = 0;
   // The sum of `count` partial gradients, one behind the other and added in that order, in
   // PyTorch's order. Overwrites them. db null: there is none. False: a sum is not finite. Not while

@@ -12,6 +12,9 @@ constexpr int kTileOfWeights = 256;  // values
 // Sums pass through memory once a strip: so many positions make that cheap, and their x and dy stay
 // in the first level of the cache.
 constexpr int kStripPositions = 128;
+// Of a partial gradient, that a core's own cache holds while images pass; and blocks of 16 output
+// channels for which x is packed once.
+constexpr std::int64_t kSliceBytes = 1 << 18, kSliceBlocks = 4;
 
 // Equal pieces of a row that has more positions than that; one where it has no such divisor.
 int PiecesOf(int positions) {
@@ -37,7 +40,16 @@ DirectWeightGradient::DirectWeightGradient(const TileKernels& kernels,
   for (const TileConvolution::StepWeight& weight : weights)
     for (int k = 0; k < 16; ++k)
       places_.push_back(forward_.WeightOf(weight.channel + k) + weight.weight);
+  const std::vector<std::uint8_t>& values = forward_.step_values();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(inputs()); ++i)
+    in_order_ = in_order_ && i % 16 < values[i / 16] && places_[i] == static_cast<std::int64_t>(i);
   const auto steps = static_cast<int>(weights.size());
+  if (geometry.linear && kernels.of_floats()) {
+    const std::int64_t block_bytes = std::int64_t{4} * kTileOfWeights * steps;
+    slice_blocks_ =
+        static_cast<int>(std::clamp<std::int64_t>(kSliceBytes / block_bytes, 1, kSliceBlocks));
+    slices_ = QuotientUp(out_blocks_, slice_blocks_);
+  }
   for (int out = 0; out < out_blocks_ * geometry.groups; ++out)
     groups_.push_back({1, steps, out, 0, out * steps});
 }
@@ -64,43 +76,49 @@ std::int64_t DirectWeightGradient::partial_values() const {
   return geometry_.groups * (group_values() + bias);
 }
 
+// Group by group of channels.
 void DirectWeightGradient::Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
                                std::byte* scratch) const {
   const int most = forward_.images_at_once();
   for (int i = 0; i < images; i += most)
-    RunSome(Advance(x, i * geometry_.x.per_image()), Advance(dy, i * geometry_.y.per_image()),
-            std::min(most, images - i), first && i == 0, partial, scratch);
+    for (int group = 0; group < geometry_.groups; ++group)
+      RunSome({group, 0, out_blocks_}, Advance(x, i * geometry_.x.per_image()),
+              Advance(dy, i * geometry_.y.per_image()), std::min(most, images - i), first && i == 0,
+              partial, scratch);
 }
 
-void DirectWeightGradient::PackDy(TensorSpan dy, int images, const Layout& layout,
+void DirectWeightGradient::RunSlice(int slice, TensorSpan x, TensorSpan dy, int images,
+                                    float* partial, std::byte* scratch) const {
+  const int most = forward_.images_at_once(), begin = slice * slice_blocks_;
+  const Outs outs{0, begin, std::min(slice_blocks_, out_blocks_ - begin)};
+  for (int i = 0; i < images; i += most)
+    RunSome(outs, Advance(x, i * geometry_.x.per_image()), Advance(dy, i * geometry_.y.per_image()),
+            std::min(most, images - i), i == 0, partial, scratch);
+}
+
+void DirectWeightGradient::PackDy(const Outs& outs, TensorSpan dy, int images, const Layout& layout,
                                   std::byte* records) const {
   PackRecordsArgs pack;
   pack.frame.together = forward_.frame().together;
   pack.frame.rows = static_cast<int>(geometry_.y.h);
   pack.frame.columns = static_cast<int>(geometry_.y.w);
-  pack.frame.block = 16, pack.frame.blocks = out_blocks_;
-  pack.x = dy, pack.images = images, pack.image_pairs = forward_.images_in_record() == 2;
+  pack.frame.block = 16, pack.frame.blocks = outs.blocks;
+  pack.x = Advance(dy, outs.group * out_channels_ + 16 * outs.first);
+  pack.images = images, pack.image_pairs = forward_.images_in_record() == 2;
   pack.h = pack.frame.rows, pack.w = pack.frame.columns;
-  pack.c = out_channels_, pack.pixel = static_cast<int>(geometry_.y.c);
+  pack.c = std::min(16 * outs.blocks, out_channels_ - 16 * outs.first);
+  pack.pixel = static_cast<int>(geometry_.y.c);
   pack.records = records, pack.plane_bytes = layout.dy_plane_bytes;
   kernels_.pack_records(pack);
 }
 
-// Group by group of channels.
-void DirectWeightGradient::RunSome(TensorSpan x, TensorSpan dy, int images, bool first,
-                                   float* partial, std::byte* scratch) const {
-  const std::int64_t in_channels = geometry_.x.c / geometry_.groups;
-  for (int g = 0; g < geometry_.groups; ++g)
-    RunGroup(g, Advance(x, g * in_channels), Advance(dy, g * out_channels_), images, first, partial,
-             scratch);
-}
-
-void DirectWeightGradient::RunGroup(int group, TensorSpan x, TensorSpan dy, int images, bool first,
-                                    float* partial, std::byte* scratch) const {
+void DirectWeightGradient::RunSome(const Outs& outs, TensorSpan x, TensorSpan dy, int images,
+                                   bool first, float* partial, std::byte* scratch) const {
   const Layout layout = LayoutOf(images);
   const TileFrame& frame = forward_.frame();
-  forward_.PackRecords(x, images, scratch + layout.x);
-  PackDy(dy, images, layout, scratch + layout.dy);
+  forward_.PackRecords(Advance(x, outs.group * geometry_.x.c / geometry_.groups), images,
+                       scratch + layout.x);
+  PackDy(outs, dy, images, layout, scratch + layout.dy);
   auto* rows = reinterpret_cast<std::int64_t*>(scratch + layout.rows);
   int count = 0;
   for (int together = 0; together < layout.groups; ++together)
@@ -116,13 +134,20 @@ void DirectWeightGradient::RunGroup(int group, TensorSpan x, TensorSpan dy, int 
   a.steps = steps.data(), a.step_values = forward_.step_values().data();
   a.step_count = static_cast<int>(steps.size());
   a.dy = scratch + layout.dy, a.dy_plane_bytes = layout.dy_plane_bytes;
-  a.out_blocks = out_blocks_, a.rows = count;
+  a.out_blocks = outs.blocks, a.rows = count;
   a.positions = positions_;
   a.strip_rows = strip_rows_;
-  a.first = first, a.partial = partial + group * group_values();
-  if (geometry_.bias)
-    a.bias = partial + geometry_.groups * group_values() + group * 16 * out_blocks_;
+  const int block = outs.group * out_blocks_ + outs.first;
+  a.first = first, a.partial = partial + block * block_values();
+  if (geometry_.bias) a.bias = partial + geometry_.groups * group_values() + 16 * block;
   kernels_.direct_gradient(a);
+}
+
+int DirectWeightGradient::OutputsOf(const GradientGroup& g) const {
+  return std::min(16, out_channels_ - g.out % out_blocks_ * 16);
+}
+std::int64_t DirectWeightGradient::FirstOutput(const GradientGroup& g) const {
+  return std::int64_t{g.out} / out_blocks_ * out_channels_ + g.out % out_blocks_ * 16;
 }
 
 // visit(offset in a partial gradient, offset in PyTorch's order) for the weights of one group, some
@@ -130,22 +155,26 @@ void DirectWeightGradient::RunGroup(int group, TensorSpan x, TensorSpan dy, int 
 template <class Visit>
 void DirectWeightGradient::ForWeights(const GradientGroup& g, Visit&& visit) const {
   constexpr int kSteps = 64;
-  const std::int64_t inputs = geometry_.w.c * geometry_.w.h * geometry_.w.w;
-  const int first = g.out % out_blocks_ * 16, outs = std::min(16, out_channels_ - first);
-  const std::int64_t out = std::int64_t{g.out} / out_blocks_ * out_channels_ + first;
+  const int outs = OutputsOf(g);
+  const std::int64_t out = FirstOutput(g);
   for (int begin = 0; begin < g.columns; begin += kSteps)
     for (int o = 0; o < outs; ++o)
       for (int s = begin; s < std::min(begin + kSteps, g.columns); ++s) {
         const std::int64_t tile = std::int64_t{kTileOfWeights} * (g.tile + s) + o;
         const std::int64_t* const places = places_.data() + 16 * s;
         const int values = forward_.step_values()[static_cast<std::size_t>(s)];
-        for (int k = 0; k < values; ++k) visit(tile + 16 * k, (out + o) * inputs + places[k]);
+        for (int k = 0; k < values; ++k) visit(tile + 16 * k, (out + o) * inputs() + places[k]);
       }
 }
 
 void DirectWeightGradient::ToPlain(const GradientGroup& group, const float* partial,
                                    float* dw) const {
-  ForWeights(group, [&](std::int64_t from, std::int64_t to) { dw[to] = partial[from]; });
+  if (!in_order_)
+    return ForWeights(group, [&](std::int64_t from, std::int64_t to) { dw[to] = partial[from]; });
+  TilesToRowsArgs a;
+  a.tiles = partial + group.first_value(), a.rows = OutputsOf(group), a.values = inputs();
+  a.out = dw + FirstOutput(group) * inputs(), a.row_step = inputs();
+  kernels_.tiles_to_rows(a);
 }
 // visit(offset in the partial gradient's db, output channel)
 template <class Visit>

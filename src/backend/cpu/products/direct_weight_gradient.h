@@ -30,6 +30,15 @@ struct DirectGradientArgs {
   float* bias = nullptr;     // db [out_blocks][16]; null: none
 };
 
+// tiles_to_rows: out[row * row_step + i] = tiles[16 * i + row], for i < values and row < rows.
+struct TilesToRowsArgs {
+  const float* tiles = nullptr;  // 16 x 16 each
+  int rows = 16;                 // at most
+  std::int64_t values = 0;
+  float* out = nullptr;
+  std::int64_t row_step = 0;
+};
+
 class DirectWeightGradient final : public PartialGradients {
  public:
   // block: images in a reduction block of the output.
@@ -39,6 +48,9 @@ class DirectWeightGradient final : public PartialGradients {
   std::int64_t partial_values() const override;
   void Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
            std::byte* scratch) const override;
+  int slices() const override { return slices_; }
+  void RunSlice(int slice, TensorSpan x, TensorSpan dy, int images, float* partial,
+                std::byte* scratch) const override;
   const std::vector<GradientGroup>& groups() const override { return groups_; }
   void ToPlain(const GradientGroup& group, const float* partial, float* dw) const override;
   void BiasToPlain(const float* partial, float* db) const override;
@@ -51,16 +63,22 @@ class DirectWeightGradient final : public PartialGradients {
     std::size_t x = 0, dy = 0, rows = 0, bytes = 0;
     std::int64_t dy_plane_bytes = 0;
   };
+  // Output channels of one group of channels: blocks of 16 from `first` on.
+  struct Outs {
+    int group = 0, first = 0, blocks = 1;
+  };
   Layout LayoutOf(int images) const;
-  void RunSome(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
-               std::byte* scratch) const;
-  void RunGroup(int group, TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
-                std::byte* scratch) const;
-  void PackDy(TensorSpan dy, int images, const Layout& layout, std::byte* records) const;
-  // Of a group of channels, without db.
-  std::int64_t group_values() const {
-    return std::int64_t{16} * out_blocks_ * static_cast<std::int64_t>(places_.size());
-  }
+  void RunSome(const Outs& outs, TensorSpan x, TensorSpan dy, int images, bool first,
+               float* partial, std::byte* scratch) const;
+  void PackDy(const Outs& outs, TensorSpan dy, int images, const Layout& layout,
+              std::byte* records) const;
+  // Of 16 output channels and of a group of channels, without db.
+  std::int64_t block_values() const { return 16 * static_cast<std::int64_t>(places_.size()); }
+  std::int64_t group_values() const { return out_blocks_ * block_values(); }
+  // Weights of one output, and where those of a block of outputs begin in PyTorch's order.
+  std::int64_t inputs() const { return geometry_.w.c * geometry_.w.h * geometry_.w.w; }
+  std::int64_t FirstOutput(const GradientGroup& group) const;
+  int OutputsOf(const GradientGroup& group) const;
   template <class Visit>
   void ForWeights(const GradientGroup& group, Visit&& visit) const;
   template <class Visit>
@@ -70,9 +88,11 @@ class DirectWeightGradient final : public PartialGradients {
   ProductGeometry geometry_;
   TileConvolution forward_;
   std::vector<std::int64_t> places_;     // of a step's values among the weights of one output
+  bool in_order_ = true;                 // places_ are 0, 1, 2 ..
   std::vector<GradientGroup> groups_;    // one a block of output channels
   int out_channels_, out_blocks_;        // of a group of channels
   int pieces_, positions_, strip_rows_;  // of a row of the output; of a piece; pieces of a strip
+  int slice_blocks_ = 1, slices_ = 1;    // of 16 output channels
 };
 
 }  // namespace ada::backend::cpu

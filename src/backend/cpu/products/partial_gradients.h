@@ -35,6 +35,13 @@ class PartialGradients {
   virtual void Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
                    std::byte* scratch) const = 0;
 
+  // More than 1: RunSlice makes what the partial gradient holds of one slice of the output
+  // channels, of all images of a batch at once; so that layers with many weights and one position
+  // need no more than one partial gradient. Depends on the values and `images` alone, as Run.
+  virtual int slices() const { return 1; }
+  virtual void RunSlice(int /*slice*/, TensorSpan /*x*/, TensorSpan /*dy*/, int /*images*/,
+                        float* /*partial*/, std::byte* /*scratch*/) const {}
+
   // From a partial gradient: what `group`, one of groups(), holds of dw, in PyTorch's order
   // [out][in][kernel_h][kernel_w]; and db [out].
   virtual const std::vector<GradientGroup>& groups() const = 0;

@@ -8,6 +8,7 @@
 namespace ada::backend::cpu {
 
 std::int64_t ProductOp::PartialsAtMost() const {
+  if (BySlices()) return 1;
   return MostGroups(chunks(static_cast<int>(spec_.x.shape.n)), spec_.w.shape.numel());
 }
 

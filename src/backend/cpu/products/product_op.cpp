@@ -154,35 +154,66 @@ float ProductOp::DecideAlpha(const Pass& pass) {
   return spec_.scaler->decision.alpha;
 }
 
+// Whether dw is made slice by slice of the weights: where that gives the workers as much to do as
+// groups of chunks would.
+bool ProductOp::BySlices() const {
+  return !recomputed_ && product_->slices() > 1 &&
+         product_->slices() >=
+             MostGroups(chunks(static_cast<int>(spec_.x.shape.n)), spec_.w.shape.numel());
+}
+// Chunks that share a partial gradient.
+std::int64_t ProductOp::GroupSize(int rows) const {
+  return BySlices() ? chunks(rows) : GroupChunks(chunks(rows), spec_.w.shape.numel());
+}
+
 void ProductOp::Backward(const Pass& pass) {
   const float alpha = DecideAlpha(pass);
   rounding_.BeginDx();
   Prepare(*product_, pass.rows);
-  const std::int64_t count = chunks(pass.rows);
-  const std::int64_t per_group = GroupChunks(count, spec_.w.shape.numel());
-  declined_.assign(static_cast<std::size_t>(count), 0);
+  const std::int64_t per_group = GroupSize(pass.rows);
+  declined_.assign(static_cast<std::size_t>(chunks(pass.rows)), 0);
   (void)context_.scratch.shared();  // made before the workers ask for it
-  context_.pool.For(
-      BlockCount(count, static_cast<int>(per_group)), [&](std::int64_t group, int worker) {
-        const std::int64_t begin = group * per_group, end = std::min(begin + per_group, count);
-        for (std::int64_t index = begin; index < end; ++index)
-          BackwardChunk(*product_, ChunkAt(pass, index, worker), index == begin, PartialOf(group),
-                        alpha);
-      });
+  if (BySlices())
+    RunBackwardBySlices(pass, alpha);
+  else
+    RunBackward(pass, per_group, alpha);
   RedoDeclined(pass, per_group, alpha);
   rounding_.FinishDx(pass);
   FinishWeightGradient(pass, per_group);
 }
 
-void ProductOp::BackwardChunk(ChunkProduct& product, const Chunk& chunk, bool first, float* partial,
-                              float alpha) {
+void ProductOp::RunBackward(const Pass& pass, std::int64_t per_group, float alpha) {
+  const std::int64_t count = chunks(pass.rows);
+  context_.pool.For(
+      BlockCount(count, static_cast<int>(per_group)), [&](std::int64_t group, int worker) {
+        const std::int64_t begin = group * per_group, end = std::min(begin + per_group, count);
+        for (std::int64_t index = begin; index < end; ++index)
+          BackwardChunk(ChunkAt(pass, index, worker), index == begin, PartialOf(group), alpha);
+      });
+}
+
+// Slices of dw, and chunks of dx beside them.
+void ProductOp::RunBackwardBySlices(const Pass& pass, float alpha) {
+  const std::int64_t slices = product_->slices(), count = spec_.dx ? chunks(pass.rows) : 0;
+  context_.pool.For(slices + count, [&](std::int64_t i, int worker) {
+    if (i < slices)
+      return product_->WeightSlice(static_cast<int>(i), {pass, 0, pass.rows, worker},
+                                   At(spec_.x, 0), At(spec_.dy.tensor, 0), PartialOf(0));
+    const Chunk chunk = ChunkAt(pass, i - slices, worker);
+    const TensorSpan x = X(chunk, /*forward=*/false), dy = At(spec_.dy.tensor, chunk.image);
+    if (!DataGradient(*product_, chunk, x, dy, alpha))
+      declined_[static_cast<std::size_t>(i - slices)] |= kData;
+  });
+}
+
+void ProductOp::BackwardChunk(const Chunk& chunk, bool first, float* partial, float alpha) {
   const TensorSpan x = X(chunk, /*forward=*/false), dy = At(spec_.dy.tensor, chunk.image);
   std::uint8_t& declined = declined_[static_cast<std::size_t>(chunk.image / chunk_)];
-  if (!product.WeightGradient(chunk, x, dy, first, partial)) {
-    if (first) std::fill_n(partial, product.partial_values(), 0.0f);
+  if (!product_->WeightGradient(chunk, x, dy, first, partial)) {
+    if (first) std::fill_n(partial, product_->partial_values(), 0.0f);
     declined |= kWeights;
   }
-  if (spec_.dx && !DataGradient(product, chunk, x, dy, alpha)) declined |= kData;
+  if (spec_.dx && !DataGradient(*product_, chunk, x, dy, alpha)) declined |= kData;
 }
 
 // With the sums that the batch norm before it wants, while dx is in the cache.

@@ -39,8 +39,11 @@ class ProductOp final : public Op {
   TensorSpan X(const Chunk& chunk, bool forward);
 
   float DecideAlpha(const Pass& pass);
-  void BackwardChunk(ChunkProduct& product, const Chunk& chunk, bool first, float* partial,
-                     float alpha);
+  bool BySlices() const;
+  std::int64_t GroupSize(int rows) const;
+  void RunBackward(const Pass& pass, std::int64_t per_group, float alpha);
+  void RunBackwardBySlices(const Pass& pass, float alpha);
+  void BackwardChunk(const Chunk& chunk, bool first, float* partial, float alpha);
   bool DataGradient(ChunkProduct& product, const Chunk& chunk, const TensorSpan& x,
                     const TensorSpan& dy, float alpha);
   void RedoDeclined(const Pass& pass, std::int64_t per_group, float alpha);

@@ -97,10 +97,12 @@ void TileChunks::Refresh() {
     weight_bit_ = LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
                             values % 16 == 0 ? 16 : 1);
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
-  Side* const sides[] = {&forward_, &data_};
-  context_.pool.For(2, [&](std::int64_t i, int) {
-    Side& side = *sides[i];
-    if (side.convolution) side.convolution->PackWeights(plain, side.weights.data());
+  const int forward = forward_.convolution->panels();
+  const int data = data_.convolution ? data_.convolution->panels() : 0;
+  context_.pool.For(forward + data, [&](std::int64_t i, int) {
+    Side& side = i < forward ? forward_ : data_;
+    const auto panel = static_cast<int>(i < forward ? i : i - forward);
+    side.convolution->PackPanel(panel, plain, side.weights.data());
   });
 }
 
@@ -110,7 +112,11 @@ void TileChunks::Reserve() {
   const int images = static_cast<int>(most_);
   std::size_t tiles = forward_.convolution->scratch_bytes(images);
   if (data_.convolution) tiles = std::max(tiles, data_.convolution->scratch_bytes(images));
-  if (gradient_) tiles = std::max(tiles, gradient_->scratch_bytes(images));
+  if (gradient_) {
+    const bool batch = gradient_->slices() > 1;
+    tiles = std::max(tiles,
+                     gradient_->scratch_bytes(batch ? static_cast<int>(spec_.x.shape.n) : images));
+  }
   context_.scratch.Reserve(offset_ + WholeLines(static_cast<std::size_t>(most_) * 4) +
                                WholeLines(static_cast<std::size_t>(values) * 4) + WholeLines(tiles),
                            0);
@@ -211,6 +217,13 @@ bool TileChunks::WeightGradient(const Chunk& chunk, const TensorSpan& x, const T
   gradient_->Run(x, dy, static_cast<int>(chunk.images), first, partial,
                  BuffersOf(chunk.worker).tiles);
   return true;
+}
+
+int TileChunks::slices() const { return gradient_ ? gradient_->slices() : 1; }
+void TileChunks::WeightSlice(int slice, const Chunk& batch, const TensorSpan& x,
+                             const TensorSpan& dy, float* partial) {
+  gradient_->RunSlice(slice, x, dy, static_cast<int>(batch.images), partial,
+                      BuffersOf(batch.worker).tiles);
 }
 
 std::int64_t TileChunks::partial_values() const {

@@ -33,6 +33,9 @@ class TileChunks final : public ChunkProduct {
   bool DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) override;
   bool WeightGradient(const Chunk& chunk, const TensorSpan& x, const TensorSpan& dy, bool first,
                       float* partial) override;
+  int slices() const override;
+  void WeightSlice(int slice, const Chunk& batch, const TensorSpan& x, const TensorSpan& dy,
+                   float* partial) override;
   std::int64_t partial_values() const override;
   bool Sum(float* partials, std::int64_t count, float* dw, float* db) const override;
   void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;

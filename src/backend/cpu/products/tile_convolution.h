@@ -114,8 +114,9 @@ class TileConvolution {
   std::size_t weight_bytes() const {
     return static_cast<std::size_t>(group_weight_bytes_ * geometry_.groups);
   }
-  // From PyTorch's order.
-  void PackWeights(const float* plain, std::byte* tiles) const;
+  // From PyTorch's order, panel by panel: the weights of 16 output channels of one part each.
+  int panels() const;
+  void PackPanel(int panel, const float* plain, std::byte* tiles) const;
 
   struct Call {
     TensorSpan in, out;

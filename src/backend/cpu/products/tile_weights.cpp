@@ -28,11 +28,14 @@ void TileConvolution::PackTile(const float* plain, int out, int block, const Tap
   a.parts = w_parts_;
   a.tiles = tile;
   a.plain = plain + tap.weight;
+  // Of flattened images with one channel the weights of an output lie as the pixels do.
+  const bool flat = geometry_.w.h * geometry_.w.w == 1 && weight_channels_ == 1;
+  const std::int64_t in_step = flat ? 1 : weight_taps_;
   // What goes into a data gradient are output channels of the layer.
-  a.column_step = data_gradient_ ? weight_taps_ : out_step;
-  a.k_step = data_gradient_ ? out_step : weight_taps_;
+  a.column_step = data_gradient_ ? in_step : out_step;
+  a.k_step = data_gradient_ ? out_step : in_step;
   float gathered[16 * 32];  // [column][k]
-  if (frame_.window == 1 && geometry_.w.c == weight_channels_) {
+  if (frame_.window == 1 && (flat || geometry_.w.c == weight_channels_)) {
     a.plain += out * a.column_step + in * a.k_step;
   } else {
     std::array<std::int64_t, 32> weights;
@@ -49,18 +52,26 @@ void TileConvolution::PackTile(const float* plain, int out, int block, const Tap
   kernels_->pack_weights(a);
 }
 
-void TileConvolution::PackWeights(const float* plain, std::byte* tiles) const {
-  const std::int64_t group = geometry_.w.numel() / geometry_.groups;
-  for (int g = 0; g < geometry_.groups; ++g, plain += group) {
-    for (const Part& part : parts_) {
-      for (int out = 0; out < out_.c; out += 16) {
-        for (int block = 0; block < frame_.blocks; ++block) {
-          for (const Tap& tap : part.taps) {
-            PackTile(plain, out, block, tap, tiles);
-            tiles += 1024 * w_parts_;
-          }
-        }
-      }
+int TileConvolution::panels() const {
+  return geometry_.groups * static_cast<int>(parts_.size()) * QuotientUp(out_.c, 16);
+}
+
+// In the order of tiles: groups of channels, parts, output channels.
+void TileConvolution::PackPanel(int panel, const float* plain, std::byte* tiles) const {
+  const int outs = QuotientUp(out_.c, 16), parts = static_cast<int>(parts_.size());
+  const int group = panel / (parts * outs), out = panel % outs;
+  plain += group * geometry_.w.numel() / geometry_.groups;
+  tiles += group * group_weight_bytes_;
+  const auto part = parts_.begin() + panel / outs % parts;
+  const auto panel_bytes = [&](const Part& p) {
+    return static_cast<std::int64_t>(p.taps.size()) * frame_.blocks * w_parts_ * 1024;
+  };
+  for (auto before = parts_.begin(); before != part; ++before) tiles += outs * panel_bytes(*before);
+  tiles += out * panel_bytes(*part);
+  for (int block = 0; block < frame_.blocks; ++block) {
+    for (const Tap& tap : part->taps) {
+      PackTile(plain, 16 * out, block, tap, tiles);
+      tiles += 1024 * w_parts_;
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cpu/kernels/direct/sums.h"
+#include "backend/cpu/kernels/direct/transpose.h"
 #include "backend/cpu/products/tile_convolution.h"
 
 namespace ada::backend::cpu::ADA_ISA {
@@ -220,11 +221,29 @@ void PackRecordsForSums(const PackRecordsArgs& a) {
   }
 }
 
+namespace {
+
+// rows[k][column]; lines at a time where either step is 1, as in linear layers and 1x1
+// convolutions.
+ADA_INLINE void GatherWeights(const PackWeightsArgs& a, float (*rows)[kRecord]) {
+  if (a.column_step == 1) {
+    for (int k = 0; k < a.k; ++k) std::copy_n(a.plain + k * a.k_step, a.columns, rows[k]);
+  } else if (a.k_step == 1 && a.columns == kRecord && a.k % kRecord == 0) {
+    for (int k = 0; k < a.k; k += kRecord)
+      Transpose16(a.plain + k, a.column_step, rows[k], kRecord);
+  } else {
+    for (int column = 0; column < a.columns; ++column)
+      for (int k = 0; k < a.k; ++k)
+        rows[k][column] = a.plain[column * a.column_step + k * a.k_step];
+  }
+}
+
+}  // namespace
+
 // Row k of a tile holds input channel k, or channels 2 k and 2 k + 1, of 16 output channels.
 void PackWeightsForSums(const PackWeightsArgs& a) {
-  alignas(64) float rows[2 * kRecord][kRecord] = {};
-  for (int column = 0; column < a.columns; ++column)
-    for (int k = 0; k < a.k; ++k) rows[k][column] = a.plain[column * a.column_step + k * a.k_step];
+  alignas(64) float rows[kPairs ? 2 * kRecord : kRecord][kRecord] = {};
+  GatherWeights(a, rows);
   auto* to = reinterpret_cast<float*>(a.tiles);
   for (int k = 0; k < kRecord; ++k) {
     if constexpr (kPairs)

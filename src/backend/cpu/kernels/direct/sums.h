@@ -146,6 +146,7 @@ void PackRecordsForSums(const PackRecordsArgs&);
 void PackWeightsForSums(const PackWeightsArgs&);
 void ConvolveBySums(const TileConvolutionArgs&);
 void DirectGradient(const DirectGradientArgs&);
+void TilesToRows(const TilesToRowsArgs&);
 void DepthwiseRow(const DepthwiseRowArgs&);
 void DepthwiseGradient(const DepthwiseGradientArgs&);
 void WidenPixels(const DepthwiseWidenArgs&);

@@ -11,6 +11,7 @@ const TileKernels kDirectTable = {
     .pack_weights = PackWeightsForSums,
     .convolve = ConvolveBySums,
     .direct_gradient = DirectGradient,
+    .tiles_to_rows = TilesToRows,
     .depthwise_row = DepthwiseRow,
     .depthwise_gradient = DepthwiseGradient,
     .widen_pixels = WidenPixels};

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "backend/cpu/kernels/direct/sums.h"
+#include "backend/cpu/kernels/direct/transpose.h"
 #include "backend/cpu/products/direct_weight_gradient.h"
 
 namespace ada::backend::cpu::ADA_ISA {
@@ -113,5 +114,20 @@ class Gradient {
 }  // namespace
 
 void DirectGradient(const DirectGradientArgs& a) { Gradient(a).Run(); }
+
+void TilesToRows(const TilesToRowsArgs& a) {
+  alignas(64) float tile[kRecord][kRecord];
+  for (std::int64_t i = 0; i < a.values; i += kRecord) {
+    const float* from = a.tiles + i * kRecord;
+    const std::int64_t values = std::min<std::int64_t>(kRecord, a.values - i);
+    if (a.rows == kRecord && values == kRecord) {
+      Transpose16(from, kRecord, a.out + i, a.row_step);
+    } else {
+      Transpose16(from, kRecord, tile[0], kRecord);
+      for (int row = 0; row < a.rows; ++row)
+        std::copy_n(tile[row], values, a.out + row * a.row_step + i);
+    }
+  }
+}
 
 }  // namespace ada::backend::cpu::ADA_ISA
