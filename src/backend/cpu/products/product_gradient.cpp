@@ -1,7 +1,5 @@
 // From the partial weight gradients of a product's groups to dw and db: sums in the order of
 // groups, PyTorch's order of values, unscaled, rounded where they have a format of their own.
-#include <algorithm>
-
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/products/product_op.h"
 
@@ -33,25 +31,6 @@ void ProductOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
                  PartialsAtMost() * product->partial_values();
   StoreWeightGradient(pass, plain);
   if (spec_.b) StoreBiasGradient(pass, plain + spec_.w.shape.numel());
-}
-
-// Where tiles gave something that is not finite: what fp32 gives.
-ChunkProduct& ProductOp::AllWeightsInFp32(const Pass& pass, std::int64_t per_group) {
-  ChunkProduct& product = Fp32();
-  Prepare(product, pass.rows);
-  const std::int64_t count = chunks(pass.rows), stride = product.partial_values();
-  const std::int64_t groups = BlockCount(count, static_cast<int>(per_group));
-  auto* partials = reinterpret_cast<float*>(context_.scratch.shared());
-  context_.pool.For(groups, [&](std::int64_t group, int worker) {
-    const std::int64_t begin = group * per_group, end = std::min(begin + per_group, count);
-    for (std::int64_t index = begin; index < end; ++index) {
-      const Chunk chunk = ChunkAt(pass, index, worker);
-      product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
-                             index == begin, partials + group * stride);
-    }
-  });
-  SumPartials(product, groups);
-  return product;
 }
 
 // dw = round(gradient / S); of several micro-batches each sum is rounded. A part of a sum over

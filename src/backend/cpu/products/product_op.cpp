@@ -3,9 +3,10 @@
 //   forward chunk:   x (or a batch norm of it, made here) --> products --> y
 //   backward chunk:  dy, x --+--> partial dw (of the chunk's group)
 //                            +--> dx --> sums of the batch norm that made x
+//   (large linear layers:  slices of dw, each of the whole batch, beside the chunks of dx)
 //   (the authors' program:  dy --times alpha, round--> products --round, count--> dx)
 //
-// Chunks that tiles decline are computed in fp32 after the others.
+// Chunks that tiles decline are computed in fp32 after the others (product_declined.cpp).
 #include "backend/cpu/products/product_op.h"
 
 #include <algorithm>
@@ -83,31 +84,9 @@ void ProductOp::Prepare(ChunkProduct& product, int rows) const {
                                   WholeLines(static_cast<std::size_t>(plain) * 4));
 }
 
-// Made when it is first needed: most layers never do.
-ChunkProduct& ProductOp::Fp32() {
-  if (!fp32_)
-    fp32_ = std::make_unique<OnednnChunks>(context_, spec_, geometry_, weights_, rounding_, chunk_,
-                                           own_bytes_);
-  return *fp32_;
-}
-
 void ProductOp::RefreshWeights(const Pass& pass) {
   weights_.Refresh(pass);
   product_->Refresh();
-}
-
-// body(product, chunk) for the chunks that declined `what`.
-template <class Body>
-void ProductOp::ForDeclined(const Pass& pass, Declined what, Body&& body) {
-  std::vector<std::int64_t> indices;
-  for (std::size_t i = 0; i < declined_.size(); ++i)
-    if ((declined_[i] & what) != 0) indices.push_back(static_cast<std::int64_t>(i));
-  if (indices.empty()) return;
-  ChunkProduct& product = Fp32();
-  Prepare(product, pass.rows);
-  context_.pool.For(static_cast<std::int64_t>(indices.size()), [&](std::int64_t i, int worker) {
-    body(product, ChunkAt(pass, indices[static_cast<std::size_t>(i)], worker));
-  });
 }
 
 // The chunk's input; of a batch norm that is not stored it is made here.
@@ -126,9 +105,7 @@ void ProductOp::Forward(const Pass& pass) {
     if (!product_->Forward(chunk, X(chunk, /*forward=*/true)))
       declined_[static_cast<std::size_t>(index)] = kForward;
   });
-  ForDeclined(pass, kForward, [&](ChunkProduct& product, const Chunk& chunk) {
-    product.Forward(chunk, X(chunk, /*forward=*/false));
-  });
+  RedoForward(pass);
   rounding_.FinishY(pass);
   if (recomputed_) recomputed_->FinishForward(pass);
 }
@@ -177,7 +154,7 @@ void ProductOp::Backward(const Pass& pass) {
     RunBackwardBySlices(pass, alpha);
   else
     RunBackward(pass, per_group, alpha);
-  RedoDeclined(pass, per_group, alpha);
+  RedoBackward(pass, per_group, alpha);
   rounding_.FinishDx(pass);
   FinishWeightGradient(pass, per_group);
 }
@@ -233,31 +210,6 @@ bool ProductOp::DataGradient(ChunkProduct& product, const Chunk& chunk, const Te
   if (recomputed_)
     recomputed_->TakeSums(chunk.image, chunk.images, x, At(spec_.dx.tensor, chunk.image));
   return true;
-}
-
-void ProductOp::RedoDeclined(const Pass& pass, std::int64_t per_group, float alpha) {
-  ForDeclined(pass, kData, [&](ChunkProduct& product, const Chunk& chunk) {
-    DataGradient(product, chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
-                 alpha);
-  });
-  // Group by group in the order of chunks: those of one share a partial gradient.
-  for (std::size_t i = 0; i < declined_.size(); ++i) {
-    if ((declined_[i] & kWeights) == 0) continue;
-    Prepare(Fp32(), pass.rows);
-    const auto index = static_cast<std::int64_t>(i);
-    RedoWeights(Fp32(), ChunkAt(pass, index, 0), PartialOf(index / per_group));
-  }
-}
-
-// From fp32 to the partial gradient of product_'s layout.
-void ProductOp::RedoWeights(ChunkProduct& product, const Chunk& chunk, float* partial) {
-  std::vector<float> own(static_cast<std::size_t>(product.partial_values()));
-  std::vector<float> plain(static_cast<std::size_t>(spec_.w.shape.numel() + spec_.w.shape.n));
-  float* db = spec_.b ? plain.data() + spec_.w.shape.numel() : nullptr;
-  product.WeightGradient(chunk, X(chunk, /*forward=*/false), At(spec_.dy.tensor, chunk.image),
-                         /*first=*/true, own.data());
-  product.Sum(own.data(), 1, plain.data(), db);
-  product_->AddPlain(plain.data(), db, /*first=*/false, partial);
 }
 
 }  // namespace ada::backend::cpu

@@ -31,11 +31,8 @@ class ProductOp final : public Op {
   enum Declined : std::uint8_t { kForward = 1, kData = 2, kWeights = 4 };
 
   void Prepare(ChunkProduct& product, int rows) const;
-  ChunkProduct& Fp32();
   std::int64_t chunks(int rows) const;
   Chunk ChunkAt(const Pass& pass, std::int64_t index, int worker) const;
-  template <class Body>
-  void ForDeclined(const Pass& pass, Declined what, Body&& body);
   TensorSpan X(const Chunk& chunk, bool forward);
 
   float DecideAlpha(const Pass& pass);
@@ -46,7 +43,13 @@ class ProductOp final : public Op {
   void BackwardChunk(const Chunk& chunk, bool first, float* partial, float alpha);
   bool DataGradient(ChunkProduct& product, const Chunk& chunk, const TensorSpan& x,
                     const TensorSpan& dy, float alpha);
-  void RedoDeclined(const Pass& pass, std::int64_t per_group, float alpha);
+
+  // product_declined.cpp
+  ChunkProduct& Fp32();
+  template <class Body>
+  void ForDeclined(const Pass& pass, Declined what, Body&& body);
+  void RedoForward(const Pass& pass);
+  void RedoBackward(const Pass& pass, std::int64_t per_group, float alpha);
   void RedoWeights(ChunkProduct& product, const Chunk& chunk, float* partial);
   ChunkProduct& AllWeightsInFp32(const Pass& pass, std::int64_t per_group);
 
