@@ -76,24 +76,31 @@ std::int64_t DirectWeightGradient::partial_values() const {
   return geometry_.groups * (group_values() + bias);
 }
 
+// each(x, dy, images, whether they are the first), for as many images at a time as records hold.
+template <class Each>
+void DirectWeightGradient::ForImages(TensorSpan x, TensorSpan dy, int images, Each&& each) const {
+  const int most = forward_.images_at_once();
+  for (int i = 0; i < images; i += most)
+    each(Advance(x, i * geometry_.x.per_image()), Advance(dy, i * geometry_.y.per_image()),
+         std::min(most, images - i), i == 0);
+}
+
 // Group by group of channels.
 void DirectWeightGradient::Run(TensorSpan x, TensorSpan dy, int images, bool first, float* partial,
                                std::byte* scratch) const {
-  const int most = forward_.images_at_once();
-  for (int i = 0; i < images; i += most)
+  ForImages(x, dy, images, [&](TensorSpan of_x, TensorSpan of_dy, int some, bool begins) {
     for (int group = 0; group < geometry_.groups; ++group)
-      RunSome({group, 0, out_blocks_}, Advance(x, i * geometry_.x.per_image()),
-              Advance(dy, i * geometry_.y.per_image()), std::min(most, images - i), first && i == 0,
-              partial, scratch);
+      RunSome({group, 0, out_blocks_}, of_x, of_dy, some, first && begins, partial, scratch);
+  });
 }
 
 void DirectWeightGradient::RunSlice(int slice, TensorSpan x, TensorSpan dy, int images,
                                     float* partial, std::byte* scratch) const {
-  const int most = forward_.images_at_once(), begin = slice * slice_blocks_;
+  const int begin = slice * slice_blocks_;
   const Outs outs{0, begin, std::min(slice_blocks_, out_blocks_ - begin)};
-  for (int i = 0; i < images; i += most)
-    RunSome(outs, Advance(x, i * geometry_.x.per_image()), Advance(dy, i * geometry_.y.per_image()),
-            std::min(most, images - i), i == 0, partial, scratch);
+  ForImages(x, dy, images, [&](TensorSpan of_x, TensorSpan of_dy, int some, bool begins) {
+    RunSome(outs, of_x, of_dy, some, begins, partial, scratch);
+  });
 }
 
 void DirectWeightGradient::PackDy(const Outs& outs, TensorSpan dy, int images, const Layout& layout,

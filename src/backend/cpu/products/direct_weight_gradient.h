@@ -68,6 +68,8 @@ class DirectWeightGradient final : public PartialGradients {
     int group = 0, first = 0, blocks = 1;
   };
   Layout LayoutOf(int images) const;
+  template <class Each>
+  void ForImages(TensorSpan x, TensorSpan dy, int images, Each&& each) const;
   void RunSome(const Outs& outs, TensorSpan x, TensorSpan dy, int images, bool first,
                float* partial, std::byte* scratch) const;
   void PackDy(const Outs& outs, TensorSpan dy, int images, const Layout& layout,

@@ -5,10 +5,10 @@
 
 namespace ada::backend::cpu {
 
-std::int64_t ProductOp::PartialsAtMost() const {
-  if (BySlices()) return 1;
+std::int64_t ProductOp::GroupsAtMost() const {
   return MostGroups(chunks(static_cast<int>(spec_.x.shape.n)), spec_.w.shape.numel());
 }
+std::int64_t ProductOp::PartialsAtMost() const { return BySlices() ? 1 : GroupsAtMost(); }
 
 float* ProductOp::PartialOf(std::int64_t group) const {
   const ChunkProduct& product = *product_;

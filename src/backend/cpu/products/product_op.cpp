@@ -134,23 +134,19 @@ float ProductOp::DecideAlpha(const Pass& pass) {
 // Whether dw is made slice by slice of the weights: where that gives the workers as much to do as
 // groups of chunks would.
 bool ProductOp::BySlices() const {
-  return !recomputed_ && product_->slices() > 1 &&
-         product_->slices() >=
-             MostGroups(chunks(static_cast<int>(spec_.x.shape.n)), spec_.w.shape.numel());
-}
-// Chunks that share a partial gradient.
-std::int64_t ProductOp::GroupSize(int rows) const {
-  return BySlices() ? chunks(rows) : GroupChunks(chunks(rows), spec_.w.shape.numel());
+  return !recomputed_ && product_->slices() > 1 && product_->slices() >= GroupsAtMost();
 }
 
 void ProductOp::Backward(const Pass& pass) {
   const float alpha = DecideAlpha(pass);
   rounding_.BeginDx();
   Prepare(*product_, pass.rows);
-  const std::int64_t per_group = GroupSize(pass.rows);
-  declined_.assign(static_cast<std::size_t>(chunks(pass.rows)), 0);
+  const std::int64_t count = chunks(pass.rows);
+  const bool by_slices = BySlices();
+  const std::int64_t per_group = by_slices ? count : GroupChunks(count, spec_.w.shape.numel());
+  declined_.assign(static_cast<std::size_t>(count), 0);
   (void)context_.scratch.shared();  // made before the workers ask for it
-  if (BySlices())
+  if (by_slices)
     RunBackwardBySlices(pass, alpha);
   else
     RunBackward(pass, per_group, alpha);

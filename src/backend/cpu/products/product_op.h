@@ -37,7 +37,6 @@ class ProductOp final : public Op {
 
   float DecideAlpha(const Pass& pass);
   bool BySlices() const;
-  std::int64_t GroupSize(int rows) const;
   void RunBackward(const Pass& pass, std::int64_t per_group, float alpha);
   void RunBackwardBySlices(const Pass& pass, float alpha);
   void BackwardChunk(const Chunk& chunk, bool first, float* partial, float alpha);
@@ -53,6 +52,7 @@ class ProductOp final : public Op {
   void RedoWeights(ChunkProduct& product, const Chunk& chunk, float* partial);
   ChunkProduct& AllWeightsInFp32(const Pass& pass, std::int64_t per_group);
 
+  std::int64_t GroupsAtMost() const;
   // Partial gradients of the largest batch: what lies before dw in PyTorch's order.
   std::int64_t PartialsAtMost() const;
   float* PartialOf(std::int64_t group) const;

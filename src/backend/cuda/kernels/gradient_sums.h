@@ -76,7 +76,8 @@ struct Transport {
   }
 };
 
-// to = round(source), with what is lost on the way. `source(segment, i)`: value i of a segment.
+// to = round(source), with what is lost on the way. `source(segment, i, narrow)`: value i of a
+// segment; narrow: what is sent is rounded.
 template <class Source>
 struct RoundSegments {
   static constexpr int kThreads = TransportBlock::kThreads, kPhases = 2;
@@ -88,7 +89,7 @@ struct RoundSegments {
       const SumSegment& s = segments[at.block];
       TransportCounts own = TransportCounts::Start();
       for (std::int32_t i = at.thread; i < s.count; i += kThreads)
-        StoreExact(to, s.at + i, transport.Rounded(source(s, i), own));
+        StoreExact(to, s.at + i, transport.Rounded(source(s, i, transport.narrow()), own));
       if (counts != nullptr) shared.threads[at.thread] = own;
     } else if (counts != nullptr && at.thread == 0) {
       counts[at.block] = shared.Merged();
@@ -105,18 +106,18 @@ struct RoundSegments {
 // A process's own values: times the loss's scale where they are rounded, times its share where they
 // become a mean.
 struct OwnValues {
-  ADA_HOST_DEVICE float operator()(const SumSegment& s, std::int32_t i) const {
+  ADA_HOST_DEVICE float operator()(const SumSegment& s, std::int32_t i, bool narrow) const {
     return s.values[i] * (mean ? pass->share : narrow ? pass->loss_scale : 1);
   }
 
-  bool mean = false, narrow = false;
+  bool mean = false;
   const PassValues* pass = nullptr;
 };
 
 // part 0 + part 1 + ..., the parts of one slice: `slice` values from each process.
 struct SumOfParts {
   // As on a CPU: codes are added to 0.
-  ADA_HOST_DEVICE float operator()(const SumSegment& s, std::int32_t i) const {
+  ADA_HOST_DEVICE float operator()(const SumSegment& s, std::int32_t i, bool narrow) const {
     const std::int64_t at = s.at + i;
     float total = Load(parts, at);
     if (narrow) total = 0.0f + total;
@@ -125,7 +126,6 @@ struct SumOfParts {
   }
 
   int ranks = 0;
-  bool narrow = false;
   std::int64_t slice = 0;
   TensorSpan parts;
 };

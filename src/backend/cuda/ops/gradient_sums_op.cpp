@@ -39,19 +39,17 @@ class Sums {
   void Sum(Stream& side, const SumBuckets::Bucket& bucket, const Buffers& buffers) const {
     const auto bytes = static_cast<std::size_t>(bucket.slice * bytes_each());
     const auto view = [&](std::byte* at) { return TensorSpan{at, transport_.storage}; };
-    const bool narrow = transport_.narrow();
     RoundSegments<OwnValues> send{segments_ + bucket.first_segment,
                                   transport_,
-                                  {mean_, narrow, context_.pass},
+                                  {mean_, context_.pass},
                                   view(buffers.sent),
                                   nullptr};
-    RoundSegments<SumOfParts> sum{
-        slices_ + bucket.first_of_slice,
-        transport_,
-        {context_.link->ranks(), narrow, bucket.slice, view(buffers.parts)},
-        view(buffers.own),
-        nullptr};
-    if (narrow) {
+    RoundSegments<SumOfParts> sum{slices_ + bucket.first_of_slice,
+                                  transport_,
+                                  {context_.link->ranks(), bucket.slice, view(buffers.parts)},
+                                  view(buffers.own),
+                                  nullptr};
+    if (transport_.narrow()) {
       auto* counts = reinterpret_cast<TransportCounts*>(counts_.backend);
       send.counts = counts + bucket.first_segment;
       sum.counts = counts + cut_.segments.size() + bucket.first_of_slice;
@@ -61,7 +59,7 @@ class Sums {
     context_.link->Exchange(side, buffers.sent, bytes, buffers.parts);
     Launch(side, sum, static_cast<int>(bucket.of_slice));
     context_.link->Gather(side, buffers.own, bytes, buffers.sums);
-    const StoreSegments store{segments_ + bucket.first_segment, narrow, context_.pass,
+    const StoreSegments store{segments_ + bucket.first_segment, transport_.narrow(), context_.pass,
                               view(buffers.sums)};
     Launch(side, store, blocks);
   }
