@@ -29,8 +29,7 @@ void BinTally::AddPairs(const float* x, int n) {
     for (int i = 0; i < run; i += kLanes) {
       U u = Magnitude(LoadF(x + first + i));
       if constexpr (!kPlain) u = TakeOthers(u);
-      const Pairs p = PairsOf(u);
-      std::memcpy(pairs + i / 2, &p, sizeof p);
+      StoreParts(pairs + i / 2, PairsOf(u));
     }
     for (const std::uint64_t *at = pairs, *end = at + run / 2; at != end; at += 4) {
       ++pairs_[0][at[0]];

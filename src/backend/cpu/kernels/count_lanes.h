@@ -81,6 +81,11 @@ ADA_INLINE std::int64_t Total(Ints v) {
 ADA_INLINE std::int32_t Smallest(Ints v) {
 #if defined(__AVX512F__)
   return _mm512_reduce_min_epi32((__m512i)v);
+#elif defined(__AVX2__)
+  __m128i least =
+      _mm_min_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+  least = _mm_min_epi32(least, _mm_shuffle_epi32(least, 0x4e));
+  return _mm_cvtsi128_si32(_mm_min_epi32(least, _mm_shuffle_epi32(least, 0xb1)));
 #else
   std::int32_t smallest = v[0];
   for (int k = 1; k < kWidth; ++k) smallest = v[k] < smallest ? v[k] : smallest;
@@ -95,13 +100,17 @@ class Counts {
   explicit Counts(const std::array<std::uint32_t, kEnds>& ends) {
     for (int k = 0; k < kEnds; ++k) ends_[k] = static_cast<std::int32_t>(ends[k] + kMost);
   }
-  // Of n values, in the counts first, first + 1, ..
-  ADA_INLINE void Add(const float* x, int n, int first = 0) {
+  // Of n values, in the counts kFirst, kFirst + 1, .. Unrolled, so that these are registers.
+  template <int kFirst = 0>
+  ADA_INLINE void Add(const float* x, int n) {
+    Counts counts = *this;
     for (int i = 0; i < n; i += kWidth) {
       // 1, 2, .. become the least numbers, 0 the largest.
       const Ints u = (Ints)((Unsigned)Magnitudes(x + i) + kMost);
-      for (int k = first; k < kEnds; ++k) Count(counts_[k], u, ends_[k]);
+#pragma GCC unroll 4
+      for (int k = kFirst; k < kEnds; ++k) Count(counts.counts_[k], u, ends_[k]);
     }
+    *this = counts;
   }
   std::int64_t operator[](int k) const { return Total(counts_[k]); }
 

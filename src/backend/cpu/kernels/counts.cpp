@@ -109,7 +109,7 @@ void CountTally::CountSmall(const Extremes& extremes) {
     if (min < low)
       counts.Add(kept_.x + first, n);
     else
-      counts.Add(kept_.x + first, n, 2);
+      counts.Add<2>(kept_.x + first, n);
   }
   below_min_ += counts[0], underflow_ += counts[1], subnormal_ += counts[2] - counts[1];
 }
