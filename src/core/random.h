@@ -10,26 +10,31 @@
 
 namespace ada {
 
+namespace philox {
+inline constexpr int kRounds = 10;
+inline constexpr std::uint32_t kMultiply0 = 0xD2511F53u, kMultiply1 = 0xCD9E8D57u;
+inline constexpr std::uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
+}  // namespace philox
+
 // Four random words: ten rounds of Philox4x32 under `key` at the 128-bit counter (high, low).
 // Always inlined: files compiled for one instruction set must not leave a copy that others call.
 [[gnu::always_inline]] ADA_HOST_DEVICE inline std::array<std::uint32_t, 4> Philox(
     std::uint64_t key, std::uint64_t counter_high, std::uint64_t counter_low) {
-  constexpr std::uint64_t kMultiply0 = 0xD2511F53u, kMultiply1 = 0xCD9E8D57u;
-  constexpr std::uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
   auto c0 = static_cast<std::uint32_t>(counter_low);
   auto c1 = static_cast<std::uint32_t>(counter_low >> 32);
   auto c2 = static_cast<std::uint32_t>(counter_high);
   auto c3 = static_cast<std::uint32_t>(counter_high >> 32);
   auto k0 = static_cast<std::uint32_t>(key);
   auto k1 = static_cast<std::uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = kMultiply0 * c0, product1 = kMultiply1 * c2;
+  for (int round = 0; round < philox::kRounds; ++round) {
+    const std::uint64_t product0 = std::uint64_t{philox::kMultiply0} * c0;
+    const std::uint64_t product1 = std::uint64_t{philox::kMultiply1} * c2;
     c0 = static_cast<std::uint32_t>(product1 >> 32) ^ c1 ^ k0;
     c1 = static_cast<std::uint32_t>(product1);
     c2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ k1;
     c3 = static_cast<std::uint32_t>(product0);
-    k0 += kWeyl0;
-    k1 += kWeyl1;
+    k0 += philox::kWeyl0;
+    k1 += philox::kWeyl1;
   }
   return {c0, c1, c2, c3};
 }

@@ -1,8 +1,7 @@
 // Rounding 16 values to any format, nearest or stochastically, to the bits of core/number_grid.h.
 #pragma once
-#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/random_lanes.h"
 #include "core/number_grid.h"
-#include "core/random.h"
 
 namespace ada::backend::cpu::ADA_ISA {
 
@@ -47,7 +46,7 @@ ADA_INLINE_WIDE F RoundToGrid(F x, const Grid& grid) {
 }
 
 // As ada::RoundStochastically with the words of `random`; not for grids with `by_integers`.
-ADA_OUTLINE F RoundStochasticallyToGrid(F x, U random, const Grid& grid) {
+ADA_INLINE_WIDE F RoundStochasticallyToGrid(F x, U random, const Grid& grid) {
   const U u = Magnitude(x), sign = Bits(x) & 0x80000000u;
   // The part below the spacing, in units of 2^-32 of it.
   const U part = grid.shift == 0 ? U{} : u << (32 - grid.shift);
@@ -64,18 +63,6 @@ ADA_OUTLINE F RoundStochasticallyToGrid(F x, U random, const Grid& grid) {
   return FinishRounding(u, sign, r, grid);
 }
 
-// Random words first .. first + 15 of (key, draw): word j lies in block j / 4 at j % 4.
-ADA_OUTLINE U RandomWords(std::uint64_t key, std::uint64_t draw, std::uint64_t first) {
-  alignas(64) std::uint32_t words[kLanes + 4];
-  for (std::uint64_t block = 0; block < kLanes / 4 + 1; ++block) {
-    const auto four = Philox(key, draw, first / 4 + block);
-    std::memcpy(words + 4 * block, &four, sizeof four);
-  }
-  U lanes;
-  std::memcpy(&lanes, words + first % 4, sizeof lanes);
-  return lanes;
-}
-
 // A Rounding with its format's constants, made once a block.
 struct Rounder {
   Rounding rounding;
@@ -86,35 +73,38 @@ struct Rounded {
   F before, after, stored;
 };
 
-// Value by value where fp32 arithmetic cannot round to the format.
-ADA_OUTLINE F RoundNearest(F x, const Rounder& rounder) {
-  if (!rounder.grid.by_integers) return RoundToGrid(x, rounder.grid);
+// Value by value, where fp32 arithmetic cannot round to the format.
+ADA_OUTLINE F RoundByIntegers(F x, const NumberGrid& grid) {
   float lanes[kLanes];
   StoreF(lanes, x);
-  for (float& lane : lanes) lane = ada::RoundToGrid(rounder.grid, lane);
+  for (float& lane : lanes) lane = ada::RoundToGrid(grid, lane);
   return LoadF(lanes);
 }
-ADA_OUTLINE F RoundRandomly(F x, U random, const Rounder& rounder) {
-  if (!rounder.grid.by_integers) return RoundStochasticallyToGrid(x, random, rounder.grid);
+ADA_OUTLINE F RoundRandomlyByIntegers(F x, U random, const NumberGrid& grid) {
   float lanes[kLanes];
   StoreF(lanes, x);
-  for (int k = 0; k < kLanes; ++k)
-    lanes[k] = RoundRandomlyToGrid(rounder.grid, lanes[k], random[k]);
+  for (int k = 0; k < kLanes; ++k) lanes[k] = RoundRandomlyToGrid(grid, lanes[k], random[k]);
   return LoadF(lanes);
 }
 
+ADA_INLINE_WIDE F RoundNearest(F x, const Rounder& rounder) {
+  if (rounder.grid.by_integers) return RoundByIntegers(x, rounder.grid);
+  return RoundToGrid(x, rounder.grid);
+}
+// Values i .. i + 15 of the block.
+ADA_OUTLINE F RoundRandomly(F x, std::int64_t i, const Rounder& rounder) {
+  const Rounding& how = rounder.rounding;
+  const U random = RandomWords(how.key, how.draw, how.first + static_cast<std::uint64_t>(i));
+  if (rounder.grid.by_integers) return RoundRandomlyByIntegers(x, random, rounder.grid);
+  return RoundStochasticallyToGrid(x, random, rounder.grid);
+}
+
 // Values i .. i + 15 of the block, rounded as asked, whatever is asked.
-ADA_OUTLINE Rounded RoundAnyWay(F x, std::int64_t i, const Rounder& rounder) {
+ADA_INLINE_WIDE Rounded RoundAnyWay(F x, std::int64_t i, const Rounder& rounder) {
   const Rounding& how = rounder.rounding;
   const bool scaled = how.scale != 1;
   if (scaled) x *= Fill(how.scale);
-  F r;
-  if (how.stochastic) {
-    const std::uint64_t first = how.first + static_cast<std::uint64_t>(i);
-    r = RoundRandomly(x, RandomWords(how.key, how.draw, first), rounder);
-  } else {
-    r = RoundNearest(x, rounder);
-  }
+  const F r = how.stochastic ? RoundRandomly(x, i, rounder) : RoundNearest(x, rounder);
   return {x, r, scaled ? r / Fill(how.scale) : r};
 }
 // The rounded values that were stored as x: the division by the scale undone, to the very value.

@@ -87,7 +87,7 @@ struct ModeWidened : Half {
 struct ModeAny {
   static constexpr bool kWide = true, kNeedsGrid = true, kKeepsSigns = false;
   static constexpr ModeRounding kRounding = ModeRounding::kAnyWay;
-  static ADA_OUTLINE F Load(const TensorSpan& p, std::int64_t i) {
+  static ADA_INLINE_WIDE F Load(const TensorSpan& p, std::int64_t i) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::Load(p, i);
@@ -107,7 +107,7 @@ struct ModeAny {
         return ModeF32::LoadFirst(p, i, n);
     }
   }
-  static ADA_OUTLINE void Store(const TensorSpan& p, std::int64_t i, F v) {
+  static ADA_INLINE_WIDE void Store(const TensorSpan& p, std::int64_t i, F v) {
     switch (p.storage) {
       case Storage::kF16:
         return ModeF16::Store(p, i, v);
@@ -127,7 +127,8 @@ struct ModeAny {
         return ModeF32::StoreFirst(p, i, n, v);
     }
   }
-  static ADA_OUTLINE F MaskInPlace(const TensorSpan& p, const TensorSpan& mask, std::int64_t i) {
+  static ADA_INLINE_WIDE F MaskInPlace(const TensorSpan& p, const TensorSpan& mask,
+                                       std::int64_t i) {
     const F v = Load(p, i), masked = Select(Load(mask, i) > F{}, v, F{});
     Store(p, i, masked);
     return masked;
