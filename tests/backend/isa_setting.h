@@ -1,4 +1,4 @@
-// The environment variable ADA_ISA for a while: it is read when a backend is made.
+// Environment variables for a while: a backend reads them when it is made.
 #pragma once
 #include <cstdlib>
 #include <optional>
@@ -8,17 +8,26 @@
 
 namespace ada::backend::test {
 
-class IsaSetting {
+class EnvironmentSetting {
  public:
-  explicit IsaSetting(const char* value) {
-    if (const char* old = std::getenv("ADA_ISA")) kept_ = old;
-    setenv("ADA_ISA", value, 1);
+  EnvironmentSetting(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) kept_ = old;
+    setenv(name, value, 1);
   }
-  ~IsaSetting() { kept_ ? setenv("ADA_ISA", kept_->c_str(), 1) : unsetenv("ADA_ISA"); }
-  IsaSetting(const IsaSetting&) = delete;
+  ~EnvironmentSetting() { kept_ ? setenv(name_, kept_->c_str(), 1) : unsetenv(name_); }
+  EnvironmentSetting(const EnvironmentSetting&) = delete;
 
  private:
+  const char* name_;
   std::optional<std::string> kept_;
+};
+
+struct IsaSetting : EnvironmentSetting {
+  explicit IsaSetting(const char* value) : EnvironmentSetting("ADA_ISA", value) {}
+};
+// Convolutions without Winograd's algorithm: products of 16-bit values are exact.
+struct DirectProducts : EnvironmentSetting {
+  DirectProducts() : EnvironmentSetting("ADA_PRODUCTS", "direct") {}
 };
 
 // Whether a backend made now multiplies on a matrix unit.

@@ -1,20 +1,48 @@
-// What the tests of the matrix unit's path ("tiles") share: awkward shapes, formats by role, and
-// the fp32 path beside the default one. They pass on processors without such a unit too, where both
-// are one.
+// What the tests of products by kernels of our own ("tiles") share: awkward shapes, formats by
+// role, and direct products in fp32 beside those that a matrix unit or Winograd's algorithm makes.
 #pragma once
 #include <string>
 #include <vector>
 
+#include "backend/cpu/products/winograd.h"
 #include "backend/isa_setting.h"
 #include "backend/naive_product.h"
 
 namespace ada::backend::test {
 
-// A bench whose products go through fp32.
+// A bench whose products are sums in fp32 of one product after the other.
 inline Bench FloatBench(int threads = 2) {
+  const DirectProducts direct;
   if (!HasTiles()) return Bench(threads);
   const IsaSetting setting("avx512");
   return Bench(threads);
+}
+
+inline cpu::ProductGeometry GeometryOf(const ProductCase& c) {
+  cpu::ProductGeometry g;
+  g.linear = c.linear, g.x = c.x, g.y = c.y();
+  g.w = {c.out, c.kernel[0], c.kernel[1], c.x.c / c.groups};
+  g.stride = c.stride, g.padding = c.padding, g.dilation = c.dilation, g.bias = c.bias;
+  g.groups = c.groups;
+  return g;
+}
+// Whether a backend made now may compute the layer by Winograd's algorithm.
+inline bool MayUseWinograd(const ProductCase& c) {
+  const char* products = std::getenv("ADA_PRODUCTS");
+  return (products == nullptr || *products == 0) && cpu::TakesWinograd(GeometryOf(c)) &&
+         !HasTiles();
+}
+// By Winograd's algorithm the nine weights of a kernel are made of the same sums: the error of each
+// is bounded by the largest of their magnitudes. sums: dw, perhaps with db behind it.
+inline Sums ShareMagnitudes(const ProductCase& c, Sums sums) {
+  if (!MayUseWinograd(c)) return sums;
+  const auto weights = static_cast<std::ptrdiff_t>(c.w().numel());
+  for (auto kernel = sums.begin(); kernel != sums.begin() + weights; kernel += 9) {
+    double largest = 0;
+    for (auto sum = kernel; sum != kernel + 9; ++sum) largest = std::max(largest, sum->magnitude);
+    for (auto sum = kernel; sum != kernel + 9; ++sum) sum->magnitude = largest;
+  }
+  return sums;
 }
 
 // A pass in which nothing is counted, as most of a run's are.

@@ -46,8 +46,8 @@ bool AnyNan(const Values& values) {
   return std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); });
 }
 
-void CheckCounts(const ProductCase& c, const FormatSet& f, Exact32 kind, int rows,
-                 std::uint64_t seed) {
+void CheckCountsOnce(const ProductCase& c, const FormatSet& f, Exact32 kind, int rows,
+                     std::uint64_t seed) {
   CAPTURE(Text(c));
   CAPTURE(f.name);
   CAPTURE(Name(kind));
@@ -78,6 +78,14 @@ void CheckCounts(const ProductCase& c, const FormatSet& f, Exact32 kind, int row
   const Values got_dw = Bench::Get(s.dw);
   CHECK(FirstWrong(got_dw, RoundAll(kFp16, before_dw), before_dw) == -1);
   if (c.bias) CheckRounded("db", s.db, ExactValues(want.db, 1 / static_cast<double>(kScale)));
+}
+
+void CheckCounts(const ProductCase& c, const FormatSet& f, Exact32 kind, int rows,
+                 std::uint64_t seed) {
+  CheckCountsOnce(c, f, kind, rows, seed);
+  if (!MayUseWinograd(c)) return;
+  const DirectProducts direct;
+  CheckCountsOnce(c, f, kind, rows, seed);
 }
 
 constexpr Exact32 kKinds[] = {Exact32::kUniform, Exact32::kSpread, Exact32::kSparse};

@@ -1,6 +1,7 @@
 // Inputs of products whose sums are exact in fp32 in any order: integers times powers of two, so
 // few and so small that every partial sum fits in 24 bits. Whatever adds them, in tiles or not,
-// must come to the same bits.
+// must come to the same bits. Winograd's algorithm takes sums of 4 inputs and of 9 weights divided
+// by 4 as factors: six bits more.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -33,8 +34,10 @@ inline ExactBits BitsFor(const ProductCase& c, const ProductFormats& f, Exact32 
   const auto log2 = [](std::int64_t n) { return static_cast<int>(std::ceil(std::log2(n))); };
   const bool sparse = kind == Exact32::kSparse, any_dw = kind == Exact32::kSpread;
   const std::int64_t kernel = std::int64_t{c.kernel[0]} * c.kernel[1], group_out = c.out / c.groups;
-  const int y = log2(sparse ? 3 : kernel * c.w().c + 1), dx = log2(sparse ? 2 : kernel * group_out),
-            dw = log2(sparse ? 2 * rows : rows * c.y().h * c.y().w);
+  const int more = MayUseWinograd(c) ? 6 : 0;
+  const int y = more + log2(sparse ? 3 : kernel * c.w().c + 1),
+            dx = more + log2(sparse ? 2 : kernel * group_out),
+            dw = more + log2(sparse ? 2 * rows : rows * c.y().h * c.y().w);
   ExactBits b = {held(f.x), held(f.w), held(f.dy)};
   for (int turn = 0;; ++turn) {
     const bool y_ok = b.x + b.w + y <= 24, dx_ok = b.w + b.dy + dx <= 24,

@@ -7,7 +7,8 @@
 
 #include "backend/block_images.h"
 #include "backend/cpu/products/direct_weight_gradient.h"
-#include "backend/naive_product.h"
+#include "backend/cpu/products/winograd_gradient.h"
+#include "backend/tile_cases.h"
 #include "skip.h"
 
 namespace ada::backend::test {
@@ -17,22 +18,17 @@ namespace {
   if (cpu::SelectTileKernels().empty()) \
   ADA_SKIP("this processor has no fused multiply-adds, or ADA_ISA asks for less")
 
-cpu::ProductGeometry GeometryOf(const ProductCase& c) {
-  cpu::ProductGeometry g;
-  g.linear = c.linear, g.x = c.x, g.y = c.y();
-  g.w = {c.out, c.kernel[0], c.kernel[1], c.x.c};
-  g.stride = c.stride, g.padding = c.padding, g.dilation = c.dilation, g.bias = c.bias;
-  return g;
-}
-
 // Of the kernels that this processor would use.
 std::unique_ptr<cpu::PartialGradients> MakeGradients(const ProductCase& c, int x_parts,
                                                      int dy_parts) {
-  for (const cpu::TileKernels* kernels : cpu::SelectTileKernels()) {
-    if (kernels->of_parts())
-      return std::make_unique<cpu::TileWeightGradient>(*kernels, GeometryOf(c), x_parts, dy_parts);
-    if (kernels->of_floats() || (x_parts == 1 && dy_parts == 1))
-      return std::make_unique<cpu::DirectWeightGradient>(*kernels, GeometryOf(c),
+  static const std::vector<cpu::TileKernels> tables = cpu::SelectTileKernels();
+  for (const cpu::TileKernels& kernels : tables) {
+    if (kernels.of_parts())
+      return std::make_unique<cpu::TileWeightGradient>(kernels, GeometryOf(c), x_parts, dy_parts);
+    if (kernels.winograd != nullptr && MayUseWinograd(c))
+      return std::make_unique<cpu::WinogradGradient>(*kernels.winograd, GeometryOf(c));
+    if (kernels.of_floats() || (x_parts == 1 && dy_parts == 1))
+      return std::make_unique<cpu::DirectWeightGradient>(kernels, GeometryOf(c),
                                                          BlockImages(c.y()));
   }
   return nullptr;
@@ -133,10 +129,19 @@ void CheckSums(const Values& got, const Sums& want) {
   CHECK_MESSAGE(wrong == 0, wrong << " of " << got.size() << " wrong, first [" << first
                                   << "] = " << got[first] << ", wanted " << want[first].value);
 }
-void CheckProblem(const ProductCase& c, const Operand& x, const Operand& dy) {
+// In all ways in which the layer may be computed.
+void CheckProblem(const ProductCase& c, const Operand& x, const Operand& dy,
+                  std::int64_t images_of_call = 0) {
   CAPTURE(c.name);
-  Problem problem(c, x, dy);
-  CheckSums(problem.Run(c.x.n), problem.Reference());
+  const auto check = [&] {
+    Problem problem(c, x, dy);
+    CheckSums(problem.Run(images_of_call > 0 ? images_of_call : c.x.n),
+              ShareMagnitudes(c, problem.Reference()));
+  };
+  check();
+  if (!MayUseWinograd(c)) return;
+  const DirectProducts direct;
+  check();
 }
 
 ProductCase Convolution(Shape x, std::int64_t out, int kernel, int stride, int padding,
@@ -214,16 +219,19 @@ TEST_SUITE("cpu") {
       for (const ProductCase& c : {Convolution({9, 33, 6, 16}, 16, 3, 1, 1, 1, true),
                                    Convolution({9, 40, 4, 3}, 16, 5, 2, 2, 1, false)}) {
         CAPTURE(most);
-        Problem problem(c, kHalf, kHalf);
-        CheckSums(problem.Run(most), problem.Reference());
+        CheckProblem(c, kHalf, kHalf, most);
       }
     }
   }
 
   TEST_CASE("tile weight gradient: the same call gives the same bits") {
     ADA_NEEDS_TILES();
-    Problem problem(Convolution({9, 7, 7, 17}, 40, 3, 1, 1, 1, true), kHalf, kHalf);
+    const ProductCase c = Convolution({9, 7, 7, 17}, 40, 3, 1, 1, 1, true);
+    Problem problem(c, kHalf, kHalf);
     CHECK(FirstDifference(problem.Run(4), problem.Run(4)) == -1);
+    const DirectProducts setting;
+    Problem direct(c, kHalf, kHalf);
+    CHECK(FirstDifference(direct.Run(4), direct.Run(4)) == -1);
   }
 
   TEST_CASE("tile weight gradient: plain values go into a partial gradient and come back") {

@@ -63,8 +63,8 @@ class CpuBackend final : public Backend {
            (n == 1 ? " thread)" : " threads)");
   }
   std::string InstructionSet() const override {
-    if (tiles_.empty() || tiles_[0]->of_floats()) return kernels_.name;
-    return tiles_[0]->of_parts() ? "amx" : "avx512bf16";
+    if (tiles_.empty() || tiles_[0].of_floats()) return kernels_.name;
+    return tiles_[0].of_parts() ? "amx" : "avx512bf16";
   }
   std::vector<std::string> Diagnostics() const override { return diagnostics_; }
 
@@ -121,9 +121,10 @@ class CpuBackend final : public Backend {
  private:
   std::unique_ptr<Op> MakeProduct(const ProductSpec& spec, const ProductGeometry& geometry) {
     std::string reason;
-    for (const TileKernels* kernels : tiles_) {
-      const char* refused = RefuseTiles(*kernels, spec, geometry);
-      if (refused == nullptr) return std::make_unique<ProductOp>(context_, kernels, spec, geometry);
+    for (const TileKernels& kernels : tiles_) {
+      const char* refused = RefuseTiles(kernels, spec, geometry);
+      if (refused == nullptr)
+        return std::make_unique<ProductOp>(context_, &kernels, spec, geometry);
       reason = refused;
     }
     if (!reason.empty() && geometry.training)
@@ -132,7 +133,7 @@ class CpuBackend final : public Backend {
   }
 
   const Kernels& kernels_;
-  const std::vector<const TileKernels*> tiles_;  // none: all products are oneDNN's
+  const std::vector<TileKernels> tiles_;  // none: all products are oneDNN's
   ThreadPool pool_;
   Scratch scratch_;
   Context context_;

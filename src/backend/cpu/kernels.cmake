@@ -25,11 +25,12 @@ function(ada_kernels isa)  # the sources of one set
 endfunction()
 # Products in fp32 (fused multiply-adds), for the sets that have them.
 file(GLOB ADA_DIRECT_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/direct/*.cpp)
+file(GLOB ADA_WINOGRAD_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/winograd/*.cpp)
 foreach(isa sse2 avx2 avx512)
   if(isa STREQUAL "sse2")
     ada_kernels(${isa} ${ADA_KERNEL_SOURCES})
   else()
-    ada_kernels(${isa} ${ADA_KERNEL_SOURCES} ${ADA_DIRECT_SOURCES})
+    ada_kernels(${isa} ${ADA_KERNEL_SOURCES} ${ADA_DIRECT_SOURCES} ${ADA_WINOGRAD_SOURCES})
   endif()
   list(APPEND ADA_KERNEL_OBJECTS $<TARGET_OBJECTS:ada_kernels_${isa}>)
 endforeach()

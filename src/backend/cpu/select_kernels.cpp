@@ -60,6 +60,17 @@ std::string Wanted() {
   return wanted != nullptr ? wanted : "";
 }
 
+// The best first.
+std::vector<const TileKernels*> TablesOf(const std::string& wanted) {
+  const bool any = wanted.empty();
+  if ((any || wanted == "amx") && HasTiles()) return {&amx::kTileTable};
+  if ((any || wanted == "avx512bf16") && HasBf16Products())
+    return {&avx512bf16::kDirectTable, &avx512::kDirectTable};
+  if ((any || wanted == "avx512") && HasAvx512()) return {&avx512::kDirectTable};
+  if ((any || wanted == "avx2") && HasAvx2()) return {&avx2::kDirectTable};
+  return {};
+}
+
 }  // namespace
 
 const Kernels& SelectKernels() {
@@ -78,21 +89,19 @@ const Kernels& SelectKernels() {
                     (HasTiles() ? " amx" : ""));
 }
 
-std::vector<const TileKernels*> SelectTileKernels() {
-  const char* products = std::getenv("ADA_PRODUCTS");
-  if (products != nullptr && *products != 0) {
-    if (std::string(products) == "onednn") return {};
-    throw DeviceError("ADA_PRODUCTS=" + std::string(products) +
-                      ": onednn is the only value that it knows; without it our own products run");
+std::vector<TileKernels> SelectTileKernels() {
+  const char* const value = std::getenv("ADA_PRODUCTS");
+  const std::string products = value != nullptr ? value : "";
+  if (products == "onednn") return {};
+  if (!products.empty() && products != "direct")
+    throw DeviceError("ADA_PRODUCTS=" + products +
+                      ": it may be onednn or direct; without it the fastest products run");
+  std::vector<TileKernels> tables;
+  for (const TileKernels* table : TablesOf(Wanted())) {
+    tables.push_back(*table);
+    if (products == "direct") tables.back().winograd = nullptr;
   }
-  const std::string wanted = Wanted();
-  const bool any = wanted.empty();
-  if ((any || wanted == "amx") && HasTiles()) return {&amx::kTileTable};
-  if ((any || wanted == "avx512bf16") && HasBf16Products())
-    return {&avx512bf16::kDirectTable, &avx512::kDirectTable};
-  if ((any || wanted == "avx512") && HasAvx512()) return {&avx512::kDirectTable};
-  if ((any || wanted == "avx2") && HasAvx2()) return {&avx2::kDirectTable};
-  return {};
+  return tables;
 }
 
 }  // namespace ada::backend::cpu

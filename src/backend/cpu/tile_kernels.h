@@ -44,6 +44,7 @@ struct TilesToRowsArgs;        // direct_weight_gradient.h
 struct DepthwiseRowArgs;       // depthwise.h
 struct DepthwiseGradientArgs;  // depthwise.h
 struct DepthwiseWidenArgs;     // depthwise.h
+struct WinogradKernels;        // winograd.h
 
 struct TileKernels {
   enum class Multiplies : std::uint8_t { kParts, kFloats, kPairs };
@@ -59,6 +60,7 @@ struct TileKernels {
   void (*depthwise_row)(const DepthwiseRowArgs&) = nullptr;
   void (*depthwise_gradient)(const DepthwiseGradientArgs&) = nullptr;
   void (*widen_pixels)(const DepthwiseWidenArgs&) = nullptr;
+  const WinogradKernels* winograd = nullptr;  // of floats: 3x3 convolutions by fewer products
   bool of_parts() const { return multiplies == Multiplies::kParts; }
   bool of_floats() const { return multiplies == Multiplies::kFloats; }
   bool of_pairs() const { return multiplies == Multiplies::kPairs; }
@@ -77,9 +79,10 @@ namespace avx512bf16 {
 extern const TileKernels kDirectTable;
 }
 
-// The tables that this processor, its system and ADA_ISA permit, the best first: a layer uses the
-// first that can compute it, else oneDNN. None with sse2, and where ADA_PRODUCTS=onednn asks for
-// oneDNN's products alone. DeviceError where ADA_PRODUCTS is something else.
-std::vector<const TileKernels*> SelectTileKernels();
+// What this processor, its system and ADA_ISA permit, the best first: a layer uses the first that
+// can compute it, else oneDNN. None with sse2, and where ADA_PRODUCTS=onednn asks for oneDNN's
+// products alone; with ADA_PRODUCTS=direct without Winograd's algorithm. DeviceError where
+// ADA_PRODUCTS is something else.
+std::vector<TileKernels> SelectTileKernels();
 
 }  // namespace ada::backend::cpu

@@ -8,7 +8,10 @@
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/products/depthwise_chunks.h"
 #include "backend/cpu/products/direct_weight_gradient.h"
+#include "backend/cpu/products/tile_convolution.h"
 #include "backend/cpu/products/tile_weight_gradient.h"
+#include "backend/cpu/products/winograd_convolution.h"
+#include "backend/cpu/products/winograd_gradient.h"
 #include "core/error.h"
 #include "core/number_grid.h"
 
@@ -58,26 +61,43 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
       most_(most),
       offset_(offset),
       data_block_(rounding.block_x()),
+      winograd_(kernels.winograd != nullptr && TakesWinograd(geometry)),
       bias_(spec.b ? static_cast<std::size_t>(spec.w.shape.n + 15) : 0) {
-  const auto parts_of = [&](const NumberFormat& f) { return kernels.of_parts() ? PartsOf(f) : 1; };
-  const int x_parts = parts_of(spec.x.format), w_parts = parts_of(spec.w_format);
-  forward_.convolution =
-      TileConvolution::Forward(kernels, geometry, x_parts, w_parts, rounding.block_y());
+  if (winograd_)
+    MakeWinograd(geometry);
+  else
+    MakeProducts(geometry);
   Own(forward_);
-  if (geometry.training) {
-    const int dy_parts = parts_of(spec.dy.tensor.format);
-    if (kernels.of_parts())
-      gradient_ = std::make_unique<TileWeightGradient>(kernels, geometry, x_parts, dy_parts);
-    else
-      gradient_ = std::make_unique<DirectWeightGradient>(kernels, geometry, rounding.block_y());
-    if (geometry.data_gradient) {
-      if (geometry.linear && !kernels.of_parts()) data_block_ = std::max(data_block_, 16);
-      data_.convolution =
-          TileConvolution::DataGradient(kernels, geometry, dy_parts, w_parts, data_block_);
-      Own(data_);
-    }
-  }
+  if (data_.convolution) Own(data_);
   Reserve();
+}
+
+void TileChunks::MakeProducts(const ProductGeometry& geometry) {
+  const auto parts_of = [&](const NumberFormat& f) { return kernels_.of_parts() ? PartsOf(f) : 1; };
+  const int x_parts = parts_of(spec_.x.format), w_parts = parts_of(spec_.w_format);
+  forward_.convolution = std::make_unique<TileConvolution>(
+      TileConvolution::Forward(kernels_, geometry, x_parts, w_parts, rounding_.block_y()));
+  if (!geometry.training) return;
+  const int dy_parts = parts_of(spec_.dy.tensor.format);
+  if (kernels_.of_parts())
+    gradient_ = std::make_unique<TileWeightGradient>(kernels_, geometry, x_parts, dy_parts);
+  else
+    gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y());
+  if (!geometry.data_gradient) return;
+  if (geometry.linear && !kernels_.of_parts()) data_block_ = std::max(data_block_, 16);
+  data_.convolution = std::make_unique<TileConvolution>(
+      TileConvolution::DataGradient(kernels_, geometry, dy_parts, w_parts, data_block_));
+}
+
+void TileChunks::MakeWinograd(const ProductGeometry& geometry) {
+  const WinogradKernels& kernels = *kernels_.winograd;
+  forward_.convolution = std::make_unique<WinogradConvolution>(
+      WinogradConvolution::Forward(kernels, geometry, rounding_.block_y()));
+  if (!geometry.training) return;
+  gradient_ = std::make_unique<WinogradGradient>(kernels, geometry);
+  if (geometry.data_gradient)
+    data_.convolution = std::make_unique<WinogradConvolution>(
+        WinogradConvolution::DataGradient(kernels, geometry, data_block_));
 }
 
 TileChunks::~TileChunks() { context_.scratch.CountOwn(-bytes_); }
@@ -140,10 +160,10 @@ void TileChunks::Prepare(std::int64_t images) {
   if (data_.convolution) data_.convolution->Prepare(static_cast<int>(images));
 }
 
-// Whether what a call gave is what fp32 gives: of floats, where no zero of the frame around an
-// image has met a weight that is not finite.
+// Whether what a call gave is what fp32 gives: of direct products of floats, where no zero of the
+// frame around an image has met a weight that is not finite.
 bool TileChunks::Usable(const std::uint32_t* largest, std::int64_t blocks) const {
-  if (kernels_.of_floats()) return weights_finite_;
+  if (kernels_.of_floats() && !winograd_) return weights_finite_;
   return std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinityBits; });
 }
 
@@ -169,9 +189,9 @@ bool TileChunks::InRange(const NumberFormat& format, const TensorSpan& values, c
   return bit >= kLowestNormal && other_bit >= kLowestNormal && bit + other_bit >= kLowestNormal;
 }
 
-TileConvolution::Call TileChunks::CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
-                                          const Chunk& chunk) const {
-  TileConvolution::Call call;
+ChunkConvolution::Call TileChunks::CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
+                                           const Chunk& chunk) const {
+  ChunkConvolution::Call call;
   call.in = in;
   call.images = static_cast<int>(chunk.images);
   call.weights = side.weights.data();
@@ -184,7 +204,7 @@ bool TileChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
   const auto to = rounding_.DestinationOfY(chunk, b.values);
-  TileConvolution::Call call = CallFor(forward_, x, b, chunk);
+  ChunkConvolution::Call call = CallFor(forward_, x, b, chunk);
   call.out = to.out;
   if (spec_.b) call.bias = bias_.data();
   forward_.convolution->Run(call);
@@ -199,7 +219,7 @@ bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float al
   const auto to = data_block_ == rounding_.block_x()
                       ? rounding_.DestinationOfDx(chunk, b.values, alpha)
                       : ProductRounding::Unrounded(b.values);
-  TileConvolution::Call call = CallFor(data_, dy, b, chunk);
+  ChunkConvolution::Call call = CallFor(data_, dy, b, chunk);
   call.out = to.out, call.factor = to.factor;
   data_.convolution->Run(call);
   if (!Usable(b.largest, BlockCount(chunk.images, data_block_))) return false;

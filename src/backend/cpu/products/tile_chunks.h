@@ -1,18 +1,19 @@
-// Chunks of products by kernels of our own (tile_kernels.h). In fp32 they do everything. What a
-// matrix unit, for values of 16-bit formats, cannot do is declined: where a result is not finite,
-// an input may not have been, and parts do not treat inf as fp32 does (inf is high part inf, low
-// part NaN); where products may lie below 2^-126, the unit would flush them to zero.
+// Chunks of products by kernels of our own (tile_kernels.h). Direct ones in fp32 do everything.
+// What others cannot do is declined: where a result is not finite, an input may not have been, and
+// parts and Winograd's algorithm do not treat inf as fp32 does (inf is high part inf, low part NaN;
+// the difference of two is NaN); where products may lie below 2^-126, a matrix unit would flush
+// them to zero.
 #pragma once
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "backend/cpu/context.h"
+#include "backend/cpu/products/chunk_convolution.h"
 #include "backend/cpu/products/chunk_product.h"
 #include "backend/cpu/products/partial_gradients.h"
 #include "backend/cpu/products/product_rounding.h"
-#include "backend/cpu/products/tile_convolution.h"
 #include "backend/cpu/products/weight_copies.h"
+#include "backend/cpu/tile_kernels.h"
 
 namespace ada::backend::cpu {
 
@@ -43,7 +44,7 @@ class TileChunks final : public ChunkProduct {
  private:
   // One of the two convolutions with its weights.
   struct Side {
-    std::optional<TileConvolution> convolution;
+    std::unique_ptr<ChunkConvolution> convolution;
     std::vector<std::byte, PageAllocator<std::byte, PageKind::kHuge>> weights;
   };
   struct Buffers {
@@ -51,11 +52,13 @@ class TileChunks final : public ChunkProduct {
     float* values;           // of y or dx, before rounding
     std::byte* tiles;
   };
+  void MakeProducts(const ProductGeometry& geometry);
+  void MakeWinograd(const ProductGeometry& geometry);
   void Own(Side& side);
   void Reserve();
   Buffers BuffersOf(int worker) const;
-  TileConvolution::Call CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
-                                const Chunk& chunk) const;
+  ChunkConvolution::Call CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
+                                 const Chunk& chunk) const;
   bool Usable(const std::uint32_t* largest, std::int64_t blocks) const;
   bool InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
                std::int64_t images, int weight_exponent) const;
@@ -74,6 +77,7 @@ class TileChunks final : public ChunkProduct {
   // images more than a reduction block has; then dx is rounded and measured behind the product.
   int data_block_;
   std::unique_ptr<PartialGradients> gradient_;
+  const bool winograd_;         // in this way (winograd.h)
   std::vector<float> bias_;     // rounded up to 16 channels
   bool weights_finite_ = true;  // asked of floats
   int weight_bit_ = 0;          // of the weights (LowestBit); of parts and pairs

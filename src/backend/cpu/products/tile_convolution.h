@@ -22,7 +22,7 @@
 #include <map>
 #include <vector>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/products/chunk_convolution.h"
 #include "backend/cpu/products/product.h"
 #include "backend/cpu/products/tile_frame.h"
 #include "backend/cpu/tile_kernels.h"
@@ -78,7 +78,7 @@ struct TileConvolutionArgs {
   std::uint32_t* largest = nullptr;           // by reduction block: bits of the largest magnitude
 };
 
-class TileConvolution {
+class TileConvolution final : public ChunkConvolution {
  public:
   // y from x; and dx from dy. Parts: of the values read, and of the weights. block: images in a
   // reduction block of the output; no tile holds images of two.
@@ -108,26 +108,15 @@ class TileConvolution {
   // window's or a flattened image's pixels, one pixel behind the other.
   std::int64_t WeightOf(std::int64_t i) const;
 
-  // Lists the tiles of calls of so many images. Not while workers run.
-  void Prepare(int images);
-  std::size_t scratch_bytes(int images) const;
-  std::size_t weight_bytes() const {
+  void Prepare(int images) override;  // lists their tiles
+  std::size_t scratch_bytes(int images) const override;
+  std::size_t weight_bytes() const override {
     return static_cast<std::size_t>(group_weight_bytes_ * geometry_.groups);
   }
-  // From PyTorch's order, panel by panel: the weights of 16 output channels of one part each.
-  int panels() const;
-  void PackPanel(int panel, const float* plain, std::byte* tiles) const;
-
-  struct Call {
-    TensorSpan in, out;
-    int images = 0;
-    const std::byte* weights = nullptr;
-    const float* bias = nullptr;
-    float factor = 1;
-    std::uint32_t* largest = nullptr;  // merged into, by block
-    std::byte* scratch = nullptr;      // 64-byte aligned
-  };
-  void Run(const Call& call) const;
+  // A panel: the weights of 16 output channels of one part each.
+  int panels() const override;
+  void PackPanel(int panel, const float* plain, std::byte* tiles) const override;
+  void Run(const Call& call) const override;
 
  private:
   void RunSome(const Call& call) const;

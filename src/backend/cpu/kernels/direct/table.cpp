@@ -3,6 +3,9 @@
 
 namespace ada::backend::cpu::ADA_ISA {
 
+#ifndef __AVX512BF16__
+extern const WinogradKernels kWinogradTable;
+#endif
 extern const TileKernels kDirectTable;
 const TileKernels kDirectTable = {
     .multiplies = kPairs ? TileKernels::Multiplies::kPairs : TileKernels::Multiplies::kFloats,
@@ -14,6 +17,10 @@ const TileKernels kDirectTable = {
     .tiles_to_rows = TilesToRows,
     .depthwise_row = DepthwiseRow,
     .depthwise_gradient = DepthwiseGradient,
-    .widen_pixels = WidenPixels};
+    .widen_pixels = WidenPixels,
+#ifndef __AVX512BF16__
+    .winograd = &kWinogradTable
+#endif
+};
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,14 @@
+// The table of the kernels for Winograd's algorithm.
+#include "backend/cpu/kernels/winograd/transforms.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+
+extern const WinogradKernels kWinogradTable;
+const WinogradKernels kWinogradTable = {.transform_input = WinogradInput,
+                                        .convolve = WinogradConvolve,
+                                        .gradient = WinogradProducts,
+                                        .transform_weights = WinogradWeights,
+                                        .plain_gradient = WinogradPlain,
+                                        .room_multiple = kRowsOfOne};
+
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,36 @@
+// A convolution of some images by kernels of our own: what the ways of computing it (directly,
+// tile_convolution.h; by fewer products, winograd_convolution.h) have in common.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/kernels.h"
+
+namespace ada::backend::cpu {
+
+class ChunkConvolution {
+ public:
+  struct Call {
+    TensorSpan in, out;
+    int images = 0;
+    const std::byte* weights = nullptr;
+    const float* bias = nullptr;       // channels rounded up to 16, zeros behind; null: none
+    float factor = 1;                  // out = round(sum * factor + bias); fp32: not rounded
+    std::uint32_t* largest = nullptr;  // merged into, by reduction block of the output
+    std::byte* scratch = nullptr;      // 64-byte aligned
+  };
+  virtual ~ChunkConvolution() = default;
+
+  // Makes what calls of so many images need. Not while workers run.
+  virtual void Prepare(int images) = 0;
+  virtual std::size_t scratch_bytes(int images) const = 0;
+
+  virtual std::size_t weight_bytes() const = 0;
+  // From PyTorch's order, panel by panel: each writes a part of the weights of its own.
+  virtual int panels() const = 0;
+  virtual void PackPanel(int panel, const float* plain, std::byte* weights) const = 0;
+
+  virtual void Run(const Call& call) const = 0;
+};
+
+}  // namespace ada::backend::cpu
