@@ -60,7 +60,9 @@ struct TileKernels {
   void (*depthwise_row)(const DepthwiseRowArgs&) = nullptr;
   void (*depthwise_gradient)(const DepthwiseGradientArgs&) = nullptr;
   void (*widen_pixels)(const DepthwiseWidenArgs&) = nullptr;
-  const WinogradKernels* winograd = nullptr;  // of floats: 3x3 convolutions by fewer products
+  // 3x3 convolutions by fewer products, in fp32; of pairs: that the kernels of floats, which come
+  // next, have them.
+  const WinogradKernels* winograd = nullptr;
   bool of_parts() const { return multiplies == Multiplies::kParts; }
   bool of_floats() const { return multiplies == Multiplies::kFloats; }
   bool of_pairs() const { return multiplies == Multiplies::kPairs; }

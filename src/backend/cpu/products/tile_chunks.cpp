@@ -25,6 +25,13 @@ constexpr int kLowestNormal = -126;
 int LowestBitOf(const NumberFormat& f) { return 1 - f.bias - f.mantissa_bits; }
 bool Kept16(const Tensor& t) { return t.storage != Storage::kF32; }
 
+// Records of pairs would be half empty, and Winograd's products in fp32 are faster.
+bool FasterByWinograd(const TileKernels& kernels, const ProductGeometry& geometry) {
+  constexpr int kRecordChannels = 32;
+  return kernels.winograd != nullptr && TakesWinograd(geometry) &&
+         std::min(geometry.x.c, geometry.y.c) < kRecordChannels;
+}
+
 }  // namespace
 
 int PartsOf(const NumberFormat& format) {
@@ -47,6 +54,8 @@ const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
       !(one(spec.x.format) && one(spec.w_format) && (!spec.dy || one(spec.dy.tensor.format))))
     return "what it reads has more than 8 significant bits";
   if (spec.w_style.own_scale != nullptr) return "its weights have a scale of their own";
+  if (kernels.of_pairs() && FasterByWinograd(kernels, geometry))
+    return "it is faster in fp32 by Winograd's algorithm";
   return nullptr;
 }
 
@@ -61,7 +70,7 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
       most_(most),
       offset_(offset),
       data_block_(rounding.block_x()),
-      winograd_(kernels.winograd != nullptr && TakesWinograd(geometry)),
+      winograd_(kernels.of_floats() && kernels.winograd != nullptr && TakesWinograd(geometry)),
       bias_(spec.b ? static_cast<std::size_t>(spec.w.shape.n + 15) : 0) {
   if (winograd_)
     MakeWinograd(geometry);

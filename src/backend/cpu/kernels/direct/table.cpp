@@ -1,11 +1,21 @@
 // The table of the kernels for direct products.
 #include "backend/cpu/kernels/direct/sums.h"
 
-namespace ada::backend::cpu::ADA_ISA {
+namespace ada::backend::cpu {
 
-#ifndef __AVX512BF16__
+namespace avx512 {
 extern const WinogradKernels kWinogradTable;
+}
+
+namespace ADA_ISA {
+
+#ifdef __AVX512BF16__
+constexpr const WinogradKernels& kWinograd = avx512::kWinogradTable;
+#else
+extern const WinogradKernels kWinogradTable;
+constexpr const WinogradKernels& kWinograd = kWinogradTable;
 #endif
+
 extern const TileKernels kDirectTable;
 const TileKernels kDirectTable = {
     .multiplies = kPairs ? TileKernels::Multiplies::kPairs : TileKernels::Multiplies::kFloats,
@@ -18,9 +28,7 @@ const TileKernels kDirectTable = {
     .depthwise_row = DepthwiseRow,
     .depthwise_gradient = DepthwiseGradient,
     .widen_pixels = WidenPixels,
-#ifndef __AVX512BF16__
-    .winograd = &kWinogradTable
-#endif
-};
+    .winograd = &kWinograd};
 
-}  // namespace ada::backend::cpu::ADA_ISA
+}  // namespace ADA_ISA
+}  // namespace ada::backend::cpu

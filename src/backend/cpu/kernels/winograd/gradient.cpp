@@ -11,13 +11,15 @@ namespace {
 template <class Mode>
 ADA_OUTLINE void GradientRun(const WinogradGradientArgs& a, const WinogradRun& run, int channel,
                              float* z, std::int64_t place) {
-  const Pixels<Mode> pixels{a.dy, run.image * a.dy.image_values() + channel, a.dy.c - channel};
-  const int y = 2 * run.row, x = 2 * run.column;
+  const PixelRows<Mode, 2> rows(a.dy, run.image, 2 * run.row, channel);
   for (int t = 0; t < run.count; ++t, z += 16) {
     F columns[2][kSide];
 #pragma GCC unroll 2
-    for (int c = 0; c < 2; ++c)
-      TransformGradients(pixels.At(y, x + 2 * t + c), pixels.At(y + 1, x + 2 * t + c), columns[c]);
+    for (int c = 0; c < 2; ++c) {
+      F dy[2];
+      rows.template Load<true>(2 * (run.column + t) + c, dy);
+      TransformGradients(dy[0], dy[1], columns[c]);
+    }
     F places[kWinogradPlaces];
 #pragma GCC unroll 4
     for (int row = 0; row < kSide; ++row)

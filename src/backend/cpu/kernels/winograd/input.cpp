@@ -8,24 +8,25 @@ namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
 // A column of four inputs, transformed along the column.
-template <class Mode>
-ADA_INLINE void InputColumn(const Pixels<Mode>& pixels, int y, int x, F (&column)[kSide]) {
-  TransformInputs(pixels.At(y, x), pixels.At(y + 1, x), pixels.At(y + 2, x), pixels.At(y + 3, x),
-                  column);
+template <bool kWithin, class Mode>
+ADA_INLINE void InputColumn(const PixelRows<Mode, kSide>& rows, int x, F (&column)[kSide]) {
+  F d[kSide];
+  rows.template Load<kWithin>(x, d);
+  TransformInputs(d[0], d[1], d[2], d[3], column);
 }
 
 // 16 channels of the tiles of a run, to `v` of its first tile.
 template <class Mode>
 ADA_OUTLINE void InputRun(const WinogradInputArgs& a, const WinogradRun& run, int channel, float* v,
                           std::int64_t place) {
-  const Pixels<Mode> pixels{a.x, run.image * a.x.image_values() + channel, a.x.c - channel};
-  const int y = 2 * run.row - a.top, x = 2 * run.column - a.left;
+  const PixelRows<Mode, kSide> rows(a.x, run.image, 2 * run.row - a.top, channel);
+  int x = 2 * run.column - a.left;
   F columns[kSide][kSide];
-  InputColumn(pixels, y, x, columns[0]);
-  InputColumn(pixels, y, x + 1, columns[1]);
-  for (int t = 0; t < run.count; ++t, v += 16) {
-    InputColumn(pixels, y, x + 2 * t + 2, columns[2]);
-    InputColumn(pixels, y, x + 2 * t + 3, columns[3]);
+  InputColumn<false>(rows, x, columns[0]);
+  InputColumn<false>(rows, x + 1, columns[1]);
+  for (int t = 0; t < run.count; ++t, x += 2, v += 16) {
+    InputColumn<true>(rows, x + 2, columns[2]);
+    InputColumn<true>(rows, x + 3, columns[3]);
     F places[kWinogradPlaces];
 #pragma GCC unroll 4
     for (int row = 0; row < kSide; ++row)

@@ -49,18 +49,56 @@ ADA_INLINE void StorePlaces(const F* places, float* to, std::int64_t step) {
   for (int place = 0; place < kWinogradPlaces; ++place) StoreF(to + place * step, places[place]);
 }
 
-// The pixels that tiles read: 16 channels of a pixel, or zeros where it lies outside of its image.
-template <class Mode>
-struct Pixels {
-  const WinogradImages& from;
-  std::int64_t image;  // its first value, of these channels
-  int channels;        // that there are of the 16
-
-  ADA_INLINE F At(int y, int x) const {
-    if (y < 0 || y >= from.h || x < 0 || x >= from.w) return F{};
-    const std::int64_t i = image + (std::int64_t{y} * from.w + x) * from.c;
-    return channels >= 16 ? Mode::Load(from.values, i) : Mode::LoadFirst(from.values, i, channels);
+// kRows neighbouring rows of an image, 16 channels of each pixel. Rows outside of it are zeros.
+template <class Mode, int kRows>
+class PixelRows {
+ public:
+  // channel: the first of them.
+  ADA_INLINE PixelRows(const WinogradImages& from, int image, int y, int channel)
+      : pixel_bytes_(from.c * BytesOf(from.values)),
+        below_(2 * from.w * pixel_bytes_),
+        width_(from.w),
+        channels_(from.c - channel) {
+    alignas(64) static constexpr float kZeros[16] = {};
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) {
+      const bool inside = y + row >= 0 && y + row < from.h;
+      const std::int64_t i =
+          image * from.image_values() + std::int64_t{y + row} * from.w * from.c + channel;
+      rows_[row] = inside ? Advanced(from.values, i)
+                          : TensorSpan{const_cast<float*>(kZeros), from.values.storage};
+      steps_[row] = inside ? from.c : 0;
+    }
   }
+  // Of column x. kWithin: x is known to be 0 or more.
+  template <bool kWithin>
+  ADA_INLINE void Load(int x, F (&pixels)[kRows]) const {
+    const bool inside = x < width_ && (kWithin || x >= 0);
+#pragma GCC unroll 4
+    for (int row = 0; row < kRows; ++row) pixels[row] = inside ? At(row, x) : F{};
+      // Two rows further down, which the tiles below read next.
+#pragma GCC unroll 2
+    for (int row = kRows - 2; row < kRows; ++row)
+      __builtin_prefetch(static_cast<const std::byte*>(rows_[row].data) + x * pixel_bytes_ +
+                         below_);
+  }
+
+ private:
+  static ADA_INLINE std::int64_t BytesOf(const TensorSpan& values) {
+    return values.storage == Storage::kF32 ? 4 : 2;
+  }
+  static ADA_INLINE TensorSpan Advanced(const TensorSpan& values, std::int64_t i) {
+    return {static_cast<std::byte*>(values.data) + i * BytesOf(values), values.storage};
+  }
+  ADA_INLINE F At(int row, int x) const {
+    const std::int64_t i = x * steps_[row];
+    return channels_ >= 16 ? Mode::Load(rows_[row], i) : Mode::LoadFirst(rows_[row], i, channels_);
+  }
+
+  TensorSpan rows_[kRows];
+  std::int64_t steps_[kRows];  // values from a column to the next
+  const std::int64_t pixel_bytes_, below_;
+  const int width_, channels_;
 };
 
 // body(Mode) for the storage of values that are read or stored as their codes.
