@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pathlib
-import pty
 import struct
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/tools"))
+import on_terminal  # noqa: E402
 import png_file  # noqa: E402
 
 BINARY = os.environ.get("ADA_BINARY", str(ROOT / "build" / "ada-train"))
@@ -289,22 +289,10 @@ class CommandTest(ScoreTest):
         voc = write_voc(self.root / "voc", "test", {
             "i": "".join(xml_object(name, (0, 0, 9, 9), False) for name in names)})
         found = write_detections(self.root / "d.csv", [("i", "b", 0.9, 0, 0, 9, 9)])
-        ours, theirs = pty.openpty()
-        with subprocess.Popen([BINARY, "score", "voc", "--data", str(voc), "--detections",
-                               str(found)], stdout=theirs) as process:
-            os.close(theirs)
-            text = b""
-            while True:
-                try:
-                    piece = os.read(ours, 4096)
-                except OSError:
-                    break
-                if not piece:
-                    break
-                text += piece
-            self.assertEqual(process.wait(), 0)
-        os.close(ours)
-        lines = text.decode().replace("\r", "").splitlines()
+        status, text = on_terminal.run_on_terminal(
+            [BINARY, "score", "voc", "--data", str(voc), "--detections", str(found)])
+        self.assertEqual(status, 0)
+        lines = text.splitlines()
         self.assertEqual(lines[0].split(), ["class", "objects", "detections", "ap_07", "ap"])
         self.assertIn("map", lines[3])
         self.assertLessEqual(max(map(len, lines)), 80)

@@ -3,11 +3,14 @@ every text for people; byte for byte in CSV that goes into a pipe."""
 import json
 import os
 import pathlib
-import pty
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+import on_terminal  # noqa: E402
 
 BINARY = os.environ.get("ADA_BINARY", "build/ada-train")
 NAME = "evil\x1b]0;title\x07\x9b2J\u202e"
@@ -65,22 +68,9 @@ class TerminalTextTest(unittest.TestCase):
         return result.stdout.decode(), result.stderr.decode()
 
     def on_terminal(self, *arguments):
-        master, slave = pty.openpty()
-        with subprocess.Popen([BINARY, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL,
-                              stdout=slave, stderr=slave,
-                              env={**os.environ, "TERM": "dumb"}) as program:
-            os.close(slave)
-            text = b""
-            while True:
-                try:
-                    piece = os.read(master, 65536)
-                except OSError:  # the other end is closed
-                    piece = b""
-                if not piece:
-                    break
-                text += piece
-        os.close(master)
-        return text.decode().replace("\r\n", "\n")
+        return on_terminal.run_on_terminal(
+            [BINARY, *arguments], cwd=self.folder, stdin=subprocess.DEVNULL,
+            env={**os.environ, "TERM": "dumb"})[1]
 
     def check_harmless(self, text):
         bad = [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160
