@@ -35,7 +35,7 @@ inline bool MayUseWinograd(const ProductCase& c) {
 // By Winograd's algorithm the nine weights of a kernel are made of the same sums: the error of each
 // is bounded by the largest of their magnitudes. sums: dw, perhaps with db behind it.
 inline Sums ShareMagnitudes(const ProductCase& c, Sums sums) {
-  if (!MayUseWinograd(c)) return sums;
+  if (!MayUseWinograd(c) || !cpu::TakesWinogradGradient(GeometryOf(c))) return sums;
   const auto weights = static_cast<std::ptrdiff_t>(c.w().numel());
   for (auto kernel = sums.begin(); kernel != sums.begin() + weights; kernel += 9) {
     double largest = 0;

@@ -25,7 +25,8 @@ std::unique_ptr<cpu::PartialGradients> MakeGradients(const ProductCase& c, int x
   for (const cpu::TileKernels& kernels : tables) {
     if (kernels.of_parts())
       return std::make_unique<cpu::TileWeightGradient>(kernels, GeometryOf(c), x_parts, dy_parts);
-    if (kernels.of_floats() && kernels.winograd != nullptr && MayUseWinograd(c))
+    if (kernels.of_floats() && kernels.winograd != nullptr && MayUseWinograd(c) &&
+        cpu::TakesWinogradGradient(GeometryOf(c)))
       return std::make_unique<cpu::WinogradGradient>(*kernels.winograd, GeometryOf(c));
     if (kernels.of_floats() || (x_parts == 1 && dy_parts == 1))
       return std::make_unique<cpu::DirectWeightGradient>(kernels, GeometryOf(c),

@@ -65,7 +65,7 @@ TEST_SUITE("cpu") {
   TEST_CASE("winograd: errors are those of direct sums, at most three times") {
     if (!MayUseWinograd(Square(4, 16))) ADA_SKIP("this processor has a matrix unit");
     for (const std::int64_t channels : {16, 32, 64, 128})
-      for (const std::int64_t size : {4, 5, 8, 16}) {
+      for (const std::int64_t size : {2, 3, 4, 5, 8, 16}) {
         const ProductCase c = Square(size, channels);
         if (Products(c, c.x.n) > 3e7) continue;
         CAPTURE(Text(c));

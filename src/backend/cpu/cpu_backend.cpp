@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <cstring>
+#include <map>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -63,10 +64,17 @@ class CpuBackend final : public Backend {
            (n == 1 ? " thread)" : " threads)");
   }
   std::string InstructionSet() const override {
-    if (tiles_.empty() || tiles_[0].of_floats()) return kernels_.name;
-    return tiles_[0].of_parts() ? "amx" : "avx512bf16";
+    const bool own = tiles_.empty() || tiles_[0].of_floats();
+    return (own ? kernels_.name : tiles_[0].of_parts() ? "amx" : "avx512bf16") + NameOfProducts();
   }
-  std::vector<std::string> Diagnostics() const override { return diagnostics_; }
+  std::vector<std::string> Diagnostics() const override {
+    std::vector<std::string> all = diagnostics_;
+    std::string ways;
+    for (const auto& [way, layers] : ways_)
+      ways += (ways.empty() ? "" : ", ") + std::to_string(layers) + " " + way;
+    if (!ways.empty()) all.push_back("products of layers: " + ways);
+    return all;
+  }
 
   std::byte* Allocate(std::size_t bytes) override {
     try {
@@ -123,10 +131,13 @@ class CpuBackend final : public Backend {
     std::string reason;
     for (const TileKernels& kernels : tiles_) {
       const char* refused = RefuseTiles(kernels, spec, geometry);
-      if (refused == nullptr)
+      if (refused == nullptr) {
+        if (geometry.training) ++ways_[WayOfProducts(kernels, geometry)];
         return std::make_unique<ProductOp>(context_, &kernels, spec, geometry);
+      }
       reason = refused;
     }
+    if (geometry.training) ++ways_["on oneDNN in fp32"];
     if (!reason.empty() && geometry.training)
       diagnostics_.push_back("layer " + spec.layer + ": on oneDNN in fp32: " + reason);
     return std::make_unique<ProductOp>(context_, nullptr, spec, geometry);
@@ -138,6 +149,7 @@ class CpuBackend final : public Backend {
   Scratch scratch_;
   Context context_;
   std::vector<std::string> diagnostics_;
+  std::map<std::string, int> ways_;  // of computing products -> layers
   std::vector<std::pair<std::byte*, std::size_t>> memory_;
   std::size_t allocated_ = 0;
 };

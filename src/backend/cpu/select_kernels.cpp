@@ -55,9 +55,9 @@ bool HasTiles() {
   return has;
 }
 
-std::string Wanted() {
-  const char* wanted = std::getenv("ADA_ISA");
-  return wanted != nullptr ? wanted : "";
+std::string Setting(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
 }
 
 // The best first.
@@ -74,7 +74,7 @@ std::vector<const TileKernels*> TablesOf(const std::string& wanted) {
 }  // namespace
 
 const Kernels& SelectKernels() {
-  const std::string wanted = Wanted();
+  const std::string wanted = Setting("ADA_ISA");
   const std::string isa = !wanted.empty() ? wanted
                           : HasAvx512()   ? "avx512"
                           : HasAvx2()     ? "avx2"
@@ -90,18 +90,22 @@ const Kernels& SelectKernels() {
 }
 
 std::vector<TileKernels> SelectTileKernels() {
-  const char* const value = std::getenv("ADA_PRODUCTS");
-  const std::string products = value != nullptr ? value : "";
+  const std::string products = Setting("ADA_PRODUCTS");
   if (products == "onednn") return {};
   if (!products.empty() && products != "direct")
     throw DeviceError("ADA_PRODUCTS=" + products +
                       ": it may be onednn or direct; without it the fastest products run");
   std::vector<TileKernels> tables;
-  for (const TileKernels* table : TablesOf(Wanted())) {
+  for (const TileKernels* table : TablesOf(Setting("ADA_ISA"))) {
     tables.push_back(*table);
     if (products == "direct") tables.back().winograd = nullptr;
   }
   return tables;
+}
+
+std::string NameOfProducts() {
+  const std::string products = Setting("ADA_PRODUCTS");
+  return products.empty() ? "" : ", " + (products == "onednn" ? "oneDNN" : products) + " products";
 }
 
 }  // namespace ada::backend::cpu

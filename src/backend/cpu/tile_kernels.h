@@ -24,6 +24,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
@@ -86,5 +87,7 @@ extern const TileKernels kDirectTable;
 // products alone; with ADA_PRODUCTS=direct without Winograd's algorithm. DeviceError where
 // ADA_PRODUCTS is something else.
 std::vector<TileKernels> SelectTileKernels();
+// What ADA_PRODUCTS asks for, as a part of a backend's name: ", direct products"; else nothing.
+std::string NameOfProducts();
 
 }  // namespace ada::backend::cpu

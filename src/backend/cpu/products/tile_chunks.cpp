@@ -25,6 +25,9 @@ constexpr int kLowestNormal = -126;
 int LowestBitOf(const NumberFormat& f) { return 1 - f.bias - f.mantissa_bits; }
 bool Kept16(const Tensor& t) { return t.storage != Storage::kF32; }
 
+bool ByWinograd(const TileKernels& kernels, const ProductGeometry& geometry) {
+  return kernels.of_floats() && kernels.winograd != nullptr && TakesWinograd(geometry);
+}
 // Records of pairs would be half empty, and Winograd's products in fp32 are faster.
 bool FasterByWinograd(const TileKernels& kernels, const ProductGeometry& geometry) {
   constexpr int kRecordChannels = 32;
@@ -59,6 +62,14 @@ const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
   return nullptr;
 }
 
+const char* WayOfProducts(const TileKernels& kernels, const ProductGeometry& geometry) {
+  if (kernels.depthwise_row != nullptr && IsNarrow(geometry)) return "lane by lane in fp32";
+  if (ByWinograd(kernels, geometry)) return "by Winograd's algorithm in fp32";
+  return kernels.of_parts()   ? "on tiles of bf16"
+         : kernels.of_pairs() ? "in pairs of bf16"
+                              : "directly in fp32";
+}
+
 TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const ProductSpec& spec,
                        const ProductGeometry& geometry, const WeightCopies& weights,
                        ProductRounding& rounding, int most, std::size_t offset)
@@ -70,7 +81,7 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
       most_(most),
       offset_(offset),
       data_block_(rounding.block_x()),
-      winograd_(kernels.of_floats() && kernels.winograd != nullptr && TakesWinograd(geometry)),
+      winograd_(ByWinograd(kernels, geometry)),
       bias_(spec.b ? static_cast<std::size_t>(spec.w.shape.n + 15) : 0) {
   if (winograd_)
     MakeWinograd(geometry);
@@ -103,7 +114,10 @@ void TileChunks::MakeWinograd(const ProductGeometry& geometry) {
   forward_.convolution = std::make_unique<WinogradConvolution>(
       WinogradConvolution::Forward(kernels, geometry, rounding_.block_y()));
   if (!geometry.training) return;
-  gradient_ = std::make_unique<WinogradGradient>(kernels, geometry);
+  if (TakesWinogradGradient(geometry))
+    gradient_ = std::make_unique<WinogradGradient>(kernels, geometry);
+  else
+    gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y());
   if (geometry.data_gradient)
     data_.convolution = std::make_unique<WinogradConvolution>(
         WinogradConvolution::DataGradient(kernels, geometry, data_block_));

@@ -21,6 +21,9 @@ namespace ada::backend::cpu {
 const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
                         const ProductGeometry& geometry);
 
+// How a layer that is not refused is computed: "directly in fp32".
+const char* WayOfProducts(const TileKernels& kernels, const ProductGeometry& geometry);
+
 class TileChunks final : public ChunkProduct {
  public:
   // As OnednnChunks's. The layer must not be one that RefuseTiles names.

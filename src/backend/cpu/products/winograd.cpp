@@ -10,20 +10,24 @@ namespace {
 constexpr std::int64_t kBatchBytes = 1 << 19;
 constexpr int kLeastTiles = 48, kMostTiles = 256;
 
+std::int64_t LeastSize(const ProductGeometry& g) { return std::min({g.x.h, g.x.w, g.y.h, g.y.w}); }
+
 }  // namespace
 
-// With few channels transforming costs more than multiplying saves. In smaller images some weights
-// meet few pixels, and dw of those would be made of much larger sums.
+// With few channels transforming costs more than multiplying saves.
 bool TakesWinograd(const ProductGeometry& g) {
-  constexpr int kLeastChannels = 16, kLeastSize = 4;
+  constexpr int kLeastChannels = 16, kLeastSize = 2;
   const auto is = [](const std::array<int, 2>& both, int value) {
     return both[0] == value && both[1] == value;
   };
-  const auto large = [](const Shape& s) {
-    return s.c >= kLeastChannels && s.h >= kLeastSize && s.w >= kLeastSize;
-  };
   return !g.linear && g.groups == 1 && g.w.h == 3 && g.w.w == 3 && is(g.stride, 1) &&
-         is(g.dilation, 1) && g.padding[0] <= 2 && g.padding[1] <= 2 && large(g.x) && large(g.y);
+         is(g.dilation, 1) && g.padding[0] <= 2 && g.padding[1] <= 2 &&
+         std::min(g.x.c, g.y.c) >= kLeastChannels && LeastSize(g) >= kLeastSize;
+}
+// In smaller images some weights meet few pixels, and their dw would be made of much larger sums.
+bool TakesWinogradGradient(const ProductGeometry& g) {
+  constexpr int kLeastGradientSize = 4;
+  return TakesWinograd(g) && LeastSize(g) >= kLeastGradientSize;
 }
 
 WinogradBatches::WinogradBatches(const WinogradKernels& kernels, std::int64_t h, std::int64_t w,

@@ -117,8 +117,9 @@ struct WinogradKernels {
   int room_multiple;  // what the room of a batch is a multiple of
 };
 
-// Whether a layer is computed in this way.
+// Whether y and dx of a layer are computed in this way; and its dw.
 bool TakesWinograd(const ProductGeometry& geometry);
+bool TakesWinogradGradient(const ProductGeometry& geometry);
 
 // The batches of calls: images of `rows` x `columns` tiles.
 class WinogradBatches {
