@@ -123,14 +123,7 @@ class Convolution {
 }  // namespace
 
 void ConvolveBySums(const TileConvolutionArgs& a) {
-  switch (a.out.storage) {
-    case Storage::kF16:
-      return Convolution<ModeF16>(a).Run();
-    case Storage::kBF16:
-      return Convolution<ModeBF16>(a).Run();
-    default:
-      return Convolution<ModeF32>(a).Run();
-  }
+  ForStorage(a.out.storage, [&](auto mode) { Convolution<decltype(mode)>(a).Run(); });
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -121,14 +121,7 @@ void Widen(const DepthwiseWidenArgs& a) {
 }  // namespace
 
 void DepthwiseRow(const DepthwiseRowArgs& a) {
-  switch (a.out.storage) {
-    case Storage::kF16:
-      return Row<ModeF16>(a).Run();
-    case Storage::kBF16:
-      return Row<ModeBF16>(a).Run();
-    default:
-      return Row<ModeF32>(a).Run();
-  }
+  ForStorage(a.out.storage, [&](auto mode) { Row<decltype(mode)>(a).Run(); });
 }
 
 void DepthwiseGradient(const DepthwiseGradientArgs& a) {
@@ -146,14 +139,7 @@ void DepthwiseGradient(const DepthwiseGradientArgs& a) {
 }
 
 void WidenPixels(const DepthwiseWidenArgs& a) {
-  switch (a.in.storage) {
-    case Storage::kF16:
-      return Widen<ModeF16>(a);
-    case Storage::kBF16:
-      return Widen<ModeBF16>(a);
-    default:
-      return Widen<ModeF32>(a);
-  }
+  ForStorage(a.in.storage, [&](auto mode) { Widen<decltype(mode)>(a); });
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

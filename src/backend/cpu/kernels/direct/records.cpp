@@ -211,14 +211,7 @@ void PackMode(const PackRecordsArgs& a) {
 }  // namespace
 
 void PackRecordsForSums(const PackRecordsArgs& a) {
-  switch (a.x.storage) {
-    case Storage::kF16:
-      return PackMode<ModeF16>(a);
-    case Storage::kBF16:
-      return PackMode<ModeBF16>(a);
-    default:
-      return PackMode<ModeF32>(a);
-  }
+  ForStorage(a.x.storage, [&](auto mode) { PackMode<decltype(mode)>(a); });
 }
 
 namespace {

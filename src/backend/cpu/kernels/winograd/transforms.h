@@ -101,19 +101,6 @@ class PixelRows {
   const int width_, channels_;
 };
 
-// body(Mode) for the storage of values that are read or stored as their codes.
-template <class Body>
-ADA_INLINE void ForStorage(Storage storage, Body&& body) {
-  switch (storage) {
-    case Storage::kF16:
-      return body(ModeF16{});
-    case Storage::kBF16:
-      return body(ModeBF16{});
-    default:
-      return body(ModeF32{});
-  }
-}
-
 // The kernels; products/winograd.h says what they do.
 void WinogradInput(const WinogradInputArgs&);
 void WinogradConvolve(const WinogradConvolveArgs&);
