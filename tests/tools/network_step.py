@@ -120,7 +120,7 @@ class Step:
     itself), running statistics afterwards."""
 
     def __init__(self, binary, folder, config):
-        call(binary, ["train", config, "--output", "run", "--no-progress"], folder)
+        call(binary, ["train", config, "--output", "run", "--no-progress", "--overwrite"], folder)
         run = os.path.join(folder, "run")
         with open(os.path.join(run, "steps.csv"), encoding="utf-8") as file:
             self.loss = float(next(csv.DictReader(file))["loss"])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("ADA_BINARY")
@@ -22,6 +23,9 @@ except ImportError:
     numpy = None
 
 NOISE = 2e-4  # of a tensor's length: sums of fp32 in another order, through batch norms
+# By Winograd's algorithm sums of conv1_1 and conv1_2 differ in other bits, and a relu or max pool
+# behind them decides otherwise where values are that near: 6e-4 of these two layers' gradients.
+TURNED = 2e-3
 CONFIG = """
 {model}
 optimizer: {{kind: sgd, lr: 1e-30, momentum: 0.9}}
@@ -108,6 +112,7 @@ class VisionStep(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.random = numpy.random.default_rng(3)
+        self.noise = NOISE
 
     def compare(self, network, model, first, inputs):
         (self.folder / "step.yaml").write_text(CONFIG.format(model=model, first=first))
@@ -137,7 +142,7 @@ class VisionStep(unittest.TestCase):
         with self.subTest(name):
             length = numpy.linalg.norm(theirs.astype(numpy.float64))
             error = numpy.linalg.norm(ours.astype(numpy.float64) - theirs)
-            self.assertLessEqual(error, NOISE * length + 1e-9 * math.sqrt(theirs.size))
+            self.assertLessEqual(error, self.noise * length + 1e-9 * math.sqrt(theirs.size))
 
     def picture(self, height, width):
         """Not noise: something that a JPEG file keeps."""
@@ -177,9 +182,11 @@ class VisionStep(unittest.TestCase):
             (self.folder / "set/ImageSets/Main" / f"{split}.txt").write_text("0\n1\n")
         encoded = [targets([(label, 2 * y0, 1.5 * x0, 2 * y1, 1.5 * x1)
                             for label, y0, x0, y1, x1 in boxes]) for boxes in BOXES]
-        self.compare("ssd300", SSD, "conv1_1",
-                     {"locations": numpy.stack([e[0] for e in encoded]),
-                      "labels": numpy.stack([e[1] for e in encoded])})
+        for products, self.noise in (("direct", NOISE), ("", TURNED)):
+            with self.subTest(products), mock.patch.dict(os.environ, ADA_PRODUCTS=products):
+                self.compare("ssd300", SSD, "conv1_1",
+                             {"locations": numpy.stack([e[0] for e in encoded]),
+                              "labels": numpy.stack([e[1] for e in encoded])})
 
 
 if __name__ == "__main__":
