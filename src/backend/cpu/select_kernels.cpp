@@ -60,14 +60,21 @@ std::string Setting(const char* name) {
   return value != nullptr ? value : "";
 }
 
+TileKernels With(const WinogradKernels& winograd, TileKernels table) {
+  table.winograd = &winograd;
+  return table;
+}
 // The best first.
-std::vector<const TileKernels*> TablesOf(const std::string& wanted) {
+std::vector<TileKernels> TablesOf(const std::string& wanted) {
   const bool any = wanted.empty();
-  if ((any || wanted == "amx") && HasTiles()) return {&amx::kTileTable};
+  if ((any || wanted == "amx") && HasTiles()) return {amx::kTileTable};
   if ((any || wanted == "avx512bf16") && HasBf16Products())
-    return {&avx512bf16::kDirectTable, &avx512::kDirectTable};
-  if ((any || wanted == "avx512") && HasAvx512()) return {&avx512::kDirectTable};
-  if ((any || wanted == "avx2") && HasAvx2()) return {&avx2::kDirectTable};
+    return {With(avx512::kWinogradTable, avx512bf16::kDirectTable),
+            With(avx512::kWinogradTable, avx512::kDirectTable)};
+  if ((any || wanted == "avx512") && HasAvx512())
+    return {With(avx512::kWinogradTable, avx512::kDirectTable)};
+  if ((any || wanted == "avx2") && HasAvx2())
+    return {With(avx2::kWinogradTable, avx2::kDirectTable)};
   return {};
 }
 
@@ -95,11 +102,9 @@ std::vector<TileKernels> SelectTileKernels() {
   if (!products.empty() && products != "direct")
     throw DeviceError("ADA_PRODUCTS=" + products +
                       ": it may be onednn or direct; without it the fastest products run");
-  std::vector<TileKernels> tables;
-  for (const TileKernels* table : TablesOf(Setting("ADA_ISA"))) {
-    tables.push_back(*table);
-    if (products == "direct") tables.back().winograd = nullptr;
-  }
+  std::vector<TileKernels> tables = TablesOf(Setting("ADA_ISA"));
+  if (products == "direct")
+    for (TileKernels& table : tables) table.winograd = nullptr;
   return tables;
 }
 

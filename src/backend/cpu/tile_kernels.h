@@ -61,8 +61,8 @@ struct TileKernels {
   void (*depthwise_row)(const DepthwiseRowArgs&) = nullptr;
   void (*depthwise_gradient)(const DepthwiseGradientArgs&) = nullptr;
   void (*widen_pixels)(const DepthwiseWidenArgs&) = nullptr;
-  // 3x3 convolutions by fewer products, in fp32; of pairs: that the kernels of floats, which come
-  // next, have them.
+  // 3x3 convolutions by fewer products, in fp32, as SelectTileKernels says; of pairs: those that
+  // the kernels of floats, which come next, use.
   const WinogradKernels* winograd = nullptr;
   bool of_parts() const { return multiplies == Multiplies::kParts; }
   bool of_floats() const { return multiplies == Multiplies::kFloats; }
@@ -74,10 +74,12 @@ extern const TileKernels kTileTable;
 }
 namespace avx2 {
 extern const TileKernels kDirectTable;
-}
+extern const WinogradKernels kWinogradTable;
+}  // namespace avx2
 namespace avx512 {
 extern const TileKernels kDirectTable;
-}
+extern const WinogradKernels kWinogradTable;
+}  // namespace avx512
 namespace avx512bf16 {
 extern const TileKernels kDirectTable;
 }

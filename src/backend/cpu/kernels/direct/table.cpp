@@ -1,20 +1,7 @@
 // The table of the kernels for direct products.
 #include "backend/cpu/kernels/direct/sums.h"
 
-namespace ada::backend::cpu {
-
-namespace avx512 {
-extern const WinogradKernels kWinogradTable;
-}
-
-namespace ADA_ISA {
-
-#ifdef __AVX512BF16__
-constexpr const WinogradKernels& kWinograd = avx512::kWinogradTable;
-#else
-extern const WinogradKernels kWinogradTable;
-constexpr const WinogradKernels& kWinograd = kWinogradTable;
-#endif
+namespace ada::backend::cpu::ADA_ISA {
 
 extern const TileKernels kDirectTable;
 const TileKernels kDirectTable = {
@@ -27,8 +14,6 @@ const TileKernels kDirectTable = {
     .tiles_to_rows = TilesToRows,
     .depthwise_row = DepthwiseRow,
     .depthwise_gradient = DepthwiseGradient,
-    .widen_pixels = WidenPixels,
-    .winograd = &kWinograd};
+    .widen_pixels = WidenPixels};
 
-}  // namespace ADA_ISA
-}  // namespace ada::backend::cpu
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,7 +1,5 @@
 // The products V . Z of a batch's tiles, added to a partial gradient: for each place, 16 or 32
 // output channels and some input channels their sums over the tiles stay in registers.
-#include <algorithm>
-
 #include "backend/cpu/kernels/winograd/transforms.h"
 
 namespace ada::backend::cpu::ADA_ISA {

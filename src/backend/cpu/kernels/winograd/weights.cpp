@@ -1,7 +1,5 @@
 // U from weights, and dw from sums of products: between PyTorch's order and places, 16 output
 // channels in lanes.
-#include <algorithm>
-
 #include "backend/cpu/kernels/winograd/transforms.h"
 
 namespace ada::backend::cpu::ADA_ISA {
