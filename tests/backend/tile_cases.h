@@ -159,7 +159,10 @@ inline std::vector<ProductCase> TileProducts() {
       {"5x2, padding 0x1, 2 to 16", {3, 9, 17, 2}, 16, {5, 2}, one, {0, 1}, one, 1, false},
       LinearCase("linear of large images", {18, 9, 15, 16}, 20, true),
       LinearCase("linear of large images of one channel", {18, 40, 50, 1}, 17, false),
-      LinearCase("linear of large odd images", {20, 13, 10, 11}, 37, true)};
+      LinearCase("linear of large odd images", {20, 13, 10, 11}, 37, true),
+      // Tiles of images of several reduction blocks.
+      {"1x3, 512 to 10, width 4", {11, 4, 4, 512}, 10, {1, 3}, one, {0, 1}, one, 1, false},
+      {"1x3, 16 to 512, width 4", {11, 4, 4, 16}, 512, {1, 3}, one, {0, 1}, one, 1, true}};
   return all;
 }
 

@@ -40,6 +40,9 @@ DirectWeightGradient::DirectWeightGradient(const TileKernels& kernels,
   for (const TileConvolution::StepWeight& weight : weights)
     for (int k = 0; k < 16; ++k)
       places_.push_back(forward_.WeightOf(weight.channel + k) + weight.weight);
+  const int together = forward_.frame().together;
+  for (const TileConvolution::Met& met : forward_.MetBySteps())
+    met_.push_back({met.top, met.bottom, met.left * together, met.right * together});
   const std::vector<std::uint8_t>& values = forward_.step_values();
   for (std::size_t i = 0; i < static_cast<std::size_t>(inputs()); ++i)
     in_order_ = in_order_ && i % 16 < values[i / 16] && places_[i] == static_cast<std::int64_t>(i);
@@ -64,7 +67,7 @@ DirectWeightGradient::Layout DirectWeightGradient::LayoutOf(int images) const {
   layout.dy = static_cast<std::size_t>(forward_.RecordBytes(images));
   layout.rows = layout.dy + static_cast<std::size_t>(out_blocks_ * layout.dy_plane_bytes);
   layout.bytes =
-      layout.rows + WholeLines(static_cast<std::size_t>(rows * pieces_) * sizeof(std::int64_t));
+      layout.rows + WholeLines(static_cast<std::size_t>(rows * pieces_) * sizeof(GradientRow));
   return layout;
 }
 
@@ -126,19 +129,20 @@ void DirectWeightGradient::RunSome(const Outs& outs, TensorSpan x, TensorSpan dy
   forward_.PackRecords(Advance(x, outs.group * geometry_.x.c / geometry_.groups), images,
                        scratch + layout.x);
   PackDy(outs, dy, images, layout, scratch + layout.dy);
-  auto* rows = reinterpret_cast<std::int64_t*>(scratch + layout.rows);
+  auto* rows = reinterpret_cast<GradientRow*>(scratch + layout.rows);
   int count = 0;
   for (int together = 0; together < layout.groups; ++together)
     for (int row = 0; row < geometry_.y.h; ++row)
       for (int piece = 0; piece < pieces_; ++piece)
-        rows[count++] = together * frame.group_bytes() +
-                        row * forward_.row_step() * frame.line_bytes() +
-                        std::int64_t{piece} * positions_ * frame.row_bytes();
+        rows[count++] = {together * frame.group_bytes() +
+                             row * forward_.row_step() * frame.line_bytes() +
+                             std::int64_t{piece} * positions_ * frame.row_bytes(),
+                         row, piece * positions_};
   const std::vector<std::int64_t> steps = forward_.Steps(images);
   DirectGradientArgs a;
-  a.x = scratch + layout.x, a.rows_of_x = rows;
+  a.x = scratch + layout.x, a.rows_of_y = rows;
   a.x_bytes = frame.row_bytes();
-  a.steps = steps.data(), a.step_values = forward_.step_values().data();
+  a.steps = steps.data(), a.step_values = forward_.step_values().data(), a.met = met_.data();
   a.step_count = static_cast<int>(steps.size());
   a.dy = scratch + layout.dy, a.dy_plane_bytes = layout.dy_plane_bytes;
   a.out_blocks = outs.blocks, a.rows = count;

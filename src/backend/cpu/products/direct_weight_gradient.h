@@ -13,12 +13,25 @@
 
 namespace ada::backend::cpu {
 
+// A row of the output of some images side by side, or a piece of one.
+struct GradientRow {
+  std::int64_t x = 0;  // bytes to the first record that its step 0 reads
+  int row = 0;         // of the output
+  int position = 0;    // the first, counted in the whole row
+};
+// Positions of the output at which a step finds x within the image: rows top .. bottom of it, and
+// of each the positions left .. right.
+struct MetByStep {
+  int top = 0, bottom = 0, left = 0, right = 0;
+};
+
 // direct_gradient: rows of the output of some images, or pieces of rows, of `positions` records.
 struct DirectGradientArgs {
   const std::byte* x = nullptr;
-  std::int64_t x_bytes = 64;                  // of x from one position to the next
-  const std::int64_t* rows_of_x = nullptr;    // bytes to the first record that a row's step 0 reads
-  const std::int64_t* steps = nullptr;        // bytes from there to what a step reads
+  std::int64_t x_bytes = 64;  // of x from one position to the next
+  const GradientRow* rows_of_y = nullptr;
+  const std::int64_t* steps = nullptr;        // bytes from a row's x to what a step reads
+  const MetByStep* met = nullptr;             // of each step
   const std::uint8_t* step_values = nullptr;  // channels of a step, 1 to 16
   int step_count = 0;
   const std::byte* dy = nullptr;  // [out_blocks][rows][positions]
@@ -89,6 +102,7 @@ class DirectWeightGradient final : public PartialGradients {
   const TileKernels& kernels_;
   ProductGeometry geometry_;
   TileConvolution forward_;
+  std::vector<MetByStep> met_;           // of each step
   std::vector<std::int64_t> places_;     // of a step's values among the weights of one output
   bool in_order_ = true;                 // places_ are 0, 1, 2 ..
   std::vector<GradientGroup> groups_;    // one a block of output channels

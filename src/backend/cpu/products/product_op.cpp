@@ -25,14 +25,15 @@ namespace {
 bool AlphaComesFirst(const ProductSpec& spec) {
   return spec.scaler != nullptr && backend::AlphaComesFirst(spec.scaler->rule);
 }
-// Tiles take images in pairs, of linear layers 16 at a time, and pass over all weights in every
-// chunk.
+// Tiles take several images at a time, and pass over all weights in every chunk: of many weights a
+// chunk is a quarter of the batch, up to 32 images.
 int ChunkFor(const ProductSpec& spec, const ProductGeometry& geometry, const TileKernels* tiles) {
-  std::int64_t images = ChunkImages(spec.x.shape, spec.y.shape);
-  const bool many =
-      spec.w.shape.numel() > (1 << 20) || (tiles && !tiles->of_parts() && geometry.linear);
-  if (tiles != nullptr) images = std::max<std::int64_t>(images, many ? 32 : 2);
-  return static_cast<int>(std::min(images, spec.x.shape.n));
+  const auto batch = static_cast<int>(spec.x.shape.n);
+  int images = ChunkImages(spec.x.shape, spec.y.shape);
+  if (tiles == nullptr) return std::min(images, batch);
+  if (spec.w.shape.numel() > (1 << 20))
+    images = std::max(images, static_cast<int>(PowerOfTwoBelow(std::clamp(batch / 4, 1, 32))));
+  return std::min(std::max(images, ImagesOfTiles(*tiles, geometry, batch)), batch);
 }
 bool WantsMoments(const ProductSpec& spec) {
   return spec.scaler != nullptr && scaling::MayNeedMoments(spec.scaler->rule);

@@ -8,6 +8,7 @@
 #include "backend/cpu/ops/blocks.h"
 #include "backend/cpu/products/depthwise_chunks.h"
 #include "backend/cpu/products/direct_weight_gradient.h"
+#include "backend/cpu/products/side_by_side.h"
 #include "backend/cpu/products/tile_convolution.h"
 #include "backend/cpu/products/tile_weight_gradient.h"
 #include "backend/cpu/products/winograd_convolution.h"
@@ -70,6 +71,13 @@ const char* WayOfProducts(const TileKernels& kernels, const ProductGeometry& geo
                               : "directly in fp32";
 }
 
+int ImagesOfTiles(const TileKernels& kernels, const ProductGeometry& geometry, int images) {
+  if (kernels.of_parts() || IsNarrow(geometry) || ByWinograd(kernels, geometry)) return 2;
+  if (geometry.linear) return images >= 128 ? 32 : 16;
+  const int data = geometry.data_gradient ? ImagesForDataGradient(kernels, geometry, images) : 1;
+  return std::max({2, data, ImagesForOutputs(kernels, geometry, images)});
+}
+
 TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const ProductSpec& spec,
                        const ProductGeometry& geometry, const WeightCopies& weights,
                        ProductRounding& rounding, int most, std::size_t offset)
@@ -80,7 +88,6 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
       rounding_(rounding),
       most_(most),
       offset_(offset),
-      data_block_(rounding.block_x()),
       winograd_(ByWinograd(kernels, geometry)),
       bias_(spec.b ? static_cast<std::size_t>(spec.w.shape.n + 15) : 0) {
   if (winograd_)
@@ -95,8 +102,8 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
 void TileChunks::MakeProducts(const ProductGeometry& geometry) {
   const auto parts_of = [&](const NumberFormat& f) { return kernels_.of_parts() ? PartsOf(f) : 1; };
   const int x_parts = parts_of(spec_.x.format), w_parts = parts_of(spec_.w_format);
-  forward_.convolution = std::make_unique<TileConvolution>(
-      TileConvolution::Forward(kernels_, geometry, x_parts, w_parts, rounding_.block_y()));
+  forward_.convolution = std::make_unique<TileConvolution>(TileConvolution::Forward(
+      kernels_, geometry, x_parts, w_parts, rounding_.block_y(), static_cast<int>(most_)));
   if (!geometry.training) return;
   const int dy_parts = parts_of(spec_.dy.tensor.format);
   if (kernels_.of_parts())
@@ -104,9 +111,8 @@ void TileChunks::MakeProducts(const ProductGeometry& geometry) {
   else
     gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y());
   if (!geometry.data_gradient) return;
-  if (geometry.linear && !kernels_.of_parts()) data_block_ = std::max(data_block_, 16);
-  data_.convolution = std::make_unique<TileConvolution>(
-      TileConvolution::DataGradient(kernels_, geometry, dy_parts, w_parts, data_block_));
+  data_.convolution = std::make_unique<TileConvolution>(TileConvolution::DataGradient(
+      kernels_, geometry, dy_parts, w_parts, rounding_.block_x(), static_cast<int>(most_)));
 }
 
 void TileChunks::MakeWinograd(const ProductGeometry& geometry) {
@@ -120,7 +126,7 @@ void TileChunks::MakeWinograd(const ProductGeometry& geometry) {
     gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y());
   if (geometry.data_gradient)
     data_.convolution = std::make_unique<WinogradConvolution>(
-        WinogradConvolution::DataGradient(kernels, geometry, data_block_));
+        WinogradConvolution::DataGradient(kernels, geometry, rounding_.block_x()));
 }
 
 TileChunks::~TileChunks() { context_.scratch.CountOwn(-bytes_); }
@@ -239,13 +245,11 @@ bool TileChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
 bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float alpha) {
   if (!InRange(spec_.dy.tensor.format, dy, spec_.y.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
-  const auto to = data_block_ == rounding_.block_x()
-                      ? rounding_.DestinationOfDx(chunk, b.values, alpha)
-                      : ProductRounding::Unrounded(b.values);
+  const auto to = rounding_.DestinationOfDx(chunk, b.values, alpha);
   ChunkConvolution::Call call = CallFor(data_, dy, b, chunk);
   call.out = to.out, call.factor = to.factor;
   data_.convolution->Run(call);
-  if (!Usable(b.largest, BlockCount(chunk.images, data_block_))) return false;
+  if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
   rounding_.CloseDx(chunk, to, alpha, b.largest);
   return true;
 }

@@ -24,6 +24,9 @@ const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
 // How a layer that is not refused is computed: "directly in fp32".
 const char* WayOfProducts(const TileKernels& kernels, const ProductGeometry& geometry);
 
+// Images that a chunk should hold, out of `images`, so that tiles are full.
+int ImagesOfTiles(const TileKernels& kernels, const ProductGeometry& geometry, int images);
+
 class TileChunks final : public ChunkProduct {
  public:
   // As OnednnChunks's. The layer must not be one that RefuseTiles names.
@@ -76,9 +79,6 @@ class TileChunks final : public ChunkProduct {
   const std::int64_t most_;
   const std::size_t offset_;
   Side forward_, data_;
-  // Images whose largest magnitude of dx is taken together, so that tiles are full: of flattened
-  // images more than a reduction block has; then dx is rounded and measured behind the product.
-  int data_block_;
   std::unique_ptr<PartialGradients> gradient_;
   const bool winograd_;         // in this way (winograd.h)
   std::vector<float> bias_;     // rounded up to 16 channels

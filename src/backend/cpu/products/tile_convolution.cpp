@@ -6,6 +6,7 @@
 
 #include "backend/cpu/context.h"
 #include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/products/side_by_side.h"
 
 namespace ada::backend::cpu {
 namespace {
@@ -45,10 +46,12 @@ void TileConvolution::SetShapes(const Shape& in, const Shape& out) {
 
 TileConvolution TileConvolution::Forward(const TileKernels& kernels,
                                          const ProductGeometry& geometry, int x_parts, int w_parts,
-                                         int block) {
+                                         int block, int most) {
   TileConvolution c(kernels, geometry, block);
   c.w_parts_ = w_parts;
   c.SetShapes(c.geometry_.x, c.geometry_.y);
+  c.frame_.together = kernels.of_parts() ? std::min(ImagesTogether(c.out_.w), block)
+                                         : ImagesForOutputs(kernels, c.geometry_, most);
   c.PlanForward();
   c.FinishPlan(x_parts, kernels.of_floats() ? 16 : 32);
   return c;
@@ -58,17 +61,22 @@ TileConvolution TileConvolution::ForGradient(const TileKernels& kernels,
   TileConvolution c(kernels, geometry, block);
   c.SetShapes(c.geometry_.x, c.geometry_.y);
   c.images_in_record_ = kernels.of_pairs() ? 2 : 1;
+  c.frame_.together = ImagesTogether(c.out_.w);
   c.PlanForward();
   c.FinishPlan(1, 16);
   return c;
 }
 TileConvolution TileConvolution::DataGradient(const TileKernels& kernels,
                                               const ProductGeometry& geometry, int dy_parts,
-                                              int w_parts, int block) {
+                                              int w_parts, int block, int most) {
   TileConvolution c(kernels, geometry, block);
   c.data_gradient_ = true;
   c.w_parts_ = w_parts;
   c.SetShapes(c.geometry_.y, c.geometry_.x);
+  c.frame_.together =
+      kernels.of_parts()
+          ? std::min(ImagesTogether(QuotientUp(c.out_.w, c.geometry_.stride[1])), block)
+          : ImagesForDataGradient(kernels, c.geometry_, most);
   c.PlanDataGradient();
   c.FinishPlan(dy_parts, kernels.of_floats() ? 16 : 32);
   return c;
@@ -79,7 +87,6 @@ void TileConvolution::PlanForward() {
   const int kh = static_cast<int>(g.w.h), kw = static_cast<int>(g.w.w);
   Part part;
   part.rows = static_cast<int>(out_.h), part.columns = static_cast<int>(out_.w);
-  frame_.together = std::min(ImagesTogether(out_.w), block_);
   frame_.top = g.padding[0], frame_.left = g.padding[1];
   row_step_ = g.stride[0];
   const bool runs = TakesRuns();
@@ -113,7 +120,6 @@ void TileConvolution::PlanDataGradient() {
   const int kw = static_cast<int>(g.w.w);
   out_step_ = g.stride;
   const int h = static_cast<int>(out_.h), w = static_cast<int>(out_.w);
-  frame_.together = std::min(ImagesTogether(QuotientUp(w, g.stride[1])), block_);
   std::vector<std::vector<Reach>> columns_of;  // by remainder
   for (int q = 0; q < std::min(g.stride[1], w); ++q) columns_of.push_back(ReachesOf(g, 1, q));
   int lowest[2] = {0, 0}, highest[2] = {0, 0};
@@ -151,12 +157,15 @@ void TileConvolution::FinishPlan(int in_parts, int record_channels) {
     frame_.value_bytes = 64 / frame_.block;
     frame_.run_values = QuotientUp(frame_.columns * in_.c, frame_.block) * frame_.block;
   }
-  at_once_ = std::max(block_, frame_.together);
+  at_once_ = std::max(block_, frame_.together * images_in_record_);
   while (RecordBytes(2 * at_once_) <= kernels_->record_bytes) at_once_ *= 2;
   const std::int64_t image = out_.h * out_.w * out_pixel_;
-  for (int i = 0; i < 16; ++i)
+  for (int i = 0; i < 16; ++i) {
     row_offsets_[static_cast<std::size_t>(i)] =
         i % frame_.together * image + i / frame_.together * out_step_[1] * out_pixel_;
+    row_blocks_[static_cast<std::size_t>(i)] =
+        static_cast<std::uint8_t>(i % frame_.together / block_);
+  }
   for (Part& part : parts_) {
     group_weight_bytes_ += static_cast<std::int64_t>(part.taps.size()) * frame_.blocks * w_parts_ *
                            1024 * QuotientUp(out_.c, 16);
@@ -164,6 +173,8 @@ void TileConvolution::FinishPlan(int in_parts, int record_channels) {
       part.step_values.insert(
           part.step_values.end(), part.taps.size(),
           static_cast<std::uint8_t>(std::min(frame_.block, channels - block * frame_.block)));
+    for (Tap& tap : part.taps) tap.met = MetBy(part, tap);
+    if (!kernels_->of_parts()) ListSteps(part);
   }
 }
 
@@ -231,7 +242,7 @@ void TileConvolution::RunGroup(const Call& call) const {
   a.row_bytes = frame_.row_bytes(), a.x_parts = frame_.parts, a.w_parts = w_parts_;
   a.both_parts_in_row = frame_.block == 16;
   a.weights = call.weights;
-  a.row_offsets = row_offsets_.data();
+  a.row_offsets = row_offsets_.data(), a.row_blocks = row_blocks_.data();
   a.channels = static_cast<int>(out_.c);
   a.sums = reinterpret_cast<float*>(call.scratch + RecordBytes(call.images));
   a.bias = call.bias, a.factor = call.factor;
@@ -239,6 +250,7 @@ void TileConvolution::RunGroup(const Call& call) const {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     a.steps = lists.steps[i].data(), a.step_count = static_cast<int>(lists.steps[i].size());
     a.step_values = parts_[i].step_values.data();
+    a.lists = parts_[i].lists.data(), a.list_begins = parts_[i].list_begins.data();
     a.tiles = lists.tiles[i].data(), a.tile_count = static_cast<int>(lists.tiles[i].size());
     kernels_->convolve(a);
     a.weights +=

@@ -9,6 +9,9 @@
 //   columns  0           1           2
 //   images   0 1 2 3     0 1 2 3     0 1 2 3     ...     (4 images together: 4 columns make a tile)
 //
+// Kernels of floats and pairs leave out the steps that find only zeros beside the image, and so
+// like tiles of few columns (side_by_side.h).
+//
 // Where there are few channels, rows of the frame hold them without gaps (tile_frame.h). Channels
 // in groups are one convolution after another, each with its part of every pixel.
 //
@@ -54,8 +57,11 @@ struct PackWeightsArgs {
 struct TileOfRows {
   std::int64_t record = 0;  // bytes, of row 0
   std::int64_t out = 0;     // values, of row 0
-  std::int32_t block = 0;   // reduction block
+  std::int32_t block = 0;   // reduction block of row 0
   std::uint32_t valid = 0;  // one bit a row
+  // Lists of the steps that find anything but zeros beside the image: for rows 0 to 7, 8 to 15,
+  // and all of them. Not of parts.
+  std::uint16_t steps_of_half[2] = {0, 0}, steps_of_all = 0;
 };
 
 // convolve: all tiles of one call, every output channel.
@@ -66,10 +72,13 @@ struct TileConvolutionArgs {
   const std::int64_t* steps = nullptr;        // bytes from a tile's record to what a step reads
   int step_count = 0;                         // taps times blocks of channels
   const std::uint8_t* step_values = nullptr;  // channels of a step; not of parts
+  const std::int32_t* lists = nullptr;        // of steps: list l are list_begins[l] .. [l + 1]
+  const std::int32_t* list_begins = nullptr;  // not of parts
   const std::byte* weights = nullptr;         // tiles: [out channels / 16][steps][w_parts]
   const TileOfRows* tiles = nullptr;
   int tile_count = 0;                         // a multiple of 4
   const std::int64_t* row_offsets = nullptr;  // values, from row 0 to row i
+  const std::uint8_t* row_blocks = nullptr;   // reduction blocks, likewise; not of parts
   int channels = 0;                           // of the output
   float* sums = nullptr;                      // [tile_count][16][16], where weights exceed a panel
   const float* bias = nullptr;                // channels rounded up to 16, zeros behind; null: none
@@ -80,12 +89,13 @@ struct TileConvolutionArgs {
 
 class TileConvolution final : public ChunkConvolution {
  public:
-  // y from x; and dx from dy. Parts: of the values read, and of the weights. block: images in a
-  // reduction block of the output; no tile holds images of two.
+  // y from x; and dx from dy, of up to `most` images a call. Parts: of the values read, and of the
+  // weights. block: images in a reduction block of the output; of parts no tile holds images of
+  // two.
   static TileConvolution Forward(const TileKernels& kernels, const ProductGeometry& geometry,
-                                 int x_parts, int w_parts, int block);
+                                 int x_parts, int w_parts, int block, int most);
   static TileConvolution DataGradient(const TileKernels& kernels, const ProductGeometry& geometry,
-                                      int dy_parts, int w_parts, int block);
+                                      int dy_parts, int w_parts, int block, int most);
 
   // Of a forward product's input, as direct weight gradients read it: how it lies (a record holds
   // images_in_record() images), and where they find what taps meet.
@@ -99,6 +109,11 @@ class TileConvolution final : public ChunkConvolution {
   void PackRecords(TensorSpan in, int images, std::byte* records) const;
   std::vector<std::int64_t> Steps(int images) const { return StepsOf(parts_[0], images); }
   const std::vector<std::uint8_t>& step_values() const { return parts_[0].step_values; }
+  // Outputs that find what they read within the image: rows top .. bottom, columns left .. right.
+  struct Met {
+    int top = 0, bottom = 0, left = 0, right = 0;
+  };
+  std::vector<Met> MetBySteps() const;
   // Which weight step s begins at: its first input channel, and its place among the kernel's.
   struct StepWeight {
     int channel = 0, weight = 0;
@@ -124,13 +139,21 @@ class TileConvolution final : public ChunkConvolution {
   struct Tap {
     int row, column;  // of the frame, beside a tile's own
     int remainder;
-    int weight;  // ky * kernel width + kx; of a window the first
+    int weight;    // ky * kernel width + kx; of a window the first
+    Met met = {};  // of a window whatever the column
   };
   // Output positions of one remainder: all of them in a forward product.
   struct Part {
     int row = 0, column = 0, rows = 0, columns = 0;
     std::vector<Tap> taps;
     std::vector<std::uint8_t> step_values = {};  // channels of each step
+    // Different lists of steps, one behind the other, and those of each tile of an image.
+    std::vector<std::int32_t> lists = {}, list_begins = {};
+    struct TileLists {
+      std::array<std::uint16_t, 2> halves;
+      std::uint16_t all;
+    };
+    std::vector<TileLists> tile_lists = {};  // [row][columns / columns of a tile]
   };
   TileConvolution(const TileKernels& kernels, const ProductGeometry& geometry, int block);
   void SetShapes(const Shape& in, const Shape& out);
@@ -138,6 +161,8 @@ class TileConvolution final : public ChunkConvolution {
   void PlanDataGradient();
   void FinishPlan(int in_parts, int record_channels);
   bool TakesRuns() const;
+  Met MetBy(const Part& part, const Tap& tap) const;
+  void ListSteps(Part& part) const;
   std::int64_t PlaneBytes(int images) const;
   std::vector<TileOfRows> TilesOf(const Part& part, int images) const;
   std::vector<std::int64_t> StepsOf(const Part& part, int images) const;
@@ -159,6 +184,7 @@ class TileConvolution final : public ChunkConvolution {
   std::array<int, 2> out_step_ = {1, 1};  // of a part's rows and columns
   std::vector<Part> parts_;
   std::array<std::int64_t, 16> row_offsets_ = {};
+  std::array<std::uint8_t, 16> row_blocks_ = {};
   std::int64_t group_weight_bytes_ = 0;  // of one group of channels
   struct Lists {
     std::vector<std::vector<TileOfRows>> tiles;  // by part

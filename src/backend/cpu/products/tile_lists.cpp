@@ -1,15 +1,70 @@
 // Which tiles a call of a tile convolution has, and which steps they take; see tile_convolution.h.
+#include <algorithm>
+
 #include "backend/cpu/context.h"
 #include "backend/cpu/products/tile_convolution.h"
 #include "core/error.h"
 
 namespace ada::backend::cpu {
 
+// Row y of the output reads row y * row_step_ + tap.row of the frame, column x column x +
+// tap.column of its remainder's frame, which is one of every `remainders` columns of the image.
+TileConvolution::Met TileConvolution::MetBy(const Part& part, const Tap& tap) const {
+  const auto limit = [](std::int64_t distance, int step, int most) {
+    return static_cast<int>(
+        std::clamp<std::int64_t>(distance <= 0 ? 0 : QuotientUp(distance, step), 0, most));
+  };
+  const int above = frame_.top - tap.row, steps = frame_.remainders;
+  Met met{limit(above, row_step_, part.rows), limit(above + in_.h, row_step_, part.rows), 0,
+          part.columns};
+  if (frame_.window > 1 || frame_.runs()) return met;
+  const int before = frame_.left - tap.remainder - tap.column * steps;
+  met.left = limit(before, steps, part.columns);
+  met.right = limit(before + in_.w, steps, part.columns);
+  return met;
+}
+
+std::vector<TileConvolution::Met> TileConvolution::MetBySteps() const {
+  std::vector<Met> met;
+  for (int block = 0; block < frame_.blocks; ++block)
+    for (const Tap& tap : parts_[0].taps) met.push_back(tap.met);
+  return met;
+}
+
+// The lists of steps that any output of a tile needs, each once.
+void TileConvolution::ListSteps(Part& part) const {
+  std::map<std::vector<int>, std::uint16_t> known;  // by taps
+  part.list_begins.push_back(0);
+  const auto list_of = [&](int row, int begin, int end) {
+    std::vector<int> taps;
+    for (int i = 0; i < static_cast<int>(part.taps.size()); ++i) {
+      const Met& met = part.taps[static_cast<std::size_t>(i)].met;
+      if (met.top <= row && row < met.bottom && met.left < end && begin < met.right)
+        taps.push_back(i);
+    }
+    const auto [at, is_new] = known.try_emplace(taps, static_cast<std::uint16_t>(known.size()));
+    if (is_new) {
+      for (int block = 0; block < frame_.blocks; ++block)
+        for (const int tap : taps)
+          part.lists.push_back(block * static_cast<int>(part.taps.size()) + tap);
+      part.list_begins.push_back(static_cast<std::int32_t>(part.lists.size()));
+    }
+    return at->second;
+  };
+  const int columns = 16 / frame_.together;
+  const int first = QuotientUp(columns, 2), second = columns / 2;  // one column: both halves
+  for (int y = 0; y < part.rows; ++y)
+    for (int x = 0; x < part.columns; x += columns)
+      part.tile_lists.push_back({{list_of(y, x, x + first), list_of(y, x + second, x + columns)},
+                                 list_of(y, x, x + columns)});
+}
+
 std::vector<TileOfRows> TileConvolution::TilesOf(const Part& part, int images) const {
   std::vector<TileOfRows> tiles;
   const int together = frame_.together, columns = 16 / together;
   for (int first = 0; first < images; first += together) {
     const std::int64_t group = first / together * frame_.group_bytes();
+    std::size_t tiles_of_image = 0;
     for (int y = 0; y < part.rows; ++y) {
       for (int x = 0; x < part.columns; x += columns) {
         TileOfRows tile;
@@ -19,6 +74,11 @@ std::vector<TileOfRows> TileConvolution::TilesOf(const Part& part, int images) c
         const std::int64_t column = part.column + static_cast<std::int64_t>(x) * out_step_[1];
         tile.out = ((first * out_.h + row) * out_.w + column) * out_pixel_;
         tile.block = first / block_;
+        if (!part.tile_lists.empty()) {
+          const Part::TileLists& lists = part.tile_lists[tiles_of_image++];
+          tile.steps_of_half[0] = lists.halves[0], tile.steps_of_half[1] = lists.halves[1];
+          tile.steps_of_all = lists.all;
+        }
         for (int i = 0; i < 16; ++i)
           if (x + i / together < part.columns && first + i % together < images)
             tile.valid |= 1u << i;
@@ -52,7 +112,8 @@ void TileConvolution::Prepare(int images) {
 
 void TileConvolution::PrepareSome(int images) {
   if (lists_.count(images) != 0) return;
-  ADA_CHECK(block_ % frame_.together == 0);
+  ADA_CHECK(block_ % frame_.together == 0 ||
+            (!kernels_->of_parts() && frame_.together % block_ == 0));
   Lists& lists = lists_[images];
   for (const Part& part : parts_) {
     lists.tiles.push_back(TilesOf(part, images));

@@ -10,6 +10,9 @@
 //     (rows)      |    |     |    |     sums: registers
 //                 +----+     +----+
 //                 one value (or pair) at a time, as a factor of 16 lanes
+//
+// Steps that find nothing but the zeros around the image, for all rows of a block, are left out.
+// The sum of all others stays what it was to the last bit: panels of steps begin where they would.
 #include <algorithm>
 
 #include "backend/cpu/kernels/direct/sums.h"
@@ -18,7 +21,7 @@
 namespace ada::backend::cpu::ADA_ISA {
 namespace {
 
-constexpr int kTileValues = 256, kRecordBytes = 64;
+constexpr int kTileValues = 256, kRecordBytes = 64, kHalf = 8;
 // Sums of so many steps (of 16 channels a 3x3 kernel) are added to those before them: fp32 keeps
 // more of sums of sums than of one long sum. Outputs are then as near to exact ones as PyTorch's.
 constexpr int kPanelSteps = 9;
@@ -75,10 +78,15 @@ class Convolution {
     Sums<kRows, kColumns> sums;
     const std::int64_t row_bytes = kRuns ? a_.row_bytes : kRecordBytes;
     const std::byte* records = a_.records + tile.record + row * row_bytes;
-    for (int begin = 0; begin < a_.step_count || begin == 0; begin += kPanelSteps) {
-      const int end = std::min(begin + kPanelSteps, a_.step_count);
-      sums.Zero();
-      for (int s = begin; s < end; ++s) {
+    const int list = kRows == kHalf ? tile.steps_of_half[row / kHalf] : tile.steps_of_all;
+    const std::int32_t* step = a_.lists + a_.list_begins[list];
+    const std::int32_t* const end = a_.lists + a_.list_begins[list + 1];
+    sums.Zero();
+    for (bool first = true; step != end; first = false) {
+      if (!first) sums.Zero();
+      const int panel_end = (*step / kPanelSteps + 1) * kPanelSteps;
+      for (; step != end && *step < panel_end; ++step) {
+        const int s = *step;
         const std::byte* x = records + a_.steps[s];
         const float* w = weights + std::int64_t{s} * kTileValues;
         const int values = kPairs ? (a_.step_values[s] + 1) / 2 : a_.step_values[s];
@@ -90,33 +98,43 @@ class Convolution {
           for (int k = 0; k < values; ++k) sums.Add(x + 4 * k, row_bytes, w + 16 * k, panel_);
         }
       }
-      if (begin > 0) sums.AddTo(waiting_);
-      if (end < a_.step_count) sums.Keep(waiting_);
+      if (!first) sums.AddTo(waiting_);
+      if (step != end) sums.Keep(waiting_);
     }
-    U largest{};
     const std::int64_t* const offsets = a_.row_offsets + row;
-    const std::int64_t first = tile.out;
     const std::uint32_t valid = tile.valid >> row;
     const int channels = a_.channels;
-#pragma GCC unroll 2
-    for (int c = 0; c < kColumns; ++c) {
-      const int channel = 16 * (n + c);
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r)
-        if ((valid >> r & 1u) != 0)
-          largest = out_.Store(first + offsets[r] + channel, channel, channels - channel,
-                               sums.Get(r, c), largest);
+    for (int r = 0; r < kRows; ++r) {
+      if ((valid >> r & 1u) == 0) continue;
+      U largest = largest_[row + r];
+#pragma GCC unroll 2
+      for (int c = 0; c < kColumns; ++c) {
+        const int channel = 16 * (n + c);
+        largest = out_.Store(tile.out + offsets[r] + channel, channel, channels - channel,
+                             sums.Get(r, c), largest);
+      }
+      largest_[row + r] = largest;
     }
-    out_.Merge(largest);
   }
+
+  // The largest magnitudes of the tiles since the last call, by reduction block.
   ADA_INLINE void Measure() {
-    out_.TakeLargest(block_ >= 0 && a_.largest != nullptr ? a_.largest + block_ : nullptr);
+    if (block_ >= 0 && a_.largest != nullptr)
+      for (int apart = 0; apart <= a_.row_blocks[15]; ++apart) {
+        U largest{};
+        for (int row = 0; row < 16; ++row)
+          if (a_.row_blocks[row] == apart) largest = MaxBits(largest, largest_[row]);
+        MergeLargest(largest, a_.largest + block_ + apart);
+      }
+    std::fill_n(largest_, 16, U{});
   }
 
   const TileConvolutionArgs& a_;
-  SumsOut<Mode> out_;
+  const SumsOut<Mode> out_;
   const std::int64_t panel_;
   int block_ = -1;
+  U largest_[16] = {};  // by row of the tiles of block_
   alignas(64) float waiting_[kTileValues];
 };
 

@@ -116,6 +116,12 @@ struct Sums {
 #endif
 };
 
+// Merges a largest magnitude into *to, which need not exist where it is zero.
+ADA_INLINE void MergeLargest(U largest, std::uint32_t* to) {
+  const std::uint32_t bits = LargestOf(largest);
+  if (bits != 0 && bits > *to) *to = bits;
+}
+
 // Where sums go: times a factor, plus a bias, rounded, and their largest magnitude.
 template <class Mode>
 class SumsOut {
@@ -142,8 +148,7 @@ class SumsOut {
   ADA_INLINE void Merge(U largest) { largest_ = MaxBits(largest_, largest); }
   // Merges the largest magnitude since the last call into *to.
   ADA_INLINE void TakeLargest(std::uint32_t* to) {
-    const std::uint32_t largest = LargestOf(largest_);
-    if (to != nullptr && largest > *to) *to = largest;
+    if (to != nullptr) MergeLargest(largest_, to);
     largest_ = U{};
   }
 

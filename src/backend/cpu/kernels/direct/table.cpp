@@ -7,6 +7,7 @@ extern const TileKernels kDirectTable;
 const TileKernels kDirectTable = {
     .multiplies = kPairs ? TileKernels::Multiplies::kPairs : TileKernels::Multiplies::kFloats,
     .record_bytes = 1 << 19,
+    .rows = kRowsOfTwo > 0 ? kRowsOfTwo : 16,
     .pack_records = PackRecordsForSums,
     .pack_weights = PackWeightsForSums,
     .convolve = ConvolveBySums,

@@ -6,6 +6,7 @@
 // (of pairs: of two images)
 // summed in registers over the positions of a strip of rows, whose sum is added to the partial
 // gradient. A strip of x and dy stays in the first level of the cache while all steps pass.
+// Positions whose tap lies outside the image are left out: they would add zeros.
 #include <algorithm>
 
 #include "backend/cpu/kernels/direct/sums.h"
@@ -61,10 +62,14 @@ class Gradient {
     float* partial = a_.partial + n * panel_ + std::int64_t{s} * kTileValues + k * kRecord;
     Sums<kRows, kColumns> sums;
     sums.Zero();
+    const MetByStep& met = a_.met[s];
     for (int row = begin; row < end; ++row) {
-      const std::byte* x = a_.x + a_.rows_of_x[row] + a_.steps[s] + 4 * k;
+      const GradientRow& at = a_.rows_of_y[row];
+      if (at.row < met.top || at.row >= met.bottom) continue;
+      const std::byte* x = a_.x + at.x + a_.steps[s] + 4 * k;
       const float* dy = RowOfDy(row) + n * plane_;
-      for (int p = 0; p < a_.positions; ++p)
+      const int last = std::min(met.right - at.position, a_.positions);
+      for (int p = std::max(met.left - at.position, 0); p < last; ++p)
         sums.Add(x + p * a_.x_bytes, 4, dy + p * kRecord, plane_);
     }
     ForSums<kRows, kColumns>([&](int r, int c) {

@@ -1,0 +1,91 @@
+// See side_by_side.h.
+#include "backend/cpu/products/side_by_side.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/block_images.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+constexpr int kTileRows = 16, kRecordBytes = 64;
+
+// Columns of the output that take the same taps: column x reads x * step + tap of the input.
+struct Columns {
+  int count, step;
+  std::vector<int> taps;
+};
+
+struct Choice {
+  std::vector<Columns> columns;  // by remainder
+  Shape in;                      // of all groups
+  int out_width, out_channels;   // of a remainder; of a group
+  int kernel_height, kernel_width, groups;
+};
+
+// Steps of a row of the output, counted in blocks of rows that span `wide` columns each.
+std::int64_t StepsOfRow(const Choice& c, int wide) {
+  std::int64_t steps = 0;
+  for (const Columns& columns : c.columns)
+    for (int x = 0; x < columns.count; x += wide) {
+      const int last = std::min(x + wide, columns.count) - 1;
+      for (const int tap : columns.taps)
+        if (last * columns.step + tap >= 0 && x * columns.step + tap < c.in.w) ++steps;
+    }
+  return steps;
+}
+
+int Choose(const TileKernels& kernels, const Choice& c, int images) {
+  const int usual = ImagesTogether(c.out_width);
+  if (c.in.c / c.groups < 16) return usual;  // windows and runs (tile_frame.h)
+  const int rows = c.out_channels >= 2 * kTileRows ? kernels.rows : kTileRows;
+  const int channels = kernels.of_pairs() ? 32 : 16;
+  const std::int64_t record_bytes = std::int64_t{kRecordBytes} *
+                                    QuotientUp(c.in.c / c.groups, channels) *
+                                    (c.in.h + c.kernel_height) * (c.in.w + c.kernel_width);
+  const auto cost = [&](int together) {
+    return QuotientUp(images, together) * std::max(1, together / rows) *
+           StepsOfRow(c, std::max(1, rows / together));
+  };
+  int best = usual;
+  for (int together = 1; together <= kTileRows; together *= 2)
+    if ((together == 1 || together * record_bytes <= kernels.record_bytes) &&
+        cost(together) < cost(best))
+      best = together;
+  return best;
+}
+
+}  // namespace
+
+int ImagesForOutputs(const TileKernels& kernels, const ProductGeometry& g, int images) {
+  Columns columns{static_cast<int>(g.y.w), g.stride[1], {}};
+  for (int k = 0; k < g.w.w; ++k) columns.taps.push_back(k * g.dilation[1] - g.padding[1]);
+  const int width = columns.count;
+  return Choose(kernels,
+                {{std::move(columns)},
+                 g.x,
+                 width,
+                 static_cast<int>(g.y.c) / g.groups,
+                 static_cast<int>(g.w.h),
+                 static_cast<int>(g.w.w),
+                 g.groups},
+                images);
+}
+
+int ImagesForDataGradient(const TileKernels& kernels, const ProductGeometry& g, int images) {
+  std::vector<Columns> all;
+  const auto width = static_cast<int>(g.x.w);
+  for (int q = 0; q < std::min(g.stride[1], width); ++q) {
+    Columns columns{QuotientUp(width - q, g.stride[1]), 1, {}};
+    for (const Reach& reach : ReachesOf(g, 1, q)) columns.taps.push_back(reach.at);
+    all.push_back(std::move(columns));
+  }
+  return Choose(
+      kernels,
+      {std::move(all), g.y, QuotientUp(width, g.stride[1]), static_cast<int>(g.x.c) / g.groups,
+       static_cast<int>(g.w.h), static_cast<int>(g.w.w), g.groups},
+      images);
+}
+
+}  // namespace ada::backend::cpu
