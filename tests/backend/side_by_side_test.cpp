@@ -106,6 +106,20 @@ TEST_CASE("side by side: records stay in a core's own cache") {
   CHECK(cpu::ImagesForOutputs(KernelsOf(8, 8 * kImageBytes - 1), g, 128) < 8);
 }
 
+TEST_CASE("side by side: rows of a weight gradient are long where there are images for it") {
+  const auto chosen = [](int width, int images) {
+    return cpu::ImagesForLongRows(
+        GeometryOf({"3x3", {1, 4, width, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false}),
+        images);
+  };
+  CHECK(chosen(32, 128) == 2);
+  CHECK(chosen(33, 128) == 1);
+  CHECK(chosen(4, 128) == 16);
+  CHECK(chosen(1, 128) == 16);  // no more than a tile has rows
+  CHECK(chosen(8, 7) == 4);
+  CHECK(chosen(8, 1) == 2);  // as images lie otherwise
+}
+
 TEST_CASE("side by side: of few channels images lie as runs and windows want them") {
   for (const int width : {1, 2, 5, 8, 30}) {
     const ProductGeometry g =

@@ -29,8 +29,8 @@ std::unique_ptr<cpu::PartialGradients> MakeGradients(const ProductCase& c, int x
         cpu::TakesWinogradGradient(GeometryOf(c)))
       return std::make_unique<cpu::WinogradGradient>(*kernels.winograd, GeometryOf(c));
     if (kernels.of_floats() || (x_parts == 1 && dy_parts == 1))
-      return std::make_unique<cpu::DirectWeightGradient>(kernels, GeometryOf(c),
-                                                         BlockImages(c.y()));
+      return std::make_unique<cpu::DirectWeightGradient>(kernels, GeometryOf(c), BlockImages(c.y()),
+                                                         static_cast<int>(c.x.n));
   }
   return nullptr;
 }

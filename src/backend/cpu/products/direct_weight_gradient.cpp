@@ -27,10 +27,10 @@ int PiecesOf(int positions) {
 }  // namespace
 
 DirectWeightGradient::DirectWeightGradient(const TileKernels& kernels,
-                                           const ProductGeometry& geometry, int block)
+                                           const ProductGeometry& geometry, int block, int most)
     : kernels_(kernels),
       geometry_(geometry),
-      forward_(TileConvolution::ForGradient(kernels, geometry, block)),
+      forward_(TileConvolution::ForGradient(kernels, geometry, block, most)),
       out_channels_(static_cast<int>(geometry.y.c) / geometry.groups),
       out_blocks_(QuotientUp(out_channels_, 16)) {
   const auto positions = static_cast<int>(geometry.y.w) * forward_.frame().together;

@@ -54,8 +54,9 @@ struct TilesToRowsArgs {
 
 class DirectWeightGradient final : public PartialGradients {
  public:
-  // block: images in a reduction block of the output.
-  DirectWeightGradient(const TileKernels& kernels, const ProductGeometry& geometry, int block);
+  // block: images in a reduction block of the output. most: images of a call.
+  DirectWeightGradient(const TileKernels& kernels, const ProductGeometry& geometry, int block,
+                       int most);
 
   std::size_t scratch_bytes(int images) const override;
   std::int64_t partial_values() const override;

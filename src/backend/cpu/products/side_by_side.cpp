@@ -88,4 +88,13 @@ int ImagesForDataGradient(const TileKernels& kernels, const ProductGeometry& g, 
       images);
 }
 
+int ImagesForLongRows(const ProductGeometry& g, int images) {
+  constexpr int kPositions = 64;
+  int together = ImagesTogether(g.y.w);
+  if (g.x.c / g.groups < 16) return together;  // windows and runs
+  while (2 * together <= std::min(images, kTileRows) && 2 * together * g.y.w <= kPositions)
+    together *= 2;
+  return together;
+}
+
 }  // namespace ada::backend::cpu

@@ -14,5 +14,8 @@ namespace ada::backend::cpu {
 // lie in a core's own cache. Of a forward product; and of a data gradient.
 int ImagesForOutputs(const TileKernels& kernels, const ProductGeometry& geometry, int images);
 int ImagesForDataGradient(const TileKernels& kernels, const ProductGeometry& geometry, int images);
+// Of a weight gradient, which sums up row by row of the output and leaves out what it likes: so
+// many that rows are long.
+int ImagesForLongRows(const ProductGeometry& geometry, int images);
 
 }  // namespace ada::backend::cpu

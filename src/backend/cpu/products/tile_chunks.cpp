@@ -109,7 +109,8 @@ void TileChunks::MakeProducts(const ProductGeometry& geometry) {
   if (kernels_.of_parts())
     gradient_ = std::make_unique<TileWeightGradient>(kernels_, geometry, x_parts, dy_parts);
   else
-    gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y());
+    gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y(),
+                                                       static_cast<int>(most_));
   if (!geometry.data_gradient) return;
   data_.convolution = std::make_unique<TileConvolution>(TileConvolution::DataGradient(
       kernels_, geometry, dy_parts, w_parts, rounding_.block_x(), static_cast<int>(most_)));
@@ -123,7 +124,8 @@ void TileChunks::MakeWinograd(const ProductGeometry& geometry) {
   if (TakesWinogradGradient(geometry))
     gradient_ = std::make_unique<WinogradGradient>(kernels, geometry);
   else
-    gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y());
+    gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y(),
+                                                       static_cast<int>(most_));
   if (geometry.data_gradient)
     data_.convolution = std::make_unique<WinogradConvolution>(
         WinogradConvolution::DataGradient(kernels, geometry, rounding_.block_x()));

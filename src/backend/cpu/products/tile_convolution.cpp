@@ -57,11 +57,11 @@ TileConvolution TileConvolution::Forward(const TileKernels& kernels,
   return c;
 }
 TileConvolution TileConvolution::ForGradient(const TileKernels& kernels,
-                                             const ProductGeometry& geometry, int block) {
+                                             const ProductGeometry& geometry, int block, int most) {
   TileConvolution c(kernels, geometry, block);
   c.SetShapes(c.geometry_.x, c.geometry_.y);
   c.images_in_record_ = kernels.of_pairs() ? 2 : 1;
-  c.frame_.together = ImagesTogether(c.out_.w);
+  c.frame_.together = ImagesForLongRows(c.geometry_, most / c.images_in_record_);
   c.PlanForward();
   c.FinishPlan(1, 16);
   return c;

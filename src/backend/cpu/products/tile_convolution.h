@@ -100,7 +100,7 @@ class TileConvolution final : public ChunkConvolution {
   // Of a forward product's input, as direct weight gradients read it: how it lies (a record holds
   // images_in_record() images), and where they find what taps meet.
   static TileConvolution ForGradient(const TileKernels& kernels, const ProductGeometry& geometry,
-                                     int block);
+                                     int block, int most);
   int images_in_record() const { return images_in_record_; }
   const TileFrame& frame() const { return frame_; }
   int images_at_once() const { return at_once_; }
