@@ -88,8 +88,11 @@ TEST_CASE("side by side: no other number of images takes fewer products") {
           CAPTURE(images);
           CAPTURE(chosen);
           if (chosen > 1) ++other_than_one;
+          const std::int64_t width =
+              data_gradient ? (c.x.w + c.stride[1] - 1) / c.stride[1] : c.y().w;
+          CHECK(chosen <= std::max(images, ImagesTogether(width)));
           const std::int64_t best = Computed(g, data_gradient, images, chosen, rows);
-          for (int together = 1; together <= 16; together *= 2)
+          for (int together = 1; together <= std::min(16, images); together *= 2)
             CHECK(best <= Computed(g, data_gradient, images, together, rows));
         }
   }

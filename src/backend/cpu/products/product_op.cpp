@@ -25,15 +25,18 @@ namespace {
 bool AlphaComesFirst(const ProductSpec& spec) {
   return spec.scaler != nullptr && backend::AlphaComesFirst(spec.scaler->rule);
 }
-// Tiles take several images at a time, and pass over all weights in every chunk: of many weights a
-// chunk is a quarter of the batch, up to 32 images.
+// Tiles take several images at a time, and pass over all weights in every chunk: of many weights it
+// holds up to 32 images. A quarter of the batch is enough, so that threads share the chunks.
 int ChunkFor(const ProductSpec& spec, const ProductGeometry& geometry, const TileKernels* tiles) {
-  const auto batch = static_cast<int>(spec.x.shape.n);
-  int images = ChunkImages(spec.x.shape, spec.y.shape);
+  const Shape &x = spec.x.shape, &y = spec.y.shape;
+  const auto batch = static_cast<int>(x.n);
+  int images = ChunkImages(x, y);
   if (tiles == nullptr) return std::min(images, batch);
-  if (spec.w.shape.numel() > (1 << 20))
-    images = std::max(images, static_cast<int>(PowerOfTwoBelow(std::clamp(batch / 4, 1, 32))));
-  return std::min(std::max(images, ImagesOfTiles(*tiles, geometry, batch)), batch);
+  const auto quarter = static_cast<int>(PowerOfTwoBelow(std::max(1, batch / 4)));
+  if (spec.w.shape.numel() > (1 << 20)) images = std::max(images, std::clamp(quarter, 16, 32));
+  if (!geometry.linear)
+    images = std::max({std::min(images, quarter), BlockImages(x), BlockImages(y)});
+  return std::min(std::max(images, ImagesOfTiles(*tiles, geometry, quarter)), batch);
 }
 bool WantsMoments(const ProductSpec& spec) {
   return spec.scaler != nullptr && scaling::MayNeedMoments(spec.scaler->rule);

@@ -49,7 +49,7 @@ int Choose(const TileKernels& kernels, const Choice& c, int images) {
            StepsOfRow(c, std::max(1, rows / together));
   };
   int best = usual;
-  for (int together = 1; together <= kTileRows; together *= 2)
+  for (int together = 1; together <= std::min(images, kTileRows); together *= 2)
     if ((together == 1 || together * record_bytes <= kernels.record_bytes) &&
         cost(together) < cost(best))
       best = together;

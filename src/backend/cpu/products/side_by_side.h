@@ -10,8 +10,8 @@
 
 namespace ada::backend::cpu {
 
-// 1, 2, 4, 8 or 16: what takes the fewest products for `images` images, as long as the records
-// lie in a core's own cache. Of a forward product; and of a data gradient.
+// 1, 2, 4, 8 or 16, of `images` images: what takes the fewest products, as long as the records lie
+// in a core's own cache. Of a forward product; and of a data gradient.
 int ImagesForOutputs(const TileKernels& kernels, const ProductGeometry& geometry, int images);
 int ImagesForDataGradient(const TileKernels& kernels, const ProductGeometry& geometry, int images);
 // Of a weight gradient, which sums up row by row of the output and leaves out what it likes: so

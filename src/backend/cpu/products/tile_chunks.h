@@ -24,7 +24,7 @@ const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
 // How a layer that is not refused is computed: "directly in fp32".
 const char* WayOfProducts(const TileKernels& kernels, const ProductGeometry& geometry);
 
-// Images that a chunk should hold, out of `images`, so that tiles are full.
+// Images that a chunk should hold so that tiles are full, where it may hold `images`.
 int ImagesOfTiles(const TileKernels& kernels, const ProductGeometry& geometry, int images);
 
 class TileChunks final : public ChunkProduct {
