@@ -65,70 +65,72 @@ std::int64_t Computed(const ProductGeometry& g, bool data_gradient, int images, 
 
 }  // namespace
 
-TEST_CASE("side by side: no other number of images takes fewer products") {
-  int other_than_one = 0;
-  const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3};
-  std::vector<ProductCase> cases = {
-      {"stride 2, 28", {1, 28, 28, 64}, 64, three, two, one, one, 1, false},
-      {"5x5, 7", {1, 7, 7, 64}, 64, {5, 5}, one, two, one, 1, false},
-      {"dilation 2, 9", {1, 9, 9, 64}, 64, three, one, two, two, 1, false},
-      {"1x1, 14", {1, 14, 14, 64}, 64, one, one, {0, 0}, one, 1, false}};
-  for (int size = 1; size <= 40; ++size)
-    cases.push_back({"3x3", {1, size, size, 64}, 64, three, one, one, one, 1, false});
-  for (const ProductCase& c : cases) {
-    const ProductGeometry g = GeometryOf(c);
-    CAPTURE(c.name);
-    CAPTURE(c.x.w);
-    for (const int images : {1, 3, 8, 100, 128})
-      for (const int rows : {8, 16})
-        for (const bool data_gradient : {false, true}) {
-          const cpu::TileKernels kernels = KernelsOf(rows, 1 << 30);
-          const int chosen = data_gradient ? cpu::ImagesForDataGradient(kernels, g, images)
-                                           : cpu::ImagesForOutputs(kernels, g, images);
-          CAPTURE(images);
-          CAPTURE(chosen);
-          if (chosen > 1) ++other_than_one;
-          const std::int64_t width =
-              data_gradient ? (c.x.w + c.stride[1] - 1) / c.stride[1] : c.y().w;
-          CHECK(chosen <= std::max(images, ImagesTogether(width)));
-          const std::int64_t best = Computed(g, data_gradient, images, chosen, rows);
-          for (int together = 1; together <= std::min(16, images); together *= 2)
-            CHECK(best <= Computed(g, data_gradient, images, together, rows));
-        }
+TEST_SUITE("cpu") {
+  TEST_CASE("side by side: no other number of images takes fewer products") {
+    int other_than_one = 0;
+    const std::array<int, 2> one = {1, 1}, two = {2, 2}, three = {3, 3};
+    std::vector<ProductCase> cases = {
+        {"stride 2, 28", {1, 28, 28, 64}, 64, three, two, one, one, 1, false},
+        {"5x5, 7", {1, 7, 7, 64}, 64, {5, 5}, one, two, one, 1, false},
+        {"dilation 2, 9", {1, 9, 9, 64}, 64, three, one, two, two, 1, false},
+        {"1x1, 14", {1, 14, 14, 64}, 64, one, one, {0, 0}, one, 1, false}};
+    for (int size = 1; size <= 40; ++size)
+      cases.push_back({"3x3", {1, size, size, 64}, 64, three, one, one, one, 1, false});
+    for (const ProductCase& c : cases) {
+      const ProductGeometry g = GeometryOf(c);
+      CAPTURE(c.name);
+      CAPTURE(c.x.w);
+      for (const int images : {1, 3, 8, 100, 128})
+        for (const int rows : {8, 16})
+          for (const bool data_gradient : {false, true}) {
+            const cpu::TileKernels kernels = KernelsOf(rows, 1 << 30);
+            const int chosen = data_gradient ? cpu::ImagesForDataGradient(kernels, g, images)
+                                             : cpu::ImagesForOutputs(kernels, g, images);
+            CAPTURE(images);
+            CAPTURE(chosen);
+            if (chosen > 1) ++other_than_one;
+            const std::int64_t width =
+                data_gradient ? (c.x.w + c.stride[1] - 1) / c.stride[1] : c.y().w;
+            CHECK(chosen <= std::max(images, ImagesTogether(width)));
+            const std::int64_t best = Computed(g, data_gradient, images, chosen, rows);
+            for (int together = 1; together <= std::min(16, images); together *= 2)
+              CHECK(best <= Computed(g, data_gradient, images, together, rows));
+          }
+    }
+    CHECK(other_than_one > 100);
   }
-  CHECK(other_than_one > 100);
-}
 
-TEST_CASE("side by side: records stay in a core's own cache") {
-  const ProductGeometry g =
-      GeometryOf({"3x3", {1, 8, 8, 256}, 256, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false});
-  CHECK(cpu::ImagesForOutputs(KernelsOf(8, 1 << 20), g, 128) == 8);
-  // 8 blocks of 32 channels of a frame of at most 11 x 11 records of 64 bytes.
-  constexpr int kImageBytes = 8 * 11 * 11 * 64;
-  CHECK(cpu::ImagesForOutputs(KernelsOf(8, 8 * kImageBytes), g, 128) == 8);
-  CHECK(cpu::ImagesForOutputs(KernelsOf(8, 8 * kImageBytes - 1), g, 128) < 8);
-}
-
-TEST_CASE("side by side: rows of a weight gradient are long where there are images for it") {
-  const auto chosen = [](int width, int images) {
-    return cpu::ImagesForLongRows(
-        GeometryOf({"3x3", {1, 4, width, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false}),
-        images);
-  };
-  CHECK(chosen(32, 128) == 2);
-  CHECK(chosen(33, 128) == 1);
-  CHECK(chosen(4, 128) == 16);
-  CHECK(chosen(1, 128) == 16);  // no more than a tile has rows
-  CHECK(chosen(8, 7) == 4);
-  CHECK(chosen(8, 1) == 2);  // as images lie otherwise
-}
-
-TEST_CASE("side by side: of few channels images lie as runs and windows want them") {
-  for (const int width : {1, 2, 5, 8, 30}) {
+  TEST_CASE("side by side: records stay in a core's own cache") {
     const ProductGeometry g =
-        GeometryOf({"3x3", {1, 9, width, 3}, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false});
-    for (const int images : {1, 128})
-      CHECK(cpu::ImagesForOutputs(KernelsOf(8, 1 << 30), g, images) == ImagesTogether(width));
+        GeometryOf({"3x3", {1, 8, 8, 256}, 256, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false});
+    CHECK(cpu::ImagesForOutputs(KernelsOf(8, 1 << 20), g, 128) == 8);
+    // 8 blocks of 32 channels of a frame of at most 11 x 11 records of 64 bytes.
+    constexpr int kImageBytes = 8 * 11 * 11 * 64;
+    CHECK(cpu::ImagesForOutputs(KernelsOf(8, 8 * kImageBytes), g, 128) == 8);
+    CHECK(cpu::ImagesForOutputs(KernelsOf(8, 8 * kImageBytes - 1), g, 128) < 8);
+  }
+
+  TEST_CASE("side by side: rows of a weight gradient are long where there are images for it") {
+    const auto chosen = [](int width, int images) {
+      return cpu::ImagesForLongRows(
+          GeometryOf({"3x3", {1, 4, width, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false}),
+          images);
+    };
+    CHECK(chosen(32, 128) == 2);
+    CHECK(chosen(33, 128) == 1);
+    CHECK(chosen(4, 128) == 16);
+    CHECK(chosen(1, 128) == 16);  // no more than a tile has rows
+    CHECK(chosen(8, 7) == 4);
+    CHECK(chosen(8, 1) == 2);  // as images lie otherwise
+  }
+
+  TEST_CASE("side by side: of few channels images lie as runs and windows want them") {
+    for (const int width : {1, 2, 5, 8, 30}) {
+      const ProductGeometry g =
+          GeometryOf({"3x3", {1, 9, width, 3}, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, false});
+      for (const int images : {1, 128})
+        CHECK(cpu::ImagesForOutputs(KernelsOf(8, 1 << 30), g, images) == ImagesTogether(width));
+    }
   }
 }
 
