@@ -22,7 +22,7 @@ inline int ImagesTogether(std::int64_t width) {
   return together;
 }
 // Images in a reduction block: the power of two that gives at most 16,384 values, but no fewer than
-// a tile holds.
+// ImagesTogether.
 inline int BlockImages(const Shape& shape) {
   const std::int64_t images = std::max<std::int64_t>(1, 16384 / shape.per_image());
   return std::max(static_cast<int>(PowerOfTwoBelow(images)), ImagesTogether(shape.w));

@@ -161,8 +161,8 @@ inline std::vector<ProductCase> TileProducts() {
       LinearCase("linear of large images of one channel", {18, 40, 50, 1}, 17, false),
       LinearCase("linear of large odd images", {20, 13, 10, 11}, 37, true),
       // Tiles of images of several reduction blocks.
-      {"1x3, 512 to 10, width 4", {11, 4, 4, 512}, 10, {1, 3}, one, {0, 1}, one, 1, false},
-      {"1x3, 16 to 512, width 4", {11, 4, 4, 16}, 512, {1, 3}, one, {0, 1}, one, 1, true}};
+      {"1x3, 1024 to 16, one row", {9, 1, 9, 1024}, 16, {1, 3}, one, {0, 1}, one, 1, false},
+      {"1x3, 16 to 1024, one row", {9, 1, 9, 16}, 1024, {1, 3}, one, {0, 1}, one, 1, true}};
   return all;
 }
 

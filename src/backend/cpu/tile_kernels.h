@@ -51,7 +51,9 @@ struct TileKernels {
   enum class Multiplies : std::uint8_t { kParts, kFloats, kPairs };
   Multiplies multiplies;
   std::int64_t record_bytes;  // of records that a core's own cache holds beside weights and sums
-  int rows = 16;  // of a tile that share their steps, of at least 32 output channels: 8 or 16
+  // Rows of a tile that one pass over the steps computes, 8 or 16, of at least 32 output channels
+  // (of fewer: 16).
+  int rows = 16;
   void (*pack_records)(const PackRecordsArgs&);
   void (*pack_weights)(const PackWeightsArgs&);
   void (*convolve)(const TileConvolutionArgs&);

@@ -19,19 +19,15 @@ struct GradientRow {
   int row = 0;         // of the output
   int position = 0;    // the first, counted in the whole row
 };
-// Positions of the output at which a step finds x within the image: rows top .. bottom of it, and
-// of each the positions left .. right.
-struct MetByStep {
-  int top = 0, bottom = 0, left = 0, right = 0;
-};
 
 // direct_gradient: rows of the output of some images, or pieces of rows, of `positions` records.
 struct DirectGradientArgs {
   const std::byte* x = nullptr;
   std::int64_t x_bytes = 64;  // of x from one position to the next
   const GradientRow* rows_of_y = nullptr;
-  const std::int64_t* steps = nullptr;        // bytes from a row's x to what a step reads
-  const MetByStep* met = nullptr;             // of each step
+  const std::int64_t* steps = nullptr;  // bytes from a row's x to what a step reads
+  // Of each step: where it finds x within the image; left and right count positions of whole rows.
+  const TileConvolution::Met* met = nullptr;
   const std::uint8_t* step_values = nullptr;  // channels of a step, 1 to 16
   int step_count = 0;
   const std::byte* dy = nullptr;  // [out_blocks][rows][positions]
@@ -54,7 +50,8 @@ struct TilesToRowsArgs {
 
 class DirectWeightGradient final : public PartialGradients {
  public:
-  // block: images in a reduction block of the output. most: images of a call.
+  // block: images in a reduction block of the output. most: images of
+  // a call of Run.
   DirectWeightGradient(const TileKernels& kernels, const ProductGeometry& geometry, int block,
                        int most);
 
@@ -103,13 +100,13 @@ class DirectWeightGradient final : public PartialGradients {
   const TileKernels& kernels_;
   ProductGeometry geometry_;
   TileConvolution forward_;
-  std::vector<MetByStep> met_;           // of each step
-  std::vector<std::int64_t> places_;     // of a step's values among the weights of one output
-  bool in_order_ = true;                 // places_ are 0, 1, 2 ..
-  std::vector<GradientGroup> groups_;    // one a block of output channels
-  int out_channels_, out_blocks_;        // of a group of channels
-  int pieces_, positions_, strip_rows_;  // of a row of the output; of a piece; pieces of a strip
-  int slice_blocks_ = 1, slices_ = 1;    // of 16 output channels
+  std::vector<TileConvolution::Met> met_;  // of each step
+  std::vector<std::int64_t> places_;       // of a step's values among the weights of one output
+  bool in_order_ = true;                   // places_ are 0, 1, 2 ..
+  std::vector<GradientGroup> groups_;      // one a block of output channels
+  int out_channels_, out_blocks_;          // of a group of channels
+  int pieces_, positions_, strip_rows_;    // of a row of the output; of a piece; pieces of a strip
+  int slice_blocks_ = 1, slices_ = 1;      // of 16 output channels
 };
 
 }  // namespace ada::backend::cpu

@@ -25,16 +25,17 @@ namespace {
 bool AlphaComesFirst(const ProductSpec& spec) {
   return spec.scaler != nullptr && backend::AlphaComesFirst(spec.scaler->rule);
 }
-// Tiles take several images at a time, and pass over all weights in every chunk: of many weights it
-// holds up to 32 images. A quarter of the batch is enough, so that threads share the chunks.
+// Tiles take several images at a time, and pass over all weights in every chunk: with many weights
+// a chunk holds 32 images. But direct convolutions leave four chunks in a batch for threads to
+// share; linear layers, whose partial gradients are large, do not.
 int ChunkFor(const ProductSpec& spec, const ProductGeometry& geometry, const TileKernels* tiles) {
   const Shape &x = spec.x.shape, &y = spec.y.shape;
   const auto batch = static_cast<int>(x.n);
   int images = ChunkImages(x, y);
   if (tiles == nullptr) return std::min(images, batch);
+  if (spec.w.shape.numel() > (1 << 20)) images = std::max(images, 32);
   const auto quarter = static_cast<int>(PowerOfTwoBelow(std::max(1, batch / 4)));
-  if (spec.w.shape.numel() > (1 << 20)) images = std::max(images, std::clamp(quarter, 16, 32));
-  if (!geometry.linear)
+  if (!geometry.linear && !tiles->of_parts())
     images = std::max({std::min(images, quarter), BlockImages(x), BlockImages(y)});
   return std::min(std::max(images, ImagesOfTiles(*tiles, geometry, quarter)), batch);
 }

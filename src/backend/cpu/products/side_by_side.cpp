@@ -38,7 +38,8 @@ std::int64_t StepsOfRow(const Choice& c, int wide) {
 
 int Choose(const TileKernels& kernels, const Choice& c, int images) {
   const int usual = ImagesTogether(c.out_width);
-  if (c.in.c / c.groups < 16) return usual;  // windows and runs (tile_frame.h)
+  // Few channels of images lie as windows or runs (tile_frame.h).
+  if (c.in.c / c.groups < 16) return usual;
   const int rows = c.out_channels >= 2 * kTileRows ? kernels.rows : kTileRows;
   const int channels = kernels.of_pairs() ? 32 : 16;
   const std::int64_t record_bytes = std::int64_t{kRecordBytes} *
@@ -92,6 +93,7 @@ int ImagesForLongRows(const ProductGeometry& g, int images) {
   constexpr int kPositions = 64;
   int together = ImagesTogether(g.y.w);
   if (g.x.c / g.groups < 16) return together;  // windows and runs
+  while (together > std::max(1, images)) together /= 2;
   while (2 * together <= std::min(images, kTileRows) && 2 * together * g.y.w <= kPositions)
     together *= 2;
   return together;

@@ -10,12 +10,13 @@
 
 namespace ada::backend::cpu {
 
-// 1, 2, 4, 8 or 16, of `images` images: what takes the fewest products, as long as the records lie
-// in a core's own cache. Of a forward product; and of a data gradient.
+// Of a call with `images` images, for a forward product and for a data gradient: 1, 2, 4, 8 or 16,
+// what takes the fewest products. More than ImagesTogether only as long as there are so many and
+// their records lie in a core's own cache; with few channels to read always ImagesTogether.
 int ImagesForOutputs(const TileKernels& kernels, const ProductGeometry& geometry, int images);
 int ImagesForDataGradient(const TileKernels& kernels, const ProductGeometry& geometry, int images);
-// Of a weight gradient, which sums up row by row of the output and leaves out what it likes: so
-// many that rows are long.
+// Of a weight gradient, which sums up row by row of the output and may leave out single positions:
+// so many that rows are long. images: those that records hold, one or two each.
 int ImagesForLongRows(const ProductGeometry& geometry, int images);
 
 }  // namespace ada::backend::cpu

@@ -4,7 +4,7 @@
 //
 // The input is packed into records, one for each pixel of a frame with zeros around the image, so
 // that 16 neighbours in a row of the output read 16 neighbours in memory, whatever the tap. Where
-// the output is narrower than 16 columns, images lie side by side:
+// rows of the output do not fill tiles, images lie side by side:
 //
 //   columns  0           1           2
 //   images   0 1 2 3     0 1 2 3     0 1 2 3     ...     (4 images together: 4 columns make a tile)

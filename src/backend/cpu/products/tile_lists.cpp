@@ -7,8 +7,8 @@
 
 namespace ada::backend::cpu {
 
-// Row y of the output reads row y * row_step_ + tap.row of the frame, column x column x +
-// tap.column of its remainder's frame, which is one of every `remainders` columns of the image.
+// Row y of the output reads row y * row_step_ + tap.row of the frame. Column x reads column x +
+// tap.column of its remainder's frame, which holds one of every `remainders` columns of the image.
 TileConvolution::Met TileConvolution::MetBy(const Part& part, const Tap& tap) const {
   const auto limit = [](std::int64_t distance, int step, int most) {
     return static_cast<int>(

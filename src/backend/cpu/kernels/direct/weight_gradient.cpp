@@ -62,7 +62,7 @@ class Gradient {
     float* partial = a_.partial + n * panel_ + std::int64_t{s} * kTileValues + k * kRecord;
     Sums<kRows, kColumns> sums;
     sums.Zero();
-    const MetByStep& met = a_.met[s];
+    const TileConvolution::Met& met = a_.met[s];
     for (int row = begin; row < end; ++row) {
       const GradientRow& at = a_.rows_of_y[row];
       if (at.row < met.top || at.row >= met.bottom) continue;
