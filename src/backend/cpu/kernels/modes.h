@@ -135,6 +135,19 @@ struct ModeAny {
   }
 };
 
+// body(Mode) for the storage of values that are read or stored as their codes.
+template <class Body>
+ADA_INLINE void ForStorage(Storage storage, Body&& body) {
+  switch (storage) {
+    case Storage::kF16:
+      return body(ModeF16{});
+    case Storage::kBF16:
+      return body(ModeBF16{});
+    default:
+      return body(ModeF32{});
+  }
+}
+
 enum class ModeName : std::uint8_t { kF32, kF16, kBF16, kSmall, kAny };
 // The fastest mode for spans that are rounded like this; without roundings: moved as they are.
 ADA_OUTLINE ModeName ChooseMode(const TensorSpan* spans, std::size_t count,

@@ -50,8 +50,7 @@ struct TilesToRowsArgs {
 
 class DirectWeightGradient final : public PartialGradients {
  public:
-  // block: images in a reduction block of the output. most: images of
-  // a call of Run.
+  // block: images in a reduction block of the output. most: images that a call of Run has.
   DirectWeightGradient(const TileKernels& kernels, const ProductGeometry& geometry, int block,
                        int most);
 

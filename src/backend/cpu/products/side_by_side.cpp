@@ -17,37 +17,30 @@ struct Columns {
   std::vector<int> taps;
 };
 
-struct Choice {
-  std::vector<Columns> columns;  // by remainder
-  Shape in;                      // of all groups
-  int out_width, out_channels;   // of a remainder; of a group
-  int kernel_height, kernel_width, groups;
-};
-
 // Steps of a row of the output, counted in blocks of rows that span `wide` columns each.
-std::int64_t StepsOfRow(const Choice& c, int wide) {
+std::int64_t StepsOfRow(const std::vector<Columns>& by_remainder, std::int64_t in_width, int wide) {
   std::int64_t steps = 0;
-  for (const Columns& columns : c.columns)
+  for (const Columns& columns : by_remainder)
     for (int x = 0; x < columns.count; x += wide) {
       const int last = std::min(x + wide, columns.count) - 1;
       for (const int tap : columns.taps)
-        if (last * columns.step + tap >= 0 && x * columns.step + tap < c.in.w) ++steps;
+        if (last * columns.step + tap >= 0 && x * columns.step + tap < in_width) ++steps;
     }
   return steps;
 }
 
-int Choose(const TileKernels& kernels, const Choice& c, int images) {
-  const int usual = ImagesTogether(c.out_width);
+// in, out: what is read and what is made, of all groups of channels.
+int Choose(const TileKernels& kernels, const ProductGeometry& g, const Shape& in, const Shape& out,
+           const std::vector<Columns>& by_remainder, int images) {
+  const int usual = ImagesTogether(by_remainder[0].count);
   // Few channels of images lie as windows or runs (tile_frame.h).
-  if (c.in.c / c.groups < 16) return usual;
-  const int rows = c.out_channels >= 2 * kTileRows ? kernels.rows : kTileRows;
-  const int channels = kernels.of_pairs() ? 32 : 16;
-  const std::int64_t record_bytes = std::int64_t{kRecordBytes} *
-                                    QuotientUp(c.in.c / c.groups, channels) *
-                                    (c.in.h + c.kernel_height) * (c.in.w + c.kernel_width);
+  if (in.c / g.groups < 16) return usual;
+  const int rows = out.c / g.groups >= 2 * kTileRows ? kernels.rows : kTileRows;
+  const std::int64_t record_bytes = std::int64_t{kRecordBytes} * (in.h + g.w.h) * (in.w + g.w.w) *
+                                    QuotientUp(in.c / g.groups, kernels.of_pairs() ? 32 : 16);
   const auto cost = [&](int together) {
     return QuotientUp(images, together) * std::max(1, together / rows) *
-           StepsOfRow(c, std::max(1, rows / together));
+           StepsOfRow(by_remainder, in.w, std::max(1, rows / together));
   };
   int best = usual;
   for (int together = 1; together <= std::min(images, kTileRows); together *= 2)
@@ -62,31 +55,18 @@ int Choose(const TileKernels& kernels, const Choice& c, int images) {
 int ImagesForOutputs(const TileKernels& kernels, const ProductGeometry& g, int images) {
   Columns columns{static_cast<int>(g.y.w), g.stride[1], {}};
   for (int k = 0; k < g.w.w; ++k) columns.taps.push_back(k * g.dilation[1] - g.padding[1]);
-  const int width = columns.count;
-  return Choose(kernels,
-                {{std::move(columns)},
-                 g.x,
-                 width,
-                 static_cast<int>(g.y.c) / g.groups,
-                 static_cast<int>(g.w.h),
-                 static_cast<int>(g.w.w),
-                 g.groups},
-                images);
+  return Choose(kernels, g, g.x, g.y, {columns}, images);
 }
 
 int ImagesForDataGradient(const TileKernels& kernels, const ProductGeometry& g, int images) {
-  std::vector<Columns> all;
+  std::vector<Columns> by_remainder;
   const auto width = static_cast<int>(g.x.w);
   for (int q = 0; q < std::min(g.stride[1], width); ++q) {
     Columns columns{QuotientUp(width - q, g.stride[1]), 1, {}};
     for (const Reach& reach : ReachesOf(g, 1, q)) columns.taps.push_back(reach.at);
-    all.push_back(std::move(columns));
+    by_remainder.push_back(columns);
   }
-  return Choose(
-      kernels,
-      {std::move(all), g.y, QuotientUp(width, g.stride[1]), static_cast<int>(g.x.c) / g.groups,
-       static_cast<int>(g.w.h), static_cast<int>(g.w.w), g.groups},
-      images);
+  return Choose(kernels, g, g.y, g.x, by_remainder, images);
 }
 
 int ImagesForLongRows(const ProductGeometry& g, int images) {

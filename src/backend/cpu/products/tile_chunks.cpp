@@ -73,7 +73,7 @@ const char* WayOfProducts(const TileKernels& kernels, const ProductGeometry& geo
 
 int ImagesOfTiles(const TileKernels& kernels, const ProductGeometry& geometry, int images) {
   if (kernels.of_parts() || IsNarrow(geometry) || ByWinograd(kernels, geometry)) return 2;
-  if (geometry.linear) return images >= 32 ? 32 : 16;  // one row of a tile each
+  if (geometry.linear) return images >= 32 ? 32 : 16;  // a row of a tile each
   const int data = geometry.data_gradient ? ImagesForDataGradient(kernels, geometry, images) : 1;
   return std::max({2, data, ImagesForOutputs(kernels, geometry, images)});
 }

@@ -53,15 +53,19 @@ struct PackWeightsArgs {
   std::byte* tiles = nullptr;  // 1 KB a part
 };
 
+// Lists of the steps that find anything but zeros beside the image: for rows 0 to 7 of a tile, 8 to
+// 15, and all of them.
+struct TileSteps {
+  std::uint16_t of_half[2] = {0, 0}, of_all = 0;
+};
+
 // 16 positions of the output.
 struct TileOfRows {
   std::int64_t record = 0;  // bytes, of row 0
   std::int64_t out = 0;     // values, of row 0
   std::int32_t block = 0;   // reduction block of row 0
   std::uint32_t valid = 0;  // one bit a row
-  // Lists of the steps that find anything but zeros beside the image: for rows 0 to 7, 8 to 15,
-  // and all of them. Not of parts.
-  std::uint16_t steps_of_half[2] = {0, 0}, steps_of_all = 0;
+  TileSteps steps = {};     // not of parts
 };
 
 // convolve: all tiles of one call, every output channel.
@@ -149,11 +153,7 @@ class TileConvolution final : public ChunkConvolution {
     std::vector<std::uint8_t> step_values = {};  // channels of each step
     // Different lists of steps, one behind the other, and those of each tile of an image.
     std::vector<std::int32_t> lists = {}, list_begins = {};
-    struct TileLists {
-      std::array<std::uint16_t, 2> halves;
-      std::uint16_t all;
-    };
-    std::vector<TileLists> tile_lists = {};  // [row][columns / columns of a tile]
+    std::vector<TileSteps> tile_steps = {};  // [row][columns / columns of a tile]
   };
   TileConvolution(const TileKernels& kernels, const ProductGeometry& geometry, int block);
   void SetShapes(const Shape& in, const Shape& out);

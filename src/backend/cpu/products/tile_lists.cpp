@@ -55,7 +55,7 @@ void TileConvolution::ListSteps(Part& part) const {
   const int first = QuotientUp(columns, 2), second = columns / 2;  // one column: both halves
   for (int y = 0; y < part.rows; ++y)
     for (int x = 0; x < part.columns; x += columns)
-      part.tile_lists.push_back({{list_of(y, x, x + first), list_of(y, x + second, x + columns)},
+      part.tile_steps.push_back({{list_of(y, x, x + first), list_of(y, x + second, x + columns)},
                                  list_of(y, x, x + columns)});
 }
 
@@ -74,11 +74,7 @@ std::vector<TileOfRows> TileConvolution::TilesOf(const Part& part, int images) c
         const std::int64_t column = part.column + static_cast<std::int64_t>(x) * out_step_[1];
         tile.out = ((first * out_.h + row) * out_.w + column) * out_pixel_;
         tile.block = first / block_;
-        if (!part.tile_lists.empty()) {
-          const Part::TileLists& lists = part.tile_lists[tiles_of_image++];
-          tile.steps_of_half[0] = lists.halves[0], tile.steps_of_half[1] = lists.halves[1];
-          tile.steps_of_all = lists.all;
-        }
+        if (!part.tile_steps.empty()) tile.steps = part.tile_steps[tiles_of_image++];
         for (int i = 0; i < 16; ++i)
           if (x + i / together < part.columns && first + i % together < images)
             tile.valid |= 1u << i;

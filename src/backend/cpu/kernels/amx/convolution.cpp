@@ -238,14 +238,7 @@ void RunMode(const TileConvolutionArgs& a) {
 }  // namespace
 
 void Convolve(const TileConvolutionArgs& a) {
-  switch (a.out.storage) {
-    case Storage::kF16:
-      return RunMode<ModeF16>(a);
-    case Storage::kBF16:
-      return RunMode<ModeBF16>(a);
-    default:
-      return RunMode<ModeF32>(a);
-  }
+  ForStorage(a.out.storage, [&](auto mode) { RunMode<decltype(mode)>(a); });
 }
 
 }  // namespace ada::backend::cpu::ADA_ISA

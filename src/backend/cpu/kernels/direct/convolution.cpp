@@ -78,12 +78,11 @@ class Convolution {
     Sums<kRows, kColumns> sums;
     const std::int64_t row_bytes = kRuns ? a_.row_bytes : kRecordBytes;
     const std::byte* records = a_.records + tile.record + row * row_bytes;
-    const int list = kRows == kHalf ? tile.steps_of_half[row / kHalf] : tile.steps_of_all;
+    const int list = kRows == kHalf ? tile.steps.of_half[row / kHalf] : tile.steps.of_all;
     const std::int32_t* step = a_.lists + a_.list_begins[list];
     const std::int32_t* const end = a_.lists + a_.list_begins[list + 1];
     sums.Zero();
     for (bool first = true; step != end; first = false) {
-      if (!first) sums.Zero();
       const int panel_end = (*step / kPanelSteps + 1) * kPanelSteps;
       for (; step != end && *step < panel_end; ++step) {
         const int s = *step;
@@ -99,7 +98,7 @@ class Convolution {
         }
       }
       if (!first) sums.AddTo(waiting_);
-      if (step != end) sums.Keep(waiting_);
+      if (step != end) sums.Keep(waiting_), sums.Zero();
     }
     const std::int64_t* const offsets = a_.row_offsets + row;
     const std::uint32_t valid = tile.valid >> row;

@@ -49,19 +49,6 @@ ADA_INLINE Floats Broadcast(const std::byte* from) {
 #endif
 }
 
-// body(Mode) for the storage of values that are read or stored as their codes.
-template <class Body>
-ADA_INLINE void ForStorage(Storage storage, Body&& body) {
-  switch (storage) {
-    case Storage::kF16:
-      return body(ModeF16{});
-    case Storage::kBF16:
-      return body(ModeBF16{});
-    default:
-      return body(ModeF32{});
-  }
-}
-
 // kRows rows of 16 * kColumns sums, register by register: the compiler keeps arrays of them in
 // registers, but not of pairs.
 template <int kRows, int kColumns>
