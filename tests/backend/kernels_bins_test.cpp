@@ -82,6 +82,25 @@ TEST_SUITE("cpu") {
       }
   }
 
+  // More than the sums of bits hold before they are emptied, and exponents that they have no bit
+  // for.
+  TEST_CASE("kernels: histograms of many values: all alike, growing, shrinking, a few far below") {
+    const std::size_t n = 150001;
+    Values alike(n, 1.5f), growing = Normal(n, 1, 1), shrinking = growing, far = growing;
+    for (std::size_t i = 0; i < n; ++i) {
+      const int e = static_cast<int>(i / 1000) - 75;
+      growing[i] = std::ldexp(growing[i], e), shrinking[i] = std::ldexp(shrinking[i], -e);
+      if (i % 777 == 0) far[i] = std::ldexp(far[i], -static_cast<int>(i / 777));
+    }
+    for (const Kernels* kernels : KernelSets())
+      for (const Values& in : {alike, growing, shrinking, far})
+        for (const float divisor : kDivisors) {
+          CAPTURE(kernels->name);
+          CAPTURE(divisor);
+          CheckRound(*kernels, {MainKinds()[1], false, 1}, in, divisor);
+        }
+  }
+
   TEST_CASE("kernels: histograms are taken only where counts are") {
     const Values in = Normal(100, 1, 1);
     for (const Kernels* kernels : KernelSets()) {

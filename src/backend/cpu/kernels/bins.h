@@ -1,5 +1,7 @@
-// Counting values by binary exponent: magnitudes are shifted to exponents 16 at a time and tallied
-// one by one, in several tables so that equal exponents in a row do not wait for each other.
+// Counting values by binary exponent. A value becomes a word with one bit, which stands for its
+// exponent, and adders sum words up lane by lane, bit by bit: place p of 32 sums at a time is one
+// word. (Positional population counts by carry-save adders: Klarqvist, Mula, Lemire, "Efficient
+// computation of positional population counts using SIMD instructions", 2019.)
 #pragma once
 #include "backend/cpu/kernels/simd.h"
 
@@ -8,32 +10,32 @@ namespace ada::backend::cpu::ADA_ISA {
 // Fills the rounding's BlockBins, where it has any.
 class BinTally {
  public:
+  static constexpr int kRun = 16 * kLanes;  // values that are looked at together
+
   explicit BinTally(const Rounding& rounding);
   bool wanted() const { return bins_ != nullptr; }
-  // Where it is wanted. n: a multiple of 16; zeros that fill up vectors do no harm. smallest,
-  // largest: bounds of these magnitudes, as bits, the first not of zeros; the tighter the faster.
-  void Add(const float* x, int n, std::uint32_t smallest, std::uint32_t largest);
+  // Where it is wanted. n: a multiple of 16; zeros that fill up vectors do no harm. Bits of
+  // magnitudes: the smallest of each kRun values (of what is left at the end), zeros left out, and
+  // the largest of all.
+  void Add(const float* x, int n, const std::uint32_t* smallest, std::uint32_t largest);
   // Of `values` values in all.
   void Finish(std::int64_t values);
 
  private:
-  // Two values at a time, one store for both: stores are what limits such a loop.
-  using Pairs = U8;
-  static constexpr int kFar = 31;
+  static constexpr int kBits = 32, kPlaces = 12;
 
-  template <bool kPlain>
-  void AddPairs(const float* x, int n);  // plain: every value that is not zero has a code
-  void ChooseTop(int top);
-  Pairs PairsOf(U u) const;
-  U TakeOthers(U u);
-  U TakeSpecial(U u, unsigned lanes);
-  void Fold();
+  void ChooseLowest(std::uint32_t largest);
+  void TakeOthers(float* values);
+  void TakeOther(std::uint32_t u);
+  void AddWords(const float* values);
+  void Empty();
 
   BlockBins* bins_;
   std::uint32_t mantissa_ = 0;  // of the divisor
-  int top_ = 0;                 // field of the largest exponent that has a code: 0
-  // By the codes of two neighbours; neighbouring pairs have a table each.
-  std::uint32_t pairs_[2][1024];
+  int lowest_ = 1;              // field of the exponent that bit 0 stands for, never subnormals'
+  std::uint32_t offset_ = 0;    // (u - offset_) >> 23: the bit of a magnitude u
+  int words_ = 0;               // summed up in every lane
+  alignas(64) std::uint32_t sums_[kPlaces][kLanes] = {};
 };
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -49,6 +49,31 @@ ADA_INLINE Doubles AddSquare(Doubles sum, Doubles d) {
 #endif
 }
 
+// The word of which one bit is set; 0 where there is no such bit.
+ADA_INLINE Unsigned BitAt(Unsigned bit) {
+#if defined(__AVX512F__)
+  return (Unsigned)_mm512_sllv_epi32(_mm512_set1_epi32(1), (__m512i)bit);
+#elif defined(__AVX2__)
+  return (Unsigned)_mm256_sllv_epi32(_mm256_set1_epi32(1), (__m256i)bit);
+#else
+  // A power of two, from its exponent; what is too large for a number with a sign becomes bit 31.
+  const auto power = (__m128)((bit + 127u) << 23);
+  return (Unsigned)_mm_cvttps_epi32(power) & (Unsigned)(bit < 32u);
+#endif
+}
+// Bit by bit: sum becomes the lower place of sum + a + b; returns the higher one.
+ADA_INLINE Unsigned FullAdd(Unsigned& sum, Unsigned a, Unsigned b) {
+#if defined(__AVX512F__)
+  const __m512i x = (__m512i)sum, y = (__m512i)a, z = (__m512i)b;
+  sum = (Unsigned)_mm512_ternarylogic_epi32(x, y, z, 0x96);
+  return (Unsigned)_mm512_ternarylogic_epi32(x, y, z, 0xe8);
+#else
+  const Unsigned one = sum ^ a, carry = (sum & a) | (one & b);
+  sum = one ^ b;
+  return carry;
+#endif
+}
+
 // The smallest that is not zero, the largest, and how many are zeros.
 struct ExtremeLanes {
   Ints min = Ints{} + 0x7fffffff, max{}, zeros{};

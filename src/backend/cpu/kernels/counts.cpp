@@ -92,9 +92,7 @@ void CountTally::Count() {
 void CountTally::CountBins(Extremes extremes) {
   Sums unused;
   if (apart_) extremes = AddSums(kept_.x, end_, unused);
-  const int runs = (end_ + kRun - 1) / kRun;
-  const std::uint32_t min = *std::min_element(extremes.min, extremes.min + runs);
-  bins_.Add(kept_.x, end_, min, extremes.max);
+  bins_.Add(kept_.x, end_, extremes.min, extremes.max);
 }
 
 // What becomes zeros or subnormals, and what lies below the subnormals. Where values are small,

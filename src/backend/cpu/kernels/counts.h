@@ -38,7 +38,7 @@ class CountTally {
     double sum[kLanes] = {}, square[kLanes] = {}, l1[kLanes] = {};
   };
   // Of one filling of the buffer: magnitudes' bits (min: of each kRun values, zeros left out).
-  static constexpr int kRun = 16 * kLanes;
+  static constexpr int kRun = BinTally::kRun;
   struct Extremes {
     std::uint32_t min[KeptValues::kSize / kRun];
     std::uint32_t max = 0;

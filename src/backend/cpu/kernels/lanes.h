@@ -102,12 +102,10 @@ typedef float Floats __attribute__((vector_size(kRegister)));
 typedef std::int32_t Signeds __attribute__((vector_size(kRegister)));
 typedef std::uint32_t Unsigneds __attribute__((vector_size(kRegister)));
 typedef double Reals __attribute__((vector_size(kRegister)));
-typedef std::uint64_t Words __attribute__((vector_size(kRegister)));
 using F = Parts<Floats>;
 using I = Parts<Signeds>;
 using U = Parts<Unsigneds>;
-using D = Parts<Reals>;   // 8 lanes
-using U8 = Parts<Words>;  // 8 lanes
+using D = Parts<Reals>;  // 8 lanes
 #ifdef __AVX2__
 typedef std::uint16_t H __attribute__((vector_size(32)));
 typedef std::int16_t S __attribute__((vector_size(32)));
@@ -205,13 +203,6 @@ ADA_INLINE unsigned LaneBits(const Pair<V>& v) {
 }
 #endif
 
-// The lane replaced by x.
-ADA_INLINE void SetLane(U& u, int lane, std::uint32_t x) {
-  std::uint32_t lanes[kLanes];
-  std::memcpy(lanes, &u, sizeof lanes);
-  lanes[lane] = x;
-  std::memcpy(&u, lanes, sizeof lanes);
-}
 inline I LaneNumbers() {
   static constexpr std::int32_t kNumbers[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   I v;
