@@ -96,10 +96,13 @@ void BinTally::AddWords(const float* values) {
       return word;
     };
     Unsigned places[kQuickPlaces];
+#pragma GCC unroll 4
     for (int p = 0; p < kQuickPlaces; ++p) places[p] = LoadAs<Unsigned>(sums_[p] + column);
     Unsigned carry = AddNext<kQuickPlaces - 1>(places, next);
+#pragma GCC unroll 4
     for (int p = 0; p < kQuickPlaces; ++p)
       std::memcpy(sums_[p] + column, &places[p], sizeof places[p]);
+#pragma GCC unroll 8
     for (int p = kQuickPlaces; p < kPlaces; ++p) {
       const auto place = LoadAs<Unsigned>(sums_[p] + column), sum = place ^ carry;
       std::memcpy(sums_[p] + column, &sum, sizeof sum);
@@ -111,17 +114,14 @@ void BinTally::AddWords(const float* values) {
 // Adds the sums to the bins.
 void BinTally::Empty() {
   if (words_ == 0) return;
+  std::uint32_t* const counts = bins_->counts + (lowest_ - 127 - BlockBins::kLowest);
   for (int bit = 0; bit < kBits; ++bit) {
-    U counts{};
-    for (int p = 0; words_ >> p != 0; ++p) {
-      U place;
-      std::memcpy(&place, sums_[p], sizeof place);
-      counts += ((place >> bit) & 1u) << p;
-    }
-    std::uint32_t lanes[kLanes], count = 0;
-    std::memcpy(lanes, &counts, sizeof lanes);
-    for (const std::uint32_t lane : lanes) count += lane;
-    bins_->counts[lowest_ + bit - 127 - BlockBins::kLowest] += count;
+    Unsigned sum{};
+    for (int column = 0; column < kLanes; column += kWidth)
+#pragma GCC unroll 12
+      for (int p = 0; p < kPlaces; ++p)
+        sum += ((LoadAs<Unsigned>(sums_[p] + column) >> bit) & 1u) << p;
+    counts[bit] += static_cast<std::uint32_t>(Total((Ints)sum));
   }
   std::memset(sums_, 0, sizeof sums_);
   words_ = 0;
