@@ -33,7 +33,7 @@ void BinTally::Add(const float* x, int n, const std::uint32_t* smallest, std::ui
   ChooseLowest(largest);
   for (int first = 0; first < n; first += kRun, ++smallest) {
     // What lies between the smallest and the largest has a bit if these two do.
-    const bool all = (*smallest - offset_) >> 23 < kBits && largest < kInfinityBits;
+    const bool all = (*smallest - offset()) >> 23 < kBits && largest < kInfinityBits;
     if (all && n - first >= kRun) {
       AddWords(x + first);
       continue;
@@ -52,19 +52,18 @@ void BinTally::ChooseLowest(std::uint32_t largest) {
   constexpr int kFinite = 254;  // the largest exponent's field; inf and NaN have no bit
   const int top = std::min(static_cast<int>(largest >> 23), kFinite);
   const int best = std::max(std::min(top + 1, kFinite) + 1 - kBits, 1);
-  if (offset_ != 0 && top - lowest_ < kBits && lowest_ <= best + kBits / 4) return;
+  if (top - lowest_ < kBits && lowest_ <= best + kBits / 4) return;
   Empty();
   lowest_ = best;
-  // A magnitude minus the divisor's mantissa takes one off the exponent where that is due.
-  offset_ = (static_cast<std::uint32_t>(lowest_) << 23) + mantissa_;
 }
 
 // Counts what has no bit one by one (subnormals, inf, NaN, exponents too far down) and puts zeros
 // in its place.
 void BinTally::TakeOthers(float* values) {
+  const std::uint32_t offset = this->offset();
   for (int i = 0; i < kRun; i += kLanes) {
     const U u = Magnitude(LoadF(values + i));
-    const I bit = (I)((u - offset_) >> 23);
+    const I bit = (I)((u - offset) >> 23);
     const I none = (bit >= kBits) | ((I)u >= static_cast<std::int32_t>(kInfinityBits));
     unsigned others = LaneBits(none & (I)(u != 0u));
     for (; others != 0; others &= others - 1) {
@@ -88,10 +87,11 @@ void BinTally::AddWords(const float* values) {
   constexpr int kWords = kRun / kLanes;
   if (words_ + kWords >= 1 << kPlaces) Empty();
   words_ += kWords;
+  const std::uint32_t offset = this->offset();
   for (int column = 0; column < kLanes; column += kWidth) {
     const float* at = values + column;
     const auto next = [&]() __attribute__((always_inline)) {
-      const Unsigned word = BitAt(((Unsigned)Magnitudes(at) - offset_) >> 23);
+      const Unsigned word = BitAt(((Unsigned)Magnitudes(at) - offset) >> 23);
       at += kLanes;
       return word;
     };

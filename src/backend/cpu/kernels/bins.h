@@ -24,6 +24,9 @@ class BinTally {
  private:
   static constexpr int kBits = 32, kPlaces = 12;
 
+  // (u - offset()) >> 23: the bit of a magnitude u. The divisor's mantissa takes one off the
+  // exponent where that is due.
+  std::uint32_t offset() const { return (static_cast<std::uint32_t>(lowest_) << 23) + mantissa_; }
   void ChooseLowest(std::uint32_t largest);
   void TakeOthers(float* values);
   void TakeOther(std::uint32_t u);
@@ -33,7 +36,6 @@ class BinTally {
   BlockBins* bins_;
   std::uint32_t mantissa_ = 0;  // of the divisor
   int lowest_ = 1;              // field of the exponent that bit 0 stands for, never subnormals'
-  std::uint32_t offset_ = 0;    // (u - offset_) >> 23: the bit of a magnitude u
   int words_ = 0;               // summed up in every lane
   alignas(64) std::uint32_t sums_[kPlaces][kLanes] = {};
 };
