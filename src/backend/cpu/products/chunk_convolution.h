@@ -26,9 +26,10 @@ class ChunkConvolution {
   virtual std::size_t scratch_bytes(int images) const = 0;
 
   virtual std::size_t weight_bytes() const = 0;
-  // From PyTorch's order, panel by panel: each writes a part of the weights of its own.
+  // From PyTorch's order, panel by panel: each writes a part of the weights of its own. False: with
+  // these weights zeros would not come out as zeros; Run is not to be called.
   virtual int panels() const = 0;
-  virtual void PackPanel(int panel, const float* plain, std::byte* weights) const = 0;
+  virtual bool PackPanel(int panel, const float* plain, std::byte* weights) const = 0;
 
   virtual void Run(const Call& call) const = 0;
 };

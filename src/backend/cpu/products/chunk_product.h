@@ -42,6 +42,9 @@ class ChunkProduct {
   virtual void WeightSlice(int /*slice*/, const Chunk& /*batch*/, const TensorSpan& /*x*/,
                            const TensorSpan& /*dy*/, float* /*partial*/) {}
 
+  // Whether values of dw that few products make are to be summed up directly (few_terms.h).
+  virtual bool few_terms_are_inexact() const { return false; }
+
   virtual std::int64_t partial_values() const = 0;
   // The sum of `count` partial gradients, one behind the other and added in that order, in
   // PyTorch's order. Overwrites them. db null: there is none. False: a sum is not finite. Not while

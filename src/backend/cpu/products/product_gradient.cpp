@@ -15,20 +15,42 @@ float* ProductOp::PartialOf(std::int64_t group) const {
   return reinterpret_cast<float*>(context_.scratch.shared()) + group * product.partial_values();
 }
 
-// Puts the sum of the partial gradients in PyTorch's order behind them: dw, then db. False: it is
-// not finite.
+// The place after the partial gradients of `product`: for dw in PyTorch's order, then db.
+float* ProductOp::PlainGradient(const ChunkProduct& product) const {
+  return reinterpret_cast<float*>(context_.scratch.shared()) +
+         PartialsAtMost() * product.partial_values();
+}
+
+// Puts the sum of the partial gradients in its place. False: it is not finite.
 bool ProductOp::SumPartials(const ChunkProduct& product, std::int64_t groups) {
   auto* partials = reinterpret_cast<float*>(context_.scratch.shared());
-  float* plain = partials + PartialsAtMost() * product.partial_values();
+  float* plain = PlainGradient(product);
   return product.Sum(partials, groups, plain, spec_.b ? plain + spec_.w.shape.numel() : nullptr);
+}
+
+// Sums up directly what few products make of dw. False: there are too many such values. An input
+// that is not stored is made anew some images at a time, since the first ones mostly suffice.
+bool ProductOp::SumFewTerms(const Pass& pass) {
+  if (!few_terms_) return true;
+  float* dw = PlainGradient(*product_);
+  few_terms_->Begin(dw);
+  const std::int64_t step = recomputed_ ? BlockImages(spec_.x.shape) : pass.rows;
+  for (std::int64_t image = 0; image < pass.rows; image += step) {
+    const Chunk chunk{pass, image, std::min<std::int64_t>(step, pass.rows - image), 0};
+    const TensorSpan x = X(chunk, /*forward=*/false), dy = At(spec_.dy.tensor, image);
+    if (!few_terms_->Take(x, dy, chunk.images)) break;
+  }
+  if (few_terms_->too_many()) return false;
+  few_terms_->Store(dw);
+  return true;
 }
 
 void ProductOp::FinishWeightGradient(const Pass& pass, std::int64_t per_group) {
   const std::int64_t groups = BlockCount(chunks(pass.rows), static_cast<int>(per_group));
   const ChunkProduct* product = product_.get();
-  if (!SumPartials(*product, groups) && on_tiles_) product = &AllWeightsInFp32(pass, per_group);
-  float* plain = reinterpret_cast<float*>(context_.scratch.shared()) +
-                 PartialsAtMost() * product->partial_values();
+  const bool usable = SumPartials(*product, groups) && SumFewTerms(pass);
+  if (!usable && on_tiles_) product = &AllWeightsInFp32(pass, per_group);
+  float* plain = PlainGradient(*product);
   StoreWeightGradient(pass, plain);
   if (spec_.b) StoreBiasGradient(pass, plain + spec_.w.shape.numel());
 }

@@ -69,6 +69,7 @@ ProductOp::ProductOp(const Context& context, const TileKernels* tiles, const Pro
   else
     product_ = std::make_unique<OnednnChunks>(context, spec_, geometry_, weights_, rounding_,
                                               chunk_, own_bytes_);
+  if (product_->few_terms_are_inexact()) few_terms_.emplace(context_, *tiles->winograd, geometry_);
   Prepare(*product_, static_cast<int>(spec.x.shape.n));
 }
 

@@ -9,6 +9,7 @@
 #include "backend/cpu/ops/recomputed_norm.h"
 #include "backend/cpu/ops/rounding_stats.h"
 #include "backend/cpu/products/chunk_product.h"
+#include "backend/cpu/products/few_terms.h"
 #include "backend/cpu/products/product.h"
 #include "backend/cpu/products/product_rounding.h"
 #include "backend/cpu/products/weight_copies.h"
@@ -58,6 +59,8 @@ class ProductOp final : public Op {
   float* PartialOf(std::int64_t group) const;
   void FinishWeightGradient(const Pass& pass, std::int64_t per_group);
   bool SumPartials(const ChunkProduct& product, std::int64_t groups);
+  float* PlainGradient(const ChunkProduct& product) const;
+  bool SumFewTerms(const Pass& pass);
   void StoreWeightGradient(const Pass& pass, float* gradient);
   void StoreBiasGradient(const Pass& pass, float* gradient);
   void RoundWeightGradient(const Pass& pass, std::int64_t first, std::int64_t n,
@@ -74,6 +77,7 @@ class ProductOp final : public Op {
   bool on_tiles_;
   std::unique_ptr<ChunkProduct> product_, fp32_;  // fp32_: where tiles decline
   std::vector<std::uint8_t> declined_;            // by chunk
+  std::optional<FewTerms> few_terms_;             // where product_ asks for it
   RoundingStats dw_stats_;
 };
 

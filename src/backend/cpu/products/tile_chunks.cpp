@@ -29,10 +29,13 @@ bool Kept16(const Tensor& t) { return t.storage != Storage::kF32; }
 bool ByWinograd(const TileKernels& kernels, const ProductGeometry& geometry) {
   return kernels.of_floats() && kernels.winograd != nullptr && TakesWinograd(geometry);
 }
-// Records of pairs would be half empty, and Winograd's products in fp32 are faster.
-bool FasterByWinograd(const TileKernels& kernels, const ProductGeometry& geometry) {
-  constexpr int kRecordChannels = 32;
+// Records of pairs would be half empty, and Winograd's products in fp32 are faster; but of formats
+// that make some of a layer's weights zero they would not be taken.
+bool FasterByWinograd(const TileKernels& kernels, const NumberFormat& weights,
+                      const ProductGeometry& geometry) {
+  constexpr int kRecordChannels = 32, kSmallWeight = -20;
   return kernels.winograd != nullptr && TakesWinograd(geometry) &&
+         LowestBitOf(weights) <= kSmallWeight &&
          std::min(geometry.x.c, geometry.y.c) < kRecordChannels;
 }
 
@@ -58,7 +61,7 @@ const char* RefuseTiles(const TileKernels& kernels, const ProductSpec& spec,
       !(one(spec.x.format) && one(spec.w_format) && (!spec.dy || one(spec.dy.tensor.format))))
     return "what it reads has more than 8 significant bits";
   if (spec.w_style.own_scale != nullptr) return "its weights have a scale of their own";
-  if (kernels.of_pairs() && FasterByWinograd(kernels, geometry))
+  if (kernels.of_pairs() && FasterByWinograd(kernels, spec.w_format, geometry))
     return "it is faster in fp32 by Winograd's algorithm";
   return nullptr;
 }
@@ -90,19 +93,28 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
       offset_(offset),
       winograd_(ByWinograd(kernels, geometry)),
       bias_(spec.b ? static_cast<std::size_t>(spec.w.shape.n + 15) : 0) {
-  if (winograd_)
-    MakeWinograd(geometry);
-  else
-    MakeProducts(geometry);
-  Own(forward_);
-  if (data_.convolution) Own(data_);
+  MakeProducts(geometry);
+  if (winograd_) MakeWinograd(geometry);
+  for (const bool winograd : {false, true})
+    for (Way* way : Ways(winograd)) Own(*way);
   Reserve();
+}
+
+// Of y and, where the layer has it, dx; none by Winograd's algorithm where the layer does not take
+// it.
+std::vector<TileChunks::Way*> TileChunks::Ways(bool winograd) {
+  std::vector<Way*> ways;
+  for (Side* side : {&forward_, &data_}) {
+    Way& way = winograd ? side->winograd : side->direct;
+    if (way.convolution) ways.push_back(&way);
+  }
+  return ways;
 }
 
 void TileChunks::MakeProducts(const ProductGeometry& geometry) {
   const auto parts_of = [&](const NumberFormat& f) { return kernels_.of_parts() ? PartsOf(f) : 1; };
   const int x_parts = parts_of(spec_.x.format), w_parts = parts_of(spec_.w_format);
-  forward_.convolution = std::make_unique<TileConvolution>(TileConvolution::Forward(
+  forward_.direct.convolution = std::make_unique<TileConvolution>(TileConvolution::Forward(
       kernels_, geometry, x_parts, w_parts, rounding_.block_y(), static_cast<int>(most_)));
   if (!geometry.training) return;
   const int dy_parts = parts_of(spec_.dy.tensor.format);
@@ -112,31 +124,28 @@ void TileChunks::MakeProducts(const ProductGeometry& geometry) {
     gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y(),
                                                        static_cast<int>(most_));
   if (!geometry.data_gradient) return;
-  data_.convolution = std::make_unique<TileConvolution>(TileConvolution::DataGradient(
+  data_.direct.convolution = std::make_unique<TileConvolution>(TileConvolution::DataGradient(
       kernels_, geometry, dy_parts, w_parts, rounding_.block_x(), static_cast<int>(most_)));
 }
 
 void TileChunks::MakeWinograd(const ProductGeometry& geometry) {
   const WinogradKernels& kernels = *kernels_.winograd;
-  forward_.convolution = std::make_unique<WinogradConvolution>(
+  forward_.winograd.convolution = std::make_unique<WinogradConvolution>(
       WinogradConvolution::Forward(kernels, geometry, rounding_.block_y()));
   if (!geometry.training) return;
-  if (TakesWinogradGradient(geometry))
-    gradient_ = std::make_unique<WinogradGradient>(kernels, geometry);
-  else
-    gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y(),
-                                                       static_cast<int>(most_));
+  winograd_gradient_ = TakesWinogradGradient(geometry);
+  if (winograd_gradient_) gradient_ = std::make_unique<WinogradGradient>(kernels, geometry);
   if (geometry.data_gradient)
-    data_.convolution = std::make_unique<WinogradConvolution>(
+    data_.winograd.convolution = std::make_unique<WinogradConvolution>(
         WinogradConvolution::DataGradient(kernels, geometry, rounding_.block_x()));
 }
 
 TileChunks::~TileChunks() { context_.scratch.CountOwn(-bytes_); }
 
-void TileChunks::Own(Side& side) {
-  side.weights.resize(side.convolution->weight_bytes());
-  bytes_ += static_cast<std::ptrdiff_t>(side.weights.size());
-  context_.scratch.CountOwn(static_cast<std::ptrdiff_t>(side.weights.size()));
+void TileChunks::Own(Way& way) {
+  way.weights.resize(way.convolution->weight_bytes());
+  bytes_ += static_cast<std::ptrdiff_t>(way.weights.size());
+  context_.scratch.CountOwn(static_cast<std::ptrdiff_t>(way.weights.size()));
 }
 
 void TileChunks::Refresh() {
@@ -148,21 +157,32 @@ void TileChunks::Refresh() {
     weight_bit_ = LowestBit(spec_.w_format, {const_cast<float*>(plain), Storage::kF32}, values,
                             values % 16 == 0 ? 16 : 1);
   if (spec_.b) std::copy_n(spec_.b.f32(), spec_.w.shape.n, bias_.begin());
-  const int forward = forward_.convolution->panels();
-  const int data = data_.convolution ? data_.convolution->panels() : 0;
-  context_.pool.For(forward + data, [&](std::int64_t i, int) {
-    Side& side = i < forward ? forward_ : data_;
-    const auto panel = static_cast<int>(i < forward ? i : i - forward);
-    side.convolution->PackPanel(panel, plain, side.weights.data());
+  by_winograd_ = winograd_ && Pack(/*winograd=*/true);
+  if (!by_winograd_) Pack(/*winograd=*/false);
+}
+
+// Returns false where these weights cannot be multiplied in this way.
+bool TileChunks::Pack(bool winograd) {
+  std::vector<std::pair<Way*, int>> panels;
+  for (Way* way : Ways(winograd))
+    for (int panel = 0; panel < way->convolution->panels(); ++panel)
+      panels.emplace_back(way, panel);
+  std::atomic<bool> usable = true;
+  context_.pool.For(static_cast<std::int64_t>(panels.size()), [&](std::int64_t i, int) {
+    const auto [way, panel] = panels[static_cast<std::size_t>(i)];
+    if (!way->convolution->PackPanel(panel, weights_.plain(), way->weights.data())) usable = false;
   });
+  return usable;
 }
 
 void TileChunks::Reserve() {
   const std::int64_t values =
       most_ * std::max(spec_.x.shape.per_image(), spec_.y.shape.per_image());
   const int images = static_cast<int>(most_);
-  std::size_t tiles = forward_.convolution->scratch_bytes(images);
-  if (data_.convolution) tiles = std::max(tiles, data_.convolution->scratch_bytes(images));
+  std::size_t tiles = 0;
+  for (const bool winograd : {false, true})
+    for (const Way* way : Ways(winograd))
+      tiles = std::max(tiles, way->convolution->scratch_bytes(images));
   if (gradient_) {
     const bool batch = gradient_->slices() > 1;
     tiles = std::max(tiles,
@@ -187,14 +207,14 @@ TileChunks::Buffers TileChunks::BuffersOf(int worker) const {
 }
 
 void TileChunks::Prepare(std::int64_t images) {
-  forward_.convolution->Prepare(static_cast<int>(images));
-  if (data_.convolution) data_.convolution->Prepare(static_cast<int>(images));
+  for (const bool winograd : {false, true})
+    for (Way* way : Ways(winograd)) way->convolution->Prepare(static_cast<int>(images));
 }
 
 // Whether what a call gave is what fp32 gives: of direct products of floats, where no zero of the
 // frame around an image has met a weight that is not finite.
 bool TileChunks::Usable(const std::uint32_t* largest, std::int64_t blocks) const {
-  if (kernels_.of_floats() && !winograd_) return weights_finite_;
+  if (kernels_.of_floats() && !by_winograd_) return weights_finite_;
   return std::all_of(largest, largest + blocks, [](std::uint32_t u) { return u < kInfinityBits; });
 }
 
@@ -220,12 +240,12 @@ bool TileChunks::InRange(const NumberFormat& format, const TensorSpan& values, c
   return bit >= kLowestNormal && other_bit >= kLowestNormal && bit + other_bit >= kLowestNormal;
 }
 
-ChunkConvolution::Call TileChunks::CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
+ChunkConvolution::Call TileChunks::CallFor(const Way& way, const TensorSpan& in, const Buffers& b,
                                            const Chunk& chunk) const {
   ChunkConvolution::Call call;
   call.in = in;
   call.images = static_cast<int>(chunk.images);
-  call.weights = side.weights.data();
+  call.weights = way.weights.data();
   call.largest = b.largest;
   call.scratch = b.tiles;
   return call;
@@ -235,10 +255,11 @@ bool TileChunks::Forward(const Chunk& chunk, const TensorSpan& x) {
   if (!InRange(spec_.x.format, x, spec_.x.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
   const auto to = rounding_.DestinationOfY(chunk, b.values);
-  ChunkConvolution::Call call = CallFor(forward_, x, b, chunk);
+  const Way& way = forward_.taken(by_winograd_);
+  ChunkConvolution::Call call = CallFor(way, x, b, chunk);
   call.out = to.out;
   if (spec_.b) call.bias = bias_.data();
-  forward_.convolution->Run(call);
+  way.convolution->Run(call);
   if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_y()))) return false;
   rounding_.CloseY(chunk, to, b.largest);
   return true;
@@ -248,9 +269,10 @@ bool TileChunks::DataGradient(const Chunk& chunk, const TensorSpan& dy, float al
   if (!InRange(spec_.dy.tensor.format, dy, spec_.y.shape, chunk.images, weight_bit_)) return false;
   const Buffers b = BuffersOf(chunk.worker);
   const auto to = rounding_.DestinationOfDx(chunk, b.values, alpha);
-  ChunkConvolution::Call call = CallFor(data_, dy, b, chunk);
+  const Way& way = data_.taken(by_winograd_);
+  ChunkConvolution::Call call = CallFor(way, dy, b, chunk);
   call.out = to.out, call.factor = to.factor;
-  data_.convolution->Run(call);
+  way.convolution->Run(call);
   if (!Usable(b.largest, BlockCount(chunk.images, rounding_.block_x()))) return false;
   rounding_.CloseDx(chunk, to, alpha, b.largest);
   return true;

@@ -43,15 +43,21 @@ class TileChunks final : public ChunkProduct {
   int slices() const override;
   void WeightSlice(int slice, const Chunk& batch, const TensorSpan& x, const TensorSpan& dy,
                    float* partial) override;
+  bool few_terms_are_inexact() const override { return winograd_gradient_; }
   std::int64_t partial_values() const override;
   bool Sum(float* partials, std::int64_t count, float* dw, float* db) const override;
   void AddPlain(const float* dw, const float* db, bool first, float* partial) const override;
 
  private:
-  // One of the two convolutions with its weights.
-  struct Side {
+  // A way of computing one of the two convolutions, with its weights.
+  struct Way {
     std::unique_ptr<ChunkConvolution> convolution;
     std::vector<std::byte, PageAllocator<std::byte, PageKind::kHuge>> weights;
+  };
+  // winograd: null where it is not taken for any weights.
+  struct Side {
+    Way direct, winograd;
+    const Way& taken(bool by_winograd) const { return by_winograd ? winograd : direct; }
   };
   struct Buffers {
     std::uint32_t* largest;  // by reduction block of the chunk
@@ -60,10 +66,12 @@ class TileChunks final : public ChunkProduct {
   };
   void MakeProducts(const ProductGeometry& geometry);
   void MakeWinograd(const ProductGeometry& geometry);
-  void Own(Side& side);
+  std::vector<Way*> Ways(bool winograd);
+  void Own(Way& way);
+  bool Pack(bool winograd);
   void Reserve();
   Buffers BuffersOf(int worker) const;
-  ChunkConvolution::Call CallFor(const Side& side, const TensorSpan& in, const Buffers& b,
+  ChunkConvolution::Call CallFor(const Way& way, const TensorSpan& in, const Buffers& b,
                                  const Chunk& chunk) const;
   bool Usable(const std::uint32_t* largest, std::int64_t blocks) const;
   bool InRange(const NumberFormat& format, const TensorSpan& values, const Shape& shape,
@@ -80,10 +88,12 @@ class TileChunks final : public ChunkProduct {
   const std::size_t offset_;
   Side forward_, data_;
   std::unique_ptr<PartialGradients> gradient_;
-  const bool winograd_;         // in this way (winograd.h)
-  std::vector<float> bias_;     // rounded up to 16 channels
-  bool weights_finite_ = true;  // asked of floats
-  int weight_bit_ = 0;          // of the weights (LowestBit); of parts and pairs
+  const bool winograd_;             // whether the layer may be computed in this way (winograd.h)
+  bool winograd_gradient_ = false;  // whether dw is
+  bool by_winograd_ = false;        // whether y and dx are, with the weights of the last Refresh
+  std::vector<float> bias_;         // rounded up to 16 channels
+  bool weights_finite_ = true;      // asked of floats
+  int weight_bit_ = 0;              // of the weights (LowestBit); of parts and pairs
   std::ptrdiff_t bytes_ = 0;
 };
 

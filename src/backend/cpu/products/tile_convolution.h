@@ -134,7 +134,7 @@ class TileConvolution final : public ChunkConvolution {
   }
   // A panel: the weights of 16 output channels of one part each.
   int panels() const override;
-  void PackPanel(int panel, const float* plain, std::byte* tiles) const override;
+  bool PackPanel(int panel, const float* plain, std::byte* tiles) const override;
   void Run(const Call& call) const override;
 
  private:

@@ -57,7 +57,7 @@ int TileConvolution::panels() const {
 }
 
 // In the order of tiles: groups of channels, parts, output channels.
-void TileConvolution::PackPanel(int panel, const float* plain, std::byte* tiles) const {
+bool TileConvolution::PackPanel(int panel, const float* plain, std::byte* tiles) const {
   const int outs = QuotientUp(out_.c, 16), parts = static_cast<int>(parts_.size());
   const int group = panel / (parts * outs), out = panel % outs;
   plain += group * geometry_.w.numel() / geometry_.groups;
@@ -74,6 +74,7 @@ void TileConvolution::PackPanel(int panel, const float* plain, std::byte* tiles)
       tiles += 1024 * w_parts_;
     }
   }
+  return true;
 }
 
 }  // namespace ada::backend::cpu

@@ -15,9 +15,13 @@
 //
 // Factors are sums of 4 inputs and of 9 weights, so a product is rounded where a direct one of
 // 16-bit values is exact; but there are fewer of them to be added up, and the error of a result is
-// that of fp32 sums (tests/backend/winograd_error_test.cpp). An output takes no input beyond its
-// own 3 x 3: where those are zeros it is exactly zero. What is not finite spreads as NaN within
-// those bounds.
+// that of fp32 sums (tests/backend/winograd_error_test.cpp). What is not finite spreads as NaN.
+//
+// A sum whose products are all zero has to come out as zero, or it would be counted as an
+// underflow. An output takes no input beyond its own 3 x 3, so it is exactly zero where those are
+// zeros. Where instead the weights of some taps are zero and those of others are not, the algorithm
+// is not taken (transform_weights). Values of dw that few products make are summed up directly
+// (few_terms.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +31,9 @@
 #include "backend/cpu/products/product_geometry.h"
 
 namespace ada::backend::cpu {
+
+struct MarkNonzeroArgs;   // few_terms.h
+struct FindFewTermsArgs;  // few_terms.h
 
 inline constexpr int kWinogradPlaces = 16;  // of a 4 x 4 tile
 
@@ -92,7 +99,8 @@ struct WinogradGradientArgs {
 };
 
 // transform_weights: U of 16 output channels. The weight of output o, input i and tap t lies at
-// plain[o * out_step + i * in_step + t]; of a data gradient the taps are turned round.
+// plain[o * out_step + i * in_step + t]; of a data gradient the taps are turned round. Returns
+// false where some of the nine weights of an output and an input are zero and others are not.
 struct WinogradWeightsArgs {
   const float* plain = nullptr;
   std::int64_t out_step = 0, in_step = 0;
@@ -112,8 +120,10 @@ struct WinogradKernels {
   void (*transform_input)(const WinogradInputArgs&);
   void (*convolve)(const WinogradConvolveArgs&);
   void (*gradient)(const WinogradGradientArgs&);
-  void (*transform_weights)(const WinogradWeightsArgs&);
+  bool (*transform_weights)(const WinogradWeightsArgs&);
   void (*plain_gradient)(const WinogradPlainArgs&);
+  void (*mark_nonzero)(const MarkNonzeroArgs&);
+  void (*find_few_terms)(const FindFewTermsArgs&);
   int room_multiple;  // what the room of a batch is a multiple of
 };
 

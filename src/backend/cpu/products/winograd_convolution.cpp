@@ -35,7 +35,7 @@ std::size_t WinogradConvolution::weight_bytes() const {
   return static_cast<std::size_t>(panels() * panel_values()) * 4;
 }
 
-void WinogradConvolution::PackPanel(int panel, const float* plain, std::byte* weights) const {
+bool WinogradConvolution::PackPanel(int panel, const float* plain, std::byte* weights) const {
   WinogradWeightsArgs a;
   // Weights lie as [outputs of the layer][its inputs][3][3].
   const std::int64_t row = 9 * (data_gradient_ ? out_.c : in_.c);
@@ -44,7 +44,7 @@ void WinogradConvolution::PackPanel(int panel, const float* plain, std::byte* we
   a.outs = std::min(16, static_cast<int>(out_.c) - 16 * panel), a.ins = static_cast<int>(in_.c);
   a.turned = data_gradient_;
   a.u = reinterpret_cast<float*>(weights) + panel * panel_values();
-  kernels_.transform_weights(a);
+  return kernels_.transform_weights(a);
 }
 
 void WinogradConvolution::Run(const Call& call) const {

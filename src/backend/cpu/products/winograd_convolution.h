@@ -18,7 +18,7 @@ class WinogradConvolution final : public ChunkConvolution {
   std::size_t scratch_bytes(int images) const override;
   std::size_t weight_bytes() const override;
   int panels() const override { return QuotientUp(out_.c, 16); }
-  void PackPanel(int panel, const float* plain, std::byte* weights) const override;
+  bool PackPanel(int panel, const float* plain, std::byte* weights) const override;
   void Run(const Call& call) const override;
 
  private:

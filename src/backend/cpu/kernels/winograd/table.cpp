@@ -9,6 +9,8 @@ const WinogradKernels kWinogradTable = {.transform_input = WinogradInput,
                                         .gradient = WinogradProducts,
                                         .transform_weights = WinogradWeights,
                                         .plain_gradient = WinogradPlain,
+                                        .mark_nonzero = MarkNonzero,
+                                        .find_few_terms = FindFewTerms,
                                         .room_multiple = kRowsOfOne};
 
 }  // namespace ada::backend::cpu::ADA_ISA

@@ -2,6 +2,7 @@
 // tile, and of whole tiles.
 #pragma once
 #include "backend/cpu/kernels/direct/sums.h"
+#include "backend/cpu/products/few_terms.h"
 #include "backend/cpu/products/winograd.h"
 
 namespace ada::backend::cpu::ADA_ISA {
@@ -105,7 +106,9 @@ class PixelRows {
 void WinogradInput(const WinogradInputArgs&);
 void WinogradConvolve(const WinogradConvolveArgs&);
 void WinogradProducts(const WinogradGradientArgs&);
-void WinogradWeights(const WinogradWeightsArgs&);
+bool WinogradWeights(const WinogradWeightsArgs&);
 void WinogradPlain(const WinogradPlainArgs&);
+void MarkNonzero(const MarkNonzeroArgs&);
+void FindFewTerms(const FindFewTermsArgs&);
 
 }  // namespace ada::backend::cpu::ADA_ISA
