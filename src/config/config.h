@@ -147,7 +147,7 @@ struct LayerPrecisionConfig : RoleFormatsConfig {
   Location where;
 };
 enum class RoundingKind { kNearest, kStochastic };
-enum class OverflowKind { kDefault, kSaturate };
+enum class OverflowKind { kDefault, kFormat, kSaturate };
 struct TensorScalingConfig : scaling::TensorScaleRule {
   enum class Kind { kNone, kDelayed } kind = Kind::kNone;
 };

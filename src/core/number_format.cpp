@@ -1,6 +1,7 @@
 // The scalar conversions: number_grid.h says how.
 #include "core/number_format.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -81,6 +82,27 @@ std::string RefuseFormat(const NumberFormat& format) {
 }
 
 float RoundTo(const NumberFormat& format, float x) { return RoundToGrid(PureGridOf(format), x); }
+
+float ToOddFloat(double x) {
+  constexpr std::uint32_t kLargest = kInfinityBits - 1;
+  if (std::isnan(x) || std::isinf(x)) return static_cast<float>(x);
+  const auto nearest = static_cast<float>(x);
+  if (static_cast<double>(nearest) == x) return nearest;
+  std::uint32_t bits = MagnitudeBits(nearest);
+  if (bits > kLargest) bits = kLargest;
+  if (static_cast<double>(OfBits(bits)) > std::fabs(x)) --bits;
+  return std::copysign(OfBits(bits | 1u), nearest);
+}
+
+float RoundTo(const NumberFormat& format, double x) {
+  if (format == kFp32 || !std::isfinite(x)) return RoundTo(format, static_cast<float>(x));
+  if (format.mantissa_bits <= kMostBitsOfOdd) return RoundTo(format, ToOddFloat(x));
+  // Rounded to the format's spacing, x is an fp32, unless it lies beyond fp32's own end.
+  const int lowest = LowestExponentOf(format);
+  const int exponent = x == 0 ? lowest : std::max(std::ilogb(x), lowest);
+  const double spacing = std::ldexp(1.0, exponent - format.mantissa_bits);
+  return RoundTo(format, ToOddFloat(std::nearbyint(x / spacing) * spacing));
+}
 
 float RoundStochastically(const NumberFormat& format, float x, std::uint32_t random) {
   return RoundRandomlyToGrid(PureGridOf(format), x, random);

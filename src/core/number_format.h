@@ -50,6 +50,13 @@ std::string RefuseFormat(const NumberFormat& format);
 // largest plus half a spacing (a format without inf: a tie rounds to the largest where that is
 // even) becomes what the format says. The result of fp32 is `x` itself.
 float RoundTo(const NumberFormat& format, float x);
+// The same of a double, which is rounded once: not to fp32 first.
+float RoundTo(const NumberFormat& format, double x);
+// An fp32 that every format of at most 21 mantissa bits rounds and counts as it does `x`: towards
+// zero where x is no fp32, with the last bit set then, so that it is no number of those formats and
+// no tie between two (rounding to odd; Boldo and Melquiond, When Double Rounding is Odd, 2005).
+float ToOddFloat(double x);
+inline constexpr int kMostBitsOfOdd = 21;
 
 // The smallest magnitude that overflows: from it on, RoundTo saturates or gives inf or NaN. Inf
 // where every finite value has a nearest one in `format` (fp32). fp16: 65520.

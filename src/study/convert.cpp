@@ -1,4 +1,4 @@
-// Every float tensor once through RoundTo.
+// Every float tensor once through RoundTo; what is no float tensor is copied.
 #include <algorithm>
 #include <deque>
 #include <span>
@@ -9,6 +9,24 @@
 #include "study/commands.h"
 
 namespace ada::study {
+namespace {
+
+// The values of a tensor times `factor`. Those of F64 are multiplied in double, and rounded once.
+std::vector<float> Rounded(const SafetensorsFile& file, const TensorEntry& entry,
+                           const NumberFormat& format, float factor) {
+  if (entry.dtype == DType::kF64) {
+    const std::vector<double> wide = file.ReadF64(entry.name);
+    std::vector<float> values(wide.size());
+    std::transform(wide.begin(), wide.end(), values.begin(),
+                   [&](double x) { return RoundTo(format, x * static_cast<double>(factor)); });
+    return values;
+  }
+  std::vector<float> values = file.ReadF32(entry.name);
+  for (float& x : values) x = RoundTo(format, x * factor);
+  return values;
+}
+
+}  // namespace
 
 void Convert(const std::string& input, const std::string& output, const NumberFormat& format,
              double scale) {
@@ -27,13 +45,11 @@ void Convert(const std::string& input, const std::string& output, const NumberFo
   writer.SetMetadata(file.metadata());
   for (const TensorEntry* entry : entries) {
     if (!IsFloat(entry->dtype)) {
-      writer.Add(entry->name, entry->dtype, entry->shape,
-                 kept.emplace_back(file.Bytes(entry->name)));
+      writer.AddCopy(*entry, kept.emplace_back(file.Bytes(entry->name)));
       continue;
     }
-    std::vector<float>& values = converted.emplace_back(file.ReadF32(entry->name));
-    for (float& x : values) x = RoundTo(format, x * factor);
-    writer.Add(entry->name, entry->shape, values);
+    writer.Add(entry->name, entry->shape,
+               converted.emplace_back(Rounded(file, *entry, format, factor)));
   }
   writer.WriteAtomically(output);
 }

@@ -74,14 +74,16 @@ std::string Results(const RunTotals& run, bool color) {
   return text;
 }
 
+// Updates that change nothing are no values lost on the way through the network: they have a table
+// of their own.
+bool IsUpdate(const TensorTotals& tensor) { return tensor.tensor == "update"; }
+
 // The tensor of each layer that loses most, the worst layers first; those that lose nothing are not
-// among them.
-std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers) {
+// among them. updates: of the changes of weights, else of all other tensors.
+std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool updates) {
   std::vector<const TensorTotals*> worst;
-  for (const TensorTotals& tensor : layers.tensors()) {
-    // Updates that change nothing are no values lost on the way through the network.
-    if (tensor.underflow > 0 && tensor.tensor != "update") worst.push_back(&tensor);
-  }
+  for (const TensorTotals& tensor : layers.tensors())
+    if (tensor.underflow > 0 && IsUpdate(tensor) == updates) worst.push_back(&tensor);
   std::stable_sort(worst.begin(), worst.end(), [](const TensorTotals* a, const TensorTotals* b) {
     return a->pct_mean() > b->pct_mean();
   });
@@ -143,7 +145,10 @@ Cell Lost(double pct) {
 
 // What underflowed, the worst layers first.
 std::string Losses(const LayerTotals& layers, bool color) {
-  const std::vector<const TensorTotals*> worst = WorstTensors(layers);
+  const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/false);
+  const bool any = std::any_of(layers.tensors().begin(), layers.tensors().end(),
+                               [](const TensorTotals& tensor) { return !IsUpdate(tensor); });
+  if (!any) return "";
   if (worst.empty()) return "\nno value underflowed in the logged steps";
   std::vector<Row> rows = {
       {{"layer"}, {"tensor"}, {"lost"}, {"at most"}, {"scale"}, {"alpha"}, {"why"}}};
@@ -162,6 +167,21 @@ std::string Losses(const LayerTotals& layers, bool color) {
          Counted(most, "logged step") + "; last scale)" + Table(rows, color);
 }
 
+// Weights that stay where they are since their change is less than half their spacing.
+std::string StillWeights(const LayerTotals& layers, bool color) {
+  const std::vector<const TensorTotals*> worst = WorstTensors(layers, /*updates=*/true);
+  if (worst.empty()) return "";
+  std::vector<Row> rows = {{{"layer"}, {"lost"}, {"at most"}, {"masters"}}};
+  for (const TensorTotals* tensor : worst)
+    rows.push_back({{Visible(tensor->layer)},
+                    Lost(tensor->pct_mean()),
+                    Lost(tensor->pct_max),
+                    {tensor->last_format}});
+  return "\nlayers whose weights do not move (share of their changes that vanish in the format of "
+         "masters)" +
+         Table(rows, color);
+}
+
 std::string Layers(const LayerTotals& layers, bool color) {
   if (layers.tensors().empty()) return "\nno tensor was counted (log.statistics)";
   const std::vector<LayerWithoutGradient> dead = LayersWithoutGradient(layers);
@@ -170,13 +190,23 @@ std::string Layers(const LayerTotals& layers, bool color) {
     const std::string text = VisibleLines(NoGradientText(dead, dead.size(), 100));
     none = "\n" + Colored(color, Color::kRed, text);
   }
-  return none + Losses(layers, color);
+  return none + Losses(layers, color) + StillWeights(layers, color);
 }
 
+// Steps that trained nothing, and whether any later one could.
 std::string Skips(const RunTotals& run, bool color) {
   if (run.skipped() == 0) return "";
-  return "\n" + Colored(color, Color::kYellow, Counted(run.skipped(), "step") + " skipped") +
-         " because gradients were not finite: events.csv names layer and tensor";
+  const bool all = run.skipped() == run.steps();
+  std::string text =
+      "\n" +
+      Colored(color, all ? Color::kRed : Color::kYellow,
+              (all ? "all " : "") + Counted(run.skipped(), "step") + " skipped") +
+      " because gradients were not finite" + (all ? ", so nothing was trained" : "") +
+      ": events.csv names layer and tensor";
+  if (run.last().scale == 0)
+    text += "\n" + Colored(color, Color::kRed, "the scale is 0 for good") +
+            ": any factor leaves it 0, and no later step can train (scaling.min_scale)";
+  return text;
 }
 
 std::string Broken(const RunTotals& run, bool color) {

@@ -45,12 +45,13 @@ inline float KeepIndependently(const NumberFormat& format, double magnitude, boo
 
 // Nearest even by the processor's own rounding: adding and subtracting 1.5 * 2^(52 + q) leaves a
 // double that is a multiple of 2^q.
-inline float RoundIndependently(const NumberFormat& format, float x) {
+inline float RoundIndependently(const NumberFormat& format, double x) {
   const bool negative = std::signbit(x);
-  if (std::isnan(x)) return format.has_nan ? x : negative ? 0.0f : -0.0f;
+  if (std::isnan(x)) return format.has_nan ? static_cast<float>(x) : negative ? 0.0f : -0.0f;
   if (!format.is_signed && (negative || x == 0)) return std::numeric_limits<float>::quiet_NaN();
-  const double magnitude = std::fabs(static_cast<double>(x));
-  if (std::isinf(x)) return KeepIndependently(format, magnitude, negative);
+  const double magnitude = std::fabs(x);
+  // Far beyond the largest value no rounding matters, and the sum below might be infinite.
+  if (magnitude > 0x1p200) return KeepIndependently(format, magnitude, negative);
   const bool e8m0 = !format.is_signed && format.mantissa_bits == 0 && format.bias == 127;
   if (e8m0 && magnitude > 0x1p-127 && magnitude < 0x1p-126) return 0x1p-126f;  // as ml_dtypes
   const double shift = std::ldexp(SpacingAt(format, magnitude), 52);

@@ -45,6 +45,23 @@ std::vector<float> Samples(std::size_t count) {
   return inputs;
 }
 
+// Doubles around every place at which roundings of floats turn, and anywhere.
+std::vector<double> DoubleInputs() {
+  std::vector<double> inputs = {1e300, -1e-300, 0x1.ffffffp127, 65520 - 1e-6,
+                                1 + 0x1p-11 + 0x1p-40};
+  for (const float x : BoundaryInputs()) {
+    const auto wide = static_cast<double>(x);
+    for (const double to : {-INFINITY, INFINITY}) inputs.push_back(std::nextafter(wide, to));
+  }
+  RandomStream random(2, StreamId("doubles"));
+  for (int i = 0; i < 200'000; ++i) {
+    const std::uint64_t high = random.NextU32(), low = random.NextU32();
+    inputs.push_back(std::bit_cast<double>(high << 32 | low));
+    inputs.push_back(std::ldexp(static_cast<double>(high << 20 | low >> 12), -52 - i % 160));
+  }
+  return inputs;
+}
+
 std::int64_t RoundMismatches(const NumberFormat& format, const std::vector<float>& inputs) {
   std::int64_t mismatches = 0;
   for (const float x : inputs) {
@@ -56,6 +73,24 @@ std::int64_t RoundMismatches(const NumberFormat& format, const std::vector<float
 }  // namespace
 
 TEST_SUITE("cpu") {
+  TEST_CASE("doubles are rounded once") {
+    const std::vector<double> inputs = DoubleInputs();
+    std::vector<NamedFormat> formats = NamedFormats();
+    formats.push_back({"22 bits", NumberFormat{8, 22, 127}});
+    formats.push_back({"23 bits of less range", NumberFormat{7, 23, 63}});
+    for (const auto& [name, format] : formats) {
+      CAPTURE(name);
+      std::int64_t mismatches = 0;
+      for (const double x : inputs)
+        mismatches += !Same(RoundTo(format, x), RoundIndependently(format, x));
+      CHECK(mismatches == 0);
+    }
+    // What numpy.float64(x).astype(numpy.float16) gives.
+    CHECK(RoundTo(kFp16, 1.00048828125 + 1e-12) == 1.0009765625f);
+    CHECK(RoundTo(kFp16, 65520 - 1e-6) == 65504.0f);
+    CHECK(RoundTo(kFp32, 0x1.ffffffp127) == INFINITY);
+  }
+
   TEST_CASE("properties of the named formats") {
     CHECK(kFp16.smallest_subnormal() == 0x1p-24);
     CHECK(kFp16.smallest_normal() == 0x1p-14);
@@ -139,7 +174,7 @@ TEST_SUITE("cpu") {
     for (const auto& [format, reason] : table) {
       INFO(std::string(reason));
       CHECK(RefuseFormat(format).find(reason) != std::string::npos);
-      CHECK_THROWS_AS(RoundTo(format, 1), InternalError);
+      CHECK_THROWS_AS(RoundTo(format, 1.0f), InternalError);
     }
     for (const NumberFormat& format : {NumberFormat{8, 10, 140},
                                        {8, 7, 127},

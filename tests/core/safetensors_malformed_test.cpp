@@ -123,10 +123,6 @@ TEST_SUITE("cpu") {
          "near byte 67: unknown key 'type' in tensor 'w' (known: dtype, shape, data_offsets)"},
         {tensor(R"("dtype":"F32","shape":[1])"),
          "near byte 40: tensor 'w' needs the keys dtype, shape and data_offsets"},
-        {tensor(R"("dtype":"F33")"),
-         "near byte 27: tensor 'w' has the dtype 'F33', which is not known here"},
-        {tensor(R"("dtype":"f32")"),
-         "near byte 27: tensor 'w' has the dtype 'f32', which is not known here"},
         {tensor(R"("data_offsets":[0])"),
          "near byte 32: tensor 'w' needs two data_offsets, begin and end"},
     });
@@ -228,8 +224,10 @@ TEST_SUITE("cpu") {
         for (const TensorEntry& entry : file.entries()) {
           REQUIRE(entry.begin <= entry.end);
           REQUIRE(entry.end <= bytes.size());
-          REQUIRE(static_cast<std::uint64_t>(entry.numel()) * BytesOf(entry.dtype) ==
-                  entry.end - entry.begin);
+          if (entry.dtype == DType::kOther) continue;  // its size is not known
+          REQUIRE(static_cast<std::uint64_t>(entry.numel()) *
+                      static_cast<std::uint64_t>(BitsOf(entry.dtype)) ==
+                  8 * (entry.end - entry.begin));
         }
       } catch (const DataError&) {
         ++refused;

@@ -109,7 +109,8 @@ TEST_SUITE("cpu") {
                          DataError);
     CHECK(ErrorOf(file, "flags") == path +
                                         ": byte 1089: tensor 'flags' is BOOL; expected F64, F32, "
-                                        "F16, BF16, F8_E4M3 or F8_E5M2");
+                                        "F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, F6_E2M3, "
+                                        "F6_E3M2 or F4");
   }
 
   TEST_CASE("every code of 8 bits is read as its value") {

@@ -225,14 +225,19 @@ TEST_SUITE("cpu") {
     for (const bool scaled : {false, true}) {
       precision.scaled_forward = precision.scaled_backward = scaled;
       const NetworkStorage storage = ResolveStorage(network, precision);
+      NumberFormat format = kFp8E4M3;
+      format.saturate = scaled;
       for (const TensorStorage& value : storage.values) {
-        CHECK(value == TensorStorage{kFp8E4M3, scaled ? Storage::kF32 : Storage::kF16, scaled});
+        CHECK(value == TensorStorage{format, scaled ? Storage::kF32 : Storage::kF16, scaled});
       }
       for (const TensorStorage& gradient : storage.gradients) {
         CHECK(gradient == TensorStorage{kFp32, Storage::kF32, false});
       }
       for (const TensorStorage& w : storage.weights) CHECK(w.has_own_scale == scaled);
     }
+    precision.scaled_saturate = false;  // overflow: format
+    for (const TensorStorage& value : ResolveStorage(network, precision).values)
+      CHECK(value == TensorStorage{kFp8E4M3, Storage::kF32, true});
   }
 }
 

@@ -36,6 +36,7 @@ int UlpsBetween(float a, float b) {
 // "amax_history_len=16 amax_compute_algo=max margin=2 fp8_max=448" of a trace's comment lines.
 TensorScaleRule RuleOf(const testing::GoldenTable& trace) {
   TensorScaleRule rule;
+  rule.reference = true;
   int known = 0;
   for (const std::string& comment : trace.comments) {
     for (const std::string& word : testing::Words(comment)) {
@@ -150,9 +151,22 @@ TEST_SUITE("cpu") {
     }
   }
 
-  TEST_CASE("a NaN or an inf in the history freezes the scale until it has left") {
+  TEST_CASE("what is not finite is passed over") {
     for (const float bad : {NAN, INFINITY}) {
       Scaled scaler = ScalerOf(4);
+      Update(scaler, 1);
+      Update(scaler, bad);
+      CHECK(scaler.scale == 448);
+      Update(scaler, 7);
+      CHECK(scaler.scale == 64);
+      CHECK(scaler.amax == std::vector<float>{1, 7});
+    }
+  }
+
+  TEST_CASE("reference: a NaN or an inf in the history freezes the scale until it has left") {
+    for (const float bad : {NAN, INFINITY}) {
+      Scaled scaler = ScalerOf(4);
+      scaler.rule.reference = true;
       Update(scaler, 1);
       CHECK(scaler.scale == 448);
       Update(scaler, bad);

@@ -39,6 +39,7 @@ TEST_SUITE("cpu") {
         {"l", "I64", {}, std::string(8, '\3')},
         {"t", "BOOL", {2}, std::string("\1\0", 2)},
         {"none", "BF16", {0, 7}, ""},
+        {"c", "C64", {1}, "complexx"},
     };
     struct Row {
       std::string format;
@@ -64,7 +65,7 @@ TEST_SUITE("cpu") {
       CHECK(out.header.size() == tensors.size() + 1);
       CHECK(out.header.at("__metadata__") == nlohmann::json{{"by", "a test"}, {"format", "pt"}});
       for (const RawTensor& tensor : tensors) CHECK(out.Get(tensor.name).shape == tensor.shape);
-      for (const std::size_t i : {0, 5, 6}) {
+      for (const std::size_t i : {0, 5, 6, 8}) {
         CHECK(out.Get(tensors[i].name).dtype == tensors[i].dtype);
         CHECK(out.Get(tensors[i].name).bytes == tensors[i].bytes);
       }
@@ -79,7 +80,10 @@ TEST_SUITE("cpu") {
         CHECK(wrong == 0);
       };
       check("f", f32);
-      check("d", {f64.begin(), f64.end()});
+      const std::vector<float> doubles = out.Floats("d");
+      REQUIRE(doubles.size() == f64.size());
+      for (std::size_t i = 0; i < f64.size(); ++i)
+        CHECK(SameBits(doubles[i], RoundTo(row.truth, f64[i] * static_cast<double>(scale))));
       check("h", {0x1p-24f, -65504});
       check("e", {0x1p-9f, 448});
       check("none", {});

@@ -100,7 +100,8 @@ def random_network(seed, folder):
     write_safetensors(folder / "weights.safetensors", tensors)
     shape = [height, width, channels]
     images = ("F32", [batch, *shape], random_images(draw, batch, shape))
-    labels = ("I64", [batch], [draw.randrange(classes) for _ in range(batch)])
+    # The largest label says how many classes there are.
+    labels = ("I64", [batch], [classes - 1, *(draw.randrange(classes) for _ in range(batch - 1))])
     write_safetensors(folder / "data.safetensors", {
         f"{split}.{name}": value for split in ("train", "test")
         for name, value in (("images", images), ("labels", labels))})  # fmt: skip

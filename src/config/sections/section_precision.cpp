@@ -12,6 +12,7 @@ const EnumNames<RoundingKind> kRoundings = {
 };
 const EnumNames<OverflowKind> kOverflows = {
     {"default", OverflowKind::kDefault},
+    {"format", OverflowKind::kFormat},
     {"saturate", OverflowKind::kSaturate},
 };
 using scaling::Amax;
@@ -111,6 +112,10 @@ Section TensorScalingSection(TensorScalingConfig& scaling) {
              "the largest magnitude of the whole history, or of its last step")
           .For(delayed),
       Switch("power_of_two", scaling.power_of_two, "round the scale down to a power of two")
+          .For(delayed),
+      Switch("reference", scaling.reference,
+             "a largest magnitude that is not finite stays in the history, and the scale rests "
+             "until it has left it, as Transformer Engine has it")
           .For(delayed),
   };
   section.keys.front().default_text = "none";
@@ -254,7 +259,9 @@ Section PrecisionSection(PrecisionConfig& precision) {
                                 "scales of single tensors; `tensor_scaling: delayed` is short"));
   section.keys.push_back(
       Choice("overflow", precision.overflow, kOverflows,
-             "beyond a format's largest value: what the format says, or the largest value"));
+             "beyond a format's largest value: what the format says, or that largest value; "
+             "default: that value where tensor_scaling gives a tensor a scale of its own, else what "
+             "the format says"));
   section.keys.push_back(
       Choice("preset", precision.preset, kPresets,
              "autocast: the formats that torch.autocast gives each kind of layer, with `format`")

@@ -28,23 +28,13 @@ constexpr std::uint64_t kRecognised = 256;  // bytes that tell a file's kind
 
 struct DTypeInfo {
   std::string_view name;
-  std::size_t bytes;
+  int bits;
 };
-constexpr std::array<DTypeInfo, 15> kDTypes = {{{"F64", 8},
-                                                {"F32", 4},
-                                                {"F16", 2},
-                                                {"BF16", 2},
-                                                {"F8_E4M3", 1},
-                                                {"F8_E5M2", 1},
-                                                {"I64", 8},
-                                                {"I32", 4},
-                                                {"I16", 2},
-                                                {"I8", 1},
-                                                {"U64", 8},
-                                                {"U32", 4},
-                                                {"U16", 2},
-                                                {"U8", 1},
-                                                {"BOOL", 1}}};
+constexpr std::array<DTypeInfo, 20> kDTypes = {
+    {{"F64", 64},    {"F32", 32},    {"F16", 16},    {"BF16", 16},   {"F8_E4M3", 8},
+     {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F4", 4},
+     {"I64", 64},    {"I32", 32},    {"I16", 16},    {"I8", 8},      {"U64", 64},
+     {"U32", 32},    {"U16", 16},    {"U8", 8},      {"BOOL", 8},    {"another type", 0}}};
 
 class FileDescriptor {
  public:
@@ -84,23 +74,33 @@ void RefuseForeign(const std::string& path, const std::string& begin, std::uint6
   if (!hint.empty()) throw DataError(path + ": " + hint);
 }
 
-// The value of an 8-bit code (OCP 8-bit floating point specification): sign, exponent, mantissa.
-float DecodeFp8(const NumberFormat& format, unsigned code) {
+constexpr NumberFormat kFp6E2M3{2, 3, 1, false, false}, kFp6E3M2{3, 2, 3, false, false},
+    kFp4E2M1{2, 1, 1, false, false};
+
+// The value of a code of few bits: sign, exponent, mantissa (OCP 8-bit floating point specification
+// and Microscaling Formats).
+float Decode(const NumberFormat& format, unsigned code) {
   const unsigned mantissa = code & ((1u << format.mantissa_bits) - 1);
   const unsigned top = (1u << format.exponent_bits) - 1;
   const unsigned exponent = (code >> format.mantissa_bits) & top;
+  const int sign = format.exponent_bits + format.mantissa_bits;  // the number of its bit
+  const unsigned all_ones = (1u << sign) - 1;
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   float magnitude = 0;
   if (format.has_inf && exponent == top) {
     magnitude = mantissa == 0 ? INFINITY : kNan;
-  } else if (!format.has_inf && (code & 0x7f) == 0x7f) {
+  } else if (!format.has_inf && format.has_nan && (code & all_ones) == all_ones) {
     magnitude = kNan;
   } else {
     const unsigned digits = exponent == 0 ? mantissa : mantissa + (1u << format.mantissa_bits);
     const int power = exponent == 0 ? 1 : static_cast<int>(exponent);
     magnitude = std::ldexp(static_cast<float>(digits), power - format.bias - format.mantissa_bits);
   }
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
+  return (code >> sign & 1u) != 0 ? -magnitude : magnitude;
+}
+float DecodeE8M0(unsigned code) {
+  return code == 255 ? std::numeric_limits<float>::quiet_NaN()
+                     : std::ldexp(1.0f, static_cast<int>(code) - 127);
 }
 
 template <class Stored, class Convert>
@@ -114,18 +114,36 @@ std::vector<float> ConvertAll(std::span<const std::byte> bytes, Convert convert)
   return values;
 }
 
-std::vector<float> ConvertFp8(std::span<const std::byte> bytes, const NumberFormat& format) {
+// Codes of at most 8 bits, packed from the lowest bit of each byte on.
+template <class Decoder>
+std::vector<float> ConvertCodes(std::span<const std::byte> bytes, int bits, Decoder decode) {
   std::array<float, 256> values;
-  for (unsigned code = 0; code < 256; ++code) values[code] = DecodeFp8(format, code);
-  return ConvertAll<std::uint8_t>(bytes, [&values](std::uint8_t code) { return values[code]; });
+  for (unsigned code = 0; code < 1u << bits; ++code) values[code] = decode(code);
+  std::vector<float> all(bytes.size() * 8 / static_cast<std::size_t>(bits));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t first = i * static_cast<std::size_t>(bits), byte = first / 8;
+    unsigned both = std::to_integer<unsigned>(bytes[byte]);
+    if (byte + 1 < bytes.size()) both |= std::to_integer<unsigned>(bytes[byte + 1]) << 8;
+    all[i] = values[both >> first % 8 & ((1u << bits) - 1)];
+  }
+  return all;
+}
+std::vector<float> ConvertCodes(std::span<const std::byte> bytes, const NumberFormat& format) {
+  return ConvertCodes(bytes, 1 + format.exponent_bits + format.mantissa_bits,
+                      [&](unsigned code) { return Decode(format, code); });
 }
 
 }  // namespace
 
 std::string_view ToString(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
-std::size_t BytesOf(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].bytes; }
+int BitsOf(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].bits; }
+std::size_t BytesOf(DType dtype) { return static_cast<std::size_t>(BitsOf(dtype) + 7) / 8; }
 
-bool IsFloat(DType dtype) { return dtype <= DType::kF8E5M2; }
+bool IsFloat(DType dtype) { return dtype <= DType::kF4; }
+
+std::string TensorEntry::dtype_text() const {
+  return dtype == DType::kOther ? Visible(other_dtype) : std::string(ToString(dtype));
+}
 
 std::int64_t TensorEntry::numel() const {
   std::int64_t product = 1;
@@ -222,14 +240,33 @@ std::vector<float> SafetensorsFile::ReadF32(std::string_view name) const {
     case DType::kBF16:
       return ConvertAll<std::uint16_t>(bytes, DecodeBf16);
     case DType::kF8E4M3:
-      return ConvertFp8(bytes, kFp8E4M3);
+      return ConvertCodes(bytes, kFp8E4M3);
     case DType::kF8E5M2:
-      return ConvertFp8(bytes, kFp8E5M2);
+      return ConvertCodes(bytes, kFp8E5M2);
+    case DType::kF8E8M0:
+      return ConvertCodes(bytes, 8, DecodeE8M0);
+    case DType::kF6E2M3:
+      return ConvertCodes(bytes, kFp6E2M3);
+    case DType::kF6E3M2:
+      return ConvertCodes(bytes, kFp6E3M2);
+    case DType::kF4:
+      return ConvertCodes(bytes, kFp4E2M1);
     default:
       throw DataError(path_ + ": byte " + std::to_string(entry.begin) + ": tensor '" + entry.name +
-                      "' is " + std::string(ToString(entry.dtype)) +
-                      "; expected F64, F32, F16, BF16, F8_E4M3 or F8_E5M2");
+                      "' is " + entry.dtype_text() +
+                      "; expected F64, F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, F6_E2M3, "
+                      "F6_E3M2 or F4");
   }
+}
+
+std::vector<double> SafetensorsFile::ReadF64(std::string_view name) const {
+  const TensorEntry& entry = Get(name);
+  if (entry.dtype != DType::kF64)
+    throw DataError(path_ + ": byte " + std::to_string(entry.begin) + ": tensor '" + entry.name +
+                    "' is " + entry.dtype_text() + "; expected F64");
+  std::vector<double> values((entry.end - entry.begin) / sizeof(double));
+  Read(entry.begin, values.data(), values.size() * sizeof(double));
+  return values;
 }
 
 }  // namespace ada

@@ -21,6 +21,10 @@ enum class DType : std::uint8_t {
   kBF16,
   kF8E4M3,
   kF8E5M2,
+  kF8E8M0,
+  kF6E2M3,
+  kF6E3M2,
+  kF4,
   kI64,
   kI32,
   kI16,
@@ -30,17 +34,21 @@ enum class DType : std::uint8_t {
   kU16,
   kU8,
   kBool,
+  kOther,  // a type of which no more is known than its name (C64); its bytes can be copied
 };
 std::string_view ToString(DType dtype);  // as in files: "BF16", "F8_E4M3"
-std::size_t BytesOf(DType dtype);        // of one element
-bool IsFloat(DType dtype);               // F64 F32 F16 BF16 F8_E4M3 F8_E5M2
+int BitsOf(DType dtype);                 // of one element; 0: kOther
+std::size_t BytesOf(DType dtype);        // of one element, rounded up
+bool IsFloat(DType dtype);               // all that begin with F and BF
 
 struct TensorEntry {
   std::string name;
   DType dtype = DType::kF32;
+  std::string other_dtype;           // the type's name in the file, of kOther
   std::vector<std::int64_t> shape;   // empty: a scalar
   std::uint64_t begin = 0, end = 0;  // byte offsets in the file
   std::int64_t numel() const;        // 1 for a scalar
+  std::string dtype_text() const;    // the type's name in the file
 };
 
 // A checked file, whose tensors are read when they are asked for. A file that is cut meanwhile is a
@@ -61,8 +69,12 @@ class SafetensorsFile {
 
   // Both throw DataError where there is no such tensor.
   std::vector<std::byte> Bytes(std::string_view name) const;
-  // Types that IsFloat names: exactly, but F64 rounded to nearest. DataError for others.
+  // Reads types that IsFloat names: exactly, but F64 rounded to nearest. DataError for others.
+  // F6 and F4 are packed from the lowest bit of each byte on, F8_E8M0 is 2^(code - 127) or NaN
+  // (OCP Microscaling Formats 1.0).
   std::vector<float> ReadF32(std::string_view name) const;
+  // Reads a tensor of F64. DataError for others.
+  std::vector<double> ReadF64(std::string_view name) const;
 
  private:
   SafetensorsFile() = default;
@@ -83,6 +95,8 @@ class SafetensorsWriter {
   // InternalError: a name twice, "__metadata__", not UTF-8, or bytes that do not fit the shape.
   void Add(std::string name, DType dtype, std::vector<std::int64_t> shape,
            std::span<const std::byte> bytes);
+  // Adds a tensor of another file as it stands there, whatever its type.
+  void AddCopy(const TensorEntry& entry, std::span<const std::byte> bytes);
   void Add(std::string name, std::vector<std::int64_t> shape, std::span<const float> values) {
     Add(std::move(name), DType::kF32, std::move(shape), std::as_bytes(values));
   }
@@ -92,11 +106,11 @@ class SafetensorsWriter {
  private:
   std::string Header() const;
   struct Item {
-    std::string name;
-    DType dtype;
+    std::string name, dtype;
     std::vector<std::int64_t> shape;
     std::span<const std::byte> bytes;
   };
+  void Take(Item item);
   std::vector<Item> items_;
   std::unordered_set<std::string> names_;
   std::map<std::string, std::string> metadata_;

@@ -45,12 +45,10 @@ class CountingIterator {
   const char** furthest_ = nullptr;
 };
 
-bool ParseDType(std::string_view text, DType* dtype) {
-  for (int i = 0; i <= static_cast<int>(DType::kBool); ++i) {
-    *dtype = static_cast<DType>(i);
-    if (ToString(*dtype) == text) return true;
-  }
-  return false;
+DType ParseDType(std::string_view text) {
+  for (int i = 0; i < static_cast<int>(DType::kOther); ++i)
+    if (const auto dtype = static_cast<DType>(i); ToString(dtype) == text) return dtype;
+  return DType::kOther;
 }
 
 class Handler : public nlohmann::json_sax<json> {
@@ -98,10 +96,8 @@ class Handler : public nlohmann::json_sax<json> {
       header_.metadata[key_] = text;
       where_ = kMetadata;
     } else if (where_ == kDType) {
-      if (!ParseDType(text, &entry_.dtype)) {
-        Fail("tensor " + Shown(entry_.name) + " has the dtype " + Shown(text) +
-             ", which is not known here");
-      }
+      entry_.dtype = ParseDType(text);
+      if (entry_.dtype == DType::kOther) entry_.other_dtype = text;
       where_ = kEntry;
     } else {
       Unexpected("a string");

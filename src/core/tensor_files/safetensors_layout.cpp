@@ -9,18 +9,20 @@
 namespace ada::safetensors {
 namespace {
 
-// Bytes of the tensor; false where the product leaves 63 bits.
-bool ByteCount(const TensorEntry& entry, std::uint64_t* bytes) {
+// Bits of the tensor; false where the product leaves 63 bits. A type of unknown size counts as one
+// of 8 bits, so that its shape is checked as well.
+bool BitCount(const TensorEntry& entry, std::uint64_t* bits) {
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  *bytes = BytesOf(entry.dtype);
+  const int each = BitsOf(entry.dtype);
+  *bits = static_cast<std::uint64_t>(each == 0 ? 8 : each);
   bool empty = false;
   for (const std::int64_t size : entry.shape) {
     const auto factor = static_cast<std::uint64_t>(size);
     empty = empty || factor == 0;
-    if (factor != 0 && *bytes > kMax / factor) return false;
-    if (factor != 0) *bytes *= factor;
+    if (factor != 0 && *bits > kMax / factor) return false;
+    if (factor != 0) *bits *= factor;
   }
-  if (empty) *bytes = 0;
+  if (empty) *bits = 0;
   return true;
 }
 
@@ -47,10 +49,14 @@ void PlaceEntries(const std::string& path, std::uint64_t data_start, std::uint64
       fail(entry, "overlaps the tensor before it, data_offsets " + range(entry));
     if (entry.begin > expected)
       fail(entry, "leaves a hole before it, data_offsets " + range(entry));
-    std::uint64_t bytes = 0;
-    if (!ByteCount(entry, &bytes)) fail(entry, "has a shape whose size overflows");
-    if (entry.end - entry.begin != bytes) {
-      fail(entry, "needs " + std::to_string(bytes) + " bytes for its shape and dtype, but has " +
+    std::uint64_t bits = 0;
+    if (!BitCount(entry, &bits)) fail(entry, "has a shape whose size overflows");
+    if (bits % 8 != 0)
+      fail(entry, "needs " + std::to_string(bits) +
+                      " bits for its shape and dtype, which are no "
+                      "whole bytes");
+    if (entry.dtype != DType::kOther && entry.end - entry.begin != bits / 8) {
+      fail(entry, "needs " + std::to_string(bits / 8) + " bytes for its shape and dtype, but has " +
                       "data_offsets " + range(entry));
     }
     if (entry.end > data_size) {

@@ -22,12 +22,13 @@ std::string Quoted(const std::string& text) {
 }
 
 // A tensor's entry in the header; its bytes begin at `offset`, which moves behind them.
-std::string EntryText(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
-                      std::size_t bytes, std::size_t& offset) {
+std::string EntryText(const std::string& name, const std::string& dtype,
+                      const std::vector<std::int64_t>& shape, std::size_t bytes,
+                      std::size_t& offset) {
   const std::size_t begin = offset;
   offset += bytes;
-  return Quoted(name) + ":{\"dtype\":\"" + std::string(ToString(dtype)) +
-         "\",\"shape\":" + nlohmann::json(shape).dump() + ",\"data_offsets\":[" +
+  return Quoted(name) + ":{\"dtype\":" + Quoted(dtype) +
+         ",\"shape\":" + nlohmann::json(shape).dump() + ",\"data_offsets\":[" +
          std::to_string(begin) + "," + std::to_string(offset) + "]}";
 }
 
@@ -40,7 +41,8 @@ std::string SafetensorsHead(const std::string& name, DType dtype,
                             const std::vector<std::int64_t>& shape) {
   std::size_t bytes = BytesOf(dtype), offset = 0;
   for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
-  std::string json = "{" + EntryText(name, dtype, shape, bytes, offset) + "}";
+  std::string json =
+      "{" + EntryText(name, std::string(ToString(dtype)), shape, bytes, offset) + "}";
   Pad(json);
   const std::uint64_t length = json.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json;
@@ -48,19 +50,31 @@ std::string SafetensorsHead(const std::string& name, DType dtype,
 
 void SafetensorsWriter::Add(std::string name, DType dtype, std::vector<std::int64_t> shape,
                             std::span<const std::byte> bytes) {
-  Quoted(name);
-  ADA_CHECK(name != "__metadata__");
-  std::size_t expected = BytesOf(dtype);
+  auto expected = static_cast<std::size_t>(BitsOf(dtype));
   for (const std::int64_t size : shape) {
     ADA_CHECK(size >= 0);
     expected *= static_cast<std::size_t>(size);
   }
-  if (expected != bytes.size()) {
+  if (expected != 8 * bytes.size()) {
     throw InternalError("tensor '" + name + "' has " + std::to_string(bytes.size()) +
-                        " bytes; its shape and dtype need " + std::to_string(expected));
+                        " bytes; its shape and dtype need " +
+                        std::to_string((expected + 7) / 8));
   }
-  if (!names_.insert(name).second) throw InternalError("tensor '" + name + "' added twice");
-  items_.push_back({std::move(name), dtype, std::move(shape), bytes});
+  Take({std::move(name), std::string(ToString(dtype)), std::move(shape), bytes});
+}
+
+void SafetensorsWriter::AddCopy(const TensorEntry& entry, std::span<const std::byte> bytes) {
+  const bool other = entry.dtype == DType::kOther;
+  Take({entry.name, other ? entry.other_dtype : std::string(ToString(entry.dtype)), entry.shape,
+        bytes});
+}
+
+void SafetensorsWriter::Take(Item item) {
+  Quoted(item.name);
+  ADA_CHECK(item.name != "__metadata__");
+  if (!names_.insert(item.name).second)
+    throw InternalError("tensor '" + item.name + "' added twice");
+  items_.push_back(std::move(item));
 }
 
 std::string SafetensorsWriter::Header() const {

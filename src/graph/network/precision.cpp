@@ -62,6 +62,7 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
   result.stochastic = precision.rounding == config::RoundingKind::kStochastic;
   result.scaled_forward = scaling.kind == config::TensorScalingConfig::Kind::kDelayed;
   result.scaled_backward = result.scaled_forward && !policy_owns_gradients;
+  result.scaled_saturate = precision.overflow != config::OverflowKind::kFormat;
   result.tensor_scale = scaling;
   return result;
 }

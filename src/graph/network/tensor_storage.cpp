@@ -5,9 +5,12 @@
 namespace ada::graph {
 namespace {
 
-// An fp32 tensor loses nothing that a scale could save, so it has none.
-TensorStorage StoredAs(const NumberFormat& format, bool scaled) {
+// An fp32 tensor loses nothing that a scale could save, so it has none. A scale from the past puts
+// the largest magnitude at the format's end, and the next one may be larger: such a tensor
+// saturates, as Transformer Engine's casts do, unless the configuration says otherwise.
+TensorStorage StoredAs(NumberFormat format, bool scaled, bool saturates) {
   const bool has_own_scale = scaled && format != kFp32;
+  if (has_own_scale && saturates) format.saturate = true;
   return {format, has_own_scale ? Storage::kF32 : StorageFor(format), has_own_scale};
 }
 
@@ -32,24 +35,30 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
   NetworkStorage result;
   std::vector<LayerFormats> autocast;  // by value
   if (precision.autocast) autocast = AutocastFormats(network, *precision.autocast);
+  const auto forward = [&](const NumberFormat& format) {
+    return StoredAs(format, precision.scaled_forward, precision.scaled_saturate);
+  };
+  const auto backward = [&](const NumberFormat& format) {
+    return StoredAs(format, precision.scaled_backward, precision.scaled_saturate);
+  };
   const LayerFormats& input = autocast.empty() ? precision.base : autocast.front();
-  result.values.push_back(StoredAs(input.activations, precision.scaled_forward));
-  result.gradients.push_back(StoredAs(input.gradients, precision.scaled_backward));
+  result.values.push_back(forward(input.activations));
+  result.gradients.push_back(backward(input.gradients));
   for (const Node& node : network.nodes) {
     const LayerFormats formats =
         !autocast.empty() ? precision.formats_from(node.config.name, autocast[result.values.size()])
         : precision.formats_of ? precision.formats_of(node.config.name)
                                : precision.base;
     if (node.kind->rounds_output) {
-      result.values.push_back(StoredAs(formats.activations, precision.scaled_forward));
-      result.gradients.push_back(StoredAs(formats.gradients, precision.scaled_backward));
+      result.values.push_back(forward(formats.activations));
+      result.gradients.push_back(backward(formats.gradients));
     } else {
       const TensorStorage value = result.values[node.inputs[0]],
                           gradient = result.gradients[node.inputs[0]];
       result.values.push_back(value);
       result.gradients.push_back(gradient);
     }
-    result.weights.push_back(StoredAs(formats.weights, precision.scaled_forward));
+    result.weights.push_back(forward(formats.weights));
     result.weight_gradients.push_back({formats.weight_gradients, Storage::kF32, false});
   }
   result.arriving = Arriving(network, result.gradients);

@@ -16,6 +16,7 @@ class DynamicPolicy final : public Policy {
       : arithmetic_(parameters, traits),
         machine_(MakeMachine(parameters, traits)),
         deferred_(traits.deferred),
+        ends_at_zero_(traits.ends_at_zero),
         growth_interval_(parameters.growth_interval),
         scale_(arithmetic_.Start()),
         next_(scale_) {}
@@ -31,6 +32,7 @@ class DynamicPolicy final : public Policy {
   ScaleUpdate Update(const StepOutcome& attempt) override {
     ScaleUpdate update;
     update.before = scale_;
+    if (ends_at_zero_ && scale_ == 0) return EndAtZero(update);
     if (deferred_) scale_ = next_;
     Move move{scale_, attempt.overflow ? Action::kSkip : Action::kUpdate, "", ""};
     attempt.overflow ? machine_->OnOverflow(move) : machine_->OnClean(move);
@@ -39,7 +41,7 @@ class DynamicPolicy final : public Policy {
     update.after = scale_;
     update.error = move.error;
     if (update.after == update.before) return update;
-    update.reason = deferred_ ? LateReason(update) : move.reason;
+    update.reason = (deferred_ ? LateReason(update) : move.reason) + StaysForGood(update.after);
     return update;
   }
 
@@ -67,6 +69,15 @@ class DynamicPolicy final : public Policy {
   }
 
  private:
+  static ScaleUpdate EndAtZero(ScaleUpdate update) {
+    update.action = Action::kSkip;
+    update.after = 0;
+    update.error =
+        "the scale has fallen to 0, by which this system divides (a ZeroDivisionError there): "
+        "gradients have overflowed at every scale, so a smaller one cannot help; look for the "
+        "first tensor that is not finite, or set scaling.min_scale";
+    return update;
+  }
   // Deferred: the attempt before this one decided.
   std::string LateReason(const ScaleUpdate& update) const {
     if (update.after < update.before) return "overflow one attempt ago";
@@ -88,7 +99,7 @@ class DynamicPolicy final : public Policy {
 
   ScaleArithmetic arithmetic_;
   std::unique_ptr<DynamicMachine> machine_;
-  bool deferred_;
+  bool deferred_, ends_at_zero_;
   std::int64_t growth_interval_;
   double scale_;  // of the present attempt; 0 and inf stay for good
   double next_;   // deferred: in force after the next attempt

@@ -90,7 +90,7 @@ class LayerwisePolicy final : public Policy {
       reason = layer.Update(bad);
     }
     update.after = Scale();
-    if (update.after != update.before) update.reason = reason;
+    if (update.after != update.before) update.reason = reason + StaysForGood(update.after);
     return update;
   }
 

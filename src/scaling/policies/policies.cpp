@@ -29,6 +29,11 @@ Parameters OfLayer(const Settings& settings, const std::string& layer, Parameter
 
 }  // namespace
 
+std::string StaysForGood(double scale) {
+  if (scale == 0) return "; it is 0 now for good, since any factor leaves it 0";
+  return std::isinf(scale) ? "; it is infinite now for good, since any factor leaves it so" : "";
+}
+
 void CheckBounds(double min_scale, double max_scale) {
   CheckedScale("scaling.min_scale", min_scale);
   CheckedScale("scaling.max_scale", max_scale);

@@ -52,6 +52,9 @@ struct ScaleUpdate {
   std::string error;             // not empty: the policy ends the run, in the original's sense
 };
 
+// What a reason adds where no factor changes the scale any more: 0 and inf; else nothing.
+std::string StaysForGood(double scale);
+
 class Policy {
  public:
   virtual ~Policy() = default;

@@ -35,9 +35,10 @@ std::vector<DynamicPreset> MakePresets() {
        {.divides = true}},
       {"apex",
        {"apex", 65536, 2, kFollowsGrowth, 2000, 0, 0x1p24},
-       "as pytorch, with a ceiling that cuts the start as well",
+       "as pytorch, with a ceiling that cuts the start as well; an attempt at scale 0 ends the run "
+       "(1. / scale is a ZeroDivisionError there)",
        "NVIDIA/apex apex/amp/scaler.py", {}, 0,
-       {.fp32 = false, .divides = true, .clamps_start = true}},
+       {.fp32 = false, .divides = true, .clamps_start = true, .ends_at_zero = true}},
       {"deepspeed",
        {"deepspeed", 65536, 2, kFollowsGrowth, 1000, 1, 0, 2, false, 0, true},
        "the first overflows are forgiven (hysteresis, refilled when the scale grows); an overflow "

@@ -42,6 +42,7 @@ struct DynamicTraits {
   bool refilled_by_clean = false;       // also by DynamicParameters::consecutive_hysteresis
   bool deferred = false;                // a new scale is in force one attempt late
   std::int64_t overflows_in_a_row = 0;  // one more ends the run; 0: never
+  bool ends_at_zero = false;            // an attempt at scale 0 ends the run
 };
 
 struct DynamicPreset {

@@ -44,6 +44,7 @@ std::vector<float> ReadHistory(const StateMap& state, const std::string& tensor)
 void UpdateTensorScale(TensorScaleHistory& history, float amax, TensorScaler& scaler) {
   const TensorScaleRule& rule = history.rule;
   ADA_CHECK(rule.history >= 1);
+  if (!rule.reference && !std::isfinite(amax)) return;
   if (static_cast<std::int32_t>(history.amax.size()) < rule.history) {
     history.amax.push_back(amax);
   } else {

@@ -23,6 +23,9 @@ struct TensorScaleRule {
   std::int32_t history = 1024;
   Amax amax = Amax::kMax;
   bool power_of_two = false;  // MS-AMP's way
+  // Transformer Engine's way: what is not finite stays in the history, where it keeps the scale as
+  // it is until it has left. Else the history does not take it.
+  bool reference = false;
 };
 
 // The next scale from `amax` (of the history or the last step), in fp32 as both systems compute.

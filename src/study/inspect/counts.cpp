@@ -1,26 +1,96 @@
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "backend/cpu/cpu_backend.h"
 #include "study/inspect/parts.h"
 
 namespace ada::study {
 
+namespace {
+
+template <class Value>
+void TakeExtremes(const std::vector<Value>& values, TensorCount& count) {
+  for (const Value x : values) {
+    if (x == 0 || !std::isfinite(x)) continue;
+    const double magnitude = std::fabs(static_cast<double>(x));
+    ++count.exponents.At(std::ilogb(magnitude));
+    if (count.smallest == 0 || magnitude < count.smallest) count.smallest = magnitude;
+    if (magnitude > count.largest) count.largest = magnitude;
+  }
+}
+
+TensorStats StatsOf(const std::vector<float>& values, const NumberFormat& format) {
+  return backend::cpu::CountRounding(values.data(), static_cast<std::int64_t>(values.size()), 1,
+                                     format);
+}
+
+// What rounding does to values of F64 in a format that is nearly as fine as fp32.
+TensorStats CountFine(const std::vector<double>& values, const NumberFormat& format) {
+  TensorStats stats;
+  stats.full = true;
+  stats.numel = static_cast<std::int64_t>(values.size());
+  for (const double x : values) {
+    const auto rounded = static_cast<double>(RoundTo(format, x));
+    const bool finite = std::isfinite(x);
+    stats.zeros_before += x == 0;
+    stats.zeros_after += rounded == 0;
+    stats.underflow += x != 0 && rounded == 0;
+    stats.below_min += std::fabs(x) < format.smallest_subnormal();
+    stats.subnormal += rounded != 0 && std::fabs(rounded) < format.smallest_normal();
+    stats.overflow += finite && (!std::isfinite(rounded) ||
+                                 std::fabs(x) >= static_cast<double>(OverflowThreshold(format)));
+    stats.inf += std::isinf(x);
+    stats.nan += std::isnan(x);
+  }
+  return stats;
+}
+
+// Mean, deviation and norms of values of F64, in long double, in which no square of them overflows.
+void TakeMoments(const std::vector<double>& values, TensorStats& stats) {
+  long double sum = 0, l1 = 0, square = 0, deviation = 0;
+  for (const long double x : values) sum += x, l1 += std::fabs(x), square += x * x;
+  const auto n = static_cast<long double>(values.size());
+  const long double mean = values.empty() ? 0 : sum / n;
+  for (const long double x : values) deviation += (x - mean) * (x - mean);
+  stats.mean = static_cast<double>(mean), stats.l1 = static_cast<double>(l1);
+  stats.l2 = static_cast<double>(std::sqrt(square));
+  stats.std = values.empty() ? 0 : static_cast<double>(std::sqrt(deviation / n));
+}
+
+// Every value is rounded once, from double.
+void CountDoubles(const std::vector<double>& values, const NumberFormat& format,
+                  TensorCount& count) {
+  if (format.mantissa_bits <= kMostBitsOfOdd) {
+    std::vector<float> odd(values.size());
+    std::transform(values.begin(), values.end(), odd.begin(), ToOddFloat);
+    count.stats = StatsOf(odd, format);
+  } else {
+    count.stats = CountFine(values, format);
+  }
+  TakeMoments(values, count.stats);
+  TakeExtremes(values, count);
+}
+
+}  // namespace
+
 TensorCount CountTensor(const SafetensorsFile& file, const TensorEntry& entry,
                         const NumberFormat& format, double scale) {
-  const std::vector<float> values = file.ReadF32(entry.name);
   TensorCount count;
   count.scale = scale;
-  count.stats = backend::cpu::CountRounding(values.data(), static_cast<std::int64_t>(values.size()),
-                                            1, format);
-  for (const float x : values)
-    if (x != 0 && std::isfinite(x)) ++count.exponents.At(std::ilogb(x));
+  if (entry.dtype == DType::kF64) {
+    CountDoubles(file.ReadF64(entry.name), format, count);
+    return count;
+  }
+  const std::vector<float> values = file.ReadF32(entry.name);
+  count.stats = StatsOf(values, format);
+  TakeExtremes(values, count);
   return count;
 }
 
 CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format,
                     const TensorCount& count) {
   const TensorStats& s = count.stats;
-  const double smallest = s.min_abs, largest = s.max_abs;
   CountRow row{.tensor = entry.name,
                .format = FormatName(format),
                .scale = count.scale,
@@ -33,13 +103,15 @@ CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format,
                .overflow = s.overflow,
                .inf = s.inf,
                .nan = s.nan,
-               .max_abs = largest / count.scale,
+               .max_abs = count.largest / count.scale,
                .mean = s.mean / count.scale,
                .std = s.std / count.scale,
                .l2 = s.l2 / count.scale};
-  if (smallest > 0) {  // a finite value that is not zero
-    row.min_abs = smallest / count.scale;
-    row.range_log2 = std::log2(largest / smallest);
+  if (count.smallest > 0) {  // a finite value that is not zero
+    row.min_abs = count.smallest / count.scale;
+    const double ratio = count.largest / count.smallest;
+    row.range_log2 = std::isfinite(ratio) ? std::log2(ratio)
+                                          : std::log2(count.largest) - std::log2(count.smallest);
   }
   return row;
 }

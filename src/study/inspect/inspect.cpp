@@ -115,7 +115,7 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options, const 
     }
     const TensorCount count = CountTensor(file, entry, options.format, carried.Of(entry));
     if (all) PrintCount(entry, options.format, count, out);
-    lines.push_back({&entry, count.stats, count.scale});
+    lines.push_back({&entry, count.stats, count.scale, count.largest});
   }
   if (!all) {
     PrintTensors(lines, out);

@@ -20,7 +20,7 @@ namespace ada::study {
 
 // Counts of the non-zero finite values by floor(log2 |x|), as the file has them.
 struct Exponents {
-  static constexpr int kLowest = -149, kHighest = 127;  // of fp32, subnormals included
+  static constexpr int kLowest = -1074, kHighest = 1023;  // of fp64, subnormals included
   std::array<std::int64_t, kHighest - kLowest + 1> counts = {};
   std::int64_t& At(int exponent) { return counts[static_cast<std::size_t>(exponent - kLowest)]; }
   std::int64_t At(int exponent) const {
@@ -31,6 +31,8 @@ struct Exponents {
 struct TensorCount {
   TensorStats stats;  // of rounding the values that the file has
   double scale = 1;   // that they carry: moments and extremes are reported without it
+  // Magnitudes of the smallest and largest finite values other than zero; 0: there are none.
+  double smallest = 0, largest = 0;
   Exponents exponents;
 };
 
@@ -128,6 +130,7 @@ struct TensorLine {
   const TensorEntry* entry = nullptr;
   TensorStats stats;
   double scale = 1;
+  double largest = 0;  // the largest finite magnitude
 };
 // A layer of the short view.
 struct LayerLine {

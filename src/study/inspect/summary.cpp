@@ -57,7 +57,7 @@ void PrintTensors(std::vector<TensorLine> tensors, std::ostream& out) {
                IsAllZero(line) ? "all zero" : PctText(PercentOf(s.underflow, nonzero)),
                PctText(PercentOf(s.subnormal, nonzero)), std::to_string(s.overflow),
                std::to_string(s.inf + s.nan), PctText(PercentOf(s.zeros_before, s.numel)),
-               Brief(s.max_abs / line.scale), BriefScale(line.scale), std::to_string(s.numel)});
+               Brief(line.largest / line.scale), BriefScale(line.scale), std::to_string(s.numel)});
   }
   table.Print(out);
 }

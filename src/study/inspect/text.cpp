@@ -20,7 +20,7 @@ std::string Padded(const std::string& text, std::size_t width, bool right = true
 }
 
 std::string Shape(const TensorEntry& entry) {
-  std::string text = std::string(ToString(entry.dtype)) + " [";
+  std::string text = entry.dtype_text() + " [";
   for (std::size_t i = 0; i < entry.shape.size(); ++i)
     text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
   return text + "]";
@@ -111,8 +111,8 @@ void PrintCount(const TensorEntry& entry, const NumberFormat& format, const Tens
       << PercentWords(s.underflow, s.numel - s.zeros_before) << " of non-zeros)\n  subnormal "
       << s.subnormal << "   overflow " << s.overflow << "   inf " << s.inf << "   nan " << s.nan
       << '\n';
-  out << "  min " << (s.min_abs > 0 ? Brief(s.min_abs / scale) : "-") << "   max "
-      << Brief(s.max_abs / scale) << "   mean " << Brief(s.mean / scale) << "   std "
+  out << "  min " << (count.smallest > 0 ? Brief(count.smallest / scale) : "-") << "   max "
+      << Brief(count.largest / scale) << "   mean " << Brief(s.mean / scale) << "   std "
       << Brief(s.std / scale) << "   l2 " << Brief(s.l2 / scale) << '\n';
   PrintHistogram(count.exponents, format, out);
 }

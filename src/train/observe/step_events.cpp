@@ -58,17 +58,19 @@ void StepEvents::LearningRate(const StepResult& r) {
   Tell(r, message);
 }
 
-void StepEvents::Underflow(const StepResult& r, const graph::RoundingPoint& point,
-                           const TensorStats& stats) {
+void StepEvents::Underflow(const StepResult& r, const CountedTensor& at, const TensorStats& stats) {
   const double alert = config_.log.alert_underflow_pct, pct = telemetry::UnderflowPct(stats);
   if (alert <= 0 || !(pct > alert)) return;
-  const telemetry::TensorTotals* before = recorder_.layers().FindTensor(point.layer, point.tensor);
+  const telemetry::TensorTotals* before = recorder_.layers().FindTensor(at.layer, at.tensor);
   if (before != nullptr && before->last_pct > alert) return;
-  const std::string message =
-      point.layer + "." + point.tensor + ": " + Brief(pct) + " % of its non-zero values " +
-      "underflow in " + FormatName(point.format) + " at scale " + ShortestText(point.carried()) +
-      " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
-  Add(r, "underflow_alert", {point.layer, point.tensor, NineDigits(pct)}, message);
+  const std::string what =
+      at.tensor == "update"
+          ? " % of its weights' changes vanish in "
+          : " % of its non-zero values underflow in ";
+  const std::string message = at.layer + "." + at.tensor + ": " + Brief(pct) + what +
+                              FormatName(at.format) + " at scale " + ShortestText(at.scale) +
+                              " (log.alert_underflow_pct: " + ShortestText(alert) + ")";
+  Add(r, "underflow_alert", {at.layer, at.tensor, NineDigits(pct)}, message);
   Tell(r, message);
 }
 
@@ -155,9 +157,16 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update)
     // A policy that moves its scale with each step would drown everything else.
     const std::string line = "step " + std::to_string(r.step) + ": " + change;
     scale_moved_ ? log_.Debug(line) : log_.Info(line);
+    if (update.after == 0) {
+      const std::string message =
+          "the scale is 0 for good, since any factor leaves it 0: no later step can train; "
+          "scaling.min_scale keeps it above 0";
+      Add(r, "floor", {"", "", after}, message);
+      Tell(r, message);
+    }
     const auto bound = [&](const char* name, const char* key, const std::optional<double>& limit,
                            const char* meaning) {
-      if (!limit || update.after != *limit) return;
+      if (!limit || update.after != *limit || update.after == 0) return;
       const std::string message =
           "the scale is at its " + std::string(name) + " " + after + " (" + key + "): " + meaning;
       Add(r, name, {"", "", after}, message);

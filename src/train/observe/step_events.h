@@ -24,6 +24,13 @@ struct EventTensor {
   std::string process = {};
 };
 
+// What a row of underflow.csv is about.
+struct CountedTensor {
+  std::string layer, tensor;
+  NumberFormat format;
+  double scale = 1;
+};
+
 class StepEvents {
  public:
   StepEvents(const config::Config& config, telemetry::Recorder& recorder, telemetry::Log& log)
@@ -35,8 +42,7 @@ class StepEvents {
   // lr_change: every change, but of schedules that move with each step only the first of an epoch.
   void LearningRate(const StepResult& result);
   // underflow_alert: a tensor passes log.alert_underflow_pct from below.
-  void Underflow(const StepResult& result, const graph::RoundingPoint& point,
-                 const TensorStats& stats);
+  void Underflow(const StepResult& result, const CountedTensor& tensor, const TensorStats& stats);
   // no_gradient: a layer of which dx or dw has no value left; `before`: those that had none in the
   // logged step before. Called when the rows of the step are recorded.
   void NoGradient(const StepResult& result,

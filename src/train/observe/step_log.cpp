@@ -175,7 +175,7 @@ void StepLog::WriteTensors(const StepResult& r) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
     if (!Contains(config_.log.statistics, StatisticOf(p.tensor))) continue;
-    events_.Underflow(r, p, StatsOf(i));
+    events_.Underflow(r, {p.layer, p.tensor, p.format, p.carried()}, StatsOf(i));
     recorder_.Underflow(r.step, r.epoch, p.layer, p.tensor, p.format, p.carried(), StatsOf(i),
                         ErrorOf(r, p));
   }
@@ -184,16 +184,20 @@ void StepLog::WriteTensors(const StepResult& r) {
 
 void StepLog::WriteUpdates(const StepResult& r) {
   for (const LayerUpdates& updates : updates_)
-    recorder_.Underflow(r.step, r.epoch, updates.layer, "update", config_.precision.masters.format,
-                        1, updates.stats);
+    WriteLost(r, {updates.layer, "update", config_.precision.masters.format}, updates.stats);
   updates_.clear();
 }
 
 void StepLog::WriteTransport(const StepResult& r) {
   for (const SharedGradients::Lost& lost : transport_)
-    recorder_.Underflow(r.step, r.epoch, lost.layer, "sent", transport_format_,
-                        static_cast<double>(transport_scale_), lost.stats);
+    WriteLost(r, {lost.layer, "sent", transport_format_, static_cast<double>(transport_scale_)},
+              lost.stats);
   transport_.clear();
+}
+
+void StepLog::WriteLost(const StepResult& r, const CountedTensor& at, const TensorStats& stats) {
+  events_.Underflow(r, at, stats);
+  recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.scale, stats);
 }
 
 telemetry::ProbeError StepLog::ErrorOf(const StepResult& r, const graph::RoundingPoint& p) const {

@@ -74,6 +74,7 @@ class StepLog {
   void WriteTensors(const StepResult& result);
   void WriteUpdates(const StepResult& result);
   void WriteTransport(const StepResult& result);
+  void WriteLost(const StepResult& result, const CountedTensor& at, const TensorStats& stats);
   std::string WhoHas(std::size_t point) const;
   void WriteProbe(const StepResult& result);
   void WriteHistograms(const StepResult& result);
