@@ -74,7 +74,7 @@ python3 tests/fuzz/seeds.py "$program" "$folder/seeds"
 # One target; its log goes to $folder/<target>.log.
 fuzz_one() {
   local target=$1 bytes=8192
-  if [ "$target" = names ]; then bytes=512; fi # each name asks the system for files
+  if [ "$target" = names ]; then bytes=192; fi # each name asks the system for files
   mkdir -p "$folder/corpus/$target" "$folder/found"
   ADA_FUZZ_TARGET=$target UBSAN_OPTIONS=print_stacktrace=1 \
     ASAN_OPTIONS=malloc_context_size=4:max_malloc_fill_size=0:quarantine_size_mb=16 "$folder/fuzz" \

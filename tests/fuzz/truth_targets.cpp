@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <set>
 #include <sstream>
 #include <string>
@@ -53,18 +55,27 @@ void VocList(std::string_view input) {
   });
 }
 
+constexpr std::array kCamvidFolders = {"train", "trainannot", "test", "testannot"};
+
+// Folders in CamVid's layout without a file.
+class EmptyCamvid : public Scratch {
+ public:
+  EmptyCamvid() {
+    for (const char* folder : kCamvidFolders) std::filesystem::create_directory(*this / folder);
+  }
+};
+
 // The lines of the input as names of empty files: pictures and label images in turn.
 void CamvidNames(std::string_view input) {
-  static const Scratch camvid;
-  const std::vector<std::string> folders = {"train", "trainannot", "test", "testannot"};
-  for (const std::string& folder : folders) std::filesystem::create_directories(camvid / folder);
+  static const EmptyCamvid camvid;
   std::set<std::string> files;
   std::istringstream lines{std::string(input)};
   for (std::string line; files.size() < kMostFiles && std::getline(lines, line);) {
     line.resize(std::min(line.size(), line.find_first_of(std::string_view("/\0", 2))));
     line.resize(std::min<std::size_t>(line.size(), NAME_MAX));
     if (line.empty() || line == "." || line == "..") continue;
-    files.insert(camvid.Write(folders[files.size() % folders.size()] + "/" + line, ""));
+    const std::string folder = kCamvidFolders[files.size() % kCamvidFolders.size()];
+    files.insert(camvid.Write(folder + "/" + line, ""));
   }
   for (const bool skip : {false, true}) {
     Refusable([&] {

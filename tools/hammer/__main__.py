@@ -19,6 +19,8 @@ import table as tables
 # Each module is a kind of disturbance: add_options(parser) adds what it takes, hammer(bench,
 # options, pool) does it to one recipe's runs and gives [(row, status, problem)] to pool.collect.
 KINDS = (kills, limits, disks, calls)
+# Kinds that make recipes of their own: hammer(program, folder, options, pool), once.
+WITH_RECIPES = ()
 
 
 class Pool:
@@ -41,7 +43,7 @@ class Pool:
 
 def parse():
     parser = argparse.ArgumentParser(prog="tools/hammer.sh", description=__doc__)
-    for kind in KINDS:
+    for kind in (*KINDS, *WITH_RECIPES):
         kind.add_options(parser)
     names = [recipe.name for recipe in recipes.RECIPES]
     parser.add_argument("--data", metavar="NAMES", default=",".join(names),
@@ -63,14 +65,16 @@ def parse():
 
 def main():
     options = parse()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="ada-hammer-"))
+    program, folder = options.program.resolve(), pathlib.Path(tempfile.mkdtemp(prefix="ada-hammer-"))
     table = tables.Table()
     pool = Pool(options.jobs, table)
     for recipe in recipes.RECIPES:
         if recipe.name in options.data:
-            bench = benches.Bench(options.program.resolve(), recipe, folder / recipe.name)
+            bench = benches.Bench(program, recipe, folder / recipe.name)
             for kind in KINDS:
                 kind.hammer(bench, options, pool)
+    for kind in WITH_RECIPES:
+        kind.hammer(program, folder, options, pool)
     table.write()
     if options.keep and table.problems:
         print(f"kept: {folder}")
