@@ -4,7 +4,7 @@ import random
 
 import bench as benches
 
-MOST_FILES = 30  # a run has fewer open
+MOST_FILES = 20  # a run has fewer open
 LEAST_KIB = 40 << 10  # less does not hold the program and its libraries
 
 
