@@ -20,6 +20,7 @@ TENSORS = ["y", "w", "dx", "dx2", "dw", "dy", "update"]
 
 
 def arguments():
+    from ada_train.report import DRAWN, MOST
     parser = argparse.ArgumentParser(
         prog="report.py", formatter_class=argparse.RawDescriptionHelpFormatter,
         description=__doc__.split("\n\n", maxsplit=1)[0],
@@ -35,17 +36,17 @@ def arguments():
     parser.add_argument("--seeds", default="auto", choices=["auto", "mean", "each"],
                         help="runs that differ in their seed alone: as one, the mean, or each by "
                              "itself; default: the mean from 4 runs on")
-    parser.add_argument("--draw", type=int, default=24, metavar="N",
+    parser.add_argument("--draw", type=int, default=DRAWN, metavar="N",
                         help="runs (means of seeds) whose layers are drawn; of more N at even "
                              "distances are, and tables and pictures of all runs have the others "
-                             "too; at most 100; default: 24")
+                             f"too; at most {MOST}; default: {DRAWN}")
     parser.add_argument("--predictions", action="append", metavar="FOLDER",
                         help="pictures that `ada-train evaluate --predictions FOLDER` wrote, one "
                              "folder for each run in their order; default: RUN_DIR/predictions")
     options = parser.parse_args()
     options.runs = list(dict.fromkeys(os.path.normpath(folder) for folder in options.runs))
-    if not 1 <= options.draw <= 100:
-        parser.error(f"--draw {options.draw}: expected a number from 1 to 100; pictures of more runs "
+    if not 1 <= options.draw <= MOST:
+        parser.error(f"--draw {options.draw}: expected a number from 1 to {MOST}; pictures of more runs "
                      "would be higher than a PNG may be")
     if os.path.isdir(options.output):
         parser.error(f"-o {options.output} is a folder; name the HTML file to write")

@@ -3,10 +3,8 @@ of every run would be higher than a PNG may be, and take more memory and time th
 """
 import dataclasses
 
-from ada_train.report import groups, load
+from ada_train.report import MOST, groups, load
 
-DRAWN = 24   # runs (or means of seeds) that the pictures show, unless --draw names another number
-MOST = 100   # of 70 layers each a picture may have; more would not fit into a PNG's 65,535 rows
 BRIEF = ("steps", "evaluation", "classes", "underflow", "scales")  # read of the others
 
 
