@@ -13,7 +13,7 @@ usage: tools/fuzz.sh [--seconds N] [--jobs N] [--no-setup] [TARGET...]
   --jobs N     targets that run side by side (default: one a core)
   --no-setup   installs nothing; exit status 77 where clang++ with libFuzzer is missing
 Without TARGET all of them: yaml safetensors checkpoint summary idx cifar csv rows watch study
-replay images npz annotation label_image. An input that crashes, takes ten seconds or 2 GB is kept
+replay jpeg png npz annotation label_image names detections. An input that crashes, takes ten seconds or 2 GB is kept
 in build-fuzz/found/, and the exit status is 1; one that takes a second is kept there as well. What
 was learnt stays in build-fuzz/corpus/: a later run goes on from there.
 TEXT
@@ -34,8 +34,8 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-all=(yaml safetensors checkpoint summary idx cifar csv rows watch study replay images npz
-     annotation label_image)
+all=(yaml safetensors checkpoint summary idx cifar csv rows watch study replay jpeg png npz
+     annotation label_image names detections)
 if [ ${#targets[@]} -eq 0 ]; then targets=("${all[@]}"); fi
 for target in "${targets[@]}"; do
   case " ${all[*]} " in
@@ -73,12 +73,13 @@ python3 tests/fuzz/seeds.py "$program" "$folder/seeds"
 
 # One target; its log goes to $folder/<target>.log.
 fuzz_one() {
-  local target=$1
+  local target=$1 bytes=8192
+  if [ "$target" = names ]; then bytes=192; fi # each name asks the system for files
   mkdir -p "$folder/corpus/$target" "$folder/found"
   ADA_FUZZ_TARGET=$target UBSAN_OPTIONS=print_stacktrace=1 \
     ASAN_OPTIONS=malloc_context_size=4:max_malloc_fill_size=0:quarantine_size_mb=16 "$folder/fuzz" \
     "$folder/corpus/$target" "$folder/seeds/$target" \
-    -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=2048 \
+    -max_total_time="$seconds" -max_len="$bytes" -timeout=10 -rss_limit_mb=2048 \
     -artifact_prefix="$folder/found/$target-" -report_slow_units=1 -print_final_stats=1 >"$folder/$target.log" 2>&1
 }
 

@@ -5,7 +5,7 @@ what other choices would have lost, events and time. Several runs stand side by 
 axes. Runs may still be going on, or have been killed.
 
 usage: tools/report.py RUN_DIR... -o report.html [--png DIR] [--title TEXT] [--tensor dx]
-                       [--seeds auto|mean|each] [--predictions FOLDER]...
+                       [--seeds auto|mean|each] [--draw N] [--predictions FOLDER]...
 
 Exit status: 0; 1 packages missing; 2 command line; 3 a folder that holds no run; 6 cannot write.
 """
@@ -20,6 +20,7 @@ TENSORS = ["y", "w", "dx", "dx2", "dw", "dy", "update"]
 
 
 def arguments():
+    from ada_train.report import DRAWN, MOST
     parser = argparse.ArgumentParser(
         prog="report.py", formatter_class=argparse.RawDescriptionHelpFormatter,
         description=__doc__.split("\n\n", maxsplit=1)[0],
@@ -35,11 +36,18 @@ def arguments():
     parser.add_argument("--seeds", default="auto", choices=["auto", "mean", "each"],
                         help="runs that differ in their seed alone: as one, the mean, or each by "
                              "itself; default: the mean from 4 runs on")
+    parser.add_argument("--draw", type=int, default=DRAWN, metavar="N",
+                        help="runs (means of seeds) whose layers are drawn; of more N at even "
+                             "distances are, and tables and pictures of all runs have the others "
+                             f"too; at most {MOST}; default: {DRAWN}")
     parser.add_argument("--predictions", action="append", metavar="FOLDER",
                         help="pictures that `ada-train evaluate --predictions FOLDER` wrote, one "
                              "folder for each run in their order; default: RUN_DIR/predictions")
     options = parser.parse_args()
     options.runs = list(dict.fromkeys(os.path.normpath(folder) for folder in options.runs))
+    if not 1 <= options.draw <= MOST:
+        parser.error(f"--draw {options.draw}: expected a number from 1 to {MOST}; pictures of more runs "
+                     "would be higher than a PNG may be")
     if os.path.isdir(options.output):
         parser.error(f"-o {options.output} is a folder; name the HTML file to write")
     for folder in options.predictions or []:
@@ -55,20 +63,19 @@ def fail(status, message):
 
 
 def write(options):
-    from ada_train.report import groups, load, page, sections, style
-    runs = load.read_runs(groups.expand(options.runs))
-    if options.predictions and len(options.predictions) != len(runs):
-        fail(2, f"--predictions names {len(options.predictions)} folders for {len(runs)} runs; "
+    from ada_train.report import groups, page, sections, selection, style
+    folders = groups.expand(options.runs)
+    if options.predictions and len(options.predictions) != len(folders):
+        fail(2, f"--predictions names {len(options.predictions)} folders for {len(folders)} runs; "
                 "expected one for each, in their order")
-    groups.shorten_labels(runs)
-    drawn = groups.by_seed(runs, options.seeds)
-    title = options.title or "Report: " + groups.title(runs)
+    chosen = selection.read(folders, options.seeds, options.tensor, options.draw)
+    title = options.title or "Report: " + groups.title(chosen.runs)
     os.makedirs(os.path.dirname(options.output) or ".", exist_ok=True)
     if options.png:
         os.makedirs(options.png, exist_ok=True)
     with style.look():
-        parts = sections.all_sections(runs, drawn, options.tensor, options.predictions)
-        text = page.page(title, drawn, parts, options.png)
+        parts = sections.all_sections(chosen, options.tensor, options.predictions)
+        text = page.page(title, chosen.drawn, parts, options.png)
     put(options.output, text)
 
 

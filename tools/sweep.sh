@@ -14,7 +14,8 @@ usage: tools/sweep.sh --config FILE... --out DIR [--vary KEY=V1,V2,...]... [opti
   --vary KEY=V1,V2,...  runs for each of the values; commas inside {...}, [...] and quotes do not part
                         them, and further KEY=V words may follow. Each --vary multiplies the runs
   --set KEY=VALUE...    for all runs. ada-train gets --set and --vary in the order they stand here
-  --out DIR             DIR/NAME/ for each run, DIR/sweep.csv, DIR/sweep_summary.csv, DIR/sweep_logs/
+  --out DIR             DIR/NAME/ for each run, DIR/sweep.csv, DIR/sweep_summary.csv, DIR/sweep_logs/;
+                        a leading ~ and ${VAR} expand, as in ada-train's own `output`
   -j JOBS               runs at a time (1)
   --threads N           threads of each run (cores / JOBS)
   --dry-run             list the runs as commands on stdout, check their configurations, run nothing
@@ -37,7 +38,7 @@ TEXT
 note() { echo "sweep.sh: $*" >&2; }
 refuse() { note "$1"; exit 2; }
 
-out='' only='' action=run jobs=1 threads='' slurm='' tasks=1 plan=()
+out='' named='' only='' action=run jobs=1 threads='' slurm='' tasks=1 plan=()
 while [ $# -gt 0 ]; do
   option=$1
   shift
@@ -54,12 +55,12 @@ while [ $# -gt 0 ]; do
     --out | -j | --jobs | --threads | --slurm | --tasks | --table | --run)
       [ $# -gt 0 ] || refuse "$option: a value is missing"
       case $option in
-        --out) out=${1%/} ;;
+        --out) named=--out out=$1 ;;
         -j | --jobs) jobs=$1 ;;
         --threads) threads=$1 ;;
         --slurm) action=slurm slurm=$1 ;;
         --tasks) tasks=$1 ;;
-        --table) action=table out=${1%/} ;;
+        --table) action=table named=--table out=$1 ;;
         --run) action=one only=$1 ;; # of an existing sweep, for the Slurm script
       esac
       shift ;;
@@ -67,7 +68,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ -n "$out" ] || refuse "--out DIR is missing"
-[[ $out != -* ]] || out=./$out # never an option of what it is handed to
+IFS= read -r -d '' out < <(python3 "$here/sweep/folder.py" "$named" "$out") || exit 2
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || refuse "-j $jobs: expected a number of at least 1"
 [[ $threads =~ ^([1-9][0-9]*)?$ ]] || refuse "--threads $threads: expected a number of at least 1"
 [[ $tasks =~ ^[1-9][0-9]*$ ]] || refuse "--tasks $tasks: expected a number of at least 1"
@@ -102,7 +103,7 @@ if [ "$action" = list ]; then
   exit "$status"
 fi
 
-mkdir -p "$out/sweep_logs"
+mkdir -p "$out/sweep_logs" || refuse "$out: no place for the folders of runs; choose another --out"
 exec 9>"$out/sweep_logs/.lock" # closed in the runs themselves
 flock -n 9 || refuse "another sweep.sh works in $out; wait for it, or choose another --out"
 printf '%s\n' "$list" >"$out/.sweep.json"

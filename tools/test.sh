@@ -7,17 +7,20 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/test.sh [--fast|--all] [--debug|--asan|--ubsan|--tsan] [--mpi]
-                     [--cuda [--cuda-arch ARCH]] [--no-setup]
+usage: tools/test.sh [--fast|--all] [--debug|--asan|--ubsan|--tsan|--sanitizers] [--mpi]
+                     [--cuda [--cuda-arch ARCH]] [--only REGEX] [--no-setup]
 
   (none)       what finds faults within minutes: the suites cpu and lint
   --all        the slow suites as well: fuzzing, kill -9 and failing system calls, thousands
                of random configurations, longer trainings (half as long again); what CI runs
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
+  --sanitizers the same twice, under --asan --ubsan and then under --tsan; ends with a line of each.
+               With --all the whole tree: hours
   --mpi        with MPI, and the tests that mpirun starts (skipped without it)
   --cuda       with the CUDA backend, and its tests on a GPU (skipped where there is none)
   --cuda-arch ARCH  as tools/build.sh takes it: for one GPU alone, the quickest build
+  --only REGEX CTest's tests whose names match (ctest -R), of the suites that were chosen
   --no-setup   installs nothing
 All output is in the build folder's test.log. CIFAR-10 is taken from $ADA_CIFAR10 or data/cifar-10;
 tests that need it are skipped, and say so, where it is missing.
@@ -29,10 +32,14 @@ preset=release
 build=()
 packages=()
 select=(-L '^(cpu|lint|gpu|mpi)$')
+only=()
 all=false
+sanitizers=false
 setup=true
+others=() # of --sanitizers: what holds for each of the two
 while [ $# -gt 0 ]; do
   option=$1
+  if [ "$option" != --sanitizers ]; then others+=("$option"); fi
   case $option in
     --fast) select=(-L '^cpu$') ;;
     --all) select=(); all=true; packages+=(--fuzz) ;;
@@ -43,7 +50,9 @@ while [ $# -gt 0 ]; do
       ;;
     --mpi) build+=(--mpi); packages+=(--mpi) ;;
     --cuda) build+=(--cuda); packages+=(--cuda) ;;
-    --cuda-arch) need_value "$option" $#; build+=("$option" "$2"); shift ;;
+    --cuda-arch) need_value "$option" $#; build+=("$option" "$2"); others+=("$2"); shift ;;
+    --only) need_value "$option" $#; only=(-R "$2"); others+=("$2"); shift ;;
+    --sanitizers) sanitizers=true ;;
     --no-setup) setup=false ;;
     -h | --help) usage; exit 0 ;;
     *) echo "test.sh: unknown option '$option'" >&2; usage >&2; exit 2 ;;
@@ -51,10 +60,28 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+if $sanitizers; then
+  if [ "$preset" != release ]; then
+    echo "test.sh: --$preset does not go with --sanitizers (--help)" >&2
+    exit 2
+  fi
+  status=0
+  ends=()
+  for kind in "--asan --ubsan" --tsan; do
+    end=$(mktemp)
+    # shellcheck disable=SC2086 # two options
+    tools/test.sh "${others[@]}" $kind | tee "$end" || status=1
+    ends+=("$kind: $(tail -n 1 "$end")")
+    rm "$end"
+  done
+  printf '%s\n' "${ends[@]}"
+  exit "$status"
+fi
+
 if $setup; then tools/setup.sh "${packages[@]}"; fi
 tools/build.sh "${build[@]}"
 
-run=(ctest --test-dir "$folder" --verbose --parallel "$(parallel_jobs)" "${select[@]}")
+run=(ctest --test-dir "$folder" --verbose --parallel "$(parallel_jobs)" "${select[@]}" "${only[@]}")
 # ThreadSanitizer of g++ 12 cannot live with the address randomisation of newer kernels.
 if [ "$folder" = build-tsan ] && setarch -R true 2>/dev/null; then run=(setarch -R "${run[@]}"); fi
 

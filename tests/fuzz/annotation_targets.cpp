@@ -7,7 +7,6 @@
 #include "core/random.h"
 #include "data/detection/annotation.h"
 #include "data/detection/ssd_changes.h"
-#include "data/images/label_png.h"
 #include "data/objects.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
@@ -54,15 +53,6 @@ void Annotation(std::string_view input) {
     objects.boxes.push_back({object.box, 0, object.difficult});
   }
   ChangeBoxes(objects, choice);
-}
-
-void LabelImage(std::string_view input) {
-  const data::FileBytes file(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
-  Refusable([&] {
-    const data::Picture labels = data::DecodeLabelPng(file, "fuzzed");
-    Demand(labels.channels == 1 && labels.size() == data::SizeOfPicture(file, "fuzzed"),
-           "a label image of another size than its header says");
-  });
 }
 
 }  // namespace ada::fuzz

@@ -3,19 +3,24 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "core/random.h"
+#include "data/images/label_png.h"
 #include "data/images/picture.h"
 #include "data/images/random_changes.h"
 #include "data/images/resize.h"
+#include "fuzz/made_png.h"
 #include "fuzz/scratch.h"
 #include "fuzz/targets.h"
 
 namespace ada::fuzz {
 namespace {
 
-// Larger pictures are decoded and then left alone: a fuzzer makes thousands in a second.
-constexpr std::int64_t kChangedPixels = 1 << 16;
+// Larger pictures are decoded rarely, and few are changed: a fuzzer makes thousands in a second.
+constexpr std::int64_t kDecodedPixels = 1 << 12, kChangedPixels = 1 << 9;
+constexpr std::size_t kRarely = 509;
+constexpr unsigned kChangedOneIn = 4;
 
 data::Box ChosenBox(data::PictureSize size, unsigned choice) {
   RandomStream stream(choice, 1);
@@ -36,24 +41,61 @@ void Change(data::Picture picture, unsigned choice) {
   data::FlipColumns(&picture);
 }
 
-}  // namespace
+data::FileBytes BytesOfFile(std::string_view file) {
+  return {reinterpret_cast<const std::uint8_t*>(file.data()), file.size()};
+}
 
-void Images(std::string_view input) {
-  const unsigned choice = TakeByte(&input), more = TakeByte(&input);
-  const data::FileBytes file(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+// What the header says; nothing where it is refused, or where the picture is left alone.
+std::optional<data::PictureSize> SizeToDecode(std::string_view file) {
   std::optional<data::PictureSize> size;
-  Refusable([&] { size = data::SizeOfPicture(file, "fuzzed"); });
+  Refusable([&] { size = data::SizeOfPicture(BytesOfFile(file), "fuzzed"); });
+  if (size && std::int64_t{size->height} * size->width > kDecodedPixels &&
+      file.size() % kRarely != 0)
+    return std::nullopt;
+  return size;
+}
+
+// Two bytes choose a part and changes.
+void UsePicture(std::string_view file, unsigned part, unsigned changes) {
+  const std::optional<data::PictureSize> size = SizeToDecode(file);
+  if (!size) return;
   Refusable([&] {
-    data::Picture picture = data::DecodePicture(file, "fuzzed");
-    Demand(size && picture.size() == *size, "a picture of another size than its header says");
+    data::Picture picture = data::DecodePicture(BytesOfFile(file), "fuzzed");
+    Demand(picture.size() == *size, "a picture of another size than its header says");
     Demand(picture.pixels.size() == static_cast<std::size_t>(picture.height) *
                                         static_cast<std::size_t>(picture.width) * 3,
            "pixels that are no picture");
-    const data::Box box = ChosenBox(*size, choice);
-    Demand(data::DecodePicture(file, "fuzzed", box).pixels == data::CutBox(picture, box).pixels,
+    const data::Box box = ChosenBox(*size, part);
+    Demand(data::DecodePicture(BytesOfFile(file), "fuzzed", box).pixels ==
+               data::CutBox(picture, box).pixels,
            "a part of a picture that differs from the whole");
-    if (std::int64_t{picture.height} * picture.width <= kChangedPixels)
-      Change(std::move(picture), more);
+    if (changes % kChangedOneIn == 0 &&
+        std::int64_t{picture.height} * picture.width <= kChangedPixels)
+      Change(std::move(picture), changes);
+  });
+}
+
+}  // namespace
+
+// Behind two bytes that choose, the file without the first bytes of every JPEG.
+void Jpeg(std::string_view input) {
+  const unsigned part = TakeByte(&input), changes = TakeByte(&input);
+  UsePicture("\xff\xd8\xff" + std::string(input), part, changes);
+}
+
+void Png(std::string_view input) {
+  const unsigned part = TakeByte(&input), changes = TakeByte(&input);
+  UsePicture(ChosenPng(input), part, changes);
+}
+
+void LabelImage(std::string_view input) {
+  const std::string file = ChosenPng(input);
+  const std::optional<data::PictureSize> size = SizeToDecode(file);
+  if (!size) return;
+  Refusable([&] {
+    const data::Picture labels = data::DecodeLabelPng(BytesOfFile(file), "fuzzed");
+    Demand(labels.channels == 1 && labels.size() == *size,
+           "a label image of another size than its header says");
   });
 }
 

@@ -102,12 +102,39 @@ def data_seeds(seeds):
     seeds.add("cifar", "long", b"\0" + record * 3)
 
 
+def made_png(width, height, depth, kind, rows, palette=b"", interlaced=0):
+    """The pieces of which the target makes a PNG."""
+    return bytes([2, width, height, depth, kind, interlaced, len(palette)]) + palette + rows
+
+
 def image_seeds(seeds):
-    """The first two bytes choose a box and changes."""
+    """The first two bytes choose a part and changes, those of PNG files a third how they are made."""
+    pieces = {
+        "grey": made_png(3, 2, 8, 0, b"\0abc\1def"),
+        "grey16": made_png(2, 2, 16, 0, b"\2abcd\4efgh"),
+        "rgb": made_png(2, 2, 8, 2, b"\0abcdef\3ghijkl"),
+        "rgba": made_png(1, 2, 8, 6, b"\1abcd\2efgh"),
+        "palette": made_png(5, 1, 2, 3, b"\0\x1b\x40", b"rgbRGBxyz"),
+        "one_bit": made_png(9, 2, 1, 0, b"\0\xa5\x80\0\x5a\0"),
+        "interlaced": made_png(4, 4, 8, 0, bytes(40), interlaced=1),
+        "long_filter": made_png(3, 2, 8, 0, b"\7abc\0def"),
+        "short": made_png(200, 200, 8, 2, b"\0abc"),
+    }
+    for name, content in pieces.items():
+        seeds.add("png", name, b"\x10\x25" + content)
+        seeds.add("label_image", name, content)
     for i, path in enumerate(sorted((ROOT / "tests/golden/pictures/files").iterdir())):
-        content = path.read_bytes()
-        seeds.add("images", path.name, bytes([16 * i % 256, 37 * i % 256]) + content)
-        seeds.add("images", path.name + ".cut", bytes([7, i]) + content[: len(content) // 2])
+        content, choice = path.read_bytes(), bytes([16 * i % 256, 37 * i % 256])
+        cut = content[: len(content) // 2]
+        if path.suffix == ".jpg":
+            seeds.add("jpeg", path.name, choice + content[3:])
+            seeds.add("jpeg", path.name + ".cut", choice + cut[3:])
+            continue
+        for form in (b"\0", b"\1"):
+            seeds.add("png", f"{path.name}.{form[0]}", choice + form + content)
+            seeds.add("png", f"{path.name}.cut.{form[0]}", choice + form + cut)
+            seeds.add("label_image", f"{path.name}.{form[0]}", form + content)
+            seeds.add("label_image", f"{path.name}.cut.{form[0]}", form + cut)
 
 
 def npy(descr, shape, data, order="False"):
@@ -189,10 +216,35 @@ def annotation_seeds(seeds):
                        "doctype": '<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>',
                        "word": "<annotation><object><name>a</name><bndbox><ymin>x"}.items():
         seeds.add("annotation", name, b"\1" + text.encode())
-    for path in sorted((ROOT / "tests/golden/pictures/files").glob("*.png")):
-        content = path.read_bytes()
-        seeds.add("label_image", path.name, content)
-        seeds.add("label_image", path.name + ".cut", content[: len(content) // 2])
+
+
+def truth_seeds(seeds):
+    """The first byte chooses what the names are of, and how detections are answered."""
+    for name, text in {"two": "a\nb\n", "signs": "a  1\nb -1\n\n", "windows": "a\r\nb\r\n",
+                       "missing": "a\nnot_there\n", "blank": " \n\t\n", "torn": "a\nb",
+                       "path": "../a\n/etc/a\n", "bom": "\ufeffa\n", "zero": "a\0b\n"}.items():
+        seeds.add("names", name, b"\2" + text.encode())
+    for name, files in {"pairs": ["1.png", "1.png", "2.jpg", "2.png"],
+                        "unpaired": ["1.png", "2.png", "1.JPEG", "1.png"],
+                        "twice": ["1.png", "1.png", "1.png", "1.png", "1.jpg", "1.jpg"],
+                        "hidden": [".png", "x.", "a.png.png", "a.png"]}.items():
+        seeds.add("names", "camvid_" + name, "\0" + "\n".join(files))
+    ten = [f"class {i}" for i in range(10)]
+    for name, classes in {"ten": ten, "nine": ten[:9], "twice": ten[:9] + ten[:1],
+                          "empty": ten[:5] + [""] + ten[6:]}.items():
+        seeds.add("names", "classes_" + name, "\1" + "\n".join(classes))
+    header = "image,label,score,xmin,ymin,xmax,ymax\n"
+    for name, text in {
+            "right": header + "a,cat,0.9,1,2,8,6\nb,cat,0.8,0,0,5,5\n",
+            "again": header + "a,cat,0.9,1,2,8,6\n" * 3,
+            "infinite": header + "a,cat,nan,inf,-inf,8,6\n",
+            "unknown": header + "c,cat,0.9,1,2,8,6\n",
+            "order": "ymax,xmax,ymin,xmin,score,label,image\n6,8,2,1,0.5,dog,b\n",
+            "more": "x," + header + "1,a,cat,1e400,1,2,8,6\n",
+            "quoted": header + '"a","c ""a"", t",0.5,1,2,8,6',
+            "column": "image,label,score\na,cat,0.9\n", "none": header, "void": ""}.items():
+        seeds.add("detections", name, b"\0" + text.encode())
+        seeds.add("detections", name + ".table", b"\1" + text.encode())
 
 
 CSV = {
@@ -263,6 +315,7 @@ def main():
     image_seeds(seeds)
     npz_seeds(seeds)
     annotation_seeds(seeds)
+    truth_seeds(seeds)
     with tempfile.TemporaryDirectory() as folder:
         config = pathlib.Path(folder) / "run.yaml"
         config.write_text(RUN)

@@ -14,10 +14,13 @@ void Checkpoint(std::string_view input);   // a checkpoint's JSON, its hash made
 void Summary(std::string_view input);      // summary.json
 void Idx(std::string_view input);          // the two files of a split in MNIST's layout
 void Cifar(std::string_view input);        // a batch file in CIFAR's layout
-void Images(std::string_view input);       // a picture, decoded, in parts, and changed
+void Jpeg(std::string_view input);         // a picture, decoded, in parts, and changed
+void Png(std::string_view input);          // the same, with sums that are right, and made of pieces
 void Npz(std::string_view input);          // an .npz file, its arrays, its first batches
 void Annotation(std::string_view input);   // boxes in XML, and what training makes of them
 void LabelImage(std::string_view input);   // a PNG that is read as labels
+void Names(std::string_view input);        // lists of images, names of label images, of classes
+void Detections(std::string_view input);   // the CSV that `score voc` judges
 void Csv(std::string_view input);          // the reader itself, with each way to end, and followed
 void Rows(std::string_view input);         // any CSV file of a run, into its rows and totals
 void Watch(std::string_view input);        // a CSV file of a run that `watch` follows
@@ -34,10 +37,13 @@ inline constexpr auto kTargets = std::to_array<Target>({{"yaml", Yaml},
                                                         {"summary", Summary},
                                                         {"idx", Idx},
                                                         {"cifar", Cifar},
-                                                        {"images", Images},
+                                                        {"jpeg", Jpeg},
+                                                        {"png", Png},
                                                         {"npz", Npz},
                                                         {"annotation", Annotation},
                                                         {"label_image", LabelImage},
+                                                        {"names", Names},
+                                                        {"detections", Detections},
                                                         {"csv", Csv},
                                                         {"rows", Rows},
                                                         {"watch", Watch},

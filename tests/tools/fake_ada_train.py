@@ -3,14 +3,17 @@
 
 The "configuration" is lines `key: value`. FAKE_CALLS: a file that gets a line per start. Keys:
 mode=fail: exit 5; mode=wait: waits for a signal, writes a checkpoint and exits with 143, finishes
-when resumed; mode=bad: refused. The results are worked out from `seed` and `lr`.
+when resumed; mode=linger: goes on until its folder has a file `go`; mode=bad: refused. The results are worked out from `seed` and `lr`.
 """
 import argparse
 import csv
+import fcntl
 import json
 import os
 import pathlib
+import re
 import signal
+import struct
 import sys
 import time
 
@@ -46,6 +49,21 @@ def wait_for_signal(folder):
     sys.exit(128 + signals[0])
 
 
+def expanded(path):
+    """Of a folder: a leading ~ and ${VAR}."""
+    path = re.sub(r"^~(?=/|$)", os.environ["HOME"], path)
+    return re.sub(r"\$\{(.*?)\}", lambda found: os.environ[found.group(1)], path)
+
+
+def locked(folder):
+    """A lock as src/core/file_lock.cpp takes it; it dies with the process."""
+    fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+    except OSError:
+        sys.exit(f"ada-train: output folder {folder}: another process writes into it")
+
+
 def main():
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for option in ("--config", "--output", "--name", "--threads"):
@@ -67,14 +85,22 @@ def main():
     with open(os.environ["FAKE_CALLS"], "a", encoding="utf-8") as calls:
         calls.write(json.dumps({"name": options.name, "resume": options.resume,
                                 "threads": options.threads, "set": options.set}) + "\n")
-    folder = pathlib.Path(options.output)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = pathlib.Path(expanded(options.output))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"ada-train: output folder {folder}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+    locked(folder)
     (folder / "config.yaml").write_bytes(os.fsencode(text))
     if config.get("mode") == "fail":
         print("some progress\nada-train: stopped: out of luck", file=sys.stderr)
         sys.exit(5)
     if config.get("mode") == "wait" and not (folder / "checkpoints").exists():
         wait_for_signal(folder)
+    while config.get("mode") == "linger" and not (folder / "go").exists():
+        (folder / "waiting").touch()
+        time.sleep(0.02)
     with open(folder / "evaluation.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([["step", "epoch", "split", "images", "loss", "top1", "top5"],
                                     [2, 1, "test", 10, 0.5, 0.75, 0.875],

@@ -16,7 +16,7 @@ POLICIES = ["fixed-scale-1", "adaptive-exact_range-headroom_bits-2"]
 # Draws every picture and prints what lies beyond its figure, and titles that touch one another.
 CHECK = """
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from ada_train.report import groups, layers, load, sections, style
+from ada_train.report import groups, layers, load, sections, selection, style
 runs = load.read_runs(groups.expand(sys.argv[2:]))
 groups.shorten_labels(runs)
 drawn = groups.by_seed(runs, sys.argv[1])
@@ -24,7 +24,7 @@ if sys.argv[1] == "each":  # the others are drawn in the same way
     kept = ("training", "limits", "probes", "events")
     sections.PARTS = [part for part in sections.PARTS if part[0] in kept]
 with style.look():
-    for section in sections.all_sections(runs, drawn, "dx"):
+    for section in sections.all_sections(selection.of_drawn(runs, drawn), "dx"):
         for picture in section.pictures:
             figure = picture.figure
             canvas = FigureCanvasAgg(figure)

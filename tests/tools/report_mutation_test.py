@@ -65,33 +65,34 @@ def hammer(folder, seed, seconds):
     sys.path.insert(0, str(TOOLS / "python"))
     import ada_train
     from ada_train.columns import TABLES
-    from ada_train.report import groups, load, page, sections, style
+    from ada_train.report import load, page, sections, selection, style
     style.DPI = 20
     beside = make_run(folder.parent / "beside", scale=2.0)
     good = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     end, done = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         rng = random.Random(seed + done)
-        chosen = rng.sample(sorted(good), rng.randint(1, len(good)))
+        touched = rng.sample(sorted(good), rng.randint(1, len(good)))
         for name, text in good.items():
-            (folder / name).write_bytes(mutated(text, rng) if name in chosen else text)
+            (folder / name).write_bytes(mutated(text, rng) if name in touched else text)
         try:
             start = time.monotonic()
             for table in TABLES:
                 getattr(ada_train.read(folder), table)
-            runs = load.read_runs([str(folder)] + [str(beside)] * rng.randint(0, 1))
-            groups.shorten_labels(runs)
-            drawn = groups.by_seed(runs, rng.choice(["each", "mean"]))
+            folders = [str(folder)] + [str(beside)] * rng.randint(0, 2)
+            rng.shuffle(folders)
+            tensor = rng.choice(["dx", "dw"])
+            chosen = selection.read(folders, rng.choice(["each", "mean"]), tensor, rng.randint(1, 3))
             with style.look():
-                parts = sections.all_sections(runs, drawn, rng.choice(["dx", "dw"]))
+                parts = sections.all_sections(chosen, tensor)
                 if rng.random() < 0.1:
-                    page.page("t", drawn, parts, None)
+                    page.page("t", chosen.drawn, parts, None)
             if time.monotonic() - start > 30:
                 raise RuntimeError("took more than 30 s")
         except load.Unreadable:
             pass
         except Exception:
-            print(f"seed {seed + done}: {', '.join(chosen)}", file=sys.stderr)
+            print(f"seed {seed + done}: {', '.join(touched)}", file=sys.stderr)
             raise
         done += 1
     print(done)

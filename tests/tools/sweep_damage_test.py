@@ -90,6 +90,47 @@ class SweepDamageTest(SweepCase):
                 self.assertNotIn("Traceback", result.stderr)
 
 
+    def test_a_file_in_the_place_of_a_folder(self):
+        self.out.mkdir()
+        (self.out / "seed=2").write_text("a file", encoding="utf-8")
+        self.sweep("--vary", "seed=1", "--set", "mode=good")  # which makes the list of runs
+        for options in (("--vary", "seed=1,2,3"), ("--vary", "seed=2,3")):
+            with self.subTest(options):
+                result = self.sweep(*options, expect=1)
+                self.assertNotIn("Traceback", result.stderr)
+                self.assertIn("seed=2: failed, exit code 2: ada-train: output folder out/seed=2: "
+                              "File exists", result.stderr)
+                self.assertEqual(self.column("status")["seed=2"], "failed")
+                self.assertEqual(self.column("status")["seed=3"], "finished")
+        (self.out / "sweep_logs" / "seed=2.state").unlink()
+        for name in ("seed=2", "seed=3"):  # a loop of links, too, is no folder
+            with self.subTest(name):
+                if name == "seed=3":
+                    (self.out / name).rename(self.out / "moved")
+                    (self.out / name).symlink_to(name)
+                result = subprocess.run([TOOL, "--table", "out/"], cwd=self.folder,
+                                        env=self.environment, capture_output=True, text=True,
+                                        check=False)
+                self.assertEqual((result.returncode, "Traceback" in result.stderr), (0, False),
+                                 result.stderr)
+                self.assertEqual(self.column("status")[name], "failed")
+
+    def test_a_folder_that_vanished(self):
+        self.sweep("--vary", "seed=1,2")
+        (self.out / "seed=2").rename(self.folder / "moved")
+        subprocess.run([TOOL, "--table", "out"], cwd=self.folder, env=self.environment,
+                       capture_output=True, check=True)
+        self.assertEqual(self.column("status"), {"seed=1": "finished", "seed=2": "pending"})
+        self.calls()
+        self.sweep("--vary", "seed=1,2")
+        self.assertEqual([call["name"] for call in self.calls()], ["seed=2"])
+
+    def test_no_place_for_the_sweep(self):
+        self.write("out", "a file")
+        result = self.sweep("--vary", "seed=1", expect=2)
+        self.assertIn("out: no place for the folders of runs; choose another --out", result.stderr)
+
+
 class SweepPathsTest(SweepCase):
     def in_folder(self, out, *options, expect=0):
         result = subprocess.run([str(TOOL), "--config", "base.yaml", "--out", out, *options],
@@ -108,6 +149,43 @@ class SweepPathsTest(SweepCase):
                 self.assertTrue((self.folder / out / "base" / "summary.json").exists())
                 self.assertTrue((self.folder / out / "sweep.csv").exists())
         self.assertEqual(list(self.folder.glob("**/executed")), [])
+
+    def test_out_is_the_folder_that_ada_train_makes_of_it(self):
+        self.environment.update(HOME=str(self.folder / "home"), WORD="two words", SIGNS="~/$(x)")
+        for out, place in [("a${WORD}", "atwo words"), ("~/b c//", "home/b c"), ("~x", "~x"),
+                           ("./${WORD}/${WORD}/", "two words/two words"), ("${SIGNS}", "~/$(x)")]:
+            with self.subTest(out):
+                self.in_folder(out, "--vary", "seed=1,2")
+                self.assertEqual(len(self.calls()), 2)
+                for name in ("sweep.csv", "seed=1/summary.json", "sweep_logs/seed=2.log"):
+                    self.assertTrue((self.folder / place / name).is_file(), name)
+                self.assertIn("2 skipped", self.in_folder(out, "--vary", "seed=1,2").stderr)
+                subprocess.run([TOOL, "--table", out], cwd=self.folder, env=self.environment,
+                               capture_output=True, check=True)
+                listed = self.in_folder(out, "--vary", "seed=3", "--dry-run").stdout
+                subprocess.run(["bash", "-c", listed], cwd=self.folder, env=self.environment,
+                               capture_output=True, check=True)
+                self.assertTrue((self.folder / place / "seed=3" / "summary.json").is_file())
+                self.calls()
+                self.in_folder(out, "--slurm", "job.sh", "--vary", "seed=4")
+                subprocess.run(["bash", "job.sh"], cwd=self.folder, capture_output=True, check=True,
+                               env={**self.environment, "HOME": "/nowhere",
+                                    "SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "7"})
+                self.assertTrue((self.folder / place / "seed=4" / "summary.json").is_file())
+                self.calls()
+
+    def test_what_out_cannot_be(self):
+        self.environment.update(NEST="a${WORD}", VOID="")
+        self.environment.pop("HOME", None)
+        for out, words in [("a${NO_SUCH}", "the environment variable 'NO_SUCH' is not set"),
+                           ("a${WORD", "`${` without its `}`"), ("${VOID}", "expands to nothing"),
+                           ("~/a", "`~` cannot be expanded: HOME is not set"),
+                           ("${NEST}", "expected a folder without")]:
+            with self.subTest(out):
+                result = self.in_folder(out, "--vary", "seed=1", expect=2)
+                self.assertIn(f"sweep.sh: --out {out}: ", result.stderr)
+                self.assertIn(words, result.stderr)
+                self.assertEqual([path.name for path in self.folder.iterdir()], ["base.yaml"])
 
     def test_configurations_and_values_that_vary(self):
         for name in ["-x.yaml", "...yaml", "two words.yaml", "$(touch executed).yaml", "ä.yaml"]:

@@ -94,7 +94,10 @@ def main():
     program, out, *name = sys.argv[1:]
     plan = plans.load(out)
     for run in [plans.find(plan, name[0])] if name else plan["runs"]:
-        what, why = decide(program, pathlib.Path(out, run["name"]), run["options"])
+        try:
+            what, why = decide(program, pathlib.Path(out, run["name"]), run["options"])
+        except OSError:  # its folder is none, or cannot be read
+            what, why = "go", ""  # the run will tell what is wrong
         print(what, run["name"], run_files.visible(why), sep="\t")
     return 0
 

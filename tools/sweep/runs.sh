@@ -50,17 +50,25 @@ tell_failed() {
 }
 
 # Starts a run in the background, in a process group of its own: a signal reaches it through
-# stop_all alone, so that Ctrl-C comes once and it has time for its checkpoint.
+# stop_all alone, so that Ctrl-C comes once and it has time for its checkpoint. Where a process works
+# in its folder, the run of a sweep that was killed, it waits for that one's end first.
 start() {
-  local name=$1 pid options
+  local name=$1 log=$out/sweep_logs/$1.log pid options who waiter=()
   if ! options_of "$out" "$name"; then
     tell_failed "$name" failed 2 "its options cannot be read from $out/sweep.json"
     return
   fi
   rm -f "$out/sweep_logs/$name.state"
-  note "$(count) started   $name"
+  who=$(part lock "$out/$name")
+  if [ -n "$who" ]; then
+    waiter=(python3 "$here/sweep/lock.py" "$out/$name")
+    note "$(count) waiting   $name ($who works in its folder: a run that goes on without its sweep)"
+  else
+    : >"$log" # else it is still written
+    note "$(count) started   $name"
+  fi
   set -m
-  "${launcher[@]}" "$program" "${options[@]}" >"$out/sweep_logs/$name.log" 2>&1 </dev/null 9>&- &
+  "${waiter[@]}" "${launcher[@]}" "$program" "${options[@]}" >>"$log" 2>&1 </dev/null 9>&- &
   pid=$!
   set +m
   running[$pid]=$name
@@ -69,7 +77,7 @@ start() {
 
 # Takes note of a run that has ended: NAME EXIT_CODE.
 finish() {
-  local name=$1 code=$2 log=$out/sweep_logs/$1.log result
+  local name=$1 code=$2 log=$out/sweep_logs/$1.log result who
   case $code in
     0)
       ended=$((ended + 1)) finished=$((finished + 1))
@@ -80,8 +88,18 @@ finish() {
     130 | 143)
       ended=$((ended + 1))
       set_state "$name" interrupted "$code"
-      note "$(count) stopped   $name (the next start goes on)" ;;
-    *) tell_failed "$name" failed "$code" "$(last_error "$log") (log: $log)" ;;
+      who=$(part lock "$out/$name")
+      if [ -n "$who" ]; then
+        note "$(count) left      $name (to $who, which goes on)"
+      else
+        note "$(count) stopped   $name (the next start goes on)"
+      fi ;;
+    *)
+      if [ -z "$signal" ] && [ -n "$(part lock "$out/$name")" ]; then
+        start "$name" # another process was there first
+        return
+      fi
+      tell_failed "$name" failed "$code" "$(last_error "$log") (log: $log)" ;;
   esac
   part table "$out"
 }
@@ -102,7 +120,7 @@ stop_all() {
 # Waits until a run has ended, or a signal has come.
 wait_for_one() {
   local pid='' code=0
-  wait -n -p pid "${!running[@]}" || code=$?
+  wait -n -p pid "${!running[@]}" 2>/dev/null || code=$? # one that ended before has no job
   if [ -z "${pid-}" ] && [ "$code" -eq 127 ]; then # one that ended before the call
     for pid in "${!running[@]}"; do kill -0 "$pid" 2>/dev/null || break; done
     code=0

@@ -94,11 +94,13 @@ def read_state(path):
 def row_of(out, run):
     """A row of sweep.csv: what became of the run, and its numbers where there are any."""
     folder, state = pathlib.Path(out, run["name"]), pathlib.Path(out, LOGS, run["name"] + ".state")
-    summary, _ = run_files.read_summary(folder)
-    status, (left, code) = run_files.text(summary, "status"), read_state(state)
-    if code:
-        status = left
-    status = status or ("unfinished" if folder.exists() else "pending")
+    left, code = read_state(state)
+    try:
+        summary, _ = run_files.read_summary(folder)
+        status = left if code else run_files.text(summary, "status")
+        status = status or ("unfinished" if os.path.lexists(folder) else "pending")
+    except OSError:  # what lies there is no folder, or none that can be read
+        summary, status = {}, left if code else "failed"
     row = {"run": run["name"], **run["values"], "status": status, "exit_code": code}
     if status != "refused":  # its numbers would be another configuration's
         row.update(numbers(folder, summary) if summary else {})
@@ -154,8 +156,13 @@ def write_tables(out, keys, rows):
 def alone(out):
     """One writer after the other, so that no older table replaces a newer one."""
     folder = pathlib.Path(out, LOGS)
-    folder.mkdir(exist_ok=True)
-    with open(folder / ".table.lock", "w", encoding="utf-8") as file:
+    try:
+        folder.mkdir(exist_ok=True)
+        file = open(folder / ".table.lock", "w", encoding="utf-8")
+    except OSError as error:
+        print(f"sweep.sh: {folder} cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(6)
+    with file:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

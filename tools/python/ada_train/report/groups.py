@@ -92,26 +92,38 @@ def title(runs):
     return f"{len(runs)} runs{where}"
 
 
-def by_seed(runs, how):
-    """The runs as they are drawn: those that differ in their seed alone as one. how: `each`,
-    `mean`, or `auto`: mean from FROM runs on."""
+def together(runs, how):
+    """The runs in lists, of which each is drawn as one: those that differ in their seed alone. how:
+    `each`, `mean`, or `auto`: mean from FROM runs on."""
     if how == "each" or (how == "auto" and len(runs) < FROM):
-        return runs
+        return [[run] for run in runs]
     groups = {}
     for i, run in enumerate(runs):
         key = tuple(sorted((k, v) for k, v in run.config.items() if k not in NOT_COMPARED))
         groups.setdefault(key or i, []).append(run)
-    if all(len(group) == 1 for group in groups.values()):
-        return runs
-    drawn = []
-    copies = [Run(group[0].folder, name=group[0].name, label=group[0].label)
-              for group in groups.values()]
+    return list(groups.values())
+
+
+def label_groups(groups):
+    """A label for each list of `together`."""
+    if all(len(group) == 1 for group in groups):
+        return [group[0].label for group in groups]
+    copies = [Run(group[0].folder, name=group[0].name, label=group[0].label) for group in groups]
     shorten_labels(copies, True)
-    for group, copy in zip(groups.values(), copies):
-        if len(group) == 1:
-            drawn.append(group[0])
-            continue
-        merged = _merged(group)
-        merged.label = f"{copy.label} ({len(group)} seeds)"
-        drawn.append(merged)
-    return drawn
+    return [group[0].label if len(group) == 1 else f"{copy.label} ({len(group)} seeds)"
+            for group, copy in zip(groups, copies)]
+
+
+def as_one(group, label):
+    """The run that stands for a list of `together`."""
+    if len(group) == 1:
+        return group[0]
+    merged = _merged(group)
+    merged.label = label
+    return merged
+
+
+def by_seed(runs, how):
+    """The runs as they are drawn: a run for each list of `together`."""
+    groups = together(runs, how)
+    return [as_one(group, label) for group, label in zip(groups, label_groups(groups))]

@@ -122,6 +122,11 @@ def read_table(folder, name, notes):
     return frame[steps].reset_index(drop=True)
 
 
+def empty_table(name):
+    """No rows, with the columns of COLUMNS."""
+    return read_table("", name, [])
+
+
 def flatten(value, key=""):
     """A nested configuration as dotted keys; lists in one line."""
     if isinstance(value, dict) and value:
@@ -190,17 +195,32 @@ def check_folder(folder):
                          "the folder that ada-train's --output named")
 
 
-def read_run(folder):
-    """The run in `folder`. Throws Unreadable."""
+def read_head(folder):
+    """What the run in `folder` is, without its tables. Throws Unreadable."""
     check_folder(folder)
     run = Run(os.path.normpath(folder))
     try:
         _read_config(run)
         _read_summary(run)
-        for name in COLUMNS:
-            run.tables[name] = read_table(folder, name, run.notes)
     except OSError as error:
         raise Unreadable(f"{error.filename or folder}: {error.strerror}") from error
+    return run
+
+
+def read_tables(run, names=tuple(COLUMNS)):
+    """Reads the tables of these names; the others are there without rows. Throws Unreadable."""
+    try:
+        for name in COLUMNS:
+            run.tables[name] = (read_table(run.folder, name, run.notes) if name in names
+                                else empty_table(name))
+    except OSError as error:
+        raise Unreadable(f"{error.filename or run.folder}: {error.strerror}") from error
+
+
+def read_run(folder):
+    """The run in `folder`. Throws Unreadable."""
+    run = read_head(folder)
+    read_tables(run)
     return run
 
 

@@ -3,7 +3,7 @@ differ."""
 import html
 
 from ada_train.report import layers, pictures_training, style, tasks
-from ada_train.report.page import Section
+from ada_train.report.page import LONG, Section
 from ada_train.run_files import number
 
 CELL = 110          # characters of a configuration's value
@@ -52,8 +52,19 @@ def _format(run):
     return ", ".join([str(main)] + roles)
 
 
-def results(runs, drawn, tensor):
+def _list(items, kind=""):
+    """A list of lines in HTML; a long one is folded."""
+    if not items:
+        return ""
+    text = f"<ul{kind}>{''.join(items)}</ul>"
+    if len(items) > LONG:
+        text = f"<details><summary>{len(items)} lines</summary>{text}</details>"
+    return text
+
+
+def results(chosen, tensor):
     """What the runs are, and what came out."""
+    runs, drawn = chosen.runs, chosen.all
     what = [[run.label, run.status, run.fact("model", "model.zoo") or "layers",
              run.fact("dataset", "data.dataset"), _format(run),
              run.fact("policy", "scaling.policy"), run.config.get("optimizer.kind", ""),
@@ -71,9 +82,10 @@ def results(runs, drawn, tensor):
                          f"{style.percent(most)} at step {step:,}</li>")
     notes = [f"<li><b>{html.escape(run.label)}</b>: {html.escape(note)}</li>"
              for run in runs for note in run.notes]
-    extra = f"<ul>{''.join(worst)}</ul>" if worst else ""
+    extra = f"<p class=\"absent\">{chosen.note()}</p>" if chosen.rest else ""
+    extra += _list(worst)
     if notes:
-        extra += f"<p>While reading:</p><ul class=\"notes\">{''.join(notes)}</ul>"
+        extra += "<p>While reading:</p>" + _list(notes, ' class="notes"')
     how, grouped = "What the runs are, and what came out.", []
     if any(run.members for run in drawn):
         grouped = [("", *_group_table(drawn, tensor))]
@@ -134,7 +146,8 @@ def _differences(runs, keys):
     return ["key", "value", "runs"], rows
 
 
-def configurations(runs):
+def configurations(chosen):
+    runs = chosen.runs
     keys = list(dict.fromkeys(k for run in runs for k in run.config))
     differ = [key for key in keys if key not in ("name", "output")
               and len({run.config.get(key) for run in runs}) > 1]
@@ -150,6 +163,7 @@ def configurations(runs):
         how = "The configurations are equal (apart from name and output)."
     tables = [("", header, rows)] if differ else []
     texts = "".join(f"<details><summary>config.yaml of {html.escape(run.label)}</summary>"
-                    f"<pre>{html.escape(run.config_text)}</pre></details>" for run in runs
+                    f"<pre>{html.escape(run.config_text)}</pre></details>"
+                    for run in chosen.looked_into
                     if run.config_text)
     return Section("config", "Configuration", how, tables=tables, extra=texts)

@@ -61,7 +61,7 @@ def heat_maps(runs, names, grids, last, cmap, norm):
     return figure, axes, mesh
 
 
-def _log2(values):
+def log2(values):
     values = numpy.asarray(values, dtype=float)
     with numpy.errstate(divide="ignore", invalid="ignore"):
         result = numpy.log2(values)
@@ -101,7 +101,7 @@ def scales(runs, tensor, order, last):
     tables = scale_tables(runs, tensor)
     names = shown(order, tables)
     several = any(run.members for run in runs)
-    grids = [layers.grid(t, layers.codes(t["layer"], names), names, _log2(t["scale"]),
+    grids = [layers.grid(t, layers.codes(t["layer"], names), names, log2(t["scale"]),
                          "mean" if several else "last") for t in tables]
     values = numpy.concatenate([g.values.ravel() for g in grids])
     values = values[numpy.isfinite(values)]

@@ -8,6 +8,7 @@ from ada_train.report import layers, style, tasks
 from ada_train.report.style import Picture
 
 POINTS = 1500  # of a line; longer ones are thinned
+BEHIND, BEHIND_POINTS = 300, 200  # lines of runs that are not drawn by themselves, and their points
 DIVERGED = 20  # times the median: a loss that would hide all others
 PHASES = [("data", "waiting for data"), ("forward", "forward"), ("backward", "backward"),
           ("update", "weight update"), ("log", "logs")]
@@ -161,10 +162,25 @@ def _final_sentence(runs):
     return style.sentences(parts)
 
 
-def training(runs, last):
+def _behind(axes, rest):
+    """The runs that have no colour of their own, as pale lines behind the others."""
+    members = [member for run in rest for member in run.each]
+    for run in members[::-(-len(members) // BEHIND) or 1]:
+        every = max(1, len(run.steps) // BEHIND_POINTS)
+        scale = numpy.log2(run.steps["scale"].where(run.steps["scale"] > 0))
+        for ax, values in ((axes[0][0], _smooth(_finite(run, "loss"))),
+                           (axes[0][1], 100 * _smooth(_finite(run, "accuracy"))),
+                           (axes[1][0], run.steps["lr"]), (axes[1][1], scale)):
+            ax.plot(run.steps["step"][::every], values[::every], color="#bbbbbb", lw=0.5, alpha=0.6,
+                    zorder=0.8)
+
+
+def training(runs, last, rest=()):
+    """`rest`: runs that are drawn behind the others."""
     figure, axes = style.subplots(2, 2, (style.WIDTH, 6.3))
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
-    logarithmic = _loss_axis(axes[0][0], runs)
+    logarithmic = _loss_axis(axes[0][0], [*runs, *rest])
+    _behind(axes, rest)
     for number, run in enumerate(runs):
         _lines(axes[0][0], run, number, "loss")
         _evaluations(axes[0][0], run, number, "loss")
@@ -187,7 +203,10 @@ def training(runs, last):
     if logarithmic:
         axes[0][0].set_title("Loss (logarithmic)")
     style.legend_above(figure, *axes[0][0].get_legend_handles_labels())
-    return [Picture("training", figure, _final_sentence(runs), "loss, accuracy, learning rate and "
+    sentence = _final_sentence(runs)
+    if rest:
+        sentence += f"\nPale, behind them: the other {len(rest)}."
+    return [Picture("training", figure, sentence, "loss, accuracy, learning rate and "
                     "scale over steps")]
 
 

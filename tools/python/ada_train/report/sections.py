@@ -2,8 +2,8 @@
 import html
 
 from ada_train.report import (heads, layers, overview, pictures_classes, pictures_compared,
-                              pictures_layers, pictures_study, pictures_training, pictures_values,
-                              predictions, style, tasks)
+                              pictures_layers, pictures_runs, pictures_study, pictures_training,
+                              pictures_values, predictions, style, tasks)
 from ada_train.report.load import MADE_BY
 from ada_train.report.page import Section
 
@@ -63,7 +63,7 @@ PARTS = [
     ("training", "Training",
      "Lines are running means over a fortieth of the run, faint lines the single steps, points the "
      "evaluations (● test, ■ validation). Ticks below the scale: skipped steps; dots on it: scale "
-     "changes.", "steps", pictures_training.training, ("last",)),
+     "changes.", "steps", pictures_training.training, ("last", "rest")),
     ("classes", "Classes",
      "What the network is judged by, on the test images where they were evaluated. "
      "First the mean of all classes, then each class; a cell reaches from the evaluation "
@@ -130,11 +130,19 @@ def _predictions(runs, folders):
                    "runs the same images side by side.", extra=found or NO_PICTURES)
 
 
+def _all_runs(chosen, tensor, order):
+    """Every run, where the other sections show some."""
+    return Section("all_runs", "All runs", "Every run as a row, each layer as a column, from the "
+                   f"input (left) to the loss: what its {tensor} loses and the scale it carries, as "
+                   "means over the run. Hatched: nothing was logged.",
+                   pictures=pictures_runs.by_run_and_layer(chosen.all, tensor, order))
+
+
 def _part(part, runs, given):
     """One section. All runs keep their panel, also those without rows: the place of a run is the
     same from picture to picture."""
     anchor, title, how, file, draw, wanted = part
-    section = Section(anchor, title, how.format(**given))
+    section = Section(anchor, title, how.format(**given) + given["note"])
     if any(len(run.tables[file]) for run in runs):
         section.pictures = draw(runs, *[given[name] for name in wanted])
         if not section.pictures and "tensor" in wanted:
@@ -151,25 +159,28 @@ def _behind(parts, anchor, section):
     return {name: parts.get(name, section) for name in order[:at] + [section.anchor] + order[at:]}
 
 
-def all_sections(runs, drawn, tensor, folders=None):
-    """Every section of the page. Its pictures are of `drawn`: the runs, those that differ in their
-    seed alone as one. `folders`: of pictures with predictions, where they are not the runs'."""
+def all_sections(chosen, tensor, folders=None):
+    """Every section of the page, of a selection of runs (selection.py). `folders`: of pictures with
+    predictions, where they are not the runs'."""
+    runs, drawn = chosen.runs, chosen.drawn
     order = layers.common_order(runs)
     lost, dead = LOST.get(tensor, LOST_OF_OTHERS)
     given = {"tensor": tensor, "order": order, "last": layers.last_step(runs), "lost": lost,
-             "dead": dead}
+             "dead": dead, "rest": chosen.rest, "note": chosen.short_note()}
     parts = {part[0]: _part(part, drawn, given) for part in _wanted(drawn)}
     parts["limits"].tables = _limit_words(runs)
-    parts["events"].tables = _events_tables(runs)
+    parts["events"].tables = _events_tables(chosen.looked_into)
     if not parts["events"].tables:
         parts["events"].extra = "<p class=\"absent\">Nothing happened: events.csv has no rows.</p>"
     if parts["probes"].pictures:
-        header, rows = pictures_study.probe_table(runs, order)
+        header, rows = pictures_study.probe_table(chosen.looked_into, order)
         parts["probes"].tables = [("Last probe in numbers", header, rows)]
     if "classes" in parts and parts["classes"].pictures:
         parts["classes"].tables = [("", *pictures_classes.class_table(drawn))]
     if "classes" in parts or folders:
         parts = _behind(parts, "confusion" if "confusion" in parts else "classes",
                         _predictions(runs, folders))
-    first = [overview.results(runs, drawn, tensor), overview.configurations(runs)]
+    if chosen.rest:
+        parts = _behind(parts, "training", _all_runs(chosen, tensor, order))
+    first = [overview.results(chosen, tensor), overview.configurations(chosen)]
     return first + list(parts.values())

@@ -1,0 +1,78 @@
+"""tools/test.sh --sanitizers and --only: which builds and tests they ask for, and how they end; with
+stand-ins for what installs, builds and tests."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+BUILD = """#!/usr/bin/env bash
+echo "build $*" >>calls
+case "$*" in *asan*) folder=build-asan-ubsan ;; *tsan*) folder=build-tsan ;; *) folder=build ;; esac
+mkdir -p $folder
+"""
+# A test of which one case fails under ThreadSanitizer.
+CTEST = """#!/usr/bin/env bash
+echo "ctest $*" >>calls
+case "$*" in *tsan*) failed=1 status='***Failed' ;; *) failed=0 status='Passed' ;; esac
+echo "1: [cases] 7 passed, $failed failed, 0 skipped"
+echo "1/1 Test  #1: core.cpu ...   $status  0.01 sec"
+exit $failed
+"""
+
+
+class TestScriptTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="ada-test-script-")
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        (self.folder / "tools").mkdir()
+        (self.folder / "bin").mkdir()
+        for name in ("test.sh", "common.sh", "test_summary.py"):
+            shutil.copy(TOOLS / name, self.folder / "tools")
+        for path, text in (("tools/build.sh", BUILD), ("bin/ctest", CTEST),
+                           ("tools/setup.sh", "#!/bin/sh\necho setup $* >>calls\n")):
+            (self.folder / path).write_text(text)
+            (self.folder / path).chmod(0o755)
+
+    def run_script(self, *options):
+        result = subprocess.run(
+            [self.folder / "tools/test.sh", *options], capture_output=True, text=True, check=False,
+            env={**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"})
+        calls = self.folder / "calls"
+        return result, calls.read_text().splitlines() if calls.exists() else []
+
+    def test_both_sanitizers_one_after_the_other(self):
+        result, calls = self.run_script("--all", "--sanitizers", "--only", "^core", "--mpi")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertEqual(result.stdout.splitlines()[-2:],
+                         ["--asan --ubsan: 7 passed, 0 failed", "--tsan: 7 passed, 1 failed"])
+        self.assertEqual([call for call in calls if call.startswith("build")],
+                         ["build --mpi --asan --ubsan", "build --mpi --tsan"])
+        tests = [call for call in calls if call.startswith("ctest")]
+        self.assertIn("--test-dir build-asan-ubsan", tests[0])
+        self.assertIn("--test-dir build-tsan", tests[1])
+        for call in tests:
+            self.assertTrue(call.endswith(" -R ^core"), call)
+
+    def test_what_was_chosen_holds_for_both(self):
+        _, calls = self.run_script("--sanitizers", "--fast", "--no-setup", "--cuda", "--cuda-arch", "90")
+        self.assertEqual(calls[0], "build --cuda --cuda-arch 90 --asan --ubsan")
+        self.assertIn("-L ^cpu$", calls[1])
+        self.assertEqual(len(calls), 4)
+
+    def test_what_does_not_go_together(self):
+        for options in (["--sanitizers", "--asan"], ["--debug", "--sanitizers"], ["--only"]):
+            result, calls = self.run_script(*options)
+            self.assertEqual((result.returncode, calls), (2, []), result.stderr)
+
+    def test_some_tests_alone(self):
+        result, calls = self.run_script("--no-setup", "--only", "^core")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(calls[1].endswith(" -L ^(cpu|lint|gpu|mpi)$ -R ^core"), calls)
+
+
+if __name__ == "__main__":
+    unittest.main()
