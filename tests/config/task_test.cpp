@@ -57,6 +57,19 @@ TEST_SUITE("cpu") {
       CHECK(ToYaml(none).find(key) == std::string::npos);
   }
 
+  TEST_CASE("words in quotes, as JSON has them, are the words") {
+    const Config boxes = Of(R"({"task": "detection", "data": {"dataset": "voc", "path": "a"},
+      "model": {"zoo": "ssd300"}, "detection": {"boxes": "ssd300"},
+      "evaluate": {"recompute_batch_norm": "reference"}})");
+    CHECK(boxes.detection.boxes.preset == "ssd300");
+    CHECK(boxes.evaluate.batch_norm == BatchNormStatistics::kReference);
+    CHECK(Of(kPixels, {{"train.class_weights", "\"median_frequency\""}}).train.class_weights.kind ==
+          ClassWeightsConfig::Kind::kMedianFrequency);
+    CHECK(Refused(kPixels, {{"evaluate.recompute_batch_norm", "\"true\""}}) ==
+          "--set evaluate.recompute_batch_norm: expected true, false or reference; got 'true' in "
+          "quotes, which is text");
+  }
+
   TEST_CASE("what belongs to another task is refused at its place") {
     CHECK(Refused("data: {dataset: camvid, path: a}\nmodel: {zoo: segnet}\n") ==
           "t.yaml:1:17: data.dataset: camvid is for another task; expected `task: segmentation` "
