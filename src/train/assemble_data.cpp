@@ -224,6 +224,12 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   return run;
 }
 
+std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInfo& info) {
+  if (!data::FactsOf(run.train.name).has_path()) return std::nullopt;
+  return info.found ? DataFactsOf(info.found->train, info.found->test)
+                    : DataFactsOf(run.train, run.test);
+}
+
 RunData ReadData(const config::Config& config) { return ReadData(config, InspectData(config)); }
 
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data) {
