@@ -71,6 +71,18 @@ void RefuseOptionsBefore(const CLI::App& app, const CLI::App& command) {
                         command.get_name() + " --help` lists them");
 }
 
+// A value that is there and says nothing, as where a script's variable is not set.
+void RefuseEmptyValues(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_expected_min() == 0) continue;  // a flag, or a value that may be missing
+    for (const std::string& value : option->results())
+      if (value.empty())
+        throw ConfigError(option->get_name() + ": expected " +
+                          (option->get_type_name().empty() ? "a value" : option->get_type_name()) +
+                          "; got empty quotes");
+  }
+}
+
 int PrintVersions(const parallel::World* world) {
   for (const train::Version& v : train::Versions(world))
     std::cout << v.name << ' ' << v.value << '\n';
@@ -101,6 +113,8 @@ int Dispatch(int argc, char** argv, parallel::World* world) {
     std::cout << app.help();
     return 0;
   }
+  RefuseEmptyValues(app);
+  for (const CLI::App* given : app.get_subcommands()) RefuseEmptyValues(*given);
   if (version) return is_first ? PrintVersions(world) : 0;
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
+#include "cli/output_paths.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -33,6 +34,22 @@ std::string CheckpointOf(const EvaluateArguments& a, telemetry::Log& log) {
   return path;
 }
 
+// Of segmentation and detection --predictions is a folder.
+void CheckEvaluateOutputs(const EvaluateArguments& a, const std::string& checkpoint,
+                          const config::Config& config) {
+  const std::string &predictions = a.options.predictions, &outputs = a.options.outputs;
+  OutputPaths paths;
+  paths.ReadCheckpoint("RUN", checkpoint);
+  paths.Read("--config", a.config);
+  paths.Read("data.path", config.data.path);
+  paths.Read("model.init.weights", config.model.init.weights);
+  paths.Write("--predictions", predictions);
+  if (config.task == Task::kDetection && !predictions.empty())
+    paths.Write("--predictions", predictions + "/detections.csv");
+  paths.Write("--outputs", outputs);
+  paths.Check();
+}
+
 int Evaluate(EvaluateArguments& a) {
   if (a.checkpoint.empty()) TakeOperand(a.run, a.set);
   if (!a.run.empty() && !a.checkpoint.empty())
@@ -52,6 +69,7 @@ int Evaluate(EvaluateArguments& a) {
                                                               checkpoint + " (config)", overrides)
                                            : config::Load(a.config, overrides);
   config::FillDefaults(loaded.config);
+  CheckEvaluateOutputs(a, checkpoint, loaded.config);
   train::Evaluate(loaded.config, checkpoint, a.options, std::cout, log);
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/output_paths.h"
 #include "cli/view.h"
 #include "config/load.h"
 #include "core/error.h"
@@ -50,6 +51,9 @@ int Inspect(InspectArguments& a) {
 }
 
 int Convert(const ConvertArguments& a) {
+  OutputPaths paths;  // IN may be OUT
+  paths.Write("OUT", a.to);
+  paths.Check();
   study::Convert(a.file, a.to, config::ReadFormat(a.format), a.scale);
   return 0;
 }

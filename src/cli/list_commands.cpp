@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
+#include "cli/output_paths.h"
 #include "cli/view.h"
 #include "config/load.h"
 #include "config/schema/schema.h"
@@ -38,6 +39,11 @@ int Datasets(DatasetsArguments& a) {
         "FILE");
   config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
   config::FillDefaults(loaded.config);
+  OutputPaths paths;
+  paths.Read("--config", a.config);
+  paths.Read("data.path", loaded.config.data.path);
+  paths.Write("--preview", a.preview);
+  paths.Check();
   train::Preview(loaded.config, a.preview, std::cout);
   return 0;
 }

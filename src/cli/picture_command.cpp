@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/output_paths.h"
 #include "core/error.h"
 #include "study/commands.h"
 
@@ -91,6 +92,10 @@ Commands AddPictureCommands(CLI::App& app) {
   return {{picture, [a] {
              ReadBox(*a);
              ReadSizes(*a);
+             OutputPaths paths;
+             paths.Read("IN", a->options.input);
+             paths.Write("--output", a->options.output);
+             paths.Check();
              study::ShowPicture(a->options, std::cout);
              return 0;
            }}};

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/config_options.h"
+#include "cli/output_paths.h"
 #include "config/load.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -28,6 +29,15 @@ bool ChangesData(const config::Overrides& overrides) {
   });
 }
 
+void CheckPredictOutputs(const PredictArguments& a, const std::string& checkpoint) {
+  OutputPaths paths;
+  paths.ReadCheckpoint("--checkpoint", checkpoint);
+  paths.Read("--config", a.config);
+  for (const std::string& photo : a.photos) paths.Read("PHOTO", photo);
+  paths.Write("--predictions", a.options.predictions);
+  paths.Check();
+}
+
 int Predict(PredictArguments& a) {
   if (a.photos.empty())
     throw ConfigError(
@@ -43,6 +53,7 @@ int Predict(PredictArguments& a) {
   if (a.best && !folder)
     throw ConfigError("--best: " + a.checkpoint + " is no folder; expected that of a run");
   const std::string path = folder ? train::CheckpointOfRun(a.checkpoint, a.best) : a.checkpoint;
+  CheckPredictOutputs(a, path);
   const config::Overrides overrides = OverridesOf(a.set);
   config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(path),
                                                               path + " (config)", overrides)

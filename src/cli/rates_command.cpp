@@ -19,8 +19,12 @@ struct RatesArguments : ConfigArguments {
 int Rates(RatesArguments& a) {
   if (a.config.empty()) RequireOperand(a.file, a.set, "FILE", "rates");
   if (a.config.empty()) a.config = a.file;
-  if (a.steps_per_epoch < 0 || a.every < 1)
-    throw ConfigError("--steps-per-epoch and --every: expected whole numbers from 1");
+  // With the most epochs that a run can have, steps are still counted in 64 bits.
+  constexpr std::int64_t kMostStepsOfEpoch = 1'000'000'000'000;
+  if (a.steps_per_epoch < 0 || a.steps_per_epoch > kMostStepsOfEpoch || a.every < 1)
+    throw ConfigError(
+        "--steps-per-epoch and --every: expected whole numbers from 1, steps of an epoch up to "
+        "1000000000000");
   const config::Loaded loaded = config::Load(a.config, OverridesOf(a.set));
   train::PrintRates(loaded.config, a.steps_per_epoch, a.every, std::cout);
   return 0;

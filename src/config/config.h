@@ -3,6 +3,7 @@
 // optim::Schedule). Reading, checking and writing YAML is load.h's work.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -194,7 +195,6 @@ struct EmaConfig {
 struct ClassWeightsConfig {
   enum class Kind { kNone, kMedianFrequency, kGiven } kind = Kind::kNone;
   std::vector<double> values;  // kGiven: one a class
-  Location where;
 };
 struct TrainConfig {
   int epochs = 1;
@@ -300,6 +300,8 @@ struct Config {
   CheckpointConfig checkpoint;
   ParallelConfig parallel;
   std::string file;  // where it was read
+  // Where its keys were written, by their paths; those within lists are not among them.
+  std::map<std::string, Location> places;
 };
 
 }  // namespace ada::config

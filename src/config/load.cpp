@@ -11,6 +11,19 @@
 
 namespace ada::config {
 
+namespace {
+
+void NotePlaces(const YamlNode& map, const std::string& path, const Problems& problems,
+                std::map<std::string, Location>* places) {
+  for (const Entry& entry : map.entries) {
+    const std::string key = Join(path, entry.key.text);
+    (*places)[key] = problems.Where(entry.value);
+    NotePlaces(entry.value, key, problems, places);
+  }
+}
+
+}  // namespace
+
 Loaded LoadText(const std::string& text, const std::string& name, const Overrides& overrides) {
   Problems problems(name, KeysOf(overrides));
   YamlNode root = ParseDocument(text, problems);
@@ -23,11 +36,23 @@ Loaded LoadText(const std::string& text, const std::string& name, const Override
   ReadSection(root, document, {problems, "", root});
   Complete(loaded.config, root, name, problems);
   problems.ThrowIfAny();
+  NotePlaces(root, "", problems, &loaded.config.places);
   return loaded;
 }
 
 Loaded Load(const std::string& path, const Overrides& overrides) {
   return LoadText(ReadTextFile(path), path, overrides);
+}
+
+std::string KeyText(const Config& config, const std::string& key) {
+  for (std::string at = key; !at.empty();
+       at = at.substr(0, at.find('.') == std::string::npos ? 0 : at.rfind('.'))) {
+    const auto found = config.places.find(at);
+    if (found == config.places.end()) continue;
+    const std::string place = ToString(found->second);
+    return place == "--set " + key ? place : place + ": " + key;
+  }
+  return key;
 }
 
 YamlNode ToNode(const Config& config) {
@@ -41,6 +66,7 @@ void FillScalingDefaults(scaling::Settings& s, TrainConfig& train) {
     throw ConfigError(ToString(s.where) + ": scaling.min_scale: " + ShortestText(*s.min_scale) +
                       " is above max_scale, " + ShortestText(*s.max_scale) +
                       " (given, or the policy's own)");
+  CheckLayerBounds(s);
   if (train.on_overflow == OnOverflow::kPreset)
     train.on_overflow = scaling::RetriesSkippedSteps(s) ? OnOverflow::kRetry : OnOverflow::kSkip;
 }

@@ -56,6 +56,10 @@ NumberFormat ReadFormat(const std::string& yaml_text);
 // equal Config.
 std::string ToYaml(const Config& config);
 
+// What a message about a key begins with, once its section has been read: "FILE:3:8: data.resize".
+// A key that was not written has the place of the map around it, or none.
+std::string KeyText(const Config& config, const std::string& key);
+
 // --- What a configuration says beyond its keys. ---
 
 // Fills in what is unset: what scaling::FillDefaults does, and train.on_overflow (what the preset

@@ -71,6 +71,17 @@ std::size_t CharacterLength(std::string_view text, std::size_t at) {
 std::string Visible(std::string_view text) { return MadeVisible(text, false); }
 std::string VisibleLines(std::string_view text) { return MadeVisible(text, true); }
 
+std::string ValidUtf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = CharacterLength(text, at);
+    valid += length == 0 ? Visible(text.substr(at, 1)) : std::string(text.substr(at, length));
+    at += length == 0 ? 1 : length;
+  }
+  return valid;
+}
+
 std::string Shown(std::string_view text) {
   constexpr std::size_t kMost = 80;
   if (text.size() <= kMost) return "'" + Visible(text) + "'";

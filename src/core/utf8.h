@@ -17,6 +17,10 @@ std::string Visible(std::string_view text);
 // Does the same, but line ends stay: for messages of several lines.
 std::string VisibleLines(std::string_view text);
 
+// Returns `text` as UTF-8, which JSON wants: bytes that are none stand there as \xff, all else is
+// as it was.
+std::string ValidUtf8(std::string_view text);
+
 // Returns a piece of a file as it may stand in a message: in quotes, visible, and of what is longer
 // than 80 bytes the beginning.
 std::string Shown(std::string_view text);

@@ -36,25 +36,6 @@ ImageShape ShapeOf(const Picture& picture) {
   return {picture.height, picture.width, picture.channels};
 }
 
-void CheckChanges(const Dataset& dataset, const LoaderSpec& spec) {
-  const ImageChanges& c = spec.changes;
-  const bool floats = dataset.store && dataset.store->is_float();
-  if (floats && (c.resize.any() || c.random_resized_crop || c.color_jitter || c.random_scale))
-    throw ConfigError(
-        "data: " + dataset.name +
-        ": images in fp32 are taken as they are: resize, random_resized_crop, "
-        "random_scale and color_jitter are for bytes; store them as U8, or resize them beforehand");
-  if (c.color_jitter && dataset.channels != 1 && dataset.channels != 3)
-    throw ConfigError("data.augment.color_jitter: images of " + std::to_string(dataset.channels) +
-                      " channels have no colours; expected 3 (RGB) or 1 (grey)");
-  if (!c.random_erasing || c.random_erasing->random_values) return;
-  const std::size_t values = c.random_erasing->value.size();
-  if (values != 1 && values != static_cast<std::size_t>(dataset.channels))
-    throw ConfigError("data.augment.random_erasing.value: " + std::to_string(values) +
-                      " values for images of " + std::to_string(dataset.channels) +
-                      " channels; expected one, or one a channel");
-}
-
 // Whether `crop` can be cut from an image of `size` with its padding.
 bool HasRoom(const LoaderSpec& spec, PictureSize size, PictureSize crop) {
   const std::int64_t pads = 2 * std::int64_t{spec.pad};
@@ -65,6 +46,16 @@ std::string TooSmallText(const std::string& name, const LoaderSpec& spec, Pictur
   return name + ": " + SizeText(size) + " pixels" +
          (spec.changes.resize.any() ? " when it is resized" : "") + ", too small to cut " +
          SizeText(crop) + " from a random place; set data.resize, or a smaller data.center_crop";
+}
+
+ChangesProblem ProblemOfCrop(const Dataset& dataset, const LoaderSpec& spec) {
+  const ImageChanges& c = spec.changes;
+  if (!spec.random_crop || c.random_resized_crop || c.random_scale) return {};
+  const PictureSize stored{dataset.height, dataset.width};
+  const PictureSize resized = Resized(c.resize, stored, dataset.name);
+  const PictureSize size = SizeAfter(spec, stored, dataset.name);
+  if (HasRoom(spec, resized, size)) return {};
+  return {"data.center_crop", TooSmallText(dataset.name, spec, resized, size)};
 }
 
 }  // namespace
@@ -85,9 +76,30 @@ bool ComeAsBytes(const Dataset& dataset, const LoaderSpec& spec) {
   return !floats && !spec.changes.random_erasing && !spec.changes.ssd && !spec.mixing.any();
 }
 
+ChangesProblem ProblemOfChanges(const Dataset& dataset, const LoaderSpec& spec, bool one_size) {
+  const ImageChanges& c = spec.changes;
+  const std::string channels = std::to_string(dataset.channels) + " channels";
+  const bool floats = dataset.store && dataset.store->is_float();
+  if (floats && (c.resize.any() || c.random_resized_crop || c.color_jitter || c.random_scale))
+    return {"data", dataset.name +
+                        ": images in fp32 are taken as they are: resize, random_resized_crop, "
+                        "random_scale and color_jitter are for bytes; store them as U8, or resize "
+                        "them beforehand"};
+  if (c.color_jitter && dataset.channels != 1 && dataset.channels != 3)
+    return {"data.augment.color_jitter",
+            "images of " + channels + " have no colours; expected 3 (RGB) or 1 (grey)"};
+  if (c.random_erasing && !c.random_erasing->random_values) {
+    const std::size_t values = c.random_erasing->value.size();
+    if (values != 1 && values != static_cast<std::size_t>(dataset.channels))
+      return {"data.augment.random_erasing.value", std::to_string(values) +
+                                                       " values for images of " + channels +
+                                                       "; expected one, or one a channel"};
+  }
+  return one_size ? ProblemOfCrop(dataset, spec) : ChangesProblem();
+}
+
 ImageWriter::ImageWriter(const Dataset& dataset, const LoaderSpec& spec)
     : dataset_(dataset), spec_(spec), stored_{dataset.height, dataset.width, dataset.channels} {
-  CheckChanges(dataset, spec);
   const PictureSize size = SizeAfter(spec, {dataset.height, dataset.width}, dataset.name);
   shape_ = {size.height, size.width, dataset.channels};
   table_ = NormalizeTable(dataset.channels, spec.mean, spec.std);
@@ -96,12 +108,9 @@ ImageWriter::ImageWriter(const Dataset& dataset, const LoaderSpec& spec)
   floats_ = dataset.store ? dataset.store->Floats() : nullptr;
   bytes_ = dataset.bytes();
   plain_ = bytes_ != nullptr && !spec.changes.any();
-  if (bytes_ == nullptr && floats_ == nullptr) return;
-  const PictureSize resized =
-      Resized(spec.changes.resize, {stored_.height, stored_.width}, dataset.name);
-  if (spec.random_crop && !spec.changes.random_resized_crop && !spec.changes.random_scale &&
-      !HasRoom(spec, resized, size))
-    throw ConfigError("data.center_crop: " + TooSmallText(dataset.name, spec, resized, size));
+  const ChangesProblem problem =
+      ProblemOfChanges(dataset, spec, bytes_ != nullptr || floats_ != nullptr);
+  if (!problem.empty()) throw ConfigError(problem.key + ": " + problem.text);
 }
 
 std::string ImageWriter::NameOf(std::int64_t image) const {

@@ -17,6 +17,14 @@ PictureSize SizeAfter(const LoaderSpec& spec, PictureSize stored, const std::str
 // Whether it is the same for all images.
 bool FixesSize(const LoaderSpec& spec);
 
+// Why images of such a set cannot be changed as the spec says, and the key that asks for it; empty:
+// they can. one_size: all are as large as `dataset` says.
+struct ChangesProblem {
+  std::string key, text;
+  bool empty() const { return text.empty(); }
+};
+ChangesProblem ProblemOfChanges(const Dataset& dataset, const LoaderSpec& spec, bool one_size);
+
 // What a spec makes of a picture: [shape] floats, for evaluation (random changes of the spec are
 // not made). DataError naming `name` where the result has another shape.
 std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,

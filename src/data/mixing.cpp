@@ -26,16 +26,30 @@ double LogGammaDrawFromOne(RandomStream& random, double alpha) {
       return std::log(d * v);
   }
 }
-// The same for any alpha above 0; small ones lie below fp64's range themselves.
-double LogGammaDraw(RandomStream& random, double alpha) {
-  if (alpha >= 1) return LogGammaDrawFromOne(random, alpha);
-  const double more = LogGammaDrawFromOne(random, alpha + 1);
-  return more + std::log(OpenUniform(random)) / alpha;
+// Of a number from Gamma(alpha, 1), alpha < 1, whose logarithm is log + log_uniform / alpha.
+struct GammaParts {
+  double log = 0, log_uniform = 0;
+};
+GammaParts DrawGammaParts(RandomStream& random, double alpha) {
+  GammaParts parts;
+  parts.log = LogGammaDrawFromOne(random, alpha + 1);
+  parts.log_uniform = std::log(OpenUniform(random));
+  return parts;
 }
-// From Beta(alpha, alpha).
+// From Beta(alpha, alpha): 0 or 1 where alpha is tiny, a coin's toss. Gamma(alpha) is then what
+// Gamma(alpha + 1) is times u^(1 / alpha), and only the difference of the logarithms of two has a
+// sense where each of them is below fp64's range.
 double BetaDraw(RandomStream& random, double alpha) {
-  const double a = LogGammaDraw(random, alpha), b = LogGammaDraw(random, alpha);
-  return 1 / (1 + std::exp(b - a));
+  if (alpha >= 1) {
+    const double a = LogGammaDrawFromOne(random, alpha), b = LogGammaDrawFromOne(random, alpha);
+    return 1 / (1 + std::exp(b - a));
+  }
+  const GammaParts a = DrawGammaParts(random, alpha), b = DrawGammaParts(random, alpha);
+  const double from_a = a.log + a.log_uniform / alpha, from_b = b.log + b.log_uniform / alpha;
+  const double difference = std::isfinite(from_a) && std::isfinite(from_b)
+                                ? from_b - from_a
+                                : b.log - a.log + (b.log_uniform - a.log_uniform) / alpha;
+  return 1 / (1 + std::exp(difference));
 }
 
 MixBox DrawBox(RandomStream& random, double side, const MixedShape& shape) {

@@ -24,8 +24,9 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxSummaryBytes = 64 << 20;
 constexpr const char* kLock = ".lock";
 const std::vector<std::string> kFiles = {
-    "steps.csv",      "scales.csv",  "underflow.csv", "events.csv",  "evaluation.csv", "timing.csv",
-    "histograms.csv", "what_if.csv", "probes.csv",    "config.yaml", "summary.json",   "log.txt"};
+    "steps.csv",   "scales.csv",  "underflow.csv", "events.csv",   "evaluation.csv",
+    "timing.csv",  "classes.csv", "confusion.csv", "losses.csv",   "histograms.csv",
+    "what_if.csv", "probes.csv",  "config.yaml",   "summary.json", "log.txt"};
 const std::vector<std::string> kFolders = {"checkpoints", "dump", kEventFolder};
 
 bool HasExtension(const fs::path& path, std::initializer_list<const char*> extensions) {
@@ -102,6 +103,10 @@ void RemoveRun(const std::string& folder) {
 }
 
 void RefuseUnlessAllowed(const std::string& folder, FolderState state, OnExisting on_existing) {
+  const std::string keeper = RunThatKeeps(folder);
+  if (!keeper.empty())
+    Refuse(folder, "belongs to the run in " + keeper + ", which alone writes there",
+           "--output FOLDER takes another folder");
   const std::string choices =
       "--overwrite deletes that run first, --output FOLDER takes another folder";
   std::error_code ignored;
@@ -151,6 +156,22 @@ bool HasCheckpoints(const std::string& folder) {
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return HasExtension(name, {".safetensors", ".json"}) && !IsTemporaryName(name);
   });
+}
+
+std::string RunThatKeeps(const std::string& path) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path, error).parent_path(), error) /
+                         fs::path(path).filename();
+  for (fs::path at = whole; at.has_relative_path(); at = at.parent_path()) {
+    const std::string name = at.filename().string();
+    const bool file = at == whole && (name == kLock || Contains(kFiles, name));
+    if (!file && !Contains(kFolders, name)) continue;
+    const std::string folder = at.parent_path().string();
+    const bool started = fs::exists(folder + "/config.yaml", error) &&
+                         (fs::exists(folder + "/" + kLock, error) || HasCheckpoints(folder));
+    if (HasOurSteps(folder) || started) return folder;
+  }
+  return "";
 }
 
 void RemoveDumps(const std::string& run_folder) {

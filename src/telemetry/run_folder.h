@@ -24,6 +24,10 @@ FolderState InspectRunFolder(const std::string& folder);
 // Whether any file of a checkpoint is there, whole or not. DataError.
 bool HasCheckpoints(const std::string& folder);
 
+// The folder of the run that keeps `path` for itself: one of its files by name, there or not, or
+// what lies in its checkpoints, dumps and event files. "": no run does.
+std::string RunThatKeeps(const std::string& path);
+
 // Deletes the dumped steps of an earlier run in a run's folder, dump/step-<digits>.safetensors, and
 // dump/ where nothing else is in it; other files stay. OutputError.
 void RemoveDumps(const std::string& run_folder);

@@ -2,6 +2,7 @@
 // understands. The rooms do not know the configuration; this file is where names meet.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "train/data_facts.h"
 #include "train/input_facts.h"
 #include "train/shared/team.h"
 
@@ -43,10 +45,13 @@ struct RunData {
   std::vector<double> mean, std;         // of the normalisation; empty: none
   std::vector<std::string> class_names;  // where the files say them
   std::string note;                      // what the user should know of the files; mostly empty
+  std::optional<DataFacts> facts;        // of a training: FactsOfFiles
 };
 // `info`: what InspectData said; what it found already is taken from there.
 RunData ReadData(const config::Config& config, const data::DatasetInfo& info);
 RunData ReadData(const config::Config& config);
+// What checkpoints remember of the files, each of which is looked at; nothing of made-up images.
+std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInfo& info);
 
 // What the classes are called, in the order of the labels; empty where nobody says it.
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);

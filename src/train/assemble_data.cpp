@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cpu/cpu_backend.h"
+#include "config/load.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "data/folder/folder_set.h"
@@ -19,8 +20,9 @@ constexpr int kMostWorkers = 8;  // unless data.workers says more
 // Batches ahead where several workers make one together: more would only take memory.
 constexpr int kSharedAhead = 2, kSharedAheadOfEvaluation = 1;
 
-[[noreturn]] void FailData(const config::DataConfig& d, const std::string& problem) {
-  throw ConfigError(ToString(d.where) + ": " + problem);
+[[noreturn]] void FailKey(const config::Config& config, const char* key,
+                          const std::string& problem) {
+  throw ConfigError(config::KeyText(config, key) + ": " + problem);
 }
 
 // What training and evaluation have in common.
@@ -58,18 +60,17 @@ data::PictureSize InputSize(const config::Config& config, data::PictureSize trai
     try {
       return data::SizeAfter(spec, stored, config.data.dataset);
     } catch (const DataError& error) {
-      FailData(config.data, std::string("data.resize: ") + error.what());
+      FailKey(config, "data.resize", error.what());
     }
   };
   const data::PictureSize trained = after(TrainChanges(config), train);
   const data::PictureSize evaluated = after(CommonLoader(config), test);
   if (trained == evaluated) return trained;
-  FailData(config.data,
-           "data.center_crop: the network would be trained on images of " +
-               data::SizeText(trained) + " and evaluated on images of " +
-               data::SizeText(evaluated) +
-               "; set data.resize and data.center_crop so that both have one size (for 224x224: "
-               "resize: 256, center_crop: 224)");
+  FailKey(config, "data.center_crop",
+          "the network would be trained on images of " + data::SizeText(trained) +
+              " and evaluated on images of " + data::SizeText(evaluated) +
+              "; set data.resize and data.center_crop so that both have one size (for 224x224: "
+              "resize: 256, center_crop: 224)");
 }
 
 // Looks at the first picture of each split: their sizes.
@@ -109,6 +110,29 @@ data::DatasetInfo InfoOfSynthetic(const data::SyntheticSpec& s) {
   return info;
 }
 
+// Keys that say something of each channel, and changes that not all images can be put through.
+void CheckChannels(const config::Config& config, const data::DatasetInfo& info,
+                   data::PictureSize stored) {
+  const config::NormalizeConfig& normalize = config.data.normalize;
+  const auto check = [&](const char* key, std::size_t count) {
+    if (normalize.kind != config::NormalizeConfig::Kind::kCustom ||
+        count == static_cast<std::size_t>(info.channels))
+      return;
+    FailKey(config, key,
+            "expected one number per channel, " + std::to_string(info.channels) + "; got " +
+                std::to_string(count));
+  };
+  check("data.normalize.mean", normalize.mean.size());
+  check("data.normalize.std", normalize.std.size());
+  data::Dataset images;
+  images.name = config.data.dataset;
+  images.height = stored.height, images.width = stored.width, images.channels = info.channels;
+  if (info.found) images.store = info.found->train.store;
+  const data::ChangesProblem problem = data::ProblemOfChanges(
+      images, TrainChanges(config), !data::FactsOf(config.data.dataset).decodes());
+  if (!problem.empty()) FailKey(config, problem.key.c_str(), problem.text);
+}
+
 // Pictures that are of one size only if their files are.
 void CheckSizes(const config::Config& config, const RunData& run, data::PictureSize input) {
   const data::LoaderSpec train = TrainChanges(config), evaluation = CommonLoader(config);
@@ -129,41 +153,50 @@ data::DatasetInfo InspectData(const config::Config& config) {
   const config::DataConfig& d = config.data;
   const data::DatasetFacts& facts = data::FactsOf(d.dataset);
   if (facts.origin == data::Origin::kOtherProgram)
-    FailData(d, "data.dataset: " + d.dataset +
-                    ": another program trained this run and recorded it (ada_train.torch); "
-                    "ada-train reads such runs and does not train them");
+    FailKey(config, "data.dataset",
+            d.dataset +
+                ": another program trained this run and recorded it (ada_train.torch); ada-train "
+                "reads such runs and does not train them");
   data::DatasetInfo info = facts.has_path() ? InfoOfFiles(config) : InfoOfSynthetic(d.synthetic);
   const data::PictureSize stored{info.height, info.width};
   const data::PictureSize input = InputSize(
       config, stored,
       info.found ? data::PictureSize{info.found->test.height, info.found->test.width} : stored);
+  CheckChannels(config, info, stored);
   info.height = input.height, info.width = input.width;
   if (d.limit.train > 0) info.train = std::min(info.train, d.limit.train);
   if (d.limit.test > 0) info.test = std::min(info.test, d.limit.test);
   info.train -= d.validation;
   if (info.train < 1)
-    FailData(d, "data.validation: " + std::to_string(d.validation) +
-                    " images held back leave none of " + std::to_string(info.train + d.validation) +
-                    " to train on");
+    FailKey(config, "data.validation",
+            std::to_string(d.validation) + " images held back leave none of " +
+                std::to_string(info.train + d.validation) + " to train on");
   if (d.drop_last && info.train < d.batch_size)
-    FailData(d, "data.batch_size: " + std::to_string(d.batch_size) + " is more than the " +
-                    std::to_string(info.train) +
-                    " training images, and drop_last leaves no batch; use a smaller batch or "
-                    "drop_last: false");
+    FailKey(config, "data.batch_size",
+            std::to_string(d.batch_size) + " is more than the " + std::to_string(info.train) +
+                " training images, and drop_last leaves no batch; use a smaller batch or "
+                "drop_last: false");
   return info;
 }
 
 config::Config Completed(config::Config config, const data::DatasetInfo& info) {
   const int least = config.task == Task::kDetection ? 1 : 2;
   if (info.classes < least)
-    FailData(config.data, "data.path: " + config.data.path + ": holds " +
-                              (info.classes == 1 ? "one class" : "no class") + "; expected " +
-                              (least == 1 ? "one or more" : "two or more"));
+    FailKey(config, "data.path",
+            config.data.path + ": holds " + (info.classes == 1 ? "one class" : "no class") +
+                "; expected " + (least == 1 ? "one or more" : "two or more"));
   if (config.model.classes == 0) config.model.classes = info.classes;
   if (config.model.classes < info.classes)
-    throw ConfigError(ToString(config.model.where) + ": model.classes: the data set has " +
-                      std::to_string(info.classes) + " classes; got " +
-                      std::to_string(config.model.classes));
+    FailKey(config, "model.classes",
+            "the data set has " + std::to_string(info.classes) + " classes; got " +
+                std::to_string(config.model.classes));
+  using Weights = config::ClassWeightsConfig;
+  const Weights& weights = config.train.class_weights;
+  if (weights.kind == Weights::Kind::kGiven &&
+      weights.values.size() != static_cast<std::size_t>(config.model.classes))
+    FailKey(config, "train.class_weights",
+            "expected one number a class, " + std::to_string(config.model.classes) + "; got " +
+                std::to_string(weights.values.size()));
   CheckBoxes(config, {1, info.height, info.width, info.channels});
   return config;
 }
@@ -187,11 +220,14 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
     run.mean = splits.mean, run.std = splits.std;
   if (d.normalize.kind == config::NormalizeConfig::Kind::kCustom)
     run.mean = d.normalize.mean, run.std = d.normalize.std;
-  if (!run.mean.empty() && run.mean.size() != static_cast<std::size_t>(run.train.channels))
-    FailData(d, "data.normalize: " + std::to_string(run.mean.size()) + " means for images of " +
-                    std::to_string(run.train.channels) + " channels; give one for each channel");
   if (facts.decodes()) CheckSizes(config, run, {info.height, info.width});
   return run;
+}
+
+std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInfo& info) {
+  if (!data::FactsOf(run.train.name).has_path()) return std::nullopt;
+  return info.found ? DataFactsOf(info.found->train, info.found->test)
+                    : DataFactsOf(run.train, run.test);
 }
 
 RunData ReadData(const config::Config& config) { return ReadData(config, InspectData(config)); }

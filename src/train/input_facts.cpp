@@ -29,7 +29,7 @@ nlohmann::ordered_json JsonOf(const InputFacts& facts) {
   json["mean"] = facts.mean;
   json["std"] = facts.std;
   json["class_names"] = nlohmann::ordered_json::array();
-  for (const std::string& name : facts.class_names) json["class_names"].push_back(Visible(name));
+  for (const std::string& name : facts.class_names) json["class_names"].push_back(ValidUtf8(name));
   return json;
 }
 

@@ -1,4 +1,5 @@
 // The rates command.
+#include <algorithm>
 #include <ostream>
 
 #include "core/text.h"
@@ -15,12 +16,13 @@ void PrintRates(const config::Config& config, std::int64_t steps_per_epoch, std:
       steps_per_epoch > 0 ? steps_per_epoch : StepsPerEpoch(config, InspectData(config).train);
   const std::int64_t total = TotalSteps(config, per_epoch);
   out << "step,epoch,lr\n";
-  for (std::int64_t step = 0; step < total; ++step) {
-    if (step % every != 0 && step + 1 != total) continue;
+  std::int64_t step = 0;
+  while (out) {
     const double lr =
         optim::LearningRate(config.schedule, config.optimizer.lr, step, per_epoch, total);
     out << step + 1 << ',' << step / per_epoch + 1 << ',' << ShortestText(lr) << '\n';
-    if (!out) return;
+    if (step + 1 == total) return;
+    step += std::min(every, total - 1 - step);
   }
 }
 

@@ -14,7 +14,9 @@
 #include "core/text.h"
 #include "telemetry/run_folder.h"
 #include "train/class_weights.h"
+#include "train/evaluate/kept_inputs.h"
 #include "train/idle_patterns.h"
+#include "train/known_classes.h"
 #include "train/memory_need.h"
 #include "train/session.h"
 #include "train/shared/alike.h"
@@ -61,13 +63,25 @@ void WarnOfOtherBackend(const ResumePoint& from, const backend::Backend& backend
                 ": results may differ in the last bits from a run that never stopped");
 }
 
+void WarnOfOtherData(const CheckpointState& state, const RunData& data, telemetry::Log& log) {
+  if (!state.data_facts || !data.facts) return;
+  const std::string changes = ChangesOfData(*state.data_facts, *data.facts, data.class_names);
+  if (!changes.empty()) log.Warning(changes + "; the run goes on with it as it is now");
+}
+
+RunData ReadForTraining(const config::Config& config, const data::DatasetInfo& info) {
+  RunData data = ReadData(config, info);
+  data.facts = FactsOfFiles(data, info);
+  return data;
+}
+
 // The images come while the graph is made; what is wrong with them is told when it stands. A run
 // that is resumed may have nothing left to do.
 std::future<RunData> StartReading(const config::Config& config, const data::DatasetInfo& info,
                                   const RunOptions& options) {
   const std::launch when = options.resume ? std::launch::deferred : std::launch::async;
   try {
-    return std::async(when, [&config, &info] { return ReadData(config, info); });
+    return std::async(when, [&config, &info] { return ReadForTraining(config, info); });
   } catch (const std::system_error& error) {
     throw ThreadRefused("reads data", error);
   }
@@ -119,11 +133,13 @@ std::string TextOf(const Team& team, const config::Config& config, const SharedG
 }  // namespace
 
 int Train(const config::Config& given, const RunOptions& options, telemetry::Log& log) {
+  KeepFoldersOfData(given);
   const std::unique_ptr<Team> team = TeamOf(given, options.world);
   if (team) CheckConfigsAlike(given, *team);
   const ChosenBackend chosen = BackendOf(given.device, team.get());
   backend::Backend& backend = *chosen.backend;
   const data::DatasetInfo info = InspectData(given);
+  if (options.resume) RequireClassesOfRun(given, info);
   config::Config config = Completed(given, info);
   if (team) {
     CheckParts(config, info.train, *team);
@@ -142,7 +158,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   if (ComputesClassWeights(config)) {
     if (options.resume) weights.values = StoredClassWeights(config.output);
     if (weights.values.empty()) {
-      read = ReadData(config, info);
+      read = ReadForTraining(config, info);
       weights = ComputeClassWeights(config, *read);
     }
     config.train.class_weights.values = weights.values;
@@ -190,7 +206,10 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   if (!weights.text.empty()) log.Info(weights.text);
   for (const std::string& line : weights.warnings) log.Warning(line);
   for (const std::string& line : IdlePatterns(config, *graph)) log.Warning(line);
-  if (continuation.from) WarnOfOtherBackend(*continuation.from, backend, log);
+  if (continuation.from) {
+    WarnOfOtherBackend(*continuation.from, backend, log);
+    WarnOfOtherData(continuation.from->state, data, log);
+  }
   folder->MarkUnfinished();
   WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));
   session.OpenLogs();

@@ -120,7 +120,8 @@ TEST_SUITE("cpu") {
         Refusal(layers + "class}]}") ==
         "c.yaml:2:53: model.layers[].features: expected a whole number, 1 to 1000000, or classes; "
         "got 'class'");
-    CHECK(Refusal(layers + "'classes'}]}").ends_with("got 'classes'"));
+    CHECK(With(layers + "'classes'}]}").config.model.layers[0].is_per_class);
+    CHECK(Refusal(layers + "'8'}]}").ends_with("got '8' in quotes, which is text"));
   }
 }
 

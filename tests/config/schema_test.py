@@ -119,6 +119,22 @@ class SchemaTest(SchemaCase):
                 document.setdefault("model", {"zoo": "lenet"})
                 self.assertEqual([e.message for e in self.validator.iter_errors(document)], [])
 
+    def test_shipped_yaml_reads_the_same_in_versions_1_1_and_1_2(self):
+        """PyYAML takes 5e-4 for text and 5.0e-4 for a number, and `off` for a boolean."""
+        texts = {str(path): path.read_text(encoding="utf-8")
+                 for path in ROOT.glob("configs/**/*.yaml")}
+        texts |= {str(path): path.read_text(encoding="utf-8")
+                  for path in ROOT.glob("tests/golden/models/*.yaml")}
+        for path in ROOT.rglob("README.md"):
+            if "build" in path.parts or "runs" in path.parts:
+                continue
+            blocks = re.findall(r"```yaml\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.S)
+            texts |= {f"{path} ({i + 1})": block for i, block in enumerate(blocks)}
+        self.assertGreater(len(texts), 60)
+        for name, text in sorted(texts.items()):
+            with self.subTest(name):
+                self.assertEqual(yaml.safe_load(text), yaml.load(text, Loader=Yaml12))
+
     def test_bad_files_are_refused(self):
         refused = 0
         for path in sorted(ROOT.glob("tests/bad/*.yaml")):

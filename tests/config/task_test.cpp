@@ -57,6 +57,42 @@ TEST_SUITE("cpu") {
       CHECK(ToYaml(none).find(key) == std::string::npos);
   }
 
+  TEST_CASE("words in quotes, as JSON has them, are the words") {
+    const Config boxes = Of(R"({"task": "detection", "data": {"dataset": "voc", "path": "a"},
+      "model": {"zoo": "ssd300"}, "detection": {"boxes": "ssd300"},
+      "evaluate": {"recompute_batch_norm": "reference"}})");
+    CHECK(boxes.detection.boxes.preset == "ssd300");
+    CHECK(boxes.evaluate.batch_norm == BatchNormStatistics::kReference);
+    CHECK(Of(kPixels, {{"train.class_weights", "\"median_frequency\""}}).train.class_weights.kind ==
+          ClassWeightsConfig::Kind::kMedianFrequency);
+    CHECK(Refused(kPixels, {{"evaluate.recompute_batch_norm", "\"true\""}}) ==
+          "--set evaluate.recompute_batch_norm: expected true, false or reference; got 'true' in "
+          "quotes, which is text");
+  }
+
+  TEST_CASE("a layer's bound beyond the section's is refused once defaults are known") {
+    const auto refused = [](const std::string& layers) {
+      return RefusalOf([&] {
+        Config config =
+            Of("data: {dataset: synthetic}\nmodel: {zoo: lenet}\nscaling:\n"
+               "  policy: layerwise_dynamic\n  min_scale: 16\n  layers:\n" +
+               layers);
+        FillDefaults(config);
+      });
+    };
+    CHECK(refused("    - {match: \"conv*\", max_scale: 4}\n") ==
+          "t.yaml:7:7: scaling.layers[].max_scale: 4 is below min_scale, 16, of `scaling` (given, "
+          "or the policy's own), for layers 'conv*'; give both here");
+    // The policy's own ceiling is 2^126.
+    CHECK(refused("    - {match: fc, min_scale: 1.7e38}\n")
+              .starts_with("t.yaml:7:7: scaling.layers[].min_scale: 1.7e+38 is above max_scale, "));
+    CHECK(refused("    - {match: conv1, min_scale: 2}\n    - {match: fc1, max_scale: 4}\n")
+              .starts_with("t.yaml:8:7: scaling.layers[].max_scale: 4 is below"));
+    CHECK(refused("    - {match: \"*\", min_scale: 2}\n    - {match: fc1, max_scale: 4}\n") ==
+          "(accepted)");
+    CHECK(refused("    - {match: fc1, min_scale: 2, max_scale: 4}\n") == "(accepted)");
+  }
+
   TEST_CASE("what belongs to another task is refused at its place") {
     CHECK(Refused("data: {dataset: camvid, path: a}\nmodel: {zoo: segnet}\n") ==
           "t.yaml:1:17: data.dataset: camvid is for another task; expected `task: segmentation` "

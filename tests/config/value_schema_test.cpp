@@ -86,10 +86,13 @@ bool HasMap(const std::vector<ValueSchema>& schemas) {
   });
 }
 
-// The words of the schemas, and numbers at and beside the ends of their ranges.
+// The words of the schemas, in quotes too, and numbers at and beside the ends of their ranges.
 void AddSamples(const std::vector<ValueSchema>& schemas, std::vector<YamlNode>& pool) {
   for (const ValueSchema& schema : schemas) {
-    for (const std::string& word : schema.words) pool.push_back(Scalar(word));
+    for (const std::string& word : schema.words) {
+      pool.push_back(Scalar(word));
+      pool.push_back(Quoted(word));
+    }
     const bool number =
         schema.kind == ValueSchema::Kind::kInteger || schema.kind == ValueSchema::Kind::kNumber;
     for (const double end : {schema.range.low, schema.range.high}) {

@@ -8,6 +8,7 @@
 TEST_SUITE("cpu") {
   TEST_CASE("what a terminal would obey is visible, all else stays") {
     const std::string plain = "conv1.dx \xC3\xA4 \xE2\x96\x81 \xF0\x9F\x99\x82 'a\"b\\c' $x$";
+    CHECK(ada::ValidUtf8("a\n\x1b\xC3\xA9\xff\xC3") == "a\n\x1b\xC3\xA9\\xff\\xc3");
     CHECK(ada::Visible(plain) == plain);
     CHECK(ada::Visible("a\x1b[2Jb\r\n\tc\x7f") == "a\\x1b[2Jb\\x0d\\x0a\\x09c\\x7f");
     CHECK(ada::Visible(std::string("nul\0!", 5)) == "nul\\x00!");

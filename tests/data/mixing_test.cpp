@@ -106,6 +106,25 @@ TEST_SUITE("cpu") {
     CHECK(area < 0.5);
   }
 
+  TEST_CASE("a tiny alpha, whose gammas lie below fp64's range, tosses a coin") {
+    for (const double alpha : {1e-3, 1e-5, 1e-300, 5e-324}) {
+      CAPTURE(alpha);
+      int ones = 0, ends = 0;
+      constexpr int kDraws = 2000;
+      for (int i = 0; i < kDraws; ++i) {
+        const double share = DrawMix({alpha, 1, 0, 1}, kMixSeed, i, kMixedShape).share;
+        REQUIRE(share >= 0);  // no NaN
+        REQUIRE(share <= 1);
+        ones += share > 0.5 ? 1 : 0, ends += share < 1e-6 || share > 1 - 1e-6 ? 1 : 0;
+        const MixDraw cut = DrawMix({0, 1, alpha, 1}, kMixSeed, i, kMixedShape);
+        REQUIRE(cut.share >= 0);
+        REQUIRE(cut.share <= 1);
+      }
+      CHECK(ones == doctest::Approx(kDraws / 2).epsilon(0.1));
+      CHECK(ends > kDraws * 0.95);
+    }
+  }
+
   TEST_CASE("a loader's mixed batches do not depend on threads or where it begins") {
     const Splits splits = MakeSynthetic({8, 8, 3, 4, 40, 4}, 3);
     LoaderSpec spec;

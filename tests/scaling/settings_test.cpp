@@ -62,6 +62,21 @@ TEST_SUITE("cpu") {
     CHECK_FALSE(BoundsCross(2, std::nullopt));
   }
 
+  TEST_CASE("a layer whose bounds cross is named, with the last entry that gave it one") {
+    Settings settings;
+    settings.policy = "layerwise_dynamic";
+    settings.min_scale = 1;
+    LayerSettings all, one;
+    all.match = "conv*", all.min_scale = 16, all.where = {"a.yaml", 3, 7};
+    one.match = "conv1", one.max_scale = 4, one.where = {"a.yaml", 4, 7};
+    settings.layers = {all, one};
+    CHECK(LayerwiseOf(settings, "conv2").min_scale == 16);
+    CHECK_THROWS_WITH_AS(LayerwiseOf(settings, "conv1"),
+                         "a.yaml:4:7: scaling.layers[]: layer conv1 has min_scale 16, above its "
+                         "max_scale, 4",
+                         ConfigError);
+  }
+
   TEST_CASE("layers: the last match wins, key by key") {
     Settings settings;
     settings.scale = 3;

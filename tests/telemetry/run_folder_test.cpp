@@ -224,6 +224,23 @@ TEST_SUITE("cpu") {
     run.MarkUnfinished();
   }
 
+  TEST_CASE("what a run keeps for itself, whether it is there or not") {
+    const TempFolder folder;
+    Make(folder, "steps config checkpoint notes");
+    const std::string run = std::filesystem::canonical(folder / "run").string();
+    for (const char* path : {"steps.csv", "classes.csv", ".lock", "config.yaml", "checkpoints",
+                             "checkpoints/a.csv", "dump/deep/a", "./checkpoints/../steps.csv"})
+      CHECK_MESSAGE(ada::telemetry::RunThatKeeps(folder / ("run/" + std::string(path))) == run,
+                    path);
+    for (const char* path : {"", "notes.txt", "mine.csv", "seen/steps.csv", "seen"})
+      CHECK_MESSAGE(ada::telemetry::RunThatKeeps(folder / ("run/" + std::string(path))).empty(),
+                    path);
+    CHECK(ada::telemetry::RunThatKeeps(folder / "steps.csv").empty());
+    CHECK_THROWS_AS(RunFolder(folder / "run/checkpoints/new", OnExisting::kRefuse),
+                    ada::ConfigError);
+    CHECK_FALSE(folder.Has("run/checkpoints/new"));
+  }
+
   TEST_CASE("a file in the folder's place; a folder that cannot be made") {
     const TempFolder folder;
     folder.Write("run", "a file");

@@ -42,6 +42,13 @@ TEST_SUITE("cpu") {
             folder.path());
     ADA_REQUIRE_EXIT(linear, 0);
     CHECK(linear.out == "step,epoch,lr\n1,1,0.5\n2,2,0.375\n3,3,0.25\n4,4,0.125\n");
+    const Outcome long_run =
+        Run({"rates", "r.yaml", "--steps-per-epoch", "1000000000000", "--every", "4000000000000"},
+            folder.path());
+    ADA_REQUIRE_EXIT(long_run, 0);
+    CHECK(long_run.out == "step,epoch,lr\n1,1,0.02\n4000000000001,5,0.02\n8000000000000,8,0.02\n");
+    ADA_CHECK_EXIT(
+        Run({"rates", "r.yaml", "--steps-per-epoch", "9000000000000000000"}, folder.path()), 2);
     ADA_CHECK_EXIT(Run({"rates", "r.yaml", "--every", "0"}, folder.path()), 2);
     ADA_CHECK_EXIT(Run({"rates"}, folder.path()), 2);
   }

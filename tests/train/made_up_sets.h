@@ -132,7 +132,7 @@ model:
     - {name: cast, kind: scale}
 precision: {format: fp16, layers: [{match: cast, format: fp32}]}
 scaling: {policy: adaptive, update_interval: 3, layers: [{match: cast, method: lognormal}]}
-optimizer: {kind: sgd, lr: 0.1, momentum: 0.9, weight_decay: 5e-4}
+optimizer: {kind: sgd, lr: 0.1, momentum: 0.9, weight_decay: 5.0e-4}
 train: {epochs: 10, class_weights: median_frequency}
 evaluate: {every_epochs: 5, recompute_batch_norm: true}
 log: {every: 10}
@@ -177,7 +177,7 @@ model:
     - {name: cast2, kind: scale}
 precision: {format: fp16, layers: [{match: "cast?", format: fp32}]}
 scaling: {policy: adaptive, update_interval: 3, layers: [{match: "cast?", method: lognormal}]}
-optimizer: {kind: sgd, lr: 0.02, momentum: 0.9, weight_decay: 5e-4}
+optimizer: {kind: sgd, lr: 0.02, momentum: 0.9, weight_decay: 5.0e-4}
 schedule: {kind: linear}
 train: {epochs: 40, clip_norm: 10}
 evaluate: {every_epochs: 20}

@@ -35,6 +35,7 @@ CheckpointState Example() {
   s.tensors = {{"fc.w", {}}};
   s.lengths = {{"steps.csv", 100}};
   s.input = InputFacts{{1, 5, 4, 3}, {0.1, 0.2, 0.3}, {1, 1, 1e-30}, {"cat", "\"é, b"}};
+  s.data_facts = DataFacts{{12, {5, 7}}, {3, {}}, "0123"};
   s.config = "name: \"a \\ b\"\n\tx: ,\"state_xxh3\":\"\n";
   return s;
 }
@@ -85,12 +86,18 @@ TEST_SUITE("cpu") {
     REQUIRE(read.state.input);
     CHECK(read.state.input->image == Shape{1, 5, 4, 3});
     CHECK(read.state.input->class_names == std::vector<std::string>{"cat", "\"é, b"});
+    REQUIRE(read.state.data_facts);
+    CHECK(read.state.data_facts->train.by_class == std::vector<std::int64_t>{5, 7});
+    CHECK(read.state.data_facts->hash == "0123");
   }
 
   TEST_CASE("a checkpoint of an earlier version says nothing of its data set's images") {
     const TempFolder folder;
-    folder.Write("s.json", Changed([](Json& j) { j.erase("input"); }));
+    folder.Write("s.json", Changed([](Json& j) { j.erase("input"), j.erase("data"); }));
     CHECK_FALSE(ReadStateText(folder / "s.json").state.input);
+    CHECK_FALSE(ReadStateText(folder / "s.json").state.data_facts);
+    CHECK(Refusal(folder, Changed([](Json& j) { j["data"]["train"]["by_class"] = {0.5}; })) ==
+          "data.train.by_class: expected whole numbers from 0, found a list");
   }
 
   TEST_CASE("names of classes may hold any bytes") {
@@ -99,7 +106,7 @@ TEST_SUITE("cpu") {
     state.input->class_names = {"a\xff\n"};
     folder.Write("s.json", StateText(state, "abc"));
     CHECK(ReadStateText(folder / "s.json").state.input->class_names ==
-          std::vector<std::string>{"a\\xff\\x0a"});
+          std::vector<std::string>{"a\\xff\n"});
   }
 
   TEST_CASE("each byte matters") {

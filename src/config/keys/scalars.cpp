@@ -76,10 +76,7 @@ std::string Shown(const std::string& text) {
 std::string RefuseNumber(const YamlNode& node, const std::string& what, Spelling& spelling) {
   if (node.kind != YamlNode::Kind::kScalar) return Expected(what, node);
   spelling = Classify(node.text);
-  if (node.quoted) {
-    const bool number = spelling == Spelling::kInteger || spelling == Spelling::kDecimal;
-    return Expected(what, node) + (number ? " in quotes, which is text" : "");
-  }
+  if (node.quoted) return Expected(what, node) + QuotedHint(node);
   switch (spelling) {
     case Spelling::kLeadingZero:
       return Expected(what, node) + " (leading zeros mean octal to some readers)";
@@ -148,6 +145,18 @@ std::string Expected(const std::string& what, const YamlNode& got) {
   return start + Shown(got.text);
 }
 
+bool IsWord(const YamlNode& node, std::string_view word) {
+  return node.kind == YamlNode::Kind::kScalar && node.text == word;
+}
+
+std::string QuotedHint(const YamlNode& node) {
+  if (node.kind != YamlNode::Kind::kScalar || !node.quoted) return "";
+  const Spelling spelling = Classify(node.text);
+  const bool number = spelling == Spelling::kInteger || spelling == Spelling::kDecimal;
+  const bool is_value = number || node.text == "true" || node.text == "false";
+  return is_value ? " in quotes, which is text" : "";
+}
+
 std::string ReadInteger(const YamlNode& node, const Range& range, long long& value) {
   const std::string what = WithRange("a whole number", range);
   Spelling spelling = Spelling::kNoNumber;
@@ -185,7 +194,7 @@ std::string ReadNumber(const YamlNode& node, const Range& range, double& value) 
 std::string ReadSwitch(const YamlNode& node, bool& value) {
   const bool plain = node.kind == YamlNode::Kind::kScalar && !node.quoted;
   if (!plain || (node.text != "true" && node.text != "false")) {
-    return Expected("true or false", node);
+    return Expected("true or false", node) + QuotedHint(node);
   }
   value = node.text == "true";
   return "";

@@ -2,6 +2,7 @@
 // make text. Each function returns why it refuses, or nothing.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "config/yaml/node.h"
 
@@ -26,6 +27,10 @@ Range FromBelow(double low, double high);  // low included, high excluded
 // "expected <what>; got 'abc'", where the value given is shown shortened.
 std::string Expected(const std::string& what, const YamlNode& got);
 
+// Whether the value is this word, in quotes or not: JSON knows words in quotes alone.
+bool IsWord(const YamlNode& node, std::string_view word);
+// What a message about a number or a boolean in quotes ends with; of anything else nothing.
+std::string QuotedHint(const YamlNode& node);
 std::string ReadInteger(const YamlNode& node, const Range& range, long long& value);
 std::string ReadNumber(const YamlNode& node, const Range& range, double& value);
 std::string ReadSwitch(const YamlNode& node, bool& value);

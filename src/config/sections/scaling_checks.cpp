@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "config/sections/sections.h"
+#include "core/error.h"
+#include "core/text.h"
 
 namespace ada::config {
 namespace {
@@ -89,7 +91,40 @@ void CheckBounds(const scaling::Settings& scaling, const YamlNode& map,
   }
 }
 
+// Whether a layer may have a name that both globs match.
+bool MayMeet(const std::string& a, const std::string& b) {
+  const auto is_name = [](const std::string& glob) {
+    return glob.find_first_of("*?[") == std::string::npos;
+  };
+  if (is_name(a)) return GlobMatch(b, a);
+  return !is_name(b) || GlobMatch(a, b);
+}
+
 }  // namespace
+
+void CheckLayerBounds(const scaling::Settings& scaling) {
+  using Bound = std::optional<double> scaling::LayerSettings::*;
+  const auto given_elsewhere = [&](const scaling::LayerSettings& entry, Bound bound) {
+    return std::any_of(scaling.layers.begin(), scaling.layers.end(), [&](const auto& other) {
+      return (other.*bound).has_value() && MayMeet(other.match, entry.match);
+    });
+  };
+  const auto fail = [](const scaling::LayerSettings& entry, const std::string& problem) {
+    throw ConfigError(ToString(entry.where) + ": scaling.layers[]." + problem +
+                      " of `scaling` (given, or the policy's own), for layers '" + entry.match +
+                      "'; give both here");
+  };
+  for (const scaling::LayerSettings& entry : scaling.layers) {
+    if (entry.max_scale && scaling::BoundsCross(scaling.min_scale, entry.max_scale) &&
+        !given_elsewhere(entry, &scaling::LayerSettings::min_scale))
+      fail(entry, "max_scale: " + ShortestText(*entry.max_scale) + " is below min_scale, " +
+                      ShortestText(*scaling.min_scale) + ",");
+    if (entry.min_scale && scaling::BoundsCross(entry.min_scale, scaling.max_scale) &&
+        !given_elsewhere(entry, &scaling::LayerSettings::max_scale))
+      fail(entry, "min_scale: " + ShortestText(*entry.min_scale) + " is above max_scale, " +
+                      ShortestText(*scaling.max_scale) + ",");
+  }
+}
 
 bool UsesMethodFixed(const scaling::Settings& scaling) {
   const auto fixed = [](const scaling::LayerSettings& layer) {

@@ -47,9 +47,9 @@ Key NormalizeKey(DataConfig& data) {
     if (node.kind == YamlNode::Kind::kMap) {
       normalize.kind = Kind::kCustom;
       ReadSection(node, CustomNormalizeSection(normalize), context);
-    } else if (node.kind == YamlNode::Kind::kScalar && node.text == "standard") {
+    } else if (IsWord(node, "standard")) {
       normalize.kind = Kind::kStandard;
-    } else if (node.kind == YamlNode::Kind::kScalar && node.text == "none") {
+    } else if (IsWord(node, "none")) {
       normalize.kind = Kind::kNone;
     } else {
       context.problems.Add(node, context.path,
@@ -144,7 +144,7 @@ Key IgnoredLabelKey(std::optional<int>& field) {
   key.default_text = "11 where the classes are CamVid's, else 255";
   key.schemas = {IntegerSchema(range), WordSchema({"none"})};
   key.read = [&field, range](const YamlNode& node, const ReadContext& context) {
-    if (node.kind == YamlNode::Kind::kScalar && node.text == "none") {
+    if (IsWord(node, "none")) {
       field = -1;
       return;
     }

@@ -123,7 +123,7 @@ Key ErasingValueKey(data::RandomErasingSpec& erasing) {
   key.schemas = {NumberSchema(AnyNumber()), ListSchema({NumberSchema(AnyNumber())}, 1),
                  WordSchema({"random"})};
   key.read = [&erasing](const YamlNode& node, const ReadContext& context) {
-    erasing.random_values = node.kind == YamlNode::Kind::kScalar && node.text == "random";
+    erasing.random_values = IsWord(node, "random");
     if (erasing.random_values) return;
     const bool list = node.kind == YamlNode::Kind::kList;
     std::vector<double> values;

@@ -39,11 +39,12 @@ Key OrClasses(Key key, bool& is_per_class) {
   key.schemas.push_back(WordSchema({kWord}));
   key.read = [&is_per_class, key](const YamlNode& node, const ReadContext& context) {
     long long number = 0;
-    is_per_class = node.kind == YamlNode::Kind::kScalar && !node.quoted && node.text == kWord;
+    is_per_class = IsWord(node, kWord);
     if (is_per_class) return;
     if (ReadInteger(node, AnyNumber(), number).empty()) return key.read(node, context);
-    context.problems.Add(node, context.path,
-                         Expected("a whole number, " + key.range + ", or classes", node));
+    context.problems.Add(
+        node, context.path,
+        Expected("a whole number, " + key.range + ", or classes", node) + QuotedHint(node));
   };
   key.write = [&is_per_class, write = key.write] {
     return is_per_class ? std::optional(Scalar(kWord)) : write();

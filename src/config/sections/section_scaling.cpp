@@ -20,7 +20,7 @@ Key StartKey(scaling::Settings& scaling) {
   key.type = "number or auto";
   key.schemas.push_back(WordSchema({"auto"}));
   key.read = [&scaling, number = key.read](const YamlNode& node, const ReadContext& context) {
-    scaling.auto_init_scale = node.kind == YamlNode::Kind::kScalar && node.text == "auto";
+    scaling.auto_init_scale = IsWord(node, "auto");
     if (!scaling.auto_init_scale) number(node, context);
   };
   key.write = [&scaling, number = key.write] {

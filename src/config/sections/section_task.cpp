@@ -11,10 +11,6 @@ const EnumNames<Task> kTasks = {{"classification", Task::kClassification},
 const Names kBoxPresets = {"ssd300", "ssd512"};
 constexpr double kMostMaps = 64, kMostSide = 16384;
 
-bool IsWord(const YamlNode& node, const char* word) {
-  return node.kind == YamlNode::Kind::kScalar && !node.quoted && node.text == word;
-}
-
 // A list of lists of numbers above zero.
 Key AspectRatiosKey(std::vector<std::vector<double>>& ratios) {
   const Range range = Above(0);
@@ -98,7 +94,7 @@ Key BoxesKey(DefaultBoxesConfig& boxes) {
     if (node.kind == YamlNode::Kind::kMap)
       return ReadSection(node, OwnBoxesSection(boxes), context);
     for (const std::string& preset : kBoxPresets) {
-      if (!IsWord(node, preset.c_str())) continue;
+      if (!IsWord(node, preset)) continue;
       boxes.preset = preset;
       return;
     }
@@ -130,7 +126,6 @@ Key ClassWeightsKey(ClassWeightsConfig& weights) {
   key.range = "none, median_frequency, [one a class, " + range.Text() + "]";
   key.schemas = {WordSchema({"none", "median_frequency"}), ListSchema({NumberSchema(range)}, 1)};
   key.read = [&weights, range](const YamlNode& node, const ReadContext& context) {
-    weights.where = context.problems.Where(node);
     if (IsWord(node, "none")) {
       weights.kind = Kind::kNone;
     } else if (IsWord(node, "median_frequency")) {
@@ -170,7 +165,8 @@ Key RecomputeBatchNormKey(BatchNormStatistics& statistics) {
     }
     bool recomputed = false;
     if (!ReadSwitch(node, recomputed).empty())
-      return context.problems.Add(node, context.path, Expected("true, false or reference", node));
+      return context.problems.Add(node, context.path,
+                                  Expected("true, false or reference", node) + QuotedHint(node));
     statistics = recomputed ? BatchNormStatistics::kRecomputed : BatchNormStatistics::kRunning;
   };
   key.write = [&statistics]() -> std::optional<YamlNode> {

@@ -27,7 +27,8 @@ Key SwitchOrMap(std::string name, std::optional<T>& field, Section (*make)(T&),
     bool on = false;
     const std::string refusal = ReadSwitch(node, on);
     if (!refusal.empty())
-      return context.problems.Add(node, context.path, Expected("true, false or a map", node));
+      return context.problems.Add(node, context.path,
+                                  Expected("true, false or a map", node) + QuotedHint(node));
     field = on ? std::optional<T>(read) : std::nullopt;
   };
   key.write = [&field, make]() -> std::optional<YamlNode> {

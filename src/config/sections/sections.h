@@ -86,6 +86,10 @@ bool UsesMethodFixed(const scaling::Settings& scaling);
 // Checks across the section's keys; under `reference`, `fan` is the reference's unless it is given.
 void CheckScaling(scaling::Settings& scaling, const YamlNode& map, const ReadContext& context);
 
+// ConfigError where an entry of `layers` crosses a bound of the section, defaults filled in, that
+// no other entry can replace.
+void CheckLayerBounds(const scaling::Settings& scaling);
+
 // --- Across sections. ---
 
 // The task that a data set, or a network of the zoo, is for. `external` and what is not known

@@ -56,7 +56,14 @@ AdaptiveSettings AdaptiveOf(const Settings& settings, const std::string& layer) 
 }
 
 LayerwiseSettings LayerwiseOf(const Settings& settings, const std::string& layer) {
-  return OfLayer(settings, layer, LayerwiseSettings());
+  const LayerwiseSettings own = OfLayer(settings, layer, LayerwiseSettings());
+  if (!BoundsCross(own.min_scale, own.max_scale)) return own;
+  Location where = settings.where;
+  for (const LayerSettings& entry : settings.layers)
+    if (GlobMatch(entry.match, layer) && (entry.min_scale || entry.max_scale)) where = entry.where;
+  throw ConfigError(ToString(where) + ": scaling.layers[]: layer " + layer + " has min_scale " +
+                    ShortestText(own.min_scale) + ", above its max_scale, " +
+                    ShortestText(own.max_scale));
 }
 
 std::unique_ptr<Policy> MakePolicy(const Settings& settings) {

@@ -13,6 +13,7 @@
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
 #include "telemetry/log.h"
+#include "train/data_facts.h"
 #include "train/input_facts.h"
 
 namespace ada::train {
@@ -30,6 +31,7 @@ struct CheckpointState {
   std::map<std::string, scaling::StateMap> scenarios;  // of log.what_if, by name
   std::map<std::string, std::int64_t> lengths;         // of the CSV files, in bytes
   std::optional<InputFacts> input;                     // empty: an earlier version wrote it
+  std::optional<DataFacts> data_facts;                 // the same; or images that are made up
   std::string config;                                  // resolved, YAML
   std::string backend, version;                        // what wrote it
 };

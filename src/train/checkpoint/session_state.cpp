@@ -203,6 +203,7 @@ CheckpointState Session::State() {
   s.scenarios = step_log_.SaveScenarios();
   s.lengths = recorder_.Sync();
   s.input = input_facts_;
+  s.data_facts = p_.data.facts;
   s.config = config::ToYaml(p_.config);
   s.backend = p_.backend.Describe();
   s.version = Versions().front().value;

@@ -61,6 +61,7 @@ CheckpointState StateOf(const JsonFields& fields) {
   if (fields.Has("class_weights")) s.class_weights = fields.Numbers("class_weights");
   s.lengths = fields.Counts("lengths");
   if (fields.Has("input")) s.input = InputFactsFrom(fields.Object("input"));
+  if (fields.Has("data")) s.data_facts = DataFactsFrom(fields.Object("data"));
   s.config = fields.Text("config");
   s.backend = fields.Text("backend");
   s.version = fields.Text("version");
@@ -91,6 +92,7 @@ std::string StateText(const CheckpointState& s, const std::string& tensors_hash)
   if (!s.class_weights.empty()) j["class_weights"] = s.class_weights;
   j["lengths"] = s.lengths;
   if (s.input) j["input"] = JsonOf(*s.input);
+  if (s.data_facts) j["data"] = JsonOf(*s.data_facts);
   j["config"] = s.config;
   j["backend"] = s.backend;
   j["version"] = s.version;

@@ -2,15 +2,18 @@
 #include <optional>
 #include <ostream>
 
+#include "config/load.h"
 #include "core/text.h"
 #include "telemetry/progress.h"
 #include "train/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
 #include "train/evaluate/evaluator.h"
+#include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
 #include "train/evaluate/outputs_file.h"
 #include "train/evaluate/predictions.h"
 #include "train/judge/task_report.h"
+#include "train/known_classes.h"
 #include "train/memory_need.h"
 #include "train/run.h"
 #include "train/weight_average.h"
@@ -30,6 +33,17 @@ void StartWeights(const config::Config& config, graph::Graph& graph, backend::Ba
   if (!cover.missing.empty()) log.Warning(cover.MissingText());
   if (!cover.ignored.empty()) log.Info(cover.IgnoredText());
   if (!cover.skipped.empty()) log.Info(cover.SkippedText());
+}
+
+// Whether an evaluation asks for the very data that a checkpoint was trained with; another set, or
+// part of it, need not have as many images.
+bool IsSameData(const config::Config& config, const CheckpointState& state) {
+  const config::DataConfig& now = config.data;
+  const config::DataConfig then = config::LoadText(state.config, "the checkpoint", {}).config.data;
+  return now.path == then.path && now.more_paths == then.more_paths &&
+         now.splits.train == then.splits.train && now.splits.test == then.splits.test &&
+         now.limit.train == then.limit.train && now.limit.test == then.limit.test &&
+         now.validation == then.validation && now.dataset == then.dataset;
 }
 
 // What is printed of one split and written of its images: classification.
@@ -99,6 +113,9 @@ void Evaluate(const config::Config& given, const std::string& weights,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log) {
   const ChosenBackend chosen = MakeBackend(given.device);
   const data::DatasetInfo info = InspectData(given);
+  const std::optional<CheckpointState> state =
+      weights.empty() ? std::nullopt : StateOfCheckpoint(weights);
+  if (state) RequireSameClasses(weights, state->input, given, info);
   const config::Config config = Completed(given, info);
   const Shape image{1, info.height, info.width, info.channels};
   Evaluator evaluator(config, image, *chosen.backend, nullptr);
@@ -107,7 +124,14 @@ void Evaluate(const config::Config& given, const std::string& weights,
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));
   const RunData data = ReadData(config, info);
+  if (!options.predictions.empty() && config.task != Task::kClassification)
+    KeepPicturesOfData(options.predictions, config.task, data);
   if (!data.note.empty()) log.Info(data.note);
+  if (state && state->data_facts && IsSameData(config, *state)) {
+    const std::string changes =
+        ChangesOfData(*state->data_facts, *FactsOfFiles(data, info), NamesOfClasses(config, data));
+    if (!changes.empty()) log.Warning(changes);
+  }
   if (weights.empty())
     StartWeights(config, evaluator.graph(), *chosen.backend, log);
   else

@@ -72,9 +72,9 @@ std::string CheckpointConfig(const std::string& checkpoint) {
   return ReadCheckpointState(checkpoint).config;
 }
 
-std::optional<InputFacts> CheckpointInput(const std::string& path) {
+std::optional<CheckpointState> StateOfCheckpoint(const std::string& path) {
   if (IsWeightsAlone(path)) return std::nullopt;
-  return ReadCheckpointState(path).input;
+  return ReadCheckpointState(path);
 }
 
 std::string CheckpointOfRun(const std::string& folder, bool best) {

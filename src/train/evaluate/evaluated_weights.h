@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "graph/graph.h"
 #include "telemetry/log.h"
-#include "train/input_facts.h"
+#include "train/checkpoint/checkpoint.h"
 
 namespace ada::train {
 
@@ -18,8 +18,7 @@ namespace ada::train {
 void LoadEvaluatedWeights(const std::string& path, bool average, graph::Graph& graph,
                           backend::Backend& backend, telemetry::Log& log);
 
-// What a checkpoint carries of its data set; empty: an earlier version wrote it, or the file holds
-// weights alone. DataError.
-std::optional<InputFacts> CheckpointInput(const std::string& path);
+// What a checkpoint holds beside tensors; empty: the file holds weights alone. DataError.
+std::optional<CheckpointState> StateOfCheckpoint(const std::string& path);
 
 }  // namespace ada::train

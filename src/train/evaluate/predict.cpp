@@ -15,9 +15,11 @@
 #include "train/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
 #include "train/evaluate/evaluator.h"
+#include "train/evaluate/kept_inputs.h"
 #include "train/evaluate/norm_statistics.h"
 #include "train/input_facts.h"
 #include "train/judge/photo_report.h"
+#include "train/known_classes.h"
 #include "train/run.h"
 #include "train/weight_average.h"
 
@@ -123,12 +125,12 @@ class Printer {
     nlohmann::ordered_json classes = nlohmann::ordered_json::array();
     for (const Guess& g : guesses) {
       nlohmann::ordered_json one = {{"class", g.label}};
-      if (!NameOf(g.label).empty()) one["name"] = Visible(NameOf(g.label));
+      if (!NameOf(g.label).empty()) one["name"] = ValidUtf8(NameOf(g.label));
       one["probability"] = std::isfinite(g.probability) ? nlohmann::ordered_json(g.probability)
                                                         : nlohmann::ordered_json(nullptr);
       classes.push_back(std::move(one));
     }
-    nlohmann::ordered_json entry = {{"photo", Visible(photo)}};
+    nlohmann::ordered_json entry = {{"photo", ValidUtf8(photo)}};
     entry["classes"] = std::move(classes);
     list_.push_back(std::move(entry));
   }
@@ -144,8 +146,10 @@ struct Known {
   config::Config config;
   InputFacts input;
 };
-Known FromData(const config::Config& given) {
+Known FromData(const config::Config& given, const std::string& weights,
+               const std::optional<InputFacts>& carried) {
   const data::DatasetInfo info = InspectData(given);
+  RequireSameClasses(weights, carried, given, info);
   const config::Config config = Completed(given, info);
   return {config, InputFactsOf(config, ReadData(config, info))};
 }
@@ -222,9 +226,16 @@ data::Picture InChannels(data::Picture picture, int channels, const std::string&
 void Predict(const config::Config& given, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log) {
+  if (!options.predictions.empty()) {
+    if (given.task == Task::kClassification)
+      throw ConfigError("--predictions: expected a network for segmentation or detection");
+    KeepPhotos(options.predictions, given.task, photos);
+  }
   const ChosenBackend chosen = MakeBackend(given.device);
-  const std::optional<InputFacts> carried = CheckpointInput(weights);
-  auto [config, input] = carried && !options.asks_data ? Known{given, *carried} : FromData(given);
+  const std::optional<CheckpointState> state = StateOfCheckpoint(weights);
+  const std::optional<InputFacts> carried = state ? state->input : std::nullopt;
+  auto [config, input] =
+      carried && !options.asks_data ? Known{given, *carried} : FromData(given, weights, carried);
   config.data.evaluate_batch_size = 1;
   const InputRules rules = RulesOf(config, input);
   const auto graph = graph::Graph::Build(EvaluationGraph(config, input.image), *chosen.backend);
@@ -233,8 +244,6 @@ void Predict(const config::Config& given, const std::string& weights,
     RecomputeNorms(config, ReadData(config), *graph, *chosen.backend, log, /*progress=*/true);
   Photographer network(config, rules, *graph, *chosen.backend);
   if (config.task == Task::kClassification) {
-    if (!options.predictions.empty())
-      throw ConfigError("--predictions: expected a network for segmentation or detection");
     Printer printer(options, rules.names, out);
     for (const std::string& photo : photos) {
       network.Look(InChannels(data::ReadPicture(photo), rules.shape.channels, photo), photo);

@@ -98,7 +98,7 @@ void PhotoReport::AddJson(const std::string& photo, const std::vector<Line>& lin
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Line& line : lines) {
     nlohmann::ordered_json one = {{"class", line.label}};
-    if (!NameOf(line.label).empty()) one["name"] = Visible(NameOf(line.label));
+    if (!NameOf(line.label).empty()) one["name"] = ValidUtf8(NameOf(line.label));
     if (detects_) {
       one["score"] = line.share;
       one["box"] = {line.box.x0, line.box.y0, line.box.x1, line.box.y1};
@@ -108,7 +108,7 @@ void PhotoReport::AddJson(const std::string& photo, const std::vector<Line>& lin
     }
     all.push_back(std::move(one));
   }
-  list_.push_back({{"photo", Visible(photo)}, {detects_ ? "boxes" : "classes", std::move(all)}});
+  list_.push_back({{"photo", ValidUtf8(photo)}, {detects_ ? "boxes" : "classes", std::move(all)}});
 }
 
 void PhotoReport::Finish() {

@@ -1,0 +1,72 @@
+// Files are written beside their place and renamed to it: a link is replaced, and what it leads to
+// stays. So an output is known by its folder and its name, and an input by what it leads to as
+// well.
+#include "cli/output_paths.h"
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "telemetry/run_folder.h"
+
+namespace ada::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path PlaceOf(const std::string& path) {
+  std::error_code error;
+  fs::path whole = fs::absolute(path, error).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();  // a slash at its end
+  return fs::weakly_canonical(whole.parent_path(), error) / whole.filename();
+}
+
+bool IsDevice(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  return fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+}
+
+bool LeadsTo(const std::string& input, const fs::path& place) {
+  std::error_code error;
+  return PlaceOf(input) == place || fs::weakly_canonical(input, error) == place;
+}
+
+}  // namespace
+
+void OutputPaths::Read(const std::string& what, const std::string& path) {
+  if (!path.empty()) read_.push_back({what, path});
+}
+
+void OutputPaths::Write(const std::string& what, const std::string& path) {
+  if (!path.empty() && !IsDevice(path)) written_.push_back({what, path});
+}
+
+void OutputPaths::ReadCheckpoint(const std::string& what, const std::string& path) {
+  Read(what, path);
+  for (const char* ending : {".json", ".safetensors"}) {
+    fs::path other = path;
+    const bool pair = other.extension() == ".json" || other.extension() == ".safetensors";
+    if (pair) Read(what, other.replace_extension(ending).string());
+  }
+}
+
+void OutputPaths::Check() const {
+  for (auto output = written_.begin(); output != written_.end(); ++output) {
+    const std::string shown = output->what + " " + output->path;
+    const fs::path place = PlaceOf(output->path);
+    for (auto other = written_.begin(); other != output; ++other)
+      if (PlaceOf(other->path) == place)
+        throw ConfigError(shown + ": is what " + other->what + " " + other->path +
+                          " names, too; expected two places");
+    for (const Named& input : read_)
+      if (LeadsTo(input.path, place))
+        throw ConfigError(shown + ": is what is read (" + input.what + " " + input.path +
+                          "); expected another place");
+    const std::string run = telemetry::RunThatKeeps(output->path);
+    if (!run.empty())
+      throw ConfigError(shown + ": belongs to the run in " + run +
+                        ", which alone writes there; expected another place");
+  }
+}
+
+}  // namespace ada::cli

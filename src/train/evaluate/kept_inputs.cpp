@@ -1,0 +1,103 @@
+#include "train/evaluate/kept_inputs.h"
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "train/judge/prediction_folder.h"
+
+namespace ada::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Without a slash at its end.
+fs::path Canonical(const fs::path& path) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+// Calls `look` with each file that holds an image or its labels, as the data set names it.
+void ForEachFile(const RunData& data, const std::function<void(const std::string&)>& look) {
+  for (const data::Dataset* split : {&data.train, &data.validation, &data.test}) {
+    if (!split->store) continue;
+    for (std::int64_t i = 0; i < split->images(); ++i) {
+      look(split->store->NameOf(split->NumberInFiles(i)));
+      if (split->label_images) look(split->label_images->NameOf(split->NumberInFiles(i)));
+    }
+  }
+}
+
+}  // namespace
+
+void KeepPicturesOfData(const std::string& folder, Task task, const RunData& data) {
+  std::set<fs::path> named, read;
+  ForEachFile(data, [&](const std::string& file) { named.insert(fs::path(file).parent_path()); });
+  for (const fs::path& pictures : named) read.insert(Canonical(pictures));
+  std::vector<fs::path> written;
+  for (const char* split : {"", "validation"}) {
+    const fs::path of_split = split[0] == 0 ? fs::path(folder) : fs::path(folder) / split;
+    written.push_back(of_split / "overlays");
+    if (task == Task::kSegmentation) written.push_back(of_split);
+  }
+  for (const fs::path& pictures : written)
+    if (read.contains(Canonical(pictures)))
+      throw ConfigError("--predictions " + folder + ": " + pictures.string() +
+                        " holds the data set's own files, which could be written over; expected "
+                        "another folder");
+}
+
+void KeepPhotos(const std::string& folder, Task task, const std::vector<std::string>& photos) {
+  const std::string refused = "--predictions " + folder + ": ";
+  std::map<std::string, std::string> photo_of;
+  std::set<fs::path> written;
+  for (const std::string& photo : photos) {
+    const std::string name = TitleOfFile(photo) + ".png";
+    const auto [other, is_new] = photo_of.emplace(name, photo);
+    if (!is_new)
+      throw ConfigError(refused + other->second + " and " + photo + " would both become " + name +
+                        "; expected photos of different names, or one after the other");
+    written.insert(Canonical(fs::path(folder) / "overlays" / name));
+    if (task == Task::kSegmentation) written.insert(Canonical(fs::path(folder) / name));
+  }
+  for (const std::string& photo : photos)
+    if (written.contains(Canonical(photo)))
+      throw ConfigError(refused + "the photo " + photo +
+                        " would be written over; expected another folder");
+}
+
+void KeepFileOfData(const std::string& path, const RunData& data) {
+  const std::string name = fs::path(path).filename().string();
+  const fs::path written = Canonical(path);
+  ForEachFile(data, [&](const std::string& file) {
+    if (file.ends_with(name) && Canonical(file) == written)
+      throw ConfigError("--preview " + path +
+                        ": is a file of the data set; expected another place");
+  });
+}
+
+void KeepFoldersOfData(const config::Config& config) {
+  const data::DatasetFacts& facts = data::FactsOf(config.data.dataset);
+  if (!facts.has_path()) return;
+  std::vector<std::string> paths = config.data.more_paths;
+  paths.push_back(config.data.path);
+  const auto refuse = [&](const std::string& path) {
+    throw ConfigError(config::KeyText(config, "output") + ": " + config.output +
+                      ": the run's folder lies among the files of the data set (" + path +
+                      "); expected another folder");
+  };
+  const fs::path output = Canonical(config.output);
+  for (const std::string& path : paths) {
+    if (Canonical(path) == output) refuse(path);
+    if (facts.origin != data::Origin::kFolder) continue;
+    for (const char* split : {"train", "val", "test"})
+      for (fs::path at = output; at.has_relative_path(); at = at.parent_path())
+        if (at == Canonical(path) / split) refuse(path);
+  }
+}
+
+}  // namespace ada::train

@@ -1,0 +1,168 @@
+"""Where commands write: what is empty, given twice, read at the same time, or a run's own is refused
+with exit code 2 before anything is written."""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import small_sets  # noqa: E402
+
+BINARY = os.path.realpath(os.environ.get("ADA_BINARY", "build/ada-train"))
+
+
+class OutputPaths(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        small_sets.write_all(cls.folder)
+        for task in small_sets.RUNS:
+            cls.ada(0, "train", f"{task}.yaml", "--output", task[:4], "--no-progress")
+        cls.tensors = max((cls.folder / "clas/checkpoints").glob("step-*.safetensors")).name
+        shutil.copy(cls.folder / "clas/checkpoints" / cls.tensors, cls.folder / "w.safetensors")
+        for name in ("a.png", "b.png", "a.jpg"):
+            (cls.folder / name).write_bytes(small_sets.picture(0, 1))
+        (cls.folder / "link.png").symlink_to("a.png")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    @classmethod
+    def ada(cls, code, *arguments):
+        done = subprocess.run([BINARY, *arguments], cwd=cls.folder, capture_output=True, text=True,
+                              check=False)
+        if done.returncode != code:
+            raise AssertionError(f"{arguments}: exit {done.returncode}: {done.stderr}")
+        return done
+
+    def state(self):
+        """Every file and folder, with what is in it."""
+        return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+                for path in sorted(self.folder.rglob("*"))}
+
+    def refuse(self, *arguments, says):
+        before = self.state()
+        with self.subTest(" ".join(arguments)):
+            done = self.ada(2, *arguments)
+            self.assertIn(says, done.stderr)
+            self.assertEqual(done.stdout, "")
+            self.assertEqual(self.state(), before)
+
+    def test_empty_values(self):
+        for arguments in [("train", "classification.yaml", "--output", ""),
+                          ("train", "classification.yaml", "--name", ""),
+                          ("--config", "classification.yaml", "--output", ""),
+                          ("train", "--config", ""), ("train", ""),
+                          ("evaluate", "clas", "--predictions", ""),
+                          ("evaluate", "clas", "--outputs", ""),
+                          ("evaluate", "clas", "--data", ""), ("evaluate", ""),
+                          ("evaluate", "--checkpoint", ""),
+                          ("predict", "a.png", "--checkpoint", "segm", "--predictions", ""),
+                          ("predict", "a.png", "--checkpoint", ""), ("predict", "", "--csv"),
+                          ("convert", "w.safetensors", "", "--format", "fp16"),
+                          ("convert", "", "x", "--format", "fp16"),
+                          ("convert", "w.safetensors", "x", "--format", ""),
+                          ("picture", "a.png", "-o", ""), ("picture", ""),
+                          ("picture", "a.png", "--box", ""), ("picture", "a.png", "--resize", ""),
+                          ("datasets", "--preview", "", "--config", "classification.yaml"),
+                          ("inspect", ""), ("inspect", "w.safetensors", "--tensors", ""),
+                          ("replay", "--preset", ""), ("replay", "--trace", ""),
+                          ("score", "voc", "--data", "", "--detections", "x"),
+                          ("score", "voc", "--data", "boxes", "--detections", ""),
+                          ("what-if", ""), ("what-if", "clas", "--policy", ""),
+                          ("recommend", ""), ("compare", "clas", ""), ("watch", "")]:
+            self.refuse(*arguments, says="empty quotes")
+
+    def test_one_file_for_two_things(self):
+        self.refuse("evaluate", "clas", "--predictions", "x", "--outputs", "x", says="names, too")
+        self.refuse("evaluate", "clas", "--predictions", "x", "--outputs", "photos/../x",
+                    says="names, too")
+        self.refuse("evaluate", "segm", "--predictions", "x/", "--outputs", "x", says="names, too")
+        self.refuse("predict", "a.png", "a.jpg", "--checkpoint", "segm", "--predictions", "seen",
+                    says="would both become a.png")
+
+    def test_what_is_read_is_not_written_over(self):
+        self.refuse("picture", "a.png", "-o", "a.png", says="is what is read")
+        self.refuse("picture", "a.png", "-o", "./a.png", says="is what is read")
+        self.refuse("picture", "link.png", "-o", "a.png", says="is what is read")
+        self.refuse("evaluate", "--config", "classification.yaml", "w.safetensors",
+                    "--predictions", "w.safetensors", says="is what is read")
+        self.refuse("evaluate", "--config", "classification.yaml", "w.safetensors",
+                    "--outputs", "classification.yaml", says="is what is read")
+        self.refuse("datasets", "--preview", "classification.yaml", "--config",
+                    "classification.yaml", says="is what is read")
+        self.refuse("datasets", "--preview", "photos/train/ant/0.png", "--config",
+                    "classification.yaml", says="is a file of the data set")
+        for folder in ("shapes/test", "shapes/testannot", "shapes/train"):
+            self.refuse("evaluate", "segm", "--predictions", folder, says="data set's own files")
+        self.refuse("predict", "a.png", "--checkpoint", "segm", "--predictions", ".",
+                    says="a.png would be written over")
+        self.refuse("train", "classification.yaml", "--output", "photos", says="among the files")
+        self.refuse("train", "classification.yaml", "--output", "photos/train/x",
+                    says="among the files")
+
+    def test_what_a_run_keeps_is_its_own(self):
+        for path in ("clas/checkpoints/x.csv", "clas/steps.csv", "clas/config.yaml",
+                     "clas/histograms.csv", "clas/.lock", "segm/checkpoints/deeper/x",
+                     "clas/tensorboard/x"):
+            self.refuse("evaluate", "clas", "--predictions", path, says="belongs to the run")
+            self.refuse("evaluate", "clas", "--outputs", path, says="belongs to the run")
+            self.refuse("convert", "w.safetensors", path, "--format", "fp16",
+                        says="belongs to the run")
+            self.refuse("picture", "a.png", "-o", path, says="belongs to the run")
+            self.refuse("datasets", "--preview", path, "--config", "classification.yaml",
+                        says="belongs to the run")
+        kept = "clas/checkpoints/" + self.tensors
+        self.refuse("evaluate", "clas", "--outputs", kept, says="is what is read")
+        self.refuse("convert", kept, kept, "--format", "fp16", says="belongs to the run")
+        for path in ("clas/checkpoints", "clas/checkpoints/", "clas/dump", "clas/dump/x"):
+            self.refuse("train", "classification.yaml", "--output", path, says="belongs to the run")
+            self.refuse("evaluate", "segm", "--predictions", path, says="belongs to the run")
+            self.refuse("predict", "a.png", "--checkpoint", "segm", "--predictions", path,
+                        says="belongs to the run")
+
+    def test_other_places_are_taken(self):
+        self.ada(0, "evaluate", "clas", "--predictions", "clas/mine.csv", "--outputs", "o.safetensors")
+        self.ada(0, "evaluate", "clas", "--predictions", "/dev/null", "--outputs", "/dev/null")
+        self.ada(0, "evaluate", "segm", "--predictions", "segm/seen", "--outputs",
+                 "segm/o.safetensors")
+        self.ada(0, "predict", "a.png", "b.png", "--checkpoint", "dete", "--predictions", "found")
+        self.ada(0, "convert", "w.safetensors", "w.safetensors", "--format", "fp32")
+        self.ada(0, "picture", "b.png", "-o", "link.png")
+        self.assertFalse((self.folder / "link.png").is_symlink())
+        (self.folder / "link.png").unlink()
+        (self.folder / "link.png").symlink_to("a.png")
+
+    def test_names_of_photos_are_theirs_in_json(self):
+        name = "two\nlines \u00e9.png"
+        shutil.copy(self.folder / "a.png", self.folder / name)
+        for run in ("clas", "segm", "dete"):
+            told = self.ada(0, "predict", name, "--checkpoint", run, "--json").stdout
+            self.assertEqual(json.loads(told)[0]["photo"], name)
+        told = self.ada(0, "predict", name, "--checkpoint", "clas", "--csv", "--top", "1").stdout
+        self.assertIn(f'"{name}",1,', told)
+        other = os.fsencode(self.folder) + b"/\xff.png"
+        shutil.copy(os.fsencode(self.folder / "a.png"), other)
+        told = self.ada(0, "predict", other, "--checkpoint", "clas", "--json").stdout
+        self.assertTrue(json.loads(told)[0]["photo"].endswith("/\\xff.png"))
+        os.unlink(other)
+
+    def test_a_preview_that_needs_too_much_memory_says_what_does(self):
+        done = self.ada(4, "datasets", "--preview", "sheet.png", "--config", "classification.yaml",
+                        "--set", "data.dataset=synthetic", "--set", "data.batch_size=1000000", "--set",
+                        "data.synthetic={height: 1024, width: 1024, channels: 64, train: 250, test: 1}",
+                        "--set", "data.drop_last=false")
+        self.assertIn("the first training batch of synthetic, fp32 [250, 1024, 1024, 64], 62.5 GiB",
+                      done.stderr)
+        self.assertFalse((self.folder / "sheet.png").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
