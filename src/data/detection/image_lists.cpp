@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <sstream>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/utf8.h"
 #include "data/dataset.h"
+#include "data/names_file.h"
 
 namespace ada::data {
 namespace {
 
-constexpr std::uint64_t kMostListBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMostListBytes = std::uint64_t{64} << 20;
 constexpr std::array<const char*, 6> kPictureEndings = {".jpg", ".jpeg", ".png",
                                                         ".JPG", ".JPEG", ".PNG"};
 constexpr const char* kVocLayout =
@@ -33,15 +33,11 @@ std::string PictureNamed(const std::string& folder, const std::string& name) {
 }
 
 void AddList(const std::string& year, const std::string& list, std::vector<ListedImage>* images) {
-  std::istringstream text(ReadFile(list, kMostListBytes));
   const std::size_t before = images->size();
-  int line_number = 0;
-  for (std::string line; std::getline(text, line);) {
-    ++line_number;
+  for (const NameInFile& line : ReadNamesFile(list, kMostListBytes, NamePart::kFirstWord)) {
     ListedImage image;
-    std::istringstream(line) >> image.name;
-    if (image.name.empty()) continue;
-    image.place = list + ": line " + std::to_string(line_number);
+    image.name = line.name;
+    image.place = list + ": line " + std::to_string(line.line);
     image.folder = year + "/JPEGImages";
     image.file = PictureNamed(image.folder, image.name);
     image.picture = image.folder + "/" + image.file;
@@ -67,6 +63,23 @@ std::vector<std::string> YearFolders(const std::string& path) {
     if (!years.empty()) return years;
   }
   throw DataError(path + ": holds no folder ImageSets; " + kVocLayout);
+}
+
+std::vector<std::string> YearFolders(const std::vector<std::string>& paths) {
+  std::vector<std::string> years;
+  std::error_code ignored;
+  for (const std::string& path : paths) {
+    for (std::string& year : YearFolders(path)) {
+      const auto same = std::find_if(years.begin(), years.end(), [&](const std::string& other) {
+        return std::filesystem::equivalent(year, other, ignored);
+      });
+      if (same != years.end())
+        throw DataError(year + ": is given twice" + (*same == year ? "" : " (as " + *same + ")") +
+                        "; expected each year once");
+      years.push_back(std::move(year));
+    }
+  }
+  return years;
 }
 
 std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const std::string& split,

@@ -59,10 +59,7 @@ struct JudgedImages {
 };
 
 JudgedImages ReadTruth(const VocScoreOptions& options, std::ostream& notes) {
-  std::vector<std::string> years;
-  for (const std::string& folder : options.folders) {
-    for (std::string& year : data::YearFolders(folder)) years.push_back(std::move(year));
-  }
+  const std::vector<std::string> years = data::YearFolders(options.folders);
   std::string note;
   JudgedImages judged;
   for (const data::ListedImage& listed : data::ListImages(years, options.split, &note)) {
