@@ -1,11 +1,17 @@
 // The keys of `data`: which images, and how they become batches.
 #include "config/sections/sections.h"
+#include "core/text.h"
+#include "core/utf8.h"
 
 namespace ada::config {
 namespace {
 
 const EnumNames<BrokenImages> kBrokenImages = {{"fail", BrokenImages::kFail},
                                                {"skip", BrokenImages::kSkip}};
+
+const EnumNames<data::ArrayLayout> kArrayLayouts = {{"auto", data::ArrayLayout::kAuto},
+                                                    {"hwc", data::ArrayLayout::kHwc},
+                                                    {"chw", data::ArrayLayout::kChw}};
 
 Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
   Names names;
@@ -170,6 +176,14 @@ void CheckCrops(const DataConfig& data, const YamlNode& map, const ReadContext& 
                        "differs from augment.random_resized_crop.size; the network takes one size");
 }
 
+void CheckClassNames(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
+  const std::string twice = FirstTwice(data.class_names);
+  const Entry* names = map.FindEntry("class_names");
+  if (twice.empty() || !names) return;
+  context.problems.Add(names->key, Join(context.path, "class_names"),
+                       Shown(twice) + " is there twice; expected each class once");
+}
+
 }  // namespace
 
 int ChannelsOf(const DataConfig& data) {
@@ -207,6 +221,10 @@ Section DataSection(DataConfig& data) {
           .Default("camvid: CamVid's eleven; voc: those of the annotations, in byte order")
           .WrittenIf([&data] { return !data.class_names.empty(); }),
       IgnoredLabelKey(data.ignored_label).For({"camvid"}),
+      Choice("layout", data.layout, kArrayLayouts,
+             "axes of images [n, ?, ?, ?]: hwc: rows, columns, channels; chw: channels first; "
+             "auto: by the axis of at most 4 values")
+          .For({"tensors"}),
       Nested("synthetic", SyntheticSection(data.synthetic), "shape and size of made-up images")
           .For(made),
       Integer("batch_size", data.batch_size, FromTo(1, 1'000'000),
@@ -233,6 +251,7 @@ Section DataSection(DataConfig& data) {
   };
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckCrops(data, map, context);
+    CheckClassNames(data, map, context);
     CheckTogetherWithTruth(data, map, context);
   };
   return section;
