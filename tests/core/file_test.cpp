@@ -63,9 +63,10 @@ TEST_SUITE("cpu") {
     Put(path, "");
     std::filesystem::resize_file(path, std::uintmax_t{100} << 30);
     CHECK_THROWS_WITH_AS(
-        ReadFile(path, std::uint64_t{1} << 40 >> 10),
-        (path + ": has 100 GiB (107374182400 bytes); at most 1 GiB (1073741824 bytes) are read of "
-                "such a file")
+        ReadFile(path, std::uint64_t{1} << 30),
+        (path +
+         ": has 100.0 GiB (107374182400 bytes); at most 1.0 GiB (1073741824 bytes) are read of "
+         "such a file")
             .c_str(),
         DataError);
     CHECK_THROWS_WITH_AS(

@@ -60,8 +60,10 @@ class AnnotationReader {
     pugi::xml_node root;
     for (const pugi::xml_node node : document_.children()) {
       const bool element = node.type() == pugi::node_element;
-      if (!element && !Trimmed(node.value()).empty())
-        Fail(node.offset_debug(), "text outside of the root element: " + Shown(node.value()));
+      const std::string_view value = node.value(), text = Trimmed(value);
+      if (!element && !text.empty())
+        Fail(node.offset_debug() + (text.data() - value.data()),
+             "text outside of the root element: " + Shown(text));
       if (element && root)
         Fail(node.offset_debug(), "a second root element, " + TagOf(node.name()));
       if (element) root = node;
