@@ -230,6 +230,12 @@ TEST_SUITE("cpu") {
     choices.more_paths = {folder / "2007/../2007"};
     CHECK(MessageOf(folder.path(), [&] { OpenVoc(folder / "2007", choices); }) ==
           "DIR/2007/../2007: is given twice (as DIR/2007); expected each year once");
+    PutVoc(folder / "2012", 2);
+    choices.more_paths = {folder / "2012"};
+    CHECK(MessageOf(folder.path(), [&] { OpenVoc(folder / "2007", choices); }) ==
+          "DIR/2012/ImageSets/Main/trainval.txt: line 1: 'trainval100' is there twice, first in "
+          "DIR/2007/ImageSets/Main/trainval.txt: line 1; expected each name once, since detections "
+          "name no year");
   }
 
   TEST_CASE("voc: what training leaves out is told, and a metric keeps it") {

@@ -1,7 +1,5 @@
 // The keys of `data`: which images, and how they become batches.
 #include "config/sections/sections.h"
-#include "core/text.h"
-#include "core/utf8.h"
 
 namespace ada::config {
 namespace {
@@ -176,14 +174,6 @@ void CheckCrops(const DataConfig& data, const YamlNode& map, const ReadContext& 
                        "differs from augment.random_resized_crop.size; the network takes one size");
 }
 
-void CheckClassNames(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
-  const std::string twice = FirstTwice(data.class_names);
-  const Entry* names = map.FindEntry("class_names");
-  if (twice.empty() || !names) return;
-  context.problems.Add(names->key, Join(context.path, "class_names"),
-                       Shown(twice) + " is there twice; expected each class once");
-}
-
 }  // namespace
 
 int ChannelsOf(const DataConfig& data) {
@@ -251,7 +241,6 @@ Section DataSection(DataConfig& data) {
   };
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckCrops(data, map, context);
-    CheckClassNames(data, map, context);
     CheckTogetherWithTruth(data, map, context);
   };
   return section;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -46,6 +48,19 @@ void AddList(const std::string& year, const std::string& list, std::vector<Liste
   }
   if (images->size() == before)
     throw DataError(list + ": names no image; expected the name of one in each line");
+}
+
+// Detections name images without their years. ReadNamesFile looks at each list by itself.
+void RequireDistinct(const std::vector<ListedImage>& images) {
+  std::unordered_map<std::string_view, const ListedImage*> by_name;
+  for (const ListedImage& image : images) {
+    const auto [first, is_new] = by_name.emplace(image.name, &image);
+    if (!is_new)
+      throw DataError(image.place + ": " + Shown(image.name) + " is there twice, first in " +
+                      first->second->place +
+                      "; expected each name once, since detections name no "
+                      "year");
+  }
 }
 
 }  // namespace
@@ -97,6 +112,7 @@ std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const
     throw DataError(years.front() + "/ImageSets/Main/" + split +
                     ".txt: no such file; expected a list of the images of this split (data.splits "
                     "names the splits)");
+  RequireDistinct(images);
   for (const std::string& year : without) AddNote(note, year + ": has no list of split " + split);
   return images;
 }

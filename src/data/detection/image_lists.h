@@ -20,7 +20,7 @@ std::vector<std::string> YearFolders(const std::vector<std::string>& paths);
 
 // The images of a split, year by year, in the order of the lists; a line's first word counts. Years
 // without the list are told in `note`. DataError: no year has it, a list cannot be read or is
-// empty, or ReadNamesFile refuses it.
+// empty, ReadNamesFile refuses it, or two years have an image of the same name.
 std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const std::string& split,
                                     std::string* note);
 

@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/detection/annotation.h"
 #include "data/detection/image_lists.h"
 #include "study/score/score.h"
@@ -63,10 +62,7 @@ JudgedImages ReadTruth(const VocScoreOptions& options, std::ostream& notes) {
   std::string note;
   JudgedImages judged;
   for (const data::ListedImage& listed : data::ListImages(years, options.split, &note)) {
-    if (!judged.places.emplace(listed.name, judged.images.size()).second) {
-      throw DataError(listed.place + ": names " + Visible(listed.name) +
-                      ", which is in the split already; expected each image once");
-    }
+    judged.places.emplace(listed.name, judged.images.size());
     judged.images.push_back({data::ReadAnnotation(listed.annotation).objects, {}});
   }
   if (!note.empty()) notes << note << '\n';
