@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "data/images/resize.h"
 #include "train/small_run.h"
 

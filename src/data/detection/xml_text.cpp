@@ -13,8 +13,6 @@
 namespace ada::data {
 namespace {
 
-using std::string_view_literals::operator""sv;
-
 constexpr std::uint32_t kLastCharacter = 0x10FFFF;
 
 bool IsSurrogate(std::uint32_t code) { return code >= 0xD800 && code <= 0xDFFF; }
@@ -68,9 +66,9 @@ std::string OfLatin1(std::string_view bytes) {
 
 // What a declaration says, in small letters: <?xml version="1.0" encoding="UTF-8"?>.
 std::string DeclaredEncoding(std::string_view text) {
-  if (!text.starts_with("<?xml"sv)) return "";
-  const std::string_view declaration = text.substr(0, text.find("?>"sv));
-  const std::size_t key = declaration.find("encoding"sv);
+  if (!text.starts_with("<?xml")) return "";
+  const std::string_view declaration = text.substr(0, text.find("?>"));
+  const std::size_t key = declaration.find("encoding");
   if (key == std::string_view::npos) return "";
   const std::size_t open = declaration.find_first_of("\"'", key);
   if (open == std::string_view::npos) return "";
@@ -81,11 +79,11 @@ std::string DeclaredEncoding(std::string_view text) {
 }
 
 std::pair<std::string, std::string> TextAndEncoding(std::string_view bytes) {
-  if (bytes.starts_with("\xFE\xFF"sv)) return {OfUtf16(bytes.substr(2), true), ""};
-  if (bytes.starts_with("\xFF\xFE"sv)) return {OfUtf16(bytes.substr(2), false), ""};
-  if (bytes.starts_with("\0<"sv)) return {OfUtf16(bytes, true), ""};
-  if (bytes.starts_with("<\0"sv)) return {OfUtf16(bytes, false), ""};
-  if (bytes.starts_with("\xEF\xBB\xBF"sv)) return {std::string(bytes.substr(3)), ""};
+  if (bytes.starts_with("\xFE\xFF")) return {OfUtf16(bytes.substr(2), true), ""};
+  if (bytes.starts_with("\xFF\xFE")) return {OfUtf16(bytes.substr(2), false), ""};
+  if (bytes.starts_with(std::string_view("\0<", 2))) return {OfUtf16(bytes, true), ""};
+  if (bytes.starts_with(std::string_view("<\0", 2))) return {OfUtf16(bytes, false), ""};
+  if (bytes.starts_with("\xEF\xBB\xBF")) return {std::string(bytes.substr(3)), ""};
   const std::string declared = DeclaredEncoding(bytes);
   if (declared == "iso-8859-1" || declared == "latin1" || declared == "latin-1")
     return {OfLatin1(bytes), ""};
