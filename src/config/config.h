@@ -61,6 +61,7 @@ struct DataConfig {
   std::vector<std::string> more_paths;   // further folders of `path`
   std::vector<std::string> class_names;  // empty: the data set's own
   std::optional<int> ignored_label;      // -1: none; unset: the data set's own
+  data::ArrayLayout layout = data::ArrayLayout::kAuto;
   SplitsConfig splits;
   int batch_size = 128;
   int evaluate_batch_size = 256;

@@ -2,16 +2,24 @@
 // A message says what, where, what was expected and what to do. No other room exits or prints
 // errors.
 #pragma once
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
 namespace ada {
 
+// what() ends at a NUL, which a name in a damaged file may hold: it stands there as \x00.
+inline std::string WithVisibleNul(std::string text) {
+  for (std::size_t at = 0; (at = text.find('\0', at)) != std::string::npos; ++at)
+    text.replace(at, 1, "\\x00");
+  return text;
+}
+
 // The base of all expected failures; `exit_code` is the process's status.
 class Error : public std::runtime_error {
  public:
   Error(int exit_code, const std::string& message)
-      : std::runtime_error(message), exit_code_(exit_code) {}
+      : std::runtime_error(WithVisibleNul(message)), exit_code_(exit_code) {}
   int exit_code() const { return exit_code_; }
 
  private:

@@ -12,33 +12,37 @@
 #include <memory>
 
 #include "core/system_call.h"
+#include "core/text.h"
 
 namespace ada {
 namespace {
 
-// Reads at most one byte more than `max_bytes`; false with errno set.
-bool ReadAll(int fd, std::uint64_t max_bytes, std::string* bytes) {
-  struct stat status = {};
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
-    const auto size = static_cast<std::uint64_t>(status.st_size);
-    if (size <= max_bytes) bytes->reserve(size);
-  }
-  return ReadUpTo(fd, max_bytes + 1, bytes);
+// Fills `bytes`, or returns what is wrong. The size that the system says is only the first answer:
+// files of /proc say 0, and others grow.
+std::string ReadAll(int fd, const std::string& path, std::uint64_t max_bytes, std::string* bytes) {
+  const auto size = static_cast<std::uint64_t>(SizeOfFile(fd));
+  if (size > max_bytes) return TooLargeText(path, size, max_bytes);
+  bytes->reserve(size);
+  if (!ReadUpTo(fd, max_bytes + 1, bytes))
+    return path + ": cannot be read: " + std::strerror(errno);
+  return bytes->size() > max_bytes ? TooLargeText(path, 0, max_bytes) : "";
 }
 
 }  // namespace
+
+std::string TooLargeText(const std::string& path, std::uint64_t size, std::uint64_t most) {
+  const std::string has =
+      size > 0 ? HumanBytes(size) + " (" + std::to_string(size) + " bytes)" : "no known size";
+  return path + ": has " + has + "; at most " + HumanBytes(most) + " (" + std::to_string(most) +
+         " bytes) are read of such a file";
+}
 
 std::string TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes) {
   bytes->clear();
   std::string problem;
   const int fd = OpenToRead(path, Pipes::kRefused, &problem);
   if (fd < 0) return path + ": cannot be opened: " + problem;
-  if (!ReadAll(fd, max_bytes, bytes)) {
-    problem = path + ": cannot be read: " + std::strerror(errno);
-  } else if (bytes->size() > max_bytes) {
-    problem =
-        path + ": larger than " + std::to_string(max_bytes) + " bytes, the most that is read here";
-  }
+  problem = ReadAll(fd, path, max_bytes, bytes);
   CloseFile(fd);
   if (!problem.empty()) std::string().swap(*bytes);
   return problem;

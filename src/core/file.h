@@ -12,8 +12,8 @@
 
 namespace ada {
 
-// Reads the whole file, which must not be a pipe, into `bytes` and returns "", or returns what is
-// wrong in words ("FILE: cannot be opened: No such file or directory", larger than `max_bytes`).
+// Reads the whole file, which must be a regular one, into `bytes` and returns "", or returns what
+// is wrong in words ("FILE: cannot be opened: No such file or directory", TooLargeText).
 std::string TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes);
 
 // The whole file; throws E (DataError, ConfigError ...) with the words of TryReadFile.
@@ -24,6 +24,10 @@ std::string ReadFile(const std::string& path, std::uint64_t max_bytes) {
   if (!problem.empty()) throw E(problem);
   return bytes;
 }
+
+// Says that a file of `size` bytes is more than the `most` that are read of its kind; 0: its size
+// is not known.
+std::string TooLargeText(const std::string& path, std::uint64_t size, std::uint64_t most);
 
 // Writes a file that is there whole or not at all. What lies at `path` decides how:
 //   nothing, or a regular file: beside it under a name of its own; Commit makes that durable and

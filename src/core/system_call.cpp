@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 
+std::string KindOf(mode_t mode) {
+  return S_ISFIFO(mode) ? "a pipe" : S_ISDIR(mode) ? "a folder" : "a device";
+}
+
 int RefuseToRead(int fd, const std::string& reason, std::string* problem) {
   if (fd >= 0) CloseFile(fd);
   *problem = reason;
@@ -48,11 +52,8 @@ int OpenToRead(const std::string& path, Pipes pipes, std::string* problem) {
   struct stat status = {};
   if (fstat(fd, &status) != 0) return RefuseToRead(fd, std::strerror(errno), problem);
   if (S_ISREG(status.st_mode)) return fd;
-  if (pipes == Pipes::kRefused) {
-    if (S_ISFIFO(status.st_mode))
-      return RefuseToRead(fd, "it is a pipe, not a regular file", problem);
-    return fd;
-  }
+  if (pipes == Pipes::kRefused)
+    return RefuseToRead(fd, "it is " + KindOf(status.st_mode) + ", not a regular file", problem);
   const int flags = fcntl(fd, F_GETFL);  // bytes that the writer has not written yet are waited for
   if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0) {
     return RefuseToRead(fd, std::strerror(errno), problem);

@@ -28,8 +28,9 @@ bool SyncFile(int fd);
 int CloseFile(int fd);
 int RenameFile(const std::string& from, const std::string& to);
 
-// kOffered: what the shell hands over (/dev/stdin, `<(command)`) and FIFOs; one that nobody has
-// open for writing is an empty file.
+// kRefused: only a regular file is opened, since nothing else has an end that can be known.
+// kOffered: also what the shell hands over (/dev/stdin, `<(command)`) and FIFOs; one that nobody
+// has open for writing is an empty file.
 enum class Pipes { kRefused, kOffered };
 
 // Opens `path` to be read, never waiting; -1: `problem` holds the reason in words.
@@ -44,7 +45,7 @@ std::size_t ReadAt(int fd, std::uint64_t offset, void* to, std::size_t bytes);
 
 // Does the same as a text of at most `size` bytes; nullopt: an error.
 std::optional<std::string> TextAt(int fd, std::int64_t offset, std::size_t size);
-// 0 where the system does not say.
+// 0 where the system does not say, and of what is no regular file.
 std::int64_t SizeOfFile(int fd);
 
 // Returns how many of the bytes were written: all of them, or fewer on an error (errno).

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <unordered_set>
 
 namespace ada {
 namespace {
@@ -128,6 +129,13 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
     }
   }
   return nearest;
+}
+
+std::string FirstTwice(const std::vector<std::string>& names) {
+  std::unordered_set<std::string_view> seen;
+  for (const std::string& name : names)
+    if (!seen.insert(name).second) return name;
+  return "";
 }
 
 bool Contains(const std::vector<std::string>& names, std::string_view name) {

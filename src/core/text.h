@@ -18,6 +18,9 @@ std::string NearestName(std::string_view name, const std::vector<std::string>& k
 // one of (not of) a set. A `[` without `]` stands for itself. Time is O(pattern * text).
 bool GlobMatch(std::string_view pattern, std::string_view text);
 
+// The first name that is there a second time; "": there is none.
+std::string FirstTwice(const std::vector<std::string>& names);
+
 bool Contains(const std::vector<std::string>& names, std::string_view name);
 
 // printf's words, in at most 95 characters.

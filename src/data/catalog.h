@@ -24,6 +24,10 @@ enum class Origin : std::uint8_t {
   kOtherProgram,  // of a run that another program recorded: a name, and no images
 };
 
+// The order of the axes of images in arrays [n, ?, ?, ?]: rows, columns, channels, or channels
+// first. kAuto: the axis of at most 4 values is that of the channels.
+enum class ArrayLayout : std::uint8_t { kAuto, kHwc, kChw };
+
 // The names of one split's files, in the order that the layout says.
 using FileNames = std::vector<std::string_view>;
 

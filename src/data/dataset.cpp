@@ -3,14 +3,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <functional>
-#include <sstream>
 #include <utility>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/run_in_parallel.h"
 #include "data/detection/voc_set.h"
 #include "data/folder/folder_set.h"
+#include "data/names_file.h"
 #include "data/segmentation/camvid_set.h"
 #include "data/tensors/tensor_set.h"
 
@@ -30,22 +29,11 @@ void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<
   facts.layout->add_tasks(files, into, tasks);
 }
 
-// One name a line; empty lines (the published list ends with one) are none.
-std::vector<std::string> ReadNames(const std::string& path) {
-  std::istringstream text(ReadFile(path, kMaxListBytes));
-  std::vector<std::string> names;
-  for (std::string line; std::getline(text, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) names.push_back(line);
-  }
-  return names;
-}
-
 Splits Open(Origin origin, const std::string& path, const FileChoices& choices) {
   if (origin == Origin::kFolder) return OpenFolder(path);
   if (origin == Origin::kLabelImages) return OpenCamvid(path, choices);
   if (origin == Origin::kBoxes) return OpenVoc(path, choices);
-  return OpenTensors(path);
+  return OpenTensors(path, choices.layout);
 }
 
 // The user's own files.
@@ -124,7 +112,9 @@ std::vector<std::string> ClassNames(const std::string& name, const std::string& 
   std::error_code error;  // what cannot be looked at cannot be read either, and is told there
   const bool none = !std::filesystem::exists(path, error) && !error;
   if (facts.names_file.empty() || none) return {};
-  std::vector<std::string> names = ReadNames(path);
+  std::vector<std::string> names;
+  for (NameInFile& name : ReadNamesFile(path, kMaxListBytes, NamePart::kWholeLine))
+    names.push_back(std::move(name.name));
   if (names.size() != static_cast<std::size_t>(facts.classes))
     throw DataError(path + ": " + std::to_string(names.size()) + " names of classes; expected " +
                     std::to_string(facts.classes) +

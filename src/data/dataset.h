@@ -66,12 +66,13 @@ void AddNote(std::string* note, const std::string& what);
 // A folder as given, without a slash at its end.
 std::string WithoutLastSlash(const std::string& path);
 
-// What the user says of files whose layout leaves it open: camvid and voc.
+// What the user says of files whose layout leaves it open.
 struct FileChoices {
   std::vector<std::string> more_paths = {};   // voc: folders of further years
   std::vector<std::string> class_names = {};  // in the order of the labels; none: the set's own
-  std::optional<int> ignored_label = {};  // camvid: of pixels without a class; -1: there is none
-  std::string train = {}, test = {};      // names of splits; "": the set's own
+  std::optional<int> ignored_label = {};    // camvid: of pixels without a class; -1: there is none
+  std::string train = {}, test = {};        // names of splits; "": the set's own
+  ArrayLayout layout = ArrayLayout::kAuto;  // tensors
   bool skip_broken = false;  // images whose files are damaged or missing are left out and told
 };
 

@@ -34,11 +34,6 @@ class ImageStore {
   virtual void CheckUnchanged() const {}
 };
 
-// "375x500": height and width.
-inline std::string SizeText(PictureSize size) {
-  return std::to_string(size.height) + "x" + std::to_string(size.width);
-}
-
 // A part of an image [size, channels] in memory.
 Picture CutOut(const std::uint8_t* image, PictureSize size, int channels, const Box& part);
 

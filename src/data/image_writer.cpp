@@ -43,9 +43,9 @@ bool HasRoom(const LoaderSpec& spec, PictureSize size, PictureSize crop) {
 }
 std::string TooSmallText(const std::string& name, const LoaderSpec& spec, PictureSize size,
                          PictureSize crop) {
-  return name + ": " + SizeText(size) + " pixels" +
-         (spec.changes.resize.any() ? " when it is resized" : "") + ", too small to cut " +
-         SizeText(crop) + " from a random place; set data.resize, or a smaller data.center_crop";
+  return name + ": " + SizeText(size) + (spec.changes.resize.any() ? " when it is resized" : "") +
+         ", too small to cut " + SizeText(crop) +
+         " from a random place; set data.resize, or a smaller data.center_crop";
 }
 
 ChangesProblem ProblemOfCrop(const Dataset& dataset, const LoaderSpec& spec) {
@@ -190,7 +190,7 @@ void ImageWriter::PlaceScaled(std::int64_t epoch, std::int64_t image, ShownPart*
   const PictureSize to{scaled(part->resized.height), scaled(part->resized.width)};
   if (to.height > kMaxPixels / to.width)
     throw DataError(NameOf(image) + ": data.augment.random_scale makes " + SizeText(to) +
-                    " pixels of it; expected at most " + std::to_string(kMaxPixels));
+                    " of it; expected at most " + std::to_string(kMaxPixels));
   const auto place = [&](int spare) {
     return spare < 0 ? -draws.Below(1 - spare) : draws.Below(spare + 1);
   };
@@ -213,7 +213,7 @@ ShownPart ImageWriter::PartOf(PictureSize stored, std::int64_t epoch, std::int64
   }
   part.resized = Resized(changes.resize, stored, NameOf(image));
   if (!FixesSize(spec_) && part.resized != wanted)
-    throw DataError(NameOf(image) + ": " + SizeText(part.resized) + " pixels" +
+    throw DataError(NameOf(image) + ": " + SizeText(part.resized) +
                     (changes.resize.any() ? " when it is resized" : "") + "; expected " +
                     SizeText(wanted) +
                     ", as the first image; where sizes differ set data.resize and "
@@ -274,8 +274,9 @@ std::vector<float> NetworkInput(const Picture& picture, const LoaderSpec& spec,
   const PictureSize resized = Resized(spec.changes.resize, picture.size(), name);
   const PictureSize size = spec.changes.crops() ? spec.changes.center_crop : resized;
   if (size != PictureSize{shape.height, shape.width} || picture.channels != shape.channels)
-    throw DataError(name + ": becomes " + SizeText(size) + "x" + std::to_string(picture.channels) +
-                    "; the network takes " + SizeText({shape.height, shape.width}) + "x" +
+    throw DataError(name + ": becomes " + SizeText(size) + " of " +
+                    std::to_string(picture.channels) + " channels; the network takes " +
+                    SizeText({shape.height, shape.width}) + " of " +
                     std::to_string(shape.channels) + ": see data.resize and data.center_crop");
   const Box box = CenterBox(resized, size);
   const Box inside = Inside(box, resized);

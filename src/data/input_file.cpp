@@ -17,6 +17,9 @@ namespace ada::data {
 namespace {
 
 constexpr std::size_t kBufferBytes = 256 * 1024;
+// How far data behind what was expected is unpacked to say where it ends: it may be made to have
+// none.
+constexpr std::uint64_t kLookedAhead = std::uint64_t{16} << 20;
 // Deflate packs no better than 1032:1 (zlib's technical notes); a claim beyond that is false.
 constexpr std::uint64_t kMaxRatio = 1032;
 
@@ -130,21 +133,25 @@ bool InputFile::TrailerAgrees(std::uint64_t bytes) const {
   return stored == static_cast<std::uint32_t>(bytes);
 }
 
-std::uint64_t InputFile::UnpackedSize() const {
+std::uint64_t InputFile::UnpackedSize(std::uint64_t most) const {
   if (!packed_) return stored_bytes_;
   const std::unique_ptr<Stream> stream = Open();
   std::vector<std::uint8_t> scratch(kBufferBytes);
-  while (ReadSome(*stream, scratch) == scratch.size()) {
+  while (stream->offset <= most && ReadSome(*stream, scratch) == scratch.size()) {
   }
   return stream->offset;
 }
 
 void InputFile::ExpectSize(std::uint64_t bytes, const std::string& expected) {
   if (packed_ && TrailerAgrees(bytes)) return;
-  const std::uint64_t size = UnpackedSize();
+  const std::uint64_t most = bytes + kLookedAhead, size = UnpackedSize(most);
   if (size < bytes) Fail(size, "the data ends here", expected);
   if (size > bytes) {
-    Fail(bytes, "more data than expected (it ends at byte " + std::to_string(size) + ")", expected);
+    const bool cut = packed_ && size > most;
+    Fail(bytes,
+         std::string("more data than expected (it ") + (cut ? "goes on behind" : "ends at") +
+             " byte " + std::to_string(size) + ")",
+         expected);
   }
 }
 

@@ -37,7 +37,8 @@ class InputFile {
   struct Stream;
   std::size_t ReadPacked(Stream& stream, std::span<std::uint8_t> to) const;
   std::size_t ReadSome(Stream& stream, std::span<std::uint8_t> to) const;
-  std::uint64_t UnpackedSize() const;
+  // Stops unpacking behind `most`.
+  std::uint64_t UnpackedSize(std::uint64_t most) const;
   bool TrailerAgrees(std::uint64_t bytes) const;
   std::unique_ptr<Stream> Open() const;
 

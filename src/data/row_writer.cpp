@@ -28,7 +28,7 @@ void CheckDetection(const LoaderSpec& spec, const ImageShape& shape) {
   const int input = spec.coder->spec().input;
   if (shape.height != input || shape.width != input)
     throw ConfigError("data.resize: gives " + SizeText({shape.height, shape.width}) +
-                      " pixels; the network's default boxes are for " + SizeText({input, input}));
+                      "; the network's default boxes are for " + SizeText({input, input}));
 }
 
 void CheckTruth(const Dataset& dataset, const LoaderSpec& spec, const ImageShape& shape) {

@@ -11,10 +11,6 @@
 namespace ada::study {
 namespace {
 
-std::string SizeText(data::PictureSize size) {
-  return std::to_string(size.width) + " x " + std::to_string(size.height);
-}
-
 // Throws ConfigError where so many pixels are not made.
 void CheckMade(const char* option, std::int64_t height, std::int64_t width) {
   if (height <= data::kMaxPixels / width) return;
@@ -32,8 +28,7 @@ data::Box BoxIn(data::PictureSize size, const PictureOptions& options) {
     throw ConfigError("--box " + std::to_string(c.x0) + "," + std::to_string(c.y0) + "," +
                       std::to_string(c.x1) + "," + std::to_string(c.y1) +
                       " is empty or reaches beyond the picture; " + options.input + " has " +
-                      SizeText(size) +
-                      " pixels: expected 0 <= X0 < X1 <= " + std::to_string(size.width) +
+                      SizeText(size) + ": expected 0 <= X0 < X1 <= " + std::to_string(size.width) +
                       " and 0 <= Y0 < Y1 <= " + std::to_string(size.height));
   }
   return {c.y0, c.x0, c.y1 - c.y0, c.x1 - c.x0};
@@ -69,7 +64,7 @@ void ShowPicture(const PictureOptions& options, std::ostream& out) {
     data::WritePng(options.output, picture);
     return;
   }
-  out << options.input << ": " << SizeText(size) << " pixels, "
+  out << options.input << ": " << SizeText(size) << ", "
       << data::KindOfPicture(file, options.input);
   if (!(picture.size() == size)) out << "; " << SizeText(picture.size()) << " with these options";
   out << '\n';

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/system_call.h"
+#include "core/text.h"
 #include "core/utf8.h"
 #include "telemetry/csv_record.h"
 
@@ -145,6 +146,11 @@ void CsvReader::CheckHeader() {
     Fail(std::to_string(header_.size()) + " columns, expected at most " +
          std::to_string(kMostColumns));
   }
+  // Columns without a name, as spreadsheets leave them behind the last, are not asked for.
+  std::vector<std::string> names = header_;
+  std::erase(names, "");
+  const std::string twice = FirstTwice(names);
+  if (!twice.empty()) Fail("two columns are called " + Shown(twice) + "; expected each name once");
 }
 
 std::size_t CsvReader::Find(std::string_view name) const {

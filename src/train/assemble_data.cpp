@@ -90,6 +90,7 @@ data::FileChoices ChoicesOf(const config::Config& config) {
   choices.more_paths = d.more_paths;
   choices.class_names = d.class_names;
   choices.ignored_label = d.ignored_label;
+  choices.layout = d.layout;
   choices.train = d.splits.train, choices.test = d.splits.test;
   choices.skip_broken = d.on_broken == config::BrokenImages::kSkip;
   return choices;

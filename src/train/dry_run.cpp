@@ -93,7 +93,8 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const graph::GraphSpec spec = TrainGraph(config, image, *policy);
   // The books of ops grow with the network too, if slowly.
   constexpr double kFarTooMuch = 32;
-  if (!chosen.has_own_memory) RefuseMemory(LeastNeed(config, info, spec), spec, kFarTooMuch);
+  MemoryNeed need = LeastNeed(config, info, spec);
+  if (!chosen.has_own_memory) RefuseMemory(need, spec, kFarTooMuch);
   const auto graph = graph::Graph::Build(spec, *chosen.backend);
   optim::Optimizer optimizer(*chosen.backend, UpdateRuleOf(config),
                              OptimizedParameters(config.optimizer, *graph), config.train.clip_norm);
@@ -108,7 +109,6 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
     weights = graph::CoverOf(graph::OpenWeights(init), init, graph->parameters());
 
   for (const std::string& line : TableLines(spec, *graph, *policy)) out << line << '\n';
-  MemoryNeed need = NeedOfData(config, info, config.data.batch_size);
   need.has_own_memory = chosen.has_own_memory;
   need.resident_images = ResidentBytes(config, info, chosen);
   need.network = chosen.backend->allocated_bytes();

@@ -6,6 +6,7 @@
 #include "graph/network/shapes.h"
 #include "graph/network/tensor_sizes.h"
 #include "optim/optimizer.h"
+#include "train/assemble.h"
 
 namespace ada::train {
 namespace {
@@ -18,7 +19,9 @@ constexpr std::size_t kNamed = 3;  // tensors
 std::string HostText(const MemoryNeed& need) {
   const std::string first =
       need.has_own_memory ? "" : "network and optimizer " + HumanBytes(need.network) + ", ";
-  return HumanBytes(need.OnHost()) + " (" + first + "images " + HumanBytes(need.images) +
+  const std::string decoding =
+      need.decoding.bytes > 0 ? ", decoding " + HumanBytes(need.decoding.bytes) : "";
+  return HumanBytes(need.OnHost()) + " (" + first + "images " + HumanBytes(need.images) + decoding +
          ", batches ahead " + HumanBytes(need.batches) + ", a checkpoint " +
          HumanBytes(need.checkpoint) + ", program " + HumanBytes(kProcessBytes) + ")";
 }
@@ -29,6 +32,14 @@ std::string LargestText(const graph::GraphSpec& graph) {
     text += (text.empty() ? "" : ", ") + tensor.name + " " +
             HumanBytes(static_cast<std::uint64_t>(tensor.bytes));
   return text;
+}
+
+// What else is large, and what makes it smaller.
+std::string LargestPartsText(const MemoryNeed& need, const graph::GraphSpec& graph) {
+  const std::string tensors = "the largest tensors of the network: " + LargestText(graph);
+  return need.decoding.bytes == 0
+             ? tensors
+             : tensors + "; the largest picture to decode: " + need.decoding.largest;
 }
 
 // Of an image's targets in a batch, and of the outputs of a network for it that an evaluation reads
@@ -53,7 +64,8 @@ TaskBytes BytesOfTask(const config::Config& config, const data::DatasetInfo& inf
 }  // namespace
 
 std::uint64_t MemoryNeed::OnHost() const {
-  return images + batches + checkpoint + kProcessBytes + (has_own_memory ? 0 : network);
+  return images + decoding.bytes + batches + checkpoint + kProcessBytes +
+         (has_own_memory ? 0 : network);
 }
 
 MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size) {
@@ -63,6 +75,8 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
   MemoryNeed need;
   need.images = static_cast<std::uint64_t>(info.train + info.test + config.data.validation) *
                 static_cast<std::uint64_t>(info.in_memory);
+  if (info.found)
+    need.decoding = data::NeedOfDecoding(*info.found, EvaluationLoader(config, {}, {}).workers);
   const TaskBytes of_task = BytesOfTask(config, info);
   need.batches = 5 * (4 * pixels + of_task.targets) * static_cast<std::uint64_t>(batch_size) +
                  of_task.outputs * static_cast<std::uint64_t>(config.data.evaluate_batch_size);
@@ -97,9 +111,10 @@ void RefuseMemory(const MemoryNeed& need, const graph::GraphSpec& graph, double 
   const MemoryLimit limit = SmallestMemoryLimit();
   if (static_cast<double>(need.OnHost()) <= times * static_cast<double>(limit.bytes)) return;
   throw DeviceError("the run would need about " + HostText(need) + " of memory, and " +
-                    HumanBytes(limit.bytes) + " can be had (" + limit.source +
-                    "); the largest tensors of the network: " + LargestText(graph) +
-                    "; use a smaller network, data.batch_size, data.limit, or train.accumulate");
+                    HumanBytes(limit.bytes) + " can be had (" + limit.source + "); " +
+                    LargestPartsText(need, graph) +
+                    "; use a smaller network, data.batch_size, data.limit, or train.accumulate" +
+                    (need.decoding.bytes > 0 ? ", smaller pictures or fewer data.workers" : ""));
 }
 
 std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph) {
@@ -111,8 +126,7 @@ std::string MemoryWarning(const MemoryNeed& need, const graph::GraphSpec& graph)
   return "the run needs about " + HumanBytes(need.OnHost()) + " of memory, and " +
          (crowded ? HumanBytes(AvailableMemory()) + " are free now"
                   : HumanBytes(limit.bytes) + " can be had (" + limit.source + ")") +
-         ": it may be ended by the system; the largest tensors of the network: " +
-         LargestText(graph);
+         ": it may be ended by the system; " + LargestPartsText(need, graph);
 }
 
 std::string ToString(const MemoryNeed& need) {

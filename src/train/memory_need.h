@@ -7,12 +7,14 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "data/dataset.h"
+#include "data/decoding_memory.h"
 #include "graph/graph.h"
 
 namespace ada::train {
 
 struct MemoryNeed {
   std::uint64_t images = 0, batches = 0;                           // on the host
+  data::DecodingNeed decoding;                                     // of pictures, there too
   std::uint64_t network = 0, resident_images = 0, checkpoint = 0;  // none yet
   bool has_own_memory = false;  // network and resident images lie on a device
 

@@ -69,8 +69,10 @@ TEST_SUITE("cpu") {
     const ada::testing::TempFolder folder;
     const std::string file = folder.Write("long.yaml", "seed: 1\n");
     fs::resize_file(file, 100'000'000);
-    CHECK(MessageOf(file) ==
-          file + ": is larger than 1 MB; expected a configuration of a few kilobytes");
+    CHECK(
+        MessageOf(file) ==
+        file +
+            ": is larger than 1 MB (100000000 bytes); expected a configuration of a few kilobytes");
     // A file without end is read no further than that either.
     CHECK(MessageOf("/dev/zero") ==
           "/dev/zero: is larger than 1 MB; expected a configuration of a few kilobytes");

@@ -48,17 +48,34 @@ TEST_SUITE("cpu") {
     Put(path, bytes);
     CHECK(ReadFile(path, 5) == bytes);
     CHECK(ReadFile("/proc/self/comm", 100).size() > 1);  // its size reads as 0
-    CHECK_THROWS_WITH_AS(ReadFile(path, 4),
-                         (path + ": larger than 4 bytes, the most that is read here").c_str(),
-                         DataError);
+    CHECK_THROWS_WITH_AS(
+        ReadFile(path, 4),
+        (path + ": has 5 B (5 bytes); at most 4 B (4 bytes) are read of such a file").c_str(),
+        DataError);
     CHECK_THROWS_WITH_AS(ReadFile("/dev/zero", 100'000),
-                         "/dev/zero: larger than 100000 bytes, the most that is read here",
+                         "/dev/zero: cannot be opened: it is a device, not a regular file",
                          DataError);
+    CHECK_THROWS_WITH_AS(
+        ReadFile("/proc/self/maps", 100),
+        "/proc/self/maps: has no known size; at most 100 B (100 bytes) are read of such a file",
+        DataError);
+    // Of a giant file only the size is asked.
+    Put(path, "");
+    std::filesystem::resize_file(path, std::uintmax_t{100} << 30);
+    CHECK_THROWS_WITH_AS(
+        ReadFile(path, std::uint64_t{1} << 30),
+        (path +
+         ": has 100.0 GiB (107374182400 bytes); at most 1.0 GiB (1073741824 bytes) are read of "
+         "such a file")
+            .c_str(),
+        DataError);
     CHECK_THROWS_WITH_AS(
         ReadFile<ConfigError>(scratch / "none", 5),
         (scratch / "none" + ": cannot be opened: No such file or directory").c_str(), ConfigError);
-    CHECK_THROWS_WITH_AS(ReadFile(scratch.path(), 5),
-                         (scratch.path() + ": cannot be read: Is a directory").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(
+        ReadFile(scratch.path(), 5),
+        (scratch.path() + ": cannot be opened: it is a folder, not a regular file").c_str(),
+        DataError);
     Put(path, "");
     CHECK(ReadFile(path, 0) == "");
   }

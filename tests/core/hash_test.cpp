@@ -41,8 +41,10 @@ TEST_SUITE("cpu") {
     CHECK_THROWS_WITH_AS(
         HashFile(scratch / "none"),
         (scratch / "none" + ": cannot be opened: No such file or directory").c_str(), DataError);
-    CHECK_THROWS_WITH_AS(HashFile(scratch.path()),
-                         (scratch.path() + ": cannot be read: Is a directory").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(
+        HashFile(scratch.path()),
+        (scratch.path() + ": cannot be opened: it is a folder, not a regular file").c_str(),
+        DataError);
   }
 }
 

@@ -53,6 +53,12 @@ TEST_SUITE("cpu") {
          "read for names")
             .c_str(),
         DataError);
+    WriteText(list, Lines(100, "\n") + "class 5\n");
+    CHECK_THROWS_WITH_AS(ClassNames("cifar100", folder.path()),
+                         (list + ": line 101: 'class 5' is there twice, first in line 6; expected "
+                                 "each name once")
+                             .c_str(),
+                         DataError);
   }
 }
 

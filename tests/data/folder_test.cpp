@@ -156,8 +156,9 @@ TEST_SUITE("cpu") {
                     [&] {
                       RequireOneSize(splits.train, {4, 5}, same, false);
                     })
-              .starts_with("DIR/train/b/2.png: 5x5 pixels, and the first picture gives 4x5: the "
-                           "network takes one size; set data.resize and data.center_crop"));
+              .starts_with(
+                  "DIR/train/b/2.png: 5 x 5 pixels, and the first picture gives 5 x 4 pixels: the "
+                  "network takes one size; set data.resize and data.center_crop"));
     WriteFile(folder / "train/a/0.png", {});
     const Splits broken = OpenFolder(folder.path());
     CHECK(MessageOf(folder.path(), [&] {

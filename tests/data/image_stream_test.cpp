@@ -206,16 +206,16 @@ TEST_SUITE("cpu") {
     const auto message = [&] {
       return MessageOf(folder.path(), [&] { Loader(train, spec).Next(); });
     };
-    CHECK(
-        message().starts_with("DIR/train/a/100.png: 20x40 pixels, too small to cut 30x30 from a "
-                              "random place; set data.resize"));
+    CHECK(message().starts_with(
+        "DIR/train/a/100.png: 40 x 20 pixels, too small to cut 30 x 30 pixels from a "
+        "random place; set data.resize"));
     spec.random_crop = false;
     CHECK(message() == "");  // black beside it, as torchvision's CenterCrop
     spec.changes.center_crop = {};
     train.height = 20, train.width = 40;
-    CHECK(
-        message().starts_with("DIR/train/a/101.png: 21x39 pixels; expected 20x40, as the first "
-                              "image; where sizes differ set data.resize and data.center_crop"));
+    CHECK(message().starts_with(
+        "DIR/train/a/101.png: 39 x 21 pixels; expected 40 x 20 pixels, as the first "
+        "image; where sizes differ set data.resize and data.center_crop"));
   }
 }
 

@@ -182,17 +182,18 @@ TEST_SUITE("cpu") {
           images + "elements are F64; expected U8 (0 to 255) or F32 (taken as they are)");
     CHECK(Refused(folder, with(0, Make("train.images", DType::kU8, {3, 4}, Bytes(12)))) ==
           images +
-              "has the shape [3, 4]; expected [images, height, width, channels], or [images, "
-              "height, width] of grey ones");
+              "has the shape [3, 4]; expected [images, height, width, channels] or [images, "
+              "channels, height, width], or [images, height, width] of grey ones");
     CHECK(Refused(folder, with(0, Make("train.images", DType::kU8, {0, 2, 2, 3}, Bytes()))) ==
           images + "has the shape [0, 2, 2, 3]: no images");
-    CHECK(Refused(folder, with(0, Make("train.images", DType::kU8, {3, 3, 8, 8}, Bytes(576)))) ==
+    CHECK(Refused(folder, with(0, Make("train.images", DType::kU8, {3, 3, 8, 6}, Bytes(432)))) ==
           images +
-              "has the shape [3, 3, 8, 8], which looks like [images, channels, height, width]; "
-              "expected channels last: images.transpose(0, 2, 3, 1)");
+              "has the shape [3, 3, 8, 6], which may be [images, channels, height, width], or "
+              "[images, height, width, channels] of 3 rows and 6 channels; say data.layout: chw or "
+              "data.layout: hwc");
     CHECK(Refused(folder, with(2, Make("test.images", DType::kU8, {2, 2, 2, 1}, Bytes(8)))) ==
-          "DIR/a.safetensors: tensor test.images: images of 1 channels; expected 3, as in "
-          "train.images");
+          "DIR/a.safetensors: tensor test.images: has the shape [2, 2, 2, 1], images of 1 "
+          "channels; expected 3, as in train.images");
     CHECK(Refused(folder, Good(), {{"classes", "cat, dog"}}) ==
           labels + "image 0 has label 2; expected 0 to 1, since the metadata name 2 classes");
     CHECK(Refused(folder, Good(), {{"classes", "[1, 2]"}})
@@ -207,7 +208,8 @@ TEST_SUITE("cpu") {
     CHECK(names("[\"a, b\", \"é\"]") == std::vector<std::string>{"a, b", "é"});
     CHECK(names("cat, dog ,T-shirt/top") == std::vector<std::string>{"cat", "dog", "T-shirt/top"});
     CHECK(ClassesOfMetadata({}, "F").empty());
-    for (const char* bad : {"", "a,,b", "[]", "[\"\"]", "[\"a\"", "[[\"a\"]]", "[1]"})
+    for (const char* bad :
+         {"", "a,,b", "[]", "[\"\"]", "[\"a\"", "[[\"a\"]]", "[1]", "a,b,a", "[\"a\", \"a\"]"})
       CHECK_THROWS_AS(names(bad), DataError);
   }
 
@@ -289,6 +291,21 @@ TEST_SUITE("cpu") {
     WriteFile(folder / "a.npz", Bytes(text.begin(), text.end()));
     CHECK(MessageOf(folder.path(), [&] { OpenTensors(folder / "a.npz"); }) ==
           "DIR/a.npz: holds notes.txt, which is no array (.npy)");
+    // Names of members are shown as they are in every message: a line end is none of it.
+    const auto refusal = [&](const std::vector<std::string>& names) {
+      ZipFile made;
+      for (const std::string& name : names) made.Add(name, "no array", false);
+      const std::string bytes = made.Finish();
+      WriteFile(folder / "a.npz", Bytes(bytes.begin(), bytes.end()));
+      return MessageOf(folder.path(), [&] { OpenTensors(folder / "a.npz"); });
+    };
+    const std::string nul("a\0b.npy", 7);
+    CHECK(refusal({"a\nb.txt"}) == "DIR/a.npz: holds a\\x0ab.txt, which is no array (.npy)");
+    CHECK(refusal({"a\nb.npy"}) ==
+          "DIR/a.npz: tensor a\\x0ab: is no .npy array: it begins otherwise");
+    CHECK(refusal({nul}) == "DIR/a.npz: tensor a\\x00b: is no .npy array: it begins otherwise");
+    CHECK(refusal({"a\nb.npy", "a\nb.npy"}).find(": the member a\\x0ab.npy is there twice") !=
+          std::string::npos);
     WriteFile(folder / "a.npz", {});
     CHECK(MessageOf(folder.path(), [&] { OpenTensors(folder / "a.npz"); }) ==
           "DIR/a.npz: cannot be mapped into memory: the file is empty");

@@ -233,10 +233,12 @@ TEST_SUITE("cpu") {
     spec.batch_size = 5;
     Batch batch;
     CHECK(MessageOf(folder.path(), [&] { BatchMaker(splits.train, spec).Make(0, &batch); }) ==
-          "DIR/trainannot/102.png: 24x31 pixels, and its picture DIR/train/102.png has 24x30; "
+          "DIR/trainannot/102.png: 31 x 24 pixels, and its picture DIR/train/102.png has 30 x 24 "
+          "pixels; "
           "expected a label for each pixel");
     CHECK(MessageOf(folder.path(), [&] { RequireLabelSizes(splits.train, false); }) ==
-          "DIR/trainannot/102.png: 24x31 pixels, and its picture DIR/train/102.png has 24x30; "
+          "DIR/trainannot/102.png: 31 x 24 pixels, and its picture DIR/train/102.png has 30 x 24 "
+          "pixels; "
           "expected a label for each pixel");
     RequireLabelSizes(splits.train, true);
     RequireLabelSizes(splits.test, false);

@@ -53,12 +53,110 @@ TEST_SUITE("cpu") {
     CHECK(ParseAnnotation("\xEF\xBB\xBF<annotation/>", "a.xml").objects.empty());
   }
 
+  TEST_CASE("annotation: UTF-16, with and without a byte order mark") {
+    const std::string plain = "<annotation>\n<object/></annotation>";
+    for (const bool big : {false, true}) {
+      for (const bool marked : {false, true}) {
+        std::string wide = !marked ? "" : big ? "\xFE\xFF" : "\xFF\xFE";
+        for (const char c : plain) wide += big ? std::string{'\0', c} : std::string{c, '\0'};
+        CHECK(Refusal(wide).starts_with("a.xml: line 2: an <object> without <name>"));
+        CHECK(Refusal(wide + "\n").starts_with("a.xml: line 2: the byte '\\xff' is no UTF-8"));
+      }
+    }
+  }
+
+  TEST_CASE("annotation: parts of a text, entities and blanks are what XML says they are") {
+    const auto name = [](const std::string& text) {
+      return ParseAnnotation("<annotation><object><name>" + text +
+                                 "</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax><!-- in "
+                                 "pixels -->3<![CDATA[2]]></xmax><ymax>2</ymax></bndbox>"
+                                 "</object></annotation>",
+                             "a.xml")
+          .objects.at(0)
+          .name;
+    };
+    CHECK(name("cat<!-- not a dog --> and <![CDATA[<dog> & co]]>") == "cat and <dog> & co");
+    CHECK(name("a<!-- --> <!-- -->b") == "a b");
+    CHECK(name("&lt;K&#246;ter&gt; &#x1F415;&amp;amp;") == "<K\xC3\xB6ter> \xF0\x9F\x90\x95&amp;");
+    const Annotation read = ParseAnnotation(
+        "<?xml version='1.0'?><!DOCTYPE annotation><!-- made by hand -->\n<annotation><object>"
+        "<name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3<!-- -->2</xmax><ymax>2</ymax>"
+        "</bndbox><part><name>head</name><bndbox/></part></object></annotation>\n <!-- end -->",
+        "a.xml");
+    CHECK(read.objects.at(0).box.x1 == 31);
+    CHECK(read.objects.at(0).line == 2);
+  }
+
+  TEST_CASE("annotation: what XML does not say, or says twice, is named with its line") {
+    const std::string end = "; expected an annotation as PASCAL VOC's";
+    const auto object = [](const std::string& inner) {
+      return "<annotation>\n<object><name>cat</name>\n" + inner + "</object></annotation>";
+    };
+    const std::string box =
+        "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox>\n";
+    CHECK(Refusal(object(box)) == "");
+    CHECK(Refusal(object(box + box)) ==
+          "a.xml: line 4: a second <bndbox> in one <object>, and there may be one" + end);
+    CHECK(Refusal(object("<name>dog</name>" + box)) ==
+          "a.xml: line 3: a second <name> in one <object>, and there may be one" + end);
+    CHECK(Refusal(object("<bndbox>\n<xmin>1</xmin><xmin>1</xmin></bndbox>")) ==
+          "a.xml: line 3: a <bndbox> without <ymin>" + end);
+    CHECK(Refusal(object("<bndbox><ymin>1</ymin>\n<xmin>1</xmin>\n<xmin>1</xmin></bndbox>")) ==
+          "a.xml: line 5: a second <xmin> in one <bndbox>, and there may be one" + end);
+    CHECK(Refusal("<annotation/>\n<annotation/>") ==
+          "a.xml: line 2: a second root element, <annotation>" + end);
+    CHECK(Refusal("<annotation/>\nboxes") ==
+          "a.xml: line 2: text outside of the root element: 'boxes'" + end);
+    CHECK(Refusal("boxes<annotation/>") ==
+          "a.xml: line 1: text outside of the root element: 'boxes'" + end);
+    CHECK(Refusal("<annotation>\n<object><name><b>cat</b></name>" + box) != "");  // not even closed
+    CHECK(Refusal("<annotation>\n<object><name><b>cat</b></name></object></annotation>") ==
+          "a.xml: line 2: <b> within <name>, which holds text alone" + end);
+    const std::string known =
+        " begins with & and is no entity that is known here; expected &amp;, &lt;, &gt;, &quot;, "
+        "&apos; or the number of a character (&#233;)" +
+        end;
+    for (const char* entity : {"&eacute;", "&cat;", "&#0;", "&#xD800;", "&#x110000;", "&#;", "&;",
+                               "&#99999999999999;"}) {
+      const std::string shown = std::string(entity).substr(0, 16);
+      CAPTURE(shown);
+      CHECK(Refusal("<annotation>\n<object><name>a" + std::string(entity) +
+                    "</name></object></annotation>")
+                .find(std::string("a.xml: line 2: '") + shown.substr(0, 3)) == 0);
+    }
+    CHECK(Refusal("<annotation><object><name>&cat;</name></object></annotation>") ==
+          "a.xml: line 1: '&cat;'" + known);
+    const std::string encodings = "; expected UTF-8, UTF-16, or ISO-8859-1 that the file declares";
+    CHECK(Refusal("<annotation>\n<name>K\xF6ter</name></annotation>") ==
+          "a.xml: line 2: the byte '\\xf6' is no UTF-8" + encodings);
+    CHECK(Refusal("<?xml version=\"1.0\" encoding=\"GBK\"?>\n<annotation>\xB9\xB7</annotation>") ==
+          "a.xml: line 2: the byte '\\xb9' is no UTF-8, and the encoding 'gbk' is not read here" +
+              encodings);
+    CHECK(Refusal("<annotation>\n\n<name>a\x01</name></annotation>") ==
+          "a.xml: line 3: the byte '\\x01' is a control character" + encodings);
+    CHECK(Refusal(std::string("<annotation>\n\0</annotation>", 27)) ==
+          "a.xml: line 2: the byte '\\x00' is a control character" + encodings);
+  }
+
+  TEST_CASE("annotation: each of many objects knows its line") {
+    std::string xml = "<annotation>\n";
+    constexpr int kObjects = 100'000;
+    for (int i = 0; i < kObjects; ++i)
+      xml +=
+          "<object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax>"
+          "<ymax>2</ymax></bndbox></object>\n";
+    const Annotation read = ParseAnnotation(xml + "</annotation>", "a.xml");
+    REQUIRE(read.objects.size() == kObjects);
+    CHECK(read.objects.front().line == 2);
+    CHECK(read.objects.back().line == kObjects + 1);
+  }
+
   TEST_CASE("annotation: what is wrong is named with its line") {
     const std::string end = "; expected an annotation as PASCAL VOC's";
     CHECK(Refusal("<annotation>\n<size>\n</annotation>") ==
           "a.xml: line 3: this is no XML: Start-end tags mismatch" + end);
-    CHECK(Refusal("") == "a.xml: line 1: this is no XML: No document element found" + end);
-    CHECK(Refusal("{}") == "a.xml: line 1: this is no XML: No document element found" + end);
+    CHECK(Refusal("") == "a.xml: line 1: there is no <annotation>" + end);
+    CHECK(Refusal("{}") == "a.xml: line 1: text outside of the root element: '{}'" + end);
     CHECK(Refusal("<a/>") == "a.xml: line 1: there is no <annotation>" + end);
     CHECK(Refusal("<annotation>\n<object/></annotation>") ==
           "a.xml: line 2: an <object> without <name>" + end);
@@ -119,6 +217,27 @@ TEST_SUITE("cpu") {
     CHECK(turned.train.images() == 3);
   }
 
+  TEST_CASE("voc: an image twice in a list, and a year twice, are refused") {
+    const testing::TempFolder folder;
+    PutVoc(folder / "2007", 2);
+    const std::string list = folder / "2007/ImageSets/Main/trainval.txt";
+    std::ofstream(list, std::ios::app) << "trainval100 -1\n";
+    CHECK(MessageOf(folder.path(), [&] { OpenVoc(folder / "2007", {}); }) ==
+          "DIR/2007/ImageSets/Main/trainval.txt: line 3: 'trainval100' is there twice, first in "
+          "line 1; expected each name once");
+    PutText(list, "trainval100\n");
+    FileChoices choices;
+    choices.more_paths = {folder / "2007/../2007"};
+    CHECK(MessageOf(folder.path(), [&] { OpenVoc(folder / "2007", choices); }) ==
+          "DIR/2007/../2007: is given twice (as DIR/2007); expected each year once");
+    PutVoc(folder / "2012", 2);
+    choices.more_paths = {folder / "2012"};
+    CHECK(MessageOf(folder.path(), [&] { OpenVoc(folder / "2007", choices); }) ==
+          "DIR/2012/ImageSets/Main/trainval.txt: line 1: 'trainval100' is there twice, first in "
+          "DIR/2007/ImageSets/Main/trainval.txt: line 1; expected each name once, since detections "
+          "name no year");
+  }
+
   TEST_CASE("voc: what training leaves out is told, and a metric keeps it") {
     const testing::TempFolder folder;
     PutVoc(folder.path(), 1);
@@ -167,7 +286,8 @@ TEST_SUITE("cpu") {
     PutText(folder / "Annotations/trainval101.xml", TinyXml(30, 80, {}));
     CHECK(message() ==
           "DIR/Annotations/trainval101.xml: <size> is 80 x 30 pixels, and "
-          "DIR/JPEGImages/trainval101.png has 80 x 60: its boxes may be those of another picture; "
+          "DIR/JPEGImages/trainval101.png has 80 x 60 pixels: its boxes may be those of another "
+          "picture; "
           "mend the size, or leave the image out with data.on_broken: skip");
     std::filesystem::remove(folder / "JPEGImages/trainval101.png");
     CHECK(message() ==
@@ -188,9 +308,6 @@ TEST_SUITE("cpu") {
     FileChoices other;
     other.train = "train";
     CHECK(message(other).find("DIR/ImageSets/Main/train.txt: no such file") == 0);
-    named.class_names = {"cat", "cat"};
-    PutVoc(folder / "other", 1);
-    CHECK_THROWS_AS(OpenVoc(folder / "other", named), ConfigError);
     CHECK(MessageOf(folder.path(), [&] {
             OpenVoc(folder / "no", {});
           }).find("DIR/no: no such folder") == 0);

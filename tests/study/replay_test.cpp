@@ -195,7 +195,9 @@ TEST_SUITE("cpu") {
         {"a,b\n0,1\n",
          ":1: no column 'overflow', which replay needs: 1 where an attempt's gradients were not "
          "finite, else 0; the file has: a, b; --column NAME takes another"},
-        {"overflow,overflow\n", ":1: two columns are called 'overflow'"},
+        {"overflow,overflow\n", ":1: two columns are called 'overflow'; expected each name once"},
+        {" Overflow,OVERFLOW\n",
+         ":1: two columns are called ' Overflow' and 'OVERFLOW': either may be overflow"},
         {"# c\noverflow\n0\n2\n", ":4: column overflow is '2', expected 0 or 1, False or True"},
         {"overflow\n\n", ":2: column overflow is '', expected 0 or 1, False or True"},
         {"overflow\n01\n", ":2: column overflow is '01', expected 0 or 1, False or True"},

@@ -75,6 +75,8 @@ TEST_SUITE("cpu") {
     CHECK(CsvReader(folder / "b.csv", LastRow::kMayBeTorn).header().empty());
     folder.Write("c.csv", "\xEF\xBB\n1\n");
     CHECK(CsvReader(folder / "c.csv").header().at(0) == "\xEF\xBB");
+    folder.Write("d.csv", "a,,\n1,,\n");  // columns without a name may be several
+    CHECK(CsvReader(folder / "d.csv").header().size() == 3);
   }
 
   TEST_CASE("what is refused, with file and line") {
@@ -84,6 +86,8 @@ TEST_SUITE("cpu") {
     };
     const std::vector<Case> cases = {
         {"", ":1: empty file, expected a header line"},
+        {"# made by hand\na,b,a\n", ":2: two columns are called 'a'; expected each name once"},
+        {",a,,b,b\n", ":1: two columns are called 'b'; expected each name once"},
         {"a,b", ":1: the last row has no line end: it was cut off"},
         {"a,b\n1,2\n3,4", ":3: the last row has no line end: it was cut off"},
         {"a,b\n1,2\n3,", ":3: the last row has no line end: it was cut off"},
@@ -104,7 +108,7 @@ TEST_SUITE("cpu") {
     const TempFolder folder;
     const std::string message = folder / "no.csv" + ": No such file or directory";
     CHECK_THROWS_WITH_AS(CsvReader(folder / "no.csv"), message.c_str(), ada::DataError);
-    const std::string folders = folder.path() + ": cannot be read";
+    const std::string folders = folder.path() + ": it is a folder, not a regular file";
     CHECK_THROWS_WITH_AS(CsvReader(folder.path()), folders.c_str(), ada::DataError);
   }
 

@@ -1,8 +1,11 @@
 // --dry-run: the formats of every tensor, and what is wrong that a run would stumble over.
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <string>
+#include <vector>
 
+#include "data/images/picture.h"
 #include "study/tensor_file.h"
 #include "train/small_run.h"
 
@@ -62,6 +65,29 @@ TEST_SUITE("cpu") {
     CHECK(Contains(o.out, "images/s; an epoch about "));
     CHECK(Contains(o.out, "loading, logs and evaluation are not in it"));
     ADA_CHECK_EXIT(Run({"--config", "m.yaml", "--measure"}, folder.path()), 2);
+  }
+
+  TEST_CASE("pictures are part of the memory that a run needs: those that are decoded at a time") {
+    const TempFolder folder;
+    for (const char* name :
+         {"train/a/0.png", "train/a/1.png", "train/b/0.png", "val/a/0.png", "val/b/0.png"}) {
+      std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
+      data::WritePng(folder / name,
+                     {2000, 3000, 1, std::vector<std::uint8_t>(std::size_t{2000} * 3000)});
+    }
+    folder.Write("c.yaml", R"(
+data: {dataset: folder, path: ., resize: 8, center_crop: 8, batch_size: 2, workers: 2}
+model: {zoo: mlp, hidden: [8]}
+optimizer: {lr: 0.1}
+train: {max_steps: 1}
+)");
+    const Arguments dry = {"train", "c.yaml", "--dry-run"};
+    const Outcome two = Run(dry, folder.path());
+    ADA_REQUIRE_EXIT(two, 0);
+    CHECK(Contains(two.out, ", decoding 34.3 MiB, batches ahead "));
+    const Outcome one =
+        Run({"train", "c.yaml", "--dry-run", "--set", "data.workers=0"}, folder.path());
+    CHECK(Contains(one.out, ", decoding 17.2 MiB, batches ahead "));
   }
 
   TEST_CASE("--dry-run shows the format of each tensor, as the log has it") {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "data/images/resize.h"
 #include "train/small_run.h"
 
@@ -34,6 +35,25 @@ TEST_SUITE("cpu") {
            data::ResizeBox(all, {0, 0, 96, 128}, {30, 70}).pixels));
   }
 
+  TEST_CASE("picture: one longer than a PNG may be names the limit, and leaves nothing") {
+    const TempFolder folder;
+    for (const bool wide : {false, true}) {
+      const int height = wide ? 1 : 1'000'001, width = wide ? 1'000'001 : 1;
+      CHECK_THROWS_WITH_AS(
+          data::WritePng(folder / "long.png",
+                         {height, width, 1, std::vector<std::uint8_t>(1'000'001)}),
+          (folder / "long.png" + ": would have " + std::to_string(width) + " x " +
+           std::to_string(height) +
+           " pixels; a PNG file is written with at most 1000000 on a side: crop or resize the "
+           "picture")
+              .c_str(),
+          OutputError);
+    }
+    CHECK(!std::filesystem::exists(folder / "long.png"));
+    data::WritePng(folder / "long.png", {1, 1'000'000, 1, std::vector<std::uint8_t>(1'000'000)});
+    CHECK(data::SizeInPictureFile(folder / "long.png") == data::PictureSize{1, 1'000'000});
+  }
+
   TEST_CASE("picture: wrong options are exit code 2, bad pictures 3, outputs that fail 6") {
     const TempFolder folder;
     const std::string file =
@@ -58,6 +78,7 @@ TEST_SUITE("cpu") {
         {{"text.jpg"}, 3, "text.jpg: is text"},
         {{"empty.png"}, 3, "empty.png: is empty"},
         {{"missing.png"}, 3, "missing.png"},
+        {{"/dev/zero"}, 3, "/dev/zero: cannot be opened: it is a device, not a regular file"},
         {{file, "-o", "nowhere/out.png"}, 6, "nowhere/out.png"},
     };
     for (const Wrong& wrong : all) {

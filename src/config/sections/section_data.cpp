@@ -7,6 +7,10 @@ namespace {
 const EnumNames<BrokenImages> kBrokenImages = {{"fail", BrokenImages::kFail},
                                                {"skip", BrokenImages::kSkip}};
 
+const EnumNames<data::ArrayLayout> kArrayLayouts = {{"auto", data::ArrayLayout::kAuto},
+                                                    {"hwc", data::ArrayLayout::kHwc},
+                                                    {"chw", data::ArrayLayout::kChw}};
+
 Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
   Names names;
   for (const data::DatasetFacts& facts : data::Catalog()) {
@@ -207,6 +211,10 @@ Section DataSection(DataConfig& data) {
           .Default("camvid: CamVid's eleven; voc: those of the annotations, in byte order")
           .WrittenIf([&data] { return !data.class_names.empty(); }),
       IgnoredLabelKey(data.ignored_label).For({"camvid"}),
+      Choice("layout", data.layout, kArrayLayouts,
+             "axes of images [n, ?, ?, ?]: hwc: rows, columns, channels; chw: channels first; "
+             "auto: by the axis of at most 4 values")
+          .For({"tensors"}),
       Nested("synthetic", SyntheticSection(data.synthetic), "shape and size of made-up images")
           .For(made),
       Integer("batch_size", data.batch_size, FromTo(1, 1'000'000),

@@ -23,15 +23,15 @@ std::string ReadTextFile(const std::string& path) {
   std::string text, problem;
   const int fd = OpenToRead(path, Pipes::kOffered, &problem);
   if (fd < 0) throw ConfigError(path + ": cannot be opened: " + problem);
-  if (!ReadUpTo(fd, kLimit + 1, &text)) {
+  const auto size = static_cast<std::size_t>(SizeOfFile(fd));
+  if (size <= kLimit && !ReadUpTo(fd, kLimit + 1, &text))
     problem = path + ": cannot be read: " + std::strerror(errno);
-  }
   CloseFile(fd);
   if (!problem.empty()) throw ConfigError(problem);
-  if (text.size() > kLimit) {
-    throw ConfigError(path + ": is larger than 1 MB; expected a configuration of a few kilobytes");
-  }
-  return text;
+  if (size <= kLimit && text.size() <= kLimit) return text;
+  throw ConfigError(path + ": is larger than 1 MB" +
+                    (size > kLimit ? " (" + std::to_string(size) + " bytes)" : "") +
+                    "; expected a configuration of a few kilobytes");
 }
 
 std::string TextProblem(std::string_view text) {

@@ -1,6 +1,5 @@
 #include "data/detection/annotation.h"
 
-#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/utf8.h"
+#include "data/detection/xml_text.h"
 
 namespace ada::data {
 namespace {
@@ -29,17 +29,21 @@ std::string TagOf(const char* name) { return "<" + std::string(name) + ">"; }
 // One file's text and its tree.
 class AnnotationReader {
  public:
-  AnnotationReader(std::string_view xml, const std::string& path) : xml_(xml), path_(path) {
+  AnnotationReader(std::string_view xml, const std::string& path) : xml_(xml, path), path_(path) {
+    // Text stays as it stands in the file, blanks and what lies outside of the root included: only
+    // so can its parts be told apart.
+    constexpr unsigned kAsItStands =
+        (pugi::parse_default & ~pugi::parse_escapes) | pugi::parse_ws_pcdata | pugi::parse_fragment;
+    const std::string_view text = xml_.text();
     const pugi::xml_parse_result result =
-        document_.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_auto);
+        document_.load_buffer(text.data(), text.size(), kAsItStands, pugi::encoding_utf8);
     if (!result) Fail(result.offset, std::string("this is no XML: ") + result.description());
   }
 
   Annotation Read() const {
-    const pugi::xml_node root = document_.child("annotation");
-    if (!root) Fail(0, "there is no <annotation>");
+    const pugi::xml_node root = Root();
     Annotation annotation;
-    annotation.size = ReadSize(root.child("size"));
+    annotation.size = ReadSize(OnlyChild(root, "size"));
     for (const pugi::xml_node node : root.children("object"))
       annotation.objects.push_back(ReadObject(node));
     return annotation;
@@ -47,25 +51,60 @@ class AnnotationReader {
 
  private:
   [[noreturn]] void Fail(std::ptrdiff_t offset, const std::string& problem) const {
-    throw DataError(path_ + ": line " + std::to_string(LineAt(offset)) + ": " + problem +
+    throw DataError(path_ + ": line " + std::to_string(xml_.LineAt(offset)) + ": " + problem +
                     "; expected an annotation as PASCAL VOC's");
   }
 
-  int LineAt(std::ptrdiff_t offset) const {
-    const auto end =
-        std::clamp<std::ptrdiff_t>(offset, 0, static_cast<std::ptrdiff_t>(xml_.size()));
-    return 1 + static_cast<int>(std::count(xml_.begin(), xml_.begin() + end, '\n'));
+  // The only element of the document, beside which there is no text.
+  pugi::xml_node Root() const {
+    pugi::xml_node root;
+    for (const pugi::xml_node node : document_.children()) {
+      const bool element = node.type() == pugi::node_element;
+      const std::string_view value = node.value(), text = Trimmed(value);
+      if (!element && !text.empty())
+        Fail(node.offset_debug() + (text.data() - value.data()),
+             "text outside of the root element: " + Shown(text));
+      if (element && root)
+        Fail(node.offset_debug(), "a second root element, " + TagOf(node.name()));
+      if (element) root = node;
+    }
+    if (!root || std::string_view(root.name()) != "annotation") Fail(0, "there is no <annotation>");
+    return root;
+  }
+
+  // The child of that name, which there may be once; null: there is none.
+  pugi::xml_node OnlyChild(const pugi::xml_node& node, const char* name) const {
+    const pugi::xml_node child = node.child(name);
+    if (const pugi::xml_node second = child.next_sibling(name))
+      Fail(second.offset_debug(),
+           "a second " + TagOf(name) + " in one " + TagOf(node.name()) + ", and there may be one");
+    return child;
+  }
+
+  // The text of an element: its parts between comments, and those of CDATA, are one text.
+  std::string TextIn(const pugi::xml_node& element) const {
+    std::string text;
+    for (const pugi::xml_node part : element.children()) {
+      if (part.type() == pugi::node_element)
+        Fail(part.offset_debug(),
+             TagOf(part.name()) + " within " + TagOf(element.name()) + ", which holds text alone");
+      std::string problem;
+      text +=
+          part.type() == pugi::node_cdata ? part.value() : WithoutEntities(part.value(), &problem);
+      if (!problem.empty()) Fail(part.offset_debug(), problem);
+    }
+    return std::string(Trimmed(text));
   }
 
   PictureSize ReadSize(const pugi::xml_node& size) const {
     if (!size) return {};
     const auto side = [&](const char* name) {
-      const pugi::xml_node node = size.child(name);
-      if (!node || Trimmed(node.text().get()).empty()) return 0;
+      const pugi::xml_node node = OnlyChild(size, name);
+      if (!node || TextIn(node).empty()) return 0;
       const double value = Number(node);
       if (value < 0 || value != std::floor(value))
-        Fail(node.offset_debug(), TagOf(name) + " of the image is " +
-                                      Shown(Trimmed(node.text().get())) + ", no whole number");
+        Fail(node.offset_debug(),
+             TagOf(name) + " of the image is " + Shown(TextIn(node)) + ", no whole number");
       return static_cast<int>(value);
     };
     const PictureSize read{side("height"), side("width")};
@@ -74,14 +113,14 @@ class AnnotationReader {
 
   AnnotatedObject ReadObject(const pugi::xml_node& node) const {
     AnnotatedObject object;
-    object.line = LineAt(node.offset_debug());
-    object.name = Trimmed(node.child("name").text().get());
+    object.line = xml_.LineAt(node.offset_debug());
+    object.name = TextIn(OnlyChild(node, "name"));
     if (object.name.empty()) Fail(node.offset_debug(), "an <object> without <name>");
-    object.difficult = ReadDifficult(node.child("difficult"));
-    const pugi::xml_node box = node.child("bndbox");
+    object.difficult = ReadDifficult(OnlyChild(node, "difficult"));
+    const pugi::xml_node box = OnlyChild(node, "bndbox");
     if (!box) Fail(node.offset_debug(), "the object " + Shown(object.name) + " has no <bndbox>");
     const auto side = [&](const char* name) {
-      const pugi::xml_node value = box.child(name);
+      const pugi::xml_node value = OnlyChild(box, name);
       if (!value) Fail(box.offset_debug(), "a <bndbox> without " + TagOf(name));
       return static_cast<float>(Number(value) - 1);
     };
@@ -90,7 +129,7 @@ class AnnotationReader {
   }
 
   bool ReadDifficult(const pugi::xml_node& node) const {
-    std::string text(Trimmed(node.text().get()));
+    std::string text = TextIn(node);
     for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     if (text.empty() || text == "0" || text == "false" || text == "unspecified") return false;
     if (text == "1" || text == "true") return true;
@@ -98,7 +137,7 @@ class AnnotationReader {
   }
 
   double Number(const pugi::xml_node& node) const {
-    const std::string_view text = Trimmed(node.text().get());
+    const std::string text = TextIn(node);
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool all = error == std::errc() && end == text.data() + text.size();
@@ -107,7 +146,7 @@ class AnnotationReader {
                                   (all ? ", no place in a picture" : ", no number"));
   }
 
-  std::string_view xml_;
+  XmlText xml_;
   const std::string& path_;
   pugi::xml_document document_;
 };

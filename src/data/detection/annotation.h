@@ -23,8 +23,9 @@ struct Annotation {
 };
 
 // Reads the text of a file that is called `path` in messages. Coordinates may be fractions. Throws
-// DataError naming file, line and what was expected: no XML, no <annotation>, an <object> without
-// name or box, a box with a side that is missing or no number, a size that is no whole number.
+// DataError naming file, line and what was expected: no XML, no <annotation> or text beside it, an
+// <object> without name or box or with two, a box with a side that is missing or no number, a size
+// that is no whole number, an entity that XML itself does not know.
 Annotation ParseAnnotation(std::string_view xml, const std::string& path);
 Annotation ReadAnnotation(const std::string& path);
 

@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <sstream>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/utf8.h"
 #include "data/dataset.h"
+#include "data/names_file.h"
 
 namespace ada::data {
 namespace {
 
-constexpr std::uint64_t kMostListBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMostListBytes = std::uint64_t{64} << 20;
 constexpr std::array<const char*, 6> kPictureEndings = {".jpg", ".jpeg", ".png",
                                                         ".JPG", ".JPEG", ".PNG"};
 constexpr const char* kVocLayout =
@@ -33,15 +35,11 @@ std::string PictureNamed(const std::string& folder, const std::string& name) {
 }
 
 void AddList(const std::string& year, const std::string& list, std::vector<ListedImage>* images) {
-  std::istringstream text(ReadFile(list, kMostListBytes));
   const std::size_t before = images->size();
-  int line_number = 0;
-  for (std::string line; std::getline(text, line);) {
-    ++line_number;
+  for (const NameInFile& line : ReadNamesFile(list, kMostListBytes, NamePart::kFirstWord)) {
     ListedImage image;
-    std::istringstream(line) >> image.name;
-    if (image.name.empty()) continue;
-    image.place = list + ": line " + std::to_string(line_number);
+    image.name = line.name;
+    image.place = list + ": line " + std::to_string(line.line);
     image.folder = year + "/JPEGImages";
     image.file = PictureNamed(image.folder, image.name);
     image.picture = image.folder + "/" + image.file;
@@ -50,6 +48,19 @@ void AddList(const std::string& year, const std::string& list, std::vector<Liste
   }
   if (images->size() == before)
     throw DataError(list + ": names no image; expected the name of one in each line");
+}
+
+// Detections name images without their years. ReadNamesFile looks at each list by itself.
+void RequireDistinct(const std::vector<ListedImage>& images) {
+  std::unordered_map<std::string_view, const ListedImage*> by_name;
+  for (const ListedImage& image : images) {
+    const auto [first, is_new] = by_name.emplace(image.name, &image);
+    if (!is_new)
+      throw DataError(image.place + ": " + Shown(image.name) + " is there twice, first in " +
+                      first->second->place +
+                      "; expected each name once, since detections name no "
+                      "year");
+  }
 }
 
 }  // namespace
@@ -69,6 +80,23 @@ std::vector<std::string> YearFolders(const std::string& path) {
   throw DataError(path + ": holds no folder ImageSets; " + kVocLayout);
 }
 
+std::vector<std::string> YearFolders(const std::vector<std::string>& paths) {
+  std::vector<std::string> years;
+  std::error_code ignored;
+  for (const std::string& path : paths) {
+    for (std::string& year : YearFolders(path)) {
+      const auto same = std::find_if(years.begin(), years.end(), [&](const std::string& other) {
+        return std::filesystem::equivalent(year, other, ignored);
+      });
+      if (same != years.end())
+        throw DataError(year + ": is given twice" + (*same == year ? "" : " (as " + *same + ")") +
+                        "; expected each year once");
+      years.push_back(std::move(year));
+    }
+  }
+  return years;
+}
+
 std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const std::string& split,
                                     std::string* note) {
   std::vector<ListedImage> images;
@@ -84,6 +112,7 @@ std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const
     throw DataError(years.front() + "/ImageSets/Main/" + split +
                     ".txt: no such file; expected a list of the images of this split (data.splits "
                     "names the splits)");
+  RequireDistinct(images);
   for (const std::string& year : without) AddNote(note, year + ": has no list of split " + split);
   return images;
 }

@@ -59,9 +59,8 @@ void ReadVocImage(VocImage* image) {
     return;
   }
   if (said == PictureSize{} || said == image->size) return;
-  throw DataError(xml + ": <size> is " + std::to_string(said.width) + " x " +
-                  std::to_string(said.height) + " pixels, and " + image->listed.picture + " has " +
-                  std::to_string(image->size.width) + " x " + std::to_string(image->size.height) +
+  throw DataError(xml + ": <size> is " + SizeText(said) + ", and " + image->listed.picture +
+                  " has " + SizeText(image->size) +
                   ": its boxes may be those of another picture; mend the size, or leave the image "
                   "out with data.on_broken: skip");
 }
@@ -98,8 +97,7 @@ using LabelsByName = std::map<std::string, int, std::less<>>;
 LabelsByName LabelsOf(const std::vector<std::string>& names) {
   LabelsByName labels;
   for (const std::string& name : names) labels.emplace(name, static_cast<int>(labels.size()));
-  if (labels.size() != names.size())
-    throw ConfigError("data.class_names: a name is there twice; expected each class once");
+  ADA_CHECK(labels.size() == names.size());
   return labels;
 }
 
@@ -195,9 +193,9 @@ Dataset MakeVocDataset(std::vector<VocImage> images, const LabelsByName& labels,
 }  // namespace
 
 Splits OpenVoc(const std::string& path, const FileChoices& choices) {
-  std::vector<std::string> years = YearFolders(path);
-  for (const std::string& more : choices.more_paths)
-    for (std::string& year : YearFolders(more)) years.push_back(std::move(year));
+  std::vector<std::string> paths = {path};
+  paths.insert(paths.end(), choices.more_paths.begin(), choices.more_paths.end());
+  const std::vector<std::string> years = YearFolders(paths);
   Splits splits;
   const std::string train_name = choices.train.empty() ? "trainval" : choices.train;
   const std::string test_name = choices.test.empty() ? "test" : choices.test;

@@ -150,7 +150,7 @@ void RequireOneSize(const Dataset& dataset, PictureSize wanted,
     }
     const PictureSize becomes = after(size);
     if (becomes == wanted) continue;
-    throw DataError(path + ": " + SizeText(size) + " pixels" +
+    throw DataError(path + ": " + SizeText(size) +
                     (becomes == size ? "" : ", resized " + SizeText(becomes)) +
                     ", and the first picture gives " + SizeText(wanted) +
                     ": the network takes one size; set data.resize and data.center_crop (for "

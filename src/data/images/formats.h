@@ -10,6 +10,8 @@ namespace ada::data {
 struct PictureHeader {
   PictureSize size;
   std::string kind;
+  // Of memory while the whole picture is decoded: its pixels, and what the library holds.
+  std::uint64_t decoding_bytes = 0;
 };
 
 bool IsJpeg(FileBytes file);

@@ -15,17 +15,14 @@
 
 #include "core/error.h"
 #include "data/images/formats.h"
+#include "data/images/jpeg_scans.h"
 
 namespace ada::data {
 namespace {
 
-// Data that goes on refining a picture for so many scans is made to take time.
-constexpr int kMaxScans = 500;
-
 struct JpegErrors : jpeg_error_mgr {
   std::jmp_buf jump;
   char words[JMSG_LENGTH_MAX] = "";
-  bool endless = false;  // more than kMaxScans
 };
 
 [[noreturn]] void Leave(j_common_ptr info) {
@@ -68,13 +65,6 @@ void Skip(j_decompress_ptr info, long bytes) {
   source.bytes_in_buffer -= static_cast<std::size_t>(bytes);
 }
 
-void CountScans(j_common_ptr info) {
-  const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
-  if (decompress->input_scan_number <= kMaxScans) return;
-  static_cast<JpegErrors*>(info->err)->endless = true;
-  Leave(info);
-}
-
 // The bytes of colour that CMYK of Adobe's polarity (255: no ink) becomes, rounded as PIL does.
 void CmykToRgb(const std::uint8_t* in, int pixels, std::uint8_t* out) {
   for (int i = 0; i < pixels; ++i, in += 4, out += 3) {
@@ -109,8 +99,6 @@ class JpegReader {
       source_.term_source = EndSource;
       source_.next_input_byte = file_.data();
       source_.bytes_in_buffer = file_.size();
-      info_.progress = &progress_;
-      progress_.progress_monitor = CountScans;
       jpeg_read_header(&info_, TRUE);
     });
     CheckSize(path_, info_.image_height, info_.image_width);
@@ -123,14 +111,17 @@ class JpegReader {
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 
-  PictureHeader Header() const {
-    return {Size(), "JPEG, " + std::to_string(info_.num_components) +
-                        (info_.num_components == 1 ? " component" : " components") +
-                        (info_.progressive_mode ? ", progressive" : "")};
+  PictureHeader Header() {
+    return {Size(),
+            "JPEG, " + std::to_string(info_.num_components) +
+                (info_.num_components == 1 ? " component" : " components") +
+                (info_.progressive_mode ? ", progressive" : ""),
+            DecodingBytes()};
   }
 
   Picture Decode(const Box* box) {
     CheckBytes();
+    CheckScans();
     const Box all{0, 0, Size().height, Size().width};
     const bool whole = box == nullptr || !EndIsThere();
     const Box wanted = box == nullptr ? all : *box;
@@ -157,9 +148,6 @@ class JpegReader {
   }
 
   [[noreturn]] void Throw() const {
-    if (errors_.endless)
-      throw DataError(path_ + ": the JPEG data refines the picture more than " +
-                      std::to_string(kMaxScans) + " times; the picture is damaged");
     const int code = errors_.msg_code;
     if (code == JERR_INPUT_EOF || code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF) {
       throw DataError(path_ + ": the JPEG data is cut off (after row " +
@@ -179,8 +167,37 @@ class JpegReader {
     if (info_.arith_code || pixels / kMostPixelsOfByte <= static_cast<std::int64_t>(file_.size()))
       return;
     throw DataError(path_ + ": the JPEG data is cut off (" + std::to_string(file_.size()) +
-                    " bytes for " + std::to_string(Size().width) + " x " +
-                    std::to_string(Size().height) + " pixels); the picture is damaged");
+                    " bytes for " + SizeText(Size()) + "); the picture is damaged");
+  }
+
+  // Of several scans, as all progressive files have, the library holds all coefficients at once.
+  bool HoldsCoefficients() { return jpeg_has_multiple_scans(&info_) != FALSE; }
+
+  std::vector<JpegComponent> Components() const {
+    std::vector<JpegComponent> components;
+    for (int i = 0; i < info_.num_components; ++i) {
+      const jpeg_component_info& c = info_.comp_info[i];
+      components.push_back({c.component_id, std::uint64_t{c.width_in_blocks} * c.height_in_blocks});
+    }
+    return components;
+  }
+
+  std::uint64_t DecodingBytes() {
+    std::uint64_t bytes =
+        3 * static_cast<std::uint64_t>(Size().height) * static_cast<std::uint64_t>(Size().width);
+    if (!HoldsCoefficients()) return bytes;
+    for (const JpegComponent& component : Components()) bytes += component.blocks * sizeof(JBLOCK);
+    return bytes;
+  }
+
+  void CheckScans() {
+    if (!HoldsCoefficients()) return;
+    const JpegWork work = WorkOfScans(file_, Components());
+    if (work.blocks <= kMostBlocksOfScans) return;
+    throw DataError(path_ + ": the JPEG data goes over " + SizeText(Size()) + " in " +
+                    std::to_string(work.scans) + " scans, which is " + std::to_string(work.blocks) +
+                    " blocks to decode; expected at most " + std::to_string(kMostBlocksOfScans) +
+                    ": the picture is made to take time, or damaged; save it anew or leave it out");
   }
 
   // Whether the marker of the end stands anywhere behind the header, searched from the back.
@@ -199,7 +216,6 @@ class JpegReader {
   const std::string& path_;
   JpegErrors errors_{};
   jpeg_source_mgr source_{};
-  jpeg_progress_mgr progress_{};
   JpegState info_{};  // the first to go: it knows the others
 };
 

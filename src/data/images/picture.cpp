@@ -1,6 +1,9 @@
 #include "data/images/picture.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
 #include <new>
 
 #include "core/error.h"
@@ -13,7 +16,7 @@ namespace ada::data {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{2} << 30;
-constexpr std::size_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
+constexpr std::uint64_t kBeginning = 16 << 10;  // bytes of a file: most headers end there
 
 struct PictureFormat {
   bool (*is)(FileBytes file);
@@ -30,14 +33,52 @@ const PictureFormat& FormatOf(FileBytes file, const std::string& path) {
   throw DataError(path + ": " + WhatItLooksLike(file) + "; expected a JPEG or PNG picture");
 }
 
+bool IsPicture(FileBytes file) {
+  return std::any_of(std::begin(kPictureFormats), std::end(kPictureFormats),
+                     [file](const PictureFormat& format) { return format.is(file); });
+}
+
+// A file that is open to be read, of at most kMaxFileBytes.
+class OpenPicture {
+ public:
+  explicit OpenPicture(const std::string& path) : path_(path) {
+    std::string problem;
+    fd_ = OpenToRead(path, Pipes::kRefused, &problem);
+    if (fd_ < 0) throw DataError(path + ": cannot be opened: " + problem);
+    size_ = static_cast<std::uint64_t>(SizeOfFile(fd_));
+    if (size_ <= kMaxFileBytes) return;
+    CloseFile(fd_);
+    throw DataError(TooLargeText(path, size_, kMaxFileBytes));
+  }
+  ~OpenPicture() { CloseFile(fd_); }
+  OpenPicture(const OpenPicture&) = delete;
+  OpenPicture& operator=(const OpenPicture&) = delete;
+
+  std::uint64_t size() const { return size_; }
+  std::vector<std::uint8_t> Beginning() const { return ReadFirst(std::min(size_, kBeginning)); }
+  std::vector<std::uint8_t> Read() const { return ReadFirst(size_); }
+
+ private:
+  std::vector<std::uint8_t> ReadFirst(std::uint64_t bytes) const {
+    std::vector<std::uint8_t> first(bytes);
+    first.resize(ReadAt(fd_, 0, first.data(), first.size()));
+    if (errno == 0) return first;
+    throw DataError(path_ + ": cannot be read: " + std::strerror(errno));
+  }
+
+  const std::string& path_;
+  int fd_ = -1;
+  std::uint64_t size_ = 0;
+};
+
 }  // namespace
 
 void CheckSize(const std::string& path, std::int64_t height, std::int64_t width) {
-  const std::string claim =
-      path + ": its header claims " + std::to_string(width) + " x " + std::to_string(height);
-  if (height < 1 || width < 1) throw DataError(claim + " pixels: the picture is damaged");
+  const std::string claim = path + ": its header claims " + std::to_string(width) + " x " +
+                            std::to_string(height) + " pixels";
+  if (height < 1 || width < 1) throw DataError(claim + ": the picture is damaged");
   if (height > kMaxPixels / width) {
-    throw DataError(claim + " pixels; expected at most " + std::to_string(kMaxPixels) +
+    throw DataError(claim + "; expected at most " + std::to_string(kMaxPixels) +
                     ": make the picture smaller or leave it out");
   }
 }
@@ -72,23 +113,27 @@ std::string KindOfPicture(FileBytes file, const std::string& path) {
 }
 
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path) {
-  const std::string bytes = ReadFile(path, kMaxFileBytes);
-  return {bytes.begin(), bytes.end()};
+  const OpenPicture file(path);
+  std::vector<std::uint8_t> beginning = file.Beginning();
+  return IsPicture(beginning) ? file.Read() : beginning;
 }
 
-PictureSize SizeInPictureFile(const std::string& path) {
-  std::string problem;
-  std::vector<std::uint8_t> beginning(kBeginning);
-  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
-  if (fd < 0) throw DataError(path + ": cannot be opened: " + problem);
-  beginning.resize(ReadAt(fd, 0, beginning.data(), beginning.size()));
-  CloseFile(fd);
+PictureNeeds NeedsOfPictureFile(const std::string& path) {
+  const OpenPicture file(path);
+  const auto needs = [&](FileBytes bytes) {
+    const PictureHeader header = FormatOf(bytes, path).header(bytes, path);
+    return PictureNeeds{header.size, header.decoding_bytes + file.size()};
+  };
+  const std::vector<std::uint8_t> beginning = file.Beginning();
   try {
-    return SizeOfPicture(beginning, path);
+    return needs(beginning);
   } catch (const DataError&) {
-    return SizeOfPicture(ReadPictureFile(path), path);  // the header may end further on
+    if (!IsPicture(beginning)) throw;
+    return needs(file.Read());  // the header may end further on
   }
 }
+
+PictureSize SizeInPictureFile(const std::string& path) { return NeedsOfPictureFile(path).size; }
 
 Picture ReadPicture(const std::string& path) { return DecodePicture(ReadPictureFile(path), path); }
 

@@ -24,6 +24,11 @@ struct PictureSize {
   friend bool operator==(const PictureSize&, const PictureSize&) = default;
 };
 
+// "500 x 375 pixels": columns and rows, as every message says it.
+inline std::string SizeText(PictureSize size) {
+  return std::to_string(size.width) + " x " + std::to_string(size.height) + " pixels";
+}
+
 struct Picture {
   int height = 0, width = 0, channels = 0;
   std::vector<std::uint8_t> pixels;  // [height, width, channels]
@@ -51,10 +56,17 @@ Picture DecodePicture(FileBytes file, const std::string& path, const Box& box);
 PictureSize SizeOfPicture(FileBytes file, const std::string& path);
 std::string KindOfPicture(FileBytes file, const std::string& path);
 
-// The file's bytes; DataError where it cannot be read or is larger than 2 GiB.
+// The file's bytes; of one that is no picture its beginning alone, which says what it is. DataError
+// where it cannot be read or is larger than 2 GiB.
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path);
 Picture ReadPicture(const std::string& path);
-// The size of the picture in a file, from its beginning if that says it.
+
+// What the header of the picture in a file says, from the file's beginning if that has it all.
+struct PictureNeeds {
+  PictureSize size;
+  std::uint64_t bytes = 0;  // of memory while the whole picture is decoded, the file's among them
+};
+PictureNeeds NeedsOfPictureFile(const std::string& path);
 PictureSize SizeInPictureFile(const std::string& path);
 
 // Writes a PNG of 1 (grey) or 3 (RGB) channels as core/file.h's AtomicFile writes; OutputError with

@@ -54,6 +54,7 @@ class PngReader {
   void ChooseConversions();
   void Convert(const std::uint8_t* in, int pixels, std::uint8_t* out) const;
   std::ptrdiff_t channels() const { return values_ == PngValues::kLabels ? 1 : 3; }
+  std::uint64_t BytesOfConverted() const;
   void ReadRows(const Box& box, std::uint8_t* out);
   void ReadInterlaced(const Box& box, std::uint8_t* out);
 
@@ -117,8 +118,14 @@ PictureHeader PngReader::Header() const {
                      : kind_ == PNG_COLOR_TYPE_PALETTE    ? "palette"
                      : kind_ == PNG_COLOR_TYPE_RGB        ? "RGB"
                                                           : "RGBA";
-  return {size_, "PNG, " + std::to_string(depth_) + "-bit " + kind +
-                     (interlaced_ == PNG_INTERLACE_NONE ? "" : ", interlaced")};
+  const auto pixels =
+      static_cast<std::uint64_t>(size_.height) * static_cast<std::uint64_t>(size_.width);
+  const std::uint64_t made = pixels * static_cast<std::uint64_t>(channels());
+  const std::uint64_t rows = interlaced_ == PNG_INTERLACE_NONE ? 0 : pixels * BytesOfConverted();
+  return {size_,
+          "PNG, " + std::to_string(depth_) + "-bit " + kind +
+              (interlaced_ == PNG_INTERLACE_NONE ? "" : ", interlaced"),
+          made + rows};
 }
 
 // A claim of more pixels than so few bytes can pack is false, and found before memory is taken.
@@ -128,8 +135,7 @@ void PngReader::CheckBytes() const {
   const auto bits = static_cast<std::uint64_t>(depth_) * png_get_channels(png_, info_);
   if (pixels * bits / 8 / kMostDeflate <= bytes_) return;
   throw DataError(path_ + ": the PNG data is cut off (" + std::to_string(bytes_) + " bytes for " +
-                  std::to_string(size_.width) + " x " + std::to_string(size_.height) +
-                  " pixels); the picture is damaged");
+                  SizeText(size_) + "); the picture is damaged");
 }
 
 void PngReader::RequireLabels() const {
@@ -138,6 +144,12 @@ void PngReader::RequireLabels() const {
   throw DataError(path_ + ": " + Header().kind +
                   ": no label image; expected 8-bit grey or palette PNG, whose values are the "
                   "numbers of the classes");
+}
+
+// Of a pixel after ChooseConversions.
+std::uint64_t PngReader::BytesOfConverted() const {
+  if (values_ == PngValues::kLabels || kind_ == PNG_COLOR_TYPE_PALETTE) return 1;
+  return kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16 ? 2 : 3;
 }
 
 // After these conversions a pixel is 3 bytes of colour, an index of the palette, two bytes of grey,

@@ -188,12 +188,15 @@ Picture ResizeNearest(const Picture& picture, PictureSize to) {
 PictureSize ShorterSide(PictureSize of, int size, const std::string& path) {
   const int shorter = std::min(of.height, of.width), longer = std::max(of.height, of.width);
   const auto scaled = static_cast<std::int64_t>(size) * longer / shorter;
-  if (scaled > kMaxPixels / size)
-    throw DataError(path + ": would have " + std::to_string(size) + " x " + std::to_string(scaled) +
-                    " pixels when it is resized; expected at most " + std::to_string(kMaxPixels) +
-                    ": resize it to less, or leave it out");
+  const bool upright = of.width <= of.height;
+  if (scaled > kMaxPixels / size) {
+    const std::string least = std::to_string(size), most = std::to_string(scaled);
+    throw DataError(path + ": would have " + (upright ? least : most) + " x " +
+                    (upright ? most : least) + " pixels when it is resized; expected at most " +
+                    std::to_string(kMaxPixels) + ": resize it to less, or leave it out");
+  }
   const auto long_side = static_cast<int>(scaled);
-  return of.width <= of.height ? PictureSize{long_side, size} : PictureSize{size, long_side};
+  return upright ? PictureSize{long_side, size} : PictureSize{size, long_side};
 }
 
 Box CenterBox(PictureSize of, PictureSize crop) {

@@ -2,6 +2,7 @@
 #include <png.h>
 
 #include <csetjmp>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,14 +14,19 @@
 namespace ada::data {
 namespace {
 
+constexpr int kLongestPngSide = PNG_USER_WIDTH_MAX;
+static_assert(PNG_USER_WIDTH_MAX == PNG_USER_HEIGHT_MAX);
+
 // The library's output, collected in memory: an AtomicFile throws, which must not pass through it.
 struct PngOutput {
   std::jmp_buf jump;
-  std::string bytes, words;
-  bool out_of_memory = false;
+  std::string bytes;
+  char problem[256] = "";  // in the library's words; "": no memory
 
-  static void OnError(png_structp png, png_const_charp) {
-    std::longjmp(static_cast<PngOutput*>(png_get_error_ptr(png))->jump, 1);
+  static void OnError(png_structp png, png_const_charp words) {
+    auto* output = static_cast<PngOutput*>(png_get_error_ptr(png));
+    std::snprintf(output->problem, sizeof output->problem, "%s", words);
+    std::longjmp(output->jump, 1);
   }
   static void OnWarning(png_structp, png_const_charp) {}
   static void Write(png_structp png, png_bytep from, std::size_t bytes) {
@@ -30,7 +36,7 @@ struct PngOutput {
       return;
     } catch (const std::exception&) {
     }
-    png_error(png, "out of memory");
+    png_error(png, "");
   }
   static void Flush(png_structp) {}
 };
@@ -64,6 +70,11 @@ void WriteFile(const std::string& path, const Picture& picture,
             picture.pixels.size() == static_cast<std::size_t>(picture.height) *
                                          static_cast<std::size_t>(picture.width) *
                                          static_cast<std::size_t>(picture.channels));
+  // The library writes no longer side, and others read none.
+  if (picture.height > kLongestPngSide || picture.width > kLongestPngSide)
+    throw OutputError(path + ": would have " + SizeText(picture.size()) +
+                      "; a PNG file is written with at most " + std::to_string(kLongestPngSide) +
+                      " on a side: crop or resize the picture");
   AtomicFile file(path);
   PngOutput output;
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &output, PngOutput::OnError,
@@ -71,7 +82,10 @@ void WriteFile(const std::string& path, const Picture& picture,
   png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
   const bool good = info != nullptr && WriteRows(png, info, picture, palette, &output);
   png_destroy_write_struct(&png, &info);
-  if (!good) throw OutputError(path + ": there is no memory to make the PNG in");
+  const std::string problem = output.problem;
+  if (!good && (problem.empty() || problem.find("emory") != std::string::npos))
+    throw DeviceError(path + ": there is no memory to make the PNG in");
+  if (!good) throw OutputError(path + ": the PNG cannot be made: " + problem);
   file.Write(output.bytes);
   file.Commit();
 }

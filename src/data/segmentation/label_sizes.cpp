@@ -33,8 +33,8 @@ void RequireLabelSizes(const Dataset& dataset, bool skip_broken) {
 
 std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,
                           PictureSize labels) {
-  return dataset.label_images->NameOf(number) + ": " + SizeText(labels) +
-         " pixels, and its picture " + dataset.store->NameOf(number) + " has " + SizeText(picture) +
+  return dataset.label_images->NameOf(number) + ": " + SizeText(labels) + ", and its picture " +
+         dataset.store->NameOf(number) + " has " + SizeText(picture) +
          "; expected a label for each pixel";
 }
 

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/text.h"
+#include "core/utf8.h"
 #include "data/dataset.h"
 
 namespace ada::data {
@@ -52,6 +54,9 @@ std::vector<std::string> ClassesOfMetadata(const std::map<std::string, std::stri
   const bool unnamed =
       std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.empty(); });
   if (names.empty() || unnamed) throw DataError(place + ": a name is empty, or there is none");
+  const std::string twice = FirstTwice(names);
+  if (!twice.empty())
+    throw DataError(place + ": " + Shown(twice) + " is there twice; expected each class once");
   if (names.size() > static_cast<std::size_t>(kMostClasses))
     throw DataError(place + ": " + std::to_string(names.size()) + " names; expected at most " +
                     std::to_string(kMostClasses));

@@ -18,16 +18,14 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   if (fd_ < 0) throw DataError(path_ + ": cannot be opened: " + problem);
   struct stat facts {};
   const bool known = fstat(fd_, &facts) == 0;
-  size_ = known && S_ISREG(facts.st_mode) ? static_cast<std::size_t>(facts.st_size) : 0;
+  size_ = known ? static_cast<std::size_t>(facts.st_size) : 0;
   void* mapped = size_ == 0 ? MAP_FAILED : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
   if (mapped != MAP_FAILED) {
     begin_ = static_cast<const std::byte*>(mapped);
     return;
   }
-  const std::string reason = !known                    ? std::strerror(errno)
-                             : !S_ISREG(facts.st_mode) ? "not a regular file"
-                             : size_ == 0              ? "the file is empty"
-                                                       : std::strerror(errno);
+  const std::string reason =
+      known && size_ == 0 ? "the file is empty" : std::string(std::strerror(errno));
   CloseFile(fd_);
   throw DataError(path_ + ": cannot be mapped into memory: " + reason);
 }

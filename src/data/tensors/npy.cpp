@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace ada::data {
 namespace {
@@ -43,7 +44,7 @@ class DictionaryReader {
       else if (key == "shape" && !facts.has_shape)
         facts.shape = Tuple(), facts.has_shape = true;
       else
-        Damaged("unknown or repeated key '" + key + "'");
+        Damaged("unknown or repeated key " + Shown(key));
       if (!Take(',') && Next() != '}') Damaged("no comma between two keys");
     }
     Skip();
@@ -143,7 +144,7 @@ DType TypeOf(const std::string& descr, const std::string& place) {
   if (word.starts_with("O"))
     FailNpy(place,
             "holds Python objects, which only Python can read; expected an array of numbers");
-  FailNpy(place, "holds elements of type '" + descr + "'; expected an array of numbers");
+  FailNpy(place, "holds elements of type " + Shown(descr) + "; expected an array of numbers");
 }
 
 }  // namespace

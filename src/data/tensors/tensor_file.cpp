@@ -4,13 +4,14 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "data/tensors/npy.h"
 
 namespace ada::data {
 namespace {
 
 std::string PlaceOf(const std::string& path, const std::string& name) {
-  return path + ": tensor " + name;
+  return path + ": tensor " + Visible(name);
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ void TensorFile::OpenSafetensors() {
 void TensorFile::OpenNpz() {
   for (ZipMember& member : ReadZip(file_->bytes(), path())) {
     if (!member.name.ends_with(".npy"))
-      throw DataError(path() + ": holds " + member.name + ", which is no array (.npy)");
+      throw DataError(path() + ": holds " + Visible(member.name) + ", which is no array (.npy)");
     TensorInFile tensor;
     tensor.name = member.name.substr(0, member.name.size() - 4);
     tensor.place = PlaceOf(path(), tensor.name);

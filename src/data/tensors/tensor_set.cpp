@@ -11,7 +11,9 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "data/tensors/class_list.h"
+#include "data/tensors/layout.h"
 #include "data/tensors/tensor_file.h"
 
 namespace ada::data {
@@ -22,21 +24,21 @@ constexpr std::int64_t kLargestSide = 65'536, kMostChannels = 1024;
 // The images of one tensor.
 class TensorStore final : public ImageStore {
  public:
-  TensorStore(std::shared_ptr<const MappedFile> file, TensorInFile tensor)
+  TensorStore(std::shared_ptr<const MappedFile> file, TensorInFile tensor, ArrayLayout layout)
       : file_(std::move(file)),
         tensor_(std::move(tensor)),
-        height_(static_cast<int>(tensor_.shape[1])),
-        width_(static_cast<int>(tensor_.shape[2])),
-        channels_(tensor_.shape.size() == 4 ? static_cast<int>(tensor_.shape[3]) : 1) {}
+        axes_(AxesOf(tensor_.shape, layout)),
+        channels_first_(tensor_.shape.size() == 4 && layout == ArrayLayout::kChw) {}
 
   std::int64_t images() const override { return tensor_.shape[0]; }
   std::string NameOf(std::int64_t image) const override {
     return tensor_.place + ": image " + std::to_string(image);
   }
   Picture Read(std::int64_t image, const ChoosePart& part) const override {
-    const PictureSize size{height_, width_};
+    const PictureSize size{static_cast<int>(axes_.height), static_cast<int>(axes_.width)};
     ADA_CHECK(Bytes() != nullptr);
-    return CutOut(Bytes() + image * height_ * width_ * channels_, size, channels_, part(size));
+    return CutOut(Bytes() + image * axes_.height * axes_.width * axes_.channels, size,
+                  static_cast<int>(axes_.channels), part(size));
   }
   const std::uint8_t* Bytes() const override {
     return tensor_.dtype == DType::kU8 ? reinterpret_cast<const std::uint8_t*>(Data()) : nullptr;
@@ -45,7 +47,9 @@ class TensorStore final : public ImageStore {
     return tensor_.dtype == DType::kF32 ? Data() : nullptr;
   }
   bool is_float() const override { return tensor_.dtype == DType::kF32; }
-  std::uint64_t memory() const override { return tensor_.is_packed() ? tensor_.size() : 0; }
+  std::uint64_t memory() const override {
+    return tensor_.is_packed() || channels_first_ ? tensor_.size() : 0;
+  }
   void CheckUnchanged() const override { file_->CheckUnchanged(); }
 
  private:
@@ -55,16 +59,25 @@ class TensorStore final : public ImageStore {
     const std::lock_guard lock(mutex_);
     if (data_ == nullptr) {
       file_->CheckUnchanged();
-      data_ = CheckedElements(tensor_, &unpacked_).data();
+      const std::span<const std::byte> elements = CheckedElements(tensor_, &unpacked_);
+      if (channels_first_) MoveChannels(elements);
+      data_ = channels_first_ ? unpacked_.data() : elements.data();
     }
     return data_;
   }
 
+  // Leaves the images in `unpacked_`, where they may be already.
+  void MoveChannels(std::span<const std::byte> elements) const {
+    if (!tensor_.is_packed()) unpacked_ = ByteBlock(elements.size());
+    PutChannelsLast(elements, axes_, BytesOf(tensor_.dtype), unpacked_);
+  }
+
   std::shared_ptr<const MappedFile> file_;
   TensorInFile tensor_;
-  int height_, width_, channels_;
-  mutable std::mutex mutex_;  // of whoever makes what follows
-  mutable ByteBlock unpacked_;
+  ImageAxes axes_;
+  bool channels_first_;
+  mutable std::mutex mutex_;    // of whoever makes what follows
+  mutable ByteBlock unpacked_;  // or with other axes than in the file
   mutable std::atomic<const std::byte*> data_ = nullptr;
 };
 
@@ -72,12 +85,13 @@ const TensorInFile& Require(const TensorFile& file, const std::string& name) {
   const TensorInFile* found = file.Find(name);
   if (found) return *found;
   std::vector<std::string> names;
-  for (const TensorInFile& tensor : file.tensors()) names.push_back(tensor.name);
+  for (const TensorInFile& tensor : file.tensors()) names.push_back(Visible(tensor.name));
   throw DataError(file.path() + ": holds no tensor " + name +
                   "; expected train.images, train.labels, test.images, test.labels; it has " +
                   (names.empty() ? "none" : FirstNames(names, 8)));
 }
 
+// What a tensor of images must be whatever its axes are.
 void CheckImages(const TensorInFile& images) {
   const auto fail = [&](const std::string& problem) {
     throw DataError(images.place + ": " + problem);
@@ -88,19 +102,22 @@ void CheckImages(const TensorInFile& images) {
          "; expected U8 (0 to 255) or F32 (taken as they are)");
   if (s.size() != 3 && s.size() != 4)
     fail("has the shape " + DimsText(s) +
-         "; expected [images, height, width, channels], or [images, height, width] of grey ones");
+         "; expected [images, height, width, channels] or [images, channels, height, width], or "
+         "[images, height, width] of grey ones");
   if (s[0] < 1) fail("has the shape " + DimsText(s) + ": no images");
   if (s[0] > std::numeric_limits<std::uint32_t>::max()) fail("more than 2^32 - 1 images");
-  const std::int64_t channels = s.size() == 4 ? s[3] : 1;
-  if (s[1] < 1 || s[2] < 1 || channels < 1 || s[1] > kLargestSide || s[2] > kLargestSide ||
-      channels > kMostChannels)
-    fail("has the shape " + DimsText(s) + "; expected images of 1 to " +
-         std::to_string(kLargestSide) + " rows and columns and 1 to " +
-         std::to_string(kMostChannels) + " channels");
-  if (s.size() == 4 && channels > 4 && (s[1] == 3 || (s[1] == 1 && s[2] == s[3])))
-    fail("has the shape " + DimsText(s) +
-         ", which looks like [images, channels, height, width]; expected channels last: "
-         "images.transpose(0, 2, 3, 1)");
+}
+
+void CheckAxes(const TensorInFile& images, const ImageAxes& axes) {
+  const auto within = [](std::int64_t size, std::int64_t most) {
+    return size >= 1 && size <= most;
+  };
+  if (within(axes.height, kLargestSide) && within(axes.width, kLargestSide) &&
+      within(axes.channels, kMostChannels))
+    return;
+  throw DataError(images.place + ": has the shape " + DimsText(images.shape) +
+                  "; expected images of 1 to " + std::to_string(kLargestSide) +
+                  " rows and columns and 1 to " + std::to_string(kMostChannels) + " channels");
 }
 
 // An integer of any type; nothing where it is no label: below 0 or far too large.
@@ -177,31 +194,41 @@ void CheckLabels(const TensorInFile& labels, const std::vector<Label>& values, i
                   std::to_string(classes - 1) + ", since " + why);
 }
 
-Dataset ReadTensorSplit(const TensorFile& file, const std::string& split) {
+Dataset ReadTensorSplit(const TensorFile& file, const std::string& split, ArrayLayout layout) {
   const TensorInFile& images = Require(file, split + ".images");
   const TensorInFile& labels = Require(file, split + ".labels");
   CheckImages(images);
+  const ImageAxes axes = AxesOf(images.shape, layout);
+  CheckAxes(images, axes);
   Dataset dataset;
   dataset.name = "tensors";
   dataset.labels = ReadLabels(labels, images);
-  dataset.height = static_cast<int>(images.shape[1]);
-  dataset.width = static_cast<int>(images.shape[2]);
-  dataset.channels = images.shape.size() == 4 ? static_cast<int>(images.shape[3]) : 1;
-  dataset.store = std::make_shared<TensorStore>(file.file(), images);
+  dataset.height = static_cast<int>(axes.height);
+  dataset.width = static_cast<int>(axes.width);
+  dataset.channels = static_cast<int>(axes.channels);
+  dataset.store = std::make_shared<TensorStore>(file.file(), images, layout);
   return dataset;
 }
 
 }  // namespace
 
-Splits OpenTensors(const std::string& path) {
+Splits OpenTensors(const std::string& path, ArrayLayout layout) {
   const TensorFile file(path);
   Splits splits;
-  splits.train = ReadTensorSplit(file, "train");
-  splits.test = ReadTensorSplit(file, "test");
-  if (splits.train.channels != splits.test.channels)
-    throw DataError(Require(file, "test.images").place + ": images of " +
+  if (layout == ArrayLayout::kAuto) {
+    const TensorInFile& images = Require(file, "train.images");
+    CheckImages(images);
+    layout = LayoutOf(images);
+    if (images.shape.size() == 4) splits.note = LayoutText(images, layout);
+  }
+  splits.train = ReadTensorSplit(file, "train", layout);
+  splits.test = ReadTensorSplit(file, "test", layout);
+  if (splits.train.channels != splits.test.channels) {
+    const TensorInFile& images = Require(file, "test.images");
+    throw DataError(images.place + ": has the shape " + DimsText(images.shape) + ", images of " +
                     std::to_string(splits.test.channels) + " channels; expected " +
                     std::to_string(splits.train.channels) + ", as in train.images");
+  }
   splits.class_names = ClassesOfMetadata(file.metadata(), path);
   const Label largest = *std::max_element(splits.train.labels.begin(), splits.train.labels.end());
   const bool named = !splits.class_names.empty();

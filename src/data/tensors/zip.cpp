@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace ada::data {
 namespace {
@@ -33,7 +34,7 @@ class ZipReader {
     for (std::uint64_t i = 0; i < directory.members; ++i) {
       members.push_back(ReadEntry(&at));
       if (!names.insert(members.back().name).second)
-        Fail(at, "the member " + members.back().name + " is there twice");
+        Fail(at, "the member " + Visible(members.back().name) + " is there twice");
     }
     return members;
   }
@@ -117,21 +118,22 @@ class ZipReader {
     ZipMember member;
     member.name.assign(reinterpret_cast<const char*>(file_.data()) + entry + kEntryBytes,
                        name_bytes);
-    if ((flags & 1) != 0) Fail(entry, "the member " + member.name + " is encrypted");
+    if ((flags & 1) != 0) Fail(entry, "the member " + Visible(member.name) + " is encrypted");
     if (method != 0 && method != 8)
-      Fail(entry, "the member " + member.name + " is packed by method " + std::to_string(method));
+      Fail(entry,
+           "the member " + Visible(member.name) + " is packed by method " + std::to_string(method));
     member.deflated = method == 8;
     member.size = size;
     member.crc = static_cast<std::uint32_t>(Number(entry + 16, 4));
     Require(offset, kLocalBytes);
     if (Number(offset, 4) != kLocalMagic)
-      Fail(offset, "the header of member " + member.name + " is damaged");
+      Fail(offset, "the header of member " + Visible(member.name) + " is damaged");
     const std::uint64_t data =
         offset + kLocalBytes + Number(offset + 26, 2) + Number(offset + 28, 2);
     Require(data, stored);
     member.stored = file_.subspan(data, stored);
     if (member.deflated ? size > (stored + 1) * kMostRatio : size != stored)
-      Fail(entry, "the member " + member.name + " claims " + std::to_string(size) +
+      Fail(entry, "the member " + Visible(member.name) + " claims " + std::to_string(size) +
                       " bytes, which do not fit its data");
     return member;
   }

@@ -88,10 +88,6 @@ class Trace : public Attempts {
     if (column.empty() && std::all_of(header.begin(), header.end(),
                                       [](const auto& field) { return IsValue(Trimmed(field)); }))
       TakeAsHeaderless(notes);
-    for (auto name = csv_.header().begin(); name != csv_.header().end(); ++name) {
-      if (std::find(csv_.header().begin(), name, *name) != name)
-        csv_.Fail("two columns are called " + Shown(*name));
-    }
     FindColumns(column);
   }
 
@@ -141,9 +137,15 @@ class Trace : public Attempts {
   // Of a column by its name, or by one that differs in blanks and letter case alone.
   std::size_t Find(const std::string& name) const {
     if (const std::size_t exact = csv_.Find(name); exact != CsvReader::kMissing) return exact;
-    for (std::size_t i = 0; i < csv_.header().size(); ++i)
-      if (LowerCase(Trimmed(csv_.header()[i])) == LowerCase(name)) return i;
-    return CsvReader::kMissing;
+    std::size_t found = CsvReader::kMissing;
+    for (std::size_t i = 0; i < csv_.header().size(); ++i) {
+      if (LowerCase(Trimmed(csv_.header()[i])) != LowerCase(name)) continue;
+      if (found != CsvReader::kMissing)
+        csv_.Fail("two columns are called " + Shown(csv_.header()[found]) + " and " +
+                  Shown(csv_.header()[i]) + ": either may be " + name);
+      found = i;
+    }
+    return found;
   }
 
   void FindColumns(const std::string& column) {
@@ -152,7 +154,8 @@ class Trace : public Attempts {
     const std::string wanted = !column.empty() ? column : wants_amax_ ? "amax" : "overflow";
     if ((wants_amax_ ? amax_ : overflow_) != CsvReader::kMissing) return;
     std::string names;
-    for (const std::string& name : csv_.header()) names += (names.empty() ? "" : ", ") + name;
+    for (const std::string& name : csv_.header())
+      names += (names.empty() ? "" : ", ") + Visible(name);
     csv_.Fail("no column '" + wanted + "', which " +
               (wants_amax_ ? "policy logmax needs: the largest unscaled gradient of each attempt"
                            : "replay needs: 1 where an attempt's gradients were not finite, else "

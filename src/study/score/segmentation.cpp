@@ -77,10 +77,6 @@ void ExpectPredictions(const SegmentationScoreOptions& options,
   }
 }
 
-std::string ShownSize(const data::Picture& picture) {
-  return std::to_string(picture.width) + " x " + std::to_string(picture.height);
-}
-
 // Counts the pixels of one image.
 void JudgeImage(const SegmentationScoreOptions& options, const std::string& name,
                 vision::Confusion& confusion) {
@@ -89,8 +85,8 @@ void JudgeImage(const SegmentationScoreOptions& options, const std::string& name
   const data::Picture labels = data::ReadLabelPng(label_path);
   const data::Picture prediction = data::ReadLabelPng(prediction_path);
   if (!(labels.size() == prediction.size())) {
-    throw DataError(prediction_path + ": has " + ShownSize(prediction) + " pixels, " + label_path +
-                    " has " + ShownSize(labels) + "; expected the same size");
+    throw DataError(prediction_path + ": has " + SizeText(prediction.size()) + ", " + label_path +
+                    " has " + SizeText(labels.size()) + "; expected the same size");
   }
   std::vector<std::int32_t> truth(labels.pixels.begin(), labels.pixels.end());
   const std::vector<std::int32_t> found(prediction.pixels.begin(), prediction.pixels.end());

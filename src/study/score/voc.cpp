@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "data/detection/annotation.h"
 #include "data/detection/image_lists.h"
 #include "study/score/score.h"
@@ -59,17 +58,11 @@ struct JudgedImages {
 };
 
 JudgedImages ReadTruth(const VocScoreOptions& options, std::ostream& notes) {
-  std::vector<std::string> years;
-  for (const std::string& folder : options.folders) {
-    for (std::string& year : data::YearFolders(folder)) years.push_back(std::move(year));
-  }
+  const std::vector<std::string> years = data::YearFolders(options.folders);
   std::string note;
   JudgedImages judged;
   for (const data::ListedImage& listed : data::ListImages(years, options.split, &note)) {
-    if (!judged.places.emplace(listed.name, judged.images.size()).second) {
-      throw DataError(listed.place + ": names " + Visible(listed.name) +
-                      ", which is in the split already; expected each image once");
-    }
+    judged.places.emplace(listed.name, judged.images.size());
     judged.images.push_back({data::ReadAnnotation(listed.annotation).objects, {}});
   }
   if (!note.empty()) notes << note << '\n';

@@ -30,6 +30,10 @@ vision::DefaultBoxSpec BoxesOf(const config::Config& config) {
   return spec;
 }
 
+std::string SizeText(std::int64_t width, std::int64_t height) {
+  return data::SizeText({static_cast<int>(height), static_cast<int>(width)});
+}
+
 [[noreturn]] void FailBoxes(const config::Config& config, const std::string& problem) {
   throw ConfigError(
       ToString(config.detection.where.file.empty() ? config.model.where : config.detection.where) +
@@ -45,14 +49,12 @@ std::shared_ptr<const vision::BoxCoder> MakeCoder(const config::Config& config,
   vision::DefaultBoxSpec spec = BoxesOf(config);
   if (image.h != image.w)
     fail("the default boxes are of square images, and those of this run are " +
-         std::to_string(image.h) + "x" + std::to_string(image.w) +
-         "; set data.resize: [SIDE, SIDE]");
+         SizeText(image.w, image.h) + "; set data.resize: [SIDE, SIDE]");
   if (spec.input == 0) spec.input = static_cast<int>(image.h);
   if (spec.input != image.h)
-    fail("these default boxes are of images of " + std::to_string(spec.input) + "x" +
-         std::to_string(spec.input) + ", and those of this run are " + std::to_string(image.h) +
-         "x" + std::to_string(image.w) + "; set data.resize: [" + std::to_string(spec.input) +
-         ", " + std::to_string(spec.input) + "]");
+    fail("these default boxes are of images of " + SizeText(spec.input, spec.input) +
+         ", and those of this run are " + SizeText(image.w, image.h) + "; set data.resize: [" +
+         std::to_string(spec.input) + ", " + std::to_string(spec.input) + "]");
   spec.center_variance = config.detection.variances.at(0);
   spec.size_variance = config.detection.variances.at(1);
   return std::make_shared<vision::BoxCoder>(spec);

@@ -1,0 +1,66 @@
+#include "data/decoding_memory.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/run_in_parallel.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::int64_t kMostLooked = 10'000, kPicturesOfTask = 64;
+
+PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
+  const std::int64_t number = dataset.NumberInFiles(image);
+  PictureNeeds needs;
+  try {
+    needs = NeedsOfPictureFile(dataset.store->NameOf(number));
+    if (dataset.label_images)
+      needs.bytes += NeedsOfPictureFile(dataset.label_images->NameOf(number)).bytes;
+  } catch (const DataError&) {
+  }
+  return needs;
+}
+
+DecodingNeed NeedOfSplit(const Dataset& dataset, std::size_t pictures) {
+  const std::int64_t images = dataset.images(), looked = std::min(images, kMostLooked);
+  const auto image_at = [&](std::int64_t i) { return (2 * i + 1) * images / (2 * looked); };
+  std::vector<PictureNeeds> needs(static_cast<std::size_t>(looked));
+  RunRangesInParallel(looked, kPicturesOfTask, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      needs[static_cast<std::size_t>(i)] = NeedsOf(dataset, image_at(i));
+  });
+  std::vector<std::int64_t> order(needs.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  const auto need_of = [&](std::int64_t i) { return needs[static_cast<std::size_t>(i)]; };
+  const std::size_t counted = std::min(pictures, order.size());
+  const auto last = order.begin() + static_cast<std::ptrdiff_t>(counted);
+  std::partial_sort(order.begin(), last, order.end(), [&](std::int64_t a, std::int64_t b) {
+    return need_of(a).bytes > need_of(b).bytes;
+  });
+  DecodingNeed need;
+  for (auto i = order.begin(); i != last; ++i) need.bytes += need_of(*i).bytes;
+  if (need.bytes > 0)
+    need.largest = dataset.store->NameOf(dataset.NumberInFiles(image_at(order.front()))) + " (" +
+                   SizeText(need_of(order.front()).size) + ")";
+  return need;
+}
+
+}  // namespace
+
+DecodingNeed NeedOfDecoding(const Splits& splits, int workers) {
+  DecodingNeed largest;
+  if (!FactsOf(splits.train.name).decodes()) return largest;
+  const auto pictures = static_cast<std::size_t>(std::max(workers, 1));
+  for (const Dataset* split : {&splits.train, &splits.test}) {
+    DecodingNeed need = NeedOfSplit(*split, pictures);
+    if (need.bytes > largest.bytes) largest = std::move(need);
+  }
+  return largest;
+}
+
+}  // namespace ada::data

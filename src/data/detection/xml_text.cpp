@@ -1,0 +1,165 @@
+#include "data/detection/xml_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+#include <utility>
+
+#include "core/error.h"
+#include "core/utf8.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::uint32_t kLastCharacter = 0x10FFFF;
+
+bool IsSurrogate(std::uint32_t code) { return code >= 0xD800 && code <= 0xDFFF; }
+
+// The characters that XML 1.0 lets stand in a text.
+bool IsXmlCharacter(std::uint32_t code) {
+  const bool blank = code == '\t' || code == '\n' || code == '\r';
+  return blank || (code >= 0x20 && code <= kLastCharacter && !IsSurrogate(code) && code != 0xFFFE &&
+                   code != 0xFFFF);
+}
+
+void Append(std::uint32_t code, std::string* text) {
+  const auto add = [text](std::uint32_t byte) { *text += static_cast<char>(byte); };
+  const auto add_rest = [&](int shift) { add(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) return add(code);
+  if (code < 0x800) {
+    add(0xC0 | code >> 6);
+  } else if (code < 0x10000) {
+    add(0xE0 | code >> 12), add_rest(6);
+  } else {
+    add(0xF0 | code >> 18), add_rest(12), add_rest(6);
+  }
+  add_rest(0);
+}
+
+std::string OfUtf16(std::string_view bytes, bool big_endian) {
+  const auto unit = [&](std::size_t at) -> std::uint32_t {
+    const auto first = static_cast<unsigned char>(bytes[at]);
+    const auto second = static_cast<unsigned char>(bytes[at + 1]);
+    return big_endian ? first << 8 | second : second << 8 | first;
+  };
+  std::string text;
+  for (std::size_t at = 0; at + 1 < bytes.size(); at += 2) {
+    std::uint32_t code = unit(at);
+    const std::uint32_t next = at + 3 < bytes.size() ? unit(at + 2) : 0;
+    if (code >= 0xD800 && code <= 0xDBFF && next >= 0xDC00 && next <= 0xDFFF) {
+      code = 0x10000 + ((code - 0xD800) << 10) + (next - 0xDC00);
+      at += 2;
+    }
+    Append(code, &text);  // half a pair alone is no UTF-8, and found as such
+  }
+  if (bytes.size() % 2 == 1) text += '\xFF';  // neither is half a unit
+  return text;
+}
+
+std::string OfLatin1(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) Append(static_cast<unsigned char>(c), &text);
+  return text;
+}
+
+// What a declaration says, in small letters: <?xml version="1.0" encoding="UTF-8"?>.
+std::string DeclaredEncoding(std::string_view text) {
+  if (!text.starts_with("<?xml")) return "";
+  const std::string_view declaration = text.substr(0, text.find("?>"));
+  const std::size_t key = declaration.find("encoding");
+  if (key == std::string_view::npos) return "";
+  const std::size_t open = declaration.find_first_of("\"'", key);
+  if (open == std::string_view::npos) return "";
+  const std::size_t close = declaration.find(declaration[open], open + 1);
+  std::string name(declaration.substr(open + 1, close - open - 1));
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name;
+}
+
+std::pair<std::string, std::string> TextAndEncoding(std::string_view bytes) {
+  if (bytes.starts_with("\xFE\xFF")) return {OfUtf16(bytes.substr(2), true), ""};
+  if (bytes.starts_with("\xFF\xFE")) return {OfUtf16(bytes.substr(2), false), ""};
+  if (bytes.starts_with(std::string_view("\0<", 2))) return {OfUtf16(bytes, true), ""};
+  if (bytes.starts_with(std::string_view("<\0", 2))) return {OfUtf16(bytes, false), ""};
+  if (bytes.starts_with("\xEF\xBB\xBF")) return {std::string(bytes.substr(3)), ""};
+  const std::string declared = DeclaredEncoding(bytes);
+  if (declared == "iso-8859-1" || declared == "latin1" || declared == "latin-1")
+    return {OfLatin1(bytes), ""};
+  return {std::string(bytes), declared};
+}
+
+}  // namespace
+
+XmlText::XmlText(std::string_view bytes, const std::string& path) {
+  auto [text, declared] = TextAndEncoding(bytes);
+  text_ = std::move(text);
+  FindLines();
+  Check(declared, path);
+}
+
+void XmlText::FindLines() {
+  for (std::size_t at = 0; (at = text_.find('\n', at)) != std::string::npos; ++at)
+    ends_.push_back(at);
+}
+
+int XmlText::LineAt(std::ptrdiff_t offset) const {
+  const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(offset, 0));
+  return 1 + static_cast<int>(std::lower_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
+}
+
+void XmlText::Check(const std::string& declared, const std::string& path) const {
+  for (std::size_t at = 0; at < text_.size();) {
+    const auto byte = static_cast<unsigned char>(text_[at]);
+    const std::size_t length = CharacterLength(text_, at);
+    if (length > 0 && (length > 1 || IsXmlCharacter(byte))) {
+      at += length;
+      continue;
+    }
+    const std::string shown = Shown(std::string_view(text_).substr(at, 1));
+    const bool other = length == 0 && !declared.empty() && declared != "utf-8";
+    throw DataError(path + ": line " + std::to_string(LineAt(static_cast<std::ptrdiff_t>(at))) +
+                    ": the byte " + shown +
+                    (length > 0 ? " is a control character" : " is no UTF-8") +
+                    (other ? ", and the encoding " + Shown(declared) + " is not read here" : "") +
+                    "; expected UTF-8, UTF-16, or ISO-8859-1 that the file declares");
+  }
+}
+
+std::string WithoutEntities(std::string_view raw, std::string* problem) {
+  constexpr auto kNamed = std::to_array<std::pair<std::string_view, char>>(
+      {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}});
+  constexpr std::size_t kLongest = 16;
+  std::string text;
+  for (std::size_t at = 0; at < raw.size();) {
+    if (raw[at] != '&') {
+      text += raw[at++];
+      continue;
+    }
+    const std::size_t length = raw.substr(at, kLongest).find(';');
+    const std::string_view name =
+        length == std::string_view::npos ? std::string_view() : raw.substr(at + 1, length - 1);
+    const auto known = std::find_if(kNamed.begin(), kNamed.end(),
+                                    [name](const auto& entity) { return entity.first == name; });
+    std::uint32_t code = known == kNamed.end() ? 0 : static_cast<unsigned char>(known->second);
+    if (name.starts_with('#')) {
+      const bool hex = name.starts_with("#x");
+      const char* const begin = name.data() + (hex ? 2 : 1);
+      const char* const end = name.data() + name.size();
+      const auto [parsed, error] = std::from_chars(begin, end, code, hex ? 16 : 10);
+      if (parsed != end || error != std::errc() || begin == end) code = 0;
+    }
+    if (!IsXmlCharacter(code)) {
+      *problem = Shown(raw.substr(at, length == std::string_view::npos ? kLongest : length + 1)) +
+                 " begins with & and is no entity that is known here; expected &amp;, &lt;, &gt;, "
+                 "&quot;, &apos; or the number of a character (&#233;)";
+      return "";
+    }
+    Append(code, &text);
+    at += length + 1;
+  }
+  return text;
+}
+
+}  // namespace ada::data

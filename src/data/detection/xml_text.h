@@ -1,0 +1,32 @@
+// The text of an XML file as UTF-8 without a byte order mark, and its lines.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ada::data {
+
+class XmlText {
+ public:
+  // `bytes`: of a file in UTF-8, UTF-16 or, where its declaration says so, ISO-8859-1; `path` is
+  // for messages. DataError naming the line: bytes that are none of these, control characters.
+  XmlText(std::string_view bytes, const std::string& path);
+
+  std::string_view text() const { return text_; }
+  // The line, from 1, of a place in text(); in logarithmic time.
+  int LineAt(std::ptrdiff_t offset) const;
+
+ private:
+  void FindLines();
+  void Check(const std::string& declared, const std::string& path) const;
+
+  std::string text_;
+  std::vector<std::size_t> ends_;  // of the lines
+};
+
+// Text of an element as it stands in a file, with each entity (&amp;, &#233;, &#xE9;) as the
+// character that it means. "" and `problem` in words: an entity that XML itself does not know.
+std::string WithoutEntities(std::string_view raw, std::string* problem);
+
+}  // namespace ada::data

@@ -1,0 +1,58 @@
+#include "data/names_file.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/utf8.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kBlank = " \t\r\v\f";
+
+std::string_view NameIn(std::string_view line, NamePart part) {
+  if (part == NamePart::kWholeLine)
+    return line.substr(0, line.size() - (line.ends_with('\r') ? 1 : 0));
+  line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+  return line.substr(0, line.find_first_of(kBlank));
+}
+
+bool HasControl(std::string_view name) {
+  return std::any_of(name.begin(), name.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7F;
+  });
+}
+
+}  // namespace
+
+std::vector<NameInFile> ReadNamesFile(const std::string& path, std::uint64_t most_bytes,
+                                      NamePart part) {
+  const std::string bytes = ReadFile(path, most_bytes);
+  std::string_view text = bytes;
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::vector<NameInFile> names;
+  std::unordered_map<std::string_view, int> lines;  // of each name
+  for (int line = 1; !text.empty(); ++line) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view name = NameIn(text.substr(0, end), part);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (name.empty()) continue;
+    const std::string place = path + ": line " + std::to_string(line) + ": ";
+    if (HasControl(name))
+      throw DataError(place + "the name " + Shown(name) +
+                      " has a control character; expected a text file with a name in each line");
+    const auto [first, is_new] = lines.emplace(name, line);
+    if (!is_new)
+      throw DataError(place + Shown(name) + " is there twice, first in line " +
+                      std::to_string(first->second) + "; expected each name once");
+    names.push_back({std::string(name), line});
+  }
+  return names;
+}
+
+}  // namespace ada::data
