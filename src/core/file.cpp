@@ -28,19 +28,24 @@ bool ReadAll(int fd, std::uint64_t max_bytes, std::string* bytes) {
 
 }  // namespace
 
-std::string TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes) {
+FileProblem TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes) {
   bytes->clear();
-  std::string problem;
-  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
-  if (fd < 0) return path + ": cannot be opened: " + problem;
+  std::string refusal;
+  const int fd = OpenToRead(path, Pipes::kRefused, &refusal);
+  if (fd < 0) {
+    const int error = errno;
+    return {path + ": cannot be opened: " + refusal, error};
+  }
+  FileProblem problem;
   if (!ReadAll(fd, max_bytes, bytes)) {
-    problem = path + ": cannot be read: " + std::strerror(errno);
+    problem.error = errno;
+    problem.words = path + ": cannot be read: " + std::strerror(problem.error);
   } else if (bytes->size() > max_bytes) {
-    problem =
+    problem.words =
         path + ": larger than " + std::to_string(max_bytes) + " bytes, the most that is read here";
   }
   CloseFile(fd);
-  if (!problem.empty()) std::string().swap(*bytes);
+  if (!problem.words.empty()) std::string().swap(*bytes);
   return problem;
 }
 
@@ -79,14 +84,14 @@ bool IsFolder(const std::string& path) {
   throw DataError(path + ": cannot be looked at: " + std::strerror(errno));
 }
 
-std::string TryListFolder(const std::string& folder, std::vector<std::string>* names) {
+FileProblem TryListFolder(const std::string& folder, std::vector<std::string>* names) {
   names->clear();
   errno = 0;
   std::unique_ptr<DIR, int (*)(DIR*)> open(nullptr, &closedir);
   do {
     open.reset(opendir(folder.c_str()));
   } while (!open && errno == EINTR);
-  if (!open && errno == ENOENT) return "";
+  if (!open && errno == ENOENT) return {};
   while (open) {
     errno = 0;
     const dirent* const entry = readdir(open.get());
@@ -96,9 +101,9 @@ std::string TryListFolder(const std::string& folder, std::vector<std::string>* n
     if (name != "." && name != "..") names->emplace_back(name);
   }
   const int error = errno;
-  if (error == 0) return "";
+  if (error == 0) return {};
   names->clear();
-  return folder + ": the folder cannot be read: " + std::strerror(error);
+  return {folder + ": the folder cannot be read: " + std::strerror(error), error};
 }
 
 }  // namespace ada

@@ -13,9 +13,10 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 
-int RefuseToRead(int fd, const std::string& reason, std::string* problem) {
+int RefuseToRead(int fd, int error, std::string* problem) {
   if (fd >= 0) CloseFile(fd);
-  *problem = reason;
+  *problem = error == 0 ? "it is a pipe, not a regular file" : std::strerror(error);
+  errno = error;
   return -1;
 }
 
@@ -44,18 +45,16 @@ int RenameFile(const std::string& from, const std::string& to) {
 
 int OpenToRead(const std::string& path, Pipes pipes, std::string* problem) {
   const int fd = OpenFile(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return RefuseToRead(fd, std::strerror(errno), problem);
+  if (fd < 0) return RefuseToRead(fd, errno, problem);
   struct stat status = {};
-  if (fstat(fd, &status) != 0) return RefuseToRead(fd, std::strerror(errno), problem);
+  if (fstat(fd, &status) != 0) return RefuseToRead(fd, errno, problem);
   if (S_ISREG(status.st_mode)) return fd;
   if (pipes == Pipes::kRefused) {
-    if (S_ISFIFO(status.st_mode))
-      return RefuseToRead(fd, "it is a pipe, not a regular file", problem);
-    return fd;
+    return S_ISFIFO(status.st_mode) ? RefuseToRead(fd, 0, problem) : fd;
   }
   const int flags = fcntl(fd, F_GETFL);  // bytes that the writer has not written yet are waited for
   if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0) {
-    return RefuseToRead(fd, std::strerror(errno), problem);
+    return RefuseToRead(fd, errno, problem);
   }
   return fd;
 }

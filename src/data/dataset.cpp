@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/run_in_parallel.h"
 #include "data/detection/voc_set.h"
 #include "data/folder/folder_set.h"
@@ -32,7 +32,7 @@ void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<
 
 // One name a line; empty lines (the published list ends with one) are none.
 std::vector<std::string> ReadNames(const std::string& path) {
-  std::istringstream text(ReadFile(path, kMaxListBytes));
+  std::istringstream text(ReadDataFile(path, kMaxListBytes));
   std::vector<std::string> names;
   for (std::string line; std::getline(text, line);) {
     if (line.ends_with('\r')) line.pop_back();

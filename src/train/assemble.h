@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "telemetry/log.h"
 #include "train/input_facts.h"
 #include "train/shared/team.h"
 
@@ -47,6 +48,12 @@ struct RunData {
 // `info`: what InspectData said; what it found already is taken from there.
 RunData ReadData(const config::Config& config, const data::DatasetInfo& info);
 RunData ReadData(const config::Config& config);
+
+// Lines about the images that were found to be unusable when the files were listed, and that the
+// splits go without; of many in a split the first.
+std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::Dataset& test);
+// The same, and the note, for a command without a run.
+void TellOfFiles(const RunData& data, telemetry::Log& log);
 
 // What the classes are called, in the order of the labels; empty where nobody says it.
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);

@@ -7,8 +7,9 @@
 #include <optional>
 #include <pugixml.hpp>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
+#include "core/machine_error.h"
 #include "core/utf8.h"
 
 namespace ada::data {
@@ -32,6 +33,7 @@ class AnnotationReader {
   AnnotationReader(std::string_view xml, const std::string& path) : xml_(xml), path_(path) {
     const pugi::xml_parse_result result =
         document_.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_auto);
+    if (result.status == pugi::status_out_of_memory) throw NoMemory(path, "read it");
     if (!result) Fail(result.offset, std::string("this is no XML: ") + result.description());
   }
 
@@ -119,7 +121,8 @@ Annotation ParseAnnotation(std::string_view xml, const std::string& path) {
 }
 
 Annotation ReadAnnotation(const std::string& path) {
-  return ParseAnnotation(ReadFile(path, kMostXmlBytes), path);
+  const std::string xml = ReadDataFile(path, kMostXmlBytes);
+  return WithMemory(path, "read it", [&] { return ParseAnnotation(xml, path); });
 }
 
 }  // namespace ada::data

@@ -1,10 +1,12 @@
 #include "data/images/picture.h"
 
 #include <algorithm>
-#include <new>
+#include <cerrno>
+#include <cstring>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
+#include "core/machine_error.h"
 #include "core/system_call.h"
 #include "core/text.h"
 #include "data/images/formats.h"
@@ -50,17 +52,18 @@ Picture RoomFor(const std::string& path, PictureSize size, int channels) {
   try {
     picture.pixels.resize(bytes);
   } catch (const std::bad_alloc&) {
-    throw DataError(path + ": there is no memory for its " + HumanBytes(bytes) + " of pixels");
+    throw NoMemory(path, "decode its " + HumanBytes(bytes) + " of pixels");
   }
   return picture;
 }
 
 Picture DecodePicture(FileBytes file, const std::string& path) {
-  return FormatOf(file, path).decode(file, path, nullptr);
+  return WithMemory(path, kDecoding,
+                    [&] { return FormatOf(file, path).decode(file, path, nullptr); });
 }
 
 Picture DecodePicture(FileBytes file, const std::string& path, const Box& box) {
-  return FormatOf(file, path).decode(file, path, &box);
+  return WithMemory(path, kDecoding, [&] { return FormatOf(file, path).decode(file, path, &box); });
 }
 
 PictureSize SizeOfPicture(FileBytes file, const std::string& path) {
@@ -72,17 +75,18 @@ std::string KindOfPicture(FileBytes file, const std::string& path) {
 }
 
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path) {
-  const std::string bytes = ReadFile(path, kMaxFileBytes);
-  return {bytes.begin(), bytes.end()};
+  const std::string bytes = ReadDataFile(path, kMaxFileBytes);
+  return WithMemory(path, "read it",
+                    [&] { return std::vector<std::uint8_t>(bytes.begin(), bytes.end()); });
 }
 
 PictureSize SizeInPictureFile(const std::string& path) {
-  std::string problem;
   std::vector<std::uint8_t> beginning(kBeginning);
-  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
-  if (fd < 0) throw DataError(path + ": cannot be opened: " + problem);
+  const int fd = OpenDataFile(path);
   beginning.resize(ReadAt(fd, 0, beginning.data(), beginning.size()));
+  const int error = beginning.size() < kBeginning ? errno : 0;
   CloseFile(fd);
+  if (error != 0) ThrowUnread<DataError>(path + ": cannot be read: " + std::strerror(error), error);
   try {
     return SizeOfPicture(beginning, path);
   } catch (const DataError&) {

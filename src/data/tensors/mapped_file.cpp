@@ -7,15 +7,15 @@
 #include <cstring>
 #include <utility>
 
+#include "core/data_files.h"
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "core/system_call.h"
 
 namespace ada::data {
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  std::string problem;
-  fd_ = OpenToRead(path_, Pipes::kRefused, &problem);
-  if (fd_ < 0) throw DataError(path_ + ": cannot be opened: " + problem);
+  fd_ = OpenDataFile(path_);
   struct stat facts {};
   const bool known = fstat(fd_, &facts) == 0;
   size_ = known && S_ISREG(facts.st_mode) ? static_cast<std::size_t>(facts.st_size) : 0;
@@ -24,12 +24,13 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
     begin_ = static_cast<const std::byte*>(mapped);
     return;
   }
-  const std::string reason = !known                    ? std::strerror(errno)
-                             : !S_ISREG(facts.st_mode) ? "not a regular file"
-                             : size_ == 0              ? "the file is empty"
-                                                       : std::strerror(errno);
+  const bool is_file = known && S_ISREG(facts.st_mode);
+  const int error = known && (!is_file || size_ == 0) ? 0 : errno;
+  const std::string reason = error != 0 ? std::strerror(error)
+                             : is_file  ? "the file is empty"
+                                        : "not a regular file";
   CloseFile(fd_);
-  throw DataError(path_ + ": cannot be mapped into memory: " + reason);
+  ThrowUnread<DataError>(path_ + ": cannot be mapped into memory: " + reason, error);
 }
 
 MappedFile::~MappedFile() {

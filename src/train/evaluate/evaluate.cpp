@@ -68,8 +68,7 @@ class SplitReport {
       onlookers.after_batch = [&](std::int64_t images) { progress.Update(images); };
       return evaluator_.Run(dataset, loader_, onlookers);
     }();
-    for (const data::BrokenImage& image : e.broken)
-      log_.Warning(image.message + " (left out: data.on_broken)");
+    for (const data::BrokenImage& image : e.broken) log_.Warning(data::LeftOutText(split, image));
     if (options_.per_class)
       classes.Write(split, names_, out_);
     else
@@ -107,7 +106,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));
   const RunData data = ReadData(config, info);
-  if (!data.note.empty()) log.Info(data.note);
+  TellOfFiles(data, log);
   if (weights.empty())
     StartWeights(config, evaluator.graph(), *chosen.backend, log);
   else

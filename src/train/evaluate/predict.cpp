@@ -144,10 +144,21 @@ struct Known {
   config::Config config;
   InputFacts input;
 };
-Known FromData(const config::Config& given) {
+Known FromData(const config::Config& given, telemetry::Log& log) {
   const data::DatasetInfo info = InspectData(given);
   const config::Config config = Completed(given, info);
-  return {config, InputFactsOf(config, ReadData(config, info))};
+  const RunData data = ReadData(config, info);
+  TellOfFiles(data, log);
+  return {config, InputFactsOf(config, data)};
+}
+
+// Statistics of batch norms from the training images, where the configuration asks for them.
+void RecomputeNormsOf(const config::Config& config, bool told, const graph::Graph& graph,
+                      backend::Backend& backend, telemetry::Log& log) {
+  if (!RecomputesNorms(config)) return;
+  const RunData data = ReadData(config);
+  if (!told) TellOfFiles(data, log);
+  RecomputeNorms(config, data, graph, backend, log, /*progress=*/true);
 }
 
 InputRules RulesOf(const config::Config& config, const InputFacts& input) {
@@ -224,13 +235,13 @@ void Predict(const config::Config& given, const std::string& weights,
              std::ostream& out, telemetry::Log& log) {
   const ChosenBackend chosen = MakeBackend(given.device);
   const std::optional<InputFacts> carried = CheckpointInput(weights);
-  auto [config, input] = carried && !options.asks_data ? Known{given, *carried} : FromData(given);
+  const bool asks_data = !carried || options.asks_data;
+  auto [config, input] = asks_data ? FromData(given, log) : Known{given, *carried};
   config.data.evaluate_batch_size = 1;
   const InputRules rules = RulesOf(config, input);
   const auto graph = graph::Graph::Build(EvaluationGraph(config, input.image), *chosen.backend);
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
-  if (config.evaluate.batch_norm != config::BatchNormStatistics::kRunning)
-    RecomputeNorms(config, ReadData(config), *graph, *chosen.backend, log, /*progress=*/true);
+  RecomputeNormsOf(config, /*told=*/asks_data, *graph, *chosen.backend, log);
   Photographer network(config, rules, *graph, *chosen.backend);
   if (config.task == Task::kClassification) {
     if (!options.predictions.empty())
