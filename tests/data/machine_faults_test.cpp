@@ -1,6 +1,7 @@
 // A machine that does not open files, or gives no memory, is no broken picture: under every choice
 // of data.on_broken it is an error of the machine, and nothing is remembered of it.
 #include <doctest/doctest.h>
+#include <malloc.h>
 
 #include <functional>
 #include <map>
@@ -56,10 +57,10 @@ TEST_SUITE("cpu") {
     const std::map<std::string, Call> readers = {
         {"ReadPicture", [&] { ReadPicture(png); }},
         {"SizeInPictureFile", [&] { SizeInPictureFile(png); }},
-        {"ReadLabelPng", [&] { ReadLabelPng(png); }},
+        {"ReadLabelPng", [&] { ReadLabelPng(pixels / "testannot/100.png"); }},
         {"ReadAnnotation", [&] { ReadAnnotation(folder / "voc/Annotations/test100.xml"); }},
-        {"InputFile", [&] { InputFile(png, "advice"); }},
-        {"MappedFile", [&] { MappedFile(png); }},
+        {"InputFile", [&] { const InputFile file(png, "advice"); }},
+        {"MappedFile", [&] { const MappedFile mapped(png); }},
         {"OpenFolder", [&] { OpenFolder(folder / "photos"); }},
         {"OpenCamvid", [&] { OpenCamvid(pixels.path(), Skipping()); }},
         {"OpenVoc", [&] { OpenVoc(folder / "voc", Skipping()); }},
@@ -129,29 +130,29 @@ TEST_SUITE("cpu") {
     spec.on_broken = OnBroken::kLeaveOut;
     BatchMaker maker(splits.train, spec);
     Batch batch;
-    int refusals = 0;
+    int decodings = 0, rows = 0;
     for (const std::uint64_t mebibytes : {1, 10, 30, 50, 90, 130, 250}) {
       CAPTURE(mebibytes);
       std::string decoded, labels, boxes, row;
+      maker.Begin(0, &batch);
+      malloc_trim(0);  // what was used before is not at hand
       {
         const testing::NoMemoryBeyond limit(mebibytes << 20);
         decoded = refused([&] { ReadPicture(path); });
         labels = refused([&] { ReadLabelPng(folder / "labels.png"); });
         boxes = refused([&] { ReadAnnotation(folder / "a.xml"); });
-        try {
-          maker.Begin(0, &batch);
-          row = refused([&] { maker.MakePart(0, 0, &batch); });
-        } catch (const std::bad_alloc&) {  // the batch itself is what does not fit
-        }
+        row = refused([&] { maker.MakePart(0, 0, &batch); });
       }
-      refusals += !decoded.empty() + !labels.empty() + !boxes.empty() + !row.empty();
+      decodings += !decoded.empty();
+      rows += !row.empty();
       for (const auto& [said, file] : {std::pair(decoded, "DIR/train/a/1.png"),
                                        {labels, "DIR/labels.png"},
                                        {boxes, "DIR/a.xml"},
                                        {row, "DIR/train/a/1.png"}})
         if (!said.empty()) CHECK(said.starts_with(std::string(file) + ": there is no memory to "));
     }
-    CHECK(refusals >= 4);
+    CHECK(decodings > 0);
+    CHECK(rows > 0);
     CHECK(ReadPicture(path).height == height);
     maker.Make(0, &batch);
     CHECK(batch.broken.empty());
