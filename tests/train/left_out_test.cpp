@@ -55,7 +55,7 @@ TEST_SUITE("cpu") {
       if (command[0] == "evaluate") CHECK(Contains(told.err, "split test: " + test + ": is text"));
     }
     for (int i = 100; i < 120; ++i)
-      folder.Write("shapes/train/image" + std::to_string(i) + ".png", "");
+      folder.Write("shapes/trainannot/image" + std::to_string(i) + ".png", "");
     const Outcome none = Run({"evaluate", "run"}, folder.path());
     ADA_CHECK_EXIT(none, 3);
     CHECK(Contains(none.err, "none of the training images can be read"));
