@@ -19,13 +19,16 @@ namespace {
 
 // Fills `bytes`, or returns what is wrong. The size that the system says is only the first answer:
 // files of /proc say 0, and others grow.
-std::string ReadAll(int fd, const std::string& path, std::uint64_t max_bytes, std::string* bytes) {
+FileProblem ReadAll(int fd, const std::string& path, std::uint64_t max_bytes, std::string* bytes) {
   const auto size = static_cast<std::uint64_t>(SizeOfFile(fd));
-  if (size > max_bytes) return TooLargeText(path, size, max_bytes);
+  if (size > max_bytes) return {TooLargeText(path, size, max_bytes)};
   bytes->reserve(size);
-  if (!ReadUpTo(fd, max_bytes + 1, bytes))
-    return path + ": cannot be read: " + std::strerror(errno);
-  return bytes->size() > max_bytes ? TooLargeText(path, 0, max_bytes) : "";
+  if (!ReadUpTo(fd, max_bytes + 1, bytes)) {
+    const int error = errno;
+    return {path + ": cannot be read: " + std::strerror(error), error};
+  }
+  if (bytes->size() > max_bytes) return {TooLargeText(path, 0, max_bytes)};
+  return {};
 }
 
 }  // namespace
@@ -37,14 +40,17 @@ std::string TooLargeText(const std::string& path, std::uint64_t size, std::uint6
          " bytes) are read of such a file";
 }
 
-std::string TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes) {
+FileProblem TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes) {
   bytes->clear();
-  std::string problem;
-  const int fd = OpenToRead(path, Pipes::kRefused, &problem);
-  if (fd < 0) return path + ": cannot be opened: " + problem;
-  problem = ReadAll(fd, path, max_bytes, bytes);
+  std::string refusal;
+  const int fd = OpenToRead(path, Pipes::kRefused, &refusal);
+  if (fd < 0) {
+    const int error = errno;
+    return {path + ": cannot be opened: " + refusal, error};
+  }
+  const FileProblem problem = ReadAll(fd, path, max_bytes, bytes);
   CloseFile(fd);
-  if (!problem.empty()) std::string().swap(*bytes);
+  if (!problem.words.empty()) std::string().swap(*bytes);
   return problem;
 }
 
@@ -83,14 +89,14 @@ bool IsFolder(const std::string& path) {
   throw DataError(path + ": cannot be looked at: " + std::strerror(errno));
 }
 
-std::string TryListFolder(const std::string& folder, std::vector<std::string>* names) {
+FileProblem TryListFolder(const std::string& folder, std::vector<std::string>* names) {
   names->clear();
   errno = 0;
   std::unique_ptr<DIR, int (*)(DIR*)> open(nullptr, &closedir);
   do {
     open.reset(opendir(folder.c_str()));
   } while (!open && errno == EINTR);
-  if (!open && errno == ENOENT) return "";
+  if (!open && errno == ENOENT) return {};
   while (open) {
     errno = 0;
     const dirent* const entry = readdir(open.get());
@@ -100,9 +106,9 @@ std::string TryListFolder(const std::string& folder, std::vector<std::string>* n
     if (name != "." && name != "..") names->emplace_back(name);
   }
   const int error = errno;
-  if (error == 0) return "";
+  if (error == 0) return {};
   names->clear();
-  return folder + ": the folder cannot be read: " + std::strerror(error);
+  return {folder + ": the folder cannot be read: " + std::strerror(error), error};
 }
 
 }  // namespace ada

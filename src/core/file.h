@@ -12,16 +12,23 @@
 
 namespace ada {
 
-// Reads the whole file, which must be a regular one, into `bytes` and returns "", or returns what
-// is wrong in words ("FILE: cannot be opened: No such file or directory", TooLargeText).
-std::string TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes);
+// What is wrong with a file or folder: in words, "" where nothing is; and errno's number where it
+// was the system that refused, else 0.
+struct FileProblem {
+  std::string words = {};
+  int error = 0;
+};
+
+// Reads the whole file, which must be a regular one, into `bytes`, or returns what is wrong ("FILE:
+// cannot be opened: No such file or directory", TooLargeText).
+FileProblem TryReadFile(const std::string& path, std::uint64_t max_bytes, std::string* bytes);
 
 // The whole file; throws E (DataError, ConfigError ...) with the words of TryReadFile.
 template <class E = DataError>
 std::string ReadFile(const std::string& path, std::uint64_t max_bytes) {
   std::string bytes;
-  const std::string problem = TryReadFile(path, max_bytes, &bytes);
-  if (!problem.empty()) throw E(problem);
+  const FileProblem problem = TryReadFile(path, max_bytes, &bytes);
+  if (!problem.words.empty()) throw E(problem.words);
   return bytes;
 }
 
@@ -72,16 +79,16 @@ void CreateFolder(const std::string& folder);
 // Says whether a folder is there. DataError where the system cannot tell (an error of the disk).
 bool IsFolder(const std::string& path);
 
-// Puts the names in `folder` into `names`, in no order, and returns ""; or returns what is wrong in
-// words. A missing folder has none.
-std::string TryListFolder(const std::string& folder, std::vector<std::string>* names);
+// Puts the names in `folder` into `names`, in no order, or returns what is wrong. A missing folder
+// has none.
+FileProblem TryListFolder(const std::string& folder, std::vector<std::string>* names);
 
 // The names; throws E with the words of TryListFolder.
 template <class E = DataError>
 std::vector<std::string> ListFolder(const std::string& folder) {
   std::vector<std::string> names;
-  const std::string problem = TryListFolder(folder, &names);
-  if (!problem.empty()) throw E(problem);
+  const FileProblem problem = TryListFolder(folder, &names);
+  if (!problem.words.empty()) throw E(problem.words);
   return names;
 }
 

@@ -17,9 +17,11 @@ std::string KindOf(mode_t mode) {
   return S_ISFIFO(mode) ? "a pipe" : S_ISDIR(mode) ? "a folder" : "a device";
 }
 
-int RefuseToRead(int fd, const std::string& reason, std::string* problem) {
+// error: errno's number; 0: what is there is no regular file, but `kind`.
+int RefuseToRead(int fd, int error, std::string* problem, const std::string& kind = "") {
   if (fd >= 0) CloseFile(fd);
-  *problem = reason;
+  *problem = error == 0 ? "it is " + kind + ", not a regular file" : std::strerror(error);
+  errno = error;
   return -1;
 }
 
@@ -48,15 +50,14 @@ int RenameFile(const std::string& from, const std::string& to) {
 
 int OpenToRead(const std::string& path, Pipes pipes, std::string* problem) {
   const int fd = OpenFile(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return RefuseToRead(fd, std::strerror(errno), problem);
+  if (fd < 0) return RefuseToRead(fd, errno, problem);
   struct stat status = {};
-  if (fstat(fd, &status) != 0) return RefuseToRead(fd, std::strerror(errno), problem);
+  if (fstat(fd, &status) != 0) return RefuseToRead(fd, errno, problem);
   if (S_ISREG(status.st_mode)) return fd;
-  if (pipes == Pipes::kRefused)
-    return RefuseToRead(fd, "it is " + KindOf(status.st_mode) + ", not a regular file", problem);
+  if (pipes == Pipes::kRefused) return RefuseToRead(fd, 0, problem, KindOf(status.st_mode));
   const int flags = fcntl(fd, F_GETFL);  // bytes that the writer has not written yet are waited for
   if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0) {
-    return RefuseToRead(fd, std::strerror(errno), problem);
+    return RefuseToRead(fd, errno, problem);
   }
   return fd;
 }

@@ -33,7 +33,8 @@ int RenameFile(const std::string& from, const std::string& to);
 // has open for writing is an empty file.
 enum class Pipes { kRefused, kOffered };
 
-// Opens `path` to be read, never waiting; -1: `problem` holds the reason in words.
+// Opens `path` to be read, never waiting; -1: `problem` holds the reason in words, and errno its
+// number (0: it is no regular file).
 int OpenToRead(const std::string& path, Pipes pipes, std::string* problem);
 
 // Appends to `bytes` until it has `most` of them or the file ends; false: errno says why not.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "core/share.h"
 #include "data/mixing.h"
 
@@ -137,46 +138,52 @@ void BatchMaker::WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch
   batch->numbers[static_cast<std::size_t>(row)] = static_cast<std::uint32_t>(image);
   ImageValues out;
   const std::int64_t at = row * shape().numel();
+  const ImageWriter& images = writer_.images();
   if (spec_.as_bytes)
     out.bytes = batch->bytes.data() + at;
   else
     out.values = batch->images.data() + at;
-  writer_.Write(epoch, image, out,
-                {batch->labels.data() + row * writer_.labels_of_image(),
-                 batch->locations.data() + row * writer_.locations_of_image()});
+  const RowTargets targets{batch->labels.data() + row * writer_.labels_of_image(),
+                           batch->locations.data() + row * writer_.locations_of_image()};
+  if (!images.is_slow()) return writer_.Write(epoch, image, out, targets);
+  WithMemory(images.NameOf(image), "make the network's input of it",
+             [&] { writer_.Write(epoch, image, out, targets); });
 }
 
 // An image that cannot be read is passed over: the next one of the data set takes its place, as it
 // is itself in this epoch.
 void BatchMaker::MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) {
   if (spec_.on_broken == OnBroken::kFail) return WriteRow(epoch, image, row, batch);
-  std::string why = WhyBroken(epoch, image, row, batch);
-  if (why.empty()) return;
+  BrokenImage broken;
+  if (WriteUsable(epoch, image, row, batch, &broken)) return;
   {
     const std::lock_guard lock(mutex_);
-    batch->broken.push_back({row, image, why});
+    batch->broken.push_back(broken);
   }
   if (spec_.on_broken == OnBroken::kLeaveOut) return;
   for (std::int64_t other = (image + 1) % images_; other != image; other = (other + 1) % images_)
-    if (WhyBroken(epoch, other, row, batch).empty()) return;
+    if (WriteUsable(epoch, other, row, batch, &broken)) return;
   throw DataError("none of the " + std::to_string(images_) +
-                  " images can be read; the last: " + why);
+                  " images can be read; the last: " + broken.message);
 }
 
-// Writes the image, or says why it cannot be read; "": it was written.
-std::string BatchMaker::WhyBroken(std::int64_t epoch, std::int64_t image, int row, Batch* batch) {
+// Writes the image, or says why that cannot be; such an image is not looked at again.
+bool BatchMaker::WriteUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,
+                             BrokenImage* broken) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = broken_.find(image);
-    if (known != broken_.end()) return known->second;
+    if (known != broken_.end()) *broken = known->second;
+    broken->row = row;
+    if (known != broken_.end()) return false;
   }
-  try {
-    WriteRow(epoch, image, row, batch);
-    return "";
-  } catch (const DataError& error) {
-    const std::lock_guard lock(mutex_);
-    return broken_.emplace(image, error.what()).first->second;
-  }
+  if (Usable(image, writer_.images().NameOf(image), broken,
+             [&] { WriteRow(epoch, image, row, batch); }))
+    return true;
+  const std::lock_guard lock(mutex_);
+  *broken = broken_.emplace(image, *broken).first->second;
+  broken->row = row;
+  return false;
 }
 
 void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {

@@ -21,7 +21,8 @@ class BatchMaker {
   const ImageShape& shape() const { return writer_.shape(); }
 
   // Batch `sequence` counted from the first of epoch 0. Safe from several threads, each with a
-  // batch of its own. DataError: an image cannot be read, and the spec says to fail.
+  // batch of its own. DataError: an image cannot be read, and the spec says to fail. DeviceError:
+  // the machine does not read one, whatever the spec says.
   void Make(std::int64_t sequence, Batch* batch);
 
   // The same in parts that several threads make at a time: Begin, then MakePart once for each of
@@ -43,7 +44,8 @@ class BatchMaker {
   std::int64_t FirstOf(std::int64_t sequence) const;
   void MakeRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
   void WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const;
-  std::string WhyBroken(std::int64_t epoch, std::int64_t image, int row, Batch* batch);
+  bool WriteUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,
+                   BrokenImage* broken);
   void KeepRows(const std::vector<bool>& keep, Batch* batch) const;
   void ResizeImages(std::int64_t rows, Batch* batch) const;
 
@@ -54,7 +56,7 @@ class BatchMaker {
   int parts_ = 1;
   OrderCache orders_;
   std::mutex mutex_;                            // guards what follows, and `broken` of batches
-  std::map<std::int64_t, std::string> broken_;  // images that are known to be, and why
+  std::map<std::int64_t, BrokenImage> broken_;  // images that are known to be
 };
 
 }  // namespace ada::data

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -121,13 +122,11 @@ std::vector<DatasetFacts> MakeCatalog() {
 }
 
 bool HoldsAnyFile(const DatasetFacts& facts, const fs::path& folder) {
-  std::error_code ignored;
   for (const FileNames* names : {&facts.train_files, &facts.test_files}) {
     for (const std::string_view name : *names) {
-      if (fs::exists(folder / name, ignored)) return true;
-      if (facts.layout->packs && fs::exists(folder / (std::string(name) + ".gz"), ignored)) {
+      if (IsThere((folder / name).string())) return true;
+      if (facts.layout->packs && IsThere((folder / (std::string(name) + ".gz")).string()))
         return true;
-      }
     }
   }
   return false;
@@ -156,9 +155,8 @@ const DatasetFacts& FactsOf(std::string_view name) {
 
 std::string SplitFiles::PathOf(std::string_view name) const {
   std::string plain = (fs::path(folder) / name).string();
-  std::error_code ignored;
-  if (!facts.layout->packs || fs::exists(plain, ignored)) return plain;
-  return fs::exists(plain + ".gz", ignored) ? plain + ".gz" : plain;
+  if (!facts.layout->packs || IsThere(plain)) return plain;
+  return IsThere(plain + ".gz") ? plain + ".gz" : plain;
 }
 
 std::string NormalizationText(const DatasetFacts& facts) {
@@ -183,6 +181,7 @@ std::string FindFolder(const DatasetFacts& facts, const std::string& folder) {
   const std::string advice = "; " + FetchAdvice(facts, folder);
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
+  RefuseMachineError(folder, error);
   if (!fs::exists(status)) {
     throw DataError(folder + ": no such folder; expected the files of " + std::string(facts.title) +
                     advice);

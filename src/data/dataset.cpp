@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/data_files.h"
 #include "core/error.h"
 #include "core/run_in_parallel.h"
 #include "data/detection/voc_set.h"

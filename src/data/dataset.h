@@ -10,6 +10,7 @@
 
 #include "core/pages.h"
 #include "core/task.h"
+#include "data/broken_image.h"
 #include "data/catalog.h"
 #include "data/image_store.h"
 #include "data/label_images.h"
@@ -40,6 +41,9 @@ struct Dataset {
   // where a label says all.
   std::shared_ptr<const LabelImages> label_images = {};
   std::shared_ptr<const std::vector<ImageObjects>> objects = {};
+  // Images that the files name and the set goes without: what was found wrong when they were listed
+  // (FileChoices::skip_broken).
+  std::vector<BrokenImage> left_out = {};
 
   std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
   std::int64_t per_image() const { return std::int64_t{height} * width * channels; }
@@ -73,7 +77,8 @@ struct FileChoices {
   std::optional<int> ignored_label = {};    // camvid: of pixels without a class; -1: there is none
   std::string train = {}, test = {};        // names of splits; "": the set's own
   ArrayLayout layout = ArrayLayout::kAuto;  // tensors
-  bool skip_broken = false;  // images whose files are damaged or missing are left out and told
+  // Images whose files are damaged or missing are left out: Dataset::left_out.
+  bool skip_broken = false;
 };
 
 // Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the

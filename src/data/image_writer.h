@@ -50,6 +50,8 @@ class ImageWriter {
   // what the result shows, of an image that is slow.
   void Write(std::int64_t epoch, std::int64_t image, const ImageValues& out,
              ShownPart* shown = nullptr) const;
+  // What image `image` of the data set is called in a message: its file.
+  std::string NameOf(std::int64_t image) const;
   // Brings an image on its way from memory.
   void Prefetch(std::int64_t image) const;
   // DataError where a mapped file was cut.
@@ -67,7 +69,6 @@ class ImageWriter {
   void Put(const std::uint8_t* pixels, const ImageShape& of, const Placement& place,
            const ImageValues& out) const;
   void Erase(std::int64_t epoch, std::int64_t image, float* out) const;
-  std::string NameOf(std::int64_t image) const;
 
   const Dataset& dataset_;
   const LoaderSpec& spec_;

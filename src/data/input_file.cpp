@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/data_files.h"
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "core/system_call.h"
 
 namespace ada::data {
@@ -22,8 +24,6 @@ constexpr std::size_t kBufferBytes = 256 * 1024;
 constexpr std::uint64_t kLookedAhead = std::uint64_t{16} << 20;
 // Deflate packs no better than 1032:1 (zlib's technical notes); a claim beyond that is false.
 constexpr std::uint64_t kMaxRatio = 1032;
-
-std::string ErrorWords(int error) { return std::string(std::strerror(error)); }
 
 }  // namespace
 
@@ -43,9 +43,11 @@ InputFile::InputFile(std::string path, std::string advice)
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);
+  RefuseMachineError(path_, error);
   if (!fs::exists(status)) throw DataError(path_ + ": no such file; " + advice_);
   if (!fs::is_regular_file(status)) throw DataError(path_ + ": not a regular file; " + advice_);
   stored_bytes_ = fs::file_size(path_, error);
+  RefuseMachineError(path_, error);
   if (error) throw DataError(path_ + ": " + error.message() + "; " + advice_);
   stream_ = Open();
 }
@@ -56,7 +58,7 @@ std::unique_ptr<InputFile::Stream> InputFile::Open() const {
   auto stream = std::make_unique<Stream>();
   std::string problem;
   const int fd = OpenToRead(path_, Pipes::kRefused, &problem);
-  if (fd < 0) throw DataError(path_ + ": cannot be opened: " + problem + "; " + advice_);
+  if (fd < 0) FailToRead(path_ + ": cannot be opened: ", errno, problem);
   if (packed_) {
     stream->packed = gzdopen(fd, "rb");
     if (stream->packed) gzbuffer(stream->packed, kBufferBytes);
@@ -65,7 +67,7 @@ std::unique_ptr<InputFile::Stream> InputFile::Open() const {
   }
   if (!stream->plain && !stream->packed) {
     CloseFile(fd);
-    throw DataError(path_ + ": cannot be opened: " + ErrorWords(ENOMEM) + "; " + advice_);
+    throw NoMemory(path_, "read it");
   }
   return stream;
 }
@@ -79,8 +81,11 @@ std::size_t InputFile::ReadPacked(Stream& stream, std::span<std::uint8_t> to) co
   // Where inflate stopped, in the file itself: what it has unpacked by then is not known so
   // exactly.
   const std::string where = path_ + ": byte " + std::to_string(gzoffset(stream.packed)) + ": ";
-  if (code == Z_ERRNO)
-    throw DataError(where + "cannot be read: " + ErrorWords(errno) + "; " + advice_);
+  if (code == Z_ERRNO) {
+    const int error = errno;
+    FailToRead(where + "cannot be read: ", error, std::strerror(error));
+  }
+  if (code == Z_MEM_ERROR) throw NoMemory(path_, "unpack it");
   if (code == Z_BUF_ERROR) {
     throw DataError(where + "the gzip data is cut off; expected a whole gzip file; " + advice_);
   }
@@ -99,7 +104,9 @@ std::size_t InputFile::ReadSome(Stream& stream, std::span<std::uint8_t> to) cons
     } else {
       got = std::fread(rest.data(), 1, rest.size(), stream.plain);
       if (got < rest.size() && std::ferror(stream.plain)) {
-        Fail(stream.offset + got, "cannot be read: " + ErrorWords(errno), "");
+        const int error = errno;
+        FailToRead(path_ + ": byte " + std::to_string(stream.offset + got) + ": cannot be read: ",
+                   error, std::strerror(error));
       }
     }
     stream.offset += got;
@@ -153,6 +160,10 @@ void InputFile::ExpectSize(std::uint64_t bytes, const std::string& expected) {
              " byte " + std::to_string(size) + ")",
          expected);
   }
+}
+
+void InputFile::FailToRead(const std::string& doing, int error, const std::string& reason) const {
+  ThrowUnread<DataError>(doing + reason + (IsOfMachine(error) ? "" : "; " + advice_), error);
 }
 
 void InputFile::Fail(std::uint64_t offset, const std::string& problem,

@@ -35,6 +35,9 @@ class InputFile {
 
  private:
   struct Stream;
+  // The system refused, with errno's `error`: `reason` in words.
+  [[noreturn]] void FailToRead(const std::string& doing, int error,
+                               const std::string& reason) const;
   std::size_t ReadPacked(Stream& stream, std::span<std::uint8_t> to) const;
   std::size_t ReadSome(Stream& stream, std::span<std::uint8_t> to) const;
   // Stops unpacking behind `most`.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/broken_image.h"
 #include "data/dataset.h"
 #include "data/image_changes.h"
 #include "data/mixing.h"
@@ -52,11 +53,6 @@ struct LoaderSpec {
 // files, or are erased or mixed, which is done to normalised values.
 bool ComeAsBytes(const Dataset& dataset, const LoaderSpec& spec);
 
-struct BrokenImage {
-  int row = 0;             // of the batch, as it was to be
-  std::int64_t image = 0;  // of the data set
-  std::string message;
-};
 struct Batch {
   std::vector<float> images;             // [rows, h, w, c], normalised
   std::vector<std::uint8_t> bytes = {};  // LoaderSpec::as_bytes: instead, as they are before that

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/utf8.h"
 
 namespace ada::data {
@@ -32,7 +32,7 @@ bool HasControl(std::string_view name) {
 
 std::vector<NameInFile> ReadNamesFile(const std::string& path, std::uint64_t most_bytes,
                                       NamePart part) {
-  const std::string bytes = ReadFile(path, most_bytes);
+  const std::string bytes = ReadDataFile(path, most_bytes);
   std::string_view text = bytes;
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<NameInFile> names;

@@ -92,25 +92,31 @@ void RowWriter::Write(std::int64_t epoch, std::int64_t image, const ImageValues&
     return spec_.coder->Encode(WriteSsd(epoch, image, out.values), targets.locations,
                                targets.labels);
   images_.Write(epoch, image, out, &part);
-  const auto number = static_cast<std::size_t>(dataset_.NumberInFiles(image));
-  spec_.coder->Encode(ShowBoxes(part, TrainingBoxes((*dataset_.objects)[number])),
+  spec_.coder->Encode(ShowBoxes(part, TrainingBoxes(ObjectsOf(image, part.stored))),
                       targets.locations, targets.labels);
+}
+
+const ImageObjects& RowWriter::ObjectsOf(std::int64_t image, PictureSize read) const {
+  const ImageObjects& objects =
+      (*dataset_.objects)[static_cast<std::size_t>(dataset_.NumberInFiles(image))];
+  if (read == objects.size) return objects;
+  throw DataError(images_.NameOf(image) + ": has " + std::to_string(read.width) + " x " +
+                  std::to_string(read.height) + " pixels, and " +
+                  std::to_string(objects.size.width) + " x " + std::to_string(objects.size.height) +
+                  " when its boxes were read: it was replaced, and they may be those of another "
+                  "picture; put the first one back, or start again");
 }
 
 void RowWriter::WriteLabels(std::int64_t image, const ShownPart& part, std::int32_t* labels) const {
   const std::int64_t number = dataset_.NumberInFiles(image);
-  const Picture read = dataset_.label_images->Read(number);
-  if (read.size() != part.stored)
-    throw DataError(OtherSizeText(dataset_, number, part.stored, read.size()));
-  ShowLabels(part, read, labels);
+  ShowLabels(part, ReadLabels(dataset_, number, part.stored), labels);
 }
 
 std::vector<vision::LabelledBox> RowWriter::WriteSsd(std::int64_t epoch, std::int64_t image,
                                                      float* out) const {
   const std::int64_t number = dataset_.NumberInFiles(image);
   Picture picture = dataset_.store->Read(number, WholeOf);
-  std::vector<vision::LabelledBox> boxes =
-      TrainingBoxes((*dataset_.objects)[static_cast<std::size_t>(number)]);
+  std::vector<vision::LabelledBox> boxes = TrainingBoxes(ObjectsOf(image, picture.size()));
   RandomStream random = StreamFor(spec_.seed, kSsdStream, epoch, image);
   StreamDraws draws(&random);
   const SsdChanges changes = DrawSsdChanges(*spec_.changes.ssd, picture.size(), boxes, &draws);

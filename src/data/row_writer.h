@@ -32,6 +32,8 @@ class RowWriter {
 
  private:
   void WriteLabels(std::int64_t image, const ShownPart& part, std::int32_t* labels) const;
+  // DataError where the picture that was read is not of the size that they are for.
+  const ImageObjects& ObjectsOf(std::int64_t image, PictureSize read) const;
   // Those that SSD's changes make; returns the boxes that are left, in pixels of the input.
   std::vector<vision::LabelledBox> WriteSsd(std::int64_t epoch, std::int64_t image,
                                             float* out) const;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "core/system_call.h"
 #include "core/text.h"
 #include "core/utf8.h"
@@ -58,7 +59,8 @@ CsvReader::~CsvReader() { CloseFile(fd_); }
 void CsvReader::Open() {
   std::string problem;
   fd_ = OpenToRead(path_, Pipes::kRefused, &problem);
-  if (fd_ < 0) throw DataError(path_ + ": " + problem);
+  const int error = errno;
+  if (fd_ < 0) ThrowUnread<DataError>(path_ + ": " + problem, error);
 }
 
 void CsvReader::Begin() {
@@ -93,7 +95,7 @@ bool CsvReader::Fill() {
   buffer_.erase(0, start_ - kept);
   start_ = kept;
   const auto more = Read(buffer_.size() - start_);
-  if (!more) throw DataError(path_ + ": cannot be read");
+  if (!more) ThrowUnread<DataError>(path_ + ": cannot be read", errno);
   buffer_ += *more;
   return !more->empty();
 }

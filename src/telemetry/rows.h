@@ -186,7 +186,7 @@ struct EventRow {
   std::int64_t step = 0, epoch = 0;
   std::string event, layer, tensor, value, message;
 };
-// The event of an image that could not be read and was left out; `value` is its name.
+// The event of an image that could not be used and was left out; `value` is its broken file.
 inline constexpr char kBrokenImage[] = "broken_image";
 template <>
 inline constexpr auto kColumns<EventRow> = std::to_array<Column<EventRow>>({

@@ -197,12 +197,12 @@ std::string Layers(const LayerTotals& layers, bool color) {
 std::string Skips(const RunTotals& run, bool color) {
   if (run.skipped() == 0) return "";
   const bool all = run.skipped() == run.steps();
-  std::string text =
-      "\n" +
-      Colored(color, all ? Color::kRed : Color::kYellow,
-              (all ? "all " : "") + Counted(run.skipped(), "step") + " skipped") +
-      " because gradients were not finite" + (all ? ", so nothing was trained" : "") +
-      ": events.csv names layer and tensor";
+  std::string text = "\n" +
+                     Colored(color, all ? Color::kRed : Color::kYellow,
+                             (all ? "all " : "") + Counted(run.skipped(), "step") + " skipped") +
+                     " because gradients were not finite" +
+                     (all ? ", so nothing was trained" : "") +
+                     ": events.csv names layer and tensor";
   if (run.last().scale == 0)
     text += "\n" + Colored(color, Color::kRed, "the scale is 0 for good") +
             ": any factor leaves it 0, and no later step can train (scaling.min_scale)";

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "optim/optimizer.h"
 #include "scaling/policies/policy.h"
+#include "telemetry/log.h"
 #include "train/data_facts.h"
 #include "train/input_facts.h"
 #include "train/shared/team.h"
@@ -52,6 +53,12 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info);
 RunData ReadData(const config::Config& config);
 // What checkpoints remember of the files, each of which is looked at; nothing of made-up images.
 std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInfo& info);
+
+// Lines about the images that were found to be unusable when the files were listed, and that the
+// splits go without; of many in a split the first.
+std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::Dataset& test);
+// The same, and the note, for a command without a run.
+void TellOfFiles(const RunData& data, telemetry::Log& log);
 
 // What the classes are called, in the order of the labels; empty where nobody says it.
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data);

@@ -17,6 +17,7 @@ namespace ada::train {
 namespace {
 
 constexpr int kMostWorkers = 8;  // unless data.workers says more
+constexpr std::size_t kNamedLeftOut = 10;
 // Batches ahead where several workers make one together: more would only take memory.
 constexpr int kSharedAhead = 2, kSharedAheadOfEvaluation = 1;
 
@@ -232,6 +233,25 @@ std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInf
 }
 
 RunData ReadData(const config::Config& config) { return ReadData(config, InspectData(config)); }
+
+std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::Dataset& test) {
+  std::vector<std::string> lines;
+  for (const auto& [split, dataset] :
+       {std::pair<std::string, const data::Dataset&>("train", train), {"test", test}}) {
+    const std::size_t count = dataset.left_out.size();
+    for (std::size_t i = 0; i < std::min(count, kNamedLeftOut); ++i)
+      lines.push_back(data::LeftOutText(split, dataset.left_out[i]));
+    if (count > kNamedLeftOut)
+      lines.push_back("split " + split + ": " + std::to_string(count - kNamedLeftOut) +
+                      " more images are left out (data.on_broken)");
+  }
+  return lines;
+}
+
+void TellOfFiles(const RunData& data, telemetry::Log& log) {
+  if (!data.note.empty()) log.Info(data.note);
+  for (const std::string& line : LinesOfLeftOut(data.train, data.test)) log.Warning(line);
+}
 
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data) {
   if (!data.class_names.empty() || !data::FactsOf(config.data.dataset).layout)

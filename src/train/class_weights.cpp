@@ -15,11 +15,13 @@ ClassWeights ComputeClassWeights(const config::Config& config, const RunData& da
   const std::vector<std::string> names = NamesOfClasses(config, data);
   ClassWeights weights;
   std::vector<int> unseen;
-  weights.values = data::MedianFrequencyWeights(data.train, data::UnseenClass::kWeightOne, &unseen);
+  const bool skips = config.data.on_broken == config::BrokenImages::kSkip;
+  weights.values = data::MedianFrequencyWeights(data.train, data::UnseenClass::kWeightOne, &unseen,
+                                                skips ? &weights.left_out : nullptr);
+  const auto counted = data.train.images() - static_cast<std::int64_t>(weights.left_out.size());
   // Outputs beyond the classes of the data set, which no pixel has either.
   weights.values.resize(static_cast<std::size_t>(config.model.classes), 1);
-  weights.text =
-      "class weights (median_frequency of " + Counted(data.train.images(), "label image") + "):";
+  weights.text = "class weights (median_frequency of " + Counted(counted, "label image") + "):";
   for (std::size_t k = 0; k < weights.values.size(); ++k)
     weights.text += (k == 0 ? " " : ", ") + ClassName(names, static_cast<int>(k)) + " " +
                     Formatted("%.4g", weights.values[k]);

@@ -15,6 +15,8 @@ struct ClassWeights {
   std::vector<double> values;         // one a class of the network
   std::string text;                   // a line for the log
   std::vector<std::string> warnings;  // classes that no pixel has
+  // Training images that were not counted, since they cannot be used (data.on_broken: skip).
+  std::vector<data::BrokenImage> left_out;
 };
 // From the label images of the training images, those held back left out.
 ClassWeights ComputeClassWeights(const config::Config& config, const RunData& data);

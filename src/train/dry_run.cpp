@@ -79,7 +79,10 @@ std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& 
   std::string notes = "classes   " + std::to_string(info.classes);
   if (!info.found->class_names.empty()) notes += ": " + FirstNames(info.found->class_names, 10);
   notes += "\nworkers   " + std::to_string(EvaluationLoader(config, {}).workers) + '\n';
-  return notes + (info.found->note.empty() ? "" : "note      " + info.found->note + '\n');
+  if (!info.found->note.empty()) notes += "note      " + info.found->note + '\n';
+  for (const std::string& line : LinesOfLeftOut(info.found->train, info.found->test))
+    notes += "warning   " + line + '\n';
+  return notes;
 }
 
 }  // namespace

@@ -53,8 +53,10 @@ void DrawPreview(const config::Config& config, const data::DatasetInfo& info,
   out << path << ": the first " << std::min(batch.rows, data::kMostOnSheet) << " of "
       << Counted(batch.rows, "image") << " of the first training batch, " << shape.height << "x"
       << shape.width << "x" << shape.channels << ", as the network sees them\n";
+  if (!data.note.empty()) out << data.note << '\n';
+  for (const std::string& line : LinesOfLeftOut(data.train, data.test)) out << line << '\n';
   for (const data::BrokenImage& broken : batch.broken)
-    out << "left out: " << broken.message << '\n';
+    out << data::LeftOutText("train", broken) << '\n';
 }
 
 }  // namespace

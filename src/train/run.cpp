@@ -213,6 +213,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   folder->MarkUnfinished();
   WriteFileAtomically(folder->path() + "/config.yaml", config::ToYaml(config));
   session.OpenLogs();
+  session.NoteLeftOut(weights.left_out);
   return session.Run();
 }
 

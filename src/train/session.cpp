@@ -67,7 +67,7 @@ Session::End Session::Loop() {
     timed_images_ += r.images;
     skipped_ += r.skipped ? 1 : 0;
     if (average_ && !r.skipped) average_->AfterUpdate(optimizer_.updates());
-    NoteBroken("train", p_.data.train, BrokenOfAll(batches_.broken()));
+    NoteBroken("train", BrokenOfAll(batches_.broken()));
     ShowProgress(r);
     if (r.logged) Timing(r);
     if (r.logged || images_ == r.images) LogDiagnostics();
@@ -131,9 +131,12 @@ void Session::EvaluateAll() {
 }
 
 void Session::RecomputeNorms(NormStatistics& norms, const std::string& of) {
-  telemetry::EvaluationProgress progress(p_.log, p_.progress, "batch norms" + of,
-                                         p_.data.train.images());
-  norms.Recompute([&](std::int64_t images) { progress.Update(images); });
+  const std::vector<data::BrokenImage> left_out = [&] {
+    telemetry::EvaluationProgress progress(p_.log, p_.progress, "batch norms" + of,
+                                           p_.data.train.images());
+    return norms.Recompute([&](std::int64_t images) { progress.Update(images); });
+  }();
+  NoteBroken("train", BrokenOfAll(left_out));
 }
 
 void Session::EvaluateSplits() {
@@ -164,7 +167,7 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
     };
     return evaluator.Run(dataset, EvaluationLoader(p_.config, p_.data), onlookers, p_.team);
   }();
-  NoteBroken(split, dataset, BrokenOfAll(e.broken));
+  NoteBroken(split, BrokenOfAll(e.broken));
   if (p_.team != nullptr && judge) JoinJudges(*p_.team, *judge);
   if (!writes()) return;
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;

@@ -55,6 +55,9 @@ class Session {
   Session(const SessionParts& parts, const std::optional<ResumePoint>& from);
   // Opens the logs and cuts them to where the state is; to be called once, before Run.
   void OpenLogs();
+  // Writes down, when a run begins, which images its splits go without and which its class weights
+  // were found without; warns of them whenever it is called. Before Run.
+  void NoteLeftOut(const std::vector<data::BrokenImage>& of_weights);
   // The exit code, in every process of the run. Throws TrainingError after train.stop_after_skips
   // skipped steps in a row and where the policy ends the run.
   int Run();
@@ -83,8 +86,8 @@ class Session {
   void EvaluateSplits();
   void RecomputeNorms(NormStatistics& norms, const std::string& of);
   // Rows of events.csv, and a warning for the first of each.
-  void NoteBroken(const std::string& split, const data::Dataset& dataset,
-                  const std::vector<data::BrokenImage>& broken);
+  void NoteBroken(const std::string& split, const std::vector<data::BrokenImage>& broken);
+  void WarnOfBroken(const std::string& split, const data::BrokenImage& image);
   void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
   void EvaluateWith(Evaluator& evaluator, const std::string& split, const data::Dataset& dataset,
                     bool decides_best);
@@ -133,7 +136,7 @@ class Session {
   bool best_due_ = false;  // the present evaluation is the best, and its checkpoint not written
   std::size_t diagnostics_logged_ = 0;
   std::vector<std::string> warnings_logged_;
-  std::set<std::string> broken_;                    // images that this process has warned of
+  std::set<std::string> broken_;                    // files that this process has warned of
   std::string policy_end_;                          // why the policy ended the run
   std::optional<scaling::StartScale> start_scale_;  // chosen by this process (init_scale: auto)
 };

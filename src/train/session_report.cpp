@@ -1,4 +1,7 @@
 // What a session reports: timing rows, progress, the backend's diagnostics, the summary.
+#include <algorithm>
+#include <utility>
+
 #include "core/text.h"
 #include "train/class_weights.h"
 #include "train/run.h"
@@ -34,36 +37,62 @@ void Session::LogDiagnostics() {
   }
 }
 
-void Session::NoteBroken(const std::string& split, const data::Dataset& dataset,
-                         const std::vector<data::BrokenImage>& broken) {
+void Session::NoteBroken(const std::string& split, const std::vector<data::BrokenImage>& broken) {
   if (!writes()) return;
-  constexpr std::size_t kWarned = 10;
-  const std::int64_t step = trainer_.steps();
+  const std::int64_t step = std::max<std::int64_t>(trainer_.steps(), 1);
   for (const data::BrokenImage& image : broken) {
-    const std::string name = dataset.store->NameOf(dataset.NumberInFiles(image.image));
-    recorder_.Event({step, (step - 1) / steps_per_epoch_ + 1, telemetry::kBrokenImage, "", "", name,
-                     "left out of split " + split + ": " + image.message});
-    if (broken_.size() > kWarned || !broken_.insert(name).second) continue;
-    p_.log.Warning(broken_.size() <= kWarned
-                       ? image.message + " (left out: data.on_broken)"
-                       : "more images that cannot be read are left out; events.csv names all");
+    recorder_.Event({step, (step - 1) / steps_per_epoch_ + 1, telemetry::kBrokenImage, "", "",
+                     image.file, "left out of split " + split + ": " + image.message});
+    WarnOfBroken(split, image);
   }
 }
 
-// Texts between characters that no message has.
+void Session::WarnOfBroken(const std::string& split, const data::BrokenImage& image) {
+  constexpr std::size_t kWarned = 10;
+  if (broken_.size() > kWarned || !broken_.insert(image.file).second) return;
+  p_.log.Warning(broken_.size() <= kWarned
+                     ? data::LeftOutText(split, image)
+                     : "more images that cannot be read are left out; events.csv names all");
+}
+
+void Session::NoteLeftOut(const std::vector<data::BrokenImage>& of_weights) {
+  if (!writes()) return;
+  const auto tell = [this](const std::string& split, const std::vector<data::BrokenImage>& images) {
+    if (trainer_.steps() == 0) return NoteBroken(split, images);
+    for (const data::BrokenImage& image : images) WarnOfBroken(split, image);
+  };
+  tell("train", p_.data.train.left_out);
+  tell("test", p_.data.test.left_out);
+  tell("train", of_weights);
+}
+
+// Each as three numbers, the file and the message, of which the last two say how long these are.
 std::vector<data::BrokenImage> Session::BrokenOfAll(const std::vector<data::BrokenImage>& mine) {
   if (p_.team == nullptr || p_.config.data.on_broken == config::BrokenImages::kFail) return mine;
-  constexpr char kEnd = '\x1e';
   std::string text;
   for (const data::BrokenImage& image : mine)
-    text += std::to_string(image.image) + ' ' + image.message + kEnd;
+    text += Formatted("%lld %zu %zu ", static_cast<long long>(image.image), image.file.size(),
+                      image.message.size()) +
+            image.file + image.message;
   std::vector<data::BrokenImage> all;
   for (const std::string& of_rank : p_.team->GatherText(text))
     for (std::size_t at = 0; at < of_rank.size();) {
-      const std::size_t space = of_rank.find(' ', at), end = of_rank.find(kEnd, space);
-      all.push_back({0, std::stoll(of_rank.substr(at, space - at)),
-                     of_rank.substr(space + 1, end - space - 1)});
-      at = end + 1;
+      const auto number = [&] {
+        const std::size_t begin = at;
+        at = of_rank.find(' ', at) + 1;
+        return std::stoll(of_rank.substr(begin, at - 1 - begin));
+      };
+      const auto piece = [&](std::size_t size) {
+        at += size;
+        return of_rank.substr(at - size, size);
+      };
+      data::BrokenImage image;
+      image.image = number();
+      const auto file = static_cast<std::size_t>(number());
+      const auto message = static_cast<std::size_t>(number());
+      image.file = piece(file);
+      image.message = piece(message);
+      all.push_back(std::move(image));
     }
   return all;
 }

@@ -121,8 +121,12 @@ TEST_SUITE("cpu") {
     FileChoices skip;
     skip.skip_broken = true;
     CHECK(OpenCamvid(folder.path(), skip).train.images() == 2);
-    CHECK(OpenCamvid(folder.path(), skip).note.find("left out, data.on_broken: skip") !=
-          std::string::npos);
+    const std::vector<BrokenImage> left_out = OpenCamvid(folder.path(), skip).train.left_out;
+    REQUIRE(left_out.size() == 1);
+    CHECK(left_out[0].file == folder / "trainannot/101.png");
+    CHECK(LeftOutText("train", left_out[0]) ==
+          "split train: " + left_out[0].file + ": no such file; expected the label image of " +
+              (folder / "train/101.png") + " (left out: data.on_broken)");
     PutPicture(folder / "trainannot/101.png", TinyLabels(8, 8, 11, 11, 0));
     PutPicture(folder / "trainannot/999.png", TinyLabels(8, 8, 11, 11, 0));
     CHECK(OpenCamvid(folder.path(), {}).note.find("1 label image without a picture") !=
@@ -181,6 +185,32 @@ TEST_SUITE("cpu") {
         if (!unseen) CHECK(mended == ours);
       }
     }
+  }
+
+  TEST_CASE("class weights: images that training cannot use are an error, or left out and named") {
+    const testing::TempFolder folder;
+    PutCamvid(folder, 6, 8, 8);
+    const auto weights = [&](std::vector<BrokenImage>* left_out) {
+      return MedianFrequencyWeights(OpenCamvid(folder.path(), {}).train, UnseenClass::kWeightOne,
+                                    nullptr, left_out);
+    };
+    PutText(folder / "trainannot/101.png", "no PNG");
+    PutPicture(folder / "trainannot/102.png", TinyLabels(8, 9, 11, 11, 0));
+    PutText(folder / "train/103.png", "no PNG");
+    CHECK(MessageOf(folder.path(), [&] {
+            weights(nullptr);
+          }).starts_with("DIR/trainannot/101.png: is text"));
+    std::vector<BrokenImage> left_out;
+    const std::vector<double> skipping = weights(&left_out);
+    REQUIRE(left_out.size() == 3);
+    CHECK(left_out[0].file == folder / "trainannot/101.png");
+    CHECK(left_out[0].image == 1);
+    CHECK(left_out[1].file == folder / "trainannot/102.png");
+    CHECK(left_out[2].file == folder / "train/103.png");
+    for (const char* name : {"101.png", "102.png", "103.png"})
+      for (const char* part : {"train/", "trainannot/"})
+        std::filesystem::remove(folder / (part + std::string(name)));
+    CHECK(weights(nullptr) == skipping);
   }
 
   TEST_CASE("class weights: the median is that of the classes that are seen") {

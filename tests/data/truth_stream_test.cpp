@@ -2,6 +2,8 @@
 // do, and wherever a run begins.
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "data/batch_maker.h"
 #include "data/detection/box_changes.h"
 #include "data/detection/voc_set.h"
@@ -247,12 +249,55 @@ TEST_SUITE("cpu") {
     leaves.Make(0, &batch);
     CHECK(batch.rows == 4);
     CHECK(batch.labels.size() == 4 * 16 * 20);
+    REQUIRE(batch.broken.size() == 1);
+    CHECK(batch.broken[0].file == folder / "trainannot/102.png");
+    PutText(folder / "train/104.png", "no PNG");
+    PutText(folder / "trainannot/101.png", "no PNG");
+    BatchMaker(splits.train, spec).Make(0, &batch);
+    std::set<std::string> files;
+    for (const BrokenImage& broken : batch.broken) files.insert(broken.file);
+    CHECK(files == std::set<std::string>{folder / "train/104.png", folder / "trainannot/101.png",
+                                         folder / "trainannot/102.png"});
+    PutCamvid(folder, 5, 24, 30);
+    PutPicture(folder / "trainannot/102.png", TinyLabels(24, 31, 11, 11, 0));
     spec.on_broken = OnBroken::kReplace;
     BatchMaker replaces(splits.train, spec);
     replaces.Make(0, &batch);
     CHECK(batch.rows == 5);
     CHECK(batch.broken.size() == 1);
     CHECK(std::count(batch.numbers.begin(), batch.numbers.end(), 2U) == 0);
+  }
+
+  TEST_CASE("truth stream: a picture that is replaced by one of another size is not its boxes'") {
+    const testing::TempFolder folder;
+    PutVoc(folder.path(), 3);
+    PutText(folder / "Annotations/trainval102.xml", "<annotation></annotation>");  // says no size
+    const Splits splits = OpenVoc(folder.path(), {});
+    LoaderSpec ssd = BoxSpec(0), plain = ssd;
+    ssd.batch_size = plain.batch_size = 3;
+    plain.changes.ssd.reset();
+    for (LoaderSpec spec : {ssd, plain}) {
+      spec.on_broken = OnBroken::kFail;
+      Batch batch;
+      BatchMaker(splits.train, spec).Make(0, &batch);
+      for (const char* name : {"trainval101", "trainval102"}) {
+        const std::string picture = "JPEGImages/" + std::string(name) + ".png";
+        PutPicture(folder / picture, TinyPicture(600, 800, 3, 1));
+        CHECK(MessageOf(folder.path(), [&] { BatchMaker(splits.train, spec).Make(0, &batch); }) ==
+              "DIR/" + picture +
+                  ": has 800 x 600 pixels, and 80 x 60 when its boxes were read: it was replaced, "
+                  "and they may be those of another picture; put the first one back, or start "
+                  "again");
+        LoaderSpec leaves = spec;
+        leaves.on_broken = OnBroken::kLeaveOut;
+        BatchMaker(splits.train, leaves).Make(0, &batch);
+        CHECK(batch.rows == 2);
+        REQUIRE(batch.broken.size() == 1);
+        CHECK(batch.broken[0].file == folder / picture);
+        PutPicture(folder / picture, TinyPicture(60, 80, 3, 2));  // others of that size are its
+        BatchMaker(splits.train, spec).Make(0, &batch);
+      }
+    }
   }
 
   TEST_CASE("truth stream: parts of a set keep their truth") {

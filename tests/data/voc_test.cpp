@@ -251,6 +251,7 @@ TEST_SUITE("cpu") {
     PutText(folder / "Annotations/odd2.xml", "<annotation></annotation>");
     PutPicture(folder / "JPEGImages/odd2.jpg", TinyPicture(10, 12, 3, 1));  // by its content a PNG
     std::ofstream(folder / "ImageSets/Main/trainval.txt", std::ios::app) << "odd2  -1\r\n\n";
+    PutVocImage(folder.path(), "test", "odd3", 60, 80, {{"cat", 30, 10, 20, 30}});
     const Splits splits = OpenVoc(folder.path(), {});
     const ImageObjects& odd = (*splits.train.objects)[1];
     CHECK(odd.boxes.size() == 6);
@@ -262,13 +263,15 @@ TEST_SUITE("cpu") {
     std::string note = splits.note;
     for (auto at = note.find(folder.path()); at != std::string::npos; at = note.find(folder.path()))
       note.replace(at, folder.path().size(), "DIR");
-    CHECK(note ==
-          "1 box without area (DIR/Annotations/odd.xml: line 3): left out of training; "
-          "1 inverted box (DIR/Annotations/odd.xml: line 7): left out of training; "
-          "1 box outside its picture (DIR/Annotations/odd.xml: line 11): left out of training; "
-          "1 box that reaches beyond its picture (DIR/Annotations/odd.xml: line 15): cut off there "
-          "for training; 1 file without the picture's size (DIR/Annotations/odd2.xml): the "
-          "picture's own size is taken");
+    CHECK(
+        note ==
+        "split train: 1 box without area (DIR/Annotations/odd.xml: line 3): left out of training; "
+        "split train: 1 inverted box (DIR/Annotations/odd.xml: line 7): left out of training; "
+        "split train: 1 box outside its picture (DIR/Annotations/odd.xml: line 11): left out of "
+        "training; split train: 1 box that reaches beyond its picture (DIR/Annotations/odd.xml: "
+        "line 15): cut off there for training; split train: 1 file without the picture's size "
+        "(DIR/Annotations/odd2.xml): the picture's own size is taken; split test: 1 inverted box "
+        "(DIR/Annotations/odd3.xml: line 3): left out of the loss");
   }
 
   TEST_CASE("voc: what cannot be used is named, or left out and told") {
@@ -298,16 +301,37 @@ TEST_SUITE("cpu") {
     skip.skip_broken = true;
     const Splits left = OpenVoc(folder.path(), skip);
     CHECK(left.train.images() == 1);
-    CHECK(left.note.find("1 image (") == 0);
-    CHECK(left.note.find("): left out, data.on_broken: skip") != std::string::npos);
+    CHECK(left.test.left_out.empty());
+    REQUIRE(left.train.left_out.size() == 1);
+    CHECK(left.train.left_out[0].file == folder / "JPEGImages/trainval101.jpg");
+    CHECK(LeftOutText("train", left.train.left_out[0])
+              .starts_with("split train: " + (folder / "ImageSets/Main/trainval.txt: line 2: ")));
     std::filesystem::remove(folder / "Annotations/trainval100.xml");
     CHECK(message().find("DIR/ImageSets/Main/trainval.txt: line 1: 'trainval100' has no "
                          "annotation: no file DIR/Annotations/trainval100.xml") == 0);
-    CHECK(message(skip).find("none of the images that are listed can be used") !=
-          std::string::npos);
+    CHECK(message(skip).starts_with(
+        "data.path: none of the images that split train lists can be used; the first: "
+        "DIR/ImageSets/Main/trainval.txt: line 1: 'trainval100' has no annotation"));
     FileChoices other;
     other.train = "train";
     CHECK(message(other).find("DIR/ImageSets/Main/train.txt: no such file") == 0);
+    // Each split has faults, and the message is about the one that has nothing else.
+    PutVoc(folder / "faulty", 2);
+    PutText(folder / "faulty/Annotations/trainval100.xml", "no XML");
+    PutText(folder / "faulty/ImageSets/Main/test.txt", "ghost\nspirit\n");
+    CHECK(MessageOf(folder.path(), [&] { OpenVoc(folder / "faulty", skip); })
+              .starts_with("data.path: none of the images that split test lists can be used; the "
+                           "first: DIR/faulty/ImageSets/Main/test.txt: line 1: 'ghost'"));
+    std::filesystem::remove(folder / "faulty/ImageSets/Main/test.txt");
+    PutVocImage(folder / "faulty", "test", "good", 60, 80, {{"cat", 1, 1, 9, 9}});
+    PutVocImage(folder / "faulty", "test", "other", 60, 80, {{"cat", 1, 1, 9, 9}});
+    PutText(folder / "faulty/Annotations/other.xml", TinyXml(30, 80, {}));
+    const Splits both = OpenVoc(folder / "faulty", skip);
+    REQUIRE(both.train.left_out.size() == 1);
+    REQUIRE(both.test.left_out.size() == 1);
+    CHECK(both.train.left_out[0].file == folder / "faulty/Annotations/trainval100.xml");
+    CHECK(both.test.left_out[0].file == folder / "faulty/Annotations/other.xml");
+    CHECK(both.note.empty());
     CHECK(MessageOf(folder.path(), [&] {
             OpenVoc(folder / "no", {});
           }).find("DIR/no: no such folder") == 0);

@@ -257,11 +257,11 @@ Section PrecisionSection(PrecisionConfig& precision) {
                                 "how values are rounded while training; evaluation: nearest"));
   section.keys.push_back(Nested("tensor_scaling", TensorScalingSection(precision.tensor_scaling),
                                 "scales of single tensors; `tensor_scaling: delayed` is short"));
-  section.keys.push_back(
-      Choice("overflow", precision.overflow, kOverflows,
-             "beyond a format's largest value: what the format says, or that largest value; "
-             "default: that value where tensor_scaling gives a tensor a scale of its own, else what "
-             "the format says"));
+  section.keys.push_back(Choice(
+      "overflow", precision.overflow, kOverflows,
+      "beyond a format's largest value: what the format says, or that largest value; "
+      "default: that value where tensor_scaling gives a tensor a scale of its own, else what "
+      "the format says"));
   section.keys.push_back(
       Choice("preset", precision.preset, kPresets,
              "autocast: the formats that torch.autocast gives each kind of layer, with `format`")

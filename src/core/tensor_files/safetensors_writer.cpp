@@ -57,8 +57,7 @@ void SafetensorsWriter::Add(std::string name, DType dtype, std::vector<std::int6
   }
   if (expected != 8 * bytes.size()) {
     throw InternalError("tensor '" + name + "' has " + std::to_string(bytes.size()) +
-                        " bytes; its shape and dtype need " +
-                        std::to_string((expected + 7) / 8));
+                        " bytes; its shape and dtype need " + std::to_string((expected + 7) / 8));
   }
   Take({std::move(name), std::string(ToString(dtype)), std::move(shape), bytes});
 }

@@ -6,8 +6,9 @@
 #include <optional>
 #include <pugixml.hpp>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
+#include "core/machine_error.h"
 #include "core/utf8.h"
 #include "data/detection/xml_text.h"
 
@@ -37,6 +38,7 @@ class AnnotationReader {
     const std::string_view text = xml_.text();
     const pugi::xml_parse_result result =
         document_.load_buffer(text.data(), text.size(), kAsItStands, pugi::encoding_utf8);
+    if (result.status == pugi::status_out_of_memory) throw NoMemory(path, "read it");
     if (!result) Fail(result.offset, std::string("this is no XML: ") + result.description());
   }
 
@@ -158,7 +160,8 @@ Annotation ParseAnnotation(std::string_view xml, const std::string& path) {
 }
 
 Annotation ReadAnnotation(const std::string& path) {
-  return ParseAnnotation(ReadFile(path, kMostXmlBytes), path);
+  const std::string xml = ReadDataFile(path, kMostXmlBytes);
+  return WithMemory(path, "read it", [&] { return ParseAnnotation(xml, path); });
 }
 
 }  // namespace ada::data

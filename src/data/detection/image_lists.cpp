@@ -6,8 +6,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/utf8.h"
 #include "data/dataset.h"
 #include "data/names_file.h"
@@ -21,11 +21,6 @@ constexpr std::array<const char*, 6> kPictureEndings = {".jpg", ".jpeg", ".png",
 constexpr const char* kVocLayout =
     "expected PATH/ImageSets/Main/SPLIT.txt, PATH/JPEGImages/NAME.jpg and "
     "PATH/Annotations/NAME.xml, or folders of that kind in PATH (VOC2007, VOC2012)";
-
-bool IsThere(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 // The file in `folder` that is called `name` but for its ending; "": there is none.
 std::string PictureNamed(const std::string& folder, const std::string& name) {
@@ -42,7 +37,7 @@ void AddList(const std::string& year, const std::string& list, std::vector<Liste
     image.place = list + ": line " + std::to_string(line.line);
     image.folder = year + "/JPEGImages";
     image.file = PictureNamed(image.folder, image.name);
-    image.picture = image.folder + "/" + image.file;
+    image.picture = image.folder + "/" + (image.file.empty() ? image.name + ".jpg" : image.file);
     image.annotation = year + "/Annotations/" + image.name + ".xml";
     images->push_back(std::move(image));
   }
@@ -69,11 +64,11 @@ std::vector<std::string> YearFolders(const std::string& path) {
   const std::string base = WithoutLastSlash(path);
   if (!IsThere(base)) throw DataError(path + ": no such folder; " + kVocLayout);
   for (const std::string& root : {base, base + "/VOCdevkit"}) {
-    if (IsFolder(root + "/ImageSets")) return {root};
-    if (!IsFolder(root)) continue;
+    if (IsDataFolder(root + "/ImageSets")) return {root};
+    if (!IsDataFolder(root)) continue;
     std::vector<std::string> years;
-    for (const std::string& name : ListFolder(root))
-      if (IsFolder(root + "/" + name + "/ImageSets")) years.push_back(root + "/" + name);
+    for (const std::string& name : ListDataFolder(root))
+      if (IsDataFolder(root + "/" + name + "/ImageSets")) years.push_back(root + "/" + name);
     std::sort(years.begin(), years.end());
     if (!years.empty()) return years;
   }
@@ -124,8 +119,9 @@ void RequireFiles(const ListedImage& image) {
     throw DataError(image.place + ": " + Shown(image.name) + " has no picture: no file " +
                     image.folder + "/" + image.name + ".jpg (nor .jpeg, .png)" + kAdvice);
   if (!IsThere(image.annotation))
-    throw DataError(image.place + ": " + Shown(image.name) + " has no annotation: no file " +
-                    image.annotation + kAdvice);
+    throw BrokenTruth(image.annotation, image.place + ": " + Shown(image.name) +
+                                            " has no annotation: no file " + image.annotation +
+                                            kAdvice);
 }
 
 }  // namespace ada::data

@@ -6,10 +6,11 @@
 namespace ada::data {
 
 struct ListedImage {
-  std::string name;                   // as the list has it
-  std::string place;                  // "LIST: line 3"
-  std::string folder, file, picture;  // "YEAR/JPEGImages", "NAME.jpg", and both; file "": missing
-  std::string annotation;             // "YEAR/Annotations/NAME.xml"
+  std::string name;   // as the list has it
+  std::string place;  // "LIST: line 3"
+  // "YEAR/JPEGImages", "NAME.jpg", and both; file "": it is missing, of whatever ending.
+  std::string folder, file, picture;
+  std::string annotation;  // "YEAR/Annotations/NAME.xml"
 };
 
 // The folders with ImageSets that `path` means: itself, or those below it (or below its VOCdevkit),
@@ -24,7 +25,8 @@ std::vector<std::string> YearFolders(const std::vector<std::string>& paths);
 std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const std::string& split,
                                     std::string* note);
 
-// DataError naming the list's line where the picture or the annotation is missing.
+// DataError naming the list's line where the picture is missing, BrokenTruth where the annotation
+// is.
 void RequireFiles(const ListedImage& image);
 
 }  // namespace ada::data

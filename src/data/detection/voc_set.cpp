@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/run_in_parallel.h"
 #include "core/text.h"
 #include "core/utf8.h"
@@ -19,6 +19,8 @@ namespace ada::data {
 namespace {
 
 constexpr std::int64_t kImagesOfTask = 64;
+// What the splits of a run are called in messages, whatever its lists are.
+constexpr char kTrainSplit[] = "train", kTestSplit[] = "test";
 constexpr std::size_t kNamedFaults = 3;  // of each kind, in the note
 
 // What is wrong with files without ending the run: how often, and the first places.
@@ -42,14 +44,23 @@ struct FaultList {
 struct VocImage {
   ListedImage listed;
   Annotation annotation;
-  PictureSize size;     // of the picture
-  std::string problem;  // why it is left out; "": it is not
+  PictureSize size;                   // of the picture
+  std::optional<BrokenImage> broken;  // it is left out
 };
+
+Annotation ReadBoxes(const std::string& xml) {
+  try {
+    return ReadAnnotation(xml);
+  } catch (const DataError& error) {
+    throw BrokenTruth(xml, error.what());
+  }
+}
 
 // Everything about one image but its classes. DataError.
 void ReadVocImage(VocImage* image) {
+  RequireFiles(image->listed);
   const std::string& xml = image->listed.annotation;
-  image->annotation = ReadAnnotation(xml);
+  image->annotation = ReadBoxes(xml);
   const PictureSize said = image->annotation.size;
   try {
     image->size = SizeInPictureFile(image->listed.picture);
@@ -59,10 +70,10 @@ void ReadVocImage(VocImage* image) {
     return;
   }
   if (said == PictureSize{} || said == image->size) return;
-  throw DataError(xml + ": <size> is " + SizeText(said) + ", and " + image->listed.picture +
-                  " has " + SizeText(image->size) +
-                  ": its boxes may be those of another picture; mend the size, or leave the image "
-                  "out with data.on_broken: skip");
+  throw BrokenTruth(xml, xml + ": <size> is " + SizeText(said) + ", and " + image->listed.picture +
+                             " has " + SizeText(image->size) +
+                             ": its boxes may be those of another picture; mend the size, or leave "
+                             "the image out with data.on_broken: skip");
 }
 
 std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, bool skip_broken) {
@@ -71,13 +82,12 @@ std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, bool skip_b
   const auto count = static_cast<std::int64_t>(images.size());
   RunRangesInParallel(count, kImagesOfTask, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      try {
-        RequireFiles(images[i].listed);
-        ReadVocImage(&images[i]);
-      } catch (const DataError& error) {
-        if (!skip_broken) throw;
-        images[i].problem = error.what();
-      }
+      const auto read = [&] { ReadVocImage(&images[i]); };
+      BrokenImage broken;
+      if (!skip_broken)
+        read();
+      else if (!Usable(static_cast<std::int64_t>(i), images[i].listed.picture, &broken, read))
+        images[i].broken = std::move(broken);
     }
   });
   return images;
@@ -108,11 +118,11 @@ int LabelOfObject(const LabelsByName& labels, const AnnotatedObject& object,
   std::vector<std::string> known;
   for (const auto& [name, label] : labels) known.push_back(name);
   const std::string nearest = NearestName(object.name, known);
-  throw DataError(
-      xml + ": line " + std::to_string(object.line) + ": the class " + Shown(object.name) +
-      " is not among data.class_names" +
-      (nearest.empty() ? "" : "; did you mean '" + nearest + "'?") +
-      "; add it there, mend the file, or leave the image out with data.on_broken: skip");
+  throw BrokenTruth(
+      xml, xml + ": line " + std::to_string(object.line) + ": the class " + Shown(object.name) +
+               " is not among data.class_names" +
+               (nearest.empty() ? "" : "; did you mean '" + nearest + "'?") +
+               "; add it there, mend the file, or leave the image out with data.on_broken: skip");
 }
 
 // What is found out about a split on the way.
@@ -121,8 +131,7 @@ struct VocFaults {
       inverted{"inverted box", "inverted boxes"},
       outside{"box outside its picture", "boxes outside their pictures"},
       beyond{"box that reaches beyond its picture", "boxes that reach beyond their pictures"},
-      sizeless{"file without the picture's size", "files without the picture's size"},
-      left_out{"image", "images"};
+      sizeless{"file without the picture's size", "files without the picture's size"};
 
   void Look(const VocImage& image, const AnnotatedObject& object) {
     const vision::Box& box = object.box;
@@ -139,50 +148,55 @@ struct VocFaults {
       beyond.Add(place);
   }
 
-  void AddTo(std::string* note) const {
-    const auto add = [note](const FaultList& faults, const char* what_is_done) {
+  // An evaluation judges all boxes, and its loss is that of training.
+  void AddTo(const std::string& split, std::string* note) const {
+    const auto add = [&](const FaultList& faults, const std::string& what_is_done) {
       if (faults.count == 0) return;
-      AddNote(note, faults.Text() + ": " + what_is_done);
+      AddNote(note, "split " + split + ": " + faults.Text() + ": " + what_is_done);
     };
-    add(left_out, "left out, data.on_broken: skip");
-    add(empty, "left out of training");
-    add(inverted, "left out of training");
-    add(outside, "left out of training");
-    add(beyond, "cut off there for training");
+    const std::string where = split == kTrainSplit ? "training" : "the loss";
+    add(empty, "left out of " + where);
+    add(inverted, "left out of " + where);
+    add(outside, "left out of " + where);
+    add(beyond, "cut off there for " + where);
     add(sizeless, "the picture's own size is taken");
   }
 };
 
-Dataset MakeVocDataset(std::vector<VocImage> images, const LabelsByName& labels, bool skip_broken,
-                       VocFaults* faults) {
+Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
+                       const LabelsByName& labels, bool skip_broken, std::string* note) {
   Dataset dataset;
   dataset.name = "voc";
   dataset.channels = 3;
   dataset.classes = static_cast<int>(labels.size());
   auto objects = std::make_shared<std::vector<ImageObjects>>();
   NameList files;
+  VocFaults faults;
   for (VocImage& image : images) {
     ImageObjects of{image.listed.name, image.size, {}};
-    try {
+    const auto name_classes = [&] {
       for (const AnnotatedObject& object : image.annotation.objects)
         of.boxes.push_back(
             {object.box, LabelOfObject(labels, object, image.listed.annotation), object.difficult});
-    } catch (const DataError& error) {
-      if (!skip_broken) throw;
-      image.problem = error.what();
-    }
-    if (!image.problem.empty()) {
-      faults->left_out.Add(image.problem);
+    };
+    BrokenImage broken;
+    if (!skip_broken)
+      name_classes();
+    else if (!Usable(0, image.listed.picture, &broken, name_classes))
+      image.broken = std::move(broken);
+    if (image.broken) {
+      dataset.left_out.push_back(std::move(*image.broken));
       continue;
     }
-    if (image.annotation.size == PictureSize{}) faults->sizeless.Add(image.listed.annotation);
-    for (const AnnotatedObject& object : image.annotation.objects) faults->Look(image, object);
+    if (image.annotation.size == PictureSize{}) faults.sizeless.Add(image.listed.annotation);
+    for (const AnnotatedObject& object : image.annotation.objects) faults.Look(image, object);
     files.Add(image.listed.folder, image.listed.file);
     objects->push_back(std::move(of));
   }
   if (objects->empty())
-    throw DataError("data.path: none of the images that are listed can be used; the first: " +
-                    FirstNames(faults->left_out.places, 1));
+    throw DataError("data.path: none of the images that split " + split +
+                    " lists can be used; the first: " + dataset.left_out.front().message);
+  faults.AddTo(split, note);
   dataset.height = objects->front().size.height, dataset.width = objects->front().size.width;
   dataset.labels.resize(objects->size());
   dataset.store = std::make_shared<PictureFiles>("", std::move(files));
@@ -208,10 +222,10 @@ Splits OpenVoc(const std::string& path, const FileChoices& choices) {
   if (splits.class_names.empty())
     throw DataError(path + ": no annotation has an object; expected some, or data.class_names");
   const LabelsByName labels = LabelsOf(splits.class_names);
-  VocFaults faults;
-  splits.train = MakeVocDataset(std::move(train), labels, choices.skip_broken, &faults);
-  splits.test = MakeVocDataset(std::move(test), labels, choices.skip_broken, &faults);
-  faults.AddTo(&splits.note);
+  splits.train =
+      MakeVocDataset(kTrainSplit, std::move(train), labels, choices.skip_broken, &splits.note);
+  splits.test =
+      MakeVocDataset(kTestSplit, std::move(test), labels, choices.skip_broken, &splits.note);
   return splits;
 }
 

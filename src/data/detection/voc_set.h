@@ -13,8 +13,9 @@ namespace ada::data {
 // of `class_names`, else those of the annotations of both splits in byte order (VOC's own order,
 // which is the same, where they are VOC's twenty). Throws DataError naming the file: a folder or
 // list is missing, a name without picture or XML, what ReadAnnotation throws, a size other than the
-// picture's, a class that is not among the names; with `skip_broken` such images are left out. The
-// note says what is left out, of training (TrainingBoxes) or at all, and names the first of each.
+// picture's, a class that is not among the names; with `skip_broken` such images are left out
+// (Dataset::left_out), unless a split has no others. The note says of each split which boxes are
+// left out of training (TrainingBoxes), and names the first of each kind.
 Splits OpenVoc(const std::string& path, const FileChoices& choices);
 
 }  // namespace ada::data

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "data/folder/listing.h"
@@ -24,8 +25,10 @@ constexpr const char* kLayout =
     "expected PATH/train/CLASS/PICTURES and PATH/val/CLASS/PICTURES (or PATH/test/...)";
 
 bool HasFolder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error);
+  RefuseMachineError(path.string(), error);
+  return is_folder;
 }
 
 // Whether a folder of `folder` holds pictures: then it may be a split.
@@ -104,6 +107,7 @@ Dataset MakeDataset(FolderListing listing) {
 Splits OpenFolder(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
+  RefuseMachineError(path, error);
   if (error && status.type() != fs::file_type::not_found)
     throw DataError(path + ": " + error.message() + "; " + kLayout);
   if (!fs::exists(status)) throw DataError(path + ": no such folder; " + kLayout);

@@ -6,10 +6,13 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
+#include "core/data_files.h"
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "core/text.h"
 
 namespace ada::data {
@@ -29,12 +32,15 @@ FolderEntries EntriesOf(const std::string& folder) {
   for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
     std::error_code unknown;  // of a link that leads nowhere: told when the file is read
     std::string name = at->path().filename().string();
-    if (at->is_directory(unknown))
+    const bool is_folder = at->is_directory(unknown);
+    RefuseMachineError(at->path().string(), unknown);
+    if (is_folder)
       entries.folders.push_back(std::move(name));
     else if (IsPictureName(name))
       entries.pictures.push_back(std::move(name));
   }
-  if (error) throw DataError(folder + ": cannot be listed: " + error.message());
+  if (error)
+    ThrowUnread<DataError>(folder + ": cannot be listed: " + error.message(), error.value());
   std::sort(entries.folders.begin(), entries.folders.end());
   std::sort(entries.pictures.begin(), entries.pictures.end());
   return entries;
@@ -62,9 +68,10 @@ class ClassWalk {
 
   void NoteFolder(const std::string& path) {
     struct stat facts {};
-    if (stat(path.c_str(), &facts) != 0)
-      throw DataError(path + ": cannot be listed: " +
-                      std::error_code(errno, std::generic_category()).message());
+    if (stat(path.c_str(), &facts) != 0) {
+      const int error = errno;
+      ThrowUnread<DataError>(path + ": cannot be listed: " + std::strerror(error), error);
+    }
     const Identity identity{facts.st_dev, facts.st_ino};
     const auto same = std::find(above_.begin(), above_.end(), identity);
     if (same != above_.end() || above_.size() > kDeepest)

@@ -7,6 +7,9 @@
 
 namespace ada::data {
 
+// What memory is needed for, in messages.
+inline constexpr char kDecoding[] = "decode it";
+
 struct PictureHeader {
   PictureSize size;
   std::string kind;
@@ -29,7 +32,7 @@ std::string WhatItLooksLike(FileBytes file);
 // Throws DataError where a header claims no pixels or more than kMaxPixels.
 void CheckSize(const std::string& path, std::int64_t height, std::int64_t width);
 
-// Room for the pixels of `size`; DataError where the machine has none.
+// Room for the pixels of `size`; DeviceError where the machine has none.
 Picture RoomFor(const std::string& path, PictureSize size, int channels = 3);
 
 }  // namespace ada::data

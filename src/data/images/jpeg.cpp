@@ -14,6 +14,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "data/images/formats.h"
 #include "data/images/jpeg_scans.h"
 
@@ -154,7 +155,7 @@ class JpegReader {
                       std::to_string(info_.output_scanline) + " of " +
                       std::to_string(info_.image_height) + "); the picture is damaged");
     }
-    if (code == JERR_OUT_OF_MEMORY) throw DataError(path_ + ": there is no memory to decode it");
+    if (code == JERR_OUT_OF_MEMORY) throw NoMemory(path_, kDecoding);
     throw DataError(path_ + ": the JPEG data cannot be decoded: " + errors_.words);
   }
 

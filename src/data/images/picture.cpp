@@ -6,8 +6,9 @@
 #include <iterator>
 #include <new>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
+#include "core/machine_error.h"
 #include "core/system_call.h"
 #include "core/text.h"
 #include "data/images/formats.h"
@@ -42,9 +43,7 @@ bool IsPicture(FileBytes file) {
 class OpenPicture {
  public:
   explicit OpenPicture(const std::string& path) : path_(path) {
-    std::string problem;
-    fd_ = OpenToRead(path, Pipes::kRefused, &problem);
-    if (fd_ < 0) throw DataError(path + ": cannot be opened: " + problem);
+    fd_ = OpenDataFile(path);
     size_ = static_cast<std::uint64_t>(SizeOfFile(fd_));
     if (size_ <= kMaxFileBytes) return;
     CloseFile(fd_);
@@ -62,8 +61,9 @@ class OpenPicture {
   std::vector<std::uint8_t> ReadFirst(std::uint64_t bytes) const {
     std::vector<std::uint8_t> first(bytes);
     first.resize(ReadAt(fd_, 0, first.data(), first.size()));
-    if (errno == 0) return first;
-    throw DataError(path_ + ": cannot be read: " + std::strerror(errno));
+    const int error = errno;
+    if (error == 0) return first;
+    ThrowUnread<DataError>(path_ + ": cannot be read: " + std::strerror(error), error);
   }
 
   const std::string& path_;
@@ -91,17 +91,18 @@ Picture RoomFor(const std::string& path, PictureSize size, int channels) {
   try {
     picture.pixels.resize(bytes);
   } catch (const std::bad_alloc&) {
-    throw DataError(path + ": there is no memory for its " + HumanBytes(bytes) + " of pixels");
+    throw NoMemory(path, "decode its " + HumanBytes(bytes) + " of pixels");
   }
   return picture;
 }
 
 Picture DecodePicture(FileBytes file, const std::string& path) {
-  return FormatOf(file, path).decode(file, path, nullptr);
+  return WithMemory(path, kDecoding,
+                    [&] { return FormatOf(file, path).decode(file, path, nullptr); });
 }
 
 Picture DecodePicture(FileBytes file, const std::string& path, const Box& box) {
-  return FormatOf(file, path).decode(file, path, &box);
+  return WithMemory(path, kDecoding, [&] { return FormatOf(file, path).decode(file, path, &box); });
 }
 
 PictureSize SizeOfPicture(FileBytes file, const std::string& path) {
@@ -113,9 +114,11 @@ std::string KindOfPicture(FileBytes file, const std::string& path) {
 }
 
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path) {
-  const OpenPicture file(path);
-  std::vector<std::uint8_t> beginning = file.Beginning();
-  return IsPicture(beginning) ? file.Read() : beginning;
+  return WithMemory(path, "read it", [&] {
+    const OpenPicture file(path);
+    std::vector<std::uint8_t> beginning = file.Beginning();
+    return IsPicture(beginning) ? file.Read() : beginning;
+  });
 }
 
 PictureNeeds NeedsOfPictureFile(const std::string& path) {

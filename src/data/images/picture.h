@@ -6,8 +6,9 @@
 //
 // Every function that takes a file's bytes throws DataError naming `path` for what is no JPEG or
 // PNG (with what it looks like), for damaged and truncated data, and, before memory is taken, for
-// headers that claim more than kMaxPixels. Unlike PIL, which paints grey where the data of a JPEG
-// makes no sense, such damage is an error here. All are safe from several threads at a time.
+// headers that claim more than kMaxPixels; DeviceError naming it where the machine has no memory.
+// Unlike PIL, which paints grey where the data of a JPEG makes no sense, such damage is an error
+// here. All are safe from several threads at a time.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -56,8 +57,8 @@ Picture DecodePicture(FileBytes file, const std::string& path, const Box& box);
 PictureSize SizeOfPicture(FileBytes file, const std::string& path);
 std::string KindOfPicture(FileBytes file, const std::string& path);
 
-// The file's bytes; of one that is no picture its beginning alone, which says what it is. DataError
-// where it cannot be read or is larger than 2 GiB.
+// The file's bytes; of one that is no picture its beginning alone, which says what it is. Errors of
+// core/data_files.h, DataError where it is larger than 2 GiB.
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path);
 Picture ReadPicture(const std::string& path);
 

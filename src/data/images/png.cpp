@@ -6,10 +6,12 @@
 #include <array>
 #include <csetjmp>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "data/images/formats.h"
 #include "data/images/label_png.h"
 
@@ -27,11 +29,12 @@ class PngReader {
   // Reads the header.
   PngReader(FileBytes file, const std::string& path, PngValues values = PngValues::kRgb)
       : left_(file), bytes_(file.size()), path_(path), values_(values) {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, OnError, OnWarning);
+    png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, OnError, OnWarning, this, Allocate,
+                                    Free);
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
     if (info_ == nullptr) {
       png_destroy_read_struct(&png_, &info_, nullptr);
-      throw DataError(path_ + ": there is no memory to decode it");
+      throw NoMemory(path_, kDecoding);
     }
     try {
       ReadHeader();
@@ -60,9 +63,22 @@ class PngReader {
 
   template <class Step>
   void Guarded(const Step& step) {
-    if (setjmp(jump_) != 0) throw DataError(path_ + ": " + words_);
+    if (setjmp(jump_) != 0) Throw();
     step();
   }
+
+  [[noreturn]] void Throw() const {
+    if (no_memory_) throw NoMemory(path_, kDecoding);
+    throw DataError(path_ + ": " + words_);
+  }
+
+  // The library and zlib say in many words that they got no memory; that it was refused is plain.
+  static png_voidp Allocate(png_structp png, png_alloc_size_t bytes) {
+    void* block = std::malloc(bytes);
+    if (block == nullptr) static_cast<PngReader*>(png_get_mem_ptr(png))->no_memory_ = true;
+    return block;
+  }
+  static void Free(png_structp, png_voidp block) { std::free(block); }
 
   static void OnError(png_structp png, png_const_charp words) {
     auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
@@ -92,7 +108,7 @@ class PngReader {
   png_infop info_ = nullptr;
   std::jmp_buf jump_;
   char words_[256] = "";
-  bool ended_ = false;
+  bool ended_ = false, no_memory_ = false;
   PictureSize size_;
   int depth_ = 0, kind_ = 0, interlaced_ = 0;
   std::array<std::array<std::uint8_t, 3>, 256> palette_{};
@@ -249,7 +265,8 @@ Picture DecodeLabelPng(FileBytes file, const std::string& path) {
   if (!IsPng(file))
     throw DataError(path + ": " + (IsJpeg(file) ? "is a JPEG picture" : WhatItLooksLike(file)) +
                     "; expected a label image, 8-bit grey or palette PNG");
-  return PngReader(file, path, PngValues::kLabels).Decode(nullptr);
+  return WithMemory(path, kDecoding,
+                    [&] { return PngReader(file, path, PngValues::kLabels).Decode(nullptr); });
 }
 
 Picture ReadLabelPng(const std::string& path) {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "data/folder/listing.h"
 #include "data/picture_files.h"
@@ -46,7 +46,7 @@ PixelClasses ChooseClasses(const FileChoices& choices) {
 // The pictures of `folder` by their names without endings.
 std::map<std::string, std::string> PicturesByTitle(const std::string& folder) {
   std::map<std::string, std::string> pictures;
-  for (const std::string& name : ListFolder(folder)) {
+  for (const std::string& name : ListDataFolder(folder)) {
     if (!IsPictureName(name)) continue;
     const auto [at, is_new] = pictures.emplace(TitleOfFile(name), name);
     if (!is_new)
@@ -59,11 +59,12 @@ std::map<std::string, std::string> PicturesByTitle(const std::string& folder) {
 }
 
 void RequireFolder(const std::string& folder) {
-  if (!IsFolder(folder)) throw DataError(folder + ": no such folder; " + kCamvidLayout);
+  if (!IsDataFolder(folder)) throw DataError(folder + ": no such folder; " + kCamvidLayout);
 }
 
 struct SplitFilesFound {
   NameList pictures, labels;
+  std::vector<BrokenImage> left_out = {};  // without a label image
 };
 
 SplitFilesFound FindPairs(const std::string& folder, const FileChoices& choices,
@@ -72,7 +73,6 @@ SplitFilesFound FindPairs(const std::string& folder, const FileChoices& choices,
   RequireFolder(folder);
   RequireFolder(annotations);
   const auto pictures = PicturesByTitle(folder), labels = PicturesByTitle(annotations);
-  const auto tell = [note](const std::string& what) { AddNote(note, what); };
   if (pictures.empty()) throw DataError(folder + ": holds no pictures; " + kCamvidLayout);
   SplitFilesFound found;
   std::vector<std::string> without, unused;
@@ -80,6 +80,10 @@ SplitFilesFound FindPairs(const std::string& folder, const FileChoices& choices,
     const auto label = labels.find(title);
     if (label == labels.end()) {
       without.push_back(picture);
+      const std::string missing = annotations + "/" + title + ".png";
+      found.left_out.push_back(
+          {0, 0, missing,
+           missing + ": no such file; expected the label image of " + folder + "/" + picture});
       continue;
     }
     found.pictures.Add(folder, picture);
@@ -87,19 +91,16 @@ SplitFilesFound FindPairs(const std::string& folder, const FileChoices& choices,
   }
   for (const auto& [title, label] : labels)
     if (!pictures.contains(title)) unused.push_back(label);
-  if (!without.empty()) {
-    const std::string what =
-        folder + ": " + Counted(static_cast<std::int64_t>(without.size()), "picture") +
-        " without a label image in " + annotations + ": " + FirstNames(without, kNamedFiles);
-    if (!choices.skip_broken || found.pictures.size() == 0)
-      throw DataError(what + "; " + kCamvidLayout +
-                      "; or leave them out with data.on_broken: skip");
-    tell(what + "; left out, data.on_broken: skip");
-  }
+  if (!without.empty() && (!choices.skip_broken || found.pictures.size() == 0))
+    throw DataError(folder + ": " + Counted(static_cast<std::int64_t>(without.size()), "picture") +
+                    " without a label image in " + annotations + ": " +
+                    FirstNames(without, kNamedFiles) + "; " + kCamvidLayout +
+                    "; or leave them out with data.on_broken: skip");
   if (!unused.empty())
-    tell(annotations + ": " + Counted(static_cast<std::int64_t>(unused.size()), "label image") +
-         " without a picture in " + folder + ": " + FirstNames(unused, kNamedFiles) +
-         "; they are not used");
+    AddNote(note, annotations + ": " +
+                      Counted(static_cast<std::int64_t>(unused.size()), "label image") +
+                      " without a picture in " + folder + ": " + FirstNames(unused, kNamedFiles) +
+                      "; they are not used");
   return found;
 }
 
@@ -109,6 +110,7 @@ Dataset MakeCamvidDataset(SplitFilesFound files, const PixelClasses& classes) {
   dataset.channels = 3;
   dataset.classes = static_cast<int>(classes.names.size());
   dataset.labels.resize(static_cast<std::size_t>(files.pictures.size()));
+  dataset.left_out = std::move(files.left_out);
   dataset.store = std::make_shared<PictureFiles>("", std::move(files.pictures));
   dataset.label_images =
       std::make_shared<LabelFiles>(std::move(files.labels), dataset.classes, classes.ignored);

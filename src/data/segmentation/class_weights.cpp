@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/error.h"
 #include "core/run_in_parallel.h"
+#include "data/segmentation/label_sizes.h"
 
 namespace ada::data {
 namespace {
@@ -15,15 +17,22 @@ constexpr std::int64_t kLabelImagesOfTask = 16;
 
 struct PixelCounts {
   std::vector<std::int64_t> pixels, of;
+  std::vector<BrokenImage> left_out = {};
 };
 
-Picture LabelsOrNone(const Dataset& dataset, std::int64_t image, bool skip_broken) {
-  try {
-    return dataset.label_images->Read(dataset.NumberInFiles(image));
-  } catch (const DataError&) {
-    if (!skip_broken) throw;
-    return {};
-  }
+// The label image of image `image`, or, where `left_out` says what is left out, none of an image
+// that training cannot use, as far as the beginning of its picture tells.
+Picture LabelsToCount(const Dataset& dataset, std::int64_t image,
+                      std::vector<BrokenImage>* left_out) {
+  const std::int64_t number = dataset.NumberInFiles(image);
+  if (left_out == nullptr) return dataset.label_images->Read(number);
+  const std::string picture = dataset.store->NameOf(number);
+  Picture labels;
+  BrokenImage broken;
+  if (!Usable(image, picture, &broken,
+              [&] { labels = ReadLabels(dataset, number, SizeInPictureFile(picture)); }))
+    left_out->push_back(std::move(broken));
+  return labels;
 }
 
 // Of the images begin..end - 1 of the set.
@@ -32,7 +41,7 @@ PixelCounts CountPixels(const Dataset& dataset, std::int64_t begin, std::int64_t
   const auto classes = static_cast<std::size_t>(dataset.classes);
   PixelCounts counts{std::vector<std::int64_t>(classes), std::vector<std::int64_t>(classes)};
   for (std::int64_t i = begin; i < end; ++i) {
-    const Picture labels = LabelsOrNone(dataset, i, skip_broken);
+    const Picture labels = LabelsToCount(dataset, i, skip_broken ? &counts.left_out : nullptr);
     std::array<std::int64_t, 256> found{};
     for (const std::uint8_t label : labels.pixels) ++found[label];
     for (std::size_t k = 0; k < classes; ++k) {
@@ -69,8 +78,10 @@ std::vector<double> MedianFrequencyWeights(const std::vector<std::int64_t>& pixe
 }
 
 std::vector<double> MedianFrequencyWeights(const Dataset& dataset, UnseenClass unseen,
-                                           std::vector<int>* unseen_classes, bool skip_broken) {
+                                           std::vector<int>* unseen_classes,
+                                           std::vector<BrokenImage>* left_out) {
   ADA_CHECK(dataset.label_images);
+  const bool skip_broken = left_out != nullptr;
   std::vector<PixelCounts> parts(
       static_cast<std::size_t>((dataset.images() + kLabelImagesOfTask - 1) / kLabelImagesOfTask));
   RunRangesInParallel(dataset.images(), kLabelImagesOfTask,
@@ -81,6 +92,8 @@ std::vector<double> MedianFrequencyWeights(const Dataset& dataset, UnseenClass u
   const auto classes = static_cast<std::size_t>(dataset.classes);
   PixelCounts all{std::vector<std::int64_t>(classes), std::vector<std::int64_t>(classes)};
   for (const PixelCounts& counts : parts) {
+    if (skip_broken)
+      left_out->insert(left_out->end(), counts.left_out.begin(), counts.left_out.end());
     for (std::size_t k = 0; k < classes; ++k) {
       all.pixels[k] += counts.pixels[k];
       all.of[k] += counts.of[k];

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/broken_image.h"
 #include "data/dataset.h"
 
 namespace ada::data {
@@ -17,11 +18,12 @@ enum class UnseenClass : std::uint8_t {
 // the frequency of a class is its pixels through all pixels, ignored ones included, of the images
 // that have it; its weight the median of all frequencies through its own. Counts the label images
 // of the set in their own size, in parallel; `unseen_classes`, where not null, gets the labels of
-// classes that no pixel has.
+// classes that no pixel has. An image that cannot be used is a DataError; where `left_out` is not
+// null it is left out and put there instead.
 std::vector<double> MedianFrequencyWeights(const Dataset& dataset,
                                            UnseenClass unseen = UnseenClass::kWeightOne,
                                            std::vector<int>* unseen_classes = nullptr,
-                                           bool skip_broken = false);
+                                           std::vector<BrokenImage>* left_out = nullptr);
 
 // From counts: `pixels` of each class, and `of`, all pixels of the images that have it.
 std::vector<double> MedianFrequencyWeights(const std::vector<std::int64_t>& pixels,

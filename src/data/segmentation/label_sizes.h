@@ -1,5 +1,6 @@
 // Whether label images fit their pictures, before anything is trained on them.
 #pragma once
+#include "data/broken_image.h"
 #include "data/dataset.h"
 
 namespace ada::data {
@@ -9,8 +10,8 @@ namespace ada::data {
 // it. With `skip_broken` so are pairs that do not fit.
 void RequireLabelSizes(const Dataset& dataset, bool skip_broken);
 
-// What is said of such a pair, of the image with this number in its files.
-std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,
-                          PictureSize labels);
+// The label image of the image with this number in its files, whose picture has that size.
+// BrokenTruth where it cannot be read, or has another size.
+Picture ReadLabels(const Dataset& dataset, std::int64_t number, PictureSize picture);
 
 }  // namespace ada::data

@@ -7,15 +7,15 @@
 #include <cstring>
 #include <utility>
 
+#include "core/data_files.h"
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "core/system_call.h"
 
 namespace ada::data {
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  std::string problem;
-  fd_ = OpenToRead(path_, Pipes::kRefused, &problem);
-  if (fd_ < 0) throw DataError(path_ + ": cannot be opened: " + problem);
+  fd_ = OpenDataFile(path_);
   struct stat facts {};
   const bool known = fstat(fd_, &facts) == 0;
   size_ = known ? static_cast<std::size_t>(facts.st_size) : 0;
@@ -24,10 +24,10 @@ MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
     begin_ = static_cast<const std::byte*>(mapped);
     return;
   }
-  const std::string reason =
-      known && size_ == 0 ? "the file is empty" : std::string(std::strerror(errno));
+  const int error = known && size_ == 0 ? 0 : errno;
+  const std::string reason = error != 0 ? std::strerror(error) : "the file is empty";
   CloseFile(fd_);
-  throw DataError(path_ + ": cannot be mapped into memory: " + reason);
+  ThrowUnread<DataError>(path_ + ": cannot be mapped into memory: " + reason, error);
 }
 
 MappedFile::~MappedFile() {

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/machine_error.h"
 #include "core/utf8.h"
 
 namespace ada::data {
@@ -147,8 +148,7 @@ class Inflater {
  public:
   Inflater(const ZipMember& member, const std::string& place)
       : left_(member.stored), place_(place) {
-    if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK)
-      throw DataError(place_ + ": cannot be unpacked: no memory");
+    if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK) throw NoMemory(place_, "unpack it");
   }
   ~Inflater() { inflateEnd(&stream_); }
   Inflater(const Inflater&) = delete;
@@ -169,6 +169,7 @@ class Inflater {
       const std::size_t got = piece - stream_.avail_out;
       done += got;
       ended_ = code == Z_STREAM_END;
+      if (code == Z_MEM_ERROR) throw NoMemory(place_, "unpack it");
       const bool stuck = got == 0 && stream_.avail_in == input && !ended_;
       if ((code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) || stuck)
         throw DataError(place_ + ": the packed data is damaged or cut off");

@@ -90,7 +90,8 @@ std::vector<std::string> Stretches::Summary() const {
     if (last_.scale_after == 0)
       lines.push_back("S is 0 for good: any factor leaves it 0, and no later step can train");
     else if (std::isinf(last_.scale_after))
-      lines.push_back("S is infinite for good: any factor leaves it so, and no later step can train");
+      lines.push_back(
+          "S is infinite for good: any factor leaves it so, and no later step can train");
   }
   if (!last_.error.empty()) lines.push_back("the policy ends the run: " + Visible(last_.error));
   return lines;

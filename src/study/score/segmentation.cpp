@@ -2,8 +2,8 @@
 #include <cmath>
 #include <ostream>
 
+#include "core/data_files.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "data/images/label_png.h"
 #include "study/score/score.h"
@@ -45,10 +45,10 @@ namespace {
 
 // The names of a folder's PNG files, in byte order.
 std::vector<std::string> PngNames(const std::string& folder) {
-  if (!IsFolder(folder))
+  if (!IsDataFolder(folder))
     throw DataError(folder + ": is no folder; expected one with label images (PNG)");
   std::vector<std::string> names;
-  for (const std::string& name : ListFolder(folder)) {
+  for (const std::string& name : ListDataFolder(folder)) {
     if (name.ends_with(kEnding) && !name.starts_with('.')) names.push_back(name);
   }
   if (names.empty()) throw DataError(folder + ": has no " + kEnding + " files to judge");

@@ -82,8 +82,7 @@ class SplitReport {
       onlookers.after_batch = [&](std::int64_t images) { progress.Update(images); };
       return evaluator_.Run(dataset, loader_, onlookers);
     }();
-    for (const data::BrokenImage& image : e.broken)
-      log_.Warning(image.message + " (left out: data.on_broken)");
+    for (const data::BrokenImage& image : e.broken) log_.Warning(data::LeftOutText(split, image));
     if (options_.per_class)
       classes.Write(split, names_, out_);
     else
@@ -126,7 +125,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
   const RunData data = ReadData(config, info);
   if (!options.predictions.empty() && config.task != Task::kClassification)
     KeepPicturesOfData(options.predictions, config.task, data);
-  if (!data.note.empty()) log.Info(data.note);
+  TellOfFiles(data, log);
   if (state && state->data_facts && IsSameData(config, *state)) {
     const std::string changes =
         ChangesOfData(*state->data_facts, *FactsOfFiles(data, info), NamesOfClasses(config, data));

@@ -84,8 +84,10 @@ void NormStatistics::JoinSums(double& weights) {
   }
 }
 
-void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& after_batch) {
-  if (statistics_.empty()) return;  // nothing to be found
+std::vector<data::BrokenImage> NormStatistics::Recompute(
+    const std::function<void(std::int64_t images)>& after_batch) {
+  std::vector<data::BrokenImage> left_out;
+  if (statistics_.empty()) return left_out;  // nothing to be found
   for (Statistic& s : statistics_) {
     s.trained = HostValues(s.running, backend_);
     s.sum.assign(s.trained.size(), 0);
@@ -102,6 +104,7 @@ void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& a
   std::int64_t images = 0;
   for (std::int64_t i = 0; i < batches.batches_per_epoch(); ++i, ++pass.draw) {
     pass.rows = batches.Next();
+    left_out.insert(left_out.end(), batches.broken().begin(), batches.broken().end());
     std::optional<Team::NormsAlone> alone;
     if (team_ != nullptr) {
       const int whole = batches.whole_rows();
@@ -122,12 +125,16 @@ void NormStatistics::Recompute(const std::function<void(std::int64_t images)>& a
     if (after_batch) after_batch(images);
   }
   if (team_ != nullptr) JoinSums(weights);
+  if (weights == 0)
+    throw DataError("evaluate.recompute_batch_norm: none of the training images can be read" +
+                    (left_out.empty() ? "" : "; the first: " + left_out.front().message));
   for (const Statistic& s : statistics_) {
-    std::vector<float> values = s.trained;  // where no image could be read
-    for (std::size_t c = 0; c < values.size() && weights > 0; ++c)
+    std::vector<float> values(s.sum.size());
+    for (std::size_t c = 0; c < values.size(); ++c)
       values[c] = static_cast<float>(s.sum[c] / weights);
     Put(s.running, values, backend_);
   }
+  return left_out;
 }
 
 void NormStatistics::Restore() {
@@ -139,10 +146,12 @@ void RecomputeNorms(const config::Config& config, const RunData& data,
                     bool progress) {
   if (!RecomputesNorms(config)) return;
   const auto graph = StatisticsGraph(config, data.image, backend, evaluated);
-  telemetry::EvaluationProgress line(log, progress, "batch norms", data.train.images());
-  NormStatistics(config, data, *graph, backend).Recompute([&](std::int64_t images) {
-    line.Update(images);
-  });
+  NormStatistics statistics(config, data, *graph, backend);
+  const std::vector<data::BrokenImage> left_out = [&] {
+    telemetry::EvaluationProgress line(log, progress, "batch norms", data.train.images());
+    return statistics.Recompute([&](std::int64_t images) { line.Update(images); });
+  }();
+  for (const data::BrokenImage& image : left_out) log.Warning(data::LeftOutText("train", image));
 }
 
 }  // namespace ada::train

@@ -41,8 +41,10 @@ class NormStatistics {
   //
   // evaluate.recompute_batch_norm: reference: the mean, over the batches, of the running averages
   // behind each of them, those of training still in them, as the recalculation in ChainerCV's
-  // example gives it. `after_batch` is told how many images are done.
-  void Recompute(const std::function<void(std::int64_t images)>& after_batch = {});
+  // example gives it. `after_batch` is told how many images are done. Returns those that this
+  // process left out because they cannot be used; DataError where there are no others.
+  std::vector<data::BrokenImage> Recompute(
+      const std::function<void(std::int64_t images)>& after_batch = {});
   // The running averages are those of training again.
   void Restore();
 
@@ -67,6 +69,7 @@ class NormStatistics {
 
 // For an evaluation without a run: does nothing unless evaluate.recompute_batch_norm asks for it.
 // Makes a network that trains, which shares the parameters of `evaluated`, for the time it takes.
+// Warns of images that are left out.
 void RecomputeNorms(const config::Config& config, const RunData& data,
                     const graph::Graph& evaluated, backend::Backend& backend, telemetry::Log& log,
                     bool progress);

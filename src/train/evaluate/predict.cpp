@@ -147,11 +147,22 @@ struct Known {
   InputFacts input;
 };
 Known FromData(const config::Config& given, const std::string& weights,
-               const std::optional<InputFacts>& carried) {
+               const std::optional<InputFacts>& carried, telemetry::Log& log) {
   const data::DatasetInfo info = InspectData(given);
   RequireSameClasses(weights, carried, given, info);
   const config::Config config = Completed(given, info);
-  return {config, InputFactsOf(config, ReadData(config, info))};
+  const RunData data = ReadData(config, info);
+  TellOfFiles(data, log);
+  return {config, InputFactsOf(config, data)};
+}
+
+// Statistics of batch norms from the training images, where the configuration asks for them.
+void RecomputeNormsOf(const config::Config& config, bool told, const graph::Graph& graph,
+                      backend::Backend& backend, telemetry::Log& log) {
+  if (!RecomputesNorms(config)) return;
+  const RunData data = ReadData(config);
+  if (!told) TellOfFiles(data, log);
+  RecomputeNorms(config, data, graph, backend, log, /*progress=*/true);
 }
 
 InputRules RulesOf(const config::Config& config, const InputFacts& input) {
@@ -234,14 +245,14 @@ void Predict(const config::Config& given, const std::string& weights,
   const ChosenBackend chosen = MakeBackend(given.device);
   const std::optional<CheckpointState> state = StateOfCheckpoint(weights);
   const std::optional<InputFacts> carried = state ? state->input : std::nullopt;
+  const bool asks_data = !carried || options.asks_data;
   auto [config, input] =
-      carried && !options.asks_data ? Known{given, *carried} : FromData(given, weights, carried);
+      asks_data ? FromData(given, weights, carried, log) : Known{given, *carried};
   config.data.evaluate_batch_size = 1;
   const InputRules rules = RulesOf(config, input);
   const auto graph = graph::Graph::Build(EvaluationGraph(config, input.image), *chosen.backend);
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
-  if (config.evaluate.batch_norm != config::BatchNormStatistics::kRunning)
-    RecomputeNorms(config, ReadData(config), *graph, *chosen.backend, log, /*progress=*/true);
+  RecomputeNormsOf(config, /*told=*/asks_data, *graph, *chosen.backend, log);
   Photographer network(config, rules, *graph, *chosen.backend);
   if (config.task == Task::kClassification) {
     Printer printer(options, rules.names, out);

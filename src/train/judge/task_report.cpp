@@ -81,7 +81,7 @@ void TaskReport::Write(const std::string& split, const data::Dataset& dataset) {
   const EvaluationResult result =
       evaluator_.Run(dataset, EvaluationLoader(config_, data_), onlookers);
   for (const data::BrokenImage& image : result.broken)
-    log_.Warning(image.message + " (left out: data.on_broken)");
+    log_.Warning(data::LeftOutText(split, image));
   Print(split, result, judge->Finish());
 }
 

@@ -63,10 +63,8 @@ void StepEvents::Underflow(const StepResult& r, const CountedTensor& at, const T
   if (alert <= 0 || !(pct > alert)) return;
   const telemetry::TensorTotals* before = recorder_.layers().FindTensor(at.layer, at.tensor);
   if (before != nullptr && before->last_pct > alert) return;
-  const std::string what =
-      at.tensor == "update"
-          ? " % of its weights' changes vanish in "
-          : " % of its non-zero values underflow in ";
+  const std::string what = at.tensor == "update" ? " % of its weights' changes vanish in "
+                                                 : " % of its non-zero values underflow in ";
   const std::string message = at.layer + "." + at.tensor + ": " + Brief(pct) + what +
                               FormatName(at.format) + " at scale " + ShortestText(at.scale) +
                               " (log.alert_underflow_pct: " + ShortestText(alert) + ")";

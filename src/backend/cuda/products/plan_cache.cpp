@@ -36,8 +36,8 @@ std::optional<std::vector<std::uint8_t>> PlanCache::Find(const std::string& key)
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   std::string bytes;
-  if (const std::string problem = TryReadFile(path, kLargestFile, &bytes); !problem.empty()) {
-    diagnostics_.push_back("plan cache: " + problem);
+  if (const FileProblem problem = TryReadFile(path, kLargestFile, &bytes); !problem.words.empty()) {
+    diagnostics_.push_back("plan cache: " + problem.words);
     return std::nullopt;
   }
   const std::size_t head = HeadOf(key, "").size();

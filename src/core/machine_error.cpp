@@ -1,0 +1,46 @@
+#include "core/machine_error.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace ada {
+namespace {
+
+// What a path, and who may follow it, can be wrong in. There are few such errors and no end of
+// those that a disk, a network or a module of the system may give.
+constexpr std::array<int, 13> kOfFile = {0,        ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG,
+                                         EACCES,   EPERM,  EINVAL,  EILSEQ, ENXIO, EFBIG,
+                                         EOVERFLOW};
+
+std::string AdviceAgainst(int error) {
+  switch (error) {
+    case EMFILE:
+      return "raise the limit of open files (ulimit -n), or use fewer data.workers";
+    case ENFILE:
+      return "end other programs, or raise the machine's limit of open files (fs.file-max)";
+    case ENOMEM:
+    case EAGAIN:
+    case ENOBUFS:
+      return "end other programs, raise the limit of memory (ulimit -v, that of the container), or "
+             "use fewer data.workers";
+    default:
+      return "the disk or server that holds it does not give it: try again when it does";
+  }
+}
+
+}  // namespace
+
+bool IsOfMachine(int error) {
+  return std::find(kOfFile.begin(), kOfFile.end(), error) == kOfFile.end();
+}
+
+DeviceError MachineFailed(const std::string& message, int error) {
+  return DeviceError(message + "; " + AdviceAgainst(error));
+}
+
+DeviceError NoMemory(const std::string& path, const std::string& purpose) {
+  return MachineFailed(path + ": there is no memory to " + purpose, ENOMEM);
+}
+
+}  // namespace ada

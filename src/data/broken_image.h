@@ -1,0 +1,50 @@
+// Images that cannot be used, under data.on_broken: skip left out: of which of their files that is,
+// and how it is said.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace ada::data {
+
+struct BrokenImage {
+  int row = 0;             // of the batch, as it was to be
+  std::int64_t image = 0;  // of the data set
+  std::string file;        // the picture, or what holds its truth
+  std::string message;
+};
+
+// A file of an image that is not its picture cannot be used.
+class BrokenTruth : public DataError {
+ public:
+  BrokenTruth(std::string file, const std::string& message)
+      : DataError(message), file_(std::move(file)) {}
+  const std::string& file() const { return file_; }
+
+ private:
+  std::string file_;
+};
+
+// Calls `use`, which needs the files of image `image`, or keeps in `broken` why they cannot be
+// used; false: they cannot. An error of the machine goes on its way.
+template <class Use>
+bool Usable(std::int64_t image, const std::string& picture, BrokenImage* broken, const Use& use) {
+  try {
+    use();
+    return true;
+  } catch (const BrokenTruth& error) {
+    *broken = {0, image, error.file(), error.what()};
+  } catch (const DataError& error) {
+    *broken = {0, image, picture, error.what()};
+  }
+  return false;
+}
+
+// The line about an image that a split goes without.
+inline std::string LeftOutText(const std::string& split, const BrokenImage& broken) {
+  return "split " + split + ": " + broken.message + " (left out: data.on_broken)";
+}
+
+}  // namespace ada::data
