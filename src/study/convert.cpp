@@ -12,8 +12,8 @@ namespace ada::study {
 namespace {
 
 // The values of a tensor times `factor`. Those of F64 are multiplied in double, and rounded once.
-std::vector<float> Rounded(const SafetensorsFile& file, const TensorEntry& entry,
-                           const NumberFormat& format, float factor) {
+std::vector<float> Converted(const SafetensorsFile& file, const TensorEntry& entry,
+                             const NumberFormat& format, float factor) {
   if (entry.dtype == DType::kF64) {
     const std::vector<double> wide = file.ReadF64(entry.name);
     std::vector<float> values(wide.size());
@@ -49,7 +49,7 @@ void Convert(const std::string& input, const std::string& output, const NumberFo
       continue;
     }
     writer.Add(entry->name, entry->shape,
-               converted.emplace_back(Rounded(file, *entry, format, factor)));
+               converted.emplace_back(Converted(file, *entry, format, factor)));
   }
   writer.WriteAtomically(output);
 }

@@ -158,11 +158,11 @@ TEST_SUITE("cpu") {
       spec.x = bench.MakeF32({1, 1, 1, 3}, kFp32), spec.y = bench.MakeF32({1, 1, 1, 3}, format);
       Bench::Set(spec.x, {7, -1, 2}), spec.y_stats = bench.Stats();
       bench->Make(spec)->Forward(MakePass(1));
-      CHECK(Bench::Get(spec.y) == Values{RoundTo(format, 6), 0, 2});
+      CHECK(Bench::Get(spec.y) == Values{RoundTo(format, 6.0f), 0, 2});
       CHECK(spec.y_stats->numel == 3);
     }
-    CHECK(RoundTo(kFp8E5M2, 6) == 6);
-    CHECK(RoundTo(powers, 6) != 6);
+    CHECK(RoundTo(kFp8E5M2, 6.0f) == 6);
+    CHECK(RoundTo(powers, 6.0f) != 6);
   }
 
   TEST_CASE("functions of a NaN, and of infinity, as PyTorch has them") {
