@@ -114,7 +114,8 @@ TEST_SUITE("cpu") {
   TEST_CASE("machine faults: no memory to read, decode or resize a picture") {
     if (testing::kShadowMemory) ADA_SKIP("built under a sanitizer, which takes memory of its own");
     const testing::TempFolder folder;
-    const int height = 3000, width = 4000;
+    // More than the 64 MiB that glibc keeps at hand for each thread that ever allocated.
+    const int height = 6000, width = 4000;
     PutPicture(folder / "train/a/1.png", TinyPicture(height, width, 3, 1));
     PutPicture(folder / "val/a/1.png", TinyPicture(height, width, 3, 1));
     PutPicture(folder / "labels.png", TinyPicture(height, width, 1, 1));

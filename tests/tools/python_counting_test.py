@@ -78,13 +78,25 @@ class CountingTest(unittest.TestCase):
             for theirs in csv.DictReader(io.StringIO(text)):
                 x = self.values[theirs["tensor"]]
                 with self.subTest(format=name, tensor=theirs["tensor"]):
-                    self.check_counts(counting.count(grid, of_numpy(x), m).row(1.0), theirs)
+                    ours = counting.count(grid, of_numpy(x), m).row(1.0)
+                    self.of_finite(x, ours)
+                    self.check_counts(ours, theirs)
                     ours = numpy.asarray(counting.round_to(grid, of_numpy(x), m))
                     wanted = numpy.frombuffer(rounded[theirs["tensor"]][1], numpy.float32)
                     nan = numpy.isnan(wanted)
                     self.assertTrue((numpy.isnan(ours) == nan).all())
                     self.assertTrue((ours.view(numpy.uint32)[~nan]
                                      == wanted.view(numpy.uint32)[~nan]).all())
+
+    def of_finite(self, x, row):
+        """A run's rows say NaN or inf as the largest magnitude where there is one; `inspect` says
+        the largest number."""
+        sizes = numpy.abs(x[numpy.isfinite(x) & (x != 0)]).astype(numpy.float64)
+        if sizes.size == x.size:
+            return
+        row["max_abs"] = sizes.max() if sizes.size else 0.0
+        if sizes.size:
+            row["range_log2"] = numpy.log2(sizes.max() / sizes.min())
 
     def check_counts(self, ours, theirs):
         for column in ("numel", "underflow", "subnormal", "overflow", "inf", "nan"):

@@ -155,7 +155,7 @@ class RecordingTest(unittest.TestCase):
         for way in ("--resume", "--overwrite", "--dry-run"):
             result = run("--config", place + "/config.yaml", "--output", place, way)
             self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn("config.yaml:3:1: data.dataset: external: another program trained this "
+            self.assertIn("config.yaml:3:17: data.dataset: external: another program trained this "
                           "run", result.stderr)
         images = run("--config", place + "/config.yaml", "--set",
                      "data={dataset: synthetic, batch_size: 4}", "--dry-run")

@@ -135,7 +135,7 @@ TEST_SUITE("cpu") {
             "data.dataset: voc is for task detection, and the task is segmentation");
     refused({"--set", "detection.boxes=ssd300"},
             "detection.boxes: these default boxes are of "
-            "images of 300x300, and those of this run are 48x48");
+            "images of 300 x 300 pixels, and those of this run are 48 x 48 pixels");
     refused({"--set", "detection.boxes.grids=[6, 3, 2]"}, "expected 3 for 3 feature maps");
     refused({"--set", "data.resize=[48, 40]"}, "the default boxes are of square images");
     refused({"--set", "train.class_weights=median_frequency"},
