@@ -13,6 +13,7 @@ import calls
 import disks
 import kills
 import limits
+import networks
 import recipes
 import table as tables
 
@@ -20,7 +21,7 @@ import table as tables
 # options, pool) does it to one recipe's runs and gives [(row, status, problem)] to pool.collect.
 KINDS = (kills, limits, disks, calls)
 # Kinds that make recipes of their own: hammer(program, folder, options, pool), once.
-WITH_RECIPES = ()
+WITH_RECIPES = (networks,)
 
 
 class Pool:

@@ -25,6 +25,17 @@ SECONDS = 120
 WRONG_MACHINE = 4  # the exit status where the processor lacks an instruction set
 
 
+def add_options(parser):
+    parser.add_argument("--networks", type=int, default=0, metavar="N",
+                        help="compute N random networks in eight ways (0)")  # fmt: skip
+
+
+def hammer(program, folder, options, pool):
+    first = 1000 * options.seed
+    pool.collect([(network_round, program, folder, seed)
+                  for seed in range(first, first + options.networks)])  # fmt: skip
+
+
 def write_safetensors(path, tensors):
     """tensors: {name: (dtype, shape, values)} with dtype F32 or I64."""
     header, parts, offset = {}, [], 0
@@ -109,7 +120,8 @@ def random_network(seed, folder):
     config = {
         "name": "network",
         "data": {"dataset": "tensors", "path": str(folder / "data.safetensors"), "batch_size": batch,
-                 "evaluate_batch_size": batch, "normalize": "none", "shuffle": False, "workers": 0},
+                 "evaluate_batch_size": batch, "normalize": "none", "shuffle": False, "workers": 0,
+                 "layout": "hwc"},
         "model": {"layers": layers, "classes": classes,
                   "init": {"weights": str(folder / "weights.safetensors"), "require_all": True}},
         "precision": {"format": formats[0], "gradients": formats[1],
