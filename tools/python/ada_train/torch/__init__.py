@@ -1,9 +1,10 @@
-"""Records a PyTorch training in the files of an ada-train run: `report`, `watch`, `what-if`,
-`recommend` and `compare` read them."""
+"""Scales a PyTorch training as ada-train does (AdaLossScaled, GradScaler), and records one in the
+files of an ada-train run: `report`, `watch`, `what-if`, `recommend` and `compare` read them."""
 from ada_train.recording import FolderInUse
 from ada_train.torch.recorder import Recorder
+from ada_train.torch.scaled import AdaLossScaled
 
-__all__ = ["record", "Recorder", "FolderInUse"]
+__all__ = ["AdaLossScaled", "record", "Recorder", "FolderInUse"]
 
 
 def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, activations=None,

@@ -11,9 +11,10 @@ from ada_train import native
 def _values(x):
     """fp32 values as one piece of memory, in whatever order."""
     x = x.detach().float()
-    if not x.is_non_overlapping_and_dense():
-        x = x.contiguous()
-    return x
+    dense = (x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous())
+             or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last))
+             or (x.dim() == 5 and x.is_contiguous(memory_format=torch.channels_last_3d)))
+    return x if dense else x.contiguous()
 
 
 class Group:

@@ -1,0 +1,79 @@
+"""Where gradients of several consumers meet: they are brought to one scale, added in fp32 and
+rounded once, as src/scaling/README.md has it."""
+import math
+
+import torch
+
+from ada_train import native
+from ada_train.torch.scaling import statistics
+
+_LARGEST = {torch.float16: 65504.0, torch.bfloat16: float(torch.finfo(torch.bfloat16).max)}
+
+
+def _rounded(x, dtype):
+    return x if x.dtype == dtype else x.to(dtype)
+
+
+class Cell:
+    """The scale that the gradients of connected edges carry; set in the backward pass."""
+    __slots__ = ("scale",)
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+
+class Merge:
+    """The gradients of one tensor, as they arrive. The last one to come brings their sum."""
+
+    def __init__(self, engine, name, count):
+        self.cell, self.name, self._engine, self._count = Cell(), name, engine, count
+        self._arrived = []
+
+    def arrive(self, gradient, scale):
+        self._arrived.append((gradient, scale))
+        if len(self._arrived) < self._count:
+            return None
+        arrived = [(g, s) for g, s in self._arrived if g is not None]
+        self._arrived = []
+        if not arrived:
+            return None
+        result, self.cell.scale = self._sum(arrived)
+        if len({s for _, s in arrived}) > 1:
+            self._engine.merged(self.name, self.cell.scale)
+        return result
+
+    def _sum(self, arrived):
+        gradients, scales = zip(*arrived)
+        if len(set(scales)) == 1:
+            return self._added(gradients, scales, scales[0]), scales[0]
+        group, u_max = self._engine.group, self._u_max(gradients[0])
+        largest = 0.0
+        for g, s in arrived:
+            found = statistics.largest(g, group)
+            largest = max(largest, found / s) if math.isfinite(found) else math.inf
+        target = native.branch_target(scales, largest, u_max)
+        while True:
+            total = self._added(gradients, scales, target)
+            if u_max > 1e38:
+                return total, target  # no sum of fp32 values is larger than what fp32 holds
+            found = statistics.largest(self._engine.round_gradient(total), group)
+            if not native.branch_halves(target, largest, found, u_max):
+                return total, target
+            target /= 2
+            self._engine.halved(self.name, target)
+
+    def _u_max(self, gradient):
+        form = self._engine.gradient_form
+        return form.largest if form is not None else _LARGEST.get(gradient.dtype, 3.4028234e38)
+
+    @staticmethod
+    def _added(gradients, scales, target):
+        dtype = gradients[0].dtype
+        total = None
+        for g, s in zip(gradients, scales):
+            g, factor = g.float() if dtype != torch.float64 else g, target / s
+            if total is None:
+                total = g if factor == 1 else g * factor
+            else:
+                total = torch.add(total, g, alpha=factor)
+        return _rounded(total, dtype)
