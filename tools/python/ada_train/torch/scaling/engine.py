@@ -105,7 +105,7 @@ class Engine:
 
     def merged(self, name, scale):
         self.decisions.append({"layer": name, "limit": "branch", "scale_in": scale,
-                               "alpha": 1.0, "scale_out": scale})
+                               "scale_out": scale})
 
     def halved(self, name, scale):
         self._events.append({

@@ -38,8 +38,7 @@ class Merge:
         if not arrived:
             return None
         result, self.cell.scale = self._sum(arrived)
-        if len({s for _, s in arrived}) > 1:
-            self._engine.merged(self.name, self.cell.scale)
+        self._engine.merged(self.name, self.cell.scale)
         return result
 
     def _sum(self, arrived):
