@@ -3,8 +3,9 @@ files of an ada-train run: `report`, `watch`, `what-if`, `recommend` and `compar
 from ada_train.recording import FolderInUse
 from ada_train.torch.recorder import Recorder
 from ada_train.torch.scaled import AdaLossScaled
+from ada_train.torch.scaler import GradScaler
 
-__all__ = ["AdaLossScaled", "record", "Recorder", "FolderInUse"]
+__all__ = ["AdaLossScaled", "GradScaler", "record", "Recorder", "FolderInUse"]
 
 
 def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, activations=None,
