@@ -11,7 +11,7 @@ from ada_train import native
 from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import name_of
+from ada_train.torch.layers import is_product, name_of
 from ada_train.torch.recorder import Recorder
 from ada_train.torch.scaling import sites
 from ada_train.torch.scaling.engine import Engine
@@ -178,8 +178,15 @@ class AdaLossScaled(nn.Module):
 
     @property
     def reasons(self):
-        """Products and functions that choose no scale or take none, with why."""
-        return dict(self._engine.reasons)
+        """Convolutions and linear layers that choose no scale, and functions that take none, with
+        why; known after the first backward pass."""
+        found = dict(self._engine.reasons)
+        for path, module in self._inner[0].named_modules():
+            name = name_of(path)
+            if self._engine.chooses and is_product(module) and name not in found and not (
+                    self._engine.has_rule(name)):
+                found[name] = "no backward pass has come through its product"
+        return found
 
     def step(self, optimizer, *args, loss=None, accuracy=math.nan, epoch=None, **kwargs):
         """optimizer.step(), unless a gradient is not finite; tells the policy and writes the logs.

@@ -102,11 +102,7 @@ class GradScaler(torch.amp.GradScaler):
 
     def __getstate__(self):
         """For copies and pickles: the policy as its keys and state."""
-        policy, self._policy = self._policy, None
-        try:
-            return {**super().__getstate__(), "_policy": policy.state()}
-        finally:
-            self._policy = policy
+        return {**super().__getstate__(), "_policy": self._policy.state()}
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -20,6 +20,11 @@ def _form_of(dtype):
     return NAMED[name] if name else None
 
 
+def _layer_of(path):
+    """What a parameter's product is called: its module, where the parameter is its weight."""
+    return name_of(path.rpartition(".")[0] if path.endswith(".weight") else path)
+
+
 class Engine:
     """`roles`: the formats that are emulated, or None; `linear`: names of functions of autograd
     whose backward is linear."""
@@ -37,7 +42,7 @@ class Engine:
         self.linear, self.emulation, self.observing = frozenset(linear), None, False
         self.decisions, self.bad_layers, self.reasons = [], set(), {}
         self._events, self._rules, self._restored, self._late = [], {}, {}, None
-        self._names = {id(parameter): name_of(path.rpartition(".")[0])
+        self._names = {id(parameter): _layer_of(path)
                        for path, parameter in model.named_parameters()}
 
     # --- Layers ---
@@ -76,10 +81,14 @@ class Engine:
         self.name_reason(kind, "nobody knows whether this function's backward is linear: it is "
                                "given gradients without a scale")
 
-    def name_reason(self, name, reason):
+    def name_reason(self, name, reason, warns=True):
         if name not in self.reasons:
             self.reasons[name] = reason
-            warnings.warn(f"{name}: {reason}", stacklevel=6)
+            if warns:
+                warnings.warn(f"{name}: {reason}", stacklevel=7)
+
+    def has_rule(self, name):
+        return name in self._rules
 
     # --- One pass ---
 

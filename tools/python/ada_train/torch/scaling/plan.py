@@ -137,7 +137,8 @@ class Plan:
                     continue
                 name, fans = engine.name_of(product.parameter), product.fans
             if self._edges[node][product.data if product else 0][0] is None:
-                continue  # nobody wants the gradient of its data
+                engine.name_reason(name, "nobody wants the gradient of its input", warns=False)
+                continue
             uses[name] = uses.get(name, 0) + 1
             name = name if uses[name] == 1 else f"{name}.use{uses[name]}"
             if product and not engine.can_multiply(node, name):
