@@ -138,7 +138,7 @@ class AdaLossScaled(nn.Module):
             self._start(loss)
         plan = Plan(engine, loss.grad_fn)
         engine.load_late()
-        scale = engine.policy.scale
+        scale = engine.policy.scale / engine.parts
         if attempt is not None:
             attempt.scale = scale
         self._overflow, self._loss = None, loss.detach()

@@ -1,5 +1,11 @@
 """What the passes of one training have in common: the policy, the rules of the layers by name, and
-what was decided since the last update."""
+what was decided since the last update.
+
+`parts`: DDP takes the mean of what each process computes of its own part of a batch. A process's
+part of the whole gradient is its own gradient divided by their number, and it is that part which
+carries S: so every process computes what one process would of the whole batch. Cells hold the
+factor of the process's own gradient, S / parts; rules and logs speak of S.
+"""
 import math
 import warnings
 
@@ -31,7 +37,7 @@ class Engine:
 
     def __init__(self, model, policy, roles, everywhere, linear):
         self.policy, self.facts = policy, policy.facts
-        self.group = statistics.Group(everywhere)
+        self.group, self.parts = statistics.Group(everywhere), statistics.processes()
         self.chooses = bool(self.facts.owns_layer_scales)
         self.norms = bool(self.facts.scales_batch_norms)
         if self.facts.needs_edge or policy.name == "histogram":
@@ -113,6 +119,7 @@ class Engine:
         self.decisions.append({"layer": name, "limit": decision.limit.decode(), **row})
 
     def merged(self, name, scale):
+        scale *= self.parts
         self.decisions.append({"layer": name, "limit": "branch", "scale_in": scale,
                                "scale_out": scale})
 
@@ -133,10 +140,18 @@ class Engine:
 
     def update(self, overflow, amax):
         """(action, why the scale changed): the policy is told how the attempt ended."""
-        layers, self.bad_layers = sorted(self.bad_layers), set()
+        layers, self.bad_layers = self._bad_everywhere(), set()
         action, _, _, reason = self.policy.update(overflow, amax, layers=layers)
         self.facts = self.policy.facts
         return action, reason
+
+    def _bad_everywhere(self):
+        if not self.facts.needs_layers:
+            return []
+        names = sorted(self._rules)
+        parts = self.group.gather([float(name in self.bad_layers) for name in names] or [0.0],
+                                  torch.empty(0))
+        return [name for i, name in enumerate(names) if any(part[i] for part in parts)]
 
     # --- State ---
 

@@ -45,16 +45,16 @@ class _Exit:
     """What becomes of the gradients that leave a node, in this order: alpha, the scale taken off
     those of parameters, and where several meet, their sum."""
 
-    def __init__(self, cell):
-        self.cell, self.scaled, self.unscaled, self.merges = cell, None, [], []
+    def __init__(self):
+        self.scaled, self.unscaled, self.merges = None, [], []
 
     def __call__(self, gradients, _):
         gradients = list(gradients)
         if self.scaled is not None:
             self.scaled.leave(gradients)
-        for index in self.unscaled:
-            if gradients[index] is not None and self.cell.scale != 1:
-                gradients[index] = gradients[index] / self.cell.scale
+        for index, cell in self.unscaled:
+            if gradients[index] is not None and cell.scale != 1:
+                gradients[index] = gradients[index] / cell.scale
         for index, cell, merge in self.merges:
             gradients[index] = merge.arrive(gradients[index], cell.scale)
         return tuple(gradients)
@@ -201,7 +201,7 @@ class Plan:
         cell = self._cells[node]
         if self._engine.observing:
             node.metadata[CELL] = cell
-        leaving = self._exits[node] = _Exit(cell)
+        leaving = self._exits[node] = _Exit()
         usual, special = cell, {}
         if isinstance(node, Product._backward_cls):
             self._mark(node)
@@ -229,7 +229,7 @@ class Plan:
                 continue
             out = special.get(index, usual)
             if nodes.is_leaf(after) and out is not UNSCALED:
-                leaving.unscaled.append(index)
+                leaving.unscaled.append((index, out))
             self._came.setdefault(after, {}).setdefault(slot, []).append((leaving, index, out))
 
     def _mark(self, node):

@@ -81,6 +81,9 @@ class Convolution:
                                  self._transposed, self._output_padding, self._groups)
 
     def operands(self, dy, w):
+        if self._transposed and self._groups > 1:  # inputs, outputs of one group: outputs first
+            w = w.unflatten(0, (self._groups, -1)).transpose(1, 2).flatten(0, 1)
+            return Operands(dy, 1, w, 0)
         return Operands(dy, 1, w, 1 if self._transposed else 0)
 
     def dx(self, dy, x, w):

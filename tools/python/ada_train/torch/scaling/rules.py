@@ -37,10 +37,14 @@ class LayerRule:
         if needs & native.NEEDS_PRODUCTS:
             seen.product_min, seen.product_max = statistics.products(
                 operands.dy, operands.dy_dim, operands.w, operands.w_dim, group)
-        decision = self.layer.decide(seen, scale_in, self._engine.policy.layer_scale(self.name))
+        parts = self._engine.parts
+        decision = self.layer.decide(seen, scale_in * parts,
+                                     self._engine.policy.layer_scale(self.name))
         if decision.failed:
             raise native.PolicyEnd(f"{self.name}: {native.error()}")
         self._engine.decided(self.name, decision)
+        if parts > 1:
+            decision.scale_out /= parts
         return decision
 
     def check(self, *gradients):

@@ -17,13 +17,17 @@ def _values(x):
     return x if dense else x.contiguous()
 
 
+def processes():
+    return (distributed.get_world_size()
+            if distributed.is_available() and distributed.is_initialized() else 1)
+
+
 class Group:
     """The processes whose tensors are one: statistics are those of the whole batch. Without a group
     this process is alone."""
 
     def __init__(self, everywhere):
-        alone = not (everywhere and distributed.is_available() and distributed.is_initialized()
-                     and distributed.get_world_size() > 1)
+        alone = not (everywhere and processes() > 1)
         # A group of its own: the order of its messages does not depend on those of DDP.
         self._group = None if alone else distributed.new_group()
         self.alone = alone
@@ -32,7 +36,8 @@ class Group:
         """The numbers of each process, as a list of lists."""
         if self.alone:
             return [numbers]
-        device = like.device if distributed.get_backend(self._group) == "nccl" else "cpu"
+        nccl = distributed.get_backend(self._group) == "nccl"
+        device = "cpu" if not nccl else like.device if like.is_cuda else "cuda"
         mine = torch.tensor(numbers, dtype=torch.float64, device=device)
         parts = [torch.empty_like(mine) for _ in range(distributed.get_world_size(self._group))]
         distributed.all_gather(parts, mine, group=self._group)

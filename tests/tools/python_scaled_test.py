@@ -1,0 +1,375 @@
+"""ada_train.torch.AdaLossScaled: layer by layer what ada-train decides of the same network, weights
+and batches; gradients of parameters that are those of the plain network, in whatever way it is
+written and trained; logs, states, and what is refused. Needs torch (ADA_BENCH_PYTHON)."""
+import copy
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "python"))
+sys.path.insert(0, str(ROOT / "tests" / "tools"))
+from ada_train import native, run_files  # noqa: E402
+
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional
+    import scaled_modules
+    import scaled_networks
+    from ada_train.torch import AdaLossScaled
+    torch.set_num_threads(1)
+except ImportError:
+    torch = None
+BINARY = os.environ.get("ADA_BINARY")
+OTHER = os.environ.get("ADA_BENCH_PYTHON")
+START = 2.0 ** -9
+ALPHA4 = {"method": "fixed", "scale": 4.0, "init_scale": 2.0 ** -6}
+
+
+@unittest.skipUnless(torch is None and OTHER, "this Python has torch, or no other is named")
+class OtherPythonTest(unittest.TestCase):
+    def test_there(self):
+        result = subprocess.run([OTHER, "-m", "unittest", "-v", "-k", "ScaledTest", __file__],
+                                capture_output=True, text=True, check=False, cwd=ROOT,
+                                env={**os.environ, "ADA_BENCH_PYTHON": ""})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("torch is missing", result.stderr)
+
+
+def rows(folder, file="scales"):
+    return list(run_files.rows(pathlib.Path(folder) / f"{file}.csv"))
+
+
+def square(y):
+    return (y.float() ** 2).mean()
+
+
+@unittest.skipUnless(torch, "torch is missing (ADA_BENCH_PYTHON may name a Python that has it)")
+class ScaledTest(unittest.TestCase):
+    def setUp(self):
+        try:
+            native.library()
+        except native.NoLibrary as problem:
+            self.skipTest(str(problem))
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    # --- Beside ada-train ---
+
+    @unittest.skipUnless(BINARY, "ADA_BINARY is not set")
+    def test_the_decisions_of_the_program(self):
+        bounds = {"scale_upper_bound": 128, "accum_upper_bound": 4096}
+        cases = (("lenet", "fp16", {"init_scale": START}),
+                 ("lenet", "fp8_e5m2", {"init_scale": "auto", "method": "exact_range"}),
+                 ("lenet", "fp16", {"init_scale": START, "method": "abs_range", "layers": [
+                     {"match": "fc*", "method": "element_wise_range", "power_of_two": False}]}),
+                 ("lenet", "fp16", {"policy": "layerwise_dynamic", "init_scale": 2.0 ** 20}),
+                 ("resnet20", "fp16", {"init_scale": START, **bounds}),
+                 ("resnet20", "fp16", {"init_scale": START, **bounds, "batch_norm": True}))
+        for i, (name, form, keys) in enumerate(cases):
+            with self.subTest(name=name, format=form, keys=keys):
+                place = self.folder / str(i)
+                place.mkdir()
+                self.compare(place, name, form, {"policy": "adaptive", **keys})
+
+    def compare(self, place, name, form, keys):
+        net = scaled_networks.made(name)
+        run = scaled_networks.ada_train(BINARY, place, name, net, f"{{format: {form}}}",
+                                        json.dumps(keys))
+        model = AdaLossScaled(net, keys, format=form, folder=place / "torch", every=1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.005)
+        for images, labels in scaled_networks.batches(run):
+            loss = model.scale(functional.cross_entropy(model(images), labels))
+            loss.backward()
+            model.step(optimizer)
+        model.close()
+        chosen = ("layer", "policy", "scale_in", "pow2", "alpha", "scale_out", "limit")
+        theirs, ours = (sorted([r[c] for c in chosen] for r in rows(folder))
+                        for folder in (run, place / "torch"))
+        if keys.get("layers"):  # alpha is no power of two: as near as its statistics
+            theirs, ours = ([[r[0], r[-1]] for r in found] for found in (theirs, ours))
+        self.assertEqual(theirs, ours)
+        for a, b in zip(rows(run, "steps"), rows(place / "torch", "steps")):
+            self.assertEqual(a["scale"], b["scale"])
+            self.assertAlmostEqual(float(a["loss"]) / float(b["loss"]), 1, 3)
+            self.assertAlmostEqual(float(a["grad_norm"]) / float(b["grad_norm"]), 1, 2)
+        scales = [{(r["layer"], r["tensor"]): r["scale"] for r in rows(folder, "underflow")
+                   if r["tensor"] in ("dx", "dw") and ".add" not in r["layer"]}
+                  for folder in (run, place / "torch")]
+        if not keys.get("layers"):
+            for key in scales[1]:
+                self.assertEqual(scales[0][key], scales[1][key], key)
+
+    # --- Beside the plain network ---
+
+    def against_plain(self, net, x, keys=None, cast=None, near=0.0, loss=square, **options):
+        """One backward pass of the network, scaled and plain: the scaled one."""
+        plain = copy.deepcopy(net)
+        model = AdaLossScaled(net, ALPHA4 if keys is None else keys, **options)
+        for one, scale in ((model, model.scale), (plain, lambda value: value)):
+            torch.manual_seed(1)
+            with torch.autocast("cpu", cast or torch.bfloat16, enabled=cast is not None):
+                value = loss(one(x))
+            scale(value).backward()
+        most = max(float(q.grad.float().norm()) for q in plain.parameters() if q.grad is not None)
+        for (name, p), (_, q) in zip(net.named_parameters(), plain.named_parameters()):
+            self.assertEqual(p.grad is None, q.grad is None, name)
+            if p.grad is not None:
+                self.assertEqual(p.grad.dtype, q.grad.dtype)
+                off = float((p.grad.float() - q.grad.float()).norm())
+                self.assertLessEqual(off, near * (float(q.grad.float().norm()) + most / 100), name)
+        return model
+
+    def test_whatever_the_network_is(self):
+        for name, (make, x, layers) in scaled_modules.NETWORKS.items():
+            with self.subTest(name), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                torch.manual_seed(0)
+                model = self.against_plain(make(), x())
+                found = {d["layer"] for d in model.decisions if d["limit"] != "branch"}
+                self.assertEqual(found, set(layers))
+
+    def test_whatever_it_computes_in(self):
+        def make():
+            torch.manual_seed(0)
+            return scaled_modules.convolutions()
+        x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+        for cast, near in ((torch.bfloat16, 2e-2), (torch.float16, 3e-3)):
+            self.against_plain(make(), x, cast=cast, near=near)
+        self.against_plain(make().bfloat16(), x.bfloat16(), near=2e-2)
+        torch.manual_seed(0)
+        self.against_plain(scaled_modules.mlp().half(), torch.randn(6, 8).half(), near=3e-3)
+        self.against_plain(scaled_modules.mlp().double(), torch.randn(6, 8).double(), near=1e-12,
+                           loss=lambda y: (y ** 2).mean())
+        for keys in ({"method": "exact_range"}, {"method": "lognormal"},
+                     {"method": "fixed", "scale": 3.0, "power_of_two": False},
+                     {"method": "element_wise_range"}):
+            self.against_plain(make(), x, keys=keys, cast=torch.float16, near=3e-2)
+
+    def test_fp16_keeps_what_would_vanish(self):
+        """Alpha multiplies before the product rounds to fp16."""
+        def make():
+            net = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+            with torch.no_grad():
+                for p in net.parameters():
+                    p.fill_(2.0 ** -10)
+            return net.half()
+        for keys, lost in (({"policy": "none"}, True),
+                           ({"method": "fixed", "scale": 2.0 ** 12}, False)):
+            net = make()
+            model = AdaLossScaled(net, keys)
+            y = model(torch.ones(8, 4, dtype=torch.float16))
+            model.scale((y.float() * 2.0 ** -18).sum()).backward()
+            self.assertEqual(bool((net[0].weight.grad == 0).all()), lost)
+
+    def test_accumulation_clipping_and_hooks(self):
+        torch.manual_seed(0)
+        net = scaled_modules.mlp()
+        plain, seen = copy.deepcopy(net), []
+        model = AdaLossScaled(net, ALPHA4)
+        net[0].weight.register_hook(lambda g: seen.append(g.clone()))
+        for x in (torch.ones(3, 8), torch.linspace(-1, 1, 24).reshape(3, 8)):
+            model.scale(square(model(x))).backward()
+            square(plain(x)).backward()
+        for p, q in zip(net.parameters(), plain.parameters()):
+            self.assertTrue(torch.equal(p.grad, q.grad))
+        self.assertTrue(torch.equal(sum(seen), plain[0].weight.grad))  # without a scale
+        self.assertEqual(nn.utils.clip_grad_norm_(net.parameters(), 0.1),
+                         nn.utils.clip_grad_norm_(plain.parameters(), 0.1))
+
+    def test_a_gradient_of_the_input(self):
+        net = scaled_modules.mlp()
+        x = torch.ones(3, 8, requires_grad=True)
+        model = AdaLossScaled(net, ALPHA4)
+        model.scale(square(model(x))).backward()
+        scaled, x.grad = x.grad, None
+        square(net(x)).backward()
+        self.assertTrue(torch.equal(scaled, x.grad))
+
+    # --- Steps ---
+
+    def test_a_step_that_overflows_is_skipped(self):
+        net = scaled_modules.mlp()
+        model = AdaLossScaled(net, {"policy": "dynamic", "init_scale": 2.0 ** 100,
+                                    "growth_interval": 2}, folder=self.folder / "run", every=1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        before = [p.detach().clone() for p in net.parameters()]
+        for overflows in (True, False):
+            optimizer.zero_grad()
+            x = torch.full((2, 8), 1e30 if overflows else 1.0)
+            model.scale(square(model(x))).backward()
+            self.assertEqual(model.overflow, overflows)
+            model.step(optimizer, epoch=1)
+            same = all(torch.equal(p, q) for p, q in zip(net.parameters(), before))
+            self.assertEqual(same, overflows)
+        model.close()
+        steps = rows(self.folder / "run", "steps")
+        self.assertEqual([(r["skipped"], r["scale"]) for r in steps],
+                         [("1", str(2.0 ** 100)), ("0", str(2.0 ** 99))])
+        self.assertEqual([r["event"] for r in rows(self.folder / "run", "events")][-1],
+                         "scale_change")
+
+    def test_logs_of_what_the_network_computes_in(self):
+        torch.manual_seed(0)
+        net = scaled_modules.convolutions()
+        model = AdaLossScaled(net, {"init_scale": 2.0 ** -12, "accum_upper_bound": 2.0 ** 20},
+                              folder=self.folder / "run", every=2,
+                              record={"statistics": ["y", "w", "dx", "dw"]})
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for _ in range(3):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.float16):
+                loss = functional.cross_entropy(model(torch.randn(2, 3, 8, 8)),
+                                                torch.tensor([0, 1]))
+            model.scale(loss).backward()
+            model.step(optimizer, accuracy=0.5)
+        decided = {r["layer"]: r for r in rows(self.folder / "run") if r["step"] == "2"}
+        model.close()
+        self.assertEqual(len(rows(self.folder / "run", "steps")), 3)
+        counted = {(r["layer"], r["tensor"]): r for r in rows(self.folder / "run", "underflow")
+                   if r["step"] == "2"}
+        self.assertEqual(set(decided), {"3", "4", "8"})
+        for layer, row in decided.items():
+            dx = counted[layer, "dx"]
+            self.assertEqual((dx["scale"], dx["format"]), (row["scale_out"], "fp16"))
+            self.assertEqual(counted[layer, "dw"]["scale"], "1.0")
+            self.assertEqual(counted[layer, "dw"]["format"], "fp32")
+
+    @unittest.skipUnless(BINARY, "ADA_BINARY is not set")
+    def test_the_commands_for_runs(self):
+        for name, keys in (("a", {"init_scale": START}),
+                           ("b", {"policy": "fixed", "scale": 8.0})):
+            net = scaled_networks.made("lenet")
+            model = AdaLossScaled(net, keys, format="fp8_e5m2", folder=self.folder / name, every=1)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+            for _ in range(3):
+                model.scale(functional.cross_entropy(
+                    model(torch.randn(4, 1, 28, 28)), torch.arange(4))).backward()
+                model.step(optimizer)
+            model.close()
+        a, b = str(self.folder / "a"), str(self.folder / "b")
+        for command, text in ((["recommend", a], "Recommended: "), (["watch", a, "--once"], "fc2"),
+                              (["compare", a, b], "underflow of dx")):
+            done = subprocess.run([BINARY, *command], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, (command, done.stderr))
+            self.assertIn(text, done.stdout + done.stderr)
+
+    # --- States and copies ---
+
+    def test_states(self):
+        net = scaled_modules.mlp()
+        plain = copy.deepcopy(net)
+        model = AdaLossScaled(net, {"update_interval": 3})
+        self.assertEqual(list(model.state_dict()), list(plain.state_dict()))
+        self.assertEqual(str(model.load_state_dict(plain.state_dict())),
+                         "<All keys matched successfully>")
+        holder = nn.ModuleDict({"net": model})
+        self.assertEqual(set(holder.state_dict()), {"net." + key for key in plain.state_dict()})
+        holder.load_state_dict(holder.state_dict())
+        x = torch.linspace(-1, 1, 24).reshape(3, 8)
+        for _ in range(2):
+            model.scale(square(model(x))).backward()
+        state = json.loads(json.dumps(model.scaling_state()))
+        other = AdaLossScaled(plain, {"update_interval": 3})
+        other.load_scaling_state(state)
+        for one in (model, other):
+            one.update()
+            one.scale(square(one(x))).backward()
+        self.assertEqual([repr(d) for d in model.decisions], [repr(d) for d in other.decisions])
+        self.assertEqual({d["limit"] for d in other.decisions}, {"stale"})
+        with self.assertRaisesRegex(native.PolicyError, "is of policy adaptive"):
+            AdaLossScaled(scaled_modules.mlp(), {"policy": "none"}).load_scaling_state(state)
+
+    def test_copies_and_removal(self):
+        net = scaled_modules.mlp()
+        keys = list(net.__dict__)
+        model = AdaLossScaled(net, ALPHA4, format="fp16")
+        twin = copy.deepcopy(net)
+        with torch.no_grad():
+            twin[0].weight.zero_()
+        x = torch.ones(2, 8)
+        self.assertFalse(torch.equal(twin(x), net(x)))
+        torch.save(net.state_dict(), self.folder / "net.pt")
+        self.assertIs(model.remove(), net)
+        self.assertEqual(list(net.__dict__), keys)
+        self.assertNotIn("forward", net[0].__dict__)
+        self.assertFalse(net[0]._forward_hooks or net._forward_pre_hooks)
+
+    def test_nothing_is_kept(self):
+        """Graphs go when their loss does."""
+        import gc
+        import weakref
+        net = scaled_modules.mlp()
+        model = AdaLossScaled(net, {"init_scale": 1.0})
+        kept = []
+        for _ in range(3):
+            x = torch.ones(2, 8)
+            y = model(x)
+            kept.append(weakref.ref(y))
+            loss = model.scale(square(y))
+            loss.backward()
+            model.update()
+            del x, y, loss
+        gc.collect()
+        self.assertEqual([ref() for ref in kept], [None] * 3)
+
+    # --- Several processes, compilers ---
+
+    def test_two_processes(self):
+        for mode in ("global", "local"):
+            with self.subTest(mode):
+                done = subprocess.run([sys.executable, str(ROOT / "tests/tools/scaled_ddp.py"), mode],
+                                      capture_output=True, text=True, check=False, timeout=250)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_compiled_model_runs_as_it_was(self):
+        net = scaled_modules.mlp()
+        with self.assertWarnsRegex(UserWarning, "torch.compile hides"):
+            model = AdaLossScaled(torch.compile(net), ALPHA4)
+        self.assertIs(model.module, net)
+
+    # --- What is refused and named ---
+
+    def test_what_is_refused(self):
+        def make():
+            return scaled_modules.mlp()
+        with self.assertRaisesRegex(native.PolicyError, "scaling.SB: unknown key"):
+            AdaLossScaled(make(), {"SB": 3})
+        with self.assertRaisesRegex(native.PolicyError, "histogram"):
+            AdaLossScaled(make(), {"policy": "histogram"})
+        with self.assertRaisesRegex(ValueError, "expected one of fp32, fp16"):
+            AdaLossScaled(make(), format="fp17")
+        with self.assertRaisesRegex(ValueError, "gradient: expected some of format, activations"):
+            AdaLossScaled(make(), format={"gradient": "fp16"})
+        with self.assertRaisesRegex(ValueError, "torch.float16: a format is emulated"):
+            AdaLossScaled(make().half(), format="fp16")
+        with self.assertRaisesRegex(ValueError, "expected global or local"):
+            AdaLossScaled(make(), statistics="mine")
+        model = AdaLossScaled(make())
+        with self.assertRaisesRegex(ValueError, "parameters have a part in"):
+            model.scale(torch.tensor(1.0))
+        y = model(torch.ones(2, 8))
+        with self.assertRaisesRegex(ValueError, "expected one number, got"):
+            model.scale(y)
+        model.scale(y.sum())
+        with self.assertRaisesRegex(RuntimeError, "scale their sum once"):
+            model.scale(y.mean())
+
+    def test_what_is_named(self):
+        model = AdaLossScaled(scaled_modules.Custom(), ALPHA4)
+        with self.assertWarnsRegex(UserWarning, "Square: nobody knows"):
+            model.scale(square(model(torch.ones(2, 8)))).backward()
+        self.assertEqual(set(model.reasons), {"a", "Square"})
+        named = AdaLossScaled(scaled_modules.Custom(), ALPHA4, linear=["Square"])
+        named.scale(square(named(torch.ones(2, 8)))).backward()
+        self.assertEqual(set(named.reasons), {"a"})
+
+
+if __name__ == "__main__":
+    unittest.main()
