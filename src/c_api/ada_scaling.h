@@ -133,6 +133,11 @@ ADA_API float ada_branch_target(const float* scales, int32_t count, double large
 /* Whether a sum at `target` whose largest magnitude is sum_max has to be made again at half of it. */
 ADA_API int32_t ada_branch_halves(float target, double largest, double sum_max, double u_max);
 
+/* The same as the original program has it (`reference`): magnitudes of each branch, NaN where it
+   holds one, in the order of the forward pass; NaN where the original raises. */
+ADA_API float ada_branch_target_reference(const float* scales, const float* magnitudes,
+                                          int32_t count, float u_max);
+
 /* --- Statistics of fp32 values in the processor's memory --- */
 
 ADA_API void ada_moments_of(const float* values, int64_t count, ada_moments* moments);

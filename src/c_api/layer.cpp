@@ -99,6 +99,12 @@ float ada_branch_target(const float* scales, int32_t count, double largest, doub
   return ada::scaling::BranchTarget(scales, count, largest, u_max);
 }
 
+float ada_branch_target_reference(const float* scales, const float* magnitudes, int32_t count,
+                                  float u_max) {
+  const float largest = ada::scaling::BranchLargestReference(magnitudes, scales, count);
+  return ada::scaling::BranchTargetReference(scales, count, largest, u_max);
+}
+
 int32_t ada_branch_halves(float target, double largest, double sum_max, double u_max) {
   constexpr float kSmallestTarget = 0x1p-120f;  // is not halved any more
   if (!(sum_max >= u_max) || target < kSmallestTarget) return 0;

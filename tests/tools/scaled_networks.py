@@ -10,8 +10,8 @@ from torch.nn import functional
 
 SHAPES = {"lenet": (1, 28), "resnet20": (3, 32)}
 CONFIG = """
-data: {{dataset: synthetic, batch_size: {batch},
-  synthetic: {{height: {size}, width: {size}, channels: {channels}, classes: 10, train: 64, test: 16}}}}
+data: {{dataset: synthetic, batch_size: {batch}, synthetic: {{height: {size}, width: {size},
+  channels: {channels}, classes: 10, train: 64, test: 16}}}}
 model: {{zoo: {zoo}, init: {{weights: {weights}, require_all: true}}}}
 precision: {precision}
 scaling: {scaling}

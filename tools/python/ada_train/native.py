@@ -36,9 +36,10 @@ class _Fields(ctypes.Structure):
 
 class Facts(_Fields):
     _fields_ = [("awaits_start", c_int32), ("constant_scale", c_int32),
-                ("owns_layer_scales", c_int32), ("scales_batch_norms", c_int32), ("follows_reference", c_int32),
-                ("needs_amax", c_int32), ("needs_layers", c_int32), ("needs_edge", c_double),
-                ("sanitizes", c_int32), ("max_retries", c_int64)]
+                ("owns_layer_scales", c_int32), ("scales_batch_norms", c_int32),
+                ("follows_reference", c_int32), ("needs_amax", c_int32),
+                ("needs_layers", c_int32), ("needs_edge", c_double), ("sanitizes", c_int32),
+                ("max_retries", c_int64)]
 
 
 class Outcome(_Fields):
@@ -103,6 +104,8 @@ _FUNCTIONS = {  # name: result, arguments
     "ada_layer_save": (c_char_p, [c_void_p]),
     "ada_layer_load": (c_int32, [c_void_p, c_char_p]),
     "ada_branch_target": (c_float, [POINTER(c_float), c_int32, c_double, c_double]),
+    "ada_branch_target_reference": (c_float, [POINTER(c_float), POINTER(c_float), c_int32,
+                                              c_float]),
     "ada_branch_halves": (c_int32, [c_float, c_double, c_double, c_double]),
     "ada_moments_of": (None, [c_void_p, c_int64, POINTER(Moments)]),
     "ada_tail_of": (None, [c_void_p, c_int64, c_float, c_int32, POINTER(Tail)]),
@@ -248,6 +251,12 @@ def error():
 def branch_target(scales, largest, u_max):
     array = (c_float * len(scales))(*scales)
     return library().ada_branch_target(array, len(scales), largest, u_max)
+
+
+def branch_target_reference(scales, magnitudes, u_max):
+    array = c_float * len(scales)
+    return library().ada_branch_target_reference(array(*scales), array(*magnitudes), len(scales),
+                                                 u_max)
 
 
 def branch_halves(target, largest, sum_max, u_max):

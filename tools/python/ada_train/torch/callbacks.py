@@ -34,8 +34,8 @@ def _network_of(module, name):
         return module.get_submodule(name)
     inner = [child for child in module.children() if any(True for _ in child.parameters())]
     if len(inner) != 1:
-        raise ValueError(f"{type(module).__name__} has {len(inner)} parts with parameters; expected "
-                         "network=, the name of the one that is scaled")
+        raise ValueError(f"{type(module).__name__} has {len(inner)} parts with parameters; "
+                         "expected network=, the name of the one that is scaled")
     return inner[0]
 
 

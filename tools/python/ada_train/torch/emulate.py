@@ -8,12 +8,13 @@ from ada_train.torch.layers import weight_of
 
 
 class Carried:
-    """What a scaled backward pass says of a rounding's gradient: the cell with its scale, and
-    whether it leaves without it, as gradients of weights do."""
-    __slots__ = ("cell", "unscales")
+    """What a scaled backward pass says of a rounding's gradient: the cell with its scale, whether
+    it leaves without it, as gradients of weights do, and under `reference` the cell of the scale
+    that it is multiplied by after a first rounding."""
+    __slots__ = ("cell", "unscales", "starts", "first")
 
     def __init__(self, unscales):
-        self.cell, self.unscales = None, unscales
+        self.cell, self.unscales, self.starts, self.first = None, unscales, None, None
 
 
 def _is_real(x):
@@ -36,6 +37,9 @@ class _Round(torch.autograd.Function):
         scale = carried.cell.scale if carried.cell is not None else None
         if carried.unscales and scale is not None:
             dy, scale = dy if scale == 1 else dy / scale, 1.0
+        if carried.starts is not None:
+            scale = carried.starts.scale
+            dy = carried.first(dy) * scale
         return (ctx.rounds(dy, scale) if ctx.rounds else dy), None, None, None
 
 
@@ -45,7 +49,7 @@ class Emulation:
     def __init__(self, recorder, roles):
         self._recorder, self._roles = recorder, roles
         self._summed = set()  # layers whose dy was the sum of several gradients
-        self._masters = {}
+        self._masters, self.start = {}, None
 
     def _rounding(self, layer, tensor, role):
         """The function that counts and rounds a tensor; an empty layer is not counted."""
@@ -87,7 +91,10 @@ class Emulation:
     def hook_logits(self, logits):
         if not _is_real(logits) or not logits.requires_grad:
             return None
-        return _Round.apply(logits, None, self._rounding("loss", "dx", "gradients"))
+        rounded = _Round.apply(logits, None, self._rounding("loss", "dx", "gradients"))
+        carried = rounded.grad_fn.carried
+        carried.starts, carried.first = self.start, self._rounding("", "dx", "gradients")
+        return rounded
 
     def _before(self, name, module, args):
         weight = weight_of(module)

@@ -15,6 +15,7 @@ from ada_train.torch.layers import is_product, name_of
 from ada_train.torch.recorder import Recorder
 from ada_train.torch.scaling import sites
 from ada_train.torch.scaling.engine import Engine
+from ada_train.torch.scaling.merging import Cell
 from ada_train.torch.scaling.plan import NAME, Plan
 from ada_train.torch.scaling.rules import ALONE
 from ada_train.torch.scaling.statistics import largest
@@ -71,14 +72,19 @@ class AdaLossScaled(nn.Module):
         model = _eager(model)
         inner = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
         keys = policy if isinstance(policy, str) else {"policy": "adaptive", **(policy or {})}
-        roles = roles_of(*_formats(format))
+        policy, formats = native.Policy(keys), _formats(format)
+        if policy.facts.follows_reference and formats[0] and not formats[4]:
+            formats[4] = formats[3] or formats[0]  # the original keeps weight gradients in fp16
+        roles = roles_of(*formats)
         if roles is not None:
             Emulation.check(inner)
         self.module, self._inner = model, [inner]  # a list: no second child of its own
-        self._engine = Engine(inner, native.Policy(keys), roles, statistics == "global", linear)
-        self.recorder = self._record(inner, format, folder, every, record or {})
+        self._engine = Engine(inner, policy, roles, statistics == "global", linear)
+        self.recorder = self._record(inner, formats, folder, every, dict(record or {}))
         self.attempt = self.recorder.attempt if self.recorder else None
         self._hooks = [] if self.recorder or roles is None else self._emulate(inner, roles)
+        if self._engine.facts.follows_reference and self._engine.emulation is not None:
+            self._engine.emulation.start = Cell()
         self._sites = sites.install(inner, self._engine, name_of) if self._engine.chooses else []
         self._hooks += [module.register_forward_hook(_named(name_of(path)))
                         for path, module in inner.named_modules()
@@ -87,11 +93,11 @@ class AdaLossScaled(nn.Module):
         self._register_state_dict_hook(_without_prefix)
         self.register_load_state_dict_pre_hook(_with_prefix)
 
-    def _record(self, inner, format, folder, every, options):
+    def _record(self, inner, formats, folder, every, options):
         if folder is None:
             return None
         recorder = Recorder(
-            inner, None, os.fspath(folder), scaler=None, scale=1.0, formats=_formats(format),
+            inner, None, os.fspath(folder), scaler=None, scale=1.0, formats=formats,
             every=every, histogram_every=options.pop("histogram_every", every),
             **{"statistics": ("dx", "dy", "dw"), "layers": "*", "name": None, "dataset": None,
                "overwrite": False, **options}, scaling=self._engine)
@@ -142,6 +148,9 @@ class AdaLossScaled(nn.Module):
         if attempt is not None:
             attempt.scale = scale
         self._overflow, self._loss = None, loss.detach()
+        late = engine.emulation.start if engine.emulation is not None else None
+        if late is not None:  # the original program multiplies the logits' gradient when it is fp16
+            late.scale, scale = scale, 1.0
         return _Start.apply(loss, scale, plan.cell)
 
     def _start(self, loss):

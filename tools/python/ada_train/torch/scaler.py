@@ -18,8 +18,8 @@ class GradScaler(torch.amp.GradScaler):
     preset: one of `ada-train policies`. Further keys are those of policy dynamic in the section
     `scaling:`; a preset says what is not given, and refuses keys that its system does not have. Its
     methods and its state are torch's; the state has besides what the preset remembers.
-    An overflow that the preset repairs instead of skipping (marian) becomes finite gradients. nnabla
-    tries a step again with the next batch: `retries` says how often it has so far.
+    An overflow that the preset repairs instead of skipping (marian) becomes finite gradients.
+    nnabla tries a step again with the next batch: `retries` says how often it has so far.
     """
 
     def __init__(self, device="cuda", preset="pytorch", enabled=True, **keys):

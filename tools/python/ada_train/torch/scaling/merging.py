@@ -29,15 +29,18 @@ class Merge:
         self.cell, self.name, self._engine, self._count = Cell(), name, engine, count
         self._arrived = []
 
-    def arrive(self, gradient, scale):
-        self._arrived.append((gradient, scale))
+    def arrive(self, gradient, scale, order):
+        """`order`: the place of its consumer in the forward pass."""
+        self._arrived.append((order, gradient, scale))
         if len(self._arrived) < self._count:
             return None
-        arrived = [(g, s) for g, s in self._arrived if g is not None]
+        arrived = [(g, s) for _, g, s in sorted(self._arrived, key=lambda item: item[0])
+                   if g is not None]
         self._arrived = []
         if not arrived:
             return None
-        result, self.cell.scale = self._sum(arrived)
+        reference = self._engine.facts.follows_reference
+        result, self.cell.scale = self._as_reference(arrived) if reference else self._sum(arrived)
         self._engine.merged(self.name, self.cell.scale)
         return result
 
@@ -60,6 +63,26 @@ class Merge:
                 return total, target
             target /= 2
             self._engine.halved(self.name, target)
+
+    def _as_reference(self, arrived):
+        """The authors' way: every factor, product and partial sum is rounded. Under other methods
+        than approx_range nothing is rescaled, and the sum is said to carry the first scale."""
+        gradients, scales = zip(*arrived)
+        rounds, target = self._engine.round_gradient, scales[0]
+        factors = [1.0] * len(scales)
+        if self._engine.policy.rescales_branches(self.name):
+            sizes = [statistics.largest(g, self._engine.group) for g in gradients]
+            target = native.branch_target_reference(
+                scales, sizes, min(self._u_max(gradients[0]), _LARGEST[torch.float16]))
+            if math.isnan(target):
+                raise native.PolicyEnd(f"{self.name}: no common scale keeps the gradients of all "
+                                       "branches within range")
+            factors = rounds(torch.tensor([target / s for s in scales])).tolist()
+        total = None
+        for g, factor in zip(gradients, factors):
+            g = rounds(g * factor)
+            total = g if total is None else rounds(total + g)
+        return total, target
 
     def _u_max(self, gradient):
         form = self._engine.gradient_form

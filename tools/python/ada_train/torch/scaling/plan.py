@@ -45,8 +45,8 @@ class _Exit:
     """What becomes of the gradients that leave a node, in this order: alpha, the scale taken off
     those of parameters, and where several meet, their sum."""
 
-    def __init__(self):
-        self.scaled, self.unscaled, self.merges = None, [], []
+    def __init__(self, order):
+        self.order, self.scaled, self.unscaled, self.merges = order, None, [], []
 
     def __call__(self, gradients, _):
         gradients = list(gradients)
@@ -55,8 +55,8 @@ class _Exit:
         for index, cell in self.unscaled:
             if gradients[index] is not None and cell.scale != 1:
                 gradients[index] = gradients[index] / cell.scale
-        for index, cell, merge in self.merges:
-            gradients[index] = merge.arrive(gradients[index], cell.scale)
+        for index, cell, merge, order in self.merges:
+            gradients[index] = merge.arrive(gradients[index], cell.scale, order)
         return tuple(gradients)
 
 
@@ -164,7 +164,7 @@ class Plan:
                 continue
             merge = Merge(self._engine, self._name(node), len(arrived))
             for leaving, index, cell in arrived:
-                leaving.merges.append((index, cell, merge))
+                leaving.merges.append((index, cell, merge, (leaving.order, index)))
             cells[slot] = merge.cell
         if nodes.is_leaf(node):
             return
@@ -201,7 +201,7 @@ class Plan:
         cell = self._cells[node]
         if self._engine.observing:
             node.metadata[CELL] = cell
-        leaving = self._exits[node] = _Exit()
+        leaving = self._exits[node] = _Exit(node._sequence_nr())
         usual, special = cell, {}
         if isinstance(node, Product._backward_cls):
             self._mark(node)
@@ -218,7 +218,7 @@ class Plan:
             special = {product.data: leaving.scaled.leaves}
         elif hasattr(node, "carried"):
             node.carried.cell = cell
-            usual = UNSCALED if node.carried.unscales else cell
+            usual = UNSCALED if node.carried.unscales else node.carried.starts or cell
         elif nodes.is_opaque(node, self._engine.linear) and cell is not UNSCALED:
             self._engine.opaque(nodes.kind_of(node))
             self._mark(node)

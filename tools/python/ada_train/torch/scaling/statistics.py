@@ -51,9 +51,13 @@ class Group:
 def _moments(x):
     """Moments of this process alone, and how many values they are of."""
     x = _values(x)
-    count = x.numel()
     if x.device.type == "cpu":
-        return count, native.moments_of(x.data_ptr(), count)
+        return x.numel(), native.moments_of(x.data_ptr(), x.numel())
+    return x.numel(), moments_there(x)
+
+
+def moments_there(x):
+    """By PyTorch, where the tensor lies: one number of bytes comes back to the host."""
     low, high = x.aminmax()
     magnitudes = x.abs()
     least = torch.where(magnitudes > 0, magnitudes, math.inf).min()
@@ -61,8 +65,11 @@ def _moments(x):
                         torch.linalg.vector_norm(x, dtype=torch.float64).square(),
                         low.double(), high.double(), least.double()])
     total, square, low, high, least = wide.tolist()
-    return count, native.Moments(total / count, square / count, low, high,
-                                 least if math.isfinite(least) else 0.0)
+    count = x.numel()
+    if not math.isfinite(square):
+        square = math.nan if math.isnan(low) else math.inf
+    return native.Moments(total / count, square / count, low, high,
+                          least if math.isfinite(least) else 0.0)
 
 
 def moments(x, group):
