@@ -8,8 +8,9 @@
 #ifndef ADA_SCALING_H_
 #define ADA_SCALING_H_
 
-#include <stdint.h>
+#include <stdint.h> /* NOLINT(modernize-deprecated-headers): C reads it too */
 
+/* NOLINTBEGIN(readability-identifier-naming): names as C has them. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -102,11 +103,11 @@ typedef struct {
 typedef struct {
   double unbound, bound, pow2; /* NaN: the stage was not taken */
   float scale_in, alpha, scale_out;
-  const char* limit;     /* the word of scales.csv; it stays */
-  int32_t alpha_first;   /* dy is multiplied by alpha, which rounds it, and not dx (`reference`) */
-  int32_t failed;        /* an exception of the original program: ada_error() has it */
-  int32_t wants_tail;    /* exact_range: ada_layer_observe after dgrad */
-  int32_t tail_limit;    /* fp32 exponent fields below it are counted one by one */
+  const char* limit;   /* the word of scales.csv; it stays */
+  int32_t alpha_first; /* dy is multiplied by alpha, which rounds it, and not dx (`reference`) */
+  int32_t failed;      /* an exception of the original program: ada_error() has it */
+  int32_t wants_tail;  /* exact_range: ada_layer_observe after dgrad */
+  int32_t tail_limit;  /* fp32 exponent fields below it are counted one by one */
 } ada_decision;
 /* state_scale: ada_policy_layer_scale; only layerwise_dynamic reads it. */
 ADA_API void ada_layer_decide(ada_layer* layer, const ada_observation* seen, float scale_in,
@@ -130,7 +131,8 @@ ADA_API int32_t ada_layer_load(ada_layer* layer, const char* state);
 /* The scale to which gradients that meet are brought; largest: the largest |g| / S of all of them,
    infinite where one is not finite. */
 ADA_API float ada_branch_target(const float* scales, int32_t count, double largest, double u_max);
-/* Whether a sum at `target` whose largest magnitude is sum_max has to be made again at half of it. */
+/* Whether a sum at `target` whose largest magnitude is sum_max has to be made again at half of it.
+ */
 ADA_API int32_t ada_branch_halves(float target, double largest, double sum_max, double u_max);
 
 /* The same as the original program has it (`reference`): magnitudes of each branch, NaN where it
@@ -148,4 +150,5 @@ ADA_API void ada_tail_of(const float* values, int64_t count, float alpha, int32_
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(readability-identifier-naming) */
 #endif /* ADA_SCALING_H_ */

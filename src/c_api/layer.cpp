@@ -51,9 +51,9 @@ ada_layer* ada_layer_new(ada_policy* policy, const ada_layer_info* info) {
   return Guarded<>(static_cast<ada_layer*>(nullptr), [&] {
     auto made = std::make_unique<ada_layer>();
     made->name = info->name;
-    made->scaler.rule = policy->policy->RuleFor({info->name, info->fan_reference, info->fan_exact,
-                                                 info->u_min, info->u_max, info->has_weight != 0,
-                                                 info->fp16_gradients != 0});
+    made->scaler.rule =
+        policy->policy->RuleFor({info->name, info->fan_reference, info->fan_exact, info->u_min,
+                                 info->u_max, info->has_weight != 0, info->fp16_gradients != 0});
     return made.release();
   });
 }

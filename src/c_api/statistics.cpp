@@ -24,7 +24,10 @@ struct Extremes {
   std::uint32_t largest = 0;
 };
 
-void AddExtremes(const float* x, std::int64_t n, Extremes& all) {
+// Compiled twice: the machine chooses. Lanes have the same sums either way.
+#define ADA_WIDE __attribute__((target_clones("avx2", "default")))
+
+ADA_WIDE void AddExtremes(const float* x, std::int64_t n, Extremes& all) {
   float low[kLanes], high[kLanes];
   std::uint32_t smallest[kLanes], largest[kLanes];
   std::fill(low, low + kLanes, INFINITY);
@@ -57,7 +60,7 @@ void AddExtremes(const float* x, std::int64_t n, Extremes& all) {
   }
 }
 
-BlockSums SumsOf(const float* x, std::int64_t n) {
+ADA_WIDE BlockSums SumsOf(const float* x, std::int64_t n) {
   double sum[kLanes] = {}, square[kLanes] = {};
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -83,13 +86,12 @@ BlockSums SumsOf(const float* x, std::int64_t n) {
 }  // namespace ada::c_api
 
 void ada_moments_of(const float* values, int64_t count, ada_moments* moments) {
-  using namespace ada::c_api;
-  Extremes extremes;
+  ada::c_api::Extremes extremes;
   double sum = 0, square = 0;
-  for (std::int64_t first = 0; first < count; first += kBlock) {
-    const std::int64_t n = std::min(kBlock, count - first);
-    AddExtremes(values + first, n, extremes);
-    const BlockSums block = SumsOf(values + first, n);
+  for (std::int64_t first = 0; first < count; first += ada::c_api::kBlock) {
+    const std::int64_t n = std::min(ada::c_api::kBlock, count - first);
+    ada::c_api::AddExtremes(values + first, n, extremes);
+    const ada::c_api::BlockSums block = ada::c_api::SumsOf(values + first, n);
     sum += block.sum;
     square += block.square;
   }

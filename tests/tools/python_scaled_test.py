@@ -108,6 +108,51 @@ class ScaledTest(unittest.TestCase):
             for key in scales[1]:
                 self.assertEqual(scales[0][key], scales[1][key], key)
 
+    def test_recorded_steps(self):
+        """Those of an independent program: tests/golden/steps says how far roundings carry."""
+        golden = ROOT / "tests" / "golden" / "steps"
+        cifar = pathlib.Path(os.environ.get("ADA_CIFAR10") or ROOT / "data" / "cifar-10")
+        fashion = pathlib.Path("/usr/share/datasets/fashion-mnist")
+        for name, make, there, read in (
+                ("lenet", scaled_networks.GoldenLeNet, fashion, scaled_networks.fashion),
+                ("resnet20", scaled_networks.ResNet20, cifar / "data_batch_1.bin",
+                 scaled_networks.cifar)):
+            if not there.exists():
+                self.skipTest(f"{there} is missing (ADA_CIFAR10 may name CIFAR-10's folder)")
+            for form in ("fp32", "fp16_adaptive"):
+                with self.subTest(network=name, format=form):
+                    net = scaled_networks.load(make(), golden / f"{name}_init.safetensors")
+                    self.recorded(net, golden / f"{name}_{form}", read(there, 128))
+
+    def recorded(self, net, place, images):
+        case = json.loads((place / "case.json").read_text(encoding="utf-8"))
+        scaling, keys = case["scaling"], {"policy": "none"}
+        adaptive = scaling["policy"] == "adaptive"
+        if adaptive:
+            keys = {"init_scale": scaling["S0"], "underflow_target": scaling["n"],
+                    "scale_upper_bound": scaling["SB"], "accum_upper_bound": scaling["AB"],
+                    "u_min": scaling["u_min"]}
+        model = AdaLossScaled(net, keys, format=case["format"] if adaptive else None)
+        optimizer = torch.optim.SGD(net.parameters(), lr=case["optimizer"]["lr"],
+                                    momentum=case["optimizer"]["momentum"],
+                                    weight_decay=case["optimizer"]["wd"])
+        for row in rows(place, "steps")[:2]:
+            first = (int(row["step"]) - 1) * 64
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(images[0][first:first + 64]),
+                                            images[1][first:first + 64])
+            model.scale(loss).backward()
+            near = 2e-4 if adaptive else 1e-6 if row["step"] == "1" else 1e-5
+            self.assertAlmostEqual(loss.item() / float(row["loss"]), 1, delta=near)
+            decided = {d["layer"]: d for d in model.decisions}
+            wanted = [r for r in rows(place) if r["step"] == row["step"]] if adaptive else []
+            for r in wanted:
+                d = decided[r["layer"]]
+                self.assertEqual((d["limit"], d["alpha"], d["scale_out"]),
+                                 (r["limit"], float(r["alpha"]), float(r["scale_out"])), r)
+            self.assertEqual(bool(wanted), adaptive)
+            model.step(optimizer)
+
     # --- Beside the plain network ---
 
     def against_plain(self, net, x, keys=None, cast=None, near=0.0, loss=square, **options):
@@ -334,6 +379,31 @@ class ScaledTest(unittest.TestCase):
             del x, y, loss
         gc.collect()
         self.assertEqual([ref() for ref in kept], [None] * 3)
+
+    def test_networks_of_timm(self):
+        """Every convolution and linear layer has its row, or is named with a reason."""
+        try:
+            import timm
+        except ImportError:
+            self.skipTest("timm is missing")
+        from ada_train.torch.layers import is_product
+        for name, options in (("mobilenetv3_small_050", {}), ("convnext_atto", {}),
+                              ("vit_tiny_patch16_224", {"img_size": 64})):
+            with self.subTest(name):
+                torch.manual_seed(0)
+                net = timm.create_model(name, num_classes=4, **options)
+                model = AdaLossScaled(net, {}, format="fp16")
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+                for _ in range(2):
+                    optimizer.zero_grad()
+                    loss = functional.cross_entropy(model(torch.randn(2, 3, 64, 64)),
+                                                    torch.tensor([0, 1]))
+                    model.scale(loss).backward()
+                    found = {d["layer"] for d in model.decisions} | set(model.reasons)
+                    model.step(optimizer)
+                products = {path for path, module in net.named_modules() if is_product(module)}
+                self.assertEqual(products - found, set())
+                self.assertEqual(len(model.reasons), 1)  # the first: nobody wants its dx
 
     # --- Several processes, compilers ---
 

@@ -1,5 +1,6 @@
 """LeNet and ResNet-20 in PyTorch with the names of ada-train's zoo, and the same step of both
 programs: from the same weights, over the batch that ada-train's dump says."""
+import gzip
 import pathlib
 import subprocess
 
@@ -73,6 +74,51 @@ class LeNet(nn.Module):
     def forward(self, x):
         x = self.pool2(self.relu2(self.conv2(self.pool1(self.relu1(self.conv1(x))))))
         return self.fc3(self.relu4(self.fc2(self.relu3(self.fc1(x.flatten(1))))))
+
+
+class GoldenLeNet(nn.Module):
+    """That of tests/golden/steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 8, 5, padding=2), nn.Conv2d(8, 16, 3, padding=1)
+        self.bn2, self.fc1, self.fc2 = nn.BatchNorm2d(16), nn.Linear(784, 32), nn.Linear(32, 10)
+
+    def forward(self, x):
+        x = functional.max_pool2d(functional.relu(self.conv1(x)), 2)
+        x = functional.max_pool2d(functional.relu(self.bn2(self.conv2(x))), 2)
+        return self.fc2(functional.relu(self.fc1(x.flatten(1))))
+
+
+def load(net, path):
+    """The weights of a safetensors file."""
+    found = {key: torch.frombuffer(bytearray(data), dtype=torch.float32).reshape(shape)
+             for key, (shape, data) in safetensors_file.read(path).items()}
+    known = net.state_dict()
+    wrong = [key for key, x in found.items() if key not in known or known[key].shape != x.shape]
+    if wrong:
+        raise ValueError(f"{path}: {wrong} are not the network's")
+    net.load_state_dict(found, strict=False)
+    return net
+
+
+def cifar(path, count):
+    """Images and labels of one of CIFAR-10's binary files, normalised."""
+    raw = torch.frombuffer(bytearray(path.read_bytes()[:3073 * count]),
+                           dtype=torch.uint8).reshape(count, 3073)
+    pixels = raw[:, 1:].reshape(count, 3, 32, 32).float() / 255
+    mean, deviation = (torch.tensor(values).reshape(1, 3, 1, 1) for values in (
+        (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)))
+    return (pixels - mean) / deviation, raw[:, 0].long()
+
+
+def fashion(folder, count):
+    """The same of Fashion-MNIST's training set."""
+    images, labels = (gzip.decompress((folder / f"train-{kind}-ubyte.gz").read_bytes())
+                      for kind in ("images-idx3", "labels-idx1"))
+    pixels = torch.frombuffer(bytearray(images[16:16 + 784 * count]), dtype=torch.uint8)
+    return ((pixels.reshape(count, 1, 28, 28).float() / 255 - 0.2860) / 0.3530,
+            torch.frombuffer(bytearray(labels[8:8 + count]), dtype=torch.uint8).long())
 
 
 def made(name, seed=3):
