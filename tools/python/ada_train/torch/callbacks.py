@@ -108,7 +108,12 @@ def transformers_callback(policy=None, **options):
             scaling = self.scaling
 
             def scale(module, _, output):
-                if not module.training or output.get("loss") is None:
+                if not module.training:
+                    return None
+                if not hasattr(output, "get"):
+                    raise ValueError("the model's output has no name `loss`; expected "
+                                     "return_dict=True beside AdaLossScaled")
+                if output.get("loss") is None:
                     return None
                 output["loss"] = scaling.model.scale(output["loss"])
                 return output
