@@ -244,6 +244,22 @@ class ScaledTest(unittest.TestCase):
             for key, value in here.items() if math.isfinite(here["mean_square"]) else ():
                 self.assertAlmostEqual(there[key], value, delta=1e-9 * abs(value) + 1e-16)
 
+    def test_parts_of_a_backward_pass(self):
+        """Gradients of some parameters alone, and then of all, from one graph."""
+        torch.manual_seed(0)
+        net = scaled_modules.Residual()
+        plain = copy.deepcopy(net)
+        model, x = AdaLossScaled(net, ALPHA4), torch.randn(4, 8)
+        loss = model.scale(square(model(x)))
+        square(plain(x)).backward()
+        for _ in range(2):
+            found = torch.autograd.grad(loss, [net.norm.weight, net.b.weight], retain_graph=True)
+            self.assertTrue(torch.equal(found[0], plain.norm.weight.grad))
+            self.assertTrue(torch.equal(found[1], plain.b.weight.grad))
+        loss.backward()
+        for p, q in zip(net.parameters(), plain.parameters()):
+            self.assertTrue(torch.equal(p.grad, q.grad))
+
     def test_a_gradient_of_the_input(self):
         net = scaled_modules.mlp()
         x = torch.ones(3, 8, requires_grad=True)
@@ -356,11 +372,15 @@ class ScaledTest(unittest.TestCase):
             twin[0].weight.zero_()
         x = torch.ones(2, 8)
         self.assertFalse(torch.equal(twin(x), net(x)))
-        torch.save(net.state_dict(), self.folder / "net.pt")
         self.assertIs(model.remove(), net)
         self.assertEqual(list(net.__dict__), keys)
         self.assertNotIn("forward", net[0].__dict__)
         self.assertFalse(net[0]._forward_hooks or net._forward_pre_hooks)
+        AdaLossScaled(net, ALPHA4)
+        torch.save(net, self.folder / "net.pt")  # a plain model, for whoever loads it
+        loaded = torch.load(self.folder / "net.pt", weights_only=False)
+        square(loaded(x)).backward()
+        self.assertTrue(torch.equal(loaded(x), net(x)))
 
     def test_nothing_is_kept(self):
         """Graphs go when their loss does."""

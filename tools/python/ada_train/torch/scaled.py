@@ -1,5 +1,6 @@
 """AdaLossScaled: a user's own network whose gradients carry the scales that a policy of ada-train
 chooses, layer by layer."""
+import functools
 import math
 import os
 import warnings
@@ -36,6 +37,7 @@ class _Start(torch.autograd.Function):
     def backward(ctx, dy):
         scale, cell = ctx.start
         cell.scale = scale
+        cell.passes += 1
         return dy * scale, None, None
 
 
@@ -86,7 +88,7 @@ class AdaLossScaled(nn.Module):
         if self._engine.facts.follows_reference and self._engine.emulation is not None:
             self._engine.emulation.start = Cell()
         self._sites = sites.install(inner, self._engine, name_of) if self._engine.chooses else []
-        self._hooks += [module.register_forward_hook(_named(name_of(path)))
+        self._hooks += [module.register_forward_hook(functools.partial(_named, name_of(path)))
                         for path, module in inner.named_modules()
                         if not any(True for _ in module.children())]
         self._outputs, self._loss, self._overflow = [], None, None
@@ -274,11 +276,9 @@ def _formats(format):
     return [given.get(key, False if key == "saturate" else None) for key in keys]
 
 
-def _named(name):
-    def hook(_, __, y):
-        if isinstance(y, torch.Tensor) and y.grad_fn is not None:
-            y.grad_fn.metadata[NAME] = name
-    return hook
+def _named(name, _, __, y):
+    if isinstance(y, torch.Tensor) and y.grad_fn is not None:
+        y.grad_fn.metadata[NAME] = name
 
 
 def _tensors(value):

@@ -15,22 +15,26 @@ def _rounded(x, dtype):
 
 
 class Cell:
-    """The scale that the gradients of connected edges carry; set in the backward pass."""
-    __slots__ = ("scale",)
+    """The scale that the gradients of connected edges carry; set in the backward pass. `passes`:
+    of the one that enters at the loss, how many have begun."""
+    __slots__ = ("scale", "passes")
 
     def __init__(self, scale=1.0):
-        self.scale = scale
+        self.scale, self.passes = scale, 0
 
 
 class Merge:
-    """The gradients of one tensor, as they arrive. The last one to come brings their sum."""
+    """The gradients of one tensor, as they arrive. The last one to come brings their sum. `start`:
+    the cell of the loss: what a pass that ended early has left is no part of the next one."""
 
-    def __init__(self, engine, name, count):
+    def __init__(self, engine, name, count, start):
         self.cell, self.name, self._engine, self._count = Cell(), name, engine, count
-        self._arrived = []
+        self._arrived, self._start, self._pass = [], start, 0
 
     def arrive(self, gradient, scale, order):
         """`order`: the place of its consumer in the forward pass."""
+        if self._pass != self._start.passes:
+            self._pass, self._arrived = self._start.passes, []
         self._arrived.append((order, gradient, scale))
         if len(self._arrived) < self._count:
             return None

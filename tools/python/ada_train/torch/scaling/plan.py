@@ -162,7 +162,7 @@ class Plan:
             if len(found) == 1 or nodes.is_leaf(node):
                 cells[slot] = arrived[0][2]
                 continue
-            merge = Merge(self._engine, self._name(node), len(arrived))
+            merge = Merge(self._engine, self._name(node), len(arrived), self.cell)
             for leaving, index, cell in arrived:
                 leaving.merges.append((index, cell, merge, (leaving.order, index)))
             cells[slot] = merge.cell

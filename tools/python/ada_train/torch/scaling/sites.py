@@ -15,8 +15,8 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 class Site:
-    """A module's place in its model. Without an engine, as in a copy that was saved, its products
-    are plain ones."""
+    """A module's place in its model. Without an engine, as in a model that was saved, it says
+    nothing."""
 
     def __init__(self, name, engine, operation):
         self.name, self.engine, self.operation = name, engine, operation
@@ -31,18 +31,27 @@ class Site:
         return Product.apply(x, weight, bias, operation or self.operation, self)
 
 
+def _forward(function):
+    """Methods are pickled by their names: a model that was saved is loaded as a plain one."""
+    function.__name__ = "forward"
+    return function
+
+
+@_forward
 def _linear(self, input):
     if not torch.is_grad_enabled():
         return nn.Linear.forward(self, input)
     return self._ada_site.product(input, self.weight, self.bias)
 
 
+@_forward
 def _conv1d(self, x):
     if not torch.is_grad_enabled():
         return type(self).forward(self, x)
     return self._ada_site.product(x, self.weight, self.bias)
 
 
+@_forward
 def _convolution(self, input):
     if not torch.is_grad_enabled():
         return type(self).forward(self, input)
@@ -52,6 +61,7 @@ def _convolution(self, input):
     return _with_batch(self, input, self._ada_site.operation)
 
 
+@_forward
 def _transposed(self, input, output_size=None):
     if not torch.is_grad_enabled():
         return type(self).forward(self, input, output_size)
@@ -69,6 +79,7 @@ def _with_batch(self, x, operation):
     return y.squeeze(0) if alone else y
 
 
+@_forward
 def _attention(self, *args, **kwargs):
     """nn.MultiheadAttention as it is written, but for the function that it multiplies by."""
     if not torch.is_grad_enabled():
