@@ -5,8 +5,7 @@
    Functions that can fail return NULL or a status other than 0; ada_error() then says why. Texts
    that are returned stay until the same thread's next call. A policy and its layers belong to one
    thread at a time. */
-#ifndef ADA_SCALING_H_
-#define ADA_SCALING_H_
+#pragma once
 
 #include <stdint.h> /* NOLINT(modernize-deprecated-headers): C reads it too */
 
@@ -151,4 +150,3 @@ ADA_API void ada_tail_of(const float* values, int64_t count, float alpha, int32_
 }
 #endif
 /* NOLINTEND(readability-identifier-naming) */
-#endif /* ADA_SCALING_H_ */

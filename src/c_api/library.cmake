@@ -11,4 +11,7 @@ set_source_files_properties(src/c_api/statistics.cpp PROPERTIES COMPILE_OPTIONS 
                             SKIP_UNITY_BUILD_INCLUSION ON)
 target_include_directories(ada_c_api PRIVATE src)
 target_link_libraries(ada_c_api PRIVATE nlohmann_json::nlohmann_json yaml-cpp::yaml-cpp)
-target_link_options(ada_c_api PRIVATE -Wl,--no-undefined -Wl,--exclude-libs,ALL)
+target_link_options(ada_c_api PRIVATE -Wl,--exclude-libs,ALL)
+if(NOT ADA_SANITIZE AND NOT ADA_FUZZ)  # whose own symbols only a program has
+  target_link_options(ada_c_api PRIVATE -Wl,--no-undefined)
+endif()
