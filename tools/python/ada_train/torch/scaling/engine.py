@@ -16,7 +16,7 @@ from ada_train.csv_writer import shortest
 from ada_train.formats import NAMED
 from ada_train.torch import formats
 from ada_train.torch.layers import name_of
-from ada_train.torch.scaling import nodes, statistics
+from ada_train.torch.scaling import statistics
 from ada_train.torch.scaling.products import Product
 from ada_train.torch.scaling.rules import LayerRule
 
