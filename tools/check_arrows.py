@@ -36,6 +36,7 @@ ARROWS = {
               "parallel"],
     "study": ["core", "vision", "config", "scaling", "backend", "telemetry", "train", "what_if",
               "data/images", "data/detection"],
+    "c_api": ["core", "scaling", "config"],
     "cli": ["core", "config", "telemetry", "train", "study", "parallel"],
     "main.cpp": ["core", "cli", "parallel"],
 }

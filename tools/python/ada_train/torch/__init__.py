@@ -1,9 +1,20 @@
-"""Records a PyTorch training in the files of an ada-train run: `report`, `watch`, `what-if`,
-`recommend` and `compare` read them."""
+"""Scales a PyTorch training as ada-train does (AdaLossScaled, GradScaler), and records one in the
+files of an ada-train run: `report`, `watch`, `what-if`, `recommend` and `compare` read them."""
+import importlib
+
 from ada_train.recording import FolderInUse
 from ada_train.torch.recorder import Recorder
 
-__all__ = ["record", "Recorder", "FolderInUse"]
+__all__ = ["AdaLossScaled", "GradScaler", "callbacks", "record", "Recorder", "FolderInUse"]
+_LATER = {"AdaLossScaled": "scaled", "GradScaler": "scaler", "callbacks": "callbacks"}
+
+
+def __getattr__(name):
+    """Scaling wants a newer torch than recording, and the native library."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'ada_train.torch' has no attribute {name!r}")
+    module = importlib.import_module("ada_train.torch." + _LATER[name])
+    return module if name == "callbacks" else getattr(module, name)
 
 
 def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, activations=None,

@@ -15,29 +15,31 @@ class Attempt:
         self._found = {}  # (layer, tensor) -> [format, Stats, Bins or None]
         self.forward, self.backward = {}, {}  # layers in the order in which they ran
 
-    def carried(self, tensor):
+    def _carried(self, tensor):
         """The scale of a tensor: weight gradients carry S until the optimizer takes them."""
         return self.scale if tensor in ("dx", "dy", "dw") else 1.0
 
-    def add(self, layer, tensor, values, form):
-        """Counts what rounding `values` (fp32, before it) to the format does."""
+    def add(self, layer, tensor, values, form, scale=None):
+        """Counts what rounding `values` (fp32, before it) to the format does. `scale`: what they
+        carry, where it is not the attempt's."""
         (self.backward if tensor[0] == "d" else self.forward)[layer] = True
         if not self.counts or tensor not in self._tensors:
             return
+        scale = self._carried(tensor) if scale is None else scale
         with torch.no_grad():
             x = values.detach().float().contiguous()
             stats = counting.count(form.grid, x, torch)
-            bins = counting.bins(x, self.carried(tensor), torch) if self._bins else None
+            bins = counting.bins(x, scale, torch) if self._bins else None
         known = self._found.get((layer, tensor))
         if known is None:
-            self._found[layer, tensor] = [form.name, stats, bins]
+            self._found[layer, tensor] = [form.name, stats, bins, scale]
         elif tensor != "w":  # a weight is one, however often it is used
             known[1].add(stats)
             if bins is not None:
                 known[2].add(bins)
 
     def rows(self):
-        """(layer, tensor, format, Stats, Bins) in the order of execution."""
+        """(layer, tensor, format, Stats, Bins, scale) in the order of execution."""
         order = [(layer, tensor) for layer in self.forward for tensor in ("w", "y")]
         order += [(layer, tensor) for layer in self.backward for tensor in ("dy", "dw", "dx")]
         for key in order:
@@ -46,7 +48,7 @@ class Attempt:
 
     def first_not_finite(self):
         """(layer, tensor, largest magnitude) of the first tensor that is or becomes infinite."""
-        for layer, tensor, _, stats, _ in self.rows():
+        for layer, tensor, _, stats, *_ in self.rows():
             if stats.overflow or stats.inf or stats.nan:
                 return layer, tensor, stats.max_abs
         return "", "", None

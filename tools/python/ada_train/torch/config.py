@@ -9,6 +9,8 @@ from ada_train.torch.layers import model_yaml
 
 
 def _optimizer(optimizer):
+    if optimizer is None:
+        return "# optimizer: none is known"
     group = optimizer.param_groups[0]
     kind = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}.get(
         type(optimizer))
@@ -49,7 +51,7 @@ def text_of(name, batch_size, traced, precision, policy, optimizer, epochs, log)
         f"data: {{dataset: external, batch_size: {max(1, batch_size)}}}",
         *model_yaml(traced),
         f"precision: {_map(precision)}",
-        f"scaling: {_map(policy)}",
+        f"scaling: {policy.get('section') or _map(policy)}",
         _optimizer(optimizer),
         f"train: {{epochs: {epochs}}}",
         f"log: {_map(log)}"]) + "\n"

@@ -7,23 +7,40 @@ from ada_train.torch import formats
 from ada_train.torch.layers import weight_of
 
 
+class Carried:
+    """What a scaled backward pass says of a rounding's gradient: the cell with its scale, whether
+    it leaves without it, as gradients of weights do, and under `reference` the cell of the scale
+    that it is multiplied by after a first rounding."""
+    __slots__ = ("cell", "unscales", "starts", "first")
+
+    def __init__(self, unscales):
+        self.cell, self.unscales, self.starts, self.first = None, unscales, None, None
+
+
 def _is_real(x):
     return isinstance(x, torch.Tensor) and x.dtype == torch.float32
 
 
 class _Round(torch.autograd.Function):
     """Rounds a tensor on its way forward and its gradient on its way backward, each where there is
-    a function for it. Both functions take and give tensors."""
+    a function for it, which takes and gives a tensor, and is told the scale that it carries."""
 
     @staticmethod
-    def forward(ctx, x, forward, backward):
-        ctx.backward = backward
+    def forward(ctx, x, forward, backward, unscales=False):
+        ctx.rounds, ctx.carried, ctx.ada_linear = backward, Carried(unscales), True
         y = forward(x) if forward else x
         return y.clone() if y is x or y._is_view() else y  # it may be changed in place
 
     @staticmethod
     def backward(ctx, dy):
-        return (ctx.backward(dy) if ctx.backward else dy), None, None
+        carried = ctx.carried
+        scale = carried.cell.scale if carried.cell is not None else None
+        if carried.unscales and scale is not None:
+            dy, scale = dy if scale == 1 else dy / scale, 1.0
+        if carried.starts is not None:
+            scale = carried.starts.scale
+            dy = carried.first(dy) * scale
+        return (ctx.rounds(dy, scale) if ctx.rounds else dy), None, None, None
 
 
 class Emulation:
@@ -32,15 +49,15 @@ class Emulation:
     def __init__(self, recorder, roles):
         self._recorder, self._roles = recorder, roles
         self._summed = set()  # layers whose dy was the sum of several gradients
-        self._masters = {}
+        self._masters, self.start = {}, None
 
     def _rounding(self, layer, tensor, role):
         """The function that counts and rounds a tensor; an empty layer is not counted."""
         form, attempt = self._roles[role], self._recorder.attempt
 
-        def rounded(x):
+        def rounded(x, scale=None):
             if attempt is not None and layer:
-                attempt.add(layer, tensor, x, form)
+                attempt.add(layer, tensor, x, form, scale)
             return counting.round_to(form.grid, x.contiguous(), torch)
         return rounded
 
@@ -49,7 +66,7 @@ class Emulation:
         is rounded, and counted from then on."""
         form, attempt = self._roles["gradients"], self._recorder.attempt
 
-        def rounded(dy):
+        def rounded(dy, scale=None):
             dy = dy.contiguous()
             result = counting.round_to(form.grid, dy, torch)
             if attempt is not None and attempt.counts:
@@ -57,7 +74,7 @@ class Emulation:
                         result.view(torch.int32), dy.view(torch.int32)):
                     self._summed.add(layer)
                 if layer in self._summed:
-                    attempt.add(layer, "dy", dy, form)
+                    attempt.add(layer, "dy", dy, form, scale)
             return result
         return rounded
 
@@ -74,21 +91,32 @@ class Emulation:
     def hook_logits(self, logits):
         if not _is_real(logits) or not logits.requires_grad:
             return None
-        return _Round.apply(logits, None, self._rounding("loss", "dx", "gradients"))
+        rounded = _Round.apply(logits, None, self._rounding("loss", "dx", "gradients"))
+        carried = rounded.grad_fn.carried
+        carried.starts, carried.first = self.start, self._rounding("", "dx", "gradients")
+        return rounded
 
     def _before(self, name, module, args):
         weight = weight_of(module)
         if weight is not None:
             self._masters[module] = weight
-            module._parameters["weight"] = _Round.apply(
-                weight, self._rounding(name, "w", "weights"),
-                self._rounding(name, "dw", "weight_gradients"))
+            module._parameters["weight"] = self._weight(name, weight)
         args, layer = list(args), name
         for i, arg in enumerate(args):
             if _is_real(arg) and arg.requires_grad:
                 args[i] = _Round.apply(arg, None, self._rounding(layer, "dx", "gradients"))
                 layer = ""  # a second input's gradient is rounded, and has no row
         return tuple(args)
+
+    def _weight(self, name, weight):
+        return _Round.apply(weight, self._rounding(name, "w", "weights"),
+                            self._rounding(name, "dw", "weight_gradients"), True)
+
+    def product(self, name, x, weight, bias, multiply):
+        """multiply(x, weight, bias), rounded as a module's product is."""
+        x = _Round.apply(x, None, self._rounding(name, "dx", "gradients"))
+        y = multiply(x, self._weight(name, weight), bias)
+        return _Round.apply(y, self._rounding(name, "y", "activations"), None)
 
     def _after(self, name, module, y):
         if module in self._masters:

@@ -32,9 +32,18 @@ def name_of(path):
     return name + "_" if name in _TAKEN else name
 
 
+def is_conv1d(module):
+    """transformers' linear layer whose weight lies the other way round (GPT-2)."""
+    return type(module).__name__ == "Conv1D" and type(module).__module__.startswith("transformers")
+
+
+def is_product(module):
+    return isinstance(module, PRODUCTS) or is_conv1d(module)
+
+
 def weight_of(module):
     """The weight that a product multiplies, where it is the module's own; None."""
-    return module._parameters.get("weight") if isinstance(module, PRODUCTS) else None
+    return module._parameters.get("weight") if is_product(module) else None
 
 
 def _pair(value):

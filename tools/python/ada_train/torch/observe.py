@@ -6,7 +6,8 @@ import torch
 from torch.func import functional_call
 
 from ada_train.torch import formats
-from ada_train.torch.layers import PRODUCTS, weight_of
+from ada_train.torch.layers import is_product, weight_of
+from ada_train.torch.scaling.plan import scale_here
 
 
 def _floats(args):
@@ -67,10 +68,17 @@ class Observer:
                                   for arg in args),
                     "kwargs": kwargs, "dtype": y.dtype, "inputs": inputs,
                     "dx": bool(inputs) and args[inputs[0]].requires_grad}
-            y.register_hook(lambda dy: self._compute(attempt, name, module, kept, dy))
+            def seen(dy, scale, alpha=1.0):
+                self._compute(attempt, name, module, kept, dy, scale, alpha)
+            if hasattr(y.grad_fn, "observer"):  # its alpha is not known before it has run
+                y.grad_fn.observer = seen
+            else:
+                y.register_hook(lambda dy: seen(dy, scale_here()))
 
-    def _compute(self, attempt, name, module, kept, dy):
-        product = isinstance(module, PRODUCTS)
+    def _compute(self, attempt, name, module, kept, dy, scale, alpha):
+        """`scale`: what dy carries, None where that is the attempt's business; `alpha`: what the
+        layer multiplies dx by."""
+        product = is_product(module)
         narrow = kept["dtype"] if product else torch.float32
 
         def operand(x):  # as the kernel had it: autocast casts a product's operands
@@ -103,7 +111,13 @@ class Observer:
             attempt.add(name, "w", weight, computed)
         attempt.add(name, "y", y, computed)
         if trained:
-            attempt.add(name, "dw", gradients.pop(0), computed)
+            dw = gradients.pop(0)
+            if scale is not None:
+                attempt.add(name, "dw", dw / scale, formats.of(weight.dtype), 1.0)
+            else:
+                attempt.add(name, "dw", dw, computed)
         attempt.backward[name] = True
         if gradients:
-            attempt.add(name, "dx", gradients[0], formats.of(dtypes[0], kept["dtype"]))
+            dx = gradients[0] if alpha == 1 else gradients[0] * alpha
+            attempt.add(name, "dx", dx, formats.of(dtypes[0], kept["dtype"]),
+                        None if scale is None else scale * alpha)

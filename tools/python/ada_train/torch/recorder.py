@@ -12,7 +12,7 @@ from ada_train.recording import RunFolder
 from ada_train.torch import config, formats
 from ada_train.torch.clock import Clock
 from ada_train.torch.emulate import Emulation, roles_of
-from ada_train.torch.layers import PRODUCTS
+from ada_train.torch.layers import is_product
 from ada_train.torch.watching import Watching, due, layers_of
 
 TENSORS = ("y", "w", "dx", "dw", "dy")
@@ -40,7 +40,7 @@ class Recorder:
     closes it, as interrupted where an exception ends the block."""
 
     def __init__(self, model, optimizer, folder, *, scaler, scale, formats, every,
-                 histogram_every, statistics, layers, name, dataset, overwrite):
+                 histogram_every, statistics, layers, name, dataset, overwrite, scaling=None):
         unknown = [tensor for tensor in statistics if tensor not in TENSORS]
         if unknown:
             raise ValueError(f"statistics: {', '.join(unknown)}: expected some of "
@@ -50,7 +50,9 @@ class Recorder:
         if self._roles is not None:
             Emulation.check(model)
         self._optimizer, self._scaler, self._fixed = optimizer, scaler, float(scale)
-        self._policy = config.policy_of(scaler, self._fixed)
+        self._scaling = scaling  # the engine of AdaLossScaled, which chooses scales by layer
+        self._policy = (config.policy_of(scaler, self._fixed) if scaling is None
+                        else {"policy": scaling.policy.name, "section": scaling.policy.section})
         self._log = (every, histogram_every, list(statistics))
         self._name = name or os.path.basename(os.path.abspath(folder))
         self._model, self._dataset = model, dataset
@@ -67,11 +69,24 @@ class Recorder:
         self.close("finished" if kind is None else "interrupted")
 
     def _scale_now(self):
+        if self._scaling is not None:
+            return self._scaling.policy.scale
         if self._scaler is not None and self._scaler.is_enabled():
             return float(self._scaler.get_scale())
         return self._fixed
 
     # --- One attempt ---
+
+    @property
+    def attempt(self):
+        return self._watching.attempt
+
+    @property
+    def emulation(self):
+        return self._watching.emulation
+
+    def gradient_norm(self):
+        return self._watching.gradient_norm()
 
     def step(self, loss, accuracy=math.nan, epoch=None):
         """Behind each attempt to update the weights. `loss`: without its scale; `accuracy`: share
@@ -91,7 +106,7 @@ class Recorder:
         rows = self._tensors(attempt, at) if attempt.counts else []
         self._events(attempt, at, loss, skipped, rows)
         self._folder.add("steps", **at, loss=loss, accuracy=_value(accuracy),
-                         lr=_value(self._optimizer.param_groups[0]["lr"]), scale=attempt.scale,
+                         lr=self._rate(), scale=attempt.scale,
                          overflow=skipped or not math.isfinite(norm), skipped=skipped,
                          grad_norm=norm)
         if due(self._log[0], attempt.step):
@@ -100,6 +115,15 @@ class Recorder:
             self._folder.flush()
         self._watching.next()
         self._clock.begin("data")
+
+    def ended(self, optimizer, updated, norm):
+        """Before step(), where the optimizer was not known from the start."""
+        self._optimizer = optimizer
+        self._watching.ended(updated, norm)
+
+    def _rate(self):
+        return (math.nan if self._optimizer is None
+                else _value(self._optimizer.param_groups[0]["lr"]))
 
     def loss(self, loss):
         """Gives `loss` back. Called before backward() under autocast, it lets the gradient of the
@@ -114,15 +138,9 @@ class Recorder:
 
     def _tensors(self, attempt, at):
         rows = []
-        policy = self._policy["policy"]
-        chooses = {name for name, module, inputs in self._watching.traced
-                   if inputs and isinstance(module, PRODUCTS)}
-        for layer in attempt.backward:
-            if layer in chooses:
-                self._folder.add("scales", **at, layer=layer, policy=policy, limit="none",
-                                 scale_in=attempt.scale, alpha=1.0, scale_out=attempt.scale)
-        for layer, tensor, form, stats, bins in attempt.rows():
-            scale = attempt.carried(tensor)
+        for decision in self._decisions(attempt):
+            self._folder.add("scales", **at, policy=self._policy["policy"], **decision)
+        for layer, tensor, form, stats, bins, scale in attempt.rows():
             rows.append({**at, "layer": layer, "tensor": tensor, "format": form,
                          **stats.row(scale)})
             self._folder.add("underflow", **rows[-1])
@@ -132,7 +150,18 @@ class Recorder:
                                      exponent=exponent, count=count)
         return rows
 
+    def _decisions(self, attempt):
+        """The columns of scales.csv of each layer that chooses a scale."""
+        if self._scaling is not None and self._scaling.chooses:
+            return self._scaling.decisions
+        chooses = {name for name, module, inputs in self._watching.traced
+                   if inputs and is_product(module)}
+        return [{"layer": layer, "limit": "none", "scale_in": attempt.scale, "alpha": 1.0,
+                 "scale_out": attempt.scale} for layer in attempt.backward if layer in chooses]
+
     def _events(self, attempt, at, loss, skipped, rows):
+        for event in self._scaling.take_events() if self._scaling is not None else ():
+            self._folder.add("events", **at, **event)
         before, self._scale = self._scale, attempt.scale
         if before is not None and before != attempt.scale:
             self._folder.add("events", **at, event="scale_change", value=shortest(attempt.scale),

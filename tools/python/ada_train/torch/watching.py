@@ -43,6 +43,10 @@ class Watching:
         self._rounding = Observer(self) if roles is None else Emulation(self, roles)
         self._hooks = self._install()
 
+    @property
+    def emulation(self):
+        return self._rounding if isinstance(self._rounding, Emulation) else None
+
     def next(self):
         """Forgets the attempt, which is over."""
         self.steps += 1
@@ -60,7 +64,8 @@ class Watching:
             hooks += self._rounding.hook(name, module)
             hooks.append(module.register_forward_hook(self._trace_output))
         hooks.append(self._model.register_forward_hook(self._logits))
-        hooks.append(self._optimizer.register_step_pre_hook(self._update))
+        if self._optimizer is not None:
+            hooks.append(self._optimizer.register_step_pre_hook(self._update))
         return hooks
 
     def _trains(self):
@@ -119,10 +124,16 @@ class Watching:
         self.updated = found is None or float(found) == 0
         self.norm = self.gradient_norm()
 
+    def ended(self, updated, norm):
+        """How the attempt ended, where nobody else's optimizer is watched."""
+        self._clock.begin("update")
+        self.updated, self.norm = updated, norm
+
     def gradient_norm(self):
+        parameters = self._model.parameters() if self._optimizer is None else (
+            p for group in self._optimizer.param_groups for p in group["params"])
         norms = [torch.linalg.vector_norm(p.grad.detach(), dtype=torch.float32)
-                 for group in self._optimizer.param_groups for p in group["params"]
-                 if p.grad is not None and not p.grad.is_sparse]
+                 for p in parameters if p.grad is not None and not p.grad.is_sparse]
         if not norms:
             return 0.0
         device = norms[0].device

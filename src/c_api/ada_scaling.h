@@ -1,0 +1,152 @@
+/* The rules and policies of src/scaling for programs that are no part of ada-train: libada_scaling,
+   plain C, numbers and text alone. A program in another language computes its tensors itself, says
+   what it saw of them, and multiplies by the factor that comes back.
+
+   Functions that can fail return NULL or a status other than 0; ada_error() then says why. Texts
+   that are returned stay until the same thread's next call. A policy and its layers belong to one
+   thread at a time. */
+#pragma once
+
+#include <stdint.h> /* NOLINT(modernize-deprecated-headers): C reads it too */
+
+/* NOLINTBEGIN(readability-identifier-naming): names as C has them. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ADA_API __attribute__((visibility("default")))
+#define ADA_INTERFACE 1 /* grows with each change that a caller has to know of */
+ADA_API int32_t ada_interface(void);
+ADA_API const char* ada_error(void);
+
+/* --- Policies --- */
+
+typedef struct ada_policy ada_policy;
+typedef struct ada_layer ada_layer;
+
+typedef struct {
+  int32_t awaits_start;      /* init_scale: auto: ada_policy_start before the first attempt */
+  int32_t constant_scale;    /* ada_policy_scale never changes */
+  int32_t owns_layer_scales; /* adaptive, layerwise_dynamic */
+  int32_t scales_batch_norms;
+  int32_t follows_reference;
+  int32_t needs_amax, needs_layers; /* what the next ada_policy_update reads of ada_outcome */
+  double needs_edge;                /* 0: counts above and below it are not read */
+  int32_t sanitizes;                /* an overflow of the next attempt is repaired, not skipped */
+  int64_t max_retries;              /* attempts that may follow the first of a step */
+} ada_policy_facts;
+
+/* The section `scaling:` of a configuration as YAML (JSON is YAML), with its keys and checks. */
+ADA_API ada_policy* ada_policy_new(const char* section);
+ADA_API void ada_policy_free(ada_policy* policy);
+ADA_API const char* ada_policy_name(const ada_policy* policy);
+/* Every key of the section, defaults filled in, as one line of YAML. */
+ADA_API const char* ada_policy_section(const ada_policy* policy);
+ADA_API void ada_policy_look(const ada_policy* policy, ada_policy_facts* facts);
+ADA_API double ada_policy_scale(const ada_policy* policy);
+ADA_API double ada_policy_layer_scale(const ada_policy* policy, const char* layer);
+ADA_API int32_t ada_policy_rescales_branches(const ada_policy* policy, const char* layer);
+/* Chooses the start from the largest logit gradient at S = 1 and the largest value of the narrowest
+   format of gradients, and tells the policy; returns why. */
+ADA_API const char* ada_policy_start(ada_policy* policy, double largest, double u_max);
+
+typedef struct {
+  int32_t overflow; /* some weight gradient is not finite */
+  double amax;      /* largest |unscaled weight gradient| */
+  int64_t above, below;
+  const char* const* layers; /* names of layers whose own gradients are not finite */
+  int32_t layer_count;
+} ada_outcome;
+
+enum { ADA_UPDATE = 0, ADA_SKIP = 1, ADA_SANITIZE = 2 };
+typedef struct {
+  int32_t action;
+  double before, after;
+  const char* reason; /* why the scale changed; empty where it stayed */
+} ada_update;
+/* 0, or 1 where the policy ends the run: ada_error() has its words. */
+ADA_API int32_t ada_policy_update(ada_policy* policy, const ada_outcome* outcome, ada_update* made);
+
+/* State as a map of texts in JSON. */
+ADA_API const char* ada_policy_save(const ada_policy* policy);
+ADA_API int32_t ada_policy_load(ada_policy* policy, const char* state);
+
+/* --- Layers --- */
+
+typedef struct {
+  const char* name;
+  double fan_reference, fan_exact;
+  double u_min, u_max; /* of the format of dx */
+  int32_t has_weight, fp16_gradients;
+} ada_layer_info;
+/* Once a layer, in forward order, before the first attempt; NULL where it fails. */
+ADA_API ada_layer* ada_layer_new(ada_policy* policy, const ada_layer_info* info);
+ADA_API void ada_layer_free(ada_layer* layer);
+ADA_API const char* ada_layer_method(const ada_layer* layer);
+
+enum { ADA_NEEDS_MOMENTS = 1, ADA_NEEDS_LOGS = 2, ADA_NEEDS_PRODUCTS = 4 };
+/* What the next ada_layer_decide reads. */
+ADA_API int32_t ada_layer_needs(const ada_layer* layer);
+
+/* Of all values of a tensor as stored, zeros included; min_abs of those other than zero (0: none).
+   mean_square: NaN where a value is NaN, else inf where one is infinite. */
+typedef struct {
+  double mean, mean_square;
+  float min, max, min_abs;
+} ada_moments;
+typedef struct {
+  ada_moments dy, w;
+  double log_mean, log_std;
+  double product_min, product_max;
+} ada_observation;
+typedef struct {
+  double unbound, bound, pow2; /* NaN: the stage was not taken */
+  float scale_in, alpha, scale_out;
+  const char* limit;   /* the word of scales.csv; it stays */
+  int32_t alpha_first; /* dy is multiplied by alpha, which rounds it, and not dx (`reference`) */
+  int32_t failed;      /* an exception of the original program: ada_error() has it */
+  int32_t wants_tail;  /* exact_range: ada_layer_observe after dgrad */
+  int32_t tail_limit;  /* fp32 exponent fields below it are counted one by one */
+} ada_decision;
+/* state_scale: ada_policy_layer_scale; only layerwise_dynamic reads it. */
+ADA_API void ada_layer_decide(ada_layer* layer, const ada_observation* seen, float scale_in,
+                              float state_scale, ada_decision* made);
+
+#define ADA_TAIL_BINS 256
+/* bins[e]: values other than zero of the dgrad before alpha whose fp32 exponent field is e;
+   nonzero: all of them; largest: max |dgrad|. */
+typedef struct {
+  int64_t bins[ADA_TAIL_BINS];
+  int64_t nonzero;
+  double largest;
+} ada_tail;
+ADA_API void ada_layer_observe(ada_layer* layer, const ada_tail* tail);
+
+ADA_API const char* ada_layer_save(const ada_layer* layer);
+ADA_API int32_t ada_layer_load(ada_layer* layer, const char* state);
+
+/* --- Branches --- */
+
+/* The scale to which gradients that meet are brought; largest: the largest |g| / S of all of them,
+   infinite where one is not finite. */
+ADA_API float ada_branch_target(const float* scales, int32_t count, double largest, double u_max);
+/* Whether a sum at `target` whose largest magnitude is sum_max has to be made again at half of it.
+ */
+ADA_API int32_t ada_branch_halves(float target, double largest, double sum_max, double u_max);
+
+/* The same as the original program has it (`reference`): magnitudes of each branch, NaN where it
+   holds one, in the order of the forward pass; NaN where the original raises. */
+ADA_API float ada_branch_target_reference(const float* scales, const float* magnitudes,
+                                          int32_t count, float u_max);
+
+/* --- Statistics of fp32 values in the processor's memory --- */
+
+ADA_API void ada_moments_of(const float* values, int64_t count, ada_moments* moments);
+/* Of values that were multiplied by alpha, a power of two: what they were before. */
+ADA_API void ada_tail_of(const float* values, int64_t count, float alpha, int32_t limit,
+                         ada_tail* tail);
+
+#ifdef __cplusplus
+}
+#endif
+/* NOLINTEND(readability-identifier-naming) */

@@ -1,0 +1,112 @@
+// The decisions of one layer, and of branches that meet, behind the C interface.
+#include "c_api/policy.h"
+#include "c_api/texts.h"
+
+namespace ada::c_api {
+namespace {
+
+TensorMoments MomentsOf(const ada_moments& given) {
+  return {given.mean, given.mean_square, given.min, given.max, given.min_abs};
+}
+
+scaling::Observation ObservationOf(const ada_observation& given) {
+  scaling::Observation seen;
+  seen.dy = MomentsOf(given.dy);
+  seen.w = MomentsOf(given.w);
+  seen.log_mean = given.log_mean;
+  seen.log_std = given.log_std;
+  seen.product_min = given.product_min;
+  seen.product_max = given.product_max;
+  return seen;
+}
+
+// As every backend does: the authors multiply dy by alpha, and exact_range is not theirs.
+bool AlphaIsFirst(const scaling::LayerRule& rule) {
+  return rule.reference && rule.method != scaling::LayerMethod::kExactRange;
+}
+
+ada_decision DecisionOf(const scaling::LayerScaler& scaler) {
+  const scaling::ScaleDecision& decided = scaler.decision;
+  ada_decision made = {};
+  made.unbound = decided.unbound;
+  made.bound = decided.bound;
+  made.pow2 = decided.pow2;
+  made.scale_in = decided.scale_in;
+  made.alpha = decided.alpha;
+  made.scale_out = decided.scale_out;
+  made.limit = scaling::LimitName(decided.limit);
+  made.alpha_first = AlphaIsFirst(scaler.rule);
+  made.failed = decided.error != scaling::DecisionError::kNone;
+  made.wants_tail = scaling::WantsTail(scaler);
+  if (made.wants_tail != 0) made.tail_limit = scaling::TailLimit(scaler);
+  return made;
+}
+
+}  // namespace
+}  // namespace ada::c_api
+
+using ada::c_api::Guarded;
+
+ada_layer* ada_layer_new(ada_policy* policy, const ada_layer_info* info) {
+  return Guarded<>(static_cast<ada_layer*>(nullptr), [&] {
+    auto made = std::make_unique<ada_layer>();
+    made->name = info->name;
+    made->scaler.rule =
+        policy->policy->RuleFor({info->name, info->fan_reference, info->fan_exact, info->u_min,
+                                 info->u_max, info->has_weight != 0, info->fp16_gradients != 0});
+    return made.release();
+  });
+}
+void ada_layer_free(ada_layer* layer) { delete layer; }
+const char* ada_layer_method(const ada_layer* layer) {
+  return ada::scaling::MethodName(layer->scaler.rule.method);
+}
+
+int32_t ada_layer_needs(const ada_layer* layer) {
+  const ada::scaling::Needs needs = ada::scaling::NeedsOf(layer->scaler);
+  return (needs.moments ? ADA_NEEDS_MOMENTS : 0) | (needs.logs ? ADA_NEEDS_LOGS : 0) |
+         (needs.products ? ADA_NEEDS_PRODUCTS : 0);
+}
+
+void ada_layer_decide(ada_layer* layer, const ada_observation* seen, float scale_in,
+                      float state_scale, ada_decision* made) {
+  layer->scaler.state.state_scale = state_scale;
+  ada::scaling::Decide(layer->scaler, ada::c_api::ObservationOf(*seen), scale_in);
+  *made = ada::c_api::DecisionOf(layer->scaler);
+  if (made->failed != 0)
+    ada::c_api::SetError(ada::scaling::DecisionErrorText(layer->scaler.decision.error));
+}
+
+void ada_layer_observe(ada_layer* layer, const ada_tail* given) {
+  ada::scaling::ExponentTail tail;
+  for (int bin = 0; bin < ADA_TAIL_BINS; ++bin) tail.bins[bin] = given->bins[bin];
+  tail.nonzero = given->nonzero;
+  tail.largest = given->largest;
+  ada::scaling::ObserveTail(layer->scaler, tail);
+}
+
+const char* ada_layer_save(const ada_layer* layer) {
+  return ada::c_api::Kept(ada::c_api::ToJson(ada::scaling::SaveLayerState(layer->scaler.state)));
+}
+int32_t ada_layer_load(ada_layer* layer, const char* state) {
+  return Guarded<>(1, [&] {
+    layer->scaler.state = ada::scaling::LoadLayerState(ada::c_api::OfJson(state), layer->name);
+    return 0;
+  });
+}
+
+float ada_branch_target(const float* scales, int32_t count, double largest, double u_max) {
+  return ada::scaling::BranchTarget(scales, count, largest, u_max);
+}
+
+float ada_branch_target_reference(const float* scales, const float* magnitudes, int32_t count,
+                                  float u_max) {
+  const float largest = ada::scaling::BranchLargestReference(magnitudes, scales, count);
+  return ada::scaling::BranchTargetReference(scales, count, largest, u_max);
+}
+
+int32_t ada_branch_halves(float target, double largest, double sum_max, double u_max) {
+  constexpr float kSmallestTarget = 0x1p-120f;  // is not halved any more
+  if (!(sum_max >= u_max) || target < kSmallestTarget) return 0;
+  return largest * static_cast<double>(target) < u_max ? 1 : 0;
+}

@@ -1,0 +1,32 @@
+// What the functions of the C interface have in common: texts that outlive a call, and exceptions
+// that become statuses.
+#pragma once
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "scaling/rules/state_text.h"
+
+namespace ada::c_api {
+
+// Keeps a text for the caller, until the same thread's next one.
+const char* Kept(std::string text);
+// What ada_error() says from now on.
+void SetError(std::string text);
+
+// A state as an object of texts in JSON, and back. Throws DataError where the text is none.
+std::string ToJson(const scaling::StateMap& state);
+scaling::StateMap OfJson(const char* text);
+
+// `call()`; where it throws, `failed`, and ada_error() has the message.
+template <class Call, class Result>
+Result Guarded(Result failed, const Call& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    SetError(error.what());
+    return failed;
+  }
+}
+
+}  // namespace ada::c_api

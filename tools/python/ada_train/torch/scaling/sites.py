@@ -1,0 +1,138 @@
+"""The modules whose products choose a scale: their `forward` multiplies by Product, everything else
+of them stays as it is."""
+import types
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.modules import activation
+
+from ada_train.torch.layers import is_conv1d
+from ada_train.torch.scaling.products import Convolution, Linear, Product
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+class Site:
+    """A module's place in its model. Without an engine, as in a model that was saved, it says
+    nothing."""
+
+    def __init__(self, name, engine, operation):
+        self.name, self.engine, self.operation = name, engine, operation
+
+    def __reduce__(self):
+        return Site, (self.name, None, self.operation)
+
+    def __deepcopy__(self, _):
+        return self  # a copy of the model is trained as the model is, or not at all
+
+    def product(self, x, weight, bias, operation=None):
+        return Product.apply(x, weight, bias, operation or self.operation, self)
+
+
+def _forward(function):
+    """Methods are pickled by their names: a model that was saved is loaded as a plain one."""
+    function.__name__ = "forward"
+    return function
+
+
+@_forward
+def _linear(self, input):
+    if not torch.is_grad_enabled():
+        return nn.Linear.forward(self, input)
+    return self._ada_site.product(input, self.weight, self.bias)
+
+
+@_forward
+def _conv1d(self, x):
+    if not torch.is_grad_enabled():
+        return type(self).forward(self, x)
+    return self._ada_site.product(x, self.weight, self.bias)
+
+
+@_forward
+def _convolution(self, input):
+    if not torch.is_grad_enabled():
+        return type(self).forward(self, input)
+    if isinstance(self.padding, str) or self.padding_mode != "zeros":
+        mode = "constant" if self.padding_mode == "zeros" else self.padding_mode
+        input = functional.pad(input, self._reversed_padding_repeated_twice, mode=mode)
+    return _with_batch(self, input, self._ada_site.operation)
+
+
+@_forward
+def _transposed(self, input, output_size=None):
+    if not torch.is_grad_enabled():
+        return type(self).forward(self, input, output_size)
+    operation = self._ada_site.operation
+    if output_size is not None:
+        operation = operation.with_output_padding(self._output_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size,
+            len(self.kernel_size), self.dilation))
+    return _with_batch(self, input, operation)
+
+
+def _with_batch(self, x, operation):
+    alone = x.dim() == len(self.kernel_size) + 1
+    y = self._ada_site.product(x.unsqueeze(0) if alone else x, self.weight, self.bias, operation)
+    return y.squeeze(0) if alone else y
+
+
+@_forward
+def _attention(self, *args, **kwargs):
+    """nn.MultiheadAttention as it is written, but for the function that it multiplies by."""
+    if not torch.is_grad_enabled():
+        return nn.MultiheadAttention.forward(self, *args, **kwargs)
+    site, calls = self._ada_site, []
+
+    def linear(x, weight, bias=None):
+        out = weight is self.out_proj.weight
+        calls.append(None)
+        name = "out_proj" if out else "in_proj" + ("" if len(calls) == 1 else f".{len(calls)}")
+        inner = Site(f"{site.name}.{name}" if site.name else name, site.engine, site.operation)
+        if site.engine is not None and site.engine.emulation is not None:
+            return site.engine.emulation.product(inner.name, x, weight, bias, inner.product)
+        return inner.product(x, weight, bias)
+    names = dict(vars(functional), linear=linear)
+    for inner in ("_in_projection_packed", "_in_projection", "multi_head_attention_forward"):
+        names[inner] = types.FunctionType(getattr(functional, inner).__code__, names, inner,
+                                          getattr(functional, inner).__defaults__)
+    forward = nn.MultiheadAttention.forward
+    return types.FunctionType(
+        forward.__code__, dict(vars(activation), F=types.SimpleNamespace(**names)),
+        "forward", forward.__defaults__)(self, *args, **kwargs)
+
+
+def _kind(module):
+    """(forward, operation) of a module that multiplies as PyTorch's own does; None of others."""
+    own = type(module).forward
+    if own is nn.Linear.forward:
+        return _linear, Linear()
+    if is_conv1d(module):
+        return _conv1d, Linear(across=True)
+    for kinds, forward in ((_CONVOLUTIONS, _convolution), (_TRANSPOSED, _transposed)):
+        if any(own is kind.forward for kind in kinds):
+            return forward, Convolution(module)
+    if own is nn.MultiheadAttention.forward:
+        return _attention, Linear()
+    return None
+
+
+def install(model, engine, name_of):
+    """Gives each such module its Site; the modules that have one, for remove()."""
+    found = []
+    for path, module in model.named_modules():
+        kind = _kind(module)
+        if kind is None or "forward" in module.__dict__:
+            continue
+        module._ada_site = Site(name_of(path), engine, kind[1])
+        module.forward = types.MethodType(kind[0], module)
+        found.append(module)
+    return found
+
+
+def remove(modules):
+    for module in modules:
+        module.__dict__.pop("forward", None)
+        module.__dict__.pop("_ada_site", None)
