@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Traces a torch.nn.Module and writes it as ada-train's network: net.yaml, the `model:` section of
-a configuration, and net.safetensors, the weights. Layers have PyTorch's names.
+"""Runs a torch.nn.Module once and writes it as ada-train's network: net.yaml, the `model:` section
+of a configuration, and net.safetensors, the weights. Layers have PyTorch's names. Shape checks and
+branches are decided as they are for images of that size. torch.safetensors is for to_torch.py, which
+takes trained weights back.
 
 MODULE:CALLABLE is a function or class that gives the module (torchvision.models:resnet18; with
 mynet.py in the working directory, mynet:make); --arg gives it arguments. Dropout, stochastic depth
 and batch norm keep what they do in training and in evaluation. Before anything is written, torch
 itself runs the layers beside the module: outputs, gradients and running statistics must agree.
-What has no layer in ada-train is an error that names module and operation.
+What has no layer in ada-train is an error that names module, operation and line, and what would do.
 
 Exit status: 0; 1 packages missing; 2 command line, or the callable fails; 3 the network cannot be
 expressed; 6 cannot write.
@@ -20,6 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 EXAMPLES = """examples:
   tools/from_torch.py torchvision.models:resnet18 --input 3x224x224 --output net
   tools/from_torch.py torchvision.models:mobilenet_v2 --arg weights=IMAGENET1K_V2 --input 224 --output net
+  tools/from_torch.py timm:create_model --arg model_name=regnety_002 --arg num_classes=10 --input 64 --output net
   tools/from_torch.py torchvision.models:googlenet --no-aux --arg init_weights=False --input 224 --output net
   tools/from_torch.py mynet:make --arg width=32 --input 1x28x28 --output net --check build/ada-train
 then, in a configuration:
@@ -67,6 +70,9 @@ def parser():
     result.add_argument("--no-aux", action="store_true",
                         help="of several outputs in training keep the first alone: without "
                              "auxiliary heads")
+    result.add_argument("--untie", action="store_true",
+                        help="a module that is called N times becomes N layers, whose weights start "
+                             "alike and are trained apart")
     result.add_argument("--seed", type=int, default=0, metavar="N",
                         help="of torch, before the callable is called; default: 0")
     result.add_argument("--no-weights", action="store_true", help="write net.yaml alone")
@@ -98,6 +104,8 @@ def make_module(options, torch, yaml):
         fail(2, f"{module_name}:{name}: {type(error).__name__}: {error}")
     if not isinstance(module, torch.nn.Module):
         fail(2, f"{module_name}:{name} gives {type(module).__name__}; expected a torch.nn.Module")
+    if any(torch.nn.parameter.is_lazy(p) for p in module.parameters()):
+        module(torch.zeros(2, *options.input))  # which gives them their sizes
     return module
 
 
@@ -113,15 +121,23 @@ def without_aux(module):
     return heads
 
 
-def remarks(module, network, dropped):
+def remarks(module, converter, dropped, task, size):
     """What the user should know of a network that came over."""
+    network = converter.network
     used = {id(stored[0]) for stored in network.tensors().values()}
+    used.update(converter.touched - {id(p) for p in module.parameters()})
     tensors = [*module.named_parameters(), *module.named_buffers()]
     left = [name for name, t in tensors
             if id(t) not in used and not name.endswith("num_batches_tracked")]
-    frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
+    weights = {id(t) for t, _ in network.tensors().values()}
+    frozen = [name for name, p in module.named_parameters()
+              if not p.requires_grad and id(p) in weights]
     if dropped:
         yield f"left out what only training has: {', '.join(dropped)}"
+    output = network.layers[-1].output
+    if task == "segmentation" and (output.height, output.width) != size[1:]:
+        yield (f"it gives {output.height}x{output.width} pixels for images of {size[1]}x{size[2]}; "
+               "task: segmentation wants as many as the label images have")
     if left:
         yield f"left out {len(left)} tensors that the output does not need: {', '.join(left[:4])}" + (
             " ..." if len(left) > 4 else "")
@@ -138,43 +154,48 @@ def main():
         import yaml
     except ImportError as error:
         fail(1, f"{error}; needs torch, safetensors and PyYAML (and torchvision for its networks)")
-    from torch_network import check, convert, network, trace, verify, write
+    from torch_network import check, convert, network, output, trace, verify, write
     module = make_module(options, torch, yaml).to("cpu", torch.float32)
-    if trace.known_type(module) is not None:
-        module = torch.nn.Sequential(module)
     name = ":".join(options.callable)
+    state = module.state_dict()
     heads = without_aux(module) if options.no_aux else []
     try:
-        graph = trace.trace(module, options.input)
-        converter = convert.Converter(module, graph, options.no_aux)
-        layers = converter.run(options.input)
-        verify.verify(module, layers, options.input)
+        converter = convert.Converter(module, options.untie)
+        given = trace.trace(module, options.input, converter)
+        ends = output.Output(converter, given, options.no_aux)
+        layers = converter.network
+        verify.verify(module, layers, options.input, ends.names)
     except network.CannotExpress as error:
         fail(3, f"{name}: {error}")
     size = "x".join(map(str, options.input))
     made_by = " ".join([name, *(f"--arg {k}={v}" for k, v in options.arg),
-                        *(["--no-aux"] if options.no_aux else []), "--input", size])
+                        *(["--no-aux"] if options.no_aux else []),
+                        *(["--untie"] if options.untie else []), "--input", size])
     folder = options.output
     try:
         os.makedirs(folder, exist_ok=True)
+        if options.no_weights and layers.constants():
+            fail(3, f"{name}: --no-weights: the constants of {layers.constants()[0]} differ between "
+                    "channels and stand in net.safetensors alone")
         weights = None if options.no_weights else os.path.join(folder, "net.safetensors")
         if weights:
             write.write_tensors(layers, weights)
-        classes = layers.layers[-1].output.channels
-        text = write.model_text(layers, classes, f"tools/from_torch.py {made_by}", weights)
+            write.write_rest(state, layers, os.path.join(folder, "torch.safetensors"))
+        text = write.model_text(layers, ends.classes, f"tools/from_torch.py {made_by}", weights)
         write.write_text(text, os.path.join(folder, "net.yaml"))
     except OSError as error:
         fail(6, f"{error.filename or folder}: {error.strerror or error}")
-    for remark in remarks(module, layers, heads + converter.dropped):
+    for remark in remarks(module, converter, heads + ends.dropped, ends.task, options.input):
         print(f"from_torch.py: {remark}", file=sys.stderr)
     if options.check:
         problem = check.shapes_problem(options.check, os.path.join(folder, "net.yaml"), layers,
                                        options.input)
         if problem:
             fail(3, f"{name}: {problem}")
-    count = sum(t.numel() for s, (t, _) in layers.tensors().items() if "running_" not in s)
+    count = sum(t.numel() for t, _ in layers.tensors().values()
+                if isinstance(t, torch.nn.Parameter))
     print(f"{os.path.join(folder, 'net.yaml')}: {len(layers.layers)} layers, {count} parameters, "
-          f"{classes} classes")
+          f"{ends.classes} classes" + ("" if ends.task == "classification" else f", task: {ends.task}"))
 
 
 if __name__ == "__main__":

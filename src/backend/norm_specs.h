@@ -49,6 +49,16 @@ struct ChannelScaleSpec : RoundedLayerSpec {
     visit(w, dw);
   }
 };
+// y = round(x * factor + offset) by channel, of constants; dx = round(dy * factor). Both are fp32
+// vectors.
+struct AffineSpec : RoundedLayerSpec {
+  static constexpr char kKind[] = "affine";
+  Tensor factor, offset;
+  void Visit(auto&& visit) {
+    RoundedLayerSpec::Visit(visit);
+    visit(factor, offset);
+  }
+};
 // y = round((x - mean) / sqrt(var + eps) * gamma + beta), mean and var of a unit: the channels of a
 // pixel (layer_norm), or a group of an image's channels over all pixels (group_norm). With
 // g = dy * gamma: dx = round((g - mean(g) - xhat * mean(g * xhat)) / sqrt(var + eps)), with dy's

@@ -158,6 +158,11 @@ struct ShortcutSpec : LayerSpec {
   static constexpr char kKind[] = "shortcut";
   std::array<int, 2> stride;
 };
+// As many channels as y has, from `first` on.
+struct SliceSpec : LayerSpec {
+  static constexpr char kKind[] = "slice";
+  int first = 0;
+};
 // [n, h, w, c] -> [n, 1, 1, c*h*w] in the order channel, row, column.
 struct FlattenSpec : LayerSpec {
   static constexpr char kKind[] = "flatten";
@@ -205,9 +210,9 @@ struct VariantOf<std::tuple<Activations...>, Specs...> {
 using OpSpec =
     VariantOf<ForActivations<ActivationSpec>, Conv2dSpec, LinearSpec, BatchNormSpec, ReluSpec,
               MaxPoolSpec, MaxUnpoolSpec, AvgPoolSpec, AddSpec, ConcatSpec, ConcatBoxesSpec,
-              ScaleSpec, ShortcutSpec, FlattenSpec, DropoutSpec, UpsampleSpec, MultiplySpec,
-              StochasticDepthSpec, ChannelScaleSpec, LayerNormSpec, GroupNormSpec, L2NormalizeSpec,
-              LrnSpec, BranchSumSpec>::Type;
+              ScaleSpec, ShortcutSpec, SliceSpec, AffineSpec, FlattenSpec, DropoutSpec,
+              UpsampleSpec, MultiplySpec, StochasticDepthSpec, ChannelScaleSpec, LayerNormSpec,
+              GroupNormSpec, L2NormalizeSpec, LrnSpec, BranchSumSpec>::Type;
 
 // --- The start of a graph, whose op does more than an Op; its end: loss_specs.h. ---
 

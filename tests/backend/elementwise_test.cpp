@@ -143,6 +143,38 @@ TEST_SUITE("cpu") {
       }
   }
 
+  TEST_CASE("slice: some channels of every pixel; dx is zero beside them") {
+    for (const Kind& kind : MainKinds())
+      for (const int first : {0, 2, 4}) {
+        CAPTURE(kind.name);
+        CAPTURE(first);
+        Bench bench;
+        SliceSpec spec;
+        const Shape x{5, 9, 8, 7}, y{5, 9, 8, 3};
+        spec.first = first;
+        spec.x = bench.Make(x, kind.format, Random(x, 1)), spec.y = bench.Make(y, kind.format);
+        spec.dy = bench.MakeGradient(y, kind.format, Random(y, 2), 2);
+        spec.dx = bench.MakeGradient(x, kind.format);
+        spec.dx.stats = nullptr;
+        Bench::Set(spec.dx.tensor, Random(x, 3));
+        const Values in = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
+        Values want_dx = Bench::Get(spec.dx.tensor);
+        const auto op = bench->Make(spec);
+        op->Forward(MakePass(3));
+        op->Backward(MakePass(3));
+        Values want_y(static_cast<std::size_t>(y.numel()));
+        for (std::size_t pixel = 0; pixel < 3 * 9 * 8; ++pixel)
+          for (std::size_t c = 0; c < 7; ++c) {
+            const std::size_t part = c - static_cast<std::size_t>(first);  // wraps below `first`
+            if (part < 3) want_y[pixel * 3 + part] = in[pixel * 7 + c];
+            want_dx[pixel * 7 + c] = part < 3 ? dy[pixel * 3 + part] : 0;
+          }
+        CheckEqual(spec.y, want_y);
+        CheckEqual(spec.dx.tensor, want_dx);
+        CHECK(*spec.dx.scale == *spec.dy.scale);
+      }
+  }
+
   TEST_CASE("shortcut A: every second pixel, new channels half before and half behind") {
     for (const Kind& kind : MainKinds())
       for (const std::int64_t channels : {6, 9, 32}) {

@@ -119,6 +119,30 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("affine: y by factor and offset of the channel, dx by the factor") {
+    for (const Kind& kind : MainKinds()) {
+      CAPTURE(kind.name);
+      Bench bench;
+      auto spec = MakeSpec<AffineSpec>(bench, kind, kShape, kShape);
+      spec.y_stats = bench.Stats();
+      spec.factor = bench.Vector(Normal(37, 1, 3)), spec.offset = bench.Vector(Normal(37, 1, 4));
+      const auto op = bench->Make(spec);
+      op->Forward(MakePass(kRows));
+      op->Backward(MakePass(kRows));
+      const Values x = Bench::Get(spec.x), dy = Bench::Get(spec.dy.tensor);
+      const Values factor = Bench::Get(spec.factor), offset = Bench::Get(spec.offset);
+      Values y, dx;
+      for (std::size_t i = 0; i < Size(kShape, kRows); ++i) {
+        const float product = x[i] * factor[i % 37];
+        y.push_back(product + offset[i % 37]), dx.push_back(dy[i] * factor[i % 37]);
+      }
+      CheckEqual(spec.y, Head(RoundAll(kind.format, y), Size(kShape, 7)));
+      CheckStats(*spec.y_stats, kind.format, y);
+      CheckEqual(spec.dx.tensor, Head(RoundAll(kind.format, dx), Size(kShape, 7)));
+      CHECK(*spec.dx.scale == *spec.dy.scale);
+    }
+  }
+
   TEST_CASE("upsample: pixels repeated; dx is the fp32 sum of the copies, rounded once") {
     const Shape x = {7, 5, 3, 19};
     for (const int scale : {1, 2, 3})

@@ -90,6 +90,13 @@ class GradientChecks {
     Layer(larger, {3, 18, 18, 10}, x);
     Layer(DropoutSpec(), same, x);
     Layer(shortcut, {3, 3, 3, 20}, x);
+    SliceSpec slice;
+    slice.first = 2;
+    Layer(slice, {3, 6, 6, 5}, x);
+    AffineSpec affine;
+    affine.factor = bench_.Vector(Random({1, 1, 1, 10}, 3));
+    affine.offset = bench_.Vector(Random({1, 1, 1, 10}, 4));
+    Layer(affine, same, x);
     Layer(FlattenSpec(), {3, 1, 1, 360}, x);
     Layer(scale, same, x);
     LrnSpec lrn;

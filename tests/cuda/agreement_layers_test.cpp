@@ -94,6 +94,13 @@ void CheckElementwise(const Roles& r, const Shape& x, bool wild) {
         return b.Make(s);
       },
       wild);
+  CheckPlain(
+      "affine", r, AffineSpec{}, x, x, true,
+      [&](Backend& b, AffineSpec s) {
+        s.factor = vector(b, x.c, 1), s.offset = vector(b, x.c, 2);
+        return b.Make(s);
+      },
+      wild);
   const auto norm = [&](Backend& b, auto s) {
     s.gamma = vector(b, x.c, 1), s.beta = vector(b, x.c, 2);
     s.dgamma = vector(b, x.c, 3), s.dbeta = vector(b, x.c, 4);
@@ -120,6 +127,10 @@ void CheckShapes(const Roles& r, const Shape& x) {
   shortcut.stride = {2, 2};
   CheckPlain("shortcut", exact, shortcut, x, {x.n, (x.h + 1) / 2, (x.w + 1) / 2, 2 * x.c}, false,
              [&](Backend& b, const ShortcutSpec& s) { return b.Make(unrounded(s)); });
+  SliceSpec slice;
+  slice.first = static_cast<int>(x.c / 2);
+  CheckPlain("slice", exact, slice, x, {x.n, x.h, x.w, x.c - x.c / 2}, false,
+             [&](Backend& b, const SliceSpec& s) { return b.Make(unrounded(s)); });
   CheckPlain("flatten", exact, FlattenSpec{}, x, {x.n, 1, 1, x.per_image()}, false,
              [&](Backend& b, const FlattenSpec& s) { return b.Make(unrounded(s)); });
 }

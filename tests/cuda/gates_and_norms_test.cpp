@@ -88,7 +88,11 @@ TEST_SUITE(ADA_SUITE) {
           });
   }
 
-  TEST_CASE("channel scale, stochastic depth, upsample") {
+  TEST_CASE("channel scale, affine, stochastic depth, upsample") {
+    Check<AffineSpec>(kFull, kFull, [](Lab& lab, AffineSpec& spec) {
+      spec.factor = lab.Vector(Normal(36, 1, 3)), spec.offset = lab.Vector(Normal(36, 1, 4));
+      return std::vector<Tensor>{};
+    });
     Check<ChannelScaleSpec>(kFull, kFull, [](Lab& lab, ChannelScaleSpec& spec) {
       spec.w = lab.Vector(Normal(36, 1, 3)), spec.dw = lab.Vector(Values(36));
       return std::vector<Tensor>{spec.dw};

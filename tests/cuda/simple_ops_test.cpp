@@ -203,6 +203,18 @@ TEST_SUITE(ADA_SUITE) {
           });
   }
 
+  TEST_CASE("slice: some channels, zeros beside them in dx") {
+    for (const Kind& kind : MainKinds())
+      for (const std::int64_t channels : {1, 3, 8})
+        for (const int first : {0, 3, 8})
+          OnBoth([&](Lab& lab, Findings& findings) {
+            const Shape x{9, 5, 7, 16}, y{9, 5, 7, channels};
+            auto spec = Exact<SliceSpec>(lab, x, y, kind, Signed(x, 1));
+            spec.first = first;
+            Run(lab, findings, *lab->Make(spec), spec);
+          });
+  }
+
   TEST_CASE("flatten: channel, row, column, and back") {
     for (const Kind& kind : MainKinds())
       for (const Shape& x : {kShape, Shape{9, 1, 1, 17}, Shape{9, 5, 3, 1}})

@@ -153,6 +153,11 @@ class FakeBackend : public backend::Backend {
     RequireExact(s);
     return Linear(s);
   }
+  std::unique_ptr<Op> OpOf(const backend::SliceSpec& s) {
+    RequireExact(s);
+    return Linear(s);
+  }
+  std::unique_ptr<Op> OpOf(const backend::AffineSpec& s);
   std::unique_ptr<Op> OpOf(const backend::FlattenSpec& s) {
     RequireExact(s);
     return Linear(s);

@@ -61,6 +61,18 @@ inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::ChannelScaleSpec& s)
   return MakeOp(forward, backward);
 }
 
+inline std::unique_ptr<Op> FakeBackend::OpOf(const backend::AffineSpec& s) {
+  const auto forward = [s] {
+    const Symbol y = Hash("affine", {test::Read(s.x), test::Read(s.factor), test::Read(s.offset)});
+    Write(s.y, y);
+    Count(s.y_stats, s.y, y);
+  };
+  const auto backward = [s] {
+    WriteGradient(s.dx, Hash("affine dx", {test::Read(s.factor), ReadGradient(s.dy)}), *s.dy.scale);
+  };
+  return MakeOp(forward, backward);
+}
+
 template <typename Spec>
 std::unique_ptr<Op> FakeBackend::UnitNorm(const Spec& s) {
   const std::string f = Formula(s);

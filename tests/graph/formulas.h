@@ -65,6 +65,9 @@ inline std::string Formula(const backend::FlattenSpec&) { return "flatten"; }
 inline std::string Formula(const backend::ShortcutSpec& s) {
   return Numbers("shortcut", {1.0 * s.stride[0], 1.0 * s.stride[1]});
 }
+inline std::string Formula(const backend::SliceSpec& s) {
+  return Numbers("slice", {1.0 * s.first});
+}
 inline std::string Formula(const backend::DropoutSpec& s) {
   return Numbers("dropout", {s.rate}) + std::to_string(s.stream);
 }

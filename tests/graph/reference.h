@@ -120,6 +120,7 @@ inline std::string ReferenceStep::FormulaOf(const Node& node) const {
     const double h = 1.0 * node.input.h / c.size[0], w = 1.0 * node.input.w / c.size[1];
     return Numbers("avg_pool", {h, w, h, w, 0, 0});
   }
+  if (c.kind == "slice") return Numbers("slice", {1.0 * c.first});
   if (c.kind == "upsample") return Numbers("upsample", {1.0 * c.scale});
   if (c.kind == "stochastic_depth") {
     return Numbers(("stochastic_depth " + c.mode).c_str(), {static_cast<float>(c.rate)}) +
@@ -160,12 +161,16 @@ inline Symbol ReferenceStep::Forward(const Node& node) {
     x.push_back(P(node, "bias"));
   } else if (Is(node, "channel_scale") || Is(node, "l2_normalize")) {
     x.push_back(P(node, "weight"));
+  } else if (Is(node, "affine")) {
+    x.push_back(P(node, "factor"));
+    x.push_back(P(node, "offset"));
   } else if (Is(node, "max_unpool")) {
     x.push_back(PositionsFor(node));
   }
   const Symbol y = Is(node, "add") ? AddSymbol(x) : Hash(FormulaOf(node), x);
   const bool exact = Is(node, "relu") || Is(node, "max_pool") || Is(node, "flatten") ||
-                     Is(node, "shortcut") || Is(node, "upsample") || Is(node, "max_unpool");
+                     Is(node, "shortcut") || Is(node, "upsample") || Is(node, "max_unpool") ||
+                     Is(node, "slice");
   if (!exact) Note(node.config.name, "y", {y, 1});
   return y;
 }
@@ -212,6 +217,7 @@ inline ReferenceStep::G ReferenceStep::Dx(const Node& node, const G& dy) {
   if (Is(node, "l2_normalize")) return {Hash(f, {x, P(node, "weight"), dy.symbol}), dy.scale};
   if (Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
   if (Is(node, "max_unpool")) return {Hash(f, {PositionsFor(node), dy.symbol}), dy.scale};
+  if (Is(node, "affine")) return {Hash(f, {P(node, "factor"), dy.symbol}), dy.scale};
   if (Is(node, "channel_scale")) return {Hash(f, {P(node, "weight"), dy.symbol}), dy.scale};
   const Symbol y = Hash(FormulaOf(node), {x});
   if (IsActivation(node) || Is(node, "lrn")) return {Hash(f, {x, dy.symbol}), dy.scale};
@@ -269,8 +275,8 @@ inline void ReferenceStep::Backward(int index, const G& dy) {
   const bool overlap = node.config.kernel[0] > node.config.stride[0] ||
                        node.config.kernel[1] > node.config.stride[1];
   const bool exact = Is(node, "relu") || Is(node, "flatten") || Is(node, "shortcut") ||
-                     Is(node, "relu6") || Is(node, "hardtanh") || Is(node, "max_unpool") ||
-                     (Is(node, "max_pool") && !overlap);
+                     Is(node, "slice") || Is(node, "relu6") || Is(node, "hardtanh") ||
+                     Is(node, "max_unpool") || (Is(node, "max_pool") && !overlap);
   if (!exact) Note(name, "dx", dx);
   gradients_[node.inputs[0]].push_back(dx);
 }

@@ -2,13 +2,17 @@
 Python has none, the one that ADA_BENCH_PYTHON names runs the command."""
 import os
 import pathlib
-import subprocess
+import shutil
 import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TORCH = os.environ.get("ADA_BENCH_PYTHON", sys.executable)
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+import network_step  # noqa: E402
+import torch_commands  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+BINARY = os.environ.get("ADA_BINARY")
 MODULES = '''
 import torch
 from torch import nn
@@ -58,9 +62,9 @@ class Training(Net):
         return self.fc(x.flatten(1))
 
 
-class Sliced(Net):
+class Flipped(Net):
     def forward(self, x):
-        return self.fc(self.stem(x[:, :3]).flatten(1))
+        return self.fc(self.stem(x.flip(3)).flatten(1))
 
 
 class Shared(Net):
@@ -105,67 +109,160 @@ model:
 """
 
 
-def has_torch():
-    try:
-        return subprocess.run([TORCH, "-c", "import torch, yaml, safetensors"], check=False,
-                              capture_output=True).returncode == 0
-    except OSError:
-        return False
+def logits_of(name, folder, size):
+    """In evaluation, from ada-train and from PyTorch, of images drawn by torch."""
+    commands = [["torch_logits", name, "net", size, "images.safetensors", "theirs.safetensors"]]
+    shutil.copy(HERE / "torch_logits.py", folder)
+    done = torch_commands.run_all(commands, folder)
+    if done[0][0] != 0:
+        raise RuntimeError(done[0][2])
+    with open(os.path.join(folder, "step.yaml"), "w", encoding="utf-8") as file:
+        file.write(network_step.configuration("net/net.yaml", "net/net.safetensors",
+                                              "images.safetensors", 4))
+    ours = network_step.outputs(os.path.realpath(BINARY), folder, "step.yaml")
+    return ours, network_step.Tensors(os.path.join(folder, "theirs.safetensors"))["logits"]
 
 
-@unittest.skipUnless(has_torch(), "torch, safetensors or PyYAML are missing (ADA_BENCH_PYTHON)")
+@unittest.skipUnless(torch_commands.has("torch", "yaml", "safetensors"),
+                     "torch, safetensors or PyYAML are missing (ADA_BENCH_PYTHON)")
 class FromTorch(unittest.TestCase):
     def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(self.temporary.cleanup)
-        self.folder = pathlib.Path(self.temporary.name)
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         (self.folder / "nets.py").write_text(MODULES)
+        shutil.copy(HERE / "from_torch_modules.py", self.folder)
 
-    def convert(self, name, *more, size="3x8x8"):
-        return subprocess.run(
-            [TORCH, str(ROOT / "tools/from_torch.py"), f"nets:{name}", "--input", size, "--output",
-             "net", *more], cwd=self.folder, capture_output=True, text=True, check=False)
+    def convert(self, *names, size="3x8x8", module="nets"):
+        return torch_commands.from_torch(names, self.folder, size, module)
+
+    def net(self, name):
+        return (self.folder / name.split()[0] / "net.yaml").read_text()
 
     def test_a_module_of_ones_own(self):
-        done = self.convert("Net", "--arg", "classes=6")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("left out 2 tensors that the output does not need: idle.weight", done.stderr)
-        lines = (self.folder / "net/net.yaml").read_text().splitlines(keepends=True)
-        self.assertIn("init: {weights: net/net.safetensors, require_all: true}", lines[3])
+        code, _, told = self.convert("Net --arg classes=6")["Net --arg classes=6"]
+        self.assertEqual(code, 0, told)
+        self.assertIn("left out 2 tensors that the output does not need: idle.weight", told)
+        lines = self.net("Net").splitlines(keepends=True)
+        self.assertIn("init: {weights: Net/net.safetensors, require_all: true}", lines[3])
         self.assertEqual("".join(lines[1:3] + lines[4:]), NET)
-        self.assertTrue((self.folder / "net/net.safetensors").exists())
+        self.assertTrue((self.folder / "Net/net.safetensors").exists())
 
     def test_what_cannot_be_expressed_names_module_and_operation(self):
-        for name, code, words in (
-                ("Sliced", 3, "nets:Sliced: (the module itself): _operator.getitem"),
-                ("Shared", 3, "block.conv: Conv2d: is called twice"),
-                ("Softmax", 3, "out: Softmax: ada-train's loss takes logits"),
-                ("Detached", 3, "stem.weight: gradient: another one reaches it in PyTorch"),
-                ("Training", 3, "computes something else in evaluation"),
-                ("Two", 3, "output: 2 of them in training (0, 1); --no-aux keeps the first"),
-                ("number", 2, "nets:number gives int; expected a torch.nn.Module"),
-                ("absent", 2, "nets:absent: module 'nets' has no attribute 'absent'")):
+        wanted = {
+            "Flipped": (3, "nets:Flipped: stem: Conv2d: of a tensor of shape [3, 3, 8, 8] whose "
+                          "elements lie otherwise"),
+            "Shared": (3, "block.conv: Conv2d: is called twice"),
+            "Softmax": (3, "out: Softmax: ada-train's loss takes logits"),
+            "Detached": (3, "stem.weight: gradient: another one reaches it in PyTorch"),
+            "Training": (3, "computes something else in evaluation"),
+            "Two": (3, "output: 2 of them in training (0 [3, 5], 1 [3, 5]); --no-aux keeps the "
+                       "first"),
+            "number": (2, "nets:number gives int; expected a torch.nn.Module"),
+            "absent": (2, "nets:absent: module 'nets' has no attribute 'absent'")}
+        for name, (code, _, told) in self.convert(*wanted).items():
             with self.subTest(name):
-                done = self.convert(name)
-                self.assertEqual(done.returncode, code, done.stderr)
-                self.assertIn(words, done.stderr)
-                self.assertFalse((self.folder / "net").exists())
+                self.assertEqual(code, wanted[name][0], told)
+                self.assertIn(wanted[name][1], told)
+                self.assertFalse((self.folder / name).exists())
 
     def test_other_outputs_are_left_out_when_asked(self):
-        done = self.convert("Two", "--no-aux", "--no-weights")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(sorted(os.listdir(self.folder / "net")), ["net.yaml"])
+        code, _, told = self.convert("Two --no-aux --no-weights")["Two --no-aux --no-weights"]
+        self.assertEqual(code, 0, told)
+        self.assertEqual(sorted(os.listdir(self.folder / "Two")), ["net.yaml"])
 
     def test_wrong_sizes(self):
-        done = self.convert("Net", size="3x9x80")
-        self.assertEqual(done.returncode, 3)
-        self.assertIn("fails for this size of image", done.stderr)
-        self.assertEqual(self.convert("Net", size="3x8").returncode, 2)
+        code, _, told = self.convert("Net", size="3x9x80")["Net"]
+        self.assertEqual(code, 3)
+        self.assertIn("fc: forward: fails for this size of image: ", told)
+        self.assertIn("mat1 and mat2 shapes cannot be multiplied", told)
+        self.assertIn("(nets.py:", told)
+        self.assertEqual(self.convert("Net", size="3x8")["Net"][0], 2)
 
-    @unittest.skipIf(os.environ.get("ADA_BINARY") is None, "ADA_BINARY names no program")
+    @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
     def test_shapes_are_those_of_the_dry_run(self):
-        done = self.convert("Net", "--check", os.path.realpath(os.environ["ADA_BINARY"]))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        words = "Net --check " + os.path.realpath(BINARY)
+        code, _, told = self.convert(words)[words]
+        self.assertEqual(code, 0, told)
+
+    def modules(self, *names):
+        return self.convert(*names, size="3x32x32", module="from_torch_modules")
+
+    def test_what_people_write_comes_over(self):
+        kinds = {  # kinds of layers in order, where they say something
+            "Subclass": "conv2d batch_norm relu global_avg_pool linear",
+            "Functional": "conv2d batch_norm relu global_avg_pool linear",
+            "Decided": "conv2d relu relu global_avg_pool linear",
+            "Constants": "affine conv2d affine conv2d affine add global_avg_pool linear",
+            "Split": "conv2d slice sigmoid slice multiply tanh concat global_avg_pool linear",
+            "Frozen": "conv2d affine relu global_avg_pool linear",
+            "Dropped": "conv2d conv2d stochastic_depth stochastic_depth dropout add "
+                       "global_avg_pool linear",
+            "Tokens": None,
+            "Padded": "conv2d relu max_pool shortcut slice conv2d global_avg_pool linear",
+            "Twice --untie": "conv2d conv2d relu conv2d relu global_avg_pool linear",
+            "Segmenter": "conv2d relu max_pool conv2d upsample concat conv2d",
+            "bilinear": "conv2d relu max_pool conv2d upsample avg_pool avg_pool concat conv2d",
+            "by --arg scale=3": None, "by --arg scale=4": None,
+            "Detector": None, "Outputs --no-aux": None}
+        for name, (code, out, told) in self.modules(*kinds).items():
+            with self.subTest(name):
+                self.assertEqual(code, 0, told)
+                lines = self.net(name).splitlines()
+                found = [line.split("kind: ")[1].split(",")[0].rstrip("}") for line in lines
+                         if "kind: " in line]
+                if kinds[name]:
+                    self.assertEqual(" ".join(found), kinds[name])
+                if name in ("Segmenter", "bilinear"):
+                    self.assertIn("3 classes, task: segmentation", out)
+                    self.assertIn("{name: out, kind: conv2d, channels: classes, kernel: 1}",
+                                  self.net(name))
+                if name == "Detector":
+                    self.assertIn("5 classes, task: detection", out)
+                    self.assertIn("outputs: [concat, concat_2]", self.net(name))
+
+    def test_what_does_not_come_over_says_where_and_what_would(self):
+        place = "(from_torch_modules.py:"
+        wanted = {
+            "Twice": "b: Conv2d: is called twice, the first time as b; layers cannot share weights; "
+                     "--untie makes a layer of each call",
+            "bilinear --arg align=True": "up: Upsample: mode bilinear, align_corners=True, from "
+                                         "16x16 to 32x32; nearest and bilinear",
+            "transposed": "up: ConvTranspose2d: no layer is a transposed convolution: F.interpolate",
+            "Outputs": "2 of them in training (out [3, 10], aux [3, 8, 32, 32])",
+            "ByValue": "bool: makes a number of what the network computed: forward depends on",
+            "Standardized": "conv2d: its weight is computed",
+            "Written": "setitem: writes into a part of a tensor; torch.cat",
+            "PartInPlace": "relu: changes a part of a tensor in place",
+            "Attention": "matmul: no layer multiplies two computed tensors",
+            "OneSided": "conv2d: zeros on the left 0, right 1, top 0, bottom 1; a layer has as many",
+            "Scalar": "mul: by a parameter of shape []; only by one number a channel: give it the "
+                      "shape [8, 1, 1]",
+            "Pixels": "add: a constant of shape [32] that differs between pixels",
+            "Frozen --no-weights": "--no-weights: the constants of add differ between channels"}
+        for name, (code, _, told) in self.modules(*wanted).items():
+            with self.subTest(name):
+                self.assertEqual(code, 3, told)
+                self.assertIn(wanted[name], told)
+                if name not in ("Outputs", "Frozen --no-weights"):
+                    self.assertIn(place, told)
+
+    @unittest.skipIf(BINARY is None, "ADA_BINARY names no program")
+    def test_logits_are_those_of_pytorch(self):
+        for name in ("Constants", "Split", "Frozen", "Tokens", "Padded"):
+            with self.subTest(name):
+                folder = self.folder / f"logits_{name}"
+                folder.mkdir()
+                shutil.copy(HERE / "from_torch_modules.py", folder)
+                ours, theirs = logits_of(f"from_torch_modules:{name}", folder, "3x32x32")
+                self.assertLessEqual(abs(ours - theirs).max(), 1e-5 * abs(theirs).max())
+
+    @unittest.skipUnless(torch_commands.has("timm"), "timm is missing (ADA_BENCH_PYTHON)")
+    def test_networks_of_timm(self):
+        names = ("regnety_002", "mobilenetv3_small_050", "convnext_atto", "ghostnet_050")
+        commands = [["from_torch", "timm:create_model", "--arg", f"model_name={name}", "--arg",
+                     "num_classes=10", "--input", "64", "--output", name] for name in names]
+        for name, (code, _, told) in zip(names, torch_commands.run_all(commands, self.folder)):
+            with self.subTest(name):
+                self.assertEqual(code, 0, told)
 
 
 if __name__ == "__main__":

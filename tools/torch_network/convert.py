@@ -1,150 +1,159 @@
-"""From a traced module to layers, node by node."""
+"""From the calls of torch functions that a module makes to layers, call by call."""
 import torch
+from torch.utils import _pytree
 
-from .functions import handler_of, name_of, works_in_place
-from .modules import Call, convert_module
+from .call import Call, Weights
+from .functions import ADVICE, HANDLERS, name_of
 from .network import CannotExpress, Network, Value
+from .noise import EMPTY, noise_of
+from .slices import Slices
+from .views import is_whole, view, whole
 
 # Called so for what they are in ada-train.
-LAYER_NAMES = {"cat": "concat", "concatenate": "concat", "mul": "multiply", "mean": "pool",
-               "iadd": "add", "imul": "multiply", "adaptive_avg_pool2d": "pool",
-               "max_pool2d": "max_pool", "avg_pool2d": "avg_pool", "interpolate": "upsample",
-               "adaptive_max_pool2d": "max_pool"}
+LAYER_NAMES = {"cat": "concat", "concatenate": "concat", "mul": "multiply", "rmul": "multiply",
+               "imul": "multiply", "radd": "add", "iadd": "add", "mean": "pool", "amax": "pool",
+               "adaptive_avg_pool2d": "pool", "max_pool2d": "max_pool", "avg_pool2d": "avg_pool",
+               "interpolate": "upsample", "adaptive_max_pool2d": "max_pool",
+               "isub": "sub", "rsub": "sub", "truediv": "div", "normalize": "l2_normalize"}
+# What makes Python numbers of a tensor's values.
+READS = ("bool", "item", "int", "float", "index", "tolist", "numpy", "array", "equal", "allclose",
+         "nonzero", "contains")
+
+
+class Refused:
+    """Stands for a tensor that no layer gives, and says why."""
+
+    def __init__(self, error):
+        self.error = error
 
 
 class Converter:
-    """Fills `network` from a graph that trace() made of `module`."""
+    """Fills `network` while trace() runs the module."""
 
-    def __init__(self, module, graph, drop_other_outputs):
-        self.module, self.graph = module, graph
-        self.drop_other_outputs = drop_other_outputs
+    def __init__(self, module, untie=False):
+        self.module = module
         self.network = Network(name for name, _ in module.named_modules())
-        self.values = {}   # by node
-        self.called = {}   # modules with parameters: where they were first called
-        self.dropped = []  # outputs left out
+        self.weights = Weights(module, untie)
+        self.slices = Slices()
+        self.values = {}  # by the tensor's id: Value, Noise or Refused
+        self.kept = []    # all of these tensors, so that ids stay theirs
+        self.scopes = None
+        self.touched = set()  # ids of buffers that calls read
 
-    def run(self, size):
-        for node in self.graph.nodes:
-            self.values[node] = self.value_of(node, size)
-        output = self.values[self.last_node()]
-        self.finish(output)
-        return self.network
+    def start(self, images, scopes):
+        self.scopes = scopes
+        self.store(images, Value("input", "rows", *images.shape[1:]))
 
-    def last_node(self):
-        return next(node for node in self.graph.nodes if node.op == "output")
+    def store(self, tensor, value):
+        self.values[id(tensor)] = value
+        self.kept.append(tensor)
 
-    def parameter_path(self, parameter):
-        return next(name for name, p in self.module.named_parameters() if p is parameter)
+    def seen(self, function, args, kwargs, result, place):
+        """One call; trace.Calls tells of it."""
+        name = name_of(function)
+        given, named = _pytree.tree_map(
+            lambda a: self.values.get(id(a), a) if isinstance(a, torch.Tensor) else a,
+            (args, kwargs))
+        leaves = _pytree.tree_leaves((given, named))
+        refused = [v for v in leaves if isinstance(v, Refused)]
+        self.touched.update(id(v) for v in leaves if isinstance(v, torch.Tensor))
+        if name in EMPTY:
+            return
+        if refused or any(isinstance(v, Value) for v in leaves):
+            call = self.call_of(function, name, args, result, place)
+            try:
+                made = refused[0] if refused and name not in READS else (
+                    self.layers_of(call, name, given, named))
+            except CannotExpress as error:
+                made = Refused(error)
+            self.bind(call, args, result, made)
+            return
+        if isinstance(result, torch.Tensor):
+            noise = noise_of(name, given, named, result)
+            if noise is not None:
+                self.store(result, noise)
 
-    # What stands for the node: a Value, a Parameter, or the constant that it gave.
-    def value_of(self, node, size):
-        if node.op == "placeholder":
-            first = not any(isinstance(v, Value) for v in self.values.values())
-            return Value("input", "rows", *size) if first else node.args[0]
-        if node.op == "output":
-            return self.output_of(node)
-        if node.op == "get_attr":
-            return self.attribute(node)
-        if "shape" not in node.meta and not self.makes_tensors(node):
-            return node.meta["result"]  # x.size(0) and what is worked out from it
-        args, kwargs = self.filled(node.args), self.filled(node.kwargs)
-        result = (self.call_module if node.op == "call_module" else self.call)(node, args, kwargs)
-        self.rebind(node, args, result)
-        return result
-
-    @staticmethod
-    def makes_tensors(node):
-        result = node.meta.get("result")
-        return isinstance(result, (tuple, list)) and any(
-            isinstance(item, torch.Tensor) for item in result)
-
-    def filled(self, arguments):
-        return torch.fx.node.map_arg(arguments, lambda n: self.values[n])
-
-    def attribute(self, node):
-        found = self.module
-        for part in node.target.split("."):
-            found = getattr(found, part)
-        if isinstance(found, torch.Tensor) and not isinstance(found, torch.nn.Parameter):
-            raise CannotExpress(node.meta["scope"], node.target,
-                                "a tensor that is neither computed nor trained")
-        return found
-
-    def call_module(self, node, args, kwargs):
-        module, path = self.module.get_submodule(node.target), node.target
-        call = Call(self, node, path, type(module).__name__, path, True)
-        if next(module.parameters(), None) is not None and module in self.called:
-            call.refuse(f"is called twice, the first time as {self.called[module]}; layers cannot "
-                        "share weights")
-        self.called[module] = path
-        return convert_module(call, module, args, kwargs)
-
-    def call(self, node, args, kwargs):
-        if isinstance(node.target, type) and issubclass(node.target, tuple):  # several outputs
-            return node.target(*args, **kwargs)
-        scope, name = node.meta["scope"], name_of(node.target)
+    def call_of(self, function, name, args, result, place):
+        module, path = self.scopes.module, self.scopes.path
+        own = type(module).__module__.startswith(("torch.nn.", "torchvision.ops."))
+        of_module = own and bool(path) and next(module.children(), None) is None
         kind = LAYER_NAMES.get(name, name)
-        operation = node.target if isinstance(node.target, str) else torch.typename(node.target)
-        call = Call(self, node, scope, f"{operation} ({node.name})",
-                    f"{scope}.{kind}" if scope else kind, False)
-        handler = handler_of(node.target)
-        if handler is None:
-            call.refuse()
+        operation = type(module).__name__ if of_module else name
+        layer = path if of_module else f"{path}.{kind}" if path else kind
+        return Call(self, function, path, operation, layer, of_module, args, result,
+                    place)
+
+    def layers_of(self, call, name, args, kwargs):
+        """What stands for the call's result: a value, or a list of them."""
+        tensors = [t for t in _pytree.tree_leaves(call.result) if isinstance(t, torch.Tensor)]
+        if not tensors and name in READS:
+            call.refuse("makes a number of what the network computed: forward depends on values")
+        if not tensors and name != "setitem":
+            return None  # x.shape and the like
+        handler = HANDLERS.get(name)
+        if handler is None or kwargs.pop("out", None) is not None:
+            call.refuse(ADVICE.get(name, "ada-train has no layer for it; tools/README.md lists what "
+                                         "comes over"))
+        if self.scopes.module._forward_hooks and call.of_module:
+            call.refuse("has forward hooks, whose work may not be in the graph")
         try:
             return handler(call, *args, **kwargs)
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, ValueError, RuntimeError, IndexError) as error:
             return call.refuse(f"called in a way that is not known here ({error})")
 
-    def rebind(self, node, args, result):
-        """Where PyTorch overwrites its input, later readers of that tensor see the result."""
-        if node.op == "call_module":
-            in_place = getattr(self.module.get_submodule(node.target), "inplace", False) is True
-        else:
-            in_place = works_in_place(node)
-        if not in_place or not args or not isinstance(args[0], Value):
+    def bind(self, call, args, result, made):
+        """`made` stands for the call's result; where PyTorch overwrote an argument, also for what
+        later readers of that tensor see."""
+        first = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        if made is None:
             return
-        before = args[0].layer
-        for other, value in self.values.items():
-            if isinstance(value, Value) and value.layer == before:
-                self.values[other] = Value(result.layer, value.form, *value.size)
+        if not isinstance(result, (torch.Tensor, tuple, list)):
+            if result is None and first is not None:  # x[...] = y
+                self.overwrite(first, made)
+            else:  # read into a number
+                raise made.error
+            return
+        if isinstance(result, torch.Tensor):
+            if result is first and isinstance(made, (Value, Refused)):
+                made = self.overwritten(call, first, made)
+            self.store(result, made)
+            return
+        parts = [t for t in result if isinstance(t, torch.Tensor)]
+        if isinstance(made, (Refused, Value)):
+            made = [made] * len(parts)
+        for tensor, value in zip(parts, made):
+            self.store(tensor, Refused(value) if isinstance(value, CannotExpress) else value)
 
-    def output_of(self, node):
-        output = self.filled(node.args[0])
-        if isinstance(output, Value):
-            return output
-        named = list(output.items()) if isinstance(output, dict) else list(
-            zip(getattr(output, "_fields", range(len(output))), output))
-        named = [(key, value) for key, value in named if value is not None]
-        names = [str(key) for key, _ in named]
-        if not self.drop_other_outputs and len(named) > 1:
-            raise CannotExpress("", "output", f"{len(named)} of them in training "
-                                f"({', '.join(names)}); --no-aux keeps the first alone")
-        self.dropped = names[1:]
-        return named[0][1]
+    def overwritten(self, call, tensor, made):
+        """In place: what shares memory with `tensor` follows."""
+        before = self.values.get(id(tensor))
+        if not isinstance(before, Value) or (isinstance(made, Value)
+                                             and made.layer == before.layer):
+            return made
+        whole_change = isinstance(made, Value) and made.size == before.size and is_whole(before)
+        place = tensor.untyped_storage().data_ptr()
+        for other in self.kept:
+            value = self.values.get(id(other))
+            if other is tensor or not isinstance(value, (Value, Refused)) or (
+                    other.untyped_storage().data_ptr() != place):
+                continue
+            if whole_change and isinstance(value, Value) and value.layer == before.layer:
+                self.values[id(other)] = Value(made.layer, value.form, *value.size, value.index)
+            elif isinstance(value, Value):
+                self.values[id(other)] = Refused(CannotExpress(
+                    call.path, call.operation, "changes a part of a tensor in place; torch.cat of "
+                    "the parts comes over", call.place))
+        return made
 
-    def finish(self, output):
-        """Checks that `output` is one number a class, and makes it the last layer."""
-        if not isinstance(output, Value) or output.layer == "input":
-            raise CannotExpress("", "output", "nothing that the network computes")
-        if output.form != "flat":
-            shape = {"rows": output.size, "pixels": (*output.size[1:], output.channels)}
-            raise CannotExpress("", "output", f"of shape [n, {', '.join(map(str, shape[output.form]))}"
-                                "]; expected [n, classes]")
-        if not output.is_vector:
-            output = self.network.add(self.network.unique("flatten", False), "flatten", [output],
-                                      Value("", "flat", output.channels * output.height *
-                                            output.width))
-        self.network.prune(output.layer)
-        self.name_classes(output.channels)
+    def overwrite(self, tensor, refused):
+        place = tensor.untyped_storage().data_ptr()
+        for other in self.kept:
+            if other.untyped_storage().data_ptr() == place:
+                self.values[id(other)] = refused
 
-    def name_classes(self, classes):
-        """The layer that decides how many classes there are says `classes` instead of a number."""
-        by_name = {layer.name: layer for layer in self.network.layers}
-        layer = self.network.layers[-1]
-        keeps = ("relu", "relu6", "hardtanh", "leaky_relu", "dropout", "global_avg_pool", "sigmoid",
-                 "tanh", "silu", "gelu", "hardswish", "hardsigmoid")
-        while layer.kind in keeps and layer.inputs[0] in by_name:
-            layer = by_name[layer.inputs[0]]
-        for key in ("features", "channels"):
-            if layer.kind in ("linear", "conv2d") and layer.keys.get(key) == classes:
-                layer.keys[key] = "classes"
+    def shaped(self, made, shape):
+        """`made`, of one value a channel, in PyTorch's `shape`."""
+        return view(made, whole(made).reshape(shape))
+
+    def rank(self, x):
+        return x.index.dim() if x.form == "other" else {"rows": 4, "pixels": 4, "flat": 2}[x.form]

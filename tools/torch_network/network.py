@@ -4,23 +4,28 @@ import re
 
 
 class CannotExpress(Exception):
-    """A part of a module for which ada-train has no layer: its path, the operation, and why."""
+    """A part of a module for which ada-train has no layer: its path, the operation, why, and where
+    it stands ("net.py:12")."""
 
-    def __init__(self, path, operation, why=""):
-        super().__init__(f"{path or '(the module itself)'}: {operation}: {why}" if why else
-                         f"{path or '(the module itself)'}: {operation}: ada-train has no layer "
-                         "for it")
+    def __init__(self, path, operation, why="", place=""):
+        why = why or "ada-train has no layer for it"
+        super().__init__(f"{path or '(the module itself)'}: {operation}: {why}"
+                         + (f" ({place})" if place else ""))
 
 
 @dataclasses.dataclass
 class Value:
     """A tensor of the traced module: the layer that made it, its channels, rows and columns, and
-    how PyTorch has its axes: "rows" [n, c, h, w], "pixels" [n, h, w, c], "flat" [n, c * h * w]."""
+    how PyTorch has its axes: "rows" [n, c, h, w], "pixels" [n, h, w, c], "flat" [n, c * h * w],
+    and "other" for all else; then `index` has for each element its number in the layer's output as
+    [n, c, h, w]. `padding`: zeros around it that no layer has added yet: left, right, top, bottom."""
     layer: str
     form: str
     channels: int
     height: int = 1
     width: int = 1
+    index: object = None
+    padding: tuple = ()
 
     @property
     def size(self):
@@ -39,6 +44,7 @@ class Layer:
     inputs: list   # names
     tensors: dict  # suffix -> (torch tensor, the shape that ada-train gives it)
     output: Value  # as it lies in PyTorch
+    noise: object = None  # what draws as PyTorch does, of layers that drop
 
 
 class Network:
@@ -48,6 +54,7 @@ class Network:
         self.layers = []
         self.taken = set(taken) | {"input", "loss"}  # names of modules: functions get others
         self.used = set()
+        self.outputs = []  # names of the layers that the loss is of, where there are several
 
     def unique(self, name, of_module):
         """A name that no layer has, near `name`; a module's own stays as it is at its first call."""
@@ -70,13 +77,26 @@ class Network:
                                  made))
         return made
 
-    def prune(self, output):
-        """Leaves out what the layer called `output` does not need."""
-        needed = {output}
+    def find(self, name):
+        """The layer called `name`; None for the images."""
+        return next((layer for layer in reversed(self.layers) if layer.name == name), None)
+
+    def kind_of(self, value):
+        layer = self.find(value.layer)
+        return layer.kind if layer else "input"
+
+    def prune(self, outputs):
+        """Leaves out what the layers called `outputs` do not need."""
+        needed = set(outputs)
         for layer in reversed(self.layers):
             if layer.name in needed:
                 needed.update(layer.inputs)
         self.layers = [layer for layer in self.layers if layer.name in needed]
+
+    def constants(self):
+        """Names of layers whose constants are no keys."""
+        return [layer.name for layer in self.layers if layer.kind == "affine" and any(
+            bool((t != t[0]).any()) for t, _ in layer.tensors.values())]
 
     def tensors(self):
         """Name and (tensor, shape) of all that has values, in order."""

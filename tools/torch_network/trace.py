@@ -1,55 +1,103 @@
-"""A module as a torch.fx graph, each node with the path of the module that it stands in and with
-what it gives for an image of the wanted size."""
+"""Runs a module on random images and tells of every call of a torch function that it makes: which
+one, in which module, at which line of its source. The values are real, so that shape checks, loops
+and branches are decided as they would be for images of that size."""
+import contextlib
+import inspect
+import os
+import sys
+
 import torch
-from torch import fx
+from torch.overrides import TorchFunctionMode
 
-from .modules import known_type
 from .network import CannotExpress
+from .views import BATCH
 
-BATCH = 3  # images; no axis of a network has this meaning by chance when views are told apart
+OWN = os.path.dirname(os.path.realpath(__file__))
+TORCH = os.path.dirname(os.path.realpath(torch.__file__))
 
 
-class Tracer(fx.Tracer):
-    """Looks into every module for which there is no layer kind."""
+def place_of(frame):
+    """The innermost line of a network's own source from `frame` outwards, as "net.py:12"; "" where
+    there is none."""
+    while frame is not None:
+        file = os.path.realpath(frame.f_code.co_filename)
+        if not file.startswith((TORCH + os.sep, OWN + os.sep)) and "<" not in file:
+            shown = os.path.join(os.path.basename(os.path.dirname(file)), os.path.basename(file))
+            at_home = os.path.dirname(file) == os.getcwd()
+            return f"{os.path.basename(file) if at_home else shown}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
-    def __init__(self):
-        super().__init__()
-        self.scopes = [""]
-        self.failed = ""  # the innermost module in which tracing ended
 
-    def is_leaf_module(self, m, module_qualified_name):
-        return known_type(m) is not None or super().is_leaf_module(m, module_qualified_name)
+def place_of_error(error):
+    """Where `error` was raised, as place_of()."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        file = os.path.realpath(trace.tb_frame.f_code.co_filename)
+        if not file.startswith((TORCH + os.sep, OWN + os.sep)) and "<" not in file:
+            found = f"{os.path.basename(file)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
-    def call_module(self, m, forward, args, kwargs):
-        self.scopes.append(self.path_of_module(m))
+
+class Scopes:
+    """Which modules are being called: the innermost last."""
+
+    def __init__(self, module):
+        self.paths = {}
+        for path, part in module.named_modules():
+            self.paths.setdefault(part, path)
+        self.modules = [module]
+        self.failed = None  # the innermost module in which an error arose
+
+    @property
+    def path(self):
+        return self.paths.get(self.modules[-1], "")
+
+    @property
+    def module(self):
+        return self.modules[-1]
+
+    @contextlib.contextmanager
+    def followed(self):
+        """Inside, calls of modules are followed."""
+        plain = torch.nn.Module.__call__
+
+        def call(module, *args, **kwargs):
+            if module not in self.paths:  # of another network
+                return plain(module, *args, **kwargs)
+            self.modules.append(module)
+            try:
+                return plain(module, *args, **kwargs)
+            except Exception:
+                self.failed = self.failed or self.path
+                raise
+            finally:
+                self.modules.pop()
+
+        torch.nn.Module.__call__ = call
         try:
-            result = super().call_module(m, forward, args, kwargs)
-        except Exception:
-            self.failed = self.failed or self.scopes[-1]
-            raise
+            yield
         finally:
-            self.scopes.pop()
-        return result
-
-    def create_node(self, *args, **kwargs):
-        node = super().create_node(*args, **kwargs)
-        node.meta["scope"] = self.scopes[-1]
-        return node
+            torch.nn.Module.__call__ = plain
 
 
-class Results(fx.Interpreter):
-    """Runs the graph; keeps the shape of every tensor, and every other value as it is."""
+class Calls(TorchFunctionMode):
+    """Hands every call of a torch function to `seen(function, args, kwargs, result, place)`."""
 
-    def run_node(self, n):
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+        self.fault = None  # an error of `seen`, not of the network
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result = function(*args, **kwargs)
         try:
-            result = super().run_node(n)
+            self.seen(function, args, kwargs, result, place_of(sys._getframe(1)))
         except Exception as error:
-            raise CannotExpress(n.meta.get("scope", ""), n.name,
-                                f"fails for this size of image: {first_line(error)}") from error
-        if isinstance(result, torch.Tensor):
-            n.meta["shape"] = tuple(result.shape)
-        elif n.op != "output":
-            n.meta["result"] = result
+            self.fault = error
+            raise
         return result
 
 
@@ -57,23 +105,31 @@ def first_line(error):
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def trace(module, size):
-    """The graph of `module` in training. `size`: channels, height, width. Its modules are left in
-    evaluation."""
+def trace(module, size, converter):
+    """Runs `module` in training on images of `size` (channels, height, width) and lets `converter`
+    see its calls. Its buffers are put back, and it is left in evaluation."""
+    needed = [p for p in inspect.signature(module.forward).parameters.values()
+              if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(needed) > 1:
+        raise CannotExpress("", "forward", f"expected one input, the images; found {len(needed)} "
+                            f"({', '.join(p.name for p in needed)})")
+    before = [(b, b.clone()) for b in module.buffers()]
+    scopes = Scopes(module)
+    images = torch.randn(BATCH, *size)
+    converter.start(images, scopes)
+    calls = Calls(converter.seen)
     module.train()
-    tracer = Tracer()
     try:
-        graph = tracer.trace(module)
-    except Exception as error:
-        raise CannotExpress(tracer.failed, "torch.fx", first_line(error)) from error
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    if not inputs or any(not node.args for node in inputs[1:]):
-        raise CannotExpress("", "forward", f"expected one input, the images; found {len(inputs)}")
-    module.eval()
-    interpreter = Results(fx.GraphModule(module, graph))
-    interpreter.extra_traceback = False
-    for made, node in zip(interpreter.graph.nodes, graph.nodes):
-        made.meta.update(node.meta)
-    with torch.no_grad():
-        interpreter.run(torch.randn(BATCH, *size))
-    return interpreter.graph
+        with scopes.followed(), calls:
+            output = module(images)
+    except Exception as error:  # the network's own code
+        if error is calls.fault:
+            raise
+        raise CannotExpress(scopes.failed or "", "forward", "fails for this size of image: "
+                            f"{first_line(error)}", place_of_error(error)) from error
+    finally:
+        module.eval()
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
+    return output

@@ -5,7 +5,8 @@ import torch
 from torch.nn import functional as F
 
 from .network import CannotExpress
-from .trace import BATCH
+from .output import named_outputs
+from .views import BATCH, to_rows
 
 TOLERANCE = 1e-3  # of the largest value; the same calls of torch usually give the same bits
 
@@ -48,14 +49,30 @@ def layer_norm(layer, x, _):
 
 
 def dropout(layer, x, training):
-    if layer.output.form != "pixels":
-        return F.dropout(x, layer.keys["rate"], training)
-    return F.dropout(x.permute(0, 2, 3, 1), layer.keys["rate"], training).permute(0, 3, 1, 2)
+    return x * to_rows(layer.output, layer.noise.mask()) if training else x
 
 
 def stochastic_depth(layer, x, training):
-    from torchvision.ops import stochastic_depth as drop
-    return drop(x, layer.keys["rate"], layer.keys["mode"], training)
+    return x * layer.noise.mask().reshape(-1, 1, 1, 1) if training else x
+
+
+def l2_normalize(layer, x, _):
+    return F.normalize(x, eps=layer.keys["eps"]) * tensor(layer, "weight")[:, None, None]
+
+
+def affine(layer, x, _):
+    return x * tensor(layer, "factor")[:, None, None] + tensor(layer, "offset")[:, None, None]
+
+
+def shortcut(layer, x, _):
+    new = layer.keys["channels"] - x.shape[1]
+    stride = layer.keys.get("stride", 1)
+    return F.pad(x[:, :, ::stride, ::stride], (0, 0, 0, 0, new // 2, new - new // 2))
+
+
+def slice_of(layer, x, _):
+    first = layer.keys.get("first", 0)
+    return x[:, first:first + layer.keys["channels"]]
 
 
 ONE_INPUT = {
@@ -67,6 +84,8 @@ ONE_INPUT = {
                                                tensor(l, "bias"), l.keys["eps"]),
     "global_avg_pool": lambda l, x, _: F.adaptive_avg_pool2d(x, 1),
     "adaptive_avg_pool": lambda l, x, _: F.adaptive_avg_pool2d(x, l.keys["size"]),
+    "l2_normalize": l2_normalize, "affine": affine, "slice": slice_of,
+    "shortcut": shortcut, "lrn": lambda l, x, _: F.local_response_norm(x, **l.keys),
     "channel_scale": lambda l, x, _: x * tensor(l, "weight")[:, None, None],
     "upsample": lambda l, x, _: F.interpolate(x, scale_factor=l.keys["scale"]),
     "flatten": lambda l, x, _: x.flatten(1)[:, :, None, None],
@@ -80,8 +99,14 @@ ONE_INPUT = {
 }
 
 
+def joined_boxes(inputs, values):
+    """As pixels [1, boxes]."""
+    boxes = [x.permute(0, 2, 3, 1).reshape(len(x), -1, values) for x in inputs]
+    return torch.cat(boxes, 1).permute(0, 2, 1)[:, :, None]
+
+
 def run(network, images, training):
-    """Logits of `network`."""
+    """Outputs of `network`, those of an image in a row."""
     values = {"input": images}
     for layer in network.layers:
         inputs = [values[name] for name in layer.inputs]
@@ -91,20 +116,38 @@ def run(network, images, training):
             result = inputs[0] * inputs[1]
         elif layer.kind == "concat":
             result = torch.cat(inputs, 1)
+        elif layer.kind == "concat_boxes":
+            result = joined_boxes(inputs, layer.keys["values"])
         else:
             result = ONE_INPUT[layer.kind](layer, inputs[0], training)
         if tuple(result.shape[1:]) != layer.output.size:
             raise CannotExpress(layer.name, layer.kind, f"gives {list(result.shape[1:])}, and "
                                 f"PyTorch {list(layer.output.size)}")
         values[layer.name] = result
-    return values[network.layers[-1].name].flatten(1)
+    if network.outputs:  # boxes one after the other
+        return in_rows([values[name].permute(0, 2, 3, 1) for name in network.outputs])
+    return in_rows([values[network.layers[-1].name]])
 
 
-def first_output(output):
-    """Of several: the logits."""
-    if isinstance(output, dict):
-        output = list(output.values())
-    return output if isinstance(output, torch.Tensor) else output[0]
+def in_rows(tensors):
+    return torch.cat([t.flatten(1) for t in tensors], 1)
+
+
+def outputs_of(output, names):
+    """Those of a module's outputs that the network gives; in evaluation it may give fewer."""
+    found = dict(named_outputs(output))
+    if len(names) == 1 and names[0] not in found:
+        names = list(found)[:1]
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise CannotExpress("", "output", f"{missing[0]} is there in training alone")
+    return in_rows([first_tensor(found[name]) for name in names])
+
+
+def first_tensor(value):
+    while isinstance(value, (tuple, list)) and value:
+        value = value[0]
+    return value
 
 
 def far_apart(a, b):
@@ -112,6 +155,12 @@ def far_apart(a, b):
     a, b = a.detach(), b.detach()
     largest = max(float(b.abs().max()), 1e-20)
     return not float((a - b).abs().max()) / largest <= TOLERANCE
+
+
+def is_noise(a, b, nudged):
+    """Whether two gradients, or means, differ no more than PyTorch's own do where images change in
+    their last bits: a bias before a norm has a gradient of 0 but for rounding."""
+    return float((a - b).abs().max()) <= 10 * float((nudged - b).abs().max())
 
 
 class Pass:
@@ -130,30 +179,56 @@ class Pass:
                 buffer.copy_(value)
 
 
-def verify(module, network, size):
-    """Raises CannotExpress where they differ."""
+def verify(module, network, size, outputs):
+    """Raises CannotExpress where they differ. `outputs`: names of those of the module's that the
+    network gives. The module is left in evaluation, its buffers as they were."""
+    before = [(b, b.clone()) for b in module.buffers()]
     torch.manual_seed(0)
     images = torch.randn(BATCH, *size)
+    try:
+        compare_in_evaluation(module, network, images, outputs)
+        compare_in_training(module, network, images, outputs)
+    finally:
+        module.eval()
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
+
+
+def compare_in_evaluation(module, network, images, outputs):
+    module.eval()
+    with torch.no_grad():
+        if far_apart(run(network, images, False), outputs_of(module(images.clone()), outputs)):
+            raise CannotExpress("", "forward", "computes something else in evaluation than in "
+                                "training, beyond dropout and batch norm")
+
+
+def compare_in_training(module, network, images, outputs):
     used = {id(stored[0]) for stored in network.tensors().values()}
     named = [(n, p) for n, p in module.named_parameters() if p.requires_grad and id(p) in used]
     buffers = [(n, b) for n, b in module.named_buffers() if id(b) in used]
-    module.eval()
-    with torch.no_grad():
-        if far_apart(run(network, images, False), first_output(module(images.clone()))):
-            raise CannotExpress("", "forward", "computes something else in evaluation than in "
-                                "training, beyond dropout and batch norm")
     module.train()
     parameters, statistics = [p for _, p in named], [b for _, b in buffers]
-    theirs = Pass(lambda x: first_output(module(x.clone())), parameters, statistics, images)
-    ours = Pass(lambda x: run(network, x, True), parameters, statistics, images)
-    module.eval()
+
+    def passed(forward):
+        return Pass(forward, parameters, statistics, images)
+    theirs = passed(lambda x: outputs_of(module(x.clone()), outputs))
+    ours = passed(lambda x: run(network, x, True))
     if far_apart(ours.logits, theirs.logits):
         raise CannotExpress("", "forward", "its graph computes something else in training: forward "
                             "depends on values, or on what it keeps between calls")
-    for (name, _), a, b in zip(named, ours.gradients, theirs.gradients):
-        if b is None or far_apart(a, b):
+    nudged = None
+
+    def differ(a, b, of):
+        nonlocal nudged
+        if not far_apart(a, b):
+            return False
+        nudged = nudged or passed(lambda x: outputs_of(module(x * (1 + 1e-6)), outputs))
+        return not is_noise(a, b, of(nudged))
+    for i, ((name, _), a, b) in enumerate(zip(named, ours.gradients, theirs.gradients)):
+        if b is None or differ(a, b, lambda p, i=i: p.gradients[i]):
             raise CannotExpress(name, "gradient", "another one reaches it in PyTorch (detach, "
                                 "no_grad, or a function with a backward of its own)")
-    for (name, _), a, b in zip(buffers, ours.buffers, theirs.buffers):
-        if far_apart(a, b):
+    for i, ((name, _), a, b) in enumerate(zip(buffers, ours.buffers, theirs.buffers)):
+        if differ(a, b, lambda p, i=i: p.buffers[i]):
             raise CannotExpress(name, "running statistics", "move otherwise in PyTorch")

@@ -1,9 +1,11 @@
 """net.yaml and net.safetensors."""
-import os
+import json
 
 import torch
 import yaml
 from safetensors.torch import save_file
+
+from whole_file import replace
 
 
 def flow(data):
@@ -29,6 +31,8 @@ def model_text(network, classes, comment, weights):
     text = f"# {comment}\nmodel:\n  classes: {classes}\n"
     if weights is not None:
         text += f"  init: {flow({'weights': weights, 'require_all': True})}\n"
+    if network.outputs:
+        text += f"  outputs: {flow(network.outputs)}\n"
     return text + "  layers:\n" + "".join(layer_lines(network))
 
 
@@ -37,21 +41,29 @@ def plain(path):
     return "./" + path if path.startswith("~") else path
 
 
-def replace(path, write):
-    """A file appears whole or not at all."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-
-
 def write_tensors(network, path):
     tensors = {name: tensor.detach().to("cpu", torch.float32).reshape(shape).clone().contiguous()
                for name, (tensor, shape) in network.tensors().items()}
     replace(path, lambda temporary: save_file(tensors, temporary, {"format": "pt"}))
+
+
+def write_rest(state, network, path):
+    """`state`: the module's state dict. What tools/to_torch.py needs to make a state dict of trained weights: which of the module's
+    tensors (all names, shape) each of the network's is, and those that the network lacks."""
+    state = {name: t for name, t in state.items() if isinstance(t, torch.Tensor)}
+    names, constants, used = {}, [], set()
+    for ours, (tensor, _) in network.tensors().items():
+        theirs = [name for name, t in state.items()
+                  if t.data_ptr() == tensor.data_ptr() and t.numel() == tensor.numel()]
+        if theirs:
+            names[ours] = (theirs, list(tensor.shape))
+            used.update(theirs)
+        else:
+            constants.append(ours)
+    rest = {name: t.detach().clone().contiguous() for name, t in state.items() if name not in used}
+    metadata = {"format": "pt", "names": json.dumps(names), "constants": json.dumps(constants)}
+    rest = rest or {"nothing": torch.zeros(1)}  # safetensors wants a tensor
+    replace(path, lambda temporary: save_file(rest, temporary, metadata))
 
 
 def write_text(text, path):

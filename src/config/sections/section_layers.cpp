@@ -150,6 +150,9 @@ Section LayerSection(LayerConfig& layer) {
           Integer("scale", layer.scale, FromTo(1, 1000), "how often each row and column stands")),
       OfKinds(Number("value", layer.value, AnyNumber(), "of every factor before the first step")
                   .Default("1.0e-06; l2_normalize: 20")),
+      OfKinds(Number("factor", layer.factor, AnyNumber(), "what every channel is multiplied by")),
+      OfKinds(Number("offset", layer.offset, AnyNumber(), "and what is added then")),
+      OfKinds(Integer("first", layer.first, FromTo(0, 999'999), "channel of the input")),
       OfKinds(Text("pool", layer.pool,
                    "the max_pool whose values go back to their places; {i} as in `name`")),
       OfKinds(Switch("whole", layer.whole,

@@ -26,6 +26,8 @@ struct LayerKeys {
   std::array<int, 2> size = {1, 1};  // of the output: height, width; of lrn: channels, twice
   int scale = 2;                     // of height and width
   double value = 1e-6;               // of a factor at the start
+  double factor = 1, offset = 0;     // of every channel
+  int first = 0;                     // channel of the input
   std::string pool;                  // the layer whose positions it takes
   bool whole = false;                // whole windows, where the pool's were cut
   double alpha = 1e-4, beta = 0.75, k = 1;

@@ -76,6 +76,7 @@ struct LayerKind {
                                            const LayerShapes& shapes) = nullptr;
 
   // --- Rounding and scales (src/README.md, "Rounding points") ---
+  bool constant = false;       // none of its parameters is trained
   bool has_weight = false;     // the first parameter is multiplied, as a rounded copy
   bool chooses_scale = false;  // its dx gets a scale of its own, by the rule of a policy
   // The same where the policy wants it to (GraphSpec::scales_batch_norms); what the rule looks at
@@ -103,7 +104,7 @@ struct LayerKind {
 
   backend::OpSpec (*spec)(const OpParts& parts) = nullptr;
 
-  bool is_trained() const { return parameters != nullptr; }
+  bool is_trained() const { return parameters != nullptr && !constant; }
   bool Chooses(bool scales_batch_norms) const {
     return chooses_scale || (may_choose_scale && scales_batch_norms);
   }

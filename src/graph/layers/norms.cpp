@@ -1,4 +1,5 @@
-// Layers that normalise: batch_norm, layer_norm, group_norm, l2_normalize, lrn; and channel_scale.
+// Layers that normalise: batch_norm, layer_norm, group_norm, l2_normalize, lrn; and factors by
+// channel: channel_scale, affine.
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {
@@ -50,6 +51,20 @@ std::vector<ParameterSpec> AffineParameters(const LayerKeys&, const LayerShapes&
 std::vector<ParameterSpec> FactorParameters(const LayerKeys& keys, const LayerShapes& shapes) {
   const std::int64_t channels = shapes.output.c;
   return {{"weight", {channels}, {1, 1, 1, channels}, true, keys.value}};
+}
+
+// Constants: they have the values of the keys, or those of a file of weights.
+std::vector<ParameterSpec> AffineConstants(const LayerKeys& keys, const LayerShapes& shapes) {
+  const std::int64_t channels = shapes.output.c;
+  const Shape vector{1, 1, 1, channels};
+  return {{"factor", {channels}, vector, false, keys.factor},
+          {"offset", {channels}, vector, false, keys.offset}};
+}
+backend::OpSpec AffineSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::AffineSpec>(op);
+  spec.factor = op.parameters[0].value;
+  spec.offset = op.parameters[1].value;
+  return spec;
 }
 
 template <class Spec>
@@ -137,6 +152,13 @@ std::vector<LayerKind> NormKinds() {
        .keeps_input = true,
        .dx_in_place = true,
        .spec = ChannelScaleSpecOf},
+      {.name = backend::AffineSpec::kKind,
+       .keys = {"factor", "offset"},
+       .infer = KeepShape,
+       .parameters = AffineConstants,
+       .constant = true,
+       .dx_in_place = true,
+       .spec = AffineSpecOf},
       // SSD's defaults.
       {.name = backend::L2NormalizeSpec::kKind,
        .keys = {"eps", "value"},

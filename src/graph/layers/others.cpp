@@ -1,4 +1,5 @@
-// Layers of no family: flatten, dropout, stochastic_depth, shortcut, upsample, scale, external.
+// Layers of no family: flatten, dropout, stochastic_depth, shortcut, slice, upsample, scale,
+// external.
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/layers/layer_kind.h"
@@ -23,6 +24,20 @@ void InferShortcut(LayerKeys& keys, LayerShapes& shapes) {
                                      ", channels " + std::to_string(keys.channels));
   shapes.output = {1, (in.h + keys.stride[0] - 1) / keys.stride[0],
                    (in.w + keys.stride[1] - 1) / keys.stride[1], keys.channels};
+}
+
+void InferSlice(LayerKeys& keys, LayerShapes& shapes) {
+  const Shape& in = shapes.input();
+  Require(std::int64_t{keys.first} + keys.channels <= in.c,
+          "channels " + std::to_string(keys.first) + " to " +
+              std::to_string(std::int64_t{keys.first} + keys.channels - 1) + " of an input " +
+              ToString(in) + ", whose last one is " + std::to_string(in.c - 1));
+  shapes.output = {1, in.h, in.w, keys.channels};
+}
+backend::OpSpec SliceSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::SliceSpec>(op);
+  spec.first = op.keys.first;
+  return spec;
 }
 
 void RefuseExternal(LayerKeys&, LayerShapes&) {
@@ -90,6 +105,12 @@ std::vector<LayerKind> OtherKinds() {
        .infer = InferShortcut,
        .rounds_output = false,
        .spec = PlainSpec<backend::ShortcutSpec>},
+      {.name = backend::SliceSpec::kKind,
+       .keys = {"channels", "first"},
+       .required = {"channels"},
+       .infer = InferSlice,
+       .rounds_output = false,
+       .spec = SliceSpecOf},
       // The cast of the paper, at a border between formats.
       {.name = backend::ScaleSpec::kKind,
        .infer = KeepShape,

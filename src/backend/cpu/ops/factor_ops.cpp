@@ -1,4 +1,5 @@
-// Values times a factor of their image (stochastic depth) or of their channel (channel scale).
+// Values times a factor of their image (stochastic depth) or of their channel (channel scale,
+// affine).
 #include <algorithm>
 #include <cstring>
 
@@ -109,6 +110,49 @@ class CpuChannelScale final : public Op {
   StripTotals totals_;
 };
 
+class CpuAffine final : public Op {
+ public:
+  CpuAffine(const Context& context, const AffineSpec& spec)
+      : context_(context),
+        spec_(spec),
+        y_stats_(spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(spec.dx) {
+    context.scratch.Reserve(BlockValues(spec.x.shape) * sizeof(float), 0);
+  }
+  void Forward(const Pass& pass) override {
+    Map(pass, spec_.x, spec_.offset.f32(), spec_.y, y_stats_);
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    Map(pass, spec_.dy.tensor, nullptr, spec_.dx.tensor, dx_stats_);
+  }
+
+ private:
+  // `offset`: null for none.
+  void Map(const Pass& pass, const Tensor& in, const float* offset, const Tensor& out,
+           RoundingStats& stats) {
+    const Shape& shape = in.shape;
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                const std::int64_t pixels = n * shape.h * shape.w;
+                float* values =
+                    WidenedBlock(context_, in, shape, image, n * shape.per_image(), worker, 0);
+                context_.kernels.multiply_channels(values, spec_.factor.f32(), pixels, shape.c,
+                                                   values);
+                for (std::int64_t p = 0; p < pixels && offset; ++p)
+                  for (std::int64_t c = 0; c < shape.c; ++c) values[p * shape.c + c] += offset[c];
+                context_.kernels.round(values, 1.0f, At(out, image), n * shape.per_image(),
+                                       stats.For(pass, block));
+              });
+    stats.Finish(pass);
+  }
+
+  Context context_;
+  AffineSpec spec_;
+  RoundingStats y_stats_, dx_stats_;
+};
+
 }  // namespace
 
 template <>
@@ -118,6 +162,10 @@ std::unique_ptr<Op> MakeOp(const Context& c, const StochasticDepthSpec& s) {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ChannelScaleSpec& s) {
   return std::make_unique<CpuChannelScale>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const AffineSpec& s) {
+  return std::make_unique<CpuAffine>(c, s);
 }
 
 }  // namespace ada::backend::cpu

@@ -1,6 +1,6 @@
-// Ops that move values: shortcut A (subsampling with channel padding), flatten and concats. They
-// are exact, so nothing is rounded or counted but what concat's inputs have in other formats than
-// its output; moments are taken where a policy asks.
+// Ops that move values: shortcut A (subsampling with channel padding), slice, flatten and concats.
+// They are exact, so nothing is rounded or counted but what concat's inputs have in other formats
+// than its output; moments are taken where a policy asks.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -67,6 +67,51 @@ class CpuShortcut final : public Op {
 
   Context context_;
   ShortcutSpec spec_;
+  RoundingStats stats_;
+};
+
+// Some channels of every pixel.
+class CpuSlice final : public Op {
+ public:
+  CpuSlice(const Context& context, const SliceSpec& spec)
+      : context_(context), spec_(spec), stats_(spec.dx) {
+    ADA_CHECK(MovesBytes(spec));
+  }
+  void Forward(const Pass& pass) override {
+    const std::size_t each = BytesOf(spec_.x.storage), row = Channels(spec_.y) * each;
+    ForBlocks(context_, spec_.y.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
+                for (std::size_t p = First(image); p < First(image + n); ++p)
+                  std::memcpy(spec_.y.data + p * row,
+                              spec_.x.data + (p * Channels(spec_.x) + Skipped()) * each, row);
+              });
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    const Tensor &dx = spec_.dx.tensor, &dy = spec_.dy.tensor;
+    const std::size_t each = BytesOf(dx.storage), row = Channels(dx) * each;
+    const std::size_t part = Channels(dy) * each;
+    ForBlocks(context_, dx.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t, int) {
+                for (std::size_t p = First(image); p < First(image + n); ++p) {
+                  std::memset(dx.data + p * row, 0, row);
+                  std::memcpy(dx.data + p * row + Skipped() * each, dy.data + p * part, part);
+                }
+              });
+    InspectExact(context_, spec_.dx, stats_, pass);
+  }
+
+ private:
+  static std::size_t Channels(const Tensor& t) { return static_cast<std::size_t>(t.shape.c); }
+  std::size_t Skipped() const { return static_cast<std::size_t>(spec_.first); }
+  // The first pixel of an image.
+  std::size_t First(std::int64_t image) const {
+    return static_cast<std::size_t>(image * spec_.x.shape.h * spec_.x.shape.w);
+  }
+
+  Context context_;
+  SliceSpec spec_;
   RoundingStats stats_;
 };
 
@@ -196,6 +241,10 @@ std::unique_ptr<Op> MakeOp(const Context& c, const ConcatBoxesSpec& s) {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
   return std::make_unique<CpuShortcut>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const SliceSpec& s) {
+  return std::make_unique<CpuSlice>(c, s);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {

@@ -202,6 +202,18 @@ struct SliceValue {
   TensorSpan dy;
   int channels, first, part;
 };
+// The other way: such a part among `channels`, zeros beside it.
+struct PlacedValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const auto at = static_cast<std::uint32_t>(i), each = static_cast<std::uint32_t>(channels);
+    const std::uint32_t pixel = at / each;
+    const int channel = static_cast<int>(at - pixel * each) - first;
+    return channel < 0 || channel >= part ? 0.0f : Load(dy, std::int64_t{pixel} * part + channel);
+  }
+
+  TensorSpan dy;
+  int channels, first, part;
+};
 
 // Image by image the transpose of [rows, columns].
 struct TransposedValue {

@@ -32,6 +32,19 @@ struct ChannelProduct {
   std::uint32_t channels;
 };
 
+// x * factor + offset by channel; no offset where it is null.
+struct AffineValue {
+  ADA_HOST_DEVICE float operator()(std::int64_t i) const {
+    const std::uint32_t channel = static_cast<std::uint32_t>(i) % channels;
+    const float product = Load(x, i) * factor[channel];
+    return offset ? product + offset[channel] : product;
+  }
+
+  TensorSpan x;
+  const float *factor, *offset;
+  std::uint32_t channels;
+};
+
 // x / (1 - rate) where the image's random word says so, else 0.
 struct KeptImageValue {
   ADA_HOST_DEVICE float Factor(std::int64_t i) const {

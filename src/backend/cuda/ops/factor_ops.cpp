@@ -1,5 +1,5 @@
-// Values times a factor of their image (stochastic depth) or of their channel (channel scale), and
-// nearest upsampling.
+// Values times a factor of their image (stochastic depth) or of their channel (channel scale,
+// affine), and nearest upsampling.
 #include "backend/cuda/kernels/factors.h"
 #include "backend/cuda/kernels/strip_sums.h"
 #include "backend/cuda/ops/ops.h"
@@ -79,6 +79,31 @@ class CudaChannelScale final : public Op {
   float* sums_ = nullptr;
 };
 
+class CudaAffine final : public Op {
+ public:
+  CudaAffine(const Context& context, const AffineSpec& spec)
+      : spec_(spec),
+        y_stats_(context, spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(context, spec.dx) {
+    dx_stats_.PassScale(spec.dy);
+  }
+  void Forward(const Pass& pass) override {
+    y_stats_.Round(pass, SpanOf(spec_.y), Of(spec_.x, spec_.offset.f32()));
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    dx_stats_.Round(pass, SpanOf(spec_.dx.tensor), Of(spec_.dy.tensor, nullptr));
+  }
+
+ private:
+  AffineValue Of(const Tensor& in, const float* offset) const {
+    return {SpanOf(in), spec_.factor.f32(), offset, static_cast<std::uint32_t>(in.shape.c)};
+  }
+
+  AffineSpec spec_;
+  RoundingStats y_stats_, dx_stats_;
+};
+
 ImageShape PixelsOf(const Shape& shape) {
   return {static_cast<int>(shape.h), static_cast<int>(shape.w), static_cast<int>(shape.c)};
 }
@@ -120,6 +145,10 @@ std::unique_ptr<Op> MakeOp(const Context& c, const ChannelScaleSpec& s) {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const UpsampleSpec& s) {
   return std::make_unique<CudaUpsample>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const AffineSpec& s) {
+  return std::make_unique<CudaAffine>(c, s);
 }
 
 }  // namespace ada::backend::cuda

@@ -1,6 +1,6 @@
-// Ops that move values: shortcut A (subsampling with channel padding), flatten and concats. They
-// are exact, so nothing is rounded or counted but what concat's inputs have in other formats than
-// its output; moments are taken where a policy asks.
+// Ops that move values: shortcut A (subsampling with channel padding), slice, flatten and concats.
+// They are exact, so nothing is rounded or counted but what concat's inputs have in other formats
+// than its output; moments are taken where a policy asks.
 #include <limits>
 #include <vector>
 
@@ -42,6 +42,31 @@ class CudaShortcut final : public Op {
   }
 
   ShortcutSpec spec_;
+  RoundingStats y_stats_, dx_stats_;
+};
+
+class CudaSlice final : public Op {
+ public:
+  CudaSlice(const Context& context, const SliceSpec& spec)
+      : spec_(spec), y_stats_(context, spec.y, {}, nullptr), dx_stats_(context, spec.dx) {
+    ADA_CHECK(MovesBytes(spec));
+    dx_stats_.PassScale(spec.dy);
+  }
+  void Forward(const Pass& pass) override {
+    y_stats_.Move(pass, SpanOf(spec_.y),
+                  SliceValue{SpanOf(spec_.x), Channels(spec_.x), spec_.first, Channels(spec_.y)});
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    dx_stats_.Move(
+        pass, SpanOf(spec_.dx.tensor),
+        PlacedValue{SpanOf(spec_.dy.tensor), Channels(spec_.x), spec_.first, Channels(spec_.y)});
+  }
+
+ private:
+  static int Channels(const Tensor& t) { return static_cast<int>(t.shape.c); }
+
+  SliceSpec spec_;
   RoundingStats y_stats_, dx_stats_;
 };
 
@@ -121,6 +146,10 @@ std::unique_ptr<Op> MakeOp(const Context& c, const ConcatBoxesSpec& s) {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
   return std::make_unique<CudaShortcut>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const SliceSpec& s) {
+  return std::make_unique<CudaSlice>(c, s);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {

@@ -1,0 +1,252 @@
+"""Sums, products, constants, and tensors side by side."""
+import dataclasses
+import numbers as numeric
+
+import torch
+
+from .network import Value
+from .noise import Noise, dropped_by
+from .products import tokens
+from .views import BATCH, is_gate, is_whole, like, numbers, whole
+
+
+# --- Two tensors that the network computed ---
+
+def alike(call, a, b):
+    """Both in the same order of axes; moved elements stay where both are moved alike."""
+    both_other = a.form == b.form == "other" and not a.padding and not b.padding
+    if both_other and a.size == b.size and torch.equal(a.index, b.index) and is_whole(a):
+        return a, b
+    a, b = call.tensor(a), call.tensor(b)
+    if a.form != b.form:
+        call.refuse("of tensors whose axes lie in different orders")
+    return a, b
+
+
+def sum_of(call, a, b):
+    a, b = alike(call, a, b)
+    if a.size != b.size:
+        call.refuse(f"of {list(a.size)} and {list(b.size)}; only of equal shapes: repeat the "
+                    "smaller one with F.interpolate")
+    if a.layer == b.layer:
+        return affine(call, a, 2.0, 0.0)
+    return call.layer("add", [a, b], a)
+
+
+def product_of(call, a, b):
+    if is_gate(a) or is_gate(b):
+        a, b = (Value(v.layer, "rows", v.channels) if is_gate(v) else v for v in (a, b))
+    a, b = alike(call, a, b)
+    large, gate = (b, a) if a.is_vector and not b.is_vector else (a, b)
+    if gate.size != large.size and (not gate.is_vector or gate.channels != large.channels):
+        call.refuse(f"of {list(a.size)} and {list(b.size)}; only of equal shapes, or by one number "
+                    "a channel")
+    if gate.form == "flat" and gate.size != large.size:
+        call.refuse("of [n, c] and a larger tensor")
+    return call.layer("multiply", [large, gate], large)
+
+
+# --- A tensor and a constant or a parameter ---
+
+def by_channel(call, x, constant, what):
+    """`constant` as PyTorch would spread it over `x`: a number for each channel of the layer."""
+    if isinstance(constant, numeric.Number):
+        return float(constant)
+    index = numbers(x)
+    try:
+        spread = constant.detach().to(torch.float32).expand(index.shape)
+    except RuntimeError:
+        return call.refuse(f"{what} of shape {list(constant.shape)} makes the tensor larger")
+    values = torch.full((whole(x).numel(),), float("nan"))
+    values[index.flatten()] = spread.flatten()
+    values = values.reshape(BATCH, *x.size)
+    first = values[0, :, 0, 0]
+    if not torch.equal(values, first[:, None, None].expand(values.shape)):
+        call.refuse(f"{what} of shape {list(constant.shape)} that differs between pixels; only one "
+                    "number, or one a channel")
+    return float(first[0]) if bool((first == first[0]).all()) else first
+
+
+def shortest(value):
+    """The decimal number of fewest digits that is this one in fp32."""
+    return next(number for number in (float(f"{float(value):.{d}g}") for d in range(1, 18))
+                if float(torch.tensor(number)) == float(value))
+
+
+def affine(call, x, factor, offset):
+    """x times `factor` plus `offset`, both untrained; several in a row become one layer."""
+    x = call.pointwise_tensor(x)
+    factor, offset = (by_channel(call, x, v, "a constant") for v in (factor, offset))
+    network = call.converter.network
+    before = network.find(x.layer)
+    if before is not None and before.kind == "affine":
+        first, base = [before.tensors[n][0] for n in ("factor", "offset")], before.inputs[0]
+        offset = first[1] * factor + offset
+        factor = first[0] * factor
+        x = like(x, base)
+    ones = torch.ones(x.channels)
+    factor, offset = ones * factor, ones * offset
+    if bool((factor == 1).all()) and bool((offset == 0).all()):
+        return x
+    keys = {name: shortest(values[0])
+            for name, values, plain in (("factor", factor, 1), ("offset", offset, 0))
+            if bool((values == values[0]).all()) and float(values[0]) != plain}
+    tensors = {"factor": (factor, [x.channels]), "offset": (offset, [x.channels])}
+    return call.layer("affine", [x], x, keys, tensors)
+
+
+def channel_scale(call, x, scale):
+    x = call.pointwise_tensor(x)
+    parameter = call.converter.weights.parameter(scale)
+    if parameter is None:
+        call.refuse("by a tensor that is computed from parameters; ada-train trains what the layer "
+                    "multiplies by: write it into a parameter of one number a channel")
+    places = by_channel(call, x, torch.arange(1.0, scale.numel() + 1).reshape(scale.shape),
+                        "a parameter")
+    in_order = torch.arange(1.0, x.channels + 1)
+    if scale.numel() != x.channels or not torch.equal(torch.ones(x.channels) * places, in_order):
+        call.refuse(f"by a parameter of shape {list(scale.shape)}; only by one number a channel: "
+                    f"give it the shape [{x.channels}, 1, 1]")
+    tensors = {"weight": (parameter, [x.channels])}
+    weights, network = call.converter.weights, call.converter.network
+    before = network.find(x.layer)
+    if before is not None and before.kind == "l2_normalize" and not before.tensors:
+        weights.taken(call, parameter, before.name)
+        before.tensors = tensors
+        return x
+    first = parameter.detach().flatten()[0]
+    keys = {"value": shortest(first)} if bool((parameter == first).all()) else {}
+    return call.layer("channel_scale", [x], x, keys, tensors, name=weights.taken(call, parameter, weights.names[id(parameter)]))
+
+
+def scale_and_bias(call, x, bias):
+    """x * factor + bias by channel, both trained: a 1x1 convolution of each channel alone. None: no
+    such factor stands before."""
+    before = call.converter.network.find(x.layer)
+    parameter = call.converter.weights.parameter(bias)
+    if before is None or before.kind != "channel_scale" or parameter is None or (
+            parameter.numel() != x.channels):
+        return None
+    places = by_channel(call, x, torch.arange(1.0, x.channels + 1).reshape(bias.shape),
+                        "a parameter")
+    if not torch.equal(torch.ones(x.channels) * places, torch.arange(1.0, x.channels + 1)):
+        return None
+    factor, base = before.tensors["weight"][0], like(x, before.inputs[0])
+    tensors = {"weight": (factor, [x.channels, 1, 1, 1]), "bias": (parameter, [x.channels])}
+    keys = {"channels": x.channels, "kernel": 1, "groups": x.channels}
+    return call.layer("conv2d", [base], x, keys, tensors)
+
+
+def trained(call, other):
+    return isinstance(other, torch.Tensor) and other.requires_grad
+
+
+def add(call, a, b, alpha=1, out=None):
+    return plus(call, a, b, alpha)
+
+
+def subtract(call, a, b, alpha=1):
+    return plus(call, a, b, -alpha)
+
+
+def reversed_subtract(call, a, b, alpha=1):
+    return plus(call, b, a, -alpha)
+
+
+def plus(call, a, b, alpha):
+    """a + alpha * b."""
+    if isinstance(a, Value) and isinstance(b, Value):
+        return sum_of(call, a, b if alpha == 1 else affine(call, b, alpha, 0.0))
+    x, other = (a, b) if isinstance(a, Value) else (b, a)
+    if isinstance(other, Noise):
+        call.refuse("adds random numbers")
+    if trained(call, other):
+        if alpha == 1:
+            made = scale_and_bias(call, x, other)
+            if made is not None:
+                return made
+        call.refuse(f"adds a parameter of shape {list(other.shape)}; make it the bias of the layer "
+                    "before, or of a norm, or x * factor + bias of one number a channel")
+    if x is a:
+        return affine(call, x, 1.0, other * alpha)
+    return affine(call, x, float(alpha), other)
+
+
+def multiply(call, a, b, out=None):
+    if isinstance(a, Value) and isinstance(b, Value):
+        return product_of(call, a, b)
+    x, other = (a, b) if isinstance(a, Value) else (b, a)
+    if isinstance(other, Noise):
+        return dropped_by(call, x, other, affine)
+    if trained(call, other):
+        return channel_scale(call, x, other)
+    return affine(call, x, other, 0.0)
+
+
+def divide(call, a, b, rounding_mode=None):
+    if isinstance(b, Value) or rounding_mode is not None:
+        call.refuse("by a tensor that the network computed" if isinstance(b, Value) else
+                    "rounds; its gradient is 0")
+    if isinstance(b, Noise) or trained(call, b):
+        call.refuse("by a parameter or random numbers; multiply instead")
+    return affine(call, a, 1.0 / b, 0.0)
+
+
+def reversed_divide(call, a, b):
+    return divide(call, b, a)
+
+
+def negative(call, x):
+    return affine(call, x, -1.0, 0.0)
+
+
+def power(call, x, exponent):
+    if isinstance(x, Value) and exponent in (1, 2):
+        return x if exponent == 1 else product_of(call, x, x)
+    return call.refuse(f"exponent {exponent}; only 2")
+
+
+def square(call, x):
+    return product_of(call, x, x)
+
+
+# --- Side by side ---
+
+def concat(call, tensors, dim=0, axis=None):
+    dim = dim if axis is None else axis
+    if not tensors or any(not isinstance(t, Value) for t in tensors):
+        call.refuse("expected a list of tensors that the network computed")
+    if len(tensors) == 1:
+        return tensors[0]
+    boxes = [boxes_of(call, t) for t in tensors]
+    if dim in (1, -2) and all(boxes) and len({v for _, v in boxes}) == 1:
+        return joined_boxes(call, [t for t, _ in boxes], boxes[0][1])
+    tensors = [call.tensor(t) for t in tensors]
+    first = tensors[0]
+    same = all(t.form == first.form and t.size[1:] == first.size[1:] for t in tensors)
+    axes = {"rows": (1, -3), "pixels": (3, -1), "flat": (1, -1)}[first.form]
+    if not same or dim not in axes:
+        call.refuse(f"along axis {dim}; only of channels, of equal heights and widths")
+    if first.form == "flat" and any(not t.is_vector for t in tensors):
+        call.refuse("of flattened images; flatten after the concatenation")
+    output = Value("", first.form, sum(t.channels for t in tensors), *first.size[1:])
+    return call.layer("concat", list(tensors), output)
+
+
+def boxes_of(call, x):
+    """[n, boxes, values] made of the channels of each pixel in order: the value as pixels, and how
+    many values a box has. None: something else."""
+    if x.form != "other" or x.index.dim() != 3 or x.index.shape[0] != BATCH:
+        return None
+    pixels = Value(x.layer, "pixels", *x.size)
+    values = int(x.index.shape[2])
+    if x.channels % values or not torch.equal(x.index.flatten(), numbers(pixels).flatten()):
+        return None
+    return pixels, values
+
+
+def joined_boxes(call, tensors, values):
+    boxes = sum(t.channels * t.height * t.width for t in tensors) // values
+    made = call.layer("concat_boxes", tensors, Value("", "pixels", values, 1, boxes),
+                      {"values": values})
+    return dataclasses.replace(made, form="other", index=tokens(made, (BATCH, boxes)))

@@ -1,0 +1,96 @@
+"""Convolutions and linear layers."""
+import dataclasses
+
+from .call import pair, short
+from .network import Value
+from .views import channel_axis
+
+
+def window(call, x, kernel, stride, padding, usual_stride=(1, 1), keys=None):
+    """Keys of a window. Zeros that pad() added become the layer's own; only as many on all sides,
+    or where those too many on one side are never reached."""
+    keys = dict(keys or {})
+    keys["kernel"] = short(kernel)
+    if pair(stride) != list(usual_stride):
+        keys["stride"] = short(stride)
+    padding = pair(padding)
+    if x.padding:
+        left, right, top, bottom = x.padding
+        padding = [padding[0] + top, padding[1] + left]
+        reach = [d * (k - 1) + 1 for d, k in zip(pair(keys.get("dilation", 1)), pair(kernel))]
+        sizes = [(side + 2 * p - r) // s + 1 for side, p, r, s in
+                 zip((x.height, x.width), padding, reach, pair(stride))]
+        if min(padding) < 0 or sizes != list(call.shape[2:]):
+            call.refuse(f"zeros on the left {left}, right {right}, top {top}, bottom {bottom}; "
+                        "a layer has as many on both sides (networks with TensorFlow's padding: "
+                        "take the ones without tf_ in their names, or sizes at which both sides "
+                        "are equal)")
+    if padding != [0, 0]:
+        keys["padding"] = short(padding)
+    return keys
+
+
+def padded(call, x):
+    """`x` as images, and its zeros apart."""
+    if isinstance(x, Value) and x.padding:
+        return dataclasses.replace(x, padding=()), x
+    return (call.images(x),) * 2
+
+
+def conv2d(call, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    plain, x = padded(call, x)
+    kernel = list(weight.shape[2:])
+    if padding == "valid":
+        padding = 0
+    if padding == "same":
+        reach = [d * (k - 1) for d, k in zip(pair(dilation), kernel)]
+        if any(r % 2 for r in reach):
+            call.refuse("padding same of an even kernel pads one side more than the other")
+        padding = [r // 2 for r in reach]
+    keys = {"channels": int(weight.shape[0])}
+    if pair(dilation) != [1, 1]:
+        keys["dilation"] = short(dilation)
+    found = window(call, x, kernel, stride, padding, keys=keys)
+    keys = {"channels": keys["channels"], **{k: found[k] for k in
+                                             ("kernel", "stride", "padding", "dilation")
+                                             if k in found}}
+    if groups != 1:
+        keys["groups"] = groups
+    if bias is None:
+        keys["bias"] = False
+    tensors = {"weight": (weight, list(weight.shape))}
+    if bias is not None:
+        tensors["bias"] = (bias, [keys["channels"]])
+    return call.weighted("conv2d", plain, call.made(), keys, tensors)
+
+
+def linear(call, x, weight, bias=None):
+    features = int(weight.shape[0])
+    keys = {} if bias is not None else {"bias": False}
+    tensors = {"weight": (weight, list(weight.shape)), "bias": (bias, [features])}
+    if bias is None:
+        del tensors["bias"]
+    if isinstance(x, Value) and x.form == "other" and channel_axis(x) == -1:
+        made = linear_of_pixels(call, x, features, keys, tensors)
+        rows = dataclasses.replace(made, form="other", index=None)
+        return dataclasses.replace(rows, index=tokens(made, x.index.shape[:-1]))
+    x = call.tensor(x)
+    if x.form == "flat":
+        return call.weighted("linear", x, Value("", "flat", features),
+                             {"features": features, **keys}, tensors)
+    if x.form == "pixels":
+        return linear_of_pixels(call, x, features, keys, tensors)
+    return call.refuse("of a tensor that is neither [n, features] nor [n, height, width, channels]")
+
+
+def tokens(value, shape):
+    from .views import in_form, whole
+    return in_form(whole(value), "pixels").reshape(*shape, value.channels)
+
+
+def linear_of_pixels(call, x, features, keys, tensors):
+    """The same at every pixel: a 1x1 convolution."""
+    weight = tensors["weight"][0]
+    tensors = {**tensors, "weight": (weight, [*weight.shape, 1, 1])}
+    return call.weighted("conv2d", x, Value("", "pixels", features, x.height, x.width),
+                         {"channels": features, "kernel": 1, **keys}, tensors)

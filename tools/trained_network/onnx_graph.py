@@ -1,0 +1,96 @@
+"""An ONNX graph of layers. Tensors are [n, c, h, w], also those of one value a channel."""
+import numpy
+from onnx import TensorProto, helper, numpy_helper
+
+from .checkpoint import CannotRead, shaped
+from .layers import shapes_of
+from .onnx_kinds import KINDS
+
+OPSET = 20
+
+
+class Graph:
+    """Grows node by node. `weights`: arrays by name."""
+
+    def __init__(self, layers, weights, size):
+        self.layers, self.weights = layers, weights
+        self.shapes = shapes_of(layers, size)
+        self.by_name = {layer["name"]: layer for layer in layers}
+        self.unpooled = {layer["pool"] for layer in layers if layer["kind"] == "max_unpool"}
+        self.nodes, self.initializers, self.kept = [], [], {}
+        self.values = {"input": "images"}  # by layer: the tensor
+
+    def node(self, kind, inputs, name, outputs=1, **attributes):
+        made = [name] + [f"{name}:{i}" for i in range(1, outputs)]
+        self.nodes.append(helper.make_node(kind, inputs, made, name=name, **attributes))
+        return name
+
+    def constant(self, name, array):
+        """An initializer called `name`."""
+        if name not in self.kept:
+            self.kept[name] = name
+            self.initializers.append(numpy_helper.from_array(numpy.ascontiguousarray(array), name))
+        return name
+
+    def weight(self, layer, suffix, shape):
+        name = f"{layer['name']}.{suffix}"
+        if name not in self.weights:
+            raise CannotRead(f"the checkpoint has no {name}: it is of another network")
+        return self.constant(name, shaped(self.weights[name], shape, name).astype(numpy.float32))
+
+    def by_channel(self, layer, suffix):
+        """A vector of one number a channel, to be spread over images."""
+        count = self.shapes[layer["name"]][0]
+        name = f"{layer['name']}.{suffix}"
+        if name not in self.weights:
+            raise CannotRead(f"the checkpoint has no {name}: it is of another network")
+        array = shaped(self.weights[name], [1, count, 1, 1], name)
+        return self.constant(name, array.astype(numpy.float32))
+
+    def ints(self, name, *values):
+        return self.constant(name, numpy.array(values, numpy.int64))
+
+    def add_layers(self):
+        for layer in self.layers:
+            function = KINDS.get(layer["kind"])
+            if function is None:
+                raise CannotRead(f"{layer['name']}: kind {layer['kind']} has no node in ONNX here")
+            inputs = [self.values[name] for name in layer["inputs"]]
+            self.values[layer["name"]] = function(self, layer, inputs)
+
+    def shape_in(self, layer):
+        return self.shapes[layer["inputs"][0]]
+
+
+def model_of(layers, outputs, weights, size, normalize=None):
+    """An onnx.ModelProto: `images` [n, c, h, w] in, and each output as PyTorch would give it.
+    `normalize`: (mean, std) by channel, which the graph then takes off itself."""
+    graph = Graph(layers, weights, size)
+    if normalize:
+        mean, std = (numpy.array(v, numpy.float32).reshape(1, -1, 1, 1) for v in normalize)
+        centered = graph.node("Sub", ["images", graph.constant("images:mean", mean)],
+                              "images:centered")
+        graph.values["input"] = graph.node("Div", [centered, graph.constant("images:std", std)],
+                                           "images:normal")
+    graph.add_layers()
+    names = ["logits"] if len(outputs) == 1 else ["locations", "scores"]
+    results = []
+    for name, layer in zip(names, outputs):
+        c, h, w = graph.shapes[layer]
+        boxes = graph.by_name[layer]["kind"] == "concat_boxes"
+        if boxes:
+            squeezed = graph.node("Squeeze", [graph.values[layer], graph.ints("axes:rows", 2)],
+                                  f"{name}:turned")
+            graph.node("Transpose", [squeezed], name, perm=[0, 2, 1])
+            shape = ["n", w, c]
+        elif (h, w) == (1, 1):
+            graph.node("Flatten", [graph.values[layer]], name, axis=1)
+            shape = ["n", c]
+        else:
+            graph.node("Identity", [graph.values[layer]], name)
+            shape = ["n", c, h, w]
+        results.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["n", *size])
+    made = helper.make_graph(graph.nodes, "network", [images], results, graph.initializers)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9,
+                             producer_name="ada-train")

@@ -1,0 +1,16 @@
+"""Files that appear whole or not at all."""
+import os
+
+
+def replace(path, write):
+    """`write(temporary)` writes a file beside `path`, which then takes its name."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        write(temporary)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)  # safetensors would keep it to the user alone
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
