@@ -76,6 +76,35 @@ class Frozen(Base):
         return self.end(F.relu(self.a(x) * self.w.view(1, -1, 1, 1) + self.v.reshape(8, 1, 1)))
 
 
+class FrozenNorm(Base):
+    """As detectors are fine-tuned."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm.requires_grad_(False)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, x):
+        return self.end(F.relu(self.norm(self.a(x))))
+
+
+class ByHand(Base):
+    """A trained factor and summand by channel; a sum and a maximum over pixels."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.rand(1, 8, 1, 1))
+        self.summand = nn.Parameter(torch.zeros(8, 1, 1))
+
+    def forward(self, x):
+        x = self.a(x) * self.factor + self.summand
+        return self.head(x.sum((2, 3)) / 1024 + x.flatten(2).max(2)[0])
+
+
 class Dropped(Base):
     """Stochastic depth and dropout as people write them."""
 

@@ -194,6 +194,8 @@ class FromTorch(unittest.TestCase):
             "Constants": "affine conv2d affine conv2d affine add global_avg_pool linear",
             "Split": "conv2d slice sigmoid slice multiply tanh concat global_avg_pool linear",
             "Frozen": "conv2d affine relu global_avg_pool linear",
+            "FrozenNorm": "conv2d affine relu global_avg_pool linear",
+            "ByHand": "conv2d conv2d global_avg_pool max_pool add linear",
             "Dropped": "conv2d conv2d stochastic_depth stochastic_depth dropout add "
                        "global_avg_pool linear",
             "Tokens": None,
