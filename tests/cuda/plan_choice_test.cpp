@@ -7,11 +7,10 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Of y and of a scaled dx.
+// Of y, and of a scaled dx.
 const std::vector<std::string> kEngines = {"eng22_k2=16_k13=0", "eng22_k2=4_k13=0", "eng47_k2=2",
                                            "eng22_k2=1_k13=0", "eng62_k2=0_k24=1"};
-const std::vector<std::string> kRunTime = {"eng1_k17=16_k24=11", "eng1_k24=11_k17=0", "eng1_k24=9",
-                                           "eng1_k24=41"};
+const std::vector<std::string> kRunTime = {"eng1_k24=8", "eng1_k24=41", "eng2", "eng8"};
 
 PlanChoice Skipping(int engines) { return {false, engines, false}; }
 ProductRequest Request(ProductKind kind, Storage operands, bool scale) {
@@ -21,17 +20,6 @@ ProductRequest Request(ProductKind kind, Storage operands, bool scale) {
 }
 
 TEST_SUITE("cpu") {
-  TEST_CASE("plans: an engine, and of the one that is compiled at run time each of its kernels") {
-    CHECK(EngineOf("eng67_k2=4_k13=0") == "eng67");
-    CHECK(EngineOf("eng67") == "eng67");
-    CHECK(EngineOf("eng62_k2=0_k24=1") == "eng62");
-    CHECK(EngineOf("eng1_k17=16_k24=11") == "eng1_k24=11");
-    CHECK(EngineOf("eng1_k24=11_k17=0") == "eng1_k24=11");
-    CHECK(EngineOf("eng1_k2=3") == "eng1");
-    CHECK(EngineOf("eng11_k24=3") == "eng11");
-    CHECK(EngineOf("") == "");
-  }
-
   TEST_CASE("plans: as the heuristics have them, without so many engines of the first") {
     using Order = std::vector<int>;
     CHECK(PlansToBuild(kEngines, {}) == Order{0, 1, 2, 3, 4});
@@ -41,6 +29,8 @@ TEST_SUITE("cpu") {
     CHECK(PlansToBuild(kEngines, Skipping(99)).empty());
     CHECK(PlansToBuild(kRunTime, Skipping(1)) == Order{2, 3});
     CHECK(PlansToBuild({}, {}).empty());
+    CHECK(EngineOf("eng67") == "eng67");
+    CHECK(EngineOf("") == "");
   }
 
   TEST_CASE("plans: one of each engine is measured first") {
@@ -48,6 +38,19 @@ TEST_SUITE("cpu") {
     CHECK(PlansToBuild(kEngines, {true, 0, false}) == Order{0, 2, 4, 1, 3});
     CHECK(PlansToBuild(kEngines, {true, 1, false}) == Order{2, 4});
     CHECK(PlansToBuild(kRunTime, {true, 0, true}) == Order{0, 2, 3, 1});
+  }
+
+  TEST_CASE("plans: scaled data gradients take the engine for sm_90 where there is one") {
+    using Order = std::vector<int>;
+    CHECK(PlansToBuild(kRunTime, {false, 0, true}) == Order{2, 0, 1, 3});
+    CHECK(PlansToBuild(kRunTime, {false, 2, true}) == Order{3});
+    CHECK(PlansToBuild(kEngines, {false, 0, true}) == Order{0, 1, 2, 3, 4});
+    CHECK(PrefersSm90(Request(ProductKind::kData, Storage::kF16, true)));
+    CHECK(PrefersSm90(Request(ProductKind::kData, Storage::kBF16, true)));
+    CHECK_FALSE(PrefersSm90(Request(ProductKind::kData, Storage::kF16, false)));
+    CHECK_FALSE(PrefersSm90(Request(ProductKind::kForward, Storage::kF16, true)));
+    CHECK_FALSE(PrefersSm90(Request(ProductKind::kWeights, Storage::kF16, false)));
+    CHECK_FALSE(PrefersSm90(Request(ProductKind::kData, Storage::kF32, true)));
   }
 
   TEST_CASE("plans: the settings that a plan is made with are of its key") {

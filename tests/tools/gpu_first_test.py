@@ -67,6 +67,12 @@ class GpuFirstTest(unittest.TestCase):
             self.assertIn(": skipped: the NVIDIA driver finds no GPU", done.stdout)
         self.assertNotIn("## Failed", page)
 
+    def test_tests_that_do_not_start_are_a_failure(self):
+        self.script("test_cuda_device", "#!/bin/sh\necho 'no libdnnl' >&2\nexit 127\n")
+        done, page = self.run_it()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("* device tests: test_cuda_device ends with exit code 127: no libdnnl", page)
+
     def test_what_differs_and_what_gains_too_little(self):
         self.script("test_cuda_device", TESTS)
         done, page = self.run_it()

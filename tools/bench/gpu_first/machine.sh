@@ -23,13 +23,18 @@ find_cuda() {
   export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}
 }
 
-# "": one can be used. A GPU that is there and cannot be used is a failure, not a skip.
+# "": one can be used. A GPU that is there and cannot be used is a failure, not a skip, and so are
+# tests that do not start.
 why_no_gpu() {
   local words status=0
   words=$("$tests" --list-test-cases 2>&1) || status=$?
   [ "$status" != 0 ] || return 0
-  words=$(sed -n 's/^\[skipped\] all: //p' <<<"$words")
-  [ -n "$words" ] || words="test_cuda_device ends with exit code $status"
+  if [ "$status" != 77 ]; then
+    words="test_cuda_device ends with exit code $status: $(head -n 1 <<<"$words")"
+    record failed "device tests" "$words"
+  fi
+  words=${words#"[skipped] all: "}
+  words=${words%%$'\n'*}
   ! nvidia-smi -L >/dev/null 2>&1 || record failed machine "a GPU is there: $words"
   echo "$words"
 }

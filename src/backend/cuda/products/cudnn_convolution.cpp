@@ -56,8 +56,8 @@ class Convolution final : public Product {
   std::shared_ptr<Graph> graph_;
 };
 
-// Plans that are measured, in the order of PlansToBuild: one of each engine that cuDNN 9.19 has for
-// any product (10). Each takes a while to build.
+// Plans that are measured, in the order of PlansToBuild: cuDNN 9.19 has at most 9 engines for a
+// product. Each takes a while to build.
 constexpr int kMostMeasured = 12;
 
 PlanChoice ChoiceOf(const CudnnContext& context, const ProductRequest& request) {

@@ -1,9 +1,8 @@
 // Which of a library's plans for a product are built, in which order: by their names alone.
 //
-// cuDNN names a plan by its engine and its settings ("eng67_k2=4_k13=0"). Its run-time compiled
-// engine, eng1, is the only one that has products with an epilogue (a scale, fp32 sums of 16-bit
-// operands); the kernel it compiles is one of its settings, k24. Heuristics put kernels for sm_80
-// first there; the one for sm_90 (kSm90Kernel) comes last.
+// cuDNN names a plan by its engine and its settings ("eng67_k2=4_k13=0"). Products with an epilogue
+// (a scale, fp32 sums of 16-bit operands) are compiled at run time, by eng1 for sm_80, which its
+// heuristics put first, or by eng2 for sm_90 (wgmma), which comes last.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +11,7 @@
 
 namespace ada::backend::cuda {
 
-// "eng67" of the name above; "eng1_k24=41": what an engine is here, and what is passed over whole.
+// "eng67" of the name above.
 std::string EngineOf(const std::string& plan);
 
 struct PlanChoice {
@@ -20,7 +19,7 @@ struct PlanChoice {
   int skip = 0;           // so many engines, of the first by the heuristics
   bool prefers_sm90 = false;
 };
-// Whether the kernel for sm_90 goes first where plans are not measured: scaled data gradients.
+// Whether the engine for sm_90 goes first where plans are not measured: for scaled data gradients.
 bool PrefersSm90(const ProductRequest& request);
 
 // Indices of `plans`, which come best first by the heuristics, in the order in which they are to be
