@@ -39,7 +39,7 @@ std::vector<Switched> AllSwitched() {
           With("ADA_CUDA_POISON", "1", [](CudaSwitches& s) { s.poison = true; })};
 }
 // Whether it makes a device's libraries choose other ways to a sum.
-bool ChangesSums(const CudaSwitches& switches) {
+[[maybe_unused]] bool ChangesSums(const CudaSwitches& switches) {
   return !switches.cublas || !switches.round || switches.cudnn_skip > 0;
 }
 

@@ -27,7 +27,7 @@ TESTS = """#!/bin/sh
 case "$*" in
   *--count*) echo '[doctest] unskipped test cases passing the current filters: 17' ;;
   *--first=4*) echo 'TEST CASE:  streams: broken'; echo '[cases] 2 passed, 1 failed'; exit 1 ;;
-  *) echo '[cases] 3 passed, 0 failed, 0 skipped' ;;
+  *) echo '[doctest] assertions: 24 | 24 passed | 0 failed |' ;;
 esac
 """
 
@@ -83,7 +83,7 @@ class GpuFirstTest(unittest.TestCase):
                      "within 0.99 % of the CPU's (step 2)", "* graphs gains 100.0 %",
                      "* side_stream gains 0.0 %: **less than 2 %, should be off**",
                      "* times of resnet50, round: exit code 4", "* memcheck: clean",
-                     "* racecheck: exit code 1", "* PyTorch, resnet20 fp16: ",
+                     "* racecheck: exit code 1", "* part 0: assertions: 24 | 24 passed | 0 failed", "* PyTorch, resnet20 fp16: ",
                      "* device tests, part 1: TEST CASE:  streams: broken"):
             self.assertIn(line, page)
 
