@@ -11,9 +11,10 @@
 namespace ada::backend::cuda {
 namespace {
 
+using Switch = bool CudaSwitches::*;
 struct Flag {
   const char* name;
-  bool CudaSwitches::*value;
+  Switch value;
 };
 constexpr std::array<Flag, 7> kFlags = {{{"ADA_CUDA_GRAPHS", &CudaSwitches::graphs},
                                          {"ADA_CUDA_SIDE_STREAM", &CudaSwitches::side_stream},
