@@ -41,7 +41,8 @@ fail() { echo "gpu_first.sh: $1" >&2; exit 1; }
 
 # Libraries are looked for beside the program, those that libraries need as well (an old RPATH,
 # which is theirs too); tests find their recordings where they are started.
-build() {  # shellcheck disable=SC2016
+# shellcheck disable=SC2016
+build() {
   local log=$folder/build.log
   export PATH=$PATH:/usr/local/cuda/bin
   command -v "${CUDACXX:-nvcc}" >/dev/null || fail "nvcc is missing; tools/setup.sh --cuda says what to install"
