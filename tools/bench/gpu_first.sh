@@ -14,7 +14,8 @@ usage: tools/bench/gpu_first.sh [--pack] [--arch N] [--one-batch] [--build FOLDE
   (none)          builds, packs, unpacks and runs; without a GPU all that needs one is skipped, visibly
   --pack          builds and packs alone: FOLDER/gpu_first.tar.xz
   --arch N        the GPU to build for (90: H100, H200)
-  --one-batch     test images are training images: the archive is 23 MB smaller
+  --one-batch     test images are training images: the archive is 23 MB smaller (done by itself where
+                  it would reach 64 MiB)
   --build FOLDER  (build-gpu)
   RUN_OPTION      of gpu_first/run.sh: --only tests,bits --minutes 20
 CIFAR-10 is looked for in $ADA_CIFAR10 and data/cifar-10; without it images are made up.
@@ -103,14 +104,25 @@ pack() {
     "${losses[@]}" data.path="$packed/cifar-10"
     cp "$folder/cpu_losses/steps.csv" "$packed/cpu_steps.csv"
   fi
+}
+
+# Smaller than most_mib: with one batch where two are too many.
+archive() {
+  local mib
   tar -C "$folder" -cf - gpu_first | xz -T0 -6 >"$archive"
-  local mib=$((($(stat -c %s "$archive") + 1048575) / 1048576))
+  mib=$((($(stat -c %s "$archive") + 1048575) / 1048576))
   echo "gpu_first.sh: $archive: $mib MiB"
-  [ "$mib" -lt $most_mib ] || fail "the archive is to be smaller than $most_mib MiB; --one-batch makes it so"
+  [ "$mib" -ge $most_mib ] || return 0
+  $one_batch && fail "the archive is to be smaller than $most_mib MiB"
+  echo "gpu_first.sh: that is too much: test images are training images (--one-batch)"
+  one_batch=true
+  ln -f "$packed/cifar-10/data_batch_1.bin" "$packed/cifar-10/test_batch.bin"
+  archive
 }
 
 build
 pack
+archive
 $pack_only && exit 0
 bare=$(mktemp -d)
 trap 'rm -rf "$bare"' EXIT
