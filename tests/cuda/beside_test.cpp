@@ -35,7 +35,7 @@ class NoProducts final : public Products {
 };
 
 std::int64_t* Number(Stream& stream) {
-  return reinterpret_cast<std::int64_t*>(stream.Allocate(sizeof(std::int64_t)));
+  return reinterpret_cast<std::int64_t*>(stream.AllocateZeroed(sizeof(std::int64_t)));
 }
 Range RangeOf(const std::int64_t* numbers, std::size_t count) {
   return {reinterpret_cast<const std::byte*>(numbers), count * sizeof(std::int64_t)};

@@ -23,7 +23,7 @@ struct HostLayer : HostContext {
   }
   Tensor Make(const Shape& shape, const NumberFormat& format) {
     Tensor t{shape, format, StorageFor(format), nullptr};
-    t.data = memory.Allocate(t.bytes());
+    t.data = memory.AllocateZeroed(t.bytes());
     return t;
   }
   template <class T>

@@ -124,7 +124,7 @@ TEST_SUITE(ADA_SUITE) {
 TEST_SUITE("cpu") {
   TEST_CASE("the host executor's lane copies as late as a device may") {
     cuda::HostStream stream;
-    std::byte* const device = stream.Allocate(2);
+    std::byte* const device = stream.AllocateZeroed(2);
     std::byte* const host = stream.AllocateOnHost(2);
     const std::unique_ptr<cuda::Lane> lane = stream.MakeLane();
     const std::unique_ptr<cuda::Event> first = lane->MakeEvent(), second = lane->MakeEvent();
@@ -151,7 +151,7 @@ TEST_SUITE("cpu") {
     const auto products = cuda::MakeProducts(idle, {});
     HostContext host(*products);
     host.stream.KeepNames();
-    float* const x = host.context.Allocate<float>(12);
+    float* const x = host.context.AllocateZeroed<float>(12);
     cuda::ImageFeed feed(host.context, {2, 1, 2, 3}, x);
     const Values table = TableOf(3);
     const std::vector<std::uint8_t> bytes = SomeBytes(12, 1);

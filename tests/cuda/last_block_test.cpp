@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ namespace {
 
 template <class T>
 T* Make(Stream& stream, std::size_t count) {
-  return reinterpret_cast<T*>(stream.Allocate(count * sizeof(T)));
+  return reinterpret_cast<T*>(stream.AllocateZeroed(count * sizeof(T)));
 }
 
 // Writes the block's number plus one.
@@ -115,7 +116,8 @@ struct Chain {
 // Random sums over parts of batch norms, and memory for what becomes of them.
 struct Parts {
   Parts(HostStream& stream, std::int64_t channels, std::int64_t parts)
-      : cut(channels, parts * PixelParts::kLeastPixels), count(parts) {
+      : cut(channels, std::max<std::int64_t>(parts * PixelParts(channels, 1000).part_pixels, 129)),
+        count(parts) {
     for (float*& of : sums) {
       of = Make<float>(stream, static_cast<std::size_t>(channels * parts));
       const test::Values random =
@@ -137,7 +139,7 @@ struct Parts {
     const std::int64_t c = cut.channels;
     BatchStatistics of;
     of.cut = cut, of.parts = count;
-    of.pixels = (count - 1) * PixelParts::kLeastPixels + 3;
+    of.pixels = (count - 1) * cut.part_pixels + 3;
     of.part_mean = sums[0], of.part_m2 = sums[1];
     of.to = {all, all + c, all + 2 * c, all + 3 * c, 1e-5};
     of.running_mean = all + 4 * c, of.running_var = all + 5 * c;
@@ -147,7 +149,7 @@ struct Parts {
   ReduceGradient Made(float* all, ReduceGradient*) const {
     const std::int64_t c = cut.channels;
     ReduceGradient of;
-    of.channels = c, of.parts = count, of.pixels = count * PixelParts::kLeastPixels;
+    of.channels = c, of.parts = count, of.pixels = count * cut.part_pixels;
     of.sum_dy = sums[0], of.sum_dy_xhat = sums[1];
     of.inverse = all, of.scale = all + c;
     of.mean_dy = all + 2 * c, of.slope = all + 3 * c;

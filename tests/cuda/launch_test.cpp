@@ -18,7 +18,7 @@ namespace {
 
 template <class T>
 T* Make(Stream& stream, std::size_t count) {
-  return reinterpret_cast<T*>(stream.Allocate(count * sizeof(T)));
+  return reinterpret_cast<T*>(stream.AllocateZeroed(count * sizeof(T)));
 }
 
 // The sum of each block's values, as a tree over phases.

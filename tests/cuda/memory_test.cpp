@@ -5,9 +5,7 @@
 #include "backend/cuda/backend_on_stream.h"
 #include "compare/network_steps.h"
 #include "cuda/on_both.h"
-#ifdef ADA_CUDA_DEVICE
-#include "backend/cuda/device/device_stream.h"
-#endif
+#include "cuda/stream_lab.h"
 
 namespace ada::backend::test {
 namespace {
@@ -15,7 +13,8 @@ namespace {
 // Another stream, with a count of what was asked of it that stays.
 class CountedStream final : public cuda::Stream {
  public:
-  explicit CountedStream(std::unique_ptr<cuda::Stream> stream) : stream_(std::move(stream)) {}
+  explicit CountedStream(std::unique_ptr<cuda::Stream> stream)
+      : Stream(stream->switches()), stream_(std::move(stream)) {}
   void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) override {
     stream_->CopyToDevice(to, from, bytes);
   }
@@ -30,6 +29,10 @@ class CountedStream final : public cuda::Stream {
   std::byte* Allocate(std::size_t bytes) override {
     ++allocations;
     return stream_->Allocate(bytes);
+  }
+  std::byte* AllocateZeroed(std::size_t bytes) override {
+    ++allocations;
+    return stream_->AllocateZeroed(bytes);
   }
   void Free(std::byte* block) noexcept override {
     ++frees;
@@ -64,15 +67,10 @@ class CountedStream final : public cuda::Stream {
 };
 
 constexpr int kSteps = 1000;
-#ifdef ADA_CUDA_DEVICE
-std::unique_ptr<cuda::Stream> MakeStream() { return std::make_unique<cuda::DeviceStream>(0); }
-#else
-std::unique_ptr<cuda::Stream> MakeStream() { return std::make_unique<cuda::HostStream>(); }
-#endif
 
 TEST_SUITE(ADA_SUITE) {
   TEST_CASE("memory: steps leave nothing behind") {
-    auto owned = std::make_unique<CountedStream>(MakeStream());
+    auto owned = std::make_unique<CountedStream>(NewStream());
     CountedStream& stream = *owned;
     const std::unique_ptr<Backend> backend =
         cuda::MakeBackendOn(std::move(owned), {"test", "test"}, {});

@@ -201,12 +201,22 @@ inline void CheckSame(const Findings& all_want, const Findings& all_got, bool ex
 }
 
 // The backend whose kernels are under test.
-inline std::unique_ptr<Backend> MakeBackendUnderTest() {
+inline std::unique_ptr<Backend> MakeBackendUnderTest(const CudaSwitches& switches) {
+  DeviceOptions options;
+  options.switches = switches;
 #ifdef ADA_CUDA_DEVICE
-  return MakeCudaBackend(0, {});
+  return MakeCudaBackend(0, options);
 #else
-  return MakeHostExecutedBackend();
+  return MakeHostExecutedBackend(options);
 #endif
+}
+// As made; on the host executor memory that nobody promises to be zero is NaN.
+inline std::unique_ptr<Backend> MakeBackendUnderTest() {
+  CudaSwitches switches;
+#ifndef ADA_CUDA_DEVICE
+  switches.poison = true;
+#endif
+  return MakeBackendUnderTest(switches);
 }
 
 // body(lab, findings) on both. The host executor runs it a second time with all threads and blocks

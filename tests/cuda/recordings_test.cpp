@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/backend_on_stream.h"
 #include "backend/cuda/host/host_stream.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/ops/pass_ops.h"
@@ -49,8 +50,8 @@ struct Bench {
   NoProducts none;
   test::HostContext host{none};
   HostStream& stream = host.stream;
-  PassStore store{stream, stream.Allocate(sizeof(PassValues))};
-  std::uint64_t* sum = reinterpret_cast<std::uint64_t*>(stream.Allocate(8));
+  PassStore store{stream, stream.AllocateZeroed(sizeof(PassValues))};
+  std::uint64_t* sum = reinterpret_cast<std::uint64_t*>(stream.AllocateZeroed(8));
   std::unique_ptr<Op> op =
       InPass(store, host.beside, std::make_unique<SumOp>(stream, store.values(), sum), {});
   Remarks remarks;
@@ -110,8 +111,11 @@ TEST_SUITE("cpu") {
         CHECK(*bench.sum == sum);
       }
     CHECK(bodies == 10);  // one more than calls in each variant
-    REQUIRE(bench.remarks.diagnostics().size() == 1);
-    CHECK(bench.remarks.diagnostics()[0].find("the capture failed") != std::string::npos);
+    REQUIRE(bench.remarks.Warnings().size() == 1);
+    CHECK(
+        bench.remarks.Warnings()[0] ==
+        "steps are launched kernel by kernel, which is slower: the device cannot record them: the "
+        "capture failed");
     // What fails as it is ends the run.
     CHECK_THROWS_AS(bench.recordings.Run(3, At(1), [] { throw DeviceError("lost"); }), DeviceError);
   }
@@ -162,6 +166,17 @@ TEST_SUITE("cpu") {
     bench.op->Forward(At(6));
     CHECK(bench.stream.TakeNames().size() == 2);
     CHECK(*bench.sum == 5 + 10 + 6);
+  }
+
+  TEST_CASE("recordings of a backend end before the streams whose work they hold") {
+    auto stream = std::make_unique<HostStream>();
+    std::vector<std::string> ends;
+    stream->TellEnds([&](std::string_view what) { ends.emplace_back(what); });
+    auto backend = MakeBackendOn(std::move(stream), {"test", "none"}, {});
+    for (std::uint64_t draw = 1; draw <= 3; ++draw) backend->Run(1, At(draw), [] {});
+    CHECK(ends.empty());
+    backend.reset();
+    CHECK(ends == std::vector<std::string>{"recording", "side"});
   }
 
   TEST_CASE("a body that fails leaves the variant as it was") {

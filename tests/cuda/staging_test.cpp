@@ -7,21 +7,11 @@
 #include <memory>
 #include <vector>
 
-#ifdef ADA_CUDA_DEVICE
-#include "backend/cuda/device/device_stream.h"
-#else
-#include "backend/cuda/host/host_stream.h"
-#endif
 #include "cuda/on_both.h"
+#include "cuda/stream_lab.h"
 
 namespace ada::backend::test {
 namespace {
-
-#ifdef ADA_CUDA_DEVICE
-std::unique_ptr<cuda::Stream> NewStream() { return std::make_unique<cuda::DeviceStream>(0); }
-#else
-std::unique_ptr<cuda::Stream> NewStream() { return std::make_unique<cuda::HostStream>(); }
-#endif
 
 std::vector<std::uint8_t> Read(cuda::Stream& stream, const std::byte* from, std::size_t bytes) {
   std::vector<std::uint8_t> all(bytes);
@@ -35,7 +25,7 @@ std::vector<std::uint8_t> Read(cuda::Stream& stream, const std::byte* from, std:
 void SendManyAndCompare() {
   const std::unique_ptr<cuda::Stream> stream = NewStream();
   constexpr std::size_t kMost = 4096;
-  std::byte* const memory = stream->Allocate(kMost * 9);
+  std::byte* const memory = stream->AllocateZeroed(kMost * 9);
   for (const int blocks : {1, 2, 4}) {
     cuda::Staging staging(*stream, blocks);
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, kMost, std::size_t{7}}) {
@@ -67,7 +57,7 @@ TEST_SUITE(ADA_SUITE) {
 TEST_SUITE("cpu") {
   TEST_CASE("the host executor reads memory of the host as late as a device may") {
     cuda::HostStream stream;
-    std::byte* const device = stream.Allocate(1);
+    std::byte* const device = stream.AllocateZeroed(1);
     std::byte* const host = stream.AllocateOnHost(1);
     host[0] = std::byte{1};
     stream.CopyToDevice(device, host, 1);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs tests on a GPU under one tool of compute-sanitizer: whole steps of small networks and each op
-# by itself, so every kernel. Exit status 77: skipped (no GPU, or no compute-sanitizer).
+# by itself, so every kernel (sanitizer_filter_test.py looks). Exit status 77: skipped (no GPU, or no compute-sanitizer).
 #
-# usage: under_sanitizer.sh memcheck|racecheck|initcheck TEST_PROGRAM
+# usage: under_sanitizer.sh memcheck|racecheck|initcheck|synccheck TEST_PROGRAM
 set -euo pipefail
 tool=$1 program=$2
 

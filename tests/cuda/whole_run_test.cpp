@@ -2,63 +2,11 @@
 // batches are made in backend memory or by the loader, and whether or not the run was interrupted.
 #include <doctest/doctest.h>
 
-#include <filesystem>
-#include <sstream>
-
-#include "config/load.h"
-#include "cuda/on_both.h"
-#include "train/assemble.h"
+#include "cuda/run_lab.h"
 #include "train/batches.h"
-#include "train/session.h"
-#include "train/small_run.h"
 
 namespace ada::backend::test {
 namespace {
-
-namespace fs = std::filesystem;
-
-// kSmallNetwork for seven steps of two epochs, with `changes`: "key=value;key=value".
-config::Config Small(const std::string& changes) {
-  const std::string text = std::string(testing::kSmallNetwork) +
-                           "name: small\nseed: 3\ntrain: {max_steps: 7}\ncheckpoint: {every_steps: "
-                           "4}\nlog: {every: 3}\n";
-  config::Overrides overrides;
-  std::istringstream lines(changes);
-  for (std::string line; std::getline(lines, line, ';');)
-    overrides.emplace_back(line.substr(0, line.find('=')), line.substr(line.find('=') + 1));
-  return config::LoadText(text, "small.yaml", overrides).config;
-}
-
-// Trains up to `steps`, in a folder that is empty or holds the run's beginning.
-void Train(config::Config config, const std::string& path, std::int64_t steps) {
-  fs::create_directories(path);
-  config::FillDefaults(config);
-  config.train.max_steps = steps;
-  const auto backend = MakeBackendUnderTest();
-  telemetry::Log log(telemetry::LogLevel::kError);
-  const train::RunData data = train::ReadData(config);
-  const Shape image{1, data.train.height, data.train.width, data.train.channels};
-  const auto policy = scaling::MakePolicy(config.scaling);
-  const auto graph = graph::Graph::Build(train::TrainGraph(config, image, *policy), *backend);
-  const auto from = train::FindResumePoint(path + "/checkpoints", config, log);
-  train::Session session({config, path, *backend, data, *graph, *policy, log, false, 1}, from);
-  session.OpenLogs();
-  CHECK(session.Run() == 0);
-}
-
-// All logs of `a` but times and `other`, and the weights, in `b` as well.
-void CheckSameFiles(const std::string& a, const std::string& b, const std::string& other = "") {
-  int compared = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(a)) {
-    const std::string file = entry.path().lexically_relative(a).string();
-    const bool numbers = file.ends_with(".csv") || file.ends_with(".safetensors");
-    if (!numbers || file.ends_with("timing.csv") || file == other) continue;
-    CAPTURE(file);
-    CHECK(testing::ReadBytes(a + "/" + file) == testing::ReadBytes(b + "/" + file));
-    ++compared;
-  }
-  CHECK(compared >= 5);
-}
 
 // Whether training images of such a run go to the device as bytes.
 bool SendsBytes(config::Config config) {

@@ -39,17 +39,17 @@ class CudaBackend final : public Backend {
         stream_(std::move(stream)),
         products_(MakeProducts(*stream_, options_)),
         pass_(*stream_, memory_.Allocate(sizeof(PassValues))),
-        link_(std::move(link)),
-        context_{*stream_, scratch_, shared_,         pass_.values(), options_,   *products_,
-                 remarks_, memory_,  weight_refresh_, beside_,        link_.get()},
-        beside_(context_, [this](Stream& stream) { return MakeProducts(stream, options_); }) {}
+        context_{*stream_, scratch_, shared_,         pass_.values(), options_,  *products_,
+                 remarks_, memory_,  weight_refresh_, beside_,        link.get()},
+        beside_(context_, [this](Stream& stream) { return MakeProducts(stream, options_); }),
+        link_(std::move(link)) {}
 
   std::string Describe() const override { return words_.describe; }
   std::string InstructionSet() const override { return words_.instruction_set; }
   std::vector<std::string> Diagnostics() const override { return remarks_.diagnostics(); }
   std::vector<std::string> Warnings() const override { return remarks_.Warnings(); }
 
-  std::byte* Allocate(std::size_t bytes) override { return memory_.Allocate(bytes); }
+  std::byte* Allocate(std::size_t bytes) override { return memory_.AllocateZeroed(bytes); }
   std::size_t allocated_bytes() const override {
     return memory_.bytes() + scratch_.bytes() + products_->workspace_bytes() + beside_.bytes();
   }
@@ -132,11 +132,13 @@ class CudaBackend final : public Backend {
   SharedBlocks shared_{*stream_, memory_};
   std::unique_ptr<Products> products_;
   PassStore pass_;
-  std::unique_ptr<Link> link_;  // before memory, which may be waited for; after what is recorded
   WeightRefresh weight_refresh_{*stream_, memory_};
-  Recordings recordings_{*stream_, remarks_};
   const Context context_;
   Beside beside_;
+  // Ends before streams and memory, which may be waited for, and after recordings, which hold its
+  // messages and work of the streams of both.
+  std::unique_ptr<Link> link_;
+  Recordings recordings_{*stream_, remarks_};
 };
 
 }  // namespace

@@ -7,17 +7,19 @@ namespace ada::backend::cuda {
 
 Beside::Beside(const Context& main, const MakesProducts& products)
     : main_(main.stream),
-      stream_(main.stream.MakeSide()),
-      products_(products(*stream_)),
-      context_{*stream_,     scratch_,    main.shared,         main.pass, main.options, *products_,
+      own_(main.stream.switches().side_stream ? main.stream.MakeSide() : nullptr),
+      stream_(own_ != nullptr ? *own_ : main_),
+      products_(products(stream_)),
+      context_{stream_,      scratch_,    main.shared,         main.pass, main.options, *products_,
                main.remarks, main.memory, main.weight_refresh, *this,     main.link} {}
 
 void Beside::Run(const std::vector<Range>& reads, const std::function<void()>& work) {
-  if (running_ == works_.size()) works_.push_back({{}, main_.MakeEvent(), stream_->MakeEvent()});
+  if (own_ == nullptr) return work();
+  if (running_ == works_.size()) works_.push_back({{}, main_.MakeEvent(), stream_.MakeEvent()});
   Work& now = works_[running_++];
   now.reads = reads;
   now.begin->Mark();
-  stream_->WaitFor(*now.begin);
+  stream_.WaitFor(*now.begin);
   work();
   now.end->Mark();
   if (!open_) Join();

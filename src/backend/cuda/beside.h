@@ -66,8 +66,9 @@ class Beside {
   void WaitFor(std::size_t work);
 
   Stream& main_;
-  std::unique_ptr<Stream> stream_;
-  Scratch scratch_{*stream_};
+  std::unique_ptr<Stream> own_;  // null: all is the main stream's, in its order
+  Stream& stream_;
+  Scratch scratch_{stream_};
   std::unique_ptr<Products> products_;
   Context context_;
   std::vector<Work> works_;  // those that run, in their order; behind them, of earlier passes

@@ -31,10 +31,16 @@ struct Context {
   Beside& beside;
   Link* link = nullptr;  // null: this process is alone
 
-  // Backend memory, zeroed in the stream's order, until the backend ends. In constructors alone.
+  // Backend memory until the backend ends, in constructors alone. What lies in it is not known: for
+  // what is written before it is read.
   template <class T>
   T* Allocate(std::int64_t count) const {
     return reinterpret_cast<T*>(memory.Allocate(static_cast<std::size_t>(count) * sizeof(T)));
+  }
+  // Zeroed in the stream's order: for counters and sums, which kernels leave as they found them.
+  template <class T>
+  T* AllocateZeroed(std::int64_t count) const {
+    return reinterpret_cast<T*>(memory.AllocateZeroed(static_cast<std::size_t>(count) * sizeof(T)));
   }
   // A copy of what lies on the host, in such memory; null of nothing.
   template <class T>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/switches.h"
 #include "backend/peers.h"
 
 namespace ada::backend {
@@ -17,6 +18,8 @@ struct DeviceOptions {
   bool deterministic = true;  // products: only plans that give the same bytes every time
   // Products of fp8_e4m3 and fp8_e5m2 on 8-bit units, where the library has them; else emulated.
   bool fp8_hardware = false;
+  // MakeCudaBackend: changed by what the environment says.
+  CudaSwitches switches = {};
 };
 
 // On device `index`, which is CUDA's number of it. Throws DeviceError where it cannot be used, or

@@ -7,7 +7,7 @@
 //     struct Own { float sum; };                // registers, of a thread, from phase to phase
 //     template <int kPhase>
 //     ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const;
-//     ... arguments: numbers and pointers to backend memory, 4 KiB at most ...
+//     ... arguments: numbers and pointers to backend memory, kMostArguments bytes at most ...
 //   };
 //
 // Shared has at most 48 KiB. nvcc makes a __global__ function of the kernel; g++ runs it block by
@@ -23,6 +23,9 @@
 
 #include "backend/cuda/stream.h"
 #include "core/host_device.h"
+#ifndef __CUDACC__
+#include "backend/cuda/host/kernel_trace.h"
+#endif
 
 namespace ada::backend::cuda {
 
@@ -48,6 +51,8 @@ ADA_HOST_DEVICE inline void AtomicMax(std::uint32_t* to, std::uint32_t value);
 ADA_HOST_DEVICE inline void AtomicMin(std::uint32_t* to, std::uint32_t value);
 
 // --- Both executors ---
+
+inline constexpr std::size_t kMostArguments = 4096 - 16;  // a kernel's; Entry has one more
 
 // The name of a kernel's type, as the compiler writes it; of a LastBlockKernel the first one's.
 template <class Kernel>
@@ -78,11 +83,13 @@ __device__ void RunPhases(const Kernel& kernel, const ThreadIndex& at,
   }
 }
 
+// early: the next launch may come to the device before this one's work, else behind it. Whatever
+// comes waits for the end of the one before, and with it of all that came before that.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) Entry(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(Kernel::kThreads)
+    Entry(const __grid_constant__ Kernel kernel, [[maybe_unused]] const bool early) {
 #if __CUDA_ARCH__ >= 900
-  // The next launch may come to the device; what is below waits for the end of the one before.
-  cudaTriggerProgrammaticLaunchCompletion();
+  if (early) cudaTriggerProgrammaticLaunchCompletion();
   cudaGridDependencySynchronize();
 #endif
   __shared__ typename Kernel::Shared shared;
@@ -90,23 +97,28 @@ __global__ void __launch_bounds__(Kernel::kThreads) Entry(const __grid_constant_
   const ThreadIndex at{static_cast<int>(blockIdx.x), static_cast<int>(threadIdx.x),
                        static_cast<int>(gridDim.x)};
   RunPhases<0>(kernel, at, shared, own);
+#if __CUDA_ARCH__ >= 900
+  if (!early) cudaTriggerProgrammaticLaunchCompletion();
+#endif
 }
 
 template <class Kernel>
 void Launch(Stream& stream, const Kernel& kernel, int blocks) {
-  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= kMostArguments);
   static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
   static_assert(sizeof(typename Kernel::Shared) <= 48 * 1024);
   if (blocks <= 0) return;
-  static const bool early = WaitsByItself(reinterpret_cast<const void*>(&Entry<Kernel>));
+  using Pdl = CudaSwitches::Pdl;
+  static const bool waits = WaitsByItself(reinterpret_cast<const void*>(&Entry<Kernel>));
+  const Pdl pdl = stream.switches().pdl;
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks)), config.blockDim = dim3(Kernel::kThreads);
   config.stream = stream.handle();
-  config.attrs = &attribute, config.numAttrs = early ? 1 : 0;
-  cudaLaunchKernelEx(&config, &Entry<Kernel>, kernel);
+  config.attrs = &attribute, config.numAttrs = waits && pdl != Pdl::kOff ? 1 : 0;
+  cudaLaunchKernelEx(&config, &Entry<Kernel>, kernel, pdl == Pdl::kEarly);
   CheckLaunch(KernelName<Kernel>());
 }
 
@@ -143,10 +155,11 @@ void RunBlocks(const Kernel& kernel, int blocks, bool reverse) {
 
 template <class Kernel>
 void Launch(Stream& stream, const Kernel& kernel, int blocks) {
-  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096);
+  static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= kMostArguments);
   static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
   static_assert(sizeof(typename Kernel::Shared) <= 48 * 1024);
   if (blocks <= 0) return;
+  [[maybe_unused]] static const bool noted = NoteKernel(typeid(Kernel));
   stream.Run(KernelName<Kernel>(),
              [kernel, blocks](bool reverse) { RunBlocks(kernel, blocks, reverse); });
 }

@@ -13,9 +13,16 @@ Memory::~Memory() {
 
 std::byte* Memory::Allocate(std::size_t bytes) {
   blocks_.reserve(blocks_.size() + 1);
-  blocks_.push_back(stream_.Allocate(bytes));
+  return Keep(stream_.Allocate(bytes), bytes);
+}
+std::byte* Memory::AllocateZeroed(std::size_t bytes) {
+  blocks_.reserve(blocks_.size() + 1);
+  return Keep(stream_.AllocateZeroed(bytes), bytes);
+}
+std::byte* Memory::Keep(std::byte* block, std::size_t bytes) {
+  blocks_.push_back(block);
   bytes_ += bytes;
-  return blocks_.back();
+  return block;
 }
 
 SharedBlocks::~SharedBlocks() {
@@ -24,7 +31,7 @@ SharedBlocks::~SharedBlocks() {
 
 SharedMemory SharedBlocks::Allocate(std::size_t bytes) {
   blocks_.reserve(blocks_.size() + 1);
-  std::byte* backend = memory_.Allocate(bytes);
+  std::byte* backend = memory_.AllocateZeroed(bytes);
   blocks_.push_back({backend, stream_.AllocateOnHost(bytes), bytes});
   return blocks_.back();
 }

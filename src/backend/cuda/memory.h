@@ -17,10 +17,13 @@ class Memory {
   explicit Memory(Stream& stream) : stream_(stream) {}
   ~Memory();
   Memory(const Memory&) = delete;
-  std::byte* Allocate(std::size_t bytes);  // zeroed
+  std::byte* Allocate(std::size_t bytes);  // what lies in it is not known
+  std::byte* AllocateZeroed(std::size_t bytes);
   std::size_t bytes() const { return bytes_; }
 
  private:
+  std::byte* Keep(std::byte* block, std::size_t bytes);
+
   Stream& stream_;
   std::vector<std::byte*> blocks_;
   std::size_t bytes_ = 0;
@@ -31,7 +34,7 @@ class SharedBlocks {
   SharedBlocks(Stream& stream, Memory& memory) : stream_(stream), memory_(memory) {}
   ~SharedBlocks();
   SharedBlocks(const SharedBlocks&) = delete;
-  SharedMemory Allocate(std::size_t bytes);
+  SharedMemory Allocate(std::size_t bytes);  // zeroed
   // Of whole blocks or parts of them; see Backend. Nobody waits for the device here.
   void Fetch(const SharedMemory& part);
   void Send(const SharedMemory& part);

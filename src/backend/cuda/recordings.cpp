@@ -9,6 +9,7 @@ namespace ada::backend::cuda {
 
 void Recordings::Run(std::uint64_t variant, const Pass& pass, const std::function<void()>& body,
                      bool joins_norms) {
+  if (!stream_.switches().graphs) return body();
   const Key key{variant,   pass.rows,       pass.training,  pass.count, pass.accumulate,
                 pass.bins, pass.whole_rows, pass.first_row, pass.part,  joins_norms};
   const auto [found, is_new] = variants_.try_emplace(key);
@@ -30,8 +31,7 @@ void Recordings::Record(Variant& variant, const std::function<void()>& body) {
     variant.recording = stream_.Record(body);
   } catch (const DeviceError& error) {
     variant.refused = true;
-    remarks_.Diagnose(std::string("a step is launched kernel by kernel: it cannot be recorded: ") +
-                      error.what());
+    remarks_.NotRecorded(error.what());
   }
 }
 

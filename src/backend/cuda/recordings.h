@@ -14,7 +14,8 @@ namespace ada::backend::cuda {
 
 // Backend::Run. The first call of a variant is done as it is (libraries load their kernels then),
 // the second is recorded, and from then on the recording is replayed. A variant that the device
-// cannot record is done as it is every time; a remark says why.
+// cannot record is done as it is every time; a warning says why. So is every variant where the
+// stream's switches have no graphs.
 class Recordings {
  public:
   Recordings(Stream& stream, Remarks& remarks) : stream_(stream), remarks_(remarks) {}

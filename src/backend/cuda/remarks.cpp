@@ -23,16 +23,26 @@ void Remarks::Widened(const std::string& layer, const std::string& product) {
   AddOnce(found->products, product);
 }
 
+void Remarks::NotRecorded(const std::string& why) {
+  if (not_recorded_.empty()) not_recorded_ = why;
+}
+
 std::vector<std::string> Remarks::Warnings() const {
   constexpr std::size_t kMostLayers = 8;
-  if (widened_.empty()) return {};
-  std::vector<std::string> layers;
+  std::vector<std::string> warnings, layers;
   for (const Layer& layer : widened_)
     layers.push_back(layer.name + " (" + FirstNames(layer.products, layer.products.size()) + ")");
-  return {
-      "products of 16-bit operands run in fp32, without Tensor Cores, because cuDNN or cuBLAS "
-      "has no plan for them: " +
-      FirstNames(layers, kMostLayers) + "; --verbose tells what was asked for"};
+  if (!layers.empty())
+    warnings.push_back(
+        "products of 16-bit operands run in fp32, without Tensor Cores, because cuDNN or cuBLAS "
+        "has no plan for them: " +
+        FirstNames(layers, kMostLayers) + "; --verbose tells what was asked for");
+  if (!not_recorded_.empty())
+    warnings.push_back(
+        "steps are launched kernel by kernel, which is slower: the device cannot "
+        "record them: " +
+        not_recorded_);
+  return warnings;
 }
 
 }  // namespace ada::backend::cuda

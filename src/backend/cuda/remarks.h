@@ -12,9 +12,12 @@ class Remarks {
   // Operands of 16 bits of this product ("weight gradient") are widened, and the product is of fp32
   // numbers, which Tensor Cores do not multiply.
   void Widened(const std::string& layer, const std::string& product);
+  // Steps are launched kernel by kernel, because the device refused to record one. The first reason
+  // is kept.
+  void NotRecorded(const std::string& why);
 
   const std::vector<std::string>& diagnostics() const { return diagnostics_; }
-  // At most one line, of all that were widened.
+  // At most two lines: of all that were widened; of what was not recorded.
   std::vector<std::string> Warnings() const;
 
  private:
@@ -24,6 +27,7 @@ class Remarks {
   };
   std::vector<std::string> diagnostics_;
   std::vector<Layer> widened_;  // in the order in which they were made
+  std::string not_recorded_;
 };
 
 }  // namespace ada::backend::cuda

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string_view>
 
+#include "backend/cuda/switches.h"
+
 struct CUstream_st;  // cudaStream_t is a pointer to it
 struct CUevent_st;   // cudaEvent_t likewise
 
@@ -46,7 +48,11 @@ class Lane {
 
 class Stream {
  public:
+  explicit Stream(const CudaSwitches& switches) : switches_(switches) {}
   virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  // What whoever asks for work here does without; sides have the same.
+  const CudaSwitches& switches() const { return switches_; }
 
   // `from` is copied before this returns, for which the device may have to be waited for; memory of
   // AllocateOnHost is copied later, in the stream's order, without anybody's waiting (staging.h).
@@ -58,11 +64,13 @@ class Stream {
   // Waits for all work. Throws DeviceError where some of it failed.
   virtual void Synchronize() = 0;
 
-  // Memory is zeroed, 256-byte aligned and freed by Free and FreeOnHost alone. Throws DeviceError
-  // where there is none left.
+  // Memory is 256-byte aligned and freed by Free and FreeOnHost alone. Throws DeviceError where
+  // there is none left. What lies in it is not known; with switches().poison it is NaN.
   virtual std::byte* Allocate(std::size_t bytes) = 0;
+  // Zeroed in the stream's order.
+  virtual std::byte* AllocateZeroed(std::size_t bytes) = 0;
   virtual void Free(std::byte* block) noexcept = 0;
-  // Host memory that the device reads and writes without the host's help.
+  // Host memory that the device reads and writes without the host's help; zeroed.
   virtual std::byte* AllocateOnHost(std::size_t bytes) = 0;
   virtual void FreeOnHost(std::byte* block) noexcept = 0;
   // How much Allocate has left, as far as is known.
@@ -87,6 +95,13 @@ class Stream {
   // The host executor's way to launch: `work(reverse)` is run now, or at each replay where this
   // records. `reverse`: threads and blocks are to take their turns backwards.
   virtual void Run(std::string_view kernel, std::function<void(bool reverse)> work) = 0;
+
+ private:
+  const CudaSwitches switches_;
 };
+
+// What poisoned memory is full of: NaN in fp16, bf16, fp32 and double, and numbers that are no
+// index.
+inline constexpr int kPoison = 0xff;
 
 }  // namespace ada::backend::cuda

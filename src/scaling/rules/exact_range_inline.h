@@ -70,12 +70,18 @@ ADA_HOST_DEVICE inline std::int32_t TailLimit(const LayerScaler& scaler) {
   return limit < ExponentTail::kBins - 1 ? limit : ExponentTail::kBins - 1;
 }
 
+ADA_HOST_DEVICE inline void FinishTail(LayerScaler& scaler, std::int64_t nonzero, double largest) {
+  ExponentTail& tail = scaler.state.tail;
+  tail.nonzero = nonzero, tail.largest = largest;
+  tail.scale_in = scaler.decision.scale_in;
+  tail.limit = TailLimit(scaler);
+  scaler.state.tail_is_new = true;
+}
+
 ADA_HOST_DEVICE inline void ObserveTail(LayerScaler& scaler, const ExponentTail& tail) {
   if (!detail::IsFinite(tail.largest)) return;
-  scaler.state.tail = tail;
-  scaler.state.tail.scale_in = scaler.decision.scale_in;
-  scaler.state.tail.limit = TailLimit(scaler);
-  scaler.state.tail_is_new = true;
+  for (int bin = 0; bin < ExponentTail::kBins; ++bin) scaler.state.tail.bins[bin] = tail.bins[bin];
+  FinishTail(scaler, tail.nonzero, tail.largest);
 }
 
 }  // namespace ada::scaling

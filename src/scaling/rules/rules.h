@@ -161,6 +161,8 @@ ADA_HOST_DEVICE inline std::int32_t TailLimit(const LayerScaler& scaler);
 // Takes over what was counted (bins below TailLimit, non-zero values, largest |dgrad|; `scale_in`
 // and `limit` are set here). A pass whose dgrad was not finite leaves the old tail.
 ADA_HOST_DEVICE inline void ObserveTail(LayerScaler& scaler, const ExponentTail& tail);
+// The same where the bins are in scaler.state.tail already; `largest` is finite.
+ADA_HOST_DEVICE inline void FinishTail(LayerScaler& scaler, std::int64_t nonzero, double largest);
 
 // The scale to which the gradients of `count` branches are brought: the largest of their scales at
 // which the largest unscaled magnitude `largest` (max over branches of max|g| / S) stays below

@@ -1,6 +1,7 @@
 // The backend on a GPU; see cuda_backend.h.
 #include <cudnn_version.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -37,13 +38,13 @@ cudaDeviceProp PropertiesOf(int index) {
   return properties;
 }
 
-cuda::BackendWords WordsFor(int index) {
+cuda::BackendWords WordsFor(int index, const CudaSwitches& switches) {
   const cudaDeviceProp properties = PropertiesOf(index);
   const std::string chip =
       "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
   return {"cuda:" + std::to_string(index) + " (" + properties.name + ", " + chip + ", " +
               HumanBytes(properties.totalGlobalMem) + ", " + RuntimeVersion() + ", " +
-              CudnnVersion() + ")",
+              CudnnVersion() + ")" + cuda::SwitchesText(switches),
           chip};
 }
 
@@ -91,17 +92,20 @@ std::vector<CudaDeviceId> VisibleCudaDevices() {
   return ids;
 }
 
-std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& options, Peers* peers) {
+std::unique_ptr<Backend> MakeCudaBackend(int index, const DeviceOptions& given, Peers* peers) {
+  DeviceOptions options = given;
+  options.switches = cuda::SwitchesOf(given.switches, [](const char* n) { return std::getenv(n); });
   std::string missing = WhyNoCuda(index);
   if (missing.empty() && peers != nullptr) missing = WhyNoCudaPeers();
   if (!missing.empty())
     throw DeviceError("device cuda:" + std::to_string(index) + ": " + missing +
                       "; or use device.kind: cpu");
   if (options.fp8_hardware) CheckFp8(index);
-  auto stream = std::make_unique<cuda::DeviceStream>(index);
+  auto stream = std::make_unique<cuda::DeviceStream>(index, options.switches);
   std::unique_ptr<cuda::Link> link;
   if (peers != nullptr) link = cuda::MakeDeviceLink(*stream, *peers, index);
-  return cuda::MakeBackendOn(std::move(stream), WordsFor(index), options, std::move(link));
+  return cuda::MakeBackendOn(std::move(stream), WordsFor(index, options.switches), options,
+                             std::move(link));
 }
 
 std::string CudaVersions() {

@@ -101,7 +101,11 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a
                               compute, algorithm);
 }
 
-// --- NVRTC, of kernels that cudnn-frontend has of its own ---
+// --- NVRTC, of kernels that cudnn-frontend has of its own; its version is a plan's ---
+
+nvrtcResult nvrtcVersion(int* major, int* minor) {
+  return Call<nvrtcResult>(Nvrtc(), __func__, major, minor);
+}
 
 nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char* name,
                                int headers, const char* const* texts, const char* const* names) {

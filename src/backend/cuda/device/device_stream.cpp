@@ -12,9 +12,13 @@
 namespace ada::backend::cuda {
 namespace {
 
-// Whether what was asked for is done, by what cuda...Query said.
+// Whether what was asked for is done, by what cuda...Query said. That it is not is kept as the last
+// error, which the next launch would be blamed for.
 bool IsDone(cudaError_t status, const char* doing) {
-  if (status == cudaErrorNotReady) return false;
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
   CheckCuda(status, doing);
   return true;
 }
@@ -76,6 +80,12 @@ void CopyOn(cudaStream_t stream, std::byte* to, const void* from, std::size_t by
   CheckCuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
             "copying to the device");
 }
+// Whether a device copies from there by itself, whenever its turn comes.
+bool IsPinned(const void* from) {
+  cudaPointerAttributes attributes{};
+  CheckCuda(cudaPointerGetAttributes(&attributes, from), "asking where memory lies");
+  return attributes.type != cudaMemoryTypeUnregistered;
+}
 
 class DeviceLane final : public Lane {
  public:
@@ -116,7 +126,8 @@ void CheckCuda(cudaError_t status, const char* doing) {
   throw DeviceError("CUDA, " + std::string(doing) + ": " + cudaGetErrorString(status));
 }
 
-DeviceStream::DeviceStream(int index) : index_(index) {
+DeviceStream::DeviceStream(int index, const CudaSwitches& switches)
+    : Stream(switches), index_(index) {
   CheckCuda(cudaSetDevice(index), "choosing the device");
   stream_ = MakeStream();
 }
@@ -126,8 +137,11 @@ DeviceStream::~DeviceStream() {
   cudaStreamDestroy(stream_);
 }
 
+// CUDA may still be reading pageable memory when the call returns; its owner need not live so long.
 void DeviceStream::CopyToDevice(std::byte* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
   CopyOn(stream_, to, from, bytes);
+  if (!IsPinned(from)) Synchronize();
 }
 
 void DeviceStream::CopyToHost(void* to, const std::byte* from, std::size_t bytes) {
@@ -140,9 +154,11 @@ void DeviceStream::Copy(std::byte* to, const std::byte* from, std::size_t bytes)
             "copying on the device");
 }
 
-void DeviceStream::Zero(std::byte* to, std::size_t bytes) {
-  CheckCuda(cudaMemsetAsync(to, 0, bytes, stream_), "clearing memory");
+void DeviceStream::Fill(std::byte* to, int byte, std::size_t bytes) {
+  CheckCuda(cudaMemsetAsync(to, byte, bytes, stream_), "filling memory");
 }
+
+void DeviceStream::Zero(std::byte* to, std::size_t bytes) { Fill(to, 0, bytes); }
 
 void DeviceStream::Synchronize() {
   constexpr char kDoing[] = "waiting for the work of a step";
@@ -158,15 +174,25 @@ void DeviceStream::WaitToFree() noexcept {
   }
 }
 
-std::byte* DeviceStream::Allocate(std::size_t bytes) {
+std::byte* DeviceStream::AllocateAsItIs(std::size_t bytes) {
   void* block = nullptr;
   const cudaError_t status = cudaMalloc(&block, std::max<std::size_t>(bytes, 1));
   if (status == cudaErrorMemoryAllocation) ThrowOutOfMemory(bytes, allocated_);
   CheckCuda(status, "allocating memory");
   allocated_ += bytes;
-  const auto memory = static_cast<std::byte*>(block);
-  Zero(memory, bytes);
-  return memory;
+  return static_cast<std::byte*>(block);
+}
+
+std::byte* DeviceStream::Allocate(std::size_t bytes) {
+  std::byte* const block = AllocateAsItIs(bytes);
+  if (switches().poison) Fill(block, kPoison, bytes);
+  return block;
+}
+
+std::byte* DeviceStream::AllocateZeroed(std::size_t bytes) {
+  std::byte* const block = AllocateAsItIs(bytes);
+  Zero(block, bytes);
+  return block;
 }
 
 void DeviceStream::Free(std::byte* block) noexcept {
@@ -199,7 +225,9 @@ std::unique_ptr<Event> DeviceStream::MakeEvent() {
 
 std::unique_ptr<Lane> DeviceStream::MakeLane() { return std::make_unique<DeviceLane>(patience_); }
 
-std::unique_ptr<Stream> DeviceStream::MakeSide() { return std::make_unique<DeviceStream>(index_); }
+std::unique_ptr<Stream> DeviceStream::MakeSide() {
+  return std::make_unique<DeviceStream>(index_, switches());
+}
 
 void DeviceStream::WaitFor(Event& event) { WaitOn(stream_, event); }
 

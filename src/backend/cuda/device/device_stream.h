@@ -17,15 +17,15 @@ void CheckCuda(cudaError_t status, const char* doing);
 class DeviceStream final : public Stream {
  public:
   // On device `index`, which becomes the calling thread's. Throws DeviceError.
-  explicit DeviceStream(int index);
+  explicit DeviceStream(int index, const CudaSwitches& switches = {});
   ~DeviceStream() override;
-  DeviceStream(const DeviceStream&) = delete;
   void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) override;
   void CopyToHost(void* to, const std::byte* from, std::size_t bytes) override;
   void Copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   void Zero(std::byte* to, std::size_t bytes) override;
   void Synchronize() override;
   std::byte* Allocate(std::size_t bytes) override;
+  std::byte* AllocateZeroed(std::size_t bytes) override;
   void Free(std::byte* block) noexcept override;
   std::byte* AllocateOnHost(std::size_t bytes) override;
   void FreeOnHost(std::byte* block) noexcept override;
@@ -45,6 +45,8 @@ class DeviceStream final : public Stream {
 
  private:
   void WaitToFree() noexcept;
+  std::byte* AllocateAsItIs(std::size_t bytes);
+  void Fill(std::byte* to, int byte, std::size_t bytes);
 
   int index_;
   CUstream_st* stream_ = nullptr;

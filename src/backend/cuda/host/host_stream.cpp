@@ -24,11 +24,11 @@ std::size_t WholeBytes(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
 }
 
-std::byte* Zeroed(std::size_t bytes) {
+std::byte* FullOf(int byte, std::size_t bytes) {
   void* block = std::aligned_alloc(kAlignment, WholeBytes(bytes));
   if (block == nullptr) throw DeviceError("the host executor's memory is used up");
   auto* memory = static_cast<std::byte*>(block);
-  std::memset(memory, 0, bytes);
+  std::memset(memory, byte, bytes);
   std::fill(memory + bytes, memory + WholeBytes(bytes), kGuard);
   return memory;
 }
@@ -38,6 +38,8 @@ std::byte* Zeroed(std::size_t bytes) {
 class HostStream::Kept final : public Recording {
  public:
   Kept(HostStream& stream, Recorded recorded) : stream_(stream), recorded_(std::move(recorded)) {}
+  ~Kept() override { stream_.TellEnd("recording"); }
+  Kept(const Kept&) = delete;
   void Replay() override {
     stream_.KeepName("replay");
     for (const auto& ask : recorded_.asked) ask();
@@ -135,6 +137,7 @@ HostStream::~HostStream() {
     return;
   }
   std::erase(main_->sides_, this);  // what nobody waited for is dropped
+  main_->TellEnd("side");
 }
 
 // What lies in the host's own memory is read at once.
@@ -187,10 +190,14 @@ void HostStream::Synchronize() {
   arriving_.clear();
 }
 
-std::byte* HostStream::Allocate(std::size_t bytes) {
+std::byte* HostStream::AllocateFull(std::size_t bytes, int byte) {
   ADA_CHECK(recorded() == nullptr);
-  return root().blocks_.emplace(Zeroed(bytes), bytes).first->first;
+  return root().blocks_.emplace(FullOf(byte, bytes), bytes).first->first;
 }
+std::byte* HostStream::Allocate(std::size_t bytes) {
+  return AllocateFull(bytes, switches().poison ? kPoison : 0);
+}
+std::byte* HostStream::AllocateZeroed(std::size_t bytes) { return AllocateFull(bytes, 0); }
 
 void HostStream::Free(std::byte* block) noexcept {
   root().EndAll();
@@ -198,7 +205,7 @@ void HostStream::Free(std::byte* block) noexcept {
 }
 
 std::byte* HostStream::AllocateOnHost(std::size_t bytes) {
-  return *root().on_host_.insert(Allocate(bytes)).first;
+  return *root().on_host_.insert(AllocateZeroed(bytes)).first;
 }
 void HostStream::FreeOnHost(std::byte* block) noexcept {
   Free(block);
@@ -267,6 +274,10 @@ void HostStream::KeepName(std::string_view name) {
   if (root().keeps_names_) root().names_.emplace_back(name);
 }
 
+void HostStream::TellEnd(std::string_view what) {
+  if (tells_end_) tells_end_(what);
+}
+
 void HostStream::Ask(Work work) {
   if (Recorded* recorded = this->recorded()) {
     ADA_CHECK(main_ == nullptr || forked_);  // else a device would do it now
@@ -320,11 +331,12 @@ void HostStream::Drop() {
 namespace ada::backend {
 
 std::unique_ptr<Backend> MakeHostExecutedBackend(const DeviceOptions& options, Peers* peers) {
-  auto stream = std::make_unique<cuda::HostStream>();
+  auto stream = std::make_unique<cuda::HostStream>(options.switches);
   std::unique_ptr<cuda::Link> link;
   if (peers != nullptr) link = std::make_unique<cuda::HostLink>(*stream, *peers);
-  return cuda::MakeBackendOn(std::move(stream), {"cuda kernels on the host's processor", "host"},
-                             options, std::move(link));
+  const std::string words =
+      "cuda kernels on the host's processor" + cuda::SwitchesText(options.switches);
+  return cuda::MakeBackendOn(std::move(stream), {words, "host"}, options, std::move(link));
 }
 
 }  // namespace ada::backend

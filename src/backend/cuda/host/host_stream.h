@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/stream.h"
@@ -17,7 +20,9 @@ namespace ada::backend::cuda {
 
 class HostStream final : public Stream {
  public:
-  HostStream() = default;
+  // As made, memory that nobody promises to be zero is NaN.
+  HostStream() : HostStream(Poisoning()) {}
+  explicit HostStream(const CudaSwitches& switches) : Stream(switches) {}
   ~HostStream() override;
   void CopyToDevice(std::byte* to, const void* from, std::size_t bytes) override;
   void CopyToHost(void* to, const std::byte* from, std::size_t bytes) override;
@@ -25,6 +30,7 @@ class HostStream final : public Stream {
   void Zero(std::byte* to, std::size_t bytes) override;
   void Synchronize() override;
   std::byte* Allocate(std::size_t bytes) override;
+  std::byte* AllocateZeroed(std::size_t bytes) override;
   void Free(std::byte* block) noexcept override;
   std::byte* AllocateOnHost(std::size_t bytes) override;
   void FreeOnHost(std::byte* block) noexcept override;
@@ -52,6 +58,10 @@ class HostStream final : public Stream {
   // "to device", "to host", "replay"; "lane: to device", "lane: waits", "waits"; a side's among
   // them.
   void KeepNames() { keeps_names_ = true; }
+  // told("recording") and told("side") when such a one ends: a device's recording may not outlive
+  // the streams whose work it holds.
+  using TellsEnd = std::function<void(std::string_view what)>;
+  void TellEnds(TellsEnd told) { tells_end_ = std::move(told); }
   std::vector<std::string> TakeNames();
 
  private:
@@ -72,10 +82,18 @@ class HostStream final : public Stream {
     std::vector<std::function<void()>> asked;
   };
 
-  explicit HostStream(HostStream& main) : main_(&main), late_(main.sides_late_) {}
+  explicit HostStream(HostStream& main)
+      : Stream(main.switches()), main_(&main), late_(main.sides_late_) {}
+  static CudaSwitches Poisoning() {
+    CudaSwitches switches;
+    switches.poison = true;
+    return switches;
+  }
+  std::byte* AllocateFull(std::size_t bytes, int byte);
   HostStream& root() { return main_ != nullptr ? *main_ : *this; }
   Recorded* recorded() { return root().recorded_; }
   void KeepName(std::string_view name);
+  void TellEnd(std::string_view what);
   bool IsOnHost(const void* at);
   void Ask(Work work);              // or keeps it, where this records
   void Push(Work work);             // done now, unless this is late
@@ -85,6 +103,7 @@ class HostStream final : public Stream {
 
   HostStream* main_ = nullptr;  // of a side
   bool reverse_ = false, keeps_names_ = false, late_ = false, sides_late_ = true;
+  TellsEnd tells_end_;
   std::vector<std::string> names_;
   Recorded* recorded_ = nullptr;  // where this records
   std::deque<Work> waiting_;      // asked for and not done

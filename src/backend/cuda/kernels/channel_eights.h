@@ -24,9 +24,10 @@ template <Lies kLies>
 struct EightMomentsKernel {
   static constexpr int kChains = 4;
   using Threads = ChannelThreads<kChains, 8>;
-  static constexpr int kThreads = Threads::kThreads, kPhases = 2;
+  static constexpr int kThreads = Threads::kThreads, kPhases = 3;
+  static_assert(Threads::kCells == kThreads);
   struct Shared {
-    PairsOfSums<kThreads> sums;
+    PairsOfSums<kThreads> sums;  // of cells; in chain 0's, of pieces
   };
   struct Own {
     EightFloats origin;
@@ -34,49 +35,56 @@ struct EightMomentsKernel {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
-    const typename Threads::Work work = threads.Of(at);
-    if (!work.any) return;
-    const std::int64_t count = cut.Pixels(work.part, pixels);
-    if constexpr (kPhase == 0) {
-      const std::int64_t first = cut.Begin(work.part) * cut.channels + work.channel;
-      own.origin = Widened<kLies>(LoadEight(x, first));
-      EightFloats sum{}, square{};
-      std::uint32_t largest = 0;
-      ForChain<kChains>(
-          work.chain, count, [&](std::int64_t p) { return LoadEight(x, first + p * cut.channels); },
-          [&](std::int64_t, const EightCodes& codes) {
-            const EightFloats value = Widened<kLies>(codes);
-            largest = JoinMagnitudes(largest, codes);
-            for (int k = 0; k < 8; ++k) {
-              const float d = value.of[k] - own.origin.of[k];
-              sum.of[k] += d, square.of[k] += d * d;
-            }
-          });
-      shared.sums.Put(at.thread, sum, square);
-      note.Add(LargestBits<kLies>(largest));
-    } else if (work.chain == 0) {
-      for (int k = 0; k < 8; ++k)
-        Finish(shared.sums.first[k] + at.thread, shared.sums.second[k] + at.thread,
-               own.origin.of[k], static_cast<float>(count),
-               work.part * cut.channels + work.channel + k);
-    }
-  }
-  ADA_HOST_DEVICE void Finish(const float* a, const float* b, float origin, float count,
-                              std::int64_t to) const {
-    const int step = threads.width();
-    const float s = (a[0] + a[step]) + (a[2 * step] + a[3 * step]);
-    const float q = (b[0] + b[step]) + (b[2 * step] + b[3 * step]);
-    const float shift = s / count, rest = q - s * shift;
-    mean[to] = origin + shift;
-    m2[to] = (rest > 0 ? rest : 0.0f) + (q - q);  // a NaN stays
+    if constexpr (kPhase == 0)
+      threads.ForCells(at, [&](int cell, const auto& work) { Sum(cell, work, shared, own); });
+    if constexpr (kPhase == 1)
+      threads.ForCells(at, [&](int cell, const auto& work) {
+        if (work.chain == 0) Join(cell, work, shared, own);
+      });
+    if constexpr (kPhase == 2)
+      threads.ForChannels(at, [&](int c, std::int64_t channel, std::int64_t part) {
+        const MeanAndSquares of = JoinPieces(threads, part, c, [&](int cell) {
+          return MeanAndSquares{shared.sums.first[c % 8][cell], shared.sums.second[c % 8][cell]};
+        });
+        const std::int64_t to = part * threads.cut.channels + channel;
+        mean[to] = of.mean, m2[to] = of.m2;
+      });
   }
 
   Threads threads;
-  PixelParts cut;
-  std::int64_t pixels = 0;  // of all images of the call
   TensorSpan x;
   float *mean = nullptr, *m2 = nullptr;  // [parts, channels]
   LargestNote note;                      // of x
+
+ private:
+  ADA_HOST_DEVICE void Sum(int cell, const typename Threads::Work& work, Shared& shared,
+                           Own& own) const {
+    const std::int64_t channels = threads.cut.channels;
+    const std::int64_t first = work.first * channels + work.channel;
+    own.origin = Widened<kLies>(LoadEight(x, first));
+    EightFloats sum{}, square{};
+    std::uint32_t largest = 0;
+    ForChain<kChains>(
+        work.chain, work.count, [&](std::int64_t p) { return LoadEight(x, first + p * channels); },
+        [&](std::int64_t, const EightCodes& codes) {
+          const EightFloats value = Widened<kLies>(codes);
+          largest = JoinMagnitudes(largest, codes);
+          for (int k = 0; k < 8; ++k) {
+            const float d = value.of[k] - own.origin.of[k];
+            sum.of[k] += d, square.of[k] += d * d;
+          }
+        });
+    shared.sums.Put(cell, sum, square);
+    note.Add(LargestBits<kLies>(largest));
+  }
+  ADA_HOST_DEVICE void Join(int cell, const typename Threads::Work& work, Shared& shared,
+                            const Own& own) const {
+    for (int k = 0; k < 8; ++k) {
+      const MeanAndSquares of = OfChains(shared.sums.first[k] + cell, shared.sums.second[k] + cell,
+                                         threads.width(), own.origin.of[k], work.count);
+      shared.sums.first[k][cell] = of.mean, shared.sums.second[k][cell] = of.m2;
+    }
+  }
 };
 
 // What tells where dy passes the relu behind a batch norm.
@@ -102,21 +110,18 @@ struct EightGradientsKernel {
 
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
-    const typename Threads::Work work = threads.Of(at);
-    if (!work.any) return;
-    if constexpr (kPhase == 0) {
-      Sum(work, at.thread, shared);
-    } else if (work.chain == 0) {
-      const int other = at.thread + threads.width();
-      const std::int64_t to = work.part * cut.channels + work.channel;
-      for (int k = 0; k < 8; ++k) {
-        sum_dy[to + k] = shared.sums.first[k][at.thread] + shared.sums.first[k][other];
-        sum_dy_xhat[to + k] = shared.sums.second[k][at.thread] + shared.sums.second[k][other];
-      }
-    }
+    if constexpr (kPhase == 0)
+      threads.ForCells(at, [&](int cell, const auto& work) { Sum(work, cell, shared); });
+    if constexpr (kPhase == 1)
+      threads.ForChannels(at, [&](int c, std::int64_t channel, std::int64_t part) {
+        const std::int64_t to = part * threads.cut.channels + channel;
+        sum_dy[to] = SumOfPieces(threads, part, c, shared.sums.first[c % 8]);
+        sum_dy_xhat[to] = SumOfPieces(threads, part, c, shared.sums.second[c % 8]);
+      });
   }
-  ADA_HOST_DEVICE void Sum(const typename Threads::Work& work, int thread, Shared& shared) const {
-    const std::int64_t first = cut.Begin(work.part) * cut.channels + work.channel;
+  ADA_HOST_DEVICE void Sum(const typename Threads::Work& work, int cell, Shared& shared) const {
+    const std::int64_t channels = threads.cut.channels;
+    const std::int64_t first = work.first * channels + work.channel;
     const auto c = static_cast<std::uint32_t>(work.channel);
     const EightFloats centre = EightChannels(mean, c), by = EightChannels(inverse, c);
     EightFloats slope{}, shift{};
@@ -125,13 +130,12 @@ struct EightGradientsKernel {
     EightFloats sum{}, product{};
     std::uint32_t largest = 0;
     ForChain<kChains, 4>(
-        work.chain, cut.Pixels(work.part, pixels),
-        [&](std::int64_t p) { return LoadPixel(first + p * cut.channels); },
+        work.chain, work.count, [&](std::int64_t p) { return LoadPixel(first + p * channels); },
         [&](std::int64_t p, const Pixel& pixel) {
           const EightFloats at = Widened<kLies>(pixel.x);
           EightFloats g = Widened<kLies>(pixel.dy);
           largest = JoinMagnitudes(largest, pixel.dy);
-          if constexpr (kMasks == Masks::kOutput) MaskInPlace(pixel, first + p * cut.channels, g);
+          if constexpr (kMasks == Masks::kOutput) MaskInPlace(pixel, first + p * channels, g);
           for (int k = 0; k < 8; ++k) {
             const float deviation = at.of[k] - centre.of[k];
             if constexpr (kMasks == Masks::kX)
@@ -139,7 +143,7 @@ struct EightGradientsKernel {
             sum.of[k] += g.of[k], product.of[k] += g.of[k] * (deviation * by.of[k]);
           }
         });
-    shared.sums.Put(thread, sum, product);
+    shared.sums.Put(cell, sum, product);
     note.Add(LargestBits<kLies>(largest));
   }
   ADA_HOST_DEVICE Pixel LoadPixel(std::int64_t i) const {
@@ -160,8 +164,6 @@ struct EightGradientsKernel {
   }
 
   Threads threads;
-  PixelParts cut;
-  std::int64_t pixels = 0;
   TensorSpan x, dy, out;  // out: kOutput
   const float *mean = nullptr,
               *inverse = nullptr;                   // [channels], as are the next

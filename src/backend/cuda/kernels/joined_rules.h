@@ -102,34 +102,40 @@ struct JoinSeen {
 // Hands over what all have observed, unless some value is not finite. One block.
 struct JoinTailsKernel {
   static constexpr int kThreads = scaling::ExponentTail::kBins, kPhases = 2;
-  struct Shared {};
+  struct Shared {
+    bool wanted;
+  };
   struct Own {};
   template <int kPhase>
-  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared&, Own&) const {
+  ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own&) const {
     if constexpr (kPhase == 0) {
-      std::int64_t sum = 0;
-      for (int rank = 0; rank < ranks; ++rank) sum += parts[rank].tail.bins[at.thread];
-      all->bins[at.thread] = sum;
-    } else if (at.thread == 0 && scaling::WantsTail(*scaler)) {
-      HandOver();
+      if (at.thread == 0) shared.wanted = scaling::WantsTail(*scaler);
+      return;
     }
+    const std::uint32_t max_bits = MaxBits();
+    if (!shared.wanted || max_bits >= kInfinityBits) return;
+    scaler->state.tail.bins[at.thread] = Sum([&](const TailPart& p) { return p.bins[at.thread]; });
+    if (at.thread == 0)
+      scaling::FinishTail(*scaler, Sum([](const TailPart& p) { return p.nonzero; }),
+                          static_cast<double>(OfBits(max_bits)));
   }
 
   scaling::LayerScaler* scaler;
   const TailPart* parts;  // by process
   int ranks;
-  scaling::ExponentTail* all;
 
  private:
-  ADA_HOST_DEVICE void HandOver() const {
-    std::uint32_t max_bits = 0;
-    all->nonzero = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      all->nonzero += parts[rank].tail.nonzero;
-      max_bits = parts[rank].max_bits > max_bits ? parts[rank].max_bits : max_bits;
-    }
-    all->largest = static_cast<double>(OfBits(max_bits));
-    if (max_bits < kInfinityBits) scaling::ObserveTail(*scaler, *all);
+  ADA_HOST_DEVICE std::uint32_t MaxBits() const {
+    std::uint32_t largest = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      largest = parts[rank].max_bits > largest ? parts[rank].max_bits : largest;
+    return largest;
+  }
+  template <class Count>
+  ADA_HOST_DEVICE std::int64_t Sum(Count&& count) const {
+    std::int64_t sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) sum += count(parts[rank]);
+    return sum;
   }
 };
 

@@ -66,4 +66,17 @@ struct LastBlockKernel {
   int columns = 1;
 };
 
+// `first` in `blocks` blocks, and `then` in a block a column behind it: by one launch, or by two
+// where `finished` is null or the stream's switches say so.
+template <class FirstKernel, class Then>
+void LaunchInTurn(Stream& stream, const FirstKernel& first, const Then& then,
+                  std::uint32_t* finished, int blocks, int columns = 1) {
+  if (blocks <= 0) return;
+  const bool at_once = finished != nullptr && stream.switches().last_block;
+  Launch(stream,
+         LastBlockKernel<FirstKernel, Then>{first, then, at_once ? finished : nullptr, columns},
+         blocks);
+  if (!at_once) Launch(stream, then, columns);
+}
+
 }  // namespace ada::backend::cuda

@@ -79,20 +79,16 @@ struct ScaleGradient {
 // product was padded with channels, [out, taps, row] holds the channels and what nobody reads.
 struct WeightOrder {
   std::int64_t channels, taps, row = channels;
-  // Where value i of the one order lies in the other.
+  // Where a value of the one order lies in the other.
   ADA_HOST_DEVICE std::int64_t PlainOf(std::int64_t packed) const {
     const std::int64_t c = packed % channels, rest = packed / channels;
     return (rest / taps * channels + c) * taps + rest % taps;
   }
-  ADA_HOST_DEVICE std::int64_t PackedOf(std::int64_t plain) const {
-    const std::int64_t tap = plain % taps, rest = plain / taps;
-    return (rest / channels * taps + tap) * row + rest % channels;
-  }
-  // The same of numbers below 2^32, which a device divides faster.
-  ADA_HOST_DEVICE std::int64_t PackedOfSmall(std::uint32_t plain) const {
+  // Of numbers below 2^32, as values of weights have, which a device divides faster.
+  ADA_HOST_DEVICE std::int64_t PackedOf(std::uint32_t plain) const {
     const auto of = static_cast<std::uint32_t>(taps), c = static_cast<std::uint32_t>(channels);
     const std::uint32_t tap = plain % of, rest = plain / of;
-    return (rest / c * taps + tap) * row + rest % c;
+    return (std::int64_t{rest / c} * taps + tap) * row + rest % c;
   }
 };
 
@@ -115,7 +111,7 @@ struct UnscaledGradient {
   bool add, round_first;
   NumberGrid grid;
   ADA_HOST_DEVICE float operator()(std::int64_t i) const {
-    float x = sum[order.PackedOf(i)];
+    float x = sum[order.PackedOf(static_cast<std::uint32_t>(i))];
     if (round_first) x = RoundToGrid(grid, x);
     x = x / *scale;
     return add ? dw[i] + x : x;

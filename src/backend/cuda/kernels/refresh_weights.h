@@ -2,6 +2,7 @@
 // by RoundValuesKernel (round_values.h), each tensor in blocks of its own, and packed on the way.
 #pragma once
 #include <cstdint>
+#include <cstring>
 
 #include "backend/cuda/kernels/products.h"
 #include "backend/cuda/kernels/round_values.h"
@@ -25,15 +26,19 @@ struct WeightTensor {
   ADA_HOST_DEVICE void Store(std::int64_t i, float x) const {
     if (rounded != nullptr) rounded[i] = x;
     if (copy_count == 0) return;
-    const std::int64_t to = order.PackedOfSmall(static_cast<std::uint32_t>(i));
+    const std::int64_t to = order.PackedOf(static_cast<std::uint32_t>(i));
     for (int k = 0; k < copy_count; ++k) StoreExact(copies[k], to, x);
   }
 };
 
 template <StatsLevel kLevel>
 struct RefreshWeightsKernel {
-  static constexpr int kThreads = kStatsThreads, kPhases = 2 + StatsPhases(kLevel);
+  static constexpr int kThreads = kStatsThreads, kPhases = 3 + StatsPhases(kLevel);
+  static constexpr int kWord = 4, kWords = sizeof(WeightTensor) / kWord;
+  static_assert(sizeof(WeightTensor) % kWord == 0);
   struct Shared {
+    // Read once: behind every store the table would have to be read again.
+    alignas(WeightTensor) unsigned char tensor[sizeof(WeightTensor)];
     StatsShared<kLevel> stats;
   };
   struct Own {
@@ -41,11 +46,17 @@ struct RefreshWeightsKernel {
   };
   template <int kPhase>
   ADA_HOST_DEVICE void Run(const ThreadIndex& at, Shared& shared, Own& own) const {
-    const WeightTensor& of = tensors[tensor_of_block[at.block]];
-    const ThreadIndex within{at.block - of.first_block, at.thread, of.blocks};
     if constexpr (kPhase == 0) {
+      const WeightTensor* from = tensors + tensor_of_block[at.block];
+      for (int k = at.thread * kWord; k < kWords * kWord; k += kThreads * kWord)
+        std::memcpy(shared.tensor + k, reinterpret_cast<const unsigned char*>(from) + k, kWord);
+      return;
+    }
+    const WeightTensor& of = *reinterpret_cast<const WeightTensor*>(shared.tensor);
+    const ThreadIndex within{at.block - of.first_block, at.thread, of.blocks};
+    if constexpr (kPhase == 1) {
       BeginStats(of.how, within, shared.stats, own.stats);
-    } else if constexpr (kPhase == 1) {
+    } else if constexpr (kPhase == 2) {
       ForFlatBlock(
           within, of.values, of.size,
           [&](std::int64_t i) {
@@ -58,7 +69,7 @@ struct RefreshWeightsKernel {
           });
     } else {
       if (of.how.totals != nullptr)
-        GatherStats<kPhase - 2>(of.how, within, shared.stats, own.stats);
+        GatherStats<kPhase - 3>(of.how, within, shared.stats, own.stats);
     }
   }
 

@@ -10,17 +10,16 @@
 
 namespace ada::backend::cuda {
 
-// Of all blocks; zero between launches, but for `tail`.
-struct TailTotals {
-  scaling::ExponentTail tail;
+// What is observed, by a launch or by one of several processes.
+struct TailPart {
   std::uint32_t bins[scaling::ExponentTail::kBins];
-  std::uint32_t nonzero, max_bits, finished;
+  std::uint32_t nonzero, max_bits;
 };
 
-// What one of several processes observed.
-struct TailPart {
-  scaling::ExponentTail tail;
-  std::uint32_t max_bits;
+// Of all blocks; zero between launches.
+struct TailTotals {
+  TailPart all;
+  std::uint32_t finished;
 };
 
 // Of value(i) for all values (round_values.h says what a Value is). Only where the layer's scaler
@@ -52,12 +51,9 @@ struct TailKernel {
     if constexpr (kPhase == 4)
       if (t == 0)
         shared.is_last = TakeTicket(&totals->finished) + 1 == static_cast<std::uint32_t>(at.blocks);
-    if constexpr (kPhase == 5) {
-      totals->tail.bins[t] = totals->bins[t];
-      totals->bins[t] = 0;
-    }
+    if constexpr (kPhase == 5) HandOver(t);
     if constexpr (kPhase == 6)
-      if (t == 0) HandOver();
+      if (t == 0) totals->all.nonzero = totals->all.max_bits = totals->finished = 0;
   }
 
   scaling::LayerScaler* scaler;
@@ -87,20 +83,26 @@ struct TailKernel {
     }
   }
   ADA_HOST_DEVICE void WriteBlock(int thread, Shared& shared) const {
-    if (shared.bins[thread] != 0) AtomicAdd(&totals->bins[thread], shared.bins[thread]);
+    if (shared.bins[thread] != 0) AtomicAdd(&totals->all.bins[thread], shared.bins[thread]);
     if (thread != 0) return;
     Join(shared, 0, 1, kLanes);
-    AtomicAdd(&totals->nonzero, shared.nonzero[0]);
-    AtomicMax(&totals->max_bits, shared.max_bits[0]);
+    AtomicAdd(&totals->all.nonzero, shared.nonzero[0]);
+    AtomicMax(&totals->all.max_bits, shared.max_bits[0]);
   }
-  ADA_HOST_DEVICE void HandOver() const {
-    totals->tail.nonzero = totals->nonzero;
-    totals->tail.largest = static_cast<double>(OfBits(totals->max_bits));
+  // A bin by each thread; the first one tells the rest.
+  ADA_HOST_DEVICE void HandOver(int thread) const {
+    TailPart& all = totals->all;
+    const bool finite = all.max_bits < kInfinityBits;
     if (part != nullptr)
-      *part = {totals->tail, totals->max_bits};
-    else if (totals->max_bits < kInfinityBits)
-      scaling::ObserveTail(*scaler, totals->tail);
-    totals->nonzero = totals->max_bits = totals->finished = 0;
+      part->bins[thread] = all.bins[thread];
+    else if (finite)
+      scaler->state.tail.bins[thread] = all.bins[thread];
+    all.bins[thread] = 0;
+    if (thread != 0) return;
+    if (part != nullptr)
+      part->nonzero = all.nonzero, part->max_bits = all.max_bits;
+    else if (finite)
+      scaling::FinishTail(*scaler, all.nonzero, static_cast<double>(OfBits(all.max_bits)));
   }
 };
 

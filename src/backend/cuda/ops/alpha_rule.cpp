@@ -17,15 +17,16 @@ AlphaRule::AlphaRule(const Context& context, scaling::LayerScaler* scaler, const
   ADA_CHECK(!scaling::MayNeedMoments(rule) || dy.moments != nullptr);
   if (rule.method == scaling::LayerMethod::kLognormal && !rule.has_weight) {
     log_blocks_ = context.Allocate<LogMoments>(MostFlatBlocksOf(dy.tensor.shape.numel()));
-    logs_finished_ = context.Allocate<std::uint32_t>(1);
+    logs_finished_ = context.AllocateZeroed<std::uint32_t>(1);
     logs_ = context.Allocate<LogSums>(1);
   }
   if (rule.method == scaling::LayerMethod::kElementWiseRange && rule.has_weight) {
-    auto* memory = context.Allocate<std::uint32_t>(4 * weights.channels);
+    auto* memory = context.AllocateZeroed<std::uint32_t>(4 * weights.channels);
     dy_magnitudes_ = {memory, memory + weights.channels};
     w_magnitudes_ = {memory + 2 * weights.channels, memory + 3 * weights.channels};
   }
-  if (rule.method == scaling::LayerMethod::kExactRange) tail_ = context.Allocate<TailTotals>(1);
+  if (rule.method == scaling::LayerMethod::kExactRange)
+    tail_ = context.AllocateZeroed<TailTotals>(1);
   if (RulesLink(context.link) != nullptr) MakeJoined(context, rule);
 }
 

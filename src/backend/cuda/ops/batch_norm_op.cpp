@@ -30,9 +30,9 @@ class CudaBatchNorm final : public Op {
                 spec.gamma.f32(), static_cast<double>(spec.eps)};
     for (float*& sums : sums_) sums = context.Allocate<float>(partials);
     if (context.link != nullptr) joined_.emplace(context, c);
-    finished_ = context.Allocate<std::uint32_t>(c + 1);
+    finished_ = context.AllocateZeroed<std::uint32_t>(c + 1);
     if (spec.x_stats != nullptr || spec.dy.largest_left)
-      notes_ = context.Allocate<std::uint32_t>(2);
+      notes_ = context.AllocateZeroed<std::uint32_t>(2);
     if (!spec.dx && !spec.dgamma) return;  // evaluation
     mask_ = MaskOf(spec);
     dx_stats_ = RoundingStats(context, spec.dx);
@@ -73,7 +73,8 @@ class CudaBatchNorm final : public Op {
  private:
   // Whether sums are taken by eights of such a tensor.
   bool SumsEights(const Tensor& tensor) const {
-    return cut_.channels % 8 == 0 && tensor.storage == spec_.x.storage && HasEights(SpanOf(tensor));
+    return context_.stream.switches().plain && cut_.channels % 8 == 0 &&
+           tensor.storage == spec_.x.storage && HasEights(SpanOf(tensor));
   }
   // y tells whether its gradient passes where it is rounded plainly; nobody reads a masked dy,
   // which need not be stored then, where dx lies in its place and no rule looks at it.
@@ -164,8 +165,7 @@ class CudaBatchNorm final : public Op {
   template <class Kernel>
   void LaunchMoments(const Pass& pass) {
     Kernel moments;
-    moments.threads = {cut_.channels, Parts(pass)};
-    moments.cut = cut_, moments.pixels = Pixels(pass);
+    moments.threads = {cut_, Pixels(pass)};
     moments.x = SpanOf(spec_.x);
     moments.mean = sums_[0], moments.m2 = sums_[1];
     moments.note = NoteOfX(pass);
@@ -219,8 +219,7 @@ class CudaBatchNorm final : public Op {
   }
   template <class Kernel>
   void LaunchSums(const Pass& pass, Kernel sums) {
-    sums.threads = {cut_.channels, Parts(pass)};
-    sums.cut = cut_, sums.pixels = Pixels(pass);
+    sums.threads = {cut_, Pixels(pass)};
     sums.x = SpanOf(spec_.x), sums.dy = SpanOf(spec_.dy.tensor);
     if (mask_ == Masks::kOutput) sums.out = SpanOf(spec_.out);
     sums.mean = factors_.mean, sums.inverse = factors_.inverse;
@@ -236,8 +235,8 @@ class CudaBatchNorm final : public Op {
     if (joins) of.part = joined_->part();
     using Kernel = WithChannelTotals<Sums, Of>;
     const int blocks = sums.threads.Blocks();
-    const bool last =
-        blocks > 0 && ChannelTotalsKernel<Of, Sums::kThreads>::Suits(cut_.channels, of.parts);
+    const bool last = blocks > 0 && context_.stream.switches().last_block &&
+                      ChannelTotalsKernel<Of, Sums::kThreads>::Suits(cut_.channels, of.parts);
     const int columns = sums.threads.columns();
     Launch(context_.stream,
            Kernel{sums, {of, finished_ + columns}, last ? finished_ : nullptr, columns}, blocks);

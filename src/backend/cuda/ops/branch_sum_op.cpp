@@ -34,7 +34,7 @@ class CudaBranchSum final : public Op {
     ADA_CHECK(spec.sum.stats != nullptr);  // tell whether the sum fits
     grid_ = GridOf(spec.sum.tensor.format);
     MakeSet(context);
-    finished_ = context.Allocate<std::uint32_t>(1);
+    finished_ = context.AllocateZeroed<std::uint32_t>(1);
   }
   void Forward(const Pass&) override {}
 
@@ -49,10 +49,9 @@ class CudaBranchSum final : public Op {
       stats_.Round(pass, out, value_);
       return RepairTogether(pass, halvings);
     }
-    stats_.RoundWith(pass, out, value_, 0, [&](const auto& sum, auto level) {
+    stats_.RoundWith(pass, out, value_, 0, [&](const auto& sum, auto level, int blocks) {
       using Repair = BranchRepairKernel<decltype(level)::value>;
-      return LastBlockKernel<std::decay_t<decltype(sum)>, Repair>{
-          sum, {halvings, nullptr, 0}, finished_};
+      LaunchInTurn(stream_, sum, Repair{halvings, nullptr, 0}, finished_, blocks);
     });
   }
 
@@ -67,7 +66,7 @@ class CudaBranchSum final : public Op {
             context.Allocate<float>(count),
             context.Allocate<float>(count),
             context.Allocate<float>(count),
-            context.Allocate<std::uint32_t>(count),
+            context.AllocateZeroed<std::uint32_t>(count),
             spec_.sum.scale,
             spec_.decision,
             BranchBound(spec_),
@@ -91,10 +90,8 @@ class CudaBranchSum final : public Op {
     const int cuts = static_cast<int>(std::clamp<std::int64_t>(values / 4096, 1, 256));
     const BranchLookKernel look{set_, values, cuts, always};
     const BranchTargetKernel target{set_, spec_.reference, spec_.rescale};
-    if (looks && link_ == nullptr) {
-      using Kernel = LastBlockKernel<BranchLookKernel, BranchTargetKernel>;
-      return Launch(stream_, Kernel{look, target, finished_}, cuts * set_.count);
-    }
+    if (looks && link_ == nullptr)
+      return LaunchInTurn(stream_, look, target, finished_, cuts * set_.count);
     if (looks) Launch(stream_, look, cuts * set_.count);
     if (link_ != nullptr) JoinLargest();
     Launch(stream_, target, 1);

@@ -18,7 +18,7 @@ JoinedRule::JoinedRule(const Context& context, const SeenHere& here)
   if (here.w != nullptr) all_.w = context.Allocate<TensorMoments>(1);
   if (here.logs != nullptr) all_.logs = context.Allocate<LogSums>(1);
   if (here.channels == 0) return;
-  auto* memory = context.Allocate<std::uint32_t>(4 * here.channels);
+  auto* memory = context.AllocateZeroed<std::uint32_t>(4 * here.channels);
   dy_magnitudes_ = {memory, memory + here.channels};
   w_magnitudes_ = {memory + 2 * here.channels, memory + 3 * here.channels};
 }
@@ -39,12 +39,11 @@ JoinedTail::JoinedTail(const Context& context, scaling::LayerScaler* scaler)
     : context_(context),
       scaler_(scaler),
       part_(context.Allocate<TailPart>(1)),
-      parts_(context.Allocate<TailPart>(context.link->ranks())),
-      all_(context.Allocate<scaling::ExponentTail>(1)) {}
+      parts_(context.Allocate<TailPart>(context.link->ranks())) {}
 
 void JoinedTail::Join() const {
   context_.link->GatherInStream(part_, sizeof(TailPart), parts_);
-  Launch(context_.stream, JoinTailsKernel{scaler_, parts_, context_.link->ranks(), all_}, 1);
+  Launch(context_.stream, JoinTailsKernel{scaler_, parts_, context_.link->ranks()}, 1);
 }
 
 }  // namespace ada::backend::cuda

@@ -49,7 +49,6 @@ class JoinedTail {
   Context context_;
   scaling::LayerScaler* scaler_;
   TailPart *part_, *parts_;
-  scaling::ExponentTail* all_;
 };
 
 }  // namespace ada::backend::cuda

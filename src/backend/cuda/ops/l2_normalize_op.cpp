@@ -20,7 +20,7 @@ class CudaL2Normalize final : public Op {
     geometry_.channels = geometry_.run = shape.c, geometry_.per_image = shape.per_image();
     geometry_.units = strips_.pixels;
     const std::int64_t units = shape.n * geometry_.units;
-    zeros_ = context.Allocate<float>(units);
+    zeros_ = context.AllocateZeroed<float>(units);
     length_ = context.Allocate<float>(units), inverse_ = context.Allocate<float>(units);
     if (!spec.dgamma) return;
     dx_stats_.PassScale(spec.dy);

@@ -17,7 +17,7 @@ class LossTotal {
         on_host_(context.stream),
         result_(context.Allocate<LossResult>(1)),
         parts_(context.Allocate<LossResult>(most)),
-        finished_(context.Allocate<std::uint32_t>(1)) {}
+        finished_(context.AllocateZeroed<std::uint32_t>(1)) {}
   // For a kernel that writes them.
   LossResult* parts() const { return parts_; }
   // Launches that kernel, of which each block writes one part; the last one adds them up.
@@ -28,8 +28,7 @@ class LossTotal {
     const Sum sum{parts_, static_cast<int>(blocks), pass.accumulate, result_, on_host_.get()};
     // Without parts the sum is zero.
     if (blocks == 0) return cuda::Launch(stream_, sum, 1);
-    cuda::Launch(stream_, LastBlockKernel<Kernel, Sum>{kernel, sum, finished_},
-                 static_cast<int>(blocks));
+    LaunchInTurn(stream_, kernel, sum, finished_, static_cast<int>(blocks));
   }
   LossResult Result() const {
     stream_.Synchronize();

@@ -58,7 +58,7 @@ void RoundingStats::MakeRoom(const Context& context, std::int64_t values, int mo
                              StatsLevel most) {
   if (!wanted()) return;
   const int blocks = std::max(most_blocks, MostFlatBlocksOf(values));
-  totals_ = context.Allocate<StatsTotals>(1);
+  totals_ = context.AllocateZeroed<StatsTotals>(1);
   block_sums_ = context.Allocate<double>(std::int64_t{StatsSums(most)} * blocks);
 }
 
@@ -72,8 +72,9 @@ StatsLevel RoundingStats::Level(const Pass& pass) const {
 Lies RoundingStats::PlainlyAs(const Pass& pass) const {
   const bool hardware = (storage_ == Storage::kF16 && format_ == kFp16) ||
                         (storage_ == Storage::kBF16 && format_ == kBf16);
-  const bool plain = hardware && per_image_ > 0 && style_.own_scale == nullptr &&
-                     !(style_.stochastic && pass.training) && Level(pass) != StatsLevel::kCounts;
+  const bool plain = hardware && stream_->switches().plain && per_image_ > 0 &&
+                     style_.own_scale == nullptr && !(style_.stochastic && pass.training) &&
+                     Level(pass) != StatsLevel::kCounts;
   return plain ? LiesAs(storage_) : Lies::kAny;
 }
 

@@ -51,16 +51,15 @@ class RoundingStats {
   template <class Value>
   void Round(const Pass& pass, const TensorSpan& out, const Value& value,
              std::int64_t values = 0) const;
-  // The same with something behind it: with(kernel, std::integral_constant<StatsLevel, level>)
-  // gives what is launched instead of the kernel.
-  template <class Value, class With>
+  // The same, where launch(kernel, std::integral_constant<StatsLevel, level>, blocks) launches it.
+  template <class Value, class LaunchIt>
   void RoundWith(const Pass& pass, const TensorSpan& out, const Value& value, std::int64_t values,
-                 const With& with) const;
+                 const LaunchIt& launch) const;
   // As Round, in the plain way (plain_values.h) where that can be; else nothing, and false.
   template <class Value>
   bool RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
                     std::int64_t values = 0) const {
-    return RoundPlainly(pass, out, value, values, Alone{});
+    return RoundPlainly(pass, out, value, values, Alone{*stream_});
   }
   // out[i] = value(i), which lies on the tensor's grid already, with its statistics.
   template <class Value>
@@ -80,20 +79,21 @@ class RoundingStats {
   void MakeRoom(const Context& context, std::int64_t values, int most_blocks, StatsLevel most);
   // Nothing is behind a kernel.
   struct Alone {
+    Stream& stream;
     template <class Kernel, class Level>
-    const Kernel& operator()(const Kernel& kernel, Level) const {
-      return kernel;
+    void operator()(const Kernel& kernel, Level, int blocks) const {
+      Launch(stream, kernel, blocks);
     }
   };
-  template <class Value, class With>
+  template <class Value, class LaunchIt>
   bool RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
-                    std::int64_t values, const With& with) const;
-  template <class Value, class With>
+                    std::int64_t values, const LaunchIt& launch) const;
+  template <class Value, class LaunchIt>
   void LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value, const Rounding& how,
-                const With& with) const;
-  template <Lies kLies, class Value, class With>
+                const LaunchIt& launch) const;
+  template <Lies kLies, class Value, class LaunchIt>
   void LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value, const Rounding& how,
-                   const With& with) const;
+                   const LaunchIt& launch) const;
   std::int64_t ValuesOf(const Pass& pass, std::int64_t values) const {
     return values > 0 ? values : per_image_ > 0 ? pass.rows * per_image_ : values_;
   }
@@ -138,59 +138,59 @@ void RoundingStats::AtLevel(const Pass& pass, Call&& f) const {
   AtStatsLevel(Level(pass), f);
 }
 
-template <class Value, class With>
+template <class Value, class LaunchIt>
 void RoundingStats::LaunchOf(const Pass& pass, const TensorSpan& out, const Value& value,
-                             const Rounding& how, const With& with) const {
+                             const Rounding& how, const LaunchIt& launch) const {
   const FlatBlocks flat = FlatBlocksOf(how.values);
   AtLevel(pass, [&](auto level) {
     using Kernel = RoundValuesKernel<Value, decltype(level)::value>;
-    Launch(*stream_, with(Kernel{{how, how.values, flat.size}, value, out}, level), flat.blocks);
+    launch(Kernel{{how, how.values, flat.size}, value, out}, level, flat.blocks);
   });
 }
 
-template <Lies kLies, class Value, class With>
+template <Lies kLies, class Value, class LaunchIt>
 void RoundingStats::LaunchPlain(const Pass& pass, const TensorSpan& out, const Value& value,
-                                const Rounding& how, const With& with) const {
+                                const Rounding& how, const LaunchIt& launch) const {
   const FlatBlocks flat = FlatBlocksOf(how.values);
   AtLevel(pass, [&](auto level) {
     if constexpr (decltype(level)::value != StatsLevel::kCounts) {
       using Kernel = PlainValuesKernel<kLies, Value, decltype(level)::value>;
-      Launch(*stream_, with(Kernel{how, how.values, flat.size, value, out}, level), flat.blocks);
+      launch(Kernel{how, how.values, flat.size, value, out}, level, flat.blocks);
     }
   });
 }
 
-template <class Value, class With>
+template <class Value, class LaunchIt>
 bool RoundingStats::RoundPlainly(const Pass& pass, const TensorSpan& out, const Value& value,
-                                 std::int64_t values, const With& with) const {
+                                 std::int64_t values, const LaunchIt& launch) const {
   const Rounding how = For(pass, values);
   const Lies lies = PlainlyAs(pass);
   const bool fits = how.values % 8 == 0 && out.storage == storage_ && HasEights(out);
   if (lies == Lies::kAny || !fits || !value.IsPlain(storage_)) return false;
-  lies == Lies::kF16 ? LaunchPlain<Lies::kF16>(pass, out, value, how, with)
-                     : LaunchPlain<Lies::kBF16>(pass, out, value, how, with);
+  lies == Lies::kF16 ? LaunchPlain<Lies::kF16>(pass, out, value, how, launch)
+                     : LaunchPlain<Lies::kBF16>(pass, out, value, how, launch);
   return true;
 }
 
-template <class Value, class With>
+template <class Value, class LaunchIt>
 void RoundingStats::RoundWith(const Pass& pass, const TensorSpan& out, const Value& value,
-                              std::int64_t values, const With& with) const {
+                              std::int64_t values, const LaunchIt& launch) const {
   if constexpr (HasPlain<Value>::value)
-    if (RoundPlainly(pass, out, value, values, with)) return;
-  LaunchOf(pass, out, value, For(pass, values), with);
+    if (RoundPlainly(pass, out, value, values, launch)) return;
+  LaunchOf(pass, out, value, For(pass, values), launch);
 }
 
 template <class Value>
 void RoundingStats::Round(const Pass& pass, const TensorSpan& out, const Value& value,
                           std::int64_t values) const {
-  RoundWith(pass, out, value, values, Alone{});
+  RoundWith(pass, out, value, values, Alone{*stream_});
 }
 
 template <class Value>
 void RoundingStats::Move(const Pass& pass, const TensorSpan& out, const Value& value) const {
   Rounding how = For(pass);
   how.grid.exact = true, how.stochastic = false, how.own_scale = nullptr;
-  LaunchOf(pass, out, value, how, Alone{});
+  LaunchOf(pass, out, value, how, Alone{*stream_});
 }
 
 }  // namespace ada::backend::cuda

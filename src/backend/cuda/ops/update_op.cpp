@@ -61,9 +61,9 @@ class CudaUpdate final : public UpdateOp {
       : context_(context),
         rule_(rule),
         on_host_(context.stream),
-        outcome_(context.Allocate<UpdateOutcome>(1)),
-        decision_(context.Allocate<UpdateDecision>(1)),
-        finished_(context.Allocate<std::uint32_t>(1)),
+        outcome_(context.AllocateZeroed<UpdateOutcome>(1)),
+        decision_(context.AllocateZeroed<UpdateDecision>(1)),
+        finished_(context.AllocateZeroed<std::uint32_t>(1)),
         recordings_(context.stream, context.remarks) {
     Cuts cuts = Cut(slots);
     groups_ = std::move(cuts.groups), slot_of_ = std::move(cuts.slots);
@@ -75,7 +75,7 @@ class CudaUpdate final : public UpdateOp {
     facts_ = context.Allocate<GradientFacts>(count_);
     look_ = {context.Keep(watched), static_cast<int>(watched.size()), decision_};
     if (context.link == nullptr) return;
-    look_.decision = context.Allocate<UpdateDecision>(1);
+    look_.decision = context.AllocateZeroed<UpdateDecision>(1);
     looks_ = context.Allocate<UpdateDecision>(context.link->ranks());
   }
 
@@ -154,8 +154,7 @@ class CudaUpdate final : public UpdateOp {
     decide.decision = decision_, decide.again = again;
     // Without parameters there is nothing to measure.
     if (count_ == 0) return Launch(context_.stream, decide, 1);
-    Launch(context_.stream,
-           LastBlockKernel<MeasureGradients, DecideUpdate>{measure, decide, finished_}, count_);
+    LaunchInTurn(context_.stream, measure, decide, finished_, count_);
   }
 
   Context context_;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/products/plan_choice.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -55,16 +56,29 @@ class Convolution final : public Product {
   std::shared_ptr<Graph> graph_;
 };
 
-// Plans that are measured, from the best that the heuristics expect on. What follows is rarely
-// faster, and each takes a while to build.
-constexpr int kMostMeasured = 6;
+// Plans that are measured, in the order of PlansToBuild: cuDNN 9.19 has at most 9 engines for a
+// product. Each takes a while to build.
+constexpr int kMostMeasured = 12;
 
-// Builds the first of the plans that can be built.
-bool BuildSome(const CudnnContext& context, Graph& graph) {
+PlanChoice ChoiceOf(const CudnnContext& context, const ProductRequest& request) {
+  return {context.autotune, context.skip, PrefersSm90(request)};
+}
+
+std::vector<std::string> PlanNames(const Graph& graph) {
+  std::vector<std::string> names(static_cast<std::size_t>(graph.get_execution_plan_count()));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (graph.get_plan_name_at_index(static_cast<std::int64_t>(i), names[i]).is_bad())
+      names[i].clear();
+  return names;
+}
+
+// Builds the first `most` of the plans that can be built; the graph runs the last of them.
+bool BuildSome(const CudnnContext& context, const PlanChoice& choice, int most, Graph& graph) {
   int built = 0;
-  const std::int64_t plans = graph.get_execution_plan_count();
-  for (std::int64_t i = 0; i < plans && built < kMostMeasured; ++i)
-    if (graph.build_plan_at_index(context.handle, i).is_good()) ++built;
+  for (const int plan : PlansToBuild(PlanNames(graph), choice)) {
+    if (graph.build_plan_at_index(context.handle, plan).is_good()) ++built;
+    if (built == most) break;
+  }
   return built > 0;
 }
 
@@ -106,9 +120,9 @@ std::shared_ptr<Graph> Plan(const CudnnContext& context, const ProductRequest& r
   graph->deselect_numeric_notes(Unwanted(r, context.deterministic));
   graph->deselect_workspace_greater_than(kMostWorkspace);
   if (graph->check_support().is_bad()) return nullptr;
-  if (!context.autotune)
-    return graph->build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE).is_good() ? graph : nullptr;
-  return BuildSome(context, *graph) && Measure(context, r, *graph) ? graph : nullptr;
+  const PlanChoice choice = ChoiceOf(context, r);
+  if (!BuildSome(context, choice, context.autotune ? kMostMeasured : 1, *graph)) return nullptr;
+  return !context.autotune || Measure(context, r, *graph) ? graph : nullptr;
 }
 
 std::shared_ptr<Graph> FromCache(const CudnnContext& context, const std::string& key) {
@@ -127,7 +141,7 @@ std::shared_ptr<Graph> FromCache(const CudnnContext& context, const std::string&
 
 std::unique_ptr<Product> MakeConvolution(const CudnnContext& context,
                                          const ProductRequest& request) {
-  const std::string key = KeyOf(request) + (context.autotune ? ", measured" : "") +
+  const std::string key = KeyOf(request) + KeyOf(ChoiceOf(context, request)) +
                           (context.deterministic ? ", deterministic" : "");
   std::shared_ptr<Graph> graph = FromCache(context, key);
   if (!graph) {

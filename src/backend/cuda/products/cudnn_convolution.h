@@ -21,6 +21,7 @@ struct CudnnContext {
   PlanCache& cache;
   const float* one;  // 1.0, in backend memory
   bool autotune, deterministic;
+  int skip;  // of the engines that come first
 };
 
 // Null where cuDNN has no plan.

@@ -2,6 +2,7 @@
 // handles and the workspace that all plans share.
 #include <cudnn.h>
 #include <cudnn_frontend_version.h>
+#include <nvrtc.h>
 
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "backend/cuda/products/cublas_products.h"
 #include "backend/cuda/products/cudnn_convolution.h"
 #include "backend/cuda/products/products.h"
+#include "backend/cuda/texts.h"
 #include "core/error.h"
 
 namespace ada::backend::cuda {
@@ -20,7 +22,17 @@ void Check(cudnnStatus_t status, const char* doing) {
     throw DeviceError(std::string("cuDNN, ") + doing + ": " + cudnnGetErrorString(status));
 }
 
-// What a plan is good for: "NVIDIA H200, sm_90, cuDNN 91900, frontend 1.32".
+// "CUDA 13.0, driver 13.0, NVRTC 13.0": NVRTC compiles what a plan is made of, for the driver.
+std::string CompilerVersions() {
+  int runtime = 0, driver = 0, major = 0, minor = 0;
+  CheckCuda(cudaRuntimeGetVersion(&runtime), "asking for the version of CUDA");
+  CheckCuda(cudaDriverGetVersion(&driver), "asking for the version of the driver");
+  nvrtcVersion(&major, &minor);
+  return "CUDA " + CudaVersionText(runtime) + ", driver " + CudaVersionText(driver) + ", NVRTC " +
+         std::to_string(major) + "." + std::to_string(minor);
+}
+
+// What a plan is good for: "NVIDIA H200, sm_90, cuDNN 91900, frontend 1.32, CUDA 13.0 ...".
 std::string PlanMaker() {
   int device = 0;
   cudaDeviceProp properties;
@@ -29,7 +41,7 @@ std::string PlanMaker() {
   return std::string(properties.name) + ", sm_" + std::to_string(properties.major) +
          std::to_string(properties.minor) + ", cuDNN " + std::to_string(cudnnGetVersion()) +
          ", frontend " + std::to_string(CUDNN_FRONTEND_MAJOR_VERSION) + "." +
-         std::to_string(CUDNN_FRONTEND_MINOR_VERSION);
+         std::to_string(CUDNN_FRONTEND_MINOR_VERSION) + ", " + CompilerVersions();
 }
 
 class Handle {
@@ -73,12 +85,18 @@ class DeviceProducts final : public Products {
         constants_(stream),
         cache_(PlanCacheFolder(), PlanMaker()),
         matrices_(stream, constants_.one(), constants_.zero()),
-        context_{handle_.get(),    stream,           workspace_,           cache_,
-                 constants_.one(), options.autotune, options.deterministic} {}
+        context_{handle_.get(),
+                 stream,
+                 workspace_,
+                 cache_,
+                 constants_.one(),
+                 options.autotune,
+                 options.deterministic,
+                 stream.switches().cudnn_skip},
+        cublas_(stream.switches().cublas) {}
 
   std::unique_ptr<Product> Make(const ProductRequest& request) override {
-    return IsMatrix(request.geometry) && !HasCodes(request) ? matrices_.Make(request)
-                                                            : MakeConvolution(context_, request);
+    return IsCublas(request) ? matrices_.Make(request) : MakeConvolution(context_, request);
   }
   std::size_t workspace_bytes() const override {
     return workspace_.bytes() + matrices_.workspace_bytes();
@@ -86,12 +104,17 @@ class DeviceProducts final : public Products {
   std::vector<std::string> TakeDiagnostics() override { return cache_.TakeDiagnostics(); }
 
  private:
+  bool IsCublas(const ProductRequest& request) const {
+    return IsMatrix(request.geometry) && !HasCodes(request) && (cublas_ || request.geometry.linear);
+  }
+
   Scratch workspace_;
   Handle handle_;
   Constants constants_;
   PlanCache cache_;
   CublasProducts matrices_;
   CudnnContext context_;
+  const bool cublas_;  // of convolutions; linear layers are always its own
 };
 
 }  // namespace

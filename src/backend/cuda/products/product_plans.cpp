@@ -96,7 +96,8 @@ PlannedProduct ProductPlans::Make(ProductKind kind, int rows, bool sums) const {
   if (coded[0].format != Fp8::kNone && coded[0].own_scale == nullptr &&
       coded[1].own_scale == nullptr)
     operands = Storage::kF16;
-  const PlanOutput output = sums ? PlanOutput::kSums : OutputOf(kind, operands);
+  const bool rounds = !sums && context_.stream.switches().round;
+  const PlanOutput output = rounds ? OutputOf(kind, operands) : PlanOutput::kSums;
   const auto scale = [](const Coded& c) {
     return c.own_scale == nullptr ? nullptr : &c.own_scale->scale;
   };

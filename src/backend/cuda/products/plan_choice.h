@@ -1,0 +1,32 @@
+// Which of a library's plans for a product are built, in which order: by their names alone.
+//
+// cuDNN names a plan by its engine and its settings ("eng67_k2=4_k13=0"). Products with an epilogue
+// (a scale, fp32 sums of 16-bit operands) are compiled at run time, by eng1 for sm_80, which its
+// heuristics put first, or by eng2 for sm_90 (wgmma), which comes last.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "backend/cuda/products/product_request.h"
+
+namespace ada::backend::cuda {
+
+// "eng67" of the name above.
+std::string EngineOf(const std::string& plan);
+
+struct PlanChoice {
+  bool autotune = false;  // several are measured
+  int skip = 0;           // so many engines, of the first by the heuristics
+  bool prefers_sm90 = false;
+};
+// Whether the engine for sm_90 goes first where plans are not measured: for scaled data gradients.
+bool PrefersSm90(const ProductRequest& request);
+
+// Indices of `plans`, which come best first by the heuristics, in the order in which they are to be
+// built. To be measured: one plan of each engine, then the others.
+std::vector<int> PlansToBuild(const std::vector<std::string>& plans, const PlanChoice& choice);
+
+// Of the settings that a plan on disk is made with, as a part of its key.
+std::string KeyOf(const PlanChoice& choice);
+
+}  // namespace ada::backend::cuda

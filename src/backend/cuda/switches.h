@@ -1,0 +1,42 @@
+// Parts of the backend that can be done without, one by one: to find, on a device on which
+// something is wrong or slow, the part that it is. Each leaves the bytes of a run as they are
+// wherever libraries give the same sums.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace ada::backend {
+
+// As the backend is without anybody's asking. The variables of the environment stand beside them.
+struct CudaSwitches {
+  // Programmatic dependent launches: none; a kernel lets the next one come when it has done its
+  // work; or when it begins.
+  enum class Pdl : std::uint8_t { kOff, kLate, kEarly };
+
+  bool graphs = true;       // ADA_CUDA_GRAPHS: steps are recorded and replayed
+  bool side_stream = true;  // ADA_CUDA_SIDE_STREAM: weight gradients run beside data gradients
+  Pdl pdl = Pdl::kLate;     // ADA_CUDA_PDL=off|late|early
+  bool plain = true;        // ADA_CUDA_PLAIN: kernels for 16 bits take eight values at a time
+  bool last_block = true;   // ADA_CUDA_LAST_BLOCK: a kernel's last block goes on with the next one
+  bool cublas = true;       // ADA_CUDA_CUBLAS: convolutions of 1x1 are cuBLAS's, else cuDNN's
+  bool round = true;        // ADA_CUDA_ROUND: libraries round outputs and data gradients
+  int cudnn_skip = 0;       // ADA_CUDNN_SKIP: so many of cuDNN's best engines are passed over
+  bool poison = false;      // ADA_CUDA_POISON: memory that nobody promises to be zero is NaN
+
+  friend bool operator==(const CudaSwitches&, const CudaSwitches&) = default;
+};
+
+namespace cuda {
+
+// `set`, changed by what value(name) says of each variable; null: nothing. Throws DeviceError of a
+// value that is none, with those that are.
+using VariableValue = std::function<const char*(const char* name)>;
+CudaSwitches SwitchesOf(const CudaSwitches& set, const VariableValue& value);
+
+// ", ADA_CUDA_GRAPHS=0, ADA_CUDNN_SKIP=2" of those that are other than made; a part of a backend's
+// name.
+std::string SwitchesText(const CudaSwitches& switches);
+
+}  // namespace cuda
+}  // namespace ada::backend

@@ -1,0 +1,69 @@
+"""under_sanitizer.sh's choice of tests launches every kernel that the CUDA backend has: those that
+the host executor's library holds beside those that its test program launches with that choice."""
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("ADA_BINARY", ROOT / "build" / "ada-train")).parent
+PROGRAM, LIBRARY = BUILD / "test_cuda", BUILD / "libada_backend_cuda_host.a"
+# Kernels that more than one GPU takes, which compute-sanitizer's tests do not have
+# (tests/parallel/kernels has them), and those that only a switch asks for.
+ELSEWHERE = re.compile(
+    r"(Join|Put|Take)(Looks|Tails|Seen|Statistics|GradientSums|Largest)|JoinTailsKernel|PutSeen"
+    r"|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum|PutLargest")
+
+
+def plain(name):
+    """A kernel's type without what compilers write in different ways."""
+    return re.sub(r"\s+|ada::backend::|cuda_host::|\(anonymousnamespace\)::", "",
+                  name.replace("(anonymous namespace)", "(anonymousnamespace)"))
+
+
+def argument(text, start):
+    """The template argument that begins at `start`, up to its own '>'."""
+    depth = 0
+    for at in range(start, len(text)):
+        if text[at] == "<":
+            depth += 1
+        elif text[at] == ">":
+            depth -= 1
+            if depth < 0:
+                return text[start:at]
+    return text[start:]
+
+
+def of_library():
+    words = subprocess.run(["nm", "-C", LIBRARY], capture_output=True, text=True, check=True).stdout
+    mark = "cuda_host::Launch<"
+    return {plain(argument(line, line.index(mark) + len(mark)))
+            for line in words.splitlines() if mark in line}
+
+
+def launched():
+    script = (ROOT / "tests" / "cuda" / "under_sanitizer.sh").read_text(encoding="utf-8")
+    chosen = re.search(r"--test-case='([^']*)'", script).group(1)
+    with tempfile.TemporaryDirectory() as folder:
+        trace = pathlib.Path(folder, "trace")
+        subprocess.run([PROGRAM, "--test-suite=cpu", f"--test-case={chosen}"], check=True, cwd=ROOT,
+                       capture_output=True, env={**os.environ, "ADA_KERNEL_TRACE": str(trace)})
+        names = subprocess.run(["c++filt", "-t"], input=trace.read_text(encoding="utf-8"),
+                               capture_output=True, text=True, check=True).stdout
+    return {plain(name) for name in names.splitlines()}
+
+
+class SanitizerFilterTest(unittest.TestCase):
+    def test_every_kernel_is_launched(self):
+        if not PROGRAM.exists():
+            self.skipTest(f"{PROGRAM} is not built")
+        every = of_library()
+        self.assertGreater(len(every), 100)
+        missing = sorted(name for name in every - launched() if not ELSEWHERE.search(name))
+        self.assertEqual(missing, [], f"{len(missing)} kernels")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,123 @@
+# Bits and times: whole runs with each switch of src/backend/cuda/switches.h. Sourced by run.sh.
+# shellcheck shell=bash disable=SC2154
+
+# Name and variables of each. all_off: everything that can be done without.
+switches=(
+  "graphs ADA_CUDA_GRAPHS=0"
+  "side_stream ADA_CUDA_SIDE_STREAM=0"
+  "pdl_off ADA_CUDA_PDL=off"
+  "pdl_early ADA_CUDA_PDL=early"
+  "plain ADA_CUDA_PLAIN=0"
+  "last_block ADA_CUDA_LAST_BLOCK=0"
+  "cublas ADA_CUDA_CUBLAS=0"
+  "round ADA_CUDA_ROUND=0"
+  "cudnn_skip ADA_CUDNN_SKIP=1"
+  "poison ADA_CUDA_POISON=1"
+)
+all_off="ADA_CUDA_GRAPHS=0 ADA_CUDA_SIDE_STREAM=0 ADA_CUDA_PDL=off ADA_CUDA_PLAIN=0
+  ADA_CUDA_LAST_BLOCK=0 ADA_CUDA_CUBLAS=0 ADA_CUDA_ROUND=0"
+resnet20=$here/configs/resnet20_cifar.yaml resnet50=$here/configs/resnet50_synthetic.yaml
+data=(data.path="$here/cifar-10")
+[ -d "$here/cifar-10" ] || data=("data={dataset: synthetic, batch_size: 128, synthetic: {height: 32, \
+width: 32, channels: 3, classes: 10, train: 20000, test: 1000}}")
+
+# A run of the program; its folder is runs/NAME.
+train() {  # seconds, name, variables, config, --set values ...
+  local seconds=$1 name=$2 variables=$3 config=$4
+  shift 4
+  # shellcheck disable=SC2086
+  limited "$seconds" "$name" env $variables "$ada" --config "$config" --output "$out/runs/$name" \
+    --overwrite --no-progress --set device.kind=cuda evaluate.every_epochs=0 train.epochs=1000000 "$@"
+}
+
+# 300 steps of ResNet-20, of which the first alone is logged; the hash of its weights.
+bits_of() {  # name, variables
+  local status=0 hash=none
+  train 60 "bits_$1" "$2" "$resnet20" "${data[@]}" train.max_steps=300 log.every=1000 \
+    "checkpoint={every_steps: 300, keep: 1}" || status=$?
+  if [ $status = 0 ]; then
+    hash=$(cat "$out/runs/bits_$1"/checkpoints/*.safetensors | sha256sum | cut -c 1-16)
+  else
+    record failed "300 steps, $1" "$(words_of $status 60)"
+  fi
+  record bits "$1" "$hash"
+  rm -rf "$out/runs/bits_$1/checkpoints"
+  say "  $1: $hash"
+}
+
+section_bits() {
+  local entry status=0
+  bits_of defaults ""
+  bits_of defaults_again ""
+  for entry in "${switches[@]}"; do bits_of "${entry%% *}" "${entry#* }"; done
+  bits_of all_off "$all_off"
+  bits_of all_off_again "$all_off"
+  train 120 compare "" "$resnet20" "${data[@]}" train.max_steps=2 device.compare=true || status=$?
+  record compare status "$status" "$(tail -n 1 "$out/logs/compare.log")"
+  [ $status = 0 ] || record failed "device.compare, 2 steps" "$(tail -n 1 "$out/logs/compare.log")"
+  status=0
+  train 60 losses "" "$resnet20" "${data[@]}" train.max_steps=20 log.every=1 \
+    "checkpoint={every_epochs: 0}" || status=$?
+  [ $status = 0 ] || record failed "20 logged steps" "$(words_of $status 60)"
+  [ ! -f "$out/runs/losses/steps.csv" ] || losses_of "$out/runs/losses/steps.csv" gpu
+  [ ! -f "$here/cpu_steps.csv" ] || losses_of "$here/cpu_steps.csv" cpu
+}
+losses_of() {  # steps.csv, whose
+  awk -F, -v whose="$2" -v OFS='\t' '
+    NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
+    { print "loss", whose, $at["step"], $at["loss"] }' "$1" >>"$results"
+}
+
+# Images a second of all steps but those before the first row of timing.csv, which warm up.
+speed_of() {  # model, name, batch, status
+  local speed=none file=$out/runs/$1_$2/timing.csv
+  [ "$4" = 0 ] && speed=$(awk -F, -v batch="$3" '
+    NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
+    NR == 2 { first = $at["step"]; next }
+    { last = $at["step"]; seconds += $at["seconds"] }
+    END { if (seconds > 0) printf "%.1f", (last - first) * batch / seconds; else print "none" }' \
+    "$file")
+  [ "$4" = 0 ] || record failed "times of $1, $2" "$(words_of "$4" 120)"
+  record speed "$1" "$2" "$speed"
+  say "  $1, $2: $speed images/s"
+}
+time_one() {  # model, name, variables, --set values ...
+  local model=$1 name=$2 variables=$3 status=0
+  shift 3
+  case $model in
+    resnet20) train 120 "${model}_$name" "$variables" "$resnet20" "${data[@]}" data.batch_size=128 \
+      train.max_steps=500 log.every=100 "checkpoint={every_epochs: 0}" "$@" || status=$?
+      speed_of "$model" "$name" 128 "$status" ;;
+    resnet50) train 120 "${model}_$name" "$variables" "$resnet50" data.batch_size=256 \
+      train.max_steps=60 log.every=30 "checkpoint={every_epochs: 0}" "$@" || status=$?
+      speed_of "$model" "$name" 256 "$status" ;;
+  esac
+}
+time_torch() {  # model, mode, batch, steps
+  local status=0 log=$out/logs/torch_$1_$2.log seconds
+  echo "$4" | limited 150 "torch_$1_$2" "${ADA_BENCH_PYTHON:-python3}" "$here/torch/torch_worker.py" \
+    --model "$1" --mode "$2" --batch "$3" --device cuda || status=$?
+  seconds=$(sed -n 's/.*"seconds": \[\([0-9.e-]*\).*/\1/p' "$log")
+  if [ -z "$seconds" ]; then
+    record skipped "PyTorch, $1 $2" "$(tail -n 1 "$log"), $(words_of $status 150)"
+    return
+  fi
+  record speed "$1" "torch $2" "$(awk -v s="$seconds" -v n="$3" 'BEGIN { printf "%.1f", n / s }')"
+  say "  $1, PyTorch $2: $(awk -v s="$seconds" -v n="$3" 'BEGIN { printf "%.0f", n / s }') images/s"
+}
+
+section_times() {
+  local model entry
+  for model in resnet20 resnet50; do
+    time_one $model defaults ""
+    time_one $model autotune "" "device={kind: cuda, autotune: true, deterministic: false}"
+    case $model in resnet20) set -- 128 500 ;; resnet50) set -- 256 60 ;; esac
+    time_torch $model fp16 "$1" "$2"
+    time_torch $model fp16-graphed "$1" "$2"
+    for entry in "${switches[@]}"; do
+      case $entry in poison*) continue ;; esac  # fills memory once, before all steps
+      time_one $model "${entry%% *}" "${entry#* }"
+    done
+    time_one $model defaults_again ""
+  done
+}
