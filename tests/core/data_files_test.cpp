@@ -60,8 +60,9 @@ TEST_SUITE("cpu") {
     CHECK(ListDataFolder(folder.path()).size() == 1);
     CHECK(Message<DataError>([&] { ReadDataFile(none, 10); }) ==
           none + ": cannot be opened: No such file or directory");
-    CHECK(Message<DataError>([&] { ReadDataFile(path, 3); }).find("has 4 B (4 bytes); at most 3 B") !=
-          std::string::npos);
+    CHECK(Message<DataError>([&] {
+            ReadDataFile(path, 3);
+          }).find("has 4 B (4 bytes); at most 3 B") != std::string::npos);
     CHECK_FALSE(IsThere(none));
     CHECK_FALSE(IsThere(path + "/x"));
     CHECK_FALSE(IsDataFolder(path));

@@ -228,7 +228,8 @@ TEST_SUITE("cpu") {
               "or features, or smaller images"},
         {Model({At(With(Layer("s", "shortcut"), [](auto& l) { l.channels = 2; }), 5), fc}),
          at + "s: a shortcut only adds channels: input 8x8x3, channels 2"},
-        {Model({At(With(Layer("s", "slice"), [](auto& l) { l.first = 1, l.channels = 3; }), 5), fc}),
+        {Model(
+             {At(With(Layer("s", "slice"), [](auto& l) { l.first = 1, l.channels = 3; }), 5), fc}),
          at + "s: channels 1 to 3 of an input 8x8x3, whose last one is 2"},
     };
     for (const Case& c : cases) CHECK(MessageOf(c.model) == c.message);
