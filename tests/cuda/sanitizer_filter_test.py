@@ -12,10 +12,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("ADA_BINARY", ROOT / "build" / "ada-train")).parent
 PROGRAM, LIBRARY = BUILD / "test_cuda", BUILD / "libada_backend_cuda_host.a"
 # Kernels that more than one GPU takes, which compute-sanitizer's tests do not have
-# (tests/parallel/kernels has them), and those that only a switch asks for.
+# (tests/parallel/kernels has them), and two that only the tests of ops on the host executor launch
+# (tests/backend): masters of fewer bits, averages of weights.
 ELSEWHERE = re.compile(
     r"(Join|Put|Take)(Looks|Tails|Seen|Statistics|GradientSums|Largest)|JoinTailsKernel|PutSeen"
-    r"|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum|PutLargest")
+    r"|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum|StoreUnscaled"
+    r"|ApplyKeptUpdate|MoveAverage")
 
 
 def plain(name):
