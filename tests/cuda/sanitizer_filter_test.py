@@ -13,11 +13,14 @@ BUILD = pathlib.Path(os.environ.get("ADA_BINARY", ROOT / "build" / "ada-train"))
 PROGRAM, LIBRARY = BUILD / "test_cuda", BUILD / "libada_backend_cuda_host.a"
 # Kernels that more than one GPU takes, which compute-sanitizer's tests do not have
 # (tests/parallel/kernels has them), and two that only the tests of ops on the host executor launch
-# (tests/backend): masters of fewer bits, averages of weights.
+# (tests/backend): masters of fewer bits, averages of weights. And three that no test of this choice
+# launches by themselves: totals of batch norms of many parts, which run as the second of a
+# LastBlockKernel there, and the rounding of a dw apart from its making.
 ELSEWHERE = re.compile(
     r"(Join|Put|Take)(Looks|Tails|Seen|Statistics|GradientSums|Largest)|JoinTailsKernel|PutSeen"
     r"|BranchSumPartKernel|RoundSegments|StoreSegments|SumAsReference|RoundBiasSum|StoreUnscaled"
-    r"|ApplyKeptUpdate|MoveAverage")
+    r"|ApplyKeptUpdate|MoveAverage|^BatchStatistics$|^ReduceGradient$"
+    r"|^RoundValuesKernel<StoredValues>$")
 
 
 def plain(name):
