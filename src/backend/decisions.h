@@ -86,18 +86,7 @@ inline void CheckWindow(const MaxPoolSpec& spec) {
                       std::to_string(spec.kernel[1]) + " has more than 65535 positions");
 }
 
-// --- Layers' rules ---
-
-// Whether dy is multiplied by alpha, which rounds it, and not dx: the authors do that. exact_range
-// is not theirs: it looks at dx before alpha.
-inline bool AlphaComesFirst(const scaling::LayerRule& rule) {
-  return rule.reference && rule.method != scaling::LayerMethod::kExactRange;
-}
-
 // --- Branches ---
-
-// A scale below it is not halved any more.
-inline constexpr float kSmallestBranchTarget = 0x1p-120f;
 
 // Whether the largest magnitude after rounding is the rounded largest one before it: rounding to
 // nearest keeps their order.

@@ -20,11 +20,6 @@ scaling::Observation ObservationOf(const ada_observation& given) {
   return seen;
 }
 
-// As every backend does: the authors multiply dy by alpha, and exact_range is not theirs.
-bool AlphaIsFirst(const scaling::LayerRule& rule) {
-  return rule.reference && rule.method != scaling::LayerMethod::kExactRange;
-}
-
 ada_decision DecisionOf(const scaling::LayerScaler& scaler) {
   const scaling::ScaleDecision& decided = scaler.decision;
   ada_decision made = {};
@@ -35,7 +30,7 @@ ada_decision DecisionOf(const scaling::LayerScaler& scaler) {
   made.alpha = decided.alpha;
   made.scale_out = decided.scale_out;
   made.limit = scaling::LimitName(decided.limit);
-  made.alpha_first = AlphaIsFirst(scaler.rule);
+  made.alpha_first = scaling::AlphaComesFirst(scaler.rule);
   made.failed = decided.error != scaling::DecisionError::kNone;
   made.wants_tail = scaling::WantsTail(scaler);
   if (made.wants_tail != 0) made.tail_limit = scaling::TailLimit(scaler);
@@ -106,7 +101,8 @@ float ada_branch_target_reference(const float* scales, const float* magnitudes, 
 }
 
 int32_t ada_branch_halves(float target, double largest, double sum_max, double u_max) {
-  constexpr float kSmallestTarget = 0x1p-120f;  // is not halved any more
-  if (!(sum_max >= u_max) || target < kSmallestTarget) return 0;
-  return largest * static_cast<double>(target) < u_max ? 1 : 0;
+  return ada::scaling::BranchSumOverflows(target, sum_max, u_max) &&
+                 ada::scaling::BranchesFit(target, largest, u_max)
+             ? 1
+             : 0;
 }

@@ -68,13 +68,17 @@ std::uint64_t MemoryNeed::OnHost() const {
          (has_own_memory ? 0 : network);
 }
 
+std::uint64_t BytesOfImages(const config::Config& config, const data::DatasetInfo& info) {
+  return static_cast<std::uint64_t>(info.train + info.test + config.data.validation) *
+         static_cast<std::uint64_t>(info.in_memory);
+}
+
 MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size) {
   const auto pixels = static_cast<std::uint64_t>(info.height) *
                       static_cast<std::uint64_t>(info.width) *
                       static_cast<std::uint64_t>(info.channels);
   MemoryNeed need;
-  need.images = static_cast<std::uint64_t>(info.train + info.test + config.data.validation) *
-                static_cast<std::uint64_t>(info.in_memory);
+  need.images = BytesOfImages(config, info);
   if (info.found)
     need.decoding = data::NeedOfDecoding(*info.found, EvaluationLoader(config, {}, {}).workers);
   const TaskBytes of_task = BytesOfTask(config, info);

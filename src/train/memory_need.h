@@ -21,7 +21,9 @@ struct MemoryNeed {
   std::uint64_t OnHost() const;
 };
 
-// Of the images alone. batch_size: of the batches that are made ahead.
+// Of the images of all splits that are held in memory; 0 where they stay in files.
+std::uint64_t BytesOfImages(const config::Config& config, const data::DatasetInfo& info);
+// Of the data alone. batch_size: of the batches that are made ahead.
 MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size);
 
 // The same with the least that a network takes: parameters, their gradients and optimizer state. It

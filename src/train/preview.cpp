@@ -10,6 +10,7 @@
 #include "data/preview/sheet.h"
 #include "train/assemble.h"
 #include "train/evaluate/kept_inputs.h"
+#include "train/memory_need.h"
 #include "train/run.h"
 
 namespace ada::train {
@@ -24,9 +25,8 @@ struct SheetNeed {
 SheetNeed NeedOf(const config::Config& config, const data::DatasetInfo& info) {
   const std::int64_t rows = std::min<std::int64_t>(config.data.batch_size, info.train);
   const std::vector<std::int64_t> batch = {rows, info.height, info.width, info.channels};
-  const std::int64_t images = info.train + info.test + config.data.validation;
   SheetNeed need;
-  need.images = static_cast<std::uint64_t>(images * info.in_memory);
+  need.images = BytesOfImages(config, info);
   need.batch = sizeof(float);
   for (const std::int64_t side : batch) need.batch *= static_cast<std::uint64_t>(side);
   const std::string path =

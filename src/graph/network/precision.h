@@ -26,8 +26,8 @@ struct Precision {
   bool stochastic = false;  // training alone; evaluation rounds to nearest
   // Delayed scaling: of y and w, and of gradients where no per-layer policy owns their scale.
   bool scaled_forward = false, scaled_backward = false;
-  bool scaled_saturate =
-      true;  // tensors with a scale of their own keep their format's largest value
+  // Tensors with a scale of their own keep their format's largest value.
+  bool scaled_saturate = true;
   scaling::TensorScaleRule tensor_scale;  // format_max is filled in by tensor
 };
 

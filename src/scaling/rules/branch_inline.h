@@ -26,6 +26,13 @@ ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double
   return static_cast<float>(detail::Greatest(power, kSmallestScale));
 }
 
+ADA_HOST_DEVICE inline bool BranchSumOverflows(float target, double sum_max, double u_max) {
+  return sum_max >= u_max && !(target < kSmallestBranchTarget);
+}
+ADA_HOST_DEVICE inline bool BranchesFit(float target, double largest, double u_max) {
+  return largest * static_cast<double>(target) < u_max;
+}
+
 // Products of fp32 values are rounded to fp32; once the scale was halved it is a double there, and
 // so is the product. Comparisons stand as in the original, so that a NaN goes its way.
 ADA_HOST_DEVICE inline float BranchTargetReference(const float* scales, int count, float largest,

@@ -129,6 +129,11 @@ struct Needs {
 ADA_HOST_DEVICE inline Needs NeedsOf(const LayerScaler& scaler);
 // Whether any call may need moments of dy and w: what a graph plans for. kExactRange needs none.
 ADA_HOST_DEVICE inline bool MayNeedMoments(const LayerRule& rule);
+// Whether dy is multiplied by alpha, which rounds it, and not dx: the authors do that. exact_range
+// is not theirs: it looks at dx before alpha.
+inline bool AlphaComesFirst(const LayerRule& rule) {
+  return rule.reference && rule.method != LayerMethod::kExactRange;
+}
 
 // Decides alpha of this backward pass and stores it in `scaler` (decision and state).
 // Ours (reference off): alpha and S_out stay within 2^-126..2^127. Where dy, w, S_in or own_scale
@@ -169,6 +174,12 @@ ADA_HOST_DEVICE inline void FinishTail(LayerScaler& scaler, std::int64_t nonzero
 // u_max; where none fits, the largest power of two that does.
 ADA_HOST_DEVICE inline float BranchTarget(const float* scales, int count, double largest,
                                           double u_max);
+// The sum of the branches may reach u_max where none of them does; its scale is halved then, unless
+// it is below kSmallestBranchTarget. Whether that is so of a sum with this largest magnitude, and
+// whether the branches fit at this scale, so that halving helps.
+inline constexpr float kSmallestBranchTarget = 0x1p-120f;
+ADA_HOST_DEVICE inline bool BranchSumOverflows(float target, double sum_max, double u_max);
+ADA_HOST_DEVICE inline bool BranchesFit(float target, double largest, double u_max);
 // The authors' way: fp32 arithmetic, and nothing below 1/16 by halving the smallest scale; NaN
 // where the original raises. `largest` as BranchLargestReference makes it.
 ADA_HOST_DEVICE inline float BranchTargetReference(const float* scales, int count, float largest,

@@ -175,29 +175,29 @@ void StepLog::WriteTensors(const StepResult& r) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     const graph::RoundingPoint& p = points[i];
     if (!Contains(config_.log.statistics, StatisticOf(p.tensor))) continue;
-    events_.Underflow(r, {p.layer, p.tensor, p.format, p.carried()}, StatsOf(i));
-    recorder_.Underflow(r.step, r.epoch, p.layer, p.tensor, p.format, p.carried(), StatsOf(i),
-                        ErrorOf(r, p));
+    WriteUnderflow(r, {p.layer, p.tensor, p.format, p.carried()}, StatsOf(i), ErrorOf(r, p));
   }
   events_.NoGradient(r, dead_before);
 }
 
 void StepLog::WriteUpdates(const StepResult& r) {
   for (const LayerUpdates& updates : updates_)
-    WriteLost(r, {updates.layer, "update", config_.precision.masters.format}, updates.stats);
+    WriteUnderflow(r, {updates.layer, "update", config_.precision.masters.format}, updates.stats);
   updates_.clear();
 }
 
 void StepLog::WriteTransport(const StepResult& r) {
   for (const SharedGradients::Lost& lost : transport_)
-    WriteLost(r, {lost.layer, "sent", transport_format_, static_cast<double>(transport_scale_)},
-              lost.stats);
+    WriteUnderflow(r,
+                   {lost.layer, "sent", transport_format_, static_cast<double>(transport_scale_)},
+                   lost.stats);
   transport_.clear();
 }
 
-void StepLog::WriteLost(const StepResult& r, const CountedTensor& at, const TensorStats& stats) {
+void StepLog::WriteUnderflow(const StepResult& r, const CountedTensor& at, const TensorStats& stats,
+                             const telemetry::ProbeError& error) {
   events_.Underflow(r, at, stats);
-  recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.scale, stats);
+  recorder_.Underflow(r.step, r.epoch, at.layer, at.tensor, at.format, at.scale, stats, error);
 }
 
 telemetry::ProbeError StepLog::ErrorOf(const StepResult& r, const graph::RoundingPoint& p) const {

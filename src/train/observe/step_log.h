@@ -74,7 +74,9 @@ class StepLog {
   void WriteTensors(const StepResult& result);
   void WriteUpdates(const StepResult& result);
   void WriteTransport(const StepResult& result);
-  void WriteLost(const StepResult& result, const CountedTensor& at, const TensorStats& stats);
+  // A row of underflow.csv, and the alert that it may be.
+  void WriteUnderflow(const StepResult& result, const CountedTensor& at, const TensorStats& stats,
+                      const telemetry::ProbeError& error = {});
   std::string WhoHas(std::size_t point) const;
   void WriteProbe(const StepResult& result);
   void WriteHistograms(const StepResult& result);

@@ -46,10 +46,9 @@ class CpuBranchSum final : public Op {
                                      u_max);
     for (halvings = 0;; ++halvings, target /= 2) {
       Sum(pass, scales, target);
-      // The sum may leave the format's range where no branch does: half the scale then.
       const double sum_max = OfAll(static_cast<double>(stats_.max_abs()) / own_scale);
-      if (!(sum_max >= u_max) || target < kSmallestBranchTarget) return target;
-      if (!(Largest(pass) * static_cast<double>(target) < u_max)) return target;
+      if (!scaling::BranchSumOverflows(target, sum_max, u_max)) return target;
+      if (!scaling::BranchesFit(target, Largest(pass), u_max)) return target;
     }
   }
 

@@ -12,6 +12,22 @@
 namespace ada::backend::cpu {
 namespace {
 
+// out = round(what change(values, image, images) leaves of the values of a block of images, widened
+// to fp32), counted.
+template <class Change>
+void RoundChanged(const Context& context, const Pass& pass, const Tensor& in, const Tensor& out,
+                  RoundingStats& stats, Change&& change) {
+  const std::int64_t per_image = in.shape.per_image();
+  ForBlocks(context, in.shape, pass.rows,
+            [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+              float* values = WidenedBlock(context, in, in.shape, image, n * per_image, worker, 0);
+              change(values, image, n);
+              context.kernels.round(values, 1.0f, At(out, image), n * per_image,
+                                    stats.For(pass, block));
+            });
+  stats.Finish(pass);
+}
+
 class CpuStochasticDepth final : public Op {
  public:
   CpuStochasticDepth(const Context& context, const StochasticDepthSpec& spec)
@@ -38,21 +54,16 @@ class CpuStochasticDepth final : public Op {
   void Drop(const Pass& pass, float rate, const Tensor& in, const Tensor& out,
             RoundingStats& stats) {
     const std::int64_t per_image = in.shape.per_image();
-    ForBlocks(context_, in.shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                float* values =
-                    WidenedBlock(context_, in, in.shape, image, n * per_image, worker, 0);
-                for (std::int64_t i = 0; i < n; ++i) {
-                  const float factor = ImageFactor(pass.seed ^ spec_.stream, pass.draw,
-                                                   pass.first_row + image + i, rate, spec_.batch);
-                  float* one = values + i * per_image;
-                  if (factor == 0) std::fill_n(one, per_image, 0.0f);
-                  for (std::int64_t k = 0; k < per_image && factor > 1; ++k) one[k] *= factor;
-                }
-                context_.kernels.round(values, 1.0f, At(out, image), n * per_image,
-                                       stats.For(pass, block));
-              });
-    stats.Finish(pass);
+    RoundChanged(
+        context_, pass, in, out, stats, [&](float* values, std::int64_t image, std::int64_t n) {
+          for (std::int64_t i = 0; i < n; ++i) {
+            const float factor = ImageFactor(pass.seed ^ spec_.stream, pass.draw,
+                                             pass.first_row + image + i, rate, spec_.batch);
+            float* one = values + i * per_image;
+            if (factor == 0) std::fill_n(one, per_image, 0.0f);
+            for (std::int64_t k = 0; k < per_image && factor > 1; ++k) one[k] *= factor;
+          }
+        });
   }
 
   Context context_;
@@ -132,20 +143,13 @@ class CpuAffine final : public Op {
   // `offset`: null for none.
   void Map(const Pass& pass, const Tensor& in, const float* offset, const Tensor& out,
            RoundingStats& stats) {
-    const Shape& shape = in.shape;
-    ForBlocks(context_, shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                const std::int64_t pixels = n * shape.h * shape.w;
-                float* values =
-                    WidenedBlock(context_, in, shape, image, n * shape.per_image(), worker, 0);
-                context_.kernels.multiply_channels(values, spec_.factor.f32(), pixels, shape.c,
-                                                   values);
-                for (std::int64_t p = 0; p < pixels && offset; ++p)
-                  for (std::int64_t c = 0; c < shape.c; ++c) values[p * shape.c + c] += offset[c];
-                context_.kernels.round(values, 1.0f, At(out, image), n * shape.per_image(),
-                                       stats.For(pass, block));
-              });
-    stats.Finish(pass);
+    const std::int64_t channels = in.shape.c;
+    RoundChanged(context_, pass, in, out, stats, [&](float* values, std::int64_t, std::int64_t n) {
+      const std::int64_t pixels = n * in.shape.per_image() / channels;
+      context_.kernels.multiply_channels(values, spec_.factor.f32(), pixels, channels, values);
+      for (std::int64_t p = 0; p < pixels && offset; ++p)
+        for (std::int64_t c = 0; c < channels; ++c) values[p * channels + c] += offset[c];
+    });
   }
 
   Context context_;

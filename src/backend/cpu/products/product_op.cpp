@@ -23,7 +23,7 @@ namespace ada::backend::cpu {
 namespace {
 
 bool AlphaComesFirst(const ProductSpec& spec) {
-  return spec.scaler != nullptr && backend::AlphaComesFirst(spec.scaler->rule);
+  return spec.scaler != nullptr && scaling::AlphaComesFirst(spec.scaler->rule);
 }
 // Tiles take several images at a time, and pass over all weights in every chunk: with many weights
 // a chunk holds 32 images. But direct convolutions leave four chunks in a batch for threads to

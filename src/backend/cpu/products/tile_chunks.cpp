@@ -92,6 +92,7 @@ TileChunks::TileChunks(const TileKernels& kernels, const Context& context, const
       most_(most),
       offset_(offset),
       winograd_(ByWinograd(kernels, geometry)),
+      winograd_gradient_(winograd_ && geometry.training && TakesWinogradGradient(geometry)),
       bias_(spec.b ? static_cast<std::size_t>(spec.w.shape.n + 15) : 0) {
   MakeProducts(geometry);
   if (winograd_) MakeWinograd(geometry);
@@ -120,6 +121,8 @@ void TileChunks::MakeProducts(const ProductGeometry& geometry) {
   const int dy_parts = parts_of(spec_.dy.tensor.format);
   if (kernels_.of_parts())
     gradient_ = std::make_unique<TileWeightGradient>(kernels_, geometry, x_parts, dy_parts);
+  else if (winograd_gradient_)
+    gradient_ = std::make_unique<WinogradGradient>(*kernels_.winograd, geometry);
   else
     gradient_ = std::make_unique<DirectWeightGradient>(kernels_, geometry, rounding_.block_y(),
                                                        static_cast<int>(most_));
@@ -132,10 +135,7 @@ void TileChunks::MakeWinograd(const ProductGeometry& geometry) {
   const WinogradKernels& kernels = *kernels_.winograd;
   forward_.winograd.convolution = std::make_unique<WinogradConvolution>(
       WinogradConvolution::Forward(kernels, geometry, rounding_.block_y()));
-  if (!geometry.training) return;
-  winograd_gradient_ = TakesWinogradGradient(geometry);
-  if (winograd_gradient_) gradient_ = std::make_unique<WinogradGradient>(kernels, geometry);
-  if (geometry.data_gradient)
+  if (geometry.training && geometry.data_gradient)
     data_.winograd.convolution = std::make_unique<WinogradConvolution>(
         WinogradConvolution::DataGradient(kernels, geometry, rounding_.block_x()));
 }

@@ -88,12 +88,12 @@ class TileChunks final : public ChunkProduct {
   const std::size_t offset_;
   Side forward_, data_;
   std::unique_ptr<PartialGradients> gradient_;
-  const bool winograd_;             // whether the layer may be computed in this way (winograd.h)
-  bool winograd_gradient_ = false;  // whether dw is
-  bool by_winograd_ = false;        // whether y and dx are, with the weights of the last Refresh
-  std::vector<float> bias_;         // rounded up to 16 channels
-  bool weights_finite_ = true;      // asked of floats
-  int weight_bit_ = 0;              // of the weights (LowestBit); of parts and pairs
+  const bool winograd_;           // whether the layer may be computed in this way (winograd.h)
+  const bool winograd_gradient_;  // whether dw is
+  bool by_winograd_ = false;      // whether y and dx are, with the weights of the last Refresh
+  std::vector<float> bias_;       // rounded up to 16 channels
+  bool weights_finite_ = true;    // asked of floats
+  int weight_bit_ = 0;            // of the weights (LowestBit); of parts and pairs
   std::ptrdiff_t bytes_ = 0;
 };
 

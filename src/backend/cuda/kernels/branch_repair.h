@@ -38,7 +38,7 @@ struct BranchHalvings {
         float sum = value.At(target, set.scales, i);
         if (own != 1) sum = sum * own;
         if (sum != sum) first_nan = k;
-        if (sum != sum || !Reaches(std::fabs(sum)) || target < kSmallestBranchTarget) {
+        if (sum != sum || !Reaches(std::fabs(sum)) || target < scaling::kSmallestBranchTarget) {
           most = k > most ? k : most;
           break;
         }
@@ -98,7 +98,7 @@ struct BranchRepairKernel : BranchHalvings {
     if constexpr (kPhase == 1) Look(at.thread);
     if constexpr (kPhase == 2)
       if (at.thread == 0)
-        shared.again = set.Largest() * static_cast<double>(*set.target) < set.u_max;
+        shared.again = scaling::BranchesFit(*set.target, set.Largest(), set.u_max);
     if constexpr (kPhase == 3)
       if (shared.again != 0 && parts == nullptr)
         Count(at.thread, kThreads, &shared.halvings, &shared.first_nan);
@@ -125,7 +125,7 @@ struct BranchRepairKernel : BranchHalvings {
       shared.halvings = part.halvings > shared.halvings ? part.halvings : shared.halvings;
       shared.first_nan = part.first_nan < shared.first_nan ? part.first_nan : shared.first_nan;
     }
-    if (*set.target < kSmallestBranchTarget) shared.overflows = 0;
+    if (*set.target < scaling::kSmallestBranchTarget) shared.overflows = 0;
   }
   ADA_HOST_DEVICE void Look(int thread) const {
     if (parts != nullptr) return;

@@ -58,7 +58,7 @@ bool MayRound(const RoundingStats& stats, const Pass& pass) {
 }
 
 bool AlphaComesFirst(const ProductSpec& spec, const Context& context) {
-  return spec.dx && backend::AlphaComesFirst(context.Host(spec.scaler)->rule);
+  return spec.dx && scaling::AlphaComesFirst(context.Host(spec.scaler)->rule);
 }
 bool WantsMoments(const ProductSpec& spec, const Context& context) {
   return spec.dx && scaling::MayNeedMoments(context.Host(spec.scaler)->rule);
