@@ -95,16 +95,20 @@ def affine(call, x, factor, offset):
     return call.layer("affine", [x], x, keys, tensors)
 
 
+def is_one_a_channel(call, x, parameter):
+    """Whether PyTorch spreads `parameter` over `x` as one number a channel, in their order."""
+    places = torch.arange(1.0, parameter.numel() + 1)
+    spread = by_channel(call, x, places.reshape(parameter.shape), "a parameter")
+    return torch.equal(torch.ones(x.channels) * spread, torch.arange(1.0, x.channels + 1))
+
+
 def channel_scale(call, x, scale):
     x = call.pointwise_tensor(x)
     parameter = call.converter.weights.parameter(scale)
     if parameter is None:
         call.refuse("by a tensor that is computed from parameters; ada-train trains what the layer "
                     "multiplies by: write it into a parameter of one number a channel")
-    places = by_channel(call, x, torch.arange(1.0, scale.numel() + 1).reshape(scale.shape),
-                        "a parameter")
-    in_order = torch.arange(1.0, x.channels + 1)
-    if scale.numel() != x.channels or not torch.equal(torch.ones(x.channels) * places, in_order):
+    if not is_one_a_channel(call, x, scale):
         call.refuse(f"by a parameter of shape {list(scale.shape)}; only by one number a channel: "
                     f"give it the shape [{x.channels}, 1, 1]")
     tensors = {"weight": (parameter, [x.channels])}
@@ -116,7 +120,8 @@ def channel_scale(call, x, scale):
         return x
     first = parameter.detach().flatten()[0]
     keys = {"value": shortest(first)} if bool((parameter == first).all()) else {}
-    return call.layer("channel_scale", [x], x, keys, tensors, name=weights.taken(call, parameter, weights.names[id(parameter)]))
+    name = weights.taken(call, parameter, weights.names[id(parameter)])
+    return call.layer("channel_scale", [x], x, keys, tensors, name)
 
 
 def scale_and_bias(call, x, bias):
@@ -125,11 +130,7 @@ def scale_and_bias(call, x, bias):
     before = call.converter.network.find(x.layer)
     parameter = call.converter.weights.parameter(bias)
     if before is None or before.kind != "channel_scale" or parameter is None or (
-            parameter.numel() != x.channels):
-        return None
-    places = by_channel(call, x, torch.arange(1.0, x.channels + 1).reshape(bias.shape),
-                        "a parameter")
-    if not torch.equal(torch.ones(x.channels) * places, torch.arange(1.0, x.channels + 1)):
+            parameter.numel() != x.channels) or not is_one_a_channel(call, x, bias):
         return None
     factor, base = before.tensors["weight"][0], like(x, before.inputs[0])
     tensors = {"weight": (factor, [x.channels, 1, 1, 1]), "bias": (parameter, [x.channels])}

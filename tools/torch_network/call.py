@@ -2,7 +2,7 @@
 import torch
 
 from .network import CannotExpress, Value
-from .views import channels_of, is_whole, runs
+from .views import channel_axis, channels_of, is_whole, runs
 
 
 def pair(value):
@@ -50,6 +50,12 @@ class Call:
                         "channels], or in [n, features]; a part of them can be of channels alone")
         channels, form = found
         return self.converter.slices.of(self, x, runs(channels), form)
+
+    def channel_tensor(self, x, axes):
+        """`x` for a function by channel: as it is where its channels lie on one of `axes` (1, -1)
+        and all pixels in order on the others, else as a value of one of the three forms."""
+        apart = isinstance(x, Value) and x.form == "other" and channel_axis(x) in axes
+        return x if apart else self.tensor(x)
 
     def pointwise_tensor(self, x):
         """`x` for a function of each element alone, which takes any order of all of them."""

@@ -2,8 +2,6 @@
 import torch
 
 from .arithmetic import affine
-from .network import Value
-from .views import channel_axis
 
 
 def by_channel(**tensors):
@@ -22,8 +20,7 @@ def batch_norm(call, x, running_mean, running_var, weight=None, bias=None, train
         call.refuse("normalises by its running statistics in training too (eval() of this module, "
                     "or a frozen norm with trained factors); ada-train's takes the batch's: leave "
                     "it in training, or freeze its weight and bias too (requires_grad_(False))")
-    if not isinstance(x, Value) or x.form != "other" or channel_axis(x) != 1:
-        x = call.tensor(x)
+    x = call.channel_tensor(x, (1,))
     if x.form == "flat" and not x.is_vector:
         call.refuse("of a flattened image, a mean for each pixel")
     if x.form == "pixels":
@@ -49,8 +46,7 @@ def layer_norm(call, x, normalized_shape, weight=None, bias=None, eps=1e-5):
     normalized = list(normalized_shape)
     if weight is None or bias is None:
         call.refuse("needs a weight and a bias")
-    if not isinstance(x, Value) or x.form != "other" or channel_axis(x) != -1:
-        x = call.tensor(x)
+    x = call.channel_tensor(x, (-1,))
     if normalized != [x.channels] or x.form == "rows" or (x.form == "flat" and not x.is_vector):
         call.refuse(f"over axes of {normalized}; only over the {x.channels} channels of each pixel, "
                     "as the last axis")
@@ -60,8 +56,7 @@ def layer_norm(call, x, normalized_shape, weight=None, bias=None, eps=1e-5):
 def group_norm(call, x, num_groups, weight=None, bias=None, eps=1e-5):
     if weight is None or bias is None:
         call.refuse("needs affine=True")
-    if not isinstance(x, Value) or x.form != "other" or channel_axis(x) != 1:
-        x = call.tensor(x)
+    x = call.channel_tensor(x, (1,))
     if x.form == "pixels" or (x.form == "flat" and not x.is_vector):
         call.refuse("expected an input of [n, channels, height, width]")
     return call.weighted("group_norm", x, x, {"groups": num_groups, "eps": eps},

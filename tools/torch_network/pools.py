@@ -81,8 +81,7 @@ def pixel_axes(call, x, dim):
 
 
 def mean(call, x, dim=None, keepdim=False, axis=None, dtype=None):
-    if not isinstance(x, Value) or x.form != "other" or channel_axis(x) is None:
-        x = call.tensor(x)
+    x = call.channel_tensor(x, (1, -1))
     pixel_axes(call, x, dim if dim is not None else axis)
     made = call.layer("global_avg_pool", [x], Value("", "rows", x.channels))
     return call.converter.shaped(made, call.shape)
@@ -104,8 +103,7 @@ def largest_and_where(call, x, dim=None, keepdim=False):
 
 def largest(call, x, dim=None, keepdim=False, shape=None):
     """amax over pixels."""
-    if not isinstance(x, Value) or x.form != "other" or channel_axis(x) is None:
-        x = call.tensor(x)
+    x = call.channel_tensor(x, (1, -1))
     pixel_axes(call, x, dim)
     made = call.layer("max_pool", [x], Value("", "rows", x.channels),
                       {"kernel": short([x.height, x.width])})

@@ -40,12 +40,7 @@ class Graph:
 
     def by_channel(self, layer, suffix):
         """A vector of one number a channel, to be spread over images."""
-        count = self.shapes[layer["name"]][0]
-        name = f"{layer['name']}.{suffix}"
-        if name not in self.weights:
-            raise CannotRead(f"the checkpoint has no {name}: it is of another network")
-        array = shaped(self.weights[name], [1, count, 1, 1], name)
-        return self.constant(name, array.astype(numpy.float32))
+        return self.weight(layer, suffix, [1, self.shapes[layer["name"]][0], 1, 1])
 
     def ints(self, name, *values):
         return self.constant(name, numpy.array(values, numpy.int64))

@@ -6,7 +6,6 @@ part of the whole gradient is its own gradient divided by their number, and it i
 carries S: so every process computes what one process would of the whole batch. Cells hold the
 factor of the process's own gradient, S / parts; rules and logs speak of S.
 """
-import math
 import warnings
 
 import torch
@@ -102,14 +101,15 @@ class Engine:
         """As gradients are stored."""
         return x if self._grid is None else counting.round_to(self._grid, x.contiguous(), torch)
 
+    def largest_stored(self, dtype):
+        """The largest value of the format in which gradients of a dtype are stored."""
+        return (self.gradient_form or _form_of(dtype) or NAMED["fp32"]).largest
+
     def common_scale(self, name, given):
         """The scale of gradients that are not added, but leave one node together."""
-        largest = 0.0
-        for g, s in given:
-            found = statistics.largest(g, self.group)
-            largest = max(largest, found / s) if math.isfinite(found) else math.inf
-        form = self.gradient_form or _form_of(given[0][0].dtype) or NAMED["fp32"]
-        target = native.branch_target([s for _, s in given], largest, form.largest)
+        largest = statistics.largest_unscaled(given, self.group)
+        target = native.branch_target([s for _, s in given], largest,
+                                      self.largest_stored(given[0][0].dtype))
         self.merged(name, target)
         return target
 

@@ -5,9 +5,8 @@ import math
 import torch
 
 from ada_train import native
+from ada_train.formats import NAMED
 from ada_train.torch.scaling import statistics
-
-_LARGEST = {torch.float16: 65504.0, torch.bfloat16: float(torch.finfo(torch.bfloat16).max)}
 
 
 def _rounded(x, dtype):
@@ -52,11 +51,8 @@ class Merge:
         gradients, scales = zip(*arrived)
         if len(set(scales)) == 1:
             return self._added(gradients, scales, scales[0]), scales[0]
-        group, u_max = self._engine.group, self._u_max(gradients[0])
-        largest = 0.0
-        for g, s in arrived:
-            found = statistics.largest(g, group)
-            largest = max(largest, found / s) if math.isfinite(found) else math.inf
+        group, u_max = self._engine.group, self._engine.largest_stored(gradients[0].dtype)
+        largest = statistics.largest_unscaled(arrived, group)
         target = native.branch_target(scales, largest, u_max)
         while True:
             total = self._added(gradients, scales, target)
@@ -77,7 +73,8 @@ class Merge:
         if self._engine.policy.rescales_branches(self.name):
             sizes = [statistics.largest(g, self._engine.group) for g in gradients]
             target = native.branch_target_reference(
-                scales, sizes, min(self._u_max(gradients[0]), _LARGEST[torch.float16]))
+                scales, sizes, min(self._engine.largest_stored(gradients[0].dtype),
+                                   NAMED["fp16"].largest))
             if math.isnan(target):
                 raise native.PolicyEnd(f"{self.name}: no common scale keeps the gradients of all "
                                        "branches within range")
@@ -87,10 +84,6 @@ class Merge:
             g = rounds(g * factor)
             total = g if total is None else rounds(total + g)
         return total, target
-
-    def _u_max(self, gradient):
-        form = self._engine.gradient_form
-        return form.largest if form is not None else _LARGEST.get(gradient.dtype, 3.4028234e38)
 
     @staticmethod
     def _added(gradients, scales, target):

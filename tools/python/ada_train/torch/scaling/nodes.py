@@ -1,10 +1,9 @@
 """Nodes of autograd's graph that are products of a gradient and a weight but were made by a
 function, not by a module that this package knows: which of their gradients is the data's, what
 their rule looks at, and which nodes are not linear in the gradient that they are given."""
-import math
-
 import torch
 
+from ada_train.torch.scaling.products import convolution_fans
 from ada_train.torch.scaling.rules import Operands
 
 # Between a parameter and the product that multiplies it.
@@ -78,13 +77,11 @@ class RawProduct:
 
 
 def _convolution(node):
-    transposed, groups = node._saved_transposed, node._saved_groups
-    found = RawProduct(node, 0, 1, "_saved_weight", (1, 1 if transposed else 0))
+    found = RawProduct(node, 0, 1, "_saved_weight", (1, 1 if node._saved_transposed else 0))
     if found.parameter is None:
         return found
-    shape = found.parameter.shape
-    fan = (shape[1] * groups if transposed else shape[0]) * math.prod(shape[2:])
-    return found.with_fans(fan, fan / groups / (1 if transposed else math.prod(node._saved_stride)))
+    return found.with_fans(*convolution_fans(found.parameter.shape, node._saved_stride,
+                                             node._saved_transposed, node._saved_groups))
 
 
 def _matrices(first, saved):

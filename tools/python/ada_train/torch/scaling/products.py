@@ -25,6 +25,12 @@ def _carries(w, alpha):
     return 1 / _EXACT <= alpha <= _EXACT
 
 
+def convolution_fans(shape, stride, transposed, groups):
+    """Reference and exact, of a weight's shape."""
+    fan = (shape[1] * groups if transposed else shape[0]) * math.prod(shape[2:])
+    return fan, fan / groups / (1 if transposed else math.prod(stride))
+
+
 class Linear:
     """y = x w^T + b; of weights that lie the other way round, y = x w + b."""
 
@@ -72,9 +78,7 @@ class Convolution:
         return other
 
     def fans(self, w):
-        channels = w.shape[1] * self._groups if self._transposed else w.shape[0]
-        fan = channels * math.prod(w.shape[2:])
-        return fan, fan / self._groups / (1 if self._transposed else math.prod(self._stride))
+        return convolution_fans(w.shape, self._stride, self._transposed, self._groups)
 
     def forward(self, x, w, b):
         return torch.convolution(x, w, b, self._stride, self._padding, self._dilation,

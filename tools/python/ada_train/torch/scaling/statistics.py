@@ -92,6 +92,13 @@ def largest(x, group):
     return found if group.alone else group.largest(math.nan if math.isnan(float(low)) else found, x)
 
 
+def largest_unscaled(given, group):
+    """The largest magnitude of several (gradient, scale) without their scales; inf where a gradient
+    is not finite."""
+    found = [largest(g, group) / scale for g, scale in given]
+    return max(found, default=0.0) if all(map(math.isfinite, found)) else math.inf
+
+
 def logs(dy, group):
     """Mean and deviation of ln|dy| over the values other than zero."""
     magnitudes = dy.detach().double().abs()
