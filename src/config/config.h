@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/update.h"
+#include "core/blocks/block_format.h"
 #include "core/location.h"
 #include "core/number_format.h"
 #include "core/task.h"

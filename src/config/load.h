@@ -51,6 +51,8 @@ AdaptiveOverrides ReadAdaptive(const Overrides& overrides);
 // A format as it stands behind `precision.format`: a name or a YAML map. Throws ConfigError whose
 // lines begin with "--format".
 NumberFormat ReadFormat(const std::string& yaml_text);
+// The same, or a block-scaled format.
+AnyFormat ReadAnyFormat(const std::string& yaml_text);
 
 // The complete resolved configuration, every default filled in, as YAML that Load reads back to an
 // equal Config.

@@ -71,6 +71,23 @@ void ForgetPlaces(YamlNode& node) {
   }
 }
 
+// The format that `--format` has as its text; `read` says what it may be.
+template <class Format, class Read>
+Format ReadOption(const std::string& yaml_text, Format otherwise, Read read) {
+  Problems problems("--format", {});
+  Format format = otherwise;
+  try {
+    YamlNode node = ParseYaml(yaml_text, 0);
+    RemoveDuplicates(node, "", problems);
+    ForgetPlaces(node);
+    format = read(node, ReadContext{problems, "", node}).value_or(otherwise);
+  } catch (const ParseProblem& problem) {
+    problems.Add(YamlNode(), "", "'" + yaml_text + "': " + problem.message);
+  }
+  problems.ThrowIfAny();
+  return format;
+}
+
 }  // namespace
 
 LoadedScaling LoadScalingText(const std::string& text, const std::string& name,
@@ -103,18 +120,16 @@ AdaptiveOverrides ReadAdaptive(const Overrides& overrides) {
 }
 
 NumberFormat ReadFormat(const std::string& yaml_text) {
-  Problems problems("--format", {});
-  NumberFormat format;
-  try {
-    YamlNode node = ParseYaml(yaml_text, 0);
-    RemoveDuplicates(node, "", problems);
-    ForgetPlaces(node);
-    format = ReadFormatNode(node, false, {problems, "", node}).value_or(kFp32);
-  } catch (const ParseProblem& problem) {
-    problems.Add(YamlNode(), "", "'" + yaml_text + "': " + problem.message);
-  }
-  problems.ThrowIfAny();
-  return format;
+  return ReadOption(yaml_text, kFp32, [](const YamlNode& node, const ReadContext& context) {
+    return ReadFormatNode(node, false, {}, context);
+  });
+}
+
+AnyFormat ReadAnyFormat(const std::string& yaml_text) {
+  return ReadOption(yaml_text, AnyFormat(kFp32),
+                    [](const YamlNode& node, const ReadContext& context) {
+                      return ReadAnyFormatNode(node, false, context);
+                    });
 }
 
 }  // namespace ada::config

@@ -34,17 +34,10 @@ Names FormatNames(bool tensors_only) {
   return names;
 }
 
-std::string FormatWords(bool tensors_only, const char* map) {
+std::string FormatWords(const Names& names, const char* map) {
   std::string words;
-  for (const std::string& name : FormatNames(tensors_only)) words += name + ", ";
+  for (const std::string& name : names) words += name + ", ";
   return words + map;
-}
-
-YamlNode FormatNode(NumberFormat format) {
-  for (const NamedFormat& known : NamedFormats()) {
-    if (known.format == format) return Scalar(std::string(known.name));
-  }
-  return WriteSection(FormatSection(format));
 }
 
 Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
@@ -54,7 +47,7 @@ Key FormatKeyOf(std::string name, std::function<void(const NumberFormat&)> set,
   key.schemas = {WordSchema(FormatNames(true)),
                  MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); })};
   key.read = [set = std::move(set)](const YamlNode& node, const ReadContext& context) {
-    const std::optional<NumberFormat> format = ReadFormatNode(node, true, context);
+    const std::optional<NumberFormat> format = ReadFormatNode(node, true, {}, context);
     if (format) set(*format);
   };
   key.write = [get = std::move(get)]() -> std::optional<YamlNode> {
@@ -174,6 +167,15 @@ void CheckPreset(const PrecisionConfig& precision, const YamlNode& map,
 
 }  // namespace
 
+Names TensorFormatNames() { return FormatNames(true); }
+
+YamlNode FormatNode(NumberFormat format) {
+  for (const NamedFormat& known : NamedFormats()) {
+    if (known.format == format) return Scalar(std::string(known.name));
+  }
+  return WriteSection(FormatSection(format));
+}
+
 Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning) {
   return FormatKeyOf(
       std::move(name), [&field](const NumberFormat& format) { field = format; },
@@ -213,7 +215,11 @@ Section FormatSection(NumberFormat& format) {
 }
 
 std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
-                                           const ReadContext& context) {
+                                           const Names& also, const ReadContext& context) {
+  if (const std::string misplaced = BlockFormatMisplaced(node); !misplaced.empty()) {
+    context.problems.Add(node, context.path, misplaced);
+    return std::nullopt;
+  }
   if (node.kind == YamlNode::Kind::kMap) {
     NumberFormat custom;
     const std::size_t problems = context.problems.count();
@@ -231,12 +237,13 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
     return std::nullopt;
   }
   const std::string foreign = ForeignFormatHint(text);
-  const std::string nearest =
-      foreign.empty() ? NearestName(text, FormatNames(tensors_only)) : std::string();
+  Names names = FormatNames(tensors_only);
+  names.insert(names.end(), also.begin(), also.end());
+  const std::string nearest = foreign.empty() ? NearestName(text, names) : std::string();
   const char* map = "or a map such as {exponent: 5, mantissa: 10}";
   context.problems.Add(
       node, context.path,
-      Expected(FormatWords(tensors_only, map), node) +
+      Expected(FormatWords(names, map), node) +
           (nearest.empty() ? AsEnding(foreign) : "; did you mean '" + nearest + "'?"));
   return std::nullopt;
 }
@@ -248,7 +255,7 @@ Section PrecisionSection(PrecisionConfig& precision) {
       "format", [&format = precision.format](const NumberFormat& read) { format = read; },
       [&format = precision.format] { return std::optional(format); },
       "format of activations, multiplied weights and gradients; sums and masters are fp32")};
-  section.keys.front().range = FormatWords(true, "{exponent: E, mantissa: M, ...}");
+  section.keys.front().range = FormatWords(FormatNames(true), "{exponent: E, mantissa: M, ...}");
   section.keys.front().section = ExampleSection<NumberFormat>(FormatSection);
   for (Key& key : RoleKeys(precision)) section.keys.push_back(std::move(key));
   section.keys.push_back(

@@ -18,7 +18,8 @@ Section ModelSection(ModelConfig& model);
 Section InitSection(InitConfig& init);
 Section LayerSection(LayerConfig& layer);  // one entry of model.layers
 Section PrecisionSection(PrecisionConfig& precision);
-Section FormatSection(NumberFormat& format);  // a format as a map
+Section FormatSection(NumberFormat& format);      // a format as a map
+Section BlockFormatSection(BlockFormat& format);  // a block-scaled one
 Section ScalingSection(scaling::Settings& scaling);
 Section LayerScalingSection(scaling::LayerSettings& layer, const std::string& policy);
 Section OptimizerSection(OptimizerConfig& optimizer);
@@ -49,11 +50,22 @@ Key RangeKey(std::string name, data::Range& field, const Range& within, std::str
 Key ResizeKey(data::ResizeTo& resize);
 Key CenterCropKey(data::PictureSize& crop);
 
-// A format as a name or a map; nothing and a problem where it is none.
+// A format as a name or a map; nothing and a problem where it is none, or one of blocks.
+// `tensors_only`: formats without a sign are none. `also`: other names that the place knows.
 std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_only,
-                                           const ReadContext& context);
+                                           const Names& also, const ReadContext& context);
 // The same as a key; unset: nothing.
 Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string meaning);
+Names TensorFormatNames();  // of formats with a sign
+YamlNode FormatNode(NumberFormat format);
+
+// A plain format or one of blocks, likewise.
+std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_only,
+                                           const ReadContext& context);
+Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string meaning);
+YamlNode AnyFormatNode(const AnyFormat& format);
+// What to say of a block-scaled format where a plain one is needed; nothing of anything else.
+std::string BlockFormatMisplaced(const YamlNode& node);
 // The key model.layers: a list of layers with `repeat` blocks, expanded while it is read.
 Key LayersKey(std::vector<LayerConfig>& layers);
 

@@ -1,0 +1,195 @@
+// Block-scaled formats as values of keys: their names, or a map of element, block, scale and rule.
+#include <algorithm>
+
+#include "config/keys/foreign_names.h"
+#include "config/sections/sections.h"
+#include "core/text.h"
+
+namespace ada::config {
+namespace {
+
+const EnumNames<BlockScale> kBlockScales = {
+    {"e8m0", BlockScale::kE8M0}, {"fp8_e4m3", BlockScale::kFp8E4M3}, {"fp32", BlockScale::kFp32}};
+const EnumNames<BlockRule> kBlockRules = {
+    {"floor", BlockRule::kFloor}, {"ceil", BlockRule::kCeil},
+    {"even", BlockRule::kEven},   {"rceil", BlockRule::kRceil},
+    {"te", BlockRule::kTe},       {"four_over_six", BlockRule::kFourOverSix}};
+const EnumNames<BlockError> kBlockErrors = {{"mae", BlockError::kMae}, {"mse", BlockError::kMse}};
+
+Names BlockNames() {
+  Names names;
+  for (const NamedBlockFormat& known : NamedBlockFormats()) names.emplace_back(known.name);
+  return names;
+}
+
+Key ElementKey(NumberFormat& element) {
+  Names names;
+  for (const NamedFormat& known : BlockElements()) names.emplace_back(known.name);
+  return WordKey(
+      "element", names,
+      [&element](std::size_t index) { element = BlockElements().at(index).format; },
+      [&element]() -> std::optional<std::size_t> {
+        for (std::size_t i = 0; i < BlockElements().size(); ++i) {
+          if (BlockElements()[i].format == element) return i;
+        }
+        return std::nullopt;
+      },
+      "format of the values beside the scale");
+}
+
+// [n, n] or [1, n]; nothing where `node` is none of these, or a number of it is no size.
+std::optional<std::pair<long long, long long>> SidesOf(const YamlNode& node, const Range& sizes) {
+  const bool list = node.kind == YamlNode::Kind::kList;
+  if (list && node.items.size() != 2) return std::nullopt;
+  long long rows = 1, columns = 0;
+  if (!ReadInteger(list ? node.items[1] : node, sizes, columns).empty()) return std::nullopt;
+  if (list && !ReadInteger(node.items[0], sizes, rows).empty()) return std::nullopt;
+  if (rows != 1 && rows != columns) return std::nullopt;
+  return std::pair(rows, columns);
+}
+
+Key BlockKey(BlockFormat& format) {
+  const Range sizes = FromTo(1, kMostBlock);
+  Key key = MakeKey("block", "integer or list",
+                    "values along the axis that share a scale; [n, n]: square tiles");
+  key.range = "1 to " + std::to_string(kMostBlock) + ", [1, n] or [n, n]";
+  key.schemas = {IntegerSchema(sizes), ListSchema({IntegerSchema(sizes)}, 2)};
+  key.schemas.back().most = 2;
+  key.default_text = "32; scale fp8_e4m3: 16; scale fp32: 128";
+  key.read = [&format, sizes](const YamlNode& node, const ReadContext& context) {
+    const auto sides = SidesOf(node, sizes);
+    if (!sides) {
+      context.problems.Add(node, context.path,
+                           Expected("a number of values, 1 to " + std::to_string(kMostBlock) +
+                                        ", or [n, n] for square tiles",
+                                    node));
+      return;
+    }
+    format.block = static_cast<int>(sides->second);
+    format.square = sides->first > 1;
+  };
+  key.write = [&format]() -> std::optional<YamlNode> {
+    const YamlNode size = Scalar(std::to_string(format.block));
+    return format.square ? List({size, size}) : size;
+  };
+  return key;
+}
+
+// Whether a map is meant as a block format: a key of it is one of those.
+bool IsBlockMap(const YamlNode& node) {
+  const auto section = ExampleSection<BlockFormat>(BlockFormatSection);
+  return node.kind == YamlNode::Kind::kMap &&
+         std::any_of(node.entries.begin(), node.entries.end(),
+                     [&](const Entry& entry) { return section->Find(entry.key.text) != nullptr; });
+}
+
+std::optional<BlockFormat> ReadBlockMap(const YamlNode& node, const ReadContext& context) {
+  BlockFormat format;
+  const std::size_t problems = context.problems.count();
+  ReadSection(node, BlockFormatSection(format), context);
+  if (context.problems.count() > problems) return std::nullopt;
+  return format;
+}
+
+}  // namespace
+
+Section BlockFormatSection(BlockFormat& format) {
+  Section section;
+  section.path = "block_format";
+  section.discriminator = "scale";
+  section.choices = {"e8m0", "fp8_e4m3", "fp32"};
+  section.default_choice = "e8m0";
+  section.second_discriminator = "rule";
+  for (const auto& [word, rule] : kBlockRules) section.second_choices.push_back(word);
+  section.default_second_choice = "te";
+  section.set_defaults = [&format](const std::string& choice) {
+    for (const auto& [word, scale] : kBlockScales) {
+      if (word == choice) format = DefaultBlockFormat(format.element, scale);
+    }
+  };
+  section.keys = {
+      ElementKey(format.element).Required(),
+      BlockKey(format),
+      Choice("scale", format.scale, kBlockScales, "how the scale of a block is kept"),
+      Choice("rule", format.rule, kBlockRules,
+             "how the scale follows from the block's largest magnitude; e8m0: floor, ceil, even or "
+             "rceil; fp8_e4m3: te or four_over_six; fp32: te")
+          .Default("floor; scale fp8_e4m3, fp32: te"),
+      Switch("tensor_scale", format.tensor_scale, "the tensor has an fp32 scale as well")
+          .For({"fp8_e4m3"})
+          .Default("true"),
+      Switch("power_of_two", format.power_of_two, "scales are rounded to powers of two")
+          .For({"fp32"}),
+      Choice("error", format.error, kBlockErrors,
+             "by which error one of the two scales of a block is chosen")
+          .For({"fp8_e4m3"})
+          .ForSecond({"four_over_six"}),
+      Integer("top", format.top, FromTo(256, 448),
+              "448 or 256: what the largest scale of a block is brought to")
+          .For({"fp8_e4m3"})
+          .ForSecond({"four_over_six"}),
+  };
+  section.check = [&format](const YamlNode& map, const ReadContext& context) {
+    if (!context.problems.Clean({Join(context.path, "element"), Join(context.path, "block"),
+                                 Join(context.path, "scale"), Join(context.path, "rule"),
+                                 Join(context.path, "top")})) {
+      return;
+    }
+    const std::string refusal = RefuseBlockFormat(format);
+    if (!refusal.empty()) context.problems.Add(map, context.path, refusal);
+  };
+  return section;
+}
+
+std::string BlockFormatMisplaced(const YamlNode& node) {
+  const bool named = node.kind == YamlNode::Kind::kScalar && Contains(BlockNames(), node.text);
+  if (!named && !IsBlockMap(node)) return "";
+  return (named ? "'" + node.text + "': " : std::string()) +
+         "a block-scaled format cannot stand here; it can in precision.operands, for what products "
+         "multiply, and in convert and inspect";
+}
+
+std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_only,
+                                           const ReadContext& context) {
+  if (IsBlockMap(node)) {
+    const auto read = ReadBlockMap(node, context);
+    return read ? std::optional<AnyFormat>(*read) : std::nullopt;
+  }
+  if (node.kind == YamlNode::Kind::kScalar) {
+    for (const NamedBlockFormat& known : NamedBlockFormats()) {
+      if (known.name == node.text) return known.format;
+    }
+  }
+  const auto read = ReadFormatNode(node, tensors_only, BlockNames(), context);
+  return read ? std::optional<AnyFormat>(*read) : std::nullopt;
+}
+
+YamlNode AnyFormatNode(const AnyFormat& format) {
+  if (const auto* plain = std::get_if<NumberFormat>(&format)) return FormatNode(*plain);
+  BlockFormat block = std::get<BlockFormat>(format);
+  for (const NamedBlockFormat& known : NamedBlockFormats()) {
+    if (known.format == block) return Scalar(std::string(known.name));
+  }
+  return WriteSection(BlockFormatSection(block));
+}
+
+Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string meaning) {
+  Names names = TensorFormatNames();
+  for (std::string& block : BlockNames()) names.push_back(std::move(block));
+  Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
+  key.range = "a format, of blocks too";
+  key.schemas = {
+      WordSchema(std::move(names)),
+      MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); }, "exponent"),
+      MapSchema([] { return ExampleSection<BlockFormat>(BlockFormatSection); }, "element")};
+  key.read = [&field](const YamlNode& node, const ReadContext& context) {
+    const auto read = ReadAnyFormatNode(node, true, context);
+    if (read) field = read;
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    return field ? std::optional(AnyFormatNode(*field)) : std::nullopt;
+  };
+  return key;
+}
+
+}  // namespace ada::config

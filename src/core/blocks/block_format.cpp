@@ -1,0 +1,128 @@
+// Names of block-scaled formats, and what belongs together in one.
+#include "core/blocks/block_format.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ada {
+namespace {
+
+constexpr NumberFormat kFp6E2M3{2, 3, 1, false, false}, kFp6E3M2{3, 2, 3, false, false},
+    kFp4E2M1{2, 1, 1, false, false};
+
+BlockFormat Mx(const NumberFormat& element) {
+  return DefaultBlockFormat(element, BlockScale::kE8M0);
+}
+
+bool Knows(BlockScale scale, BlockRule rule) {
+  switch (scale) {
+    case BlockScale::kE8M0:
+      return rule != BlockRule::kTe && rule != BlockRule::kFourOverSix;
+    case BlockScale::kFp8E4M3:
+      return rule == BlockRule::kTe || rule == BlockRule::kFourOverSix;
+    case BlockScale::kFp32:
+      return rule == BlockRule::kTe;
+  }
+  return false;
+}
+
+}  // namespace
+
+BlockFormat DefaultBlockFormat(const NumberFormat& element, BlockScale scale) {
+  BlockFormat format;
+  format.element = element;
+  format.scale = scale;
+  switch (scale) {
+    case BlockScale::kE8M0:
+      break;
+    case BlockScale::kFp8E4M3:
+      format.block = 16, format.rule = BlockRule::kTe, format.tensor_scale = true;
+      break;
+    case BlockScale::kFp32:
+      format.block = 128, format.rule = BlockRule::kTe;
+      break;
+  }
+  return format;
+}
+
+std::string RefuseBlockFormat(const BlockFormat& format) {
+  const bool element =
+      std::any_of(BlockElements().begin(), BlockElements().end(),
+                  [&](const NamedFormat& known) { return known.format == format.element; });
+  if (!element) return "elements are fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2 or fp4_e2m1";
+  if (format.block < 1 || format.block > kMostBlock)
+    return "block is " + std::to_string(format.block) + "; 1 to " + std::to_string(kMostBlock) +
+           " are possible";
+  if (!Knows(format.scale, format.rule))
+    return "scale " + std::string(ToString(format.scale)) + " has no rule " +
+           std::string(ToString(format.rule));
+  if (format.tensor_scale && format.scale != BlockScale::kFp8E4M3)
+    return "only scale fp8_e4m3 has a tensor_scale";
+  if (format.power_of_two && format.scale != BlockScale::kFp32)
+    return "power_of_two is for scale fp32";
+  if (format.rule != BlockRule::kFourOverSix) return {};
+  if (!format.tensor_scale) return "rule four_over_six needs tensor_scale: true";
+  if (format.element != kFp4E2M1) return "rule four_over_six is for elements of fp4_e2m1";
+  return format.top == 448 || format.top == 256 ? "" : "top is 448 or 256";
+}
+
+const std::vector<NamedBlockFormat>& NamedBlockFormats() {
+  static const std::vector<NamedBlockFormat> formats = {
+      {"mxfp8_e4m3", Mx(kFp8E4M3)},
+      {"mxfp8_e5m2", Mx(kFp8E5M2)},
+      {"mxfp6_e2m3", Mx(kFp6E2M3)},
+      {"mxfp6_e3m2", Mx(kFp6E3M2)},
+      {"mxfp4", Mx(kFp4E2M1)},
+      {"nvfp4", DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3)},
+      {"fp8_block128", DefaultBlockFormat(kFp8E4M3, BlockScale::kFp32)}};
+  return formats;
+}
+
+const std::vector<NamedFormat>& BlockElements() {
+  static const std::vector<NamedFormat> elements = {{"fp8_e4m3", kFp8E4M3},
+                                                    {"fp8_e5m2", kFp8E5M2},
+                                                    {"fp6_e2m3", kFp6E2M3},
+                                                    {"fp6_e3m2", kFp6E3M2},
+                                                    {"fp4_e2m1", kFp4E2M1}};
+  return elements;
+}
+
+std::string_view ToString(BlockScale scale) {
+  constexpr std::array<std::string_view, 3> kWords = {"e8m0", "fp8_e4m3", "fp32"};
+  return kWords[static_cast<std::size_t>(scale)];
+}
+
+std::string_view ToString(BlockRule rule) {
+  constexpr std::array<std::string_view, 6> kWords = {"floor", "ceil", "even",
+                                                      "rceil", "te",   "four_over_six"};
+  return kWords[static_cast<std::size_t>(rule)];
+}
+
+std::string_view ToString(BlockError error) { return error == BlockError::kMae ? "mae" : "mse"; }
+
+std::string FormatName(const BlockFormat& format) {
+  for (const NamedBlockFormat& named : NamedBlockFormats()) {
+    if (named.format == format) return std::string(named.name);
+  }
+  const BlockFormat usual = DefaultBlockFormat(format.element, format.scale);
+  const std::string n = std::to_string(format.block);
+  std::string text = "{element: " + FormatName(format.element) +
+                     ", block: " + (format.square ? "[" + n + ", " + n + "]" : n) +
+                     ", scale: " + std::string(ToString(format.scale));
+  const auto add = [&text](bool differs, const char* key, std::string_view value) {
+    if (differs) text += std::string(", ") + key + ": " + std::string(value);
+  };
+  add(format.rule != usual.rule, "rule", ToString(format.rule));
+  add(format.tensor_scale != usual.tensor_scale, "tensor_scale",
+      format.tensor_scale ? "true" : "false");
+  add(format.power_of_two, "power_of_two", "true");
+  add(format.error != usual.error, "error", ToString(format.error));
+  add(format.top != usual.top, "top", std::to_string(format.top));
+  return text + "}";
+}
+
+std::string FormatName(const AnyFormat& format) {
+  return std::visit([](const auto& known) { return FormatName(known); }, format);
+}
+
+}  // namespace ada

@@ -1,0 +1,65 @@
+// Block-scaled number formats as plain values: elements of few bits, and a scale that some of them
+// share (MX, NVFP4, FP8 in blocks of 128). How values are quantized: block_rules_inline.h.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/number_format.h"
+
+namespace ada {
+
+// How the scale of a block is kept: a power of two in 8 bits, an fp8 number, or an fp32 number.
+enum class BlockScale : std::uint8_t { kE8M0, kFp8E4M3, kFp32 };
+// How the scale follows from the largest magnitude of a block. e8m0 knows the first four, the
+// others know kTe (Transformer Engine's rule), fp8_e4m3 also kFourOverSix.
+enum class BlockRule : std::uint8_t { kFloor, kCeil, kEven, kRceil, kTe, kFourOverSix };
+// By which error kFourOverSix chooses between its two scales.
+enum class BlockError : std::uint8_t { kMae, kMse };
+
+struct BlockFormat {
+  NumberFormat element = kFp8E4M3;  // one of BlockElements
+  int block = 32;                   // values along the axis that share a scale
+  bool square = false;              // true: tiles of block x block values share one
+  BlockScale scale = BlockScale::kE8M0;
+  BlockRule rule = BlockRule::kFloor;
+  bool tensor_scale = false;  // fp8_e4m3: the tensor has an fp32 scale beside those of its blocks
+  bool power_of_two = false;  // fp32: scales are rounded to powers of two
+  BlockError error = BlockError::kMae;  // kFourOverSix
+  int top = 448;                        // kFourOverSix: what the largest block scale is brought to
+  friend bool operator==(const BlockFormat&, const BlockFormat&) = default;
+};
+
+inline constexpr int kMostBlock = 1024;  // the largest `block`
+
+// The format that a scale has where nothing else is said: its block size and its rule; nvfp4's
+// tensor scale.
+BlockFormat DefaultBlockFormat(const NumberFormat& element, BlockScale scale);
+// Why there is no such format, or nothing: a rule that its scale does not know, for example.
+std::string RefuseBlockFormat(const BlockFormat& format);
+
+struct NamedBlockFormat {
+  std::string_view name;
+  BlockFormat format;
+};
+// mxfp8_e4m3 and so on, in the order in which `ada-train formats` lists them.
+const std::vector<NamedBlockFormat>& NamedBlockFormats();
+// The formats that elements may have: fp8, fp6 and fp4 of the OCP's texts.
+const std::vector<NamedFormat>& BlockElements();
+
+// The words of the YAML.
+std::string_view ToString(BlockScale scale);  // e8m0
+std::string_view ToString(BlockRule rule);    // four_over_six
+std::string_view ToString(BlockError error);  // mae
+
+// The name used in YAML and CSV, or a YAML map of element, block, scale and of what differs from
+// DefaultBlockFormat.
+std::string FormatName(const BlockFormat& format);
+
+// A format of either kind, as `convert` and `operands` take them.
+using AnyFormat = std::variant<NumberFormat, BlockFormat>;
+std::string FormatName(const AnyFormat& format);
+
+}  // namespace ada

@@ -1,0 +1,46 @@
+// Tensors to block-scaled formats: the scalar definition that every vectorised kernel must agree
+// with bit for bit.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/blocks/block_counts.h"
+#include "core/blocks/block_rules_inline.h"
+
+namespace ada {
+
+// Matrices in memory, all of one shape; blocks run along their lines: value (m, r, i) lies at
+// m * matrix_stride + r * row_stride + i * stride. A last block may be shorter. A square block also
+// spans rows r; in a line each row has blocks of its own.
+struct BlockLayout {
+  std::int64_t matrices = 1, rows = 1, length = 0;
+  std::int64_t matrix_stride = 0, row_stride = 0, stride = 1;
+
+  std::int64_t blocks_per_row(const BlockFormat& format) const;
+  std::int64_t block_rows(const BlockFormat& format) const;  // of one matrix
+  std::int64_t blocks(const BlockFormat& format) const;      // of all matrices
+};
+
+// Returns the layout of a tensor of `shape` (row-major, contiguous) whose blocks run along `axis`.
+// The rows of a square block are the axes before it, as one; of axis 0 they are axis 1. Each place
+// along the other axes has a matrix of its own. A scalar is a tensor of one value.
+BlockLayout BlockLayoutOf(const std::vector<std::int64_t>& shape, std::size_t axis, bool square);
+
+// The largest magnitude, inf included; NaN where there is one; 0 of no values.
+float AmaxOf(std::span<const float> values);
+
+// Where results go; null: they are not wanted.
+struct QuantizedBlocks {
+  float* values = nullptr;        // decoded, in the layout of the input (may be the input)
+  std::uint8_t* codes = nullptr;  // of elements, one a byte, in the layout of the input
+  float* scales = nullptr;        // as stored, [matrices, block_rows, blocks_per_row]
+};
+
+// Quantizes to `format`. `tensor_amax`: of the whole tensor, read where the format has a tensor
+// scale. `bf16_input`: as of BlockGridOf. `counts`, if not null, gets the counts of all blocks.
+void QuantizeBlocks(const BlockFormat& format, const BlockLayout& layout, float tensor_amax,
+                    bool bf16_input, const float* input, const QuantizedBlocks& output,
+                    BlockCounts* counts);
+
+}  // namespace ada
