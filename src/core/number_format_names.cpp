@@ -1,5 +1,6 @@
 // The formats that have names, and what the others are called.
 #include "core/number_format.h"
+#include "core/small_formats.h"
 
 namespace ada {
 
@@ -16,9 +17,9 @@ const std::vector<NamedFormat>& NamedFormats() {
       {"fp8_e4m3_fnuz", {4, 3, 8, false, true, false}},
       {"fp8_e5m2_fnuz", {5, 2, 16, false, true, false}},
       {"fp8_e4m3_b11fnuz", {4, 3, 11, false, true, false}},
-      {"fp6_e2m3", {2, 3, 1, false, false}},
-      {"fp6_e3m2", {3, 2, 3, false, false}},
-      {"fp4_e2m1", {2, 1, 1, false, false}},
+      {"fp6_e2m3", kFp6E2M3},
+      {"fp6_e3m2", kFp6E3M2},
+      {"fp4_e2m1", kFp4E2M1},
       {"e8m0", {8, 0, 127, false, true, true, false, false}}};
   return formats;
 }

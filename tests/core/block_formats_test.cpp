@@ -10,9 +10,7 @@
 namespace ada {
 namespace {
 
-constexpr NumberFormat kE2M1{2, 1, 1, false, false};
-
-BlockFormat Nvfp4() { return DefaultBlockFormat(kE2M1, BlockScale::kFp8E4M3); }
+BlockFormat Nvfp4() { return DefaultBlockFormat(kFp4E2M1, BlockScale::kFp8E4M3); }
 
 TEST_SUITE("cpu") {
   TEST_CASE("names of block-scaled formats are what the OCP and NVIDIA call them") {

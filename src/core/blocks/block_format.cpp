@@ -7,9 +7,6 @@
 namespace ada {
 namespace {
 
-constexpr NumberFormat kFp6E2M3{2, 3, 1, false, false}, kFp6E3M2{3, 2, 3, false, false},
-    kFp4E2M1{2, 1, 1, false, false};
-
 BlockFormat Mx(const NumberFormat& element) {
   return DefaultBlockFormat(element, BlockScale::kE8M0);
 }

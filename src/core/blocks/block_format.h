@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/number_format.h"
+#include "core/small_formats.h"
 
 namespace ada {
 

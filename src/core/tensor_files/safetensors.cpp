@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/number_format.h"
+#include "core/small_formats.h"
 #include "core/system_call.h"
 #include "core/tensor_files/foreign_tensors.h"
 #include "core/tensor_files/safetensors_header.h"
@@ -73,9 +74,6 @@ void RefuseForeign(const std::string& path, const std::string& begin, std::uint6
   const std::string hint = header ? "" : ForeignTensorsHint(path, begin);
   if (!hint.empty()) throw DataError(path + ": " + hint);
 }
-
-constexpr NumberFormat kFp6E2M3{2, 3, 1, false, false}, kFp6E3M2{3, 2, 3, false, false},
-    kFp4E2M1{2, 1, 1, false, false};
 
 // The value of a code of few bits: sign, exponent, mantissa (OCP 8-bit floating point specification
 // and Microscaling Formats).
