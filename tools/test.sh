@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the tests (those on a GPU with --cuda alone). Ends with
-# the line "N passed, N failed"; prints more only about what failed or was skipped.
+# the line "N passed, N failed"; before it: what failed or was skipped, and where the time went.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/common.sh
@@ -78,8 +78,11 @@ if $sanitizers; then
   exit "$status"
 fi
 
+SECONDS=0 # what bash counts from here on
 if $setup; then tools/setup.sh "${packages[@]}"; fi
+installed=$SECONDS
 tools/build.sh "${build[@]}"
+built=$SECONDS
 
 run=(ctest --test-dir "$folder" --verbose --parallel "$(parallel_jobs)" "${select[@]}" "${only[@]}")
 # ThreadSanitizer of g++ 12 cannot live with the address randomisation of newer kernels.
@@ -88,5 +91,7 @@ if [ "$folder" = build-tsan ] && setarch -R true 2>/dev/null; then run=(setarch 
 status=0
 "${run[@]}" 2>&1 | tee "$folder/test.log" | progress_line '^ *[0-9]+/[0-9]+ Test ' || status=$?
 $all || echo "not run: the slow suites (tools/test.sh --all)"
+echo "seconds: $installed to install what was missing, $((built - installed)) to build," \
+  "$((SECONDS - built)) to test"
 python3 tools/test_summary.py "$folder/test.log" || status=1
 exit "$status"

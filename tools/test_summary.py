@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Sums up the log of `ctest --verbose`: the output of what failed, the reasons of what was skipped,
-and a last line "N passed, N failed" that counts test cases, not programs.
+where the time went (the slowest first), and a last line "N passed, N failed" that counts test
+cases, not programs.
 
 usage: tools/test_summary.py LOG     Exit 1 where something failed or nothing ran.
 """
@@ -15,7 +16,10 @@ DOCTEST = re.compile(r"^\[cases\] (\d+) passed, (\d+) failed, (\d+) skipped$")
 UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ")
 UNITTEST_END = re.compile(r"^(?:OK|FAILED)(?: \((.*)\))?$")
 UNITTEST_SKIP = re.compile(r"^(?:(\w+) .*)?\.\.\. skipped ['\"](.*)['\"]$")
+SECONDS = re.compile(r" (\d+\.\d+) sec\b")
 MAX_LINES = 200  # of a failed test's output
+SLOWEST = 12     # tests whose time is shown, of those that take at least SHORT seconds
+SHORT = 1.0
 
 
 class Counts:
@@ -58,7 +62,7 @@ def count(status, lines):
 
 
 def read(path):
-    """(name, status, output lines) of each test in the log, in the order they ended."""
+    """(name, status, seconds, output lines) of each test in the log, in the order they ended."""
     output, results = collections.defaultdict(list), []
     with open(path, encoding="utf-8", errors="replace") as log:
         for line in log:
@@ -69,7 +73,9 @@ def read(path):
             ended = RESULT.match(line)
             if ended:
                 status = STATUS.search(ended.group(3))
+                seconds = SECONDS.search(ended.group(3))
                 results.append((ended.group(2), status.group(1) if status else "?",
+                                float(seconds.group(1)) if seconds else 0.0,
                                 output[ended.group(1)]))
     return results
 
@@ -91,12 +97,24 @@ def without_preamble(lines):
     return [l for l in lines[:start + 1] if l.startswith("Test command")] + lines[start + 1:]
 
 
+def print_times(times):
+    """The slowest of (name, seconds), and what is left of all seconds."""
+    slow = sorted((t for t in times if t[1] >= SHORT), key=lambda t: -t[1])[:SLOWEST]
+    if not slow or len(times) == 1:
+        return
+    rest = sum(seconds for _, seconds in times) - sum(seconds for _, seconds in slow)
+    print("seconds, the slowest first:")
+    for name, seconds in [*slow, (f"the other {len(times) - len(slow)}", rest)]:
+        print(f"  {seconds:8.1f}  {name}")
+
+
 def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    total, reasons = Counts(), collections.defaultdict(list)
-    for name, status, lines in read(sys.argv[1]):
+    total, reasons, times = Counts(), collections.defaultdict(list), []
+    for name, status, seconds, lines in read(sys.argv[1]):
+        times.append((name, seconds))
         total.add(count(status, lines))
         if status not in ("Passed", "Skipped"):
             print(f"--- {name}: {status}", *without_preamble(lines)[-MAX_LINES:], sep="\n")
@@ -104,6 +122,7 @@ def main():
             reasons[reason].append(f"{name}: {what}")
     for reason, skipped in reasons.items():
         print(f"skipped ({reason}):", *(f"  {test}" for test in skipped), sep="\n")
+    print_times(times)
     if total.skipped:
         print(f"{total.skipped} skipped")
     print(f"{total.passed} passed, {total.failed} failed")

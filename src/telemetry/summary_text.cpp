@@ -7,6 +7,7 @@
 #include "core/color.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "scaling/policies/policy.h"
 #include "telemetry/no_gradient.h"
 #include "telemetry/progress.h"
 #include "telemetry/summary.h"
@@ -204,8 +205,9 @@ std::string Skips(const RunTotals& run, bool color) {
                      (all ? ", so nothing was trained" : "") +
                      ": events.csv names layer and tensor";
   if (run.last().scale == 0)
-    text += "\n" + Colored(color, Color::kRed, "the scale is 0 for good") +
-            ": any factor leaves it 0, and no later step can train (scaling.min_scale)";
+    text += "\n" + Colored(color, Color::kRed, "the scale is 0 for good") + ": " +
+            scaling::WhyForGood(run.last().scale) +
+            ", and no later step can train (scaling.min_scale)";
   return text;
 }
 

@@ -42,6 +42,12 @@ CASES = [
      "1: test_b (x.A.test_b) ... skipped 'no net'\n1: Ran 5 tests in 0.001s\n1: \n1: OK (skipped=1)\n"
      "1/1 Test #1: data.fetch .........   Passed    0.20 sec\n",
      ["skipped (no net):", "  data.fetch: test_b", "1 skipped", "4 passed, 0 failed"], 0),
+    ("the slowest first",
+     "1/3 Test #1: core.cpu ...........   Passed    2.50 sec\n"
+     "2/3 Test #2: train.cpu ..........   Passed   31.04 sec\n"
+     "3/3 Test #3: lint.arrows ........   Passed    0.25 sec\n",
+     ["seconds, the slowest first:", "      31.0  train.cpu", "       2.5  core.cpu",
+      "       0.2  the other 1", "3 passed, 0 failed"], 0),
     ("nothing ran", "No tests were found!!!\n", ["0 passed, 0 failed"], 1),
 ]
 

@@ -1,11 +1,15 @@
 """System calls that fail, one in each run (strace injects the error); the run is then resumed."""
 import collections
 import os
+import pathlib
 import re
 import shutil
 import sys
 
 import bench as benches
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+from ada_train.spread import evenly  # noqa: E402
 
 # The error that a call is made to answer; EIO where nothing stands here.
 ERRORS = {
@@ -81,13 +85,6 @@ def _fail(bench, whole, start, label, name, when):
     return [(bench.row(name), status, problem)]
 
 
-def _spread(count, most):
-    """At most `most` of the numbers 1 .. count, the first and last among them (0: all)."""
-    if most == 0 or count <= most:
-        return range(1, count + 1)
-    return sorted({1 + round(i * (count - 1) / max(most - 1, 1)) for i in range(most)})
-
-
 def hammer(bench, options, pool):
     if shutil.which("strace") is None:
         print("hammer.sh: skipped: no system call was failed: strace is missing", file=sys.stderr)
@@ -103,4 +100,5 @@ def hammer(bench, options, pool):
     for label, start, end in (("fresh", fresh, bench.whole), ("resumed", half, resumed)):
         pool.collect([(_fail, bench, end, start, label, name, when)
                       for name, count in sorted(_calls_of(bench, start).items())
-                      if re.search(options.only, name) for when in _spread(count, options.each)])
+                      if re.search(options.only, name)
+                      for when in (1 + i for i in evenly(count, options.each or count))])

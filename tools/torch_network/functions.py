@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from . import arithmetic, noise, norms, pools, products
+from .network import Value
 from .views import moved
 
 
@@ -40,7 +41,6 @@ def same(call, x, *unused, **unused_too):
 
 
 def move(call, *args, **kwargs):
-    from .network import Value
     given = [a for a in [*args, *kwargs.values()] if isinstance(a, Value)]
     if len(given) != 1:
         call.refuse("expected one tensor that the network computed")

@@ -24,7 +24,7 @@
 #include "backend/cuda/stream.h"
 #include "core/host_device.h"
 #ifndef __CUDACC__
-#include "backend/cuda/host/kernel_trace.h"
+#include <typeinfo>
 #endif
 
 namespace ada::backend::cuda {
@@ -152,6 +152,10 @@ void RunBlocks(const Kernel& kernel, int blocks, bool reverse) {
     RunPhases<0>(kernel, ThreadIndex{block, 0, blocks}, shared, own, reverse);
   }
 }
+
+// Appends the name of a kernel's type to the file that ADA_KERNEL_TRACE names, if it does: a test
+// compares the kernels that were launched with all that there are. Returns true.
+bool NoteKernel(const std::type_info& kernel);
 
 template <class Kernel>
 void Launch(Stream& stream, const Kernel& kernel, int blocks) {

@@ -139,9 +139,10 @@ std::size_t BytesOf(DType dtype) { return static_cast<std::size_t>(BitsOf(dtype)
 
 bool IsFloat(DType dtype) { return dtype <= DType::kF4; }
 
-std::string TensorEntry::dtype_text() const {
-  return dtype == DType::kOther ? Visible(other_dtype) : std::string(ToString(dtype));
+std::string TensorEntry::dtype_name() const {
+  return dtype == DType::kOther ? other_dtype : std::string(ToString(dtype));
 }
+std::string TensorEntry::dtype_text() const { return Visible(dtype_name()); }
 
 std::int64_t TensorEntry::numel() const {
   std::int64_t product = 1;

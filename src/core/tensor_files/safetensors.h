@@ -48,7 +48,8 @@ struct TensorEntry {
   std::vector<std::int64_t> shape;   // empty: a scalar
   std::uint64_t begin = 0, end = 0;  // byte offsets in the file
   std::int64_t numel() const;        // 1 for a scalar
-  std::string dtype_text() const;    // the type's name in the file
+  std::string dtype_name() const;    // the type's name in the file
+  std::string dtype_text() const;    // the same as it is shown
 };
 
 // A checked file, whose tensors are read when they are asked for. A file that is cut meanwhile is a

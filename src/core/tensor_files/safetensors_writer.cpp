@@ -63,9 +63,7 @@ void SafetensorsWriter::Add(std::string name, DType dtype, std::vector<std::int6
 }
 
 void SafetensorsWriter::AddCopy(const TensorEntry& entry, std::span<const std::byte> bytes) {
-  const bool other = entry.dtype == DType::kOther;
-  Take({entry.name, other ? entry.other_dtype : std::string(ToString(entry.dtype)), entry.shape,
-        bytes});
+  Take({entry.name, entry.dtype_name(), entry.shape, bytes});
 }
 
 void SafetensorsWriter::Take(Item item) {

@@ -6,19 +6,17 @@
 
 #include "core/error.h"
 #include "data/images/resize.h"
-#include "data/preview/letters.h"
 #include "vision/coder.h"
 #include "vision/draw.h"
 
 namespace ada::data {
 namespace {
 
-constexpr int kColumns = 8, kGap = 8, kTextScale = 2;
-constexpr int kTextRows = kTextScale * kLetterRows + 6;
-constexpr int kSmallest = 96, kLargest = 224;              // sides of an image on the sheet
+constexpr int kColumns = 8, kGap = 8;
+constexpr int kMargin = 3;                     // above and below the line of text under an image
+constexpr int kSmallest = 96, kLargest = 224;  // sides of an image on the sheet
 constexpr int kColumnsOfTruth = 4, kLargestOfTruth = 448;  // where labels or boxes are drawn on it
-constexpr std::array<std::uint8_t, 3> kInk = {30, 30, 30};
-constexpr std::uint8_t kPaper = 245;
+constexpr vision::Rgb kInk = {30, 30, 30}, kPaper = {245, 245, 245};
 
 // What was normalised, as it was before; [0, 1] where that holds the values.
 class Shades {
@@ -137,7 +135,7 @@ void Put(const Picture& picture, int scale, int top, int left, Picture* sheet) {
 
 // As much of it as fits.
 std::string Fitting(std::string text, int width) {
-  while (!text.empty() && TextWidth(text, kTextScale) > width) text.pop_back();
+  while (!text.empty() && vision::TextWidth(text) > width) text.pop_back();
   return text;
 }
 
@@ -161,15 +159,16 @@ Picture DrawSheet(const Batch& batch, const ImageShape& shape, const LoaderSpec&
   const int columns = std::min(truth.any() ? kColumnsOfTruth : kColumns, images);
   const int rows = (images + columns - 1) / columns;
   const int cell_width = std::max(first.width * scale, kSmallest) + kGap;
-  const int cell_height = first.height * scale + kTextRows + kGap;
+  const int cell_height = first.height * scale + 2 * kMargin + vision::TextHeight() + kGap;
   Picture sheet{rows * cell_height + kGap, columns * cell_width + kGap, 3, {}};
-  sheet.pixels.assign(static_cast<std::size_t>(sheet.height) * sheet.width * 3, kPaper);
+  sheet.pixels.assign(static_cast<std::size_t>(sheet.height) * sheet.width * 3, kPaper.r);
+  const vision::RgbView view{sheet.pixels.data(), sheet.height, sheet.width};
   for (int i = 0; i < images; ++i) {
     const int top = kGap + i / columns * cell_height, left = kGap + i % columns * cell_width;
     const Picture image = image_of(i, &text);
     Put(image, scale, top, left, &sheet);
-    DrawText(Fitting(text, cell_width - kGap), kTextScale, top + image.height * scale + 4, left,
-             kInk, &sheet);
+    vision::DrawText(view, top + image.height * scale + kMargin, left,
+                     Fitting(text, cell_width - kGap), kInk, kPaper);
   }
   return sheet;
 }

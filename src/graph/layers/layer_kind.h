@@ -75,7 +75,7 @@ struct LayerKind {
   std::vector<ParameterSpec> (*parameters)(const LayerKeys& keys,
                                            const LayerShapes& shapes) = nullptr;
 
-  // --- Rounding and scales (src/README.md, "Rounding points") ---
+  // --- Rounding and scales (src/README.md, "What is rounded") ---
   bool constant = false;       // none of its parameters is trained
   bool has_weight = false;     // the first parameter is multiplied, as a rounded copy
   bool chooses_scale = false;  // its dx gets a scale of its own, by the rule of a policy

@@ -1,5 +1,5 @@
 // How each value and gradient of a network is kept: which format it is rounded to, in which storage
-// it lies, and whether it has a scale of its own. src/README.md, "Rounding points".
+// it lies, and whether it has a scale of its own. src/README.md, "What is rounded".
 #pragma once
 #include <vector>
 

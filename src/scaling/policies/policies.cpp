@@ -29,9 +29,14 @@ Parameters OfLayer(const Settings& settings, const std::string& layer, Parameter
 
 }  // namespace
 
+std::string WhyForGood(double scale) {
+  if (scale == 0) return "any factor leaves it 0";
+  return std::isinf(scale) ? "any factor leaves it so" : "";
+}
 std::string StaysForGood(double scale) {
-  if (scale == 0) return "; it is 0 now for good, since any factor leaves it 0";
-  return std::isinf(scale) ? "; it is infinite now for good, since any factor leaves it so" : "";
+  const std::string why = WhyForGood(scale);
+  if (why.empty()) return why;
+  return std::string("; it is ") + (scale == 0 ? "0" : "infinite") + " now for good, since " + why;
 }
 
 void CheckBounds(double min_scale, double max_scale) {

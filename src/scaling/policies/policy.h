@@ -52,7 +52,9 @@ struct ScaleUpdate {
   std::string error;             // not empty: the policy ends the run, in the original's sense
 };
 
-// What a reason adds where no factor changes the scale any more: 0 and inf; else nothing.
+// Why a scale of 0 or inf never changes again, whatever the policy does; "" for others.
+std::string WhyForGood(double scale);
+// What a reason adds for such a scale: "; it is 0 now for good, since any factor leaves it 0".
 std::string StaysForGood(double scale);
 
 class Policy {

@@ -6,6 +6,7 @@
 
 #include "core/text.h"
 #include "core/utf8.h"
+#include "scaling/policies/policy.h"
 #include "study/replay/parts.h"
 #include "study/text_table.h"
 
@@ -87,11 +88,10 @@ std::vector<std::string> Stretches::Summary() const {
           Counted(grows_, "time") + ", " + ScaleText(last_.scale_after, 10, 6) + " at the end (" +
           ScaleText(lowest_, 10, 6) + " to " + ScaleText(highest_, 10, 6) + ")"};
   if (last_.error.empty()) {
-    if (last_.scale_after == 0)
-      lines.push_back("S is 0 for good: any factor leaves it 0, and no later step can train");
-    else if (std::isinf(last_.scale_after))
-      lines.push_back(
-          "S is infinite for good: any factor leaves it so, and no later step can train");
+    const std::string why = scaling::WhyForGood(last_.scale_after);
+    if (!why.empty())
+      lines.push_back(std::string("S is ") + (last_.scale_after == 0 ? "0" : "infinite") +
+                      " for good: " + why + ", and no later step can train");
   }
   if (!last_.error.empty()) lines.push_back("the policy ends the run: " + Visible(last_.error));
   return lines;

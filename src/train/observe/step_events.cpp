@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "core/text.h"
+#include "scaling/policies/policy.h"
 #include "telemetry/csv.h"
 #include "train/trainer.h"
 
@@ -156,9 +157,9 @@ void StepEvents::Policy(const StepResult& r, const scaling::ScaleUpdate& update)
     const std::string line = "step " + std::to_string(r.step) + ": " + change;
     scale_moved_ ? log_.Debug(line) : log_.Info(line);
     if (update.after == 0) {
-      const std::string message =
-          "the scale is 0 for good, since any factor leaves it 0: no later step can train; "
-          "scaling.min_scale keeps it above 0";
+      const std::string message = "the scale is 0 for good, since " +
+                                  scaling::WhyForGood(update.after) +
+                                  ": no later step can train; scaling.min_scale keeps it above 0";
       Add(r, "floor", {"", "", after}, message);
       Tell(r, message);
     }

@@ -4,6 +4,7 @@ of every run would be higher than a PNG may be, and take more memory and time th
 import dataclasses
 
 from ada_train.report import MOST, groups, load
+from ada_train.spread import evenly
 
 BRIEF = ("steps", "evaluation", "classes", "underflow", "scales")  # read of the others
 
@@ -37,13 +38,6 @@ class Selection:
 
     def short_note(self):
         return f" {len(self.drawn)} of {len(self.all)} are drawn." if self.rest else ""
-
-
-def evenly(count, most):
-    """At most `most` of the numbers below `count`, the first and the last among them."""
-    if count <= most:
-        return list(range(count))
-    return sorted({round(i * (count - 1) / max(1, most - 1)) for i in range(most)})
 
 
 def _shorten(run, tensor):
