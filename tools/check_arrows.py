@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 """Checks that the includes in src/ follow the arrows of the design: rooms depend in one direction,
-and each foreign library is known to one room only.
+and each foreign library is known to one room only. Where the source folder has a README.md with a
+diagram of the arrows, that is to be the one that this program prints.
 
 usage: tools/check_arrows.py [SOURCE_FOLDER]    (default: src of this tree)
+       tools/check_arrows.py --diagram          prints the diagram
 Prints one line per violation, file:line, and exits 1 if there are any.
 """
 import pathlib
 import re
 import sys
+import textwrap
 
 # What a room may include besides itself: a room, a folder, or one header (a glob). The longest room
 # that contains a file is its room. CMakeLists.txt links the same arrows.
@@ -122,7 +125,31 @@ def check_tree(source):
     return [message for path in files for message in check_file(source, path)]
 
 
+def diagram():
+    """The arrows as lines of text, the room that includes most first; core is left out, since all
+    rooms may include it."""
+    lines = []
+    for room, arrows in reversed(ARROWS.items()):
+        others = ", ".join(arrow for arrow in arrows if arrow != "core") or (
+            "core" if arrows else "nothing")
+        lines += textwrap.wrap(others, 100, initial_indent=f"{room:<19} -> ",
+                               subsequent_indent=" " * 23, break_on_hyphens=False)
+    return lines
+
+
+def check_diagram(page):
+    """Yields what is wrong with the diagram of a page: a block of code whose first line has an
+    arrow from main.cpp."""
+    blocks = re.findall(r"^```\n(main\.cpp +-> .*?)\n```$", page.read_text(encoding="utf-8"),
+                        re.MULTILINE | re.DOTALL)
+    if blocks != ["\n".join(diagram())]:
+        yield f"{page}: its diagram is not what tools/check_arrows.py --diagram prints"
+
+
 def main():
+    if sys.argv[1:] == ["--diagram"]:
+        print(*diagram(), sep="\n")
+        return 0
     if len(sys.argv) > 2 or sys.argv[1:2] in (["-h"], ["--help"]):
         print(__doc__, file=sys.stderr)
         return 2
@@ -132,6 +159,8 @@ def main():
         print(f"check_arrows.py: {source} is no folder", file=sys.stderr)
         return 2
     violations = check_tree(source)
+    if (source / "README.md").is_file():
+        violations += check_diagram(source / "README.md")
     for message in violations:
         print(message)
     return 1 if violations else 0
