@@ -7,11 +7,12 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/setup.sh [--dev] [--fuzz] [--mpi] [--cuda] [--list]
+usage: tools/setup.sh [--dev] [--hammer] [--fuzz] [--mpi] [--cuda] [--list]
 
 Installs what is missing on Debian 12 or 13 (or an Ubuntu with the same packages).
   --dev     also what tools/format.sh and tools/lint.sh use
-  --fuzz    also what tools/fuzz.sh and tools/hammer.sh use: clang with libFuzzer, and strace
+  --hammer  also what tools/hammer.sh uses: strace
+  --fuzz    also what tools/fuzz.sh uses: clang with libFuzzer
   --mpi     also Open MPI, for tools/build.sh --mpi: several processes, several machines
   --cuda    also the headers of cudnn-frontend for tools/build.sh --cuda, from PyPI into
             build-cudnn-frontend/; says what of CUDA, cuDNN and, with --mpi, NCCL is missing, but does
@@ -38,7 +39,8 @@ mpi=false
 while [ $# -gt 0 ]; do
   case $1 in
     --dev) packages+=(clang-format clang-tidy shellcheck) ;;
-    --fuzz) packages+=(clang libclang-rt-dev strace) ;;
+    --hammer) packages+=(strace) ;;
+    --fuzz) packages+=(clang libclang-rt-dev) ;;
     --mpi) mpi=true; packages+=(libopenmpi-dev openmpi-bin) ;;
     --cuda) cuda=true ;;
     --list) list=true ;;

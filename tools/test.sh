@@ -7,12 +7,14 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tools/test.sh [--fast|--all] [--debug|--asan|--ubsan|--tsan|--sanitizers] [--mpi]
+usage: tools/test.sh [--fast|--all|--install] [--debug|--asan|--ubsan|--tsan|--sanitizers] [--mpi]
                      [--cuda [--cuda-arch ARCH]] [--only REGEX] [--no-setup]
 
   (none)       what finds faults within minutes: the suites cpu and lint
-  --all        the slow suites as well: fuzzing, kill -9 and failing system calls, thousands
-               of random configurations, longer trainings (half as long again); what CI runs
+  --all        the slow suites as well: kill -9 and failing system calls, thousands of random
+               configurations, longer trainings (half as long again); what CI runs
+  --install    only what needs another compiler, a container or packages of its own: fuzzing with
+               clang, installed packages. CI leaves it out
   --fast       the cpu suites only
   --asan ...   the same under a sanitizer, in a build folder of its own; --asan --ubsan: under both
   --sanitizers the same twice, under --asan --ubsan and then under --tsan; ends with a line of each.
@@ -42,7 +44,8 @@ while [ $# -gt 0 ]; do
   if [ "$option" != --sanitizers ]; then others+=("$option"); fi
   case $option in
     --fast) select=(-L '^cpu$') ;;
-    --all) select=(); all=true; packages+=(--fuzz) ;;
+    --all) select=(-LE '^install$'); all=true; packages+=(--hammer) ;;
+    --install) select=(-L '^install$'); all=true; packages+=(--fuzz) ;;
     --debug | --asan | --ubsan | --tsan)
       build+=("$option")
       preset=$(preset_with "$preset" "$option")

@@ -68,6 +68,15 @@ class TestScriptTest(unittest.TestCase):
             result, calls = self.run_script(*options)
             self.assertEqual((result.returncode, calls), (2, []), result.stderr)
 
+    def test_what_needs_more_than_the_compiler_has_a_suite_of_its_own(self):
+        _, calls = self.run_script("--all")
+        self.assertEqual(calls[0], "setup --hammer")
+        self.assertTrue(calls[2].endswith(" -LE ^install$"), calls)
+        (self.folder / "calls").unlink()
+        _, calls = self.run_script("--install")
+        self.assertEqual(calls[0], "setup --fuzz")
+        self.assertTrue(calls[2].endswith(" -L ^install$"), calls)
+
     def test_some_tests_alone(self):
         result, calls = self.run_script("--no-setup", "--only", "^core")
         self.assertEqual(result.returncode, 0, result.stderr)
