@@ -1,5 +1,4 @@
 // The decisions of one layer, and of branches that meet, behind the C interface.
-#include "c_api/policy.h"
 #include "c_api/texts.h"
 
 namespace ada::c_api {

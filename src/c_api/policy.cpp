@@ -1,5 +1,4 @@
 // Policies behind the C interface: a section of the configuration becomes the object that trains.
-#include "c_api/policy.h"
 
 #include "c_api/texts.h"
 #include "config/sections/sections.h"

@@ -1,11 +1,25 @@
-// What the functions of the C interface have in common: texts that outlive a call, and exceptions
-// that become statuses.
+// What the functions of the C interface have in common: what stands behind its handles, texts that
+// outlive a call, and exceptions that become statuses.
 #pragma once
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "c_api/ada_scaling.h"
+#include "scaling/policies/policies.h"
 #include "scaling/rules/state_text.h"
+
+struct ada_policy {
+  ada::scaling::Settings settings;  // filled in
+  std::string section;              // the same as YAML
+  std::unique_ptr<ada::scaling::Policy> policy;
+};
+
+struct ada_layer {
+  ada::scaling::LayerScaler scaler;
+  std::string name;
+};
 
 namespace ada::c_api {
 
