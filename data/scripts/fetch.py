@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import gzip
 import hashlib
+import io
 import lzma
 import os
 import pathlib
@@ -25,8 +26,8 @@ DATA_FOLDER = pathlib.Path(__file__).resolve().parents[1]
 
 
 def open_plain(path):
-    """The unpacked content of a plain, .gz or .xz file."""
-    if path.suffix == ".gz":
+    """The unpacked content of a plain, .gz, .dz or .xz file."""
+    if path.suffix in (".gz", ".dz"):
         return gzip.open(path, "rb")
     if path.suffix == ".xz":
         return lzma.open(path, "rb")
@@ -93,18 +94,43 @@ def missing_files(data_set, target):
     return missing
 
 
+def tar_of_deb(path):
+    """The tar file with a Debian package's files, in memory: a member of an ar archive."""
+    content = path.read_bytes()
+    at = 8  # behind the magic string
+    while content.startswith(b"!<arch>\n") and at + 60 <= len(content):
+        name, size = content[at:at + 16].decode("ascii", "replace").strip(), content[at + 48:at + 58]
+        if not size.strip().isdigit():
+            break
+        end = at + 60 + int(size)
+        if name.startswith("data.tar"):
+            return io.BytesIO(content[at + 60:end])
+        at = end + end % 2
+    raise FetchError(f"{path}: no Debian package with data.tar")
+
+
+def open_archive(path):
+    if path.suffix == ".deb":
+        return tarfile.open(fileobj=tar_of_deb(path), mode="r:*")
+    return tarfile.open(path, "r:gz")
+
+
 def unpack_archive(data_set, archive, target, wanted):
-    """Takes the wanted files out of a checked .tar.gz; nothing else in it is touched."""
+    """Takes the wanted files out of a checked .tar.gz or .deb; nothing else in it is touched."""
     say(f"unpacking {archive}")
-    left = set(wanted)
+    left = {data_set.packed_as.get(name, name): name for name in wanted}
     try:
-        with tarfile.open(archive, "r:gz") as tar:
+        with open_archive(archive) as tar:
             for member in tar:
-                name = pathlib.PurePosixPath(member.name).name
-                if member.isfile() and name in left:
-                    write_checked(tar.extractfile(member), f"{archive}:{member.name}",
-                                  data_set.files[name], target / name)
-                    left.discard(name)
+                stored = pathlib.PurePosixPath(member.name).name
+                if not member.isfile() or stored not in left:
+                    continue
+                name = left.pop(stored)
+                stream = tar.extractfile(member)
+                if name in data_set.packed_as:
+                    stream = gzip.GzipFile(fileobj=stream)
+                write_checked(stream, f"{archive}:{member.name}", data_set.files[name],
+                              target / name)
     except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as error:
         raise FetchError(f"{archive}: cannot be unpacked: {error}") from error
     if left:
@@ -118,9 +144,10 @@ def take_from(data_set, source, target, wanted):
     folders = [source] + [source / name for name in data_set.inside]
     lost = []
     for name in wanted:
-        found = next((path for folder in folders
-                      for path in (folder / (name + end) for end in ("", ".gz", ".xz"))
-                      if path.is_file()), None)
+        forms = [name + end for end in ("", ".gz", ".xz")]
+        forms += [data_set.packed_as[name]] if name in data_set.packed_as else []
+        found = next((folder / form for folder in folders for form in forms
+                      if (folder / form).is_file()), None)
         if found is None:
             lost.append(name)
         else:

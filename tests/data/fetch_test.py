@@ -49,6 +49,27 @@ ARCHIVE = tar_of({"sub/readme.html": b"?", "../../evil": b"evil", "sub/a.bin": P
 PACKED = {name: gzip.compress(content, mtime=0) for name, content in PLAIN.items()}
 
 
+def deb_of(files):
+    """A Debian package: an ar archive whose last member is a tar file."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:xz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    package = b"!<arch>\n"
+    for name, content in (("debian-binary", b"2.0\n"), ("control.tar.xz", b"odd"),
+                          ("data.tar.xz", out.getvalue())):
+        package += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode()
+        package += content + b"\n" * (len(content) % 2)
+    return package
+
+
+TEXT = b"hacker, n.\n" * 100
+DEB = deb_of({"./usr/share/dictd/words.index": b"?", "./usr/share/dictd/words.dict.dz":
+              gzip.compress(TEXT, mtime=0)})
+
+
 def download(name, content):
     return tables.Download(name, len(content), sha(content), ("http://127.0.0.1:1/nobody",))
 
@@ -59,6 +80,8 @@ CATALOG = {
     "gzipped": tables.DataSet("gzipped", SUMS,
                              tuple(download(f"{name}.gz", PACKED[name]) for name in PLAIN),
                              ("raw",), False, "a hint"),
+    "text": tables.DataSet("text", {"words.txt": sha(TEXT)}, (download("words.deb", DEB),), (), True,
+                           "a hint", {"words.txt": "words.dict.dz"}),
 }
 
 
@@ -96,7 +119,7 @@ class FetchTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         self.target = self.root / "to" / "here"
-        Handler.files = {"all.tar.gz": ARCHIVE, **{f"{n}.gz": c for n, c in PACKED.items()}}
+        Handler.files = {"all.tar.gz": ARCHIVE, "words.deb": DEB, **{f"{n}.gz": c for n, c in PACKED.items()}}
         Handler.faults, Handler.log = {}, []
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
@@ -146,6 +169,20 @@ class Download(FetchTest):
     def test_single_files_stay_packed(self):
         self.assert_complete(*self.run_fetch("gzipped"))
         self.assertEqual(self.names(), ["a.bin.gz", "b.bin.gz"])
+
+    def test_a_text_in_a_debian_package(self):
+        code, said = self.run_fetch("text")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(self.names(), ["words.txt"])
+        self.assertEqual((self.target / "words.txt").read_bytes(), TEXT)
+        self.assertIn("nothing to do", self.run_fetch("text")[1])
+
+    def test_a_package_without_files(self):
+        broken = DEB.replace(b"data.tar.xz", b"else.tar.xz")
+        Handler.files["words.deb"] = broken
+        catalog = dataclasses.replace(CATALOG["text"], downloads=(download("words.deb", broken),))
+        with unittest.mock.patch.dict(CATALOG, {"text": catalog}):
+            self.assert_refused(*self.run_fetch("text"), "no Debian package with data.tar")
 
     def test_only_what_is_damaged_is_fetched_again(self):
         self.run_fetch("gzipped")
@@ -240,6 +277,18 @@ class FromFolder(FetchTest):
                 shutil.rmtree(source)
                 shutil.rmtree(self.target)
         self.assertEqual(Handler.log, [])
+
+    def test_a_text_as_a_dictionary_has_it(self):
+        packed = gzip.compress(TEXT)
+        for files in (dict(words_txt=TEXT), dict(words_txt_gz=packed), dict(words_dict_dz=packed),
+                      dict(words_deb=DEB)):
+            with self.subTest(files=list(files)):
+                source = self.offer(**files)
+                code, said = self.run_fetch("text", "--from", source, url=False)
+                self.assertEqual(code, 0, said)
+                self.assertEqual((self.target / "words.txt").read_bytes(), TEXT)
+                shutil.rmtree(source)
+                shutil.rmtree(self.target)
 
     def test_the_archive_itself(self):
         source = self.offer(all_tar_gz=ARCHIVE) + "/all.tar.gz"
