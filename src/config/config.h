@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/update.h"
+#include "config/transformer.h"
 #include "core/blocks/block_format.h"
 #include "core/location.h"
 #include "core/number_format.h"
@@ -86,6 +87,7 @@ struct LayerConfig : graph::LayerKeys {
   std::string kind;                 // one of graph::LayerKinds
   std::vector<std::string> inputs;  // empty: the layer before
   bool is_per_class = false;        // channels or features say `classes`: model.classes of them
+  double start_factor = 1;          // of the deviation that model.init.scheme gives its weight
   Location where;
 };
 
@@ -132,6 +134,7 @@ struct ModelConfig {
   double width = 1;                      // segnet, ssd: factor of the channels
   bool batch_norm = false;               // ssd: behind every convolution but those of the heads
   bool cast = false;                     // segnet, ssd: a `scale` layer before the loss
+  TransformerConfig transformer;         // gpt2, llama, vit
   std::vector<LayerConfig> layers;       // `repeat` already expanded
   std::vector<std::string> outputs;      // layers that the loss is of; empty: the last one
   std::vector<Location> outputs_where;   // of each

@@ -22,6 +22,10 @@ struct Parameter {
   Tensor value;                      // fp32 master, bytes in the order of dims
   Tensor gradient;                   // fp32, unscaled; empty for a running statistic
   std::optional<double> start = {};  // ParameterSpec::start
+  double start_factor = 1;           // LayerConfig::start_factor
+  // What it would be called in the layers that are tied to its own: PyTorch's state dicts have a
+  // tied weight once for each.
+  std::vector<std::string> other_names = {};
   std::int64_t numel() const;
 };
 

@@ -1,0 +1,41 @@
+// Sizes of the zoo's transformers, gpt2, llama and vit: the keys of `model` that they alone have.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ada::config {
+
+// The angles of rotary positions; llama alone.
+struct RopeConfig {
+  std::string pairing = "half";  // or interleaved
+  double base = 10000;
+  std::optional<int> rotary;  // values of a head that turn; unset: all
+};
+
+// A size that is not set follows from the others, or from the data.
+struct TransformerConfig {
+  int layers = 4, heads = 4, width = 128;
+  std::optional<int> kv_heads, head_dim, hidden;
+  std::optional<int> context;     // tokens of a sequence
+  std::optional<int> vocabulary;  // another name of ModelConfig::classes
+  bool tied = false, bias = true;
+  std::string approximate = "none";  // or tanh
+  double eps = 1e-5;
+  int patch = 4;  // vit: pixels of a side
+  RopeConfig rope;
+
+  int KvHeads() const { return kv_heads.value_or(heads); }
+  int HeadDim() const { return head_dim.value_or(width / heads); }
+};
+
+// The networks that have these keys, presets of sizes among them.
+const std::vector<std::string>& TransformerNames();
+bool IsGpt2(const std::string& zoo);
+bool IsLlama(const std::string& zoo);
+bool IsVit(const std::string& zoo);
+
+// What `zoo` is where no key says otherwise.
+TransformerConfig TransformerDefaults(const std::string& zoo);
+
+}  // namespace ada::config
