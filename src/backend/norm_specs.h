@@ -74,6 +74,11 @@ struct UnitNormSpec : RoundedLayerSpec {
 struct LayerNormSpec : UnitNormSpec {
   static constexpr char kKind[] = "layer_norm";
 };
+// The same of a pixel's channels, without a mean and without beta: y = round(x / sqrt(mean(x^2) +
+// eps) * gamma); dx = round((g - xhat * mean(g * xhat)) / sqrt(mean(x^2) + eps)).
+struct RmsNormSpec : UnitNormSpec {
+  static constexpr char kKind[] = "rms_norm";
+};
 struct GroupNormSpec : UnitNormSpec {
   static constexpr char kKind[] = "group_norm";
   int groups = 1;

@@ -11,6 +11,7 @@
 #include "backend/activations.h"
 #include "backend/loss_specs.h"
 #include "backend/norm_specs.h"
+#include "backend/sequence_specs.h"
 #include "backend/spec_parts.h"
 #include "scaling/rules/rules.h"
 
@@ -34,6 +35,7 @@ struct ProductSpec : RoundedLayerSpec {
   bool reference = false;       // the authors' program: dw, db = round(round(gradient) / S)
   ChannelMoments y_moments;     // optional
   bool y_largest_left = false;  // to BatchNormSpec::x_stats of the op behind it (decisions.h)
+  bool adds_dw = false;         // an op that ran before has written its part of dw in this pass
   Tensor dw, db;
   TensorStats* dw_stats = nullptr;
   scaling::LayerScaler* scaler = nullptr;  // null where dx is empty
@@ -48,7 +50,9 @@ struct Conv2dSpec : ProductSpec {
   std::array<int, 2> stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
   int groups = 1;
 };
-struct LinearSpec : ProductSpec {  // a spatial x is flattened in the order channel, row, column
+// A spatial x is flattened in the order channel, row, column; where y is spatial too, each position
+// of x is mapped by w [out, 1, 1, in].
+struct LinearSpec : ProductSpec {
   static constexpr char kKind[] = "linear";
 };
 
@@ -188,6 +192,9 @@ struct BranchSumSpec {
   static constexpr char kKind[] = "branch sum";
   std::string layer;  // whose output the branches share
   std::vector<Gradient> branches;
+  // By branch: the first channel of the sum that it holds; it may have fewer channels than the sum,
+  // and is zero in the others. Empty: all are whole.
+  std::vector<int> first;
   Gradient sum;
   scaling::ScaleDecision* decision = nullptr;
   // The authors' program: each branch times its factor (itself rounded to the branch's format) is
@@ -212,7 +219,9 @@ using OpSpec =
               MaxPoolSpec, MaxUnpoolSpec, AvgPoolSpec, AddSpec, ConcatSpec, ConcatBoxesSpec,
               ScaleSpec, ShortcutSpec, SliceSpec, AffineSpec, FlattenSpec, DropoutSpec,
               UpsampleSpec, MultiplySpec, StochasticDepthSpec, ChannelScaleSpec, LayerNormSpec,
-              GroupNormSpec, L2NormalizeSpec, LrnSpec, BranchSumSpec>::Type;
+              RmsNormSpec, GroupNormSpec, L2NormalizeSpec, LrnSpec, EmbeddingSpec,
+              PositionEmbeddingSpec, ClassTokenSpec, RopeSpec, AttentionSpec, SelectSpec,
+              SoftmaxSpec, BranchSumSpec>::Type;
 
 // --- The start of a graph, whose op does more than an Op; its end: loss_specs.h. ---
 

@@ -88,6 +88,7 @@ struct LayerConfig : graph::LayerKeys {
   std::vector<std::string> inputs;  // empty: the layer before
   bool is_per_class = false;        // channels or features say `classes`: model.classes of them
   double start_factor = 1;          // of the deviation that model.init.scheme gives its weight
+  std::string parameter_prefix;     // of its parameters' names; empty: its name and a dot (no key)
   Location where;
 };
 
@@ -146,10 +147,13 @@ struct ModelConfig {
 struct RoleFormatsConfig {
   std::optional<NumberFormat> activations, weights, gradients, weight_gradients;
 };
+// What attention multiplies its probabilities, or gradients of scores, as.
+enum class WithinAttention { kRounded, kFp32 };
 // `precision.layers`: last match wins, key by key; a role's key beats `format` of the same entry.
 struct LayerPrecisionConfig : RoleFormatsConfig {
   std::string match;
   std::optional<NumberFormat> format;  // of activations, weights and gradients
+  std::optional<WithinAttention> probabilities, score_gradients;
   Location where;
 };
 enum class RoundingKind { kNearest, kStochastic };

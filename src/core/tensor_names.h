@@ -1,16 +1,24 @@
-// The names of a layer's tensors in logs: y, w, dx, dw, dy, and dx2, the gradient by the second
-// input of a layer that rounds one for each.
+// The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient by the second input of
+// a layer that rounds one for each; of attention p, the probabilities, ds, the gradient of the
+// scores, and dq, dk, dv, those of queries, keys and values.
 #pragma once
 #include <string_view>
 
 namespace ada {
 
-inline bool IsDx(std::string_view tensor) { return tensor == "dx" || tensor == "dx2"; }
+// Of attention, each with a scale decision of its own: LAYER.ds.
+inline bool IsOfAttention(std::string_view tensor) {
+  return tensor == "ds" || tensor == "dq" || tensor == "dk" || tensor == "dv";
+}
+inline bool IsDx(std::string_view tensor) {
+  return tensor == "dx" || tensor == "dx2" || IsOfAttention(tensor);
+}
 // Whether it carries S.
 inline bool CarriesS(std::string_view tensor) { return IsDx(tensor) || tensor == "dy"; }
 // The word of `log.statistics` that it is counted under.
 inline std::string_view StatisticOf(std::string_view tensor) {
-  return tensor == "dx2" ? "dx" : tensor;
+  if (tensor == "p") return "y";
+  return IsDx(tensor) ? "dx" : tensor;
 }
 
 }  // namespace ada

@@ -22,6 +22,7 @@ Tensor Bindings::View(int value, int buffer, const TensorStorage& stored_as) con
 Tensor Bindings::Unstored(int value) const { return Describe(value, storage->values[value]); }
 
 Tensor Bindings::Value(int value) const {
+  if (value == 0 && tokens) return tokens;
   const int buffer = plan->value_buffers[value];
   ADA_CHECK(buffer >= 0);
   return View(value, buffer, storage->values[value]);
@@ -32,14 +33,13 @@ backend::Gradient Bindings::Grad(int index) const {
   const GradientPlan& gradient = plan->gradients[index];
   backend::Gradient result;
   result.tensor = View(gradient.value, gradient.buffer, gradient.stored_as);
+  if (gradient.channels > 0) result.tensor.shape.c = gradient.channels;
   result.scale = scales.backend + gradient.scale;
   if (gradient.rounds) {
-    const bool sum = gradient.source == GradientPlan::Source::kBranchSum;
     const std::string layer = gradient.node == kLossNode ? "loss" : NameOf(gradient.node);
     LayerStats& layer_stats = stats.backend[gradient.node + 1];
-    const bool second = gradient.input == 1;
-    result.stats = sum ? &layer_stats.dy : second ? &layer_stats.dx2 : &layer_stats.dx;
-    result.style = styles->Of(layer, sum ? "dy" : second ? "dx2" : "dx", gradient.stored_as);
+    result.stats = &(layer_stats.*StatsOf(gradient.tensor));
+    result.style = styles->Of(layer, gradient.tensor, gradient.stored_as);
   }
   if (gradient.moments) result.moments = moments.backend + index;
   result.all_moments = gradient.all_moments;

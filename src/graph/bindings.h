@@ -1,6 +1,5 @@
 // What the numbers of a plan stand for: tensors, gradients, statistics, parameters.
 #pragma once
-#include <span>
 #include <string>
 #include <vector>
 
@@ -25,13 +24,15 @@ struct Bindings {
   std::vector<std::size_t> offsets;  // by buffer
   SharedArray<float> scales;         // by scale
   std::vector<Parameter>* parameters = nullptr;
-  std::vector<int> first_parameter;                      // by node
+  std::vector<std::vector<int>> parameters_of;           // by node (NetworkParameters::of)
+  Tensor tokens;                                         // the input where it is tokens
   std::vector<backend::ChannelMoments> channel_moments;  // by node: of a convolution's y
   std::vector<backend::RecomputedNorm>
       recomputed;                             // by node: memory that batch norm and consumer share
   std::vector<std::uint16_t*> positions;      // by node: of a pool that an unpooling asks
   SharedArray<LayerStats> stats;              // 0: input and loss, i + 1: node i
-  SharedArray<scaling::LayerScaler> scalers;  // by node
+  SharedArray<scaling::LayerScaler> scalers;  // by node, then by decision within nodes
+  std::vector<int> first_decision;            // by node: the scaler of its first; -1: it has none
   SharedArray<scaling::ScaleDecision> decisions;  // by branch
   SharedArray<TensorMoments> moments;             // by gradient
 
@@ -45,8 +46,8 @@ struct Bindings {
   // The scale of its own that a value carries, from whoever rounded it; null: none.
   const scaling::TensorScaler* OwnScale(int value) const;
   TensorStats* ValueStats(int value) const;  // null in a graph that does not train
-  std::span<const Parameter> ParametersOf(int node) const {
-    return {parameters->data() + first_parameter[node], network->nodes[node].parameters.size()};
+  const Parameter& ParameterOf(int node, std::size_t index) const {
+    return (*parameters)[static_cast<std::size_t>(parameters_of[node][index])];
   }
   const std::string& NameOf(int node) const { return network->nodes[node].config.name; }
 

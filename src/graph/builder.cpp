@@ -55,7 +55,13 @@ std::unique_ptr<Graph> Builder::Build() {
 void Builder::Bind() {
   NetworkParameters parameters = MakeParameters(network_, spec_.training, backend_, share_);
   graph_->parameters_ = std::move(parameters.all);
-  graph_->scalers_ = graph_->results_.Add<scaling::LayerScaler>(network_.nodes.size());
+  std::size_t scalers = network_.nodes.size();
+  for (const Node& node : network_.nodes) {
+    const std::size_t within = node.kind->decisions.size();
+    bindings_.first_decision.push_back(within > 0 ? static_cast<int>(scalers) : -1);
+    scalers += within;
+  }
+  graph_->scalers_ = graph_->results_.Add<scaling::LayerScaler>(scalers);
   bindings_.network = &network_;
   bindings_.plan = &plan_;
   bindings_.storage = &storage_;
@@ -63,9 +69,18 @@ void Builder::Bind() {
   bindings_.images = spec_.input.n;
   bindings_.training = spec_.training;
   bindings_.parameters = &graph_->parameters_;
-  bindings_.first_parameter = std::move(parameters.first);
+  bindings_.parameters_of = std::move(parameters.of);
+  if (network_.reads_tokens()) BindTokens();
   bindings_.stats = graph_->results_.Add<LayerStats>(network_.nodes.size() + 1);
   bindings_.scalers = graph_->scalers_;
+}
+
+// Beside the plan, as images are: filled before the pass begins.
+void Builder::BindTokens() {
+  Tensor& tokens = graph_->tokens_;
+  tokens.shape = spec_.input;
+  tokens.data = backend_.Allocate(tokens.bytes());
+  bindings_.tokens = tokens;
 }
 
 void Builder::AddLayerRows() {
@@ -92,6 +107,29 @@ void Builder::AskRules() {
           RequestFor(node, storage_.gradients[input].format, storage_.arriving[i + 1].format));
     }
     rules_.push_back(rule);
+  }
+  AskRulesWithin(needs);
+}
+
+// The rules of gradients within layers. The authors' program knows none of them: they follow ours.
+void Builder::AskRulesWithin(const std::vector<bool>& needs) {
+  for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
+    const Node& node = network_.nodes[i];
+    const bool asks =
+        spec_.training && spec_.rule_for && spec_.scales_attention && needs[i + 1];
+    for (std::size_t k = 0; k < node.kind->decisions.size(); ++k) {
+      scaling::LayerRule& rule =
+          graph_->scalers_.host[static_cast<std::size_t>(bindings_.first_decision[i]) + k].rule;
+      const double fan = node.decision_fans[k];
+      const char* tensor = node.kind->decisions[k].name;
+      if (asks && storage_.attention.at(static_cast<int>(i)).Decides(tensor)) {
+        rule = spec_.rule_for({node.config.name + "." + tensor, fan, fan,
+                               storage_.attention.at(static_cast<int>(i)).gradients.format, true,
+                               storage_.arriving[i + 1].format});
+        rule.reference = false;
+      }
+      rules_.push_back(rule);
+    }
   }
 }
 
@@ -135,6 +173,7 @@ bool Builder::MakeOps() {
   limits_.recompute = spec_.recompute;
   if (spec_.fuse) plan_spec.chains = FindChains(network_, limits_);
   plan_spec.rules = rules_;
+  plan_spec.first_decision = bindings_.first_decision;
   plan_spec.scales_batch_norms = spec_.scales_batch_norms;
   plan_ = MakePlan(network_, plan_spec);
   Allocate();
@@ -223,18 +262,18 @@ void Builder::MakeBackward(OpMaker& maker) {
   }
 }
 
-// The parameters of a node that are trained.
+// The parameters of a node that are trained, and its own.
 std::vector<int> Builder::GradientsOf(int node) const {
-  const int first = bindings_.first_parameter[node];
-  const int count = static_cast<int>(network_.nodes[node].parameters.size());
   std::vector<int> trained;
-  for (int i = first; i < first + count; ++i)
-    if (graph_->parameters_[static_cast<std::size_t>(i)].gradient) trained.push_back(i);
+  const std::vector<int>& all = bindings_.parameters_of[node];
+  for (std::size_t i = network_.nodes[node].tied_to >= 0 ? 1 : 0; i < all.size(); ++i)
+    if (graph_->parameters_[static_cast<std::size_t>(all[i])].gradient) trained.push_back(all[i]);
   return trained;
 }
 
 void Builder::MakeEnds(OpMaker& maker) {
   graph_->loss_ = maker.MakeLoss(spec_);
+  if (network_.reads_tokens()) return;
   Tensor& images = graph_->images_;  // fp32, beside the plan: filled before the pass begins
   images.shape = spec_.input;
   images.data = backend_.Allocate(images.bytes());

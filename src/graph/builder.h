@@ -18,8 +18,10 @@ class Builder {
 
  private:
   void Bind();
+  void BindTokens();
   void AddLayerRows();
   void AskRules();
+  void AskRulesWithin(const std::vector<bool>& needs);
   void AddChannelMoments();
   void AddPositions();
   bool MakeOps();  // false: a fusion was declined; plan anew without it
@@ -44,7 +46,7 @@ class Builder {
   Bindings bindings_;
   std::size_t block_bytes_ = 0;
   FusionLimits limits_;                    // what the backend does not take
-  std::vector<scaling::LayerRule> rules_;  // by node
+  std::vector<scaling::LayerRule> rules_;  // by node, then by decision within nodes
 };
 
 }  // namespace ada::graph

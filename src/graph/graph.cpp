@@ -37,13 +37,19 @@ void Graph::SetBatch(const float* images, const backend::Targets& targets, int r
   loss_->SetTargets(targets, rows);
 }
 
+void Graph::SetTokens(const std::int32_t* tokens, const backend::Targets& targets, int rows) {
+  const auto count = static_cast<std::size_t>(rows * tokens_.shape.per_image());
+  backend_.Upload(tokens_.data, tokens, count * sizeof(std::int32_t));
+  loss_->SetTargets(targets, rows);
+}
+
 void Graph::Run(Part part, const backend::Pass& pass, const std::function<void()>& body) {
   backend_.Run(number_ << 2 | static_cast<std::uint64_t>(part), pass, body);
 }
 
 void Graph::Forward(const backend::Pass& pass, TensorObserver* observer) {
   const auto body = [&] {
-    input_->Forward(pass);
+    if (input_) input_->Forward(pass);
     for (std::size_t i = 0; i < forward_.size(); ++i) {
       forward_[i]->Forward(pass);
       if (observer) Observe(observed_.forward[i], pass, *observer);

@@ -48,6 +48,7 @@ struct GraphSpec {
   bool reads_background = false;     // MultiboxLossSpec's
   RuleFor rule_for;                  // training only; none: every alpha is 1
   bool scales_batch_norms = false;   // they ask for a rule too, and their dx have own scales
+  bool scales_attention = true;      // the gradients within attention ask for rules of their own
   bool reference = false;  // branch sums and the logit gradient as in the authors' program
   // Under `reference`: whether the gradients that meet at this layer's output are brought to one
   // scale before they are summed. None: all are.
@@ -86,9 +87,13 @@ class Graph {
                 const backend::SecondLabels& second = {}) {
     SetBatch(images, backend::Targets{labels, second, nullptr}, rows);
   }
+  // The same where the network reads tokens: [rows, h, w] of the input, each below its embedding's
+  // vocabulary and not below 0.
+  void SetTokens(const std::int32_t* tokens, const backend::Targets& targets, int rows);
+  bool reads_tokens() const { return static_cast<bool>(tokens_); }
   // The same of images that the byte_feed took.
   void SetTargets(const backend::Targets& targets, int rows) { loss_->SetTargets(targets, rows); }
-  backend::ByteFeed* byte_feed() const { return input_->byte_feed(); }
+  backend::ByteFeed* byte_feed() const { return input_ ? input_->byte_feed() : nullptr; }
   // Backend memory of the next pass's images and labels, for what fills it instead of SetBatch;
   // without memory for labels that is the only way.
   float* image_memory() const { return images_.f32(); }
@@ -160,12 +165,12 @@ class Graph {
   std::vector<Parameter> parameters_;
   std::vector<RoundingPoint> roundings_;
   std::vector<ScalePoint> scales_;
-  Tensor images_;
+  Tensor images_, tokens_;  // the input: one of them
   std::vector<Tensor> outputs_;
   ObservationPlan observed_;
   // What ops write (results_, bins_) and read (tensor_scales_).
   SharedArena results_, bins_, tensor_scales_;
-  SharedArray<scaling::LayerScaler> scalers_;  // by node; of results_
+  SharedArray<scaling::LayerScaler> scalers_;  // by node, then within nodes; of results_
   std::vector<ScaledTensor> scaled_tensors_;
   std::vector<std::unique_ptr<TensorScale>> owned_scales_;  // those of tensor_scales_
   std::unique_ptr<backend::InputOp> input_;

@@ -3,6 +3,7 @@
 // are the host's (but for backend_stats): what ops wrote is there after Graph::Collect.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -20,7 +21,7 @@ struct TensorScale {
 // A rounding that is counted: one row of underflow.csv. `scale` null: the tensor carries none (1).
 struct RoundingPoint {
   std::string layer;
-  std::string tensor;  // y w dx dx2 dw dy (core/tensor_names.h)
+  std::string tensor;  // y w dx dx2 dw dy p dv ds dq dk (core/tensor_names.h)
   NumberFormat format;
   const TensorStats* stats;
   const TensorStats* backend_stats;  // the same, for ops
@@ -41,7 +42,7 @@ struct RoundingPoint {
 // A tensor of one layer as it lies in memory when it has been written.
 struct ObservedTensor {
   std::string layer;
-  std::string tensor;  // x y dy dx dx2
+  std::string tensor;  // x y dy dx dx2 dq dk dv
   Tensor value;
   const float* scale = nullptr;  // S that it carries; null: none
   // Its values come from a rounding that is counted under these names (else it is another layer's
@@ -61,7 +62,7 @@ class TensorObserver {
 };
 
 // A decision that is logged: one row of scales.csv, in the order of the backward pass. layer of a
-// branch point: the one whose output the branches share.
+// branch point: the one whose output the branches share; of a gradient of attention: LAYER.ds.
 struct ScalePoint {
   std::string layer;
   const scaling::ScaleDecision* decision;
@@ -79,6 +80,16 @@ struct ScaledTensor {
 // What was counted at the roundings of one layer; a graph that does not train counts nothing.
 struct LayerStats {
   TensorStats y, w, dx, dx2, dw, dy;
+  TensorStats p, dv, ds, dq, dk;  // of attention
 };
+// The member of a gradient that is rounded.
+inline TensorStats LayerStats::* StatsOf(std::string_view gradient) {
+  if (gradient == "dy") return &LayerStats::dy;
+  if (gradient == "dx2") return &LayerStats::dx2;
+  if (gradient == "dv") return &LayerStats::dv;
+  if (gradient == "dq") return &LayerStats::dq;
+  if (gradient == "dk") return &LayerStats::dk;
+  return &LayerStats::dx;
+}
 
 }  // namespace ada::graph

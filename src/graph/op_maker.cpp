@@ -15,10 +15,21 @@ RoundedTo OpMaker::RoundedValue(int value) const {
   return {b_.storage->values[value].format, b_.ValueStyle(value), b_.ValueStats(value)};
 }
 
-RoundedTo OpMaker::RoundedOf(const OpPlan& op, const char* tensor, const TensorStorage& storage,
+RoundedTo OpMaker::RoundedOf(int node, const char* tensor, const TensorStorage& storage,
                              TensorStats LayerStats::*stats) const {
-  return {storage.format, b_.styles->Of(b_.NameOf(op.node), tensor, storage),
-          b_.training ? &(b_.stats.backend[op.node + 1].*stats) : nullptr};
+  return {storage.format, b_.styles->Of(b_.NameOf(node), tensor, storage),
+          b_.training ? &(b_.stats.backend[node + 1].*stats) : nullptr};
+}
+
+void OpMaker::AddAttention(const OpPlan& op, OpParts& parts) const {
+  const AttentionStorage& within = b_.storage->attention.at(op.node);
+  parts.rounds_p = within.rounds_p, parts.rounds_ds = within.rounds_ds;
+  if (within.rounds_p) parts.p = RoundedOf(op.node, "p", within.p, &LayerStats::p);
+  if (!op.has_backward) return;
+  if (within.rounds_ds) parts.ds = RoundedOf(op.node, "ds", within.ds, &LayerStats::ds);
+  parts.ds_scale = b_.scales.backend + op.ds_scale;
+  for (std::size_t i = 0; i < parts.scalers.size(); ++i)
+    parts.scalers[i] = b_.scalers.backend + b_.first_decision[op.node] + i;
 }
 
 backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
@@ -26,15 +37,22 @@ backend::RecomputedNorm OpMaker::Recomputed(int batch_norm, int z) const {
   norm.raw = b_.Value(b_.network->nodes[batch_norm].inputs[0]);
   norm.z = b_.Unstored(z);
   norm.relu = z != batch_norm + 1;
-  norm.beta = b_.ParametersOf(batch_norm)[1].value.f32();
+  norm.beta = b_.ParameterOf(batch_norm, 1).value.f32();
   norm.y_stats = b_.ValueStats(batch_norm + 1);
   norm.y_style = b_.ValueStyle(batch_norm + 1);
   return norm;
 }
 
+// Of a tied weight the copy is its owner's; dw is whole, and then rounded and counted, where the
+// owner, whose backward pass comes last, has added its part.
 void OpMaker::AddWeight(const OpPlan& op, OpParts& parts) const {
-  parts.w = RoundedOf(op, "w", b_.storage->weights[op.node], &LayerStats::w);
-  parts.dw = RoundedOf(op, "dw", b_.storage->weight_gradients[op.node], &LayerStats::dw);
+  const int owner = node(op).weight_owner(op.node);
+  parts.w = RoundedOf(owner, "w", b_.storage->weights[owner], &LayerStats::w);
+  if (owner == op.node)
+    parts.dw = RoundedOf(owner, "dw", b_.storage->weight_gradients[owner], &LayerStats::dw);
+  for (int i = op.node + 1; i < static_cast<int>(b_.network->nodes.size()); ++i)
+    parts.adds_dw = parts.adds_dw || b_.network->nodes[i].weight_owner(i) == owner;
+  if (node(op).kind->reads_tokens) return;
   parts.x_own_scale = b_.OwnScale(node(op).inputs[0]);
   if (op.recomputed >= 0) parts.recomputed = Recomputed(op.recomputed, node(op).inputs[0]);
 }
@@ -58,7 +76,8 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
   parts.y = op.consumer >= 0 ? b_.Unstored(op.output) : b_.Value(op.output);
   parts.dy = b_.Grad(op.dy);
   for (const int dx : op.dx) parts.dx.push_back(b_.Grad(dx));
-  for (const Parameter& parameter : b_.ParametersOf(op.node)) {
+  for (std::size_t i = 0; i < b_.parameters_of[op.node].size(); ++i) {
+    const Parameter& parameter = b_.ParameterOf(op.node, i);
     parts.parameters.push_back({parameter.value, parameter.gradient});
   }
   if (n.kind->rounds_output) parts.rounded_y = RoundedValue(op.node + 1);
@@ -69,7 +88,8 @@ OpParts OpMaker::PartsOf(const OpPlan& op) const {
   if (b_.plan->largest_takers[n.inputs[0]] == op.node) parts.left_x = RoundedValue(n.inputs[0]);
   parts.positions = b_.positions[n.pool < 0 ? op.node : n.pool];
   if (n.pool >= 0) parts.pooled = b_.network->nodes[n.pool].output;
-  if (n.kind->has_weight) AddWeight(op, parts);
+  if (n.kind->has_weight || n.kind->gathers_weight) AddWeight(op, parts);
+  if (!n.kind->decisions.empty()) AddAttention(op, parts);
   AddChain(op, parts);
   return parts;
 }
@@ -82,6 +102,10 @@ std::unique_ptr<Op> OpMaker::MakeBranchSum(int index, const GraphSpec& graph) {
   const BranchPlan& branch = b_.plan->branches[index];
   backend::BranchSumSpec spec;
   for (const int gradient : branch.branches) spec.branches.push_back(b_.Grad(gradient));
+  for (const int gradient : branch.branches)
+    if (b_.plan->gradients[gradient].channels > 0) spec.first.resize(branch.branches.size());
+  for (std::size_t i = 0; i < spec.first.size(); ++i)
+    spec.first[i] = b_.plan->gradients[branch.branches[i]].first;
   spec.sum = b_.Grad(branch.sum);
   spec.layer = b_.NameOf(branch.value - 1);
   spec.decision = b_.decisions.backend + index;

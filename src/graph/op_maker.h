@@ -25,7 +25,8 @@ class OpMaker {
   void AddChain(const OpPlan& op, OpParts& parts) const;
   Tensor Input(const OpPlan& op, int index) const;
   RoundedTo RoundedValue(int value) const;
-  RoundedTo RoundedOf(const OpPlan& op, const char* tensor, const TensorStorage& storage,
+  void AddAttention(const OpPlan& op, OpParts& parts) const;
+  RoundedTo RoundedOf(int node, const char* tensor, const TensorStorage& storage,
                       TensorStats LayerStats::*stats) const;
   // Of a batch norm whose chain ends in value `z`, for both its op and the consumer's.
   backend::RecomputedNorm Recomputed(int batch_norm, int z) const;

@@ -87,6 +87,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
   if (config.log.histogram_every > 0) spec.histograms = config.log.statistics;
   spec.reference = policy.FollowsReference();
   spec.scales_batch_norms = policy.ScalesBatchNorms();
+  spec.scales_attention = policy.ScalesAttention();
   spec.rescales_branches = [&policy](const std::string& layer) {
     return policy.RescalesBranches(layer);
   };

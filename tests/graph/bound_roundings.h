@@ -59,6 +59,12 @@ class BoundRoundingReader {
     Add(s.y_style, s.y.format, &s.y);
     for (const Gradient& dx : s.dx) AddGradient(dx);
   }
+  void AddOp(const backend::AttentionSpec& s) {
+    Add(s.y_style, s.y.format, &s.y);
+    if (s.rounds_p) Add(s.p_style, s.p_format, nullptr);
+    if (s.dy && s.rounds_ds) Add(s.ds_style, s.ds_format, nullptr);
+    for (const Gradient& dx : s.dx) AddGradient(dx);
+  }
   void AddOp(const backend::BranchSumSpec& s) { AddGradient(s.sum); }
   void AddOp(const backend::BatchNormSpec& s) {
     if (!s.addend) CHECK(s.out.format == s.y_format);

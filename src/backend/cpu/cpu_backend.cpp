@@ -36,8 +36,10 @@ ProductGeometry GeometryOf(const Conv2dSpec& spec) {
   g.groups = spec.groups;
   return g;
 }
+// Of a sequence it is a convolution of single pixels.
 ProductGeometry GeometryOf(const LinearSpec& spec) {
   ProductGeometry g = ShapesOf(spec);
+  if (g.y.h * g.y.w > 1) return g;
   g.linear = true;
   if (g.x.c == 1) {  // one channel lies in memory as it is flattened
     g.x = {g.x.n, 1, 1, g.x.h * g.x.w};

@@ -4,6 +4,7 @@ file(GLOB ADA_KERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backend/c
 set(ADA_KERNEL_OBJECTS "")
 # Left to the compiler's vectoriser, in every set.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/activations.cpp
+                            ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/attention.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/lrn.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/softmax.cpp
                             ${CMAKE_SOURCE_DIR}/src/backend/cpu/kernels/units.cpp

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backend/cpu/sequence_kernels.h"
 #include "backend/cpu/tile_kernels.h"
 #include "core/error.h"
 
@@ -94,6 +95,13 @@ const Kernels& SelectKernels() {
   throw DeviceError("ADA_ISA=" + isa + ": this processor offers sse2" + (HasAvx2() ? " avx2" : "") +
                     (HasAvx512() ? " avx512" : "") + (HasBf16Products() ? " avx512bf16" : "") +
                     (HasTiles() ? " amx" : ""));
+}
+
+const SequenceKernels& SelectSequenceKernels() {
+  const Kernels* const chosen = &SelectKernels();
+  return chosen == &avx512::kTable ? avx512::kSequenceTable
+         : chosen == &avx2::kTable ? avx2::kSequenceTable
+                                   : sse2::kSequenceTable;
 }
 
 std::vector<TileKernels> SelectTileKernels() {

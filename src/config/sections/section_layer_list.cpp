@@ -17,10 +17,11 @@ std::string WithIndex(std::string text, int index) {
   return text;
 }
 
-// Replaces {i} in the layer's name, inputs and pool.
+// Replaces {i} in the layer's name, inputs, pool and weight_of.
 YamlNode Numbered(YamlNode layer, int index) {
   if (Entry* name = layer.FindEntry("name")) name->value.text = WithIndex(name->value.text, index);
-  if (Entry* pool = layer.FindEntry("pool")) pool->value.text = WithIndex(pool->value.text, index);
+  for (const char* key : {"pool", "weight_of"})
+    if (Entry* other = layer.FindEntry(key)) other->value.text = WithIndex(other->value.text, index);
   if (Entry* inputs = layer.FindEntry("inputs")) {
     for (YamlNode& input : inputs->value.items) input.text = WithIndex(input.text, index);
   }

@@ -107,7 +107,8 @@ Section LayerSection(LayerConfig& layer) {
       WordText("kind", layer.kind, kinds, "what it computes").Required(),
       TextList("inputs", layer.inputs, {}, "names of earlier layers; `input`: the images")
           .Default("the layer before")
-          .RequiredFor(KindsWhere([](const LayerKind& kind) { return kind.joins; })),
+          .RequiredFor(
+              KindsWhere([](const LayerKind& kind) { return kind.joins && !kind.follows; })),
       OfKinds(OrClasses(Integer("channels", layer.channels, FromTo(1, 1'000'000),
                                 "output channels; `classes`: model.classes of them"),
                         layer.is_per_class)),
@@ -123,7 +124,7 @@ Section LayerSection(LayerConfig& layer) {
       OfKinds(Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels")),
       OfKinds(Switch("bias", layer.bias, "add a trained constant per output")),
       OfKinds(
-          Number("eps", layer.eps, Above(0), "added to the variance; l2_normalize: to the length")
+          Number("eps", layer.eps, Above(0), "added to the variance (rms_norm: the mean of squares); l2_normalize: to the length")
               .Default("1.0e-05; layer_norm: 1.0e-06")),
       OfKinds(Number("momentum", layer.momentum, FromTo(0, 1),
                      "weight of a new batch in running statistics")),
@@ -162,6 +163,38 @@ Section LayerSection(LayerConfig& layer) {
                      "factor of the mean of squares, `size` of them")),
       OfKinds(Number("beta", layer.beta, AnyNumber(), "exponent of what values are divided by")),
       OfKinds(Number("k", layer.k, Above(0), "added to that mean times alpha")),
+      OfKinds(Integer("vocabulary", layer.vocabulary, FromTo(1, 100'000'000),
+                      "tokens that it knows: 0, 1, ... below this")),
+      OfKinds(Integer("context", layer.context, FromTo(1, 100'000'000),
+                      "positions at most")),
+      OfKinds(Text("weight_of", layer.weight_of,
+                   "an earlier embedding or linear layer whose weight, and rounded copy of it, this "
+                   "one multiplies instead of its own; {i} as in `name`")
+                  .Default("its own")
+                  .WrittenIf([&layer] { return !layer.weight_of.empty(); })),
+      OfKinds(Integer("heads", layer.heads, FromTo(1, 1'000'000), "heads of the queries")),
+      OfKinds(Integer("kv_heads", layer.kv_heads, FromTo(1, 1'000'000),
+                      "heads of keys and values; must divide heads")
+                  .Default("as heads")
+                  .WrittenIf([&layer] { return layer.kv_heads != 0; })),
+      OfKinds(Switch("causal", layer.causal, "a position sees itself and those before it alone")),
+      OfKinds(Number("dropout", layer.dropout, FromBelow(0, 1),
+                     "share of the probabilities set to zero")),
+      OfKinds(WordText("probabilities", layer.probabilities, {"rounded", "fp32"},
+                       "how they are multiplied with the values")),
+      OfKinds(WordText("score_gradients", layer.score_gradients, {"rounded", "fp32"},
+                       "how they are multiplied with keys and queries")),
+      OfKinds(Switch("keep_probabilities", layer.keep_probabilities,
+                     "keep them, in fp32, for the backward pass; false: it computes them anew")),
+      OfKinds(Number("base", layer.base, Above(0), "of the angles: position * base^(-2 i / rotary)")),
+      OfKinds(WordText("pairing", layer.pairing, {"half", "interleaved"},
+                       "which values are turned together: i and i + rotary / 2, or 2 i and 2 i + 1")),
+      OfKinds(Integer("rotary", layer.rotary, FromTo(2, 1'000'000),
+                      "values of each head that are turned")
+                  .Default("all of a head")
+                  .WrittenIf([&layer] { return layer.rotary != 0; })),
+      OfKinds(Integer("position", layer.position, FromTo(0, 99'999'999),
+                      "which one of the input's positions")),
       OfKinds(Integer("values", layer.values, FromTo(1, 1'000'000),
                       "of a box: its location's or its classes'")),
   };

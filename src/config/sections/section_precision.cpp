@@ -15,6 +15,10 @@ const EnumNames<OverflowKind> kOverflows = {
     {"format", OverflowKind::kFormat},
     {"saturate", OverflowKind::kSaturate},
 };
+const EnumNames<WithinAttention> kWithinAttention = {
+    {"rounded", WithinAttention::kRounded},
+    {"fp32", WithinAttention::kFp32},
+};
 using scaling::Amax;
 
 const EnumNames<Amax> kAmaxes = {{"max", Amax::kMax}, {"most_recent", Amax::kMostRecent}};
@@ -80,8 +84,15 @@ Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
       FormatKey("format", layer.format, "format of activations, weights and gradients"),
   };
   for (Key& key : RoleKeys(layer)) section.keys.push_back(std::move(key));
+  section.keys.push_back(Choice("probabilities", layer.probabilities, kWithinAttention,
+                                "of attention: as what they are multiplied with the values"));
+  section.keys.push_back(
+      Choice("score_gradients", layer.score_gradients, kWithinAttention,
+             "of attention: as what they are multiplied with keys and queries"));
   for (Key& key : section.keys) {
     if (!key.required) key.default_text = "as in `precision`";
+    if (key.name == "probabilities" || key.name == "score_gradients")
+      key.default_text = "as the layer says";
   }
   return section;
 }

@@ -94,6 +94,11 @@ std::vector<Key> AdaptiveKeys(scaling::Settings& scaling) {
       Switch("batch_norm", scaling.adaptive.batch_norm,
              "batch norms choose an alpha too, as convolutions do; false: they hand S on"));
   batch_norm.unused = [&scaling] { return !scaling.adaptive.batch_norm; };
+  Key& attention = keys.emplace_back(
+      Switch("attention", scaling.adaptive.attention,
+             "the gradients within attention (LAYER.dv, .ds, .dq, .dk) choose an alpha each; "
+             "false: they hand S on"));
+  attention.unused = [&scaling] { return scaling.adaptive.attention; };
   for (Key& key : keys) {
     if (key.name == "fan") key.Default("exact; under `reference`: reference");
     if (key.name == "u_min") key.Default("the format's smallest subnormal");

@@ -32,6 +32,24 @@ struct LayerKeys {
   bool whole = false;                // whole windows, where the pool's were cut
   double alpha = 1e-4, beta = 0.75, k = 1;
   int values = 4;  // of a box
+
+  // Of sequences.
+  int vocabulary = 0;      // tokens
+  int context = 0;         // positions at most
+  bool whole_name = false;  // position_embedding, no YAML key: its weight is [1, context, channels],
+                            // and named as the layer is (torchvision's ViT)
+  std::string weight_of;   // the layer whose weight it multiplies
+  int heads = 1;
+  int kv_heads = 0;  // 0: as many as heads
+  bool causal = false;
+  double dropout = 0;                     // share of the probabilities set to zero
+  std::string probabilities = "rounded";  // or fp32
+  std::string score_gradients = "rounded";
+  bool keep_probabilities = false;  // from the forward to the backward pass
+  double base = 10000;              // of angles
+  std::string pairing = "half";     // or interleaved
+  int rotary = 0;                   // values of a head that are turned; 0: all
+  int position = 0;                 // of a sequence
 };
 
 }  // namespace ada::graph

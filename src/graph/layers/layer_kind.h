@@ -18,6 +18,7 @@ struct LayerShapes {
   struct Input {
     std::string name;  // of the layer that makes it, for messages
     Shape shape;
+    bool sequence = false;  // its positions are tokens
   };
   struct Pool {
     LayerKeys keys;
@@ -25,6 +26,7 @@ struct LayerShapes {
   };
   std::vector<Input> inputs;
   std::optional<Pool> pool;  // the one that `pool` names
+  std::optional<Shape> tied;  // of the weight of the layer that `weight_of` names
   Shape output;
   double mflop = 0;  // of a product: forward, a multiply-add counted as 2
   const Shape& input() const { return inputs[0].shape; }
@@ -32,7 +34,7 @@ struct LayerShapes {
 
 // A trained tensor or a running statistic of a layer.
 struct ParameterSpec {
-  std::string name;                // behind the layer's: "weight"
+  std::string name;                // behind the layer's: "weight"; empty: it is the layer's
   std::vector<std::int64_t> dims;  // PyTorch's
   Shape shape;                     // in memory, in the order of dims
   bool trained = true;
@@ -50,6 +52,15 @@ struct KeyProblem {
   std::string message = {};
 };
 
+// A gradient within an op that has a scale decision of its own, named LAYER.NAME in the logs.
+struct OwnDecision {
+  const char* name;
+  double (*fan)(const LayerKeys& keys, const LayerShapes& shapes);
+};
+
+// Whether the positions of an output are those of a sequence.
+enum class Positions { kAsInput, kSequence, kNone };
+
 // The part that a kind can play in a chain which one op computes (plan/fusion.h).
 enum class ChainPart { kNone, kNorm, kSum, kMask };
 
@@ -61,6 +72,7 @@ struct LayerKind {
   std::vector<std::string> required = {};  // and those of them that have no default
   bool joins = false;                      // it has several inputs; false: it has one
   int least_inputs = 2;                    // where it joins
+  bool follows = false;                    // where it joins: without `inputs`, the layer before
   bool stride_is_kernel = false;           // where no stride is given
   double eps = 1e-5, value = 1e-6;         // where none is given
   int size = 1;                            // the same
@@ -71,6 +83,8 @@ struct LayerKind {
   // Fills the output and the cost, and keys that follow from the input's shape. Throws ConfigError,
   // naming both shapes where shapes do not fit.
   void (*infer)(LayerKeys& keys, LayerShapes& shapes) = nullptr;
+  Positions positions = Positions::kAsInput;
+  bool reads_tokens = false;  // its input is the network's, whole numbers
   // Null: it has none.
   std::vector<ParameterSpec> (*parameters)(const LayerKeys& keys,
                                            const LayerShapes& shapes) = nullptr;
@@ -78,7 +92,11 @@ struct LayerKind {
   // --- Rounding and scales (src/README.md, "What is rounded") ---
   bool constant = false;       // none of its parameters is trained
   bool has_weight = false;     // the first parameter is multiplied, as a rounded copy
+  bool gathers_weight = false;  // the first parameter is read row by row, and may be tied
   bool chooses_scale = false;  // its dx gets a scale of its own, by the rule of a policy
+  // Its gradients within, and those that it hands on, have a decision each, in the order in which
+  // they are taken; they have the format of the layer's gradients.
+  std::vector<OwnDecision> decisions = {};
   // The same where the policy wants it to (GraphSpec::scales_batch_norms); what the rule looks at
   // its op finds itself.
   bool may_choose_scale = false;
@@ -90,6 +108,7 @@ struct LayerKind {
   // those of its x and dy (backend/decisions.h).
   bool leaves_largest = false, takes_largest = false;
   bool autocast_fp32 = false;  // torch.autocast computes it in fp32 (network/autocast.h)
+  bool autocast_low = false;   // and it in fp16 or bf16, whatever its inputs are
 
   // --- Backward pass ---
   bool keeps_input = false, keeps_output = false;  // what it reads of the forward pass
@@ -121,6 +140,7 @@ std::vector<LayerKind> NormKinds();
 std::vector<LayerKind> ActivationKinds();
 std::vector<LayerKind> PoolKinds();
 std::vector<LayerKind> JoinKinds();
+std::vector<LayerKind> SequenceKinds();
 std::vector<LayerKind> OtherKinds();
 
 // --- For rows. ---

@@ -10,7 +10,8 @@ const std::vector<LayerKind>& LayerKinds() {
   static const std::vector<LayerKind> kinds = [] {
     std::vector<LayerKind> all;
     for (const auto& family :
-         {ProductKinds(), NormKinds(), ActivationKinds(), PoolKinds(), JoinKinds(), OtherKinds()}) {
+         {ProductKinds(), NormKinds(), ActivationKinds(), PoolKinds(), JoinKinds(),
+          SequenceKinds(), OtherKinds()}) {
       all.insert(all.end(), family.begin(), family.end());
     }
     return all;

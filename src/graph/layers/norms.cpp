@@ -1,4 +1,4 @@
-// Layers that normalise: batch_norm, layer_norm, group_norm, l2_normalize, lrn; and factors by
+// Layers that normalise: batch_norm, layer_norm, rms_norm, group_norm, l2_normalize, lrn; and factors by
 // channel: channel_scale, affine.
 #include "graph/layers/layer_kind.h"
 
@@ -85,6 +85,17 @@ backend::OpSpec GroupNormSpecOf(const OpParts& op) {
   spec.groups = op.keys.groups;
   return spec;
 }
+std::vector<ParameterSpec> GammaParameters(const LayerKeys&, const LayerShapes& shapes) {
+  const std::int64_t channels = shapes.output.c;
+  return {{"weight", {channels}, {1, 1, 1, channels}}};
+}
+backend::OpSpec RmsNormSpecOf(const OpParts& op) {
+  auto spec = SpecOf<backend::RmsNormSpec>(op);
+  spec.gamma = op.parameters[0].value;
+  spec.dgamma = op.parameters[0].gradient;
+  spec.eps = static_cast<float>(op.keys.eps);
+  return spec;
+}
 backend::OpSpec ChannelScaleSpecOf(const OpParts& op) {
   auto spec = SpecOf<backend::ChannelScaleSpec>(op);
   spec.w = op.parameters[0].value;
@@ -135,6 +146,15 @@ std::vector<LayerKind> NormKinds() {
        .keeps_input = true,
        .dx_in_place = true,
        .spec = LayerNormSpecOf},
+      // Llama's default; torch.nn.RMSNorm without eps takes the smallest step of fp32 at 1.
+      {.name = backend::RmsNormSpec::kKind,
+       .keys = {"eps"},
+       .infer = KeepShape,
+       .parameters = GammaParameters,
+       .autocast_fp32 = true,
+       .keeps_input = true,
+       .dx_in_place = true,
+       .spec = RmsNormSpecOf},
       {.name = backend::GroupNormSpec::kKind,
        .keys = {"groups", "eps"},
        .required = {"groups"},

@@ -1,6 +1,7 @@
 // What the graph knows of an op to be made, whatever its kind: tensors, gradients, roundings,
 // parameters. SpecOf takes of it what a backend's spec has.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -32,7 +33,14 @@ struct OpParts {
   RoundedTo rounded_y;                     // of kinds that round their output
   scaling::LayerScaler* scaler = nullptr;  // null where dx is not computed, or has no own scale
 
+  // Of attention.
+  RoundedTo p, ds;
+  bool rounds_p = true, rounds_ds = true;
+  float* ds_scale = nullptr;
+  std::array<scaling::LayerScaler*, 4> scalers{};  // by AttentionSpec::Decision
+
   // Of kinds with a weight.
+  bool adds_dw = false;  // another layer's op writes dw of the same weight before
   RoundedTo w, dw;
   const scaling::TensorScaler* x_own_scale = nullptr;
   backend::ChannelMoments y_moments;

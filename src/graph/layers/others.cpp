@@ -82,6 +82,7 @@ std::vector<LayerKind> OtherKinds() {
   return {
       {.name = backend::FlattenSpec::kKind,
        .infer = InferFlatten,
+       .positions = Positions::kNone,
        .rounds_output = false,
        .spec = PlainSpec<backend::FlattenSpec>},
       {.name = backend::DropoutSpec::kKind,

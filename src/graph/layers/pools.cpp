@@ -131,9 +131,11 @@ std::vector<LayerKind> PoolKinds() {
        .keys = {"size"},
        .required = {"size"},
        .infer = InferAdaptivePool,
+       .positions = Positions::kNone,
        .spec = AdaptivePoolSpecOf},
       {.name = "global_avg_pool",
        .infer = InferGlobalPool,
+       .positions = Positions::kNone,
        .spec = PlainSpec<backend::AvgPoolSpec>},
   };
 }

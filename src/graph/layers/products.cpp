@@ -11,6 +11,12 @@ std::int64_t WindowSize(const LayerKeys& keys, const Shape& input) {
   return std::int64_t{keys.kernel[0]} * keys.kernel[1] * input.c / keys.groups;
 }
 
+Shape LinearWeight(const LayerKeys& keys, const LayerShapes& shapes) {
+  const Shape& in = shapes.input();
+  if (shapes.inputs[0].sequence) return {keys.features, 1, 1, in.c};
+  return {keys.features, in.h, in.w, in.c};
+}
+
 void InferConv2d(LayerKeys& keys, LayerShapes& shapes) {
   const std::int64_t in = shapes.input().c, out = keys.channels;
   Require(out >= 1, "channels must be at least 1");
@@ -24,11 +30,21 @@ void InferConv2d(LayerKeys& keys, LayerShapes& shapes) {
                  static_cast<double>(WindowSize(keys, shapes.input()));
 }
 
+// Of a sequence each position is mapped, else all values of an image together.
 void InferLinear(LayerKeys& keys, LayerShapes& shapes) {
-  const std::int64_t in = shapes.input().numel(), out = keys.features;
+  const Shape& in = shapes.input();
+  const std::int64_t out = keys.features;
   Require(out >= 1, "features must be at least 1");
   shapes.output = {1, 1, 1, out};
-  shapes.mflop = 2e-6 * static_cast<double>(in) * static_cast<double>(out);
+  if (shapes.inputs[0].sequence) shapes.output = {1, in.h, in.w, out};
+  shapes.mflop = 2e-6 * static_cast<double>(in.numel()) * static_cast<double>(out);
+  if (!shapes.tied) return;
+  const Shape own = LinearWeight(keys, shapes);
+  Require(*shapes.tied == own, "weight_of " + keys.weight_of + ": its weight is [" +
+                                   std::to_string(shapes.tied->n) + ", " +
+                                   std::to_string(shapes.tied->per_image()) + "], needed is [" +
+                                   std::to_string(own.n) + ", " + std::to_string(own.per_image()) +
+                                   "]");
 }
 
 // --- Parameters ---
@@ -46,9 +62,9 @@ std::vector<ParameterSpec> Conv2dParameters(const LayerKeys& keys, const LayerSh
 }
 
 std::vector<ParameterSpec> LinearParameters(const LayerKeys& keys, const LayerShapes& shapes) {
-  const Shape& in = shapes.input();
-  const std::int64_t out = keys.features;
-  return WithBias({"weight", {out, in.numel()}, {out, in.h, in.w, in.c}}, keys, out);
+  const Shape weight = LinearWeight(keys, shapes);
+  const ParameterSpec own = {"weight", {weight.n, weight.per_image()}, weight};
+  return WithBias(own, keys, keys.features);
 }
 
 Fans Conv2dFans(const LayerKeys& keys) {
@@ -83,6 +99,7 @@ Spec ProductSpecOf(const OpParts& op) {
   spec.dw_stats = op.dw.stats;
   spec.x_own_scale = op.x_own_scale;
   spec.recomputed = op.recomputed;
+  spec.adds_dw = op.adds_dw;
   return spec;
 }
 
@@ -120,7 +137,7 @@ std::vector<LayerKind> ProductKinds() {
        .sums_channels = true,
        .spec = Conv2dSpecOf},
       {.name = backend::LinearSpec::kKind,
-       .keys = {"features", "bias"},
+       .keys = {"features", "bias", "weight_of"},
        .required = {"features"},
        .infer = InferLinear,
        .parameters = LinearParameters,

@@ -11,7 +11,8 @@ std::vector<bool> IsWide(const Network& network) {
     const bool reads_wide = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
       return wide[static_cast<std::size_t>(input)];
     });
-    wide.push_back(!node.kind->has_weight && (node.kind->autocast_fp32 || reads_wide));
+    const bool low = node.kind->has_weight || node.kind->autocast_low;
+    wide.push_back(!low && (node.kind->autocast_fp32 || reads_wide));
   }
   return wide;
 }
@@ -26,7 +27,7 @@ std::vector<bool> AreForProducts(const Network& network) {
     all[value] = !readers.empty() && !for_loss &&
                  std::all_of(readers.begin(), readers.end(), [&](int reader) {
                    const LayerKind& kind = *network.nodes[static_cast<std::size_t>(reader)].kind;
-                   return kind.has_weight ||
+                   return kind.has_weight || kind.autocast_low ||
                           (!kind.rounds_output && all[static_cast<std::size_t>(reader) + 1]);
                  });
   }

@@ -12,8 +12,8 @@ class ParameterMaker {
   ParameterMaker(bool training, backend::Backend& backend, const Graph* share)
       : training_(training), backend_(backend), share_(share) {}
 
-  void Add(const std::string& layer, const ParameterSpec& spec) {
-    Parameter parameter{layer + "." + spec.name, spec.dims, {}, {}, spec.start};
+  void Add(const config::LayerConfig& layer, const ParameterSpec& spec) {
+    Parameter parameter{NameOf(layer, spec), spec.dims, {}, {}, spec.start};
     parameter.value.shape = spec.shape;
     if (share_) {
       const std::vector<Parameter>& others = share_->parameters();
@@ -32,13 +32,22 @@ class ParameterMaker {
   }
 
   void AddLayer(const Node& node) {
-    result_.first.push_back(static_cast<int>(result_.all.size()));
-    for (const ParameterSpec& spec : node.parameters) Add(node.config.name, spec);
+    std::vector<int>& mine = result_.of.emplace_back();
+    if (node.tied_to >= 0) mine.push_back(result_.of[node.tied_to].front());
+    for (const ParameterSpec& spec : node.parameters) {
+      mine.push_back(static_cast<int>(result_.all.size()));
+      Add(node.config, spec);
+    }
   }
 
   NetworkParameters Take() { return std::move(result_); }
 
  private:
+  static std::string NameOf(const config::LayerConfig& layer, const ParameterSpec& spec) {
+    if (spec.name.empty()) return layer.name;
+    return (layer.parameter_prefix.empty() ? layer.name + "." : layer.parameter_prefix) + spec.name;
+  }
+
   const bool training_;
   backend::Backend& backend_;
   const Graph* share_;

@@ -31,7 +31,8 @@ struct Parameter {
 
 struct NetworkParameters {
   std::vector<Parameter> all;  // in layer order
-  std::vector<int> first;      // by node: where its own begin
+  // By node: those that it reads, in the order of its kind's row; a tied weight is another's.
+  std::vector<std::vector<int>> of;
 };
 
 // Values are those of `share` where it is given (the same network), else new and zero; gradients

@@ -14,6 +14,8 @@ void Apply(const config::RoleFormatsConfig& roles, LayerFormats& formats) {
   if (roles.weight_gradients) formats.weight_gradients = *roles.weight_gradients;
 }
 
+bool IsWide(config::WithinAttention kept) { return kept == config::WithinAttention::kFp32; }
+
 LayerFormats BaseFormats(const PrecisionConfig& precision) {
   const NumberFormat& format = precision.format;
   LayerFormats formats{format, format, format, kFp32};
@@ -40,6 +42,8 @@ LayerFormats FormatsFrom(const PrecisionConfig& precision, const std::string& la
     if (!GlobMatch(entry.match, layer)) continue;
     if (entry.format) formats.activations = formats.weights = formats.gradients = *entry.format;
     Apply(entry, formats);
+    if (entry.probabilities) formats.wide_probabilities = IsWide(*entry.probabilities);
+    if (entry.score_gradients) formats.wide_score_gradients = IsWide(*entry.score_gradients);
   }
   return Finish(precision, formats);
 }

@@ -14,6 +14,9 @@ namespace ada::graph {
 // What a layer rounds to, by role.
 struct LayerFormats {
   NumberFormat activations, weights, gradients, weight_gradients;
+  // Of attention: whether probabilities, and gradients of scores, stay fp32. Unset: as the layer
+  // says.
+  std::optional<bool> wide_probabilities = {}, wide_score_gradients = {};
 };
 // How a graph rounds: formats by layer name, and what holds for all of it.
 struct Precision {

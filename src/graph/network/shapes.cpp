@@ -76,6 +76,7 @@ void Infer(Node& node, LayerShapes shapes) {
     kind.infer(node.config, shapes);
     RequireSize(shapes.output, "its output");
     if (kind.parameters) node.parameters = kind.parameters(node.config, shapes);
+    if (node.tied_to >= 0) node.parameters.erase(node.parameters.begin());
     for (const ParameterSpec& p : node.parameters) RequireSize(p.shape, "its " + p.name);
   } catch (const ConfigError& error) {
     FailLayer(node.config, error.what());
@@ -83,6 +84,10 @@ void Infer(Node& node, LayerShapes shapes) {
   node.input = shapes.input();
   node.output = shapes.output;
   node.mflop = shapes.mflop;
+  node.sequence = kind.positions == Positions::kAsInput ? shapes.inputs[0].sequence
+                                                        : kind.positions == Positions::kSequence;
+  for (const OwnDecision& decision : kind.decisions)
+    node.decision_fans.push_back(decision.fan(node.config, shapes));
 }
 
 // The node whose positions a layer reads.
@@ -101,6 +106,27 @@ int FindPool(const std::vector<LayerConfig>& layers, int index, const Network& n
                             : "unknown pool '" + layer.pool + "'" + Nearest(layer.pool, pools));
 }
 
+// The node whose weight a layer takes.
+int FindWeight(const std::vector<LayerConfig>& layers, int index, const Network& network) {
+  const LayerConfig& layer = layers[index];
+  std::vector<std::string> owners;
+  for (int i = 0; i < index; ++i) {
+    const Node& node = network.nodes[i];
+    const bool linear = node.config.kind == layer.kind;
+    if ((!node.kind->gathers_weight && !linear) || node.tied_to >= 0) continue;
+    if (layers[i].name == layer.weight_of) return i;
+    owners.push_back(layers[i].name);
+  }
+  const bool is_layer = std::any_of(layers.begin(), layers.end(), [&](const LayerConfig& other) {
+    return other.name == layer.weight_of;
+  });
+  FailLayer(layer, is_layer ? "weight_of " + layer.weight_of +
+                                  " is no embedding or linear layer with a weight of its own that "
+                                  "stands before it"
+                            : "weight_of: unknown layer '" + layer.weight_of + "'" +
+                                  Nearest(layer.weight_of, owners));
+}
+
 Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Network& network) {
   const LayerConfig& layer = layers[index];
   Node node;
@@ -113,13 +139,20 @@ Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Networ
   CheckInputCount(layer, *node.kind, node.inputs.size());
   LayerShapes shapes;
   for (const int value : node.inputs) {
-    shapes.inputs.push_back(
-        {value == 0 ? kInputName : layers[value - 1].name, network.shape(value)});
+    shapes.inputs.push_back({value == 0 ? kInputName : layers[value - 1].name,
+                             network.shape(value),
+                             value > 0 && network.nodes[value - 1].sequence});
   }
+  if (node.kind->reads_tokens && node.inputs[0] != 0)
+    FailLayer(layer, layer.kind + " reads tokens, the network's `input` alone");
   if (node.kind->reads_positions) {
     node.pool = FindPool(layers, index, network);
     const Node& pool = network.nodes[node.pool];
     shapes.pool = {pool.config, pool.input, pool.output};
+  }
+  if (!layer.weight_of.empty()) {
+    node.tied_to = FindWeight(layers, index, network);
+    shapes.tied = network.nodes[node.tied_to].parameters[0].shape;
   }
   Infer(node, std::move(shapes));
   return node;
@@ -127,6 +160,11 @@ Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Networ
 
 void CheckUse(const Network& network) {
   const auto consumers = network.Consumers();
+  for (const int node : consumers[0]) {
+    if (!network.reads_tokens() || network.nodes[node].kind->reads_tokens) continue;
+    FailLayer(network.nodes[node].config,
+              "`input` is tokens, as an embedding reads it; read the embedding's output");
+  }
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     if (!consumers[i + 1].empty() || network.IsOutput(static_cast<int>(i) + 1)) continue;
     FailLayer(network.nodes[i].config, "no layer uses its output (" +
@@ -161,6 +199,17 @@ bool Node::rounds_gradient() const {
 
 bool Network::IsOutput(int value) const {
   return std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+}
+
+bool Network::reads_tokens() const {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const Node& node) { return node.kind->reads_tokens; });
+}
+
+bool Network::MultipliesWeight(int node) const {
+  if (nodes[node].kind->has_weight) return nodes[node].tied_to < 0;
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const Node& other) { return other.tied_to == node; });
 }
 
 std::int64_t Network::trained_numel() const {

@@ -19,12 +19,18 @@ struct Node {
   const LayerKind* kind = nullptr;
   std::vector<int> inputs;  // values
   int pool = -1;            // of a kind that reads positions: the node that gives them
+  // The node whose weight it multiplies, its own parameters being the others; -1: its own.
+  int tied_to = -1;
+  bool sequence = false;  // the positions of its output are tokens
   Shape input, output;      // of the first input and of the output, one image (n = 1)
-  std::vector<ParameterSpec> parameters;
+  std::vector<ParameterSpec> parameters;  // its own
+  std::vector<double> decision_fans;      // by LayerKind::decisions
   double mflop = 0;  // of a product; forward, one image, a multiply-add counted as 2
 
   std::int64_t trained_numel() const;  // of its parameters, without running statistics
   bool rounds_gradient() const;        // of its dx
+  // The node whose first parameter it multiplies or gathers.
+  int weight_owner(int self) const { return tied_to >= 0 ? tied_to : self; }
 };
 
 struct Network {
@@ -34,6 +40,10 @@ struct Network {
   std::vector<int> outputs;
 
   bool IsOutput(int value) const;
+  // Whether its input is tokens, of which embeddings alone read: [n, tokens, 1, 1].
+  bool reads_tokens() const;
+  // Whether a rounded copy of the node's own weight is multiplied, by it or a layer tied to it.
+  bool MultipliesWeight(int node) const;
   const Shape& shape(int value) const { return value == 0 ? input : nodes[value - 1].output; }
   std::int64_t trained_numel() const;
   double mflop() const;

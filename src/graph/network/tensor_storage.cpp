@@ -15,13 +15,18 @@ TensorStorage StoredAs(NumberFormat format, bool scaled, bool saturates) {
 }
 
 std::vector<TensorStorage> Arriving(const Network& network,
-                                    const std::vector<TensorStorage>& gradients) {
+                                    const std::vector<TensorStorage>& gradients,
+                                    const std::map<int, AttentionStorage>& attention) {
   const auto consumers = network.Consumers();
   std::vector<TensorStorage> arriving = gradients;
   for (std::size_t value = network.nodes.size(); value-- > 0;) {
     const std::vector<int>& after = consumers[value];
     if (after.size() != 1 || network.IsOutput(static_cast<int>(value)) ||
         network.nodes[after[0]].rounds_gradient()) {
+      // The joined gradient of a fused input has the format of the layer that made it.
+      if (after.size() == 1 && attention.contains(after[0]) &&
+          network.nodes[after[0]].inputs.size() > 1)
+        arriving[value] = attention.at(after[0]).gradients;
       continue;
     }
     arriving[value] = arriving[after[0] + 1];
@@ -58,10 +63,19 @@ NetworkStorage ResolveStorage(const Network& network, const Precision& precision
       result.values.push_back(value);
       result.gradients.push_back(gradient);
     }
+    if (!node.kind->decisions.empty()) {
+      AttentionStorage within;
+      within.p = forward(formats.activations);
+      within.ds = within.gradients = backward(formats.gradients);
+      within.rounds_p = !(formats.wide_probabilities.value_or(node.config.probabilities == "fp32"));
+      within.rounds_ds =
+          !(formats.wide_score_gradients.value_or(node.config.score_gradients == "fp32"));
+      result.attention[static_cast<int>(result.weights.size())] = within;
+    }
     result.weights.push_back(forward(formats.weights));
     result.weight_gradients.push_back({formats.weight_gradients, Storage::kF32, false});
   }
-  result.arriving = Arriving(network, result.gradients);
+  result.arriving = Arriving(network, result.gradients, result.attention);
   return result;
 }
 

@@ -1,6 +1,8 @@
 // How each value and gradient of a network is kept: which format it is rounded to, in which storage
 // it lies, and whether it has a scale of its own. src/README.md, "What is rounded".
 #pragma once
+#include <map>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -15,6 +17,16 @@ struct TensorStorage {
   friend bool operator==(const TensorStorage&, const TensorStorage&) = default;
 };
 
+// What is rounded within an attention.
+struct AttentionStorage {
+  TensorStorage p, ds;
+  bool rounds_p = true, rounds_ds = true;
+  // Of the gradients that it hands on: the layer's own.
+  TensorStorage gradients;
+  // Gradients of scores that are not rounded have no alpha.
+  bool Decides(std::string_view tensor) const { return tensor != "ds" || rounds_ds; }
+};
+
 struct NetworkStorage {
   // By value. A layer that does not round its output keeps its input's.
   std::vector<TensorStorage> values;
@@ -26,6 +38,7 @@ struct NetworkStorage {
   std::vector<TensorStorage> arriving;
   // By node: of the weights as they are multiplied, and of dw (always kept in fp32).
   std::vector<TensorStorage> weights, weight_gradients;
+  std::map<int, AttentionStorage> attention;  // by node
 };
 
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision);

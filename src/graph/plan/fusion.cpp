@@ -26,7 +26,7 @@ bool OwnsItsGradient(const Network& network, const Consumers& consumers, int mas
 bool MayBeMasked(const Network& network, const Consumers& consumers, int value) {
   if (value == 0 || consumers[value].size() > 1) return true;
   const LayerKind& producer = *network.nodes[value - 1].kind;
-  return !producer.chooses_scale && !producer.hands_gradient_on;
+  return !producer.chooses_scale && producer.decisions.empty() && !producer.hands_gradient_on;
 }
 
 Chain FindChain(const Network& network, const Consumers& consumers, const std::set<int>& taken,

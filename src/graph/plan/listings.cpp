@@ -5,8 +5,6 @@
 namespace ada::graph {
 namespace {
 
-const char* DxName(const GradientPlan& gradient) { return gradient.input == 1 ? "dx2" : "dx"; }
-
 class PointLister {
  public:
   explicit PointLister(const Bindings& bindings)
@@ -33,7 +31,9 @@ class PointLister {
       if (branch_of_[i] >= 0) {
         scales.push_back({b_.NameOf(i), b_.decisions.host + branch_of_[i], nullptr});
       }
-      if (!op_of_[i] || !op_of_[i]->chooses_scale) continue;
+      if (!op_of_[i] || !op_of_[i]->has_backward) continue;
+      AddDecisions(i, scales);
+      if (!op_of_[i]->chooses_scale) continue;
       scaling::LayerScaler& scaler = b_.scalers.host[i];
       scales.push_back({b_.NameOf(i), &scaler.decision, &scaler});
     }
@@ -42,6 +42,17 @@ class PointLister {
 
  private:
   const Node& node(int index) const { return b_.network->nodes[index]; }
+
+  // Of gradients within a node.
+  void AddDecisions(int node, std::vector<ScalePoint>& scales) const {
+    std::size_t at = static_cast<std::size_t>(b_.first_decision[node]);
+    for (const OwnDecision& decision : this->node(node).kind->decisions) {
+      scaling::LayerScaler& scaler = b_.scalers.host[at++];
+      if (!b_.storage->attention.at(node).Decides(decision.name)) continue;
+      scales.push_back(
+          {b_.NameOf(node) + "." + decision.name, &scaler.decision, &scaler});
+    }
+  }
 
   // node: kLossNode for the logit gradient.
   void Add(int node, const char* tensor, const NumberFormat& format, TensorStats LayerStats::*stats,
@@ -58,12 +69,26 @@ class PointLister {
   }
 
   void AddDx(int node, int gradient) {
-    const GradientPlan& dx = b_.plan->gradients[gradient];
-    AddGradient(node, DxName(dx), dx.input == 1 ? &LayerStats::dx2 : &LayerStats::dx, gradient);
+    const char* tensor = b_.plan->gradients[gradient].tensor;
+    AddGradient(node, tensor, StatsOf(tensor), gradient);
+  }
+  // In the order in which they are computed.
+  void AddWithinAttention(int i) {
+    const std::vector<int>& dx = op_of_[i]->dx;
+    const AttentionStorage& within = b_.storage->attention.at(i);
+    if (dx[2] >= 0) AddDx(i, dx[2]);
+    if (within.rounds_ds)
+      Add(i, "ds", within.ds.format, &LayerStats::ds, b_.scales.host + op_of_[i]->ds_scale);
+    for (const int gradient : {dx[0], dx[1]})
+      if (gradient >= 0) AddDx(i, gradient);
   }
 
   void AddForward(int i) {
-    if (node(i).kind->has_weight) Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
+    if (b_.network->MultipliesWeight(i))
+      Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
+    const auto attention = b_.storage->attention.find(i);
+    if (attention != b_.storage->attention.end() && attention->second.rounds_p)
+      Add(i, "p", attention->second.p.format, &LayerStats::p);
     if (node(i).kind->rounds_output) Add(i, "y", b_.storage->values[i + 1].format, &LayerStats::y);
   }
   void AddBackward() {
@@ -72,9 +97,13 @@ class PointLister {
     for (int i = nodes_ - 1; i >= 0; --i) {
       if (branch_of_[i] >= 0)
         AddGradient(i, "dy", &LayerStats::dy, plan.branches[branch_of_[i]].sum);
-      if (node(i).kind->has_weight)
+      if ((node(i).kind->has_weight && node(i).tied_to < 0) || node(i).kind->gathers_weight)
         Add(i, "dw", b_.storage->weight_gradients[i].format, &LayerStats::dw);
-      if (!op_of_[i]) continue;
+      if (!op_of_[i] || !op_of_[i]->has_backward) continue;
+      if (!node(i).kind->decisions.empty()) {
+        AddWithinAttention(i);
+        continue;
+      }
       for (const int dx : op_of_[i]->dx) {
         if (dx >= 0 && plan.gradients[dx].rounds) AddDx(i, dx);
       }
@@ -97,7 +126,7 @@ class ObservationLister {
     if (!b_.training) return std::move(list_);
     list_.backward.resize(plan_.backward.size() + 1);
     for (const int gradient : plan_.loss_gradients)
-      AddGradient("loss", DxName(plan_.gradients[gradient]), gradient, gradient);
+      AddGradient("loss", plan_.gradients[gradient].tensor, gradient, gradient);
     for (auto op = plan_.ops.rbegin(); op != plan_.ops.rend(); ++op) AddBackward(*op);
     return std::move(list_);
   }
@@ -106,7 +135,7 @@ class ObservationLister {
   void AddForward(const OpPlan& op, std::vector<ObservedTensor>& seen) const {
     const Node& node = b_.network->nodes[op.node];
     const Node& last = b_.network->nodes[op.last()];
-    if (!node.kind->joins && op.recomputed < 0)
+    if (!node.kind->joins && !node.kind->reads_tokens && op.recomputed < 0)
       seen.push_back({b_.NameOf(op.node), "x", b_.Value(node.inputs[0])});
     if (op.consumer >= 0) return;
     seen.push_back(
@@ -124,7 +153,7 @@ class ObservationLister {
     const bool joins = b_.network->nodes[op.node].kind->joins;
     for (const int dx : op.dx) {
       if (dx < 0 || (joins && !plan_.gradients[dx].rounds)) continue;
-      AddGradient(b_.NameOf(op.node), DxName(plan_.gradients[dx]), dx, dx);
+      AddGradient(b_.NameOf(op.node), plan_.gradients[dx].tensor, dx, dx);
     }
   }
 

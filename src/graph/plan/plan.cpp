@@ -46,11 +46,14 @@ class ExecutionPlanner {
     return (op.recomputed >= 0 ? network_.nodes[op.recomputed] : node(op)).inputs[0];
   }
 
-  int NewBuffer(int value, const TensorStorage& stored_as) {
-    const std::int64_t numel = network_.shape(value).per_image() * spec_.images;
+  int NewBuffer(const Shape& image, const TensorStorage& stored_as) {
+    const std::int64_t numel = image.per_image() * spec_.images;
     plan_.buffers.push_back(
         {static_cast<std::size_t>(numel) * BytesOf(stored_as.storage), now_, now_});
     return static_cast<int>(plan_.buffers.size()) - 1;
+  }
+  int NewBuffer(int value, const TensorStorage& stored_as) {
+    return NewBuffer(network_.shape(value), stored_as);
   }
   // Whether the largest magnitude of what this node rounds can be left to others.
   bool LeavesLargest(int node, const TensorStorage& stored_as) const {
@@ -60,7 +63,10 @@ class ExecutionPlanner {
   }
   int NewValueBuffer(int value) { return NewBuffer(value, spec_.storage->values[value]); }
   void Touch(int buffer) { plan_.buffers[buffer].last = now_; }
-  void TouchValue(int value) { Touch(plan_.value_buffers[value]); }
+  // Tokens lie beside the plan.
+  void TouchValue(int value) {
+    if (value > 0 || !network_.reads_tokens()) Touch(plan_.value_buffers[value]);
+  }
   void TouchInputs(const OpPlan& op) {
     TouchValue(StoredInput(op));
     for (std::size_t i = 1; i < node(op).inputs.size(); ++i) TouchValue(node(op).inputs[i]);
@@ -83,6 +89,8 @@ class ExecutionPlanner {
   void MakeRounded(GradientPlan& gradient);
   int NewGradient(const GradientPlan& gradient);
   int NewDx(OpPlan& op, std::size_t input);
+  void PlanAttention(OpPlan& op);
+  void AskMoments(const OpPlan& op, const scaling::LayerRule& rule);
   int NewMasked(const OpPlan& op);
   bool FitsInPlace(const OpPlan& op, const TensorStorage& dx);
 
@@ -125,7 +133,7 @@ void ExecutionPlanner::PlaceOps() {
 
 void ExecutionPlanner::PlanForward() {
   plan_.value_buffers.assign(values_, -1);
-  plan_.value_buffers[0] = NewValueBuffer(0);
+  if (!network_.reads_tokens()) plan_.value_buffers[0] = NewValueBuffer(0);
   for (const OpPlan& op : plan_.ops) {
     ++now_;
     TouchInputs(op);
@@ -189,6 +197,8 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
   dx.node = op.node;
   dx.value = part.inputs[input];
   dx.input = static_cast<int>(input);
+  dx.tensor = input == 1 ? "dx2" : "dx";
+  dx.first = dx.channels = 0;
   dx.rounds = dx.moments = dx.all_moments = dx.largest_left = false;
   if (part.rounds_gradient()) {
     ADA_CHECK(input < 2);  // names of tensors, and counts, are there for two
@@ -200,13 +210,60 @@ int ExecutionPlanner::NewDx(OpPlan& op, std::size_t input) {
     op.chooses_scale = true;
     dx.scale = plan_.scales++;
     if (rule.method != scaling::LayerMethod::kPass) dx.scale_group = scale_groups_++;
-    if (part.kind->chooses_scale && scaling::MayNeedMoments(rule)) {
-      ADA_CHECK(plan_.gradients[op.dy].source != GradientPlan::Source::kMasked);
-      plan_.gradients[op.dy].moments = true;
-      plan_.gradients[op.dy].all_moments |= MayNeedAllMoments(rule);
-    }
+    if (part.kind->chooses_scale) AskMoments(op, rule);
   }
   return NewGradient(dx);
+}
+
+void ExecutionPlanner::AskMoments(const OpPlan& op, const scaling::LayerRule& rule) {
+  if (!scaling::MayNeedMoments(rule)) return;
+  GradientPlan& dy = plan_.gradients[op.dy];
+  ADA_CHECK(dy.source != GradientPlan::Source::kMasked);
+  dy.moments = true;
+  dy.all_moments |= MayNeedAllMoments(rule);
+}
+
+// The gradients of queries, keys and values, of three inputs or of the parts of one.
+void ExecutionPlanner::PlanAttention(OpPlan& op) {
+  constexpr const char* kTensors[] = {"dq", "dk", "dv"};
+  constexpr std::size_t kDecisions[] = {2, 3, 0};  // of the kind's, by tensor
+  const Node& part = node(op);
+  const bool fused = part.inputs.size() == 1;
+  const auto rule = [&](std::size_t decision) -> const scaling::LayerRule& {
+    return spec_.rules[static_cast<std::size_t>(spec_.first_decision[op.node]) + decision];
+  };
+  const auto passes = [&](std::size_t decision) {
+    return rule(decision).method == scaling::LayerMethod::kPass;
+  };
+  AskMoments(op, rule(0));
+  AskMoments(op, rule(1));
+  op.ds_scale = plan_.scales++;
+  const int width = static_cast<int>(part.output.c) / part.config.heads;
+  const int channels[] = {part.config.heads * width, part.config.kv_heads * width,
+                          part.config.kv_heads * width};
+  const int dy_group = plan_.gradients[op.dy].scale_group;
+  int first = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const int value = part.inputs[fused ? 0 : i];
+    GradientPlan dx;
+    dx.node = op.node, dx.value = value, dx.input = static_cast<int>(i), dx.tensor = kTensors[i];
+    if (fused) dx.first = first, dx.channels = channels[i];
+    first += channels[i];
+    dx.stored_as = spec_.storage->attention.at(op.node).gradients;
+    dx.rounds = true;
+    dx.scale = plan_.scales++;
+    const bool passes_on = passes(kDecisions[i]) && (i == 2 || passes(1));
+    dx.scale_group = passes_on ? dy_group : scale_groups_++;
+    if (!needs_[value]) {
+      op.dx.push_back(-1);
+      continue;
+    }
+    Shape shape = network_.shape(value);
+    shape.c = channels[i];
+    dx.buffer = NewBuffer(shape, dx.stored_as);
+    op.dx.push_back(NewGradient(dx));
+    Contribute(value, {op.node, op.dx.back()});
+  }
 }
 
 int ExecutionPlanner::NewMasked(const OpPlan& op) {
@@ -239,6 +296,7 @@ int ExecutionPlanner::SumBranches(int value, std::vector<Contribution>& contribu
     plan.moments |= !equal_scales && !is_known && plan.source != GradientPlan::Source::kMasked;
   }
   GradientPlan sum;
+  sum.tensor = "dy";
   sum.source = GradientPlan::Source::kBranchSum;
   sum.node = value - 1;
   sum.value = value;
@@ -256,7 +314,9 @@ int ExecutionPlanner::GradientOf(int value) {
   std::vector<Contribution>& contributions = contributions_[value];
   ADA_CHECK(!contributions.empty());
   for (const Contribution& c : contributions) --awaited_[plan_.gradients[c.gradient].buffer];
-  return contributions.size() == 1 ? contributions[0].gradient : SumBranches(value, contributions);
+  const bool whole = plan_.gradients[contributions[0].gradient].channels == 0;
+  return contributions.size() == 1 && whole ? contributions[0].gradient
+                                            : SumBranches(value, contributions);
 }
 
 void ExecutionPlanner::PlanOpBackward(int index) {
@@ -274,7 +334,9 @@ void ExecutionPlanner::PlanOpBackward(int index) {
   TouchGradient(op.dy);
   ReadForBackward(op);
   const std::vector<int>& inputs = node(op).inputs;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
+  const bool decides_within = !node(op).kind->decisions.empty();
+  if (decides_within) PlanAttention(op);
+  for (std::size_t i = 0; i < inputs.size() && !decides_within; ++i) {
     op.dx.push_back(needs_[inputs[i]] ? NewDx(op, i) : -1);
     if (needs_[inputs[i]]) Contribute(inputs[i], {op.node, op.dx.back()});
   }
@@ -292,6 +354,7 @@ void ExecutionPlanner::PlanBackward() {
   for (std::size_t i = 0; i < network_.outputs.size(); ++i) {
     loss.value = network_.outputs[i];
     loss.input = static_cast<int>(i);
+    loss.tensor = i == 1 ? "dx2" : "dx";
     TouchValue(loss.value);
     MakeRounded(loss);
     loss.buffer = NewBuffer(loss.value, loss.stored_as);

@@ -23,6 +23,8 @@ struct GradientPlan {
   int node = kLossNode;  // dx: of this node (or the loss); sum: of this node's output
   int value = 0;         // whose shape it has
   int input = 0;         // dx: of which input of the node, or output of the network
+  const char* tensor = "dx";  // its name in logs
+  int first = 0, channels = 0;  // the part of the value's channels that it has; 0: it has all
   int buffer = -1;
   int scale = -1;            // which S it carries
   int scale_group = -1;      // gradients of one group carry equal scales in every step
@@ -44,6 +46,7 @@ struct OpPlan {
   int dy = -1;                 // gradient; -1: none
   std::vector<int> dx = {};    // gradients, one an input; -1, or all empty: not computed
   bool chooses_scale = false;  // dx has a scale of its own
+  int ds_scale = -1;           // of attention: which S the gradient of its scores carries
   bool has_backward = false;   // false: nothing before it is trained, or it is an alias (add)
   int last() const { return relu >= 0 ? relu : add >= 0 ? add : node; }
 };
@@ -64,7 +67,7 @@ struct Plan {
   std::vector<BackwardStep> backward;
   std::vector<BranchPlan> branches;
   std::vector<GradientPlan> gradients;
-  std::vector<int> value_buffers;  // by value; -1: inside a chain or made by its consumer
+  std::vector<int> value_buffers;  // by value; -1: inside a chain, made by its consumer, or tokens
   // By value: the node to which its largest magnitude is left; -1: to none.
   std::vector<int> largest_takers;
   std::vector<BufferLife> buffers;
@@ -78,7 +81,8 @@ struct PlanSpec {
   bool training = true;
   bool stochastic = false;  // roundings of gradients
   std::vector<Chain> chains;
-  std::vector<scaling::LayerRule> rules;  // by node
+  std::vector<scaling::LayerRule> rules;  // by scaler: of nodes, then of decisions within nodes
+  std::vector<int> first_decision;        // by node (Bindings)
   bool scales_batch_norms = false;        // as in GraphSpec
 };
 

@@ -60,6 +60,7 @@ class AdaptivePolicy final : public Policy {
   bool ConstantScale() const override { return true; }
   bool OwnsLayerScales() const override { return true; }
   bool ScalesBatchNorms() const override { return lookup_("").batch_norm; }
+  bool ScalesAttention() const override { return lookup_("").attention; }
   bool FollowsReference() const override { return lookup_("").reference; }  // of no layer alone
   // A branch of the authors' program has a method as layers have, and rescales under approx_range
   // alone, with the log-normal model or without. Here it has the method of the layer before it.

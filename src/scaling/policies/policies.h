@@ -45,6 +45,7 @@ struct AdaptiveSettings {
   double headroom_bits = 4;     // exact_range
   bool power_of_two = true, reference = false;
   bool batch_norm = false;  // of the policy, not of a layer: batch norms choose an alpha too
+  bool attention = true;    // the same of the gradients within attention
   int update_interval = 1;
   Fan fan = Fan::kExact;
 };

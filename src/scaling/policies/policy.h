@@ -87,6 +87,8 @@ class Policy {
   virtual bool OwnsLayerScales() const { return false; }
   // Whether batch norms choose a scale as well: then RuleFor is called for each that computes a dx.
   virtual bool ScalesBatchNorms() const { return false; }
+  // Whether the gradients within attention do: then RuleFor is called for each, as LAYER.ds.
+  virtual bool ScalesAttention() const { return true; }
   // Whether layers and branches compute their scales as the authors' program does, to the letter.
   virtual bool FollowsReference() const { return false; }
   // Whether the gradients that meet at this layer's output are brought to one scale before they are

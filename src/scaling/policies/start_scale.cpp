@@ -46,6 +46,7 @@ class AutoStartPolicy final : public Policy {
   bool ConstantScale() const override { return policy_->ConstantScale(); }
   bool OwnsLayerScales() const override { return policy_->OwnsLayerScales(); }
   bool ScalesBatchNorms() const override { return policy_->ScalesBatchNorms(); }
+  bool ScalesAttention() const override { return policy_->ScalesAttention(); }
   bool FollowsReference() const override { return policy_->FollowsReference(); }
   bool RescalesBranches(const std::string& layer) const override {
     return policy_->RescalesBranches(layer);

@@ -4,6 +4,8 @@
 #include <limits>
 #include <set>
 
+#include "core/tensor_names.h"
+
 namespace ada::train {
 namespace {
 
@@ -28,9 +30,13 @@ std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
   std::vector<LayerRounding> all;
   for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
     const graph::RoundingPoint& p = graph.roundings()[i];
-    const std::string& layer = p.layer == "loss" ? last : p.layer;
+    // A gradient within attention has a scale of its own: LAYER.ds.
+    const std::string layer = p.layer == "loss"        ? last
+                              : IsOfAttention(p.tensor) ? p.layer + "." + p.tensor
+                                                        : p.layer;
     const bool of_scores = p.layer == "loss" && p.tensor == "dx2";
-    if ((p.tensor == "dx" || p.tensor == "dw" || of_scores) && has_scale.count(layer) > 0)
+    const bool of_layer = p.tensor == "dx" || p.tensor == "dw" || IsOfAttention(p.tensor);
+    if ((of_layer || of_scores) && has_scale.count(layer) > 0)
       all.push_back({i, layer, LargestThatStays(p.format)});
   }
   return all;

@@ -95,14 +95,16 @@ void LengthNormBackward(const UnitArgs& a, float* hat) {
 void UnitNorm(const UnitArgs& given) {
   const UnitArgs a = given;
   if (a.by_length) return LengthNorm(a);
+  const bool centred = a.beta != nullptr;  // false: RmsNormSpec
   const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
   for (std::int64_t u = 0; u < a.units; ++u) {
     const std::int64_t first = u * a.run;
     const float *x = a.x, *gamma = a.gamma + u * a.affine_step, *beta = a.beta + u * a.affine_step;
-    const double mean =
-        UnitSum(a, first,
-                [&](std::int64_t at, std::int64_t) { return static_cast<double>(x[at]); }) /
-        count;
+    double mean = 0;
+    if (centred)
+      mean = UnitSum(a, first,
+                     [&](std::int64_t at, std::int64_t) { return static_cast<double>(x[at]); }) /
+             count;
     const double squares = UnitSum(a, first, [&](std::int64_t at, std::int64_t) {
       const double d = static_cast<double>(x[at]) - mean;
       return d * d;
@@ -110,15 +112,21 @@ void UnitNorm(const UnitArgs& given) {
     const auto centre = static_cast<float>(mean);
     const float inverse = InverseDeviation(squares / count, a.eps);
     a.mean[u] = centre, a.inverse[u] = inverse;
-    ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
-      a.out[at] = UnitHat(x[at], centre, inverse) * gamma[c] + beta[c];
-    });
+    if (centred)
+      ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+        a.out[at] = UnitHat(x[at], centre, inverse) * gamma[c] + beta[c];
+      });
+    else
+      ForUnit(a, first, [&](std::int64_t at, std::int64_t c) {
+        a.out[at] = UnitHat(x[at], 0, inverse) * gamma[c];
+      });
   }
 }
 
 void UnitNormBackward(const UnitArgs& given, float* hat) {
   const UnitArgs a = given;
   if (a.by_length) return LengthNormBackward(a, hat);
+  const bool centred = a.beta != nullptr;
   const double count = static_cast<double>(a.runs) * static_cast<double>(a.run);
   for (std::int64_t u = 0; u < a.units; ++u) {
     const std::int64_t first = u * a.run;
@@ -126,9 +134,11 @@ void UnitNormBackward(const UnitArgs& given, float* hat) {
     const float centre = a.mean[u], inverse = a.inverse[u];
     ForUnit(a, first,
             [&](std::int64_t at, std::int64_t) { hat[at] = UnitHat(x[at], centre, inverse); });
-    const double sum = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
-      return static_cast<double>(dy[at] * gamma[c]);
-    });
+    double sum = 0;
+    if (centred)
+      sum = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
+        return static_cast<double>(dy[at] * gamma[c]);
+      });
     const double product = UnitSum(a, first, [&](std::int64_t at, std::int64_t c) {
       return static_cast<double>(dy[at] * gamma[c]) * static_cast<double>(hat[at]);
     });

@@ -18,7 +18,8 @@ class CpuBranchSum final : public Op {
       : context_(context), spec_(spec), factors_(spec.branches.size()), stats_(spec.sum) {
     const Shape& shape = spec.sum.tensor.shape;
     largest_.resize(static_cast<std::size_t>(BlockCount(shape.n, BlockImages(shape))));
-    if (spec.reference) context.scratch.Reserve(2 * BlockValues(shape) * sizeof(float), 0);
+    if (spec.reference || !spec.first.empty())
+      context.scratch.Reserve(2 * BlockValues(shape) * sizeof(float), 0);
   }
   void Forward(const Pass&) override {}
 
@@ -27,8 +28,10 @@ class CpuBranchSum final : public Op {
     for (const Gradient& g : spec_.branches) scales.push_back(*g.scale);
     std::int32_t halvings = 0;
     scaling::DecisionError error = scaling::DecisionError::kNone;
-    const float scale = spec_.reference ? SumLikeReference(pass, scales, error)
-                                        : SumFitting(pass, scales, halvings);
+    // The authors' program knows no parts.
+    const bool as_reference = spec_.reference && spec_.first.empty();
+    const float scale =
+        as_reference ? SumLikeReference(pass, scales, error) : SumFitting(pass, scales, halvings);
     if (spec_.decision != nullptr) *spec_.decision = BranchDecision(scale, halvings, error);
   }
 
@@ -129,7 +132,8 @@ class CpuBranchSum final : public Op {
     for (std::size_t i = 0; i < scales.size(); ++i) factors_[i] = target / scales[i];
     const Tensor& out = spec_.sum.tensor;
     ForBlocks(context_, out.shape, pass.rows,
-              [&](std::int64_t image, std::int64_t n, std::int64_t block, int) {
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                if (!spec_.first.empty()) return SumParts(pass, image, n, block, worker);
                 std::vector<TensorSpan> in;
                 for (const Gradient& g : spec_.branches) in.push_back(At(g.tensor, image));
                 context_.kernels.sum(in.data(), factors_.data(), static_cast<int>(in.size()),
@@ -137,6 +141,29 @@ class CpuBranchSum final : public Op {
                                      stats_.For(pass, block));
               });
     stats_.Finish(pass);
+  }
+
+  // The same of branches that have some of the channels alone.
+  void SumParts(const Pass& pass, std::int64_t image, std::int64_t n, std::int64_t block,
+                int worker) {
+    const Shape& shape = spec_.sum.tensor.shape;
+    const std::int64_t pixels = n * shape.h * shape.w;
+    auto* sum = reinterpret_cast<float*>(context_.scratch.worker(worker));
+    std::fill_n(sum, pixels * shape.c, 0.0f);
+    float* wide = sum + BlockValues(shape);
+    for (std::size_t i = 0; i < spec_.branches.size(); ++i) {
+      const Tensor& branch = spec_.branches[i].tensor;
+      const std::int64_t channels = branch.shape.c;
+      const float factor = factors_[i];
+      context_.kernels.widen(At(branch, image), wide, pixels * channels);
+      for (std::int64_t p = 0; p < pixels; ++p) {
+        const float* from = wide + p * channels;
+        float* to = sum + p * shape.c + spec_.first[i];
+        for (std::int64_t c = 0; c < channels; ++c) to[c] += from[c] * factor;
+      }
+    }
+    context_.kernels.round(sum, 1.0f, At(spec_.sum.tensor, image), pixels * shape.c,
+                           stats_.For(pass, block));
   }
 
   Context context_;

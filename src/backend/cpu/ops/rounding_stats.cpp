@@ -83,8 +83,8 @@ RoundingStats::RoundingStats(const Tensor& tensor, const RoundingStyle& style, T
   MakeBlocks(BlockCount(tensor.shape.n, images_));
 }
 
-RoundingStats::RoundingStats(const Gradient& g)
-    : RoundingStats(RoundedTensorOf(g), RoundingStyleOf(g), g.stats, g.moments) {
+RoundingStats::RoundingStats(const Gradient& g, int images)
+    : RoundingStats(RoundedTensorOf(g), RoundingStyleOf(g), g.stats, g.moments, images) {
   scale_ = g.scale, size_only_ = !g.all_moments;
 }
 

@@ -17,8 +17,8 @@ class RoundingStats {
   // moments: null where nobody asks.
   RoundingStats(const Tensor& tensor, const RoundingStyle& style, TensorStats* stats,
                 TensorMoments* moments = nullptr, int images = 0);
-  // Of a gradient; without stats its values are exact and kept as they are.
-  explicit RoundingStats(const Gradient& gradient);
+  // Of a gradient; without stats its values are exact and kept as they are. images: as above.
+  explicit RoundingStats(const Gradient& gradient, int images = 0);
   // The rounding of a parameter of `numel` values to `format`, in segments (blocks.h).
   static RoundingStats OfParameter(const NumberFormat& format, std::int64_t numel,
                                    const RoundingStyle& style, TensorStats* stats,

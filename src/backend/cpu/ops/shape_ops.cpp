@@ -115,6 +115,47 @@ class CpuSlice final : public Op {
   RoundingStats stats_;
 };
 
+// One position of every image.
+class CpuSelect final : public Op {
+ public:
+  CpuSelect(const Context& context, const SelectSpec& spec)
+      : context_(context), spec_(spec), stats_(spec.dx) {
+    ADA_CHECK(MovesBytes(spec));
+  }
+  void Forward(const Pass& pass) override {
+    const std::size_t row = Row(spec_.y), image = Bytes(spec_.x);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(pass.rows); ++i)
+      std::memcpy(spec_.y.data + i * row, spec_.x.data + i * image + Skipped(row), row);
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    const Tensor &dx = spec_.dx.tensor, &dy = spec_.dy.tensor;
+    const std::size_t row = Row(dy), image = Bytes(dx);
+    context_.pool.For(pass.rows, [&](std::int64_t i, int) {
+      const auto at = static_cast<std::size_t>(i);
+      std::memset(dx.data + at * image, 0, image);
+      std::memcpy(dx.data + at * image + Skipped(row), dy.data + at * row, row);
+    });
+    InspectExact(context_, spec_.dx, stats_, pass);
+  }
+
+ private:
+  static std::size_t Bytes(const Tensor& t) {  // of an image
+    return static_cast<std::size_t>(t.shape.per_image()) * BytesOf(t.storage);
+  }
+  static std::size_t Row(const Tensor& t) {
+    return static_cast<std::size_t>(t.shape.c) * BytesOf(t.storage);
+  }
+  std::size_t Skipped(std::size_t row) const {
+    return static_cast<std::size_t>(spec_.position) * row;
+  }
+
+  Context context_;
+  SelectSpec spec_;
+  RoundingStats stats_;
+};
+
 // [pixels, c] <-> [c, pixels] of one image.
 template <class T>
 void Transpose(const T* in, std::int64_t rows, std::int64_t columns, T* out) {
@@ -245,6 +286,10 @@ std::unique_ptr<Op> MakeOp(const Context& c, const ShortcutSpec& s) {
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const SliceSpec& s) {
   return std::make_unique<CpuSlice>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const SelectSpec& s) {
+  return std::make_unique<CpuSelect>(c, s);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const FlattenSpec& s) {

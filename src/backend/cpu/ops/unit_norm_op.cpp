@@ -1,4 +1,5 @@
-// Norms of a pixel's channels (layer norm; over their length: L2 normalisation) or of a group of an
+// Norms of a pixel's channels (layer norm, RMS norm; over their length: L2
+// normalisation) or of a group of an
 // image's channels (group norm).
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace {
 
 class CpuUnitNorm final : public Op {
  public:
-  // groups: of an image's channels; 0: each pixel is a unit.
+  // groups: of an image's channels; 0: each pixel is a unit. Without beta, over the length or the
+  // root of the mean square.
   CpuUnitNorm(const Context& context, const UnitNormSpec& spec, int groups, bool by_length = false)
       : context_(context),
         spec_(spec),
@@ -107,6 +109,10 @@ class CpuUnitNorm final : public Op {
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const LayerNormSpec& s) {
+  return std::make_unique<CpuUnitNorm>(c, s, 0);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const RmsNormSpec& s) {
   return std::make_unique<CpuUnitNorm>(c, s, 0);
 }
 template <>

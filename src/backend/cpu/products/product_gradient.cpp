@@ -64,7 +64,8 @@ void ProductOp::StoreWeightGradient(const Pass& pass, float* gradient) {
                 float* from = gradient + first;
                 if (spec_.reference && dw_stats_.rounds() && !pass.part)
                   kernels.round(from, 1.0f, {from, Storage::kF32}, n, RoundOnly(spec_.dw_format));
-                kernels.unscale(from, *spec_.dy.scale, pass.accumulate, spec_.dw.f32() + first, n);
+                kernels.unscale(from, *spec_.dy.scale, pass.accumulate || spec_.adds_dw,
+                                spec_.dw.f32() + first, n);
                 if (!pass.part) RoundWeightGradient(pass, first, n, segment);
               });
   if (!pass.part) dw_stats_.Finish(pass);

@@ -155,6 +155,10 @@ std::unique_ptr<Op> MakeOp(const Context& context, const Conv2dSpec& spec) {
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& context, const LinearSpec& spec) {
+  if (spec.y.shape.h * spec.y.shape.w > 1 || spec.adds_dw)
+    throw ConfigError("layer " + spec.layer + ": linear " +
+                      (spec.adds_dw ? "whose weight others take (weight_of)" : "on a sequence") +
+                      " runs on the CPU alone; set device.kind: cpu");
   return MakeProduct(context, spec);
 }
 

@@ -1,0 +1,125 @@
+// Rows of attention: probabilities and the gradient of scores, in loops that the compiler turns
+// into vectors, of sixteen lanes in every instruction set.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/sequence_kernels.h"
+#include "backend/elementary.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+namespace {
+
+constexpr int kLanes = 16;
+#define ADA_ALWAYS inline __attribute__((always_inline))
+
+// e^x of -87 <= x <= 0, to 1e-7 of it: x = n ln 2 + r, |r| <= ln(2) / 2, a polynomial of r, times
+// 2^n. Below -87 what it gives is not used.
+ADA_ALWAYS float SmallExponential(float x) {
+  constexpr float kRound = 0x1.8p23f;
+  x = x < -87.0f ? -87.0f : x;
+  const float n = (x * 0x1.715476p0f + kRound) - kRound;
+  const float r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+  float sum = 0x1.6c16c2p-10f;             // 1 / 720
+  sum = sum * r + 0x1.111112p-7f;          // 1 / 120
+  sum = sum * r + 0x1.555556p-5f;          // 1 / 24
+  sum = sum * r + 0x1.555556p-3f;          // 1 / 6
+  sum = sum * r + 0.5f;
+  sum = sum * r + 1.0f;
+  sum = sum * r + 1.0f;
+  const auto power = static_cast<std::uint32_t>(static_cast<std::int32_t>(n) + 127) << 23;
+  return sum * __builtin_bit_cast(float, power);
+}
+
+ADA_ALWAYS double Sum(const double* lanes) {
+  double sum = 0;
+  for (int k = 0; k < kLanes; ++k) sum += lanes[k];
+  return sum;
+}
+
+ADA_ALWAYS float Largest(const float* s, std::int64_t n) {
+  float lanes[kLanes], largest = -HUGE_VALF;
+  for (int k = 0; k < kLanes; ++k) lanes[k] = -HUGE_VALF;
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int k = 0; k < kLanes; ++k) lanes[k] = s[i + k] > lanes[k] ? s[i + k] : lanes[k];
+  for (; i < n; ++i) largest = s[i] > largest ? s[i] : largest;
+  for (int k = 0; k < kLanes; ++k) largest = lanes[k] > largest ? lanes[k] : largest;
+  return largest;
+}
+// A NaN is passed over, as above; no value: infinity.
+ADA_ALWAYS float Smallest(const float* s, std::int64_t n) {
+  float lanes[kLanes], smallest = HUGE_VALF;
+  for (int k = 0; k < kLanes; ++k) lanes[k] = HUGE_VALF;
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int k = 0; k < kLanes; ++k) lanes[k] = s[i + k] < lanes[k] ? s[i + k] : lanes[k];
+  for (; i < n; ++i) smallest = s[i] < smallest ? s[i] : smallest;
+  for (int k = 0; k < kLanes; ++k) smallest = lanes[k] < smallest ? lanes[k] : smallest;
+  return smallest;
+}
+
+// Where all that is seen lies within fp32's normal range.
+ADA_ALWAYS void NarrowRow(float factor, float top, std::int64_t n, float* s) {
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int k = 0; k < kLanes; ++k) {
+      const float e = SmallExponential((s[i + k] - top) * factor);
+      s[i + k] = e;
+      lanes[k] += static_cast<double>(e);
+    }
+  for (int k = 0; i + k < n; ++k) {
+    s[i + k] = SmallExponential((s[i + k] - top) * factor);
+    lanes[k] += static_cast<double>(s[i + k]);
+  }
+  const auto sum = static_cast<float>(Sum(lanes));
+  for (std::int64_t j = 0; j < n; ++j) s[j] = s[j] / sum;
+}
+
+// Of any scores, in double: NaN where one is, or where all are infinite.
+ADA_ALWAYS void WideRow(float factor, float top, std::int64_t n, float* s) {
+  const auto wide = static_cast<double>(factor), highest = static_cast<double>(top);
+  double sum = 0;
+  for (std::int64_t j = 0; j < n; ++j)
+    sum += QuickExponential((static_cast<double>(s[j]) - highest) * wide);
+  for (std::int64_t j = 0; j < n; ++j)
+    s[j] = static_cast<float>(QuickExponential((static_cast<double>(s[j]) - highest) * wide) / sum);
+}
+
+}  // namespace
+
+void Probabilities(const AttentionRows& given, float factor, float* s) {
+  const AttentionRows a = given;
+  for (std::int64_t r = 0; r < a.rows; ++r, s += a.step) {
+    const std::int64_t n = std::min(a.visible + (a.causal ? r : 0), a.keys);
+    const float top = Largest(s, n);
+    float difference = 0;
+    for (std::int64_t j = 0; j < n; ++j) difference += s[j] - s[j];  // NaN where one is not finite
+    const bool narrow = difference == 0 && (Smallest(s, n) - top) * factor > -80.0f;
+    if (narrow)
+      NarrowRow(factor, top, n, s);
+    else
+      WideRow(factor, top, n, s);
+    std::fill(s + n, s + a.width, 0.0f);
+  }
+}
+
+void ScoreGradient(const AttentionRows& given, const float* p, float* dp) {
+  const AttentionRows a = given;
+  for (std::int64_t r = 0; r < a.rows; ++r, p += a.step, dp += a.step) {
+    const std::int64_t n = std::min(a.visible + (a.causal ? r : 0), a.keys);
+    double lanes[kLanes] = {};
+    std::int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int k = 0; k < kLanes; ++k)
+        lanes[k] += static_cast<double>(p[i + k]) * static_cast<double>(dp[i + k]);
+    for (int k = 0; i + k < n; ++k)
+      lanes[k] += static_cast<double>(p[i + k]) * static_cast<double>(dp[i + k]);
+    const double sum = Sum(lanes);
+    for (std::int64_t j = 0; j < n; ++j)
+      dp[j] = static_cast<float>(static_cast<double>(p[j]) * (static_cast<double>(dp[j]) - sum));
+    std::fill(dp + n, dp + a.width, 0.0f);
+  }
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

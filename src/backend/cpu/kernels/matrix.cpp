@@ -1,0 +1,96 @@
+// Products of small matrices: blocks of rows times one or two vectors of 16 columns, their sums in
+// registers.
+#include <algorithm>
+
+#include "backend/cpu/kernels/lanes.h"
+#include "backend/cpu/sequence_kernels.h"
+
+namespace ada::backend::cpu::ADA_ISA {
+namespace {
+
+inline constexpr int kParts = 64 / kRegister;  // registers of 16 lanes
+#if defined(__AVX512F__)
+inline constexpr int kRowsOfOne = 12, kRowsOfTwo = 8;
+#else
+inline constexpr int kRowsOfOne = 12 / kParts, kRowsOfTwo = kRowsOfOne / 2;
+#endif
+
+ADA_INLINE Floats Load(const float* from) {
+  Floats x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+// Where the processor has them, fused.
+ADA_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats sum) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif defined(__AVX2__)
+  return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#else
+  return sum + a * b;
+#endif
+}
+
+// kRows rows of 16 * kColumns columns from (row, column) on.
+template <int kRows, int kColumns>
+ADA_INLINE void Block(const MatrixArgs& m, std::int64_t row, std::int64_t column) {
+  constexpr int kRegisters = kColumns * kParts;
+  constexpr int kWide = 16 / kParts;
+  Floats sums[kRegisters][kRows];
+#pragma GCC unroll 8
+  for (int c = 0; c < kRegisters; ++c)
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+      sums[c][r] = m.add ? Load(m.c + (row + r) * m.c_row + column + c * kWide) : Floats{};
+  const float *a = m.a + row * m.a_row, *b = m.b + column;
+  for (std::int64_t k = 0; k < m.terms; ++k, a += m.a_term, b += m.b_term) {
+    Floats factors[kRegisters];
+#pragma GCC unroll 8
+    for (int c = 0; c < kRegisters; ++c) factors[c] = Load(b + c * kWide);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const Floats value = Floats{} + a[r * m.a_row];
+#pragma GCC unroll 8
+      for (int c = 0; c < kRegisters; ++c)
+        sums[c][r] = MultiplyAdd(value, factors[c], sums[c][r]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+    for (int c = 0; c < kRegisters; ++c)
+      std::memcpy(m.c + (row + r) * m.c_row + column + c * kWide, &sums[c][r], sizeof(Floats));
+}
+
+// What is left of the rows: blocks of 4, 2 and 1.
+template <int kRows, int kColumns>
+ADA_INLINE void Strip(const MatrixArgs& m, std::int64_t column) {
+  std::int64_t row = 0;
+  for (; row + kRows <= m.rows; row += kRows) Block<kRows, kColumns>(m, row, column);
+  for (; row + 4 <= m.rows && kRows > 4; row += 4) Block<4, kColumns>(m, row, column);
+  for (; row + 2 <= m.rows && kRows > 2; row += 2) Block<2, kColumns>(m, row, column);
+  for (; row < m.rows; ++row) Block<1, kColumns>(m, row, column);
+}
+
+}  // namespace
+
+void Matrix(const MatrixArgs& given) {
+  const MatrixArgs m = given;
+  std::int64_t column = 0;
+  if constexpr (kRowsOfTwo > 0)
+    for (; column + 32 <= m.columns; column += 32) Strip<kRowsOfTwo, 2>(m, column);
+  for (; column < m.columns; column += 16) Strip<kRowsOfOne, 1>(m, column);
+}
+
+void TransposeMatrix(const float* from, std::int64_t rows, std::int64_t columns,
+                     std::int64_t from_step, float* to, std::int64_t to_step) {
+  constexpr std::int64_t kTile = 16;
+  for (std::int64_t r0 = 0; r0 < rows; r0 += kTile)
+    for (std::int64_t k0 = 0; k0 < columns; k0 += kTile) {
+      const std::int64_t r1 = std::min(r0 + kTile, rows), k1 = std::min(k0 + kTile, columns);
+      for (std::int64_t k = k0; k < k1; ++k)
+        for (std::int64_t r = r0; r < r1; ++r) to[k * to_step + r] = from[r * from_step + k];
+    }
+}
+
+}  // namespace ada::backend::cpu::ADA_ISA

@@ -1,0 +1,110 @@
+#include "backend/cpu/ops/attention_head.h"
+
+#include <cmath>
+
+namespace ada::backend::cpu {
+namespace {
+
+std::int64_t PositionsOf(const Tensor& tensor) { return tensor.shape.h * tensor.shape.w; }
+
+}  // namespace
+
+AttentionSizes::AttentionSizes(const AttentionSpec& spec)
+    : heads(spec.heads),
+      kv_heads(spec.kv_heads),
+      width(spec.y.shape.c / spec.heads),
+      queries(PositionsOf(spec.x[0])),
+      keys(PositionsOf(spec.x[spec.fused() ? 0 : 1])),
+      causal(spec.causal) {}
+
+QueryBlock BlockOf(const AttentionSizes& sizes, std::int64_t image, std::int64_t head,
+                   std::int64_t index) {
+  QueryBlock block;
+  block.image = image, block.head = head, block.index = index;
+  block.first = index * AttentionSizes::kRows;
+  block.rows = std::min(AttentionSizes::kRows, sizes.queries - block.first);
+  block.seen = sizes.causal ? std::min(block.first + block.rows, sizes.keys) : sizes.keys;
+  block.width = AttentionSizes::Padded(block.seen);
+  AttentionRows& rows = block.scores;
+  rows.rows = block.rows, rows.step = rows.width = block.width, rows.keys = sizes.keys;
+  rows.visible = sizes.causal ? block.first + 1 : sizes.keys;
+  rows.causal = sizes.causal;
+  return block;
+}
+
+std::int64_t HeadMemory::Values(const AttentionSizes& s) {
+  const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = AttentionSizes::kRows;
+  return 4 * keys * s.step() + 2 * s.step() * keys + 3 * rows * s.step() + 3 * rows * keys;
+}
+
+HeadMemory::HeadMemory(const AttentionSizes& s, float* memory) {
+  const std::int64_t keys = AttentionSizes::Padded(s.keys), rows = AttentionSizes::kRows;
+  const auto take = [&memory](std::int64_t values) {
+    float* part = memory;
+    memory += values;
+    return part;
+  };
+  k = take(keys * s.step()), v = take(keys * s.step());
+  kt = take(keys * s.step()), vt = take(keys * s.step());
+  dk = take(keys * s.step()), dv = take(keys * s.step());
+  q = take(rows * s.step()), dy = take(rows * s.step()), out = take(rows * s.step());
+  p = take(rows * keys), pr = take(rows * keys), dp = take(rows * keys);
+}
+
+void HeadProducts::Load(const TensorSpan& from, std::int64_t from_step, std::int64_t count,
+                        float* to) const {
+  for (std::int64_t i = 0; i < count; ++i, to += sizes_.step()) {
+    kernels_.widen(Advance(from, i * from_step), to, sizes_.width);
+    std::fill(to + sizes_.width, to + sizes_.step(), 0.0f);
+  }
+}
+
+void HeadProducts::TransposeKeys(const float* rows, float* to) const {
+  const std::int64_t step = AttentionSizes::Padded(sizes_.keys);
+  sequence_.transpose(rows, sizes_.keys, sizes_.width, sizes_.step(), to, step);
+  for (std::int64_t i = 0; i < sizes_.width; ++i)
+    std::fill(to + i * step + sizes_.keys, to + (i + 1) * step, 0.0f);
+}
+
+void HeadProducts::TimesTransposed(const QueryBlock& block, const float* rows,
+                                   const float* transposed, float* scores) const {
+  MatrixArgs a;
+  a.a = rows, a.a_row = sizes_.step(), a.a_term = 1;
+  a.b = transposed, a.b_term = AttentionSizes::Padded(sizes_.keys);
+  a.c = scores, a.c_row = block.width;
+  a.rows = block.rows, a.columns = block.width, a.terms = sizes_.width;
+  sequence_.matrix(a);
+}
+
+void HeadProducts::Probabilities(const QueryBlock& block, const HeadMemory& m) const {
+  TimesTransposed(block, m.q, m.kt, m.p);
+  const auto factor = static_cast<float>(1 / std::sqrt(static_cast<double>(sizes_.width)));
+  sequence_.probabilities(block.scores, factor, m.p);
+}
+
+void HeadProducts::ProbabilityGradient(const QueryBlock& block, const HeadMemory& m) const {
+  TimesTransposed(block, m.dy, m.vt, m.dp);
+}
+
+void HeadProducts::TimesRows(const QueryBlock& block, const float* scores, const float* rows,
+                             float* out) const {
+  MatrixArgs a;
+  a.a = scores, a.a_row = block.width, a.a_term = 1;
+  a.b = rows, a.b_term = sizes_.step();
+  a.c = out, a.c_row = sizes_.step();
+  a.rows = block.rows, a.columns = sizes_.step(), a.terms = block.seen;
+  sequence_.matrix(a);
+}
+
+void HeadProducts::AddTransposed(const QueryBlock& block, const float* scores, const float* rows,
+                                 float* sums) const {
+  MatrixArgs a;
+  a.a = scores, a.a_row = 1, a.a_term = block.width;
+  a.b = rows, a.b_term = sizes_.step();
+  a.c = sums, a.c_row = sizes_.step();
+  a.rows = block.seen, a.columns = sizes_.step(), a.terms = block.rows;
+  a.add = true;
+  sequence_.matrix(a);
+}
+
+}  // namespace ada::backend::cpu

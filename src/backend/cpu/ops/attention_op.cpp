@@ -1,0 +1,417 @@
+// Attention: heads of images shared by the workers, no more of [queries, keys] in memory than a
+// block of one head (but for probabilities that are kept), roundings and decisions of AttentionSpec.
+//
+//   forward    heads:  q, k, v --> p --round, count--> y in fp32
+//              images: y --round, count--> y
+//   backward   decide dv, ds
+//              heads:  q, k, v --> p; dy --> ds --times alpha, round, count--> ds
+//                      dq, dk, dv in fp32
+//              decide dq, dk (of ds as stored)
+//              images: dq, dk, dv --times alpha, round, count--> dq, dk, dv
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "backend/cpu/ops/attention_head.h"
+#include "backend/cpu/ops/attention_rule.h"
+#include "backend/cpu/ops/blocks.h"
+#include "backend/cpu/ops/ops.h"
+#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/ops/rule_inputs.h"
+#include "backend/decisions.h"
+#include "core/error.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+using Decision = AttentionSpec::Decision;
+
+// The blocks of [queries, keys] of all heads as a tensor of an image each; what it holds is never
+// in memory.
+Tensor BlocksOf(const AttentionSizes& sizes, std::int64_t images, const NumberFormat& format) {
+  static std::byte nothing;
+  Tensor tensor;
+  tensor.shape = {images * sizes.heads * sizes.blocks(), 1, 1, AttentionSizes::kRows * sizes.keys};
+  tensor.format = format;
+  tensor.data = &nothing;
+  return tensor;
+}
+
+class CpuAttention final : public Op {
+ public:
+  CpuAttention(const Context& context, const AttentionSpec& spec)
+      : context_(context),
+        spec_(spec),
+        sizes_(spec),
+        products_(context, sizes_),
+        y_stats_(spec.y, spec.y_style, spec.y_stats),
+        tails_{TailCounter(context), TailCounter(context), TailCounter(context),
+               TailCounter(context)} {
+    const bool trains = static_cast<bool>(spec.dy);
+    const std::int64_t images = spec.y.shape.n;
+    p_stats_ = RoundingStats(BlocksOf(sizes_, images, spec.rounds_p ? spec.p_format : kFp32),
+                             spec.rounds_p ? spec.p_style : RoundingStyle{}, spec.p_stats,
+                             MayNeed(Decision::kDv) || MayNeed(Decision::kDs) ? &p_moments_
+                                                                              : nullptr,
+                             1);
+    if (trains) {
+      spec_.dx.resize(3);
+      for (std::size_t i = 0; i < 3; ++i) dx_stats_[i] = RoundingStats(spec_.dx[i]);
+      Gradient ds;
+      ds.tensor = BlocksOf(sizes_, images, spec.ds_format);
+      ds.scale = spec.ds_scale, ds.stats = spec.rounds_ds ? spec.ds_stats : nullptr;
+      ds.style = spec.ds_style;
+      if (MayNeed(Decision::kDq) || MayNeed(Decision::kDk)) ds.moments = &ds_moments_;
+      ds_stats_ = RoundingStats(ds, 1);
+    }
+    if (trains && spec.keeps_probabilities) {
+      kept_.resize(static_cast<std::size_t>(images * sizes_.heads * sizes_.queries * sizes_.keys));
+      context.scratch.CountOwn(static_cast<std::ptrdiff_t>(kept_.size() * sizeof(float)));
+    }
+    context.scratch.Reserve(static_cast<std::size_t>(WorkerValues()) * sizeof(float),
+                            static_cast<std::size_t>(SharedValues(trains)) * sizeof(float));
+  }
+
+  void Forward(const Pass& pass) override {
+    float* y = Shared();
+    ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
+      const HeadMemory m = LoadKeys(image, kv_head, worker);
+      ForQueries(image, kv_head, [&](const QueryBlock& block) {
+        products_.Load(QueriesAt(block), spec_.x[0].shape.c, block.rows, m.q);
+        products_.Probabilities(block, m);
+        Keep(block, m.p);
+        const float* pr = RoundProbabilities(pass, block, m, /*counts=*/true);
+        products_.TimesRows(block, pr, m.v, m.out);
+        StoreQueries(block, m.out, 1, y);
+      });
+    });
+    p_stats_.Finish(PassOfBlocks(pass));
+    RoundWhole(pass, y, 1, spec_.y, y_stats_, nullptr);
+  }
+
+  void Backward(const Pass& pass) override {
+    if (!AnyGradient()) return;
+    DecideFirst(pass);
+    std::array<float*, 3> raw = GradientMemory();
+    const float alpha = ScalerOf(Decision::kDs).decision.alpha;
+    ForHeads(pass, [&](std::int64_t image, std::int64_t kv_head, int worker) {
+      const HeadMemory m = LoadKeys(image, kv_head, worker);
+      products_.TransposeKeys(m.v, m.vt);
+      std::fill_n(m.dk, sizes_.keys * sizes_.step(), 0.0f);
+      std::fill_n(m.dv, sizes_.keys * sizes_.step(), 0.0f);
+      ForQueries(image, kv_head, [&](const QueryBlock& block) {
+        BackwardBlock(pass, block, m, spec_.rounds_ds ? alpha : 1, worker);
+        products_.TimesRows(block, m.dp, m.k, m.out);
+        StoreQueries(block, m.out, Factor(), raw[0]);
+      });
+      StoreKeys(image, kv_head, m.dk, Factor(), raw[1]);
+      StoreKeys(image, kv_head, m.dv, 1, raw[2]);
+    });
+    ds_stats_.Finish(PassOfBlocks(pass));
+    if (spec_.rounds_ds) tails_[Decision::kDs].Finish(&ScalerOf(Decision::kDs));
+    DecideLast(pass);
+    constexpr Decision kOf[] = {Decision::kDq, Decision::kDk, Decision::kDv};
+    for (std::size_t i = 0; i < 3; ++i) RoundGradient(pass, i, kOf[i], raw[i]);
+  }
+
+ private:
+  bool MayNeed(Decision decision) const {
+    const scaling::LayerScaler* scaler = spec_.scalers[decision];
+    if (decision == Decision::kDs && !spec_.rounds_ds) return false;
+    return scaler != nullptr && scaling::MayNeedMoments(scaler->rule);
+  }
+  scaling::LayerScaler& ScalerOf(Decision decision) const { return *spec_.scalers[decision]; }
+  bool AnyGradient() const {
+    return std::any_of(spec_.dx.begin(), spec_.dx.end(),
+                       [](const Gradient& dx) { return static_cast<bool>(dx); });
+  }
+  float Factor() const {
+    return static_cast<float>(1 / std::sqrt(static_cast<double>(sizes_.width)));
+  }
+
+  // --- Memory ---
+
+  std::int64_t WorkerValues() const {
+    const std::int64_t part = 32 * std::max(sizes_.heads, sizes_.kv_heads) * sizes_.width;
+    return std::max({HeadMemory::Values(sizes_), part,
+                     static_cast<std::int64_t>(BlockValues(spec_.y.shape))});
+  }
+  std::int64_t QueryValues() const {
+    return spec_.y.shape.n * sizes_.queries * sizes_.heads * sizes_.width;
+  }
+  std::int64_t KeyValues() const {
+    return spec_.y.shape.n * sizes_.keys * sizes_.kv_heads * sizes_.width;
+  }
+  std::int64_t SharedValues(bool trains) const {
+    return QueryValues() + (trains ? 2 * KeyValues() : 0);
+  }
+  float* Shared() const { return reinterpret_cast<float*>(context_.scratch.shared()); }
+  std::array<float*, 3> GradientMemory() const {
+    float* memory = Shared();
+    return {memory, memory + QueryValues(), memory + QueryValues() + KeyValues()};
+  }
+
+  // --- Loops ---
+
+  template <class Body>
+  void ForHeads(const Pass& pass, Body&& body) const {
+    context_.pool.For(pass.rows * sizes_.kv_heads, [&](std::int64_t i, int worker) {
+      body(i / sizes_.kv_heads, i % sizes_.kv_heads, worker);
+    });
+  }
+  // The blocks of the heads that read one head of keys, in their order.
+  template <class Body>
+  void ForQueries(std::int64_t image, std::int64_t kv_head, Body&& body) const {
+    for (std::int64_t g = 0; g < sizes_.group(); ++g)
+      for (std::int64_t i = 0; i < sizes_.blocks(); ++i)
+        body(BlockOf(sizes_, image, kv_head * sizes_.group() + g, i));
+  }
+  // The blocks of a call as the images of BlocksOf.
+  Pass PassOfBlocks(const Pass& pass) const {
+    Pass blocks = pass;
+    const std::int64_t each = sizes_.heads * sizes_.blocks();
+    blocks.rows = static_cast<int>(pass.rows * each);
+    blocks.first_row = pass.first_row * each;
+    return blocks;
+  }
+
+  // --- Inputs ---
+
+  TensorSpan QueriesAt(const QueryBlock& block) const {
+    return Advance(At(spec_.x[0], block.image),
+                   block.first * spec_.x[0].shape.c + block.head * sizes_.width);
+  }
+  // Where keys (part 1) or values (part 2) begin among the channels of their tensor.
+  std::int64_t FirstOf(std::size_t part) const {
+    if (!spec_.fused() || part == 0) return 0;
+    return (sizes_.heads + (part == 2 ? sizes_.kv_heads : 0)) * sizes_.width;
+  }
+  const Tensor& TensorOf(std::size_t part) const { return spec_.x[spec_.fused() ? 0 : part]; }
+  void LoadPart(std::size_t part, std::int64_t image, std::int64_t kv_head, float* to) const {
+    const Tensor& tensor = TensorOf(part);
+    products_.Load(Advance(At(tensor, image), FirstOf(part) + kv_head * sizes_.width),
+                   tensor.shape.c, sizes_.keys, to);
+  }
+  HeadMemory LoadKeys(std::int64_t image, std::int64_t kv_head, int worker) const {
+    const HeadMemory m(sizes_, reinterpret_cast<float*>(context_.scratch.worker(worker)));
+    LoadPart(1, image, kv_head, m.k);
+    LoadPart(2, image, kv_head, m.v);
+    products_.TransposeKeys(m.k, m.kt);
+    return m;
+  }
+
+  // --- Probabilities ---
+
+  // The number of the block's first value among [images, heads, queries, keys].
+  std::int64_t FirstValue(const Pass& pass, const QueryBlock& block) const {
+    const std::int64_t head = (pass.first_row + block.image) * sizes_.heads + block.head;
+    return (head * sizes_.queries + block.first) * sizes_.keys;
+  }
+  float* KeptAt(const QueryBlock& block) {
+    const std::int64_t head = block.image * sizes_.heads + block.head;
+    return kept_.data() + (head * sizes_.queries + block.first) * sizes_.keys;
+  }
+  void Keep(const QueryBlock& block, const float* p) {
+    if (kept_.empty()) return;
+    float* kept = KeptAt(block);
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      std::copy_n(p + r * block.width, block.seen, kept + r * sizes_.keys);
+  }
+  void Recall(const QueryBlock& block, float* p) {
+    const float* kept = KeptAt(block);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      std::copy_n(kept + r * sizes_.keys, block.seen, p + r * block.width);
+      std::fill(p + r * block.width + block.seen, p + (r + 1) * block.width, 0.0f);
+    }
+  }
+
+  // Sets values of a block to zero by the mask, and divides the others by what stays of them.
+  void Drop(const Pass& pass, const QueryBlock& block, const float* in, float* out) const {
+    const std::int64_t first = FirstValue(pass, block);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      float* row = out + r * block.width;
+      if (in != out) std::copy_n(in + r * block.width, block.width, row);
+      context_.kernels.dropout({row, Storage::kF32}, {row, Storage::kF32}, first + r * sizes_.keys,
+                               block.seen, spec_.dropout, pass.seed ^ spec_.stream, pass.draw,
+                               RoundOnly(kFp32));
+    }
+  }
+
+  // What p is multiplied as; null `counts`: nothing is measured.
+  const float* RoundProbabilities(const Pass& pass, const QueryBlock& block, const HeadMemory& m,
+                                  bool counts) {
+    const bool drops = spec_.dropout > 0 && pass.training;
+    if (!drops && !p_stats_.rounds() && !(counts && p_stats_.wanted())) return m.p;
+    const float* in = m.p;
+    if (drops) Drop(pass, block, m.p, m.pr), in = m.pr;
+    RoundBlock(pass, block, in, 1, m.pr, p_stats_, counts);
+    return m.pr;
+  }
+
+  // out = round(in * factor) of the scores of a block. What no query of it sees is zero, and counted
+  // as such; what only fills its rows up is not.
+  void RoundBlock(const Pass& pass, const QueryBlock& block, const float* in, float factor,
+                  float* out, RoundingStats& stats, bool counts) const {
+    const std::int64_t number =
+        (block.image * sizes_.heads + block.head) * sizes_.blocks() + block.index;
+    Rounding rounding = stats.For(pass, number);
+    if (!counts)
+      rounding.count = rounding.moments = false, rounding.stats = nullptr, rounding.bins = nullptr;
+    if (rounding.stochastic) return RoundRows(pass, block, in, factor, out, rounding);
+    context_.kernels.round(in, factor, {out, Storage::kF32}, block.rows * block.width, rounding);
+    Correct(rounding, block.rows * (sizes_.keys - block.width));
+  }
+  static void Correct(const Rounding& rounding, std::int64_t zeros) {
+    if (rounding.stats == nullptr) return;
+    BlockStats& stats = *rounding.stats;
+    stats.values += zeros;
+    if (rounding.count) stats.zeros += zeros, stats.below_min += zeros;
+    if (rounding.bins != nullptr) rounding.bins->zeros += static_cast<std::uint32_t>(zeros);
+    stats.rounded_min = std::min(stats.rounded_min, 0.0f);
+    stats.rounded_max = std::max(stats.rounded_max, 0.0f);
+  }
+  // Where each value takes the random word of its place: in the order of [queries, keys].
+  void RoundRows(const Pass& pass, const QueryBlock& block, const float* in, float factor,
+                 float* out, Rounding rounding) const {
+    rounding.first = static_cast<std::uint64_t>(FirstValue(pass, block));
+    std::vector<float> whole(static_cast<std::size_t>(block.rows * sizes_.keys));
+    for (std::int64_t r = 0; r < block.rows; ++r)
+      std::copy_n(in + r * block.width, block.seen, whole.data() + r * sizes_.keys);
+    context_.kernels.round(whole.data(), factor, {whole.data(), Storage::kF32},
+                           block.rows * sizes_.keys, rounding);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      std::copy_n(whole.data() + r * sizes_.keys, block.seen, out + r * block.width);
+      std::fill(out + r * block.width + block.seen, out + (r + 1) * block.width, 0.0f);
+    }
+  }
+
+  // --- Backwards ---
+
+  // Leaves ds in dp, and adds to dk and dv.
+  void BackwardBlock(const Pass& pass, const QueryBlock& block, const HeadMemory& m, float alpha,
+                     int worker) {
+    products_.Load(QueriesAt(block), spec_.x[0].shape.c, block.rows, m.q);
+    products_.Load(Advance(At(spec_.dy.tensor, block.image),
+                           block.first * spec_.y.shape.c + block.head * sizes_.width),
+                   spec_.y.shape.c, block.rows, m.dy);
+    if (kept_.empty())
+      products_.Probabilities(block, m);
+    else
+      Recall(block, m.p);
+    const float* pr = RoundProbabilities(pass, block, m, /*counts=*/false);
+    products_.AddTransposed(block, pr, m.dy, m.dv);
+    products_.ProbabilityGradient(block, m);
+    if (spec_.dropout > 0) Drop(pass, block, m.dp, m.dp);
+    products_.ScoreGradient(block, m);
+    if (spec_.rounds_ds)
+      tails_[Decision::kDs].Add(context_.kernels, m.dp, block.rows * block.width, worker);
+    if (ds_stats_.rounds() || ds_stats_.wanted())
+      RoundBlock(pass, block, m.dp, alpha, m.dp, ds_stats_, /*counts=*/true);
+    products_.AddTransposed(block, m.dp, m.q, m.dk);
+  }
+
+  // dv and ds are products of dy: decided before it is read.
+  void DecideFirst(const Pass& pass) {
+    const float scale = *spec_.dy.scale;
+    TensorMoments dy, p, v;
+    const bool looks = Needs(Decision::kDv) || Needs(Decision::kDs);
+    if (looks) {
+      ADA_CHECK(spec_.dy.moments != nullptr);
+      dy = MomentsOfAll(context_, *spec_.dy.moments, pass.rows * spec_.y.shape.per_image());
+      p = MomentsOfAll(context_, p_moments_,
+                       pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
+    }
+    if (Needs(Decision::kDs)) v = PartMoments(pass, 2);
+    Decide(Decision::kDv, looks ? Seen(dy, p) : scaling::Observation{}, scale);
+    if (spec_.rounds_ds)
+      Decide(Decision::kDs, looks ? Seen(dy, Together(p, v)) : scaling::Observation{}, scale);
+    *spec_.ds_scale = spec_.rounds_ds ? ScalerOf(Decision::kDs).decision.scale_out : scale;
+    if (spec_.rounds_ds) tails_[Decision::kDs].Begin(&ScalerOf(Decision::kDs));
+  }
+  void DecideLast(const Pass& pass) {
+    TensorMoments ds;
+    if (Needs(Decision::kDq) || Needs(Decision::kDk))
+      ds = MomentsOfAll(context_, ds_moments_,
+                        pass.rows * sizes_.heads * sizes_.queries * sizes_.keys);
+    const auto decide = [&](Decision decision, std::size_t part) {
+      scaling::Observation seen;
+      if (Needs(decision)) seen = Seen(ds, Times(PartMoments(pass, part), WideFactor()));
+      Decide(decision, seen, *spec_.ds_scale);
+    };
+    decide(Decision::kDq, 1);
+    decide(Decision::kDk, 0);
+  }
+  double WideFactor() const { return 1 / std::sqrt(static_cast<double>(sizes_.width)); }
+  bool Needs(Decision decision) const {
+    if (decision == Decision::kDs && !spec_.rounds_ds) return false;
+    return scaling::NeedsOf(ScalerOf(decision)).moments;
+  }
+  void Decide(Decision decision, const scaling::Observation& seen, float scale) {
+    scaling::Decide(ScalerOf(decision), seen, scale);
+  }
+  // Of queries (0), keys (1) or values (2).
+  TensorMoments PartMoments(const Pass& pass, std::size_t part) const {
+    const std::int64_t heads = part == 0 ? sizes_.heads : sizes_.kv_heads;
+    return MomentsOfPart(context_, TensorOf(part), FirstOf(part), heads * sizes_.width, pass.rows);
+  }
+
+  // --- Results ---
+
+  void StoreQueries(const QueryBlock& block, const float* rows, float factor, float* out) const {
+    const std::int64_t step = sizes_.heads * sizes_.width;
+    out += (block.image * sizes_.queries + block.first) * step + block.head * sizes_.width;
+    Store(rows, block.rows, factor, out, step);
+  }
+  void StoreKeys(std::int64_t image, std::int64_t kv_head, const float* rows, float factor,
+                 float* out) const {
+    const std::int64_t step = sizes_.kv_heads * sizes_.width;
+    out += image * sizes_.keys * step + kv_head * sizes_.width;
+    Store(rows, sizes_.keys, factor, out, step);
+  }
+  void Store(const float* rows, std::int64_t count, float factor, float* out,
+             std::int64_t step) const {
+    for (std::int64_t r = 0; r < count; ++r, rows += sizes_.step(), out += step)
+      for (std::int64_t i = 0; i < sizes_.width; ++i) out[i] = rows[i] * factor;
+  }
+
+  void RoundGradient(const Pass& pass, std::size_t part, Decision decision, const float* raw) {
+    if (!spec_.dx[part]) return;
+    scaling::LayerScaler& scaler = ScalerOf(decision);
+    *spec_.dx[part].scale = scaler.decision.scale_out;
+    tails_[decision].Begin(&scaler);
+    RoundWhole(pass, raw, scaler.decision.alpha, spec_.dx[part].tensor, dx_stats_[part],
+               &tails_[decision]);
+    tails_[decision].Finish(&scaler);
+  }
+  void RoundWhole(const Pass& pass, const float* values, float factor, const Tensor& out,
+                  RoundingStats& stats, TailCounter* tail) const {
+    const std::int64_t per_image = out.shape.per_image();
+    ForBlocks(context_, out.shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                const float* from = values + image * per_image;
+                if (tail != nullptr) tail->Add(context_.kernels, from, n * per_image, worker);
+                context_.kernels.round(from, factor, At(out, image), n * per_image,
+                                       stats.For(pass, block));
+              });
+    stats.Finish(pass);
+  }
+
+  Context context_;
+  AttentionSpec spec_;
+  AttentionSizes sizes_;
+  HeadProducts products_;
+  RoundingStats y_stats_, p_stats_, ds_stats_, dx_stats_[3];
+  TensorMoments p_moments_, ds_moments_;
+  std::array<TailCounter, 4> tails_;                // by Decision
+  std::vector<float, PageAllocator<float>> kept_;  // [images, heads, queries, keys]
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const AttentionSpec& s) {
+  return std::make_unique<CpuAttention>(c, s);
+}
+
+}  // namespace ada::backend::cpu

@@ -1,0 +1,151 @@
+// Layers of each position alone: rope and softmax.
+#include <cmath>
+#include <vector>
+
+#include "backend/cpu/ops/ops.h"
+#include "backend/cpu/ops/rounding_stats.h"
+#include "backend/cpu/ops/strip_totals.h"
+#include "backend/elementary.h"
+
+namespace ada::backend::cpu {
+namespace {
+
+class CpuRope final : public Op {
+ public:
+  CpuRope(const Context& context, const RopeSpec& spec)
+      : context_(context),
+        spec_(spec),
+        y_stats_(spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(spec.dx) {
+    context.scratch.Reserve(BlockValues(spec.y.shape) * sizeof(float), 0);
+    const std::int64_t positions = spec.y.shape.h * spec.y.shape.w;
+    for (std::int64_t t = 0; t < positions; ++t)
+      for (int i = 0; i < spec.rotary / 2; ++i) {
+        const double angle = static_cast<double>(t) * std::pow(spec.base, -2.0 * i / spec.rotary);
+        cos_.push_back(static_cast<float>(std::cos(angle)));
+        sin_.push_back(static_cast<float>(std::sin(angle)));
+      }
+    context.scratch.CountOwn(static_cast<std::ptrdiff_t>(8 * cos_.size()));
+  }
+  void Forward(const Pass& pass) override { Turn(pass, spec_.x, 1, spec_.y, y_stats_); }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    Turn(pass, spec_.dy.tensor, -1, spec_.dx.tensor, dx_stats_);
+  }
+
+ private:
+  // sign: of the angles.
+  void Turn(const Pass& pass, const Tensor& in, float sign, const Tensor& out,
+            RoundingStats& stats) {
+    const Shape& shape = spec_.y.shape;
+    const std::int64_t per_image = shape.per_image(), positions = shape.h * shape.w;
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                float* values =
+                    WidenedBlock(context_, in, shape, image, n * per_image, worker, 0);
+                for (std::int64_t i = 0; i < n * positions; ++i)
+                  TurnPosition(values + i * shape.c, i % positions, sign);
+                context_.kernels.round(values, 1.0f, At(out, image), n * per_image,
+                                       stats.For(pass, block));
+              });
+    stats.Finish(pass);
+  }
+  void TurnPosition(float* values, std::int64_t position, float sign) const {
+    const int half = spec_.rotary / 2, step = spec_.interleaved ? 2 : 1;
+    const int apart = spec_.interleaved ? 1 : half;
+    const std::int64_t width = spec_.y.shape.c / spec_.heads;
+    const float *cos = cos_.data() + position * half, *sin = sin_.data() + position * half;
+    for (int head = 0; head < spec_.heads; ++head, values += width)
+      for (int i = 0; i < half; ++i) {
+        float &one = values[i * step], &other = values[i * step + apart];
+        const float x1 = one, x2 = other, s = sign * sin[i];
+        one = x1 * cos[i] - x2 * s;
+        other = x2 * cos[i] + x1 * s;
+      }
+  }
+
+  Context context_;
+  RopeSpec spec_;
+  RoundingStats y_stats_, dx_stats_;
+  std::vector<float> cos_, sin_;  // [positions, rotary / 2]
+};
+
+class CpuSoftmax final : public Op {
+ public:
+  CpuSoftmax(const Context& context, const SoftmaxSpec& spec)
+      : context_(context),
+        spec_(spec),
+        y_stats_(spec.y, spec.y_style, spec.y_stats),
+        dx_stats_(spec.dx) {
+    context.scratch.Reserve(2 * BlockValues(spec.y.shape) * sizeof(float), 0);
+  }
+  void Forward(const Pass& pass) override {
+    const Shape& shape = spec_.y.shape;
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                const std::int64_t count = n * shape.per_image();
+                float* z = WidenedBlock(context_, spec_.x, shape, image, count, worker, 0);
+                for (std::int64_t i = 0; i < count; i += shape.c) Normalize(z + i);
+                context_.kernels.round(z, 1.0f, At(spec_.y, image), count,
+                                       y_stats_.For(pass, block));
+              });
+    y_stats_.Finish(pass);
+  }
+  void Backward(const Pass& pass) override {
+    if (!spec_.dx) return;
+    *spec_.dx.scale = *spec_.dy.scale;
+    const Shape& shape = spec_.y.shape;
+    ForBlocks(
+        context_, shape, pass.rows,
+        [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+          const std::int64_t count = n * shape.per_image();
+          float* z = WidenedBlock(context_, spec_.x, shape, image, count, worker, 0);
+          float* dy = WidenedBlock(context_, spec_.dy.tensor, shape, image, count, worker, 1);
+          for (std::int64_t i = 0; i < count; i += shape.c) {
+            float *p = z + i, *g = dy + i;
+            Normalize(p);
+            double sum = 0;
+            for (std::int64_t c = 0; c < shape.c; ++c)
+              sum += static_cast<double>(p[c]) * static_cast<double>(g[c]);
+            for (std::int64_t c = 0; c < shape.c; ++c)
+              g[c] = static_cast<float>(static_cast<double>(p[c]) *
+                                        (static_cast<double>(g[c]) - sum));
+          }
+          context_.kernels.round(dy, 1.0f, At(spec_.dx.tensor, image), count,
+                                 dx_stats_.For(pass, block));
+        });
+    dx_stats_.Finish(pass);
+  }
+
+ private:
+  // A NaN makes its whole position NaN.
+  void Normalize(float* z) const {
+    const std::int64_t channels = spec_.y.shape.c;
+    float highest = -HUGE_VALF;
+    for (std::int64_t c = 0; c < channels; ++c) highest = z[c] > highest ? z[c] : highest;
+    const auto top = static_cast<double>(highest);
+    double sum = 0;
+    for (std::int64_t c = 0; c < channels; ++c)
+      sum += QuickExponential(static_cast<double>(z[c]) - top);
+    for (std::int64_t c = 0; c < channels; ++c)
+      z[c] = static_cast<float>(QuickExponential(static_cast<double>(z[c]) - top) / sum);
+  }
+
+  Context context_;
+  SoftmaxSpec spec_;
+  RoundingStats y_stats_, dx_stats_;
+};
+
+}  // namespace
+
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const RopeSpec& s) {
+  return std::make_unique<CpuRope>(c, s);
+}
+template <>
+std::unique_ptr<Op> MakeOp(const Context& c, const SoftmaxSpec& s) {
+  return std::make_unique<CpuSoftmax>(c, s);
+}
+
+}  // namespace ada::backend::cpu
