@@ -1,5 +1,5 @@
-// The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient by the second input of
-// a layer that rounds one for each; of attention p, the probabilities, ds, the gradient of the
+// The names of a layer's tensors in logs: y, w, dx, dw, dy; dx2, the gradient by the second input
+// of a layer that rounds one for each; of attention p, the probabilities, ds, the gradient of the
 // scores, and dq, dk, dv, those of queries, keys and values.
 #pragma once
 #include <string_view>

@@ -115,8 +115,7 @@ void Builder::AskRules() {
 void Builder::AskRulesWithin(const std::vector<bool>& needs) {
   for (std::size_t i = 0; i < network_.nodes.size(); ++i) {
     const Node& node = network_.nodes[i];
-    const bool asks =
-        spec_.training && spec_.rule_for && spec_.scales_attention && needs[i + 1];
+    const bool asks = spec_.training && spec_.rule_for && spec_.scales_attention && needs[i + 1];
     for (std::size_t k = 0; k < node.kind->decisions.size(); ++k) {
       scaling::LayerRule& rule =
           graph_->scalers_.host[static_cast<std::size_t>(bindings_.first_decision[i]) + k].rule;

@@ -83,7 +83,7 @@ struct LayerStats {
   TensorStats p, dv, ds, dq, dk;  // of attention
 };
 // The member of a gradient that is rounded.
-inline TensorStats LayerStats::* StatsOf(std::string_view gradient) {
+inline TensorStats LayerStats::*StatsOf(std::string_view gradient) {
   if (gradient == "dy") return &LayerStats::dy;
   if (gradient == "dx2") return &LayerStats::dx2;
   if (gradient == "dv") return &LayerStats::dv;

@@ -21,7 +21,8 @@ std::string WithIndex(std::string text, int index) {
 YamlNode Numbered(YamlNode layer, int index) {
   if (Entry* name = layer.FindEntry("name")) name->value.text = WithIndex(name->value.text, index);
   for (const char* key : {"pool", "weight_of"})
-    if (Entry* other = layer.FindEntry(key)) other->value.text = WithIndex(other->value.text, index);
+    if (Entry* other = layer.FindEntry(key))
+      other->value.text = WithIndex(other->value.text, index);
   if (Entry* inputs = layer.FindEntry("inputs")) {
     for (YamlNode& input : inputs->value.items) input.text = WithIndex(input.text, index);
   }

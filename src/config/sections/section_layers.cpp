@@ -124,7 +124,9 @@ Section LayerSection(LayerConfig& layer) {
       OfKinds(Integer("groups", layer.groups, FromTo(1, 1'000'000), "groups of channels")),
       OfKinds(Switch("bias", layer.bias, "add a trained constant per output")),
       OfKinds(
-          Number("eps", layer.eps, Above(0), "added to the variance (rms_norm: the mean of squares); l2_normalize: to the length")
+          Number(
+              "eps", layer.eps, Above(0),
+              "added to the variance (rms_norm: the mean of squares); l2_normalize: to the length")
               .Default("1.0e-05; layer_norm: 1.0e-06")),
       OfKinds(Number("momentum", layer.momentum, FromTo(0, 1),
                      "weight of a new batch in running statistics")),
@@ -165,13 +167,13 @@ Section LayerSection(LayerConfig& layer) {
       OfKinds(Number("k", layer.k, Above(0), "added to that mean times alpha")),
       OfKinds(Integer("vocabulary", layer.vocabulary, FromTo(1, 100'000'000),
                       "tokens that it knows: 0, 1, ... below this")),
-      OfKinds(Integer("context", layer.context, FromTo(1, 100'000'000),
-                      "positions at most")),
-      OfKinds(Text("weight_of", layer.weight_of,
-                   "an earlier embedding or linear layer whose weight, and rounded copy of it, this "
-                   "one multiplies instead of its own; {i} as in `name`")
-                  .Default("its own")
-                  .WrittenIf([&layer] { return !layer.weight_of.empty(); })),
+      OfKinds(Integer("context", layer.context, FromTo(1, 100'000'000), "positions at most")),
+      OfKinds(
+          Text("weight_of", layer.weight_of,
+               "an earlier embedding or linear layer whose weight, and rounded copy of it, this "
+               "one multiplies instead of its own; {i} as in `name`")
+              .Default("its own")
+              .WrittenIf([&layer] { return !layer.weight_of.empty(); })),
       OfKinds(Integer("heads", layer.heads, FromTo(1, 1'000'000), "heads of the queries")),
       OfKinds(Integer("kv_heads", layer.kv_heads, FromTo(1, 1'000'000),
                       "heads of keys and values; must divide heads")
@@ -186,9 +188,11 @@ Section LayerSection(LayerConfig& layer) {
                        "how they are multiplied with keys and queries")),
       OfKinds(Switch("keep_probabilities", layer.keep_probabilities,
                      "keep them, in fp32, for the backward pass; false: it computes them anew")),
-      OfKinds(Number("base", layer.base, Above(0), "of the angles: position * base^(-2 i / rotary)")),
-      OfKinds(WordText("pairing", layer.pairing, {"half", "interleaved"},
-                       "which values are turned together: i and i + rotary / 2, or 2 i and 2 i + 1")),
+      OfKinds(
+          Number("base", layer.base, Above(0), "of the angles: position * base^(-2 i / rotary)")),
+      OfKinds(
+          WordText("pairing", layer.pairing, {"half", "interleaved"},
+                   "which values are turned together: i and i + rotary / 2, or 2 i and 2 i + 1")),
       OfKinds(Integer("rotary", layer.rotary, FromTo(2, 1'000'000),
                       "values of each head that are turned")
                   .Default("all of a head")

@@ -86,9 +86,8 @@ Section LayerPrecisionSection(LayerPrecisionConfig& layer) {
   for (Key& key : RoleKeys(layer)) section.keys.push_back(std::move(key));
   section.keys.push_back(Choice("probabilities", layer.probabilities, kWithinAttention,
                                 "of attention: as what they are multiplied with the values"));
-  section.keys.push_back(
-      Choice("score_gradients", layer.score_gradients, kWithinAttention,
-             "of attention: as what they are multiplied with keys and queries"));
+  section.keys.push_back(Choice("score_gradients", layer.score_gradients, kWithinAttention,
+                                "of attention: as what they are multiplied with keys and queries"));
   for (Key& key : section.keys) {
     if (!key.required) key.default_text = "as in `precision`";
     if (key.name == "probabilities" || key.name == "score_gradients")

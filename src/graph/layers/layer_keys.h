@@ -34,11 +34,11 @@ struct LayerKeys {
   int values = 4;  // of a box
 
   // Of sequences.
-  int vocabulary = 0;      // tokens
-  int context = 0;         // positions at most
-  bool whole_name = false;  // position_embedding, no YAML key: its weight is [1, context, channels],
-                            // and named as the layer is (torchvision's ViT)
-  std::string weight_of;   // the layer whose weight it multiplies
+  int vocabulary = 0;       // tokens
+  int context = 0;          // positions at most
+  bool whole_name = false;  // position_embedding, no YAML key: its weight is [1, context,
+                            // channels], and named as the layer is (torchvision's ViT)
+  std::string weight_of;  // the layer whose weight it multiplies
   int heads = 1;
   int kv_heads = 0;  // 0: as many as heads
   bool causal = false;

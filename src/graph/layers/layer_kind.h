@@ -25,7 +25,7 @@ struct LayerShapes {
     Shape input, output;
   };
   std::vector<Input> inputs;
-  std::optional<Pool> pool;  // the one that `pool` names
+  std::optional<Pool> pool;   // the one that `pool` names
   std::optional<Shape> tied;  // of the weight of the layer that `weight_of` names
   Shape output;
   double mflop = 0;  // of a product: forward, a multiply-add counted as 2
@@ -90,10 +90,10 @@ struct LayerKind {
                                            const LayerShapes& shapes) = nullptr;
 
   // --- Rounding and scales (src/README.md, "What is rounded") ---
-  bool constant = false;       // none of its parameters is trained
-  bool has_weight = false;     // the first parameter is multiplied, as a rounded copy
+  bool constant = false;        // none of its parameters is trained
+  bool has_weight = false;      // the first parameter is multiplied, as a rounded copy
   bool gathers_weight = false;  // the first parameter is read row by row, and may be tied
-  bool chooses_scale = false;  // its dx gets a scale of its own, by the rule of a policy
+  bool chooses_scale = false;   // its dx gets a scale of its own, by the rule of a policy
   // Its gradients within, and those that it hands on, have a decision each, in the order in which
   // they are taken; they have the format of the layer's gradients.
   std::vector<OwnDecision> decisions = {};

@@ -1,5 +1,5 @@
-// Layers that normalise: batch_norm, layer_norm, rms_norm, group_norm, l2_normalize, lrn; and factors by
-// channel: channel_scale, affine.
+// Layers that normalise: batch_norm, layer_norm, rms_norm, group_norm, l2_normalize, lrn; and
+// factors by channel: channel_scale, affine.
 #include "graph/layers/layer_kind.h"
 
 namespace ada::graph {

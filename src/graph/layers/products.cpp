@@ -40,11 +40,10 @@ void InferLinear(LayerKeys& keys, LayerShapes& shapes) {
   shapes.mflop = 2e-6 * static_cast<double>(in.numel()) * static_cast<double>(out);
   if (!shapes.tied) return;
   const Shape own = LinearWeight(keys, shapes);
-  Require(*shapes.tied == own, "weight_of " + keys.weight_of + ": its weight is [" +
-                                   std::to_string(shapes.tied->n) + ", " +
-                                   std::to_string(shapes.tied->per_image()) + "], needed is [" +
-                                   std::to_string(own.n) + ", " + std::to_string(own.per_image()) +
-                                   "]");
+  Require(*shapes.tied == own,
+          "weight_of " + keys.weight_of + ": its weight is [" + std::to_string(shapes.tied->n) +
+              ", " + std::to_string(shapes.tied->per_image()) + "], needed is [" +
+              std::to_string(own.n) + ", " + std::to_string(own.per_image()) + "]");
 }
 
 // --- Parameters ---

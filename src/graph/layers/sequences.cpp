@@ -19,9 +19,7 @@ void InferEmbedding(LayerKeys& keys, LayerShapes& shapes) {
   shapes.output = {1, in.h, in.w, keys.features};
 }
 std::vector<ParameterSpec> EmbeddingParameters(const LayerKeys& keys, const LayerShapes&) {
-  return {{"weight",
-           {keys.vocabulary, keys.features},
-           {keys.vocabulary, 1, 1, keys.features}}};
+  return {{"weight", {keys.vocabulary, keys.features}, {keys.vocabulary, 1, 1, keys.features}}};
 }
 backend::OpSpec EmbeddingSpecOf(const OpParts& op) {
   auto spec = SpecOf<backend::EmbeddingSpec>(op);
@@ -86,7 +84,7 @@ backend::OpSpec RopeSpecOf(const OpParts& op) {
 // --- Attention ---
 
 struct AttentionSizes {
-  std::int64_t width;         // of a head
+  std::int64_t width;          // of a head
   std::int64_t queries, keys;  // positions
 };
 // Of shapes that InferAttention has seen.
@@ -117,9 +115,9 @@ void InferAttention(LayerKeys& keys, LayerShapes& shapes) {
                                                " must divide heads " + std::to_string(keys.heads));
   const Shape& first = shapes.input();
   const int parts = count == 1 ? keys.heads + 2 * keys.kv_heads : keys.heads;
-  Require(first.c % parts == 0,
-          (count == 1 ? "heads + 2 kv_heads, " : "heads, ") + std::to_string(parts) +
-              ", must divide the channels of " + shapes.inputs[0].name + ", " + ToString(first));
+  Require(first.c % parts == 0, (count == 1 ? "heads + 2 kv_heads, " : "heads, ") +
+                                    std::to_string(parts) + ", must divide the channels of " +
+                                    shapes.inputs[0].name + ", " + ToString(first));
   const AttentionSizes sizes = SizesOf(keys, shapes);
   if (count == 3) {
     RequireWidth(shapes.inputs[1], keys.kv_heads * sizes.width, "keys: the second input");
@@ -163,10 +161,9 @@ backend::OpSpec AttentionSpecOf(const OpParts& op) {
 
 void InferSelect(LayerKeys& keys, LayerShapes& shapes) {
   const Shape& in = shapes.input();
-  Require(keys.position < PositionsOf(in), "position " + std::to_string(keys.position) +
-                                               " of an input " + ToString(in) +
-                                               ", whose last one is " +
-                                               std::to_string(PositionsOf(in) - 1));
+  Require(keys.position < PositionsOf(in),
+          "position " + std::to_string(keys.position) + " of an input " + ToString(in) +
+              ", whose last one is " + std::to_string(PositionsOf(in) - 1));
   shapes.output = {1, 1, 1, in.c};
 }
 backend::OpSpec SelectSpecOf(const OpParts& op) {
@@ -221,10 +218,8 @@ std::vector<LayerKind> SequenceKinds() {
        .check = CheckHeads,
        .infer = InferAttention,
        .positions = Positions::kSequence,
-       .decisions = {{"dv", FanOfKeys},
-                     {"ds", FanOfScores},
-                     {"dq", FanOfQueries},
-                     {"dk", FanOfKeys}},
+       .decisions =
+           {{"dv", FanOfKeys}, {"ds", FanOfScores}, {"dq", FanOfQueries}, {"dk", FanOfKeys}},
        .rounds_gradient = [](const LayerKeys&) { return true; },
        .autocast_low = true,
        .keeps_input = true,

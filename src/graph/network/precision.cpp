@@ -14,7 +14,7 @@ void Apply(const config::RoleFormatsConfig& roles, LayerFormats& formats) {
   if (roles.weight_gradients) formats.weight_gradients = *roles.weight_gradients;
 }
 
-bool IsWide(config::WithinAttention kept) { return kept == config::WithinAttention::kFp32; }
+bool StaysWide(config::WithinAttention kept) { return kept == config::WithinAttention::kFp32; }
 
 LayerFormats BaseFormats(const PrecisionConfig& precision) {
   const NumberFormat& format = precision.format;
@@ -42,8 +42,8 @@ LayerFormats FormatsFrom(const PrecisionConfig& precision, const std::string& la
     if (!GlobMatch(entry.match, layer)) continue;
     if (entry.format) formats.activations = formats.weights = formats.gradients = *entry.format;
     Apply(entry, formats);
-    if (entry.probabilities) formats.wide_probabilities = IsWide(*entry.probabilities);
-    if (entry.score_gradients) formats.wide_score_gradients = IsWide(*entry.score_gradients);
+    if (entry.probabilities) formats.wide_probabilities = StaysWide(*entry.probabilities);
+    if (entry.score_gradients) formats.wide_score_gradients = StaysWide(*entry.score_gradients);
   }
   return Finish(precision, formats);
 }

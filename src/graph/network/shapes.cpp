@@ -139,8 +139,7 @@ Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Networ
   CheckInputCount(layer, *node.kind, node.inputs.size());
   LayerShapes shapes;
   for (const int value : node.inputs) {
-    shapes.inputs.push_back({value == 0 ? kInputName : layers[value - 1].name,
-                             network.shape(value),
+    shapes.inputs.push_back({value == 0 ? kInputName : layers[value - 1].name, network.shape(value),
                              value > 0 && network.nodes[value - 1].sequence});
   }
   if (node.kind->reads_tokens && node.inputs[0] != 0)

@@ -21,8 +21,8 @@ struct Node {
   int pool = -1;            // of a kind that reads positions: the node that gives them
   // The node whose weight it multiplies, its own parameters being the others; -1: its own.
   int tied_to = -1;
-  bool sequence = false;  // the positions of its output are tokens
-  Shape input, output;      // of the first input and of the output, one image (n = 1)
+  bool sequence = false;                  // the positions of its output are tokens
+  Shape input, output;                    // of the first input and of the output, one image (n = 1)
   std::vector<ParameterSpec> parameters;  // its own
   std::vector<double> decision_fans;      // by LayerKind::decisions
   double mflop = 0;  // of a product; forward, one image, a multiply-add counted as 2

@@ -49,8 +49,7 @@ class PointLister {
     for (const OwnDecision& decision : this->node(node).kind->decisions) {
       scaling::LayerScaler& scaler = b_.scalers.host[at++];
       if (!b_.storage->attention.at(node).Decides(decision.name)) continue;
-      scales.push_back(
-          {b_.NameOf(node) + "." + decision.name, &scaler.decision, &scaler});
+      scales.push_back({b_.NameOf(node) + "." + decision.name, &scaler.decision, &scaler});
     }
   }
 
@@ -84,8 +83,7 @@ class PointLister {
   }
 
   void AddForward(int i) {
-    if (b_.network->MultipliesWeight(i))
-      Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
+    if (b_.network->MultipliesWeight(i)) Add(i, "w", b_.storage->weights[i].format, &LayerStats::w);
     const auto attention = b_.storage->attention.find(i);
     if (attention != b_.storage->attention.end() && attention->second.rounds_p)
       Add(i, "p", attention->second.p.format, &LayerStats::p);

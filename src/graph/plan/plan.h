@@ -20,10 +20,10 @@ inline constexpr int kLossNode = -1;
 struct GradientPlan {
   enum class Source { kDx, kBranchSum, kMasked };
   Source source = Source::kDx;
-  int node = kLossNode;  // dx: of this node (or the loss); sum: of this node's output
-  int value = 0;         // whose shape it has
-  int input = 0;         // dx: of which input of the node, or output of the network
-  const char* tensor = "dx";  // its name in logs
+  int node = kLossNode;         // dx: of this node (or the loss); sum: of this node's output
+  int value = 0;                // whose shape it has
+  int input = 0;                // dx: of which input of the node, or output of the network
+  const char* tensor = "dx";    // its name in logs
   int first = 0, channels = 0;  // the part of the value's channels that it has; 0: it has all
   int buffer = -1;
   int scale = -1;            // which S it carries

@@ -31,7 +31,7 @@ std::vector<LayerRounding> LayerRoundings(const graph::Graph& graph) {
   for (std::size_t i = 0; i < graph.roundings().size(); ++i) {
     const graph::RoundingPoint& p = graph.roundings()[i];
     // A gradient within attention has a scale of its own: LAYER.ds.
-    const std::string layer = p.layer == "loss"        ? last
+    const std::string layer = p.layer == "loss"         ? last
                               : IsOfAttention(p.tensor) ? p.layer + "." + p.tensor
                                                         : p.layer;
     const bool of_scores = p.layer == "loss" && p.tensor == "dx2";

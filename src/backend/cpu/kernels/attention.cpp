@@ -19,10 +19,10 @@ ADA_ALWAYS float SmallExponential(float x) {
   x = x < -87.0f ? -87.0f : x;
   const float n = (x * 0x1.715476p0f + kRound) - kRound;
   const float r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
-  float sum = 0x1.6c16c2p-10f;             // 1 / 720
-  sum = sum * r + 0x1.111112p-7f;          // 1 / 120
-  sum = sum * r + 0x1.555556p-5f;          // 1 / 24
-  sum = sum * r + 0x1.555556p-3f;          // 1 / 6
+  float sum = 0x1.6c16c2p-10f;     // 1 / 720
+  sum = sum * r + 0x1.111112p-7f;  // 1 / 120
+  sum = sum * r + 0x1.555556p-5f;  // 1 / 24
+  sum = sum * r + 0x1.555556p-3f;  // 1 / 6
   sum = sum * r + 0.5f;
   sum = sum * r + 1.0f;
   sum = sum * r + 1.0f;

@@ -51,8 +51,7 @@ ADA_INLINE void Block(const MatrixArgs& m, std::int64_t row, std::int64_t column
     for (int r = 0; r < kRows; ++r) {
       const Floats value = Floats{} + a[r * m.a_row];
 #pragma GCC unroll 8
-      for (int c = 0; c < kRegisters; ++c)
-        sums[c][r] = MultiplyAdd(value, factors[c], sums[c][r]);
+      for (int c = 0; c < kRegisters; ++c) sums[c][r] = MultiplyAdd(value, factors[c], sums[c][r]);
     }
   }
 #pragma GCC unroll 16

@@ -39,8 +39,8 @@ struct HeadMemory {
   float *kt, *vt;  // transposed: [width][keys], rows Padded(keys) apart
   float *q, *dy;   // [kRows]
   float *p, *pr, *dp;
-  float* out;        // [kRows]
-  float *dk, *dv;    // [keys]
+  float* out;      // [kRows]
+  float *dk, *dv;  // [keys]
   HeadMemory(const AttentionSizes& sizes, float* memory);
   static std::int64_t Values(const AttentionSizes& sizes);
 };

@@ -1,5 +1,6 @@
 // Attention: heads of images shared by the workers, no more of [queries, keys] in memory than a
-// block of one head (but for probabilities that are kept), roundings and decisions of AttentionSpec.
+// block of one head (but for probabilities that are kept), roundings and decisions of
+// AttentionSpec.
 //
 //   forward    heads:  q, k, v --> p --round, count--> y in fp32
 //              images: y --round, count--> y
@@ -50,11 +51,10 @@ class CpuAttention final : public Op {
                TailCounter(context)} {
     const bool trains = static_cast<bool>(spec.dy);
     const std::int64_t images = spec.y.shape.n;
-    p_stats_ = RoundingStats(BlocksOf(sizes_, images, spec.rounds_p ? spec.p_format : kFp32),
-                             spec.rounds_p ? spec.p_style : RoundingStyle{}, spec.p_stats,
-                             MayNeed(Decision::kDv) || MayNeed(Decision::kDs) ? &p_moments_
-                                                                              : nullptr,
-                             1);
+    p_stats_ =
+        RoundingStats(BlocksOf(sizes_, images, spec.rounds_p ? spec.p_format : kFp32),
+                      spec.rounds_p ? spec.p_style : RoundingStyle{}, spec.p_stats,
+                      MayNeed(Decision::kDv) || MayNeed(Decision::kDs) ? &p_moments_ : nullptr, 1);
     if (trains) {
       spec_.dx.resize(3);
       for (std::size_t i = 0; i < 3; ++i) dx_stats_[i] = RoundingStats(spec_.dx[i]);
@@ -134,8 +134,8 @@ class CpuAttention final : public Op {
 
   std::int64_t WorkerValues() const {
     const std::int64_t part = 32 * std::max(sizes_.heads, sizes_.kv_heads) * sizes_.width;
-    return std::max({HeadMemory::Values(sizes_), part,
-                     static_cast<std::int64_t>(BlockValues(spec_.y.shape))});
+    return std::max(
+        {HeadMemory::Values(sizes_), part, static_cast<std::int64_t>(BlockValues(spec_.y.shape))});
   }
   std::int64_t QueryValues() const {
     return spec_.y.shape.n * sizes_.queries * sizes_.heads * sizes_.width;
@@ -249,8 +249,8 @@ class CpuAttention final : public Op {
     return m.pr;
   }
 
-  // out = round(in * factor) of the scores of a block. What no query of it sees is zero, and counted
-  // as such; what only fills its rows up is not.
+  // out = round(in * factor) of the scores of a block. What no query of it sees is zero, and
+  // counted as such; what only fills its rows up is not.
   void RoundBlock(const Pass& pass, const QueryBlock& block, const float* in, float factor,
                   float* out, RoundingStats& stats, bool counts) const {
     const std::int64_t number =
@@ -403,7 +403,7 @@ class CpuAttention final : public Op {
   HeadProducts products_;
   RoundingStats y_stats_, p_stats_, ds_stats_, dx_stats_[3];
   TensorMoments p_moments_, ds_moments_;
-  std::array<TailCounter, 4> tails_;                // by Decision
+  std::array<TailCounter, 4> tails_;               // by Decision
   std::vector<float, PageAllocator<float>> kept_;  // [images, heads, queries, keys]
 };
 

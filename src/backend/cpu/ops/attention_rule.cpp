@@ -42,8 +42,7 @@ scaling::Observation Seen(const TensorMoments& gradient, const TensorMoments& fa
   seen.dy = gradient, seen.w = factor;
   seen.product_max = Largest(gradient) * Largest(factor);
   if (seen.product_max != 0)
-    seen.product_min =
-        static_cast<double>(gradient.min_abs) * static_cast<double>(factor.min_abs);
+    seen.product_min = static_cast<double>(gradient.min_abs) * static_cast<double>(factor.min_abs);
   return seen;
 }
 
@@ -66,8 +65,7 @@ TensorMoments MomentsOfPart(const Context& context, const Tensor& tensor, std::i
     rounding.stats = &blocks[static_cast<std::size_t>(i)];
     context.kernels.inspect({values, Storage::kF32}, count * channels, rounding);
   });
-  const TensorMoments mine =
-      MergeMoments(blocks.data(), static_cast<std::int64_t>(blocks.size()));
+  const TensorMoments mine = MergeMoments(blocks.data(), static_cast<std::int64_t>(blocks.size()));
   return MomentsOfAll(context, mine, rows * positions * channels);
 }
 

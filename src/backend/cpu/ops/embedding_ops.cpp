@@ -74,9 +74,7 @@ class CpuEmbedding final : public Op {
   }
 
  private:
-  const std::int32_t* Tokens() const {
-    return reinterpret_cast<const std::int32_t*>(spec_.x.data);
-  }
+  const std::int32_t* Tokens() const { return reinterpret_cast<const std::int32_t*>(spec_.x.data); }
 
   // The places of each token, in their order: those of token t are first_[t] .. first_[t + 1].
   void SortPlaces(std::int64_t count) {
@@ -211,8 +209,7 @@ class CpuClassToken final : public Op {
     if (!spec_.dx) return;
     *spec_.dx.scale = *spec_.dy.scale;
     const Tensor& to = spec_.dx.tensor;
-    const std::size_t bytes =
-        static_cast<std::size_t>(to.shape.per_image()) * BytesOf(to.storage);
+    const std::size_t bytes = static_cast<std::size_t>(to.shape.per_image()) * BytesOf(to.storage);
     context_.pool.For(pass.rows, [&](std::int64_t image, int) {
       std::memcpy(At(to, image).data, Advance(At(spec_.dy.tensor, image), channels).data, bytes);
     });

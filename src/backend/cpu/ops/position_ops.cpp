@@ -42,8 +42,7 @@ class CpuRope final : public Op {
     const std::int64_t per_image = shape.per_image(), positions = shape.h * shape.w;
     ForBlocks(context_, shape, pass.rows,
               [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-                float* values =
-                    WidenedBlock(context_, in, shape, image, n * per_image, worker, 0);
+                float* values = WidenedBlock(context_, in, shape, image, n * per_image, worker, 0);
                 for (std::int64_t i = 0; i < n * positions; ++i)
                   TurnPosition(values + i * shape.c, i % positions, sign);
                 context_.kernels.round(values, 1.0f, At(out, image), n * per_image,
@@ -96,25 +95,24 @@ class CpuSoftmax final : public Op {
     if (!spec_.dx) return;
     *spec_.dx.scale = *spec_.dy.scale;
     const Shape& shape = spec_.y.shape;
-    ForBlocks(
-        context_, shape, pass.rows,
-        [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
-          const std::int64_t count = n * shape.per_image();
-          float* z = WidenedBlock(context_, spec_.x, shape, image, count, worker, 0);
-          float* dy = WidenedBlock(context_, spec_.dy.tensor, shape, image, count, worker, 1);
-          for (std::int64_t i = 0; i < count; i += shape.c) {
-            float *p = z + i, *g = dy + i;
-            Normalize(p);
-            double sum = 0;
-            for (std::int64_t c = 0; c < shape.c; ++c)
-              sum += static_cast<double>(p[c]) * static_cast<double>(g[c]);
-            for (std::int64_t c = 0; c < shape.c; ++c)
-              g[c] = static_cast<float>(static_cast<double>(p[c]) *
-                                        (static_cast<double>(g[c]) - sum));
-          }
-          context_.kernels.round(dy, 1.0f, At(spec_.dx.tensor, image), count,
-                                 dx_stats_.For(pass, block));
-        });
+    ForBlocks(context_, shape, pass.rows,
+              [&](std::int64_t image, std::int64_t n, std::int64_t block, int worker) {
+                const std::int64_t count = n * shape.per_image();
+                float* z = WidenedBlock(context_, spec_.x, shape, image, count, worker, 0);
+                float* dy = WidenedBlock(context_, spec_.dy.tensor, shape, image, count, worker, 1);
+                for (std::int64_t i = 0; i < count; i += shape.c) {
+                  float *p = z + i, *g = dy + i;
+                  Normalize(p);
+                  double sum = 0;
+                  for (std::int64_t c = 0; c < shape.c; ++c)
+                    sum += static_cast<double>(p[c]) * static_cast<double>(g[c]);
+                  for (std::int64_t c = 0; c < shape.c; ++c)
+                    g[c] = static_cast<float>(static_cast<double>(p[c]) *
+                                              (static_cast<double>(g[c]) - sum));
+                }
+                context_.kernels.round(dy, 1.0f, At(spec_.dx.tensor, image), count,
+                                       dx_stats_.For(pass, block));
+              });
     dx_stats_.Finish(pass);
   }
 
