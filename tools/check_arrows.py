@@ -128,12 +128,12 @@ def check_tree(source):
 def diagram():
     """The arrows as lines of text, the room that includes most first; core is left out, since all
     rooms may include it."""
-    lines = []
+    lines, width = [], max(map(len, ARROWS))
     for room, arrows in reversed(ARROWS.items()):
         others = ", ".join(arrow for arrow in arrows if arrow != "core") or (
             "core" if arrows else "nothing")
-        lines += textwrap.wrap(others, 100, initial_indent=f"{room:<19} -> ",
-                               subsequent_indent=" " * 23, break_on_hyphens=False)
+        lines += textwrap.wrap(others, 100, initial_indent=f"{room:<{width}} -> ",
+                               subsequent_indent=" " * (width + 4), break_on_hyphens=False)
     return lines
 
 
