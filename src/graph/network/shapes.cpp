@@ -157,6 +157,19 @@ Node ResolveNode(const std::vector<LayerConfig>& layers, int index, const Networ
   return node;
 }
 
+bool HasImages(Task task) {
+  return task == Task::kClassification || task == Task::kSegmentation || task == Task::kDetection;
+}
+
+// An embedding reads tokens, which no task of images has.
+void CheckTokens(const Network& network, Task task) {
+  for (const Node& node : network.nodes)
+    if (node.kind->reads_tokens && HasImages(task))
+      FailLayer(node.config, node.config.kind +
+                                 " reads tokens, and the data of this task are images; tokens are "
+                                 "those of task: language");
+}
+
 void CheckUse(const Network& network) {
   const auto consumers = network.Consumers();
   for (const int node : consumers[0]) {
@@ -257,6 +270,7 @@ Network Resolve(const config::ModelConfig& model, const Shape& input, Task task)
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
     network.nodes.push_back(ResolveNode(layers, i, network));
   }
+  CheckTokens(network, task);
   network.outputs = FindOutputs(model, layers, task);
   CheckUse(network);
   CheckOutputs(network, model, task);
