@@ -36,10 +36,14 @@ ProductGeometry GeometryOf(const Conv2dSpec& spec) {
   g.groups = spec.groups;
   return g;
 }
-// Of a sequence it is a convolution of single pixels.
+// Of a sequence it is a convolution of single pixels, in one row: tiles lie along rows.
 ProductGeometry GeometryOf(const LinearSpec& spec) {
   ProductGeometry g = ShapesOf(spec);
-  if (g.y.h * g.y.w > 1) return g;
+  if (g.y.h * g.y.w > 1) {
+    g.x = {g.x.n, 1, g.x.h * g.x.w, g.x.c};
+    g.y = {g.y.n, 1, g.y.h * g.y.w, g.y.c};
+    return g;
+  }
   g.linear = true;
   if (g.x.c == 1) {  // one channel lies in memory as it is flattened
     g.x = {g.x.n, 1, 1, g.x.h * g.x.w};

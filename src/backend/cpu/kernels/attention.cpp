@@ -58,6 +58,15 @@ ADA_ALWAYS float Smallest(const float* s, std::int64_t n) {
   return smallest;
 }
 
+ADA_ALWAYS bool AllFinite(const float* s, std::int64_t n) {
+  std::uint32_t largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t magnitude = __builtin_bit_cast(std::uint32_t, s[i]) & 0x7fffffffu;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest < 0x7f800000u;
+}
+
 // Where all that is seen lies within fp32's normal range.
 ADA_ALWAYS void NarrowRow(float factor, float top, std::int64_t n, float* s) {
   double lanes[kLanes] = {};
@@ -93,10 +102,7 @@ void Probabilities(const AttentionRows& given, float factor, float* s) {
   for (std::int64_t r = 0; r < a.rows; ++r, s += a.step) {
     const std::int64_t n = std::min(a.visible + (a.causal ? r : 0), a.keys);
     const float top = Largest(s, n);
-    float difference = 0;
-    for (std::int64_t j = 0; j < n; ++j) difference += s[j] - s[j];  // NaN where one is not finite
-    const bool narrow = difference == 0 && (Smallest(s, n) - top) * factor > -80.0f;
-    if (narrow)
+    if (AllFinite(s, n) && (Smallest(s, n) - top) * factor > -80.0f)
       NarrowRow(factor, top, n, s);
     else
       WideRow(factor, top, n, s);
