@@ -149,7 +149,7 @@ class CpuBranchSum final : public Op {
     const Shape& shape = spec_.sum.tensor.shape;
     const std::int64_t pixels = n * shape.h * shape.w;
     auto* sum = reinterpret_cast<float*>(context_.scratch.worker(worker));
-    std::fill_n(sum, pixels * shape.c, 0.0f);
+    std::fill_n(sum, pixels * shape.c, -0.0f);  // to which -0 adds up to -0
     float* wide = sum + BlockValues(shape);
     for (std::size_t i = 0; i < spec_.branches.size(); ++i) {
       const Tensor& branch = spec_.branches[i].tensor;
