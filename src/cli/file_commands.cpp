@@ -19,12 +19,13 @@ struct InspectArguments {
   std::string file, tensors = "*", format = "fp16", csv = "text";
   std::vector<std::string> set;
   std::optional<double> scale_in;
+  std::optional<int> axis;
   bool all = false;
 };
 
 struct ConvertArguments {
-  std::string file, to, format = "fp16";
-  double scale = 1;
+  std::string format = "fp16";
+  study::ConvertOptions options;
 };
 
 struct ReplayArguments {
@@ -42,7 +43,8 @@ int Inspect(InspectArguments& a) {
   study::InspectOptions options;
   options.path = a.file;
   options.tensors = a.tensors;
-  options.format = config::ReadFormat(a.format);
+  options.format = config::ReadAnyFormat(a.format);
+  options.axis = a.axis;
   options.scale_in = a.scale_in;
   options.overrides = OverridesOf(a.set);
   options.output = a.all ? study::InspectOptions::Output::kAll : study::ParseInspectOutput(a.csv);
@@ -50,12 +52,19 @@ int Inspect(InspectArguments& a) {
   return 0;
 }
 
-int Convert(const ConvertArguments& a) {
+int Convert(ConvertArguments& a) {
   OutputPaths paths;  // IN may be OUT
-  paths.Write("OUT", a.to);
+  paths.Write("OUT", a.options.output);
   paths.Check();
-  study::Convert(a.file, a.to, config::ReadFormat(a.format), a.scale);
+  a.options.format = config::ReadAnyFormat(a.format);
+  study::Convert(a.options);
   return 0;
+}
+
+void AddAxis(CLI::App& app, std::optional<int>& axis) {
+  app.add_option("--axis", axis,
+                 "along which the blocks of a block-scaled format run (default: the last; -1 too)")
+      ->type_name("N");
 }
 
 config::LoadedScaling PolicyOf(const ReplayArguments& a) {
@@ -132,6 +141,7 @@ Command AddInspect(CLI::App& app) {
       ->type_name("GLOB");
   AddFormat(*inspect, a->format,
             "of all that is rounded, NAME.w before it is multiplied as well (fp16)");
+  AddAxis(*inspect, a->axis);
   inspect
       ->add_option(
           "--scale-in", a->scale_in,
@@ -155,14 +165,25 @@ Command AddConvert(CLI::App& app) {
   CLI::App* convert = Add(
       app, "convert", "write what a format keeps: every float tensor rounded, as F32",
       "  ada-train convert weights.safetensors rounded.safetensors --format fp8_e4m3\n"
-      "  ada-train convert gradients.safetensors scaled.safetensors --format fp16 --scale 1024");
-  convert->add_option("IN", a->file, "a safetensors file")->type_name("")->required();
-  convert->add_option("OUT", a->to, "what is written (may be IN)")->type_name("")->required();
+      "  ada-train convert gradients.safetensors scaled.safetensors --format fp16 --scale 1024\n"
+      "  ada-train convert weights.safetensors blocks.safetensors --format nvfp4 --axis 1 "
+      "--save-scales");
+  study::ConvertOptions& options = a->options;
+  convert->add_option("IN", options.input, "a safetensors file")->type_name("")->required();
+  convert->add_option("OUT", options.output, "what is written (may be IN)")
+      ->type_name("")
+      ->required();
   AddFormat(*convert, a->format, "what is kept");
   convert->get_option("--format")->required();
   convert
-      ->add_option("--scale", a->scale, "factor before rounding (default 1); it stays in the file")
+      ->add_option("--scale", options.scale,
+                   "factor before rounding (default 1); it stays in the file")
       ->type_name("S");
+  convert->add_option("--tensors", options.tensors, "glob: only these; others stay as they are")
+      ->type_name("GLOB");
+  AddAxis(*convert, options.axis);
+  convert->add_flag("--save-scales", options.save_scales,
+                    "of a block-scaled format: NAME.scale, NAME.codes (and NAME.amax) as well");
   return {convert, [a] { return Convert(*a); }};
 }
 

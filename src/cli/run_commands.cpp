@@ -13,7 +13,8 @@ namespace ada::cli {
 namespace {
 
 struct WhatIfArguments {
-  std::string folder, format, policy;
+  std::string folder, dump, policy;
+  std::vector<std::string> formats;
   std::optional<double> scale;
   std::vector<std::string> set;
   ViewFlags view;
@@ -28,14 +29,42 @@ void AddFolder(CLI::App& app, std::string& folder, const char* what) {
   app.add_option("RUN_DIR", folder, what)->type_name("");
 }
 
+// Of the tensors in a dump, formats alone are judged.
+int WhatIfOfDump(const WhatIfArguments& a) {
+  const char* other = !a.folder.empty()   ? "RUN_DIR"
+                      : a.scale           ? "--scale"
+                      : !a.policy.empty() ? "--policy"
+                      : !a.set.empty()    ? "--set"
+                                          : nullptr;
+  if (other != nullptr)
+    throw ConfigError("--dump " + a.dump + ": judges formats of the file's operands; leave out " +
+                      other);
+  if (a.formats.empty())
+    throw ConfigError("--dump " + a.dump + ": expected --format FORMAT, once or several times");
+  study::WhatIfDumpOptions options;
+  options.dump = a.dump;
+  for (const std::string& format : a.formats)
+    options.formats.push_back(config::ReadAnyFormat(format));
+  options.view = a.view.View();
+  study::WhatIfDump(options, std::cout);
+  return 0;
+}
+
 int WhatIf(WhatIfArguments& a) {
+  if (!a.dump.empty()) {
+    TakeOperand(a.folder, a.set);
+    return WhatIfOfDump(a);
+  }
   RequireOperand(a.folder, a.set, "RUN_DIR", "what-if");
   if (a.policy.empty() && !a.set.empty())
     throw ConfigError("--set " + a.set.front() +
                       ": changes a policy, and --policy names none; expected both or neither");
   study::WhatIfOptions options;
   options.folder = a.folder;
-  if (!a.format.empty()) options.format = config::ReadFormat(a.format);
+  if (a.formats.size() > 1)
+    throw ConfigError("--format " + a.formats[1] +
+                      ": a run is judged by one format; several are for --dump");
+  if (!a.formats.empty()) options.format = config::ReadFormat(a.formats.front());
   if (a.scale)
     options.scale = Checked(*a.scale, FLT_TRUE_MIN, FLT_MAX, "--scale",
                             "a positive number that fp32 can hold, for example 1024");
@@ -65,9 +94,21 @@ Command AddWhatIf(CLI::App& app) {
       Add(app, "what-if", "what another format, scale or policy would have lost",
           "  ada-train what-if runs/fashion_quickstart --format fp8_e5m2 --scale 1024\n"
           "  ada-train what-if runs/fashion_quickstart --policy dynamic --set "
-          "scaling.growth_interval=100");
+          "scaling.growth_interval=100\n"
+          "  ada-train what-if --dump runs/a/dump/step-00000100.safetensors --format mxfp8_e4m3 "
+          "--format nvfp4");
   AddFolder(*command, a->folder, "a run with histograms (log.histogram_every)");
-  AddFormat(*command, a->format, "instead of each tensor's own");
+  command
+      ->add_option(
+          "--dump", a->dump,
+          "instead of a run: a dump (log.dump), whose operands are judged tensor by tensor")
+      ->type_name("FILE");
+  command
+      ->add_option("--format", a->formats,
+                   "instead of each tensor's own; a name or '{exponent: 4, mantissa: 3}'; of a\n"
+                   "dump also block-scaled ones, and several")
+      ->type_name("FORMAT")
+      ->allow_extra_args(false);
   command->add_option("--scale", a->scale, "that every tensor would carry (default: its own)")
       ->type_name("S");
   command->add_option("--policy", a->policy, "a scaling policy that would choose the scales")

@@ -7,8 +7,10 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/load.h"
+#include "core/blocks/block_format.h"
 #include "core/number_format.h"
 #include "scaling/policies/policy.h"
 
@@ -21,7 +23,8 @@ struct InspectOptions {
   enum class Output { kText, kAll, kCounts, kScales };
   std::string path;
   std::string tensors = "*";  // glob: tensors that are counted, layers by the name of their dy
-  NumberFormat format = kFp16;
+  AnyFormat format = kFp16;   // of blocks: what they lose, and no scales of layers
+  std::optional<int> axis;  // along which blocks run, from the end where negative; unset: the last
   // S that NAME.dy and NAME.dx carry; unset: what the file's metadata say ("scale:NAME.dy"), else
   // scaling.init_scale, 1.
   std::optional<double> scale_in;
@@ -36,15 +39,26 @@ InspectOptions::Output ParseInspectOutput(const std::string& word);
 // layer's tensors are not as they should be, ConfigError for the options.
 void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& notes);
 
-// convert: writes a safetensors file as a number format keeps it.
-//
-// `input`'s tensors go to `output`: floats as RoundTo(format, x * scale) in F32 (the product is
-// fp32's, as in a run; that of F64 is a double, rounded once), all others as they are; names,
-// shapes and metadata are kept, tensors are ordered by their element's size. The output
-// appears whole or not at all and may be the input itself. DataError, ConfigError (a scale that
-// fp32 cannot hold), OutputError.
-void Convert(const std::string& input, const std::string& output, const NumberFormat& format,
-             double scale);
+// convert: writes a safetensors file as a format keeps it.
+struct ConvertOptions {
+  std::string input, output;  // may be the same
+  AnyFormat format = kFp16;
+  double scale = 1;           // factor before rounding; it stays in the file
+  std::string tensors = "*";  // glob: the float tensors that are converted
+  // Of block-scaled formats: the axis along which blocks run, from the end where negative (unset:
+  // the last), and whether scales and codes are written too.
+  std::optional<int> axis;
+  bool save_scales = false;
+};
+
+// Floats go to the output as RoundTo(format, x * scale), or as QuantizeBlocks decodes them, in F32
+// (the product is fp32's, as in a run; that of F64 is a double, rounded once: to the format, or for
+// blocks to fp32), all others as they are; names, shapes and metadata are kept, tensors are ordered
+// by their element's size. `save_scales` adds NAME.codes (U8, one code a byte, sign on top),
+// NAME.scale (codes in U8, fp32 scales in F32; its shape: blocks/block_tensor.h) and under a tensor
+// scale NAME.amax (F32, []). The output appears whole or not at all. DataError, ConfigError (a
+// scale that fp32 cannot hold, an axis that a tensor has not, a name that is taken), OutputError.
+void Convert(const ConvertOptions& options);
 
 // picture: what the loader of a data set makes of one file, as the network would see it.
 struct PictureOptions {
@@ -116,6 +130,18 @@ struct WhatIfOptions {
 // table of the tensors, those that would lose most first, and the notes below it, to `out`.
 // Throws DataError where the run has no histograms, ConfigError for the options.
 void WhatIf(const WhatIfOptions& options, std::ostream& out, std::ostream& notes);
+
+// what-if --dump: what formats would lose of the operands of the layers in a dump (log.dump), or in
+// any file with NAME.x, NAME.w and NAME.dy.
+struct WhatIfDumpOptions {
+  std::string dump;
+  std::vector<AnyFormat> formats;
+  View view = View::kCsv;
+};
+
+// Writes a row for each layer, format and operand, or a table. DataError where the file has no such
+// layer or tensors that do not fit.
+void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out);
 
 // recommend: the scales and formats that the record of a run speaks for, with the reasons and a
 // YAML fragment that can be used at once.

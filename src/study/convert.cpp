@@ -1,15 +1,65 @@
-// Every float tensor once through RoundTo; what is no float tensor is copied.
+// Every float tensor once through RoundTo, or in blocks through QuantizeBlocks; what is no float
+// tensor is copied.
 #include <algorithm>
 #include <deque>
 #include <span>
 #include <vector>
 
+#include "core/error.h"
 #include "core/tensor_files/safetensors.h"
+#include "core/text.h"
+#include "core/utf8.h"
 #include "scaling/policies/policies.h"
+#include "study/blocks/block_tensor.h"
 #include "study/commands.h"
+#include "study/tensors_glob.h"
 
 namespace ada::study {
 namespace {
+
+constexpr char kScaleEnding[] = ".scale", kCodesEnding[] = ".codes", kAmaxEnding[] = ".amax";
+
+// The tensors of the output and the memory that they lie in.
+class ConvertedTensors {
+ public:
+  void Add(std::string name, std::vector<std::int64_t> shape, std::vector<float> values) {
+    const std::vector<float>& kept = floats_.emplace_back(std::move(values));
+    items_.push_back(
+        {std::move(name), DType::kF32, std::move(shape), std::as_bytes(std::span(kept)), nullptr});
+  }
+  void Add(std::string name, std::vector<std::int64_t> shape, std::vector<std::byte> codes) {
+    const std::vector<std::byte>& kept = bytes_.emplace_back(std::move(codes));
+    items_.push_back({std::move(name), DType::kU8, std::move(shape), kept, nullptr});
+  }
+  void Copy(const TensorEntry& entry, std::vector<std::byte> bytes) {
+    const std::vector<std::byte>& kept = bytes_.emplace_back(std::move(bytes));
+    items_.push_back({entry.name, entry.dtype, entry.shape, kept, &entry});
+  }
+  // Large elements first, so that every tensor lies at a multiple of its element's size.
+  void GoTo(SafetensorsWriter& writer) {
+    std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) {
+      return BytesOf(a.dtype) > BytesOf(b.dtype);
+    });
+    for (const Item& item : items_) {
+      if (item.copied != nullptr)
+        writer.AddCopy(*item.copied, item.bytes);
+      else
+        writer.Add(item.name, item.dtype, item.shape, item.bytes);
+    }
+  }
+
+ private:
+  struct Item {
+    std::string name;
+    DType dtype;
+    std::vector<std::int64_t> shape;
+    std::span<const std::byte> bytes;
+    const TensorEntry* copied;
+  };
+  std::deque<std::vector<float>> floats_;
+  std::deque<std::vector<std::byte>> bytes_;
+  std::vector<Item> items_;
+};
 
 // The values of a tensor times `factor`. Those of F64 are multiplied in double, and rounded once.
 std::vector<float> Converted(const SafetensorsFile& file, const TensorEntry& entry,
@@ -26,32 +76,88 @@ std::vector<float> Converted(const SafetensorsFile& file, const TensorEntry& ent
   return values;
 }
 
+// The codes of stored scales, which are on the grid of their format.
+std::vector<std::byte> CodesOfScales(const BlockFormat& format, const std::vector<float>& scales) {
+  std::vector<std::byte> codes(scales.size());
+  std::transform(scales.begin(), scales.end(), codes.begin(), [&](float scale) {
+    return static_cast<std::byte>(ScaleCodeOf(format.scale, scale));
+  });
+  return codes;
+}
+
+void ConvertBlocks(const SafetensorsFile& file, const TensorEntry& entry, const BlockFormat& format,
+                   const ConvertOptions& options, float factor, ConvertedTensors& to) {
+  BlockTensor tensor = ReadBlockTensor(file, entry, format, options.axis, factor);
+  std::vector<float> scales;
+  std::vector<std::byte> codes;
+  if (options.save_scales) {
+    scales.resize(static_cast<std::size_t>(tensor.layout.blocks(format)));
+    codes.resize(tensor.values.size());
+  }
+  QuantizedBlocks output;
+  output.values = tensor.values.data();
+  if (options.save_scales) {
+    output.codes = reinterpret_cast<std::uint8_t*>(codes.data());
+    output.scales = scales.data();
+  }
+  QuantizeBlocks(format, tensor.layout, tensor.amax, tensor.bf16, tensor.values.data(), output,
+                 nullptr);
+  if (options.save_scales) {
+    const std::vector<std::int64_t> shape = ShapeOfScales(tensor, format);
+    std::vector<float> ordered = OrderedScales(tensor, format, scales);
+    if (format.scale == BlockScale::kFp32)
+      to.Add(entry.name + kScaleEnding, shape, std::move(ordered));
+    else
+      to.Add(entry.name + kScaleEnding, shape, CodesOfScales(format, ordered));
+    if (format.tensor_scale) to.Add(entry.name + kAmaxEnding, {}, std::vector<float>{tensor.amax});
+    to.Add(entry.name + kCodesEnding, entry.shape, std::move(codes));
+  }
+  to.Add(entry.name, entry.shape, std::move(tensor.values));
+}
+
+bool IsConverted(const TensorEntry& entry, const ConvertOptions& options) {
+  return IsFloat(entry.dtype) && GlobMatch(options.tensors, entry.name);
+}
+
+// The names that --save-scales adds must be free.
+void CheckNames(const SafetensorsFile& file, const ConvertOptions& options) {
+  for (const TensorEntry& entry : file.entries()) {
+    if (!IsConverted(entry, options)) continue;
+    for (const char* ending : {kScaleEnding, kCodesEnding, kAmaxEnding}) {
+      if (file.Find(entry.name + ending) != nullptr)
+        throw ConfigError("--save-scales: " + file.path() + " has a tensor " +
+                          Shown(entry.name + ending) + " already, beside " + Shown(entry.name) +
+                          "; rename it, or leave one of them out by --tensors");
+    }
+  }
+}
+
 }  // namespace
 
-void Convert(const std::string& input, const std::string& output, const NumberFormat& format,
-             double scale) {
-  const float factor = scaling::CheckedScale("--scale", scale);
-  const SafetensorsFile file = SafetensorsFile::Open(input);
-  // Large elements first, so that every tensor lies at a multiple of its element's size.
-  std::vector<const TensorEntry*> entries;
-  for (const TensorEntry& entry : file.entries()) entries.push_back(&entry);
-  std::stable_sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) {
-    const auto size = [](const TensorEntry& e) { return IsFloat(e.dtype) ? 4 : BytesOf(e.dtype); };
-    return size(*a) > size(*b);
-  });
-  std::deque<std::vector<float>> converted;  // these live until the file is written
-  std::deque<std::vector<std::byte>> kept;
+void Convert(const ConvertOptions& options) {
+  const float factor = scaling::CheckedScale("--scale", options.scale);
+  const auto* blocks = std::get_if<BlockFormat>(&options.format);
+  if (blocks == nullptr && (options.axis || options.save_scales))
+    throw ConfigError(std::string(options.axis ? "--axis" : "--save-scales") + ": " +
+                      FormatName(options.format) +
+                      " has no scales of blocks; expected a block-scaled --format");
+  const SafetensorsFile file = SafetensorsFile::Open(options.input);
+  CheckTensorsGlob(file, options.tensors);
+  if (options.save_scales) CheckNames(file, options);
+  ConvertedTensors tensors;
+  for (const TensorEntry& entry : file.entries()) {
+    if (!IsConverted(entry, options))
+      tensors.Copy(entry, file.Bytes(entry.name));
+    else if (blocks != nullptr)
+      ConvertBlocks(file, entry, *blocks, options, factor, tensors);
+    else
+      tensors.Add(entry.name, entry.shape,
+                  Converted(file, entry, std::get<NumberFormat>(options.format), factor));
+  }
   SafetensorsWriter writer;
   writer.SetMetadata(file.metadata());
-  for (const TensorEntry* entry : entries) {
-    if (!IsFloat(entry->dtype)) {
-      writer.AddCopy(*entry, kept.emplace_back(file.Bytes(entry->name)));
-      continue;
-    }
-    writer.Add(entry->name, entry->shape,
-               converted.emplace_back(Converted(file, *entry, format, factor)));
-  }
-  writer.WriteAtomically(output);
+  tensors.GoTo(writer);
+  writer.WriteAtomically(options.output);
 }
 
 }  // namespace ada::study

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/system_call.h"
+#include "telemetry/totals.h"
 
 namespace ada::telemetry {
 namespace {

@@ -1,4 +1,5 @@
 // The lists that the command line offers.
+#include "core/blocks/block_format.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "data/dataset.h"
@@ -8,6 +9,14 @@
 
 namespace ada::train {
 namespace {
+
+std::string BlockLine(const NamedBlockFormat& named) {
+  const BlockFormat& f = named.format;
+  return std::string(named.name) + ": " + FormatName(f.element) + " in blocks of " +
+         std::to_string(f.block) + " values with a scale in " + std::string(ToString(f.scale)) +
+         (f.tensor_scale ? ", and a scale of the tensor" : "") + ", rule " +
+         std::string(ToString(f.rule)) + "; beyond the largest: it saturates";
+}
 
 std::vector<std::string> ListFormats() {
   std::vector<std::string> lines;
@@ -21,6 +30,7 @@ std::vector<std::string> ListFormats() {
                     (f.format.saturate || !f.format.has_nan ? "it saturates"
                      : f.format.has_inf                     ? "inf"
                                                             : "NaN"));
+  for (const NamedBlockFormat& f : NamedBlockFormats()) lines.push_back(BlockLine(f));
   return lines;
 }
 

@@ -10,6 +10,7 @@
 #include "scaling/policies/policies.h"
 #include "study/commands.h"
 #include "study/inspect/parts.h"
+#include "study/tensors_glob.h"
 
 namespace ada::study {
 namespace {
@@ -47,13 +48,13 @@ class CarriedScales {
 // The layers of a file, with what is to be known of those that are left out.
 class Layers {
  public:
-  Layers(const SafetensorsFile& file, const InspectOptions& options,
+  Layers(const SafetensorsFile& file, const InspectOptions& options, const NumberFormat& format,
          const config::AdaptiveOverrides& adaptive, const CarriedScales& carried)
       : found_(FindLayers(file, options.tensors)) {
     std::string assumed;
     for (const FileLayer& layer : found_.layers) {
-      LayerLine line{
-          &layer, ScalesOf(file, layer, adaptive, options.format, carried.Of(layer.name + ".dy"))};
+      LayerLine line{&layer,
+                     ScalesOf(file, layer, adaptive, format, carried.Of(layer.name + ".dy"))};
       if (line.scales.empty())
         notes_.push_back(Shown(layer.name) + ": exact_range needs its dx, which the file has not");
       else
@@ -77,12 +78,12 @@ class Layers {
 };
 
 void ShowCsvCounts(const SafetensorsFile& file, const InspectOptions& options,
-                   const CarriedScales& carried, std::ostream& out) {
+                   const NumberFormat& format, const CarriedScales& carried, std::ostream& out) {
   out << telemetry::Header<CountRow>() << '\n';
   for (const TensorEntry& entry : file.entries()) {
     if (!GlobMatch(options.tensors, entry.name) || !IsFloat(entry.dtype)) continue;
-    const TensorCount count = CountTensor(file, entry, options.format, carried.Of(entry));
-    out << telemetry::FieldsOf(CountRowOf(entry, options.format, count)).text() << '\n';
+    const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
+    out << telemetry::FieldsOf(CountRowOf(entry, format, count)).text() << '\n';
   }
 }
 
@@ -99,10 +100,11 @@ void ShowCsvScales(const Layers& layers, const std::string& path, std::ostream& 
     notes << path << ": no float tensor NAME.dy, so no layer to choose a scale for\n";
 }
 
-void ShowText(const SafetensorsFile& file, const InspectOptions& options, const Layers& layers,
-              const CarriedScales& carried, std::ostream& out) {
+void ShowText(const SafetensorsFile& file, const InspectOptions& options,
+              const NumberFormat& format, const Layers& layers, const CarriedScales& carried,
+              std::ostream& out) {
   const bool all = options.output == Output::kAll;
-  PrintFormat(options.format, out);
+  PrintFormat(format, out);
   if (all) PrintMarks(out);
   std::vector<TensorLine> lines;
   std::vector<const TensorEntry*> skipped;
@@ -113,8 +115,8 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options, const 
       if (all) PrintSkipped(entry, out);
       continue;
     }
-    const TensorCount count = CountTensor(file, entry, options.format, carried.Of(entry));
-    if (all) PrintCount(entry, options.format, count, out);
+    const TensorCount count = CountTensor(file, entry, format, carried.Of(entry));
+    if (all) PrintCount(entry, format, count, out);
     lines.push_back({&entry, count.stats, count.scale, count.largest});
   }
   if (!all) {
@@ -130,16 +132,6 @@ void ShowText(const SafetensorsFile& file, const InspectOptions& options, const 
         << (layers.passing() == 1 ? " hands" : " hand")
         << " on the scale that comes: none is chosen\n";
   if (!all) out << "--all: histograms, moments, and the stages of each decision\n";
-}
-
-// A glob that matches nothing is a slip.
-void CheckGlob(const SafetensorsFile& file, const std::string& glob) {
-  const auto matches = [&](const TensorEntry& entry) { return GlobMatch(glob, entry.name); };
-  const auto& entries = file.entries();
-  if (entries.empty() || std::any_of(entries.begin(), entries.end(), matches)) return;
-  throw ConfigError("--tensors " + glob + ": matches none of the " +
-                    std::to_string(entries.size()) + " tensors of " + file.path() +
-                    "; the first is " + Shown(entries.front().name));
 }
 
 }  // namespace
@@ -162,15 +154,20 @@ void Inspect(const InspectOptions& options, std::ostream& out, std::ostream& not
         "--set scaling.policy: inspect compares the methods of policy adaptive; leave it out");
   const double start = adaptive.scaling.init_scale.value_or(1);
   scaling::CheckedScale("--scale-in", options.scale_in.value_or(start));
+  CheckBlockOptions(options);
   const SafetensorsFile file = SafetensorsFile::Open(options.path);
   const CarriedScales carried(file, options.scale_in, start);
-  CheckGlob(file, options.tensors);
-  if (options.output == Output::kCounts) return ShowCsvCounts(file, options, carried, out);
-  const Layers layers(file, options, adaptive, carried);
+  CheckTensorsGlob(file, options.tensors);
+  if (const auto* blocks = std::get_if<BlockFormat>(&options.format))
+    return InspectBlocks(
+        file, options, *blocks, [&](const TensorEntry& entry) { return carried.Of(entry); }, out);
+  const NumberFormat& format = std::get<NumberFormat>(options.format);
+  if (options.output == Output::kCounts) return ShowCsvCounts(file, options, format, carried, out);
+  const Layers layers(file, options, format, adaptive, carried);
   if (options.output == Output::kScales)
     ShowCsvScales(layers, options.path, out, notes);
   else
-    ShowText(file, options, layers, carried, out);
+    ShowText(file, options, format, layers, carried, out);
 }
 
 }  // namespace ada::study

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@
 #include "core/stats.h"
 #include "core/tensor_files/safetensors.h"
 #include "scaling/rules/rules.h"
+#include "study/commands.h"
+#include "telemetry/block_figures.h"
 #include "telemetry/columns.h"
 
 namespace ada::study {
@@ -50,6 +53,21 @@ struct CountRow {
   std::optional<double> range_log2 = std::nullopt;  // none where no value is finite and not zero
 };
 CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count);
+
+// A row of `--csv counts` where the format is block-scaled.
+struct BlockRow : telemetry::BlockFigures {
+  std::string tensor, format;
+  double scale = 1;  // that the values carry
+};
+
+// Throws ConfigError for what `inspect` cannot say of a block-scaled format, and for an axis of a
+// plain one.
+void CheckBlockOptions(const InspectOptions& options);
+// Prints what a block-scaled format keeps of the tensors, in the form of `options.output`;
+// `carried` gives the S of each.
+void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
+                   const BlockFormat& format,
+                   const std::function<double(const TensorEntry&)>& carried, std::ostream& out);
 
 // A layer of a file: NAME.dy, with NAME.w or NAME.factor where there is one.
 struct FileLayer {
@@ -153,6 +171,8 @@ bool CarriesScale(const std::string& name);
 
 // These print the view of --all for a terminal, in lines of at most 100 columns (but for long
 // names): the range of the format, what the marks beside the histograms mean, a tensor, a layer.
+std::string ShapeText(const TensorEntry& entry);  // "F32 [2, 3]"
+std::string PercentWords(std::int64_t part, std::int64_t whole);
 void PrintFormat(const NumberFormat& format, std::ostream& out);
 void PrintMarks(std::ostream& out);
 void PrintCount(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count,
@@ -185,6 +205,14 @@ inline constexpr auto kColumns<study::CountRow> = std::to_array<Column<study::Co
     {"l2", &study::CountRow::l2, kPlain},
     {"range_log2", &study::CountRow::range_log2, kPlain},
 });
+template <>
+inline constexpr auto kColumns<study::BlockRow> = Joined(std::to_array<Column<study::BlockRow>>({
+                                                             {"tensor", &study::BlockRow::tensor},
+                                                             {"format", &study::BlockRow::format},
+                                                             {"scale", &study::BlockRow::scale,
+                                                              kExact | kPlain},
+                                                         }),
+                                                         BlockColumns<study::BlockRow>());
 template <>
 inline constexpr auto kColumns<study::MethodRow> = std::to_array<Column<study::MethodRow>>({
     {"layer", &study::MethodRow::layer},

@@ -19,18 +19,6 @@ std::string Padded(const std::string& text, std::size_t width, bool right = true
   return right ? space + text : text + space;
 }
 
-std::string Shape(const TensorEntry& entry) {
-  std::string text = entry.dtype_text() + " [";
-  for (std::size_t i = 0; i < entry.shape.size(); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
-  return text + "]";
-}
-
-std::string PercentWords(std::int64_t part, std::int64_t whole) {
-  if (whole == 0) return "-";
-  return Brief(100.0 * static_cast<double>(part) / static_cast<double>(whole)) + " %";
-}
-
 char Mark(int exponent, const NumberFormat& format) {
   if (exponent < std::ilogb(format.smallest_subnormal())) return '-';
   if (exponent < std::ilogb(format.smallest_normal())) return 's';
@@ -69,6 +57,18 @@ void PrintHistogram(const Exponents& exponents, const NumberFormat& format, std:
 
 }  // namespace
 
+std::string ShapeText(const TensorEntry& entry) {
+  std::string text = entry.dtype_text() + " [";
+  for (std::size_t i = 0; i < entry.shape.size(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
+  return text + "]";
+}
+
+std::string PercentWords(std::int64_t part, std::int64_t whole) {
+  if (whole == 0) return "-";
+  return Brief(100.0 * static_cast<double>(part) / static_cast<double>(whole)) + " %";
+}
+
 std::string Brief(double value) {
   if (!std::isfinite(value)) return NineDigits(value);
   std::array<char, 32> buffer;
@@ -104,7 +104,7 @@ void PrintCount(const TensorEntry& entry, const NumberFormat& format, const Tens
   const TensorStats& s = count.stats;
   const double scale = count.scale;
   out << '\n'
-      << Visible(entry.name) << "  " << Shape(entry) << "  " << s.numel << " values, scale "
+      << Visible(entry.name) << "  " << ShapeText(entry) << "  " << s.numel << " values, scale "
       << ShortestText(scale) << '\n';
   out << "  zeros " << s.zeros_before << " (" << PercentWords(s.zeros_before, s.numel)
       << ")   underflow " << s.underflow << " ("
@@ -118,7 +118,7 @@ void PrintCount(const TensorEntry& entry, const NumberFormat& format, const Tens
 }
 
 void PrintSkipped(const TensorEntry& entry, std::ostream& out) {
-  out << '\n' << Visible(entry.name) << "  " << Shape(entry) << "  skipped: no float tensor\n";
+  out << '\n' << Visible(entry.name) << "  " << ShapeText(entry) << "  skipped: no float tensor\n";
 }
 
 void PrintScales(const FileLayer& layer, const std::vector<MethodScale>& scales,

@@ -1,0 +1,37 @@
+// A file's tensor on its way to a block-scaled format: its values, the place of its blocks, and the
+// scales as a tensor.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/blocks/block_quantizer.h"
+#include "core/tensor_files/safetensors.h"
+
+namespace ada::study {
+
+struct BlockTensor {
+  std::vector<float> values;
+  BlockLayout layout;
+  float amax = 0;        // of the values
+  bool bf16 = false;     // the file has them as BF16
+  std::size_t axis = 0;  // along which blocks run
+  std::vector<std::int64_t> shape;
+};
+
+// Reads a float tensor, times `factor`: F64 is multiplied in double and rounded to fp32. `axis`:
+// from the front, or with a minus from the end; unset: the last. ConfigError naming the tensor
+// where it has no such axis.
+BlockTensor ReadBlockTensor(const SafetensorsFile& file, const TensorEntry& entry,
+                            const BlockFormat& format, std::optional<int> axis, float factor);
+
+// The shape of the tensor of scales: that of the values with the number of blocks along the axis in
+// the place of its length. Of square blocks: [rows of tiles, blocks, what follows the axis]; where
+// they run along axis 0, [blocks, rows of tiles, what follows axis 1].
+std::vector<std::int64_t> ShapeOfScales(const BlockTensor& tensor, const BlockFormat& format);
+
+// Puts scales in the order of that tensor; they come as QuantizeBlocks gives them.
+std::vector<float> OrderedScales(const BlockTensor& tensor, const BlockFormat& format,
+                                 const std::vector<float>& scales);
+
+}  // namespace ada::study

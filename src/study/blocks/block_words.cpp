@@ -1,0 +1,21 @@
+#include "study/blocks/block_words.h"
+
+#include <cmath>
+
+#include "core/text.h"
+
+namespace ada::study {
+
+std::string DecibelText(double db) {
+  if (std::isnan(db)) return "-";
+  return std::isinf(db) ? "exact" : Formatted("%.2f", db);
+}
+
+std::string Log2Text(double log2) { return std::isnan(log2) ? "-" : Formatted("%.1f", log2); }
+
+std::string ScalesText(const telemetry::BlockFigures& figures) {
+  if (std::isnan(figures.scale_log2_min)) return "-";
+  return Log2Text(figures.scale_log2_min) + " to " + Log2Text(figures.scale_log2_max);
+}
+
+}  // namespace ada::study

@@ -1,0 +1,130 @@
+// What a block-scaled format keeps of a file's tensors.
+#include <cmath>
+#include <ostream>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "study/blocks/block_tensor.h"
+#include "study/blocks/block_words.h"
+#include "study/inspect/parts.h"
+#include "study/text_table.h"
+
+namespace ada::study {
+namespace {
+
+using BlockOutput = InspectOptions::Output;
+
+// A tensor of the view, with what it is ranked by.
+struct BlockLine {
+  const TensorEntry* entry = nullptr;
+  BlockRow row;
+};
+
+BlockLine LineOf(const SafetensorsFile& file, const TensorEntry& entry, const BlockFormat& format,
+                 std::optional<int> axis, double scale) {
+  const BlockTensor tensor = ReadBlockTensor(file, entry, format, axis, 1);
+  BlockCounts counts;
+  QuantizeBlocks(format, tensor.layout, tensor.amax, tensor.bf16, tensor.values.data(), {},
+                 &counts);
+  BlockLine line;
+  line.entry = &entry;
+  line.row.Take(counts);
+  line.row.tensor = entry.name, line.row.format = FormatName(format), line.row.scale = scale;
+  return line;
+}
+
+void PrintBlockFormat(const BlockFormat& format, std::ostream& out) {
+  const std::string n = std::to_string(format.block);
+  out << "format " << FormatName(format) << ":\n  "
+      << (format.square ? "tiles of " + n + " x " : "blocks of ") << n
+      << " values share a scale in " << ToString(format.scale) << " (rule " << ToString(format.rule)
+      << ");\n  elements of " << FormatName(format.element) << ", largest "
+      << NineDigits(format.element.largest()) << '\n';
+}
+
+void PrintBlockTable(std::vector<BlockLine> lines, std::ostream& out) {
+  std::stable_sort(lines.begin(), lines.end(), [](const BlockLine& a, const BlockLine& b) {
+    const auto lost = [](const BlockRow& row) {
+      return std::isnan(row.lost_pct_nonzero) ? -1 : row.lost_pct_nonzero;
+    };
+    return lost(a.row) > lost(b.row);
+  });
+  out << "\ntensors, those that lose most first (lost: of the values other than zero, in %;\n"
+         "SQNR and that of the worst block in dB; scales: log2, from to)\n";
+  TextTable table({"tensor", "lost", "saturated", "SQNR", "worst", "scales", "blocks", "values"});
+  for (const BlockLine& line : lines) {
+    const BlockRow& row = line.row;
+    table.Row({row.tensor, PctText(row.lost_pct_nonzero), std::to_string(row.saturated),
+               DecibelText(row.sqnr_db), DecibelText(row.sqnr_worst_db), ScalesText(row),
+               std::to_string(row.blocks), std::to_string(row.numel)});
+  }
+  table.Print(out);
+}
+
+// Every figure of one tensor.
+void PrintBlockLine(const BlockLine& line, std::ostream& out) {
+  const BlockRow& r = line.row;
+  out << '\n'
+      << Visible(r.tensor) << "  " << ShapeText(*line.entry) << "  " << r.numel << " values, scale "
+      << ShortestText(r.scale) << '\n'
+      << "  zeros " << r.zeros << "   inf " << r.inf << "   nan " << r.nan << "   saturated "
+      << r.saturated << '\n'
+      << "  lost " << r.lost << " (" << PercentWords(r.lost, r.numel - r.zeros)
+      << " of non-zeros): beside the block's largest " << r.lost_beside_largest
+      << ",\n    rounding of the scale " << r.lost_scale_rounding << ", floor of the scale "
+      << r.lost_scale_floor << ", tensor scale " << r.lost_tensor_scale << '\n'
+      << "  blocks " << r.blocks << "   zero " << r.zero_blocks << "   not finite "
+      << r.broken_blocks << "   scale at its floor " << r.scale_floor << ", ceiling "
+      << r.scale_ceiling << '\n'
+      << "  scales, log2: " << ScalesText(r) << ", mean " << Log2Text(r.scale_log2_mean) << ", std "
+      << Log2Text(r.scale_log2_std) << '\n'
+      << "  SQNR " << DecibelText(r.sqnr_db) << " dB, mean of the blocks "
+      << DecibelText(r.sqnr_mean_db) << ", worst " << DecibelText(r.sqnr_worst_db) << '\n';
+}
+
+}  // namespace
+
+void CheckBlockOptions(const InspectOptions& options) {
+  const std::string name = FormatName(options.format);
+  if (!std::holds_alternative<BlockFormat>(options.format)) {
+    if (options.axis)
+      throw ConfigError("--axis: " + name +
+                        " has no scales of blocks; expected a block-scaled --format");
+    return;
+  }
+  if (options.output == BlockOutput::kScales)
+    throw ConfigError("--csv scales: adaptive chooses scales for plain formats, and " + name +
+                      " has scales of its own; expected --csv counts");
+  if (!options.overrides.empty())
+    throw ConfigError("--set " + options.overrides.front().first +
+                      ": changes what adaptive chooses, which is not shown for " + name +
+                      "; leave it out");
+}
+
+void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
+                   const BlockFormat& format,
+                   const std::function<double(const TensorEntry&)>& carried, std::ostream& out) {
+  const bool csv = options.output == BlockOutput::kCounts;
+  const bool all = options.output == BlockOutput::kAll;
+  csv ? void(out << telemetry::Header<BlockRow>() << '\n') : PrintBlockFormat(format, out);
+  std::vector<BlockLine> lines;
+  std::vector<const TensorEntry*> skipped;
+  for (const TensorEntry& entry : file.entries()) {
+    if (!GlobMatch(options.tensors, entry.name)) continue;
+    if (!IsFloat(entry.dtype)) {
+      skipped.push_back(&entry);
+      continue;
+    }
+    const BlockLine line = LineOf(file, entry, format, options.axis, carried(entry));
+    if (csv) out << telemetry::FieldsOf(line.row).text() << '\n';
+    if (all) PrintBlockLine(line, out);
+    if (!csv && !all) lines.push_back(line);
+  }
+  if (csv) return;
+  if (!all) PrintBlockTable(std::move(lines), out);
+  for (const TensorEntry* entry : skipped) PrintSkipped(*entry, out);
+  if (!all) out << "--all: why values are lost, and the spread of the scales\n";
+}
+
+}  // namespace ada::study

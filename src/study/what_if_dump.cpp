@@ -1,0 +1,127 @@
+// what-if --dump: what formats would lose of the operands of a dump's products.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <ostream>
+
+#include "config/load.h"
+#include "core/error.h"
+#include "core/tensor.h"
+#include "core/tensor_files/safetensors.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "study/blocks/block_words.h"
+#include "study/commands.h"
+#include "study/text_table.h"
+#include "what_if/operand_judge.h"
+
+namespace ada::study {
+namespace {
+
+using what_if::OperandRow;
+using what_if::ProductTensors;
+using what_if::StoredTensor;
+
+std::string MetadataOf(const SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  return found == file.metadata().end() ? "" : found->second;
+}
+
+// The number that the metadata have under `key`; 1 where they have none.
+template <class Number>
+Number MetadataNumber(const SafetensorsFile& file, const std::string& key) {
+  const std::string text = MetadataOf(file, key);
+  Number value = 1;
+  if (text.empty()) return value;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value > 0))
+    throw DataError(file.path() + ": metadata " + Shown(key) + ": expected a number, found " +
+                    Shown(text));
+  return value;
+}
+
+// Whether a tensor is kept as bf16, by its type or by the format that a dump's metadata name.
+bool IsBf16(const SafetensorsFile& file, const TensorEntry& entry) {
+  if (entry.dtype == DType::kBF16) return true;
+  const std::string format = MetadataOf(file, "format:" + entry.name);
+  return !format.empty() && StorageFor(config::ReadFormat(format)) == Storage::kBF16;
+}
+
+StoredTensor Stored(const SafetensorsFile& file, const std::string& name) {
+  StoredTensor tensor;
+  const TensorEntry* entry = file.Find(name);
+  if (entry == nullptr || !IsFloat(entry->dtype)) return tensor;
+  tensor.values = file.ReadF32(name);
+  tensor.dims = entry->shape.empty() ? std::vector<std::int64_t>{1} : entry->shape;
+  tensor.bf16 = IsBf16(file, *entry);
+  tensor.scale = MetadataNumber<double>(file, "scale:" + name);
+  return tensor;
+}
+
+// The groups of a convolution: what the metadata say, else what x or the shapes tell.
+std::int64_t GroupsOf(const SafetensorsFile& file, const ProductTensors& layer) {
+  const std::string key = "groups:" + layer.layer;
+  if (!MetadataOf(file, key).empty()) return MetadataNumber<std::int64_t>(file, key);
+  const bool known = layer.x && layer.x.dims.size() > 1 && layer.w.dims[1] > 0;
+  return known ? std::max<std::int64_t>(1, layer.x.dims[1] / layer.w.dims[1]) : 1;
+}
+
+// A layer by its NAME.w, of two axes or more.
+ProductTensors LayerOf(const SafetensorsFile& file, const std::string& name) {
+  ProductTensors layer;
+  layer.layer = name;
+  layer.w = Stored(file, name + ".w");
+  layer.x = Stored(file, name + ".x");
+  layer.dy = Stored(file, name + ".dy");
+  layer.linear = layer.w.dims.size() == 2;
+  if (!layer.linear) layer.groups = GroupsOf(file, layer);
+  const std::string refusal = what_if::RefuseShapes(layer);
+  if (!refusal.empty()) throw DataError(file.path() + ": layer " + Shown(name) + ": " + refusal);
+  return layer;
+}
+
+void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
+  std::stable_sort(rows.begin(), rows.end(), [](const OperandRow& a, const OperandRow& b) {
+    const auto lost = [](const OperandRow& row) {
+      return std::isnan(row.lost_pct_nonzero) ? -1 : row.lost_pct_nonzero;
+    };
+    return lost(a) > lost(b);
+  });
+  out << "operands, those that lose most first (lost: of the values other than zero,\n"
+         "in %; SQNR and that of the worst block in dB; scales: log2, from to)\n";
+  TextTable table({"operand", "format", "lost", "saturated", "SQNR", "worst", "scales"}, 2);
+  for (const OperandRow& row : rows) {
+    table.Row({row.layer + " " + row.tensor, row.format, PctText(row.lost_pct_nonzero),
+               std::to_string(row.saturated), DecibelText(row.sqnr_db),
+               DecibelText(row.sqnr_worst_db), ScalesText(row)});
+  }
+  table.Print(out, kTerminalWidth);
+}
+
+}  // namespace
+
+void WhatIfDump(const WhatIfDumpOptions& options, std::ostream& out) {
+  const SafetensorsFile file = SafetensorsFile::Open(options.dump);
+  const bool csv = options.view == View::kCsv;
+  if (csv) out << telemetry::Header<OperandRow>() << '\n';
+  std::vector<OperandRow> all;
+  std::size_t layers = 0;
+  for (const TensorEntry& entry : file.entries()) {
+    if (!entry.name.ends_with(".w") || !IsFloat(entry.dtype) || entry.shape.size() < 2) continue;
+    const ProductTensors layer = LayerOf(file, entry.name.substr(0, entry.name.size() - 2));
+    ++layers;
+    for (const AnyFormat& format : options.formats) {
+      for (OperandRow& row : what_if::JudgeOperands(layer, format)) {
+        if (csv) out << telemetry::FieldsOf(row).text() << '\n';
+        if (!csv) all.push_back(std::move(row));
+      }
+    }
+  }
+  if (layers == 0)
+    throw DataError(options.dump +
+                    ": has no weights NAME.w of a linear layer or convolution; expected a dump of "
+                    "log.dump, or tensors NAME.x, NAME.w and NAME.dy");
+  if (!csv) PrintOperands(std::move(all), out);
+}
+
+}  // namespace ada::study

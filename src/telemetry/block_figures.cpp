@@ -1,0 +1,24 @@
+#include "telemetry/block_figures.h"
+
+#include "core/stats.h"
+
+namespace ada::telemetry {
+
+void BlockFigures::Take(const BlockCounts& counts) {
+  numel = counts.numel, zeros = counts.zeros, inf = counts.inf, nan = counts.nan;
+  lost = counts.lost();
+  lost_pct_nonzero = PercentOf(lost, numel - zeros);
+  lost_beside_largest = counts.lost_beside_largest;
+  lost_scale_rounding = counts.lost_scale_rounding;
+  lost_scale_floor = counts.lost_scale_floor;
+  lost_tensor_scale = counts.lost_tensor_scale;
+  saturated = counts.saturated;
+  blocks = counts.blocks, zero_blocks = counts.zero_blocks, broken_blocks = counts.broken_blocks;
+  if (counts.scaled_blocks > 0) scale_log2_min = counts.log2_min, scale_log2_max = counts.log2_max;
+  scale_log2_mean = counts.log2_mean(), scale_log2_std = counts.log2_std();
+  scale_floor = counts.at_floor, scale_ceiling = counts.at_ceiling;
+  sqnr_db = counts.sqnr_db();
+  sqnr_mean_db = counts.sqnr_mean_db(), sqnr_worst_db = counts.sqnr_worst_db();
+}
+
+}  // namespace ada::telemetry

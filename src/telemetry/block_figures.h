@@ -1,0 +1,69 @@
+// What a CSV says of a tensor that was quantized to a block-scaled format: the columns that
+// blocks.csv and `inspect --csv counts` share.
+#pragma once
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "core/blocks/block_counts.h"
+#include "telemetry/columns.h"
+
+namespace ada::telemetry {
+
+// BlockCounts as they are shown. A row derives from this struct.
+struct BlockFigures {
+  std::int64_t numel = 0, zeros = 0, inf = 0, nan = 0;
+  std::int64_t lost = 0;
+  double lost_pct_nonzero = NAN;
+  std::int64_t lost_beside_largest = 0, lost_scale_rounding = 0, lost_scale_floor = 0,
+               lost_tensor_scale = 0;
+  std::int64_t saturated = 0;
+  std::int64_t blocks = 0, zero_blocks = 0, broken_blocks = 0;
+  double scale_log2_min = NAN, scale_log2_max = NAN, scale_log2_mean = NAN, scale_log2_std = NAN;
+  std::int64_t scale_floor = 0, scale_ceiling = 0;
+  double sqnr_db = NAN, sqnr_mean_db = NAN, sqnr_worst_db = NAN;
+
+  void Take(const BlockCounts& counts);
+};
+
+// The columns of these figures in the table of a Row.
+template <class Row>
+constexpr auto BlockColumns() {
+  return std::to_array<Column<Row>>({
+      {"numel", &Row::numel},
+      {"zeros", &Row::zeros},
+      {"inf", &Row::inf},
+      {"nan", &Row::nan},
+      {"lost", &Row::lost},
+      {"lost_pct_nonzero", &Row::lost_pct_nonzero, kPlain | kEmptyNan},
+      {"lost_beside_largest", &Row::lost_beside_largest},
+      {"lost_scale_rounding", &Row::lost_scale_rounding},
+      {"lost_scale_floor", &Row::lost_scale_floor},
+      {"lost_tensor_scale", &Row::lost_tensor_scale},
+      {"saturated", &Row::saturated},
+      {"blocks", &Row::blocks},
+      {"zero_blocks", &Row::zero_blocks},
+      {"broken_blocks", &Row::broken_blocks},
+      {"scale_log2_min", &Row::scale_log2_min, kPlain | kEmptyNan},
+      {"scale_log2_max", &Row::scale_log2_max, kPlain | kEmptyNan},
+      {"scale_log2_mean", &Row::scale_log2_mean, kPlain | kEmptyNan},
+      {"scale_log2_std", &Row::scale_log2_std, kPlain | kEmptyNan},
+      {"scale_floor", &Row::scale_floor},
+      {"scale_ceiling", &Row::scale_ceiling},
+      {"sqnr_db", &Row::sqnr_db, kPlain | kEmptyNan},
+      {"sqnr_mean_db", &Row::sqnr_mean_db, kPlain | kEmptyNan},
+      {"sqnr_worst_db", &Row::sqnr_worst_db, kPlain | kEmptyNan},
+  });
+}
+
+// One table after the other.
+template <class Row, std::size_t m, std::size_t n>
+constexpr std::array<Column<Row>, m + n> Joined(const std::array<Column<Row>, m>& first,
+                                                const std::array<Column<Row>, n>& second) {
+  std::array<Column<Row>, m + n> all = {};
+  for (std::size_t i = 0; i < m; ++i) all[i] = first[i];
+  for (std::size_t i = 0; i < n; ++i) all[m + i] = second[i];
+  return all;
+}
+
+}  // namespace ada::telemetry
