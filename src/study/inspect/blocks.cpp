@@ -18,7 +18,7 @@ using BlockOutput = InspectOptions::Output;
 // A tensor of the view, with what it is ranked by.
 struct BlockLine {
   const TensorEntry* entry = nullptr;
-  BlockRow row;
+  BlockCountRow row;
 };
 
 BlockLine LineOf(const SafetensorsFile& file, const TensorEntry& entry, const BlockFormat& format,
@@ -45,7 +45,7 @@ void PrintBlockFormat(const BlockFormat& format, std::ostream& out) {
 
 void PrintBlockTable(std::vector<BlockLine> lines, std::ostream& out) {
   std::stable_sort(lines.begin(), lines.end(), [](const BlockLine& a, const BlockLine& b) {
-    const auto lost = [](const BlockRow& row) {
+    const auto lost = [](const BlockCountRow& row) {
       return std::isnan(row.lost_pct_nonzero) ? -1 : row.lost_pct_nonzero;
     };
     return lost(a.row) > lost(b.row);
@@ -54,7 +54,7 @@ void PrintBlockTable(std::vector<BlockLine> lines, std::ostream& out) {
          "SQNR and that of the worst block in dB; scales: log2, from to)\n";
   TextTable table({"tensor", "lost", "saturated", "SQNR", "worst", "scales", "blocks", "values"});
   for (const BlockLine& line : lines) {
-    const BlockRow& row = line.row;
+    const BlockCountRow& row = line.row;
     table.Row({row.tensor, PctText(row.lost_pct_nonzero), std::to_string(row.saturated),
                DecibelText(row.sqnr_db), DecibelText(row.sqnr_worst_db), ScalesText(row),
                std::to_string(row.blocks), std::to_string(row.numel)});
@@ -64,7 +64,7 @@ void PrintBlockTable(std::vector<BlockLine> lines, std::ostream& out) {
 
 // Every figure of one tensor.
 void PrintBlockLine(const BlockLine& line, std::ostream& out) {
-  const BlockRow& r = line.row;
+  const BlockCountRow& r = line.row;
   out << '\n'
       << Visible(r.tensor) << "  " << ShapeText(*line.entry) << "  " << r.numel << " values, scale "
       << ShortestText(r.scale) << '\n'
@@ -107,7 +107,7 @@ void InspectBlocks(const SafetensorsFile& file, const InspectOptions& options,
                    const std::function<double(const TensorEntry&)>& carried, std::ostream& out) {
   const bool csv = options.output == BlockOutput::kCounts;
   const bool all = options.output == BlockOutput::kAll;
-  csv ? void(out << telemetry::Header<BlockRow>() << '\n') : PrintBlockFormat(format, out);
+  csv ? void(out << telemetry::Header<BlockCountRow>() << '\n') : PrintBlockFormat(format, out);
   std::vector<BlockLine> lines;
   std::vector<const TensorEntry*> skipped;
   for (const TensorEntry& entry : file.entries()) {

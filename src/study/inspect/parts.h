@@ -55,7 +55,7 @@ struct CountRow {
 CountRow CountRowOf(const TensorEntry& entry, const NumberFormat& format, const TensorCount& count);
 
 // A row of `--csv counts` where the format is block-scaled.
-struct BlockRow : telemetry::BlockFigures {
+struct BlockCountRow : telemetry::BlockFigures {
   std::string tensor, format;
   double scale = 1;  // that the values carry
 };
@@ -206,13 +206,13 @@ inline constexpr auto kColumns<study::CountRow> = std::to_array<Column<study::Co
     {"range_log2", &study::CountRow::range_log2, kPlain},
 });
 template <>
-inline constexpr auto kColumns<study::BlockRow> = Joined(std::to_array<Column<study::BlockRow>>({
-                                                             {"tensor", &study::BlockRow::tensor},
-                                                             {"format", &study::BlockRow::format},
-                                                             {"scale", &study::BlockRow::scale,
+inline constexpr auto kColumns<study::BlockCountRow> = Joined(std::to_array<Column<study::BlockCountRow>>({
+                                                             {"tensor", &study::BlockCountRow::tensor},
+                                                             {"format", &study::BlockCountRow::format},
+                                                             {"scale", &study::BlockCountRow::scale,
                                                               kExact | kPlain},
                                                          }),
-                                                         BlockColumns<study::BlockRow>());
+                                                         BlockColumns<study::BlockCountRow>());
 template <>
 inline constexpr auto kColumns<study::MethodRow> = std::to_array<Column<study::MethodRow>>({
     {"layer", &study::MethodRow::layer},
