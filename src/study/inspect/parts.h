@@ -206,13 +206,13 @@ inline constexpr auto kColumns<study::CountRow> = std::to_array<Column<study::Co
     {"range_log2", &study::CountRow::range_log2, kPlain},
 });
 template <>
-inline constexpr auto kColumns<study::BlockCountRow> = Joined(std::to_array<Column<study::BlockCountRow>>({
-                                                             {"tensor", &study::BlockCountRow::tensor},
-                                                             {"format", &study::BlockCountRow::format},
-                                                             {"scale", &study::BlockCountRow::scale,
-                                                              kExact | kPlain},
-                                                         }),
-                                                         BlockColumns<study::BlockCountRow>());
+inline constexpr auto kColumns<study::BlockCountRow> =
+    Joined(std::to_array<Column<study::BlockCountRow>>({
+               {"tensor", &study::BlockCountRow::tensor},
+               {"format", &study::BlockCountRow::format},
+               {"scale", &study::BlockCountRow::scale, kExact | kPlain},
+           }),
+           BlockColumns<study::BlockCountRow>());
 template <>
 inline constexpr auto kColumns<study::MethodRow> = std::to_array<Column<study::MethodRow>>({
     {"layer", &study::MethodRow::layer},
