@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 #define ADA_API __attribute__((visibility("default")))
-#define ADA_INTERFACE 1 /* grows with each change that a caller has to know of */
+#define ADA_INTERFACE 2 /* grows with each change that a caller has to know of */
 ADA_API int32_t ada_interface(void);
 ADA_API const char* ada_error(void);
 
@@ -138,6 +138,43 @@ ADA_API int32_t ada_branch_halves(float target, double largest, double sum_max, 
    holds one, in the order of the forward pass; NaN where the original raises. */
 ADA_API float ada_branch_target_reference(const float* scales, const float* magnitudes,
                                           int32_t count, float u_max);
+
+/* --- Operands in block-scaled formats (src/core/blocks) --- */
+
+typedef struct ada_block_format ada_block_format;
+/* A name (nvfp4) or a map of YAML ({element: fp4_e2m1, block: [16, 16], scale: fp8_e4m3}); NULL
+   where it is none. */
+ADA_API ada_block_format* ada_block_format_new(const char* text);
+ADA_API void ada_block_format_free(ada_block_format* format);
+ADA_API const char* ada_block_format_name(const ada_block_format* format);
+
+/* What blocks.csv says of an operand; NaN where there is nothing to say. */
+typedef struct {
+  int64_t numel, zeros, inf, nan;
+  int64_t lost_beside_largest, lost_scale_rounding, lost_scale_floor, lost_tensor_scale, saturated;
+  int64_t blocks, zero_blocks, broken_blocks;
+  double scale_log2_min, scale_log2_max, scale_log2_mean, scale_log2_std;
+  int64_t scale_floor, scale_ceiling;
+  double sqnr_db, sqnr_mean_db, sqnr_worst_db;
+} ada_block_figures;
+
+/* An operand of y = x w, dx = dy w or dw = x dy in PyTorch's layout. Blocks run along what the
+   product sums over: channels of x and dy, input channels of w (forward), or images and pixels of x
+   and dy (dw), output channels of w (dx). */
+typedef struct {
+  int32_t weight;         /* w, not x or dy */
+  int32_t linear;         /* of a linear layer: all values of an image are features */
+  int32_t along_channels; /* 0: the second of the two above */
+  int32_t bf16;           /* values are kept as bf16 */
+  int64_t groups;
+  int32_t rank;
+  const int64_t* dims;
+} ada_operand;
+/* Quantizes fp32 values in the processor's memory; decoded (may be the same) and figures may be
+   NULL. 1 where the operand's dims make no sense. */
+ADA_API int32_t ada_operand_quantize(const ada_block_format* format, const ada_operand* operand,
+                                     const float* values, float* decoded,
+                                     ada_block_figures* figures);
 
 /* --- Statistics of fp32 values in the processor's memory --- */
 

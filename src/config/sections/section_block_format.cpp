@@ -1,4 +1,4 @@
-// Block-scaled formats as values of keys: their names, or a map of element, block, scale and rule.
+// Block-scaled formats as maps of element, block, scale and rule, and their names.
 #include <algorithm>
 
 #include "config/keys/foreign_names.h"
@@ -15,12 +15,6 @@ const EnumNames<BlockRule> kBlockRules = {
     {"even", BlockRule::kEven},   {"rceil", BlockRule::kRceil},
     {"te", BlockRule::kTe},       {"four_over_six", BlockRule::kFourOverSix}};
 const EnumNames<BlockError> kBlockErrors = {{"mae", BlockError::kMae}, {"mse", BlockError::kMse}};
-
-Names BlockNames() {
-  Names names;
-  for (const NamedBlockFormat& known : NamedBlockFormats()) names.emplace_back(known.name);
-  return names;
-}
 
 Key ElementKey(NumberFormat& element) {
   Names names;
@@ -75,23 +69,20 @@ Key BlockKey(BlockFormat& format) {
   return key;
 }
 
-// Whether a map is meant as a block format: a key of it is one of those.
+}  // namespace
+
+Names BlockFormatNames() {
+  Names names;
+  for (const NamedBlockFormat& known : NamedBlockFormats()) names.emplace_back(known.name);
+  return names;
+}
+
 bool IsBlockMap(const YamlNode& node) {
   const auto section = ExampleSection<BlockFormat>(BlockFormatSection);
   return node.kind == YamlNode::Kind::kMap &&
          std::any_of(node.entries.begin(), node.entries.end(),
                      [&](const Entry& entry) { return section->Find(entry.key.text) != nullptr; });
 }
-
-std::optional<BlockFormat> ReadBlockMap(const YamlNode& node, const ReadContext& context) {
-  BlockFormat format;
-  const std::size_t problems = context.problems.count();
-  ReadSection(node, BlockFormatSection(format), context);
-  if (context.problems.count() > problems) return std::nullopt;
-  return format;
-}
-
-}  // namespace
 
 Section BlockFormatSection(BlockFormat& format) {
   Section section;
@@ -141,55 +132,17 @@ Section BlockFormatSection(BlockFormat& format) {
   return section;
 }
 
-std::string BlockFormatMisplaced(const YamlNode& node) {
-  const bool named = node.kind == YamlNode::Kind::kScalar && Contains(BlockNames(), node.text);
-  if (!named && !IsBlockMap(node)) return "";
-  return (named ? "'" + node.text + "': " : std::string()) +
-         "a block-scaled format cannot stand here; it can in precision.operands, for what products "
-         "multiply, and in convert, inspect and what-if --dump";
-}
-
-std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_only,
-                                           const ReadContext& context) {
+std::optional<BlockFormat> ReadBlockFormatNode(const YamlNode& node, const ReadContext& context) {
   if (IsBlockMap(node)) {
-    const auto read = ReadBlockMap(node, context);
-    return read ? std::optional<AnyFormat>(*read) : std::nullopt;
+    BlockFormat format;
+    const std::size_t problems = context.problems.count();
+    ReadSection(node, BlockFormatSection(format), context);
+    return context.problems.count() > problems ? std::nullopt : std::optional(format);
   }
-  if (node.kind == YamlNode::Kind::kScalar) {
-    for (const NamedBlockFormat& known : NamedBlockFormats()) {
-      if (known.name == node.text) return known.format;
-    }
-  }
-  const auto read = ReadFormatNode(node, tensors_only, BlockNames(), context);
-  return read ? std::optional<AnyFormat>(*read) : std::nullopt;
-}
-
-YamlNode AnyFormatNode(const AnyFormat& format) {
-  if (const auto* plain = std::get_if<NumberFormat>(&format)) return FormatNode(*plain);
-  BlockFormat block = std::get<BlockFormat>(format);
   for (const NamedBlockFormat& known : NamedBlockFormats()) {
-    if (known.format == block) return Scalar(std::string(known.name));
+    if (node.kind == YamlNode::Kind::kScalar && known.name == node.text) return known.format;
   }
-  return WriteSection(BlockFormatSection(block));
-}
-
-Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string meaning) {
-  Names names = TensorFormatNames();
-  for (std::string& block : BlockNames()) names.push_back(std::move(block));
-  Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
-  key.range = "a format, of blocks too";
-  key.schemas = {
-      WordSchema(std::move(names)),
-      MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); }, "exponent"),
-      MapSchema([] { return ExampleSection<BlockFormat>(BlockFormatSection); }, "element")};
-  key.read = [&field](const YamlNode& node, const ReadContext& context) {
-    const auto read = ReadAnyFormatNode(node, true, context);
-    if (read) field = read;
-  };
-  key.write = [&field]() -> std::optional<YamlNode> {
-    return field ? std::optional(AnyFormatNode(*field)) : std::nullopt;
-  };
-  return key;
+  return std::nullopt;
 }
 
 }  // namespace ada::config

@@ -59,6 +59,11 @@ Key FormatKey(std::string name, std::optional<NumberFormat>& field, std::string 
 Names TensorFormatNames();  // of formats with a sign
 YamlNode FormatNode(NumberFormat format);
 
+Names BlockFormatNames();
+bool IsBlockMap(const YamlNode& node);  // a map with a key of BlockFormatSection
+// A block-scaled format; nothing, without a problem, for what is no such map and no such name.
+std::optional<BlockFormat> ReadBlockFormatNode(const YamlNode& node, const ReadContext& context);
+
 // A plain format or one of blocks, likewise.
 std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_only,
                                            const ReadContext& context);

@@ -10,7 +10,7 @@ import os
 import pathlib
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 
-INTERFACE = 1
+INTERFACE = 2
 NAME = "libada_scaling.so"
 NEEDS_MOMENTS, NEEDS_LOGS, NEEDS_PRODUCTS = 1, 2, 4
 UPDATE, SKIP, SANITIZE = 0, 1, 2
@@ -79,6 +79,22 @@ class Tail(_Fields):
     _fields_ = [("bins", c_int64 * TAIL_BINS), ("nonzero", c_int64), ("largest", c_double)]
 
 
+class BlockFigures(_Fields):
+    _fields_ = [(name, c_int64) for name in (
+        "numel", "zeros", "inf", "nan", "lost_beside_largest", "lost_scale_rounding",
+        "lost_scale_floor", "lost_tensor_scale", "saturated", "blocks", "zero_blocks",
+        "broken_blocks")] + [(name, c_double) for name in (
+            "scale_log2_min", "scale_log2_max", "scale_log2_mean", "scale_log2_std")] + [
+        ("scale_floor", c_int64), ("scale_ceiling", c_int64), ("sqnr_db", c_double),
+        ("sqnr_mean_db", c_double), ("sqnr_worst_db", c_double)]
+
+
+class Operand(_Fields):
+    _fields_ = [("weight", c_int32), ("linear", c_int32), ("along_channels", c_int32),
+                ("bf16", c_int32), ("groups", c_int64), ("rank", c_int32),
+                ("dims", POINTER(c_int64))]
+
+
 _FUNCTIONS = {  # name: result, arguments
     "ada_interface": (c_int32, []),
     "ada_error": (c_char_p, []),
@@ -107,6 +123,11 @@ _FUNCTIONS = {  # name: result, arguments
     "ada_branch_target_reference": (c_float, [POINTER(c_float), POINTER(c_float), c_int32,
                                               c_float]),
     "ada_branch_halves": (c_int32, [c_float, c_double, c_double, c_double]),
+    "ada_block_format_new": (c_void_p, [c_char_p]),
+    "ada_block_format_free": (None, [c_void_p]),
+    "ada_block_format_name": (c_char_p, [c_void_p]),
+    "ada_operand_quantize": (c_int32, [c_void_p, POINTER(Operand), c_void_p, c_void_p,
+                                       POINTER(BlockFigures)]),
     "ada_moments_of": (None, [c_void_p, c_int64, POINTER(Moments)]),
     "ada_tail_of": (None, [c_void_p, c_int64, c_float, c_int32, POINTER(Tail)]),
 }

@@ -1,0 +1,104 @@
+// Block-scaled formats behind the C interface.
+#include <cmath>
+#include <vector>
+
+#include "c_api/texts.h"
+#include "config/sections/sections.h"
+#include "config/yaml/document.h"
+#include "config/yaml/problems.h"
+#include "core/blocks/operand_blocks.h"
+#include "core/error.h"
+
+struct ada_block_format {
+  ada::BlockFormat format;
+};
+
+namespace ada::c_api {
+namespace {
+
+ada_block_format* NewBlockFormat(const std::string& text) {
+  config::Problems problems("format", {});
+  std::optional<BlockFormat> format;
+  try {
+    config::YamlNode node = config::ParseYaml(text, 0);
+    config::RemoveDuplicates(node, "", problems);
+    format = config::ReadBlockFormatNode(node, {problems, "", node});
+  } catch (const config::ParseProblem& problem) {
+    throw ConfigError("format '" + text + "': " + problem.message);
+  }
+  problems.ThrowIfAny();
+  if (format) return new ada_block_format{*format};
+  std::string names;
+  for (const std::string& name : config::BlockFormatNames()) names += name + ", ";
+  throw ConfigError("format '" + text + "': expected " + names +
+                    "or a map such as {element: fp4_e2m1, rule: rceil}");
+}
+
+OperandPlace PlaceOf(const ada_operand& operand) {
+  OperandPlace place;
+  place.weight = operand.weight != 0, place.linear = operand.linear != 0;
+  place.groups = operand.groups;
+  place.along_channels = operand.along_channels != 0;
+  place.dims.assign(operand.dims, operand.dims + operand.rank);
+  const bool enough = place.dims.size() >= 2;
+  const std::int64_t channels = enough ? place.dims[place.weight ? 0 : 1] : 0;
+  if (!enough || place.groups < 1 || (!place.linear && channels % place.groups != 0))
+    throw ConfigError("an operand has two axes or more, and channels that its groups divide");
+  if (place.linear) place.groups = 1;
+  return place;
+}
+
+ada_block_figures FiguresOf(const BlockCounts& counts) {
+  const bool scaled = counts.scaled_blocks > 0;
+  return {counts.numel,
+          counts.zeros,
+          counts.inf,
+          counts.nan,
+          counts.lost_beside_largest,
+          counts.lost_scale_rounding,
+          counts.lost_scale_floor,
+          counts.lost_tensor_scale,
+          counts.saturated,
+          counts.blocks,
+          counts.zero_blocks,
+          counts.broken_blocks,
+          scaled ? counts.log2_min : NAN,
+          scaled ? counts.log2_max : NAN,
+          counts.log2_mean(),
+          counts.log2_std(),
+          counts.at_floor,
+          counts.at_ceiling,
+          counts.sqnr_db(),
+          counts.sqnr_mean_db(),
+          counts.sqnr_worst_db()};
+}
+
+int32_t QuantizeFor(const ada_block_format& format, const ada_operand& operand, const float* values,
+                    float* decoded, ada_block_figures* figures) {
+  const OperandPlace place = PlaceOf(operand);
+  std::int64_t count = 1;
+  for (const std::int64_t size : place.dims) count *= size;
+  const std::vector<float> kept(values, values + count);
+  BlockCounts counts;
+  QuantizeOperand(format.format, place, operand.bf16 != 0, kept, decoded,
+                  figures != nullptr ? &counts : nullptr);
+  if (figures != nullptr) *figures = FiguresOf(counts);
+  return 0;
+}
+
+}  // namespace
+}  // namespace ada::c_api
+
+ada_block_format* ada_block_format_new(const char* text) {
+  return ada::c_api::Guarded(static_cast<ada_block_format*>(nullptr),
+                             [&] { return ada::c_api::NewBlockFormat(text); });
+}
+void ada_block_format_free(ada_block_format* format) { delete format; }
+const char* ada_block_format_name(const ada_block_format* format) {
+  return ada::c_api::Kept(ada::FormatName(format->format));
+}
+int32_t ada_operand_quantize(const ada_block_format* format, const ada_operand* operand,
+                             const float* values, float* decoded, ada_block_figures* figures) {
+  return ada::c_api::Guarded(
+      1, [&] { return ada::c_api::QuantizeFor(*format, *operand, values, decoded, figures); });
+}

@@ -1,0 +1,55 @@
+// Formats as values of keys that take plain and block-scaled ones, and what is said of the latter
+// where a plain one is needed.
+#include "config/sections/sections.h"
+#include "core/text.h"
+
+namespace ada::config {
+
+std::string BlockFormatMisplaced(const YamlNode& node) {
+  const bool named =
+      node.kind == YamlNode::Kind::kScalar && Contains(BlockFormatNames(), node.text);
+  if (!named && !IsBlockMap(node)) return "";
+  return (named ? "'" + node.text + "': " : std::string()) +
+         "a block-scaled format cannot stand here; it can in precision.operands, for what products "
+         "multiply, and in convert, inspect and what-if --dump";
+}
+
+std::optional<AnyFormat> ReadAnyFormatNode(const YamlNode& node, bool tensors_only,
+                                           const ReadContext& context) {
+  const std::size_t problems = context.problems.count();
+  const std::optional<BlockFormat> blocks = ReadBlockFormatNode(node, context);
+  if (blocks) return *blocks;
+  if (context.problems.count() > problems) return std::nullopt;
+  const auto read = ReadFormatNode(node, tensors_only, BlockFormatNames(), context);
+  return read ? std::optional<AnyFormat>(*read) : std::nullopt;
+}
+
+YamlNode AnyFormatNode(const AnyFormat& format) {
+  if (const auto* plain = std::get_if<NumberFormat>(&format)) return FormatNode(*plain);
+  BlockFormat block = std::get<BlockFormat>(format);
+  for (const NamedBlockFormat& known : NamedBlockFormats()) {
+    if (known.format == block) return Scalar(std::string(known.name));
+  }
+  return WriteSection(BlockFormatSection(block));
+}
+
+Key AnyFormatKey(std::string name, std::optional<AnyFormat>& field, std::string meaning) {
+  Names names = TensorFormatNames();
+  for (std::string& block : BlockFormatNames()) names.push_back(std::move(block));
+  Key key = MakeKey(std::move(name), "word or map", std::move(meaning));
+  key.range = "a format, of blocks too";
+  key.schemas = {
+      WordSchema(std::move(names)),
+      MapSchema([] { return ExampleSection<NumberFormat>(FormatSection); }, "exponent"),
+      MapSchema([] { return ExampleSection<BlockFormat>(BlockFormatSection); }, "element")};
+  key.read = [&field](const YamlNode& node, const ReadContext& context) {
+    const auto read = ReadAnyFormatNode(node, true, context);
+    if (read) field = read;
+  };
+  key.write = [&field]() -> std::optional<YamlNode> {
+    return field ? std::optional(AnyFormatNode(*field)) : std::nullopt;
+  };
+  return key;
+}
+
+}  // namespace ada::config

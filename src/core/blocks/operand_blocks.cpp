@@ -1,0 +1,83 @@
+#include "core/blocks/operand_blocks.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+namespace ada {
+namespace {
+
+// A matrix whose rows or columns are summed over, `count` of them one after the other.
+struct Plane {
+  BlockLayout across;  // blocks along columns
+  BlockLayout down;    // blocks along rows
+  std::int64_t count = 1, size = 0;
+};
+
+std::int64_t ProductOf(const std::vector<std::int64_t>& dims, std::size_t from) {
+  return std::accumulate(dims.begin() + static_cast<std::ptrdiff_t>(from), dims.end(),
+                         std::int64_t{1}, std::multiplies<>());
+}
+
+// x or dy as [images and pixels, channels]: groups split the columns.
+Plane PlaneOfBatch(const OperandPlace& place) {
+  const std::int64_t columns = place.linear ? ProductOf(place.dims, 1) : place.dims[1];
+  const std::int64_t rows = place.dims[0] * (place.linear ? 1 : ProductOf(place.dims, 2));
+  const std::int64_t group = columns / place.groups;
+  Plane plane;
+  plane.across = {place.groups, rows, group, group, columns, 1};
+  plane.down = {1, columns, rows, 0, 1, columns};
+  return plane;
+}
+
+// w: rows are output channels, which groups split, columns input channels at each tap.
+Plane PlaneOfWeights(const OperandPlace& place) {
+  const std::int64_t rows = place.dims[0] / place.groups, columns = place.dims[1];
+  const std::int64_t taps = ProductOf(place.dims, 2);
+  Plane plane;
+  plane.across = {taps, rows, columns, 1, columns * taps, taps};
+  plane.down = {1, columns * taps, rows, 0, 1, columns * taps};
+  plane.count = place.groups, plane.size = rows * columns * taps;
+  return plane;
+}
+
+// [images, channels, pixels] to [images, pixels, channels], or back.
+std::vector<float> Turned(const std::vector<float>& values, const OperandPlace& place, bool back) {
+  const auto channels = static_cast<std::size_t>(place.dims[1]);
+  const auto pixels = static_cast<std::size_t>(ProductOf(place.dims, 2));
+  const std::size_t image = channels * pixels;
+  std::vector<float> turned(values.size());
+  for (std::size_t first = 0; first < values.size(); first += image) {
+    for (std::size_t c = 0; c < channels; ++c) {
+      for (std::size_t p = 0; p < pixels; ++p) {
+        const std::size_t here = first + c * pixels + p, there = first + p * channels + c;
+        turned[back ? here : there] = values[back ? there : here];
+      }
+    }
+  }
+  return turned;
+}
+
+}  // namespace
+
+void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
+                     const std::vector<float>& values, float* decoded, BlockCounts* counts) {
+  const Plane plane = place.weight ? PlaneOfWeights(place) : PlaneOfBatch(place);
+  const bool turns = !place.weight && !place.linear;
+  std::vector<float> turned = turns ? Turned(values, place, false) : std::vector<float>();
+  const std::vector<float>& from = turns ? turned : values;
+  std::vector<float> to(decoded == nullptr ? 0 : values.size());
+  const float amax = AmaxOf(values);
+  const bool across = place.along_channels || format.square;
+  for (std::int64_t i = 0; i < plane.count; ++i) {
+    QuantizedBlocks output;
+    if (decoded != nullptr) output.values = to.data() + i * plane.size;
+    QuantizeBlocks(format, across ? plane.across : plane.down, amax, bf16,
+                   from.data() + i * plane.size, output, counts);
+  }
+  if (decoded == nullptr) return;
+  if (turns) to = Turned(to, place, true);
+  std::copy(to.begin(), to.end(), decoded);
+}
+
+}  // namespace ada

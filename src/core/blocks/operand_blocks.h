@@ -1,0 +1,29 @@
+// Where the blocks of a product's operands lie, for tensors in PyTorch's layouts: y = x w sums over
+// input channels, dx = dy w over output channels, dw = x dy over images and pixels.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/blocks/block_quantizer.h"
+
+namespace ada {
+
+// An operand of a linear layer or convolution: x or dy [images, channels, pixels...], of a linear
+// layer [images, ...], all values of an image its features; w [out, in / groups, taps...].
+struct OperandPlace {
+  bool weight = false;  // w
+  bool linear = true;
+  std::int64_t groups = 1;  // divides the channels
+  // Blocks run along channels (input channels of w), or else along images and pixels (output
+  // channels of w). Square tiles lie in the plane of both and are the same ones either way.
+  bool along_channels = true;
+  std::vector<std::int64_t> dims;
+};
+
+// Quantizes an operand under one scale of the tensor, if its format has one. No block holds values
+// of two groups, or of two taps. `bf16`: the values are kept as bf16. `decoded`, unless null, is
+// written in the layout of `values` and may be the same; counts, unless null, are added to.
+void QuantizeOperand(const BlockFormat& format, const OperandPlace& place, bool bf16,
+                     const std::vector<float>& values, float* decoded, BlockCounts* counts);
+
+}  // namespace ada
