@@ -13,6 +13,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "python"))
 sys.path.insert(0, str(ROOT / "tests" / "tools"))
+sys.path.insert(0, str(ROOT / "tests" / "golden" / "blocks"))
 import safetensors_file  # noqa: E402
 from ada_train import run_files  # noqa: E402
 
@@ -21,6 +22,7 @@ try:
     from torch import nn
     from torch.nn import functional
     import ada_train.torch
+    import cases  # which needs NumPy
 except ImportError:
     torch = None
 
@@ -231,6 +233,50 @@ class RecordTest(unittest.TestCase):
         self.assertEqual(int(found["0", "dw"]["zeros_before"]), 16)
         events = [r["event"] for r in rows(self.folder / "run", "events")]
         self.assertIn("no_gradient", events)
+
+    def converted(self, folder, values, axis):
+        """A matrix as `ada-train convert` writes it in nvfp4, blocks along an axis."""
+        cases.save(folder / "in.safetensors", {"t": ("F32", values.detach().numpy())})
+        subprocess.run([BINARY, "convert", folder / "in.safetensors", folder / "out.safetensors",
+                        "--format", "nvfp4", "--axis", str(axis)], check=True)
+        return torch.from_numpy(cases.load(folder / "out.safetensors")["t"][1].copy())
+
+    def test_operands_in_blocks(self):
+        torch.manual_seed(5)
+        layer = nn.Linear(40, 24)
+        net, x, dy = nn.Sequential(layer), torch.randn(33, 40), torch.randn(33, 24)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        with tempfile.TemporaryDirectory() as folder:
+            folder, taken = pathlib.Path(folder), x.clone().requires_grad_()
+            with ada_train.torch.record(net, optimizer, folder / "run", every=1,
+                                        operands="nvfp4") as recorder:
+                y = net(taken)
+                y.backward(dy)
+                recorder.step(0.0)
+            forward = functional.linear(self.converted(folder, x, 1),
+                                        self.converted(folder, layer.weight, 1), layer.bias)
+            dx = self.converted(folder, dy, 1) @ self.converted(folder, layer.weight, 0)
+            dw = self.converted(folder, dy, 0).T @ self.converted(folder, x, 0)
+            self.assertTrue(torch.equal(y, forward))
+            self.assertTrue(torch.equal(taken.grad, dx))
+            self.assertTrue(torch.equal(layer.weight.grad, dw))
+            found = {row["tensor"]: row for row in rows(folder / "run", "blocks")}
+            self.assertEqual(list(found), ["forward.x", "forward.w", "dx.w", "dx.dy", "dw.x",
+                                           "dw.dy"])
+            self.assertEqual(int(found["dw.x"]["numel"]), 33 * 40)
+            self.assertEqual(int(found["dw.x"]["blocks"]), 3 * 40)  # of 33 images 16, 16 and 1
+            lost = (self.converted(folder, dy, 0) == 0) & (dy != 0)
+            self.assertEqual(int(found["dw.dy"]["lost"]), int(lost.sum()))
+        self.assertNotIn("forward", vars(layer))  # as it was before
+
+    def test_operands_that_are_refused(self):
+        table = [("mxfp9", "expected mxfp8_e4m3"), ({"y": "nvfp4"}, "keys of x, w, dy"),
+                 ({"dx": {"x": "nvfp4"}}, "operands.dx: expected dy and w"),
+                 ("{element: fp4_e2m1, rule: te}", "scale e8m0 has no rule te")]
+        for operands, message in table:
+            with self.subTest(operands=operands), tempfile.TemporaryDirectory() as folder:
+                with self.assertRaisesRegex(ValueError, message):
+                    ada_train.torch.record(model(), None, folder + "/run", operands=operands)
 
     def test_skipped_steps_and_scales(self):
         net = model()

@@ -82,7 +82,7 @@ bool IsDead(const WatchState& state, const WatchedLayer& layer) {
 }
 
 // Indices of the layers that are shown, at most `room`.
-std::vector<std::size_t> Shown(const WatchState& state, std::size_t room) {
+std::vector<std::size_t> RowsThatFit(const WatchState& state, std::size_t room) {
   const std::vector<WatchedLayer>& layers = state.layers;
   std::vector<std::size_t> shown(layers.size());
   std::iota(shown.begin(), shown.end(), 0);
@@ -181,7 +181,7 @@ std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& o
     if (options.height > 0 && around + room > options.height) {
       room = options.height > around + 1 ? options.height - around - 1 : 0;
     }
-    const std::vector<std::size_t> shown = Shown(state, room);
+    const std::vector<std::size_t> shown = RowsThatFit(state, room);
     const Table table(state, shown, options);
     lines.push_back(table.Titles());
     for (const std::size_t i : shown) lines.push_back(table.Row(state.layers[i]));

@@ -264,6 +264,33 @@ class Layer:
             raise PolicyError(_why())
 
 
+class BlockFormat:
+    """A block-scaled format, by its name or as YAML."""
+
+    def __init__(self, text):
+        self._lib, self._handle = library(), None
+        self._handle = self._lib.ada_block_format_new(text.encode())
+        if not self._handle:
+            raise ValueError(_why())
+        self.name = self._lib.ada_block_format_name(self._handle).decode()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self._lib.ada_block_format_free(self._handle)
+
+    def quantize(self, values, decoded, dims, *, weight, linear, along, groups=1, bf16=False,
+                 counts=True):
+        """An operand of fp32 values at an address, to another (the same will do). `along`: blocks
+        run along channels. Returns BlockFigures, or None without `counts`."""
+        sizes = (c_int64 * len(dims))(*dims)
+        operand = Operand(weight, linear, along, bf16, groups, len(dims), sizes)
+        figures = BlockFigures()
+        if self._lib.ada_operand_quantize(self._handle, byref(operand), values, decoded,
+                                          byref(figures) if counts else None):
+            raise ValueError(_why())
+        return figures if counts else None
+
+
 def error():
     """The words of the decision that failed last."""
     return _why()

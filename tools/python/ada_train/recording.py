@@ -59,7 +59,7 @@ def _null(value):
 
 
 class RunFolder:
-    def __init__(self, folder, overwrite=False, histograms=True):
+    def __init__(self, folder, overwrite=False, histograms=True, blocks=False):
         self.path = pathlib.Path(folder)
         self.path.mkdir(parents=True, exist_ok=True)
         self._held = _lock(self.path)
@@ -68,7 +68,8 @@ class RunFolder:
         except BaseException:
             self._held.close()
             raise
-        names = (["histograms"] if histograms else []) + ALWAYS + ["steps"]
+        names = (["histograms"] if histograms else []) + (["blocks"] if blocks else [])
+        names += ALWAYS + ["steps"]
         self._files = {name: csv_writer.CsvFile(self.path, name) for name in names}
         self.totals = Totals()
 

@@ -20,7 +20,7 @@ def __getattr__(name):
 def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, activations=None,
            weights=None, gradients=None, weight_gradients=None, saturate=False, every=100,
            histogram_every=None, statistics=("dx", "dy", "dw"), layers="*", name=None,
-           dataset=None, overwrite=False):
+           dataset=None, overwrite=False, operands=None):
     """Records the training of `model` by `optimizer` into `folder`, until close().
 
     Call recorder.step(loss) once behind each attempt to update the weights, skipped ones included:
@@ -41,6 +41,11 @@ def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, act
         in fp32, or one for a role alone: activations, weights, gradients, weight_gradients, as in
         ada-train's `precision`. Without any of them the model is recorded in the formats in which
         it computes, and nothing of what it computes changes.
+    operands: a block-scaled format ("mxfp8_e4m3", "nvfp4", "{element: fp4_e2m1, rule: rceil}") to
+        which the operands of nn.Linear and nn.Conv2d are rounded once more where a product takes
+        them, forwards and backwards; or {"x": ..., "w": ..., "dy": ...}, or {"forward": {"x", "w"},
+        "dx": {"dy", "w"}, "dw": {"x", "dy"}}, where None leaves one alone. Rows of blocks.csv say
+        what each lost. It needs libada_scaling.
     saturate: beyond a format's largest value stands the largest value.
     every: steps between rows of underflow.csv and scales.csv; histogram_every: between histograms
         (default: `every`; 0: none). The first step is logged too.
@@ -52,4 +57,4 @@ def record(model, optimizer, folder, *, scaler=None, scale=1.0, format=None, act
                     formats=(format, activations, weights, gradients, weight_gradients, saturate),
                     every=every, histogram_every=every if histogram_every is None
                     else histogram_every, statistics=statistics, layers=layers, name=name,
-                    dataset=dataset, overwrite=overwrite)
+                    dataset=dataset, overwrite=overwrite, operands=operands)

@@ -13,6 +13,7 @@ class Attempt:
         self.step, self.scale, self.counts, self._bins = step, scale, counts, bins
         self._tensors = tensors
         self._found = {}  # (layer, tensor) -> [format, Stats, Bins or None]
+        self._operands = {}  # (layer, operand) -> [name of its format, BlockFigures]
         self.forward, self.backward = {}, {}  # layers in the order in which they ran
 
     def _carried(self, tensor):
@@ -37,6 +38,15 @@ class Attempt:
             known[1].add(stats)
             if bins is not None:
                 known[2].add(bins)
+
+    def add_operand(self, layer, operand, form, figures):
+        """What a block-scaled format did to an operand; of several micro-batches the last."""
+        self._operands[layer, operand] = [form, figures]
+
+    def operand_rows(self):
+        """(layer, operand, format, BlockFigures)."""
+        for key, found in self._operands.items():
+            yield (*key, *found)
 
     def rows(self):
         """(layer, tensor, format, Stats, Bins, scale) in the order of execution."""

@@ -5,6 +5,7 @@ import torch
 from ada_train import counting
 from ada_train.torch import formats
 from ada_train.torch.layers import weight_of
+from ada_train.torch.operands import Product, takes
 
 
 class Carried:
@@ -43,11 +44,24 @@ class _Round(torch.autograd.Function):
         return (ctx.rounds(dy, scale) if ctx.rounds else dy), None, None, None
 
 
-class Emulation:
-    """`roles`: activations, weights, gradients, weight_gradients -> Named format."""
+class _Replaced:
+    """A module whose forward is another one until remove(), as of a hook."""
 
-    def __init__(self, recorder, roles):
-        self._recorder, self._roles = recorder, roles
+    def __init__(self, module, forward):
+        self._module = module
+        module.forward = forward
+
+    def remove(self):
+        self._module.__dict__.pop("forward", None)
+
+
+class Emulation:
+    """`roles`: activations, weights, gradients, weight_gradients -> Named format; `operands`:
+    operand -> block-scaled format or None, as operands.formats_of gives them; None: products take
+    what is stored."""
+
+    def __init__(self, recorder, roles, operands=None):
+        self._recorder, self._roles, self._operands = recorder, roles, operands
         self._summed = set()  # layers whose dy was the sum of several gradients
         self._masters, self.start = {}, None
 
@@ -78,7 +92,20 @@ class Emulation:
             return result
         return rounded
 
+    def _counted(self):
+        """What products tell of their operands, in attempts that count."""
+        attempt = self._recorder.attempt
+        return attempt.add_operand if attempt is not None and attempt.counts else None
+
     def hook(self, name, module):
+        hooks = self._hooks(name, module)
+        if self._operands is not None and takes(module):
+            bf16 = self._roles["activations"].name == "bf16"
+            hooks.append(_Replaced(module, Product(name, module, self._operands, self._counted,
+                                                   bf16)))
+        return hooks
+
+    def _hooks(self, name, module):
         return [module.register_forward_pre_hook(
                     lambda _, args: self._before(name, module, args)),
                 module.register_forward_hook(
@@ -135,10 +162,11 @@ class Emulation:
                                  "what the model itself computes in")
 
 
-def roles_of(format, activations, weights, gradients, weight_gradients, saturate):
-    """The formats by role as `precision:` has them; None where nothing is to be emulated."""
+def roles_of(format, activations, weights, gradients, weight_gradients, saturate, always=False):
+    """The formats by role as `precision:` has them; None where nothing is to be emulated, unless
+    `always`."""
     given = {"activations": activations, "weights": weights, "gradients": gradients}
-    if not any([format, weight_gradients, *given.values()]):
+    if not any([format, weight_gradients, always, *given.values()]):
         return None
     roles = {role: formats.named(text or format or "fp32", saturate)
              for role, text in given.items()}

@@ -13,6 +13,7 @@ from ada_train.torch import config, formats
 from ada_train.torch.clock import Clock
 from ada_train.torch.emulate import Emulation, roles_of
 from ada_train.torch.layers import is_product
+from ada_train.torch.operands import formats_of as operands_of
 from ada_train.torch.watching import Watching, due, layers_of
 
 TENSORS = ("y", "w", "dx", "dw", "dy")
@@ -31,6 +32,18 @@ def _cause(last):
                      f"{shortest(last['scale'])}")
 
 
+def blocks_row(figures, operand):
+    """The columns of blocks.csv that BlockFigures fill."""
+    row = figures.values()
+    row["lost"] = sum(row["lost_" + cause] for cause in (
+        "beside_largest", "scale_rounding", "scale_floor", "tensor_scale"))
+    nonzero = row["numel"] - row["zeros"]
+    row["lost_pct_nonzero"] = 100 * row["lost"] / nonzero if nonzero else math.nan
+    if operand.endswith("dy"):  # of a gradient: its norm beside that of what rounding did to it
+        row["norm_over_noise"] = 10 ** (row["sqnr_db"] / 20)
+    return row
+
+
 def _value(x):
     return float(x.detach()) if isinstance(x, torch.Tensor) else float(x)
 
@@ -40,13 +53,15 @@ class Recorder:
     closes it, as interrupted where an exception ends the block."""
 
     def __init__(self, model, optimizer, folder, *, scaler, scale, formats, every,
-                 histogram_every, statistics, layers, name, dataset, overwrite, scaling=None):
+                 histogram_every, statistics, layers, name, dataset, overwrite, scaling=None,
+                 operands=None):
         unknown = [tensor for tensor in statistics if tensor not in TENSORS]
         if unknown:
             raise ValueError(f"statistics: {', '.join(unknown)}: expected some of "
                              + ", ".join(TENSORS))
         names = layers_of(model, [layers] if isinstance(layers, str) else list(layers))
-        self._roles = roles_of(*formats)
+        taken = None if operands is None else operands_of(operands)
+        self._roles = roles_of(*formats, always=taken is not None)
         if self._roles is not None:
             Emulation.check(model)
         self._optimizer, self._scaler, self._fixed = optimizer, scaler, float(scale)
@@ -56,11 +71,11 @@ class Recorder:
         self._log = (every, histogram_every, list(statistics))
         self._name = name or os.path.basename(os.path.abspath(folder))
         self._model, self._dataset = model, dataset
-        self._folder = RunFolder(folder, overwrite, histogram_every > 0)
+        self._folder = RunFolder(folder, overwrite, histogram_every > 0, taken is not None)
         self._clock, self._epoch, self._scale = Clock(), 1, None
         self._dead, self._closed, self._known_epochs = set(), False, 0
         self._watching = Watching(model, optimizer, names, self._scale_now, self._roles, self._log,
-                                  self._clock)
+                                  self._clock, taken)
 
     def __enter__(self):
         return self
@@ -138,6 +153,9 @@ class Recorder:
 
     def _tensors(self, attempt, at):
         rows = []
+        for layer, operand, form, figures in attempt.operand_rows():
+            self._folder.add("blocks", **at, layer=layer, tensor=operand, format=form,
+                             **blocks_row(figures, operand))
         for decision in self._decisions(attempt):
             self._folder.add("scales", **at, policy=self._policy["policy"], **decision)
         for layer, tensor, form, stats, bins, scale in attempt.rows():

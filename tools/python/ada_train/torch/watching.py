@@ -33,14 +33,15 @@ class Watching:
     """`scale`: a function that gives S of the attempt that begins; `roles`: what is emulated, or
     None. From the first forward pass of an attempt on there is `attempt`, until next()."""
 
-    def __init__(self, model, optimizer, names, scale, roles, choice, clock):
+    def __init__(self, model, optimizer, names, scale, roles, choice, clock, operands=None):
         self._model, self._optimizer, self._names = model, optimizer, names
         self._scale, self._choice, self._clock = scale, choice, clock
         self.steps, self.batch, self.attempt = 0, 0, None
         self.updated, self.norm = False, math.nan
         self.traced, self.dtypes = [], set()  # of the first step: layers with their inputs
         self._makers, self._inputs, self._told = {}, {}, set()
-        self._rounding = Observer(self) if roles is None else Emulation(self, roles)
+        self._rounding = (Observer(self) if roles is None
+                          else Emulation(self, roles, operands))
         self._hooks = self._install()
 
     @property
