@@ -24,8 +24,9 @@ struct ClassLossSpec {
   void Visit(auto&& visit) { visit(logits, dlogits); }
 };
 
-// Softmax cross-entropy of pixels: the sum of weight[label] * CE over the labelled ones, over
-// Pass::loss_terms of them (not over their weights, which torch's mean divides by).
+// Softmax cross-entropy of pixels, or of tokens, which are pixels of an image one pixel wide: the
+// sum of weight[label] * CE over the labelled ones, over Pass::loss_terms of them (not over their
+// weights, which torch's mean divides by).
 struct PixelLossSpec {
   static constexpr char kKind[] = "loss";
   std::string layer = "loss";

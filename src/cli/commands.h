@@ -30,6 +30,7 @@ using Commands = std::vector<Command>;
 Commands AddTrainCommands(CLI::App& app, parallel::World* world);
 Commands AddEvaluateCommands(CLI::App& app);
 Commands AddPredictCommands(CLI::App& app);
+Commands AddGenerateCommands(CLI::App& app);
 Commands AddRatesCommands(CLI::App& app);
 // inspect, convert, replay: files of others.
 Commands AddFileCommands(CLI::App& app);

@@ -26,8 +26,9 @@ constexpr char kFooter[] =
 
 Commands AddCommands(CLI::App& app, parallel::World* world) {
   Commands all = AddTrainCommands(app, world);
-  for (const auto add : {AddEvaluateCommands, AddPredictCommands, AddRatesCommands, AddFileCommands,
-                         AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands})
+  for (const auto add :
+       {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
+        AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }

@@ -65,6 +65,11 @@ struct DataConfig {
   std::optional<int> ignored_label;      // -1: none; unset: the data set's own
   data::ArrayLayout layout = data::ArrayLayout::kAuto;
   SplitsConfig splits;
+  // Of sets of tokens.
+  std::string tokens = "bytes";                      // text: what its tokens are
+  data::TokenType element = data::TokenType::kAuto;  // tokens: of a file's numbers
+  int vocabulary = 0;                                // tokens, tensors; 0: as the files have
+  int context = 0;                                   // tokens of a window; required
   int batch_size = 128;
   int evaluate_batch_size = 256;
   bool shuffle = true;
@@ -75,7 +80,8 @@ struct DataConfig {
   std::optional<int> workers;
   BrokenImages on_broken = BrokenImages::kFail;
   LimitConfig limit;
-  std::int64_t validation = 0;
+  std::int64_t validation = 0;  // images
+  double validation_share = 0;  // of a text
   data::SyntheticSpec synthetic;
   Location where;  // of `data:`
 };
@@ -184,10 +190,13 @@ struct ParameterGroupConfig {
   Location where;
 };
 
+// The word of optimizer.no_decay for all tensors of one axis.
+inline constexpr char kVectors[] = "vectors";
+
 // `kind`, momentum and what else the update itself takes; lr here is the schedule's start.
 struct OptimizerConfig : backend::UpdateRule {
   double lr = 0.1;                           // adam, adamw: 1e-3
-  std::vector<std::string> no_decay;         // globs on parameter names
+  std::vector<std::string> no_decay;         // globs on parameter names, or kVectors
   std::vector<Location> no_decay_where;      // of each
   std::vector<ParameterGroupConfig> groups;  // last match wins, key by key
 };
@@ -206,7 +215,7 @@ struct ClassWeightsConfig {
   std::vector<double> values;  // kGiven: one a class
 };
 struct TrainConfig {
-  int epochs = 1;
+  int epochs = 1;  // 0: as many as max_steps takes
   std::int64_t max_steps = 0;
   double max_minutes = 0;
   int accumulate = 1;
@@ -226,8 +235,14 @@ enum class BatchNormStatistics {
   kRecomputed,  // the training images, by the weights that are evaluated
   kReference,   // the mean of the running averages behind each of their batches, as ChainerCV
 };
+// What decides which evaluation is the best.
+enum class BestMetric {
+  kTask,  // top-1 accuracy; mean IoU; mean average precision; language: the loss
+  kLoss,
+};
 struct EvaluateConfig {
   int every_epochs = 1;
+  BestMetric metric = BestMetric::kTask;
   EvaluatedWeights weights = EvaluatedWeights::kBoth;              // where there is an average
   BatchNormStatistics batch_norm = BatchNormStatistics::kRunning;  // recompute_batch_norm
 };

@@ -8,6 +8,12 @@ enum class Task : std::uint8_t {
   kClassification,  // one label an image; softmax cross-entropy
   kSegmentation,    // one label a pixel; softmax cross-entropy by pixel
   kDetection,       // boxes with labels; the loss of SSD over default boxes
+  kLanguage,        // a token of each token of a text; softmax cross-entropy by token
 };
+
+// Whether what a network says is judged class by class, beside its loss: by label images or boxes.
+constexpr bool JudgesClasses(Task task) {
+  return task == Task::kSegmentation || task == Task::kDetection;
+}
 
 }  // namespace ada

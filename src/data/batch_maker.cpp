@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/machine_error.h"
 #include "core/share.h"
+#include "data/image_writer.h"
 #include "data/mixing.h"
 
 namespace ada::data {
@@ -54,12 +55,14 @@ void CheckSpec(const Dataset& dataset, const LoaderSpec& spec) {
 BatchMaker::BatchMaker(const Dataset& dataset, const LoaderSpec& spec)
     : dataset_(dataset),
       spec_((CheckSpec(dataset, spec), spec)),
-      writer_(dataset_, spec_),
+      writer_(MakeRowWriter(dataset_, spec_)),
+      sizes_(writer_->sizes()),
+      shape_(writer_->shape()),
       images_(dataset.images()),
       orders_(spec.seed, dataset.images()) {
   batches_per_epoch_ = spec.drop_last ? images_ / spec.batch_size
                                       : (images_ + spec.batch_size - 1) / spec.batch_size;
-  if (writer_.images().is_slow()) parts_ = (spec.batch_size + kRowsOfPart - 1) / kRowsOfPart;
+  if (writer_->is_slow()) parts_ = (spec.batch_size + kRowsOfPart - 1) / kRowsOfPart;
 }
 
 std::int64_t BatchMaker::FirstOf(std::int64_t sequence) const {
@@ -102,26 +105,26 @@ void BatchMaker::Make(std::int64_t sequence, Batch* batch) {
 void BatchMaker::Begin(std::int64_t sequence, Batch* batch) const {
   const auto rows = static_cast<std::int64_t>(RowsOf(sequence).at.size());
   ADA_CHECK(dataset_.images() == images_);
-  writer_.images().CheckUnchanged();
+  writer_->CheckUnchanged();
   batch->rows = static_cast<int>(rows);
   batch->whole_rows = static_cast<int>(WholeRows(sequence));
-  ResizeImages(rows, batch);
-  batch->labels.resize(static_cast<std::size_t>(rows * writer_.labels_of_image()));
-  batch->locations.resize(static_cast<std::size_t>(rows * writer_.locations_of_image()));
+  const auto resize = [rows](auto& values, std::int64_t of_row) {
+    values.resize(static_cast<std::size_t>(rows * of_row));
+  };
+  spec_.as_bytes ? resize(batch->bytes, sizes_.image) : resize(batch->images, sizes_.image);
+  resize(batch->tokens, sizes_.tokens);
+  resize(batch->labels, sizes_.labels);
+  resize(batch->locations, sizes_.locations);
   batch->numbers.resize(static_cast<std::size_t>(rows));
   batch->broken.clear();
-}
-
-void BatchMaker::ResizeImages(std::int64_t rows, Batch* batch) const {
-  const auto values = static_cast<std::size_t>(rows * shape().numel());
-  spec_.as_bytes ? batch->bytes.resize(values) : batch->images.resize(values);
 }
 
 void BatchMaker::MakePart(std::int64_t sequence, int part, Batch* batch) {
   const std::int64_t epoch = sequence / batches_per_epoch_;
   const std::int64_t first = FirstOf(sequence);
   const std::vector<int> rows = RowsOf(sequence).at;
-  const std::shared_ptr<const Order> order = spec_.shuffle ? orders_.Get(epoch) : nullptr;
+  const std::shared_ptr<const Order> order =
+      spec_.shuffle && !writer_->draws() ? orders_.Get(epoch) : nullptr;
   const int begin = parts_ == 1 ? 0 : std::min(part * kRowsOfPart, batch->rows);
   const int end = parts_ == 1 ? batch->rows : std::min(begin + kRowsOfPart, batch->rows);
   const auto image_at = [&](int row) -> std::int64_t {
@@ -129,25 +132,27 @@ void BatchMaker::MakePart(std::int64_t sequence, int part, Batch* batch) {
     return order ? (*order)[static_cast<std::size_t>(at)] : at;
   };
   for (int row = begin; row < end; ++row) {
-    if (row + 1 < end) writer_.images().Prefetch(image_at(row + 1));
+    if (row + 1 < end) writer_->Prefetch(image_at(row + 1));
     MakeRow(epoch, image_at(row), row, batch);
   }
 }
 
 void BatchMaker::WriteRow(std::int64_t epoch, std::int64_t image, int row, Batch* batch) const {
   batch->numbers[static_cast<std::size_t>(row)] = static_cast<std::uint32_t>(image);
-  ImageValues out;
-  const std::int64_t at = row * shape().numel();
-  const ImageWriter& images = writer_.images();
+  const auto place = [row](auto& values, std::int64_t of_row) {
+    return of_row == 0 ? nullptr : values.data() + row * of_row;
+  };
+  RowPlace out;
   if (spec_.as_bytes)
-    out.bytes = batch->bytes.data() + at;
+    out.bytes = place(batch->bytes, sizes_.image);
   else
-    out.values = batch->images.data() + at;
-  const RowTargets targets{batch->labels.data() + row * writer_.labels_of_image(),
-                           batch->locations.data() + row * writer_.locations_of_image()};
-  if (!images.is_slow()) return writer_.Write(epoch, image, out, targets);
-  WithMemory(images.NameOf(image), "make the network's input of it",
-             [&] { writer_.Write(epoch, image, out, targets); });
+    out.values = place(batch->images, sizes_.image);
+  out.tokens = place(batch->tokens, sizes_.tokens);
+  out.labels = place(batch->labels, sizes_.labels);
+  out.locations = place(batch->locations, sizes_.locations);
+  if (!writer_->is_slow()) return writer_->Write(epoch, image, out);
+  WithMemory(writer_->NameOf(image), "make the network's input of it",
+             [&] { writer_->Write(epoch, image, out); });
 }
 
 // An image that cannot be read is passed over: the next one of the data set takes its place, as it
@@ -177,8 +182,7 @@ bool BatchMaker::WriteUsable(std::int64_t epoch, std::int64_t image, int row, Ba
     broken->row = row;
     if (known != broken_.end()) return false;
   }
-  if (Usable(image, writer_.images().NameOf(image), broken,
-             [&] { WriteRow(epoch, image, row, batch); }))
+  if (Usable(image, writer_->NameOf(image), broken, [&] { WriteRow(epoch, image, row, batch); }))
     return true;
   const std::lock_guard lock(mutex_);
   *broken = broken_.emplace(image, *broken).first->second;
@@ -205,7 +209,7 @@ void BatchMaker::Finish(std::int64_t sequence, Batch* batch) {
     });
     KeepRows(belongs, batch);
   }
-  batch->terms = writer_.TermsOf(batch->labels);
+  batch->terms = writer_->TermsOf(batch->labels);
 }
 
 // Moves the rows that are kept together.
@@ -220,12 +224,10 @@ void BatchMaker::KeepRows(const std::vector<bool>& keep, Batch* batch) const {
     }
     values.resize(static_cast<std::size_t>(kept * size));
   };
-  if (spec_.as_bytes)
-    move(batch->bytes, shape().numel());
-  else
-    move(batch->images, shape().numel());
-  move(batch->labels, writer_.labels_of_image());
-  move(batch->locations, writer_.locations_of_image());
+  spec_.as_bytes ? move(batch->bytes, sizes_.image) : move(batch->images, sizes_.image);
+  move(batch->tokens, sizes_.tokens);
+  move(batch->labels, sizes_.labels);
+  move(batch->locations, sizes_.locations);
   move(batch->numbers, 1);
   move(batch->second_labels, batch->second_labels.empty() ? 0 : 1);
   move(batch->shares, batch->shares.empty() ? 0 : 1);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ class BatchMaker {
   BatchMaker(const Dataset& dataset, const LoaderSpec& spec);
 
   std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
-  const ImageShape& shape() const { return writer_.shape(); }
+  const ImageShape& shape() const { return shape_; }
 
   // Batch `sequence` counted from the first of epoch 0. Safe from several threads, each with a
   // batch of its own. DataError: an image cannot be read, and the spec says to fail. DeviceError:
@@ -47,11 +48,12 @@ class BatchMaker {
   bool WriteUsable(std::int64_t epoch, std::int64_t image, int row, Batch* batch,
                    BrokenImage* broken);
   void KeepRows(const std::vector<bool>& keep, Batch* batch) const;
-  void ResizeImages(std::int64_t rows, Batch* batch) const;
 
   const Dataset& dataset_;
   const LoaderSpec spec_;
-  RowWriter writer_;
+  const std::unique_ptr<RowWriter> writer_;
+  const RowSizes sizes_;
+  const ImageShape shape_;
   std::int64_t images_ = 0, batches_per_epoch_ = 0;
   int parts_ = 1;
   OrderCache orders_;

@@ -20,6 +20,8 @@ enum class Origin : std::uint8_t {
   kLabelImages,   // pictures, and a label image for each
   kBoxes,         // pictures, and the boxes of each in an XML file
   kTensors,       // arrays of one file
+  kText,          // files whose bytes are tokens
+  kTokens,        // files of tokens
   kSeed,          // made up
   kOtherProgram,  // of a run that another program recorded: a name, and no images
 };
@@ -27,6 +29,13 @@ enum class Origin : std::uint8_t {
 // The order of the axes of images in arrays [n, ?, ?, ?]: rows, columns, channels, or channels
 // first. kAuto: the axis of at most 4 values is that of the channels.
 enum class ArrayLayout : std::uint8_t { kAuto, kHwc, kChw };
+
+// The numbers that a file of tokens holds. kAuto: as its header says, else uint16.
+enum class TokenType : std::uint8_t { kAuto, kByte, kUint16, kUint32 };
+
+// The numbers of tokens are below the first; no sequence has more tokens than the second.
+inline constexpr std::int64_t kMostTokens = 1'000'000;
+inline constexpr std::int64_t kLongestSequence = 65'536;
 
 // The names of one split's files, in the order that the layout says.
 using FileNames = std::vector<std::string_view>;
@@ -48,6 +57,8 @@ struct DatasetFacts {
 
   int per_image() const { return height * width * channels; }
   bool has_path() const { return origin != Origin::kSeed && origin != Origin::kOtherProgram; }
+  // Whether it holds no images, but tokens alone.
+  bool has_tokens() const { return origin == Origin::kText || origin == Origin::kTokens; }
   // Whether its images stay in files of their own that are decoded one by one.
   bool decodes() const {
     return origin == Origin::kFolder || origin == Origin::kLabelImages || origin == Origin::kBoxes;

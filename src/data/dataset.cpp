@@ -13,6 +13,8 @@
 #include "data/names_file.h"
 #include "data/segmentation/camvid_set.h"
 #include "data/tensors/tensor_set.h"
+#include "data/tokens/token_rows.h"
+#include "data/tokens/token_stream.h"
 
 namespace ada::data {
 namespace {
@@ -30,7 +32,23 @@ void AddTasks(const SplitFiles& files, Dataset* into, std::vector<std::function<
   facts.layout->add_tasks(files, into, tasks);
 }
 
-Splits Open(Origin origin, const std::string& path, const FileChoices& choices) {
+// The text of a published set: `path` itself, or the file of its name in that folder.
+std::string PublishedText(const DatasetFacts& facts, const std::string& path) {
+  const std::string name(facts.train_files.front());
+  const std::string file =
+      IsDataFolder(path) ? (std::filesystem::path(path) / name).string() : path;
+  if (IsThere(file)) return file;
+  throw DataError(file + ": no such file; " + FetchAdvice(facts, path));
+}
+
+Splits Open(const DatasetFacts& facts, const std::string& path, const FileChoices& choices) {
+  const Origin origin = facts.origin;
+  std::vector<std::string> paths = {path};
+  paths.insert(paths.end(), choices.more_paths.begin(), choices.more_paths.end());
+  if (origin == Origin::kText && !facts.train_files.empty()) paths = {PublishedText(facts, path)};
+  if (origin == Origin::kText) return OpenText(paths, choices);
+  if (origin == Origin::kTokens) return OpenTokens(paths, choices);
+  if (choices.language) return OpenTokenTensors(path, choices);
   if (origin == Origin::kFolder) return OpenFolder(path);
   if (origin == Origin::kLabelImages) return OpenCamvid(path, choices);
   if (origin == Origin::kBoxes) return OpenVoc(path, choices);
@@ -40,7 +58,8 @@ Splits Open(Origin origin, const std::string& path, const FileChoices& choices) 
 // The user's own files.
 Splits Find(const DatasetFacts& facts, const std::string& path, const FileChoices& choices) {
   ADA_CHECK(facts.has_path());
-  Splits splits = Open(facts.origin, path, choices);
+  Splits splits = Open(facts, path, choices);
+  for (Dataset* split : {&splits.train, &splits.validation, &splits.test}) split->name = facts.name;
   splits.mean = facts.mean;
   splits.std = facts.std;
   return splits;
@@ -57,8 +76,11 @@ DatasetInfo InfoOf(Splits splits) {
   DatasetInfo info{train.height, train.width, train.channels, train.classes};
   info.train = train.images();
   info.test = splits.test.images();
-  const std::uint64_t bytes = train.store->memory() + splits.test.store->memory();
-  info.in_memory = static_cast<std::int64_t>(bytes) / (info.train + info.test);
+  info.validation = splits.validation.images();
+  if (train.store) {
+    const std::uint64_t bytes = train.store->memory() + splits.test.store->memory();
+    info.in_memory = static_cast<std::int64_t>(bytes) / (info.train + info.test);
+  }
   info.found = std::make_shared<Splits>(std::move(splits));
   return info;
 }
@@ -128,6 +150,12 @@ std::vector<std::string> ListDatasets() {
   char text[400];
   for (const DatasetFacts& facts : Catalog()) {
     if (facts.origin == Origin::kOtherProgram) continue;  // nothing to train on
+    if (facts.has_tokens()) {
+      std::snprintf(text, sizeof text, "%-14s %s%s%s", facts.name.data(), facts.title.data(),
+                    facts.source.empty() ? "" : "  ", std::string(facts.source).c_str());
+      lines.emplace_back(text);
+      continue;
+    }
     if (!facts.layout) {
       std::snprintf(text, sizeof text, "%-14s %s; normalize: standard is %s", facts.name.data(),
                     facts.title.data(), StandardText(facts).c_str());

@@ -1,5 +1,5 @@
 // Labelled images: in memory, read from the files of a data set or made from the seed, or in a
-// store that is read image by image. The loader turns them into batches.
+// store that is read image by image. Or sequences of tokens. The loader turns them into batches.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "data/image_store.h"
 #include "data/label_images.h"
 #include "data/objects.h"
+#include "data/token_set.h"
 
 namespace ada::data {
 
@@ -41,14 +42,22 @@ struct Dataset {
   // where a label says all.
   std::shared_ptr<const LabelImages> label_images = {};
   std::shared_ptr<const std::vector<ImageObjects>> objects = {};
+  // Language: the sequences, each of which counts as an image of [context, 1, 1] where images are
+  // counted; the vocabulary is `classes`. Else null.
+  std::shared_ptr<const TokenSet> tokens = {};
   // Images that the files name and the set goes without: what was found wrong when they were listed
   // (FileChoices::skip_broken).
   std::vector<BrokenImage> left_out = {};
 
-  std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
+  std::int64_t images() const {
+    return tokens ? tokens->sequences() : static_cast<std::int64_t>(labels.size());
+  }
   std::int64_t per_image() const { return std::int64_t{height} * width * channels; }
   Task task() const {
-    return label_images ? Task::kSegmentation : objects ? Task::kDetection : Task::kClassification;
+    return tokens         ? Task::kLanguage
+           : label_images ? Task::kSegmentation
+           : objects      ? Task::kDetection
+                          : Task::kClassification;
   }
   // The number of image `i` in its split's files, in their order.
   std::int64_t NumberInFiles(std::int64_t i) const {
@@ -59,6 +68,7 @@ struct Dataset {
 };
 struct Splits {
   Dataset train, test;
+  Dataset validation;                         // of sets whose files say it; else without images
   std::vector<double> mean, std;              // `normalize: standard`, per channel, of pixels / 255
   std::vector<std::string> class_names = {};  // of sets whose files say them
   std::string note = {};                      // what the user should know of the files
@@ -79,6 +89,11 @@ struct FileChoices {
   ArrayLayout layout = ArrayLayout::kAuto;  // tensors
   // Images whose files are damaged or missing are left out: Dataset::left_out.
   bool skip_broken = false;
+  bool language = false;  // tensors: sequences of tokens, not images
+  TokenType token_type = TokenType::kAuto;
+  int context = 0;        // tokens of a window; tensors: as many as a row has
+  int vocabulary = 0;     // 0: as many as the files use
+  double validation = 0;  // share of a text that is split `validation`
 };
 
 // Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the
@@ -97,7 +112,8 @@ Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed);
 struct DatasetInfo {
   int height = 0, width = 0, channels = 0, classes = 0;
   std::int64_t train = 0, test = 0;
-  std::int64_t in_memory = 0;  // bytes that each image takes there; 0: they stay in their files
+  std::int64_t validation = 0;  // of a split that the files say
+  std::int64_t in_memory = 0;   // bytes that each image takes there; 0: they stay in their files
   // What was found on the way, of sets whose images are read one by one.
   std::shared_ptr<Splits> found = {};
 };

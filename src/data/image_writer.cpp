@@ -73,7 +73,8 @@ bool FixesSize(const LoaderSpec& spec) {
 
 bool ComeAsBytes(const Dataset& dataset, const LoaderSpec& spec) {
   const bool floats = dataset.store && dataset.store->is_float();
-  return !floats && !spec.changes.random_erasing && !spec.changes.ssd && !spec.mixing.any();
+  return !floats && !dataset.tokens && !spec.changes.random_erasing && !spec.changes.ssd &&
+         !spec.mixing.any();
 }
 
 ChangesProblem ProblemOfChanges(const Dataset& dataset, const LoaderSpec& spec, bool one_size) {

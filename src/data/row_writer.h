@@ -1,47 +1,62 @@
-// One row of a batch: an image and its truth, changed together. A pure function of (data set, spec,
-// epoch, image).
+// One row of a batch: what the network sees of a sample, and its truth. A pure function of (data
+// set, spec, epoch, sample). Which of the two kinds of rows a batch has is known here alone.
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
-#include "data/image_writer.h"
+#include "data/augment.h"
+#include "data/dataset.h"
+#include "data/loader.h"
 
 namespace ada::data {
 
-// Where a row's truth goes.
-struct RowTargets {
-  std::int32_t* labels = nullptr;  // as many as labels_of_image()
-  float* locations = nullptr;      // as many as locations_of_image()
+// How many values a row has of each kind.
+struct RowSizes {
+  std::int64_t image = 0;  // normalised values, or bytes
+  std::int64_t tokens = 0;
+  std::int64_t labels = 1, locations = 0;
+};
+
+// Where a row goes; what a row has none of is null.
+struct RowPlace {
+  float* values = nullptr;         // of an image: normalised,
+  std::uint8_t* bytes = nullptr;   // or its bytes
+  std::int32_t* tokens = nullptr;  // of a sequence
+  std::int32_t* labels = nullptr;
+  float* locations = nullptr;
 };
 
 class RowWriter {
  public:
-  // Both outlive it. ConfigError where they do not go together.
-  RowWriter(const Dataset& dataset, const LoaderSpec& spec);
+  virtual ~RowWriter() = default;
 
-  const ImageWriter& images() const { return images_; }
-  const ImageShape& shape() const { return images_.shape(); }
-  std::int64_t labels_of_image() const { return labels_; }
-  std::int64_t locations_of_image() const { return locations_; }
-
-  // Writes image `image` of the data set as it is in `epoch`. Safe from several threads. DataError:
-  // it or its truth cannot be read, or they do not fit together.
-  void Write(std::int64_t epoch, std::int64_t image, const ImageValues& out,
-             const RowTargets& targets) const;
+  virtual RowSizes sizes() const = 0;
+  // Of an image as the network takes it, or {context, 1, 1}.
+  virtual ImageShape shape() const = 0;
+  // Whether several threads should make one batch.
+  virtual bool is_slow() const { return false; }
+  // Whether the samples of an epoch are drawn, instead of each being seen once.
+  virtual bool draws() const { return false; }
+  // What a sample is called in a message.
+  virtual std::string NameOf(std::int64_t sample) const = 0;
+  // Brings a sample on its way from memory.
+  virtual void Prefetch(std::int64_t /*sample*/) const {}
+  // DataError where a mapped file was cut.
+  virtual void CheckUnchanged() const = 0;
+  // Writes a sample as it is in `epoch`. Safe from several threads. DataError: it or its truth
+  // cannot be read, or they do not fit together.
+  virtual void Write(std::int64_t epoch, std::int64_t sample, const RowPlace& out) const = 0;
   // Of a batch's labels, those that its loss is a mean over.
-  std::int64_t TermsOf(const std::vector<std::int32_t>& labels) const;
-
- private:
-  void WriteLabels(std::int64_t image, const ShownPart& part, std::int32_t* labels) const;
-  // DataError where the picture that was read is not of the size that they are for.
-  const ImageObjects& ObjectsOf(std::int64_t image, PictureSize read) const;
-  // Those that SSD's changes make; returns the boxes that are left, in pixels of the input.
-  std::vector<vision::LabelledBox> WriteSsd(std::int64_t epoch, std::int64_t image,
-                                            float* out) const;
-
-  const Dataset& dataset_;
-  const LoaderSpec& spec_;
-  ImageWriter images_;
-  std::int64_t labels_ = 1, locations_ = 0;
+  virtual std::int64_t TermsOf(const std::vector<std::int32_t>& labels) const = 0;
 };
+
+// Both outlive it. ConfigError where they do not go together.
+std::unique_ptr<RowWriter> MakeRowWriter(const Dataset& dataset, const LoaderSpec& spec);
+
+// Its parts: of images with labels, label images or boxes; of sequences of tokens.
+std::unique_ptr<RowWriter> MakeImageRows(const Dataset& dataset, const LoaderSpec& spec);
+std::unique_ptr<RowWriter> MakeTokenRows(const Dataset& dataset, const LoaderSpec& spec);
 
 }  // namespace ada::data

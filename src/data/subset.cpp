@@ -18,6 +18,7 @@ Dataset EmptyLike(const Dataset& dataset) {
   empty.by_class = dataset.by_class;
   empty.label_images = dataset.label_images;
   empty.objects = dataset.objects;
+  if (dataset.tokens) empty.tokens = dataset.tokens->Part(0, 0);
   return empty;
 }
 
@@ -43,6 +44,10 @@ Dataset Pick(const Dataset& dataset, Chosen chosen) {
 }
 
 void KeepFirst(Dataset& dataset, std::int64_t count) {
+  if (dataset.tokens) {
+    dataset.tokens = dataset.tokens->Part(0, count);
+    return;
+  }
   const auto kept = static_cast<std::size_t>(count);
   dataset.labels.resize(kept);
   if (!dataset.picked.empty()) dataset.picked.resize(kept);
@@ -51,6 +56,10 @@ void KeepFirst(Dataset& dataset, std::int64_t count) {
 
 Dataset CopyFrom(const Dataset& dataset, std::int64_t first) {
   Dataset last = EmptyLike(dataset);
+  if (dataset.tokens) {
+    last.tokens = dataset.tokens->Part(first, dataset.images() - first);
+    return last;
+  }
   last.labels.assign(dataset.labels.begin() + first, dataset.labels.end());
   if (!dataset.picked.empty())
     last.picked.assign(dataset.picked.begin() + first, dataset.picked.end());

@@ -128,6 +128,7 @@ std::unique_ptr<backend::LossOp> OpMaker::MakeLoss(const GraphSpec& graph) {
       spec.reference = graph.reference;
       return backend_.MakeLoss(spec);
     }
+    case Task::kLanguage:  // a token is a pixel of an image one pixel wide
     case Task::kSegmentation: {
       backend::PixelLossSpec spec;
       spec.logits = output(0), spec.dlogits = gradient(0);

@@ -64,12 +64,24 @@ std::int64_t WarmupSteps(const Schedule::Warmup& warmup, std::int64_t steps_per_
   return warmup.steps + std::llround(warmup.epochs * static_cast<double>(steps_per_epoch));
 }
 
+// The share of the rate that a warm-up of another program has come to.
+double NamedShare(Schedule::Warmup::Kind kind, double step, double warm) {
+  switch (kind) {
+    case Schedule::Warmup::Kind::kNanoGpt:
+      return (step + 1) / (warm + 1);
+    case Schedule::Warmup::Kind::kLlmC:
+      return (step + 1) / warm;
+    default:
+      return step / warm;
+  }
+}
+
 }  // namespace
 
 bool MovesEachStep(const Schedule& schedule, std::int64_t step, std::int64_t steps_per_epoch) {
   if (schedule.by == Schedule::By::kEpoch) return false;
   const bool warms = step <= WarmupSteps(schedule.warmup, steps_per_epoch);
-  if (warms && schedule.warmup.kind == Schedule::Warmup::Kind::kLinear) return true;
+  if (warms && schedule.warmup.kind != Schedule::Warmup::Kind::kConstant) return true;
   return schedule.kind != ScheduleKind::kConstant && schedule.kind != ScheduleKind::kMultistep &&
          schedule.kind != ScheduleKind::kStep;
 }
@@ -83,7 +95,10 @@ double LearningRate(const Schedule& schedule, double lr, std::int64_t step,
   const bool constant = warmup.kind == Schedule::Warmup::Kind::kConstant;
   if (step < warm && constant) return warmup.lr;
 
-  const std::int64_t before = warmup.counts ? 0 : warm;
+  if (step < warm && warmup.by_name())
+    return lr * NamedShare(warmup.kind, static_cast<double>(step), static_cast<double>(warm));
+
+  const std::int64_t before = warmup.counts && !warmup.by_name() ? 0 : warm;
   Place place;
   place.step = static_cast<double>(std::max<std::int64_t>(step - before, 0));
   if (schedule.unit == Schedule::Unit::kEpochs) place.unit = static_cast<double>(steps_per_epoch);

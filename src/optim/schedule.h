@@ -39,11 +39,13 @@ struct Schedule {
     double end_factor = 1e4;   // last rate: the first / end_factor (final_div_factor)
   } one_cycle;
   struct Warmup {
-    enum class Kind { kConstant, kLinear } kind = Kind::kConstant;
+    enum class Kind { kConstant, kLinear, kNanoGpt, kHuggingFace, kLlmC } kind = Kind::kConstant;
     double epochs = 0;  // may be fractional: rounded to the nearest step
     std::int64_t steps = 0;
-    double lr = 0;
-    bool counts = true;  // its steps count for the schedule, which else begins behind it
+    double lr = 0;       // constant, linear
+    bool counts = true;  // constant, linear: its steps count for the schedule, which else begins
+                         // behind it
+    bool by_name() const { return kind != Kind::kConstant && kind != Kind::kLinear; }
   } warmup;
 };
 // Whether the rate of this step may differ from the last one's without a milestone between them.
@@ -59,6 +61,9 @@ bool MovesEachStep(const Schedule& schedule, std::int64_t step, std::int64_t ste
 // During a warm-up of W steps the rate is `warmup.lr` (constant), or runs to lr in a straight line:
 // (warmup.lr + (lr - warmup.lr) * step / W) times what the schedule has made of lr. Where warm-up
 // steps do not count, the schedule's step 0 is step W, and L is what is left of the run.
+// Warm-ups as other programs have them, whose steps never count for the schedule: nanogpt
+// lr * (step + 1) / (W + 1) (karpathy/nanoGPT, train.py get_lr); huggingface lr * step / W
+// (transformers, optimization.py); llmc lr * (step + 1) / W (karpathy/llm.c, llmc/schedulers.h).
 // by epoch: the rate of the epoch's first step. steps_per_epoch and total_steps are positive, step
 // is not negative.
 double LearningRate(const Schedule& schedule, double lr, std::int64_t step,

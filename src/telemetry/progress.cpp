@@ -86,10 +86,11 @@ void Progress::Pause(const std::string& activity) {
 }
 
 EvaluationProgress::EvaluationProgress(Log& log, bool wanted, std::string split,
-                                       std::int64_t images, Clock clock)
+                                       std::int64_t images, Clock clock, std::int64_t tokens)
     : line_(log, wanted, std::move(clock)),
       split_(std::move(split)),
       images_(images),
+      tokens_(tokens),
       last_(line_.Now()) {
   line_.Draw(Truncate("evaluating " + split_, line_.width()));
 }
@@ -101,9 +102,10 @@ void EvaluationProgress::Update(std::int64_t done) {
   last_ = now;
   if (!line_.Due()) return;
   if (line_.drawn())
-    line_.Draw(FormatEvaluation(split_, done, images_, rate_.per_second(), line_.width()));
+    line_.Draw(FormatEvaluation(split_, done, images_, rate_.per_second(), line_.width(), tokens_));
   else
-    line_.Say(FormatEvaluation(split_, done, images_, rate_.per_second()));
+    line_.Say(FormatEvaluation(split_, done, images_, rate_.per_second(),
+                               std::numeric_limits<int>::max(), tokens_));
 }
 
 }  // namespace ada::telemetry

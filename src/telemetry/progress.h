@@ -75,14 +75,15 @@ class Progress {
 // The images of one split, as they are evaluated. Its end takes the line away.
 class EvaluationProgress {
  public:
+  // tokens: as ProgressState's.
   EvaluationProgress(Log& log, bool wanted, std::string split, std::int64_t images,
-                     Clock clock = SteadySeconds);
+                     Clock clock = SteadySeconds, std::int64_t tokens = 0);
   void Update(std::int64_t done);  // images, of all
 
  private:
   ProgressLine line_;
   std::string split_;
-  std::int64_t images_, done_ = 0;
+  std::int64_t images_, tokens_, done_ = 0;
   RateMeter rate_;
   double last_;
 };

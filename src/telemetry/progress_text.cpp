@@ -43,8 +43,10 @@ std::string Joined(std::vector<Field> fields, int width, bool color) {
   return line;
 }
 
-std::string RateText(double per_second) {
-  return per_second > 0 ? FormatCount(per_second) + " img/s" : "";
+std::string RateText(double per_second, std::int64_t tokens) {
+  if (per_second <= 0) return "";
+  if (tokens == 0) return FormatCount(per_second) + " img/s";
+  return FormatCount(per_second * static_cast<double>(tokens)) + " tokens/s";
 }
 
 std::string LeftText(double seconds) {
@@ -99,18 +101,20 @@ std::string FormatProgress(const ProgressState& state, int width, bool color) {
        {Formatted("scale %.9g", Printable(state.scale)), 1},
        {"skipped " + std::to_string(state.skipped), 2,
         state.skipped > 0 ? Color::kYellow : Color::kPlain},
-       {RateText(state.images_per_second), 7},
+       {RateText(state.images_per_second, state.tokens), 7},
        {LeftText(state.seconds_left), 8, Color::kBold}},
       width, color);
 }
 
 std::string FormatEvaluation(const std::string& split, std::int64_t done, std::int64_t images,
-                             double images_per_second, int width) {
+                             double images_per_second, int width, std::int64_t tokens) {
   const double left =
       images_per_second > 0 ? static_cast<double>(images - done) / images_per_second : -1;
   return Joined({{"evaluating " + split, 4},
-                 {std::to_string(done) + "/" + std::to_string(images) + " images", 1},
-                 {RateText(images_per_second), 2},
+                 {std::to_string(done) + "/" + std::to_string(images) +
+                      (tokens > 0 ? " sequences" : " images"),
+                  1},
+                 {RateText(images_per_second, tokens), 2},
                  {LeftText(left), 3}},
                 width, false);
 }

@@ -40,6 +40,7 @@ struct ProgressState {
   std::int64_t skipped = 0;
   double images_per_second = 0;  // 0: not known yet
   double seconds_left = -1;      // below 0: not known
+  std::int64_t tokens = 0;       // of a sequence, which counts as an image; 0: they are images
 };
 
 // The epochs of a run of so many steps, of which `epoch` make one; 0 where the last would not be
@@ -56,8 +57,10 @@ std::string FormatDuration(double seconds);
 std::string FormatProgress(const ProgressState& state, int width = std::numeric_limits<int>::max(),
                            bool color = false);
 // "evaluating test  3200/10000 images  541 img/s  left 0:12" in at most `width` columns.
+// tokens: as ProgressState's; "evaluating test  320/1000 sequences  5410 tokens/s  left 0:12".
 std::string FormatEvaluation(const std::string& split, std::int64_t done, std::int64_t images,
-                             double images_per_second, int width = std::numeric_limits<int>::max());
+                             double images_per_second, int width = std::numeric_limits<int>::max(),
+                             std::int64_t tokens = 0);
 // Returns `value` for printf, without the sign of a NaN, which printf would show as "-nan".
 double Printable(double value);
 // Returns the first `width` columns (the text is ASCII); the last ones are dots where something is

@@ -7,6 +7,7 @@ namespace ada::telemetry {
 void Recorder::Open(const std::string& folder, const std::map<std::string, std::int64_t>& lengths,
                     const LogChoice& choice, bool tensorboard) {
   logs_.emplace(folder, lengths, choice);
+  run_.DecideByLoss(choice.best_by_loss);
   if (lengths.empty()) {
     RemoveEventFiles(folder);
     RemoveDumps(folder);

@@ -199,7 +199,8 @@ inline constexpr auto kColumns<EventRow> = std::to_array<Column<EventRow>>({
     {"message", &EventRow::message},
 });
 
-// One evaluation of one split. top1 and top5 are of classification; other tasks have ClassRows.
+// One evaluation of one split. top1 and top5 are of classification and language; other tasks have
+// ClassRows.
 struct EvaluationRow {
   static constexpr char kFile[] = "evaluation.csv";
   std::int64_t step = 0, epoch = 0;
@@ -285,6 +286,7 @@ struct TimingRow {
   std::int64_t step = 0;
   double seconds = 0, images_per_second = 0;
   double data = 0, forward = 0, backward = 0, update = 0, log = 0;
+  double tokens = NAN;  // a second; NaN: images have none
 };
 template <>
 inline constexpr auto kColumns<TimingRow> = std::to_array<Column<TimingRow>>({
@@ -296,6 +298,7 @@ inline constexpr auto kColumns<TimingRow> = std::to_array<Column<TimingRow>>({
     {"backward", &TimingRow::backward},
     {"update", &TimingRow::update},
     {"log", &TimingRow::log},
+    {"tokens", &TimingRow::tokens, kEmptyNan},
 });
 
 }  // namespace ada::telemetry

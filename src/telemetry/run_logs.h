@@ -21,6 +21,7 @@ namespace ada::telemetry {
 struct LogChoice {
   bool histograms = false, what_if = false, probes = false;
   bool classes = false, confusion = false, losses = false;
+  bool best_by_loss = false;  // of the totals: the evaluation with the smallest loss is the best
 };
 // mse and sqnr_db of a row of underflow.csv; NaN: empty (not a probe step).
 struct ProbeError {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "telemetry/language.h"
 
 namespace ada::telemetry {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // NaN, a stage that was not taken, and inf are null in JSON (what dump writes for them).
-Json EvaluationJson(const SplitTotals& split) {
+Json EvaluationJson(const SplitTotals& split, const SummaryFacts& facts) {
   const EvaluationRow& last = split.last;
   if (split.decided_by_classes()) {
     Json json = {
@@ -22,17 +23,15 @@ Json EvaluationJson(const SplitTotals& split) {
     json["best"] = {{"step", best.step}, {"epoch", best.epoch}, {decides.key, decides.value}};
     return json;
   }
-  return {{"step", last.step},
-          {"epoch", last.epoch},
-          {"images", last.images},
-          {"loss", last.loss},
-          {"top1", last.top1},
-          {"top5", last.top5},
-          {"best",
-           {{"step", split.best.step},
-            {"epoch", split.best.epoch},
-            {"top1", split.best.top1},
-            {"loss", split.best.loss}}}};
+  Json json = {{"step", last.step}, {"epoch", last.epoch}, {"images", last.images},
+               {"loss", last.loss}, {"top1", last.top1},   {"top5", last.top5}};
+  if (facts.tokens > 0) json["perplexity"] = Perplexity(last.loss);
+  if (facts.bytes) json["bits_per_byte"] = Bits(last.loss);
+  json["best"] = {{"step", split.best.step},
+                  {"epoch", split.best.epoch},
+                  {"top1", split.best.top1},
+                  {"loss", split.best.loss}};
+  return json;
 }
 
 Json TensorJson(const TensorTotals& tensor) {
@@ -85,7 +84,7 @@ Json RunJson(const SummaryFacts& facts, const RunTotals& run) {
       {"epoch", run.last().epoch}, {"loss", run.epoch_loss()}, {"accuracy", run.epoch_accuracy()}};
   json["evaluation"] = Json::object();
   for (const SplitTotals& split : run.evaluations()) {
-    json["evaluation"][split.last.split] = EvaluationJson(split);
+    json["evaluation"][split.last.split] = EvaluationJson(split, facts);
   }
   return json;
 }
@@ -119,6 +118,8 @@ std::string SummaryJson(const SummaryFacts& facts, const RunTotals& run,
   json["layers"] = LayersJson(layers);
   json["seconds"] = facts.seconds;
   json["images_per_second"] = facts.images_per_second;
+  if (facts.tokens > 0)
+    json["tokens_per_second"] = facts.images_per_second * static_cast<double>(facts.tokens);
   json["folder"] = facts.folder;
   json["versions"] = Json::object();
   for (const auto& [what, version] : facts.versions) json["versions"][what] = version;

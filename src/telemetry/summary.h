@@ -22,8 +22,10 @@ struct SummaryFacts {
   std::int64_t epochs = 0;                             // completed
   double seconds = 0;                                  // wall time of this process
   double images_per_second = 0;                        // of training
-  std::int64_t log_every = 0;                          // shown with the layers
-  std::string processor;                               // CpuModel()
+  std::int64_t tokens = 0;     // of a sequence, which counts as an image: task language; else 0
+  bool bytes = false;          // tokens are bytes
+  std::int64_t log_every = 0;  // shown with the layers
+  std::string processor;       // CpuModel()
   int threads = 0;
   std::vector<std::pair<std::string, std::string>> versions;  // ada-train, compiler, oneDNN ...
 };

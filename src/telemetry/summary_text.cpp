@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "scaling/policies/policy.h"
+#include "telemetry/language.h"
 #include "telemetry/no_gradient.h"
 #include "telemetry/progress.h"
 #include "telemetry/summary.h"
@@ -33,7 +34,10 @@ std::string FirstLine(const SummaryFacts& facts, const RunTotals& run, bool colo
               : ": " + Counted(facts.epochs, "epoch") + ", ") +
       Counted(run.steps(), "step") + " (" + std::to_string(run.skipped()) + " skipped) in " +
       FormatDuration(facts.seconds);
-  if (facts.images_per_second > 0) line += Print(", %.0f images/s", facts.images_per_second);
+  if (facts.images_per_second > 0 && facts.tokens > 0)
+    line += Print(", %.0f tokens/s", facts.images_per_second * static_cast<double>(facts.tokens));
+  else if (facts.images_per_second > 0)
+    line += Print(", %.0f images/s", facts.images_per_second);
   return line;
 }
 
@@ -52,11 +56,27 @@ std::string ClassResults(const SplitTotals& split, bool color) {
          std::to_string(best.epoch) + ")";
 }
 
-std::string Results(const RunTotals& run, bool color) {
+// "validation loss 1.752, 2.528 bits per byte, perplexity 5.77, accuracy 47.20 % (best ...)".
+std::string TextResults(const SplitTotals& split, const SummaryFacts& facts, bool color) {
+  std::string text = "\n  " + Visible(split.last.split) + " loss " +
+                     Colored(color, Color::kBold, Print("%.4g", split.last.loss));
+  if (facts.bytes) text += ", " + Print("%.4g", Bits(split.last.loss)) + " bits per byte";
+  text += ", perplexity " + Print("%.4g", Perplexity(split.last.loss)) + ", accuracy " +
+          Percent(split.last.top1);
+  if (split.best.step == split.last.step) return text;
+  return text + " (best loss " + Print("%.4g", split.best.loss) + " in epoch " +
+         std::to_string(split.best.epoch) + ")";
+}
+
+std::string Results(const SummaryFacts& facts, const RunTotals& run, bool color) {
   std::string text;
   for (const SplitTotals& split : run.evaluations()) {
     if (split.decided_by_classes()) {
       text += ClassResults(split, color);
+      continue;
+    }
+    if (facts.tokens > 0) {
+      text += TextResults(split, facts, color);
       continue;
     }
     text += "\n  " + Visible(split.last.split) + " accuracy " +
@@ -257,7 +277,7 @@ std::string ExplainLimit(const ScaleTotals& scale) {
 
 std::string SummaryText(const SummaryFacts& facts, const RunTotals& run, const LayerTotals& layers,
                         bool color) {
-  return FirstLine(facts, run, color) + Results(run, color) + Layers(layers, color) +
+  return FirstLine(facts, run, color) + Results(facts, run, color) + Layers(layers, color) +
          Skips(run, color) + Broken(run, color) + Files(facts.folder);
 }
 

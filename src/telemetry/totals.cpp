@@ -56,7 +56,8 @@ void RunTotals::Add(const EvaluationRow& row) {
     return;
   }
   split->last = logged;
-  if (logged.top1 > split->best.top1) split->best = logged;
+  if (by_loss_ ? logged.loss < split->best.loss : logged.top1 > split->best.top1)
+    split->best = logged;
 }
 
 void RunTotals::Add(const ClassRow& row) {
@@ -73,9 +74,11 @@ void RunTotals::Add(const ClassRow& row) {
   if (now.empty()) return;
   split->last_all = logged;
   // Nothing to judge is worse than anything.
-  const bool better = !split->best_all ||
-                      now.front().value > MetricsOf(*split->best_all).front().value ||
-                      std::isnan(MetricsOf(*split->best_all).front().value);
+  const bool better = by_loss_
+                          ? split->best.step == logged.step
+                          : !split->best_all ||
+                                now.front().value > MetricsOf(*split->best_all).front().value ||
+                                std::isnan(MetricsOf(*split->best_all).front().value);
   if (better) split->best_all = logged;
 }
 
@@ -104,7 +107,9 @@ void RunTotals::Add(const EventRow& row) {
 }
 
 void RunTotals::RebuildFrom(const std::string& folder) {
+  const bool by_loss = by_loss_;
   *this = RunTotals();
+  by_loss_ = by_loss;
   EachRow<StepRow>(folder, [this](const StepRow& row) { Add(row); });
   EachRow<EvaluationRow>(folder, [this](const EvaluationRow& row) { Add(row); });
   std::error_code error;

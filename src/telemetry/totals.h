@@ -25,7 +25,7 @@ struct Metric {
 std::vector<Metric> MetricsOf(const ClassRow& all);
 
 // The evaluations of one split: the last, and the best (largest top1, or first metric of all
-// classes; the first of equals).
+// classes; or smallest loss; the first of equals).
 struct SplitTotals {
   EvaluationRow last, best;
   std::optional<ClassRow> last_all = {}, best_all = {};  // unset: classification
@@ -34,6 +34,8 @@ struct SplitTotals {
 
 class RunTotals {
  public:
+  // Before rows are added: the smallest loss decides which evaluation is the best.
+  void DecideByLoss(bool by_loss) { by_loss_ = by_loss; }
   void Add(const StepRow& row);
   void Add(const EvaluationRow& row);
   void Add(const ClassRow& row);  // behind its evaluation
@@ -55,6 +57,7 @@ class RunTotals {
   double logged_seconds() const { return seconds_; }  // the sum of timing.csv
 
  private:
+  bool by_loss_ = false;
   StepRow last_;
   std::int64_t skipped_ = 0, epoch_steps_ = 0;
   double loss_sum_ = 0, accuracy_sum_ = 0, seconds_ = 0;

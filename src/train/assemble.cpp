@@ -9,9 +9,33 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/network/precision.h"
+#include "graph/network/shapes.h"
 #include "train/shared/devices.h"
 
 namespace ada::train {
+namespace {
+
+// Tokens are for an embedding, and an embedding for tokens: of all that the data have.
+void CheckTokens(const config::Config& config, const Shape& image) {
+  const graph::Network network = graph::Resolve(config.model, image, config.task);
+  const bool language = config.task == Task::kLanguage;
+  if (language && !network.reads_tokens())
+    throw ConfigError(graph::PlacePrefix(config.model.where) +
+                      "model: task language gives the network tokens; expected a layer of kind "
+                      "embedding that reads `input`");
+  for (const graph::Node& node : network.nodes) {
+    if (!node.kind->reads_tokens) continue;
+    const std::string layer = graph::PlacePrefix(node.config.where) + "layer " + node.config.name;
+    if (!language)
+      throw ConfigError(layer + ": an embedding reads tokens; expected `task: language`");
+    if (node.config.vocabulary < config.model.classes)
+      throw ConfigError(layer + ": vocabulary " + std::to_string(node.config.vocabulary) +
+                        " is less than that of the data, or model.classes: " +
+                        std::to_string(config.model.classes));
+  }
+}
+
+}  // namespace
 
 ChosenBackend MakeBackend(const config::DeviceConfig& device, Team* team) {
   using config::DeviceKind;
@@ -101,6 +125,7 @@ graph::GraphSpec TrainGraph(const config::Config& config, const Shape& image,
 }
 
 graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& image) {
+  CheckTokens(config, image);
   graph::GraphSpec spec;
   spec.model = &config.model;
   spec.task = config.task;
@@ -126,6 +151,11 @@ backend::UpdateRule UpdateRuleOf(const config::Config& config) {
   return rule;
 }
 
+bool SparesDecay(const std::string& pattern, const graph::Parameter& parameter) {
+  if (pattern == config::kVectors) return parameter.dims.size() == 1;
+  return GlobMatch(pattern, parameter.name);
+}
+
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph) {
   std::vector<optim::OptimizedParameter> trained;
@@ -138,7 +168,7 @@ std::vector<optim::OptimizedParameter> OptimizedParameters(const config::Optimiz
       parameter.decay = group.decay_factor.value_or(parameter.decay);
     }
     for (const std::string& pattern : optimizer.no_decay)
-      if (GlobMatch(pattern, p.name)) parameter.decay = 0;
+      if (SparesDecay(pattern, p)) parameter.decay = 0;
     trained.push_back(parameter);
   }
   return trained;

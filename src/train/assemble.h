@@ -65,6 +65,13 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
 // The class's name, its number where it has none.
 std::string ClassName(const std::vector<std::string>& names, int label);
 
+// Whether the smallest loss tells which evaluation is the best.
+bool DecidesByLoss(const config::Config& config);
+// Tokens of a sequence, which counts as an image of so many rows; 0: images are images.
+std::int64_t TokensOfSequence(const config::Config& config, const Shape& image);
+// Whether tokens are bytes of a text: of task language alone.
+bool TokensAreBytes(const config::Config& config);
+
 // What a checkpoint carries of the images. DataError where the list of names is damaged.
 InputFacts InputFactsOf(const config::Config& config, const RunData& data);
 
@@ -91,6 +98,8 @@ graph::GraphSpec EvaluationGraph(const config::Config& config, const Shape& imag
 
 // optimizer.kind and its numbers, with what precision.masters and optimizer_state say.
 backend::UpdateRule UpdateRuleOf(const config::Config& config);
+// Whether an entry of optimizer.no_decay means this parameter.
+bool SparesDecay(const std::string& pattern, const graph::Parameter& parameter);
 // With the factors of optimizer.groups; optimizer.no_decay beats them.
 std::vector<optim::OptimizedParameter> OptimizedParameters(const config::OptimizerConfig& optimizer,
                                                            const graph::Graph& graph);

@@ -94,12 +94,17 @@ data::FileChoices ChoicesOf(const config::Config& config) {
   choices.layout = d.layout;
   choices.train = d.splits.train, choices.test = d.splits.test;
   choices.skip_broken = d.on_broken == config::BrokenImages::kSkip;
+  choices.language = config.task == Task::kLanguage;
+  choices.token_type = d.element;
+  choices.context = d.context;
+  choices.vocabulary = d.vocabulary > 0 ? d.vocabulary : config.model.classes;
+  choices.validation = d.validation_share;
   return choices;
 }
 
 data::DatasetInfo InfoOfFiles(const config::Config& config) {
   data::DatasetInfo info = data::Inspect(config.data.dataset, config.data.path, ChoicesOf(config));
-  if (!info.found) return info;
+  if (!info.found || info.found->train.tokens) return info;
   FindSizes(config, info.found.get());
   info.height = info.found->train.height, info.width = info.found->train.width;
   return info;
@@ -149,6 +154,21 @@ void CheckSizes(const config::Config& config, const RunData& run, data::PictureS
   }
 }
 
+// From what is stored to what the network takes.
+void FitImages(const config::Config& config, data::DatasetInfo* info) {
+  const data::PictureSize stored{info->height, info->width};
+  const data::PictureSize input = InputSize(
+      config, stored,
+      info->found ? data::PictureSize{info->found->test.height, info->found->test.width} : stored);
+  CheckChannels(config, *info, stored);
+  info->height = input.height, info->width = input.width;
+}
+
+// What samples of the task are called.
+const char* SamplesWord(const config::Config& config) {
+  return config.task == Task::kLanguage ? "sequences" : "images";
+}
+
 }  // namespace
 
 data::DatasetInfo InspectData(const config::Config& config) {
@@ -160,30 +180,26 @@ data::DatasetInfo InspectData(const config::Config& config) {
                 ": another program trained this run and recorded it (ada_train.torch); ada-train "
                 "reads such runs and does not train them");
   data::DatasetInfo info = facts.has_path() ? InfoOfFiles(config) : InfoOfSynthetic(d.synthetic);
-  const data::PictureSize stored{info.height, info.width};
-  const data::PictureSize input = InputSize(
-      config, stored,
-      info.found ? data::PictureSize{info.found->test.height, info.found->test.width} : stored);
-  CheckChannels(config, info, stored);
-  info.height = input.height, info.width = input.width;
+  if (config.task != Task::kLanguage) FitImages(config, &info);
   if (d.limit.train > 0) info.train = std::min(info.train, d.limit.train);
   if (d.limit.test > 0) info.test = std::min(info.test, d.limit.test);
   info.train -= d.validation;
   if (info.train < 1)
     FailKey(config, "data.validation",
-            std::to_string(d.validation) + " images held back leave none of " +
+            std::to_string(d.validation) + " " + SamplesWord(config) + " held back leave none of " +
                 std::to_string(info.train + d.validation) + " to train on");
   if (d.drop_last && info.train < d.batch_size)
     FailKey(config, "data.batch_size",
             std::to_string(d.batch_size) + " is more than the " + std::to_string(info.train) +
-                " training images, and drop_last leaves no batch; use a smaller batch or "
+                " training " + SamplesWord(config) +
+                ", and drop_last leaves no batch; use a smaller batch or "
                 "drop_last: false");
   return info;
 }
 
 config::Config Completed(config::Config config, const data::DatasetInfo& info) {
   const int least = config.task == Task::kDetection ? 1 : 2;
-  if (info.classes < least)
+  if (info.classes < least && config.task != Task::kLanguage)
     FailKey(config, "data.path",
             config.data.path + ": holds " + (info.classes == 1 ? "one class" : "no class") +
                 "; expected " + (least == 1 ? "one or more" : "two or more"));
@@ -217,7 +233,8 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   run.note = std::move(splits.note);
   data::Limit(run.train, d.limit.train);
   data::Limit(run.test, d.limit.test);
-  run.validation = data::SplitLast(run.train, d.validation);
+  run.validation = splits.validation.tokens ? std::move(splits.validation)
+                                            : data::SplitLast(run.train, d.validation);
   if (d.normalize.kind == config::NormalizeConfig::Kind::kStandard)
     run.mean = splits.mean, run.std = splits.std;
   if (d.normalize.kind == config::NormalizeConfig::Kind::kCustom)
@@ -228,7 +245,7 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
 
 std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInfo& info) {
   if (!data::FactsOf(run.train.name).has_path()) return std::nullopt;
-  return info.found ? DataFactsOf(info.found->train, info.found->test)
+  return info.found ? DataFactsOf(info.found->train, info.found->test, info.found->validation)
                     : DataFactsOf(run.train, run.test);
 }
 
@@ -262,6 +279,19 @@ std::vector<std::string> NamesOfClasses(const config::Config& config, const RunD
 std::string ClassName(const std::vector<std::string>& names, int label) {
   const auto k = static_cast<std::size_t>(label);
   return k < names.size() && !names[k].empty() ? names[k] : std::to_string(label);
+}
+
+bool DecidesByLoss(const config::Config& config) {
+  return config.evaluate.metric == config::BestMetric::kLoss || config.task == Task::kLanguage;
+}
+
+std::int64_t TokensOfSequence(const config::Config& config, const Shape& image) {
+  return config.task == Task::kLanguage ? image.h : 0;
+}
+
+bool TokensAreBytes(const config::Config& config) {
+  return config.task == Task::kLanguage &&
+         data::FactsOf(config.data.dataset).origin == data::Origin::kText;
 }
 
 InputFacts InputFactsOf(const config::Config& config, const RunData& data) {

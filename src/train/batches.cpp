@@ -33,6 +33,7 @@ std::unique_ptr<ResidentData> ResidentData::Make(backend::Backend& backend,
 }
 
 std::string ResidentData::WhyNot(const data::Dataset& dataset, const data::LoaderSpec& spec) {
+  if (dataset.tokens) return "they are sequences of tokens";
   if (dataset.store && dataset.store->is_float()) return "their values are fp32, not bytes";
   if (dataset.bytes() == nullptr) return "they are read from their files one by one";
   if (dataset.task() != Task::kClassification) return "their labels are made there";
@@ -94,7 +95,8 @@ ResidentData::Batch ResidentData::Next() {
 Batches::Batches(backend::Backend& backend, const data::Dataset& dataset,
                  const data::LoaderSpec& spec, Residence residence) {
   why_on_host_ = ResidentData::WhyNot(dataset, spec);
-  if (residence != Residence::kHost) resident_ = ResidentData::Make(backend, dataset, spec);
+  if (residence != Residence::kHost && !dataset.tokens)
+    resident_ = ResidentData::Make(backend, dataset, spec);
   if (resident_) return;
   data::LoaderSpec on_host = spec;
   on_host.as_bytes =
@@ -144,12 +146,15 @@ Batches::Rows Batches::Feed(graph::Graph& graph, int first, int rows) {
   const auto from = [&](const auto& values) {
     return values.data() + static_cast<std::int64_t>(values.size()) / batch_->rows * first;
   };
-  Rows part{nullptr, {from(batch_->labels)}};
+  Rows part{nullptr, nullptr, {from(batch_->labels)}};
   if (!batch_->shares.empty())
     part.targets.second =
         backend::SecondLabels{batch_->second_labels.data(), batch_->shares.data()}.From(first);
   if (!batch_->locations.empty()) part.targets.locations = from(batch_->locations);
-  if (as_bytes()) {
+  if (!batch_->tokens.empty()) {
+    part.tokens = from(batch_->tokens);
+    graph.SetTokens(part.tokens, part.targets, rows);
+  } else if (as_bytes()) {
     graph.SetTargets(part.targets, rows);
     TakeBytes(graph, from(batch_->bytes), first, rows);
   } else {

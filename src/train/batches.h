@@ -102,7 +102,8 @@ class Batches {
 
   // On the host; null where they never were there. Images that are bytes are not among them.
   struct Rows {
-    const float* images = nullptr;  // [rows, h, w, c]
+    const float* images = nullptr;         // [rows, h, w, c]
+    const std::int32_t* tokens = nullptr;  // language: instead, [rows, context]
     backend::Targets targets = {};
   };
   // Rows first..first + rows of the present batch become what `graph` reads in its next pass.

@@ -22,7 +22,7 @@ constexpr std::int64_t kFilesOfTask = 256;
 
 // Class by class where a label, or a box, says it.
 std::vector<std::int64_t> CountByClass(const data::Dataset& split) {
-  if (split.label_images) return {};
+  if (split.label_images || split.tokens) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(split.classes));
   const auto add = [&](int label) {
     if (static_cast<std::size_t>(label) < counts.size()) ++counts[static_cast<std::size_t>(label)];
@@ -99,6 +99,16 @@ void HashBoxes(const data::Dataset& split, FactsHasher* hasher) {
   }
 }
 
+void HashTokens(const data::TokenSet& tokens, FactsHasher* hasher) {
+  for (const std::string& path : tokens.files()) {
+    std::error_code error;
+    hasher->Add(LastParts(path));
+    hasher->Number(fs::file_size(path, error));
+  }
+  const std::vector<std::int32_t> sample = data::SampleOf(tokens);
+  hasher->Bytes(std::as_bytes(std::span(sample)));
+}
+
 // Of tensors the pixels are not looked at: reading them all would take as long as an epoch.
 void HashSplit(const data::Dataset& split, FactsHasher* hasher) {
   for (const int size : {split.height, split.width, split.channels, split.classes})
@@ -108,6 +118,7 @@ void HashSplit(const data::Dataset& split, FactsHasher* hasher) {
   hasher->Bytes(std::as_bytes(std::span(split.pixels.data(), split.pixels.size())));
   if (split.store && data::FactsOf(split.name).decodes()) HashFiles(split, hasher);
   if (split.objects) HashBoxes(split, hasher);
+  if (split.tokens) HashTokens(*split.tokens, hasher);
 }
 
 nlohmann::ordered_json JsonOfSplit(const DataFacts::Split& split) {
@@ -149,10 +160,12 @@ std::string SplitText(const std::string& name, const DataFacts::Split& then,
 
 }  // namespace
 
-DataFacts DataFactsOf(const data::Dataset& train, const data::Dataset& test) {
+DataFacts DataFactsOf(const data::Dataset& train, const data::Dataset& test,
+                      const data::Dataset& validation) {
   FactsHasher hasher;
   HashSplit(train, &hasher);
   HashSplit(test, &hasher);
+  if (validation.images() > 0) HashSplit(validation, &hasher);
   return {{train.images(), CountByClass(train)}, {test.images(), CountByClass(test)}, hasher.Hex()};
 }
 
@@ -175,7 +188,7 @@ std::string ChangesOfData(const DataFacts& then, const DataFacts& now,
   std::string text = SplitText("train", then.train, now.train, names);
   const std::string test = SplitText("test", then.test, now.test, names);
   if (!test.empty()) text += (text.empty() ? "" : "; ") + test;
-  if (text.empty()) text = "there are as many images, and their files, labels or boxes are others";
+  if (text.empty()) text = "there is as much of it, and files, labels, boxes or tokens are others";
   return "the data set is no longer what the checkpoint was made with: " + text;
 }
 

@@ -13,7 +13,7 @@ namespace ada::train {
 struct DataFacts {
   struct Split {
     std::int64_t images = 0;
-    // Images of each class, of detection boxes; empty: labels are images.
+    // Images of each class, of detection boxes; empty: labels are images, or there are none.
     std::vector<std::int64_t> by_class;
     friend bool operator==(const Split&, const Split&) = default;
   };
@@ -21,8 +21,10 @@ struct DataFacts {
   std::string hash;  // of the names and sizes of all files, of labels and boxes
 };
 
-// Of the splits as the files have them (before data.limit); of images in memory, all their bytes.
-DataFacts DataFactsOf(const data::Dataset& train, const data::Dataset& test);
+// Of the splits as the files have them (before data.limit); of images in memory, all their bytes;
+// of tokens, a sample. `validation`: where the files say it.
+DataFacts DataFactsOf(const data::Dataset& train, const data::Dataset& test,
+                      const data::Dataset& validation = {});
 
 // A member of a checkpoint's JSON. DataError naming the field that is not what it must be.
 nlohmann::ordered_json JsonOf(const DataFacts& facts);

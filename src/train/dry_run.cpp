@@ -76,13 +76,25 @@ std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInf
 // What only the files of a set of one's own say.
 std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& info) {
   if (!info.found) return "";
-  std::string notes = "classes   " + std::to_string(info.classes);
+  std::string notes = info.found->train.tokens ? "tokens    " : "classes   ";
+  notes += std::to_string(info.classes) + (info.found->train.tokens ? " different ones" : "");
   if (!info.found->class_names.empty()) notes += ": " + FirstNames(info.found->class_names, 10);
   notes += "\nworkers   " + std::to_string(EvaluationLoader(config, {}).workers) + '\n';
   if (!info.found->note.empty()) notes += "note      " + info.found->note + '\n';
   for (const std::string& line : LinesOfLeftOut(info.found->train, info.found->test))
     notes += "warning   " + line + '\n';
   return notes;
+}
+
+// What there is to train on and to judge by.
+std::string SamplesText(const config::Config& config, const data::DatasetInfo& info) {
+  const std::string train = std::to_string(info.train) + " training";
+  const std::string test = " and " + std::to_string(info.test) + " test ";
+  if (config.task != Task::kLanguage)
+    return train + test + "images of " + ToString(Shape{1, info.height, info.width, info.channels});
+  const std::int64_t held_back = info.validation + config.data.validation;
+  return train + (held_back > 0 ? ", " + std::to_string(held_back) + " validation" : "") + test +
+         "sequences of " + Counted(info.height, "token");
 }
 
 }  // namespace
@@ -118,8 +130,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   need.checkpoint = CheckpointBytes(config, *graph);
   const std::int64_t per_epoch = StepsPerEpoch(config, info.train);
   out << "device    " << chosen.reason << '\n'
-      << "data      " << config.data.dataset << ": " << info.train << " training and " << info.test
-      << " test images of " << ToString(image) << '\n'
+      << "data      " << config.data.dataset << ": " << SamplesText(config, info) << '\n'
       << NotesOfFiles(config, info) << "steps     " << per_epoch << " an epoch, "
       << TotalSteps(config, per_epoch) << " in all\n"
       << "memory    " << ToString(need) << '\n';
@@ -128,7 +139,7 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   if (measure)
     out << "measured  "
         << MeasuredText(MeasureStep(config, *graph, optimizer, *policy, image, *chosen.backend),
-                        config.data.batch_size, per_epoch)
+                        config, image, per_epoch)
         << std::endl;
   for (const std::string& line : IdlePatterns(config, *graph)) out << "warning   " << line << '\n';
   if (weights && !weights->missing.empty()) out << "warning   " << weights->MissingText() << '\n';

@@ -63,7 +63,8 @@ std::vector<std::string> IdlePatterns(const config::Config& config, const graph:
         finder.OnLayers("log.what_if[].scaling.layers[].match", entry.match, entry.where);
   const config::OptimizerConfig& optimizer = config.optimizer;
   for (std::size_t i = 0; i < optimizer.no_decay_where.size(); ++i)
-    finder.OnParameters("optimizer.no_decay", optimizer.no_decay[i], optimizer.no_decay_where[i]);
+    if (optimizer.no_decay[i] != config::kVectors)
+      finder.OnParameters("optimizer.no_decay", optimizer.no_decay[i], optimizer.no_decay_where[i]);
   for (const config::ParameterGroupConfig& group : optimizer.groups)
     finder.OnParameters("optimizer.groups[].match", group.match, group.where);
   for (const config::InitParametersConfig& entry : config.model.init.parameters)

@@ -12,13 +12,16 @@
 namespace ada::train {
 namespace {
 
-// Normal numbers, as normalised images are, and every class in turn: of images, of pixels, of one
-// default box in a hundred, which is about what objects take.
+// Normal numbers, as normalised images are, or any tokens, and every class in turn: of images, of
+// pixels, of tokens, of one default box in a hundred, which is about what objects take.
 struct MadeUpBatch {
   MadeUpBatch(Task task, int rows, const Shape& image, const graph::Graph& graph)
-      : images(static_cast<std::size_t>(rows * image.per_image())) {
+      : images(task == Task::kLanguage ? 0 : static_cast<std::size_t>(rows * image.per_image())),
+        tokens(task == Task::kLanguage ? static_cast<std::size_t>(rows * image.h) : 0) {
     RandomStream random(1, StreamId("measure"));
     for (float& value : images) value = 4 * random.Uniform() - 2;
+    for (std::int32_t& token : tokens)
+      token = static_cast<std::int32_t>(random.Below(static_cast<std::uint32_t>(graph.classes())));
     const Shape& output = graph.outputs().back().shape;
     const std::int64_t count = rows * output.h * output.w, classes = output.c;
     const bool detects = task == Task::kDetection;
@@ -34,8 +37,12 @@ struct MadeUpBatch {
     return std::count_if(labels.begin(), labels.end(),
                          [](std::int32_t label) { return label > 0; });
   }
+  void Feed(graph::Graph& graph, int rows) const {
+    if (tokens.empty()) return graph.SetBatch(images.data(), targets(), rows);
+    graph.SetTokens(tokens.data(), targets(), rows);
+  }
   std::vector<float> images, locations;
-  std::vector<std::int32_t> labels;
+  std::vector<std::int32_t> tokens, labels;
 };
 
 double OneStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,
@@ -44,7 +51,7 @@ double OneStep(const config::Config& config, graph::Graph& graph, optim::Optimiz
   graph.RefreshWeights(pass);
   for (int first = 0; first < config.data.batch_size; first += pass.rows, ++pass.draw) {
     pass.accumulate = first > 0;
-    graph.SetBatch(batch.images.data(), batch.targets(), pass.rows);
+    batch.Feed(graph, pass.rows);
     graph.Forward(pass);
     graph.Backward(pass);
   }
@@ -76,14 +83,19 @@ double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Opt
   return fastest;
 }
 
-std::string MeasuredText(double seconds, int batch_size, std::int64_t steps_per_epoch) {
+std::string MeasuredText(double seconds, const config::Config& config, const Shape& image,
+                         std::int64_t steps_per_epoch) {
+  const bool language = config.task == Task::kLanguage;
+  const double per_step =
+      static_cast<double>(config.data.batch_size) * static_cast<double>(language ? image.h : 1);
   const double epoch = seconds * static_cast<double>(steps_per_epoch);
   const std::string time = epoch >= 5400  ? Formatted("%.1f", epoch / 3600) + " h"
                            : epoch >= 120 ? Formatted("%.1f", epoch / 60) + " min"
                                           : Formatted("%.3g", epoch) + " s";
-  return "a step " + Formatted("%.3g", seconds) + " s, " + Formatted("%.3g", batch_size / seconds) +
-         " images/s; an epoch about " + time +
-         " (the fastest of 3 steps on made-up images; loading, logs and evaluation are not in it)";
+  return "a step " + Formatted("%.3g", seconds) + " s, " + Formatted("%.3g", per_step / seconds) +
+         (language ? " tokens/s" : " images/s") + "; an epoch about " + time +
+         " (the fastest of 3 steps on made-up " + (language ? "tokens" : "images") +
+         "; loading, logs and evaluation are not in it)";
 }
 
 }  // namespace ada::train

@@ -19,7 +19,9 @@ inline constexpr int kMeasuredSteps = 3;
 double MeasureStep(const config::Config& config, graph::Graph& graph, optim::Optimizer& optimizer,
                    const scaling::Policy& policy, const Shape& image, backend::Backend& backend);
 
-// The lines of --dry-run: "a step 1.25 s, 102 images/s" and an epoch of so many steps.
-std::string MeasuredText(double seconds, int batch_size, std::int64_t steps_per_epoch);
+// The lines of --dry-run: "a step 1.25 s, 102 images/s" and an epoch of so many steps. image: the
+// network's input.
+std::string MeasuredText(double seconds, const config::Config& config, const Shape& image,
+                         std::int64_t steps_per_epoch);
 
 }  // namespace ada::train

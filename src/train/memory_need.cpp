@@ -43,7 +43,7 @@ std::string LargestPartsText(const MemoryNeed& need, const graph::GraphSpec& gra
 }
 
 // Of an image's targets in a batch, and of the outputs of a network for it that an evaluation reads
-// back; 0 for classification, whose are small.
+// back to judge them; 0 for classification, whose are small.
 struct TaskBytes {
   std::uint64_t targets = 0, outputs = 0;
 };
@@ -53,7 +53,9 @@ TaskBytes BytesOfTask(const config::Config& config, const data::DatasetInfo& inf
       graph::Resolve(config.model, {1, info.height, info.width, info.channels}, config.task);
   TaskBytes bytes;
   for (const int output : network.outputs)
-    bytes.outputs += sizeof(float) * static_cast<std::uint64_t>(network.shape(output).per_image());
+    if (JudgesClasses(config.task))
+      bytes.outputs +=
+          sizeof(float) * static_cast<std::uint64_t>(network.shape(output).per_image());
   const Shape& last = network.shape(network.outputs.back());
   // A label, and in detection four numbers beside it.
   const std::uint64_t values = config.task == Task::kDetection ? 5 : 1;

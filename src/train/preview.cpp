@@ -62,6 +62,8 @@ void DrawPreview(const config::Config& config, const data::DatasetInfo& info,
 }  // namespace
 
 void Preview(const config::Config& config, const std::string& path, std::ostream& out) {
+  if (config.task == Task::kLanguage)
+    throw ConfigError("--preview: draws images, and the task is language");
   const data::DatasetInfo info = InspectData(config);
   const SheetNeed need = NeedOf(config, info);
   const MemoryLimit limit = SmallestMemoryLimit();

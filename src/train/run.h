@@ -1,6 +1,7 @@
 // What the command line can ask for: a whole training run, its dry run, the evaluation of a
 // checkpoint. The composition root: here the rooms are put together.
 #pragma once
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -67,6 +68,21 @@ struct PredictOptions {
 void Predict(const config::Config& config, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log);
+
+struct GenerateOptions {
+  std::string prompt;                       // text, of models whose tokens are bytes
+  std::vector<std::int64_t> prompt_tokens;  // of others
+  std::int64_t tokens = 256;                // to be made
+  double temperature = 1;                   // logits are divided by it; 0: always the likeliest
+  std::uint64_t seed = 1;
+};
+// Goes on with a prompt, token by token, by the weights of a language model (`weights`: as of
+// Predict), and prints the prompt and what follows: as text, where bytes that are no UTF-8 become
+// U+FFFD, or as numbers between blanks. Where the text is longer than the context the last tokens
+// of it are looked at. The same options give the same text. The data set is looked at only where a
+// checkpoint does not say how long the context is.
+void Generate(const config::Config& config, const std::string& weights,
+              const GenerateOptions& options, std::ostream& out, telemetry::Log& log);
 
 // The tensors' file of a run's newest checkpoint, or of its best. DataError where there is none.
 std::string CheckpointOfRun(const std::string& folder, bool best);

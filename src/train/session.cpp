@@ -2,10 +2,12 @@
 #include "train/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "telemetry/language.h"
 
 namespace ada::train {
 
@@ -158,7 +160,8 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
   const std::unique_ptr<Judge> judge =
       MakeJudge(p_.config, p_.data.image, evaluator.graph().classes(), dataset, class_names_);
   const EvaluationResult e = [&] {
-    telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images());
+    telemetry::EvaluationProgress progress(p_.log, p_.progress, split, dataset.images(),
+                                           telemetry::SteadySeconds, TokensOfSample());
     Onlookers onlookers;
     onlookers.judge = judge.get();
     const std::int64_t ranks = p_.team == nullptr ? 1 : p_.team->ranks();
@@ -173,7 +176,9 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
   double score = e.top1;
-  std::string hits = Formatted("top-1 %.2f%%  top-5 %.2f%%", 100 * e.top1, 100 * e.top5);
+  std::string hits = TokensOfSample() > 0
+                         ? TextHits(e)
+                         : Formatted("top-1 %.2f%%  top-5 %.2f%%", 100 * e.top1, 100 * e.top5);
   if (judge) {
     const Verdict verdict = judge->Finish();
     RecordVerdict(split, verdict);
@@ -188,8 +193,20 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
     loss += Formatted(" (locations %.4f, classes %.4f)", telemetry::Printable(e.location_loss),
                       telemetry::Printable(e.loss - e.location_loss));
   p_.log.Info("epoch " + std::to_string(epoch) + "  " + split + ": loss " + loss + "  " + hits +
-              "  (" + std::to_string(e.images) + " images)");
+              "  (" + std::to_string(e.images) +
+              (TokensOfSample() > 0 ? " sequences)" : " images)"));
+  // What is larger for a smaller loss, and never negative.
+  if (DecidesByLoss(p_.config)) score = std::exp(-e.loss);
   if (decides_best) DecideBest(score);
+}
+
+std::string Session::TextHits(const EvaluationResult& e) const {
+  const std::string bits =
+      TokensAreBytes(p_.config)
+          ? Formatted("%.4f bits per byte  ", telemetry::Printable(telemetry::Bits(e.loss)))
+          : "";
+  return bits + Formatted("perplexity %.4g  accuracy %.2f%%",
+                          telemetry::Printable(telemetry::Perplexity(e.loss)), 100 * e.top1);
 }
 
 void Session::RecordVerdict(const std::string& split, const Verdict& verdict) {

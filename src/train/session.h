@@ -91,6 +91,9 @@ class Session {
   void EvaluateSplit(const std::string& split, const data::Dataset& dataset, bool decides_best);
   void EvaluateWith(Evaluator& evaluator, const std::string& split, const data::Dataset& dataset,
                     bool decides_best);
+  // 0: samples are images.
+  std::int64_t TokensOfSample() const { return TokensOfSequence(p_.config, p_.data.image); }
+  std::string TextHits(const EvaluationResult& result) const;
   // The rows of classes.csv and confusion.csv.
   void RecordVerdict(const std::string& split, const Verdict& verdict);
   void DecideBest(double score);

@@ -17,6 +17,8 @@ void Session::Timing(const StepResult& r) {
   row.seconds = now - last_timing_;
   row.images_per_second =
       static_cast<double>(timed_images_) / (s.data + s.forward + s.backward + s.update + s.log);
+  if (TokensOfSample() > 0)
+    row.tokens = row.images_per_second * static_cast<double>(TokensOfSample());
   row.data = s.data, row.forward = s.forward, row.backward = s.backward, row.update = s.update,
   row.log = s.log;
   training_seconds_ += s.data + s.forward + s.backward + s.update + s.log;
@@ -120,6 +122,7 @@ void Session::ShowProgress(const StepResult& r) {
   s.step = r.step, s.steps = total_steps_;
   s.loss = r.loss, s.accuracy = r.accuracy;
   s.scale = r.scale, s.skipped = skipped_;
+  s.tokens = TokensOfSample();
   const double limit = p_.config.train.max_minutes * 60;
   progress_.Update(s, r.images, limit > 0 ? limit - Seconds() : -1);
 }
@@ -141,6 +144,8 @@ bool Session::Summarise(telemetry::RunStatus status) {
   training_seconds_ += rest.data + rest.forward + rest.backward + rest.update + rest.log;
   f.images_per_second =
       training_seconds_ > 0 ? static_cast<double>(images_) / training_seconds_ : 0;
+  f.tokens = TokensOfSample();
+  f.bytes = TokensAreBytes(p_.config);
   f.log_every = p_.config.log.every;
   f.processor = telemetry::CpuModel();
   f.threads = p_.threads;

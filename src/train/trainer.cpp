@@ -141,7 +141,7 @@ void Trainer::Gradients(int rows, backend::Pass pass) {
     if (several) log_.AddMicroBatch(pass);
     if (several) ObserveTensorScales(/*first=*/first == 0);
     Lap(seconds_.backward);
-    observers_.EndMicroBatch({seen.images, seen.targets, pass});
+    observers_.EndMicroBatch({seen, pass});
     Lap(seconds_.log);
   }
   observers_.End();

@@ -153,9 +153,10 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("the JSON Schema: some keys in full") {
     const Json schema = Json::parse(JsonSchema());
-    CHECK(SchemaOf(schema, "data.batch_size").dump() ==
-          R"({"description":"images per weight update; a multiple of train.accumulate",)"
-          R"("type":"integer","minimum":1,"maximum":1000000,"default":128})");
+    CHECK(
+        SchemaOf(schema, "data.batch_size").dump() ==
+        R"({"description":"images, or sequences, per weight update; a multiple of train.accumulate",)"
+        R"("type":"integer","minimum":1,"maximum":1000000,"default":128})");
     CHECK(SchemaOf(schema, "optimizer.momentum").dump() ==
           R"-({"description":"share of the last update kept (kind: sgd)","type":"number",)-"
           R"-("minimum":0,"exclusiveMaximum":1,"default":0})-");

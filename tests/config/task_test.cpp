@@ -57,6 +57,55 @@ TEST_SUITE("cpu") {
       CHECK(ToYaml(none).find(key) == std::string::npos);
   }
 
+  TEST_CASE("language: keys of texts, the length in steps, what is for images") {
+    const std::string model =
+        "model: {layers: [{name: fc, kind: linear, features: classes}]}\ntask: language\n";
+    const Config text =
+        Of("data: {dataset: text, path: [a, b], context: 16, validation: 0.1}\n" + model,
+           {{"train.max_steps", "7"}, {"evaluate.metric", "loss"}});
+    CHECK(text.task == Task::kLanguage);
+    CHECK(text.data.validation_share == 0.1);
+    CHECK(text.data.more_paths == std::vector<std::string>{"b"});
+    CHECK(text.train.epochs == 0);
+    CHECK(text.evaluate.metric == BestMetric::kLoss);
+    CHECK(ToYaml(Of(ToYaml(text))) == ToYaml(text));
+    for (const char* key : {"normalize", "augment", "layout", "element:"})
+      CHECK(ToYaml(text).find(key) == std::string::npos);
+    const Config tokens =
+        Of("data: {dataset: tokens, path: a, context: 2, element: uint32}\n" + model);
+    CHECK(tokens.data.element == data::TokenType::kUint32);
+    CHECK(tokens.train.epochs == 1);
+    CHECK(ToYaml(Of(ToYaml(tokens))) == ToYaml(tokens));
+    CHECK(Of("data: {dataset: tensors, path: a, validation: 3}\n" + model).data.validation == 3);
+    CHECK(
+        Of("data: {dataset: tensors, path: a}\n" + model, {{"train", "{max_steps: 2, epochs: 3}"}})
+            .train.epochs == 3);
+
+    CHECK(Refused("data: {dataset: text, path: a}\n" + model) ==
+          "t.yaml:1:1: data.context: missing; dataset text needs it");
+    CHECK(Refused("data: {dataset: text, path: a, context: 4, validation: 10}\n" + model) ==
+          "t.yaml:1:56: data.validation: expected a share of the text, 0 or more and below 1; got "
+          "10");
+    CHECK(
+        Refused("data: {dataset: tensors, path: a, validation: 0.5}\n" + model) ==
+        "t.yaml:1:47: data.validation: expected a whole number of images; a share is for text and "
+        "tokens");
+    CHECK(Refused("data: {dataset: tensors, path: a, normalize: none, layout: hwc}\n" + model) ==
+          "t.yaml:1:46: data.normalize: is for images, and the task is language\n"
+          "t.yaml:1:60: data.layout: is for images, and the task is language");
+    CHECK(Refused("data: {dataset: text, path: a, context: 4}\n"
+                  "model: {layers: [{name: fc, kind: linear, features: classes}]}\n") ==
+          "t.yaml:1:17: data.dataset: text is for another task; expected `task: language` beside "
+          "the sections");
+    CHECK(Refused("data: {dataset: synthetic}\n" + model) ==
+          "t.yaml:1:17: data.dataset: synthetic is for task classification, and the task is "
+          "language");
+    CHECK(Refused("data: {dataset: tensors, path: a, vocabulary: 5}\nmodel: {zoo: lenet}\n") ==
+          "t.yaml:1:47: data.vocabulary: belongs to task language, and the task is classification");
+    CHECK(Refused("data: {dataset: synthetic}\nmodel: {zoo: lenet}\ntrain: {epochs: 0}\n") ==
+          "t.yaml:3:17: train.epochs: expected 1 or more; 0 goes with max_steps");
+  }
+
   TEST_CASE("words in quotes, as JSON has them, are the words") {
     const Config boxes = Of(R"({"task": "detection", "data": {"dataset": "voc", "path": "a"},
       "model": {"zoo": "ssd300"}, "detection": {"boxes": "ssd300"},

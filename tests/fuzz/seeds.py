@@ -150,6 +150,32 @@ def zipped(members, method, **more):
     return file.getvalue()
 
 
+def tokens_seeds(seeds):
+    """The first byte chooses the reader, the second context and vocabulary."""
+    def llmc(magic, version, tokens, kind):
+        return struct.pack("<3i", magic, version, len(tokens)).ljust(1024, b"\0") + struct.pack(
+            f"<{len(tokens)}{kind}", *tokens)
+
+    numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    seeds.add("tokens", "text", b"\0\x03hello, world: a text")
+    seeds.add("tokens", "text_held_back", b"\x04\x02" + bytes(range(64)))
+    seeds.add("tokens", "uint16", b"\x01\x02" + struct.pack("<12H", *numbers))
+    seeds.add("tokens", "uint32", b"\x02\x02" + struct.pack("<12I", *numbers))
+    seeds.add("tokens", "wide", b"\x01\x02" + struct.pack("<12I", *numbers))
+    seeds.add("tokens", "llmc", b"\x01\x02" + llmc(20240520, 1, numbers, "H"))
+    seeds.add("tokens", "llama3", b"\x01\x02" + llmc(20240801, 7, numbers, "I"))
+    seeds.add("tokens", "llmc_cut", b"\x01\x02" + llmc(20240520, 1, numbers, "H")[:-3])
+    rows = {"train.tokens": ("U8", [3, 4], bytes(numbers)),
+            "train.targets": ("I32", [3, 4], struct.pack("<12i", *numbers[:-1], -100)),
+            "test.tokens": ("I64", [1, 4], struct.pack("<4q", *numbers[:4]))}
+    header, data = {}, b""
+    for name, (kind, shape, content) in rows.items():
+        header[name] = {"dtype": kind, "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    seeds.add("tokens", "rows", b"\x03\0" + safetensors(header, data))
+
+
 def npz_seeds(seeds):
     """The first byte: 0 for a whole file; 1 and which are deflated, for members with lengths."""
     arrays = {
@@ -314,6 +340,7 @@ def main():
     data_seeds(seeds)
     image_seeds(seeds)
     npz_seeds(seeds)
+    tokens_seeds(seeds)
     annotation_seeds(seeds)
     truth_seeds(seeds)
     with tempfile.TemporaryDirectory() as folder:

@@ -17,6 +17,7 @@ void Cifar(std::string_view input);        // a batch file in CIFAR's layout
 void Jpeg(std::string_view input);         // a picture, decoded, in parts, and changed
 void Png(std::string_view input);          // the same, with sums that are right, and made of pieces
 void Npz(std::string_view input);          // an .npz file, its arrays, its first batches
+void Tokens(std::string_view input);       // texts, files and arrays of tokens, their batches
 void Annotation(std::string_view input);   // boxes in XML, and what training makes of them
 void LabelImage(std::string_view input);   // a PNG that is read as labels
 void Names(std::string_view input);        // lists of images, names of label images, of classes
@@ -40,6 +41,7 @@ inline constexpr auto kTargets = std::to_array<Target>({{"yaml", Yaml},
                                                         {"jpeg", Jpeg},
                                                         {"png", Png},
                                                         {"npz", Npz},
+                                                        {"tokens", Tokens},
                                                         {"annotation", Annotation},
                                                         {"label_image", LabelImage},
                                                         {"names", Names},

@@ -128,6 +128,31 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("warm-up and cosine of nanoGPT, Hugging Face and llm.c") {
+    struct Program {
+      const char* column;
+      WarmupKind kind;
+      double least;
+    };
+    const auto table = testing::ReadGolden("schedules/language_warmups.csv");
+    REQUIRE(table.rows.size() == 40);
+    for (const Program& program : {Program{"nanogpt", WarmupKind::kNanoGpt, 6e-5},
+                                   Program{"huggingface", WarmupKind::kHuggingFace, 0},
+                                   Program{"llmc", WarmupKind::kLlmC, 6e-5}}) {
+      CAPTURE(program.column);
+      Schedule schedule;
+      schedule.kind = RecordedKind::kCosine, schedule.min_lr = program.least;
+      schedule.warmup.kind = program.kind, schedule.warmup.steps = 5;
+      for (const testing::GoldenRow& row : table.rows) {
+        const auto step = static_cast<std::int64_t>(testing::Number(row, "step"));
+        CAPTURE(step);
+        const double lr = LearningRate(schedule, 6e-4, step, 7, 40);
+        CHECK(std::fabs(lr - testing::Number(row, program.column)) <= 1e-12 * 6e-4);
+        if (step <= 5) CHECK(MovesEachStep(schedule, step, 7));
+      }
+    }
+  }
+
   TEST_CASE("recorded rates of torch's OneCycleLR, as long as the run and by `length`") {
     int cases = 0;
     for (const testing::GoldenRow& row :

@@ -48,6 +48,9 @@ TEST_SUITE("cpu") {
         {{1, 1, 1, 10, 2.5e-7, 1, 4294967296, 0, 1e6, 0},
          "epoch 1/1  step 1/10  loss 2.5e-07  acc 100.0%  scale 4.2949673e+09  skipped 0  1.0M "
          "img/s  left 0:00"},
+        {{1, 4, 7, 80, 2.5, 0.25, 1, 0, 96.5, 9, 128},
+         "epoch 1/4  step 7/80  loss 2.5  acc 25.0%  scale 1  skipped 0  12.4k tokens/s  left "
+         "0:09"},
     };
     for (const Case& c : cases) CHECK(FormatProgress(c.state) == c.text);
     CHECK(std::signbit(-NAN));

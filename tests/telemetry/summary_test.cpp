@@ -56,6 +56,16 @@ RunTotals Run() {
   return run;
 }
 
+// A language model's evaluations, the smaller loss first.
+RunTotals TextRun() {
+  RunTotals run;
+  run.DecideByLoss(true);
+  run.Add(StepRow{1, 1, 2, 0.25, 0.1, 1, false, false, 1});
+  run.Add(EvaluationRow{1, 1, "validation", 100, 1.75, 0.375, 0.75});
+  run.Add(EvaluationRow{3, 2, "validation", 100, 2, 0.5, 0.875});
+  return run;
+}
+
 LayerTotals Layers() {
   LayerTotals layers;
   layers.AddUnderflow("loss", "dx", 1, Stats(1));
@@ -76,6 +86,25 @@ LayerTotals Layers() {
 }  // namespace
 
 TEST_SUITE("cpu") {
+  TEST_CASE("language: losses in nats, perplexity, bits a byte, tokens a second") {
+    SummaryFacts facts = Facts();
+    facts.tokens = 128;
+    const std::string text = SummaryText(facts, TextRun(), {});
+    CHECK(text.find(" in 2:05, 69299 tokens/s\n") != std::string::npos);
+    CHECK(text.find("\n  validation loss 2, perplexity 7.389, accuracy 50.00 % (best loss 1.75 in "
+                    "epoch 1)\n") != std::string::npos);
+    facts.bytes = true;
+    CHECK(SummaryText(facts, TextRun(), {})
+              .find("validation loss 2, 2.885 bits per byte, perplexity 7.389, accuracy") !=
+          std::string::npos);
+    const auto json = nlohmann::json::parse(SummaryJson(facts, TextRun(), {}));
+    const auto& validation = json["evaluation"]["validation"];
+    CHECK(validation["perplexity"] == doctest::Approx(std::exp(2)));
+    CHECK(validation["bits_per_byte"] == doctest::Approx(2 / std::log(2)));
+    CHECK(validation["best"]["loss"] == 1.75);
+    CHECK(json["tokens_per_second"] == doctest::Approx(541.4 * 128));
+  }
+
   TEST_CASE("the text") {
     CHECK(SummaryText(Facts(), Run(), Layers()) ==
           R"(run demo finished: 2 epochs, 3 steps (1 skipped) in 2:05, 541 images/s

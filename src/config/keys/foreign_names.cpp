@@ -48,7 +48,10 @@ const ForeignName kKeys[] = {
     {"data", "", "batch train_batch_size per_device_train_batch_size", "batch_size"},
     {"data", "", "val_batch_size test_batch_size eval_batch_size", "evaluate_batch_size"},
     {"data", "", "num_workers workers", "device.threads"},
-    {"data", "", "validation_split val_split", "validation is a number of images"},
+    {"data", "", "validation_split val_split",
+     "validation is a number of images, or the share of a text"},
+    {"data", "", "block_size sequence_length seq_len seq_length max_seq_len", "context"},
+    {"data", "", "vocab_size", "vocabulary"},
     {"data", "", "random_crop crop", "data.augment.random_crop"},
     {"data", "", "horizontal_flip flip mirror", "data.augment.horizontal_flip"},
 

@@ -78,6 +78,14 @@ void CheckValidation(const Config& config, const YamlNode& root, Problems& probl
                "holds back all of the " + std::to_string(images) + " training images");
 }
 
+// A language model's training is told in steps.
+void FillEpochs(Config& config, const YamlNode& root) {
+  const YamlNode* train = root.Find("train");
+  const bool given = train != nullptr && train->Find("epochs") != nullptr;
+  if (config.task == Task::kLanguage && config.train.max_steps > 0 && !given)
+    config.train.epochs = 0;
+}
+
 void FillName(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
   if (config.name.empty() && problems.Clean({"name"})) {
     config.name = std::filesystem::path(file).stem().string();
@@ -91,6 +99,7 @@ void FillName(Config& config, const YamlNode& root, const std::string& file, Pro
 void Complete(Config& config, const YamlNode& root, const std::string& file, Problems& problems) {
   config.file = file;
   FillName(config, root, file, problems);
+  FillEpochs(config, root);
   CheckBatch(config, root, problems);
   CheckNormalize(config, root, problems);
   CheckClasses(config, root, problems);

@@ -11,6 +11,10 @@ const EnumNames<data::ArrayLayout> kArrayLayouts = {{"auto", data::ArrayLayout::
                                                     {"hwc", data::ArrayLayout::kHwc},
                                                     {"chw", data::ArrayLayout::kChw}};
 
+const EnumNames<data::TokenType> kTokenTypes = {{"auto", data::TokenType::kAuto},
+                                                {"uint16", data::TokenType::kUint16},
+                                                {"uint32", data::TokenType::kUint32}};
+
 Names DatasetsWhere(bool (*holds)(const data::DatasetFacts&)) {
   Names names;
   for (const data::DatasetFacts& facts : data::Catalog()) {
@@ -106,7 +110,8 @@ Section SyntheticSection(data::SyntheticSpec& synthetic) {
 Key PathKey(DataConfig& data) {
   Key key = MakeKey("path", "text or list of texts",
                     "folder of its files (tensors: the file), from the working directory; `~` and "
-                    "${VAR} expand; voc: also a list of folders, one a year");
+                    "${VAR} expand; voc: also a list of folders, one a year; text, tokens: a file, "
+                    "a folder, a pattern of names (texts/*.txt), or a list of these");
   key.schemas = {TextSchema(""), ListSchema({TextSchema("")}, 1)};
   const auto one = [](std::string& field) { return Text("path", field, "", ExpandPath); };
   key.read = [&data, one](const YamlNode& node, const ReadContext& context) {
@@ -164,6 +169,46 @@ Key IgnoredLabelKey(std::optional<int>& field) {
   return key;
 }
 
+// A whole number of images, or the share of a text.
+Key ValidationKey(DataConfig& data) {
+  const Range images = FromTo(0, 1e9), share = FromBelow(0, 1);
+  Key key = MakeKey("validation", "integer or number",
+                    "last N training images held back and evaluated as split `validation`; of "
+                    "text and tokens the last share of the text");
+  key.range = images.Text() + "; of a text " + share.Text();
+  key.default_text = "0";
+  key.schemas = {IntegerSchema(images), NumberSchema(share)};
+  key.read = [&data, images, share](const YamlNode& node, const ReadContext& context) {
+    double part = 0;
+    if (ReadNumber(node, share, part).empty() && part > 0) {
+      data.validation_share = part;
+      return;
+    }
+    long long count = 0;
+    const std::string refusal = ReadInteger(node, images, count);
+    if (!refusal.empty()) return context.problems.Add(node, context.path, refusal);
+    data.validation = count;
+  };
+  key.write = [&data]() -> std::optional<YamlNode> {
+    if (data.validation_share > 0) return Scalar(NumberText(data.validation_share));
+    return Scalar(std::to_string(data.validation));
+  };
+  return key;
+}
+
+void CheckShare(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
+  const YamlNode* validation = map.Find("validation");
+  if (validation == nullptr) return;
+  const bool text = data::FactsOf(data.dataset).has_tokens();
+  if (text && data.validation > 0)
+    context.problems.Add(*validation, Join(context.path, "validation"),
+                         "expected a share of the text, " + FromBelow(0, 1).Text() + "; got " +
+                             std::to_string(data.validation));
+  if (!text && data.validation_share > 0)
+    context.problems.Add(*validation, Join(context.path, "validation"),
+                         "expected a whole number of images; a share is for text and tokens");
+}
+
 // Training and evaluation give the network images of one size.
 void CheckCrops(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
   const data::ImageChanges& changes = data.changes;
@@ -193,6 +238,10 @@ Section DataSection(DataConfig& data) {
       DatasetsWhere([](const data::DatasetFacts& f) { return f.origin == data::Origin::kSeed; });
   const Names decoded = DatasetsWhere([](const data::DatasetFacts& f) { return f.decodes(); });
   const Names with_truth = {"camvid", "voc"};
+  const Names images = DatasetsWhere([](const data::DatasetFacts& f) { return !f.has_tokens(); });
+  const Names windows = DatasetsWhere([](const data::DatasetFacts& f) { return f.has_tokens(); });
+  const Names texts =
+      DatasetsWhere([](const data::DatasetFacts& f) { return f.origin == data::Origin::kText; });
   Section section;
   section.path = "data";
   section.discriminator = "dataset";
@@ -215,22 +264,35 @@ Section DataSection(DataConfig& data) {
              "axes of images [n, ?, ?, ?]: hwc: rows, columns, channels; chw: channels first; "
              "auto: by the axis of at most 4 values")
           .For({"tensors"}),
+      WordText("tokens", data.tokens, {"bytes"}, "what the tokens of a text are").For(texts),
+      Choice("element", data.element, kTokenTypes,
+             "the numbers of a file; auto: what the header of llm.c says, else uint16")
+          .For({"tokens"}),
+      Integer("vocabulary", data.vocabulary, FromTo(0, data::kMostTokens),
+              "task language: tokens are below it; 0: as many as the files use")
+          .For({"tokens", "tensors"})
+          .WrittenIf([&data] { return data.vocabulary > 0; }),
+      Integer("context", data.context, FromTo(1, data::kLongestSequence), "tokens of a sequence")
+          .For(windows)
+          .RequiredFor(windows)
+          .Default("required"),
       Nested("synthetic", SyntheticSection(data.synthetic), "shape and size of made-up images")
           .For(made),
       Integer("batch_size", data.batch_size, FromTo(1, 1'000'000),
-              "images per weight update; a multiple of train.accumulate"),
+              "images, or sequences, per weight update; a multiple of train.accumulate"),
       Integer("evaluate_batch_size", data.evaluate_batch_size, FromTo(1, 1'000'000),
-              "images per batch of an evaluation"),
-      Switch("shuffle", data.shuffle, "a new order every epoch; false: file order"),
+              "images, or sequences, per batch of an evaluation"),
+      Switch("shuffle", data.shuffle,
+             "a new order every epoch, of text and tokens windows from random places; false: file "
+             "order"),
       Switch("drop_last", data.drop_last,
              "leave out a last batch that is not full (training only, after `limit`)"),
-      NormalizeKey(data),
-      ResizeKey(data.changes.resize),
-      CenterCropKey(data.changes.center_crop),
-      Nested("augment", AugmentSection(data), "random changes of training images"),
+      NormalizeKey(data).For(images),
+      ResizeKey(data.changes.resize).For(images),
+      CenterCropKey(data.changes.center_crop).For(images),
+      Nested("augment", AugmentSection(data), "random changes of training images").For(images),
       Nested("limit", LimitSection(data.limit), "use only the first images"),
-      Integer("validation", data.validation, FromTo(0, 1e9),
-              "last N training images held back and evaluated as split `validation`"),
+      ValidationKey(data),
       Integer("workers", data.workers, FromTo(0, 256),
               "threads that make batches ahead; 0: none, the training thread makes them")
           .Default("1; folder, camvid, voc: one per core, at most 8"),
@@ -241,6 +303,7 @@ Section DataSection(DataConfig& data) {
   };
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckCrops(data, map, context);
+    CheckShare(data, map, context);
     CheckTogetherWithTruth(data, map, context);
   };
   return section;

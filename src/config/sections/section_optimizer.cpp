@@ -63,7 +63,8 @@ Section OptimizerSection(OptimizerConfig& optimizer) {
       Number("beta2", optimizer.beta2, FromBelow(0, 1), "decay of the mean square").For(adams),
       Number("epsilon", optimizer.epsilon, Above(0), "added to the root").For(adams),
       PlacedTexts("no_decay", optimizer.no_decay, optimizer.no_decay_where,
-                  "globs on parameter names that weight_decay leaves alone"),
+                  "globs on parameter names that weight_decay leaves alone; `vectors`: all tensors "
+                  "of one axis"),
       Entries("groups", optimizer.groups, &GroupSection, "parameters with rates of their own")
           .WrittenIf([&optimizer] { return !optimizer.groups.empty(); }),
   };

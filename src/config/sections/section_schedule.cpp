@@ -23,17 +23,25 @@ const EnumNames<Schedule::By> kBys = {{"step", Schedule::By::kStep},
 const EnumNames<Schedule::Beyond> kBeyonds = {{"hold", Schedule::Beyond::kHold},
                                               {"climb", Schedule::Beyond::kClimb}};
 const EnumNames<Warmup::Kind> kWarmups = {{"constant", Warmup::Kind::kConstant},
-                                          {"linear", Warmup::Kind::kLinear}};
+                                          {"linear", Warmup::Kind::kLinear},
+                                          {"nanogpt", Warmup::Kind::kNanoGpt},
+                                          {"huggingface", Warmup::Kind::kHuggingFace},
+                                          {"llmc", Warmup::Kind::kLlmC}};
 const EnumNames<OneCycle::Anneal> kAnneals = {{"cosine", OneCycle::Anneal::kCosine},
                                               {"linear", OneCycle::Anneal::kLinear}};
 
-void CheckWarmup(const Warmup& warmup, const YamlNode& map, const ReadContext& context) {
+void CheckWarmup(Warmup& warmup, const YamlNode& map, const ReadContext& context) {
+  if (map.Find("kind") == nullptr && map.Find("lr") == nullptr) warmup.kind = Warmup::Kind::kLinear;
+  for (const char* key : {"lr", "counts"})
+    if (const YamlNode* given = map.Find(key); given != nullptr && warmup.by_name())
+      context.problems.Add(*given, Join(context.path, key),
+                           "belongs to kinds constant and linear; the other program says it");
   const YamlNode* steps = map.Find("steps");
   if (warmup.epochs > 0 && warmup.steps > 0 && steps) {
     context.problems.Add(*steps, Join(context.path, "steps"), "give either epochs or steps");
   }
   const bool warms = warmup.epochs > 0 || warmup.steps > 0;
-  if (!warms || warmup.kind == Warmup::Kind::kLinear || warmup.lr > 0) return;
+  if (!warms || warmup.kind != Warmup::Kind::kConstant || warmup.lr > 0) return;
   const YamlNode* lr = map.Find("lr");
   context.problems.Add(lr ? *lr : context.key, Join(context.path, "lr"),
                        "a warm-up needs a learning rate above 0");
@@ -44,7 +52,9 @@ Section WarmupSection(Warmup& warmup) {
   section.path = "schedule.warmup";
   section.keys = {
       Choice("kind", warmup.kind, kWarmups,
-             "constant: `lr` throughout; linear: in a straight line from `lr` to the optimizer's"),
+             "constant: `lr` throughout; linear: in a straight line from `lr` to the optimizer's; "
+             "nanogpt, huggingface, llmc: in a line as those programs have it, before the schedule")
+          .Default("linear; where `lr` is given, constant"),
       Number("epochs", warmup.epochs, FromTo(0, 1'000'000), "its length; 0: none"),
       Integer("steps", warmup.steps, FromTo(0, kMostSteps), "its length, instead of `epochs`"),
       Number("lr", warmup.lr, AtLeast(0), "the learning rate of its first step"),
@@ -53,7 +63,8 @@ Section WarmupSection(Warmup& warmup) {
   };
   section.keys[0].WrittenIf([&warmup] { return warmup.kind != Warmup().kind; });
   section.keys[2].WrittenIf([&warmup] { return warmup.steps > 0; });
-  section.keys[4].WrittenIf([&warmup] { return !warmup.counts; });
+  section.keys[3].WrittenIf([&warmup] { return !warmup.by_name(); });
+  section.keys[4].WrittenIf([&warmup] { return !warmup.counts && !warmup.by_name(); });
   section.check = [&warmup](const YamlNode& map, const ReadContext& context) {
     CheckWarmup(warmup, map, context);
   };

@@ -1,13 +1,15 @@
 // The keys that only some tasks have: train.class_weights, evaluate.recompute_batch_norm and the
 // section `detection`.
 #include "config/sections/sections.h"
+#include "core/error.h"
 
 namespace ada::config {
 namespace {
 
 const EnumNames<Task> kTasks = {{"classification", Task::kClassification},
                                 {"segmentation", Task::kSegmentation},
-                                {"detection", Task::kDetection}};
+                                {"detection", Task::kDetection},
+                                {"language", Task::kLanguage}};
 const Names kBoxPresets = {"ssd300", "ssd512"};
 constexpr double kMostMaps = 64, kMostSide = 16384;
 
@@ -110,10 +112,16 @@ Key BoxesKey(DefaultBoxesConfig& boxes) {
 
 }  // namespace
 
+const char* TaskWord(Task task) {
+  for (const auto& [word, value] : kTasks)
+    if (value == task) return word.c_str();
+  throw InternalError("a task without a word");
+}
+
 Key TaskKey(Task& task) {
   return Choice("task", task, kTasks,
                 "what the network is trained for: one label an image; one a pixel; boxes with "
-                "labels")
+                "labels; the next token")
       .WrittenIf([&task] { return task != Task::kClassification; });
 }
 

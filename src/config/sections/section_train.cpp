@@ -11,6 +11,9 @@ const EnumNames<ScheduleOnSkip> kScheduleOnSkip = {
     {"hold", ScheduleOnSkip::kHold},
 };
 
+const EnumNames<BestMetric> kBestMetrics = {{"task", BestMetric::kTask},
+                                            {"loss", BestMetric::kLoss}};
+
 const EnumNames<EvaluatedWeights> kEvaluated = {
     {"both", EvaluatedWeights::kBoth},
     {"ema", EvaluatedWeights::kEma},
@@ -36,7 +39,9 @@ Section TrainSection(TrainConfig& train) {
   Section section;
   section.path = "train";
   section.keys = {
-      Integer("epochs", train.epochs, FromTo(1, 1'000'000), "passes over the training images"),
+      Integer("epochs", train.epochs, FromTo(0, 1'000'000),
+              "passes over the training data; 0: as many as max_steps takes")
+          .Default("1; of task language with max_steps: 0"),
       Integer("max_steps", train.max_steps, FromTo(0, kMostSteps),
               "stop after this step; 0: no limit"),
       Number("max_minutes", train.max_minutes, AtLeast(0), "stop after this time; 0: no limit"),
@@ -61,6 +66,12 @@ Section TrainSection(TrainConfig& train) {
              "an exponential moving average of the weights, beside them")
           .WrittenIf([&train] { return train.ema.decay > 0; }),
   };
+  section.check = [&train](const YamlNode& map, const ReadContext& context) {
+    const YamlNode* epochs = map.Find("epochs");
+    if (epochs != nullptr && train.epochs == 0 && train.max_steps == 0)
+      context.problems.Add(*epochs, Join(context.path, "epochs"),
+                           "expected 1 or more; 0 goes with max_steps");
+  };
   return section;
 }
 
@@ -70,6 +81,10 @@ Section EvaluateSection(EvaluateConfig& evaluate) {
   section.keys = {
       Integer("every_epochs", evaluate.every_epochs, FromTo(0, 1'000'000),
               "epochs between evaluations; 0: only at the end"),
+      Choice("metric", evaluate.metric, kBestMetrics,
+             "what decides which evaluation is the best; task: top-1 accuracy, mIoU, mAP, of "
+             "language the loss")
+          .WrittenIf([&evaluate] { return evaluate.metric != EvaluateConfig().metric; }),
       Choice(
           "weights", evaluate.weights, kEvaluated,
           "what is evaluated where train.ema keeps an average, which then decides about the best")

@@ -33,6 +33,7 @@ Section ParallelSection(ParallelConfig& parallel);
 
 // Keys that only some tasks have, and the one that says which it is.
 Key TaskKey(Task& task);
+const char* TaskWord(Task task);
 Key ClassWeightsKey(ClassWeightsConfig& weights);
 Key RecomputeBatchNormKey(BatchNormStatistics& statistics);
 
@@ -110,7 +111,7 @@ void CheckLayerBounds(const scaling::Settings& scaling);
 // --- Across sections. ---
 
 // The task that a data set, or a network of the zoo, is for. `external` and what is not known
-// are for classification.
+// are for classification. Tensors are for language as well.
 Task TaskOfDataset(const std::string& dataset);
 Task TaskOfZoo(const std::string& zoo);
 // What the task asks of the other sections, and which keys are of another task.

@@ -4,18 +4,6 @@
 namespace ada::config {
 namespace {
 
-const char* TaskWord(Task task) {
-  switch (task) {
-    case Task::kSegmentation:
-      return "segmentation";
-    case Task::kDetection:
-      return "detection";
-    case Task::kClassification:
-      break;
-  }
-  return "classification";
-}
-
 class TaskChecks {
  public:
   TaskChecks(const Config& config, const YamlNode& root, Problems& problems)
@@ -23,7 +11,12 @@ class TaskChecks {
 
   void Run() {
     if (!problems_.Clean({"task"})) return;
-    CheckTarget("data", "dataset", config_.data.dataset, TaskOfDataset(config_.data.dataset));
+    const bool language = config_.task == Task::kLanguage,
+               tensors = config_.data.dataset == "tensors";
+    if (!language || !tensors)
+      CheckTarget("data", "dataset", config_.data.dataset, TaskOfDataset(config_.data.dataset));
+    if (language && tensors) CheckNoImages();
+    if (tensors) Only(Task::kLanguage, config_.data.vocabulary > 0, {"data", "vocabulary"});
     if (!config_.model.zoo.empty())
       CheckTarget("model", "zoo", config_.model.zoo, TaskOfZoo(config_.model.zoo));
     using Weights = ClassWeightsConfig::Kind;
@@ -74,6 +67,24 @@ class TaskChecks {
             TaskWord(config_.task));
   }
 
+  // What tensors have where they hold images; the defaults, which a run writes down, say nothing.
+  void CheckNoImages() {
+    const DataConfig& data = config_.data;
+    const AugmentConfig& augment = data.augment;
+    const auto refuse = [this](const char* key, bool used) {
+      const YamlNode* node = Find({"data", key});
+      if (node != nullptr && used)
+        Add(node, {"data", key}, "is for images, and the task is language");
+    };
+    refuse("layout", data.layout != data::ArrayLayout::kAuto);
+    refuse("normalize", data.normalize.kind != NormalizeConfig::Kind::kStandard);
+    refuse("resize", data.changes.resize.any());
+    refuse("center_crop", data.changes.crops());
+    refuse("augment", augment.pad > 0 || augment.random_crop || augment.horizontal_flip ||
+                          augment.mixup.alpha > 0 || augment.cutmix.alpha > 0 ||
+                          data.changes.any());
+  }
+
   void CheckBoxes() {
     const DefaultBoxesConfig& boxes = config_.detection.boxes;
     if (!config_.model.zoo.empty() || !boxes.preset.empty() || !boxes.grids.empty()) return;
@@ -110,11 +121,13 @@ class TaskChecks {
 
 Task TaskOfDataset(const std::string& dataset) {
   if (dataset == "camvid") return Task::kSegmentation;
+  if (data::FactsOf(dataset).has_tokens()) return Task::kLanguage;
   return dataset == "voc" ? Task::kDetection : Task::kClassification;
 }
 
 Task TaskOfZoo(const std::string& zoo) {
   if (zoo.starts_with("segnet")) return Task::kSegmentation;
+  if (zoo.starts_with("gpt") || zoo.starts_with("llama")) return Task::kLanguage;
   return zoo.starts_with("ssd") ? Task::kDetection : Task::kClassification;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "data/tensors/class_list.h"
+#include "data/tensors/integers.h"
 #include "data/tensors/layout.h"
 #include "data/tensors/tensor_file.h"
 
@@ -120,50 +120,8 @@ void CheckAxes(const TensorInFile& images, const ImageAxes& axes) {
                   " rows and columns and 1 to " + std::to_string(kMostChannels) + " channels");
 }
 
-// An integer of any type; nothing where it is no label: below 0 or far too large.
-std::optional<Label> LabelOf(const std::byte* at, DType dtype) {
-  const auto checked = [at](auto value) -> std::optional<Label> {
-    std::memcpy(&value, at, sizeof value);
-    if (std::cmp_less(value, 0) || std::cmp_greater_equal(value, kMostClasses)) return std::nullopt;
-    return static_cast<Label>(value);
-  };
-  switch (dtype) {
-    case DType::kU8:
-      return checked(std::uint8_t{});
-    case DType::kI8:
-      return checked(std::int8_t{});
-    case DType::kU16:
-      return checked(std::uint16_t{});
-    case DType::kI16:
-      return checked(std::int16_t{});
-    case DType::kU32:
-      return checked(std::uint32_t{});
-    case DType::kI32:
-      return checked(std::int32_t{});
-    case DType::kU64:
-      return checked(std::uint64_t{});
-    default:
-      return checked(std::int64_t{});
-  }
-}
-
-std::string IntegerText(const std::byte* at, DType dtype) {
-  std::int64_t value = 0;
-  if (dtype == DType::kU64) {
-    std::uint64_t large = 0;
-    std::memcpy(&large, at, sizeof large);
-    return std::to_string(large);
-  }
-  const bool negative = (std::to_integer<int>(at[BytesOf(dtype) - 1]) & 0x80) != 0;
-  const bool has_sign = dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32;
-  if (negative && has_sign) value = -1;
-  std::memcpy(&value, at, BytesOf(dtype));
-  return std::to_string(value);
-}
-
 std::vector<Label> ReadLabels(const TensorInFile& labels, const TensorInFile& images) {
-  const bool integer = !IsFloat(labels.dtype) && labels.dtype != DType::kBool;
-  if (!integer)
+  if (!IsInteger(labels.dtype))
     throw DataError(labels.place + ": elements are " + std::string(ToString(labels.dtype)) +
                     "; expected whole numbers (I64, U8, ...)");
   if (labels.shape.size() != 1 || labels.shape[0] != images.shape[0])
@@ -174,12 +132,12 @@ std::vector<Label> ReadLabels(const TensorInFile& labels, const TensorInFile& im
   std::vector<Label> values(static_cast<std::size_t>(labels.shape[0]));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::byte* at = data + i * BytesOf(labels.dtype);
-    const std::optional<Label> value = LabelOf(at, labels.dtype);
+    const std::optional<std::int64_t> value = IntegerBelow(at, labels.dtype, kMostClasses);
     if (!value)
       throw DataError(labels.place + ": image " + std::to_string(i) + " has label " +
                       IntegerText(at, labels.dtype) + "; expected 0 to " +
                       std::to_string(kMostClasses - 1));
-    values[i] = *value;
+    values[i] = static_cast<Label>(*value);
   }
   return values;
 }

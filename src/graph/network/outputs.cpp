@@ -80,6 +80,11 @@ void CheckOutputs(const Network& network, const ModelConfig& model, Task task) {
                          "the last layer gives the logits of each pixel: expected output " +
                              ToString(Shape{1, network.input.h, network.input.w, model.classes}) +
                              " (the image's size, model.classes)");
+    case Task::kLanguage:
+      return CheckOutput(node(0), {1, network.input.h, 1, model.classes},
+                         "the last layer gives the logits of each token: expected output " +
+                             ToString(Shape{1, network.input.h, 1, model.classes}) +
+                             " (data.context, the vocabulary)");
     case Task::kDetection:
       return CheckDetection(node(0), node(1), model.classes);
   }

@@ -60,6 +60,7 @@ struct Network {
 // what the task's loss takes:
 //   classification  logits [classes]
 //   segmentation    logits [h, w, classes] of the input's h and w
+//   language        logits [tokens, 1, vocabulary] of the input's tokens, h
 //   detection       locations [1, boxes, 4] and scores [1, boxes, 1 + classes], the background
 //   first
 Network Resolve(const config::ModelConfig& model, const Shape& input,

@@ -32,6 +32,8 @@ const char* TaskText(Task task) {
       return "segmentation";
     case Task::kDetection:
       return "detection";
+    case Task::kLanguage:
+      return "language";
   }
   return "";
 }

@@ -23,9 +23,10 @@ telemetry::LogChoice LogsOf(const config::Config& config) {
   return {.histograms = log.histogram_every > 0,
           .what_if = !log.what_if.empty(),
           .probes = log.probe_every > 0,
-          .classes = config.task != Task::kClassification,
+          .classes = JudgesClasses(config.task),
           .confusion = config.task == Task::kSegmentation,
-          .losses = config.task == Task::kDetection};
+          .losses = config.task == Task::kDetection,
+          .best_by_loss = DecidesByLoss(config)};
 }
 
 data::LoaderSpec LoaderOf(const SessionParts& p) {
@@ -82,6 +83,7 @@ std::int64_t StepsPerEpoch(const config::Config& config, std::int64_t images) {
 }
 
 std::int64_t TotalSteps(const config::Config& config, std::int64_t steps_per_epoch) {
+  if (config.train.epochs == 0) return config.train.max_steps;
   const std::int64_t steps = config.train.epochs * steps_per_epoch;
   return config.train.max_steps > 0 ? std::min(steps, config.train.max_steps) : steps;
 }
@@ -109,7 +111,7 @@ Session::Session(const SessionParts& parts, const std::optional<ResumePoint>& fr
       last_timing_(start_) {
   if (KeepsAverage(p_.config))
     average_ = std::make_unique<WeightAverage>(p_.config, p_.data.image, p_.backend, p_.graph);
-  if (p_.config.task != Task::kClassification) class_names_ = NamesOfClasses(p_.config, p_.data);
+  if (JudgesClasses(p_.config.task)) class_names_ = NamesOfClasses(p_.config, p_.data);
   if (RecomputesNorms(p_.config)) {
     if (!EvaluatesAverage(p_.config) ||
         p_.config.evaluate.weights != config::EvaluatedWeights::kEma)

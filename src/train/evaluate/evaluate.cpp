@@ -3,7 +3,9 @@
 #include <ostream>
 
 #include "config/load.h"
+#include "core/error.h"
 #include "core/text.h"
+#include "telemetry/language.h"
 #include "telemetry/progress.h"
 #include "train/assemble.h"
 #include "train/evaluate/evaluated_weights.h"
@@ -43,25 +45,28 @@ bool IsSameData(const config::Config& config, const CheckpointState& state) {
   return now.path == then.path && now.more_paths == then.more_paths &&
          now.splits.train == then.splits.train && now.splits.test == then.splits.test &&
          now.limit.train == then.limit.train && now.limit.test == then.limit.test &&
-         now.validation == then.validation && now.dataset == then.dataset;
+         now.validation == then.validation && now.validation_share == then.validation_share &&
+         now.context == then.context && now.dataset == then.dataset;
 }
 
-// What is printed of one split and written of its images: classification.
+// What is printed of one split and written of its images or sequences: classification, language.
 class SplitReport {
  public:
   SplitReport(const config::Config& config, const RunData& data, Evaluator& evaluator,
               const EvaluateOptions& options, std::ostream& out, telemetry::Log& log)
-      : loader_(EvaluationLoader(config, data)),
+      : language_(config.task == Task::kLanguage),
+        bytes_(TokensAreBytes(config)),
+        loader_(EvaluationLoader(config, data)),
         evaluator_(evaluator),
         options_(options),
         out_(out),
         log_(log) {
     if (options.per_class) names_ = NamesOfClasses(config, data);
     if (!options.predictions.empty()) predictions_.emplace(options.predictions);
-    if (!options.outputs.empty())
-      outputs_.emplace(options.outputs, data.test.images(), evaluator.graph().classes());
-    out << (options.per_class ? "split,class,name,images,top1,top5,precision\n"
-                              : "split,images,loss,top1,top5\n");
+    if (!options.outputs.empty()) outputs_.emplace(options.outputs, DimsOfOutputs(data));
+    out << (options.per_class ? "split,class,name,images,top1,top5,precision"
+                              : "split,images,loss,top1,top5")
+        << (language_ ? ",perplexity,bits_per_byte\n" : "\n");
   }
 
   void Write(const std::string& split, const data::Dataset& dataset) {
@@ -69,16 +74,22 @@ class SplitReport {
     ClassTable classes(evaluator_.graph().classes());
     ImageVisitor visit;
     const bool gives_outputs = outputs_ && split == kTestSplit;
-    if (predictions_ || options_.per_class || gives_outputs)
+    if (!language_ && (predictions_ || options_.per_class || gives_outputs))
       visit = [&](const ImageResult& result) {
         if (predictions_) predictions_->Add(split, dataset.NumberInFiles(result.image), result);
         if (gives_outputs) outputs_->Add(result.image, result.logits);
         classes.Add(result);
       };
     const EvaluationResult e = [&] {
-      telemetry::EvaluationProgress progress(log_, options_.progress, split, dataset.images());
+      telemetry::EvaluationProgress progress(log_, options_.progress, split, dataset.images(),
+                                             telemetry::SteadySeconds,
+                                             language_ ? dataset.tokens->context() : 0);
       Onlookers onlookers;
       onlookers.visit = visit;
+      if (language_ && gives_outputs)
+        onlookers.outputs = [&](std::int64_t image, std::span<const float> values) {
+          outputs_->Add(image, values);
+        };
       onlookers.after_batch = [&](std::int64_t images) { progress.Update(images); };
       return evaluator_.Run(dataset, loader_, onlookers);
     }();
@@ -87,7 +98,11 @@ class SplitReport {
       classes.Write(split, names_, out_);
     else
       out_ << split << ',' << e.images << ',' << NineDigits(e.loss) << ',' << NineDigits(e.top1)
-           << ',' << NineDigits(e.top5) << '\n';
+           << ',' << NineDigits(e.top5);
+    if (language_)
+      out_ << ',' << NineDigits(telemetry::Perplexity(e.loss)) << ','
+           << (bytes_ ? NineDigits(telemetry::Bits(e.loss)) : "");
+    if (!options_.per_class) out_ << '\n';
   }
 
   void Finish() {
@@ -96,6 +111,14 @@ class SplitReport {
   }
 
  private:
+  // [images, classes]; of sequences [sequences, tokens, vocabulary].
+  std::vector<std::int64_t> DimsOfOutputs(const RunData& data) const {
+    const Shape& logits = evaluator_.graph().logits().shape;
+    if (language_) return {data.test.images(), logits.h, logits.c};
+    return {data.test.images(), logits.c};
+  }
+
+  const bool language_, bytes_;
   data::LoaderSpec loader_;
   Evaluator& evaluator_;
   const EvaluateOptions& options_;
@@ -105,6 +128,20 @@ class SplitReport {
   std::optional<OutputsFile> outputs_;
   std::vector<std::string> names_;
 };
+
+// What only images have, and a language model's data may lack.
+void CheckLanguage(const EvaluateOptions& options, const RunData& data) {
+  if (!options.predictions.empty() || options.per_class)
+    throw ConfigError(std::string(options.per_class ? "--per-class" : "--predictions") +
+                      ": is for images, and the task is language; --outputs writes logits");
+  if (!options.outputs.empty() && data.test.images() == 0)
+    throw ConfigError("--outputs: writes the logits of split test, and " +
+                      data.train.tokens->files().front() + " has none");
+  if (data.validation.images() + data.test.images() == 0)
+    throw ConfigError(
+        "data.validation: nothing is held back, and the data have no split test: "
+        "there is nothing to evaluate");
+}
 
 }  // namespace
 
@@ -123,7 +160,8 @@ void Evaluate(const config::Config& given, const std::string& weights,
   need.network = chosen.backend->allocated_bytes();
   RefuseMemory(need, EvaluationGraph(config, image));
   const RunData data = ReadData(config, info);
-  if (!options.predictions.empty() && config.task != Task::kClassification)
+  if (config.task == Task::kLanguage) CheckLanguage(options, data);
+  if (!options.predictions.empty() && JudgesClasses(config.task))
     KeepPicturesOfData(options.predictions, config.task, data);
   TellOfFiles(data, log);
   if (state && state->data_facts && IsSameData(config, *state)) {
@@ -142,7 +180,7 @@ void Evaluate(const config::Config& given, const std::string& weights,
     of_task.Write(kTestSplit, data.test);
     of_task.Finish();
   };
-  if (config.task == Task::kClassification)
+  if (!JudgesClasses(config.task))
     report(SplitReport(config, data, evaluator, options, out, log));
   else
     report(TaskReport(config, data, evaluator, options, out, log));

@@ -76,6 +76,7 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     batches.Feed(*graph_, 0, pass.rows);
     graph_->Forward(pass);
     if (onlookers.visit) Visit(dataset, batches, pass.rows, onlookers.visit);
+    if (onlookers.outputs) ShowOutputs(batches, pass.rows, onlookers.outputs);
     if (onlookers.judge != nullptr) Judged(batches, pass.rows, onlookers);
     result.images += pass.rows;
     terms += pass.loss_terms;
@@ -99,10 +100,14 @@ EvaluationResult Evaluator::Run(const data::Dataset& dataset, const data::Loader
     throw DataError("none of the images that are evaluated can be read; the first: " +
                     result.broken.front().message);
   if (result.images == 0) return result;
+  if (task_ == Task::kLanguage && terms == 0)
+    throw DataError(dataset.tokens->files().front() +
+                    ": no token of the sequences that are evaluated has a target; expected one or "
+                    "more that are not -100");
   const auto n = static_cast<double>(std::max<std::int64_t>(terms, 1));
   result.loss = total.loss_sum / n;
   result.location_loss = total.location_sum / n;
-  if (task_ != Task::kClassification) return result;
+  if (JudgesClasses(task_)) return result;
   result.top1 = static_cast<double>(total.top1) / n;
   result.top5 = static_cast<double>(total.top5) / n;
   return result;
@@ -122,6 +127,14 @@ void Evaluator::Visit(const data::Dataset& dataset, const Batches& batches, int 
     result.logits = {logits + static_cast<std::size_t>(row) * classes, classes};
     visit(result);
   }
+}
+
+void Evaluator::ShowOutputs(const Batches& batches, int rows, const OutputVisitor& visit) {
+  ReadOutputs(rows);
+  const auto values = static_cast<std::size_t>(graph_->outputs().front().shape.per_image());
+  for (int row = 0; row < rows; ++row)
+    visit(batches.NumberOf(row),
+          {outputs_.front().data() + static_cast<std::size_t>(row) * values, values});
 }
 
 void Evaluator::ReadOutputs(int rows) {

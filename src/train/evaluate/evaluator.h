@@ -33,6 +33,8 @@ struct ImageResult {
   std::span<const float> logits;  // one a class; valid while it is visited
 };
 using ImageVisitor = std::function<void(const ImageResult&)>;
+// Is shown the first output of the network for an image, as it stands.
+using OutputVisitor = std::function<void(std::int64_t image, std::span<const float> values)>;
 // Is told how many images have been handed to the backend so far.
 using BatchVisitor = std::function<void(std::int64_t images)>;
 // Is shown what the network says of an image, in the image's own pixels, and its outputs.
@@ -43,6 +45,7 @@ using PredictionVisitor = std::function<void(std::int64_t image, const Predictio
 // backend, image by image in the data set's order.
 struct Onlookers {
   ImageVisitor visit = {};            // classification
+  OutputVisitor outputs = {};         // language
   Judge* judge = nullptr;             // the other tasks
   PredictionVisitor prediction = {};  // of the judge
   BatchVisitor after_batch = {};
@@ -53,9 +56,10 @@ ImageResult JudgeImage(const float* logits, int classes, std::int32_t label);
 
 struct EvaluationResult {
   std::int64_t images = 0;
-  double loss = 0;                // mean over images, labelled pixels, boxes with an object
-  double location_loss = 0;       // detection: its part that is of locations
-  double top1 = NAN, top5 = NAN;  // classification
+  // Mean over images, labelled pixels, boxes with an object, tokens with a target.
+  double loss = 0;
+  double location_loss = 0;                    // detection: its part that is of locations
+  double top1 = NAN, top5 = NAN;               // classification, language
   std::vector<data::BrokenImage> broken = {};  // left out
 };
 
@@ -81,6 +85,7 @@ class Evaluator {
   void Visit(const data::Dataset& dataset, const Batches& batches, int rows,
              const ImageVisitor& visit);
   void Judged(const Batches& batches, int rows, const Onlookers& onlookers);
+  void ShowOutputs(const Batches& batches, int rows, const OutputVisitor& visit);
   void ReadOutputs(int rows);
 
   backend::Backend& backend_;

@@ -237,6 +237,9 @@ data::Picture InChannels(data::Picture picture, int channels, const std::string&
 void Predict(const config::Config& given, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log) {
+  if (given.task == Task::kLanguage)
+    throw ConfigError("predict is for photos, and " + weights +
+                      " is a language model; `ada-train generate` goes on with a text");
   if (!options.predictions.empty()) {
     if (given.task == Task::kClassification)
       throw ConfigError("--predictions: expected a network for segmentation or detection");

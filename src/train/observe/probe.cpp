@@ -106,7 +106,11 @@ void Probe::EndMicroBatch(const MicroBatch& batch) {
   pass.count = pass.bins = false;
   pass.loss_scale = 1;
   SaveStatistics();
-  fp32_->SetBatch(batch.images, batch.targets, pass.rows);
+  const Batches::Rows& rows = batch.rows;
+  if (rows.tokens != nullptr)
+    fp32_->SetTokens(rows.tokens, rows.targets, pass.rows);
+  else
+    fp32_->SetBatch(rows.images, rows.targets, pass.rows);
   fp32_->Forward(pass, fp32_observer_.get());
   fp32_->Backward(pass, fp32_observer_.get());
   RestoreStatistics();

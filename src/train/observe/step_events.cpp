@@ -49,6 +49,15 @@ void StepEvents::Loss(const StepResult& r) {
   Tell(r, message);
 }
 
+void StepEvents::Targets(const StepResult& r) {
+  if (config_.task != Task::kLanguage || r.terms > 0) return;
+  const std::string message =
+      "no token of the batch has a target (all are -100): its loss is given as 0, its gradients "
+      "are";
+  Add(r, "no_targets", {"loss", "", "0"}, message);
+  Tell(r, message);
+}
+
 void StepEvents::LearningRate(const StepResult& r) {
   const telemetry::RunTotals& before = recorder_.run();
   if (before.steps() == 0 || before.last().lr == telemetry::AsLogged(r.lr)) return;

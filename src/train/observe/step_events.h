@@ -39,6 +39,8 @@ class StepEvents {
   // Before the rows of the step are recorded (but NoGradient): these compare with what came before.
   // loss_not_finite: the first of several such steps in a row.
   void Loss(const StepResult& result);
+  // no_targets: nothing of the batch counts in the loss, which is a mean over nothing.
+  void Targets(const StepResult& result);
   // lr_change: every change, but of schedules that move with each step only the first of an epoch.
   void LearningRate(const StepResult& result);
   // underflow_alert: a tensor passes log.alert_underflow_pct from below.

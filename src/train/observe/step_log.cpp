@@ -116,6 +116,7 @@ std::string StepLog::WhoHas(std::size_t point) const {
 
 void StepLog::Write(const StepResult& r, const scaling::ScaleUpdate& update) {
   if (team_ != nullptr && !team_->writes()) return;
+  events_.Targets(r);
   events_.Loss(r);
   events_.LearningRate(r);
   recorder_.Step(

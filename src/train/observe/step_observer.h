@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "train/batches.h"
 
 namespace ada::train {
 
-// One micro-batch as the graph was given it: images [pass.rows, h, w, c] and targets on the host.
+// One micro-batch as the graph was given it, on the host.
 struct MicroBatch {
-  const float* images = nullptr;
-  backend::Targets targets = {};
+  Batches::Rows rows;
   backend::Pass pass;
 };
 

@@ -32,6 +32,10 @@ std::string HashOfImages(const data::Dataset& set) {
   const std::vector<std::int64_t> sizes = {set.images(), set.height, set.width, set.channels};
   hasher.Update(BytesOf(sizes));
   hasher.Update(BytesOf(set.labels));
+  if (set.tokens) {
+    hasher.Update(BytesOf(data::SampleOf(*set.tokens)));
+    return hasher.Hex();
+  }
   const auto values = static_cast<std::size_t>(set.height) * static_cast<std::size_t>(set.width) *
                       static_cast<std::size_t>(set.channels);
   const std::int64_t step = (set.images() + kLooked - 1) / kLooked;
@@ -107,7 +111,7 @@ void CheckAlike(const RunData& data, const graph::Graph& graph, backend::Backend
   other = FirstThatDiffers(team.GatherText(
       HashOfImages(data.train) + HashOfImages(data.validation) + HashOfImages(data.test)));
   if (other >= 0)
-    throw DataError("the images or labels of " + team.NameOf(other) +
+    throw DataError("the images, labels or tokens of " + team.NameOf(other) +
                     " are not those of rank 0: data.path has to hold the same files on every "
                     "host");
   const std::vector<std::string> steps = team.GatherText(std::to_string(step));

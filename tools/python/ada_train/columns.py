@@ -61,5 +61,6 @@ TABLES = {
         "terms": "integer"},
     "timing": {
         "step": "integer", "seconds": "number", "images_per_second": "number", "data": "number",
-        "forward": "number", "backward": "number", "update": "number", "log": "number"},
+        "forward": "number", "backward": "number", "update": "number", "log": "number",
+        "tokens": "number?"},
 }

@@ -1,0 +1,117 @@
+// generate: a text by the weights of a language model.
+#include <cmath>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/config_options.h"
+#include "config/load.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "telemetry/log.h"
+#include "train/run.h"
+
+namespace ada::cli {
+namespace {
+
+constexpr double kMostGenerated = 1e9, kHottest = 1e6, kLargestSeed = 9007199254740992.0;
+
+struct GenerateArguments : ConfigArguments {
+  std::string run;
+  bool best = false;
+  std::string prompt, prompt_tokens;
+  double tokens = 256, temperature = 1, seed = 1;
+  train::GenerateOptions options;
+};
+
+// "464,3290" or the same with blanks.
+std::vector<std::int64_t> TokensOf(const std::string& text) {
+  std::vector<std::int64_t> tokens;
+  std::size_t at = 0;
+  const auto fail = [&] {
+    throw ConfigError("--prompt-tokens: '" + text +
+                      "'; expected whole numbers between commas, such as 464,3290");
+  };
+  while (at < text.size()) {
+    const std::size_t end = text.find_first_not_of("0123456789", at);
+    if (end == at || std::min(end, text.size()) - at > 9) fail();
+    tokens.push_back(std::stoll(text.substr(at, end - at)));
+    at = text.find_first_not_of(", ", end);
+    if (end != std::string::npos && at == std::string::npos) fail();
+  }
+  return tokens;
+}
+
+double WholeNumber(double value, double low, double high, const char* option,
+                   const char* expected) {
+  const double checked = Checked(value, low, high, option, expected);
+  if (checked != std::floor(checked)) throw ConfigError(std::string(option) + ": " + expected);
+  return checked;
+}
+
+int Generate(GenerateArguments& a) {
+  RequireOperand(a.run, a.set, "RUN", "generate");
+  if (!a.prompt.empty() && !a.prompt_tokens.empty())
+    throw ConfigError("--prompt and --prompt-tokens: expected one of them");
+  train::GenerateOptions& o = a.options;
+  o.prompt = a.prompt;
+  o.prompt_tokens = TokensOf(a.prompt_tokens);
+  o.tokens = static_cast<std::int64_t>(WholeNumber(a.tokens, 0, kMostGenerated, "--tokens",
+                                                   "expected a whole number from 0 to 1e9"));
+  o.temperature =
+      Checked(a.temperature, 0, kHottest, "--temperature", "expected a number from 0 to 1e6");
+  o.seed = static_cast<std::uint64_t>(
+      WholeNumber(a.seed, 0, kLargestSeed, "--seed", "expected a whole number from 0 to 2^53"));
+  const bool folder = IsFolder(a.run);
+  if (a.best && !folder)
+    throw ConfigError("--best: " + a.run + " is no folder; expected that of a run");
+  const std::string path = folder ? train::CheckpointOfRun(a.run, a.best) : a.run;
+  const config::Overrides overrides = OverridesOf(a.set);
+  config::Loaded loaded = a.config.empty() ? config::LoadText(train::CheckpointConfig(path),
+                                                              path + " (config)", overrides)
+                                           : config::Load(a.config, overrides);
+  config::FillDefaults(loaded.config);
+  telemetry::Log log;
+  train::Generate(loaded.config, path, o, std::cout, log);
+  return 0;
+}
+
+}  // namespace
+
+Commands AddGenerateCommands(CLI::App& app) {
+  auto a = std::make_shared<GenerateArguments>();
+  CLI::App* generate =
+      Add(app, "generate", "a text, token by token, by a language model",
+          "  ada-train generate runs/gpt2_jargon --prompt \"hacker n.\" --temperature 0.8\n"
+          "  ada-train generate runs/gpt2 --prompt-tokens 464,3290 --tokens 20 --seed 7");
+  generate
+      ->add_option("RUN", a->run,
+                   "a run's folder, whose newest checkpoint is taken; either file of a\n"
+                   "checkpoint; or, with --config, weights alone (safetensors)")
+      ->type_name("");
+  generate->add_flag("--best", a->best, "of a folder: the best checkpoint instead of the newest");
+  generate
+      ->add_option("-c,--config", a->config,
+                   "the experiment (YAML or JSON), instead of the checkpoint's own")
+      ->type_name("FILE");
+  generate
+      ->add_option("--prompt", a->prompt,
+                   "what to go on with, of models whose tokens are bytes; what is\n"
+                   "longer than the context is seen in part: its end")
+      ->type_name("TEXT");
+  generate
+      ->add_option("--prompt-tokens", a->prompt_tokens,
+                   "the same as tokens, 464,3290, of any model; what follows is printed\n"
+                   "as numbers where tokens are no bytes")
+      ->type_name("LIST");
+  generate->add_option("--tokens", a->tokens, "tokens to make; default: 256")->type_name("N");
+  generate
+      ->add_option("--temperature", a->temperature,
+                   "logits are divided by it; 0: always the likeliest token; default: 1")
+      ->type_name("T");
+  generate->add_option("--seed", a->seed, "of the draws; default: 1")->type_name("S");
+  AddOverrides(*generate, *a, MachineOptions());
+  return {{generate, [a] { return Generate(*a); }}};
+}
+
+}  // namespace ada::cli

@@ -1,0 +1,27 @@
+#include "data/token_set.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace ada::data {
+
+void TokenSet::ReadAt(std::int64_t /*place*/, const SequencePlace& /*out*/) const {
+  throw InternalError("TokenSet: rows have no places");
+}
+
+std::vector<std::int32_t> SampleOf(const TokenSet& tokens) {
+  constexpr std::int64_t kMost = 1 << 22;
+  const std::int64_t count = tokens.sequences(), context = tokens.context();
+  const std::int64_t wanted = std::max<std::int64_t>(kMost / context, 1);
+  const std::int64_t step = std::max<std::int64_t>((count + wanted - 1) / wanted, 1);
+  std::vector<std::int32_t> sample;
+  for (std::int64_t i = 0; i < count; i += step) {
+    sample.resize(sample.size() + static_cast<std::size_t>(2 * context));
+    std::int32_t* begin = sample.data() + sample.size() - 2 * context;
+    tokens.Read(i, {begin, begin + context});
+  }
+  return sample;
+}
+
+}  // namespace ada::data

@@ -1,0 +1,53 @@
+// Files that hold nothing but tokens, mapped into memory: bytes of a text, or whole numbers as
+// nanoGPT (raw) and llm.c (behind a header of 256 int32) write them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/catalog.h"
+#include "data/tensors/mapped_file.h"
+
+namespace ada::data {
+
+class TokenFile {
+ public:
+  // `type`: kByte, or what the user says of the numbers; kAuto: what llm.c's header says, and
+  // uint16 of a file without one. DataError: a size that is no whole number of tokens, a header of
+  // another version or count, uint32 that nobody named.
+  TokenFile(const std::string& path, TokenType type);
+
+  const std::string& path() const { return file_.path(); }
+  std::int64_t count() const { return count_; }
+  bool has_header() const { return header_bytes_ > 0; }
+  TokenType type() const { return type_; }  // never kAuto
+  // Tokens first .. first + count. DataError where one is not below `vocabulary`.
+  void Read(std::int64_t first, std::int64_t count, int vocabulary, std::int32_t* out) const;
+  // Looks at all tokens. DataError where one is not below `limit`.
+  std::int64_t Largest(std::int64_t limit) const;
+  void CheckUnchanged() const { file_.CheckUnchanged(); }
+
+ private:
+  template <class Use>
+  void WithTokens(const Use& use) const;
+  void ReadHeader();
+  void RefuseWide() const;
+  [[noreturn]] void Refuse(std::int64_t token, std::int64_t value, std::int64_t limit) const;
+
+  MappedFile file_;
+  TokenType type_;
+  std::size_t header_bytes_ = 0;
+  std::int64_t count_ = 0;
+};
+
+using TokenFiles = std::vector<std::shared_ptr<const TokenFile>>;
+
+// The files that paths name, those of each path in byte order: a file, a folder (its files but for
+// hidden ones; with `ending` those alone), or a pattern of names in a folder (texts/*.txt).
+// DataError: nothing there, a file twice.
+std::vector<std::string> FindTokenFiles(const std::vector<std::string>& paths,
+                                        const std::string& ending);
+
+}  // namespace ada::data

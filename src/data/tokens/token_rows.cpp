@@ -1,0 +1,181 @@
+#include "data/tokens/token_rows.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "data/label_images.h"
+#include "data/tensors/integers.h"
+#include "data/tensors/tensor_file.h"
+#include "data/token_set.h"
+
+namespace ada::data {
+namespace {
+
+// One tensor of whole numbers, and where its elements lie.
+class IntegerTensor {
+ public:
+  explicit IntegerTensor(const TensorInFile& tensor) : tensor_(tensor) {
+    elements_ = CheckedElements(tensor_, &unpacked_).data();
+  }
+  const TensorInFile& tensor() const { return tensor_; }
+  std::int64_t numel() const { return tensor_.numel(); }
+  const std::byte* AddressOf(std::int64_t i) const {
+    return elements_ + static_cast<std::size_t>(i) * BytesOf(tensor_.dtype);
+  }
+  // Nothing where it is not 0 .. limit - 1.
+  std::optional<std::int64_t> At(std::int64_t i, std::int64_t limit) const {
+    return IntegerBelow(AddressOf(i), tensor_.dtype, limit);
+  }
+  bool IsIgnored(std::int64_t i) const {
+    return IntegerText(AddressOf(i), tensor_.dtype) == std::to_string(kIgnoredTarget);
+  }
+  [[noreturn]] void Refuse(std::int64_t i, const std::string& expected) const {
+    const std::int64_t width = tensor_.shape[1];
+    throw DataError(tensor_.place + ": element " + DimsText({i / width, i % width}) + " is " +
+                    IntegerText(AddressOf(i), tensor_.dtype) + "; expected " + expected);
+  }
+
+ private:
+  const TensorInFile tensor_;
+  ByteBlock unpacked_;
+  const std::byte* elements_ = nullptr;
+};
+
+// What a split is made of; all its elements have been looked at.
+struct Arrays {
+  std::shared_ptr<const MappedFile> file;
+  std::shared_ptr<const IntegerTensor> tokens, targets;  // no targets: the next token
+};
+
+class TokenRows final : public TokenSet {
+ public:
+  TokenRows(Arrays arrays, std::int64_t first, std::int64_t count, int context, int vocabulary)
+      : TokenSet(context, vocabulary), arrays_(std::move(arrays)), first_(first), count_(count) {}
+
+  std::int64_t sequences() const override { return count_; }
+  void Read(std::int64_t index, const SequencePlace& out) const override {
+    const std::int64_t at = (first_ + index) * context();
+    for (int i = 0; i < context(); ++i) out.tokens[i] = Token(*arrays_.tokens, at + i);
+    for (int i = 0; i < context(); ++i) out.targets[i] = Target(out.tokens, at, i);
+  }
+  std::shared_ptr<const TokenSet> Part(std::int64_t first, std::int64_t count) const override {
+    return std::make_shared<TokenRows>(arrays_, first_ + first, count, context(), vocabulary());
+  }
+  std::vector<std::string> files() const override { return {arrays_.file->path()}; }
+  void CheckUnchanged() const override { arrays_.file->CheckUnchanged(); }
+
+ private:
+  // The file may have been written to since its elements were looked at.
+  std::int32_t Token(const IntegerTensor& of, std::int64_t i) const {
+    const std::optional<std::int64_t> value = of.At(i, vocabulary());
+    if (!value) of.Refuse(i, "0 to " + std::to_string(vocabulary() - 1) + ", the vocabulary");
+    return static_cast<std::int32_t>(*value);
+  }
+  std::int32_t Target(const std::int32_t* tokens, std::int64_t at, int i) const {
+    if (!arrays_.targets) return i + 1 < context() ? tokens[i + 1] : kNoLabel;
+    return arrays_.targets->IsIgnored(at + i) ? kNoLabel : Token(*arrays_.targets, at + i);
+  }
+
+  Arrays arrays_;
+  std::int64_t first_, count_;
+};
+
+const TensorInFile& RequireTokens(const TensorFile& file, const std::string& name) {
+  const TensorInFile* found = file.Find(name);
+  if (found) return *found;
+  std::vector<std::string> names;
+  for (const TensorInFile& tensor : file.tensors()) names.push_back(Visible(tensor.name));
+  throw DataError(file.path() + ": holds no tensor " + name +
+                  "; expected train.tokens [n, tokens], and with it or not train.targets, "
+                  "test.tokens, test.targets; it has " +
+                  (names.empty() ? "none" : FirstNames(names, 8)));
+}
+
+void CheckTokens(const TensorInFile& tensor) {
+  const std::vector<std::int64_t>& s = tensor.shape;
+  if (!IsInteger(tensor.dtype))
+    throw DataError(tensor.place + ": elements are " + std::string(ToString(tensor.dtype)) +
+                    "; expected whole numbers (I32, U16, U8, ...)");
+  if (s.size() != 2 || s[0] < 1 || s[1] < 1 || s[1] > kLongestSequence ||
+      s[0] > std::numeric_limits<std::uint32_t>::max())
+    throw DataError(tensor.place + ": has the shape " + DimsText(s) +
+                    "; expected [sequences, tokens], of at most " +
+                    std::to_string(kLongestSequence) + " tokens each");
+}
+
+Arrays ReadArrays(const TensorFile& file, const std::string& split) {
+  Arrays arrays;
+  arrays.file = file.file();
+  const TensorInFile& tokens = RequireTokens(file, split + ".tokens");
+  CheckTokens(tokens);
+  arrays.tokens = std::make_shared<const IntegerTensor>(tokens);
+  if (const TensorInFile* targets = file.Find(split + ".targets")) {
+    CheckTokens(*targets);
+    if (targets->shape != tokens.shape)
+      throw DataError(targets->place + ": has the shape " + DimsText(targets->shape) +
+                      "; expected " + DimsText(tokens.shape) + ", a target for each of " +
+                      tokens.name);
+    arrays.targets = std::make_shared<const IntegerTensor>(*targets);
+  }
+  return arrays;
+}
+
+// The largest number of both; DataError where one is not below `limit`.
+std::int64_t LargestOf(const Arrays& arrays, std::int64_t limit) {
+  std::int64_t largest = 0;
+  for (const auto& tensor : {arrays.tokens, arrays.targets}) {
+    if (!tensor) continue;
+    for (std::int64_t i = 0; i < tensor->numel(); ++i) {
+      const std::optional<std::int64_t> value = tensor->At(i, limit);
+      const bool target = tensor == arrays.targets;
+      if (!value && !(target && tensor->IsIgnored(i)))
+        tensor->Refuse(i, "0 to " + std::to_string(limit - 1) + ", the vocabulary" +
+                              (target ? ", or -100 for none" : ""));
+      largest = std::max(largest, value.value_or(0));
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+Splits OpenTokenTensors(const std::string& path, const FileChoices& choices) {
+  const TensorFile file(path);
+  const Arrays train = ReadArrays(file, "train");
+  std::optional<Arrays> test;
+  if (file.Find("test.tokens") != nullptr || file.Find("test.targets") != nullptr)
+    test = ReadArrays(file, "test");
+  const TensorInFile& tokens = train.tokens->tensor();
+  const std::int64_t context = tokens.shape[1];
+  if (test && test->tokens->tensor().shape[1] != context)
+    throw DataError(test->tokens->tensor().place + ": has the shape " +
+                    DimsText(test->tokens->tensor().shape) + "; expected sequences of " +
+                    std::to_string(context) + ", as in train.tokens");
+  const std::int64_t limit = choices.vocabulary > 0 ? choices.vocabulary : kMostTokens;
+  std::int64_t largest = LargestOf(train, limit);
+  if (test) largest = std::max(largest, LargestOf(*test, limit));
+  const int vocabulary =
+      choices.vocabulary > 0 ? choices.vocabulary : static_cast<int>(largest + 1);
+  const auto split = [&](const Arrays& arrays, std::int64_t count) {
+    Dataset dataset;
+    dataset.name = "tensors";
+    dataset.height = static_cast<int>(context), dataset.width = dataset.channels = 1;
+    dataset.classes = vocabulary;
+    dataset.tokens =
+        std::make_shared<TokenRows>(arrays, 0, count, static_cast<int>(context), vocabulary);
+    return dataset;
+  };
+  Splits splits;
+  splits.train = split(train, tokens.shape[0]);
+  splits.test = test ? split(*test, test->tokens->tensor().shape[0]) : split(train, 0);
+  return splits;
+}
+
+}  // namespace ada::data

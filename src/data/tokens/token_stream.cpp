@@ -1,0 +1,201 @@
+#include "data/tokens/token_stream.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "core/data_files.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "data/token_set.h"
+#include "data/tokens/token_files.h"
+
+namespace ada::data {
+namespace {
+
+constexpr int kBytes = 256;
+// Above it tokens are compared with the vocabulary only when they are read.
+constexpr std::int64_t kTokensLookedAt = std::int64_t{1} << 29;
+
+// Files laid end to end, and where each begins.
+struct Pieces {
+  TokenFiles files;
+  std::vector<std::int64_t> begins;  // of each file; then the end
+
+  explicit Pieces(TokenFiles all) : files(std::move(all)), begins{0} {
+    for (const auto& file : files) begins.push_back(begins.back() + file->count());
+  }
+  std::int64_t count() const { return begins.back(); }
+};
+
+class TokenStream final : public TokenSet {
+ public:
+  // Tokens begin .. end of the pieces.
+  TokenStream(std::shared_ptr<const Pieces> pieces, std::int64_t begin, std::int64_t end,
+              int context, int vocabulary)
+      : TokenSet(context, vocabulary), pieces_(std::move(pieces)), begin_(begin), end_(end) {}
+
+  // The last token of a window needs the one after it.
+  std::int64_t sequences() const override {
+    return std::max<std::int64_t>(end_ - begin_ - 1, 0) / context();
+  }
+  std::int64_t places() const override {
+    return std::max<std::int64_t>(end_ - begin_ - context(), 0);
+  }
+  void Read(std::int64_t index, const SequencePlace& out) const override {
+    ReadAt(index * context(), out);
+  }
+  void ReadAt(std::int64_t place, const SequencePlace& out) const override {
+    ADA_CHECK(place >= 0 && place < places());
+    Copy(begin_ + place, context(), out.tokens);
+    std::copy(out.tokens + 1, out.tokens + context(), out.targets);
+    Copy(begin_ + place + context(), 1, out.targets + context() - 1);
+  }
+  std::shared_ptr<const TokenSet> Part(std::int64_t first, std::int64_t count) const override {
+    const std::int64_t begin = begin_ + first * context();
+    const std::int64_t end = count == 0 ? begin : begin + count * context() + 1;
+    return std::make_shared<TokenStream>(pieces_, begin, std::min(end, end_), context(),
+                                         vocabulary());
+  }
+  std::vector<std::string> files() const override {
+    std::vector<std::string> names;
+    for (const auto& file : pieces_->files) names.push_back(file->path());
+    return names;
+  }
+  void CheckUnchanged() const override {
+    for (const auto& file : pieces_->files) file->CheckUnchanged();
+  }
+
+ private:
+  void Copy(std::int64_t from, std::int64_t count, std::int32_t* out) const {
+    const std::vector<std::int64_t>& begins = pieces_->begins;
+    auto at = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), from) -
+                                       begins.begin() - 1);
+    for (; count > 0; ++at) {
+      const TokenFile& file = *pieces_->files[at];
+      const std::int64_t first = from - begins[at];
+      const std::int64_t here = std::min(count, file.count() - first);
+      file.Read(first, here, vocabulary(), out);
+      from += here, out += here, count -= here;
+    }
+  }
+
+  std::shared_ptr<const Pieces> pieces_;
+  std::int64_t begin_, end_;
+};
+
+TokenFiles OpenAll(const std::vector<std::string>& paths, TokenType type) {
+  TokenFiles files;
+  for (const std::string& path : paths)
+    files.push_back(std::make_shared<const TokenFile>(path, type));
+  return files;
+}
+
+Dataset SplitOf(std::shared_ptr<const TokenSet> tokens) {
+  Dataset split;
+  split.height = tokens->context(), split.width = split.channels = 1;
+  split.classes = tokens->vocabulary();
+  split.tokens = std::move(tokens);
+  return split;
+}
+
+void RequireWindow(const TokenSet& tokens, const std::string& split, std::int64_t count) {
+  if (tokens.sequences() > 0) return;
+  throw DataError(tokens.files().front() + ": split " + split + " has " + Counted(count, "token") +
+                  ", too few for one window of " + std::to_string(tokens.context()) +
+                  " and the token after it (data.context)");
+}
+
+// The tokens that are left to train on where the last share is held back.
+std::int64_t CountToTrain(std::int64_t count, double held_back) {
+  // 1 - 0.1 is a little less than 0.9, and a product that should be whole may be so too.
+  constexpr double kSlack = 1e-6;
+  return static_cast<std::int64_t>(
+      std::floor(static_cast<double>(count) * (1 - held_back) + kSlack));
+}
+
+Splits SplitsOf(TokenFiles files, TokenFiles held_back, const FileChoices& choices,
+                int vocabulary) {
+  const auto pieces = std::make_shared<const Pieces>(std::move(files));
+  const std::int64_t train = CountToTrain(pieces->count(), choices.validation);
+  const auto stream = [&](const std::shared_ptr<const Pieces>& of, std::int64_t begin,
+                          std::int64_t end) {
+    return std::make_shared<TokenStream>(of, begin, end, choices.context, vocabulary);
+  };
+  Splits splits;
+  splits.train = SplitOf(stream(pieces, 0, train));
+  RequireWindow(*splits.train.tokens, "train", train);
+  if (!held_back.empty()) {
+    const auto own = std::make_shared<const Pieces>(std::move(held_back));
+    splits.validation = SplitOf(stream(own, 0, own->count()));
+    RequireWindow(*splits.validation.tokens, "validation", own->count());
+  } else {
+    splits.validation = SplitOf(stream(pieces, train, pieces->count()));
+    if (choices.validation > 0)
+      RequireWindow(*splits.validation.tokens, "validation", pieces->count() - train);
+  }
+  splits.test = SplitOf(splits.train.tokens->Part(0, 0));
+  return splits;
+}
+
+std::int64_t CountOf(const TokenFiles& files) {
+  std::int64_t count = 0;
+  for (const auto& file : files) count += file->count();
+  return count;
+}
+
+// The vocabulary that is given, or the largest token and one; files that are not too large are
+// looked at in any case, but bytes that may have any value.
+int VocabularyOf(const TokenFiles& train, const TokenFiles& held_back, int given) {
+  if (given > 0 && CountOf(train) + CountOf(held_back) > kTokensLookedAt) return given;
+  std::int64_t largest = 0;
+  for (const TokenFiles* files : {&train, &held_back})
+    for (const auto& file : *files)
+      largest = std::max(largest, file->Largest(given > 0 ? given : kMostTokens));
+  return given > 0 ? given : static_cast<int>(largest + 1);
+}
+
+bool IsHeldBack(const std::string& path) {
+  return std::filesystem::path(path).filename().string().find("val") != std::string::npos;
+}
+
+}  // namespace
+
+Splits OpenText(const std::vector<std::string>& paths, const FileChoices& choices) {
+  TokenFiles files = OpenAll(FindTokenFiles(paths, ""), TokenType::kByte);
+  int vocabulary = kBytes;
+  if (choices.vocabulary > 0 && choices.vocabulary != kBytes)
+    vocabulary = VocabularyOf(files, {}, choices.vocabulary);
+  return SplitsOf(std::move(files), {}, choices, vocabulary);
+}
+
+Splits OpenTokens(const std::vector<std::string>& paths, const FileChoices& choices) {
+  std::vector<std::string> train = FindTokenFiles(paths, ".bin"), held_back;
+  if (paths.size() == 1 && IsDataFolder(paths.front())) {
+    const auto first = std::stable_partition(
+        train.begin(), train.end(), [](const std::string& path) { return !IsHeldBack(path); });
+    held_back.assign(first, train.end());
+    train.erase(first, train.end());
+    if (train.empty())
+      throw DataError(paths.front() +
+                      ": all its files *.bin have \"val\" in their names; expected "
+                      "some to train on, such as train.bin");
+  }
+  if (!held_back.empty() && choices.validation > 0)
+    throw ConfigError("data.validation: " + held_back.front() +
+                      " is split `validation` already; leave the key out");
+  TokenFiles files = OpenAll(train, choices.token_type);
+  TokenFiles own = OpenAll(held_back, choices.token_type);
+  const int vocabulary = VocabularyOf(files, own, choices.vocabulary);
+  const TokenFile& first = *files.front();
+  std::string note = first.path() + " is read as " +
+                     (first.type() == TokenType::kUint32 ? "uint32" : "uint16") +
+                     (first.has_header() ? " behind the header of llm.c" : "") + " (data.element)";
+  Splits splits = SplitsOf(std::move(files), std::move(own), choices, vocabulary);
+  if (choices.token_type == TokenType::kAuto) splits.note = std::move(note);
+  return splits;
+}
+
+}  // namespace ada::data

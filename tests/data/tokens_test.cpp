@@ -1,0 +1,477 @@
+// Texts, files of tokens as nanoGPT and llm.c write them, arrays of tokens: which windows become
+// batches, and everything that is refused.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "core/tensor_files/safetensors.h"
+#include "data/batch_maker.h"
+#include "data/dataset.h"
+#include "data/label_images.h"
+#include "data/loader.h"
+#include "data/tokens/token_files.h"
+#include "data/tokens/token_rows.h"
+#include "data/tokens/token_stream.h"
+#include "tiny_files.h"
+
+namespace ada::data {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+template <class T>
+Bytes BytesOfNumbers(const std::vector<T>& values) {
+  const auto* begin = reinterpret_cast<const std::uint8_t*>(values.data());
+  return Bytes(begin, begin + values.size() * sizeof(T));
+}
+
+Bytes TextBytes(const std::string& text) { return Bytes(text.begin(), text.end()); }
+
+// llm.c's header, then the tokens.
+template <class T>
+Bytes WithHeader(std::int32_t magic, std::int32_t version, std::int32_t count,
+                 const std::vector<T>& tokens) {
+  std::vector<std::int32_t> header(256);
+  header[0] = magic, header[1] = version, header[2] = count;
+  Bytes bytes = BytesOfNumbers(header);
+  const Bytes more = BytesOfNumbers(tokens);
+  bytes.insert(bytes.end(), more.begin(), more.end());
+  return bytes;
+}
+
+FileChoices Windows(int context, double validation = 0) {
+  FileChoices choices;
+  choices.context = context;
+  choices.validation = validation;
+  return choices;
+}
+
+struct Sequence {
+  Tokens tokens, targets;
+};
+Sequence ReadSequence(const Dataset& set, std::int64_t index) {
+  Sequence s;
+  s.tokens.resize(static_cast<std::size_t>(set.tokens->context()));
+  s.targets.resize(s.tokens.size());
+  set.tokens->Read(index, {s.tokens.data(), s.targets.data()});
+  return s;
+}
+
+LoaderSpec InOrder(int batch_size) {
+  LoaderSpec spec;
+  spec.batch_size = batch_size;
+  return spec;
+}
+
+struct NamedNumbers {
+  std::string name;
+  DType dtype;
+  std::vector<std::int64_t> shape;
+  Bytes bytes;
+};
+
+std::string WriteRows(const testing::TempFolder& folder, const std::vector<NamedNumbers>& arrays) {
+  SafetensorsWriter writer;
+  for (const NamedNumbers& array : arrays)
+    writer.Add(array.name, array.dtype, array.shape, std::as_bytes(std::span(array.bytes)));
+  const std::string path = folder / "rows.safetensors";
+  writer.WriteAtomically(path);
+  return path;
+}
+
+}  // namespace
+
+TEST_SUITE("cpu") {
+  TEST_CASE("windows of a text lie side by side, and the target of a byte is the next one") {
+    const testing::TempFolder folder;
+    WriteFile(folder / "a.txt", TextBytes("abcdefghij"));
+    const Splits splits = Read("text", folder / "a.txt", Windows(3));
+    CHECK(splits.train.task() == Task::kLanguage);
+    CHECK(splits.train.classes == 256);
+    CHECK(splits.train.images() == 3);  // the tenth byte is a target alone
+    CHECK(splits.validation.images() == 0);
+    CHECK(splits.test.images() == 0);
+    CHECK(ReadSequence(splits.train, 0).tokens == Tokens{'a', 'b', 'c'});
+    CHECK(ReadSequence(splits.train, 0).targets == Tokens{'b', 'c', 'd'});
+    CHECK(ReadSequence(splits.train, 2).tokens == Tokens{'g', 'h', 'i'});
+    CHECK(ReadSequence(splits.train, 2).targets == Tokens{'h', 'i', 'j'});
+  }
+
+  TEST_CASE("the last share of a text is split `validation`") {
+    const testing::TempFolder folder;
+    std::string text;
+    for (int i = 0; i < 100; ++i) text += static_cast<char>(i);
+    WriteFile(folder / "a.txt", TextBytes(text));
+    const Splits splits = Read("text", folder / "a.txt", Windows(4, 0.1));
+    CHECK(splits.train.images() == 22);  // of 90 bytes
+    CHECK(splits.validation.images() == 2);
+    CHECK(ReadSequence(splits.train, 21).targets.back() == 88);
+    CHECK(ReadSequence(splits.validation, 0).tokens == Tokens{90, 91, 92, 93});
+    CHECK(ReadSequence(splits.validation, 1).targets == Tokens{95, 96, 97, 98});
+    const DatasetInfo info = Inspect("text", folder / "a.txt", Windows(4, 0.1));
+    CHECK(info.height == 4);
+    CHECK(info.classes == 256);
+    CHECK(info.train == 22);
+    CHECK(info.validation == 2);
+  }
+
+  TEST_CASE("several files are one text: lists, folders and patterns, in byte order") {
+    const testing::TempFolder folder;
+    WriteFile(folder / "texts/b.txt", TextBytes("defg"));
+    WriteFile(folder / "texts/a.txt", TextBytes("abc"));
+    WriteFile(folder / "texts/.hidden", TextBytes("?????"));
+    WriteFile(folder / "texts/c.md", TextBytes("hij"));
+    const auto whole = [&](const std::string& path, const FileChoices& choices) {
+      const Splits splits = Read("text", path, choices);
+      std::string text;
+      for (std::int64_t i = 0; i < splits.train.images(); ++i)
+        for (const std::int32_t token : ReadSequence(splits.train, i).tokens)
+          text += static_cast<char>(token);
+      return text;
+    };
+    CHECK(whole(folder / "texts", Windows(3)) == "abcdefghi");
+    CHECK(whole(folder / "texts/*.txt", Windows(3)) == "abcdef");
+    FileChoices list = Windows(2);
+    list.more_paths = {folder / "texts/a.txt"};
+    CHECK(whole(folder / "texts/c.md", list) == "hija");
+    list.more_paths = {folder / "texts/./c.md"};
+    CHECK(MessageOf(folder.path(), [&] { Read("text", folder / "texts/c.md", list); }) ==
+          "DIR/texts/./c.md: stands twice in data.path");
+  }
+
+  TEST_CASE("windows are drawn from any place, by seed, epoch and number alone") {
+    const testing::TempFolder folder;
+    std::string text;
+    for (int i = 0; i < 64; ++i) text += static_cast<char>(i);
+    WriteFile(folder / "a.txt", TextBytes(text));
+    const Splits splits = Read("text", folder / "a.txt", Windows(8));
+    LoaderSpec spec = InOrder(5);
+    spec.shuffle = true, spec.drop_last = false, spec.seed = 3;
+    BatchMaker maker(splits.train, spec);
+    CHECK(maker.batches_per_epoch() == 2);  // of seven windows
+    std::map<std::int32_t, int> places;
+    std::set<Tokens> batches;
+    constexpr int kEpochs = 2000;
+    for (int sequence = 0; sequence < 2 * kEpochs; ++sequence) {
+      Batch batch;
+      maker.Make(sequence, &batch);
+      CHECK(batch.rows == (sequence % 2 == 0 ? 5 : 2));
+      CHECK(batch.terms == batch.rows * 8);
+      CHECK(batch.images.empty());
+      for (int row = 0; row < batch.rows; ++row) {
+        const std::int32_t first = batch.tokens[static_cast<std::size_t>(row * 8)];
+        ++places[first];
+        for (int i = 0; i < 8; ++i) {
+          const auto at = static_cast<std::size_t>(row * 8 + i);
+          REQUIRE(batch.tokens[at] == first + i);
+          REQUIRE(batch.labels[at] == first + i + 1);
+        }
+      }
+      if (sequence < 20) batches.insert(batch.tokens);
+    }
+    CHECK(batches.size() == 20);
+    // 64 - 8 places, each as often as the others: within five deviations.
+    CHECK(places.size() == 56);
+    const double mean = 7.0 * kEpochs / 56;
+    for (const auto& [place, count] : places) CHECK(std::fabs(count - mean) < 5 * std::sqrt(mean));
+    Batch again, other;
+    BatchMaker(splits.train, spec).Make(7, &again);
+    maker.Make(7, &other);
+    CHECK(again.tokens == other.tokens);
+    spec.seed = 4;
+    BatchMaker(splits.train, spec).Make(7, &other);
+    CHECK(again.tokens != other.tokens);
+  }
+
+  TEST_CASE("the loader's batches are the same for any number of workers and after a seek") {
+    const testing::TempFolder folder;
+    std::string text;
+    for (int i = 0; i < 500; ++i) text += static_cast<char>(i * 37);
+    WriteFile(folder / "a.txt", TextBytes(text));
+    const Splits splits = Read("text", folder / "a.txt", Windows(16));
+    LoaderSpec spec = InOrder(4);
+    spec.shuffle = true;
+    std::vector<Tokens> expected;
+    for (const int workers : {0, 1, 3}) {
+      spec.workers = workers;
+      Loader loader(splits.train, spec);
+      for (int i = 0; i < 12; ++i) {
+        const Batch& batch = loader.Next();
+        if (workers == 0) expected.push_back(batch.tokens);
+        CHECK(batch.tokens == expected[static_cast<std::size_t>(i)]);
+      }
+      loader.Seek(1, 0);
+      CHECK(loader.Next().tokens == expected[static_cast<std::size_t>(loader.batches_per_epoch())]);
+    }
+  }
+
+  TEST_CASE("parts of processes are the rows of the whole batch") {
+    const testing::TempFolder folder;
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += static_cast<char>(i * 11);
+    WriteFile(folder / "a.txt", TextBytes(text));
+    const Splits splits = Read("text", folder / "a.txt", Windows(8));
+    LoaderSpec spec = InOrder(6);
+    spec.shuffle = true;
+    Batch whole, part;
+    BatchMaker(splits.train, spec).Make(1, &whole);
+    Tokens joined;
+    for (int rank = 0; rank < 3; ++rank) {
+      spec.part = {rank, 3, 0};
+      BatchMaker(splits.train, spec).Make(1, &part);
+      CHECK(part.whole_rows == 6);
+      CHECK(part.terms == 16);
+      joined.insert(joined.end(), part.tokens.begin(), part.tokens.end());
+    }
+    CHECK(joined == whole.tokens);
+  }
+
+  TEST_CASE("files of tokens: uint16 and uint32, with llm.c's header and without") {
+    const testing::TempFolder folder;
+    const std::vector<std::uint16_t> narrow = {5, 6, 7, 8, 9, 300, 50256, 1};
+    const std::vector<std::uint32_t> wide = {5, 6, 7, 8, 9, 300, 128255, 1};
+    WriteFile(folder / "nanogpt.bin", BytesOfNumbers(narrow));
+    WriteFile(folder / "wide.bin", BytesOfNumbers(wide));
+    WriteFile(folder / "llmc.bin", WithHeader(20240520, 1, 8, narrow));
+    WriteFile(folder / "llama3.bin", WithHeader(20240801, 7, 8, wide));
+    const auto check = [&](const char* name, TokenType type, int vocabulary,
+                           const std::string& note) {
+      FileChoices choices = Windows(3);
+      choices.token_type = type;
+      const Splits splits = Read("tokens", folder / name, choices);
+      CHECK(splits.train.classes == vocabulary);
+      CHECK(splits.train.images() == 2);
+      CHECK(ReadSequence(splits.train, 0).tokens == Tokens{5, 6, 7});
+      CHECK(ReadSequence(splits.train, 1).targets == Tokens{9, 300, vocabulary - 1});
+      CHECK(splits.note.substr(std::min(splits.note.size(), (folder / name).size())) == note);
+    };
+    check("nanogpt.bin", TokenType::kAuto, 50257, " is read as uint16 (data.element)");
+    check("nanogpt.bin", TokenType::kUint16, 50257, "");
+    check("wide.bin", TokenType::kUint32, 128256, "");
+    check("llmc.bin", TokenType::kAuto, 50257,
+          " is read as uint16 behind the header of llm.c (data.element)");
+    check("llmc.bin", TokenType::kUint16, 50257, "");
+    check("llama3.bin", TokenType::kAuto, 128256,
+          " is read as uint32 behind the header of llm.c (data.element)");
+  }
+
+  TEST_CASE("a folder of tokens: files with `val` in their names are split `validation`") {
+    const testing::TempFolder folder;
+    WriteFile(folder / "data/train.bin", BytesOfNumbers<std::uint16_t>({1, 2, 3, 4, 5}));
+    WriteFile(folder / "data/val.bin", BytesOfNumbers<std::uint16_t>({9, 8, 7}));
+    WriteFile(folder / "data/prepare.py", TextBytes("print()"));
+    const Splits splits = Read("tokens", folder / "data", Windows(2));
+    CHECK(splits.train.classes == 10);
+    CHECK(splits.train.images() == 2);
+    CHECK(splits.validation.images() == 1);
+    CHECK(ReadSequence(splits.validation, 0).tokens == Tokens{9, 8});
+    CHECK(MessageOf<ConfigError>(folder.path(),
+                                 [&] { Read("tokens", folder / "data", Windows(2, 0.5)); }) ==
+          "data.validation: DIR/data/val.bin is split `validation` already; leave the key out");
+    std::filesystem::remove(folder / "data/train.bin");
+    CHECK(MessageOf(folder.path(), [&] { Read("tokens", folder / "data", Windows(2)); }) ==
+          "DIR/data: all its files *.bin have \"val\" in their names; expected some to train on, "
+          "such as train.bin");
+  }
+
+  TEST_CASE("what is no file of tokens is refused with file and place") {
+    const testing::TempFolder folder;
+    const auto message = [&](const Bytes& bytes, const FileChoices& choices) {
+      WriteFile(folder / "t.bin", bytes);
+      return MessageOf(folder.path(), [&] { Read("tokens", folder / "t.bin", choices); });
+    };
+    const std::vector<std::uint16_t> tokens = {1, 2, 3, 4, 5, 6};
+    CHECK(message({1, 2, 3}, Windows(1)) ==
+          "DIR/t.bin: has 3 bytes of tokens; expected a multiple of 2, tokens being uint16 "
+          "(data.element)");
+    CHECK(message(WithHeader(20240520, 2, 6, tokens), Windows(1)) ==
+          "DIR/t.bin: byte 4: version 2 of llm.c's format; expected 1");
+    CHECK(message(WithHeader(20240520, 1, 7, tokens), Windows(1)) ==
+          "DIR/t.bin: byte 8: the header says 7 tokens; the file has 6 of uint16");
+    CHECK(message(BytesOfNumbers<std::int32_t>({20240520, 1, 0}), Windows(1)) ==
+          "DIR/t.bin: ends within the header of llm.c; expected 1024 bytes");
+    FileChoices wide = Windows(1);
+    wide.token_type = TokenType::kUint32;
+    CHECK(message(WithHeader(20240520, 1, 6, tokens), wide) ==
+          "DIR/t.bin: the header says uint16 tokens, and data.element is uint32");
+    CHECK(message(BytesOfNumbers(std::vector<std::uint32_t>(20, 7)), Windows(1)) ==
+          "DIR/t.bin: as uint16 every second token would be 0: it looks like uint32; say which it "
+          "is: data.element: uint32 or uint16");
+    CHECK(message(BytesOfNumbers<std::uint32_t>({1, 2, 4'000'000}), wide) ==
+          "DIR/t.bin: token 2 (byte 8) is 4000000; expected 0 to 999999, the vocabulary");
+    FileChoices few = Windows(2);
+    few.vocabulary = 5;
+    CHECK(message(BytesOfNumbers(tokens), few) ==
+          "DIR/t.bin: token 4 (byte 8) is 5; expected 0 to 4, the vocabulary");
+    CHECK(message(WithHeader(20240520, 1, 6, tokens), few) ==
+          "DIR/t.bin: token 4 (byte 1032) is 5; expected 0 to 4, the vocabulary");
+    CHECK(message(BytesOfNumbers(tokens), Windows(6)) ==
+          "DIR/t.bin: split train has 6 tokens, too few for one window of 6 and the token after it "
+          "(data.context)");
+    CHECK(message(BytesOfNumbers(tokens), Windows(2, 0.3)) ==
+          "DIR/t.bin: split validation has 2 tokens, too few for one window of 2 and the token "
+          "after it (data.context)");
+    CHECK(message({}, Windows(1)) == "DIR/t.bin: cannot be mapped into memory: the file is empty");
+    CHECK(MessageOf(folder.path(), [&] { Read("text", folder / "*.txt", Windows(1)); }) ==
+          "DIR/*.txt: no file in DIR has such a name");
+    std::filesystem::create_directory(folder / "none");
+    CHECK(MessageOf(folder.path(), [&] { Read("tokens", folder / "none", Windows(1)); }) ==
+          "DIR/none: no file *.bin in this folder");
+    CHECK(MessageOf(folder.path(), [&] { Read("jargon", folder / "none", Windows(1)); })
+              .starts_with("DIR/none/jargon.txt: no such file; fetch it: data/scripts/fetch.py "
+                           "jargon --to DIR/none"));
+  }
+
+  TEST_CASE("a file that is cut while it is read, and a token that is written meanwhile") {
+    const testing::TempFolder folder;
+    const std::string path = folder / "t.bin";
+    WriteFile(path, BytesOfNumbers<std::uint16_t>({1, 2, 3, 4, 5, 6, 7, 8}));
+    FileChoices choices = Windows(3);
+    choices.vocabulary = 9;
+    const Splits splits = Read("tokens", path, choices);
+    Loader loader(splits.train, InOrder(1));
+    CHECK(loader.Next().tokens == Tokens{1, 2, 3});
+    {
+      std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+      file.seekp(8);
+      file.write("\x63\0", 2);
+    }
+    Loader behind(splits.train, InOrder(1));
+    CHECK(MessageOf(folder.path(), [&] {
+            behind.Next();
+            behind.Next();
+          }) == "DIR/t.bin: token 4 (byte 8) is 99; expected 0 to 8, the vocabulary");
+    std::filesystem::resize_file(path, 6);
+    Loader cut(splits.train, InOrder(1));
+    CHECK(MessageOf(folder.path(), [&] { cut.Next(); }) ==
+          "DIR/t.bin: was cut to 6 of its 16 bytes while it was read");
+  }
+
+  TEST_CASE("arrays of tokens: every type of whole number, targets and none") {
+    const testing::TempFolder folder;
+    const auto check = [&](DType dtype, const Bytes& tokens) {
+      CAPTURE(ToString(dtype));
+      FileChoices choices;
+      const std::string path = WriteRows(folder, {{"train.tokens", dtype, {2, 3}, tokens}});
+      const Splits splits = OpenTokenTensors(path, choices);
+      CHECK(splits.train.classes == 7);
+      CHECK(splits.train.images() == 2);
+      CHECK(splits.train.height == 3);
+      CHECK(splits.test.images() == 0);
+      CHECK(splits.train.tokens->places() == 0);
+      CHECK(ReadSequence(splits.train, 1).tokens == Tokens{4, 5, 6});
+      CHECK(ReadSequence(splits.train, 1).targets == Tokens{5, 6, kNoLabel});
+      Batch batch;
+      BatchMaker(splits.train, InOrder(2)).Make(0, &batch);
+      CHECK(batch.terms == 4);
+    };
+    check(DType::kU8, {1, 2, 3, 4, 5, 6});
+    check(DType::kI8, {1, 2, 3, 4, 5, 6});
+    check(DType::kU16, BytesOfNumbers<std::uint16_t>({1, 2, 3, 4, 5, 6}));
+    check(DType::kI16, BytesOfNumbers<std::int16_t>({1, 2, 3, 4, 5, 6}));
+    check(DType::kU32, BytesOfNumbers<std::uint32_t>({1, 2, 3, 4, 5, 6}));
+    check(DType::kI32, BytesOfNumbers<std::int32_t>({1, 2, 3, 4, 5, 6}));
+    check(DType::kU64, BytesOfNumbers<std::uint64_t>({1, 2, 3, 4, 5, 6}));
+    check(DType::kI64, BytesOfNumbers<std::int64_t>({1, 2, 3, 4, 5, 6}));
+    const std::string path =
+        WriteRows(folder, {{"train.tokens", DType::kU8, {2, 3}, {1, 2, 3, 4, 5, 6}},
+                           {"train.targets",
+                            DType::kI32,
+                            {2, 3},
+                            BytesOfNumbers<std::int32_t>({9, -100, 0, 8, -100, -100})},
+                           {"test.tokens", DType::kU8, {1, 3}, {0, 0, 1}}});
+    FileChoices choices;
+    choices.language = true;
+    const Splits splits = Read("tensors", path, choices);
+    CHECK(splits.train.classes == 10);
+    CHECK(ReadSequence(splits.train, 0).targets == Tokens{9, kNoLabel, 0});
+    CHECK(splits.test.images() == 1);
+    CHECK(splits.test.classes == 10);
+    Batch batch;
+    BatchMaker(splits.train, InOrder(2)).Make(0, &batch);
+    CHECK(batch.terms == 3);
+    Dataset train = splits.train;
+    const Dataset last = SplitLast(train, 1);
+    CHECK(train.images() == 1);
+    CHECK(ReadSequence(last, 0).tokens == Tokens{4, 5, 6});
+  }
+
+  TEST_CASE("rows are shuffled: each once an epoch") {
+    const testing::TempFolder folder;
+    Bytes tokens;
+    for (std::uint8_t i = 0; i < 20; ++i) tokens.insert(tokens.end(), {i, i});
+    const std::string path = WriteRows(folder, {{"train.tokens", DType::kU8, {20, 2}, tokens}});
+    const Splits splits = OpenTokenTensors(path, {});
+    LoaderSpec spec = InOrder(20);
+    spec.shuffle = true;
+    BatchMaker maker(splits.train, spec);
+    Batch first, second;
+    maker.Make(0, &first);
+    maker.Make(1, &second);
+    CHECK(first.tokens != second.tokens);
+    CHECK(std::set<std::int32_t>(first.tokens.begin(), first.tokens.end()).size() == 20);
+    CHECK(std::set<std::int32_t>(second.tokens.begin(), second.tokens.end()).size() == 20);
+  }
+
+  TEST_CASE("arrays that are no tokens are refused with tensor and place") {
+    const testing::TempFolder folder;
+    const auto message = [&](const std::vector<NamedNumbers>& arrays, int vocabulary = 0) {
+      FileChoices choices;
+      choices.vocabulary = vocabulary;
+      const std::string path = WriteRows(folder, arrays);
+      return MessageOf(folder.path(), [&] { OpenTokenTensors(path, choices); });
+    };
+    const std::string file = "DIR/rows.safetensors: ";
+    const NamedNumbers good{"train.tokens", DType::kU8, {2, 2}, {0, 1, 2, 3}};
+    CHECK(message({{"train.images", DType::kU8, {1}, {0}}}) ==
+          file +
+              "holds no tensor train.tokens; expected train.tokens [n, tokens], and with it or "
+              "not train.targets, test.tokens, test.targets; it has train.images");
+    CHECK(message({{"train.tokens", DType::kF32, {1, 1}, Bytes(4)}}) ==
+          file +
+              "tensor train.tokens: elements are F32; expected whole numbers (I32, U16, U8, "
+              "...)");
+    CHECK(message({{"train.tokens", DType::kU8, {4}, Bytes(4)}}) ==
+          file +
+              "tensor train.tokens: has the shape [4]; expected [sequences, tokens], of at most "
+              "65536 tokens each");
+    CHECK(message({{"train.tokens", DType::kI8, {2, 2}, {0, 1, 255, 3}}}) ==
+          file + "tensor train.tokens: element [1, 0] is -1; expected 0 to 999999, the vocabulary");
+    CHECK(message({good}, 3) ==
+          file + "tensor train.tokens: element [1, 1] is 3; expected 0 to 2, the vocabulary");
+    CHECK(message({good, {"train.targets", DType::kI8, {2, 2}, {0, 1, 156, 157}}}) ==
+          file +
+              "tensor train.targets: element [1, 1] is -99; expected 0 to 999999, the "
+              "vocabulary, or -100 for none");
+    CHECK(message({good, {"train.targets", DType::kU8, {2, 1}, {0, 1}}}) ==
+          file +
+              "tensor train.targets: has the shape [2, 1]; expected [2, 2], a target for each "
+              "of train.tokens");
+    CHECK(message({good, {"test.tokens", DType::kU8, {1, 3}, {0, 1, 2}}}) ==
+          file +
+              "tensor test.tokens: has the shape [1, 3]; expected sequences of 2, as in "
+              "train.tokens");
+    CHECK(message({good, {"test.targets", DType::kU8, {1, 2}, {0, 1}}}) ==
+          file +
+              "holds no tensor test.tokens; expected train.tokens [n, tokens], and with it or "
+              "not train.targets, test.tokens, test.targets; it has train.tokens, test.targets");
+  }
+
+  TEST_CASE("a part of a text is its first or its last windows") {
+    const testing::TempFolder folder;
+    std::string text;
+    for (int i = 0; i < 41; ++i) text += static_cast<char>(i);
+    WriteFile(folder / "a.txt", TextBytes(text));
+    Splits splits = Read("text", folder / "a.txt", Windows(4));
+    CHECK(splits.train.images() == 10);
+    Limit(splits.train, 3);
+    CHECK(splits.train.images() == 3);
+    CHECK(splits.train.tokens->places() == 9);  // of 13 bytes
+    CHECK(ReadSequence(splits.train, 2).targets.back() == 12);
+  }
+}
+
+}  // namespace ada::data
