@@ -88,12 +88,13 @@ void PrintOperands(std::vector<OperandRow> rows, std::ostream& out) {
     return lost(a) > lost(b);
   });
   out << "operands, those that lose most first (lost: of the values other than zero,\n"
-         "in %; SQNR and that of the worst block in dB; scales: log2, from to)\n";
-  TextTable table({"operand", "format", "lost", "saturated", "SQNR", "worst", "scales"}, 2);
+         "in %; satur.: values; SQNR and that of the worst block in dB; log2 of scales)\n";
+  constexpr std::size_t kFormatWidth = 14;
+  TextTable table({"layer", "operand", "format", "lost", "satur.", "SQNR", "worst", "scales"}, 3);
   for (const OperandRow& row : rows) {
-    table.Row({row.layer + " " + row.tensor, row.format, PctText(row.lost_pct_nonzero),
-               std::to_string(row.saturated), DecibelText(row.sqnr_db),
-               DecibelText(row.sqnr_worst_db), ScalesText(row)});
+    table.Row({row.layer, row.tensor, CutText(row.format, kFormatWidth),
+               PctText(row.lost_pct_nonzero), std::to_string(row.saturated),
+               DecibelText(row.sqnr_db), DecibelText(row.sqnr_worst_db), ScalesText(row)});
   }
   table.Print(out, kTerminalWidth);
 }

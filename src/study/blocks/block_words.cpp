@@ -8,14 +8,15 @@ namespace ada::study {
 
 std::string DecibelText(double db) {
   if (std::isnan(db)) return "-";
-  return std::isinf(db) ? "exact" : Formatted("%.2f", db);
+  return std::isinf(db) ? "exact" : Formatted("%.1f", db);
 }
 
 std::string Log2Text(double log2) { return std::isnan(log2) ? "-" : Formatted("%.1f", log2); }
 
 std::string ScalesText(const telemetry::BlockFigures& figures) {
   if (std::isnan(figures.scale_log2_min)) return "-";
-  return Log2Text(figures.scale_log2_min) + " to " + Log2Text(figures.scale_log2_max);
+  return Formatted("%.0f", figures.scale_log2_min) + ".." +
+         Formatted("%.0f", figures.scale_log2_max);
 }
 
 }  // namespace ada::study

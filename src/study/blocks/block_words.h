@@ -6,8 +6,8 @@
 
 namespace ada::study {
 
-std::string DecibelText(double db);  // "12.34"; "exact" without noise, "-" for NaN
+std::string DecibelText(double db);  // "12.3"; "exact" without noise, "-" for NaN
 std::string Log2Text(double log2);   // "-7.5"; "-" for NaN
-std::string ScalesText(const telemetry::BlockFigures& figures);  // "-8.0 to 3.0", of their log2
+std::string ScalesText(const telemetry::BlockFigures& figures);  // "-8..3", of their log2
 
 }  // namespace ada::study

@@ -51,7 +51,7 @@ void PrintBlockTable(std::vector<BlockLine> lines, std::ostream& out) {
     return lost(a.row) > lost(b.row);
   });
   out << "\ntensors, those that lose most first (lost: of the values other than zero, in %;\n"
-         "SQNR and that of the worst block in dB; scales: log2, from to)\n";
+         "SQNR and that of the worst block in dB; log2 of scales)\n";
   TextTable table({"tensor", "lost", "saturated", "SQNR", "worst", "scales", "blocks", "values"});
   for (const BlockLine& line : lines) {
     const BlockCountRow& row = line.row;

@@ -19,6 +19,8 @@ COLUMNS = {
     "scales": "step layer scale_in alpha scale_out limit",
     "underflow": "step layer tensor format scale numel zeros_before zeros_after underflow "
                  "underflow_pct_nonzero overflow",
+    "blocks": "step layer tensor format lost_pct_nonzero scale_log2_min scale_log2_max sqnr_db "
+              "sqnr_mean_db sqnr_worst_db norm_over_noise",
     "histograms": "step layer tensor scale exponent count",
     "probes": "step layer tensor format scale lost_pct mse sqnr_db cosine",
     "what_if": "step layer tensor scenario underflow_pct_nonzero overflow underflow_unsure_pct",
@@ -34,6 +36,7 @@ MADE_BY = {
     "evaluation": "evaluate.every_epochs makes it",
     "scales": "log.every makes it",
     "underflow": "log.every makes it, log.statistics chooses the tensors",
+    "blocks": "operands in block-scaled formats make it",
     "histograms": "log.histogram_every makes it",
     "probes": "log.probe_every makes it",
     "what_if": "log.what_if makes it, together with log.histogram_every",
