@@ -186,6 +186,19 @@ inline config::ModelConfig WithTwoOutputs() {
   return model;
 }
 
+// Every layer of sequences that images can reach. The fake backend plans them, and computes
+// nothing.
+inline config::ModelConfig WithSequences() {
+  config::LayerConfig place = Layer("place", "position_embedding"), rope = Layer("rope", "rope");
+  config::LayerConfig attention = Layer("attn", "attention", {"rope", "k", "v"});
+  place.context = 20, rope.heads = attention.heads = 2;
+  rope.inputs = {"q"};
+  return Model({Conv("patch", 8), Layer("token", "class_token"), place, Layer("norm", "rms_norm"),
+                Linear("q", 8, {"norm"}), Linear("k", 8, {"norm"}), Linear("v", 8, {"norm"}), rope,
+                attention, Layer("p", "softmax"), Layer("add", "add", {"p", "place"}),
+                Layer("first", "select"), Linear("fc", 10)});
+}
+
 inline std::vector<TestNetwork> AllNetworks() {
   const Shape mnist{5, 28, 28, 1}, cifar{5, 32, 32, 3};
   std::vector<TestNetwork> all = {{"mlp", Zoo("mlp"), mnist},
