@@ -103,9 +103,9 @@ TEST_SUITE("cpu") {
 
   TEST_CASE("data: the list has a line for each name") {
     const std::vector<std::string> lines = ListDatasets();
-    const std::vector<std::string> names = {"cifar10 ",       "cifar100 ", "mnist ",
-                                            "fashion_mnist ", "folder ",   "camvid ",
-                                            "voc ",           "tensors ",  "synthetic "};
+    const std::vector<std::string> names = {"cifar10 ", "cifar100 ", "mnist ",  "fashion_mnist ",
+                                            "folder ",  "camvid ",   "voc ",    "tensors ",
+                                            "text ",    "tokens ",   "jargon ", "synthetic "};
     REQUIRE(lines.size() == names.size());
     for (std::size_t i = 0; i < names.size(); ++i) CHECK(lines[i].starts_with(names[i]));
     CHECK(lines[0].ends_with(
