@@ -25,6 +25,7 @@ EXAMPLES = """examples:
   tools/from_torch.py timm:create_model --arg model_name=regnety_002 --arg num_classes=10 --input 64 --output net
   tools/from_torch.py torchvision.models:googlenet --no-aux --arg init_weights=False --input 224 --output net
   tools/from_torch.py mynet:make --arg width=32 --input 1x28x28 --output net --check build/ada-train
+  tools/from_torch.py mygpt:make --tokens 128 --output net
 then, in a configuration:
   model: {file: net/net.yaml}
 """
@@ -37,6 +38,12 @@ def image_size(text):
                                          "or the side of a square RGB image, as 224")
     numbers = [int(part) for part in parts]
     return tuple(numbers) if len(numbers) == 3 else (3, numbers[0], numbers[0])
+
+
+def token_count(text):
+    if not text.isdecimal() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text}: expected a number of tokens, 2 or more")
+    return (int(text),)
 
 
 def callable_name(text):
@@ -60,8 +67,11 @@ def parser():
         description=__doc__, epilog=EXAMPLES)
     result.add_argument("callable", type=callable_name, metavar="MODULE:CALLABLE",
                         help="what gives the torch.nn.Module")
-    result.add_argument("--input", required=True, type=image_size, metavar="CxHxW",
-                        help="size of an image: 3x224x224, or 224")
+    size = result.add_mutually_exclusive_group(required=True)
+    size.add_argument("--input", type=image_size, metavar="CxHxW",
+                      help="size of an image: 3x224x224, or 224")
+    size.add_argument("--tokens", type=token_count, metavar="T", dest="input",
+                      help="of a language model: how many tokens a sequence has")
     result.add_argument("--output", "-o", required=True, metavar="FOLDER",
                         help="where net.yaml and net.safetensors go; made where it is missing")
     result.add_argument("--arg", action="append", default=[], type=keyword, metavar="KEY=VALUE",
@@ -105,7 +115,8 @@ def make_module(options, torch, yaml):
     if not isinstance(module, torch.nn.Module):
         fail(2, f"{module_name}:{name} gives {type(module).__name__}; expected a torch.nn.Module")
     if any(torch.nn.parameter.is_lazy(p) for p in module.parameters()):
-        module(torch.zeros(2, *options.input))  # which gives them their sizes
+        module(torch.zeros(2, *options.input, dtype=torch.float32 if len(options.input) == 3
+                           else torch.long))  # which gives them their sizes
     return module
 
 
@@ -168,9 +179,10 @@ def main():
     except network.CannotExpress as error:
         fail(3, f"{name}: {error}")
     size = "x".join(map(str, options.input))
+    size = f"--input {size}" if len(options.input) == 3 else f"--tokens {size}"
     made_by = " ".join([name, *(f"--arg {k}={v}" for k, v in options.arg),
                         *(["--no-aux"] if options.no_aux else []),
-                        *(["--untie"] if options.untie else []), "--input", size])
+                        *(["--untie"] if options.untie else []), size])
     folder = options.output
     try:
         os.makedirs(folder, exist_ok=True)

@@ -59,11 +59,13 @@ def module_names(weights, folder, numpy, checkpoint):
         raise checkpoint.CannotRead(f"{path}: not written by from_torch.py")
     state = {name: t for name, t in state.items() if name != "nothing"}
     came_from = {}
-    for ours, (names, shape) in json.loads(metadata["names"]).items():
+    for ours, (names, shape, *transposed) in json.loads(metadata["names"]).items():
         if ours not in weights:
             raise checkpoint.CannotRead(f"the checkpoint has no {ours}: it is of another network "
                                         f"than {folder}")
-        value = checkpoint.shaped(weights.pop(ours), shape, ours)
+        value = checkpoint.shaped(weights.pop(ours), shape[::-1] if transposed else shape, ours)
+        if transposed:
+            value = numpy.ascontiguousarray(value.T)
         for name in names:
             if name in came_from and not numpy.array_equal(state[name], value, equal_nan=True):
                 raise checkpoint.CannotRead(

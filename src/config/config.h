@@ -172,7 +172,7 @@ struct KeptFormatConfig {
   NumberFormat format = kFp32;
   RoundingKind rounding = RoundingKind::kNearest;
 };
-enum class PrecisionPreset { kNone, kAutocast };
+enum class PrecisionPreset { kNone, kAutocast, kAutocastCpu };
 struct PrecisionConfig : RoleFormatsConfig {
   PrecisionPreset preset = PrecisionPreset::kNone;
   NumberFormat format = kFp32;  // weight_gradients: fp32 unless set

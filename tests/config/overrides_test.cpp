@@ -93,6 +93,38 @@ TEST_SUITE("cpu") {
     CHECK(Set({}).notes.empty());
   }
 
+  TEST_CASE("layers: a number of a transformer's blocks, or a list in place of it") {
+    const std::string rest = std::string(kFile).substr(std::string(kFile).find("scaling:"));
+    const std::string data = "data: {dataset: synthetic}\n";
+    const auto set = [&](const std::string& model, const Overrides& overrides) {
+      return LoadText(data + "model: " + model + "\n" + rest, "f.yaml", overrides);
+    };
+    const Loaded deeper = set("{zoo: vit, width: 64}", {{"model.layers", "6"}});
+    CHECK(deeper.config.model.transformer.layers == 6);
+    CHECK(deeper.config.model.transformer.width == 64);
+    CHECK(deeper.config.model.zoo == "vit");
+    CHECK(deeper.notes.empty());
+    CHECK(set("{zoo: vit, layers: 2}", {}).config.model.transformer.layers == 2);
+
+    const std::string own = "[{name: fc, kind: linear, features: 10}]";
+    const Loaded list = set("{zoo: vit, layers: 2, heads: 2}", {{"model.layers", own}});
+    CHECK(list.config.model.zoo.empty());
+    CHECK(list.config.model.layers.size() == 1);
+    CHECK(list.notes.size() == 2);  // zoo and heads
+    const Loaded zoo = set("{layers: " + own + "}", {{"model.zoo", "vit"}});
+    CHECK(zoo.config.model.layers.empty());
+    CHECK(zoo.notes == Lines{"f.yaml:2:9: model.layers dropped: zoo vit does not know it"});
+    CHECK(set("{zoo: vit, layers: 3}", {{"model.zoo", "resnet20"}}).notes ==
+          Lines{"f.yaml:2:19: model.layers dropped: zoo resnet20 does not know it"});
+    CHECK(RefusalOf([&] { set("{zoo: vit, layers: " + own + "}", {}); }) ==
+          "f.yaml:2:19: model.layers: give either zoo or layers, not both");
+    CHECK(RefusalOf([&] { set("{zoo: resnet20, layers: 3}", {}); }) ==
+          "f.yaml:2:24: model.layers: does not belong to zoo resnet20, only to gpt2, llama, vit, "
+          "gpt2_124m, llama_tiny and vit_b_16");
+    CHECK(RefusalOf([&] { set("{layers: 3}", {}); }) ==
+          "f.yaml:2:17: model.layers: expected a list of layers; got '3'");
+  }
+
   TEST_CASE("another preset drops the keys of the file's preset") {
     const std::string file = std::string(kFile).replace(
         std::string(kFile).find("scaling:"),
@@ -230,15 +262,16 @@ TEST_SUITE("cpu") {
   }
 
   TEST_CASE("problems of the file come first, those of --set in their order") {
-    CHECK(MessageOf({{"seed", "x"}, {"train.epochs", "0"}, {"model.zoo", "vgg12"}}) ==
-          "--set seed: expected a whole number, 0 or more; got 'x'\n"
-          "--set train.epochs: expected a whole number, 1 to 1000000; got '0'\n"
-          "--set model.zoo: expected one of mlp, lenet, resnet20, resnet32, resnet44, resnet56, "
-          "resnet110, preresnet20, preresnet32, preresnet44, preresnet56, preresnet110, "
-          "preresnet164, wide_resnet28_10, wide_resnet16_8, vgg11, vgg13, vgg16, vgg19, resnet18, "
-          "resnet34, resnet50, resnet101, resnet152, wide_resnet50_2, mobilenet_v2, densenet121, "
-          "segnet_basic, segnet, ssd300, ssd512; "
-          "got 'vgg12'; did you mean 'vgg11'?");
+    CHECK(
+        MessageOf({{"seed", "x"}, {"train.epochs", "0"}, {"model.zoo", "vgg12"}}) ==
+        "--set seed: expected a whole number, 0 or more; got 'x'\n"
+        "--set train.epochs: expected a whole number, 1 to 1000000; got '0'\n"
+        "--set model.zoo: expected one of mlp, lenet, resnet20, resnet32, resnet44, resnet56, "
+        "resnet110, preresnet20, preresnet32, preresnet44, preresnet56, preresnet110, "
+        "preresnet164, wide_resnet28_10, wide_resnet16_8, vgg11, vgg13, vgg16, vgg19, resnet18, "
+        "resnet34, resnet50, resnet101, resnet152, wide_resnet50_2, mobilenet_v2, densenet121, "
+        "segnet_basic, segnet, ssd300, ssd512, gpt2, llama, vit, gpt2_124m, llama_tiny, vit_b_16; "
+        "got 'vgg12'; did you mean 'vgg11'?");
   }
 
   TEST_CASE("YamlText reads back to exactly the text") {

@@ -71,6 +71,14 @@ std::vector<Json> MapsOf(const Json& schema, const Json& value) {
   return maps;
 }
 
+// What the entries of a list are, which may be one of several forms of a value.
+Json Items(const Json& node) {
+  if (node.contains("items")) return node["items"];
+  for (const Json& form : node["anyOf"])
+    if (form.contains("items")) return form["items"];
+  return {};
+}
+
 // The schema of the key at "scaling.layers[].match"; null where there is none.
 Json SchemaOf(const Json& schema, const std::string& path) {
   Json value = schema;
@@ -83,7 +91,7 @@ Json SchemaOf(const Json& schema, const std::string& path) {
       if (map["properties"].contains(part)) found = map["properties"][part];
     }
     if (found.is_null()) return found;
-    value = list ? Resolved(schema, found)["items"] : found;
+    value = list ? Items(Resolved(schema, found)) : found;
   }
   return value;
 }
@@ -101,9 +109,8 @@ std::string Row(const KeyInfo& key) {
   if (!key.only_for.empty()) {
     std::string choices;
     for (const std::string& choice : key.only_for)
-      choices += (choices.empty() ? "" : ", ") + choice;
-    if (choices != "layers")
-      meaning += " (" + key.discriminator + ": " + choices + Refined(key) + ")";
+      if (choice != "layers") choices += (choices.empty() ? "" : ", ") + choice;
+    if (!choices.empty()) meaning += " (" + key.discriminator + ": " + choices + Refined(key) + ")";
   }
   const std::string shown = key.default_text == "{}" ? "" : key.default_text;
   return "| `" + key.path + "` | " + key.type + " | " + InCell(shown) + " | " + InCell(key.range) +

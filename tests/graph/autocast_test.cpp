@@ -72,8 +72,10 @@ TEST_SUITE("cpu") {
       if (kind == nullptr) continue;
       CAPTURE(kind->name);
       const bool product = row.at("of_fp32") == "fp16";
-      CHECK(kind->has_weight == product);
+      CHECK((kind->has_weight || kind->autocast_low) == product);
       CHECK((row.at("of_fp16") == "fp32") == (!product && kind->autocast_fp32));
+      CHECK((row.at("cpu_of_fp32") == "bf16") == product);
+      CHECK((row.at("cpu_of_bf16") == "fp32") == kind->autocast_cpu_fp32);
     }
     for (const LayerKind& kind : LayerKinds()) CHECK(without.count(kind.name) == 1);
   }
@@ -90,6 +92,26 @@ TEST_SUITE("cpu") {
     CHECK(formats["bn"] == "fp32");
     CHECK(formats["pool"] == "bf16");  // fc alone reads it
     CHECK(formats["fc"] == "bf16");
+  }
+
+  TEST_CASE("autocast of a transformer: the residual stream stays fp32, norms differ on a CPU") {
+    config::ModelConfig model = Zoo("gpt2");
+    model.classes = 64;
+    model.transformer = config::TransformerDefaults("gpt2");
+    const Network network = Resolve(model, {1, 16, 1, 1}, Task::kLanguage);
+    auto formats = AutocastOf(network);
+    for (const char* layer :
+         {"transformer.wte", "transformer.wpe", "transformer.h.0.add_1", "transformer.h.3.add_2"})
+      CHECK_MESSAGE(formats[layer] == "fp32", layer);
+    for (const char* layer : {"transformer.h.0.attn.c_attn", "transformer.h.0.attn",
+                              "transformer.h.0.mlp.gelu", "lm_head"})
+      CHECK_MESSAGE(formats[layer] == "bf16", layer);
+    CHECK(formats["transformer.h.0.ln_1"] == "bf16");  // fp32 that c_attn alone reads
+    const Network alone = Resolve(Model({Linear("fc", 8), Layer("norm", "layer_norm"),
+                                         Layer("act", "sigmoid"), Linear("out", 10)}),
+                                  {1, 1, 1, 4});
+    CHECK(AutocastFormats(alone, kBf16)[2].activations == kFp32);
+    CHECK(AutocastFormats(alone, kBf16, true)[2].activations == kBf16);
   }
 
   TEST_CASE("autocast in a configuration: layers may still be changed") {

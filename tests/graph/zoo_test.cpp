@@ -78,6 +78,56 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("transformers: parameters as their programs count them") {
+    struct Known {
+      std::string zoo;
+      int classes;
+      Shape input;
+      Task task;
+      std::int64_t parameters;
+    };
+    // GPT-2: transformers' count. stories15M: llama2.c's, its head tied. ViT-B/16: torchvision's.
+    const std::vector<Known> all = {
+        {"gpt2_124m", 50257, {1, 1024, 1, 1}, Task::kLanguage, 124439808},
+        {"llama_tiny", 32000, {1, 256, 1, 1}, Task::kLanguage, 15191712},
+        {"vit_b_16", 1000, {1, 224, 224, 3}, Task::kClassification, 86567656},
+        // 4 blocks of width 128 on bytes: the recipe of gpt2_jargon.yaml.
+        {"gpt2", 256, {1, 128, 1, 1}, Task::kLanguage, 842496}};
+    for (const Known& known : all) {
+      CAPTURE(known.zoo);
+      config::ModelConfig model = Zoo(known.zoo);
+      model.classes = known.classes;
+      model.transformer = config::TransformerDefaults(known.zoo);
+      CHECK(Resolve(model, known.input, known.task).trained_numel() == known.parameters);
+    }
+  }
+
+  TEST_CASE("transformers: layers, sizes and what a tied head shares") {
+    config::ModelConfig model = Zoo("gpt2");
+    model.classes = 64;
+    model.transformer = config::TransformerDefaults("gpt2");
+    model.transformer.layers = 2, model.transformer.heads = 6, model.transformer.kv_heads = 2;
+    model.transformer.head_dim = 4, model.transformer.width = 16;
+    model.dropout = 0.1;
+    const auto layers = ExpandZoo(model);
+    CHECK(NamesFrom(layers, "transformer.h.1.") ==
+          Names{"ln_1", "attn.c_attn", "attn", "attn.c_proj", "attn.resid_dropout", "add_1", "ln_2",
+                "mlp.c_fc", "mlp.gelu", "mlp.c_proj", "mlp.dropout", "add_2"});
+    const Network network = Resolve(model, {1, 12, 1, 1}, Task::kLanguage);
+    for (const Node& node : network.nodes) {
+      if (node.config.name.ends_with("c_attn")) CHECK(node.output.c == 40);  // 24 + 2 * 8
+      if (node.config.name.ends_with(".attn")) CHECK(node.output.c == 24);
+      if (node.config.name == "transformer.wpe") CHECK(node.parameters[0].dims[0] == 12);
+    }
+    CHECK(layers.back().weight_of == "transformer.wte");
+    CHECK(network.nodes.back().trained_numel() == 0);
+    model.transformer.tied = false, model.transformer.bias = false;
+    const Network untied = Resolve(model, {1, 12, 1, 1}, Task::kLanguage);
+    CHECK(untied.nodes.back().trained_numel() == 64 * 16);
+    for (const Node& node : untied.nodes) CHECK(node.parameters.size() <= 1);
+    CHECK_THROWS_AS(Resolve(model, {1, 8, 8, 3}, Task::kClassification), ConfigError);
+  }
+
   TEST_CASE(
       "depth: resnetN has N layers with weights on its longest path, vggN without its lost "
       "two linear layers") {

@@ -234,7 +234,7 @@ class FromTorch(unittest.TestCase):
             "Standardized": "conv2d: its weight is computed",
             "Written": "setitem: writes into a part of a tensor; torch.cat",
             "PartInPlace": "relu: changes a part of a tensor in place",
-            "Attention": "matmul: no layer multiplies two computed tensors",
+            "Attention": "matmul: of two computed tensors; only attention over a sequence",
             "OneSided": "conv2d: zeros on the left 0, right 1, top 0, bottom 1; a layer has as many",
             "Scalar": "mul: by a parameter of shape []; only by one number a channel: give it the "
                       "shape [8, 1, 1]",

@@ -4,9 +4,10 @@ import numbers as numeric
 
 import torch
 
-from .network import Value
+from .network import Stored, Value
 from .noise import Noise, dropped_by
 from .products import tokens
+from .tokens import class_token, positions
 from .views import BATCH, is_gate, is_whole, like, numbers, whole
 
 
@@ -95,6 +96,18 @@ def affine(call, x, factor, offset):
     return call.layer("affine", [x], x, keys, tensors)
 
 
+def scalar_affine(network, x):
+    """(value, factor, offset) with x = value * factor + offset, of numbers: `x` itself, or what a
+    layer of kind affine was made of."""
+    layer = network.find(x.layer)
+    if layer is None or layer.kind != "affine":
+        return x, 1.0, 0.0
+    factor, offset = (layer.tensors[name][0] for name in ("factor", "offset"))
+    if not bool((factor == factor[0]).all() and (offset == offset[0]).all()):
+        return x, 1.0, 0.0
+    return like(x, layer.inputs[0]), float(factor[0]), float(offset[0])
+
+
 def is_one_a_channel(call, x, parameter):
     """Whether PyTorch spreads `parameter` over `x` as one number a channel, in their order."""
     places = torch.arange(1.0, parameter.numel() + 1)
@@ -116,7 +129,7 @@ def channel_scale(call, x, scale):
     before = network.find(x.layer)
     if before is not None and before.kind == "l2_normalize" and not before.tensors:
         weights.taken(call, parameter, before.name)
-        before.tensors = tensors
+        before.tensors = {name: Stored(*t) for name, t in tensors.items()}
         return x
     first = parameter.detach().flatten()[0]
     keys = {"value": shortest(first)} if bool((parameter == first).all()) else {}
@@ -164,6 +177,8 @@ def plus(call, a, b, alpha):
     if trained(call, other):
         if alpha == 1:
             made = scale_and_bias(call, x, other)
+            if made is None:
+                made = positions(call, x, other)
             if made is not None:
                 return made
         call.refuse(f"adds a parameter of shape {list(other.shape)}; make it the bias of the layer "
@@ -181,6 +196,9 @@ def multiply(call, a, b, out=None):
         return dropped_by(call, x, other, affine)
     if trained(call, other):
         return channel_scale(call, x, other)
+    if isinstance(other, torch.Tensor) and other.numel() > 1 and (
+            call.converter.network.is_sequence(x.layer)):
+        return Mix.of(x).times(other)
     return affine(call, x, other, 0.0)
 
 
@@ -198,12 +216,16 @@ def reversed_divide(call, a, b):
 
 
 def negative(call, x):
+    if x.form == "other" and call.converter.network.is_sequence(x.layer):
+        return Mix.of(x).times(-1)
     return affine(call, x, -1.0, 0.0)
 
 
 def power(call, x, exponent):
     if isinstance(x, Value) and exponent in (1, 2):
         return x if exponent == 1 else product_of(call, x, x)
+    if isinstance(x, Value) and isinstance(exponent, (int, float)):
+        return Function.of(call, x, lambda v: v ** exponent)
     return call.refuse(f"exponent {exponent}; only 2")
 
 
@@ -215,6 +237,12 @@ def square(call, x):
 
 def concat(call, tensors, dim=0, axis=None):
     dim = dim if axis is None else axis
+    tensors = [t for t in tensors if isinstance(t, Value) or t.numel()]
+    if len(tensors) == 2 and isinstance(tensors[1], Value) and trained(call, tensors[0]) and (
+            dim in (1, -2)):
+        made = class_token(call, tensors[0], tensors[1])
+        if made is not None:
+            return made
     if not tensors or any(not isinstance(t, Value) for t in tensors):
         call.refuse("expected a list of tensors that the network computed")
     if len(tensors) == 1:
@@ -251,3 +279,7 @@ def joined_boxes(call, tensors, values):
     made = call.layer("concat_boxes", tensors, Value("", "pixels", values, 1, boxes),
                       {"values": values})
     return dataclasses.replace(made, form="other", index=tokens(made, (BATCH, boxes)))
+
+
+# What is no layer yet is made of the sums and products above.
+from .pending import Function, Mix  # noqa: E402

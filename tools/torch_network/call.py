@@ -1,7 +1,7 @@
 """One call of a torch function: where it stands, what it is given, and how a layer is made of it."""
 import torch
 
-from .network import CannotExpress, Value
+from .network import CannotExpress, Stored, Value
 from .views import channel_axis, channels_of, is_whole, runs
 
 
@@ -45,11 +45,23 @@ class Call:
         """`x` of form "other" as layers: slices of channels."""
         found = channels_of(x)
         if found is None:
+            made = self.tokens_of(x)
+            if made is not None:
+                return made
             self.refuse(f"of a tensor of shape {list(x.index.shape)} whose elements lie otherwise "
                         "than in images [n, channels, height, width] or [n, height, width, "
                         "channels], or in [n, features]; a part of them can be of channels alone")
         channels, form = found
         return self.converter.slices.of(self, x, runs(channels), form)
+
+    def tokens_of(self, x):
+        """`x` as one token of each image, or as channels of all tokens; None: it is neither."""
+        from .tokens import of_sequence, selected
+        made = selected(self, x)
+        if made is None:
+            found = of_sequence(self, x)
+            made = found and found[1].value(found[0])
+        return made
 
     def channel_tensor(self, x, axes):
         """`x` for a function by channel: as it is where its channels lie on one of `axes` (1, -1)
@@ -85,12 +97,26 @@ class Call:
 
     def weighted(self, kind, x, output, keys, tensors):
         """A layer with parameters, called after the module that has its weight. `tensors`: name in
-        ada-train -> (tensor, the shape it has there)."""
-        tensors = {name: (self.trained(t, name), shape) for name, (t, shape) in tensors.items()
-                   if t is not None}
+        ada-train -> (tensor, the shape it has there), or Stored."""
+        tensors = {name: Stored(self.trained(t[0], name), t[1], getattr(t, "transposed", False))
+                   for name, t in tensors.items() if t[0] is not None}
         weight = tensors["weight"][0]
-        name = self.converter.weights.layer_name(self, weight)
+        weights = self.converter.weights
+        if kind == "linear" and id(weight) in weights.used and not weights.untie:
+            return self.tied(x, output, keys, tensors, weights.used[id(weight)])
+        name = weights.layer_name(self, weight)
         return self.layer(kind, [x], output, keys, tensors, name)
+
+    def tied(self, x, output, keys, tensors, owner):
+        """A linear layer of tokens with the weight of the layer called `owner`."""
+        layer = self.converter.network.find(owner)
+        weight = tensors.pop("weight")
+        if layer is None or layer.kind not in ("embedding", "linear") or not (
+                self.converter.network.is_sequence(x.layer)) or weight.transposed != (
+                layer.tensors["weight"].transposed):
+            self.refuse(f"has the weight of {owner}; only a linear layer of tokens can share that of "
+                        "an embedding or of another one (--untie makes a weight of each)")
+        return self.layer("linear", [x], output, {**keys, "weight_of": owner}, tensors)
 
     def trained(self, tensor, name):
         """The parameter or buffer that `tensor` is, perhaps in another shape."""

@@ -6,6 +6,7 @@ from .call import Call, Weights
 from .functions import ADVICE, HANDLERS, name_of
 from .network import CannotExpress, Network, Value
 from .noise import EMPTY, noise_of
+from .pending import Pending
 from .slices import Slices
 from .views import is_whole, view, whole
 
@@ -40,9 +41,12 @@ class Converter:
         self.scopes = None
         self.touched = set()  # ids of buffers that calls read
 
-    def start(self, images, scopes):
+    def start(self, given, scopes):
+        """`given`: images [n, c, h, w], or tokens [n, t]."""
         self.scopes = scopes
-        self.store(images, Value("input", "rows", *images.shape[1:]))
+        size = given.shape[1:] if given.dim() == 4 else (1, given.shape[1], 1)
+        form = "rows" if given.dim() == 4 else "flat"
+        self.store(given, Value("input", form, *size))
 
     def store(self, tensor, value):
         self.values[id(tensor)] = value
@@ -59,7 +63,7 @@ class Converter:
         self.touched.update(id(v) for v in leaves if isinstance(v, torch.Tensor))
         if name in EMPTY:
             return
-        if refused or any(isinstance(v, Value) for v in leaves):
+        if refused or any(isinstance(v, (Value, Pending)) for v in leaves):
             call = self.call_of(function, name, args, result, place)
             try:
                 made = refused[0] if refused and name not in READS else (
@@ -90,6 +94,10 @@ class Converter:
             call.refuse("makes a number of what the network computed: forward depends on values")
         if not tensors and name != "setitem":
             return None  # x.shape and the like
+        if any(isinstance(v, Pending) for v in _pytree.tree_leaves((args, kwargs))):
+            made, args, kwargs = self.pending(call, name, args, kwargs)
+            if made is not NotImplemented:
+                return made
         handler = HANDLERS.get(name)
         if handler is None or kwargs.pop("out", None) is not None:
             call.refuse(ADVICE.get(name, "ada-train has no layer for it; tools/README.md lists what "
@@ -100,6 +108,23 @@ class Converter:
             return handler(call, *args, **kwargs)
         except (TypeError, AttributeError, ValueError, RuntimeError, IndexError) as error:
             return call.refuse(f"called in a way that is not known here ({error})")
+
+    def pending(self, call, name, args, kwargs):
+        """What a call makes of arguments that are no layers yet, or NotImplemented and the arguments
+        as values."""
+        waiting = []
+        for leaf in _pytree.tree_leaves((args, kwargs)):
+            if isinstance(leaf, Pending) and all(leaf is not other for other in waiting):
+                waiting.append(leaf)
+        for leaf in waiting:
+            made = leaf.then(call, name, args, dict(kwargs))
+            if made is not NotImplemented:
+                return made, args, kwargs
+        if name in ("scaled_dot_product_attention", "matmul", "bmm"):  # which settle rotations
+            return NotImplemented, args, kwargs
+        settled = {id(leaf): leaf.settle(call) for leaf in waiting}
+        args, kwargs = _pytree.tree_map(lambda a: settled.get(id(a), a), (args, kwargs))
+        return NotImplemented, args, kwargs
 
     def bind(self, call, args, result, made):
         """`made` stands for the call's result; where PyTorch overwrote an argument, also for what
@@ -114,12 +139,12 @@ class Converter:
                 raise made.error
             return
         if isinstance(result, torch.Tensor):
-            if result is first and isinstance(made, (Value, Refused)):
+            if result is first and isinstance(made, (Value, Pending, Refused)):
                 made = self.overwritten(call, first, made)
             self.store(result, made)
             return
         parts = [t for t in result if isinstance(t, torch.Tensor)]
-        if isinstance(made, (Refused, Value)):
+        if isinstance(made, (Refused, Value, Pending)):
             made = [made] * len(parts)
         for tensor, value in zip(parts, made):
             self.store(tensor, Refused(value) if isinstance(value, CannotExpress) else value)

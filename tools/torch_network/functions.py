@@ -2,7 +2,7 @@
 import torch
 from torch.nn import functional as F
 
-from . import arithmetic, noise, norms, pools, products
+from . import arithmetic, attention, noise, norms, pending, pools, products, tokens
 from .network import Value
 from .views import moved
 
@@ -48,8 +48,11 @@ def move(call, *args, **kwargs):
 
 
 def softmax(call, *unused, **unused_too):
-    call.refuse("ada-train's loss takes logits and has the softmax in it; leave it out at the end; "
-                "there is no layer for attention")
+    call.refuse("ada-train's loss takes logits and has the softmax in it; leave it out at the end")
+
+
+def erf(call, x):
+    return pending.Function.of(call, x, torch.erf)
 
 
 HANDLERS = {
@@ -76,7 +79,10 @@ HANDLERS = {
     "cat": arithmetic.concat, "concat": arithmetic.concat, "concatenate": arithmetic.concat,
     "dropout": noise.dropped, "dropout2d": noise.dropped_channels,
     "feature_dropout": noise.dropped_channels,
-    "softmax": softmax, "log_softmax": softmax, "scaled_dot_product_attention": softmax,
+    "softmax": softmax, "log_softmax": softmax, "erf": erf,
+    "scaled_dot_product_attention": attention.dot_product, "matmul": attention.matmul,
+    "bmm": attention.matmul, "multi_head_attention_forward": attention.multi_head,
+    "embedding": tokens.embedding, "addmm": products.transposed_linear, "rms_norm": norms.rms_norm,
     **dict.fromkeys(("clone", "to", "float", "type", "type_as", "cpu", "detach", "requires_grad",
                      "data", "alias"), same),
     **dict.fromkeys((
@@ -84,7 +90,7 @@ HANDLERS = {
         "permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "T", "mT", "t",
         "squeeze", "unsqueeze", "getitem", "narrow", "select", "chunk", "split", "tensor_split",
         "split_with_sizes", "unbind", "index_select", "flip", "roll", "expand", "expand_as",
-        "channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle"), move),
+        "repeat_interleave", "repeat", "channel_shuffle", "native_channel_shuffle", "pixel_shuffle", "pixel_unshuffle"), move),
 }
 # What a refused function's author can do.
 ADVICE = {
@@ -95,10 +101,9 @@ ADVICE = {
     "elu": "no layer for it; nn.SiLU and nn.GELU are near it",
     "mish": "no layer for it; nn.SiLU is near it",
     "prelu": "a slope that is trained; nn.LeakyReLU has one that is not",
-    "matmul": "no layer multiplies two computed tensors as matrices (attention)",
-    "bmm": "no layer multiplies two computed tensors as matrices (attention)",
-    "einsum": "no layer multiplies two computed tensors as matrices (attention)",
-    "rms_norm": "only LayerNorm, which subtracts the mean too",
+    "einsum": "no layer multiplies two computed tensors as matrices but attention, which comes over "
+              "as F.scaled_dot_product_attention, or as products by @, a softmax and a mask",
+    "embedding_bag": "no layer adds up tokens; nn.Embedding comes over",
     "bilinear": "no layer multiplies two inputs by a weight",
     "setitem": "writes into a part of a tensor; torch.cat of the parts comes over",
     "stack": "tensors along a new axis (attention over branches); torch.cat of channels comes over",

@@ -36,15 +36,32 @@ class Value:
         return self.height == self.width == 1
 
 
+class Stored(tuple):
+    """A parameter or buffer of the module, and the shape that ada-train gives it. `transposed`: its
+    two axes lie the other way round there."""
+
+    def __new__(cls, tensor, shape, transposed=False):
+        made = super().__new__(cls, (tensor, shape))
+        made.transposed = transposed
+        return made
+
+    def values(self):
+        return (self[0].t() if self.transposed else self[0]).reshape(self[1])
+
+
 @dataclasses.dataclass
 class Layer:
     name: str
     kind: str
     keys: dict
     inputs: list   # names
-    tensors: dict  # suffix -> (torch tensor, the shape that ada-train gives it)
+    tensors: dict  # suffix -> Stored; "": the layer's name is the tensor's
     output: Value  # as it lies in PyTorch
     noise: object = None  # what draws as PyTorch does, of layers that drop
+
+
+MAKE_SEQUENCES = ("embedding", "position_embedding", "class_token", "rope", "attention")
+END_SEQUENCES = ("flatten", "select", "global_avg_pool", "adaptive_avg_pool")
 
 
 class Network:
@@ -73,13 +90,22 @@ class Network:
     def add(self, name, kind, inputs, output, keys=None, tensors=None):
         """Appends a layer whose output is like `output`; returns that value."""
         made = dataclasses.replace(output, layer=name)
-        self.layers.append(Layer(name, kind, keys or {}, [v.layer for v in inputs], tensors or {},
-                                 made))
+        tensors = {suffix: t if isinstance(t, Stored) else Stored(*t)
+                   for suffix, t in (tensors or {}).items()}
+        self.layers.append(Layer(name, kind, keys or {}, [v.layer for v in inputs], tensors, made))
         return made
 
     def find(self, name):
         """The layer called `name`; None for the images."""
         return next((layer for layer in reversed(self.layers) if layer.name == name), None)
+
+    def is_sequence(self, name):
+        """Whether the output of the layer called `name` is a sequence of tokens, as ada-train sees
+        it: `linear` works on each of them alone."""
+        layer = self.find(name)
+        while layer is not None and layer.kind not in MAKE_SEQUENCES + END_SEQUENCES:
+            layer = self.find(layer.inputs[0])
+        return layer is not None and layer.kind in MAKE_SEQUENCES
 
     def kind_of(self, value):
         layer = self.find(value.layer)
@@ -99,6 +125,6 @@ class Network:
             bool((t != t[0]).any()) for t, _ in layer.tensors.values())]
 
     def tensors(self):
-        """Name and (tensor, shape) of all that has values, in order."""
-        return {f"{layer.name}.{suffix}": tensor
+        """Name and Stored of all that has values, in order."""
+        return {f"{layer.name}.{suffix}" if suffix else layer.name: tensor
                 for layer in self.layers for suffix, tensor in layer.tensors.items()}

@@ -4,6 +4,8 @@ import torch
 from .arithmetic import boxes_of
 from .network import CannotExpress, Value
 from .convert import Refused
+from .pending import Pending
+from .tokens import vectors_of
 
 KEEPS = ("relu", "relu6", "hardtanh", "leaky_relu", "dropout", "global_avg_pool", "sigmoid", "tanh",
          "silu", "gelu", "hardswish", "hardsigmoid", "affine", "upsample", "avg_pool", "max_pool")
@@ -15,6 +17,8 @@ def named_outputs(output):
         return [("", output)]
     if isinstance(output, dict):
         found = list(output.items())
+        if "logits" in output:  # beside a loss, a cache of keys, hidden states
+            found = [("logits", output["logits"])]
     elif isinstance(output, (tuple, list)):
         found = list(zip(getattr(output, "_fields", range(len(output))), output))
     else:
@@ -31,16 +35,24 @@ class Output:
         self.converter, self.network = converter, converter.network
         self.dropped, self.task = [], "classification"
         named = named_outputs(output)
+        if len(named) > 1 and self.of_tokens():
+            self.dropped = [name for name, _ in named[1:]]
+            named = named[:1]
         if len(named) > 1 and not keep_first:
             named = self.detector(named)
         if self.task != "detection":
             self.one(named, keep_first)
         self.names = [name for name, _ in (named if self.task == "detection" else named[:1])]
 
+    def of_tokens(self):
+        return any(layer.kind == "embedding" for layer in self.network.layers)
+
     def value(self, tensor):
         found = self.converter.values.get(id(tensor)) if isinstance(tensor, torch.Tensor) else None
         if isinstance(found, Refused):
             raise found.error
+        if isinstance(found, Pending):
+            raise CannotExpress("", "output", f"{found.what}, which is no layer")
         if not isinstance(found, Value) or found.layer == "input":
             raise CannotExpress("", "output", "nothing that the trace saw the network compute from "
                                 "its images (torch.jit, numpy and functions with a backward of "
@@ -88,6 +100,8 @@ class Output:
         while keep_first and isinstance(tensor, (tuple, list)) and tensor:  # a list of stages
             tensor = tensor[0]
         value = self.value(tensor)
+        if self.of_tokens() and (self.network.is_sequence(value.layer) or tensor.dim() > 2):
+            return self.language(value, tensor)
         if value.form == "other":
             raise CannotExpress("", "output", f"of shape {list(tensor.shape)}; expected [n, "
                                 "classes], or [n, classes, height, width] of a segmenter")
@@ -101,6 +115,18 @@ class Output:
                                      Value("", "flat", value.channels * value.height *
                                            value.width))
         self.classes = value.channels
+        self.end_with([value.layer])
+        self.name_classes()
+
+    def language(self, value, tensor):
+        """Logits of the next token, for every token."""
+        vectors = vectors_of(value)
+        whole = vectors is not None and vectors.channels == list(range(value.channels))
+        if not whole or not self.network.is_sequence(value.layer):
+            raise CannotExpress("", "output", f"of shape {list(tensor.shape)}; expected the logits "
+                                "of every token, [n, tokens, vocabulary] (a module that gives those "
+                                "of the last one alone: let forward take `targets`, or give all)")
+        self.task, self.classes = "language", value.channels
         self.end_with([value.layer])
         self.name_classes()
 

@@ -6,8 +6,10 @@ import torch
 from .arithmetic import affine
 from .call import pair, short
 from .network import CannotExpress, Value
+from .norms import tokens_channels
+from .pending import MeanSquare
 from .products import padded, window
-from .views import channel_axis, whole
+from .views import channel_axis, like, whole
 
 NOT_NEGATIVE = ("relu", "relu6", "sigmoid", "hardsigmoid")  # zeros beside them do not win
 
@@ -80,7 +82,20 @@ def pixel_axes(call, x, dim):
         call.refuse(f"over axes {dims}; only over height and width")
 
 
+def mean_of_squares(call, x, dim, keepdim):
+    """The mean over the channels of tokens times themselves; None: it is another mean."""
+    layer = call.converter.network.find(x.layer) if isinstance(x, Value) else None
+    if layer is None or layer.kind != "multiply" or layer.inputs[0] != layer.inputs[1] or (
+            not keepdim or dim not in (-1, [-1], (-1,), call.converter.rank(x) - 1)):
+        return None
+    base = like(x, layer.inputs[0])
+    return MeanSquare(base) if tokens_channels(call, base) == x.channels else None
+
+
 def mean(call, x, dim=None, keepdim=False, axis=None, dtype=None):
+    square = mean_of_squares(call, x, dim if dim is not None else axis, keepdim)
+    if square is not None:
+        return square
     x = call.channel_tensor(x, (1, -1))
     pixel_axes(call, x, dim if dim is not None else axis)
     made = call.layer("global_avg_pool", [x], Value("", "rows", x.channels))

@@ -2,7 +2,7 @@
 import dataclasses
 
 from .call import pair, short
-from .network import Value
+from .network import Stored, Value
 from .views import channel_axis
 
 
@@ -64,20 +64,55 @@ def conv2d(call, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1
     return call.weighted("conv2d", plain, call.made(), keys, tensors)
 
 
+def linear_of_tokens(call, x, features, keys, tensors):
+    """A linear layer of each token; None: `x` is of no sequence."""
+    from .tokens import of_sequence
+    found = of_sequence(call, x)
+    if found is None:
+        return None
+    layer, vectors = found
+    made = call.weighted("linear", layer, Value("", "rows", features, *layer.size[1:]),
+                         {"features": features, **keys}, tensors)
+    return vectors.value(made)
+
+
+def transposed_linear(call, bias, x, weight, beta=1, alpha=1):
+    """bias + x times weight [in, out], as GPT-2's Conv1D in transformers has it."""
+    if beta != 1 or alpha != 1 or isinstance(weight, Value):
+        call.refuse("with factors, or of two computed tensors")
+    features = int(weight.shape[1])
+    tensors = {"weight": Stored(weight, [features, int(weight.shape[0])], True),
+               "bias": (bias, [features])}
+    made = linear_of_tokens(call, x, features, {}, tensors)
+    if made is None:
+        x = call.tensor(x)
+        if x.form != "flat":
+            call.refuse("expected an input of [n, features] or of tokens")
+        made = call.weighted("linear", x, Value("", "flat", features), {"features": features},
+                             tensors)
+    return made
+
+
 def linear(call, x, weight, bias=None):
+    from .tokens import vectors_of
     features = int(weight.shape[0])
     keys = {} if bias is not None else {"bias": False}
     tensors = {"weight": (weight, list(weight.shape)), "bias": (bias, [features])}
     if bias is None:
         del tensors["bias"]
+    made = linear_of_tokens(call, x, features, keys, tensors)
+    if made is not None:
+        return made
     if isinstance(x, Value) and x.form == "other" and channel_axis(x) == -1:
         made = linear_of_pixels(call, x, features, keys, tensors)
         rows = dataclasses.replace(made, form="other", index=None)
         return dataclasses.replace(rows, index=tokens(made, x.index.shape[:-1]))
     x = call.tensor(x)
-    if x.form == "flat":
-        return call.weighted("linear", x, Value("", "flat", features),
+    alone = vectors_of(x) if x.form == "other" and x.is_vector else None  # [n, 1, features]
+    if x.form == "flat" or alone:
+        made = call.weighted("linear", x, Value("", "flat", features),
                              {"features": features, **keys}, tensors)
+        return alone.value(made) if alone else made
     if x.form == "pixels":
         return linear_of_pixels(call, x, features, keys, tensors)
     return call.refuse("of a tensor that is neither [n, features] nor [n, height, width, channels]")

@@ -105,28 +105,46 @@ def first_line(error):
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def example(module, size):
+    """Random images of `size` (channels, height, width), or tokens where it is their number alone:
+    as many different ones as every embedding of `module` takes."""
+    if len(size) == 3:
+        return torch.randn(BATCH, *size)
+    tables = [m.num_embeddings for m in module.modules() if isinstance(m, torch.nn.Embedding)]
+    return torch.randint(min(tables, default=2), (BATCH, *size))
+
+
+def forward(module, given):
+    """The module's output. One that gives the logits of all tokens only beside a loss, as nanoGPT's,
+    gets targets too."""
+    names = inspect.signature(module.forward).parameters
+    if not given.is_floating_point() and "targets" in names:
+        return module(given, targets=given.clone())
+    return module(given)
+
+
 def trace(module, size, converter):
-    """Runs `module` in training on images of `size` (channels, height, width) and lets `converter`
-    see its calls. Its buffers are put back, and it is left in evaluation."""
+    """Runs `module` in training on an example of `size` and lets `converter` see its calls. Its
+    buffers are put back, and it is left in evaluation."""
     needed = [p for p in inspect.signature(module.forward).parameters.values()
               if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if len(needed) > 1:
+    if len(needed) > 1 and [p.name for p in needed][1:] != ["targets"]:
         raise CannotExpress("", "forward", f"expected one input, the images; found {len(needed)} "
                             f"({', '.join(p.name for p in needed)})")
     before = [(b, b.clone()) for b in module.buffers()]
     scopes = Scopes(module)
-    images = torch.randn(BATCH, *size)
-    converter.start(images, scopes)
+    given = example(module, size)
+    converter.start(given, scopes)
     calls = Calls(converter.seen)
     module.train()
     try:
         with scopes.followed(), calls:
-            output = module(images)
+            output = forward(module, given)
     except Exception as error:  # the network's own code
         if error is calls.fault:
             raise
-        raise CannotExpress(scopes.failed or "", "forward", "fails for this size of image: "
-                            f"{first_line(error)}", place_of_error(error)) from error
+        raise CannotExpress(scopes.failed or "", "forward", f"fails for this size of "
+                            f"{'image' if len(size) == 3 else 'input'}: {first_line(error)}", place_of_error(error)) from error
     finally:
         module.eval()
         with torch.no_grad():

@@ -6,7 +6,8 @@ from torch.nn import functional as F
 
 from .network import CannotExpress
 from .output import named_outputs
-from .views import BATCH, to_rows
+from .trace import example, forward
+from .views import to_rows
 
 TOLERANCE = 1e-3  # of the largest value; the same calls of torch usually give the same bits
 
@@ -27,7 +28,7 @@ def pool(layer, x, _):
 
 def tensor(layer, suffix):
     stored = layer.tensors.get(suffix)
-    return None if stored is None else stored[0].reshape(stored[1])
+    return None if stored is None else stored.values()
 
 
 def conv2d(layer, x, _):
@@ -75,11 +76,75 @@ def slice_of(layer, x, _):
     return x[:, first:first + layer.keys["channels"]]
 
 
+# --- Sequences: tokens are the rows of [n, c, t, 1] ---
+
+def tokens_of(x):
+    return x.flatten(2).transpose(1, 2)
+
+
+def rows_of(x):
+    return x.transpose(1, 2)[..., None]
+
+
+def embedding(layer, x, _):
+    return rows_of(F.embedding(x, tensor(layer, "weight")))
+
+
+def position_embedding(layer, x, _):
+    t = tokens_of(x)
+    return (t + tensor(layer, "weight")[:t.shape[1]]).transpose(1, 2).reshape(x.shape)
+
+
+def class_token(layer, x, _):
+    return rows_of(torch.cat([tensor(layer, "").expand(len(x), -1, -1), tokens_of(x)], 1))
+
+
+def rms_norm(layer, x, _):
+    t = x.movedim(1, -1)
+    return F.rms_norm(t, t.shape[-1:], tensor(layer, "weight"), layer.keys["eps"]).movedim(-1, 1)
+
+
+def rope(layer, x, _):
+    heads, base = layer.keys["heads"], layer.keys.get("base", 10000.0)
+    t = tokens_of(x)
+    t = t.reshape(*t.shape[:2], heads, -1)
+    rotary = layer.keys.get("rotary", t.shape[-1])
+    angles = torch.arange(t.shape[1], dtype=torch.float64)[:, None] * base ** (
+        torch.arange(0, rotary, 2, dtype=torch.float64) / -rotary)
+    cos, sin = (f(angles).float()[:, None] for f in (torch.cos, torch.sin))
+    turning, rest = t[..., :rotary], t[..., rotary:]
+    half = layer.keys.get("pairing", "half") == "half"
+    a, b = turning.chunk(2, -1) if half else (turning[..., ::2], turning[..., 1::2])
+    c, d = a * cos - b * sin, b * cos + a * sin
+    turned = torch.cat([c, d], -1) if half else torch.stack([c, d], -1).flatten(-2)
+    return rows_of(torch.cat([turned, rest], -1).flatten(2))
+
+
+def attention(layer, inputs, training):
+    heads, keys = layer.keys["heads"], layer.keys.get("kv_heads", layer.keys["heads"])
+    if len(inputs) == 1:
+        d = inputs[0].shape[1] // (heads + 2 * keys)
+        inputs = inputs[0].split([heads * d, keys * d, keys * d], 1)
+    q, k, v = (t.reshape(*t.shape[:2], n, -1).transpose(1, 2)
+               for t, n in zip(map(tokens_of, inputs), (heads, keys, keys)))
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=layer.keys.get("causal", False),
+                                       dropout_p=layer.keys.get("dropout", 0) if training else 0,
+                                       enable_gqa=keys != heads)
+    return rows_of(y.transpose(1, 2).flatten(2))
+
+
+def linear(layer, x, weight, of_tokens):
+    if of_tokens:
+        return F.linear(x.movedim(1, -1), weight, tensor(layer, "bias")).movedim(-1, 1)
+    return F.linear(x.flatten(1), weight, tensor(layer, "bias"))[:, :, None, None]
+
+
 ONE_INPUT = {
     "conv2d": conv2d, "batch_norm": batch_norm, "layer_norm": layer_norm, "max_pool": pool,
     "avg_pool": pool, "dropout": dropout, "stochastic_depth": stochastic_depth,
-    "linear": lambda l, x, _: F.linear(x.flatten(1), tensor(l, "weight"),
-                                       tensor(l, "bias"))[:, :, None, None],
+    "embedding": embedding, "position_embedding": position_embedding, "class_token": class_token,
+    "rms_norm": rms_norm, "rope": rope,
+    "select": lambda l, x, _: x.flatten(2)[:, :, l.keys.get("position", 0), None, None],
     "group_norm": lambda l, x, _: F.group_norm(x, l.keys["groups"], tensor(l, "weight"),
                                                tensor(l, "bias"), l.keys["eps"]),
     "global_avg_pool": lambda l, x, _: F.adaptive_avg_pool2d(x, 1),
@@ -118,6 +183,12 @@ def run(network, images, training):
             result = torch.cat(inputs, 1)
         elif layer.kind == "concat_boxes":
             result = joined_boxes(inputs, layer.keys["values"])
+        elif layer.kind == "attention":
+            result = attention(layer, inputs, training)
+        elif layer.kind == "linear":
+            owner = network.find(layer.keys.get("weight_of", layer.name))
+            result = linear(layer, inputs[0], tensor(owner, "weight"),
+                            network.is_sequence(layer.inputs[0]))
         else:
             result = ONE_INPUT[layer.kind](layer, inputs[0], training)
         if tuple(result.shape[1:]) != layer.output.size:
@@ -126,7 +197,10 @@ def run(network, images, training):
         values[layer.name] = result
     if network.outputs:  # boxes one after the other
         return in_rows([values[name].permute(0, 2, 3, 1) for name in network.outputs])
-    return in_rows([values[network.layers[-1].name]])
+    last = network.layers[-1].name
+    if network.is_sequence(last):  # token by token
+        return tokens_of(values[last]).flatten(1)
+    return in_rows([values[last]])
 
 
 def in_rows(tensors):
@@ -184,7 +258,7 @@ def verify(module, network, size, outputs):
     network gives. The module is left in evaluation, its buffers as they were."""
     before = [(b, b.clone()) for b in module.buffers()]
     torch.manual_seed(0)
-    images = torch.randn(BATCH, *size)
+    images = example(module, size)
     try:
         compare_in_evaluation(module, network, images, outputs)
         compare_in_training(module, network, images, outputs)
@@ -198,7 +272,7 @@ def verify(module, network, size, outputs):
 def compare_in_evaluation(module, network, images, outputs):
     module.eval()
     with torch.no_grad():
-        if far_apart(run(network, images, False), outputs_of(module(images.clone()), outputs)):
+        if far_apart(run(network, images, False), outputs_of(forward(module, images.clone()), outputs)):
             raise CannotExpress("", "forward", "computes something else in evaluation than in "
                                 "training, beyond dropout and batch norm")
 
@@ -212,7 +286,7 @@ def compare_in_training(module, network, images, outputs):
 
     def passed(forward):
         return Pass(forward, parameters, statistics, images)
-    theirs = passed(lambda x: outputs_of(module(x.clone()), outputs))
+    theirs = passed(lambda x: outputs_of(forward(module, x.clone()), outputs))
     ours = passed(lambda x: run(network, x, True))
     if far_apart(ours.logits, theirs.logits):
         raise CannotExpress("", "forward", "its graph computes something else in training: forward "
@@ -223,6 +297,8 @@ def compare_in_training(module, network, images, outputs):
         nonlocal nudged
         if not far_apart(a, b):
             return False
+        if not images.is_floating_point():  # tokens cannot be moved a little
+            return True
         nudged = nudged or passed(lambda x: outputs_of(module(x * (1 + 1e-6)), outputs))
         return not is_noise(a, b, of(nudged))
     for i, ((name, _), a, b) in enumerate(zip(named, ours.gradients, theirs.gradients)):

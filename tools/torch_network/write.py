@@ -42,21 +42,22 @@ def plain(path):
 
 
 def write_tensors(network, path):
-    tensors = {name: tensor.detach().to("cpu", torch.float32).reshape(shape).clone().contiguous()
-               for name, (tensor, shape) in network.tensors().items()}
+    tensors = {name: stored.values().detach().to("cpu", torch.float32).clone().contiguous()
+               for name, stored in network.tensors().items()}
     replace(path, lambda temporary: save_file(tensors, temporary, {"format": "pt"}))
 
 
 def write_rest(state, network, path):
     """`state`: the module's state dict. What tools/to_torch.py needs to make a state dict of trained weights: which of the module's
-    tensors (all names, shape) each of the network's is, and those that the network lacks."""
+    tensors (all names, shape, whether it lies transposed) each of the network's is, and those that the network lacks."""
     state = {name: t for name, t in state.items() if isinstance(t, torch.Tensor)}
     names, constants, used = {}, [], set()
-    for ours, (tensor, _) in network.tensors().items():
+    for ours, stored in network.tensors().items():
+        tensor = stored[0]
         theirs = [name for name, t in state.items()
                   if t.data_ptr() == tensor.data_ptr() and t.numel() == tensor.numel()]
         if theirs:
-            names[ours] = (theirs, list(tensor.shape))
+            names[ours] = (theirs, list(tensor.shape), *(["transposed"] if stored.transposed else []))
             used.update(theirs)
         else:
             constants.append(ours)

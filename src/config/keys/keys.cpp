@@ -299,6 +299,22 @@ Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<L
   return key;
 }
 
+Key ByChoice(Key first, Key second, const std::string& chosen) {
+  Key key = first;
+  key.type += " or " + second.type;
+  key.meaning += "; " + second.meaning;
+  if (second.range != first.range) key.range += (first.range.empty() ? "" : "; ") + second.range;
+  key.only_for.insert(key.only_for.end(), second.only_for.begin(), second.only_for.end());
+  key.schemas.insert(key.schemas.end(), second.schemas.begin(), second.schemas.end());
+  key.read = [first, second](const YamlNode& node, const ReadContext& context) {
+    (Contains(second.only_for, context.choice) ? second : first).read(node, context);
+  };
+  key.write = [first, second, &chosen] {
+    return (Contains(second.only_for, chosen) ? second : first).write();
+  };
+  return key;
+}
+
 Key Nested(std::string name, Section section, std::string meaning) {
   Key key = MakeKey(std::move(name), "map", std::move(meaning));
   key.default_text = "{}";

@@ -23,11 +23,13 @@ namespace ada::config {
 template <class E>
 using EnumNames = std::vector<std::pair<std::string, E>>;
 
-// Where a value is being read: the dotted path of its key, and the key's own node (or the value's).
+// Where a value is being read: the dotted path of its key, the key's own node (or the value's), and
+// the choice that the section around it makes ("gpt2" where `zoo: gpt2` stands).
 struct ReadContext {
   Problems& problems;
   std::string path;
   const YamlNode& key;
+  std::string choice = {};
 };
 
 struct Section;
@@ -74,8 +76,9 @@ struct Section {
   std::vector<Key> keys;
   std::string discriminator;  // empty: none
   Names choices;
-  std::string default_choice;         // empty: the discriminator must be given
-  std::string alternative;            // a key that stands for a choice of its own name
+  std::string default_choice;  // empty: the discriminator must be given
+  // A list that stands for a choice of its own name. Choices may know a number of this name.
+  std::string alternative;
   std::optional<std::string> chosen;  // the choice, where a section around this one makes it
   // A second discriminator, a key below the first ("preset" below "policy"); empty: none.
   std::string second_discriminator;
@@ -90,6 +93,7 @@ struct Section {
   std::shared_ptr<void> owner;  // of the fields, where nothing else holds them
 
   const Key* Find(std::string_view name) const;
+  bool IsAlternative(const Entry& entry) const;
   // The choice that `map` makes; empty where it makes none or an unknown one.
   std::string ChoiceOf(const YamlNode& map) const;
   bool Knows(const Key& key, const std::string& choice) const;
@@ -182,6 +186,11 @@ Key TextList(std::string name, std::vector<std::string>& field, Names words, std
 // Any texts, each with the place where it was written.
 Key PlacedTexts(std::string name, std::vector<std::string>& field, std::vector<Location>& places,
                 std::string meaning);
+
+// A key that means `second` to the choices that know that one, else `first`; both have its name.
+// `chosen` is the choice of their section once it was read, which says how the key is written. The
+// caller gives the words of its default.
+Key ByChoice(Key first, Key second, const std::string& chosen);
 
 Key Nested(std::string name, Section section, std::string meaning);
 // The table of a struct of its own, to show what a map may hold. `make` is a Section(T&).

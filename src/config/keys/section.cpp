@@ -24,12 +24,15 @@ std::string ChoiceName(const Section& section, const std::string& discriminator,
   return choice == section.alternative ? "a model of own layers" : discriminator + " " + choice;
 }
 
-std::string MisplacedMessage(const Section& section, const Key& key, const Mismatch& mismatch) {
-  if (key.name == section.alternative) {
+std::string MisplacedMessage(const Section& section, const Entry& entry, const Key& key,
+                             const Mismatch& mismatch) {
+  if (section.IsAlternative(entry)) {
     return "give either " + section.discriminator + " or " + section.alternative + ", not both";
   }
+  Names known = *mismatch.known;
+  std::erase(known, section.alternative);
   return "does not belong to " + ChoiceName(section, mismatch.discriminator, mismatch.choice) +
-         ", only to " + ListedNames(*mismatch.known, " and ") +
+         ", only to " + ListedNames(known, " and ") +
          AsEnding(ForeignKeyHint(section.path, mismatch.choice, key.name));
 }
 
@@ -57,12 +60,14 @@ void ReadKey(const Entry& entry, const Section& section, const YamlNode& map,
     context.problems.Add(entry.key, path, UnknownKey(entry.key.text, section, choice));
     return;
   }
-  const Mismatch mismatch = section.MismatchOf(*key, map);
+  Mismatch mismatch = section.MismatchOf(*key, map);
+  if (section.IsAlternative(entry) && !choice.empty() && choice != section.alternative)
+    mismatch = {section.discriminator, choice, &key->only_for};
   if (mismatch.known) {
-    context.problems.Add(entry.key, path, MisplacedMessage(section, *key, mismatch));
+    context.problems.Add(entry.key, path, MisplacedMessage(section, entry, *key, mismatch));
     return;
   }
-  key->read(entry.value, {context.problems, path, entry.key});
+  key->read(entry.value, {context.problems, path, entry.key, choice});
 }
 
 // What the scalar at `name` says, if it is one of `words`; `otherwise` where it is not given.
@@ -121,6 +126,10 @@ const Key* Section::Find(std::string_view name) const {
   const auto found =
       std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return key.name == name; });
   return found == keys.end() ? nullptr : &*found;
+}
+
+bool Section::IsAlternative(const Entry& entry) const {
+  return entry.key.text == alternative && entry.value.kind == YamlNode::Kind::kList;
 }
 
 std::string Section::ChoiceOf(const YamlNode& map) const {

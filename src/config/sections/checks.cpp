@@ -48,16 +48,28 @@ void CheckNormalize(const Config& config, const YamlNode& root, Problems& proble
 }
 
 void CheckClasses(Config& config, const YamlNode& root, Problems& problems) {
-  if (!problems.Clean({"data", "data.dataset", "data.synthetic.classes", "model.classes"})) return;
+  if (!problems.Clean(
+          {"data", "data.dataset", "data.synthetic.classes", "model.classes", "model.vocabulary"}))
+    return;
   const int classes = ClassesOf(config.data);
   const YamlNode* model = root.Find("model");
-  if (!model || !model->Find("classes")) {
-    config.model.classes = classes;
-  } else if (config.model.classes < classes) {
-    problems.Add(*model->Find("classes"), "model.classes",
-                 "the data set has " + std::to_string(classes) + " classes; got " +
-                     std::to_string(config.model.classes));
+  const YamlNode* given = model ? model->Find("classes") : nullptr;
+  const YamlNode* vocabulary = model ? model->Find("vocabulary") : nullptr;
+  std::optional<int>& tokens = config.model.transformer.vocabulary;
+  if (given && vocabulary && tokens != config.model.classes) {
+    return problems.Add(*vocabulary, "model.vocabulary",
+                        "says the same as classes, " + std::to_string(config.model.classes) +
+                            "; got " + std::to_string(*tokens));
   }
+  if (!given) config.model.classes = tokens.value_or(classes);
+  if (given) tokens.reset();  // the vocabulary of a preset
+  if (config.model.classes >= classes) return;
+  problems.Add(vocabulary ? *vocabulary
+               : given    ? *given
+                          : *model,
+               vocabulary ? "model.vocabulary" : "model.classes",
+               "the data set has " + std::to_string(classes) + " classes; got " +
+                   std::to_string(config.model.classes));
 }
 
 void CheckLearningRates(const Config& config, const YamlNode& root, Problems& problems) {

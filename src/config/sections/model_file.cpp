@@ -27,12 +27,11 @@ void Erase(YamlNode& map, const std::string& key) {
   std::erase_if(map.entries, [&](const Entry& entry) { return entry.key.text == key; });
 }
 
-// The key that names a network beside `file`; null: there is none.
+// The key that names a network beside `file`; null: there is none. A number of layers names none.
 const Entry* OtherNetwork(const YamlNode& model) {
-  for (const char* key : {"zoo", "layers"}) {
-    if (const Entry* entry = model.FindEntry(key)) return entry;
-  }
-  return nullptr;
+  if (const Entry* zoo = model.FindEntry("zoo")) return zoo;
+  const Entry* layers = model.FindEntry("layers");
+  return layers && layers->value.kind == YamlNode::Kind::kList ? layers : nullptr;
 }
 
 // Of `file` and another network one may stay; whether it is the file.

@@ -94,7 +94,8 @@ Section InitSection(InitConfig& init) {
   section.where = &init.where;
   SetSchemes(section);
   section.keys = DistributionKeys(init);
-  section.keys.front().Default("he_normal; ssd300, ssd512: lecun_uniform");
+  section.keys.front().Default(
+      "he_normal; ssd300, ssd512: lecun_uniform; transformers: normal, std 0.02");
   std::vector<Key> others = {
       Entries("parameters", init.parameters, &InitParametersSection,
               "parameters that start otherwise")
@@ -124,6 +125,15 @@ Section InitSection(InitConfig& init) {
     CheckInit(init, map, context);
   };
   return section;
+}
+
+void StartNormal(Section& section, InitConfig& init, double std) {
+  init.scheme = InitScheme::kNormal;
+  init.std = std;
+  section.default_choice = "normal";
+  for (Key& key : section.keys) {
+    if (key.name == "std") key.required_for.clear();
+  }
 }
 
 }  // namespace ada::config

@@ -28,7 +28,41 @@ const Names kZoo = Together({{"mlp", "lenet"},
                              kVggs,
                              kImageNetNetworks,
                              kSegNets,
-                             kSsds});
+                             kSsds,
+                             TransformerNames()});
+
+Key LayersOrNumberKey(ModelConfig& model) {
+  return ByChoice(LayersKey(model.layers).For({"layers"}),
+                  Integer("layers", model.transformer.layers, FromTo(1, 1000),
+                          "transformers: how many blocks")
+                      .For(TransformerNames()),
+                  model.zoo)
+      .Default("required without `zoo` or `file`; transformers: 4");
+}
+
+Key HiddenKey(ModelConfig& model) {
+  return ByChoice(
+             IntegerList("hidden", model.hidden, FromTo(1, 1'000'000), "sizes of the hidden layers")
+                 .For({"mlp"}),
+             Integer("hidden", model.transformer.hidden, FromTo(1, 1'000'000),
+                     "transformers: channels between the two layers of a block's MLP")
+                 .For(TransformerNames()),
+             model.zoo)
+      .Default("[512, 512]; gpt2, vit: 4 width; llama: 8/3 width, up to a multiple of 32");
+}
+
+Key WidthKey(ModelConfig& model) {
+  return ByChoice(
+             Number("width", model.width, FromTo(0.25, 1),
+                    "factor of the channels between input and outputs, to the nearest multiple of "
+                    "8")
+                 .For(Together({kSegNets, kSsds})),
+             Integer("width", model.transformer.width, FromTo(1, 1'000'000),
+                     "transformers: channels of a token")
+                 .For(TransformerNames()),
+             model.zoo)
+      .Default("1; transformers: 128");
+}
 
 // Not written as long as only the data's files say it.
 Key ClassesKey(ModelConfig& model) {
@@ -52,7 +86,7 @@ Section ModelSection(ModelConfig& model) {
       WordText("zoo", model.zoo, kZoo, "a network of the zoo")
           .Default("required without `layers` or `file`"),
       ModelFileKey(),
-      LayersKey(model.layers).For({"layers"}),
+      LayersOrNumberKey(model),
       PlacedTexts("outputs", model.outputs, model.outputs_where,
                   "layers that the loss is of; detection: that of the locations of boxes, then "
                   "that of their scores")
@@ -65,17 +99,14 @@ Section ModelSection(ModelConfig& model) {
           "A: every second pixel, channels filled with zeros; B: a 1x1 convolution; reference: "
           "that in all three stages, and the stride in the block's second convolution")
           .For(kCifarResnets),
-      IntegerList("hidden", model.hidden, FromTo(1, 1'000'000), "sizes of the hidden layers")
-          .For({"mlp"}),
+      HiddenKey(model),
       Number("dropout", model.dropout, FromBelow(0, 1),
              "share of values set to zero before the last layer, in wide_resnet between the "
-             "convolutions of a block; 0: none")
+             "convolutions of a block, in transformers where their programs have it; 0: none")
           .Default("0; mobilenet_v2: 0.2")
-          .For(Together({kVggs, kWideResnets, {"mobilenet_v2"}})),
+          .For(Together({kVggs, kWideResnets, {"mobilenet_v2"}, TransformerNames()})),
       Switch("plain", model.plain, "without batch norm; convolutions have a bias").For(kVggs),
-      Number("width", model.width, FromTo(0.25, 1),
-             "factor of the channels between input and outputs, to the nearest multiple of 8")
-          .For(Together({kSegNets, kSsds})),
+      WidthKey(model),
       Switch(
           "batch_norm", model.batch_norm,
           "behind every convolution but those that give the outputs; convolutions before it have "
@@ -85,12 +116,19 @@ Section ModelSection(ModelConfig& model) {
              "a layer of kind scale between each output and the loss, `cast`, or `cast.locations` "
              "and `cast.scores`: the cast of the paper, with formats and a scale of its own")
           .For(Together({kSegNets, kSsds})),
-      Nested("init", InitSection(model.init), "how the weights start"),
   };
-  section.set_defaults = [&model](const std::string& choice) {
+  for (Key& key : TransformerKeys(model.transformer)) section.keys.push_back(std::move(key));
+  section.keys.push_back(Nested("init", InitSection(model.init), "how the weights start"));
+  section.set_defaults = [&model, init = section.keys.back().section](const std::string& choice) {
     model.dropout = choice == "mobilenet_v2" ? 0.2 : 0;  // as in its paper's program
     const bool ssd = Contains(kSsds, choice);
     model.init.scheme = ssd ? InitScheme::kLecunUniform : InitScheme::kHeNormal;
+    if (!Contains(TransformerNames(), choice)) return;
+    model.transformer = TransformerDefaults(choice);
+    StartNormal(*init, model.init, 0.02);  // GPT-2's
+  };
+  section.check = [&model](const YamlNode& map, const ReadContext& context) {
+    if (Contains(TransformerNames(), model.zoo)) CheckTransformer(model.transformer, map, context);
   };
   section.needs_one = {{"zoo", "layers", "file"},
                        "expected `zoo:` with the name of a network, `layers:`, or `file:`"};

@@ -132,7 +132,8 @@ Section TensorScalingSection(TensorScalingConfig& scaling) {
 }
 
 const EnumNames<PrecisionPreset> kPresets = {{"none", PrecisionPreset::kNone},
-                                             {"autocast", PrecisionPreset::kAutocast}};
+                                             {"autocast", PrecisionPreset::kAutocast},
+                                             {"autocast_cpu", PrecisionPreset::kAutocastCpu}};
 
 // What the update keeps; a name alone is its format.
 Section KeptSection(KeptFormatConfig& kept, const char* path) {
@@ -281,7 +282,9 @@ Section PrecisionSection(PrecisionConfig& precision) {
       "the format says"));
   section.keys.push_back(
       Choice("preset", precision.preset, kPresets,
-             "autocast: the formats that torch.autocast gives each kind of layer, with `format`")
+             "autocast: the formats that torch.autocast gives each kind of layer on CUDA, with "
+             "`format`; "
+             "autocast_cpu: on a CPU")
           .WrittenIf([&precision] { return precision.preset != PrecisionPreset::kNone; }));
   section.keys.push_back(
       KeptKey("masters", precision.masters,

@@ -15,7 +15,13 @@ Section DataSection(DataConfig& data);
 std::vector<Key> MixingKeys(AugmentConfig& augment);
 void CheckMixing(AugmentConfig& augment, const YamlNode& map, const ReadContext& context);
 Section ModelSection(ModelConfig& model);
+// Keys of gpt2, llama and vit alone, in `model`; and what does not fit between them.
+std::vector<Key> TransformerKeys(TransformerConfig& transformer);
+void CheckTransformer(const TransformerConfig& transformer, const YamlNode& map,
+                      const ReadContext& context);
 Section InitSection(InitConfig& init);
+// Makes a normal distribution the default of a section that InitSection gave for `init`.
+void StartNormal(Section& section, InitConfig& init, double std);
 Section LayerSection(LayerConfig& layer);  // one entry of model.layers
 Section PrecisionSection(PrecisionConfig& precision);
 Section FormatSection(NumberFormat& format);      // a format as a map

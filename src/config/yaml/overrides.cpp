@@ -136,15 +136,18 @@ class Dropper {
   void Drop(YamlNode& map, const Section& section) {
     const Entry* discriminator = map.FindEntry(section.discriminator);
     const Entry* other = section.alternative.empty() ? nullptr : map.FindEntry(section.alternative);
+    if (other && !section.IsAlternative(*other)) other = nullptr;
     if (other && other->key.source > 0 && (!discriminator || discriminator->key.source == 0)) {
       const std::string reason = ToString(problems_.Where(other->key)) + " replaces it";
-      DropKeys(map, section, [&](const Key& key) {
+      DropKeys(map, section, [&](const Entry&, const Key& key) {
         const bool replaced =
             key.name == section.discriminator || !section.Knows(key, section.alternative);
         return replaced ? reason : "";
       });
     } else {
-      DropKeys(map, section, [&](const Key& key) { return MismatchReason(key, section, map); });
+      DropKeys(map, section, [&](const Entry& entry, const Key& key) {
+        return MismatchReason(entry, key, section, map);
+      });
     }
     for (const Key& key : section.keys) {
       Entry* entry = key.section ? map.FindEntry(key.name) : nullptr;
@@ -154,7 +157,7 @@ class Dropper {
       Section inner = *key.section;
       inner.chosen = section.ChoiceOf(map);
       for (YamlNode& item : entry->value.items) {
-        DropKeys(item, inner, [&](const Key& inner_key) {
+        DropKeys(item, inner, [&](const Entry&, const Key& inner_key) {
           const Mismatch mismatch = inner.MismatchOf(inner_key, item);
           return mismatch.known ? Reason(mismatch) : "";
         });
@@ -173,18 +176,21 @@ class Dropper {
   }
 
   // Empty where the key may stay: it fits, or the file alone is at fault.
-  static std::string MismatchReason(const Key& key, const Section& section, const YamlNode& map) {
-    const Mismatch mismatch = section.MismatchOf(key, map);
+  static std::string MismatchReason(const Entry& entry, const Key& key, const Section& section,
+                                    const YamlNode& map) {
+    Mismatch mismatch = section.MismatchOf(key, map);
+    if (section.IsAlternative(entry) && section.ChoiceOf(map) != section.alternative)
+      mismatch = {section.discriminator, section.ChoiceOf(map), &key.only_for};
     return mismatch.known && IsSet(map, mismatch.discriminator) ? Reason(mismatch) : "";
   }
 
   // Drops the file's keys for which `reason` gives one.
   void DropKeys(YamlNode& map, const Section& section,
-                const std::function<std::string(const Key&)>& reason) {
+                const std::function<std::string(const Entry&, const Key&)>& reason) {
     std::vector<Entry> kept;
     for (const Entry& entry : map.entries) {
       const Key* key = section.Find(entry.key.text);
-      const std::string why = key && entry.key.source == 0 ? reason(*key) : "";
+      const std::string why = key && entry.key.source == 0 ? reason(entry, *key) : "";
       if (why.empty()) {
         kept.push_back(entry);
       } else {

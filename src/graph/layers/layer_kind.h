@@ -107,8 +107,9 @@ struct LayerKind {
   // It may leave the largest magnitudes of y and dx to the ops that read them next, and it takes
   // those of its x and dy (backend/decisions.h).
   bool leaves_largest = false, takes_largest = false;
-  bool autocast_fp32 = false;  // torch.autocast computes it in fp32 (network/autocast.h)
-  bool autocast_low = false;   // and it in fp16 or bf16, whatever its inputs are
+  bool autocast_fp32 = false;      // torch.autocast computes it in fp32 (network/autocast.h)
+  bool autocast_cpu_fp32 = false;  // the same of its lists for CPUs
+  bool autocast_low = false;       // and it in fp16 or bf16, whatever its inputs are
 
   // --- Backward pass ---
   bool keeps_input = false, keeps_output = false;  // what it reads of the forward pass

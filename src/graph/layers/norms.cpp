@@ -48,6 +48,11 @@ std::vector<ParameterSpec> AffineParameters(const LayerKeys&, const LayerShapes&
   const Shape vector{1, 1, 1, channels};
   return {{"weight", {channels}, vector}, {"bias", {channels}, vector}};
 }
+std::vector<ParameterSpec> LayerNormParameters(const LayerKeys& keys, const LayerShapes& shapes) {
+  std::vector<ParameterSpec> parameters = AffineParameters(keys, shapes);
+  if (!keys.bias) parameters.pop_back();
+  return parameters;
+}
 std::vector<ParameterSpec> FactorParameters(const LayerKeys& keys, const LayerShapes& shapes) {
   const std::int64_t channels = shapes.output.c;
   return {{"weight", {channels}, {1, 1, 1, channels}, true, keys.value}};
@@ -72,8 +77,10 @@ Spec UnitNormSpecOf(const OpParts& op) {
   auto spec = SpecOf<Spec>(op);
   spec.gamma = op.parameters[0].value;
   spec.dgamma = op.parameters[0].gradient;
-  spec.beta = op.parameters[1].value;
-  spec.dbeta = op.parameters[1].gradient;
+  if (op.keys.bias) {
+    spec.beta = op.parameters[1].value;
+    spec.dbeta = op.parameters[1].gradient;
+  }
   spec.eps = static_cast<float>(op.keys.eps);
   return spec;
 }
@@ -138,10 +145,10 @@ std::vector<LayerKind> NormKinds() {
        .spec = BatchNormSpecOf},
       // PyTorch's default is 1e-5; networks with this norm say 1e-6.
       {.name = backend::LayerNormSpec::kKind,
-       .keys = {"eps"},
+       .keys = {"eps", "bias"},
        .eps = 1e-6,
        .infer = KeepShape,
-       .parameters = AffineParameters,
+       .parameters = LayerNormParameters,
        .autocast_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
@@ -169,6 +176,7 @@ std::vector<LayerKind> NormKinds() {
        .infer = KeepShape,
        .parameters = FactorParameters,
        .autocast_fp32 = true,
+       .autocast_cpu_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
        .spec = ChannelScaleSpecOf},
@@ -186,6 +194,7 @@ std::vector<LayerKind> NormKinds() {
        .infer = KeepShape,
        .parameters = FactorParameters,
        .autocast_fp32 = true,
+       .autocast_cpu_fp32 = true,
        .keeps_input = true,
        .dx_in_place = true,
        .spec = L2NormalizeSpecOf},
@@ -196,6 +205,7 @@ std::vector<LayerKind> NormKinds() {
        .check = CheckLrn,
        .infer = KeepShape,
        .autocast_fp32 = true,
+       .autocast_cpu_fp32 = true,
        .keeps_input = true,
        .spec = LrnSpecOf},
   };

@@ -118,6 +118,7 @@ std::vector<LayerKind> PoolKinds() {
        .required = {"pool"},
        .infer = InferUnpool,
        .rounds_output = false,
+       .autocast_cpu_fp32 = true,
        .reads_positions = true,
        .spec = MaxUnpoolSpecOf},
       {.name = backend::AvgPoolSpec::kKind,

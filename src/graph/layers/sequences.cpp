@@ -32,6 +32,7 @@ backend::OpSpec EmbeddingSpecOf(const OpParts& op) {
 
 void InferPositionEmbedding(LayerKeys& keys, LayerShapes& shapes) {
   const std::int64_t positions = PositionsOf(shapes.input());
+  if (keys.context == 0) keys.context = static_cast<int>(positions);  // the zoo's
   Require(positions <= keys.context, "the input has " + std::to_string(positions) +
                                          " positions, more than context " +
                                          std::to_string(keys.context));
@@ -184,6 +185,8 @@ std::vector<LayerKind> SequenceKinds() {
        .reads_tokens = true,
        .parameters = EmbeddingParameters,
        .gathers_weight = true,
+       .autocast_fp32 = true,
+       .autocast_cpu_fp32 = true,
        .keeps_input = true,
        .spec = EmbeddingSpecOf},
       {.name = backend::PositionEmbeddingSpec::kKind,
@@ -193,6 +196,8 @@ std::vector<LayerKind> SequenceKinds() {
        .positions = Positions::kSequence,
        .parameters = PositionParameters,
        .rounds_gradient = [](const LayerKeys&) { return false; },
+       .autocast_fp32 = true,  // an fp32 weight is added, or joined
+       .autocast_cpu_fp32 = true,
        .dx_in_place = true,
        .spec = PositionSpecOf<backend::PositionEmbeddingSpec>},
       {.name = backend::ClassTokenSpec::kKind,
@@ -200,6 +205,8 @@ std::vector<LayerKind> SequenceKinds() {
        .positions = Positions::kSequence,
        .parameters = ClassTokenParameters,
        .rounds_gradient = [](const LayerKeys&) { return false; },
+       .autocast_fp32 = true,  // an fp32 weight is added, or joined
+       .autocast_cpu_fp32 = true,
        .spec = PositionSpecOf<backend::ClassTokenSpec>},
       {.name = backend::RopeSpec::kKind,
        .keys = {"heads", "base", "pairing", "rotary"},

@@ -5,14 +5,15 @@
 namespace ada::graph {
 namespace {
 
-std::vector<bool> IsWide(const Network& network) {
+std::vector<bool> IsWide(const Network& network, bool on_cpu) {
   std::vector<bool> wide = {true};
   for (const Node& node : network.nodes) {
     const bool reads_wide = std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
       return wide[static_cast<std::size_t>(input)];
     });
     const bool low = node.kind->has_weight || node.kind->autocast_low;
-    wide.push_back(!low && (node.kind->autocast_fp32 || reads_wide));
+    const bool listed = on_cpu ? node.kind->autocast_cpu_fp32 : node.kind->autocast_fp32;
+    wide.push_back(!low && (listed || reads_wide));
   }
   return wide;
 }
@@ -36,8 +37,9 @@ std::vector<bool> AreForProducts(const Network& network) {
 
 }  // namespace
 
-std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFormat& low) {
-  const std::vector<bool> wide = IsWide(network), for_products = AreForProducts(network);
+std::vector<LayerFormats> AutocastFormats(const Network& network, const NumberFormat& low,
+                                          bool on_cpu) {
+  const std::vector<bool> wide = IsWide(network, on_cpu), for_products = AreForProducts(network);
   std::vector<LayerFormats> formats;
   for (std::size_t value = 0; value < wide.size(); ++value) {
     const NumberFormat& format = wide[value] && !for_products[value] ? kFp32 : low;

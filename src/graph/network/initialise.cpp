@@ -68,9 +68,9 @@ void DrawWeights(RandomStream random, double variance, bool normal, std::size_t 
 
 // Large tensors are drawn in parts, in parallel: a number depends on its position alone.
 std::vector<float> RandomWeights(const Parameter& parameter, const InitRule& rule,
-                                 std::uint64_t seed) {
+                                 std::uint64_t seed, double factor = 1) {
   const RandomStream random(seed, StreamId(parameter.name));
-  const double variance = Variance(parameter.dims, rule);
+  const double variance = factor * factor * Variance(parameter.dims, rule);
   const bool normal = IsNormal(rule.scheme);
   std::vector<float> values(static_cast<std::size_t>(parameter.numel()));
   std::vector<std::function<void()>> parts;
@@ -119,7 +119,7 @@ std::vector<float> StartValues(const Parameter& parameter, const InitRule& rule,
   if (parameter.dims.size() >= 2) {
     if (rule.scheme == InitScheme::kConstant)
       return Filled(parameter, static_cast<float>(rule.value));
-    return RandomWeights(parameter, rule, seed);
+    return RandomWeights(parameter, rule, seed, parameter.start_factor);
   }
   const bool one = EndsWith(parameter.name, ".weight") || EndsWith(parameter.name, ".running_var");
   return Filled(parameter, static_cast<float>(parameter.start.value_or(one ? 1 : 0)));
@@ -137,8 +137,9 @@ WeightsCover Initialize(Graph& graph, const config::InitConfig& init, std::uint6
   const SafetensorsFile file = OpenWeights(init);
   WeightsCover cover = CoverOf(file, init, graph.parameters());
   for (const Parameter& parameter : graph.parameters()) {
-    const bool taken = file.Find(parameter.name) && !IsSkipped(init, parameter.name);
-    if (taken) Upload(parameter, file.ReadF32(parameter.name), backend);
+    const std::string name = NameInFile(file, parameter);
+    const bool taken = !name.empty() && !IsSkipped(init, parameter.name);
+    if (taken) Upload(parameter, file.ReadF32(name), backend);
   }
   return cover;
 }

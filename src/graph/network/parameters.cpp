@@ -13,7 +13,7 @@ class ParameterMaker {
       : training_(training), backend_(backend), share_(share) {}
 
   void Add(const config::LayerConfig& layer, const ParameterSpec& spec) {
-    Parameter parameter{NameOf(layer, spec), spec.dims, {}, {}, spec.start};
+    Parameter parameter{NameOf(layer, spec), spec.dims, {}, {}, spec.start, layer.start_factor};
     parameter.value.shape = spec.shape;
     if (share_) {
       const std::vector<Parameter>& others = share_->parameters();
@@ -33,7 +33,10 @@ class ParameterMaker {
 
   void AddLayer(const Node& node) {
     std::vector<int>& mine = result_.of.emplace_back();
-    if (node.tied_to >= 0) mine.push_back(result_.of[node.tied_to].front());
+    if (node.tied_to >= 0) {
+      mine.push_back(result_.of[node.tied_to].front());
+      result_.all[mine.front()].other_names.push_back(NameOf(node.config, {"weight", {}, {}}));
+    }
     for (const ParameterSpec& spec : node.parameters) {
       mine.push_back(static_cast<int>(result_.all.size()));
       Add(node.config, spec);

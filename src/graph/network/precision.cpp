@@ -57,8 +57,9 @@ Precision ResolvePrecision(const PrecisionConfig& precision, bool policy_owns_gr
   Precision result;
   result.base = Finish(precision, BaseFormats(precision));
   result.formats_of = [precision](const std::string& layer) { return FormatsOf(precision, layer); };
-  if (precision.preset == config::PrecisionPreset::kAutocast) {
+  if (precision.preset != config::PrecisionPreset::kNone) {
     result.autocast = precision.format;
+    result.autocast_on_cpu = precision.preset == config::PrecisionPreset::kAutocastCpu;
     result.formats_from = [precision](const std::string& layer, const LayerFormats& start) {
       return FormatsFrom(precision, layer, start);
     };

@@ -23,8 +23,9 @@ struct Precision {
   LayerFormats base;  // of the network's input and of layers where `formats_of` is empty
   std::function<LayerFormats(const std::string& layer)> formats_of;
   // precision.preset: autocast: to fp16 or bf16. Then formats of a layer start from
-  // AutocastFormats, by `formats_from`.
+  // AutocastFormats, by `formats_from`. autocast_on_cpu: by torch's lists for CPUs, not for CUDA.
   std::optional<NumberFormat> autocast;
+  bool autocast_on_cpu = false;
   std::function<LayerFormats(const std::string& layer, const LayerFormats& start)> formats_from;
   bool stochastic = false;  // training alone; evaluation rounds to nearest
   // Delayed scaling: of y and w, and of gradients where no per-layer policy owns their scale.

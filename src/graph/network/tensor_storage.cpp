@@ -39,7 +39,8 @@ std::vector<TensorStorage> Arriving(const Network& network,
 NetworkStorage ResolveStorage(const Network& network, const Precision& precision) {
   NetworkStorage result;
   std::vector<LayerFormats> autocast;  // by value
-  if (precision.autocast) autocast = AutocastFormats(network, *precision.autocast);
+  if (precision.autocast)
+    autocast = AutocastFormats(network, *precision.autocast, precision.autocast_on_cpu);
   const auto forward = [&](const NumberFormat& format) {
     return StoredAs(format, precision.scaled_forward, precision.scaled_saturate);
   };

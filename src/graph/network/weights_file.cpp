@@ -54,7 +54,26 @@ void RefuseUnknown(const std::string& path, const std::vector<std::string>& unkn
                   "; model.init.ignore_unknown: true leaves such tensors out");
 }
 
+// A weight that several layers share may be in a file once for each of them, with the same values.
+void CheckTied(const SafetensorsFile& file, const Parameter& parameter) {
+  const std::string first = NameInFile(file, parameter);
+  for (const std::string& other : parameter.other_names) {
+    if (other == first || !file.Find(other)) continue;
+    if (file.ReadF32(first) == file.ReadF32(other)) continue;
+    throw DataError(file.path() + ": tensors " + first + " and " + other +
+                    " differ, and the network has one weight for both; `tied: false` (of one's own "
+                    "layers: no `weight_of`) gives each its own");
+  }
+}
+
 }  // namespace
+
+std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter) {
+  if (file.Find(parameter.name)) return parameter.name;
+  for (const std::string& other : parameter.other_names)
+    if (file.Find(other)) return other;
+  return "";
+}
 
 std::string WeightsCover::LoadedText() const {
   return path + ": loaded " + std::to_string(loaded) + " of " +
@@ -95,7 +114,10 @@ SafetensorsFile OpenWeights(const config::InitConfig& init) {
 WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init,
                      const std::vector<Parameter>& parameters) {
   ParametersByName known;
-  for (const Parameter& parameter : parameters) known[parameter.name] = &parameter;
+  for (const Parameter& parameter : parameters) {
+    known[parameter.name] = &parameter;
+    for (const std::string& other : parameter.other_names) known[other] = &parameter;
+  }
   CheckSkip(init, parameters);
   WeightsCover cover;
   cover.path = file.path();
@@ -113,9 +135,10 @@ WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init
   if (!cover.ignored.empty() && !init.ignore_unknown)
     RefuseUnknown(file.path(), cover.ignored, known, parameters);
   for (const Parameter& parameter : parameters) {
+    CheckTied(file, parameter);
     if (IsSkipped(init, parameter.name))
       cover.skipped.push_back(parameter.name);
-    else if (file.Find(parameter.name))
+    else if (!NameInFile(file, parameter).empty())
       ++cover.loaded;
     else
       cover.missing.push_back(parameter.name);

@@ -33,10 +33,12 @@ bool IsSkipped(const config::InitConfig& init, const std::string& tensor);
 // Opens `init.weights`. DataError with the key's name where it cannot be opened or is no
 // safetensors file.
 SafetensorsFile OpenWeights(const config::InitConfig& init);
+// The name under which `file` has a parameter: its own, or that of a layer tied to it; "": none.
+std::string NameInFile(const SafetensorsFile& file, const Parameter& parameter);
 // Compares names and shapes; batch norm's num_batches_tracked counts nowhere. DataError: a wrong
 // shape, a name that the network does not have (unless ignore_unknown), a missing tensor under
-// require_all, or a file that gives nothing at all. ConfigError: an entry of `skip` that matches
-// no tensor of the network.
+// require_all, a tied weight that it has twice with different values, or a file that gives nothing
+// at all. ConfigError: an entry of `skip` that matches no tensor of the network.
 WeightsCover CoverOf(const SafetensorsFile& file, const config::InitConfig& init,
                      const std::vector<Parameter>& parameters);
 

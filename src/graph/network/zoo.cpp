@@ -55,6 +55,9 @@ std::vector<LayerConfig> VggOf(const ModelConfig& model) {
   return Vgg(model, {convolutions...});
 }
 
+// Of transformers, which have too many keys for a line.
+constexpr char kSizes[] = "layers, heads, width ...";
+
 const std::vector<Entry>& Entries() {
   static const Shape kMnist{1, 28, 28, 1}, kCifar{1, 32, 32, 3}, kImageNet{1, 224, 224, 3},
       kCamVid{1, 360, 480, 3};
@@ -90,8 +93,20 @@ const std::vector<Entry>& Entries() {
       {"segnet", kCamVid, "width", SegNet, 11, Task::kSegmentation},
       {"ssd300", {1, 300, 300, 3}, "width, batch_norm", Ssd300, 20, Task::kDetection},
       {"ssd512", {1, 512, 512, 3}, "width, batch_norm", Ssd512, 20, Task::kDetection},
+      {"gpt2", {1, 128, 1, 1}, kSizes, Gpt2, 256, Task::kLanguage},
+      {"llama", {1, 128, 1, 1}, kSizes, Llama, 256, Task::kLanguage},
+      {"vit", kCifar, kSizes, Vit},
+      {"gpt2_124m", {1, 1024, 1, 1}, kSizes, Gpt2, 50257, Task::kLanguage},
+      {"llama_tiny", {1, 256, 1, 1}, kSizes, Llama, 32000, Task::kLanguage},
+      {"vit_b_16", kImageNet, kSizes, Vit, 1000},
   };
   return entries;
+}
+
+// "32x32x3", or "128 tokens".
+std::string InputText(const Entry& entry) {
+  const Shape& input = entry.usual_input;
+  return entry.task == Task::kLanguage ? std::to_string(input.h) + " tokens" : ToString(input);
 }
 
 const Entry* FindEntry(const std::string& name) {
@@ -142,12 +157,13 @@ std::vector<std::string> ListModels() {
     ModelConfig model;
     model.zoo = entry.name;
     model.classes = entry.usual_classes;
+    model.transformer = config::TransformerDefaults(entry.name);
     const Network network = Resolve(model, entry.usual_input, entry.task);
     char line[160];
     std::snprintf(line, sizeof line, "%-16s %10lld parameters %8.1f MFLOP at %-8s%s%s",
                   entry.name.c_str(), static_cast<long long>(network.trained_numel()),
-                  network.mflop(), ToString(entry.usual_input).c_str(),
-                  *entry.keys ? "  keys: " : "", entry.keys);
+                  network.mflop(), InputText(entry).c_str(), *entry.keys ? "  keys: " : "",
+                  entry.keys);
     lines.emplace_back(line);
     while (lines.back().back() == ' ') lines.back().pop_back();
   }

@@ -107,4 +107,9 @@ inline constexpr char kSsdLocations[] = "locations", kSsdScores[] = "scores";
 std::vector<config::LayerConfig> Ssd300(const config::ModelConfig& model);
 std::vector<config::LayerConfig> Ssd512(const config::ModelConfig& model);
 
+// Transformers, by the sizes of model.transformer.
+std::vector<config::LayerConfig> Gpt2(const config::ModelConfig& model);
+std::vector<config::LayerConfig> Llama(const config::ModelConfig& model);
+std::vector<config::LayerConfig> Vit(const config::ModelConfig& model);
+
 }  // namespace ada::graph

@@ -1,5 +1,5 @@
 """Writes autocast.csv: what torch.autocast makes of each kind of layer on CUDA, asked of torch
-itself with tensors that have a device and no data, so that no GPU is needed.
+itself with tensors that have a device and no data, so that no GPU is needed; and on the CPU, in bf16.
 
 usage: make.py [FILE]      (torch and torchvision)
 """
@@ -40,19 +40,39 @@ def kinds(empty, other):
         "max_unpool": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
         "lrn": lambda x: F.local_response_norm(x, 5),
         "l2_normalize": lambda x: F.normalize(x) * empty(8, 1, 1),
+        "embedding": lambda x: F.embedding(torch.zeros(2, 3, dtype=torch.long, device=x.device),
+                                           empty(4, 8)),
+        "position_embedding": lambda x: x.flatten(2) + empty(8, 36),
+        "class_token": lambda x: torch.cat([empty(2, 8, 1), x.flatten(2)], 2),
+        "rms_norm": lambda x: F.rms_norm(x.permute(0, 2, 3, 1), (8,), empty(8)),
+        "rope": lambda x: x * empty(6).to(x.dtype) + x.flip(3) * empty(6).to(x.dtype),
+        "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
+        "softmax": lambda x: F.softmax(x, 1),
+        "select": lambda x: x.flatten(2)[:, :, 0],
         "concat_boxes": lambda x: torch.cat([x.flatten(1), other.flatten(1)], 1),
     }
 
 
+def types(device, low):
+    """By kind: the types for an input in `low` and one in fp32."""
+    torch.set_autocast_enabled(device, True)
+    torch.set_autocast_dtype(device, low)
+    made = [torch.zeros(2, 8, 6, 6, device=device, dtype=d) for d in (low, torch.float32)]
+    computed = kinds(lambda *n: torch.zeros(*n, device=device), made[0])
+    found = {kind: [NAMES[f(x).dtype] for x in made] for kind, f in computed.items()}
+    torch.set_autocast_enabled(device, False)
+    return found
+
+
+NAMES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
+
+
 def main():
-    torch.set_autocast_enabled("cuda", True)
-    torch.set_autocast_dtype("cuda", torch.float16)
-    names = {torch.float16: "fp16", torch.float32: "fp32"}
-    rows = [f"# torch {torch.__version__}", "kind,of_fp16,of_fp32"]
     with FakeTensorMode():
-        half, single = (torch.empty(2, 8, 6, 6, device="cuda", dtype=d) for d in names)
-        for kind, compute in kinds(lambda *n: torch.empty(*n, device="cuda"), half).items():
-            rows.append(f"{kind},{names[compute(half).dtype]},{names[compute(single).dtype]}")
+        cuda = types("cuda", torch.float16)
+    cpu = types("cpu", torch.bfloat16)
+    rows = [f"# torch {torch.__version__}", "kind,of_fp16,of_fp32,cpu_of_bf16,cpu_of_fp32"]
+    rows += [",".join([kind, *of, *cpu[kind]]) for kind, of in cuda.items()]
     default = pathlib.Path(__file__).with_name("autocast.csv")
     pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else default).write_text("\n".join(rows) + "\n")
 

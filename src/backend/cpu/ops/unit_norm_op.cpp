@@ -10,19 +10,23 @@
 namespace ada::backend::cpu {
 namespace {
 
+// What values are divided by; without the mean they are centered at 0.
+enum class Over { kDeviation, kRootMeanSquare, kLength };
+
 class CpuUnitNorm final : public Op {
  public:
-  // groups: of an image's channels; 0: each pixel is a unit. Without beta, over the length or the
-  // root of the mean square.
-  CpuUnitNorm(const Context& context, const UnitNormSpec& spec, int groups, bool by_length = false)
+  // groups: of an image's channels; 0: each pixel is a unit.
+  CpuUnitNorm(const Context& context, const UnitNormSpec& spec, int groups, Over over)
       : context_(context),
         spec_(spec),
         groups_(groups),
-        by_length_(by_length),
+        by_length_(over == Over::kLength),
         y_stats_(spec.y, spec.y_style, spec.y_stats),
         dx_stats_(spec.dx) {
     const auto units = static_cast<std::size_t>(spec.x.shape.n * Image().units);
     mean_.resize(units), inverse_.resize(units);
+    if (over == Over::kDeviation && !spec.beta)
+      zeros_.resize(static_cast<std::size_t>(spec.x.shape.c));
     context.scratch.Reserve((spec.dgamma ? 3 : 1) * BlockValues(spec.x.shape) * sizeof(float), 0);
     context.scratch.CountOwn(static_cast<std::ptrdiff_t>(2 * units * sizeof(float)));
     if (!spec.dgamma) return;
@@ -77,7 +81,7 @@ class CpuUnitNorm final : public Op {
     } else {
       a.units = groups_, a.runs = pixels, a.run = a.affine_step = shape.c / groups_;
     }
-    a.gamma = spec_.gamma.f32(), a.beta = spec_.beta.f32();
+    a.gamma = spec_.gamma.f32(), a.beta = zeros_.empty() ? spec_.beta.f32() : zeros_.data();
     a.eps = static_cast<double>(spec_.eps), a.by_length = by_length_;
     return a;
   }
@@ -101,6 +105,7 @@ class CpuUnitNorm final : public Op {
   int groups_;
   bool by_length_;
   std::vector<float> mean_, inverse_;  // by unit of the batch
+  std::vector<float> zeros_;           // beta of a layer norm without one; empty: it has one
   RoundingStats y_stats_, dx_stats_;
   StripTotals dgamma_, dbeta_;
 };
@@ -109,19 +114,19 @@ class CpuUnitNorm final : public Op {
 
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const LayerNormSpec& s) {
-  return std::make_unique<CpuUnitNorm>(c, s, 0);
+  return std::make_unique<CpuUnitNorm>(c, s, 0, Over::kDeviation);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const RmsNormSpec& s) {
-  return std::make_unique<CpuUnitNorm>(c, s, 0);
+  return std::make_unique<CpuUnitNorm>(c, s, 0, Over::kRootMeanSquare);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const L2NormalizeSpec& s) {
-  return std::make_unique<CpuUnitNorm>(c, s, 0, /*by_length=*/true);
+  return std::make_unique<CpuUnitNorm>(c, s, 0, Over::kLength);
 }
 template <>
 std::unique_ptr<Op> MakeOp(const Context& c, const GroupNormSpec& s) {
-  return std::make_unique<CpuUnitNorm>(c, s, s.groups);
+  return std::make_unique<CpuUnitNorm>(c, s, s.groups, Over::kDeviation);
 }
 
 }  // namespace ada::backend::cpu

@@ -42,7 +42,7 @@ class CudaUnitNorm final : public Op {
   void Backward(const Pass& pass) override {
     const TensorSpan x = SpanOf(spec_.x), dy = SpanOf(spec_.dy.tensor);
     Total(pass, HatTerm{geometry_, x, dy, mean_, inverse_}, spec_.dgamma);
-    Total(pass, PlainTerm{dy}, spec_.dbeta);
+    if (spec_.dbeta) Total(pass, PlainTerm{dy}, spec_.dbeta);
     if (!spec_.dx) return;
     const std::int64_t units = pass.rows * geometry_.units;
     const float* gamma = spec_.gamma.f32();
