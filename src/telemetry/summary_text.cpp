@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/color.h"
+#include "core/tensor_names.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "scaling/policies/policy.h"
@@ -118,18 +119,26 @@ std::vector<const TensorTotals*> WorstTensors(const LayerTotals& layers, bool up
   return result;
 }
 
+// The decision about a tensor's scale; a gradient within attention has one of its own.
+const ScaleTotals* DecisionOf(const TensorTotals& tensor, const LayerTotals& layers) {
+  if (IsOfAttention(tensor.tensor))
+    return layers.FindScale(tensor.layer + "." + tensor.tensor, false);
+  return layers.FindScale(tensor.layer, tensor.tensor == "dy");
+}
+
 // Why the tensor carries its scale.
 std::string Reason(const TensorTotals& tensor, const LayerTotals& layers) {
-  if (tensor.tensor == "y" || tensor.tensor == "w") return "carries no scale";
+  if (tensor.tensor == "y" || tensor.tensor == "w" || tensor.tensor == "p")
+    return "carries no scale";
   if (tensor.tensor == "dw") return "already unscaled";
   if (tensor.layer == "loss") return "the scale that backpropagation starts with";
-  const ScaleTotals* scale = layers.FindScale(tensor.layer, tensor.tensor == "dy");
+  const ScaleTotals* scale = DecisionOf(tensor, layers);
   return scale != nullptr ? ExplainLimit(*scale) : "passes on the scale it is given";
 }
 
 std::string Alpha(const TensorTotals& tensor, const LayerTotals& layers) {
-  const ScaleTotals* scale =
-      tensor.tensor == "dx" ? layers.FindScale(tensor.layer, false) : nullptr;
+  const bool chooses = tensor.tensor == "dx" || IsOfAttention(tensor.tensor);
+  const ScaleTotals* scale = chooses ? DecisionOf(tensor, layers) : nullptr;
   return scale == nullptr || std::isnan(scale->last_alpha) ? "-" : NineDigits(scale->last_alpha);
 }
 

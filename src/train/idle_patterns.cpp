@@ -13,6 +13,8 @@ class Finder {
  public:
   explicit Finder(const graph::Graph& graph) {
     for (const graph::LayerRow& layer : graph.layers()) layers_.push_back(layer.name);
+    // Gradients within a layer too, which policies reach as LAYER.ds.
+    for (const graph::ScalePoint& point : graph.scales()) layers_.push_back(point.layer);
     for (const graph::Parameter& p : graph.parameters())
       if (p.gradient) parameters_.push_back(p.name);
   }
