@@ -24,7 +24,7 @@ ARROWS = {
     "data": ["core", "vision", "data/images/kernels"],
     "data/images/kernels": [],
     "graph/layers": ["core", "scaling/rules", "backend/*.h"],
-    "config": ["core", "scaling", "data/catalog.h", "data/image_changes.h",
+    "config": ["core", "scaling", "data/catalog.h", "data/image_changes.h", "data/label_values.h",
                "graph/layers", "backend/update.h",
                "optim/schedule.h"],
     "telemetry": ["core", "scaling"],
@@ -57,6 +57,7 @@ LIBRARIES = {
     r"zlib\.h$": "data",
     r"(jpeglib|jerror|jmorecfg|turbojpeg)\.h$": "data",
     r"png(conf)?\.h$": "data",
+    r"webp/": "data",
     r"pugi(xml|config)\.hpp$": "data",
 }
 

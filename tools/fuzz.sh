@@ -13,8 +13,8 @@ usage: tools/fuzz.sh [--seconds N] [--jobs N] [--no-setup] [TARGET...]
   --jobs N     targets that run side by side (default: one a core)
   --no-setup   installs nothing; exit status 77 where clang++ with libFuzzer is missing
 Without TARGET all of them: yaml safetensors checkpoint summary idx cifar csv rows watch study
-replay jpeg png npz tokens annotation label_image names detections. An input that crashes, takes ten seconds or 2 GB is kept
-in build-fuzz/found/, and the exit status is 1; one that takes a second is kept there as well. What
+replay jpeg png webp npz tokens annotation label_image names detections. An input that crashes,
+takes ten seconds or 2 GB is kept in build-fuzz/found/, and the exit status is 1; one that takes a second is kept there as well. What
 was learnt stays in build-fuzz/corpus/: a later run goes on from there.
 TEXT
 }
@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-all=(yaml safetensors checkpoint summary idx cifar csv rows watch study replay jpeg png npz tokens
+all=(yaml safetensors checkpoint summary idx cifar csv rows watch study replay jpeg png webp npz tokens
      annotation label_image names detections)
 if [ ${#targets[@]} -eq 0 ]; then targets=("${all[@]}"); fi
 for target in "${targets[@]}"; do

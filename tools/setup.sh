@@ -25,7 +25,7 @@ packages=(
   g++ cmake ninja-build                  # the build
   libyaml-cpp-dev libcli11-dev libspdlog-dev nlohmann-json3-dev zlib1g-dev libxxhash-dev
   libdnnl-dev                            # convolutions on the CPU
-  libjpeg62-turbo-dev libpng-dev         # pictures
+  libjpeg62-turbo-dev libpng-dev libwebp-dev   # pictures
   libpugixml-dev                         # annotations of boxes
   doctest-dev                            # the tests
   python3 ca-certificates xz-utils       # data/scripts and the tools

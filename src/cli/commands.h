@@ -27,7 +27,9 @@ using Commands = std::vector<Command>;
 // then.
 //
 // train; its options also on `app` itself: the same without a word, but for FILE.
-Commands AddTrainCommands(CLI::App& app, parallel::World* world);
+// program: as it was called, for the command that resumes a run.
+Commands AddTrainCommands(CLI::App& app, parallel::World* world,
+                          const std::string& program = "ada-train");
 Commands AddEvaluateCommands(CLI::App& app);
 Commands AddPredictCommands(CLI::App& app);
 Commands AddGenerateCommands(CLI::App& app);

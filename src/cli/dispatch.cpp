@@ -24,8 +24,8 @@ constexpr char kFooter[] =
     "  ada-train train configs/resnet20_cifar_quick.yaml --policy dynamic --epochs 4 --name "
     "dynamic";
 
-Commands AddCommands(CLI::App& app, parallel::World* world) {
-  Commands all = AddTrainCommands(app, world);
+Commands AddCommands(CLI::App& app, parallel::World* world, const std::string& program) {
+  Commands all = AddTrainCommands(app, world, program);
   for (const auto add :
        {AddEvaluateCommands, AddPredictCommands, AddGenerateCommands, AddRatesCommands,
         AddFileCommands, AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands})
@@ -99,7 +99,7 @@ int Dispatch(int argc, char** argv, parallel::World* world) {
   app.require_subcommand(0, 1);
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   const bool is_first = world == nullptr || world->rank() == 0;
-  Commands commands = AddCommands(app, world);
+  Commands commands = AddCommands(app, world, argc > 0 ? argv[0] : "ada-train");
   bool version = false;
   app.add_flag("--version", version, "version, commit, compiler, backends and libraries");
   AddColor(app);

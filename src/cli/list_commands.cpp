@@ -10,6 +10,8 @@
 #include "config/load.h"
 #include "config/schema/schema.h"
 #include "core/error.h"
+#include "study/commands.h"
+#include "telemetry/log.h"
 #include "train/run.h"
 
 namespace ada::cli {
@@ -25,10 +27,24 @@ Command AddList(CLI::App& app, const std::string& what) {
 }
 
 struct DatasetsArguments : ConfigArguments {
-  std::string preview;
+  std::string preview, check;
+  bool csv = false;
 };
 
+int CheckDatasets(const DatasetsArguments& a) {
+  if (!a.preview.empty() || (!a.config.empty() && a.config != a.check))
+    throw ConfigError("--check: names the configuration by itself, without --preview and --config");
+  config::Loaded loaded = config::Load(a.check, OverridesOf(a.set));
+  config::FillDefaults(loaded.config);
+  telemetry::Log log;
+  study::CheckDataOptions options;
+  options.csv = a.csv;
+  return study::CheckData(loaded.config, options, std::cout, log);
+}
+
 int Datasets(DatasetsArguments& a) {
+  if (!a.check.empty()) return CheckDatasets(a);
+  if (a.csv) throw ConfigError("--csv: goes with --check");
   if (a.preview.empty() && a.config.empty() && a.set.empty()) {
     PrintList("datasets");
     return 0;
@@ -51,13 +67,20 @@ int Datasets(DatasetsArguments& a) {
 Command AddDatasets(CLI::App& app) {
   auto a = std::make_shared<DatasetsArguments>();
   CLI::App* datasets =
-      Add(app, "datasets", "list the datasets of this version, or show a run's images",
-          "  ada-train datasets\n"
+      Add(app, "datasets", "list the datasets of this version; show or check a run's images",
+          "  ada-train datasets --check mine.yaml --csv > faults.csv\n"
           "  ada-train datasets --preview sheet.png --config configs/resnet20_cifar.yaml");
   datasets
       ->add_option("--preview", a->preview,
                    "write a sheet of the first training batch, augmented, with its labels")
       ->type_name("FILE.png");
+  datasets
+      ->add_option("--check", a->check,
+                   "look through all files of all splits of this experiment: what cannot be\n"
+                   "read, is cut, of another size, 16-bit, turned by EXIF, in two splits ...;\n"
+                   "exit code 3 where a file would end a run")
+      ->type_name("FILE");
+  datasets->add_flag("--csv", a->csv, "of --check: split,kind,ends_run,file,message");
   datasets->add_option("-c,--config", a->config, "the experiment (YAML or JSON)")
       ->type_name("FILE");
   AddOverrides(*datasets, *a, DataOptions());

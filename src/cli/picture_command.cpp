@@ -36,6 +36,14 @@ std::vector<int> NumbersOf(const std::string& text, char between) {
   }
 }
 
+// Whether a word is the first of the two that there are.
+bool IsFirst(const char* option, const std::string& word, const std::string& first,
+             const std::string& second) {
+  if (word != first && word != second)
+    throw ConfigError(std::string(option) + " " + word + ": expected " + first + " or " + second);
+  return word == first;
+}
+
 void ReadBox(PictureArguments& a) {
   if (a.box.empty()) return;
   const std::vector<int> n = NumbersOf(a.box, ',');
@@ -69,10 +77,12 @@ void ReadSizes(PictureArguments& a) {
 Commands AddPictureCommands(CLI::App& app) {
   auto a = std::make_shared<PictureArguments>();
   CLI::App* picture =
-      Add(app, "picture", "a JPEG or PNG as a network would see it, or its size and kind",
+      Add(app, "picture", "a picture as a network would see it, or its size and kind",
           "  ada-train picture photo.jpg -o seen.png --resize 256 --center-crop 224\n"
           "  ada-train picture photo.jpg -o seen.png --box 40,0,300,260 --resize 224x224 --flip");
-  picture->add_option("IN", a->options.input, "a JPEG or PNG file")->type_name("")->required();
+  picture->add_option("IN", a->options.input, "a JPEG, PNG or WebP file")
+      ->type_name("")
+      ->required();
   picture
       ->add_option("-o,--output", a->options.output,
                    "the PNG to write (default: none; size and kind are printed)")
@@ -87,6 +97,26 @@ Commands AddPictureCommands(CLI::App& app) {
       "the shorter side becomes N, or height and width H and W (bilinear, antialias)");
   add("--center-crop", a->center_crop, "N",
       "N x N from the middle, black where the picture is smaller");
+  picture
+      ->add_option_function<std::string>(
+          "--exif",
+          [a](const std::string& word) {
+            a->options.rules.applies_exif = IsFirst("--exif", word, "apply", "ignore");
+          },
+          "apply: turned as its EXIF orientation says; ignore (the default)")
+      ->type_name("WHAT")
+      ->trigger_on_parse();
+  picture
+      ->add_option_function<std::string>(
+          "--sixteen-bit",
+          [a](const std::string& word) {
+            a->options.rules.sixteen_bit = IsFirst("--sixteen-bit", word, "scale", "clip")
+                                               ? data::SixteenBit::kScale
+                                               : data::SixteenBit::kClip;
+          },
+          "of 16-bit PNG: scale: v / 257; clip (the default): as PIL, grey above\n255 is white")
+      ->type_name("WHAT")
+      ->trigger_on_parse();
   picture->add_flag("--flip", a->options.flip, "mirror the columns")
       ->group("Changes, in this order, by the code that loads data sets");
   return {{picture, [a] {
@@ -96,7 +126,7 @@ Commands AddPictureCommands(CLI::App& app) {
              paths.Read("IN", a->options.input);
              paths.Write("--output", a->options.output);
              paths.Check();
-             study::ShowPicture(a->options, std::cout);
+             study::ShowPicture(a->options, std::cout, std::cerr);
              return 0;
            }}};
 }

@@ -41,7 +41,8 @@ void CheckPredictOutputs(const PredictArguments& a, const std::string& checkpoin
 int Predict(PredictArguments& a) {
   if (a.photos.empty())
     throw ConfigError(
-        "PHOTO is missing: JPEG or PNG files; `ada-train help predict` shows examples");
+        "PHOTO is missing: JPEG, PNG or WebP files, or folders; `ada-train help predict` shows "
+        "examples");
   if (a.checkpoint.empty())
     throw ConfigError(
         "--checkpoint is missing: a run's folder, a checkpoint's file, or weights with --config");
@@ -71,8 +72,12 @@ Commands AddPredictCommands(CLI::App& app) {
   auto a = std::make_shared<PredictArguments>();
   CLI::App* predict = Add(app, "predict", "the likeliest classes of single photos",
                           "  ada-train predict cat.jpg dog.png --checkpoint runs/photos --best\n"
-                          "  ada-train predict photos/*.jpg --checkpoint runs/photos --csv");
-  predict->add_option("PHOTO", a->photos, "JPEG or PNG files")->type_name("");
+                          "  ada-train predict photos/ --checkpoint runs/photos --csv");
+  predict
+      ->add_option("PHOTO", a->photos,
+                   "JPEG, PNG or WebP files, or folders of them; of several photos those\n"
+                   "that cannot be read are left out with a line")
+      ->type_name("");
   predict
       ->add_option("--checkpoint", a->checkpoint,
                    "a run's folder, whose newest checkpoint is taken; either file of a\n"

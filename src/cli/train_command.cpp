@@ -118,7 +118,7 @@ config::Loaded LoadFor(TrainArguments& a) {
   return loaded;
 }
 
-int Train(TrainArguments& a, parallel::World* world) {
+int Train(TrainArguments& a, parallel::World* world, const std::string& program) {
   // Of several processes the first speaks; what ends one of the others is told all the same.
   const bool is_first = world == nullptr || world->rank() == 0;
   telemetry::Log log(is_first ? LevelOf(a) : telemetry::LogLevel::kError);
@@ -135,12 +135,12 @@ int Train(TrainArguments& a, parallel::World* world) {
     return 0;
   }
   const bool progress = !a.no_progress && !a.quiet && is_first;
-  return train::Train(loaded.config, {a.resumes(), a.overwrite, progress, world}, log);
+  return train::Train(loaded.config, {a.resumes(), a.overwrite, progress, world, program}, log);
 }
 
 }  // namespace
 
-Commands AddTrainCommands(CLI::App& app, parallel::World* world) {
+Commands AddTrainCommands(CLI::App& app, parallel::World* world, const std::string& program) {
   auto a = std::make_shared<TrainArguments>();
   CLI::App* train = Add(app, "train", "train (the same as giving no command)",
                         "  ada-train train configs/resnet20_cifar.yaml --epochs 10 --lr 0.05\n"
@@ -148,7 +148,7 @@ Commands AddTrainCommands(CLI::App& app, parallel::World* world) {
   train->add_option("FILE", a->file, "the experiment (YAML or JSON)")->type_name("");
   a->resume_without_word = AddTrainOptions(app, *a);
   a->resume = AddTrainOptions(*train, *a);
-  return {{train, [a, world] { return Train(*a, world); }}};
+  return {{train, [a, world, program] { return Train(*a, world, program); }}};
 }
 
 }  // namespace ada::cli

@@ -16,6 +16,7 @@
 #include "core/task.h"
 #include "data/catalog.h"
 #include "data/image_changes.h"
+#include "data/label_values.h"
 #include "graph/layers/layer_keys.h"
 #include "optim/schedule.h"
 #include "scaling/policies/policies.h"
@@ -55,7 +56,7 @@ struct LimitConfig {
 };
 enum class BrokenImages { kFail, kSkip };
 struct SplitsConfig {
-  std::string train, test;  // empty: the data set's own
+  std::string train, test, validation;  // empty: the data set's own
 };
 struct DataConfig {
   std::string dataset = "synthetic";  // one of data::Catalog; a required key
@@ -63,6 +64,8 @@ struct DataConfig {
   std::vector<std::string> more_paths;   // further folders of `path`
   std::vector<std::string> class_names;  // empty: the data set's own
   std::optional<int> ignored_label;      // -1: none; unset: the data set's own
+  data::LabelValues label_values;        // none: a label is the number of its class
+  data::PictureRules pictures;           // the keys exif and sixteen_bit
   data::ArrayLayout layout = data::ArrayLayout::kAuto;
   SplitsConfig splits;
   // Of sets of tokens.
@@ -80,8 +83,8 @@ struct DataConfig {
   std::optional<int> workers;
   BrokenImages on_broken = BrokenImages::kFail;
   LimitConfig limit;
-  std::int64_t validation = 0;  // images
-  double validation_share = 0;  // of a text
+  std::int64_t validation = 0;
+  double validation_share = 0;  // instead of `validation`, which is the same key
   data::SyntheticSpec synthetic;
   Location where;  // of `data:`
 };

@@ -86,6 +86,10 @@ void AtomicFile::CreateBeside() {
     fd_ = OpenFile(temporary_, O_WRONLY | O_CREAT | O_EXCL);
   } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) Fail("cannot create a file in its folder");
+  struct stat before = {};
+  constexpr mode_t kPermissions = 0777;
+  // The file that is replaced keeps who may read it; another owner's may not be ours to set.
+  if (stat(path_.c_str(), &before) == 0) (void)fchmod(fd_, before.st_mode & kPermissions);
 }
 
 AtomicFile::~AtomicFile() {

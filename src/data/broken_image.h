@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/file_fault.h"
 
 namespace ada::data {
 
@@ -14,13 +15,14 @@ struct BrokenImage {
   std::int64_t image = 0;  // of the data set
   std::string file;        // the picture, or what holds its truth
   std::string message;
+  FaultKind kind = FaultKind::kUnreadable;
 };
 
 // A file of an image that is not its picture cannot be used.
-class BrokenTruth : public DataError {
+class BrokenTruth : public FaultyFile {
  public:
-  BrokenTruth(std::string file, const std::string& message)
-      : DataError(message), file_(std::move(file)) {}
+  BrokenTruth(std::string file, const std::string& message, FaultKind kind = FaultKind::kUnreadable)
+      : FaultyFile(kind, message), file_(std::move(file)) {}
   const std::string& file() const { return file_; }
 
  private:
@@ -35,7 +37,9 @@ bool Usable(std::int64_t image, const std::string& picture, BrokenImage* broken,
     use();
     return true;
   } catch (const BrokenTruth& error) {
-    *broken = {0, image, error.file(), error.what()};
+    *broken = {0, image, error.file(), error.what(), error.kind()};
+  } catch (const FaultyFile& error) {
+    *broken = {0, image, picture, error.what(), error.kind()};
   } catch (const DataError& error) {
     *broken = {0, image, picture, error.what()};
   }

@@ -49,7 +49,7 @@ Splits Open(const DatasetFacts& facts, const std::string& path, const FileChoice
   if (origin == Origin::kText) return OpenText(paths, choices);
   if (origin == Origin::kTokens) return OpenTokens(paths, choices);
   if (choices.language) return OpenTokenTensors(path, choices);
-  if (origin == Origin::kFolder) return OpenFolder(path);
+  if (origin == Origin::kFolder) return OpenFolder(path, choices);
   if (origin == Origin::kLabelImages) return OpenCamvid(path, choices);
   if (origin == Origin::kBoxes) return OpenVoc(path, choices);
   return OpenTensors(path, choices.layout);
@@ -78,8 +78,9 @@ DatasetInfo InfoOf(Splits splits) {
   info.test = splits.test.images();
   info.validation = splits.validation.images();
   if (train.store) {
-    const std::uint64_t bytes = train.store->memory() + splits.test.store->memory();
-    info.in_memory = static_cast<std::int64_t>(bytes) / (info.train + info.test);
+    std::uint64_t bytes = train.store->memory() + splits.test.store->memory();
+    if (splits.validation.store) bytes += splits.validation.store->memory();
+    info.in_memory = static_cast<std::int64_t>(bytes) / (info.train + info.test + info.validation);
   }
   info.found = std::make_shared<Splits>(std::move(splits));
   return info;

@@ -12,8 +12,10 @@
 #include "core/task.h"
 #include "data/broken_image.h"
 #include "data/catalog.h"
+#include "data/file_fault.h"
 #include "data/image_store.h"
 #include "data/label_images.h"
+#include "data/label_values.h"
 #include "data/objects.h"
 #include "data/token_set.h"
 
@@ -68,10 +70,13 @@ struct Dataset {
 };
 struct Splits {
   Dataset train, test;
-  Dataset validation;                         // of sets whose files say it; else without images
+  Dataset validation = {};  // no images: the files have no such split
+  // The files had no split to evaluate: `test` is what HeldBack asks to hold back of `train`.
+  bool test_is_held_back = false;
   std::vector<double> mean, std;              // `normalize: standard`, per channel, of pixels / 255
   std::vector<std::string> class_names = {};  // of sets whose files say them
   std::string note = {};                      // what the user should know of the files
+  std::vector<std::string> warnings = {};     // and should not overlook, one line each
 };
 
 // Adds to such a note.
@@ -80,13 +85,30 @@ void AddNote(std::string* note, const std::string& what);
 // A folder as given, without a slash at its end.
 std::string WithoutLastSlash(const std::string& path);
 
+// How many of the training images are held back to be evaluated: a number of the last ones, or a
+// share of each class, drawn by the seed.
+struct HeldBack {
+  std::int64_t count = 0;
+  double share = 0;  // above 0 and below 1; 0: `count`
+  std::uint64_t seed = 0;
+  bool any() const { return count > 0 || share > 0; }
+  // Of so many images: of a share at least one, and not all.
+  std::int64_t Of(std::int64_t images) const;
+};
+
 // What the user says of files whose layout leaves it open.
 struct FileChoices {
   std::vector<std::string> more_paths = {};   // voc: folders of further years
   std::vector<std::string> class_names = {};  // in the order of the labels; none: the set's own
   std::optional<int> ignored_label = {};    // camvid: of pixels without a class; -1: there is none
+  LabelValues label_values = {};            // camvid: what the values of label images mean
   std::string train = {}, test = {};        // names of splits; "": the set's own
+  std::string validation_split = {};        // "": the set's own, or none
   ArrayLayout layout = ArrayLayout::kAuto;  // tensors
+  HeldBack held_back = {};                  // folder: where the files have no second split
+  PictureRules pictures = {};
+  // Where not null: gets faults of files that would be thrown, or told as a warning.
+  FileFaults* faults = nullptr;
   // Images whose files are damaged or missing are left out: Dataset::left_out.
   bool skip_broken = false;
   bool language = false;  // tensors: sequences of tokens, not images
@@ -94,6 +116,8 @@ struct FileChoices {
   int context = 0;        // tokens of a window; tensors: as many as a row has
   int vocabulary = 0;     // 0: as many as the files use
   double validation = 0;  // share of a text that is split `validation`
+  // Whether listing goes on after such an image.
+  bool goes_on() const { return skip_broken || faults != nullptr; }
 };
 
 // Reads the set called `name`, one with a path, from `path`: of a published set its folder, or the
@@ -112,7 +136,7 @@ Splits MakeSynthetic(const SyntheticSpec& spec, std::uint64_t seed);
 struct DatasetInfo {
   int height = 0, width = 0, channels = 0, classes = 0;
   std::int64_t train = 0, test = 0;
-  std::int64_t validation = 0;  // of a split that the files say
+  std::int64_t validation = 0;  // that the files have, or held back
   std::int64_t in_memory = 0;   // bytes that each image takes there; 0: they stay in their files
   // What was found on the way, of sets whose images are read one by one.
   std::shared_ptr<Splits> found = {};
@@ -130,6 +154,10 @@ std::vector<std::string> ClassNames(const std::string& name, const std::string& 
 // spread evenly: numbers floor((2 j + 1) n / (2 count)) for j in 0..count-1.
 void Limit(Dataset& dataset, std::int64_t count);
 Dataset SplitLast(Dataset& dataset, std::int64_t count);
+// Splits off what `held_back` says: SplitLast, or of each class (of a set without labels: of all)
+// its part of HeldBack::Of(images), by largest remainders, drawn by the seed. Both keep their
+// order.
+Dataset SplitOff(Dataset& dataset, const HeldBack& held_back);
 
 // One line each for `ada-train datasets`: name, shape, classes, images, source.
 std::vector<std::string> ListDatasets();

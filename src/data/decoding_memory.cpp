@@ -18,7 +18,7 @@ PictureNeeds NeedsOf(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
   PictureNeeds needs;
   try {
-    needs = NeedsOfPictureFile(dataset.store->NameOf(number));
+    needs = NeedsOfPictureFile(dataset.store->NameOf(number), dataset.store->rules());
     if (dataset.label_images)
       needs.bytes += NeedsOfPictureFile(dataset.label_images->NameOf(number)).bytes;
   } catch (const DataError&) {
@@ -56,7 +56,8 @@ DecodingNeed NeedOfDecoding(const Splits& splits, int workers) {
   DecodingNeed largest;
   if (!FactsOf(splits.train.name).decodes()) return largest;
   const auto pictures = static_cast<std::size_t>(std::max(workers, 1));
-  for (const Dataset* split : {&splits.train, &splits.test}) {
+  for (const Dataset* split : {&splits.train, &splits.validation, &splits.test}) {
+    if (split->images() == 0) continue;
     DecodingNeed need = NeedOfSplit(*split, pictures);
     if (need.bytes > largest.bytes) largest = std::move(need);
   }

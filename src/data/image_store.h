@@ -23,6 +23,8 @@ class ImageStore {
   virtual std::string TitleOf(std::int64_t image) const { return NameOf(image); }
   // The part of an image that `part` asks for, decoded. DataError naming the image. Not for fp32.
   virtual Picture Read(std::int64_t image, const ChoosePart& part) const = 0;
+  // How pictures in files are read.
+  virtual PictureRules rules() const { return {}; }
   // All images, one after the other [images, h, w, c], as bytes or as fp32 values (not aligned),
   // where they lie in memory so; else null.
   virtual const std::uint8_t* Bytes() const { return nullptr; }

@@ -1,5 +1,8 @@
 #include "data/picture_files.h"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <utility>
 
 namespace ada::data {
@@ -15,14 +18,22 @@ std::string_view NameList::operator[](std::int64_t i) const {
   return std::string_view(text_).substr(begin, ends_[at] - begin);
 }
 
+bool IsPictureName(std::string_view name) {
+  std::string lower(name.substr(name.size() - std::min<std::size_t>(name.size(), 5)));
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  constexpr std::array<std::string_view, 4> kEndings = {".jpg", ".jpeg", ".png", ".webp"};
+  return std::any_of(kEndings.begin(), kEndings.end(),
+                     [&](std::string_view ending) { return lower.ends_with(ending); });
+}
+
 std::string TitleOfFile(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);  // all of it without a folder
   const std::size_t dot = name.rfind('.');
   return std::string(dot == std::string_view::npos || dot == 0 ? name : name.substr(0, dot));
 }
 
-PictureFiles::PictureFiles(std::string prefix, NameList names)
-    : prefix_(std::move(prefix)), names_(std::move(names)) {}
+PictureFiles::PictureFiles(std::string prefix, NameList names, const PictureRules& rules)
+    : prefix_(std::move(prefix)), names_(std::move(names)), rules_(rules) {}
 
 std::string PictureFiles::NameOf(std::int64_t image) const {
   return prefix_ + std::string(names_[image]);
@@ -31,10 +42,10 @@ std::string PictureFiles::NameOf(std::int64_t image) const {
 Picture PictureFiles::Read(std::int64_t image, const ChoosePart& part) const {
   const std::string path = NameOf(image);
   const std::vector<std::uint8_t> file = ReadPictureFile(path);
-  const PictureSize size = SizeOfPicture(file, path);
+  const PictureSize size = SizeOfPicture(file, path, rules_);
   const Box box = part(size);
   const bool whole = box == Box{0, 0, size.height, size.width};
-  return whole ? DecodePicture(file, path) : DecodePicture(file, path, box);
+  return whole ? DecodePicture(file, path, rules_) : DecodePicture(file, path, box, rules_);
 }
 
 }  // namespace ada::data

@@ -21,22 +21,27 @@ class NameList {
   std::vector<std::uint64_t> ends_;
 };
 
+// Whether a file is taken for a picture: .jpg .jpeg .png .webp, in any case.
+bool IsPictureName(std::string_view name);
+
 // A file's name without its folder and its ending.
 std::string TitleOfFile(std::string_view path);
 
 class PictureFiles final : public ImageStore {
  public:
   // `prefix` stands before each of `names`.
-  PictureFiles(std::string prefix, NameList names);
+  PictureFiles(std::string prefix, NameList names, const PictureRules& rules);
 
   std::int64_t images() const override { return names_.size(); }
   std::string NameOf(std::int64_t image) const override;
   std::string TitleOf(std::int64_t image) const override { return TitleOfFile(names_[image]); }
   Picture Read(std::int64_t image, const ChoosePart& part) const override;
+  PictureRules rules() const override { return rules_; }
 
  private:
   std::string prefix_;
   NameList names_;
+  PictureRules rules_;
 };
 
 }  // namespace ada::data

@@ -1,8 +1,11 @@
 // Parts of a data set: the first images, the last ones, or some spread over all of them.
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "data/dataset.h"
 
 namespace ada::data {
@@ -39,6 +42,9 @@ Dataset Pick(const Dataset& dataset, Chosen chosen) {
     if (!chosen(i)) continue;
     part.labels.push_back(dataset.labels[static_cast<std::size_t>(i)]);
     part.picked.push_back(static_cast<std::uint32_t>(dataset.NumberInFiles(i)));
+    if (dataset.store) continue;
+    const std::uint8_t* pixels = dataset.pixels.data() + i * dataset.per_image();
+    part.pixels.insert(part.pixels.end(), pixels, pixels + dataset.per_image());
   }
   return part;
 }
@@ -69,6 +75,71 @@ Dataset CopyFrom(const Dataset& dataset, std::int64_t first) {
   return last;
 }
 
+// The images of each class, in their order.
+std::vector<std::vector<std::int64_t>> ByClass(const Dataset& dataset) {
+  std::vector<std::vector<std::int64_t>> by_class;
+  for (std::int64_t i = 0; i < dataset.images(); ++i) {
+    const std::size_t label = dataset.labels[static_cast<std::size_t>(i)];
+    if (by_class.size() <= label) by_class.resize(label + 1);
+    by_class[label].push_back(i);
+  }
+  return by_class;
+}
+
+// How many of `count` each class of so many images gives, by largest remainders, of equals the
+// first; a class gives its last image only where the others have none to give.
+std::vector<std::int64_t> PartsOf(const std::vector<std::vector<std::int64_t>>& by_class,
+                                  std::int64_t images, std::int64_t count) {
+  std::vector<std::int64_t> parts;
+  std::vector<std::size_t> order(by_class.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::int64_t left = count;
+  const auto product = [&](std::size_t k) {
+    return count * static_cast<std::int64_t>(by_class[k].size());
+  };
+  for (std::size_t k = 0; k < by_class.size(); ++k) {
+    parts.push_back(product(k) / images);
+    left -= parts.back();
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const auto gives_last = [&](std::size_t k) {
+      return parts[k] + 1 >= static_cast<std::int64_t>(by_class[k].size());
+    };
+    if (gives_last(a) != gives_last(b)) return gives_last(b);
+    return product(a) % images > product(b) % images;
+  });
+  for (const std::size_t k : order) {
+    if (left == 0) break;
+    if (parts[k] == static_cast<std::int64_t>(by_class[k].size())) continue;
+    ++parts[k];
+    --left;
+  }
+  ADA_CHECK(left == 0);
+  return parts;
+}
+
+Dataset SplitShare(Dataset& dataset, std::int64_t count, std::uint64_t seed) {
+  constexpr std::uint64_t kStream = StreamId("validation");
+  std::vector<std::vector<std::int64_t>> by_class = ByClass(dataset);
+  const std::vector<std::int64_t> parts = PartsOf(by_class, dataset.images(), count);
+  std::vector<bool> held_back(static_cast<std::size_t>(dataset.images()));
+  RandomStream random(seed, kStream);
+  for (std::size_t k = 0; k < by_class.size(); ++k) {
+    std::vector<std::int64_t>& images = by_class[k];
+    for (std::size_t i = 0; i < static_cast<std::size_t>(parts[k]); ++i) {
+      const auto rest = static_cast<std::uint32_t>(images.size() - i);
+      std::swap(images[i], images[i + random.Below(rest)]);
+      held_back[static_cast<std::size_t>(images[i])] = true;
+    }
+  }
+  const auto is_held_back = [&](std::int64_t i) { return held_back[static_cast<std::size_t>(i)]; };
+  Dataset part = Pick(dataset, is_held_back);
+  std::vector<BrokenImage> left_out = std::move(dataset.left_out);
+  dataset = Pick(dataset, [&](std::int64_t i) { return !is_held_back(i); });
+  dataset.left_out = std::move(left_out);
+  return part;
+}
+
 }  // namespace
 
 void Limit(Dataset& dataset, std::int64_t count) {
@@ -95,6 +166,18 @@ Dataset SplitLast(Dataset& dataset, std::int64_t count) {
   else
     KeepFirst(dataset, images - count);
   return last;
+}
+
+std::int64_t HeldBack::Of(std::int64_t images) const {
+  if (share == 0) return count;
+  const auto part = static_cast<std::int64_t>(std::llround(share * static_cast<double>(images)));
+  return std::clamp(part, std::int64_t{1}, std::max(images - 1, std::int64_t{1}));
+}
+
+Dataset SplitOff(Dataset& dataset, const HeldBack& held_back) {
+  const std::int64_t count = held_back.Of(dataset.images());
+  if (held_back.share == 0 || count >= dataset.images()) return SplitLast(dataset, count);
+  return SplitShare(dataset, count, held_back.seed);
 }
 
 const std::uint8_t* Dataset::bytes() const {

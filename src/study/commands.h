@@ -12,7 +12,9 @@
 #include "config/load.h"
 #include "core/blocks/block_format.h"
 #include "core/number_format.h"
+#include "data/images/picture.h"
 #include "scaling/policies/policy.h"
+#include "telemetry/log.h"
 
 namespace ada::study {
 
@@ -60,6 +62,16 @@ struct ConvertOptions {
 // scale that fp32 cannot hold, an axis that a tensor has not, a name that is taken), OutputError.
 void Convert(const ConvertOptions& options);
 
+// datasets --check: what is wrong with a data set's files, or unlike the others.
+struct CheckDataOptions {
+  bool csv = false;      // split,kind,ends_run,file,message, one row a fault
+  bool progress = true;  // the progress line, on a terminal
+};
+// Returns the exit code: 3 where a file would end a run. DataError where the set cannot be opened,
+// after what was found until then.
+int CheckData(const config::Config& config, const CheckDataOptions& options, std::ostream& out,
+              telemetry::Log& log);
+
 // picture: what the loader of a data set makes of one file, as the network would see it.
 struct PictureOptions {
   std::string input;
@@ -71,14 +83,15 @@ struct PictureOptions {
     int x0, y0, x1, y1;
   };
   std::optional<Corners> box;
+  data::PictureRules rules;
   int shorter_side = 0, height = 0, width = 0, center_crop = 0;  // 0: not set
   bool flip = false;
 };
 
 // Writes `output`, or where there is none the picture's size and kind to `out`, and its size after
-// the changes. ConfigError for a box that is empty or does not lie in the picture, DataError,
-// OutputError.
-void ShowPicture(const PictureOptions& options, std::ostream& out);
+// the changes; to `notes` what reading makes of it that may surprise. ConfigError for a box that is
+// empty or does not lie in the picture, DataError, OutputError.
+void ShowPicture(const PictureOptions& options, std::ostream& out, std::ostream& notes);
 
 // Says for whom what-if and replay write: programs, or people at a terminal of 80 columns.
 enum class View { kCsv, kTable };

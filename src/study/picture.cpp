@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "data/images/resize.h"
+#include "data/images/surprises.h"
 #include "study/commands.h"
 
 namespace ada::study {
@@ -53,13 +54,16 @@ data::Picture Changed(data::Picture picture, const PictureOptions& options) {
 
 }  // namespace
 
-void ShowPicture(const PictureOptions& options, std::ostream& out) {
+void ShowPicture(const PictureOptions& options, std::ostream& out, std::ostream& notes) {
   if (options.height > 0) CheckMade("--resize", options.height, options.width);
   if (options.center_crop > 0) CheckMade("--center-crop", options.center_crop, options.center_crop);
   const std::vector<std::uint8_t> file = data::ReadPictureFile(options.input);
-  const data::PictureSize size = data::SizeOfPicture(file, options.input);
+  const data::PictureSize size = data::SizeOfPicture(file, options.input, options.rules);
   const data::Box box = BoxIn(size, options);
-  const data::Picture picture = Changed(data::DecodePicture(file, options.input, box), options);
+  const data::Picture picture =
+      Changed(data::DecodePicture(file, options.input, box, options.rules), options);
+  for (const std::string& line : data::SurprisesOf(options.input, options.rules))
+    notes << options.input << ": " << line << '\n';
   if (!options.output.empty()) {
     data::WritePng(options.output, picture);
     return;

@@ -15,6 +15,7 @@ using telemetry::EventRow;
 using telemetry::ScaleRow;
 using telemetry::StepRow;
 using telemetry::TensorRow;
+using telemetry::TimingRow;
 
 // Throws DataError naming what is missing where `folder` holds no run.
 void RequireRun(const std::string& folder);

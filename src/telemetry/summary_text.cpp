@@ -18,6 +18,8 @@ namespace ada::telemetry {
 namespace {
 
 constexpr std::size_t kTopLayers = 5;
+constexpr std::size_t kTerminalColumns = 80;  // that every terminal has
+constexpr std::size_t kLeastWords = 24;       // columns of the last one of a table
 
 std::string Print(const char* format, double value) { return Formatted(format, Printable(value)); }
 
@@ -148,7 +150,32 @@ struct Cell {
 };
 using Row = std::vector<Cell>;
 
-// Rows as columns, two blanks between, the last one as it is.
+// `text` in lines of at most `width` bytes, broken between words; those after the first begin with
+// `indent` blanks. A word that is longer stays whole.
+std::string InLines(const std::string& text, std::size_t width, std::size_t indent) {
+  std::string lines;
+  std::size_t used = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (used > 0 && used + 1 + word.size() > width) {
+      lines += "\n" + std::string(indent, ' ');
+      used = 0;
+    }
+    lines += (used > 0 ? " " : "") + word;
+    used += (used > 0 ? 1 : 0) + word.size();
+    at = end + 1;
+  }
+  return lines;
+}
+
+// A line of its own, and what belongs to it below.
+std::string Heading(const std::string& text) {
+  constexpr std::size_t kIndent = 2;
+  return "\n" + InLines(text, kTerminalColumns - kIndent, kIndent);
+}
+
+// Rows as columns, two blanks between, the last one in as many lines as it takes.
 std::string Table(const std::vector<Row>& rows, bool color) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {
@@ -156,12 +183,18 @@ std::string Table(const std::vector<Row>& rows, bool color) {
       widths[i] = std::max(widths[i], row[i].text.size());
     }
   }
+  std::size_t before = 2;  // columns in front of the last one
+  for (std::size_t i = 0; i + 1 < widths.size(); ++i) before += widths[i] + 2;
+  const std::size_t words =
+      std::max(kTerminalColumns - std::min(before, kTerminalColumns), kLeastWords);
   std::string text;
   for (const Row& row : rows) {
     text += "\n  ";
     for (std::size_t i = 0; i < row.size(); ++i) {
-      text += Colored(color, row[i].color, row[i].text);
-      if (i + 1 < row.size()) text += std::string(widths[i] - row[i].text.size() + 2, ' ');
+      const bool last = i + 1 == row.size();
+      text +=
+          Colored(color, row[i].color, last ? InLines(row[i].text, words, before) : row[i].text);
+      if (!last) text += std::string(widths[i] - row[i].text.size() + 2, ' ');
     }
   }
   return text;
@@ -193,8 +226,9 @@ std::string Losses(const LayerTotals& layers, bool color) {
                     {Reason(*tensor, layers)}});
     most = std::max(most, tensor->rows);
   }
-  return "\nlayers that underflow most (share of their values other than zero, mean of " +
-         Counted(most, "logged step") + "; last scale)" + Table(rows, color);
+  return Heading("layers that underflow most (share of their values other than zero, mean of " +
+                 Counted(most, "logged step") + "; last scale)") +
+         Table(rows, color);
 }
 
 // Weights that stay where they are since their change is less than half their spacing.
@@ -207,8 +241,9 @@ std::string StillWeights(const LayerTotals& layers, bool color) {
                     Lost(tensor->pct_mean()),
                     Lost(tensor->pct_max),
                     {tensor->last_format}});
-  return "\nlayers whose weights do not move (share of their changes that vanish in the format of "
-         "masters)" +
+  return Heading(
+             "layers whose weights do not move (share of their changes that vanish in the "
+             "format of masters)") +
          Table(rows, color);
 }
 
@@ -232,7 +267,7 @@ std::string Skips(const RunTotals& run, bool color) {
                              (all ? "all " : "") + Counted(run.skipped(), "step") + " skipped") +
                      " because gradients were not finite" +
                      (all ? ", so nothing was trained" : "") +
-                     ": events.csv names layer and tensor";
+                     ":\n  events.csv names layer and tensor";
   if (run.last().scale == 0)
     text += "\n" + Colored(color, Color::kRed, "the scale is 0 for good") + ": " +
             scaling::WhyForGood(run.last().scale) +
@@ -261,8 +296,8 @@ std::string Files(const std::string& folder) {
     if (!error && !empty) some += (some.empty() ? "\n  " : " ") + name;
   }
   return "\nfiles: " + Visible(folder) +
-         "\n  underflow.csv scales.csv steps.csv evaluation.csv events.csv " +
-         "summary.json log.txt config.yaml checkpoints/" + some;
+         "\n  underflow.csv scales.csv steps.csv evaluation.csv events.csv summary.json\n" +
+         "  log.txt config.yaml checkpoints/" + some;
 }
 
 }  // namespace

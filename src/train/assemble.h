@@ -30,6 +30,9 @@ struct ChosenBackend {
 // team: of a run that several processes share, which make theirs together; null: of one process.
 ChosenBackend MakeBackend(const config::DeviceConfig& device, Team* team = nullptr);
 
+// What the section `data` says of files whose layout leaves it open.
+data::FileChoices ChoicesOf(const config::Config& config);
+
 // What is known of the images before they are read: the shape of the network's input, how many
 // images there are after `limit` and `validation`. Throws DataError, or ConfigError where the
 // configuration does not fit them.
@@ -42,11 +45,12 @@ config::Config Completed(config::Config config, const data::DatasetInfo& info);
 // held back.
 struct RunData {
   data::Dataset train, validation, test;
-  Shape image;                           // that the network takes; n is 1
-  std::vector<double> mean, std;         // of the normalisation; empty: none
-  std::vector<std::string> class_names;  // where the files say them
-  std::string note;                      // what the user should know of the files; mostly empty
-  std::optional<DataFacts> facts;        // of a training: FactsOfFiles
+  Shape image;                             // that the network takes; n is 1
+  std::vector<double> mean, std;           // of the normalisation; empty: none
+  std::vector<std::string> class_names;    // where the files say them
+  std::string note;                        // what the user should know of the files; mostly empty
+  std::vector<std::string> warnings = {};  // and should not overlook
+  std::optional<DataFacts> facts;          // of a training: FactsOfFiles
 };
 // `info`: what InspectData said; what it found already is taken from there.
 RunData ReadData(const config::Config& config, const data::DatasetInfo& info);
@@ -56,7 +60,13 @@ std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInf
 
 // Lines about the images that were found to be unusable when the files were listed, and that the
 // splits go without; of many in a split the first.
-std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::Dataset& test);
+std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::Dataset& validation,
+                                        const data::Dataset& test);
+// What reading makes of pictures without being asked, from their headers, and classes that no pixel
+// has: what RunData::warnings has beside those of the files' listing.
+std::vector<std::string> WarningsOfFiles(const config::Config& config, const data::Dataset& train,
+                                         const data::Dataset& validation, const data::Dataset& test,
+                                         const std::vector<std::string>& class_names);
 // The same, and the note, for a command without a run.
 void TellOfFiles(const RunData& data, telemetry::Log& log);
 

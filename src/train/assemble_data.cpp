@@ -9,7 +9,9 @@
 #include "core/text.h"
 #include "data/folder/folder_set.h"
 #include "data/image_writer.h"
+#include "data/picture_warnings.h"
 #include "data/segmentation/label_sizes.h"
+#include "data/segmentation/unseen_classes.h"
 #include "train/assemble.h"
 #include "train/judge/prediction.h"
 
@@ -78,13 +80,19 @@ data::PictureSize InputSize(const config::Config& config, data::PictureSize trai
 void FindSizes(const config::Config& config, data::Splits* splits) {
   if (!data::FactsOf(config.data.dataset).decodes()) return;
   const bool skip = config.data.on_broken == config::BrokenImages::kSkip;
-  for (data::Dataset* split : {&splits->train, &splits->test}) {
+  for (data::Dataset* split : {&splits->train, &splits->validation, &splits->test}) {
+    if (split->images() == 0) continue;
     const data::PictureSize size = data::SizeOfFirst(*split, skip);
     split->height = size.height, split->width = size.width;
   }
 }
 
-// What the section says of files whose layout leaves it open.
+data::HeldBack HeldBackOf(const config::Config& config) {
+  return {config.data.validation, config.data.validation_share, config.seed};
+}
+
+}  // namespace
+
 data::FileChoices ChoicesOf(const config::Config& config) {
   const config::DataConfig& d = config.data;
   data::FileChoices choices;
@@ -92,7 +100,11 @@ data::FileChoices ChoicesOf(const config::Config& config) {
   choices.class_names = d.class_names;
   choices.ignored_label = d.ignored_label;
   choices.layout = d.layout;
+  choices.label_values = d.label_values;
   choices.train = d.splits.train, choices.test = d.splits.test;
+  choices.validation_split = d.splits.validation;
+  choices.held_back = HeldBackOf(config);
+  choices.pictures = d.pictures;
   choices.skip_broken = d.on_broken == config::BrokenImages::kSkip;
   choices.language = config.task == Task::kLanguage;
   choices.token_type = d.element;
@@ -101,6 +113,8 @@ data::FileChoices ChoicesOf(const config::Config& config) {
   choices.validation = d.validation_share;
   return choices;
 }
+
+namespace {
 
 data::DatasetInfo InfoOfFiles(const config::Config& config) {
   data::DatasetInfo info = data::Inspect(config.data.dataset, config.data.path, ChoicesOf(config));
@@ -169,7 +183,60 @@ const char* SamplesWord(const config::Config& config) {
   return config.task == Task::kLanguage ? "sequences" : "images";
 }
 
+// Whether data.validation takes images from split train, which the files did not need for test.
+// ConfigError where they have a validation split of their own.
+bool HoldsBack(const config::Config& config, const data::DatasetInfo& info) {
+  if (!HeldBackOf(config).any() || data::FactsOf(config.data.dataset).has_tokens()) return false;
+  if (config.task == Task::kLanguage && config.data.validation_share > 0)
+    FailKey(config, "data.validation",
+            "expected a whole number of sequences; a share is for images, text and tokens");
+  if (info.found && info.found->test_is_held_back) return false;
+  if (info.validation > 0)
+    FailKey(config, "data.validation",
+            "holds images back, and the files have a validation split of their own, " +
+                Counted(info.validation, "image") + "; expected one of them");
+  return true;
+}
+
+// Classes without a training pixel, which the loss cannot teach.
+void WarnOfUnseenClasses(const config::Config& config, const data::Dataset& train,
+                         const std::vector<std::string>& names, std::vector<std::string>* lines) {
+  using Weights = config::ClassWeightsConfig;
+  const bool told = config.train.class_weights.kind == Weights::Kind::kMedianFrequency;
+  if (told || !train.label_images || train.images() == 0) return;
+  const data::UnseenClasses unseen = data::FindUnseenClasses(train);
+  if (unseen.classes.empty()) return;
+  constexpr std::size_t kNamed = 5;
+  std::vector<std::string> classes;
+  for (const int label : unseen.classes) classes.push_back(ClassName(names, label));
+  std::string line = "split train: no labelled pixel of " + Counted(unseen.looked, "label image") +
+                     " is of class " + FirstNames(classes, kNamed);
+  const int ignored = config.data.ignored_label.value_or(data::kIgnoredPixel);
+  if (unseen.ignored_share > 0) {
+    line += Formatted("; %.3g %% of the pixels have", 100 * unseen.ignored_share);
+    line += " the label that is passed over";
+    if (!config.data.label_values.any() && ignored >= 0)
+      line += ": if " + std::to_string(ignored) +
+              " is a class, say so: data.label_values: {0: " + ClassName(names, 0) + ", " +
+              std::to_string(ignored) + ": " + classes.front() + "}";
+  }
+  lines->push_back(line);
+}
+
 }  // namespace
+
+std::vector<std::string> WarningsOfFiles(const config::Config& config, const data::Dataset& train,
+                                         const data::Dataset& validation, const data::Dataset& test,
+                                         const std::vector<std::string>& class_names) {
+  std::vector<std::string> lines;
+  for (const auto& [split, dataset] : {std::pair<std::string, const data::Dataset&>("train", train),
+                                       {"validation", validation},
+                                       {"test", test}})
+    for (std::string& line : data::WarningsOfPictures(dataset, split))
+      lines.push_back(std::move(line));
+  WarnOfUnseenClasses(config, train, class_names, &lines);
+  return lines;
+}
 
 data::DatasetInfo InspectData(const config::Config& config) {
   const config::DataConfig& d = config.data;
@@ -183,11 +250,15 @@ data::DatasetInfo InspectData(const config::Config& config) {
   if (config.task != Task::kLanguage) FitImages(config, &info);
   if (d.limit.train > 0) info.train = std::min(info.train, d.limit.train);
   if (d.limit.test > 0) info.test = std::min(info.test, d.limit.test);
-  info.train -= d.validation;
+  if (HoldsBack(config, info)) {
+    info.validation = HeldBackOf(config).Of(info.train);
+    info.train -= info.validation;
+  }
   if (info.train < 1)
     FailKey(config, "data.validation",
-            std::to_string(d.validation) + " " + SamplesWord(config) + " held back leave none of " +
-                std::to_string(info.train + d.validation) + " to train on");
+            std::to_string(info.validation) + " " + SamplesWord(config) +
+                " held back leave none of " + std::to_string(info.train + info.validation) +
+                " to train on");
   if (d.drop_last && info.train < d.batch_size)
     FailKey(config, "data.batch_size",
             std::to_string(d.batch_size) + " is more than the " + std::to_string(info.train) +
@@ -228,18 +299,23 @@ RunData ReadData(const config::Config& config, const data::DatasetInfo& info) {
   RunData run;
   run.train = std::move(splits.train);
   run.test = std::move(splits.test);
+  run.validation = std::move(splits.validation);
+  run.warnings = std::move(splits.warnings);
   run.image = {1, info.height, info.width, info.channels};
   run.class_names = std::move(splits.class_names);
   run.note = std::move(splits.note);
   data::Limit(run.train, d.limit.train);
   data::Limit(run.test, d.limit.test);
-  run.validation = splits.validation.tokens ? std::move(splits.validation)
-                                            : data::SplitLast(run.train, d.validation);
+  if (info.validation > 0 && run.validation.images() == 0)
+    run.validation = data::SplitOff(run.train, HeldBackOf(config));
   if (d.normalize.kind == config::NormalizeConfig::Kind::kStandard)
     run.mean = splits.mean, run.std = splits.std;
   if (d.normalize.kind == config::NormalizeConfig::Kind::kCustom)
     run.mean = d.normalize.mean, run.std = d.normalize.std;
   if (facts.decodes()) CheckSizes(config, run, {info.height, info.width});
+  for (std::string& line :
+       WarningsOfFiles(config, run.train, run.validation, run.test, run.class_names))
+    run.warnings.push_back(std::move(line));
   return run;
 }
 
@@ -251,10 +327,12 @@ std::optional<DataFacts> FactsOfFiles(const RunData& run, const data::DatasetInf
 
 RunData ReadData(const config::Config& config) { return ReadData(config, InspectData(config)); }
 
-std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::Dataset& test) {
+std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::Dataset& validation,
+                                        const data::Dataset& test) {
   std::vector<std::string> lines;
-  for (const auto& [split, dataset] :
-       {std::pair<std::string, const data::Dataset&>("train", train), {"test", test}}) {
+  for (const auto& [split, dataset] : {std::pair<std::string, const data::Dataset&>("train", train),
+                                       {"validation", validation},
+                                       {"test", test}}) {
     const std::size_t count = dataset.left_out.size();
     for (std::size_t i = 0; i < std::min(count, kNamedLeftOut); ++i)
       lines.push_back(data::LeftOutText(split, dataset.left_out[i]));
@@ -267,7 +345,9 @@ std::vector<std::string> LinesOfLeftOut(const data::Dataset& train, const data::
 
 void TellOfFiles(const RunData& data, telemetry::Log& log) {
   if (!data.note.empty()) log.Info(data.note);
-  for (const std::string& line : LinesOfLeftOut(data.train, data.test)) log.Warning(line);
+  for (const std::string& line : data.warnings) log.Warning(line);
+  for (const std::string& line : LinesOfLeftOut(data.train, data.validation, data.test))
+    log.Warning(line);
 }
 
 std::vector<std::string> NamesOfClasses(const config::Config& config, const RunData& data) {

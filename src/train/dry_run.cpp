@@ -1,9 +1,11 @@
 // --dry-run: everything a run would make, made but not run: no memory of the network is touched.
 #include <ostream>
 
+#include "core/error.h"
 #include "core/text.h"
 #include "graph/network/layer_table.h"
 #include "graph/network/weights_file.h"
+#include "train/check_files.h"
 #include "train/evaluate/evaluator.h"
 #include "train/idle_patterns.h"
 #include "train/measure.h"
@@ -66,7 +68,7 @@ std::uint64_t ResidentBytes(const config::Config& config, const data::DatasetInf
   source.image = {1, info.height, info.width, info.channels};
   std::uint64_t bytes = 0;
   const bool trains = ResidenceOf(config) == Batches::Residence::kAnywhere;
-  for (const std::int64_t images : {trains ? info.train : 0, config.data.validation, info.test}) {
+  for (const std::int64_t images : {trains ? info.train : 0, info.validation, info.test}) {
     source.images = images;
     if (images > 0) bytes += chosen.backend->ImageSourceBytes(source);
   }
@@ -81,8 +83,14 @@ std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& 
   if (!info.found->class_names.empty()) notes += ": " + FirstNames(info.found->class_names, 10);
   notes += "\nworkers   " + std::to_string(EvaluationLoader(config, {}).workers) + '\n';
   if (!info.found->note.empty()) notes += "note      " + info.found->note + '\n';
-  for (const std::string& line : LinesOfLeftOut(info.found->train, info.found->test))
-    notes += "warning   " + line + '\n';
+  const data::Splits& found = *info.found;
+  std::vector<std::string> lines = found.warnings;
+  for (std::string& line :
+       WarningsOfFiles(config, found.train, found.validation, found.test, found.class_names))
+    lines.push_back(std::move(line));
+  for (std::string& line : LinesOfLeftOut(found.train, found.validation, found.test))
+    lines.push_back(std::move(line));
+  for (const std::string& line : lines) notes += "warning   " + line + '\n';
   return notes;
 }
 
@@ -90,18 +98,58 @@ std::string NotesOfFiles(const config::Config& config, const data::DatasetInfo& 
 std::string SamplesText(const config::Config& config, const data::DatasetInfo& info) {
   const std::string train = std::to_string(info.train) + " training";
   const std::string test = " and " + std::to_string(info.test) + " test ";
+  const std::string validation =
+      info.validation > 0 ? ", " + std::to_string(info.validation) + " validation" : "";
   if (config.task != Task::kLanguage)
-    return train + test + "images of " + ToString(Shape{1, info.height, info.width, info.channels});
-  const std::int64_t held_back = info.validation + config.data.validation;
-  return train + (held_back > 0 ? ", " + std::to_string(held_back) + " validation" : "") + test +
-         "sequences of " + Counted(info.height, "token");
+    return train + validation + test + "images of " +
+           ToString(Shape{1, info.height, info.width, info.channels});
+  return train + validation + test + "sequences of " + Counted(info.height, "token");
+}
+
+// Faults that nothing else tells of when only headers are read, one line a kind.
+constexpr data::FaultKind kTold[] = {data::FaultKind::kGrey, data::FaultKind::kPalette,
+                                     data::FaultKind::kEmptyClass};
+
+// What headers say of all files, into `out`. The first file that would end the run; empty: none.
+std::string TellOfHeaders(const config::Config& config, std::ostream& out) {
+  if (!data::FactsOf(config.data.dataset).decodes()) return "";
+  telemetry::Log log;
+  const CheckedFiles checked = CheckFiles(config, /*decodes=*/false, /*progress=*/false, log);
+  std::vector<const data::FileFault*> ends;
+  for (const data::FileFault& fault : checked.faults)
+    if (fault.ends_run) ends.push_back(&fault);
+  for (const data::FileFault* fault : ends) out << "error     " << FaultText(*fault) << '\n';
+  for (const data::FaultKind kind : kTold) {
+    std::int64_t count = 0;
+    const data::FileFault* first = nullptr;
+    for (const data::FileFault& fault : checked.faults) {
+      if (fault.kind != kind || fault.ends_run) continue;
+      if (count++ == 0) first = &fault;
+    }
+    if (count > 0)
+      out << "note      " << FaultText(*first)
+          << (count > 1 ? " (and " + std::to_string(count - 1) + " more)" : "") << '\n';
+  }
+  if (ends.empty()) return "";
+  return Counted(static_cast<std::int64_t>(ends.size()), "file") +
+         " of the data set cannot be used, as listed above; the first: " + FaultText(*ends.front());
+}
+
+// Where the data set is refused, after all files that are known to be unusable were named.
+data::DatasetInfo InspectOrTell(const config::Config& config, std::ostream& out) {
+  try {
+    return InspectData(config);
+  } catch (const DataError&) {
+    TellOfHeaders(config, out);
+    throw;
+  }
 }
 
 }  // namespace
 
 void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   const ChosenBackend chosen = MakeBackend(given.device);
-  const data::DatasetInfo info = InspectData(given);
+  const data::DatasetInfo info = InspectOrTell(given, out);
   const config::Config config = Completed(given, info);
   const Shape image{1, info.height, info.width, info.channels};
   const std::unique_ptr<scaling::Policy> policy = scaling::MakePolicy(config.scaling);
@@ -147,6 +195,8 @@ void DryRun(const config::Config& given, bool measure, std::ostream& out) {
   if (weights && !weights->skipped.empty()) out << "note      " << weights->SkippedText() << '\n';
   const std::string warning = MemoryWarning(need, spec);
   if (!warning.empty()) out << "warning   " << warning << '\n';
+  const std::string unusable = TellOfHeaders(given, out);
+  if (!unusable.empty()) throw DataError(unusable);
 }
 
 }  // namespace ada::train

@@ -70,8 +70,8 @@ std::uint64_t MemoryNeed::OnHost() const {
          (has_own_memory ? 0 : network);
 }
 
-std::uint64_t BytesOfImages(const config::Config& config, const data::DatasetInfo& info) {
-  return static_cast<std::uint64_t>(info.train + info.test + config.data.validation) *
+std::uint64_t BytesOfImages(const data::DatasetInfo& info) {
+  return static_cast<std::uint64_t>(info.train + info.test + info.validation) *
          static_cast<std::uint64_t>(info.in_memory);
 }
 
@@ -80,7 +80,7 @@ MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& inf
                       static_cast<std::uint64_t>(info.width) *
                       static_cast<std::uint64_t>(info.channels);
   MemoryNeed need;
-  need.images = BytesOfImages(config, info);
+  need.images = BytesOfImages(info);
   if (info.found)
     need.decoding = data::NeedOfDecoding(*info.found, EvaluationLoader(config, {}, {}).workers);
   const TaskBytes of_task = BytesOfTask(config, info);

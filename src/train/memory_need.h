@@ -22,7 +22,7 @@ struct MemoryNeed {
 };
 
 // Of the images of all splits that are held in memory; 0 where they stay in files.
-std::uint64_t BytesOfImages(const config::Config& config, const data::DatasetInfo& info);
+std::uint64_t BytesOfImages(const data::DatasetInfo& info);
 // Of the data alone. batch_size: of the batches that are made ahead.
 MemoryNeed NeedOfData(const config::Config& config, const data::DatasetInfo& info, int batch_size);
 

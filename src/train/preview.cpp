@@ -26,7 +26,7 @@ SheetNeed NeedOf(const config::Config& config, const data::DatasetInfo& info) {
   const std::int64_t rows = std::min<std::int64_t>(config.data.batch_size, info.train);
   const std::vector<std::int64_t> batch = {rows, info.height, info.width, info.channels};
   SheetNeed need;
-  need.images = BytesOfImages(config, info);
+  need.images = BytesOfImages(info);
   need.batch = sizeof(float);
   for (const std::int64_t side : batch) need.batch *= static_cast<std::uint64_t>(side);
   const std::string path =
@@ -54,7 +54,9 @@ void DrawPreview(const config::Config& config, const data::DatasetInfo& info,
       << Counted(batch.rows, "image") << " of the first training batch, " << shape.height << "x"
       << shape.width << "x" << shape.channels << ", as the network sees them\n";
   if (!data.note.empty()) out << data.note << '\n';
-  for (const std::string& line : LinesOfLeftOut(data.train, data.test)) out << line << '\n';
+  for (const std::string& line : data.warnings) out << line << '\n';
+  for (const std::string& line : LinesOfLeftOut(data.train, data.validation, data.test))
+    out << line << '\n';
   for (const data::BrokenImage& broken : batch.broken)
     out << data::LeftOutText("train", broken) << '\n';
 }

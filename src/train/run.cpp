@@ -187,7 +187,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   }
   const RunData data = read ? std::move(*read) : reading.get();
   Session session({config, config.output, backend, data, *graph, *policy, log, options.progress,
-                   chosen.threads, team.get()},
+                   chosen.threads, team.get(), options.program},
                   continuation.from);
   if (team)
     CheckAlike(data, *graph, backend, continuation.from ? continuation.from->state.step : -1,
@@ -203,6 +203,7 @@ int Train(const config::Config& given, const RunOptions& options, telemetry::Log
   }
   if (!warning.empty()) log.Warning(warning);
   if (!data.note.empty()) log.Info(data.note);
+  for (const std::string& line : data.warnings) log.Warning(line);
   if (!weights.text.empty()) log.Info(weights.text);
   for (const std::string& line : weights.warnings) log.Warning(line);
   for (const std::string& line : IdlePatterns(config, *graph)) log.Warning(line);

@@ -17,6 +17,7 @@ struct RunOptions {
   bool progress = true;  // the progress line, on a terminal
   // The processes that share the run; null: there is this one. Each calls Train.
   parallel::World* world = nullptr;
+  std::string program = "ada-train";  // as it was called
 };
 
 // Trains. Returns the exit code: 0, or 128 + the signal that stopped the run after a checkpoint, or
@@ -59,12 +60,12 @@ struct PredictOptions {
   bool asks_data = false;   // the data set says what images and classes are, not the checkpoint
   std::string predictions;  // folder (judge/prediction_folder.h); empty: none
 };
-// Prints the likeliest classes of each photo (JPEG or PNG; of other tasks judge/photo_report.h),
-// which is resized and cropped as images
-// of an evaluation; where the configuration says nothing of that, as small as covers
-// the network's input, and its centre. `weights`: as of Evaluate, not empty. Where they are
-// a checkpoint that knows its images the data set is not looked at. DataError naming the photo that
-// cannot be read.
+// Prints the likeliest classes of each photo, or of each picture in a folder that stands in a
+// photo's place (JPEG, PNG, WebP; of other tasks judge/photo_report.h), which is resized and
+// cropped as images of an evaluation; where the configuration says nothing of that, as small as
+// covers the network's input, and its centre. `weights`: as of Evaluate, not empty. Where they are
+// a checkpoint that knows its images the data set is not looked at. Of several photos those that
+// cannot be read are left out with a warning; DataError where none can.
 void Predict(const config::Config& config, const std::string& weights,
              const std::vector<std::string>& photos, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log);

@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "core/error.h"
+#include "core/shell_word.h"
 #include "core/text.h"
 #include "telemetry/language.h"
 
@@ -44,8 +45,14 @@ int Session::Run() {
   const std::string why = signal == SIGPIPE ? "by a closed pipe: nobody reads the output any more"
                                             : "by signal " + std::to_string(signal);
   p_.log.Info("stopped " + why + "; after step " + std::to_string(trainer_.steps()) +
-              ", go on with --resume");
+              ", go on with: " + ResumeCommand());
   return 128 + signal;
+}
+
+std::string Session::ResumeCommand() const {
+  const std::string ranks =
+      p_.team == nullptr ? "" : "mpirun -n " + std::to_string(p_.team->ranks()) + " ";
+  return ranks + ShellWord(p_.program) + " train --resume " + ShellWord(p_.folder);
 }
 
 void Session::FailTraining(End end) {
@@ -176,9 +183,10 @@ void Session::EvaluateWith(Evaluator& evaluator, const std::string& split,
   const std::int64_t epoch = (trainer_.steps() - 1) / steps_per_epoch_ + 1;
   recorder_.Evaluation({trainer_.steps(), epoch, split, e.images, e.loss, e.top1, e.top5});
   double score = e.top1;
-  std::string hits = TokensOfSample() > 0
-                         ? TextHits(e)
-                         : Formatted("top-1 %.2f%%  top-5 %.2f%%", 100 * e.top1, 100 * e.top5);
+  constexpr int kMostTrivial = 5;  // of so few classes each is among the first five
+  std::string hits = Formatted("top-1 %.2f%%", 100 * e.top1);
+  if (evaluator.graph().classes() > kMostTrivial) hits += Formatted("  top-5 %.2f%%", 100 * e.top5);
+  if (TokensOfSample() > 0) hits = TextHits(e);
   if (judge) {
     const Verdict verdict = judge->Finish();
     RecordVerdict(split, verdict);

@@ -39,7 +39,8 @@ struct SessionParts {
   telemetry::Log& log;
   bool progress;
   int threads;
-  Team* team = nullptr;  // of a run of one process: null
+  Team* team = nullptr;               // of a run of one process: null
+  std::string program = "ada-train";  // as it was called
 };
 
 // Attempts of the whole run: epochs, or train.max_steps where that is less.
@@ -71,6 +72,7 @@ class Session {
     bool time_is_up = false;
   };
   Outside Agreed() const;
+  std::string ResumeCommand() const;  // as it must be typed
   bool writes() const { return p_.team == nullptr || p_.team->writes(); }
   // Of all processes, in their order.
   std::vector<data::BrokenImage> BrokenOfAll(const std::vector<data::BrokenImage>& mine);

@@ -64,6 +64,7 @@ void Session::NoteLeftOut(const std::vector<data::BrokenImage>& of_weights) {
     for (const data::BrokenImage& image : images) WarnOfBroken(split, image);
   };
   tell("train", p_.data.train.left_out);
+  tell("validation", p_.data.validation.left_out);
   tell("test", p_.data.test.left_out);
   tell("train", of_weights);
 }

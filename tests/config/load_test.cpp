@@ -124,6 +124,16 @@ TEST_SUITE("cpu") {
     }
     const Config config = Read(std::string(kSmallest) + "device: cpu\n");
     CHECK(config.device.kind == DeviceKind::kCpu);
+    CHECK(Read(std::string(kSmallest) + "precision: fp16\n").precision.format == kFp16);
+    const Config eight = With("precision", "fp8_e5m2");
+    CHECK(FormatName(eight.precision.format) == "fp8_e5m2");
+    for (const auto& [text, count, share] :
+         {std::tuple("0", 0, 0.0), {"500", 500, 0.0}, {"0.25", 0, 0.25}}) {
+      CAPTURE(text);
+      const Config held_back = With("data.validation", text);
+      CHECK(held_back.data.validation == count);
+      CHECK(held_back.data.validation_share == share);
+    }
     CHECK(With("data.normalize", "none").data.normalize.kind == NormalizeConfig::Kind::kNone);
     const Config custom = With("data.normalize", "{mean: [0.5, 0, -1], std: [1, 2, 3]}");
     CHECK(custom.data.normalize.kind == NormalizeConfig::Kind::kCustom);

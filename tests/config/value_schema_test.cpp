@@ -68,6 +68,7 @@ bool AdmitsOne(const ValueSchema& schema, const YamlNode& node) {
     case ValueSchema::Kind::kText:
       return AdmitsText(schema, node);
     case ValueSchema::Kind::kMap:
+    case ValueSchema::Kind::kTextMap:
       return false;  // the pool has no maps where maps are admitted
     case ValueSchema::Kind::kList:
       return AdmitsList(schema, node);

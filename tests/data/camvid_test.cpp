@@ -107,17 +107,20 @@ TEST_SUITE("cpu") {
     CHECK(
         message() ==
         "DIR/trainannot/101.png: row 0, column 0: label 93 is none of the 11 classes (0 to 10) nor "
-        "the ignored label 11; name all classes in data.class_names, or say data.ignored_label");
+        "the ignored label 11; name all classes in data.class_names, say data.ignored_label, or "
+        "what "
+        "each value means in data.label_values");
     PutPicture(folder / "trainannot/101.png", TinyPicture(8, 8, 3, 3));
     CHECK(message() ==
           "DIR/trainannot/101.png: PNG, 8-bit RGB: no label image; expected 8-bit grey or palette "
-          "PNG, whose values are the numbers of the classes");
+          "PNG, whose values are the numbers of the classes; of colors, data.label_values says the "
+          "classes");
     std::filesystem::remove(folder / "trainannot/101.png");
-    CHECK(
-        message() ==
-        "DIR/train: 1 picture without a label image in DIR/trainannot: 101.png; expected "
-        "PATH/SPLIT/NAME.png (or .jpg, .jpeg) and PATH/SPLITannot/NAME.png; or leave them out with "
-        "data.on_broken: skip");
+    CHECK(message() ==
+          "DIR/train: 1 picture without a label image in DIR/trainannot: 101.png; expected "
+          "PATH/SPLIT/NAME.png (or .jpg, .jpeg, .webp) and PATH/SPLITannot/NAME.png; or leave them "
+          "out with "
+          "data.on_broken: skip");
     FileChoices skip;
     skip.skip_broken = true;
     CHECK(OpenCamvid(folder.path(), skip).train.images() == 2);

@@ -60,14 +60,14 @@ TEST_SUITE("cpu") {
     CHECK(SizeOfFirst(splits.train, false) == PictureSize{4, 5});
   }
 
-  TEST_CASE("folder: val is taken before test") {
+  TEST_CASE("folder: val is taken before a test folder that has none of the classes") {
     const testing::TempFolder folder;
     PutSplits(folder, {"a", "b"});
     CHECK(OpenFolder(folder.path()).note.empty());
     PutPicture(folder / "test/c/1.png", 1);
     const Splits splits = OpenFolder(folder.path());
     CHECK(Names(splits.test, folder.path()).front() == "val/a/1.png");
-    CHECK(splits.note.find("its folder test is not read") != std::string::npos);
+    CHECK(splits.note.find("/test has none of the classes and is not read") != std::string::npos);
     fs::remove_all(folder / "val");
     fs::rename(folder / "test/c", folder / "test/a");
     PutPicture(folder / "test/b/1.png", 1);
@@ -85,7 +85,9 @@ TEST_SUITE("cpu") {
     CHECK(Refusal(folder, "/train")
               .starts_with("DIR/train: holds folders with pictures, so it is "
                            "one split and not the set"));
-    CHECK(Refusal(folder, "/train").ends_with("give the folder above it (DIR) if it has both"));
+    CHECK(Refusal(folder, "/train")
+              .ends_with("give the folder above it (DIR) if it has both; or data.validation: 0.2 "
+                         "holds a fifth of each class back"));
 
     fs::create_directories(folder / "train/empty");
     fs::create_directories(folder / "val/empty");
@@ -103,7 +105,8 @@ TEST_SUITE("cpu") {
           "DIR/val: has none of the classes of DIR/train (a, b), but other: "
           "these are two different data sets");
     fs::remove_all(folder / "val");
-    CHECK(Refusal(folder).starts_with("DIR: holds train, but neither val nor test; expected"));
+    CHECK(Refusal(folder).starts_with(
+        "DIR: holds train, but neither val (valid, validation, dev) nor test; expected"));
   }
 
   TEST_CASE("folder: a root within a root, links without an end, links that lead nowhere") {

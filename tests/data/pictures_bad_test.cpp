@@ -58,20 +58,22 @@ Bytes PngOf(std::uint32_t width, std::uint32_t height, const Bytes& rows) {
 TEST_SUITE("cpu") {
   TEST_CASE("what is no JPEG or PNG is refused by what it looks like") {
     const std::pair<Bytes, const char*> files[] = {
-        {{}, "photo.jpg: is empty; expected a JPEG or PNG picture"},
+        {{}, "photo.jpg: is empty; expected a JPEG, PNG or WebP picture"},
         {BytesOf("Hello\nworld"),
-         "photo.jpg: is text, which begins with 'Hello'; expected a JPEG or PNG picture"},
-        {BytesOf("GIF89a\1\2"), "photo.jpg: is a GIF picture; expected a JPEG or PNG picture"},
-        {BytesOf("RIFF\1\2\3\4WEBPVP8 "),
-         "photo.jpg: is a WebP picture; expected a JPEG or PNG picture"},
-        {Bytes(300, 0), "photo.jpg: begins with zero bytes; expected a JPEG or PNG picture"},
+         "photo.jpg: is text, which begins with 'Hello'; expected a JPEG, PNG or WebP picture"},
+        {BytesOf("GIF89a\1\2"),
+         "photo.jpg: is a GIF picture; expected a JPEG, PNG or WebP picture"},
+        {BytesOf("II*\1WEBP"),
+         "photo.jpg: is no picture of a known kind (it begins with 'II*\\x01WEBP'); expected a "
+         "JPEG, PNG or WebP picture"},
+        {Bytes(300, 0), "photo.jpg: begins with zero bytes; expected a JPEG, PNG or WebP picture"},
         {BytesOf("\x7f"
                  "ELF\2\1\1"),
          "photo.jpg: is no picture of a known kind (it begins with '\\x7fELF\\x02\\x01\\x01'); "
-         "expected a JPEG or PNG picture"},
+         "expected a JPEG, PNG or WebP picture"},
         {BytesOf("\x89PNG\r\n"),
          "photo.jpg: is no picture of a known kind (it begins with '\\x89PNG\\x0d\\x0a'); "
-         "expected a JPEG or PNG picture"},
+         "expected a JPEG, PNG or WebP picture"},
     };
     for (const auto& [file, message] : files) {
       CHECK(Refusal(file) == message);

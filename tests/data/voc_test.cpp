@@ -65,6 +65,27 @@ TEST_SUITE("cpu") {
     }
   }
 
+  TEST_CASE("annotation: names are UTF-8 whatever encoding the file declares") {
+    struct Declared {
+      const char *encoding, *bytes, *name;
+    };
+    for (const Declared& d :
+         {Declared{"windows-1252", "caf\xE9 \x80", "café €"}, Declared{"ISO-8859-15", "\xA4", "€"},
+          Declared{"Big5", "\xAA\xAF", "狗"}, Declared{"GBK", "\xB9\xB7", "狗"},
+          Declared{"KOI8-R", "\xCB\xCF\xD4", "кот"}, Declared{"Shift_JIS", "\x8C\xA2", "犬"},
+          Declared{"EUC-KR", "\xB0\xB3", "개"}, Declared{"IBM850", "K\x94ter", "Köter"},
+          Declared{"latin-1", "\xF6", "ö"}, Declared{"us-ascii", "cat", "cat"},
+          Declared{"klingon", "cat", "cat"}, Declared{"utf-16", "k\xC3\xB6", "kö"}}) {
+      CAPTURE(d.encoding);
+      const std::string xml =
+          "<?xml version=\"1.0\" encoding=\"" + std::string(d.encoding) +
+          "\"?>\n<annotation><object><name>" + d.bytes +
+          "</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax>"
+          "</bndbox></object></annotation>";
+      CHECK(ParseAnnotation(xml, "a.xml").objects.at(0).name == d.name);
+    }
+  }
+
   TEST_CASE("annotation: parts of a text, entities and blanks are what XML says they are") {
     const auto name = [](const std::string& text) {
       return ParseAnnotation("<annotation><object><name>" + text +
@@ -126,12 +147,18 @@ TEST_SUITE("cpu") {
     }
     CHECK(Refusal("<annotation><object><name>&cat;</name></object></annotation>") ==
           "a.xml: line 1: '&cat;'" + known);
-    const std::string encodings = "; expected UTF-8, UTF-16, or ISO-8859-1 that the file declares";
+    const std::string encodings =
+        "; expected UTF-8, UTF-16, or another encoding that the file declares";
     CHECK(Refusal("<annotation>\n<name>K\xF6ter</name></annotation>") ==
           "a.xml: line 2: the byte '\\xf6' is no UTF-8" + encodings);
-    CHECK(Refusal("<?xml version=\"1.0\" encoding=\"GBK\"?>\n<annotation>\xB9\xB7</annotation>") ==
-          "a.xml: line 2: the byte '\\xb9' is no UTF-8, and the encoding 'gbk' is not read here" +
-              encodings);
+    CHECK(Refusal("<?xml version=\"1.0\" encoding=\"klingon\"?>\n<annotation>\xB9</annotation>") ==
+          "a.xml: line 2: the byte '\\xb9' is in the encoding 'klingon', which is not known here; "
+          "expected UTF-8, UTF-16, or another encoding that the file declares and that the command "
+          "iconv -l lists");
+    CHECK(
+        Refusal("<?xml version=\"1.0\" encoding=\"GBK\"?>\n<annotation>\xB9</annotation>") ==
+        "a.xml: line 2: the byte '\\xb9' is no 'gbk', the encoding that the file declares; save it "
+        "anew, in UTF-8");
     CHECK(Refusal("<annotation>\n\n<name>a\x01</name></annotation>") ==
           "a.xml: line 3: the byte '\\x01' is a control character" + encodings);
     CHECK(Refusal(std::string("<annotation>\n\0</annotation>", 27)) ==
@@ -295,7 +322,8 @@ TEST_SUITE("cpu") {
     std::filesystem::remove(folder / "JPEGImages/trainval101.png");
     CHECK(message() ==
           "DIR/ImageSets/Main/trainval.txt: line 2: 'trainval101' has no picture: no file "
-          "DIR/JPEGImages/trainval101.jpg (nor .jpeg, .png); put it there, take the name out of "
+          "DIR/JPEGImages/trainval101.jpg (nor .jpeg, .png, .webp); put it there, take the name "
+          "out of "
           "the list, or leave it out with data.on_broken: skip");
     FileChoices skip;
     skip.skip_broken = true;

@@ -46,9 +46,10 @@ data::FileBytes BytesOfFile(std::string_view file) {
 }
 
 // What the header says; nothing where it is refused, or where the picture is left alone.
-std::optional<data::PictureSize> SizeToDecode(std::string_view file) {
+std::optional<data::PictureSize> SizeToDecode(std::string_view file,
+                                              const data::PictureRules& rules = {}) {
   std::optional<data::PictureSize> size;
-  Refusable([&] { size = data::SizeOfPicture(BytesOfFile(file), "fuzzed"); });
+  Refusable([&] { size = data::SizeOfPicture(BytesOfFile(file), "fuzzed", rules); });
   if (size && std::int64_t{size->height} * size->width > kDecodedPixels &&
       file.size() % kRarely != 0)
     return std::nullopt;
@@ -57,16 +58,18 @@ std::optional<data::PictureSize> SizeToDecode(std::string_view file) {
 
 // Two bytes choose a part and changes.
 void UsePicture(std::string_view file, unsigned part, unsigned changes) {
-  const std::optional<data::PictureSize> size = SizeToDecode(file);
+  const data::PictureRules rules{
+      changes % 2 == 1, changes % 3 == 0 ? data::SixteenBit::kScale : data::SixteenBit::kClip};
+  const std::optional<data::PictureSize> size = SizeToDecode(file, rules);
   if (!size) return;
   Refusable([&] {
-    data::Picture picture = data::DecodePicture(BytesOfFile(file), "fuzzed");
+    data::Picture picture = data::DecodePicture(BytesOfFile(file), "fuzzed", rules);
     Demand(picture.size() == *size, "a picture of another size than its header says");
     Demand(picture.pixels.size() == static_cast<std::size_t>(picture.height) *
                                         static_cast<std::size_t>(picture.width) * 3,
            "pixels that are no picture");
     const data::Box box = ChosenBox(*size, part);
-    Demand(data::DecodePicture(BytesOfFile(file), "fuzzed", box).pixels ==
+    Demand(data::DecodePicture(BytesOfFile(file), "fuzzed", box, rules).pixels ==
                data::CutBox(picture, box).pixels,
            "a part of a picture that differs from the whole");
     if (changes % kChangedOneIn == 0 &&
@@ -86,6 +89,14 @@ void Jpeg(std::string_view input) {
 void Png(std::string_view input) {
   const unsigned part = TakeByte(&input), changes = TakeByte(&input);
   UsePicture(ChosenPng(input), part, changes);
+}
+
+// Behind two bytes that choose, the file without the first bytes of every WebP.
+void Webp(std::string_view input) {
+  const unsigned part = TakeByte(&input), changes = TakeByte(&input);
+  UsePicture("RIFF" + std::string(input.substr(0, 4)) + "WEBP" +
+                 std::string(input.substr(std::min<std::size_t>(4, input.size()))),
+             part, changes);
 }
 
 void LabelImage(std::string_view input) {

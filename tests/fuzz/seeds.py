@@ -137,6 +137,13 @@ def image_seeds(seeds):
             seeds.add("label_image", f"{path.name}.cut.{form[0]}", form + cut)
 
 
+def webp_seeds(seeds):
+    for i, path in enumerate(sorted((ROOT / "tests/golden/turned/files").glob("*.webp"))):
+        content, choice = path.read_bytes(), bytes([16 * i % 256, 37 * i % 256])
+        for name, file in ((path.name, content), (path.name + ".cut", content[:len(content) // 2])):
+            seeds.add("webp", name, choice + file[4:8] + file[12:])
+
+
 def npy(descr, shape, data, order="False"):
     header = f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
@@ -339,6 +346,7 @@ def main():
     safetensors_seeds(seeds)
     data_seeds(seeds)
     image_seeds(seeds)
+    webp_seeds(seeds)
     npz_seeds(seeds)
     tokens_seeds(seeds)
     annotation_seeds(seeds)

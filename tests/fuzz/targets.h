@@ -16,6 +16,7 @@ void Idx(std::string_view input);          // the two files of a split in MNIST'
 void Cifar(std::string_view input);        // a batch file in CIFAR's layout
 void Jpeg(std::string_view input);         // a picture, decoded, in parts, and changed
 void Png(std::string_view input);          // the same, with sums that are right, and made of pieces
+void Webp(std::string_view input);         // the same
 void Npz(std::string_view input);          // an .npz file, its arrays, its first batches
 void Tokens(std::string_view input);       // texts, files and arrays of tokens, their batches
 void Annotation(std::string_view input);   // boxes in XML, and what training makes of them
@@ -40,6 +41,7 @@ inline constexpr auto kTargets = std::to_array<Target>({{"yaml", Yaml},
                                                         {"cifar", Cifar},
                                                         {"jpeg", Jpeg},
                                                         {"png", Png},
+                                                        {"webp", Webp},
                                                         {"npz", Npz},
                                                         {"tokens", Tokens},
                                                         {"annotation", Annotation},

@@ -70,7 +70,7 @@ TEST_SUITE("cpu") {
           std::vector<std::string>{
               "r  running  runs/r",
               "step 200  epoch 2/4  loss 1.25  acc 50.0 %  lr 0.1  S 1024  skipped 1",
-              "test: loss 2  top-1 25.00 % (step 100)  last event: step 150, skip: not finite",
+              "test: loss 2  top-1 25.00 % (step 100)", "last event: step 150, skip: not finite",
               "layer       scale  underf.%  limit      last logged steps, to step 200",
               "layer1       1024     0.100  -          :",
               "layer2       1024     0.200  cap        -",
@@ -99,6 +99,27 @@ TEST_SUITE("cpu") {
       }
       CHECK(DrawWatch(state, {})[1].starts_with(c.at_last));
     }
+  }
+
+  TEST_CASE("images per second, the time left, and the last event whole") {
+    WatchState state;
+    state.name = "r";
+    state.max_steps = 100;
+    state.Add(telemetry::StepRow{.step = 40, .epoch = 1});
+    state.Add(telemetry::TimingRow{.step = 20, .seconds = 90, .images_per_second = 50});
+    state.Add(telemetry::TimingRow{.step = 40, .seconds = 10, .images_per_second = 541});
+    CHECK(state.seconds_left() == 30);
+    std::string message = "gradients are not finite";
+    for (int i = 0; i < 12; ++i) message += ", layer" + std::to_string(i) + ".dx";
+    state.Add(telemetry::EventRow{39, 1, "skip", "fc", "dx", "inf", message});
+    const std::vector<std::string> lines = DrawWatch(state, {.width = 60});
+    CHECK(lines.front().starts_with("r  running  541 img/s  left 0:30"));
+    REQUIRE(lines.size() > 4);
+    std::string event = lines[2];
+    for (std::size_t i = 3; i < lines.size(); ++i) event += lines[i].substr(1);
+    CHECK(event == "last event: step 39, skip: " + message);
+    state.status = "finished";
+    CHECK(DrawWatch(state, {}).front().starts_with("r  finished"));
   }
 
   TEST_CASE("colours: yellow from a tenth lost on, red from half of it") {

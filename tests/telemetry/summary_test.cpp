@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,13 @@ LayerTotals Layers() {
   return layers;
 }
 
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
 }  // namespace
 
 TEST_SUITE("cpu") {
@@ -110,16 +118,27 @@ TEST_SUITE("cpu") {
           R"(run demo finished: 2 epochs, 3 steps (1 skipped) in 2:05, 541 images/s
   test accuracy 75.00 %, loss 1.125 (best 81.25 % in epoch 1)
   training accuracy 50.00 %, loss 1.5 (mean of epoch 2)
-layers that underflow most (share of their values other than zero, mean of 1 logged step; last scale)
+layers that underflow most (share of their values other than zero, mean of 1
+  logged step; last scale)
   layer  tensor  lost      at most   scale  alpha  why
-  conv2  dx      10.000 %  10.000 %  128    8      target: the value computed for underflow_target
-  relu1  dy      4.000 %   4.000 %   64     -      branch: gradients of several layers brought to one scale
-  bn2    dx      3.000 %   3.000 %   16     -      passes on the scale it is given
-  fc     dx      2.000 %   2.000 %   16     16     SB: held at scale_upper_bound 16
-  conv1  dx      0.200 %   0.200 %   128    1      one: computed to need no factor
-1 step skipped because gradients were not finite: events.csv names layer and tensor
+  conv2  dx      10.000 %  10.000 %  128    8      target: the value computed
+                                                   for underflow_target
+  relu1  dy      4.000 %   4.000 %   64     -      branch: gradients of several
+                                                   layers brought to one scale
+  bn2    dx      3.000 %   3.000 %   16     -      passes on the scale it is
+                                                   given
+  fc     dx      2.000 %   2.000 %   16     16     SB: held at scale_upper_bound
+                                                   16
+  conv1  dx      0.200 %   0.200 %   128    1      one: computed to need no
+                                                   factor
+1 step skipped because gradients were not finite:
+  events.csv names layer and tensor
 files: runs/demo
-  underflow.csv scales.csv steps.csv evaluation.csv events.csv summary.json log.txt config.yaml checkpoints/)");
+  underflow.csv scales.csv steps.csv evaluation.csv events.csv summary.json
+  log.txt config.yaml checkpoints/)");
+    for (const std::string text = SummaryText(Facts(), Run(), Layers());
+         const std::string& line : LinesOf(text))
+      CHECK(line.size() <= 80);
   }
 
   TEST_CASE("a run that ends within an epoch says so, instead of the epochs before") {

@@ -51,14 +51,14 @@ TEST_SUITE("cpu") {
     const ImageResult lost = {3, 4, -1, NAN, NAN, NAN, 0, {}};
     {
       train::PredictionsFile file(folder / "a.csv");
-      file.Add("test", 2, hit);
+      file.Add("test", "2", hit);
       CHECK(!folder.Has("a.csv"));
     }
     CHECK(!folder.Has("a.csv"));
     CHECK(std::filesystem::is_empty(folder.path()));
     train::PredictionsFile file(folder / "a.csv");
-    file.Add("validation", 102, hit);
-    file.Add("test", 3, lost);
+    file.Add("validation", "102", hit);
+    file.Add("test", "3", lost);
     file.Commit();
     CHECK(ReadBytes(folder / "a.csv") ==
           "split,image,label,prediction,probability,label_probability,loss,rank\n"
@@ -72,7 +72,7 @@ TEST_SUITE("cpu") {
     }
     {
       train::PredictionsFile nowhere("/dev/null");
-      nowhere.Add("test", 0, hit);
+      nowhere.Add("test", "0", hit);
       nowhere.Commit();
     }
     CHECK(std::filesystem::is_character_file("/dev/null"));

@@ -22,9 +22,74 @@ constexpr std::string_view kSchedulesEnd =
 constexpr std::string_view kFollows = "it follows from the layer before; leave it out";
 constexpr std::string_view kPowerOfTwo = "init_scale is the scale itself, 2 to this power";
 
-// From Keras, PyTorch, Lightning, transformers, Caffe, and for `scaling` from the systems of its
-// presets.
+// What automatic mixed precision of other trainers is here.
+constexpr std::string_view kAutocastFp16 =
+    "that is precision: {format: fp16, preset: autocast} with scaling: {policy: dynamic}";
+constexpr std::string_view kAutocastBf16 = "that is precision: {format: bf16, preset: autocast}";
+constexpr std::string_view kAllFp16 =
+    "that is precision: {format: fp16, masters: fp16, optimizer_state: fp16}";
+constexpr std::string_view kAllBf16 =
+    "that is precision: {format: bf16, masters: bf16, optimizer_state: bf16}";
+// Transformer Engine's recipe DelayedScaling.
+constexpr std::string_view kDelayedFp8 =
+    "that is precision: {format: fp8_e4m3, gradients: fp8_e5m2, tensor_scaling: {kind: delayed, "
+    "history: 16}}";
+constexpr std::string_view kHistory =
+    "that is history in precision: {tensor_scaling: {kind: delayed, history: 16}}";
+constexpr std::string_view kAmax =
+    "that is amax in precision: {tensor_scaling: {kind: delayed, amax: max}}";
+constexpr std::string_view kOptimWrapper =
+    "its optimizer is the section optimizer, clip_grad is train.clip_norm, accumulative_counts is "
+    "train.accumulate; AmpOptimWrapper is precision: {format: fp16, preset: autocast} with "
+    "scaling: {policy: dynamic}";
+constexpr std::string_view kLoader = "data has path, batch_size, workers and shuffle";
+
+// From Keras, PyTorch, Lightning, transformers, timm, mmengine, Transformer Engine, Caffe, and for
+// `scaling` from the systems of its presets.
 const ForeignName kKeys[] = {
+    {"", "", "amp use_amp native_amp apex_amp fp16 mixed_precision autocast grad_scaler",
+     kAutocastFp16},
+    {"", "", "bf16 use_bf16", kAutocastBf16},
+    {"", "", "amp_dtype", "precision.format"},
+    {"", "", "optim_wrapper", kOptimWrapper},
+    {"", "", "fp8 fp8_format fp8_recipe fp8_hybrid use_fp8 fp8_autocast", kDelayedFp8},
+    {"", "", "amax_history_len fp8_amax_history_len amax_history", kHistory},
+    {"", "", "amax_compute_algo fp8_amax_compute_algo", kAmax},
+    {"", "", "train_dataloader val_dataloader test_dataloader dataloader", kLoader},
+    {"", "", "train_cfg", "train has epochs and max_steps, evaluate has every_epochs"},
+    {"", "", "val_cfg test_cfg val_evaluator test_evaluator", "evaluate"},
+    {"", "", "param_scheduler sched lr_config", "schedule"},
+    {"", "", "default_hooks custom_hooks", "log and checkpoint are sections of their own"},
+    {"", "", "randomness", "seed"},
+    {"", "", "work_dir", "output"},
+    {"", "", "load_from initial_checkpoint pretrained", "model.init.weights"},
+    {"", "", "resume", "it is the option --resume of `ada-train train`"},
+    {"", "", "data_preprocessor mean std", "data.normalize"},
+    {"", "", "opt", "optimizer.kind"},
+    {"", "", "opt_eps", "optimizer.epsilon"},
+    {"", "", "opt_betas", "these are optimizer.beta1 and optimizer.beta2"},
+    {"", "", "min_lr", "schedule.min_lr"},
+    {"", "", "decay_rate", "schedule.gamma"},
+    {"", "", "decay_milestones milestones", "schedule.milestones"},
+    {"", "", "warmup_epochs", "schedule.warmup.epochs"},
+    {"", "", "warmup_lr", "schedule.warmup.lr"},
+    {"", "", "clip_grad", "train.clip_norm"},
+    {"", "", "smoothing label_smoothing", "train.label_smoothing"},
+    {"", "", "grad_accum_steps", "train.accumulate"},
+    {"", "", "model_ema ema", "train.ema"},
+    {"", "", "model_ema_decay ema_decay", "train.ema.decay"},
+    {"", "", "num_classes", "model.classes"},
+    {"", "", "drop", "model.dropout"},
+    {"", "", "validation_batch_size", "data.evaluate_batch_size"},
+    {"", "", "img_size input_size image_size", "data.resize and data.center_crop say it"},
+    {"", "", "hflip horizontal_flip", "data.augment.horizontal_flip"},
+    {"", "", "color_jitter", "data.augment.color_jitter"},
+    {"", "", "mixup cutmix reprob", "data.augment has mixup, cutmix and random_erasing"},
+    {"", "", "sync_bn sync_batchnorm", "parallel.sync_batch_norm"},
+    {"", "", "log_interval", "log.every"},
+    {"", "", "data_dir train_data_dir", "data.path"},
+    {"", "", "train_split", "data.splits.train"},
+    {"", "", "val_split", "data.splits.test"},
     {"", "", "epochs num_epochs max_epochs", "train.epochs"},
     {"", "", "max_steps steps max_iter", "train.max_steps"},
     {"", "", "lr learning_rate base_lr", "optimizer.lr"},
@@ -38,18 +103,21 @@ const ForeignName kKeys[] = {
     {"", "", "trainer training", "train"},
     {"", "", "optim solver", "optimizer"},
     {"", "", "output_dir out_dir save_dir", "output"},
-    {"", "", "dtype format fp16 bf16 mixed_precision amp", "precision.format"},
-    {"", "", "loss_scale loss_scaling grad_scaler", "scaling"},
+    {"", "", "dtype format", "precision.format"},
+    {"", "", "loss_scale loss_scaling", "scaling"},
     {"", "", "gradient_clipping max_grad_norm clip_norm", "train.clip_norm"},
-    {"", "", "num_workers threads", "device.threads"},
+    {"", "", "threads", "device.threads"},
+    {"", "", "num_workers workers", "data.workers"},
 
     {"data", "", "root dir data_dir folder train_data_dir", "path"},
     {"data", "", "name type", "dataset"},
     {"data", "", "batch train_batch_size per_device_train_batch_size", "batch_size"},
     {"data", "", "val_batch_size test_batch_size eval_batch_size", "evaluate_batch_size"},
-    {"data", "", "num_workers workers", "device.threads"},
-    {"data", "", "validation_split val_split",
-     "validation is a number of images, or the share of a text"},
+    {"data", "", "num_workers n_workers", "workers"},
+    {"data", "", "validation_split val_split val_size", "validation"},
+    {"data", "", "orientation apply_exif exif_transpose", "exif"},
+    {"data", "", "classes labels label_map palette metainfo",
+     "class_names lists them, and label_values says what values or colors mean"},
     {"data", "", "block_size sequence_length seq_len seq_length max_seq_len", "context"},
     {"data", "", "vocab_size", "vocabulary"},
     {"data", "", "random_crop crop", "data.augment.random_crop"},
@@ -89,6 +157,13 @@ const ForeignName kKeys[] = {
     {"model.layers[]", "hardtanh", "max_val max_value", "max"},
 
     {"precision", "", "dtype type precision compute_dtype", "format"},
+    {"precision", "", "amp autocast use_amp mixed_precision", kAutocastFp16},
+    {"precision", "", "fp8 fp8_format fp8_recipe recipe", kDelayedFp8},
+    {"precision", "", "amax_history_len amax_history", kHistory},
+    {"precision", "", "amax_compute_algo", kAmax},
+    {"precision.tensor_scaling", "", "amax_history_len history_len length", "history"},
+    {"precision.tensor_scaling", "", "amax_compute_algo", "amax"},
+    {"precision.tensor_scaling", "", "fp8_format", kDelayedFp8},
     {"precision", "", "grads grad gradient backward", "gradients"},
     {"precision", "", "loss_scale loss_scaling", "scaling"},
     {"precision.format", "", "exponent_bits exp_bits", "exponent"},
@@ -157,6 +232,13 @@ const ForeignName kKeys[] = {
     {"train", "", "epoch num_epochs max_epochs n_epochs num_train_epochs", "epochs"},
     {"train", "", "steps num_steps max_iter total_steps", "max_steps"},
     {"train", "", "batch_size", "data.batch_size"},
+    {"train", "", "amp use_amp fp16 mixed_precision autocast", kAutocastFp16},
+    {"train", "", "bf16", kAutocastBf16},
+    {"train", "", "precision", "precision is a section of its own: precision: {format: fp16}"},
+    {"train", "", "fp8 fp8_format fp8_recipe", kDelayedFp8},
+    {"train", "", "amax_history_len", kHistory},
+    {"train", "", "by_epoch type val_interval", "evaluate.every_epochs"},
+    {"train", "", "optim_wrapper", kOptimWrapper},
     {"train", "", "lr learning_rate", "optimizer.lr"},
     {"train", "", "seed", "seed stands at the top of the document"},
     {"train", "",
@@ -181,8 +263,14 @@ const ForeignName kKeys[] = {
 // Formats: PyTorch, JAX and ml_dtypes, NumPy; their float8_e4m3 is the one with infinities.
 const ForeignName kFormats[] = {
     {"", "", "float32 float single full 32 32_true", "fp32"},
-    {"", "", "float16 half 16 16_mixed mixed_float16 mixed", "fp16"},
-    {"", "", "bfloat16 bfloat bf16_mixed mixed_bfloat16", "bf16"},
+    {"", "", "float16 half", "fp16"},
+    {"", "", "bfloat16 bfloat", "bf16"},
+    {"", "", "16 16_mixed mixed_float16 mixed amp fp16_mixed", kAutocastFp16},
+    {"", "", "bf16_mixed mixed_bfloat16", kAutocastBf16},
+    {"", "", "16_true fp16_true", kAllFp16},
+    {"", "", "bf16_true", kAllBf16},
+    {"", "", "hybrid transformer_engine transformer_engine_float16 fp8_hybrid", kDelayedFp8},
+    {"", "", "64 64_true", "fp32 is the widest"},
     {"", "", "e4m3 e4m3fn float8_e4m3fn fp8_e4m3fn", "fp8_e4m3"},
     {"", "", "e5m2 float8_e5m2", "fp8_e5m2"},
     {"", "", "e3m4 float8_e3m4", "fp8_e3m4"},

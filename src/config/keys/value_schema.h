@@ -20,7 +20,7 @@ using MakeSection = std::function<std::shared_ptr<Section>()>;
 
 // One schema of a value; a key may have several (a word or a map).
 struct ValueSchema {
-  enum class Kind { kInteger, kNumber, kSwitch, kWord, kText, kMap, kList };
+  enum class Kind { kInteger, kNumber, kSwitch, kWord, kText, kMap, kTextMap, kList };
   Kind kind = Kind::kText;
   Range range = AnyNumber();       // kInteger, kNumber
   Names words;                     // kWord
@@ -80,6 +80,13 @@ inline ValueSchema MapSchema(MakeSection section, std::string marker = "") {
   schema.kind = ValueSchema::Kind::kMap;
   schema.section = std::move(section);
   schema.marker = std::move(marker);
+  return schema;
+}
+
+// Any keys, with a text each.
+inline ValueSchema TextMapSchema() {
+  ValueSchema schema;
+  schema.kind = ValueSchema::Kind::kTextMap;
   return schema;
 }
 

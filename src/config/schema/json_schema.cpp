@@ -116,6 +116,10 @@ class SchemaMaker {
         return TextJson(schema);
       case ValueSchema::Kind::kMap:
         return Reference(*schema.section());
+      case ValueSchema::Kind::kTextMap:
+        return {{"type", "object"},
+                {"minProperties", 1},
+                {"additionalProperties", TextJson(TextSchema(""))}};
       case ValueSchema::Kind::kList:
         break;
     }

@@ -85,7 +85,7 @@ void CheckValidation(const Config& config, const YamlNode& root, Problems& probl
   if (!data::FactsOf(data.dataset).has_path() && (images == 0 || images > data.synthetic.train)) {
     images = data.synthetic.train;
   }
-  if (images == 0 || data.validation < images) return;
+  if (images == 0 || data.validation < images || data.validation == 0) return;
   problems.Add(At(root, "data", "validation"), "data.validation",
                "holds back all of the " + std::to_string(images) + " training images");
 }

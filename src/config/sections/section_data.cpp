@@ -7,6 +7,11 @@ namespace {
 const EnumNames<BrokenImages> kBrokenImages = {{"fail", BrokenImages::kFail},
                                                {"skip", BrokenImages::kSkip}};
 
+const EnumNames<bool> kExifRules = {{"ignore", false}, {"apply", true}};
+
+const EnumNames<data::SixteenBit> kSixteenBits = {{"clip", data::SixteenBit::kClip},
+                                                  {"scale", data::SixteenBit::kScale}};
+
 const EnumNames<data::ArrayLayout> kArrayLayouts = {{"auto", data::ArrayLayout::kAuto},
                                                     {"hwc", data::ArrayLayout::kHwc},
                                                     {"chw", data::ArrayLayout::kChw}};
@@ -139,7 +144,12 @@ Section SplitsSection(SplitsConfig& splits) {
   section.path = "data.splits";
   section.keys = {
       Text("train", splits.train, "what is trained on").Default("camvid: train; voc: trainval"),
-      Text("test", splits.test, "what is evaluated as split `test`").Default("test"),
+      Text("test", splits.test, "what is evaluated as split `test`")
+          .Default("test, or else val, valid, validation or dev"),
+      Text("validation", splits.validation,
+           "what is evaluated as split `validation`, by which the best checkpoint is chosen")
+          .Default("val, valid, validation or dev beside test; of CamVid's classes and beside "
+                   "trainval: none"),
   };
   return section;
 }
@@ -169,25 +179,30 @@ Key IgnoredLabelKey(std::optional<int>& field) {
   return key;
 }
 
-// A whole number of images, or the share of a text.
+// A number of images, or a share of them.
 Key ValidationKey(DataConfig& data) {
-  const Range images = FromTo(0, 1e9), share = FromBelow(0, 1);
+  const Range count = FromTo(0, 1e9), share = Inside(0, 1);
   Key key = MakeKey("validation", "integer or number",
-                    "last N training images held back and evaluated as split `validation`; of "
-                    "text and tokens the last share of the text");
-  key.range = images.Text() + "; of a text " + share.Text();
-  key.default_text = "0";
-  key.schemas = {IntegerSchema(images), NumberSchema(share)};
-  key.read = [&data, images, share](const YamlNode& node, const ReadContext& context) {
-    double part = 0;
-    if (ReadNumber(node, share, part).empty() && part > 0) {
-      data.validation_share = part;
-      return;
+                    "last N training images, or a share of each class drawn by the seed, held back "
+                    "and evaluated as split `validation` (folder without a second split: `test`); "
+                    "of text and tokens the last share of the text");
+  key.range = "0 to 1000000000, or a share above 0 and below 1";
+  key.schemas = {IntegerSchema(count), NumberSchema(share)};
+  key.read = [&data, count, share](const YamlNode& node, const ReadContext& context) {
+    double number = 0;
+    long long whole = 0;
+    if (ReadInteger(node, count, whole).empty()) {
+      data.validation = whole;
+      data.validation_share = 0;
+    } else if (ReadNumber(node, share, number).empty()) {
+      data.validation = 0;
+      data.validation_share = number;
+    } else {
+      context.problems.Add(
+          node, context.path,
+          Expected("a whole number, 0 to 1000000000, or a share above 0 and below 1", node) +
+              QuotedHint(node));
     }
-    long long count = 0;
-    const std::string refusal = ReadInteger(node, images, count);
-    if (!refusal.empty()) return context.problems.Add(node, context.path, refusal);
-    data.validation = count;
   };
   key.write = [&data]() -> std::optional<YamlNode> {
     if (data.validation_share > 0) return Scalar(NumberText(data.validation_share));
@@ -199,14 +214,10 @@ Key ValidationKey(DataConfig& data) {
 void CheckShare(const DataConfig& data, const YamlNode& map, const ReadContext& context) {
   const YamlNode* validation = map.Find("validation");
   if (validation == nullptr) return;
-  const bool text = data::FactsOf(data.dataset).has_tokens();
-  if (text && data.validation > 0)
+  if (data::FactsOf(data.dataset).has_tokens() && data.validation > 0)
     context.problems.Add(*validation, Join(context.path, "validation"),
-                         "expected a share of the text, " + FromBelow(0, 1).Text() + "; got " +
+                         "expected a share of the text, above 0 and below 1; got " +
                              std::to_string(data.validation));
-  if (!text && data.validation_share > 0)
-    context.problems.Add(*validation, Join(context.path, "validation"),
-                         "expected a whole number of images; a share is for text and tokens");
 }
 
 // Training and evaluation give the network images of one size.
@@ -253,13 +264,25 @@ Section DataSection(DataConfig& data) {
       Nested("splits", SplitsSection(data.splits),
              "names of the splits, in the folder or its lists")
           .For(with_truth)
-          .WrittenIf([&data] { return !data.splits.train.empty() || !data.splits.test.empty(); }),
+          .WrittenIf([&data] {
+            const SplitsConfig& s = data.splits;
+            return !s.train.empty() || !s.test.empty() || !s.validation.empty();
+          }),
       TextList("class_names", data.class_names, {},
                "what the classes are called, in the order of their labels")
           .For(with_truth)
           .Default("camvid: CamVid's eleven; voc: those of the annotations, in byte order")
           .WrittenIf([&data] { return !data.class_names.empty(); }),
       IgnoredLabelKey(data.ignored_label).For({"camvid"}),
+      LabelValuesKey(data).For({"camvid"}),
+      Choice("exif", data.pictures.applies_exif, kExifRules,
+             "apply: pictures are turned as their EXIF orientation says; boxes and label images "
+             "too, where their size is that of the picture as it is stored")
+          .For(decoded),
+      Choice("sixteen_bit", data.pictures.sixteen_bit, kSixteenBits,
+             "16-bit PNG: clip: as PIL, grey above 255 is white, of colors the high byte; scale: "
+             "v / 257, rounded")
+          .For(decoded),
       Choice("layout", data.layout, kArrayLayouts,
              "axes of images [n, ?, ?, ?]: hwc: rows, columns, channels; chw: channels first; "
              "auto: by the axis of at most 4 values")
@@ -304,6 +327,7 @@ Section DataSection(DataConfig& data) {
   section.check = [&data](const YamlNode& map, const ReadContext& context) {
     CheckCrops(data, map, context);
     CheckShare(data, map, context);
+    CheckLabelValues(data, map, context);
     CheckTogetherWithTruth(data, map, context);
   };
   return section;

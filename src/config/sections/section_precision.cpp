@@ -262,6 +262,7 @@ std::optional<NumberFormat> ReadFormatNode(const YamlNode& node, bool tensors_on
 Section PrecisionSection(PrecisionConfig& precision) {
   Section section;
   section.path = "precision";
+  section.short_key = "format";
   section.keys = {FormatKeyOf(
       "format", [&format = precision.format](const NumberFormat& read) { format = read; },
       [&format = precision.format] { return std::optional(format); },

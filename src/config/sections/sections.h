@@ -43,6 +43,11 @@ const char* TaskWord(Task task);
 Key ClassWeightsKey(ClassWeightsConfig& weights);
 Key RecomputeBatchNormKey(BatchNormStatistics& statistics);
 
+// The key data.label_values: values of label images, or their colors, and the classes.
+Key LabelValuesKey(DataConfig& data);
+// A problem for each class there that data.class_names does not have.
+void CheckLabelValues(const DataConfig& data, const YamlNode& map, const ReadContext& context);
+
 // Parts of `data`: how images are changed.
 Section AugmentSection(DataConfig& data);
 // The keys random_scale and ssd of data.augment.

@@ -16,8 +16,8 @@ namespace ada::data {
 namespace {
 
 constexpr std::uint64_t kMostListBytes = std::uint64_t{64} << 20;
-constexpr std::array<const char*, 6> kPictureEndings = {".jpg", ".jpeg", ".png",
-                                                        ".JPG", ".JPEG", ".PNG"};
+constexpr std::array<const char*, 8> kPictureEndings = {".jpg", ".jpeg", ".png", ".webp",
+                                                        ".JPG", ".JPEG", ".PNG", ".WEBP"};
 constexpr const char* kVocLayout =
     "expected PATH/ImageSets/Main/SPLIT.txt, PATH/JPEGImages/NAME.jpg and "
     "PATH/Annotations/NAME.xml, or folders of that kind in PATH (VOC2007, VOC2012)";
@@ -92,6 +92,12 @@ std::vector<std::string> YearFolders(const std::vector<std::string>& paths) {
   return years;
 }
 
+bool HasList(const std::vector<std::string>& years, const std::string& split) {
+  return std::any_of(years.begin(), years.end(), [&](const std::string& year) {
+    return IsThere(year + "/ImageSets/Main/" + split + ".txt");
+  });
+}
+
 std::vector<ListedImage> ListImages(const std::vector<std::string>& years, const std::string& split,
                                     std::string* note) {
   std::vector<ListedImage> images;
@@ -117,7 +123,7 @@ void RequireFiles(const ListedImage& image) {
       "; put it there, take the name out of the list, or leave it out with data.on_broken: skip";
   if (image.file.empty())
     throw DataError(image.place + ": " + Shown(image.name) + " has no picture: no file " +
-                    image.folder + "/" + image.name + ".jpg (nor .jpeg, .png)" + kAdvice);
+                    image.folder + "/" + image.name + ".jpg (nor .jpeg, .png, .webp)" + kAdvice);
   if (!IsThere(image.annotation))
     throw BrokenTruth(image.annotation, image.place + ": " + Shown(image.name) +
                                             " has no annotation: no file " + image.annotation +

@@ -13,14 +13,16 @@
 #include "core/utf8.h"
 #include "data/detection/annotation.h"
 #include "data/detection/image_lists.h"
+#include "data/images/orientation.h"
 #include "data/picture_files.h"
+#include "data/split_names.h"
 
 namespace ada::data {
 namespace {
 
 constexpr std::int64_t kImagesOfTask = 64;
 // What the splits of a run are called in messages, whatever its lists are.
-constexpr char kTrainSplit[] = "train", kTestSplit[] = "test";
+constexpr char kTrainSplit[] = "train", kValidationSplit[] = "validation", kTestSplit[] = "test";
 constexpr std::size_t kNamedFaults = 3;  // of each kind, in the note
 
 // What is wrong with files without ending the run: how often, and the first places.
@@ -56,35 +58,60 @@ Annotation ReadBoxes(const std::string& xml) {
   }
 }
 
+// What is said of an annotation whose <size> is not that of the picture.
+std::string OtherXmlSizeText(const std::string& xml, PictureSize said, const std::string& picture,
+                             const PictureNeeds& read) {
+  const std::string begin =
+      xml + ": <size> is " + SizeText(said) + ", and " + picture + " has " + SizeText(read.size);
+  const int orientation = read.traits.orientation;
+  if (Turned(read.stored, orientation) == said)
+    return begin + " as it is stored, which its EXIF orientation " + std::to_string(orientation) +
+           " turns to " + SizeText(said) +
+           ": the boxes are of the turned picture; set data.exif: apply, turn the picture itself "
+           "(PIL's ImageOps.exif_transpose), or leave the image out with data.on_broken: skip";
+  return begin + ": its boxes may be those of another picture" +
+         (orientation == 1 ? ""
+                           : " (it has EXIF orientation " + std::to_string(orientation) + ")") +
+         "; mend the size, or leave the image out with data.on_broken: skip";
+}
+
+// Boxes of the picture as it is stored, where the rules turn it.
+void TurnBoxes(const PictureNeeds& picture, Annotation* annotation) {
+  for (AnnotatedObject& object : annotation->objects)
+    object.box = Turned(object.box, picture.stored, picture.traits.orientation);
+  annotation->size = picture.size;
+}
+
 // Everything about one image but its classes. DataError.
-void ReadVocImage(VocImage* image) {
+void ReadVocImage(const PictureRules& rules, VocImage* image) {
   RequireFiles(image->listed);
   const std::string& xml = image->listed.annotation;
   image->annotation = ReadBoxes(xml);
   const PictureSize said = image->annotation.size;
+  PictureNeeds picture;
   try {
-    image->size = SizeInPictureFile(image->listed.picture);
+    picture = NeedsOfPictureFile(image->listed.picture, rules);
+    image->size = picture.size;
   } catch (const DataError&) {
     if (said == PictureSize{}) throw;
     image->size = said;  // whoever decodes the picture says what is wrong with it
     return;
   }
   if (said == PictureSize{} || said == image->size) return;
-  throw BrokenTruth(xml, xml + ": <size> is " + SizeText(said) + ", and " + image->listed.picture +
-                             " has " + SizeText(image->size) +
-                             ": its boxes may be those of another picture; mend the size, or leave "
-                             "the image out with data.on_broken: skip");
+  if (said == picture.stored) return TurnBoxes(picture, &image->annotation);
+  throw BrokenTruth(xml, OtherXmlSizeText(xml, said, image->listed.picture, picture),
+                    FaultKind::kSize);
 }
 
-std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, bool skip_broken) {
+std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, const FileChoices& choices) {
   std::vector<VocImage> images(listed.size());
   for (std::size_t i = 0; i < listed.size(); ++i) images[i].listed = std::move(listed[i]);
   const auto count = static_cast<std::int64_t>(images.size());
   RunRangesInParallel(count, kImagesOfTask, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      const auto read = [&] { ReadVocImage(&images[i]); };
+      const auto read = [&] { ReadVocImage(choices.pictures, &images[i]); };
       BrokenImage broken;
-      if (!skip_broken)
+      if (!choices.goes_on())
         read();
       else if (!Usable(static_cast<std::int64_t>(i), images[i].listed.picture, &broken, read))
         images[i].broken = std::move(broken);
@@ -93,11 +120,12 @@ std::vector<VocImage> ReadVocImages(std::vector<ListedImage> listed, bool skip_b
   return images;
 }
 
-std::vector<std::string> NamesInAnnotations(const std::vector<VocImage>& train,
-                                            const std::vector<VocImage>& test) {
+using VocSplits = std::vector<std::pair<std::string, std::vector<VocImage>>>;
+
+std::vector<std::string> NamesInAnnotations(const VocSplits& splits) {
   std::set<std::string> names;
-  for (const std::vector<VocImage>* images : {&train, &test})
-    for (const VocImage& image : *images)
+  for (const auto& [split, images] : splits)
+    for (const VocImage& image : images)
       for (const AnnotatedObject& object : image.annotation.objects) names.insert(object.name);
   return {names.begin(), names.end()};
 }
@@ -119,37 +147,49 @@ int LabelOfObject(const LabelsByName& labels, const AnnotatedObject& object,
   for (const auto& [name, label] : labels) known.push_back(name);
   const std::string nearest = NearestName(object.name, known);
   throw BrokenTruth(
-      xml, xml + ": line " + std::to_string(object.line) + ": the class " + Shown(object.name) +
-               " is not among data.class_names" +
-               (nearest.empty() ? "" : "; did you mean '" + nearest + "'?") +
-               "; add it there, mend the file, or leave the image out with data.on_broken: skip");
+      xml,
+      xml + ": line " + std::to_string(object.line) + ": the class " + Shown(object.name) +
+          " is not among data.class_names" +
+          (nearest.empty() ? "" : "; did you mean '" + nearest + "'?") +
+          "; add it there, mend the file, or leave the image out with data.on_broken: skip",
+      FaultKind::kLabel);
 }
 
 // What is found out about a split on the way.
 struct VocFaults {
+  std::string split;
+  FileFaults* all;  // null: nobody asks for each
   FaultList empty{"box without area", "boxes without area"},
       inverted{"inverted box", "inverted boxes"},
       outside{"box outside its picture", "boxes outside their pictures"},
       beyond{"box that reaches beyond its picture", "boxes that reach beyond their pictures"},
       sizeless{"file without the picture's size", "files without the picture's size"};
 
+  void Add(FaultList* list, const VocImage& image, const AnnotatedObject& object) {
+    const std::string& xml = image.listed.annotation;
+    list->Add(xml + ": line " + std::to_string(object.line));
+    if (all != nullptr)
+      all->push_back({FaultKind::kBox, false, split, xml,
+                      "line " + std::to_string(object.line) + ": " + list->one + " (" +
+                          Visible(object.name) + ")"});
+  }
+
   void Look(const VocImage& image, const AnnotatedObject& object) {
     const vision::Box& box = object.box;
-    const std::string place = image.listed.annotation + ": line " + std::to_string(object.line);
     const auto height = static_cast<float>(image.size.height);
     const auto width = static_cast<float>(image.size.width);
     if (box.y1 < box.y0 || box.x1 < box.x0)
-      inverted.Add(place);
+      Add(&inverted, image, object);
     else if (box.y1 == box.y0 || box.x1 == box.x0)
-      empty.Add(place);
+      Add(&empty, image, object);
     else if (box.y1 <= 0 || box.x1 <= 0 || box.y0 >= height || box.x0 >= width)
-      outside.Add(place);
+      Add(&outside, image, object);
     else if (box.y0 < 0 || box.x0 < 0 || box.y1 > height || box.x1 > width)
-      beyond.Add(place);
+      Add(&beyond, image, object);
   }
 
   // An evaluation judges all boxes, and its loss is that of training.
-  void AddTo(const std::string& split, std::string* note) const {
+  void AddTo(std::string* note) const {
     const auto add = [&](const FaultList& faults, const std::string& what_is_done) {
       if (faults.count == 0) return;
       AddNote(note, "split " + split + ": " + faults.Text() + ": " + what_is_done);
@@ -164,14 +204,15 @@ struct VocFaults {
 };
 
 Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
-                       const LabelsByName& labels, bool skip_broken, std::string* note) {
+                       const LabelsByName& labels, const FileChoices& choices, std::string* note) {
+  const bool skip_broken = choices.goes_on();
   Dataset dataset;
   dataset.name = "voc";
   dataset.channels = 3;
   dataset.classes = static_cast<int>(labels.size());
   auto objects = std::make_shared<std::vector<ImageObjects>>();
   NameList files;
-  VocFaults faults;
+  VocFaults faults{split, choices.faults};
   for (VocImage& image : images) {
     ImageObjects of{image.listed.name, image.size, {}};
     const auto name_classes = [&] {
@@ -185,6 +226,9 @@ Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
     else if (!Usable(0, image.listed.picture, &broken, name_classes))
       image.broken = std::move(broken);
     if (image.broken) {
+      if (choices.faults != nullptr)
+        choices.faults->push_back({image.broken->kind, !choices.skip_broken, split,
+                                   image.broken->file, image.broken->message});
       dataset.left_out.push_back(std::move(*image.broken));
       continue;
     }
@@ -193,13 +237,14 @@ Dataset MakeVocDataset(const std::string& split, std::vector<VocImage> images,
     files.Add(image.listed.folder, image.listed.file);
     objects->push_back(std::move(of));
   }
+  if (objects->empty() && choices.faults != nullptr) return {};
   if (objects->empty())
     throw DataError("data.path: none of the images that split " + split +
                     " lists can be used; the first: " + dataset.left_out.front().message);
-  faults.AddTo(split, note);
+  faults.AddTo(note);
   dataset.height = objects->front().size.height, dataset.width = objects->front().size.width;
   dataset.labels.resize(objects->size());
-  dataset.store = std::make_shared<PictureFiles>("", std::move(files));
+  dataset.store = std::make_shared<PictureFiles>("", std::move(files), choices.pictures);
   dataset.objects = std::move(objects);
   return dataset;
 }
@@ -210,22 +255,29 @@ Splits OpenVoc(const std::string& path, const FileChoices& choices) {
   std::vector<std::string> paths = {path};
   paths.insert(paths.end(), choices.more_paths.begin(), choices.more_paths.end());
   const std::vector<std::string> years = YearFolders(paths);
+  const bool has_trainval = HasList(years, "trainval");
+  const SplitsOfSet names = SplitsByNames(
+      choices, has_trainval || !HasList(years, "train") ? "trainval" : "train", "test",
+      has_trainval, [&](const std::string& name) { return HasList(years, name); });
   Splits splits;
-  const std::string train_name = choices.train.empty() ? "trainval" : choices.train;
-  const std::string test_name = choices.test.empty() ? "test" : choices.test;
-  std::vector<VocImage> train =
-      ReadVocImages(ListImages(years, train_name, &splits.note), choices.skip_broken);
-  std::vector<VocImage> test =
-      ReadVocImages(ListImages(years, test_name, &splits.note), choices.skip_broken);
-  splits.class_names =
-      choices.class_names.empty() ? NamesInAnnotations(train, test) : choices.class_names;
+  VocSplits read;
+  const auto list = [&](const std::string& split, const std::string& name) {
+    if (name.empty()) return;
+    read.emplace_back(split, ReadVocImages(ListImages(years, name, &splits.note), choices));
+  };
+  list(kTrainSplit, names.train);
+  list(kValidationSplit, names.validation);
+  list(kTestSplit, names.test);
+  splits.class_names = choices.class_names.empty() ? NamesInAnnotations(read) : choices.class_names;
   if (splits.class_names.empty())
     throw DataError(path + ": no annotation has an object; expected some, or data.class_names");
   const LabelsByName labels = LabelsOf(splits.class_names);
-  splits.train =
-      MakeVocDataset(kTrainSplit, std::move(train), labels, choices.skip_broken, &splits.note);
-  splits.test =
-      MakeVocDataset(kTestSplit, std::move(test), labels, choices.skip_broken, &splits.note);
+  for (auto& [split, images] : read) {
+    Dataset dataset = MakeVocDataset(split, std::move(images), labels, choices, &splits.note);
+    (split == kTrainSplit  ? splits.train
+     : split == kTestSplit ? splits.test
+                           : splits.validation) = std::move(dataset);
+  }
   return splits;
 }
 

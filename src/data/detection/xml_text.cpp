@@ -5,10 +5,12 @@
 #include <cctype>
 #include <charconv>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "data/detection/encodings.h"
 
 namespace ada::data {
 namespace {
@@ -58,12 +60,6 @@ std::string OfUtf16(std::string_view bytes, bool big_endian) {
   return text;
 }
 
-std::string OfLatin1(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) Append(static_cast<unsigned char>(c), &text);
-  return text;
-}
-
 // What a declaration says, in small letters: <?xml version="1.0" encoding="UTF-8"?>.
 std::string DeclaredEncoding(std::string_view text) {
   if (!text.starts_with("<?xml")) return "";
@@ -78,25 +74,66 @@ std::string DeclaredEncoding(std::string_view text) {
   return name;
 }
 
-std::pair<std::string, std::string> TextAndEncoding(std::string_view bytes) {
-  if (bytes.starts_with("\xFE\xFF")) return {OfUtf16(bytes.substr(2), true), ""};
-  if (bytes.starts_with("\xFF\xFE")) return {OfUtf16(bytes.substr(2), false), ""};
-  if (bytes.starts_with(std::string_view("\0<", 2))) return {OfUtf16(bytes, true), ""};
-  if (bytes.starts_with(std::string_view("<\0", 2))) return {OfUtf16(bytes, false), ""};
-  if (bytes.starts_with("\xEF\xBB\xBF")) return {std::string(bytes.substr(3)), ""};
+// Encodings whose files do not begin with <?xml in ASCII: what declares them and does is not in
+// them.
+bool IsWide(const std::string& encoding) {
+  return encoding.starts_with("utf-16") || encoding.starts_with("utf-32") ||
+         encoding.starts_with("utf16") || encoding.starts_with("utf32") ||
+         encoding.starts_with("ucs") || encoding.starts_with("iso-10646");
+}
+
+bool IsAscii(std::string_view bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+[[noreturn]] void FailAtByte(std::string_view bytes, std::ptrdiff_t at, const std::string& path,
+                             const std::string& problem) {
+  const auto line = 1 + std::count(bytes.begin(), bytes.begin() + at, '\n');
+  throw DataError(path + ": line " + std::to_string(line) + ": the byte " +
+                  Shown(bytes.substr(static_cast<std::size_t>(at), 1)) + problem);
+}
+
+// Bytes in the encoding that the file declares.
+std::string OfDeclared(std::string_view bytes, const std::string& declared,
+                       const std::string& path) {
+  const Utf8Text converted = ToUtf8(bytes, declared);
+  if (converted.known && converted.bad < 0) return converted.text;
+  if (converted.known)
+    FailAtByte(bytes, std::min<std::ptrdiff_t>(converted.bad, std::ssize(bytes) - 1), path,
+               " is no " + Shown(declared) +
+                   ", the encoding that the file declares; save it anew, "
+                   "in UTF-8");
+  if (IsAscii(bytes)) return std::string(bytes);
+  const auto other = std::find_if(bytes.begin(), bytes.end(),
+                                  [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  FailAtByte(bytes, other - bytes.begin(), path,
+             " is in the encoding " + Shown(declared) +
+                 ", which is not known here; expected UTF-8, UTF-16, or another encoding that the "
+                 "file declares and that the command iconv -l lists");
+}
+
+std::string TextOfXml(std::string_view bytes, const std::string& path) {
+  using std::string_view_literals::operator""sv;
+  if (bytes.starts_with("\0\0\xFE\xFF"sv)) return OfDeclared(bytes.substr(4), "utf-32be", path);
+  if (bytes.starts_with("\xFF\xFE\0\0"sv)) return OfDeclared(bytes.substr(4), "utf-32le", path);
+  if (bytes.starts_with("\xFE\xFF")) return OfUtf16(bytes.substr(2), true);
+  if (bytes.starts_with("\xFF\xFE")) return OfUtf16(bytes.substr(2), false);
+  if (bytes.starts_with("\0<"sv)) return OfUtf16(bytes, true);
+  if (bytes.starts_with("<\0"sv)) return OfUtf16(bytes, false);
+  if (bytes.starts_with("\xEF\xBB\xBF")) return std::string(bytes.substr(3));
   const std::string declared = DeclaredEncoding(bytes);
-  if (declared == "iso-8859-1" || declared == "latin1" || declared == "latin-1")
-    return {OfLatin1(bytes), ""};
-  return {std::string(bytes), declared};
+  if (declared.empty() || declared == "utf-8" || declared == "utf8" || IsWide(declared))
+    return std::string(bytes);
+  return OfDeclared(bytes, declared, path);
 }
 
 }  // namespace
 
 XmlText::XmlText(std::string_view bytes, const std::string& path) {
-  auto [text, declared] = TextAndEncoding(bytes);
-  text_ = std::move(text);
+  text_ = TextOfXml(bytes, path);
   FindLines();
-  Check(declared, path);
+  Check(path);
 }
 
 void XmlText::FindLines() {
@@ -109,7 +146,7 @@ int XmlText::LineAt(std::ptrdiff_t offset) const {
   return 1 + static_cast<int>(std::lower_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
 }
 
-void XmlText::Check(const std::string& declared, const std::string& path) const {
+void XmlText::Check(const std::string& path) const {
   for (std::size_t at = 0; at < text_.size();) {
     const auto byte = static_cast<unsigned char>(text_[at]);
     const std::size_t length = CharacterLength(text_, at);
@@ -118,12 +155,10 @@ void XmlText::Check(const std::string& declared, const std::string& path) const 
       continue;
     }
     const std::string shown = Shown(std::string_view(text_).substr(at, 1));
-    const bool other = length == 0 && !declared.empty() && declared != "utf-8";
     throw DataError(path + ": line " + std::to_string(LineAt(static_cast<std::ptrdiff_t>(at))) +
                     ": the byte " + shown +
                     (length > 0 ? " is a control character" : " is no UTF-8") +
-                    (other ? ", and the encoding " + Shown(declared) + " is not read here" : "") +
-                    "; expected UTF-8, UTF-16, or ISO-8859-1 that the file declares");
+                    "; expected UTF-8, UTF-16, or another encoding that the file declares");
   }
 }
 

@@ -9,8 +9,9 @@ namespace ada::data {
 
 class XmlText {
  public:
-  // `bytes`: of a file in UTF-8, UTF-16 or, where its declaration says so, ISO-8859-1; `path` is
-  // for messages. DataError naming the line: bytes that are none of these, control characters.
+  // `bytes`: of a file in UTF-8, UTF-16, UTF-32 or another encoding that it declares; `path` is for
+  // messages. DataError naming the line: bytes that are none of it, an encoding that is not known
+  // here (of text that is not ASCII), control characters.
   XmlText(std::string_view bytes, const std::string& path);
 
   std::string_view text() const { return text_; }
@@ -19,7 +20,7 @@ class XmlText {
 
  private:
   void FindLines();
-  void Check(const std::string& declared, const std::string& path) const;
+  void Check(const std::string& path) const;
 
   std::string text_;
   std::vector<std::size_t> ends_;  // of the lines

@@ -1,7 +1,6 @@
 #include "data/folder/folder_set.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -10,9 +9,11 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "data/folder/listing.h"
 #include "data/images/picture.h"
 #include "data/picture_files.h"
+#include "data/split_names.h"
 
 namespace ada::data {
 namespace {
@@ -20,9 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kRgb = 3;
-constexpr std::array<const char*, 3> kSplitNames = {"train", "val", "test"};
 constexpr const char* kLayout =
-    "expected PATH/train/CLASS/PICTURES and PATH/val/CLASS/PICTURES (or PATH/test/...)";
+    "expected PATH/train/CLASS/PICTURES and PATH/val/CLASS/PICTURES (or valid, validation, dev, "
+    "test)";
+constexpr const char* kShare = "data.validation: 0.2 holds a fifth of each class back";
 
 bool HasFolder(const fs::path& path) {
   std::error_code error;
@@ -41,12 +43,14 @@ bool LooksLikeSplit(const std::string& folder) {
 // PATH has no train: what it is instead.
 [[noreturn]] void FailWithoutTrain(const std::string& path) {
   std::string problem = path + ": holds no folder train; " + kLayout;
-  const fs::path whole = fs::path(path).lexically_normal();
+  std::error_code unknown;  // then the path stays relative
+  const fs::path absolute = fs::absolute(path, unknown).lexically_normal();
+  const fs::path whole = unknown ? fs::path(path) : absolute;
   const fs::path here = whole.has_filename() ? whole : whole.parent_path();
   if (LooksLikeSplit(path))
     problem = path + ": holds folders with pictures, so it is one split and not the set; " +
               kLayout + ": give the folder above it (" + here.parent_path().string() +
-              ") if it has both";
+              ") if it has both; or " + kShare;
   else
     for (const std::string& name : FoldersIn(path))
       if (HasFolder(here / name / "train"))
@@ -57,7 +61,9 @@ bool LooksLikeSplit(const std::string& folder) {
 
 // A class folder that is called like a split and holds folders is a root within the root.
 void RefuseNestedRoot(const std::string& split) {
-  for (const char* name : kSplitNames) {
+  std::vector<std::string> names = {"train", "test"};
+  names.insert(names.begin() + 1, ValidationNames().begin(), ValidationNames().end());
+  for (const std::string& name : names) {
     const std::string inner = split + "/" + name;
     if (!HasFolder(inner) || HoldsPictures(inner) || FoldersIn(inner).empty()) continue;
     throw DataError(split + ": holds a folder " + name +
@@ -73,9 +79,20 @@ std::vector<std::string> Missing(const std::vector<std::string>& of,
   return missing;
 }
 
-void RequireSameClasses(const FolderListing& train, const FolderListing& other) {
+// Into `faults`, where that is not null: what is wrong with a class and not with the whole set.
+void RequireSameClasses(const FolderListing& train, const FolderListing& other,
+                        const std::string& split, FileFaults* faults) {
   const auto absent = Missing(train.classes, other.classes);
   const auto unknown = Missing(other.classes, train.classes);
+  if (faults != nullptr && absent.size() < train.classes.size()) {
+    for (const std::string& name : absent)
+      faults->push_back({FaultKind::kEmptyClass, true, split, other.folder + "/" + name,
+                         "no folder for class " + Visible(name) + " of " + train.folder});
+    for (const std::string& name : unknown)
+      faults->push_back({FaultKind::kLabel, true, split, other.folder + "/" + name,
+                         "a class folder that " + train.folder + " does not have"});
+    return;
+  }
   if (absent.size() == train.classes.size())
     throw DataError(other.folder + ": has none of the classes of " + train.folder + " (" +
                     FirstNames(train.classes, kNamedClasses) + "), but " +
@@ -91,20 +108,93 @@ void RequireSameClasses(const FolderListing& train, const FolderListing& other) 
                     "; expected the same class folders in both");
 }
 
-Dataset MakeDataset(FolderListing listing) {
+Dataset MakeDataset(FolderListing listing, const PictureRules& rules) {
   Dataset dataset;
   dataset.name = "folder";
   dataset.channels = kRgb;
   dataset.classes = static_cast<int>(listing.classes.size());
   dataset.labels = std::move(listing.labels);
   dataset.by_class = true;
-  dataset.store = std::make_shared<PictureFiles>(listing.folder + "/", std::move(listing.files));
+  dataset.store =
+      std::make_shared<PictureFiles>(listing.folder + "/", std::move(listing.files), rules);
   return dataset;
+}
+
+// Files that are not read and hidden folders that are: of one split.
+void TellOfListing(const FolderListing& listing, const std::string& split,
+                   const FileChoices& choices, Splits* splits) {
+  if (choices.faults != nullptr) {
+    for (const std::string& name : listing.not_read)
+      choices.faults->push_back({FaultKind::kNotRead, false, split, listing.folder + "/" + name,
+                                 "no JPEG, PNG or WebP by its name; it is not used"});
+    for (const std::string& name : listing.hidden)
+      choices.faults->push_back({FaultKind::kHidden, false, split, listing.folder + "/" + name,
+                                 "a folder whose name begins with a dot; its pictures are used"});
+  }
+  if (!listing.not_read.empty())
+    splits->warnings.push_back(listing.folder + ": " + NotReadText(listing.not_read) +
+                               "; they are not used");
+  for (const std::string& name : listing.hidden)
+    splits->warnings.push_back(listing.folder + "/" + name +
+                               ": the name of this folder begins with a dot, and it is used as " +
+                               (name.find('/') == std::string::npos ? "a class" : "any other") +
+                               ", as torchvision does; remove it if it is none");
+}
+
+// The folders of a set's splits; "": there is none.
+struct SplitFolders {
+  std::string train, validation, test;
+  std::string unused = {};  // a folder test without the classes, as competitions have it
+};
+
+// The only one of the folders that stand for validation; DataError where there are several.
+std::string ValidationFolder(const std::string& base) {
+  std::vector<std::string> found;
+  for (const std::string& name : ValidationNames())
+    if (HasFolder(base + "/" + name)) found.push_back(name);
+  if (found.size() > 1)
+    throw DataError(base + ": holds " + FirstNames(found, found.size()) +
+                    ", which all stand for one split; expected one of them");
+  return found.empty() ? "" : base + "/" + found.front();
+}
+
+bool HasAnyClassOf(const std::string& test, const std::string& train) {
+  const std::vector<std::string> classes = FoldersIn(train);
+  const std::vector<std::string> of_test = FoldersIn(test);
+  return Missing(classes, of_test).size() < classes.size();
+}
+
+SplitFolders FindSplits(const std::string& path, const HeldBack& held_back) {
+  const std::string base = WithoutLastSlash(path);
+  SplitFolders found;
+  if (!HasFolder(base + "/train")) {
+    if (!held_back.any() || !LooksLikeSplit(path)) FailWithoutTrain(path);
+    found.train = base;
+    return found;
+  }
+  found.train = base + "/train";
+  found.validation = ValidationFolder(base);
+  if (HasFolder(base + "/test")) found.test = base + "/test";
+  if (!found.validation.empty() && !found.test.empty() && !HasAnyClassOf(found.test, found.train))
+    found.unused = std::exchange(found.test, "");
+  if (found.test.empty()) found.test = std::exchange(found.validation, "");
+  if (found.test.empty() && !held_back.any())
+    throw DataError(path + ": holds train, but neither val (valid, validation, dev) nor test; " +
+                    kLayout + "; or " + kShare);
+  return found;
+}
+
+FolderListing ListSplit(const std::string& folder, const std::string& split,
+                        const FileChoices& choices, Splits* splits) {
+  RefuseNestedRoot(folder);
+  FolderListing listing = ListPictures(folder, split, choices.faults);
+  TellOfListing(listing, split, choices, splits);
+  return listing;
 }
 
 }  // namespace
 
-Splits OpenFolder(const std::string& path) {
+Splits OpenFolder(const std::string& path, const FileChoices& choices) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   RefuseMachineError(path, error);
@@ -112,21 +202,28 @@ Splits OpenFolder(const std::string& path) {
     throw DataError(path + ": " + error.message() + "; " + kLayout);
   if (!fs::exists(status)) throw DataError(path + ": no such folder; " + kLayout);
   if (!fs::is_directory(status)) throw DataError(path + ": not a folder; " + kLayout);
-  const std::string base = WithoutLastSlash(path);
-  if (!HasFolder(base + "/train")) FailWithoutTrain(path);
-  const bool has_val = HasFolder(base + "/val"), has_test = HasFolder(base + "/test");
-  if (!has_val && !has_test)
-    throw DataError(path + ": holds train, but neither val nor test; " + kLayout);
-  const std::string other = base + (has_val ? "/val" : "/test");
-  for (const std::string& split : {base + "/train", other}) RefuseNestedRoot(split);
-  FolderListing train = ListPictures(base + "/train"), test = ListPictures(other);
-  RequireSameClasses(train, test);
+  const SplitFolders folders = FindSplits(path, choices.held_back);
   Splits splits;
+  FolderListing train = ListSplit(folders.train, "train", choices, &splits);
   splits.class_names = train.classes;
-  splits.train = MakeDataset(std::move(train));
-  splits.test = MakeDataset(std::move(test));
-  if (has_val && has_test)
-    splits.note = base + ": val is evaluated as split test; its folder test is not read";
+  const auto open = [&](const std::string& folder, const std::string& split) {
+    FolderListing listing = ListSplit(folder, split, choices, &splits);
+    RequireSameClasses(train, listing, split, choices.faults);
+    return MakeDataset(std::move(listing), choices.pictures);
+  };
+  if (!folders.validation.empty()) splits.validation = open(folders.validation, "validation");
+  if (!folders.test.empty()) splits.test = open(folders.test, "test");
+  splits.train = MakeDataset(std::move(train), choices.pictures);
+  if (folders.test.empty()) {
+    splits.test = SplitOff(splits.train, choices.held_back);
+    splits.test_is_held_back = true;
+    AddNote(&splits.note, path + ": has one split; what data.validation holds back of it, " +
+                              Counted(splits.test.images(), "image") +
+                              ", is evaluated as split test");
+  }
+  if (!folders.unused.empty())
+    AddNote(&splits.note, folders.test + " is evaluated as split test; " + folders.unused +
+                              " has none of the classes and is not read");
   return splits;
 }
 
@@ -134,7 +231,7 @@ PictureSize SizeOfFirst(const Dataset& dataset, bool skip_broken) {
   for (std::int64_t i = 0;; ++i) {
     const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
     try {
-      return SizeInPictureFile(path);
+      return SizeInPictureFile(path, dataset.store->rules());
     } catch (const DataError&) {
       if (!skip_broken || i + 1 == dataset.images()) throw;
     }
@@ -147,7 +244,7 @@ void RequireOneSize(const Dataset& dataset, PictureSize wanted,
     const std::string path = dataset.store->NameOf(dataset.NumberInFiles(i));
     PictureSize size;
     try {
-      size = SizeInPictureFile(path);
+      size = SizeInPictureFile(path, dataset.store->rules());
     } catch (const DataError&) {
       if (!skip_broken) throw;
       continue;

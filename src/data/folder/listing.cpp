@@ -3,17 +3,17 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/machine_error.h"
 #include "core/text.h"
+#include "core/utf8.h"
 
 namespace ada::data {
 namespace {
@@ -22,8 +22,13 @@ constexpr std::size_t kDeepest = 100;  // folders below each other
 
 // What lies in a folder.
 struct FolderEntries {
-  std::vector<std::string> folders, pictures;  // sorted
+  std::vector<std::string> folders, pictures, others;  // sorted
 };
+
+// Hidden files, and what Windows keeps beside pictures.
+bool IsLeftByOthers(std::string_view name) {
+  return name.starts_with('.') || name == "Thumbs.db" || name == "desktop.ini";
+}
 
 FolderEntries EntriesOf(const std::string& folder) {
   FolderEntries entries;
@@ -38,29 +43,43 @@ FolderEntries EntriesOf(const std::string& folder) {
       entries.folders.push_back(std::move(name));
     else if (IsPictureName(name))
       entries.pictures.push_back(std::move(name));
+    else if (!IsLeftByOthers(name))
+      entries.others.push_back(std::move(name));
   }
   if (error)
     ThrowUnread<DataError>(folder + ": cannot be listed: " + error.message(), error.value());
-  std::sort(entries.folders.begin(), entries.folders.end());
-  std::sort(entries.pictures.begin(), entries.pictures.end());
+  for (auto* names : {&entries.folders, &entries.pictures, &entries.others})
+    std::sort(names->begin(), names->end());
   return entries;
 }
 
 // The pictures of one class, folder by folder.
 class ClassWalk {
  public:
+  // `name`: of the class's folder; "": all that lies in `split`.
   ClassWalk(const std::string& split, const std::string& name) : split_(split) {
-    NoteFolder(split_);
+    if (!name.empty()) NoteFolder(split_);
     Enter(name);
     std::sort(found_.begin(), found_.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
   }
+
+  std::vector<std::string> Pictures() const {
+    std::vector<std::string> paths;
+    for (const auto& [folder, pictures] : found_)
+      for (const std::string& picture : pictures)
+        paths.push_back(Below(Below(split_, folder), picture));
+    return paths;
+  }
+  const std::vector<std::string>& not_read() const { return not_read_; }
 
   void AddTo(FolderListing* listing, Label label) const {
     for (const auto& [folder, pictures] : found_) {
       for (const std::string& picture : pictures) listing->files.Add(folder, picture);
       listing->labels.insert(listing->labels.end(), pictures.size(), label);
     }
+    listing->not_read.insert(listing->not_read.end(), not_read_.begin(), not_read_.end());
+    listing->hidden.insert(listing->hidden.end(), hidden_.begin(), hidden_.end());
   }
 
  private:
@@ -83,55 +102,85 @@ class ClassWalk {
     above_.push_back(identity);
   }
 
+  static std::string Below(const std::string& folder, const std::string& name) {
+    return folder.empty() ? name : name.empty() ? folder : folder + "/" + name;
+  }
+
   // `name`: below the split's folder.
   void Enter(const std::string& name) {
-    const std::string path = split_ + "/" + name;
+    const std::string path = Below(split_, name);
     NoteFolder(path);
     FolderEntries entries = EntriesOf(path);
+    if (name.substr(name.rfind('/') + 1).starts_with('.')) hidden_.push_back(name);
+    for (const std::string& other : entries.others) not_read_.push_back(Below(name, other));
     if (!entries.pictures.empty()) found_.emplace_back(name, std::move(entries.pictures));
-    for (const std::string& folder : entries.folders) Enter(name + "/" + folder);
+    for (const std::string& folder : entries.folders) Enter(Below(name, folder));
     above_.pop_back();
   }
 
   std::string split_;
   std::vector<Identity> above_;
   std::vector<std::pair<std::string, std::vector<std::string>>> found_;
+  std::vector<std::string> not_read_, hidden_;
 };
 
 }  // namespace
 
-bool IsPictureName(std::string_view name) {
-  std::string lower(name.substr(name.size() - std::min<std::size_t>(name.size(), 5)));
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  constexpr std::array<std::string_view, 3> kEndings = {".jpg", ".jpeg", ".png"};
-  return std::any_of(kEndings.begin(), kEndings.end(),
-                     [&](std::string_view ending) { return lower.ends_with(ending); });
+std::string NotReadText(const std::vector<std::string>& files) {
+  constexpr std::size_t kNamedFiles = 3;
+  std::map<std::string, std::int64_t> by_ending;
+  for (const std::string& file : files) {
+    const std::string name = file.substr(file.rfind('/') + 1);
+    const std::size_t dot = name.rfind('.');
+    ++by_ending[dot == std::string::npos ? "without an ending" : name.substr(dot)];
+  }
+  std::string endings;
+  for (const auto& [ending, count] : by_ending)
+    endings += (endings.empty() ? "" : ", ") + std::to_string(count) + " " + ending;
+  return Counted(static_cast<std::int64_t>(files.size()), "file") +
+         " of other endings than .jpg, .jpeg, .png and .webp (" + endings +
+         "): " + FirstNames(files, kNamedFiles);
 }
 
-FolderListing ListPictures(const std::string& folder) {
+FolderListing ListPictures(const std::string& folder, const std::string& split,
+                           FileFaults* faults) {
   FolderListing listing;
   listing.folder = folder;
   listing.classes = FoldersIn(folder);
   const std::string expected =
       "; expected a folder for each class, with its pictures (.jpg, "
-      ".jpeg, .png) in it";
+      ".jpeg, .png, .webp) in it";
   if (listing.classes.empty()) throw DataError(folder + ": holds no folders" + expected);
   if (listing.classes.size() > static_cast<std::size_t>(kMostClasses))
     throw DataError(folder + ": holds " + std::to_string(listing.classes.size()) +
                     " folders; expected at most " + std::to_string(kMostClasses) + " classes");
-  std::vector<std::string> empty;
+  std::vector<std::string> empty, not_read;
   for (std::size_t k = 0; k < listing.classes.size(); ++k) {
     const std::int64_t before = listing.files.size();
+    const auto others = static_cast<std::ptrdiff_t>(listing.not_read.size());
     ClassWalk(folder, listing.classes[k]).AddTo(&listing, static_cast<Label>(k));
-    if (listing.files.size() == before) empty.push_back(listing.classes[k]);
+    if (listing.files.size() > before) continue;
+    empty.push_back(listing.classes[k]);
+    not_read.insert(not_read.end(), listing.not_read.begin() + others, listing.not_read.end());
   }
+  const std::string instead =
+      not_read.empty() ? "" : ", and " + NotReadText(not_read) + ", which are not read";
   if (empty.size() == listing.classes.size())
     throw DataError(folder + ": none of its folders holds a picture: " +
-                    FirstNames(empty, kNamedClasses) + expected);
-  if (!empty.empty())
+                    FirstNames(empty, kNamedClasses) + instead + expected);
+  if (!empty.empty() && faults == nullptr)
     throw DataError(folder + ": classes without pictures: " + FirstNames(empty, kNamedClasses) +
-                    expected);
+                    instead + expected);
+  if (faults != nullptr)
+    for (const std::string& name : empty)
+      faults->push_back({FaultKind::kEmptyClass, true, split, folder + "/" + name,
+                         "class " + Visible(name) + " has no pictures"});
   return listing;
+}
+
+FolderPictures PicturesBelow(const std::string& folder) {
+  const ClassWalk walk(folder, "");
+  return {walk.Pictures(), walk.not_read()};
 }
 
 std::vector<std::string> FoldersIn(const std::string& folder) { return EntriesOf(folder).folders; }

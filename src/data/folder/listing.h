@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/file_fault.h"
 #include "data/picture_files.h"
 
 namespace ada::data {
@@ -17,16 +18,28 @@ struct FolderListing {
   std::vector<std::string> classes;
   NameList files;             // "class/name", as below `folder`
   std::vector<Label> labels;  // of each file
+  // Below `folder`: files of other endings, which are not read, but for hidden ones and those that
+  // file managers leave; folders whose names begin with a dot, which are read.
+  std::vector<std::string> not_read = {}, hidden = {};
 };
 
 inline constexpr std::size_t kNamedClasses = 5;  // in a message
 
-// Whether a file is taken for a picture: .jpg .jpeg .png, in any case.
-bool IsPictureName(std::string_view name);
-
 // Lists `folder`. Throws DataError: it or a folder below it cannot be listed, a link leads back to
-// a folder above it, no class folders, more than kMostClasses of them, classes without pictures.
-FolderListing ListPictures(const std::string& folder);
+// a folder above it, no class folders, more than kMostClasses of them, classes without pictures;
+// these go to `faults` instead where that is not null, unless no class has pictures.
+FolderListing ListPictures(const std::string& folder, const std::string& split = "",
+                           FileFaults* faults = nullptr);
+
+// "3 files that are no JPEG, PNG or WebP by their names (2 .gif, 1 .bmp): cat/a.gif, ...".
+std::string NotReadText(const std::vector<std::string>& files);
+
+// The paths of all pictures in a folder and below it, folder by folder, in byte order; and the
+// files of other endings. DataError: one cannot be listed, a link leads back.
+struct FolderPictures {
+  std::vector<std::string> pictures, not_read;
+};
+FolderPictures PicturesBelow(const std::string& folder);
 
 // The names of the folders in `folder`, sorted; DataError where it cannot be listed.
 std::vector<std::string> FoldersIn(const std::string& folder);

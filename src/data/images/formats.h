@@ -13,6 +13,7 @@ inline constexpr char kDecoding[] = "decode it";
 struct PictureHeader {
   PictureSize size;
   std::string kind;
+  PictureTraits traits;
   // Of memory while the whole picture is decoded: its pixels, and what the library holds.
   std::uint64_t decoding_bytes = 0;
 };
@@ -24,7 +25,11 @@ Picture DecodeJpeg(FileBytes file, const std::string& path, const Box* box);
 
 bool IsPng(FileBytes file);
 PictureHeader PngHeader(FileBytes file, const std::string& path);
-Picture DecodePng(FileBytes file, const std::string& path, const Box* box);
+Picture DecodePng(FileBytes file, const std::string& path, const Box* box, SixteenBit sixteen_bit);
+
+bool IsWebp(FileBytes file);
+PictureHeader WebpHeader(FileBytes file, const std::string& path);
+Picture DecodeWebp(FileBytes file, const std::string& path, const Box* box);
 
 // "is a GIF picture", "is text: \"hello\"", "is empty": what a file is that begins with neither.
 std::string WhatItLooksLike(FileBytes file);

@@ -12,14 +12,20 @@
 #include <array>
 #include <csetjmp>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/machine_error.h"
+#include "data/file_fault.h"
 #include "data/images/formats.h"
 #include "data/images/jpeg_scans.h"
+#include "data/images/orientation.h"
 
 namespace ada::data {
 namespace {
+
+using std::string_view_literals::operator""sv;
+constexpr std::string_view kExif = "Exif\0\0"sv;
 
 struct JpegErrors : jpeg_error_mgr {
   std::jmp_buf jump;
@@ -100,6 +106,7 @@ class JpegReader {
       source_.term_source = EndSource;
       source_.next_input_byte = file_.data();
       source_.bytes_in_buffer = file_.size();
+      jpeg_save_markers(&info_, JPEG_APP0 + 1, 0xFFFF);  // EXIF
       jpeg_read_header(&info_, TRUE);
     });
     CheckSize(path_, info_.image_height, info_.image_width);
@@ -117,7 +124,7 @@ class JpegReader {
             "JPEG, " + std::to_string(info_.num_components) +
                 (info_.num_components == 1 ? " component" : " components") +
                 (info_.progressive_mode ? ", progressive" : ""),
-            DecodingBytes()};
+            Traits(), DecodingBytes()};
   }
 
   Picture Decode(const Box* box) {
@@ -137,6 +144,19 @@ class JpegReader {
   }
 
  private:
+  PictureTraits Traits() const {
+    PictureTraits traits;
+    traits.grey = info_.num_components == 1;
+    for (const jpeg_marker_struct* marker = info_.marker_list; marker; marker = marker->next) {
+      const FileBytes bytes(marker->data, marker->data_length);
+      if (bytes.size() < kExif.size() || !std::equal(kExif.begin(), kExif.end(), bytes.begin()))
+        continue;
+      traits.orientation = OrientationOfExif(bytes);
+      break;
+    }
+    return traits;
+  }
+
   PictureSize Size() const {
     return {static_cast<int>(info_.image_height), static_cast<int>(info_.image_width)};
   }
@@ -151,9 +171,10 @@ class JpegReader {
   [[noreturn]] void Throw() const {
     const int code = errors_.msg_code;
     if (code == JERR_INPUT_EOF || code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF) {
-      throw DataError(path_ + ": the JPEG data is cut off (after row " +
-                      std::to_string(info_.output_scanline) + " of " +
-                      std::to_string(info_.image_height) + "); the picture is damaged");
+      throw FaultyFile(FaultKind::kCut, path_ + ": the JPEG data is cut off (after row " +
+                                            std::to_string(info_.output_scanline) + " of " +
+                                            std::to_string(info_.image_height) +
+                                            "); the picture is damaged");
     }
     if (code == JERR_OUT_OF_MEMORY) throw NoMemory(path_, kDecoding);
     throw DataError(path_ + ": the JPEG data cannot be decoded: " + errors_.words);
@@ -167,8 +188,9 @@ class JpegReader {
     const std::int64_t pixels = std::int64_t{Size().height} * Size().width;
     if (info_.arith_code || pixels / kMostPixelsOfByte <= static_cast<std::int64_t>(file_.size()))
       return;
-    throw DataError(path_ + ": the JPEG data is cut off (" + std::to_string(file_.size()) +
-                    " bytes for " + SizeText(Size()) + "); the picture is damaged");
+    throw FaultyFile(FaultKind::kCut, path_ + ": the JPEG data is cut off (" +
+                                          std::to_string(file_.size()) + " bytes for " +
+                                          SizeText(Size()) + "); the picture is damaged");
   }
 
   // Of several scans, as all progressive files have, the library holds all coefficients at once.

@@ -12,4 +12,8 @@ namespace ada::data {
 Picture DecodeLabelPng(FileBytes file, const std::string& path);
 Picture ReadLabelPng(const std::string& path);
 
+// The colors of a PNG of any kind, RGB: of a palette its colors. DataError as above, and for
+// pictures of other formats, most of which change colors.
+Picture ReadColorPng(const std::string& path);
+
 }  // namespace ada::data

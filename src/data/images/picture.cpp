@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <optional>
 
 #include "core/data_files.h"
 #include "core/error.h"
@@ -13,6 +14,7 @@
 #include "core/system_call.h"
 #include "core/text.h"
 #include "data/images/formats.h"
+#include "data/images/orientation.h"
 
 namespace ada::data {
 namespace {
@@ -23,16 +25,23 @@ constexpr std::uint64_t kBeginning = 16 << 10;  // bytes of a file: most headers
 struct PictureFormat {
   bool (*is)(FileBytes file);
   PictureHeader (*header)(FileBytes file, const std::string& path);
-  Picture (*decode)(FileBytes file, const std::string& path, const Box* box);
+  Picture (*decode)(FileBytes file, const std::string& path, const Box* box,
+                    SixteenBit sixteen_bit);
 };
-constexpr PictureFormat kPictureFormats[] = {{IsJpeg, JpegHeader, DecodeJpeg},
-                                             {IsPng, PngHeader, DecodePng}};
+// Of a format whose values have 8 bits.
+template <Picture (*decode)(FileBytes file, const std::string& path, const Box* box)>
+Picture DecodeBytes(FileBytes file, const std::string& path, const Box* box, SixteenBit) {
+  return decode(file, path, box);
+}
+constexpr PictureFormat kPictureFormats[] = {{IsJpeg, JpegHeader, DecodeBytes<DecodeJpeg>},
+                                             {IsPng, PngHeader, DecodePng},
+                                             {IsWebp, WebpHeader, DecodeBytes<DecodeWebp>}};
 
 const PictureFormat& FormatOf(FileBytes file, const std::string& path) {
   for (const PictureFormat& format : kPictureFormats) {
     if (format.is(file)) return format;
   }
-  throw DataError(path + ": " + WhatItLooksLike(file) + "; expected a JPEG or PNG picture");
+  throw DataError(path + ": " + WhatItLooksLike(file) + "; expected a JPEG, PNG or WebP picture");
 }
 
 bool IsPicture(FileBytes file) {
@@ -97,21 +106,46 @@ Picture RoomFor(const std::string& path, PictureSize size, int channels) {
   return picture;
 }
 
-Picture DecodePicture(FileBytes file, const std::string& path) {
-  return WithMemory(path, kDecoding,
-                    [&] { return FormatOf(file, path).decode(file, path, nullptr); });
+namespace {
+
+// `box`: of the picture as it becomes by the rules; null: all of it.
+Picture Decode(FileBytes file, const std::string& path, const Box* box, const PictureRules& rules) {
+  return WithMemory(path, kDecoding, [&] {
+    const PictureFormat& format = FormatOf(file, path);
+    if (!rules.applies_exif) return format.decode(file, path, box, rules.sixteen_bit);
+    const PictureHeader header = format.header(file, path);
+    const int orientation = header.traits.orientation;
+    std::optional<Box> stored;
+    if (box != nullptr) stored = StoredBox(*box, header.size, orientation);
+    return Turned(format.decode(file, path, stored ? &*stored : nullptr, rules.sixteen_bit),
+                  orientation);
+  });
 }
 
-Picture DecodePicture(FileBytes file, const std::string& path, const Box& box) {
-  return WithMemory(path, kDecoding, [&] { return FormatOf(file, path).decode(file, path, &box); });
+PictureSize SizeBy(const PictureRules& rules, const PictureHeader& header) {
+  return rules.applies_exif ? Turned(header.size, header.traits.orientation) : header.size;
 }
 
-PictureSize SizeOfPicture(FileBytes file, const std::string& path) {
-  return FormatOf(file, path).header(file, path).size;
+}  // namespace
+
+Picture DecodePicture(FileBytes file, const std::string& path, const PictureRules& rules) {
+  return Decode(file, path, nullptr, rules);
+}
+
+Picture DecodePicture(FileBytes file, const std::string& path, const Box& box,
+                      const PictureRules& rules) {
+  return Decode(file, path, &box, rules);
+}
+
+PictureSize SizeOfPicture(FileBytes file, const std::string& path, const PictureRules& rules) {
+  return SizeBy(rules, FormatOf(file, path).header(file, path));
 }
 
 std::string KindOfPicture(FileBytes file, const std::string& path) {
-  return FormatOf(file, path).header(file, path).kind;
+  const PictureHeader header = FormatOf(file, path).header(file, path);
+  const int orientation = header.traits.orientation;
+  return header.kind +
+         (orientation == 1 ? "" : ", EXIF orientation " + std::to_string(orientation));
 }
 
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path) {
@@ -122,11 +156,18 @@ std::vector<std::uint8_t> ReadPictureFile(const std::string& path) {
   });
 }
 
-PictureNeeds NeedsOfPictureFile(const std::string& path) {
+PictureNeeds NeedsOfPictureFile(const std::string& path, const PictureRules& rules) {
   const OpenPicture file(path);
   const auto needs = [&](FileBytes bytes) {
     const PictureHeader header = FormatOf(bytes, path).header(bytes, path);
-    return PictureNeeds{header.size, header.decoding_bytes + file.size()};
+    const PictureSize size = SizeBy(rules, header);
+    const bool turned = rules.applies_exif && header.traits.orientation != 1;
+    const std::uint64_t pixels =  // a second copy while it is turned
+        turned
+            ? 3 * static_cast<std::uint64_t>(size.height) * static_cast<std::uint64_t>(size.width)
+            : 0;
+    return PictureNeeds{size, header.size, header.decoding_bytes + pixels + file.size(),
+                        header.traits};
   };
   const std::vector<std::uint8_t> beginning = file.Beginning();
   try {
@@ -137,8 +178,12 @@ PictureNeeds NeedsOfPictureFile(const std::string& path) {
   }
 }
 
-PictureSize SizeInPictureFile(const std::string& path) { return NeedsOfPictureFile(path).size; }
+PictureSize SizeInPictureFile(const std::string& path, const PictureRules& rules) {
+  return NeedsOfPictureFile(path, rules).size;
+}
 
-Picture ReadPicture(const std::string& path) { return DecodePicture(ReadPictureFile(path), path); }
+Picture ReadPicture(const std::string& path, const PictureRules& rules) {
+  return DecodePicture(ReadPictureFile(path), path, rules);
+}
 
 }  // namespace ada::data

@@ -1,11 +1,11 @@
-// Pictures of files: JPEG and PNG, told apart by their content and not by their names, decoded to
-// the RGB bytes that PIL's Image.open(file).convert("RGB") gives (so torchvision's ImageFolder):
-// alpha dropped, 16-bit grey cut at 255 (other 16-bit PNG: the high byte), CMYK and YCCK JPEG taken
-// as Adobe writes them (inverted), an orientation in EXIF not applied, JPEG by the accurate integer
-// DCT with smooth upsampling of colour.
+// Pictures of files: JPEG, PNG and WebP, told apart by their content and not by their names,
+// decoded to the RGB bytes that PIL's Image.open(file).convert("RGB") gives (so torchvision's
+// ImageFolder): alpha dropped, 16-bit grey cut at 255 (other 16-bit PNG: the high byte), CMYK and
+// YCCK JPEG taken as Adobe writes them (inverted), an orientation in EXIF not applied, JPEG by the
+// accurate integer DCT with smooth upsampling of colour. PictureRules ask for something else.
 //
-// Every function that takes a file's bytes throws DataError naming `path` for what is no JPEG or
-// PNG (with what it looks like), for damaged and truncated data, and, before memory is taken, for
+// Every function that takes a file's bytes throws DataError naming `path` for what is none of these
+// (with what it looks like), for damaged and truncated data, and, before memory is taken, for
 // headers that claim more than kMaxPixels; DeviceError naming it where the machine has no memory.
 // Unlike PIL, which paints grey where the data of a JPEG makes no sense, such damage is an error
 // here. All are safe from several threads at a time.
@@ -43,32 +43,52 @@ struct Box {
 };
 inline Box WholeOf(PictureSize size) { return {0, 0, size.height, size.width}; }
 
+// What becomes of 16-bit values v: as PIL has it (grey: min(v, 255); colours: v / 256, rounded
+// down), or v / 257, rounded to nearest.
+enum class SixteenBit : std::uint8_t { kClip, kScale };
+// What is made of a file beyond what its format says.
+struct PictureRules {
+  bool applies_exif = false;  // turned as its orientation in EXIF says; sizes and boxes are so too
+  SixteenBit sixteen_bit = SixteenBit::kClip;
+};
+
+// What a header says of its values.
+struct PictureTraits {
+  int bits = 8;         // of a value
+  int orientation = 1;  // in EXIF, 1 to 8; 1: as it is stored
+  bool grey = false, palette = false, alpha = false;
+  // PIL's conversion makes all that is above 255 white.
+  bool is_clipped() const { return grey && bits == 16 && !alpha; }
+};
+
 // A file's bytes.
 using FileBytes = std::span<const std::uint8_t>;
 
-Picture DecodePicture(FileBytes file, const std::string& path);
+Picture DecodePicture(FileBytes file, const std::string& path, const PictureRules& rules = {});
 // Does the same for a part of the picture, which must lie within it (InternalError): the same
 // bytes, in less time. Truncation is found wherever the box is, other damage beside or below the
 // box may not be.
-Picture DecodePicture(FileBytes file, const std::string& path, const Box& box);
+Picture DecodePicture(FileBytes file, const std::string& path, const Box& box,
+                      const PictureRules& rules = {});
 
-// These read the header alone. The kind is "JPEG, 3 components, progressive" or "PNG, 8-bit
-// palette".
-PictureSize SizeOfPicture(FileBytes file, const std::string& path);
+// These read the header alone. The kind is "JPEG, 3 components, progressive", "PNG, 8-bit palette"
+// or "WebP, lossy"; ", EXIF orientation 6" follows where it is not 1.
+PictureSize SizeOfPicture(FileBytes file, const std::string& path, const PictureRules& rules = {});
 std::string KindOfPicture(FileBytes file, const std::string& path);
 
 // The file's bytes; of one that is no picture its beginning alone, which says what it is. Errors of
 // core/data_files.h, DataError where it is larger than 2 GiB.
 std::vector<std::uint8_t> ReadPictureFile(const std::string& path);
-Picture ReadPicture(const std::string& path);
+Picture ReadPicture(const std::string& path, const PictureRules& rules = {});
 
 // What the header of the picture in a file says, from the file's beginning if that has it all.
 struct PictureNeeds {
-  PictureSize size;
-  std::uint64_t bytes = 0;  // of memory while the whole picture is decoded, the file's among them
+  PictureSize size, stored;  // as the rules have it, and as it stands in the file
+  std::uint64_t bytes = 0;   // of memory while the whole picture is decoded, the file's among them
+  PictureTraits traits = {};
 };
-PictureNeeds NeedsOfPictureFile(const std::string& path);
-PictureSize SizeInPictureFile(const std::string& path);
+PictureNeeds NeedsOfPictureFile(const std::string& path, const PictureRules& rules = {});
+PictureSize SizeInPictureFile(const std::string& path, const PictureRules& rules = {});
 
 // Writes a PNG of 1 (grey) or 3 (RGB) channels as core/file.h's AtomicFile writes; OutputError with
 // the reason.

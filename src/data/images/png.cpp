@@ -9,11 +9,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/machine_error.h"
+#include "data/file_fault.h"
 #include "data/images/formats.h"
 #include "data/images/label_png.h"
+#include "data/images/orientation.h"
 
 namespace ada::data {
 namespace {
@@ -24,11 +27,32 @@ constexpr std::uint64_t kMostDeflate = 1032;
 // What is made of the values of a file.
 enum class PngValues : std::uint8_t { kRgb, kLabels };
 
+// Of the chunk eXIf in front of the pixels, which libpng passes over here; 1: there is none.
+int OrientationOfPng(FileBytes file) {
+  using std::string_view_literals::operator""sv;
+  constexpr std::size_t kSignature = 8, kAround = 12;  // length, name and checksum of a chunk
+  for (std::size_t at = kSignature; at + kAround <= file.size();) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i) length = length << 8 | file[at + i];
+    const std::string_view name(reinterpret_cast<const char*>(file.data()) + at + 4, 4);
+    if (name == "IDAT"sv || length > file.size() - at - kAround) return 1;
+    if (name == "eXIf"sv) return OrientationOfExif(file.subspan(at + 8, length));
+    at += kAround + length;
+  }
+  return 1;
+}
+
 class PngReader {
  public:
   // Reads the header.
-  PngReader(FileBytes file, const std::string& path, PngValues values = PngValues::kRgb)
-      : left_(file), bytes_(file.size()), path_(path), values_(values) {
+  PngReader(FileBytes file, const std::string& path, PngValues values = PngValues::kRgb,
+            SixteenBit sixteen_bit = SixteenBit::kClip)
+      : file_(file),
+        left_(file),
+        bytes_(file.size()),
+        path_(path),
+        values_(values),
+        sixteen_bit_(sixteen_bit) {
     png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, OnError, OnWarning, this, Allocate,
                                     Free);
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
@@ -69,7 +93,7 @@ class PngReader {
 
   [[noreturn]] void Throw() const {
     if (no_memory_) throw NoMemory(path_, kDecoding);
-    throw DataError(path_ + ": " + words_);
+    throw FaultyFile(ended_ ? FaultKind::kCut : FaultKind::kUnreadable, path_ + ": " + words_);
   }
 
   // The library and zlib say in many words that they got no memory; that it was refused is plain.
@@ -100,10 +124,16 @@ class PngReader {
     reader->left_ = reader->left_.subspan(bytes);
   }
 
-  FileBytes left_;
+  // Of 16-bit grey each value needs both bytes.
+  bool clips() const {
+    return kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16 && sixteen_bit_ == SixteenBit::kClip;
+  }
+
+  FileBytes file_, left_;
   std::size_t bytes_;
   const std::string& path_;
   PngValues values_;
+  SixteenBit sixteen_bit_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   std::jmp_buf jump_;
@@ -138,10 +168,17 @@ PictureHeader PngReader::Header() const {
       static_cast<std::uint64_t>(size_.height) * static_cast<std::uint64_t>(size_.width);
   const std::uint64_t made = pixels * static_cast<std::uint64_t>(channels());
   const std::uint64_t rows = interlaced_ == PNG_INTERLACE_NONE ? 0 : pixels * BytesOfConverted();
+  PictureTraits traits;
+  traits.bits = depth_;
+  traits.grey = (kind_ & PNG_COLOR_MASK_COLOR) == 0;
+  traits.palette = kind_ == PNG_COLOR_TYPE_PALETTE;
+  traits.alpha =
+      (kind_ & PNG_COLOR_MASK_ALPHA) != 0 || png_get_valid(png_, info_, PNG_INFO_tRNS) != 0;
+  traits.orientation = OrientationOfPng(file_);
   return {size_,
           "PNG, " + std::to_string(depth_) + "-bit " + kind +
               (interlaced_ == PNG_INTERLACE_NONE ? "" : ", interlaced"),
-          made + rows};
+          traits, made + rows};
 }
 
 // A claim of more pixels than so few bytes can pack is false, and found before memory is taken.
@@ -150,8 +187,9 @@ void PngReader::CheckBytes() const {
       static_cast<std::uint64_t>(size_.height) * static_cast<std::uint64_t>(size_.width);
   const auto bits = static_cast<std::uint64_t>(depth_) * png_get_channels(png_, info_);
   if (pixels * bits / 8 / kMostDeflate <= bytes_) return;
-  throw DataError(path_ + ": the PNG data is cut off (" + std::to_string(bytes_) + " bytes for " +
-                  SizeText(size_) + "); the picture is damaged");
+  throw FaultyFile(FaultKind::kCut, path_ + ": the PNG data is cut off (" + std::to_string(bytes_) +
+                                        " bytes for " + SizeText(size_) +
+                                        "); the picture is damaged");
 }
 
 void PngReader::RequireLabels() const {
@@ -159,13 +197,13 @@ void PngReader::RequireLabels() const {
   if (grey || kind_ == PNG_COLOR_TYPE_PALETTE) return;
   throw DataError(path_ + ": " + Header().kind +
                   ": no label image; expected 8-bit grey or palette PNG, whose values are the "
-                  "numbers of the classes");
+                  "numbers of the classes; of colors, data.label_values says the classes");
 }
 
 // Of a pixel after ChooseConversions.
 std::uint64_t PngReader::BytesOfConverted() const {
   if (values_ == PngValues::kLabels || kind_ == PNG_COLOR_TYPE_PALETTE) return 1;
-  return kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16 ? 2 : 3;
+  return clips() ? 2 : 3;
 }
 
 // After these conversions a pixel is 3 bytes of colour, an index of the palette, two bytes of grey,
@@ -181,9 +219,10 @@ void PngReader::ChooseConversions() {
     png_get_PLTE(png_, info_, &colors, &count);
     for (int i = 0; i < std::min(count, 256); ++i)
       palette_[static_cast<std::size_t>(i)] = {colors[i].red, colors[i].green, colors[i].blue};
-  } else if (kind_ != PNG_COLOR_TYPE_GRAY || depth_ != 16) {
+  } else if (!clips()) {
     if (depth_ < 8) png_set_expand_gray_1_2_4_to_8(png_);
-    if (depth_ == 16) png_set_strip_16(png_);
+    if (depth_ == 16 && sixteen_bit_ == SixteenBit::kScale) png_set_scale_16(png_);
+    if (depth_ == 16 && sixteen_bit_ == SixteenBit::kClip) png_set_strip_16(png_);
     if ((kind_ & PNG_COLOR_MASK_ALPHA) != 0) png_set_strip_alpha(png_);
     if ((kind_ & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(png_);
   }
@@ -197,7 +236,7 @@ void PngReader::Convert(const std::uint8_t* in, int pixels, std::uint8_t* out) c
   } else if (kind_ == PNG_COLOR_TYPE_PALETTE) {
     for (int i = 0; i < pixels; ++i, out += 3)
       std::copy(palette_[in[i]].begin(), palette_[in[i]].end(), out);
-  } else if (kind_ == PNG_COLOR_TYPE_GRAY && depth_ == 16) {
+  } else if (clips()) {
     for (int i = 0; i < pixels; ++i, out += 3)
       std::fill(out, out + 3, in[2 * i] != 0 ? 255 : in[2 * i + 1]);
   } else {
@@ -257,20 +296,34 @@ PictureHeader PngHeader(FileBytes file, const std::string& path) {
   return PngReader(file, path).Header();
 }
 
-Picture DecodePng(FileBytes file, const std::string& path, const Box* box) {
-  return PngReader(file, path).Decode(box);
+Picture DecodePng(FileBytes file, const std::string& path, const Box* box, SixteenBit sixteen_bit) {
+  return PngReader(file, path, PngValues::kRgb, sixteen_bit).Decode(box);
 }
 
+namespace {
+
+void RequirePngOfLabels(FileBytes file, const std::string& path, const char* expected) {
+  if (IsPng(file)) return;
+  throw DataError(path + ": " + (IsJpeg(file) ? "is a JPEG picture" : WhatItLooksLike(file)) +
+                  "; expected a label image, " + expected);
+}
+
+}  // namespace
+
 Picture DecodeLabelPng(FileBytes file, const std::string& path) {
-  if (!IsPng(file))
-    throw DataError(path + ": " + (IsJpeg(file) ? "is a JPEG picture" : WhatItLooksLike(file)) +
-                    "; expected a label image, 8-bit grey or palette PNG");
+  RequirePngOfLabels(file, path, "8-bit grey or palette PNG");
   return WithMemory(path, kDecoding,
                     [&] { return PngReader(file, path, PngValues::kLabels).Decode(nullptr); });
 }
 
 Picture ReadLabelPng(const std::string& path) {
   return DecodeLabelPng(ReadPictureFile(path), path);
+}
+
+Picture ReadColorPng(const std::string& path) {
+  const std::vector<std::uint8_t> file = ReadPictureFile(path);
+  RequirePngOfLabels(file, path, "a PNG whose colors are the classes");
+  return DecodePicture(file, path);
 }
 
 }  // namespace ada::data

@@ -9,9 +9,9 @@
 #include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "data/folder/listing.h"
 #include "data/picture_files.h"
 #include "data/segmentation/label_files.h"
+#include "data/split_names.h"
 
 namespace ada::data {
 namespace {
@@ -22,19 +22,19 @@ const std::array<const char*, 11> kCamvidClasses = {"sky",      "building",   "p
                                                     "pavement", "tree",       "sign",     "fence",
                                                     "car",      "pedestrian", "bicyclist"};
 constexpr const char* kCamvidLayout =
-    "expected PATH/SPLIT/NAME.png (or .jpg, .jpeg) and PATH/SPLITannot/NAME.png";
+    "expected PATH/SPLIT/NAME.png (or .jpg, .jpeg, .webp) and PATH/SPLITannot/NAME.png";
 
-// The classes, and the label that is none of them; -1: there is none.
-struct PixelClasses {
-  std::vector<std::string> names;
-  int ignored = -1;
-};
 PixelClasses ChooseClasses(const FileChoices& choices) {
-  const bool own = choices.class_names.empty();
+  const bool own = choices.class_names.empty() && !choices.label_values.any();
   PixelClasses classes;
   classes.names = choices.class_names;
+  classes.values = choices.label_values;
   if (own) classes.names.assign(kCamvidClasses.begin(), kCamvidClasses.end());
+  if (choices.class_names.empty())
+    for (const auto& [value, name] : classes.values.classes)
+      if (name != kIgnoredName && !Contains(classes.names, name)) classes.names.push_back(name);
   classes.ignored = choices.ignored_label.value_or(own ? kCamvidVoid : int{kIgnoredPixel});
+  if (classes.values.by_color) classes.ignored = -1;
   const std::size_t count = classes.names.size();
   if (count > static_cast<std::size_t>(kMostPixelClasses))
     throw ConfigError("data.class_names: " + std::to_string(count) + " classes; expected at most " +
@@ -67,8 +67,8 @@ struct SplitFilesFound {
   std::vector<BrokenImage> left_out = {};  // without a label image
 };
 
-SplitFilesFound FindPairs(const std::string& folder, const FileChoices& choices,
-                          std::string* note) {
+SplitFilesFound FindPairs(const std::string& folder, const std::string& split,
+                          const FileChoices& choices, std::string* note) {
   const std::string annotations = folder + "annot";
   RequireFolder(folder);
   RequireFolder(annotations);
@@ -84,14 +84,22 @@ SplitFilesFound FindPairs(const std::string& folder, const FileChoices& choices,
       found.left_out.push_back(
           {0, 0, missing,
            missing + ": no such file; expected the label image of " + folder + "/" + picture});
+      if (choices.faults != nullptr)
+        choices.faults->push_back({FaultKind::kUnreadable, !choices.skip_broken, split, missing,
+                                   found.left_out.back().message});
       continue;
     }
     found.pictures.Add(folder, picture);
     found.labels.Add(annotations, label->second);
   }
-  for (const auto& [title, label] : labels)
-    if (!pictures.contains(title)) unused.push_back(label);
-  if (!without.empty() && (!choices.skip_broken || found.pictures.size() == 0))
+  for (const auto& [title, label] : labels) {
+    if (pictures.contains(title)) continue;
+    unused.push_back(label);
+    if (choices.faults != nullptr)
+      choices.faults->push_back({FaultKind::kUnpaired, false, split, annotations + "/" + label,
+                                 "a label image without a picture; it is not used"});
+  }
+  if (!without.empty() && (!choices.goes_on() || found.pictures.size() == 0))
     throw DataError(folder + ": " + Counted(static_cast<std::int64_t>(without.size()), "picture") +
                     " without a label image in " + annotations + ": " +
                     FirstNames(without, kNamedFiles) + "; " + kCamvidLayout +
@@ -104,17 +112,27 @@ SplitFilesFound FindPairs(const std::string& folder, const FileChoices& choices,
   return found;
 }
 
-Dataset MakeCamvidDataset(SplitFilesFound files, const PixelClasses& classes) {
+Dataset MakeCamvidDataset(SplitFilesFound files, const PixelClasses& classes,
+                          const PictureRules& rules) {
   Dataset dataset;
   dataset.name = "camvid";
   dataset.channels = 3;
   dataset.classes = static_cast<int>(classes.names.size());
   dataset.labels.resize(static_cast<std::size_t>(files.pictures.size()));
   dataset.left_out = std::move(files.left_out);
-  dataset.store = std::make_shared<PictureFiles>("", std::move(files.pictures));
+  dataset.store = std::make_shared<PictureFiles>("", std::move(files.pictures), rules);
   dataset.label_images =
-      std::make_shared<LabelFiles>(std::move(files.labels), dataset.classes, classes.ignored);
+      std::make_shared<LabelFiles>(std::move(files.labels), classes, dataset.store);
   return dataset;
+}
+
+// The folders of the splits below `base`. Those of CamVid are its own: it has val beside test, and
+// trains without it.
+SplitsOfSet ChooseSplits(const std::string& base, const FileChoices& choices) {
+  const bool own = choices.class_names.empty() && !choices.label_values.any();
+  return SplitsByNames(choices, "train", "test", own, [&](const std::string& name) {
+    return IsDataFolder(base + "/" + name) && IsDataFolder(base + "/" + name + "annot");
+  });
 }
 
 }  // namespace
@@ -123,11 +141,15 @@ Splits OpenCamvid(const std::string& path, const FileChoices& choices) {
   const std::string base = WithoutLastSlash(path);
   RequireFolder(base);
   const PixelClasses classes = ChooseClasses(choices);
+  const SplitsOfSet names = ChooseSplits(base, choices);
   Splits splits;
-  const std::string train = choices.train.empty() ? "train" : choices.train;
-  const std::string test = choices.test.empty() ? "test" : choices.test;
-  splits.train = MakeCamvidDataset(FindPairs(base + "/" + train, choices, &splits.note), classes);
-  splits.test = MakeCamvidDataset(FindPairs(base + "/" + test, choices, &splits.note), classes);
+  const auto open = [&](const std::string& split, const std::string& folder) {
+    return MakeCamvidDataset(FindPairs(base + "/" + folder, split, choices, &splits.note), classes,
+                             choices.pictures);
+  };
+  splits.train = open("train", names.train);
+  if (!names.validation.empty()) splits.validation = open("validation", names.validation);
+  splits.test = open("test", names.test);
   splits.class_names = classes.names;
   return splits;
 }

@@ -4,48 +4,111 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/text.h"
+#include "data/file_fault.h"
 #include "data/images/label_png.h"
+#include "data/images/orientation.h"
 
 namespace ada::data {
 
-LabelFiles::LabelFiles(NameList files, int classes, int ignored)
-    : files_(std::move(files)), classes_(classes), ignored_(ignored) {
-  ADA_CHECK(classes <= kMostPixelClasses && ignored < 256);
+std::string ValueText(std::uint32_t value, bool is_color) {
+  return is_color ? Formatted("#%06x", value) : std::to_string(value);
+}
+
+LabelFiles::LabelFiles(NameList files, PixelClasses classes,
+                       std::shared_ptr<const ImageStore> pictures)
+    : files_(std::move(files)), classes_(std::move(classes)), pictures_(std::move(pictures)) {
+  const std::vector<std::string>& names = classes_.names;
+  ADA_CHECK(names.size() <= std::size_t{kMostPixelClasses} && classes_.ignored < 256);
   class_of_.fill(kIgnoredPixel);
-  for (int label = 0; label < classes; ++label) {
-    class_of_[static_cast<std::size_t>(label)] = static_cast<std::uint8_t>(label);
-    is_known_[static_cast<std::size_t>(label)] = true;
+  const auto know = [this](std::size_t label, std::size_t of_class) {
+    class_of_[label] = static_cast<std::uint8_t>(of_class);
+    is_known_[label] = true;
+  };
+  if (!classes_.values.any())
+    for (std::size_t label = 0; label < names.size(); ++label) know(label, label);
+  if (classes_.ignored >= 0) know(static_cast<std::size_t>(classes_.ignored), kIgnoredPixel);
+  for (const auto& [value, name] : classes_.values.classes) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    const auto of_class = found == names.end() ? std::size_t{kIgnoredPixel}
+                                               : static_cast<std::size_t>(found - names.begin());
+    if (classes_.values.by_color)
+      class_of_color_.emplace(value, static_cast<std::uint8_t>(of_class));
+    else
+      know(value, of_class);
   }
-  if (ignored < 0) return;
-  class_of_[static_cast<std::size_t>(ignored)] = kIgnoredPixel;
-  is_known_[static_cast<std::size_t>(ignored)] = true;
 }
 
 Picture LabelFiles::Read(std::int64_t image) const {
+  Picture labels = classes_.values.by_color ? ReadColors(image) : ReadValues(image);
+  const int orientation = OrientationFor(image, labels.size());
+  return Turned(std::move(labels), orientation);
+}
+
+Picture LabelFiles::ReadValues(std::int64_t image) const {
   Picture picture = ReadLabelPng(NameOf(image));
   bool all_known = true;
   for (const std::uint8_t label : picture.pixels) all_known &= is_known_[label];
   if (!all_known) {
     const auto unknown = std::find_if(picture.pixels.begin(), picture.pixels.end(),
                                       [this](std::uint8_t label) { return !is_known_[label]; });
-    FailAt(image, picture, static_cast<std::size_t>(unknown - picture.pixels.begin()));
+    FailAt(image, picture, static_cast<std::size_t>(unknown - picture.pixels.begin()),
+           "label " + std::to_string(*unknown));
   }
   for (std::uint8_t& label : picture.pixels) label = class_of_[label];
   return picture;
 }
 
-void LabelFiles::FailAt(std::int64_t image, const Picture& picture, std::size_t pixel) const {
+Picture LabelFiles::ReadColors(std::int64_t image) const {
+  const Picture colors = ReadColorPng(NameOf(image));
+  Picture labels{colors.height, colors.width, 1, {}};
+  labels.pixels.resize(colors.pixels.size() / 3);
+  std::uint32_t last = ~std::uint32_t{0};  // no color: neighbors mostly have the same one
+  std::uint8_t label = 0;
+  for (std::size_t i = 0; i < labels.pixels.size(); ++i) {
+    const std::uint8_t* rgb = &colors.pixels[3 * i];
+    const std::uint32_t color = std::uint32_t{rgb[0]} << 16 | std::uint32_t{rgb[1]} << 8 | rgb[2];
+    if (color != last) {
+      const auto found = class_of_color_.find(color);
+      if (found == class_of_color_.end())
+        FailAt(image, labels, i, "the color " + ValueText(color, true));
+      last = color;
+      label = found->second;
+    }
+    labels.pixels[i] = label;
+  }
+  return labels;
+}
+
+void LabelFiles::FailAt(std::int64_t image, const Picture& picture, std::size_t pixel,
+                        const std::string& label) const {
   const std::size_t width = static_cast<std::size_t>(picture.width);
-  throw DataError(NameOf(image) + ": row " + std::to_string(pixel / width) + ", column " +
-                  std::to_string(pixel % width) + ": label " +
-                  std::to_string(picture.pixels[pixel]) + " is none of the " +
-                  std::to_string(classes_) + " classes (0 to " + std::to_string(classes_ - 1) +
-                  ")" + (ignored_ < 0 ? "" : " nor the ignored label " + std::to_string(ignored_)) +
-                  "; name all classes in data.class_names, or say data.ignored_label");
+  const std::string place = NameOf(image) + ": row " + std::to_string(pixel / width) + ", column " +
+                            std::to_string(pixel % width) + ": " + label;
+  const std::string ignored =
+      classes_.ignored < 0 ? "" : " nor the ignored label " + std::to_string(classes_.ignored);
+  if (classes_.values.any())
+    throw FaultyFile(FaultKind::kLabel, place + " is none of data.label_values" + ignored +
+                                            "; give it a class there, or the word " + kIgnoredName);
+  const std::size_t classes = classes_.names.size();
+  throw FaultyFile(
+      FaultKind::kLabel,
+      place + " is none of the " + std::to_string(classes) + " classes (0 to " +
+          std::to_string(classes - 1) + ")" + ignored +
+          "; name all classes in data.class_names, say data.ignored_label, or what each "
+          "value means in data.label_values");
+}
+
+int LabelFiles::OrientationFor(std::int64_t image, PictureSize labels) const {
+  const PictureRules rules = pictures_->rules();
+  if (!rules.applies_exif) return 1;
+  const PictureNeeds picture = NeedsOfPictureFile(pictures_->NameOf(image), rules);
+  return labels != picture.size && labels == picture.stored ? picture.traits.orientation : 1;
 }
 
 PictureSize LabelFiles::SizeOf(std::int64_t image) const {
-  return SizeInPictureFile(NameOf(image));
+  const PictureSize stored = SizeInPictureFile(NameOf(image));
+  return Turned(stored, OrientationFor(image, stored));
 }
 
 }  // namespace ada::data

@@ -4,25 +4,40 @@
 
 #include "core/error.h"
 #include "core/run_in_parallel.h"
+#include "data/images/orientation.h"
 
 namespace ada::data {
 namespace {
 
 constexpr std::int64_t kPairsOfTask = 64;
 
+// What EXIF has to do with it: a picture that it would turn to the size of its labels.
+std::string TurnedText(const std::string& picture, PictureSize labels) {
+  PictureNeeds read;
+  try {
+    read = NeedsOfPictureFile(picture);
+  } catch (const DataError&) {
+    return "";
+  }
+  const int orientation = read.traits.orientation;
+  if (orientation == 1 || Turned(read.stored, orientation) != labels) return "";
+  return "; EXIF orientation " + std::to_string(orientation) +
+         " turns the picture to that size: set data.exif: apply, or turn the picture itself";
+}
+
 // Of the image with this number in its files.
 std::string OtherSizeText(const Dataset& dataset, std::int64_t number, PictureSize picture,
                           PictureSize labels) {
   return dataset.label_images->NameOf(number) + ": " + SizeText(labels) + ", and its picture " +
          dataset.store->NameOf(number) + " has " + SizeText(picture) +
-         "; expected a label for each pixel";
+         "; expected a label for each pixel" + TurnedText(dataset.store->NameOf(number), labels);
 }
 
 void RequirePair(const Dataset& dataset, std::int64_t image) {
   const std::int64_t number = dataset.NumberInFiles(image);
   PictureSize picture, labels;
   try {
-    picture = SizeInPictureFile(dataset.store->NameOf(number));
+    picture = SizeInPictureFile(dataset.store->NameOf(number), dataset.store->rules());
     labels = dataset.label_images->SizeOf(number);
   } catch (const DataError&) {
     return;
@@ -44,11 +59,13 @@ Picture ReadLabels(const Dataset& dataset, std::int64_t number, PictureSize pict
   Picture labels;
   try {
     labels = dataset.label_images->Read(number);
+  } catch (const FaultyFile& error) {
+    throw BrokenTruth(name, error.what(), error.kind());
   } catch (const DataError& error) {
     throw BrokenTruth(name, error.what());
   }
   if (labels.size() == picture) return labels;
-  throw BrokenTruth(name, OtherSizeText(dataset, number, picture, labels.size()));
+  throw BrokenTruth(name, OtherSizeText(dataset, number, picture, labels.size()), FaultKind::kSize);
 }
 
 }  // namespace ada::data

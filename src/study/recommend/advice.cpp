@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/text.h"
 #include "study/recommend/parts.h"
 #include "what_if/scale_path.h"
 
@@ -73,7 +74,7 @@ class Recommender {
     auto change = std::find_if(changes.begin(), changes.end(), same);
     if (change == changes.end()) change = changes.insert(change, {owner, role, format, {}});
     change->format = format;
-    change->tensors.push_back(tensor.name());
+    if (!Contains(change->tensors, tensor.name())) change->tensors.push_back(tensor.name());
     for (const TensorNeeds& other : needs_.tensors)
       if (OwnerOf(other) == owner && KeyOf(other.tensor) == role)
         formats_[{other.layer, other.tensor}] = format;

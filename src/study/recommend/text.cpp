@@ -215,6 +215,12 @@ void PrintRecommendation(const RecommendOptions& options, const RunNeeds& needs,
   PrintPrediction(options, advice, out);
 }
 
+// "epoch 1", "epochs 1 to 3".
+std::string EpochsText(std::int64_t first, std::int64_t last) {
+  if (first == last) return "epoch " + std::to_string(first);
+  return "epochs " + std::to_string(first) + " to " + std::to_string(last);
+}
+
 void PrintConfidence(const RecommendOptions& options, const config::Config& run,
                      const RunNeeds& needs, const Recommendation& advice, const ProbedLoss& probed,
                      std::ostream& out) {
@@ -222,8 +228,8 @@ void PrintConfidence(const RecommendOptions& options, const config::Config& run,
       *std::max_element(needs.tensors.begin(), needs.tensors.end(),
                         [](const auto& a, const auto& b) { return a.lost_pct < b.lost_pct; });
   out << "How sure: " << GradeOf(run, needs) << ". " << Counted(needs.steps, "step")
-      << " with histograms (" << needs.first_step << " to " << needs.last_step << ", epochs "
-      << needs.first_epoch << " to " << needs.last_epoch << " of " << run.train.epochs << "), "
+      << " with histograms (" << needs.first_step << " to " << needs.last_step << ", "
+      << EpochsText(needs.first_epoch, needs.last_epoch) << " of " << run.train.epochs << "), "
       << run.data.batch_size << " images each;\n  largest values from "
       << Counted(needs.logged_steps, "logged step") << ".\n";
   out << "  Gradients move as training goes on: steps that were not recorded may ask for more.\n";

@@ -1,6 +1,8 @@
 // The parts of `watch`: what it shows of a run, how that follows the run's files, how it is drawn,
 // and the terminal.
 #pragma once
+#include <termios.h>
+
 #include <cmath>
 #include <csignal>
 #include <cstddef>
@@ -35,6 +37,8 @@ struct WatchState {
   std::int64_t epochs = 0, max_steps = 0;  // of the configuration; 0: not known, no limit
   std::int64_t epoch_steps = 0;  // steps of an epoch; 0: not known until the second begins
   StepRow step;                  // the last; step 0: none yet
+  TimingRow timing;              // the last; step 0: none yet
+  double step_seconds = NAN;     // of it, for each step since the row before; NaN: not known
   std::int64_t skipped = 0;
   std::int64_t logged_step = 0;      // the last with statistics; 0: none yet
   EventRow event;                    // the last; step 0: none
@@ -46,10 +50,13 @@ struct WatchState {
   // How long the run will be, as its progress line says; 0: not known.
   std::int64_t steps_in_all() const;
   std::int64_t epochs_in_all() const;
+  // As the last timing has it; below 0: not known, or the run has ended.
+  double seconds_left() const;
 
   void Add(const StepRow& row);
   void Add(const TensorRow& row);  // of dx, dy and dw
   void Add(const ScaleRow& row);
+  void Add(const TimingRow& row);
   void Add(const EventRow& row) { event = row; }
   void Add(const EvaluationRow& row) { evaluation = row; }
   void Add(const ClassRow& row) {
@@ -79,11 +86,12 @@ class WatchFeed {
   bool Apply(std::int64_t up_to, WatchState& state);
 
   std::string folder_;
-  telemetry::CsvFollower steps_, scales_, underflow_, events_, evaluation_, classes_;
+  telemetry::CsvFollower steps_, scales_, underflow_, timing_, events_, evaluation_, classes_;
   // Read, but not yet shown.
   std::deque<StepRow> step_rows_;
   std::deque<ScaleRow> scale_rows_;
   std::deque<TensorRow> tensor_rows_;  // of gradients
+  std::deque<TimingRow> timing_rows_;
   std::deque<EventRow> event_rows_;
   std::deque<EvaluationRow> evaluation_rows_;
   std::deque<ClassRow> class_rows_;
@@ -125,11 +133,31 @@ class Signals {
   ~Signals();  // as it was before; a signal that nobody waited for acts now
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
-  // Returns the next signal's number, or 0 after `seconds` without one.
-  int Wait(double seconds) const;
+  // Returns the next signal's number, kQuit where `q` is typed and `keys`, or 0 after `seconds`
+  // without any of these.
+  static constexpr int kQuit = -1;
+  int Wait(double seconds, bool keys = false) const;
 
  private:
   sigset_t taken_, before_;
+  int fd_ = -1;  // of a signalfd
+};
+
+// While it lives and standard input is the terminal of this program, keys are read as they are
+// typed and not shown.
+class Keys {
+ public:
+  Keys() { Take(); }
+  ~Keys() { GiveBack(); }
+  Keys(const Keys&) = delete;
+  Keys& operator=(const Keys&) = delete;
+  void Take();
+  void GiveBack();
+  bool taken() const { return taken_; }
+
+ private:
+  termios before_ = {};
+  bool taken_ = false;
 };
 
 // Shows the terminal's alternate screen without a cursor. The destructor gives back the old one.

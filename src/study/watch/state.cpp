@@ -71,6 +71,18 @@ void WatchState::Add(const StepRow& row) {
   skipped += row.skipped;
 }
 
+double WatchState::seconds_left() const {
+  const std::int64_t all = steps_in_all();
+  if (status != "running" || all == 0 || std::isnan(step_seconds)) return -1;
+  return step_seconds * static_cast<double>(std::max<std::int64_t>(all - step.step, 0));
+}
+
+void WatchState::Add(const TimingRow& row) {
+  if (row.step > timing.step)
+    step_seconds = row.seconds / static_cast<double>(row.step - timing.step);
+  timing = row;
+}
+
 void WatchState::Add(const TensorRow& row) {
   logged_step = std::max(logged_step, row.step);
   totals.Add(row);
@@ -95,6 +107,7 @@ WatchFeed::WatchFeed(std::string folder)
       steps_(folder_ + "/" + StepRow::kFile),
       scales_(folder_ + "/" + ScaleRow::kFile, kScalesWindow),
       underflow_(folder_ + "/" + TensorRow::kFile, kUnderflowWindow),
+      timing_(folder_ + "/" + TimingRow::kFile),
       events_(folder_ + "/" + EventRow::kFile),
       evaluation_(folder_ + "/" + EvaluationRow::kFile),
       classes_(folder_ + "/" + ClassRow::kFile) {}
@@ -118,6 +131,7 @@ void WatchFeed::ReadFiles() {
   EachNewRow<TensorRow>(underflow_, [&](const TensorRow& row) {
     if (row.tensor != "y" && row.tensor != "w") tensor_rows_.push_back(row);
   });
+  EachNewRow<TimingRow>(timing_, [&](const TimingRow& row) { timing_rows_.push_back(row); });
   EachNewRow<EventRow>(events_, [&](const EventRow& row) { event_rows_.push_back(row); });
   EachNewRow<EvaluationRow>(evaluation_,
                             [&](const EvaluationRow& row) { evaluation_rows_.push_back(row); });
@@ -132,13 +146,14 @@ bool WatchFeed::Apply(std::int64_t up_to, WatchState& state) {
   bool any = Take(step_rows_, up_to, state);
   any |= Take(tensor_rows_, up_to, state);  // before the scales: it has the loss, and every layer
   any |= Take(scale_rows_, up_to, state);
+  any |= Take(timing_rows_, up_to, state);
   any |= Take(event_rows_, up_to, state);
   any |= Take(evaluation_rows_, up_to, state);
   return Take(class_rows_, up_to, state) || any;
 }
 
 bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
-  const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_,     &underflow_,
+  const std::vector<telemetry::CsvFollower*> files = {&steps_,  &scales_,     &underflow_, &timing_,
                                                       &events_, &evaluation_, &classes_};
   bool changed = false;
   if (std::any_of(files.begin(), files.end(),
@@ -148,7 +163,7 @@ bool WatchFeed::Look(WatchState& state, const std::function<void()>& logged) {
     state.folder = folder;
     for (telemetry::CsvFollower* file : files) file->Restart();
     step_rows_.clear(), scale_rows_.clear(), tensor_rows_.clear();
-    event_rows_.clear(), evaluation_rows_.clear(), class_rows_.clear();
+    timing_rows_.clear(), event_rows_.clear(), evaluation_rows_.clear(), class_rows_.clear();
     configured_ = false;
     changed = true;
   }

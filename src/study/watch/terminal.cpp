@@ -1,9 +1,13 @@
+#include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -60,19 +64,55 @@ Signals::Signals() {
   sigemptyset(&taken_);
   for (const int number : {SIGINT, SIGTERM, SIGTSTP, SIGWINCH}) sigaddset(&taken_, number);
   pthread_sigmask(SIG_BLOCK, &taken_, &before_);
+  fd_ = signalfd(-1, &taken_, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (fd_ >= 0) return;
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  throw DeviceError("signals cannot be waited for: " + std::generic_category().message(error));
 }
 
-Signals::~Signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+Signals::~Signals() {
+  close(fd_);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
 
-int Signals::Wait(double seconds) const {
-  timespec time = {};
-  time.tv_sec = static_cast<time_t>(seconds);
-  time.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);
+int Signals::Wait(double seconds, bool keys) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (true) {
-    const int number = sigtimedwait(&taken_, nullptr, &time);
-    if (number > 0) return number;
-    if (errno != EINTR) return 0;
+    const std::chrono::duration<double> left = end - std::chrono::steady_clock::now();
+    const double rest = std::max(left.count(), 0.0);
+    timespec time = {};
+    time.tv_sec = static_cast<time_t>(rest);
+    time.tv_nsec = static_cast<long>((rest - std::floor(rest)) * 1e9);
+    std::array<pollfd, 2> waited = {{{fd_, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}}};
+    const int ready = ppoll(waited.data(), keys ? 2 : 1, &time, nullptr);
+    if (ready == 0) return 0;
+    if (ready < 0) continue;  // interrupted by a signal that is not waited for
+    signalfd_siginfo signal = {};
+    if (read(fd_, &signal, sizeof signal) == static_cast<ssize_t>(sizeof signal))
+      return static_cast<int>(signal.ssi_signo);
+    char key = 0;
+    if (!keys || waited[1].revents == 0) continue;
+    const ssize_t typed = read(STDIN_FILENO, &key, 1);
+    if (typed == 1 && (key == 'q' || key == 'Q')) return kQuit;
+    if (typed == 0) keys = false;  // its end
   }
+}
+
+void Keys::Take() {
+  // A program in the background would be stopped for it.
+  if (isatty(STDIN_FILENO) != 1 || tcgetpgrp(STDIN_FILENO) != getpgrp()) return;
+  if (tcgetattr(STDIN_FILENO, &before_) != 0) return;
+  termios keys = before_;
+  keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  keys.c_cc[VMIN] = 1;
+  keys.c_cc[VTIME] = 0;
+  taken_ = tcsetattr(STDIN_FILENO, TCSANOW, &keys) == 0;
+}
+
+void Keys::GiveBack() {
+  if (taken_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  taken_ = false;
 }
 
 Screen::~Screen() {

@@ -4,11 +4,14 @@
 #include <array>
 #include <cstdio>
 #include <numeric>
+#include <sstream>
 
 #include "core/color.h"
+#include "core/utf8.h"
 #include "study/text_table.h"
 #include "study/watch/parts.h"
 #include "telemetry/no_gradient.h"
+#include "telemetry/progress_text.h"
 
 namespace ada::study {
 namespace {
@@ -37,7 +40,33 @@ std::string StatusText(const std::string& status) {
 struct Line {
   std::string text;
   Color color = Color::kPlain;
+  bool wraps = false;  // it is shown whole, in as many lines as it takes
 };
+
+// "  1234 img/s  left 1:02:03", as far as it is known.
+std::string Pace(const WatchState& s) {
+  if (s.timing.step == 0 || s.status != "running") return "";
+  std::string pace = "  " + telemetry::FormatCount(s.timing.images_per_second) + " img/s";
+  if (s.seconds_left() >= 0) pace += "  left " + telemetry::FormatDuration(s.seconds_left());
+  return pace;
+}
+
+// Lines that wrap as several.
+std::vector<Line> Wrapped(const std::vector<Line>& lines, std::size_t width) {
+  constexpr std::size_t kIndent = 2;
+  std::vector<Line> wrapped;
+  for (const Line& line : lines) {
+    if (!line.wraps) {
+      wrapped.push_back(line);
+      continue;
+    }
+    std::ostringstream text;
+    PrintWrapped(line.text, kIndent, text, width);
+    std::istringstream pieces(text.str());
+    for (std::string piece; std::getline(pieces, piece);) wrapped.push_back({piece, line.color});
+  }
+  return wrapped;
+}
 
 // "top-1 91.20 %", or what decides of the classes: "mIoU 45.10 %".
 std::string Judgement(const WatchState& s) {
@@ -50,7 +79,7 @@ std::string Judgement(const WatchState& s) {
 
 std::vector<Line> Header(const WatchState& s) {
   std::vector<Line> lines{
-      {(s.name.empty() ? "" : s.name + "  ") + StatusText(s.status) + "  " + s.folder}};
+      {(s.name.empty() ? "" : s.name + "  ") + StatusText(s.status) + Pace(s) + "  " + s.folder}};
   if (s.step.step == 0) {
     lines.push_back({"no step has been written yet"});
     return lines;
@@ -62,16 +91,13 @@ std::vector<Line> Header(const WatchState& s) {
                    ShortestText(s.step.scale) + "  skipped " + std::to_string(s.skipped)});
   const auto dead = telemetry::LayersWithoutGradient(s.totals);
   if (!dead.empty()) lines.push_back({telemetry::NoGradientText(dead, dead.size()), Color::kRed});
-  std::string news;
-  if (s.evaluation.step > 0) {
-    news = s.evaluation.split + Formatted(": loss %.4g  ", s.evaluation.loss) + Judgement(s) +
-           " (step " + std::to_string(s.evaluation.step) + ")";
-  }
-  if (s.event.step > 0) {
-    news += std::string(news.empty() ? "" : "  ") + "last event: step " +
-            std::to_string(s.event.step) + ", " + s.event.event + ": " + s.event.message;
-  }
-  if (!news.empty()) lines.push_back({news});
+  if (s.evaluation.step > 0)
+    lines.push_back({s.evaluation.split + Formatted(": loss %.4g  ", s.evaluation.loss) +
+                     Judgement(s) + " (step " + std::to_string(s.evaluation.step) + ")"});
+  if (s.event.step > 0)
+    lines.push_back({"last event: step " + std::to_string(s.event.step) + ", " + s.event.event +
+                         ": " + Visible(s.event.message),
+                     Color::kPlain, true});
   return lines;
 }
 
@@ -174,7 +200,7 @@ std::string Sparkline(const std::deque<double>& pct, std::size_t width, bool utf
 }
 
 std::vector<std::string> DrawWatch(const WatchState& state, const DrawOptions& options) {
-  std::vector<Line> lines = Header(state);
+  std::vector<Line> lines = Wrapped(Header(state), options.width);
   if (!state.layers.empty()) {
     const std::size_t around = lines.size() + 2;  // titles and legend
     std::size_t room = state.layers.size();

@@ -72,17 +72,21 @@ void DrawOn(Screen& screen, const WatchState& state) {
                                 .color = HasColor(STDOUT_FILENO)}));
 }
 
-// The table in place; returns the signal that ended it, 0: the run has ended.
+// The table in place; returns the signal that ended it, 0: the run has ended, or `q` was typed.
 int WatchOnScreen(WatchedRun& run, double interval, const Signals& signals) {
   Screen screen;
+  Keys keys;
   run.Look();
   DrawOn(screen, run.state());
   while (!run.ended()) {
-    const int signal = signals.Wait(interval);
+    const int signal = signals.Wait(interval, keys.taken());
+    if (signal == Signals::kQuit) return 0;
     if (signal == SIGINT || signal == SIGTERM) return signal;
     if (signal == SIGTSTP) {
       screen.Leave();
+      keys.GiveBack();
       raise(SIGSTOP);
+      keys.Take();
       screen.Enter();
     }
     if (run.Look() || signal != 0) DrawOn(screen, run.state());

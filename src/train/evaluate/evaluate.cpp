@@ -45,8 +45,16 @@ bool IsSameData(const config::Config& config, const CheckpointState& state) {
   return now.path == then.path && now.more_paths == then.more_paths &&
          now.splits.train == then.splits.train && now.splits.test == then.splits.test &&
          now.limit.train == then.limit.train && now.limit.test == then.limit.test &&
-         now.validation == then.validation && now.validation_share == then.validation_share &&
-         now.context == then.context && now.dataset == then.dataset;
+         now.splits.validation == then.splits.validation && now.validation == then.validation &&
+         now.validation_share == then.validation_share && now.context == then.context &&
+         now.dataset == then.dataset;
+}
+
+// What `evaluate --predictions` calls image `image` of a set.
+std::string ImageName(const data::Dataset& dataset, std::int64_t image) {
+  const std::int64_t number = dataset.NumberInFiles(image);
+  return data::FactsOf(dataset.name).decodes() ? dataset.store->NameOf(number)
+                                               : std::to_string(number);
 }
 
 // What is printed of one split and written of its images or sequences: classification, language.
@@ -76,7 +84,7 @@ class SplitReport {
     const bool gives_outputs = outputs_ && split == kTestSplit;
     if (!language_ && (predictions_ || options_.per_class || gives_outputs))
       visit = [&](const ImageResult& result) {
-        if (predictions_) predictions_->Add(split, dataset.NumberInFiles(result.image), result);
+        if (predictions_) predictions_->Add(split, ImageName(dataset, result.image), result);
         if (gives_outputs) outputs_->Add(result.image, result.logits);
         classes.Add(result);
       };

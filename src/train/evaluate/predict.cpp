@@ -7,9 +7,11 @@
 #include <optional>
 #include <ostream>
 
+#include "core/data_files.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "data/folder/listing.h"
 #include "data/image_writer.h"
 #include "telemetry/csv.h"
 #include "train/assemble.h"
@@ -232,14 +234,60 @@ data::Picture InChannels(data::Picture picture, int channels, const std::string&
   return grey;
 }
 
+// The photos that are named, and those in folders that are. DataError where there is none in one.
+std::vector<std::string> PhotosOf(const std::vector<std::string>& named, telemetry::Log& log) {
+  std::vector<std::string> photos;
+  for (const std::string& name : named) {
+    if (!IsDataFolder(name)) {
+      photos.push_back(name);
+      continue;
+    }
+    const data::FolderPictures found = data::PicturesBelow(data::WithoutLastSlash(name));
+    if (!found.not_read.empty())
+      log.Warning(name + ": " + data::NotReadText(found.not_read) + "; they are not looked at");
+    if (found.pictures.empty())
+      throw DataError(name + ": holds no pictures (.jpg, .jpeg, .png, .webp)");
+    photos.insert(photos.end(), found.pictures.begin(), found.pictures.end());
+  }
+  return photos;
+}
+
+// Looks at photos one by one: of several a broken one is told and left out.
+class Sieve {
+ public:
+  Sieve(std::size_t photos, telemetry::Log& log) : photos_(photos), log_(log) {}
+
+  template <class Use>
+  void Try(const Use& use) {
+    try {
+      use();
+    } catch (const DataError& error) {
+      if (photos_ == 1) throw;
+      if (broken_++ == 0) first_ = error.what();
+      log_.Warning(std::string(error.what()) + " (left out)");
+    }
+  }
+  void RequireAny() const {
+    if (broken_ == photos_)
+      throw DataError("none of " + Counted(static_cast<std::int64_t>(photos_), "photo") +
+                      " can be used; the first: " + first_);
+  }
+
+ private:
+  std::size_t photos_, broken_ = 0;
+  telemetry::Log& log_;
+  std::string first_;
+};
+
 }  // namespace
 
 void Predict(const config::Config& given, const std::string& weights,
-             const std::vector<std::string>& photos, const PredictOptions& options,
+             const std::vector<std::string>& named, const PredictOptions& options,
              std::ostream& out, telemetry::Log& log) {
   if (given.task == Task::kLanguage)
     throw ConfigError("predict is for photos, and " + weights +
                       " is a language model; `ada-train generate` goes on with a text");
+  const std::vector<std::string> photos = PhotosOf(named, log);
   if (!options.predictions.empty()) {
     if (given.task == Task::kClassification)
       throw ConfigError("--predictions: expected a network for segmentation or detection");
@@ -257,24 +305,32 @@ void Predict(const config::Config& given, const std::string& weights,
   LoadEvaluatedWeights(weights, EvaluatesAverage(config), *graph, *chosen.backend, log);
   RecomputeNormsOf(config, /*told=*/asks_data, *graph, *chosen.backend, log);
   Photographer network(config, rules, *graph, *chosen.backend);
+  Sieve sieve(photos.size(), log);
+  const auto read = [&](const std::string& photo) {
+    return InChannels(data::ReadPicture(photo, config.data.pictures), rules.shape.channels, photo);
+  };
   if (config.task == Task::kClassification) {
     Printer printer(options, rules.names, out);
-    for (const std::string& photo : photos) {
-      network.Look(InChannels(data::ReadPicture(photo), rules.shape.channels, photo), photo);
-      printer.Print(photo, Likeliest(network.outputs().front(), options.top));
-    }
+    for (const std::string& photo : photos)
+      sieve.Try([&] {
+        network.Look(read(photo), photo);
+        printer.Print(photo, Likeliest(network.outputs().front(), options.top));
+      });
+    sieve.RequireAny();
     return printer.Finish();
   }
   const PredictionMaker maker(config, input.image, graph->classes());
   PhotoReport report(config, options, rules.names, out);
-  for (const std::string& photo : photos) {
-    data::Picture picture = InChannels(data::ReadPicture(photo), rules.shape.channels, photo);
-    network.Look(picture, photo);
-    std::vector<const float*> outputs;
-    for (const std::vector<float>& output : network.outputs()) outputs.push_back(output.data());
-    const data::PictureSize size = picture.size();
-    report.Add(photo, std::move(picture), maker.Make(outputs, size));
-  }
+  for (const std::string& photo : photos)
+    sieve.Try([&] {
+      data::Picture picture = read(photo);
+      network.Look(picture, photo);
+      std::vector<const float*> outputs;
+      for (const std::vector<float>& output : network.outputs()) outputs.push_back(output.data());
+      const data::PictureSize size = picture.size();
+      report.Add(photo, std::move(picture), maker.Make(outputs, size));
+    });
+  sieve.RequireAny();
   report.Finish();
 }
 

@@ -22,9 +22,10 @@ PredictionsFile::PredictionsFile(const std::string& path)
     : file_(path),
       rows_("split,image,label,prediction,probability,label_probability,loss,rank\n") {}
 
-void PredictionsFile::Add(const std::string& split, std::int64_t number, const ImageResult& r) {
+void PredictionsFile::Add(const std::string& split, const std::string& image,
+                          const ImageResult& r) {
   const bool predicted = r.prediction >= 0;
-  rows_ += split + ',' + std::to_string(number) + ',' + std::to_string(r.label) + ',';
+  rows_ += split + ',' + telemetry::CsvField(image) + ',' + std::to_string(r.label) + ',';
   rows_ += predicted ? std::to_string(r.prediction) + ',' + NineDigits(r.probability) : ",";
   rows_ += ',' + NineDigits(r.label_probability) + ',' + NineDigits(r.loss) + ',';
   rows_ += (r.rank > 0 ? std::to_string(r.rank) : "") + '\n';

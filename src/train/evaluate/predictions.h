@@ -17,8 +17,9 @@ class PredictionsFile {
   // place.
   explicit PredictionsFile(const std::string& path);
 
-  // `number`: of the image in its split's files, in their order.
-  void Add(const std::string& split, std::int64_t number, const ImageResult& result);
+  // image: the file's path; of images that have no files of their own the number in the split's
+  // files, in their order.
+  void Add(const std::string& split, const std::string& image, const ImageResult& result);
   // Puts the file in its place. OutputError.
   void Commit();
 

@@ -1,0 +1,44 @@
+// Looks through all images of a data set and says what is wrong with them, or unlike the others.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/file_fault.h"
+
+namespace ada::data {
+
+struct FileCheckSpec {
+  bool decodes = true;       // all of each file; false: headers, and whether files end early
+  bool skip_broken = false;  // data.on_broken: skip
+  // Where images have to become one size by themselves: which, and what a stored size becomes.
+  PictureSize wanted = {};
+  std::function<PictureSize(PictureSize)> after = {};
+  std::vector<std::string> class_names = {};
+  std::function<void(std::int64_t done)> progress = {};  // images of the split
+};
+
+// Of the splits of a set, one after the other. Faults of one are in the order of its files.
+class FileChecker {
+ public:
+  explicit FileChecker(FileFaults* faults) : faults_(faults) {}
+  // Throws DeviceError alone.
+  void Check(const Dataset& dataset, const std::string& split, const FileCheckSpec& spec);
+
+ private:
+  struct Looked;
+  void CheckRange(const Dataset& dataset, const FileCheckSpec& spec, std::int64_t begin,
+                  std::int64_t end, std::vector<Looked>* all) const;
+  void Report(const Dataset& dataset, const std::string& split, const FileCheckSpec& spec,
+              const std::vector<Looked>& all);
+  void ReportClasses(const Dataset& dataset, const std::string& split, const FileCheckSpec& spec,
+                     const std::vector<std::int64_t>& of_class);
+
+  FileFaults* faults_;
+  std::map<std::string, std::string> by_hash_;  // "FILE of split train", of the splits before
+};
+
+}  // namespace ada::data

@@ -1,0 +1,12 @@
+// Whether a picture's file has the end that its format wants, without decoding it.
+#pragma once
+#include <string>
+
+namespace ada::data {
+
+// True: a JPEG without the marker of its end, a PNG that ends within a chunk, a WebP shorter than
+// it says: each is an error of who decodes it. False: none of these, or no such picture. Errors of
+// core/data_files.h.
+bool IsCutOff(const std::string& path);
+
+}  // namespace ada::data

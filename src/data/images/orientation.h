@@ -1,0 +1,24 @@
+// The orientation that EXIF gives a picture: where it is found, and what it makes of sizes, boxes
+// and pixels. Orientation 1 is the picture as it is stored; 6 is turned by 90 degrees to the right
+// (Exif 2.32, tag 0x0112).
+#pragma once
+#include "data/images/picture.h"
+#include "vision/box.h"
+
+namespace ada::data {
+
+inline bool SwapsSides(int orientation) { return orientation >= 5; }
+
+// Of the TIFF block that an EXIF block is; 1 where it says none, or none that there is.
+int OrientationOf(FileBytes tiff);
+// The same of EXIF data that may begin with "Exif\0\0".
+int OrientationOfExif(FileBytes exif);
+
+PictureSize Turned(PictureSize stored, int orientation);
+Picture Turned(Picture stored, int orientation);
+// The part of the stored picture, which has the size `stored`, that becomes `box`.
+Box StoredBox(const Box& box, PictureSize stored, int orientation);
+// What a box on the stored picture becomes.
+vision::Box Turned(const vision::Box& box, PictureSize stored, int orientation);
+
+}  // namespace ada::data

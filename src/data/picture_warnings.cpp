@@ -1,0 +1,48 @@
+#include "data/picture_warnings.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/run_in_parallel.h"
+#include "core/text.h"
+#include "data/images/surprises.h"
+
+namespace ada::data {
+namespace {
+
+constexpr std::int64_t kMostHeaders = 10'000, kHeadersOfTask = 64;
+
+}  // namespace
+
+std::vector<std::string> WarningsOfPictures(const Dataset& dataset, const std::string& split) {
+  if (dataset.images() == 0 || !FactsOf(dataset.name).decodes()) return {};
+  const std::int64_t images = dataset.images(), looked = std::min(images, kMostHeaders);
+  const auto path_of = [&](std::int64_t i) {
+    return dataset.store->NameOf(dataset.NumberInFiles((2 * i + 1) * images / (2 * looked)));
+  };
+  std::vector<PictureTraits> traits(static_cast<std::size_t>(looked));
+  RunRangesInParallel(looked, kHeadersOfTask, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      try {
+        traits[static_cast<std::size_t>(i)] = NeedsOfPictureFile(path_of(i)).traits;
+      } catch (const DataError&) {  // whoever decodes it says what is wrong
+      }
+    }
+  });
+  const PictureRules rules = dataset.store->rules();
+  std::vector<std::string> lines;
+  for (const Surprise& surprise : Surprises()) {
+    const auto holds = [&](const PictureTraits& of) { return surprise.holds(of, rules); };
+    const std::int64_t count = std::count_if(traits.begin(), traits.end(), holds);
+    if (count == 0) continue;
+    const auto first = std::find_if(traits.begin(), traits.end(), holds) - traits.begin();
+    lines.push_back("split " + split + ": " + std::to_string(count) +
+                    (looked < images ? " of " + std::to_string(looked) + " that were looked at"
+                                     : std::string()) +
+                    " " + (count == 1 ? surprise.one : surprise.many) + " (" +
+                    (count == 1 ? "" : "the first: ") + path_of(first) + "): " + surprise.what);
+  }
+  return lines;
+}
+
+}  // namespace ada::data

@@ -1,0 +1,111 @@
+// `datasets --check`: what is wrong with a data set's files, as a table or CSV.
+#include <algorithm>
+#include <map>
+#include <ostream>
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "study/commands.h"
+#include "study/text_table.h"
+#include "telemetry/csv.h"
+#include "train/check_files.h"
+
+namespace ada::study {
+namespace {
+
+constexpr std::size_t kNamedWarnings = 5;  // of a kind
+
+std::string WordOf(data::FaultKind kind) {
+  const auto* const found =
+      std::find_if(data::kFaultWords.begin(), data::kFaultWords.end(),
+                   [kind](const data::FaultWord& word) { return word.kind == kind; });
+  return std::string(found->word);
+}
+
+void PrintFaultsAsCsv(const data::FileFaults& faults, std::ostream& out) {
+  out << "split,kind,ends_run,file,message\n";
+  for (const data::FileFault& fault : faults)
+    out << telemetry::CsvRow()
+               .Text(fault.split)
+               .Text(WordOf(fault.kind))
+               .Integer(fault.ends_run ? 1 : 0)
+               .Text(fault.file)
+               .Text(fault.text)
+               .text()
+        << '\n';
+}
+
+// A row for each kind of fault: how many there are in each split, and what they do to a run.
+void PrintKinds(const train::CheckedFiles& checked, std::ostream& out) {
+  std::vector<std::string> titles = {"fault"};
+  for (const auto& split : checked.splits) titles.push_back(split.name);
+  titles.emplace_back("the run");
+  TextTable table(titles);
+  std::vector<std::string> images = {"(images)"};
+  for (const auto& split : checked.splits) images.push_back(std::to_string(split.images));
+  images.emplace_back("");
+  table.Row(images);
+  for (const data::FaultWord& word : data::kFaultWords) {
+    std::vector<std::string> row = {std::string(word.word)};
+    bool ends = false, any = false;
+    for (const auto& split : checked.splits) {
+      std::int64_t count = 0;
+      for (const data::FileFault& fault : checked.faults) {
+        if (fault.kind != word.kind || fault.split != split.name) continue;
+        ++count;
+        ends = ends || fault.ends_run;
+      }
+      any = any || count > 0;
+      row.push_back(std::to_string(count));
+    }
+    row.emplace_back(ends ? "ends" : "goes on");
+    if (any) table.Row(row);
+  }
+  table.Print(out, kTerminalWidth);
+}
+
+// All faults that end a run, of the others the first of each kind.
+void PrintFaults(const data::FileFaults& faults, std::ostream& out) {
+  std::map<data::FaultKind, std::size_t> told;
+  std::size_t more = 0;
+  for (const data::FaultWord& word : data::kFaultWords) {
+    for (const data::FileFault& fault : faults) {
+      if (fault.kind != word.kind) continue;
+      if (!fault.ends_run && ++told[fault.kind] > kNamedWarnings) {
+        ++more;
+        continue;
+      }
+      PrintWrapped(std::string(word.word) + ": " + train::FaultText(fault), 2, out);
+    }
+  }
+  if (more > 0) out << "and " << more << " more that do not end a run; --csv names all\n";
+}
+
+}  // namespace
+
+int CheckData(const config::Config& config, const CheckDataOptions& options, std::ostream& out,
+              telemetry::Log& log) {
+  const train::CheckedFiles checked =
+      train::CheckFiles(config, /*decodes=*/true, options.progress, log);
+  const auto ends = std::count_if(checked.faults.begin(), checked.faults.end(),
+                                  [](const data::FileFault& fault) { return fault.ends_run; });
+  if (options.csv) {
+    PrintFaultsAsCsv(checked.faults, out);
+  } else if (checked.refusal.empty()) {
+    PrintKinds(checked, out);
+    PrintFaults(checked.faults, out);
+  } else {
+    PrintFaults(checked.faults, out);
+  }
+  if (!checked.refusal.empty()) throw DataError(checked.refusal);
+  if (!options.csv)
+    out << (checked.faults.empty() ? "nothing is wrong"
+            : ends == 0            ? "no file ends a run"
+                                   : Counted(ends, "fault") + " would end a run")
+        << '\n';
+  constexpr int kDataCode = 3;
+  return ends > 0 ? kDataCode : 0;
+}
+
+}  // namespace ada::study

@@ -1,0 +1,31 @@
+// `datasets --check`, and what --dry-run looks at: all files of a run's data set.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/file_fault.h"
+#include "telemetry/log.h"
+
+namespace ada::train {
+
+struct CheckedFiles {
+  data::FileFaults faults;  // by split: those of its listing, then those of its files
+  struct Split {
+    std::string name;
+    std::int64_t images = 0;
+  };
+  std::vector<Split> splits;
+  // Why the set cannot be opened at all; empty: it can.
+  std::string refusal;
+};
+
+// decodes: all of each file; false: headers. progress: the progress line, on a terminal.
+CheckedFiles CheckFiles(const config::Config& config, bool decodes, bool progress,
+                        telemetry::Log& log);
+
+// "split train: FILE: what is wrong".
+std::string FaultText(const data::FileFault& fault);
+
+}  // namespace ada::train
