@@ -187,9 +187,6 @@ const char* SamplesWord(const config::Config& config) {
 // ConfigError where they have a validation split of their own.
 bool HoldsBack(const config::Config& config, const data::DatasetInfo& info) {
   if (!HeldBackOf(config).any() || data::FactsOf(config.data.dataset).has_tokens()) return false;
-  if (config.task == Task::kLanguage && config.data.validation_share > 0)
-    FailKey(config, "data.validation",
-            "expected a whole number of sequences; a share is for images, text and tokens");
   if (info.found && info.found->test_is_held_back) return false;
   if (info.validation > 0)
     FailKey(config, "data.validation",

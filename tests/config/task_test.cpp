@@ -86,10 +86,10 @@ TEST_SUITE("cpu") {
     CHECK(Refused("data: {dataset: text, path: a, context: 4, validation: 10}\n" + model) ==
           "t.yaml:1:56: data.validation: expected a share of the text, 0 or more and below 1; got "
           "10");
-    CHECK(
-        Refused("data: {dataset: tensors, path: a, validation: 0.5}\n" + model) ==
-        "t.yaml:1:47: data.validation: expected a whole number of images; a share is for text and "
-        "tokens");
+    CHECK(Refused("data: {dataset: tensors, path: a, validation: 0.5}\n" + model) ==
+          "t.yaml:1:47: data.validation: expected a whole number of sequences; a share is for "
+          "images, "
+          "text and tokens");
     CHECK(Refused("data: {dataset: tensors, path: a, normalize: none, layout: hwc}\n" + model) ==
           "t.yaml:1:46: data.normalize: is for images, and the task is language\n"
           "t.yaml:1:60: data.layout: is for images, and the task is language");

@@ -6,6 +6,7 @@
 
 #include "data/batch_maker.h"
 #include "data/folder/folder_set.h"
+#include "data/image_writer.h"
 #include "data/images/resize.h"
 #include "tiny_files.h"
 

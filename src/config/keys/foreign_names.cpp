@@ -263,9 +263,9 @@ const ForeignName kKeys[] = {
 // Formats: PyTorch, JAX and ml_dtypes, NumPy; their float8_e4m3 is the one with infinities.
 const ForeignName kFormats[] = {
     {"", "", "float32 float single full 32 32_true", "fp32"},
-    {"", "", "float16 half", "fp16"},
+    {"", "", "float16 half 16", "fp16"},
     {"", "", "bfloat16 bfloat", "bf16"},
-    {"", "", "16 16_mixed mixed_float16 mixed amp fp16_mixed", kAutocastFp16},
+    {"", "", "16_mixed mixed_float16 mixed amp fp16_mixed", kAutocastFp16},
     {"", "", "bf16_mixed mixed_bfloat16", kAutocastBf16},
     {"", "", "16_true fp16_true", kAllFp16},
     {"", "", "bf16_true", kAllBf16},

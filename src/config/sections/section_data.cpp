@@ -216,7 +216,7 @@ void CheckShare(const DataConfig& data, const YamlNode& map, const ReadContext& 
   if (validation == nullptr) return;
   if (data::FactsOf(data.dataset).has_tokens() && data.validation > 0)
     context.problems.Add(*validation, Join(context.path, "validation"),
-                         "expected a share of the text, above 0 and below 1; got " +
+                         "expected a share of the text, 0 or more and below 1; got " +
                              std::to_string(data.validation));
 }
 

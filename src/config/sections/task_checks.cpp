@@ -83,6 +83,10 @@ class TaskChecks {
     refuse("augment", augment.pad > 0 || augment.random_crop || augment.horizontal_flip ||
                           augment.mixup.alpha > 0 || augment.cutmix.alpha > 0 ||
                           data.changes.any());
+    const YamlNode* validation = Find({"data", "validation"});
+    if (validation != nullptr && data.validation_share > 0)
+      Add(validation, {"data", "validation"},
+          "expected a whole number of sequences; a share is for images, text and tokens");
   }
 
   void CheckBoxes() {
