@@ -27,7 +27,8 @@ constexpr char kFooter[] =
 Commands AddCommands(CLI::App& app, parallel::World* world) {
   Commands all = AddTrainCommands(app, world);
   for (const auto add : {AddEvaluateCommands, AddPredictCommands, AddRatesCommands, AddFileCommands,
-                         AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands})
+                         AddPictureCommands, AddScoreCommands, AddRunCommands, AddListCommands,
+                         AddShippedCommands, AddCompletionCommands})
     for (Command& command : add(app)) all.push_back(std::move(command));
   return all;
 }
