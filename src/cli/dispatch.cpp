@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/shipped.h"
 #include "cli/terminal_text.h"
 #include "core/error.h"
 #include "train/run.h"
@@ -87,6 +88,7 @@ void RefuseEmptyValues(const CLI::App& app) {
 int PrintVersions(const parallel::World* world) {
   for (const train::Version& v : train::Versions(world))
     std::cout << v.name << ' ' << v.value << '\n';
+  std::cout << "installed " << Installation() << '\n';
   return 0;
 }
 

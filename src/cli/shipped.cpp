@@ -34,6 +34,18 @@ std::string FetchScript() {
   return folder.empty() ? "" : (folder / "fetch.py").string();
 }
 
+std::string Installation() {
+  const fs::path configs = ShippedConfigs();
+  if (configs.empty()) return "alone";
+  const fs::path share = configs.parent_path();
+  if (share.filename() != "ada-train" || share.parent_path().filename() != "share")
+    return "source tree";
+  const fs::path prefix = share.parent_path().parent_path();
+  if (prefix.filename() == "program" && prefix.parent_path().filename() == "ada_train")
+    return "as a wheel";
+  return prefix == "/usr" ? "as a package" : "below " + prefix.string();
+}
+
 std::vector<std::string> ShippedNames() {
   std::vector<std::string> names;
   const fs::path root = ShippedConfigs();

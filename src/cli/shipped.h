@@ -15,6 +15,10 @@ std::string ShippedConfigs();
 // The file data/scripts/fetch.py. "": the same.
 std::string FetchScript();
 
+// How this program came here: "as a wheel", "as a package", "below PREFIX", "source tree", and
+// "alone" where nothing that comes with it is beside it.
+std::string Installation();
+
 // The names of all shipped configurations, in order: "lenet_fashion.yaml", "sweep/none.yaml".
 std::vector<std::string> ShippedNames();
 

@@ -23,21 +23,21 @@ def escaped(text):
 
 
 def page(name, version, text):
-    """One page: the text's first paragraph as its name, the rest as it stands."""
-    what, _, rest = text.partition("\n\n") if "\n\n" in text else text.partition("\n")
+    """One page: what stands before `Usage:` as its name, the rest as it stands."""
+    what, _, rest = text.partition("\nUsage: ")
+    usage, _, body = rest.partition("\n")
     what = " ".join(what.split()).rstrip(".")
-    usage = re.search(r"^Usage: (.*)$", rest, re.MULTILINE)
-    body = rest.replace(usage.group(0), "") if usage else rest
-    synopsis = f".SH SYNOPSIS\n.nf\n{escaped(usage.group(1))}\n.fi\n" if usage else ""
+    usage = re.sub(r"^\S*ada-train", "ada-train", usage)
     return (f'.TH "{name.upper()}" "1" "" "ada-train {version}" "User Commands"\n'
-            f".SH NAME\n{escaped(name)} \\- {escaped(what)}\n{synopsis}"
+            f".SH NAME\n{escaped(name)} \\- {escaped(what)}\n"
+            f".SH SYNOPSIS\n.nf\n{escaped(usage)}\n.fi\n"
             f".SH DESCRIPTION\n.nf\n{escaped(body.strip())}\n.fi\n"
             ".SH SEE ALSO\n/usr/share/doc/ada\\-train/README.md\n")
 
 
 def commands_of(text):
     """The words of the section `Commands:` of the program's help."""
-    section = text.partition("\nCommands:\n")[2]
+    section = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
     return re.findall(r"^  ([a-z][a-z-]*) ", section, re.MULTILINE)
 
 

@@ -35,7 +35,7 @@ install(FILES ${generated}/changelog.gz TYPE DOC)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ada-train)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "ada-train <ada-train@localhost>")
+set(CPACK_PACKAGE_CONTACT "ada-train <maintainers@ada-train.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "training in emulated low precision, layer by layer")
 set(CPACK_PACKAGE_DESCRIPTION
 "Trains neural networks described in YAML with emulated number formats (fp16,
