@@ -13,8 +13,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "data/catalog.h"
 #include "study/text_table.h"
+#include "train/run.h"
 
 namespace ada::cli {
 namespace {
@@ -37,18 +37,6 @@ std::string FirstSentence(const std::string& text) {
   return comment;
 }
 
-// Where the data of a configuration come from.
-std::string SourceOf(const config::DataConfig& data) {
-  const data::DatasetFacts& facts = data::FactsOf(data.dataset);
-  if (facts.origin == data::Origin::kSeed) return "made up, no files";
-  if (!facts.folder.empty())
-    return "ada-train fetch " + std::string(facts.name) +
-           (facts.system_folder.empty() || !IsThere(std::string(facts.system_folder))
-                ? ""
-                : ", or " + std::string(facts.system_folder));
-  return std::string(facts.name) + ", your own files in " + data.path;
-}
-
 void PrintConfigs(std::ostream& out) {
   if (ShippedConfigs().empty())
     throw ConfigError(
@@ -58,7 +46,8 @@ void PrintConfigs(std::ostream& out) {
     const std::string path = ShippedPath(name);
     out << name << '\n';
     study::PrintWrapped("    " + FirstSentence(ReadFile<ConfigError>(path, kMostBytes)), 4, out);
-    study::PrintWrapped("    data: " + SourceOf(config::Load(path, {}).config.data), 10, out);
+    study::PrintWrapped("    data: " + train::DataSource(config::Load(path, {}).config.data), 10,
+                        out);
   }
 }
 
